@@ -1,0 +1,3 @@
+//! One plain TCP sender and receiver.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The brain of an FLP: raw-data walkers, cutting, re-stamping, generator, the hold of STFs.

@@ -1,0 +1,1 @@
+//! The brain of the ICN: load view, policies, refusals, scheduler, the books.

@@ -1,0 +1,5 @@
+//! placeholder
+/// x
+pub struct Control;
+/// x
+pub struct Envelope;

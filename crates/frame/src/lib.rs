@@ -1,0 +1,26 @@
+//! The words of Sheaf and their bytes.
+//!
+//! This crate answers one question: *what do the nodes of a farm say to each other, and how does it look
+//! on the wire?* Ids, the STF and its header, the control messages and the prefix that frames them all
+//! stand here, and nowhere else: `frame` is the only place that knows a byte layout of the wire
+//! (`docs/protocol.md` draws the same layouts). It does no I/O, takes no time and allocates nothing that
+//! a peer could size.
+
+mod codec;
+pub mod control;
+mod digest;
+mod id;
+mod prefix;
+mod range_set;
+mod stf;
+
+pub use codec::DecodeError;
+pub use control::{Control, Envelope};
+pub use digest::{Digest, crc32c};
+pub use id::{
+    Attempt, EpnId, FlpId, Incarnation, NodeId, Role, RosterId, RunId, Source, Target, Term, TfId,
+    Timestamp,
+};
+pub use prefix::{Limits, Prefix, PrefixError, WireKind};
+pub use range_set::RangeSet;
+pub use stf::{PayloadFormat, Stf, StfHeader, StfHeaderError, StfKey};

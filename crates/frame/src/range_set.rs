@@ -1,0 +1,133 @@
+//! A set of TFs as a floor and the ranges above it: what is decided, in a few words.
+
+use crate::id::TfId;
+use std::collections::BTreeMap;
+
+/// A set of [`TfId`]s: everything below the floor, and ranges above it.
+///
+/// One TF that stays undecided for long costs one more range, not one entry for each TF decided meanwhile.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RangeSet {
+    floor: u64,
+    /// First id of a range → first id behind it. Disjoint, not adjacent, all above `floor`.
+    ranges: BTreeMap<u64, u64>,
+}
+
+impl RangeSet {
+    /// The set of all TFs below `floor`.
+    #[must_use]
+    pub fn below(floor: TfId) -> Self {
+        Self { floor: floor.0, ranges: BTreeMap::new() }
+    }
+
+    /// The lowest TF that is not in the set.
+    #[must_use]
+    pub fn floor(&self) -> TfId {
+        TfId(self.floor)
+    }
+
+    /// The ranges above the floor, each as its first TF and the first TF behind it.
+    pub fn ranges(&self) -> impl ExactSizeIterator<Item = (TfId, TfId)> + '_ {
+        self.ranges.iter().map(|(first, end)| (TfId(*first), TfId(*end)))
+    }
+
+    /// Whether `tf` is in the set.
+    #[must_use]
+    pub fn contains(&self, tf: TfId) -> bool {
+        tf.0 < self.floor
+            || self.ranges.range(..=tf.0).next_back().is_some_and(|(_, end)| tf.0 < *end)
+    }
+
+    /// Puts `tf` in; `false` if it was there already.
+    pub fn insert(&mut self, tf: TfId) -> bool {
+        if self.contains(tf) {
+            return false;
+        }
+        self.insert_range(tf, tf.next());
+        true
+    }
+
+    /// Puts in everything from `first` up to, not including, `end`.
+    pub fn insert_range(&mut self, first: TfId, end: TfId) {
+        let (mut first, mut end) = (first.0.max(self.floor), end.0);
+        if first >= end {
+            return;
+        }
+        if let Some((&before, &before_end)) = self.ranges.range(..=first).next_back()
+            && before_end >= first
+        {
+            first = before;
+            end = end.max(before_end);
+            self.ranges.remove(&before);
+        }
+        while let Some((&after, &after_end)) = self.ranges.range(first..=end).next() {
+            end = end.max(after_end);
+            self.ranges.remove(&after);
+        }
+        if first <= self.floor {
+            self.floor = end;
+        } else {
+            self.ranges.insert(first, end);
+        }
+    }
+
+    /// Puts in everything below `floor`.
+    pub fn raise_floor(&mut self, floor: TfId) {
+        self.insert_range(TfId(self.floor), floor);
+    }
+
+    /// Puts in everything that `other` has.
+    pub fn extend(&mut self, other: &Self) {
+        self.raise_floor(other.floor());
+        for (first, end) in other.ranges() {
+            self.insert_range(first, end);
+        }
+    }
+
+    /// How many TFs from `first` up to, not including, `end` are not in the set.
+    #[must_use]
+    pub fn missing_in(&self, first: TfId, end: TfId) -> u64 {
+        let first = first.0.max(self.floor);
+        let mut missing = end.0.saturating_sub(first);
+        for (range_first, range_end) in self.ranges() {
+            let overlap = range_end.0.min(end.0).saturating_sub(range_first.0.max(first));
+            missing -= overlap;
+        }
+        missing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        #[test]
+        fn it_holds_what_a_plain_set_holds(
+            steps in prop::collection::vec((0_u64..60, 1_u64..8, any::<bool>()), 0..60)
+        ) {
+            let mut set = RangeSet::default();
+            let mut model = BTreeSet::new();
+            for (first, count, single) in steps {
+                if single {
+                    prop_assert_eq!(set.insert(TfId(first)), model.insert(first));
+                } else {
+                    set.insert_range(TfId(first), TfId(first + count));
+                    model.extend(first..first + count);
+                }
+                for tf in 0..70 {
+                    prop_assert_eq!(set.contains(TfId(tf)), model.contains(&tf));
+                }
+                let missing = (5..40).filter(|tf| !model.contains(tf)).count() as u64;
+                prop_assert_eq!(set.missing_in(TfId(5), TfId(40)), missing);
+                let lowest_outside = (0..).find(|tf| !model.contains(tf)).unwrap();
+                prop_assert_eq!(set.floor(), TfId(lowest_outside));
+                let mut copy = RangeSet::default();
+                copy.extend(&set);
+                prop_assert_eq!(&copy, &set);
+            }
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Counters, gauges and histograms in a process, and the text that carries them out.

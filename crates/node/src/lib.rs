@@ -1,0 +1,1 @@
+//! The processes FLP, ICN and EPN: sockets, clocks and signals around the brains.

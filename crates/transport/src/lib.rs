@@ -1,0 +1,1 @@
+//! Moves messages between nodes: TCP and memory behind one trait.

@@ -1,0 +1,3 @@
+//! Everything CI runs.
+
+fn main() {}
