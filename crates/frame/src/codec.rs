@@ -71,7 +71,11 @@ impl<'a> Reader<'a> {
 
     fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], DecodeError> {
         let Some((head, rest)) = self.bytes.split_first_chunk::<N>() else {
-            return Err(DecodeError::Truncated { what, needed: N, left: self.bytes.len() });
+            return Err(DecodeError::Truncated {
+                what,
+                needed: N,
+                left: self.bytes.len(),
+            });
         };
         self.bytes = rest;
         Ok(*head)
@@ -99,7 +103,11 @@ impl<'a> Reader<'a> {
         count: usize,
     ) -> Result<&'a [u8], DecodeError> {
         if count > self.bytes.len() {
-            return Err(DecodeError::Truncated { what, needed: count, left: self.bytes.len() });
+            return Err(DecodeError::Truncated {
+                what,
+                needed: count,
+                left: self.bytes.len(),
+            });
         }
         let (head, rest) = self.bytes.split_at(count);
         self.bytes = rest;
@@ -110,7 +118,11 @@ impl<'a> Reader<'a> {
     pub(crate) fn text(&mut self, what: &'static str, max: usize) -> Result<String, DecodeError> {
         let count = usize::from(self.u16(what)?);
         if count > max {
-            return Err(DecodeError::TooMany { what, found: count, max });
+            return Err(DecodeError::TooMany {
+                what,
+                found: count,
+                max,
+            });
         }
         let bytes = self.take(what, count)?;
         let text = std::str::from_utf8(bytes).map_err(|_| DecodeError::Text { what })?;
@@ -130,11 +142,19 @@ impl<'a> Reader<'a> {
     ) -> Result<Vec<T>, DecodeError> {
         let count = self.u32(what)? as usize;
         if count > max {
-            return Err(DecodeError::TooMany { what, found: count, max });
+            return Err(DecodeError::TooMany {
+                what,
+                found: count,
+                max,
+            });
         }
         let needed = count * entry_bytes_min;
         if needed > self.left() {
-            return Err(DecodeError::Truncated { what, needed, left: self.left() });
+            return Err(DecodeError::Truncated {
+                what,
+                needed,
+                left: self.left(),
+            });
         }
         let mut entries = Vec::with_capacity(count);
         for _ in 0..count {
@@ -147,7 +167,10 @@ impl<'a> Reader<'a> {
         if self.bytes.is_empty() {
             Ok(())
         } else {
-            Err(DecodeError::Trailing { what, left: self.bytes.len() })
+            Err(DecodeError::Trailing {
+                what,
+                left: self.bytes.len(),
+            })
         }
     }
 }
@@ -181,8 +204,10 @@ impl<'a> Writer<'a> {
     /// Writes a u16 length and the text, cut at the last character that fits `max` bytes.
     pub(crate) fn text(&mut self, text: &str, max: usize) {
         let text = &text[..text.floor_char_boundary(max)];
-        let clean: String =
-            text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let clean: String = text
+            .chars()
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .collect();
         let clean = &clean[..clean.floor_char_boundary(max)];
         self.u16(u16::try_from(clean.len()).expect("the caps of all texts are below 64 KiB"));
         self.bytes.extend_from_slice(clean.as_bytes());

@@ -1,5 +1,330 @@
-//! placeholder
-/// x
-pub struct Control;
-/// x
-pub struct Envelope;
+//! The control messages: everything that ICN, FLPs and EPNs say to each other besides the bytes of STFs.
+//!
+//! Grouped by who talks to whom. A message either states what is so (a pulse, a release, a list of EPNs):
+//! then a later one replaces it; or it is repeated until the answer comes (announce, built, commit): then
+//! hearing it twice is harmless. So no message needs a reply of its own kind, and any of them may be lost.
+//! Layouts: `docs/protocol.md`, section "Control messages".
+
+mod wire;
+
+use crate::id::{
+    Attempt, EpnId, FlpId, Incarnation, NodeId, RosterId, RunId, Source, Target, Term, TfId,
+};
+use crate::verdict::DropReason;
+
+/// Who says it, in which run, in which order. Stands before every control message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    /// The run that the message belongs to; zero before the sender knows one.
+    pub run: RunId,
+    /// Who speaks.
+    pub sender: NodeId,
+    /// Which life of the sender.
+    pub incarnation: Incarnation,
+    /// The fencing epoch of the ICN that the sender follows, or is.
+    pub term: Term,
+    /// Counts up by one with each message of this life of the sender.
+    pub sequence: u64,
+}
+
+/// One control message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Control {
+    // FLP or EPN → ICN
+    /// First message on a stream: who joins and what it has.
+    Hello(Hello),
+    /// The sender wants to leave: nothing new for it; [`Dismissed`](Self::Dismissed) answers when it holds nothing.
+    Leaving,
+
+    // FLP → ICN
+    /// STFs that the FLP holds.
+    Announce(Vec<Announced>),
+    /// TFs for which the FLP will never have an STF, and why.
+    Skipped(Vec<Skipped>),
+    /// Answers [`Stop`](Self::Stop): the FLP pauses; `next` is the first TF that it has not made.
+    Stopped {
+        /// The first TF not made.
+        next: TfId,
+    },
+    /// The source is over: the FLP made what it could below `next` and will make nothing more.
+    Ended {
+        /// The first TF not made.
+        next: TfId,
+    },
+    /// I am alive, and this is what I hold.
+    FlpPulse(FlpPulse),
+    /// The FLP cannot reach this EPN's data address.
+    Unreachable {
+        /// The EPN that cannot be reached.
+        target: Target,
+    },
+
+    // EPN → ICN
+    /// TFs that the EPN has put together.
+    Built(Vec<Built>),
+    /// TFs that the EPN has handed to its consumer.
+    CommitAck {
+        /// The TFs.
+        tfs: Vec<TfId>,
+        /// Bytes that the consumer has not given back yet, these TFs included.
+        sink_bytes: u64,
+    },
+    /// The payload of an STF arrived twice with another digest than stated.
+    Corrupt {
+        /// The TF.
+        tf: TfId,
+        /// The FLP whose STF it is.
+        flp: FlpId,
+    },
+    /// I am alive, and this is what I hold.
+    EpnPulse(EpnPulse),
+
+    // ICN → FLP and EPN
+    /// Answers [`Hello`](Self::Hello): the sender belongs to the run of the envelope.
+    Welcome(Welcome),
+    /// Answers [`Hello`](Self::Hello): the sender may not join. It exits with this text.
+    Refused {
+        /// What is wrong, for the log.
+        detail: String,
+    },
+    /// All TFs that are decided and done: holds, slots and tombstones may go.
+    Release(Release),
+    /// I am alive.
+    IcnPulse,
+    /// The sender of [`Leaving`](Self::Leaving) may go, or the run is over for all.
+    Dismissed,
+
+    // ICN → FLP
+    /// Begin to make TFs.
+    Start(Start),
+    /// Make these TFs now (paced mode: the heartbeat of the farm).
+    Pace(Vec<TfId>),
+    /// Pause, and say how far you are.
+    Stop,
+    /// Make every TF below `next`, then end.
+    StopAt {
+        /// The first TF that is not to be made.
+        next: TfId,
+    },
+    /// All EPNs and where they listen. Connect to these, leave all others.
+    Epns(Vec<EpnAddress>),
+
+    // ICN → EPN
+    /// Whose STFs make a TF whole.
+    Roster {
+        /// The name by which assignments call this roster.
+        id: RosterId,
+        /// The sources, by FLP id.
+        members: Vec<Source>,
+    },
+    /// This life of an FLP is over: what it has not sent will not come.
+    SourceGone {
+        /// The source.
+        source: Source,
+    },
+    /// Hand these TFs on, with exactly the parts that are not missing.
+    Commit(Vec<Commit>),
+    /// Report these TFs as they are.
+    Close(Vec<TfId>),
+
+    // ICN → FLPs and the EPN
+    /// Which EPN builds which TF.
+    Assign(Vec<Assign>),
+}
+
+/// What a node brings to the farm.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// Where an EPN listens for STFs; empty for an FLP.
+    pub data_address: String,
+    /// Bytes that an EPN can hold for TFs in building and with its consumer; for an FLP its hold.
+    pub capacity_bytes: u64,
+    /// TFs that an EPN builds at the same time; 0 for an FLP.
+    pub slots: u32,
+    /// Largest STF that an FLP will announce; 0 for an EPN.
+    pub stf_bytes_max: u64,
+    /// Share of the work relative to other EPNs, in thousandths; 1000 is usual.
+    pub weight_milli: u32,
+}
+
+/// One STF that an FLP holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Announced {
+    /// The TF.
+    pub tf: TfId,
+    /// Payload bytes.
+    pub bytes: u64,
+}
+
+/// One TF for which an FLP has no STF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// The TF.
+    pub tf: TfId,
+    /// Why there is none.
+    pub reason: DropReason,
+}
+
+/// What an FLP reports with every heartbeat.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlpPulse {
+    /// STFs held.
+    pub held_stfs: u64,
+    /// Bytes held.
+    pub held_bytes: u64,
+    /// STFs made since the process began.
+    pub made_stfs: u64,
+    /// Payload bytes handed to the network since the process began, repeats included.
+    pub sent_bytes: u64,
+    /// The newest [`Release`] applied.
+    pub released_version: u64,
+}
+
+/// What an EPN reports with every heartbeat.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EpnPulse {
+    /// TFs in building.
+    pub open_tfs: u64,
+    /// Bytes of them.
+    pub open_bytes: u64,
+    /// Bytes with the consumer.
+    pub sink_bytes: u64,
+    /// TFs handed on since the process began.
+    pub delivered_tfs: u64,
+    /// Payload bytes received since the process began, refused ones included.
+    pub received_bytes: u64,
+    /// STFs refused because they were here already.
+    pub duplicates_refused: u64,
+    /// STFs whose bytes did not have the stated digest.
+    pub digest_mismatches: u64,
+    /// The newest [`Release`] applied.
+    pub released_version: u64,
+}
+
+/// One TF that an EPN has put together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Built {
+    /// The TF.
+    pub tf: TfId,
+    /// The latest assignment of it that the EPN knows.
+    pub attempt: Attempt,
+    /// FLPs of the roster whose STF is not there.
+    pub missing: Vec<FlpId>,
+    /// Payload bytes of the parts.
+    pub bytes: u64,
+    /// How long ago the first byte came, in ns.
+    pub first_byte_age_ns: u64,
+    /// How long ago the last byte came, in ns.
+    pub last_byte_age_ns: u64,
+}
+
+/// The terms on which a node has joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Welcome {
+    /// How often to send a pulse, in ns.
+    pub pulse_ns: u64,
+    /// Largest STF that the farm takes, in bytes.
+    pub stf_bytes_max: u64,
+}
+
+/// All decided TFs, as a floor and ranges above it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Release {
+    /// Counts up whenever the set grows.
+    pub version: u64,
+    /// Every TF below is decided.
+    pub floor: TfId,
+    /// Decided ranges above the floor: first TF and first TF behind.
+    pub ranges: Vec<(TfId, TfId)>,
+}
+
+/// When and where to begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// The first TF to make.
+    pub first: TfId,
+    /// The first TF not to make; `u64::MAX` for no end.
+    pub end: TfId,
+    /// Time since TF 0 was due, in ns: an FLP that joins late falls into step with the others.
+    pub elapsed_ns: u64,
+}
+
+/// One EPN and where it listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EpnAddress {
+    /// Which life of which EPN.
+    pub target: Target,
+    /// Its data address, such as `10.0.0.7:7100`.
+    pub address: String,
+}
+
+/// One TF that an EPN may hand on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Commit {
+    /// The TF.
+    pub tf: TfId,
+    /// FLPs of the roster without a part in it.
+    pub missing: Vec<FlpId>,
+}
+
+/// One decision: this EPN builds this TF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Assign {
+    /// The TF.
+    pub tf: TfId,
+    /// Which assignment of it; a higher one replaces a lower one.
+    pub attempt: Attempt,
+    /// The EPN.
+    pub target: Target,
+    /// Whose STFs make it whole.
+    pub roster: RosterId,
+}
+
+impl Control {
+    /// Most entries of any list in a message. Senders split longer ones.
+    pub const ENTRIES_MAX: usize = 8192;
+    /// Longest text in a message, in bytes.
+    pub const TEXT_BYTES_MAX: usize = 1024;
+
+    /// Name in logs, such as `"announce"`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Hello(_) => "hello",
+            Self::Leaving => "leaving",
+            Self::Announce(_) => "announce",
+            Self::Skipped(_) => "skipped",
+            Self::Stopped { .. } => "stopped",
+            Self::Ended { .. } => "ended",
+            Self::FlpPulse(_) => "flp-pulse",
+            Self::Unreachable { .. } => "unreachable",
+            Self::Built(_) => "built",
+            Self::CommitAck { .. } => "commit-ack",
+            Self::Corrupt { .. } => "corrupt",
+            Self::EpnPulse(_) => "epn-pulse",
+            Self::Welcome(_) => "welcome",
+            Self::Refused { .. } => "refused",
+            Self::Release(_) => "release",
+            Self::IcnPulse => "icn-pulse",
+            Self::Dismissed => "dismissed",
+            Self::Start(_) => "start",
+            Self::Pace(_) => "pace",
+            Self::Stop => "stop",
+            Self::StopAt { .. } => "stop-at",
+            Self::Epns(_) => "epns",
+            Self::Roster { .. } => "roster",
+            Self::SourceGone { .. } => "source-gone",
+            Self::Commit(_) => "commit",
+            Self::Close(_) => "close",
+            Self::Assign(_) => "assign",
+        }
+    }
+}
+
+impl EpnAddress {
+    /// The EPN without its incarnation.
+    #[must_use]
+    pub fn epn(&self) -> EpnId {
+        self.target.epn
+    }
+}

@@ -110,18 +110,27 @@ impl std::ops::Add<Duration> for Timestamp {
 
 impl NodeId {
     /// The one ICN of a farm without standby.
-    pub const ICN: Self = Self { role: Role::Icn, index: 0 };
+    pub const ICN: Self = Self {
+        role: Role::Icn,
+        index: 0,
+    };
 }
 
 impl From<FlpId> for NodeId {
     fn from(flp: FlpId) -> Self {
-        Self { role: Role::Flp, index: flp.0 }
+        Self {
+            role: Role::Flp,
+            index: flp.0,
+        }
     }
 }
 
 impl From<EpnId> for NodeId {
     fn from(epn: EpnId) -> Self {
-        Self { role: Role::Epn, index: epn.0 }
+        Self {
+            role: Role::Epn,
+            index: epn.0,
+        }
     }
 }
 

@@ -13,6 +13,7 @@ mod id;
 mod prefix;
 mod range_set;
 mod stf;
+mod verdict;
 
 pub use codec::DecodeError;
 pub use control::{Control, Envelope};
@@ -24,3 +25,4 @@ pub use id::{
 pub use prefix::{Limits, Prefix, PrefixError, WireKind};
 pub use range_set::RangeSet;
 pub use stf::{PayloadFormat, Stf, StfHeader, StfHeaderError, StfKey};
+pub use verdict::DropReason;

@@ -26,7 +26,10 @@ pub struct Limits {
 impl Default for Limits {
     /// Heads up to 1 MiB (a full batch of announces), bodies up to 256 MiB.
     fn default() -> Self {
-        Self { head_bytes_max: 1 << 20, body_bytes_max: 256 << 20 }
+        Self {
+            head_bytes_max: 1 << 20,
+            body_bytes_max: 256 << 20,
+        }
     }
 }
 
@@ -50,7 +53,10 @@ pub struct Prefix {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PrefixError {
     /// Another protocol speaks, or the stream is shifted.
-    #[error("frame starts with {found:02x?}, expected {:02x?} (\"SHEF\")", Prefix::MAGIC)]
+    #[error(
+        "frame starts with {found:02x?}, expected {:02x?} (\"SHEF\")",
+        Prefix::MAGIC
+    )]
     Magic {
         /// The four bytes found.
         found: [u8; 4],
@@ -109,7 +115,12 @@ impl Prefix {
     #[must_use]
     pub fn new(kind: WireKind, head: &[u8], body_bytes: u64) -> Self {
         let head_bytes = u32::try_from(head.len()).expect("heads are small");
-        let mut prefix = Self { kind, head_bytes, body_bytes, digest: 0 };
+        let mut prefix = Self {
+            kind,
+            head_bytes,
+            body_bytes,
+            digest: 0,
+        };
         prefix.digest = prefix.digest_with(head);
         prefix
     }
@@ -155,13 +166,24 @@ impl Prefix {
         let digest = u32::from_le_bytes(bytes[20..24].try_into().expect("4 of 24 bytes"));
         if head_bytes > limits.head_bytes_max {
             let max = limits.head_bytes_max;
-            return Err(PrefixError::HeadTooLarge { found: head_bytes, max });
+            return Err(PrefixError::HeadTooLarge {
+                found: head_bytes,
+                max,
+            });
         }
         if body_bytes > limits.body_bytes_max {
             let max = limits.body_bytes_max;
-            return Err(PrefixError::BodyTooLarge { found: body_bytes, max });
+            return Err(PrefixError::BodyTooLarge {
+                found: body_bytes,
+                max,
+            });
         }
-        Ok(Self { kind, head_bytes, body_bytes, digest })
+        Ok(Self {
+            kind,
+            head_bytes,
+            body_bytes,
+            digest,
+        })
     }
 
     /// Holds the head that followed against the digest of this prefix.
@@ -174,7 +196,10 @@ impl Prefix {
         if computed == self.digest {
             Ok(())
         } else {
-            Err(PrefixError::Digest { stated: self.digest, computed })
+            Err(PrefixError::Digest {
+                stated: self.digest,
+                computed,
+            })
         }
     }
 
@@ -209,7 +234,10 @@ mod tests {
     #[test]
     fn what_is_not_a_prefix_is_named() {
         let good = encoded(WireKind::Stf, b"head", 9);
-        let limits = Limits { head_bytes_max: 100, body_bytes_max: 1000 };
+        let limits = Limits {
+            head_bytes_max: 100,
+            body_bytes_max: 1000,
+        };
         let changed = |at: usize, to: u8| {
             let mut bytes = good;
             bytes[at] = to;
@@ -219,7 +247,10 @@ mod tests {
             changed(0, b'G'),
             "frame starts with [47, 48, 45, 46], expected [53, 48, 45, 46] (\"SHEF\")"
         );
-        assert_eq!(changed(4, 9), "frame has wire version 9, this node speaks 1");
+        assert_eq!(
+            changed(4, 9),
+            "frame has wire version 9, this node speaks 1"
+        );
         assert_eq!(
             changed(5, 7),
             "frame is of kind 7, expected 1 (control), 2 (STF) or 3 (data hello)"

@@ -17,7 +17,10 @@ impl RangeSet {
     /// The set of all TFs below `floor`.
     #[must_use]
     pub fn below(floor: TfId) -> Self {
-        Self { floor: floor.0, ranges: BTreeMap::new() }
+        Self {
+            floor: floor.0,
+            ranges: BTreeMap::new(),
+        }
     }
 
     /// The lowest TF that is not in the set.
@@ -28,14 +31,20 @@ impl RangeSet {
 
     /// The ranges above the floor, each as its first TF and the first TF behind it.
     pub fn ranges(&self) -> impl ExactSizeIterator<Item = (TfId, TfId)> + '_ {
-        self.ranges.iter().map(|(first, end)| (TfId(*first), TfId(*end)))
+        self.ranges
+            .iter()
+            .map(|(first, end)| (TfId(*first), TfId(*end)))
     }
 
     /// Whether `tf` is in the set.
     #[must_use]
     pub fn contains(&self, tf: TfId) -> bool {
         tf.0 < self.floor
-            || self.ranges.range(..=tf.0).next_back().is_some_and(|(_, end)| tf.0 < *end)
+            || self
+                .ranges
+                .range(..=tf.0)
+                .next_back()
+                .is_some_and(|(_, end)| tf.0 < *end)
     }
 
     /// Puts `tf` in; `false` if it was there already.
@@ -90,7 +99,10 @@ impl RangeSet {
         let first = first.0.max(self.floor);
         let mut missing = end.0.saturating_sub(first);
         for (range_first, range_end) in self.ranges() {
-            let overlap = range_end.0.min(end.0).saturating_sub(range_first.0.max(first));
+            let overlap = range_end
+                .0
+                .min(end.0)
+                .saturating_sub(range_first.0.max(first));
             missing -= overlap;
         }
         missing

@@ -47,7 +47,12 @@ impl Stf {
     /// An STF of `payload`, whose digest is taken here.
     #[must_use]
     pub fn new(tf: TfId, format: PayloadFormat, payload: Bytes) -> Self {
-        Self { tf, format, digest: crc32c(&payload), payload }
+        Self {
+            tf,
+            format,
+            digest: crc32c(&payload),
+            payload,
+        }
     }
 
     /// Payload bytes.
@@ -113,7 +118,11 @@ impl StfHeader {
     #[must_use]
     pub fn of(stf: &Stf, run: RunId, source: Source, attempt: Attempt) -> Self {
         Self {
-            key: StfKey { run, tf: stf.tf, source },
+            key: StfKey {
+                run,
+                tf: stf.tf,
+                source,
+            },
             attempt,
             format: stf.format,
             digest: stf.digest,
@@ -170,13 +179,19 @@ impl StfHeader {
         };
         let payload_bytes = u64_at(40);
         if payload_bytes != framed {
-            return Err(StfHeaderError::PayloadBytes { stated: payload_bytes, framed });
+            return Err(StfHeaderError::PayloadBytes {
+                stated: payload_bytes,
+                framed,
+            });
         }
         Ok(Self {
             key: StfKey {
                 run: RunId(u64_at(8)),
                 tf: TfId(u64_at(16)),
-                source: Source { flp: FlpId(u16_at(4)), incarnation: Incarnation(u64_at(24)) },
+                source: Source {
+                    flp: FlpId(u16_at(4)),
+                    incarnation: Incarnation(u64_at(24)),
+                },
             },
             attempt: Attempt(u32_at(32)),
             format,
@@ -192,8 +207,15 @@ mod tests {
     use proptest::prelude::*;
 
     fn header() -> StfHeader {
-        let stf = Stf::new(TfId(7), PayloadFormat::RdhPages, Bytes::from_static(b"payload"));
-        let source = Source { flp: FlpId(3), incarnation: Incarnation(4) };
+        let stf = Stf::new(
+            TfId(7),
+            PayloadFormat::RdhPages,
+            Bytes::from_static(b"payload"),
+        );
+        let source = Source {
+            flp: FlpId(3),
+            incarnation: Incarnation(4),
+        };
         StfHeader::of(&stf, RunId(9), source, Attempt(2))
     }
 
@@ -209,13 +231,22 @@ mod tests {
         let cut = StfHeader::decode(&bytes[..63], 7).unwrap_err();
         assert_eq!(cut.to_string(), "STF header has 63 bytes, expected 64");
         let other = StfHeader::decode(&bytes, 8).unwrap_err();
-        assert_eq!(other.to_string(), "STF header says 7 payload bytes, its frame has 8");
+        assert_eq!(
+            other.to_string(),
+            "STF header says 7 payload bytes, its frame has 8"
+        );
         let mut changed = bytes;
         changed[0] = 2;
-        assert_eq!(StfHeader::decode(&changed, 7), Err(StfHeaderError::Version { found: 2 }));
+        assert_eq!(
+            StfHeader::decode(&changed, 7),
+            Err(StfHeaderError::Version { found: 2 })
+        );
         changed = bytes;
         changed[2] = 4;
-        assert_eq!(StfHeader::decode(&changed, 7), Err(StfHeaderError::Format { found: 4 }));
+        assert_eq!(
+            StfHeader::decode(&changed, 7),
+            Err(StfHeaderError::Format { found: 4 })
+        );
     }
 
     proptest! {

@@ -1,0 +1,206 @@
+//! Every kind of message survives the wire; nothing else is taken for one.
+
+use super::*;
+use proptest::prelude::*;
+
+fn envelope() -> Envelope {
+    Envelope {
+        run: RunId(0x1122),
+        sender: NodeId {
+            role: Role::Epn,
+            index: 4,
+        },
+        incarnation: Incarnation(5),
+        term: Term(6),
+        sequence: 7,
+    }
+}
+
+fn one_of_each() -> Vec<Control> {
+    let tf = TfId(11);
+    let target = Target {
+        epn: EpnId(2),
+        incarnation: Incarnation(3),
+    };
+    let source = Source {
+        flp: FlpId(8),
+        incarnation: Incarnation(9),
+    };
+    vec![
+        Control::Hello(Hello {
+            data_address: "127.0.0.1:7100".to_owned(),
+            capacity_bytes: 1,
+            slots: 2,
+            stf_bytes_max: 3,
+            weight_milli: 1000,
+        }),
+        Control::Leaving,
+        Control::Announce(vec![Announced { tf, bytes: 5 }]),
+        Control::Skipped(vec![Skipped {
+            tf,
+            reason: DropReason::Oversize,
+        }]),
+        Control::Stopped { next: tf },
+        Control::Ended { next: tf },
+        Control::FlpPulse(FlpPulse {
+            held_stfs: 1,
+            ..FlpPulse::default()
+        }),
+        Control::Unreachable { target },
+        Control::Built(vec![Built {
+            tf,
+            attempt: Attempt(1),
+            missing: vec![FlpId(1), FlpId(2)],
+            bytes: 9,
+            first_byte_age_ns: 10,
+            last_byte_age_ns: 11,
+        }]),
+        Control::CommitAck {
+            tfs: vec![tf, TfId(12)],
+            sink_bytes: 4,
+        },
+        Control::Corrupt { tf, flp: FlpId(1) },
+        Control::EpnPulse(EpnPulse {
+            released_version: 8,
+            ..EpnPulse::default()
+        }),
+        Control::Welcome(Welcome {
+            pulse_ns: 20,
+            stf_bytes_max: 30,
+        }),
+        Control::Refused {
+            detail: "flp:3 is not in this farm".to_owned(),
+        },
+        Control::Release(Release {
+            version: 3,
+            floor: tf,
+            ranges: vec![(TfId(20), TfId(25))],
+        }),
+        Control::IcnPulse,
+        Control::Dismissed,
+        Control::Start(Start {
+            first: tf,
+            end: TfId(u64::MAX),
+            elapsed_ns: 4,
+        }),
+        Control::Pace(vec![tf]),
+        Control::Stop,
+        Control::StopAt { next: tf },
+        Control::Epns(vec![EpnAddress {
+            target,
+            address: "[::1]:7".to_owned(),
+        }]),
+        Control::Roster {
+            id: RosterId(1),
+            members: vec![source],
+        },
+        Control::SourceGone { source },
+        Control::Commit(vec![Commit {
+            tf,
+            missing: vec![FlpId(1)],
+        }]),
+        Control::Close(vec![tf]),
+        Control::Assign(vec![Assign {
+            tf,
+            attempt: Attempt(2),
+            target,
+            roster: RosterId(1),
+        }]),
+    ]
+}
+
+#[test]
+fn every_message_survives_the_wire() {
+    for control in one_of_each() {
+        let bytes = control.encode(&envelope());
+        assert_eq!(Control::decode(&bytes), Ok((envelope(), control)));
+    }
+}
+
+#[test]
+fn every_cut_of_every_message_is_refused() {
+    for control in one_of_each() {
+        let bytes = control.encode(&envelope());
+        for cut in 0..bytes.len() {
+            assert!(
+                Control::decode(&bytes[..cut]).is_err(),
+                "{} cut at {cut}",
+                control.name()
+            );
+        }
+        let mut longer = bytes;
+        longer.push(0);
+        let refused = Control::decode(&longer).unwrap_err();
+        assert_eq!(
+            refused,
+            DecodeError::Trailing {
+                what: control.name(),
+                left: 1
+            }
+        );
+    }
+}
+
+#[test]
+fn a_count_beyond_the_bytes_is_refused_before_anything_is_allocated() {
+    let mut bytes = Control::Pace(vec![TfId(1)]).encode(&envelope());
+    let count_at = bytes.len() - 12;
+    bytes[count_at..count_at + 4].copy_from_slice(&8000_u32.to_le_bytes());
+    let refused = Control::decode(&bytes).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "message is cut: paced TFs needs 64000 bytes, 8 are left"
+    );
+    bytes[count_at..count_at + 4].copy_from_slice(&u32::MAX.to_le_bytes());
+    let refused = Control::decode(&bytes).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "paced TFs has 4294967295 entries, at most 8192 are allowed"
+    );
+}
+
+#[test]
+fn a_text_with_an_escape_sequence_cannot_reach_a_terminal() {
+    let control = Control::Refused {
+        detail: "a\u{1b}[31mb".to_owned(),
+    };
+    let (_, read) = Control::decode(&control.encode(&envelope())).unwrap();
+    assert_eq!(
+        read,
+        Control::Refused {
+            detail: "a [31mb".to_owned()
+        }
+    );
+    let mut forged = Control::Refused {
+        detail: "aXb".to_owned(),
+    }
+    .encode(&envelope());
+    let at = forged.len() - 2;
+    forged[at] = 0x1b;
+    assert_eq!(
+        Control::decode(&forged),
+        Err(DecodeError::Text { what: "refusal" })
+    );
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_read_or_refused_without_a_panic(
+        bytes in prop::collection::vec(any::<u8>(), 0..400)
+    ) {
+        let _ = Control::decode(&bytes);
+    }
+
+    #[test]
+    fn changed_messages_are_read_or_refused_without_a_panic(
+        which in any::<prop::sample::Index>(), at in any::<prop::sample::Index>(), to in any::<u8>()
+    ) {
+        let messages = one_of_each();
+        let mut bytes = which.get(&messages).encode(&envelope());
+        let at = at.index(bytes.len());
+        bytes[at] = to;
+        if let Ok((envelope, control)) = Control::decode(&bytes) {
+            prop_assert_eq!(Control::decode(&control.encode(&envelope)), Ok((envelope, control)));
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The fate of a timeframe: one verdict, and the closed list of reasons why a TF can be dropped.
+
+use std::fmt;
+
+/// Why a TF was not built. The list is closed: a loss without one of these reasons is a bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DropReason {
+    /// An FLP of the roster died before its STF was safe, and the quorum rule wants all of them.
+    SourceDied,
+    /// A source could not keep an STF: its hold was full and it cannot wait, or it skipped the TF.
+    SourceOverrun,
+    /// An STF did not come before the stale deadline.
+    SourceLate,
+    /// No EPN had room and the waiting queue was full.
+    ShedOverload,
+    /// The storage had no room.
+    ShedStorageFull,
+    /// An STF is larger than the farm's `stf_bytes_max`.
+    Oversize,
+    /// The bytes of an STF arrived twice with another digest than its source stated.
+    CorruptAtSource,
+    /// Two different payloads came under one name.
+    Conflict,
+    /// The run ended before the TF was decided.
+    RunEnded,
+    /// An operator dropped it.
+    Operator,
+}
+
+impl DropReason {
+    /// All reasons, in the order of their wire codes.
+    pub const ALL: [Self; 10] = [
+        Self::SourceDied,
+        Self::SourceOverrun,
+        Self::SourceLate,
+        Self::ShedOverload,
+        Self::ShedStorageFull,
+        Self::Oversize,
+        Self::CorruptAtSource,
+        Self::Conflict,
+        Self::RunEnded,
+        Self::Operator,
+    ];
+
+    /// Name in metrics, summaries and logs, such as `"source-died"`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SourceDied => "source-died",
+            Self::SourceOverrun => "source-overrun",
+            Self::SourceLate => "source-late",
+            Self::ShedOverload => "shed-overload",
+            Self::ShedStorageFull => "shed-storage-full",
+            Self::Oversize => "oversize",
+            Self::CorruptAtSource => "corrupt-at-source",
+            Self::Conflict => "conflict",
+            Self::RunEnded => "run-ended",
+            Self::Operator => "operator",
+        }
+    }
+
+    /// Place in [`ALL`](Self::ALL), which is also the code on the wire.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self as usize
+    }
+}
+
+impl fmt::Display for DropReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_stands_at_its_index() {
+        for (index, reason) in DropReason::ALL.into_iter().enumerate() {
+            assert_eq!(reason.index(), index);
+        }
+    }
+}
