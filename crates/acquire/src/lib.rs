@@ -1,1 +1,26 @@
 //! The brain of an FLP: raw-data walkers, cutting, re-stamping, generator, the hold of STFs.
+//!
+//! All of it is pure: slices and [`Bytes`](bytes::Bytes) in, values out. Who opens files, paces and sends is
+//! the node that drives it.
+
+mod source;
+
+mod fault;
+mod order;
+mod rdh;
+mod walk;
+
+mod cut;
+mod generator;
+mod replay;
+
+pub use cut::{CutConfig, Hbf, RawFile, Share, ShareError, hbfs};
+pub use fault::{Fault, FaultKind, Findings, Note, NoteKind};
+pub use generator::{Generator, GeneratorConfig, GeneratorError, SizeModel};
+pub use rdh::{Link, Rdh, RdhError, Stamp, trigger};
+pub use replay::{Replay, ReplayConfig, ReplayError, Template};
+pub use source::{HeapSlots, Made, Slots, StfSource};
+pub use walk::{Page, Pages, Walker};
+
+pub mod flp;
+mod hold;

@@ -1,0 +1,157 @@
+//! What is wrong with raw data, and what is merely worth knowing: kinds, places, words.
+//!
+//! A *fault* says that bytes or pages are missing or out of place. A *note* tells of what legitimate data can
+//! have as well: a triggered run has gaps between its orbits, a readout super-page repeats the TF bit. Damage
+//! within a payload is neither: it is the detector's own business.
+
+use serde::Serialize;
+
+/// The kinds of faults. Their names in text and JSON are fixed: `docs/formats.md`, section "Faults".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FaultKind {
+    /// A header of no known version.
+    BadVersion,
+    /// A header that states another size than its version has.
+    BadHeaderSize,
+    /// Sizes or offsets that contradict each other.
+    BadOffset,
+    /// The input ends inside a page, record or datagram.
+    Truncated,
+    /// The pages of an HBF are not numbered 0, 1, 2, …: pages are missing or out of order.
+    PageGap,
+    /// The packet counter of a link does not go up by one.
+    PacketGap,
+    /// An HBF whose last page never comes.
+    UnclosedHbf,
+    /// An HBF opens while another one of the same link is still open.
+    ReopenedHbf,
+}
+
+impl FaultKind {
+    /// The name in text, JSON and metrics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::BadVersion => "bad-version",
+            Self::BadHeaderSize => "bad-header-size",
+            Self::BadOffset => "bad-offset",
+            Self::Truncated => "truncated",
+            Self::PageGap => "page-gap",
+            Self::PacketGap => "packet-gap",
+            Self::UnclosedHbf => "unclosed-hbf",
+            Self::ReopenedHbf => "reopened-hbf",
+        }
+    }
+}
+
+/// The kinds of notes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NoteKind {
+    /// Orbits, frame indices or packets are left out between two that follow each other.
+    Gap,
+    /// An orbit or frame index lower than the one before.
+    Backwards,
+    /// The same orbit once more.
+    Again,
+    /// Two HBFs in a row that both begin a TF.
+    TfBitRepeated,
+}
+
+impl NoteKind {
+    /// The name in text and JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gap => "gap",
+            Self::Backwards => "backwards",
+            Self::Again => "again",
+            Self::TfBitRepeated => "tf-bit-repeated",
+        }
+    }
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Fault {
+    /// Byte in the input where the page, record or datagram begins that it is about.
+    pub offset: u64,
+    /// What kind of fault.
+    pub kind: FaultKind,
+    /// What was found and what was expected.
+    pub detail: String,
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "byte {}: {}: {}",
+            self.offset,
+            self.kind.name(),
+            self.detail
+        )
+    }
+}
+
+/// One thing worth knowing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Note {
+    /// Byte in the input where the page, record or datagram begins that it is about.
+    pub offset: u64,
+    /// What kind of note.
+    pub kind: NoteKind,
+    /// What was found.
+    pub detail: String,
+}
+
+/// Faults and notes of one input, by offset once the walk is over.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// What is wrong, at most [`Findings::KEPT_MAX`].
+    pub faults: Vec<Fault>,
+    /// What is worth knowing, at most [`Findings::KEPT_MAX`].
+    pub notes: Vec<Note>,
+    /// Faults and notes above those kept.
+    pub left_out: u64,
+}
+
+impl Findings {
+    /// As many faults, and as many notes, are kept; more are counted. So rubbish costs no memory.
+    pub const KEPT_MAX: usize = 10_000;
+
+    pub(crate) fn fault(
+        &mut self,
+        offset: usize,
+        kind: FaultKind,
+        detail: impl FnOnce() -> String,
+    ) {
+        if self.faults.len() < Self::KEPT_MAX {
+            self.faults.push(Fault {
+                offset: offset as u64,
+                kind,
+                detail: detail(),
+            });
+        } else {
+            self.left_out += 1;
+        }
+    }
+
+    pub(crate) fn note(&mut self, offset: usize, kind: NoteKind, detail: impl FnOnce() -> String) {
+        if self.notes.len() < Self::KEPT_MAX {
+            self.notes.push(Note {
+                offset: offset as u64,
+                kind,
+                detail: detail(),
+            });
+        } else {
+            self.left_out += 1;
+        }
+    }
+
+    pub(crate) fn sort(&mut self) {
+        self.faults.sort_by_key(|fault| fault.offset);
+        self.notes.sort_by_key(|note| note.offset);
+    }
+}
