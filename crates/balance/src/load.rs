@@ -1,0 +1,479 @@
+//! What is known about the targets: who is there, who may get work, how much room is left.
+//!
+//! A [`LoadView`] is the one picture of the load that every [`Policy`](crate::Policy) chooses from. Its
+//! owner books each choice into it at once, so the next choice already sees it, and lets the reports of
+//! the targets correct it later: what DataDistribution does with its estimate of free memory
+//! (`TfSchedulerTfBuilderInfo.cxx`), and what the ATLAS storage balancing of 2017 found to matter
+//! ("decisions are reflected immediately"). Which target to take is not answered here, that is the
+//! policy's part; nor is what a booking stands for, that is the owner's.
+
+use crate::refusal::Refusal;
+use std::fmt;
+
+/// One place where a job can go: an EPN for a TF, a writer thread for a file, a server for a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TargetId(pub u32);
+
+/// What is to be placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Job<'a> {
+    /// Number of the job, such as that of its TF. Jobs that are placed again keep theirs.
+    pub id: u64,
+    /// Room that it takes at its target, in bytes. May be 0.
+    pub bytes: u64,
+    /// Targets that must not get this one, in any order. Short: it is searched once for each target.
+    pub avoid: &'a [TargetId],
+}
+
+/// One target as known now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TargetLoad {
+    /// Which target.
+    pub id: TargetId,
+    /// Share of the work that it should get beside others, in thousandths: 1000 is one share. Read by
+    /// weighted policies only; it never forbids a job, that is what [`enabled`](Self::enabled) is for.
+    pub weight_milli: u32,
+    /// Wanted by the operator: `false` while it is switched off or drains.
+    pub enabled: bool,
+    /// Heard of lately: `false` while it is suspected to be dead or cut off.
+    pub available: bool,
+    /// Room in all, in bytes.
+    pub capacity_bytes: u64,
+    /// Bytes of the jobs booked here and not yet released.
+    pub booked_bytes: u64,
+    /// Bytes that left the books but still occupy the target, by its own last report: built and with
+    /// the consumer.
+    pub held_bytes: u64,
+    /// Jobs it takes at once.
+    pub slots: u32,
+    /// Jobs booked here and not yet released.
+    pub booked_slots: u32,
+}
+
+impl TargetLoad {
+    /// An empty target of one share, enabled and available.
+    #[must_use]
+    pub fn new(id: TargetId, capacity_bytes: u64, slots: u32) -> Self {
+        Self {
+            id,
+            weight_milli: 1000,
+            enabled: true,
+            available: true,
+            capacity_bytes,
+            booked_bytes: 0,
+            held_bytes: 0,
+            slots,
+            booked_slots: 0,
+        }
+    }
+
+    /// Bytes neither booked nor held; 0 when a report has overtaken the books and the two exceed the capacity.
+    #[must_use]
+    pub fn free_bytes(&self) -> u64 {
+        self.capacity_bytes
+            .saturating_sub(self.booked_bytes)
+            .saturating_sub(self.held_bytes)
+    }
+
+    /// Slots not booked; 0 when more are booked than there are, as after the slots were reduced.
+    #[must_use]
+    pub fn free_slots(&self) -> u32 {
+        self.slots.saturating_sub(self.booked_slots)
+    }
+
+    /// Whether it may get work at all: enabled and available.
+    #[must_use]
+    pub fn is_online(&self) -> bool {
+        self.enabled && self.available
+    }
+
+    /// Whether it can take `job` now: online, not avoided, with a slot and enough bytes free.
+    #[must_use]
+    pub fn fits(&self, job: &Job<'_>) -> bool {
+        self.is_online()
+            && self.free_slots() > 0
+            && self.free_bytes() >= job.bytes
+            && !job.avoid.contains(&self.id)
+    }
+}
+
+/// All targets as known now, in the order of their ids.
+///
+/// Look-ups take O(log n) and never allocate; only [`insert`](Self::insert) may. A change to a target
+/// that is not in the view is ignored: it has left, and what was booked there left with it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoadView {
+    /// Ascending by id, each id once.
+    targets: Vec<TargetLoad>,
+}
+
+impl LoadView {
+    /// A view without targets.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Puts `target` in with all that it says, and returns what stood under its id before.
+    ///
+    /// The bookings are those of `target`: a restarted target starts without those of its predecessor.
+    pub fn insert(&mut self, target: TargetLoad) -> Option<TargetLoad> {
+        match self.position(target.id) {
+            Ok(index) => Some(std::mem::replace(&mut self.targets[index], target)),
+            Err(index) => {
+                self.targets.insert(index, target);
+                None
+            }
+        }
+    }
+
+    /// Takes the target out with its bookings, and returns it.
+    pub fn remove(&mut self, id: TargetId) -> Option<TargetLoad> {
+        let index = self.position(id).ok()?;
+        Some(self.targets.remove(index))
+    }
+
+    /// The target `id`.
+    #[must_use]
+    pub fn get(&self, id: TargetId) -> Option<&TargetLoad> {
+        let index = self.position(id).ok()?;
+        Some(&self.targets[index])
+    }
+
+    /// All targets, ascending by id.
+    #[must_use]
+    pub fn targets(&self) -> &[TargetLoad] {
+        &self.targets
+    }
+
+    /// How many targets there are, online or not.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.targets.len()
+    }
+
+    /// Whether there is no target at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.targets.is_empty()
+    }
+
+    /// Every target once, in the order of ids, starting with the first one behind `last` and going on
+    /// with the lowest; from the lowest if `last` is `None`. `last` itself may have left.
+    pub fn targets_after(&self, last: Option<TargetId>) -> impl Iterator<Item = &TargetLoad> + '_ {
+        self.rotated(
+            self.targets
+                .partition_point(|target| Some(target.id) <= last),
+        )
+    }
+
+    /// Every target once, in the order of ids, starting with `first` or, if it is not there, the first
+    /// one behind it, and going on with the lowest.
+    pub fn targets_from(&self, first: TargetId) -> impl Iterator<Item = &TargetLoad> + '_ {
+        self.rotated(self.targets.partition_point(|target| target.id < first))
+    }
+
+    /// Books one job of `bytes` at the target: a slot and the bytes.
+    pub fn book(&mut self, id: TargetId, bytes: u64) {
+        if let Some(target) = self.target_mut(id) {
+            target.booked_bytes = target.booked_bytes.saturating_add(bytes);
+            target.booked_slots = target.booked_slots.saturating_add(1);
+        }
+    }
+
+    /// Takes back one booking of `bytes`: a slot and the bytes.
+    ///
+    /// # Panics
+    ///
+    /// In debug builds, if the target has no such booking: one was released twice, or with other bytes
+    /// than it was booked with. Elsewhere the books stop at 0.
+    pub fn release(&mut self, id: TargetId, bytes: u64) {
+        if let Some(target) = self.target_mut(id) {
+            debug_assert!(
+                target.booked_slots > 0 && target.booked_bytes >= bytes,
+                "release of {bytes} bytes that are not booked: {target:?}"
+            );
+            target.booked_bytes = target.booked_bytes.saturating_sub(bytes);
+            target.booked_slots = target.booked_slots.saturating_sub(1);
+        }
+    }
+
+    /// Notes how many bytes the target reports as with its consumer.
+    pub fn set_held(&mut self, id: TargetId, bytes: u64) {
+        if let Some(target) = self.target_mut(id) {
+            target.held_bytes = bytes;
+        }
+    }
+
+    /// Notes whether the target is heard of (`true`) or suspect (`false`). Its bookings stay.
+    pub fn set_available(&mut self, id: TargetId, available: bool) {
+        if let Some(target) = self.target_mut(id) {
+            target.available = available;
+        }
+    }
+
+    /// Notes whether the operator wants the target to get work. Its bookings stay.
+    pub fn set_enabled(&mut self, id: TargetId, enabled: bool) {
+        if let Some(target) = self.target_mut(id) {
+            target.enabled = enabled;
+        }
+    }
+
+    /// Notes the share of the work that the target should get, in thousandths.
+    pub fn set_weight(&mut self, id: TargetId, weight_milli: u32) {
+        if let Some(target) = self.target_mut(id) {
+            target.weight_milli = weight_milli;
+        }
+    }
+
+    /// Why no target has room for `job`: the reasons of [`Refusal`], the one that lasts longest first.
+    ///
+    /// Takes O(n). For a view where some target does have room, the answer means nothing.
+    #[must_use]
+    pub fn refusal(&self, job: &Job<'_>) -> Refusal {
+        let Some(capacity_bytes_max) = self.targets.iter().map(|t| t.capacity_bytes).max() else {
+            return Refusal::NoTarget;
+        };
+        if job.bytes > capacity_bytes_max {
+            return Refusal::TooLarge {
+                bytes: job.bytes,
+                capacity_bytes_max,
+            };
+        }
+        let mut nearest = Refusal::NoneAvailable;
+        for target in self.targets.iter().filter(|target| target.is_online()) {
+            if job.avoid.contains(&target.id) {
+                nearest = nearest.max(Refusal::NoneAllowed);
+            } else if target.free_slots() == 0 {
+                nearest = nearest.max(Refusal::NoSlot);
+            } else {
+                return Refusal::NoMemory;
+            }
+        }
+        nearest
+    }
+
+    /// Every target once, starting at `start`, which may be one past the end.
+    fn rotated(&self, start: usize) -> impl Iterator<Item = &TargetLoad> + '_ {
+        let (before, behind) = self.targets.split_at(start);
+        behind.iter().chain(before)
+    }
+
+    /// Where `id` stands, or where it would.
+    fn position(&self, id: TargetId) -> Result<usize, usize> {
+        self.targets.binary_search_by_key(&id, |target| target.id)
+    }
+
+    fn target_mut(&mut self, id: TargetId) -> Option<&mut TargetLoad> {
+        let index = self.position(id).ok()?;
+        Some(&mut self.targets[index])
+    }
+}
+
+impl fmt::Display for TargetId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    const TARGET: TargetId = TargetId(7);
+
+    fn job(bytes: u64, avoid: &[TargetId]) -> Job<'_> {
+        Job {
+            id: 0,
+            bytes,
+            avoid,
+        }
+    }
+
+    fn view(targets: impl IntoIterator<Item = TargetLoad>) -> LoadView {
+        let mut view = LoadView::new();
+        for target in targets {
+            view.insert(target);
+        }
+        view
+    }
+
+    fn ids<'a>(targets: impl Iterator<Item = &'a TargetLoad>) -> Vec<u32> {
+        targets.map(|target| target.id.0).collect()
+    }
+
+    #[test]
+    fn a_target_fits_only_when_nothing_speaks_against_it() {
+        let open = TargetLoad::new(TARGET, 100, 2);
+        let check = |target: TargetLoad, avoid: &[TargetId], fits: bool| {
+            assert_eq!(target.fits(&job(60, avoid)), fits, "{target:?}");
+        };
+        check(open, &[], true);
+        check(open, &[TargetId(6), TargetId(8)], true);
+        check(open, &[TargetId(6), TARGET], false);
+        #[rustfmt::skip]
+        let cases = [
+            (TargetLoad { enabled: false, ..open }, false),
+            (TargetLoad { available: false, ..open }, false),
+            (TargetLoad { booked_slots: 1, ..open }, true),
+            (TargetLoad { booked_slots: 2, ..open }, false),
+            (TargetLoad { booked_slots: 3, ..open }, false),
+            (TargetLoad { booked_bytes: 40, ..open }, true),
+            (TargetLoad { booked_bytes: 41, ..open }, false),
+            (TargetLoad { held_bytes: 40, ..open }, true),
+            (TargetLoad { booked_bytes: 20, held_bytes: 21, ..open }, false),
+            (TargetLoad { booked_bytes: u64::MAX, held_bytes: u64::MAX, ..open }, false),
+            (TargetLoad { weight_milli: 0, ..open }, true),
+        ];
+        for (target, fits) in cases {
+            check(target, &[], fits);
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_the_reason_that_lasts_longest() {
+        let open = TargetLoad::new(TargetId(1), 100, 1);
+        let second = TargetLoad::new(TargetId(2), 50, 1);
+        #[rustfmt::skip]
+        let suspect = TargetLoad { available: false, ..open };
+        #[rustfmt::skip]
+        let drained = TargetLoad { enabled: false, ..second };
+        #[rustfmt::skip]
+        let booked = TargetLoad { booked_slots: 1, ..open };
+        #[rustfmt::skip]
+        let holding = TargetLoad { held_bytes: 80, ..open };
+        let check = |targets: &[TargetLoad], job: Job<'_>, refusal: Refusal| {
+            let view = view(targets.iter().copied());
+            assert_eq!(view.refusal(&job), refusal, "{view:?}");
+        };
+        check(&[], job(u64::MAX, &[]), Refusal::NoTarget);
+        check(&[suspect, drained], job(60, &[]), Refusal::NoneAvailable);
+        check(&[open], job(60, &[open.id]), Refusal::NoneAllowed);
+        check(&[open, drained], job(60, &[open.id]), Refusal::NoneAllowed);
+        check(&[booked], job(60, &[]), Refusal::NoSlot);
+        check(&[booked, second], job(60, &[second.id]), Refusal::NoSlot);
+        check(&[holding], job(60, &[]), Refusal::NoMemory);
+        check(&[booked, second], job(60, &[]), Refusal::NoMemory);
+        let too_large = Refusal::TooLarge {
+            bytes: 101,
+            capacity_bytes_max: 100,
+        };
+        check(&[suspect, second], job(101, &[]), too_large);
+        check(&[suspect, second], job(100, &[]), Refusal::NoMemory);
+    }
+
+    #[test]
+    fn a_walk_starts_behind_the_last_target_and_meets_each_once() {
+        let view = view([9, 2, 5].map(|id| TargetLoad::new(TargetId(id), 1, 1)));
+        assert_eq!(ids(view.targets_after(None)), [2, 5, 9]);
+        assert_eq!(ids(view.targets_after(Some(TargetId(0)))), [2, 5, 9]);
+        assert_eq!(ids(view.targets_after(Some(TargetId(2)))), [5, 9, 2]);
+        assert_eq!(ids(view.targets_after(Some(TargetId(3)))), [5, 9, 2]);
+        assert_eq!(ids(view.targets_after(Some(TargetId(u32::MAX)))), [2, 5, 9]);
+        assert_eq!(ids(view.targets_from(TargetId(5))), [5, 9, 2]);
+        assert_eq!(ids(view.targets_from(TargetId(6))), [9, 2, 5]);
+        assert_eq!(ids(view.targets_from(TargetId(10))), [2, 5, 9]);
+        assert_eq!(LoadView::new().targets_after(None).count(), 0);
+    }
+
+    #[test]
+    fn a_change_to_a_target_that_left_is_ignored() {
+        let mut view = view([TargetLoad::new(TARGET, 100, 1)]);
+        view.remove(TARGET);
+        view.book(TARGET, 1);
+        view.release(TARGET, 1);
+        view.set_held(TARGET, 1);
+        view.set_available(TARGET, true);
+        view.set_enabled(TARGET, true);
+        view.set_weight(TARGET, 1);
+        assert_eq!(view, LoadView::new());
+    }
+
+    #[test]
+    fn books_that_would_overflow_stay_at_the_end_of_the_scale() {
+        let full = TargetLoad {
+            booked_slots: u32::MAX,
+            ..TargetLoad::new(TARGET, u64::MAX, u32::MAX)
+        };
+        let mut view = view([full]);
+        view.book(TARGET, u64::MAX);
+        view.book(TARGET, u64::MAX);
+        let target = view.get(TARGET).expect("just put in");
+        assert_eq!((target.free_bytes(), target.free_slots()), (0, 0));
+        assert_eq!(target.booked_bytes, u64::MAX);
+    }
+
+    #[cfg(debug_assertions)]
+    #[test]
+    #[should_panic(expected = "release of 5 bytes that are not booked")]
+    fn a_booking_released_twice_is_caught_in_debug_builds() {
+        let mut view = view([TargetLoad::new(TARGET, 100, 2)]);
+        view.book(TARGET, 5);
+        view.release(TARGET, 5);
+        view.release(TARGET, 5);
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Insert(u32),
+        Remove(u32),
+        Book(u32, u64),
+        Release(u32),
+        Held(u32, u64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let id = 0_u32..12;
+        prop_oneof![
+            id.clone().prop_map(Step::Insert),
+            id.clone().prop_map(Step::Remove),
+            (id.clone(), 0_u64..100).prop_map(|(id, bytes)| Step::Book(id, bytes)),
+            id.clone().prop_map(Step::Release),
+            (id, 0_u64..100).prop_map(|(id, bytes)| Step::Held(id, bytes)),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn it_keeps_the_books_that_a_plain_list_of_bookings_keeps(
+            steps in prop::collection::vec(step(), 0..80)
+        ) {
+            let mut view = LoadView::new();
+            let mut model: BTreeMap<u32, (Vec<u64>, u64)> = BTreeMap::new();
+            for step in steps {
+                match step {
+                    Step::Insert(id) => {
+                        view.insert(TargetLoad::new(TargetId(id), 300, 4));
+                        model.insert(id, (Vec::new(), 0));
+                    }
+                    Step::Remove(id) => {
+                        prop_assert_eq!(view.remove(TargetId(id)).is_some(), model.remove(&id).is_some());
+                    }
+                    Step::Book(id, bytes) => {
+                        view.book(TargetId(id), bytes);
+                        model.entry(id).and_modify(|(booked, _)| booked.push(bytes));
+                    }
+                    Step::Release(id) => {
+                        if let Some(bytes) = model.get_mut(&id).and_then(|(booked, _)| booked.pop()) {
+                            view.release(TargetId(id), bytes);
+                        }
+                    }
+                    Step::Held(id, bytes) => {
+                        view.set_held(TargetId(id), bytes);
+                        model.entry(id).and_modify(|(_, held)| *held = bytes);
+                    }
+                }
+                prop_assert_eq!(view.len(), model.len());
+                for (target, (id, (booked, held))) in view.targets().iter().zip(&model) {
+                    let occupied = booked.iter().sum::<u64>() + held;
+                    prop_assert_eq!(target.id, TargetId(*id));
+                    prop_assert_eq!(target.free_bytes(), 300_u64.saturating_sub(occupied));
+                    prop_assert_eq!(target.free_slots() as usize, 4_usize.saturating_sub(booked.len()));
+                    prop_assert_eq!(view.get(target.id), Some(target));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Which target gets the next job?
+//!
+//! One trait answers it for everything that is placed: a TF on an EPN, a file on a writer thread, a
+//! connection on a server. A policy sees one job and the load as known now, and names one target. It
+//! does not book (the owner of the [`LoadView`] does, at once), wait, retry or count.
+//!
+//! Why one trait, and what was refused: `docs/adr/2026-11-21-one-policy-trait.md`.
+
+mod fixed;
+mod least_loaded;
+mod modulo;
+mod random;
+mod round_robin;
+
+pub use fixed::Fixed;
+pub use least_loaded::LeastLoaded;
+pub use modulo::Modulo;
+pub use random::Random;
+pub use round_robin::RoundRobin;
+
+use crate::load::{Job, LoadView, TargetId};
+use crate::refusal::Refusal;
+use sheaf_frame::Timestamp;
+
+/// Chooses the target of the next job.
+///
+/// # Contract, checked for every policy by [`contract::check`](crate::contract::check)
+///
+/// - the choice is a member of `view` that has room for `job` ([`TargetLoad::fits`](crate::TargetLoad::fits));
+/// - if any member has room, there is a choice: what a policy prefers is where it looks first;
+/// - if none has room, the answer is [`LoadView::refusal`] at once, never a wait or a panic;
+/// - equal seeds and equal calls give equal choices;
+/// - members may join, leave and change in any way between two calls.
+///
+/// A choice does not allocate, and takes at most a few passes over the view.
+pub trait Policy: Send {
+    /// Name in configuration files, metrics and reports, such as `"round-robin"`.
+    fn name(&self) -> &'static str;
+
+    /// Picks a target for `job` from `view`, the load as known at `now`.
+    ///
+    /// # Errors
+    ///
+    /// The reason why no target of `view` has room for `job`.
+    fn choose(
+        &mut self,
+        now: Timestamp,
+        job: &Job<'_>,
+        view: &LoadView,
+    ) -> Result<TargetId, Refusal>;
+}
+
+/// The names that [`by_name`] knows.
+pub const NAMES: &[&str] = &["fixed", "random", "round-robin", "modulo", "least-loaded"];
+
+/// Makes the policy that is called `name` in configuration files. `fixed` takes its target behind a
+/// colon: `fixed:3`. Policies that draw lots draw them from `seed`; the others leave it alone.
+///
+/// # Errors
+///
+/// [`UnknownPolicy`], which says the names there are.
+pub fn by_name(name: &str, seed: u64) -> Result<Box<dyn Policy>, UnknownPolicy> {
+    Ok(match name {
+        "fixed" => Box::new(Fixed::default()),
+        "random" => Box::new(Random::new(seed)),
+        "round-robin" => Box::new(RoundRobin::default()),
+        "modulo" => Box::new(Modulo),
+        "least-loaded" => Box::new(LeastLoaded),
+        _ => match name.strip_prefix("fixed:").map(str::parse) {
+            Some(Ok(target)) => Box::new(Fixed::new(TargetId(target))),
+            _ => {
+                return Err(UnknownPolicy {
+                    name: name.to_owned(),
+                });
+            }
+        },
+    })
+}
+
+/// There is no policy of this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("policy `{name}`, expected one of {}, or fixed:TARGET with the number of a target", NAMES.join(", "))]
+pub struct UnknownPolicy {
+    /// What was asked for.
+    pub name: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::TargetLoad;
+
+    const CAPACITY_BYTES: u64 = 1000;
+
+    /// Places jobs of 10 bytes, one for each word of `choices`, on targets 0, 1, … with these free
+    /// slots. Every choice is booked.
+    pub(super) fn check(policy: impl Policy, free_slots: &[u32], choices: &str) {
+        let targets: Vec<_> = (0..)
+            .zip(free_slots)
+            .map(|(id, slots)| TargetLoad::new(TargetId(id), CAPACITY_BYTES, *slots))
+            .collect();
+        let jobs: Vec<_> = (0..)
+            .zip(choices.split(' '))
+            .map(|(id, _)| (id, 10))
+            .collect();
+        check_jobs(policy, &targets, &jobs, choices);
+    }
+
+    /// Places `jobs`, each as its id and bytes, on `targets`. Every choice is booked.
+    pub(super) fn check_jobs(
+        mut policy: impl Policy,
+        targets: &[TargetLoad],
+        jobs: &[(u64, u64)],
+        choices: &str,
+    ) {
+        let mut view = LoadView::new();
+        for target in targets {
+            view.insert(*target);
+        }
+        let answers = jobs.iter().map(|&(id, bytes)| {
+            let avoid = &[];
+            match policy.choose(Timestamp(id), &Job { id, bytes, avoid }, &view) {
+                Ok(target) => {
+                    view.book(target, bytes);
+                    target.to_string()
+                }
+                Err(refusal) => format!("{refusal:?}"),
+            }
+        });
+        assert_eq!(answers.collect::<Vec<_>>().join(" "), choices);
+    }
+
+    #[test]
+    fn every_name_makes_the_policy_that_bears_it() {
+        for &name in NAMES {
+            assert_eq!(by_name(name, 1).expect(name).name(), name);
+        }
+        assert_eq!(by_name("fixed:3", 1).expect("has a number").name(), "fixed");
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_the_known_ones() {
+        for name in [
+            "",
+            "Random",
+            "fixed:",
+            "fixed:-1",
+            "fixed:4294967296",
+            "modulo:3",
+        ] {
+            let error = by_name(name, 1).err().expect("not a policy").to_string();
+            let names = "fixed, random, round-robin, modulo, least-loaded, or fixed:TARGET";
+            assert!(error.contains(names), "{error}");
+            assert!(error.contains(&format!("`{name}`")), "{error}");
+        }
+    }
+}
