@@ -78,7 +78,8 @@ pub(crate) fn fill(pool: &mut [u8]) {
     }
 }
 
-/// The `index`-th output of SplitMix64 with seed 0 (Steele, Lea, Flood, OOPSLA 2014, figure 14).
+/// The `index`-th output of SplitMix64 with seed 0 (Steele, Lea, Flood, OOPSLA 2014; the mixing
+/// constants are Stafford's variant 13).
 fn word(index: u64) -> u64 {
     let mut z = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

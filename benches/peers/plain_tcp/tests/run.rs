@@ -36,6 +36,8 @@ fn a_tiny_run_prints_one_json_object_for_each_size() {
         assert!(line["congestion_refused"].is_null());
         assert!(line["pinned"].is_null());
         assert_eq!(line["batch_bytes"], 262_144);
+        assert!(line["cpu_load_sender"].as_f64().unwrap() > 0.0);
+        assert!(line["cpu_load_receiver"].as_f64().unwrap() > 0.0);
         assert!(line["seconds"].as_f64().unwrap() > 0.0);
         assert!(line["rss_bytes_max"].as_u64().unwrap() > 2_000_000);
         assert_eq!(line["mb_per_s"].as_f64().unwrap() > 0.0, line["bytes"] != 0);
