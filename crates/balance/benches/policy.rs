@@ -73,7 +73,7 @@ fn job(id: u64) -> Job<'static> {
     }
 }
 
-/// Places jobs with their bookings, each released when as many are placed as there are targets, and
+/// Places jobs with their bookings, each released once as many are placed as there are targets, and
 /// folds the choices into one number.
 fn place(policy: &mut dyn Policy, targets: u32, choices: u64) -> u64 {
     let mut view = farm(targets, |_| true);

@@ -226,7 +226,8 @@ impl LoadView {
         }
     }
 
-    /// Why no target has room for `job`: the reasons of [`Refusal`], the one that lasts longest first.
+    /// Why no target has room for `job`: the reason of the target that comes nearest to it, unless the job is
+    /// too large for every one.
     ///
     /// Takes O(n). For a view where some target does have room, the answer means nothing.
     #[must_use]
@@ -292,6 +293,11 @@ mod tests {
         }
     }
 
+    fn with(mut target: TargetLoad, change: impl FnOnce(&mut TargetLoad)) -> TargetLoad {
+        change(&mut target);
+        target
+    }
+
     fn view(targets: impl IntoIterator<Item = TargetLoad>) -> LoadView {
         let mut view = LoadView::new();
         for target in targets {
@@ -313,19 +319,25 @@ mod tests {
         check(open, &[], true);
         check(open, &[TargetId(6), TargetId(8)], true);
         check(open, &[TargetId(6), TARGET], false);
-        #[rustfmt::skip]
         let cases = [
-            (TargetLoad { enabled: false, ..open }, false),
-            (TargetLoad { available: false, ..open }, false),
-            (TargetLoad { booked_slots: 1, ..open }, true),
-            (TargetLoad { booked_slots: 2, ..open }, false),
-            (TargetLoad { booked_slots: 3, ..open }, false),
-            (TargetLoad { booked_bytes: 40, ..open }, true),
-            (TargetLoad { booked_bytes: 41, ..open }, false),
-            (TargetLoad { held_bytes: 40, ..open }, true),
-            (TargetLoad { booked_bytes: 20, held_bytes: 21, ..open }, false),
-            (TargetLoad { booked_bytes: u64::MAX, held_bytes: u64::MAX, ..open }, false),
-            (TargetLoad { weight_milli: 0, ..open }, true),
+            (with(open, |t| t.enabled = false), false),
+            (with(open, |t| t.available = false), false),
+            (with(open, |t| t.booked_slots = 1), true),
+            (with(open, |t| t.booked_slots = 2), false),
+            (with(open, |t| t.booked_slots = 3), false),
+            (with(open, |t| t.booked_bytes = 40), true),
+            (with(open, |t| t.booked_bytes = 41), false),
+            (with(open, |t| t.held_bytes = 40), true),
+            (with(open, |t| t.held_bytes = 41), false),
+            (
+                with(open, |t| (t.booked_bytes, t.held_bytes) = (20, 21)),
+                false,
+            ),
+            (
+                with(open, |t| (t.booked_bytes, t.held_bytes) = (101, u64::MAX)),
+                false,
+            ),
+            (with(open, |t| t.weight_milli = 0), true),
         ];
         for (target, fits) in cases {
             check(target, &[], fits);
@@ -333,17 +345,13 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_reason_that_lasts_longest() {
+    fn a_refusal_names_the_reason_of_the_target_that_comes_nearest() {
         let open = TargetLoad::new(TargetId(1), 100, 1);
         let second = TargetLoad::new(TargetId(2), 50, 1);
-        #[rustfmt::skip]
-        let suspect = TargetLoad { available: false, ..open };
-        #[rustfmt::skip]
-        let drained = TargetLoad { enabled: false, ..second };
-        #[rustfmt::skip]
-        let booked = TargetLoad { booked_slots: 1, ..open };
-        #[rustfmt::skip]
-        let holding = TargetLoad { held_bytes: 80, ..open };
+        let suspect = with(open, |t| t.available = false);
+        let drained = with(second, |t| t.enabled = false);
+        let booked = with(open, |t| t.booked_slots = 1);
+        let holding = with(open, |t| t.held_bytes = 80);
         let check = |targets: &[TargetLoad], job: Job<'_>, refusal: Refusal| {
             let view = view(targets.iter().copied());
             assert_eq!(view.refusal(&job), refusal, "{view:?}");
@@ -353,6 +361,7 @@ mod tests {
         check(&[open], job(60, &[open.id]), Refusal::NoneAllowed);
         check(&[open, drained], job(60, &[open.id]), Refusal::NoneAllowed);
         check(&[booked], job(60, &[]), Refusal::NoSlot);
+        check(&[booked, drained], job(60, &[]), Refusal::NoSlot);
         check(&[booked, second], job(60, &[second.id]), Refusal::NoSlot);
         check(&[holding], job(60, &[]), Refusal::NoMemory);
         check(&[booked, second], job(60, &[]), Refusal::NoMemory);
@@ -393,11 +402,8 @@ mod tests {
 
     #[test]
     fn books_that_would_overflow_stay_at_the_end_of_the_scale() {
-        let full = TargetLoad {
-            booked_slots: u32::MAX,
-            ..TargetLoad::new(TARGET, u64::MAX, u32::MAX)
-        };
-        let mut view = view([full]);
+        let full = TargetLoad::new(TARGET, u64::MAX, u32::MAX);
+        let mut view = view([with(full, |t| t.booked_slots = u32::MAX)]);
         view.book(TARGET, u64::MAX);
         view.book(TARGET, u64::MAX);
         let target = view.get(TARGET).expect("just put in");

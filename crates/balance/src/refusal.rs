@@ -5,9 +5,10 @@ use std::fmt;
 /// Why no target gets a job now. Every refusal has a reason, a name and a counter.
 ///
 /// A refusal is an answer, not an error: the job waits, or its owner drops it with a reason of its own.
-/// The first reasons last until a target joins, comes back or is allowed; the last ones end when a
-/// booking does. The order of the variants is that of how near the best target came to fitting, but for
-/// [`TooLarge`](Self::TooLarge), which goes before all but [`NoTarget`](Self::NoTarget).
+///
+/// From [`NoTarget`](Self::NoTarget) to [`NoMemory`](Self::NoMemory) the order is that of how near a target
+/// comes to taking the job, and the nearest one gives the reason: a farm with one suspect and one fully
+/// booked target has no slot. [`TooLarge`](Self::TooLarge) goes before all of these but the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Refusal {
     /// There is no target at all. Waits for one to join.
