@@ -1,3 +1,63 @@
-//! Everything CI runs.
+//! Everything that CI runs, as one program: `cargo xtask check`.
+//!
+//! `check` runs the stages one after the other, all in the one profile `ci`, and ends with a table of
+//! what each took. `tidy` holds the repository against what it says about itself: crate arrows, code
+//! map, links, licences. There are no other scripts that CI depends on.
 
-fn main() {}
+mod check;
+mod tally;
+mod tidy;
+
+use anyhow::{Result, bail};
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+const USAGE: &str = "\
+Usage: cargo xtask check [--only STAGE...] [--skip STAGE...]
+       cargo xtask tidy
+
+check  runs all that CI runs; stages: fetch fmt clippy doc tidy test
+tidy   holds the repository against what it says about itself
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match run(&args) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Runs what `args` ask for; `false` if it found something wrong.
+fn run(args: &[String]) -> Result<bool> {
+    let (command, rest) = args
+        .split_first()
+        .map_or(("help", args), |(name, rest)| (name, rest));
+    match (command, rest) {
+        ("check", rest) => check::run(&check::select(rest)?),
+        ("tidy", []) => tidy::run(root()),
+        ("help" | "--help" | "-h", []) => {
+            print!("{USAGE}");
+            Ok(true)
+        }
+        _ => bail!("cannot understand {:?}\n\n{USAGE}", args.join(" ")),
+    }
+}
+
+/// The folder of the workspace.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("xtask lies inside the workspace")
+}
+
+/// The same cargo that runs us, in the folder of the workspace.
+fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root()).env("CARGO_INCREMENTAL", "0");
+    command
+}

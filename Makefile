@@ -1,0 +1,19 @@
+# The two commands of the README, and what they stand on. Everything else is `cargo xtask`.
+
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+DEMO_ARGS ?=
+
+.PHONY: help demo test
+
+help:
+	@echo 'make demo   build the release binary and run a farm on this machine; DEMO_ARGS="--rate lhc" to pass flags'
+	@echo 'make test   set this machine up and run all that CI runs: format, lints, docs, tidy, tests'
+
+demo:
+	@scripts/setup.sh demo
+	cargo build --release --locked --bin sheaf
+	$(TARGET_DIR)/release/sheaf demo $(DEMO_ARGS)
+
+test:
+	@scripts/setup.sh test
+	cargo xtask check

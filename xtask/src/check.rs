@@ -1,0 +1,269 @@
+//! The stages of `cargo xtask check`: what they run, how long they took, what failed.
+
+use crate::tally::Tally;
+use crate::{cargo, root, tidy};
+use anyhow::{Context, Result, bail, ensure};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What a cold run on two cores may take, as the issue of the foundation asks.
+const BUDGET: Duration = Duration::from_secs(25 * 60);
+
+/// One step of the check. They run in the order of [`Stage::ALL`]: cheap ones first, and what only
+/// reads the sources before what builds them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Downloads the dependencies, so that the other stages need no network.
+    Fetch,
+    /// Format.
+    Fmt,
+    /// What the repository says about itself.
+    Tidy,
+    /// Lints, warnings denied.
+    Clippy,
+    /// Documentation, warnings denied.
+    Doc,
+    /// All tests, the examples in the docs, and the benches on tiny input.
+    Test,
+}
+
+impl Stage {
+    const ALL: [Self; 6] = [
+        Self::Fetch,
+        Self::Fmt,
+        Self::Tidy,
+        Self::Clippy,
+        Self::Doc,
+        Self::Test,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Fetch => "fetch",
+            Self::Fmt => "fmt",
+            Self::Tidy => "tidy",
+            Self::Clippy => "clippy",
+            Self::Doc => "doc",
+            Self::Test => "test",
+        }
+    }
+
+    fn named(name: &str) -> Result<Self> {
+        let known = || Self::ALL.map(Self::name).join(" ");
+        let found = Self::ALL.into_iter().find(|stage| stage.name() == name);
+        found.with_context(|| {
+            format!(
+                "stage {name:?} does not exist, expected one of: {}",
+                known()
+            )
+        })
+    }
+
+    /// Runs the stage; tests are counted in `tally`.
+    ///
+    /// Building stages name the profile, so that all of them together build every crate once.
+    fn run(self, tally: &mut Tally) -> Result<()> {
+        match self {
+            Self::Fetch => succeed(cargo().args(["fetch", "--locked", "--target", &host()?])),
+            Self::Fmt => succeed(cargo().args(["fmt", "--all", "--check"])),
+            Self::Tidy => {
+                ensure!(tidy::run(root())?, "the repository is not as it says");
+                Ok(())
+            }
+            Self::Clippy => succeed(
+                cargo()
+                    .args([
+                        "clippy",
+                        "--profile",
+                        "ci",
+                        "--locked",
+                        "--workspace",
+                        "--all-targets",
+                    ])
+                    .args(["--", "-D", "warnings"]),
+            ),
+            Self::Doc => succeed(
+                cargo()
+                    .args([
+                        "doc",
+                        "--profile",
+                        "ci",
+                        "--locked",
+                        "--workspace",
+                        "--no-deps",
+                    ])
+                    .env("RUSTDOCFLAGS", "-D warnings"),
+            ),
+            Self::Test => {
+                let args = [
+                    "test",
+                    "--profile",
+                    "ci",
+                    "--locked",
+                    "--workspace",
+                    "--no-fail-fast",
+                ];
+                count(cargo().args(args), tally)
+            }
+        }
+    }
+}
+
+/// The stages that `--only` and `--skip` leave, in order; all if there is neither.
+pub(crate) fn select(args: &[String]) -> Result<Vec<Stage>> {
+    let (mut only, mut skip) = (Vec::new(), Vec::new());
+    let mut list = None;
+    for arg in args {
+        match arg.as_str() {
+            "--only" => list = Some(&mut only),
+            "--skip" => list = Some(&mut skip),
+            name => match &mut list {
+                Some(list) => list.push(Stage::named(name)?),
+                None => bail!("found {name:?}, expected --only or --skip before a stage"),
+            },
+        }
+    }
+    let stages = Stage::ALL
+        .into_iter()
+        .filter(|stage| only.is_empty() || only.contains(stage));
+    let stages: Vec<_> = stages.filter(|stage| !skip.contains(stage)).collect();
+    ensure!(!stages.is_empty(), "no stage is left to run");
+    Ok(stages)
+}
+
+/// Runs `stages`, each even if one before it failed, and prints the table; `false` if one failed.
+pub(crate) fn run(stages: &[Stage]) -> Result<bool> {
+    let start = Instant::now();
+    let mut tally = Tally::default();
+    let mut rows = Vec::new();
+    for &stage in stages {
+        println!("\n== {} ==", stage.name());
+        let stage_start = Instant::now();
+        let outcome = stage.run(&mut tally);
+        if let Err(error) = &outcome {
+            println!("{} failed: {error:#}", stage.name());
+        }
+        rows.push((stage.name(), stage_start.elapsed(), outcome.is_ok()));
+    }
+    print!("\n{}", table(&rows, start.elapsed()));
+    if stages.contains(&Stage::Test) {
+        println!("{tally}");
+    }
+    Ok(rows.iter().all(|(.., ok)| *ok))
+}
+
+/// What each stage took and whether it passed.
+fn table(rows: &[(&str, Duration, bool)], total: Duration) -> String {
+    let mut text = format!("{:<8}{:>9}  result\n", "stage", "seconds");
+    for (name, took, ok) in rows {
+        let result = if *ok { "ok" } else { "FAILED" };
+        text += &format!("{name:<8}{:>9.1}  {result}\n", took.as_secs_f64());
+    }
+    let over = if total > BUDGET {
+        "over the 25 minutes of a cold run"
+    } else {
+        ""
+    };
+    let line = format!("{:<8}{:>9.1}  {over}", "total", total.as_secs_f64());
+    text + line.trim_end() + "\n"
+}
+
+/// The target triple of this machine, as `rustc` calls it.
+pub(crate) fn host() -> Result<String> {
+    let output = Command::new("rustc")
+        .arg("-vV")
+        .current_dir(root())
+        .output();
+    let output = output.context("cannot run rustc -vV")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host.context("rustc -vV names no host")?.to_owned())
+}
+
+fn succeed(command: &mut Command) -> Result<()> {
+    let status = command
+        .status()
+        .with_context(|| format!("cannot run {command:?}"))?;
+    ensure!(status.success(), "{command:?} ended with {status}");
+    Ok(())
+}
+
+/// Runs a test command, passing its output on line by line while the results are added up.
+fn count(command: &mut Command, tally: &mut Tally) -> Result<()> {
+    let mut child = command.stdout(Stdio::piped()).spawn();
+    let child = child
+        .as_mut()
+        .map_err(|error| anyhow::anyhow!("cannot run {command:?}: {error}"))?;
+    let output = child.stdout.take().expect("stdout was piped");
+    let mut terminal = std::io::stdout().lock();
+    for line in BufReader::new(output).split(b'\n') {
+        // A test may print any bytes; the results themselves are ASCII.
+        let line = line.context("cannot read the output of the tests")?;
+        terminal.write_all(&line)?;
+        terminal.write_all(b"\n")?;
+        tally.read(&String::from_utf8_lossy(&line));
+    }
+    let status = child.wait().context("cannot wait for the tests")?;
+    if !status.success() {
+        tally.ensure_failed();
+        bail!("{command:?} ended with {status}");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Compares what is selected by `args`, or the message of the refusal.
+    #[track_caller]
+    fn check(args: &str, expected: &str) {
+        let args: Vec<String> = args.split_whitespace().map(str::to_owned).collect();
+        let found = match select(&args) {
+            Ok(stages) => stages
+                .into_iter()
+                .map(Stage::name)
+                .collect::<Vec<_>>()
+                .join(" "),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn stages_run_in_order_whatever_the_order_of_their_names() {
+        check("", "fetch fmt tidy clippy doc test");
+        check("--only test fmt", "fmt test");
+        check("--skip test doc", "fetch fmt tidy clippy");
+        check("--only fmt tidy --skip fmt", "tidy");
+    }
+
+    #[test]
+    fn a_stage_that_does_not_exist_is_refused() {
+        check(
+            "--only lint",
+            r#"stage "lint" does not exist, expected one of: fetch fmt tidy clippy doc test"#,
+        );
+        check(
+            "fmt",
+            r#"found "fmt", expected --only or --skip before a stage"#,
+        );
+        check("--only fmt --skip fmt", "no stage is left to run");
+    }
+
+    #[test]
+    fn the_table_names_what_failed_and_a_run_over_budget() {
+        let rows = [
+            ("fmt", Duration::from_millis(400), true),
+            ("test", Duration::from_secs(1600), false),
+        ];
+        let expected = "\
+stage     seconds  result
+fmt           0.4  ok
+test       1600.0  FAILED
+total      1600.4  over the 25 minutes of a cold run
+";
+        assert_eq!(table(&rows, Duration::from_millis(1_600_400)), expected);
+    }
+}

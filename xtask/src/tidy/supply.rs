@@ -1,0 +1,247 @@
+//! What the build pulls in: licences, origins, banned crates, and how many there are.
+//!
+//! The rules stand in `deny.toml`, where `cargo deny` reads them too. That tool wants a network for its
+//! list of advisories, so CI runs this check instead, which needs none.
+
+use super::Finding;
+use super::tree::Tree;
+use super::workspace::{Package, Workspace};
+use serde::Deserialize;
+use std::collections::BTreeSet;
+
+const RULES: &str = "deny.toml";
+
+/// Packages in the whole build, tests included. Each costs build time and trust; raise it knowingly.
+const PACKAGES_MAX: usize = 350;
+
+/// The part of `deny.toml` that is checked here.
+#[derive(Debug, Deserialize)]
+struct Rules {
+    licenses: Licenses,
+    bans: Bans,
+    sources: Sources,
+}
+
+#[derive(Debug, Deserialize)]
+struct Licenses {
+    allow: BTreeSet<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Bans {
+    deny: Vec<Ban>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Ban {
+    #[serde(rename = "crate")]
+    name: String,
+    reason: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Sources {
+    allow_registry: BTreeSet<String>,
+}
+
+pub(crate) fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
+    let rules: Rules = match toml::from_str(tree.text(RULES)) {
+        Ok(rules) => rules,
+        Err(error) => return vec![Finding::of_file(RULES, error.to_string())],
+    };
+    let packages = &workspace.packages;
+    let mut findings = Vec::new();
+    if packages.len() > PACKAGES_MAX {
+        let message = format!(
+            "holds {} packages, at most {PACKAGES_MAX} are wanted",
+            packages.len()
+        );
+        findings.push(Finding::of_file("Cargo.lock", message));
+    }
+    let faults = packages.iter().flat_map(|package| {
+        let fault = move |fault: String| format!("{} {} {fault}", package.name, package.version);
+        faults(package, &rules).into_iter().map(fault)
+    });
+    findings.extend(faults.map(|fault| Finding::of_file("Cargo.lock", fault)));
+    findings
+}
+
+fn faults(package: &Package, rules: &Rules) -> Vec<String> {
+    let mut faults = Vec::new();
+    match &package.license {
+        None => faults.push("names no licence".to_owned()),
+        Some(license) if !Expression::of(license).allowed_by(&rules.licenses.allow) => {
+            faults.push(format!(
+                "is under {license:?}, which {RULES} does not allow"
+            ));
+        }
+        Some(_) => {}
+    }
+    if let Some(source) = &package.source {
+        let registry = source.strip_prefix("registry+").unwrap_or("");
+        if !rules.sources.allow_registry.contains(registry) {
+            faults.push(format!("comes from {source}, which {RULES} does not allow"));
+        }
+    }
+    if let Some(ban) = rules.bans.deny.iter().find(|ban| ban.name == package.name) {
+        faults.push(format!("is banned: {}", ban.reason));
+    }
+    faults
+}
+
+/// An SPDX licence expression, read from left to right: `OR` binds less than `AND`, and `/` is the `OR`
+/// of old manifests.
+struct Expression<'a> {
+    tokens: Vec<&'a str>,
+}
+
+impl<'a> Expression<'a> {
+    fn of(text: &'a str) -> Self {
+        let mut tokens = Vec::new();
+        for word in text.split_whitespace() {
+            tokens.extend(word.split_inclusive(['(', ')', '/']).flat_map(|piece| {
+                let end = piece.trim_end_matches(['(', ')', '/']).len();
+                let (name, sign) = piece.split_at(end);
+                [name, sign].into_iter().filter(|token| !token.is_empty())
+            }));
+        }
+        tokens.reverse();
+        Self { tokens }
+    }
+
+    /// Whether the licences in `allow` are enough to use the package; not if the text is no expression.
+    fn allowed_by(mut self, allow: &BTreeSet<String>) -> bool {
+        let met = self.any(allow);
+        met && self.tokens.is_empty()
+    }
+
+    fn any(&mut self, allow: &BTreeSet<String>) -> bool {
+        let mut met = self.all(allow);
+        while self.take("OR") || self.take("/") {
+            met |= self.all(allow);
+        }
+        met
+    }
+
+    fn all(&mut self, allow: &BTreeSet<String>) -> bool {
+        let mut met = self.one(allow);
+        while self.take("AND") {
+            met &= self.one(allow);
+        }
+        met
+    }
+
+    fn one(&mut self, allow: &BTreeSet<String>) -> bool {
+        if self.take("(") {
+            let met = self.any(allow);
+            return self.take(")") && met;
+        }
+        let Some(license) = self.tokens.pop() else {
+            return false;
+        };
+        if self.take("WITH") {
+            let exception = self.tokens.pop().unwrap_or("");
+            return allow.contains(&format!("{license} WITH {exception}"))
+                || allow.contains(license);
+        }
+        allow.contains(license)
+    }
+
+    fn take(&mut self, token: &str) -> bool {
+        self.tokens.pop_if(|next| *next == token).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAMPLE: &str = "\
+[licenses]
+allow = [\"MIT\", \"Apache-2.0\", \"Unicode-3.0\"]
+[bans]
+deny = [{ crate = \"openssl-sys\", reason = \"a second TLS\" }]
+[sources]
+allow-registry = [\"https://index\"]
+";
+
+    fn package(name: &str, license: Option<&str>, source: &str) -> Package {
+        Package {
+            name: name.to_owned(),
+            version: "1.0.0".to_owned(),
+            license: license.map(str::to_owned),
+            source: Some(source.to_owned()),
+            ..Package::default()
+        }
+    }
+
+    #[track_caller]
+    fn expect(packages: Vec<Package>, expected: &[&str]) {
+        let workspace = Workspace {
+            packages,
+            ..Workspace::default()
+        };
+        let found = check(&Tree::of(&[(RULES, SAMPLE)]), &workspace);
+        assert_eq!(
+            found.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            expected
+        );
+    }
+
+    #[test]
+    fn packages_that_follow_the_rules_are_let_through() {
+        let index = "registry+https://index";
+        expect(vec![package("a", Some("GPL-3.0 OR MIT"), index)], &[]);
+    }
+
+    #[test]
+    fn packages_that_break_a_rule_are_found() {
+        let index = "registry+https://index";
+        expect(
+            vec![
+                package("a", Some("GPL-3.0"), index),
+                package("b", None, index),
+                package("c", Some("MIT"), "git+https://github.com/c/c"),
+                package("openssl-sys", Some("MIT"), index),
+            ],
+            &[
+                "Cargo.lock: a 1.0.0 is under \"GPL-3.0\", which deny.toml does not allow",
+                "Cargo.lock: b 1.0.0 names no licence",
+                "Cargo.lock: c 1.0.0 comes from git+https://github.com/c/c, which deny.toml does not \
+                 allow",
+                "Cargo.lock: openssl-sys 1.0.0 is banned: a second TLS",
+            ],
+        );
+    }
+
+    #[test]
+    fn too_many_packages_are_found() {
+        let many = vec![package("a", Some("MIT"), "registry+https://index"); PACKAGES_MAX + 1];
+        expect(
+            many,
+            &["Cargo.lock: holds 351 packages, at most 350 are wanted"],
+        );
+    }
+
+    #[test]
+    fn licence_expressions_are_read_as_spdx_means_them() {
+        let allow = ["MIT", "Apache-2.0", "Unicode-3.0"]
+            .map(str::to_owned)
+            .into();
+        let check = |text, expected| {
+            assert_eq!(Expression::of(text).allowed_by(&allow), expected, "{text}");
+        };
+        check("MIT", true);
+        check("MIT/GPL-2.0", true);
+        check("(MIT OR GPL-2.0) AND Unicode-3.0", true);
+        check("MIT OR GPL-2.0 AND BSD-9", true);
+        check("Apache-2.0 WITH LLVM-exception OR GPL-2.0", true);
+        check("MIT AND GPL-2.0", false);
+        check("(MIT OR GPL-2.0) AND BSD-9", false);
+        check("GPL-2.0 WITH Linking-exception", false);
+        check("(MIT", false);
+        check("MIT MIT", false);
+        check("", false);
+    }
+}
