@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::process::Command;
 
 /// What the manifests say.
 #[derive(Clone, Debug, Default)]
@@ -88,28 +89,57 @@ impl Workspace {
         Ok(Self {
             crates: crates?,
             dependencies: dependency_names(tree.text("Cargo.toml"))?,
-            // Packages for other platforms are neither downloaded nor built, so they are left out.
-            packages: metadata(&["--locked", "--filter-platform", &host()?])?,
+            packages: built_packages(&host()?)?,
         })
     }
 }
 
 fn metadata(args: &[&str]) -> Result<Vec<Package>> {
     let mut command = cargo();
-    command
-        .args(["metadata", "--format-version", "1", "--offline"])
-        .args(args);
-    let output = command.output().context("cannot run cargo metadata")?;
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    ensure!(
-        output.status.success(),
-        "cargo metadata {} failed: {stderr}",
-        args.join(" ")
-    );
-    let metadata = serde_json::from_slice::<Metadata>(&output.stdout);
+    command.args(["metadata", "--format-version", "1", "--offline"]);
+    let metadata = serde_json::from_slice::<Metadata>(&output(command.args(args))?);
     Ok(metadata
         .context("cannot understand what cargo metadata says")?
         .packages)
+}
+
+/// The packages that are built for `host`. Those of other platforms are not even downloaded.
+///
+/// `cargo metadata` also lists packages behind features that are off; `cargo tree` does not, but says
+/// less about each. So the one picks from the other.
+fn built_packages(host: &str) -> Result<Vec<Package>> {
+    let mut command = cargo();
+    command.args([
+        "tree",
+        "--workspace",
+        "--edges",
+        "all",
+        "--prefix",
+        "none",
+        "--format",
+        "{p}",
+    ]);
+    command.args(["--offline", "--locked", "--target", host]);
+    let tree = String::from_utf8(output(&mut command)?).context("cargo tree speaks UTF-8")?;
+    let built: BTreeSet<_> = tree.lines().filter_map(name_and_version).collect();
+    let mut packages = metadata(&["--locked", "--filter-platform", host])?;
+    packages.retain(|package| built.contains(&(package.name.as_str(), package.version.as_str())));
+    Ok(packages)
+}
+
+/// The name and version at the start of a line such as `bytes v1.12.0 (proc-macro)`.
+fn name_and_version(line: &str) -> Option<(&str, &str)> {
+    let mut words = line.split(' ');
+    Some((words.next()?, words.next()?.strip_prefix('v')?))
+}
+
+fn output(command: &mut Command) -> Result<Vec<u8>> {
+    let output = command
+        .output()
+        .with_context(|| format!("cannot run {command:?}"))?;
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?} failed: {stderr}");
+    Ok(output.stdout)
 }
 
 fn as_crate(root: &Path, package: Package) -> Result<Crate> {
@@ -118,12 +148,11 @@ fn as_crate(root: &Path, package: Package) -> Result<Crate> {
     let folder = folder
         .strip_prefix(root)
         .context("our crates lie in the workspace")?;
-    let name_of = |dependency: &Dependency| {
-        dependency
-            .rename
-            .as_ref()
-            .unwrap_or(&dependency.name)
-            .clone()
+    // Under both names, so that a renamed dependency is neither unused nor a way around an arrow.
+    let names = |dependency: &Dependency| {
+        [Some(dependency.name.clone()), dependency.rename.clone()]
+            .into_iter()
+            .flatten()
     };
     let benches = package
         .targets
@@ -131,12 +160,12 @@ fn as_crate(root: &Path, package: Package) -> Result<Crate> {
         .filter(|target| target.kind.iter().any(|k| k == "bench"));
     Ok(Crate {
         folder: folder.to_string_lossy().into_owned(),
-        uses: package.dependencies.iter().map(name_of).collect(),
+        uses: package.dependencies.iter().flat_map(names).collect(),
         ships: package
             .dependencies
             .iter()
             .filter(|dependency| dependency.kind.is_none())
-            .map(name_of)
+            .flat_map(names)
             .collect(),
         benches_untested: benches
             .filter(|target| !target.test)
@@ -183,6 +212,15 @@ mod tests {
                 .unwrap()
                 .contains("anyhow")
         );
+    }
+
+    #[test]
+    fn a_line_of_the_tree_names_a_package() {
+        let check = |line, expected| assert_eq!(name_and_version(line), expected);
+        check("bytes v1.12.0", Some(("bytes", "1.12.0")));
+        check("xtask v0.1.0 (/sheaf/xtask)", Some(("xtask", "0.1.0")));
+        check("bytes feature \"default\"", None);
+        check("", None);
     }
 
     #[test]
