@@ -1,7 +1,7 @@
 //! The stages of `cargo xtask check`: what they run, how long they took, what failed.
 
 use crate::tally::Tally;
-use crate::{cargo, root, tidy};
+use crate::{cargo, root, tidy, typed};
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -184,17 +184,15 @@ pub(crate) fn host() -> Result<String> {
 fn succeed(command: &mut Command) -> Result<()> {
     let status = command
         .status()
-        .with_context(|| format!("cannot run {command:?}"))?;
-    ensure!(status.success(), "{command:?} ended with {status}");
+        .with_context(|| format!("cannot run {}", typed(command)))?;
+    ensure!(status.success(), "{} ended with {status}", typed(command));
     Ok(())
 }
 
 /// Runs a test command, passing its output on line by line while the results are added up.
 fn count(command: &mut Command, tally: &mut Tally) -> Result<()> {
-    let mut child = command.stdout(Stdio::piped()).spawn();
-    let child = child
-        .as_mut()
-        .map_err(|error| anyhow::anyhow!("cannot run {command:?}: {error}"))?;
+    let child = command.stdout(Stdio::piped()).spawn();
+    let mut child = child.with_context(|| format!("cannot run {}", typed(command)))?;
     let output = child.stdout.take().expect("stdout was piped");
     let mut terminal = std::io::stdout().lock();
     for line in BufReader::new(output).split(b'\n') {
@@ -207,7 +205,7 @@ fn count(command: &mut Command, tally: &mut Tally) -> Result<()> {
     let status = child.wait().context("cannot wait for the tests")?;
     if !status.success() {
         tally.ensure_failed();
-        bail!("{command:?} ended with {status}");
+        bail!("{} ended with {status}", typed(command));
     }
     Ok(())
 }

@@ -61,3 +61,15 @@ fn cargo() -> Command {
     command.current_dir(root()).env("CARGO_INCREMENTAL", "0");
     command
 }
+
+/// `command` as one would type it, for messages.
+fn typed(command: &Command) -> String {
+    let program = Path::new(command.get_program())
+        .file_name()
+        .unwrap_or(command.get_program());
+    let words = [program].into_iter().chain(command.get_args());
+    words
+        .map(|word| word.to_string_lossy())
+        .collect::<Vec<_>>()
+        .join(" ")
+}

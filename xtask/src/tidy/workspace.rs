@@ -1,7 +1,7 @@
 //! The crates of the workspace and all packages they pull in, as `cargo metadata` tells.
 
 use super::tree::Tree;
-use crate::{cargo, check::host};
+use crate::{cargo, check::host, typed};
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -136,9 +136,13 @@ fn name_and_version(line: &str) -> Option<(&str, &str)> {
 fn output(command: &mut Command) -> Result<Vec<u8>> {
     let output = command
         .output()
-        .with_context(|| format!("cannot run {command:?}"))?;
+        .with_context(|| format!("cannot run {}", typed(command)))?;
     let stderr = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{command:?} failed: {stderr}");
+    ensure!(
+        output.status.success(),
+        "{} failed: {stderr}",
+        typed(command)
+    );
     Ok(output.stdout)
 }
 
