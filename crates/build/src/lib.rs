@@ -1,1 +1,19 @@
-//! The brain of an EPN: assembles TFs, knows what is missing, stale, duplicate, complete.
+//! The brain of an EPN: which STFs make which TF, and when is it whole.
+//!
+//! [`TfBuilder`] keeps one slot a TF, keyed by TF id, with one place for each source of its roster: order does
+//! not matter, and what does not belong is refused with a [`RefusedStf`]. A whole TF is reported to the ICN and
+//! handed on only after its commit. The crate is pure: time comes in as an argument, actions go out by
+//! [`TfBuilder::poll_action`], and the payload is a type parameter, so the simulator builds TFs of no bytes at
+//! all with the same object. It leaves to others: the bytes and their digest (`transport`), the consumer
+//! (`node`), who builds what (`balance`).
+
+mod builder;
+mod config;
+mod slot;
+mod stats;
+mod tf;
+
+pub use builder::{Action, TfBuilder};
+pub use config::BuildConfig;
+pub use stats::{RefusedStf, Stats};
+pub use tf::{Part, Tf};

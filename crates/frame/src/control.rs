@@ -124,8 +124,8 @@ pub enum Control {
     },
     /// Hand these TFs on, with exactly the parts that are not missing.
     Commit(Vec<Commit>),
-    /// Report these TFs as they are.
-    Close(Vec<TfId>),
+    /// FLPs that have no STF of a TF and never will.
+    Absent(Vec<Absent>),
 
     // ICN → FLPs and the EPN
     /// Which EPN builds which TF.
@@ -178,6 +178,8 @@ pub struct FlpPulse {
     pub sent_bytes: u64,
     /// The newest [`Release`] applied.
     pub released_version: u64,
+    /// Whether a [`Start`] was heard.
+    pub started: bool,
 }
 
 /// What an EPN reports with every heartbeat.
@@ -267,6 +269,15 @@ pub struct Commit {
     pub missing: Vec<FlpId>,
 }
 
+/// The FLPs of a TF's roster that have no STF of it and never will.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Absent {
+    /// The TF.
+    pub tf: TfId,
+    /// The FLPs.
+    pub flps: Vec<FlpId>,
+}
+
 /// One decision: this EPN builds this TF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Assign {
@@ -315,7 +326,7 @@ impl Control {
             Self::Roster { .. } => "roster",
             Self::SourceGone { .. } => "source-gone",
             Self::Commit(_) => "commit",
-            Self::Close(_) => "close",
+            Self::Absent(_) => "absent",
             Self::Assign(_) => "assign",
         }
     }

@@ -25,4 +25,4 @@ pub use id::{
 pub use prefix::{Limits, Prefix, PrefixError, WireKind};
 pub use range_set::RangeSet;
 pub use stf::{PayloadFormat, Stf, StfHeader, StfHeaderError, StfKey};
-pub use verdict::DropReason;
+pub use verdict::{DropReason, Verdict};

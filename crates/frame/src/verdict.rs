@@ -1,6 +1,30 @@
 //! The fate of a timeframe: one verdict, and the closed list of reasons why a TF can be dropped.
 
+use crate::id::{FlpId, Target};
 use std::fmt;
+
+/// The one decision about a TF. Appended once to the verdict log; only [`Complete`](Self::Complete) and
+/// [`Incomplete`](Self::Incomplete) may be amended once, to abandoned, if the EPN died with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// All STFs of the roster are in one TF at this EPN, and it may hand it on.
+    Complete {
+        /// The EPN.
+        target: Target,
+    },
+    /// The quorum rule allows the TF without these FLPs.
+    Incomplete {
+        /// The EPN.
+        target: Target,
+        /// FLPs of the roster without a part, by id.
+        missing: Vec<FlpId>,
+    },
+    /// The TF is not built and never will be.
+    Dropped {
+        /// Why.
+        reason: DropReason,
+    },
+}
 
 /// Why a TF was not built. The list is closed: a loss without one of these reasons is a bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,7 +1,7 @@
 //! The bytes of control messages: envelope, kind, fields. Little-endian, no padding.
 
 use super::{
-    Announced, Assign, Built, Commit, Control, Envelope, EpnAddress, EpnPulse, FlpPulse, Hello,
+    Absent, Announced, Assign, Built, Commit, Control, Envelope, EpnAddress, EpnPulse, FlpPulse, Hello,
     Release, Skipped, Start, Welcome,
 };
 use crate::codec::{DecodeError, Reader, Writer};
@@ -37,7 +37,7 @@ mod kind {
     pub(super) const ROSTER: u16 = 50;
     pub(super) const SOURCE_GONE: u16 = 51;
     pub(super) const COMMIT: u16 = 52;
-    pub(super) const CLOSE: u16 = 53;
+    pub(super) const ABSENT: u16 = 53;
     pub(super) const ASSIGN: u16 = 60;
 }
 
@@ -99,7 +99,7 @@ impl Control {
             Self::Roster { .. } => kind::ROSTER,
             Self::SourceGone { .. } => kind::SOURCE_GONE,
             Self::Commit(_) => kind::COMMIT,
-            Self::Close(_) => kind::CLOSE,
+            Self::Absent(_) => kind::ABSENT,
             Self::Assign(_) => kind::ASSIGN,
         }
     }
@@ -149,7 +149,11 @@ impl Control {
                 out.u64(start.end.0);
                 out.u64(start.elapsed_ns);
             }
-            Self::Pace(tfs) | Self::Close(tfs) => out.list(tfs, |out, tf| out.u64(tf.0)),
+            Self::Pace(tfs) => out.list(tfs, |out, tf| out.u64(tf.0)),
+            Self::Absent(items) => out.list(items, |out, item| {
+                out.u64(item.tf.0);
+                out.list(&item.flps, |out, flp| out.u16(flp.0));
+            }),
             Self::Epns(items) => out.list(items, |out, item| {
                 write_target(out, item.target);
                 out.text(&item.address, Self::TEXT_BYTES_MAX);
@@ -257,7 +261,9 @@ impl Control {
                     missing: read_missing(input)?,
                 })
             })?),
-            kind::CLOSE => Self::Close(input.list("closed TFs", max, 8, read_tf)?),
+            kind::ABSENT => Self::Absent(input.list("absent FLPs", max, 12, |input| {
+                Ok(Absent { tf: read_tf(input)?, flps: read_missing(input)? })
+            })?),
             kind::ASSIGN => Self::Assign(input.list("assignments", max, 26, |input| {
                 Ok(Assign {
                     tf: read_tf(input)?,
@@ -351,6 +357,7 @@ fn write_flp_pulse(out: &mut Writer<'_>, pulse: &FlpPulse) {
     out.u64(pulse.made_stfs);
     out.u64(pulse.sent_bytes);
     out.u64(pulse.released_version);
+    out.u8(u8::from(pulse.started));
 }
 
 fn read_flp_pulse(input: &mut Reader<'_>) -> Result<FlpPulse, DecodeError> {
@@ -360,6 +367,17 @@ fn read_flp_pulse(input: &mut Reader<'_>) -> Result<FlpPulse, DecodeError> {
         made_stfs: input.u64("made STFs")?,
         sent_bytes: input.u64("sent bytes")?,
         released_version: input.u64("released version")?,
+        started: match input.u8("started")? {
+            0 => false,
+            1 => true,
+            found => {
+                return Err(DecodeError::Invalid {
+                    what: "started",
+                    found: u64::from(found),
+                    expected: "0 or 1",
+                });
+            }
+        },
     })
 }
 

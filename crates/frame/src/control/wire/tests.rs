@@ -99,7 +99,7 @@ fn one_of_each() -> Vec<Control> {
             tf,
             missing: vec![FlpId(1)],
         }]),
-        Control::Close(vec![tf]),
+        Control::Absent(vec![Absent { tf, flps: vec![FlpId(3)] }]),
         Control::Assign(vec![Assign {
             tf,
             attempt: Attempt(2),

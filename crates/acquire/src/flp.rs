@@ -1,0 +1,545 @@
+//! The FLP: makes STFs in time, announces them, sends them where the ICN says, keeps them until it is told not to.
+
+mod config;
+mod link;
+mod stats;
+
+pub use config::{FlpConfig, Pace, WhenFull};
+pub use stats::Stats;
+
+use crate::hold::Hold;
+use link::Links;
+use sheaf_frame::control::{Announced, Assign, EpnAddress, FlpPulse, Release, Skipped, Start};
+use sheaf_frame::{
+    Attempt, Control, DropReason, RangeSet, RunId, Source, Stf, StfHeader, Target, TfId, Timestamp,
+};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// Assignments that may wait for their STF to be made.
+const ASSIGNED_AHEAD_MAX: usize = 1 << 16;
+
+/// TFs that an external source may pass over at once; a wider gap is a broken id, and its STF is refused.
+const GAP_MAX: u64 = 1 << 16;
+
+/// What the driver has to do for the FLP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Send this to the ICN.
+    Send(Control),
+    /// Send this STF to that EPN. Its stream is open.
+    SendStf {
+        /// Where to.
+        target: Target,
+        /// The head of its frame.
+        header: StfHeader,
+        /// The STF; its payload is shared, not copied.
+        stf: Stf,
+    },
+    /// Open a data stream to this EPN.
+    Connect {
+        /// The EPN.
+        target: Target,
+        /// Where it listens.
+        address: String,
+    },
+    /// Close the data stream to this EPN.
+    Disconnect {
+        /// The EPN.
+        target: Target,
+    },
+}
+
+/// What the FLP wants of its source now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Demand {
+    /// Make the STF of this TF, then call [`Flp::handle_stf`].
+    Make(TfId),
+    /// Nothing before this moment.
+    WaitUntil(Timestamp),
+    /// Nothing until something else happens: no run, a full hold, the end.
+    Nothing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// In no run, or the run has not begun.
+    Waiting,
+    /// Making STFs.
+    Running,
+    /// Asked to stop, until the ICN says where.
+    Paused,
+    /// Will make nothing more in this run.
+    Ended,
+    /// Sent home by the ICN.
+    Dismissed,
+}
+
+/// The brain of one FLP.
+///
+/// Events enter by `handle_…(now, …)`; [`demand`](Self::demand) says what to make, and
+/// [`poll_action`](Self::poll_action) what to do, until `None`.
+#[derive(Debug)]
+pub struct Flp {
+    config: FlpConfig,
+    source: Source,
+    run: Option<RunId>,
+    phase: Phase,
+    /// The first TF not made.
+    next: TfId,
+    /// The first TF not to make.
+    end: TfId,
+    /// When TF 0 was due.
+    origin: Timestamp,
+    stf_bytes_max: u64,
+    hold: Hold,
+    links: Links,
+    /// TFs that the ICN has called for, in paced mode.
+    paced: VecDeque<TfId>,
+    /// Assignments of TFs that are not made yet.
+    assigned_ahead: BTreeMap<TfId, (Attempt, Target)>,
+    released: RangeSet,
+    released_version: u64,
+    announces: Vec<Announced>,
+    skips: Vec<Skipped>,
+    actions: VecDeque<Action>,
+    stats: Stats,
+}
+
+impl Flp {
+    /// An FLP without a run; its largest STF has `stf_bytes_max` bytes.
+    #[must_use]
+    pub fn new(config: FlpConfig, source: Source, stf_bytes_max: u64) -> Self {
+        Self {
+            links: Links::new(&config),
+            config,
+            source,
+            run: None,
+            phase: Phase::Waiting,
+            next: TfId(0),
+            end: TfId(0),
+            origin: Timestamp(0),
+            stf_bytes_max,
+            hold: Hold::default(),
+            paced: VecDeque::new(),
+            assigned_ahead: BTreeMap::new(),
+            released: RangeSet::default(),
+            released_version: 0,
+            announces: Vec::new(),
+            skips: Vec::new(),
+            actions: VecDeque::new(),
+            stats: Stats::default(),
+        }
+    }
+
+    /// Counts so far.
+    #[must_use]
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// The run that it makes STFs for.
+    #[must_use]
+    pub fn run(&self) -> Option<RunId> {
+        self.run
+    }
+
+    /// Whether the ICN has sent it home.
+    #[must_use]
+    pub fn is_dismissed(&self) -> bool {
+        self.phase == Phase::Dismissed
+    }
+
+    /// Whether it has ended and every STF of it is decided.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        matches!(self.phase, Phase::Ended | Phase::Dismissed) && self.hold.len() == 0
+    }
+
+    /// STFs held.
+    #[must_use]
+    pub fn held_stfs(&self) -> usize {
+        self.hold.len()
+    }
+
+    /// Bytes held.
+    #[must_use]
+    pub fn held_bytes(&self) -> u64 {
+        self.hold.bytes()
+    }
+
+    /// What the next heartbeat says.
+    #[must_use]
+    pub fn pulse(&self) -> FlpPulse {
+        FlpPulse {
+            held_stfs: self.hold.len() as u64,
+            held_bytes: self.hold.bytes(),
+            made_stfs: self.stats.made_stfs,
+            sent_bytes: self.stats.sent_bytes,
+            released_version: self.released_version,
+            started: self.phase != Phase::Waiting,
+        }
+    }
+
+    /// The ICN has taken the FLP into `run`. Of another run nothing is kept; of the same run everything held is
+    /// announced again, since the ICN may have forgotten.
+    pub fn handle_joined(&mut self, now: Timestamp, run: RunId) {
+        if self.run == Some(run) {
+            for (tf, held) in self.hold.iter_mut() {
+                held.announced_at = now;
+                self.announces.push(Announced {
+                    tf,
+                    bytes: held.stf.bytes(),
+                });
+            }
+            return;
+        }
+        if self.run.is_some() {
+            self.stats.run_ended_stfs += self.hold.clear();
+        }
+        self.run = Some(run);
+        self.phase = Phase::Waiting;
+        self.paced.clear();
+        self.assigned_ahead.clear();
+        self.released = RangeSet::default();
+        self.released_version = 0;
+        self.announces.clear();
+        self.skips.clear();
+    }
+
+    /// The run begins, or goes on for an FLP that joined late.
+    pub fn handle_start(&mut self, now: Timestamp, start: &Start) {
+        if self.phase != Phase::Waiting {
+            return;
+        }
+        self.phase = Phase::Running;
+        self.next = start.first;
+        self.end = start.end;
+        self.origin = Timestamp(now.0.saturating_sub(start.elapsed_ns));
+        self.end_if_reached();
+    }
+
+    /// What to make now. In [`DropNewest`](WhenFull::DropNewest) a TF that is due and finds the hold full is skipped here.
+    pub fn demand(&mut self, now: Timestamp) -> Demand {
+        loop {
+            if self.phase != Phase::Running {
+                return Demand::Nothing;
+            }
+            let tf = match self.config.pace {
+                Pace::RateHz(rate_hz) => {
+                    let due = self.origin + due_after(self.next, rate_hz);
+                    if now < due {
+                        return Demand::WaitUntil(due);
+                    }
+                    self.next
+                }
+                Pace::Max => self.next,
+                Pace::Icn => match self.paced.front() {
+                    Some(tf) => *tf,
+                    None => return Demand::Nothing,
+                },
+                Pace::External => return Demand::Nothing,
+            };
+            if self.has_room(self.stf_bytes_max) {
+                return Demand::Make(tf);
+            }
+            match self.config.when_full {
+                WhenFull::Block => return Demand::Nothing,
+                WhenFull::DropNewest => self.handle_skipped(tf, DropReason::SourceOverrun),
+            }
+        }
+    }
+
+    /// Whether an STF of `bytes` may be made now. A source that the FLP does not pace asks before it reads on.
+    #[must_use]
+    pub fn has_room(&self, bytes: u64) -> bool {
+        self.hold.len() < self.config.hold_stfs_max as usize
+            && (self.hold.bytes() + bytes <= self.config.hold_bytes || self.hold.len() == 0)
+    }
+
+    /// Whether STFs are wanted: the run has begun and has not been stopped.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.phase == Phase::Running
+    }
+
+    /// The source has made an STF. An id that was passed over before is skipped; one that was made is refused.
+    pub fn handle_stf(&mut self, now: Timestamp, stf: Stf) {
+        let tf = stf.tf;
+        let too_far = self.next.0.saturating_add(GAP_MAX) < tf.0;
+        if tf < self.next || too_far || self.phase != Phase::Running {
+            self.stats.refused_stfs += 1;
+            return;
+        }
+        while self.config.pace == Pace::External && self.next < tf {
+            self.handle_skipped(self.next, DropReason::SourceOverrun);
+        }
+        if stf.bytes() > self.stf_bytes_max {
+            self.handle_skipped(tf, DropReason::Oversize);
+            return;
+        }
+        self.advance_behind(tf);
+        self.stats.made_stfs += 1;
+        self.stats.made_bytes += stf.bytes();
+        self.announces.push(Announced {
+            tf,
+            bytes: stf.bytes(),
+        });
+        if self.released.contains(tf) {
+            // Decided without this STF. It was announced, so that nothing vanishes unseen.
+            self.stats.late_stfs += 1;
+        } else {
+            self.hold.insert(now, stf);
+            if let Some((attempt, target)) = self.assigned_ahead.remove(&tf) {
+                self.assign(tf, attempt, target);
+            }
+        }
+        self.end_if_reached();
+    }
+
+    /// There will be no STF of `tf`.
+    pub fn handle_skipped(&mut self, tf: TfId, reason: DropReason) {
+        self.stats.skipped_stfs += 1;
+        self.skips.push(Skipped { tf, reason });
+        self.assigned_ahead.remove(&tf);
+        self.advance_behind(tf);
+        self.end_if_reached();
+    }
+
+    fn advance_behind(&mut self, tf: TfId) {
+        self.next = self.next.max(tf.next());
+        while self.paced.front().is_some_and(|paced| *paced <= tf) {
+            self.paced.pop_front();
+        }
+    }
+
+    /// The source is over: nothing more will be made in this run.
+    pub fn handle_source_ended(&mut self) {
+        if matches!(self.phase, Phase::Running | Phase::Paused | Phase::Waiting) {
+            self.phase = Phase::Ended;
+            self.end = self.next;
+            self.flush();
+            self.actions
+                .push_back(Action::Send(Control::Ended { next: self.next }));
+        }
+    }
+
+    fn end_if_reached(&mut self) {
+        if self.phase == Phase::Running && self.next >= self.end {
+            self.handle_source_ended();
+        }
+    }
+
+    /// Takes in a message of the ICN. `Welcome`, `Refused` and messages of another run are the driver's to judge.
+    pub fn handle_control(&mut self, now: Timestamp, control: Control) {
+        match control {
+            Control::Start(start) => self.handle_start(now, &start),
+            Control::Pace(tfs) => self.handle_pace(&tfs),
+            Control::Assign(assigns) => self.handle_assign(&assigns),
+            Control::Release(release) => self.handle_release(&release),
+            Control::Epns(epns) => self.handle_epns(&epns),
+            Control::Stop => self.handle_stop(),
+            Control::StopAt { next } => self.handle_stop_at(next),
+            Control::Dismissed => self.phase = Phase::Dismissed,
+            _ => self.stats.unexpected_messages += 1,
+        }
+    }
+
+    fn handle_pace(&mut self, tfs: &[TfId]) {
+        for tf in tfs {
+            let last = self.paced.back().map_or(self.next, |last| last.next());
+            if *tf >= last && self.paced.len() < ASSIGNED_AHEAD_MAX {
+                self.paced.push_back(*tf);
+            }
+        }
+    }
+
+    fn handle_assign(&mut self, assigns: &[Assign]) {
+        for assign in assigns {
+            if self.released.contains(assign.tf) {
+                continue;
+            }
+            if self.hold.get_mut(assign.tf).is_some() {
+                self.assign(assign.tf, assign.attempt, assign.target);
+            } else if assign.tf >= self.next && self.assigned_ahead.len() < ASSIGNED_AHEAD_MAX {
+                let entry = self.assigned_ahead.entry(assign.tf);
+                let ahead = entry.or_insert((assign.attempt, assign.target));
+                if ahead.0 < assign.attempt {
+                    *ahead = (assign.attempt, assign.target);
+                }
+            }
+        }
+    }
+
+    fn assign(&mut self, tf: TfId, attempt: Attempt, target: Target) {
+        let Some(held) = self.hold.get_mut(tf) else {
+            return;
+        };
+        if held.assigned.is_some_and(|(known, _)| known >= attempt) {
+            return;
+        }
+        if held.assigned.is_some() {
+            self.stats.reassigned_stfs += 1;
+        }
+        held.assigned = Some((attempt, target));
+        held.sent = false;
+        if self.links.is_open(target) {
+            self.send_stf(tf);
+        }
+    }
+
+    fn send_stf(&mut self, tf: TfId) {
+        let (Some(run), Some(held)) = (self.run, self.hold.get_mut(tf)) else {
+            return;
+        };
+        let Some((attempt, target)) = held.assigned else {
+            return;
+        };
+        held.sent = true;
+        self.stats.sent_stfs += 1;
+        self.stats.sent_bytes += held.stf.bytes();
+        let header = StfHeader::of(&held.stf, run, self.source, attempt);
+        self.actions.push_back(Action::SendStf {
+            target,
+            header,
+            stf: held.stf.clone(),
+        });
+    }
+
+    fn handle_release(&mut self, release: &Release) {
+        if release.version <= self.released_version {
+            return;
+        }
+        self.released_version = release.version;
+        self.released.raise_floor(release.floor);
+        for (first, end) in &release.ranges {
+            self.released.insert_range(*first, *end);
+        }
+        let released = &self.released;
+        self.stats.released_stfs += self.hold.release(|tf| released.contains(tf));
+        self.assigned_ahead.retain(|tf, _| !released.contains(*tf));
+    }
+
+    fn handle_epns(&mut self, epns: &[EpnAddress]) {
+        for target in self.links.keep_only(epns) {
+            self.actions.push_back(Action::Disconnect { target });
+        }
+        for (target, address) in self.links.add_new(epns) {
+            self.actions.push_back(Action::Connect { target, address });
+        }
+    }
+
+    /// The data stream to `target` is open: everything assigned to it goes out, also what an earlier stream may
+    /// have carried already, because nobody knows what of that arrived.
+    pub fn handle_link_opened(&mut self, target: Target) {
+        if !self.links.opened(target) {
+            return;
+        }
+        let assigned: Vec<TfId> = self
+            .hold
+            .iter_mut()
+            .filter(|(_, held)| held.assigned.is_some_and(|(_, to)| to == target))
+            .map(|(tf, _)| tf)
+            .collect();
+        for tf in assigned {
+            self.send_stf(tf);
+        }
+    }
+
+    /// The data stream to `target` is closed, or could not be opened.
+    pub fn handle_link_closed(&mut self, now: Timestamp, target: Target) {
+        self.links.closed(now, target);
+        for (_, held) in self.hold.iter_mut() {
+            if held.assigned.is_some_and(|(_, to)| to == target) {
+                held.sent = false;
+            }
+        }
+    }
+
+    fn handle_stop(&mut self) {
+        if matches!(self.phase, Phase::Running | Phase::Waiting) {
+            self.phase = Phase::Paused;
+        }
+        self.say_where();
+    }
+
+    fn handle_stop_at(&mut self, next: TfId) {
+        match self.phase {
+            Phase::Paused | Phase::Running => {
+                self.phase = Phase::Running;
+                self.end = next;
+                self.end_if_reached();
+            }
+            _ => self.say_where(),
+        }
+    }
+
+    fn say_where(&mut self) {
+        self.flush();
+        let next = self.next;
+        let control = match self.phase {
+            Phase::Paused => Control::Stopped { next },
+            Phase::Ended => Control::Ended { next },
+            _ => return,
+        };
+        self.actions.push_back(Action::Send(control));
+    }
+
+    /// Looks after everything that waits: announces that were not answered, streams to open again.
+    pub fn handle_tick(&mut self, now: Timestamp) {
+        let again = Duration::from_millis(self.config.repeat_ms);
+        for (tf, held) in self.hold.iter_mut() {
+            if held.assigned.is_none() && now.since(held.announced_at) >= again {
+                held.announced_at = now;
+                self.stats.repeated_announces += 1;
+                self.announces.push(Announced {
+                    tf,
+                    bytes: held.stf.bytes(),
+                });
+            }
+        }
+        if self.phase == Phase::Ended {
+            self.say_where();
+        }
+        for (target, address) in self.links.due(now) {
+            self.actions.push_back(Action::Connect { target, address });
+        }
+        for target in self.links.unreachable(now) {
+            self.actions
+                .push_back(Action::Send(Control::Unreachable { target }));
+        }
+    }
+
+    /// Makes messages of what has been gathered. Announces go before anything that refers to them.
+    fn flush(&mut self) {
+        let max = Control::ENTRIES_MAX;
+        while !self.announces.is_empty() {
+            let count = self.announces.len().min(max);
+            let items = self.announces.drain(..count).collect();
+            self.actions
+                .push_back(Action::Send(Control::Announce(items)));
+        }
+        while !self.skips.is_empty() {
+            let count = self.skips.len().min(max);
+            let items = self.skips.drain(..count).collect();
+            self.actions
+                .push_back(Action::Send(Control::Skipped(items)));
+        }
+    }
+
+    /// The next thing to do; `None` when nothing is left.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        if self.actions.is_empty() {
+            self.flush();
+        }
+        self.actions.pop_front()
+    }
+}
+
+/// How long after the origin `tf` is due at `rate_hz`: computed from the id, so that no error adds up.
+fn due_after(tf: TfId, rate_hz: f64) -> Duration {
+    Duration::try_from_secs_f64(tf.0 as f64 / rate_hz).unwrap_or(Duration::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! The data streams of an FLP: one to each EPN, opened again when they break.
+
+use super::config::FlpConfig;
+use sheaf_frame::control::EpnAddress;
+use sheaf_frame::{Target, Timestamp};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Longest pause between two attempts to open a stream.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+enum State {
+    Connecting,
+    Open,
+    Broken { retry_at: Timestamp },
+}
+
+#[derive(Debug)]
+struct Link {
+    address: String,
+    state: State,
+    pause: Duration,
+    /// Since when it is not open; `None` while it is.
+    broken_since: Option<Timestamp>,
+    /// When the ICN was last told.
+    told_at: Option<Timestamp>,
+}
+
+/// All data streams, by EPN and its incarnation.
+#[derive(Debug)]
+pub(super) struct Links {
+    links: BTreeMap<Target, Link>,
+    pause_first: Duration,
+    unreachable_after: Duration,
+}
+
+impl Links {
+    pub(super) fn new(config: &FlpConfig) -> Self {
+        Self {
+            links: BTreeMap::new(),
+            pause_first: Duration::from_millis(config.reconnect_ms),
+            unreachable_after: Duration::from_millis(config.unreachable_ms),
+        }
+    }
+
+    pub(super) fn is_open(&self, target: Target) -> bool {
+        self.links
+            .get(&target)
+            .is_some_and(|link| matches!(link.state, State::Open))
+    }
+
+    /// Forgets every stream to an EPN that is not in `epns`; gives them back.
+    pub(super) fn keep_only(&mut self, epns: &[EpnAddress]) -> Vec<Target> {
+        let is_listed = |target: &Target| epns.iter().any(|epn| epn.target == *target);
+        let gone: Vec<Target> = self
+            .links
+            .keys()
+            .copied()
+            .filter(|t| !is_listed(t))
+            .collect();
+        self.links.retain(|target, _| is_listed(target));
+        gone
+    }
+
+    /// Begins a stream to every EPN of `epns` that has none; gives them back.
+    pub(super) fn add_new(&mut self, epns: &[EpnAddress]) -> Vec<(Target, String)> {
+        let mut new = Vec::new();
+        for epn in epns {
+            self.links.entry(epn.target).or_insert_with(|| {
+                new.push((epn.target, epn.address.clone()));
+                Link {
+                    address: epn.address.clone(),
+                    state: State::Connecting,
+                    pause: self.pause_first,
+                    broken_since: None,
+                    told_at: None,
+                }
+            });
+        }
+        new
+    }
+
+    /// Whether the stream is one of ours.
+    pub(super) fn opened(&mut self, target: Target) -> bool {
+        let Some(link) = self.links.get_mut(&target) else {
+            return false;
+        };
+        link.state = State::Open;
+        link.pause = self.pause_first;
+        link.broken_since = None;
+        link.told_at = None;
+        true
+    }
+
+    pub(super) fn closed(&mut self, now: Timestamp, target: Target) {
+        if let Some(link) = self.links.get_mut(&target) {
+            link.state = State::Broken {
+                retry_at: now + link.pause,
+            };
+            link.pause = (link.pause * 2).min(PAUSE_MAX);
+            link.broken_since.get_or_insert(now);
+        }
+    }
+
+    /// Streams whose pause is over; they count as connecting from now on.
+    pub(super) fn due(&mut self, now: Timestamp) -> Vec<(Target, String)> {
+        let mut due = Vec::new();
+        for (target, link) in &mut self.links {
+            if matches!(link.state, State::Broken { retry_at } if retry_at <= now) {
+                link.state = State::Connecting;
+                due.push((*target, link.address.clone()));
+            }
+        }
+        due
+    }
+
+    /// EPNs that the ICN has to hear about: broken for long, and not told lately.
+    pub(super) fn unreachable(&mut self, now: Timestamp) -> Vec<Target> {
+        let after = self.unreachable_after;
+        let mut unreachable = Vec::new();
+        for (target, link) in &mut self.links {
+            let is_broken = link
+                .broken_since
+                .is_some_and(|since| now.since(since) >= after);
+            if is_broken && link.told_at.is_none_or(|told| now.since(told) >= after) {
+                link.told_at = Some(now);
+                unreachable.push(*target);
+            }
+        }
+        unreachable
+    }
+}

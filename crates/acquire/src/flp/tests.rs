@@ -1,0 +1,1 @@
+//! What the FLP promises, event by event.

@@ -1,0 +1,107 @@
+//! What an operator can set about scheduling.
+
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Who says when there is a TF.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// A TF exists from the first announce of an FLP on.
+    #[default]
+    DataDriven,
+    /// The ICN calls for TFs on absolute deadlines: the founding experiments' heartbeat.
+    Paced,
+}
+
+/// What becomes of a TF that lacks STFs at its stale deadline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Incomplete {
+    /// It is dropped, with the reason of the first missing STF.
+    #[default]
+    Never,
+    /// It is built without them and says which are missing, if at least the quorum is there.
+    Allow,
+}
+
+/// The `[icn.scheduler]` table of a farm file.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SchedulerConfig {
+    /// Policy that chooses the EPN, such as `"round-robin"`.
+    pub policy: String,
+    /// Seed of the policy's randomness.
+    pub seed: u64,
+    /// Who says when there is a TF.
+    pub mode: Mode,
+    /// Rate of the heartbeat in paced mode, in Hz.
+    pub paced_rate_hz: f64,
+    /// What becomes of a TF that lacks STFs.
+    pub incomplete: Incomplete,
+    /// Fewest STFs of an incomplete TF.
+    pub quorum_stfs_min: u32,
+    /// How long a TF waits for announces after the first one, in ms; then it is assigned with what is there.
+    pub announce_deadline_ms: u64,
+    /// How long an EPN has for a TF whose STFs are all announced, in ms; then the TF moves to another.
+    pub tf_deadline_ms: u64,
+    /// How long an answer is awaited before a message is repeated, in ms.
+    pub repeat_ms: u64,
+    /// How long the farm has for its last TFs after the sources have stopped, in ms.
+    pub drain_ms: u64,
+    /// Largest STF that the farm takes, in bytes.
+    pub stf_bytes_max: u64,
+    /// Bytes reserved for a TF in paced mode, before its announces are in.
+    pub tf_bytes_max: u64,
+    /// TFs that wait for room. When one more comes it is shed.
+    pub queue_tfs_max: u32,
+}
+
+impl Default for SchedulerConfig {
+    fn default() -> Self {
+        Self {
+            policy: "round-robin".to_owned(),
+            seed: 1,
+            mode: Mode::DataDriven,
+            paced_rate_hz: 50.0,
+            incomplete: Incomplete::Never,
+            quorum_stfs_min: 1,
+            announce_deadline_ms: 50,
+            tf_deadline_ms: 400,
+            repeat_ms: 100,
+            drain_ms: 5000,
+            stf_bytes_max: 64 << 20,
+            tf_bytes_max: 64 << 20,
+            queue_tfs_max: 4096,
+        }
+    }
+}
+
+impl SchedulerConfig {
+    pub(crate) fn announce_deadline(&self) -> Duration {
+        Duration::from_millis(self.announce_deadline_ms)
+    }
+
+    pub(crate) fn tf_deadline(&self) -> Duration {
+        Duration::from_millis(self.tf_deadline_ms)
+    }
+
+    pub(crate) fn repeat(&self) -> Duration {
+        Duration::from_millis(self.repeat_ms)
+    }
+
+    pub(crate) fn drain(&self) -> Duration {
+        Duration::from_millis(self.drain_ms)
+    }
+}
+
+/// What a run needs to begin, and when it ends by itself. From the `[run]` table of a farm file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunPlan {
+    /// FLPs that must have joined.
+    pub flps: u32,
+    /// EPNs that must have joined.
+    pub epns: u32,
+    /// TFs to make; `None` for no end.
+    pub timeframes: Option<u64>,
+}

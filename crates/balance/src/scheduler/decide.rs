@@ -1,0 +1,174 @@
+//! The verdict on a TF: one, and what follows from it.
+
+use super::nodes::target_id;
+use super::open_tf::{OpenTf, Part, Phase};
+use super::{Action, Incomplete, Recipient, Record, Scheduler, Trace};
+use sheaf_frame::control::{Built, Commit};
+use sheaf_frame::{Attempt, Control, DropReason, FlpId, Target, TfId, Timestamp, Verdict};
+
+impl Scheduler {
+    /// An EPN reports a TF. The first report that settles it wins, whoever was assigned.
+    pub(super) fn handle_built(&mut self, now: Timestamp, target: Target, built: &Built) {
+        let Some(open) = self.tfs.get(&built.tf) else { return };
+        match &open.phase {
+            Phase::Committed { target: winner, .. } => {
+                if *winner == target {
+                    self.repeat_commit(now, built.tf);
+                }
+            }
+            // Whole, or as whole as it can ever be.
+            _ if built.missing.iter().all(|flp| open.reason_of(*flp).is_some()) => {
+                self.settle(now, target, built);
+            }
+            // An EPN that was asked before may be stale while the present one is about to finish.
+            Phase::Building { target: at, .. } if *at == target => self.settle(now, target, built),
+            _ => {}
+        }
+    }
+
+    fn settle(&mut self, now: Timestamp, target: Target, built: &Built) {
+        let open = &self.tfs[&built.tf];
+        let parts = open.members.len().saturating_sub(built.missing.len());
+        let allowed = match self.config.incomplete {
+            Incomplete::Never => built.missing.is_empty(),
+            Incomplete::Allow => parts >= self.config.quorum_stfs_min as usize && parts > 0,
+        };
+        if allowed {
+            self.commit(now, target, built);
+            return;
+        }
+        let reason = built.missing.iter().find_map(|flp| {
+            let member = open.members.iter().find(|member| member.flp == *flp)?;
+            let died = self.gone.contains(member).then_some(DropReason::SourceDied);
+            open.reason_of(*flp).or(died)
+        });
+        self.drop_tf(built.tf, reason.unwrap_or(DropReason::SourceLate));
+    }
+
+    fn commit(&mut self, now: Timestamp, target: Target, built: &Built) {
+        let tf = built.tf;
+        let open = self.tfs.get_mut(&tf).expect("the caller has just looked at it");
+        if open.phase == Phase::Queued {
+            self.queue.retain(|queued| *queued != tf);
+        }
+        let missing = built.missing.clone();
+        let trace = trace(now, open, built);
+        let verdict = if missing.is_empty() {
+            self.books.complete += 1;
+            Verdict::Complete { target }
+        } else {
+            self.books.incomplete += 1;
+            Verdict::Incomplete { target, missing: missing.clone() }
+        };
+        self.books.bytes += built.bytes;
+        let attempt = open.attempt;
+        open.phase = Phase::Committed { target, missing: missing.clone(), said_at: now };
+        for (source, part) in open.members.iter().zip(&open.parts) {
+            let is_missing = missing.contains(&source.flp);
+            let books = self.books.sources.entry(source.flp).or_default();
+            match part {
+                Part::Announced(_) if is_missing => books.unused += 1,
+                Part::Announced(_) => books.built += 1,
+                // It came before it was announced, or after it was written off.
+                Part::Unknown | Part::Skipped(_) if !is_missing => {
+                    books.announced += 1;
+                    books.built += 1;
+                }
+                Part::Unknown | Part::Skipped(_) => {}
+            }
+        }
+        let record = Record::Verdict { tf, attempt, verdict, bytes: built.bytes, trace: Some(trace) };
+        self.actions.push_back(Action::Append(record));
+        self.say_commit(target, tf, missing);
+    }
+
+    fn say_commit(&mut self, target: Target, tf: TfId, missing: Vec<FlpId>) {
+        // One message a TF: the driver packs what one flush yields into few writes.
+        let commit = Control::Commit(vec![Commit { tf, missing }]);
+        self.send(Recipient::Epn(target.epn), commit);
+    }
+
+    pub(super) fn repeat_commit(&mut self, now: Timestamp, tf: TfId) {
+        let Some(open) = self.tfs.get_mut(&tf) else { return };
+        let Phase::Committed { target, missing, said_at } = &mut open.phase else { return };
+        *said_at = now;
+        let (target, missing) = (*target, missing.clone());
+        if self.is_current(target) {
+            self.stats.commits_repeated += 1;
+            self.say_commit(target, tf, missing);
+        }
+    }
+
+    /// The consumer has the TF: it is done.
+    pub(super) fn handle_commit_ack(&mut self, target: Target, tf: TfId) {
+        let is_winner = self.tfs.get(&tf).is_some_and(
+            |open| matches!(&open.phase, Phase::Committed { target: at, .. } if *at == target),
+        );
+        if is_winner {
+            self.finish(tf, Some(target));
+        }
+    }
+
+    /// The EPN died with a committed TF: whether its consumer has it nobody knows, and it is not built again.
+    pub(super) fn abandon(&mut self, tf: TfId, target: Target) {
+        self.books.abandoned += 1;
+        self.actions.push_back(Action::Append(Record::Abandoned { tf, target }));
+        self.finish(tf, None);
+    }
+
+    pub(super) fn drop_tf(&mut self, tf: TfId, reason: DropReason) {
+        let Some(open) = self.tfs.get(&tf) else { return };
+        debug_assert!(open.is_undecided(), "a TF has one verdict");
+        for (source, part) in open.members.iter().zip(&open.parts) {
+            if matches!(part, Part::Announced(_)) {
+                self.books.sources.entry(source.flp).or_default().dropped += 1;
+            }
+        }
+        self.books.dropped[reason.index()] += 1;
+        let verdict = Verdict::Dropped { reason };
+        let attempt = Attempt(0);
+        let record = Record::Verdict { tf, attempt, verdict, bytes: 0, trace: None };
+        self.actions.push_back(Action::Append(record));
+        self.finish(tf, None);
+    }
+
+    /// Takes a decided TF out of the table and gives back what was reserved for it.
+    fn finish(&mut self, tf: TfId, winner: Option<Target>) {
+        let Some(open) = self.tfs.remove(&tf) else { return };
+        if open.phase == Phase::Queued {
+            self.queue.retain(|queued| *queued != tf);
+        }
+        self.assigns.retain(|assign| assign.tf != tf);
+        self.released.insert(tf);
+        self.released_version += 1;
+        let version = self.released_version;
+        for booking in open.bookings {
+            let Some(node) = self.epns.get_mut(&booking.target.epn) else { continue };
+            if node.target != booking.target {
+                continue;
+            }
+            if winner == Some(booking.target) {
+                self.view.release(target_id(booking.target.epn), booking.bytes);
+            } else {
+                // The EPN may hold bytes of it until it has heard of the release.
+                node.losing.push((version, booking.bytes));
+            }
+        }
+    }
+}
+
+/// The stages of a TF on the ICN's clock.
+fn trace(now: Timestamp, open: &OpenTf, built: &Built) -> Trace {
+    let ago = |age_ns: u64| Timestamp(now.0.saturating_sub(age_ns));
+    let (first_byte, last_byte) = (ago(built.first_byte_age_ns), ago(built.last_byte_age_ns));
+    let ns = |later: Timestamp, earlier: Timestamp| {
+        u64::try_from(later.since(earlier).as_nanos()).unwrap_or(u64::MAX)
+    };
+    Trace {
+        announce_to_assign_ns: ns(open.assigned_at, open.first_at),
+        assign_to_first_byte_ns: ns(first_byte, open.assigned_at),
+        first_to_last_byte_ns: ns(last_byte, first_byte),
+        last_byte_to_commit_ns: ns(now, last_byte),
+        total_ns: ns(now, open.first_at),
+    }
+}

@@ -1,0 +1,402 @@
+//! FLPs and EPNs as the scheduler knows them: who joins, falls silent, goes, and what they say.
+
+use super::open_tf::{Part, Phase};
+use super::run::RunPhase;
+use super::{Recipient, Scheduler};
+use crate::load::{TargetId, TargetLoad};
+use sheaf_frame::control::{
+    Absent, Announced, EpnAddress, EpnPulse, FlpPulse, Hello, Skipped,
+};
+use sheaf_frame::{Control, DropReason, EpnId, FlpId, Source, Target, TfId, Timestamp};
+use std::time::Duration;
+
+/// How long a pair that could not reach each other is left out.
+const UNREACHABLE_FOR: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(super) struct FlpNode {
+    pub(super) source: Source,
+    /// Answers, as far as the membership knows.
+    pub(super) is_heard: bool,
+    /// What it said when asked to pause: the first TF not made.
+    pub(super) stopped: Option<TfId>,
+    /// The first TF that it will not make.
+    pub(super) ended: Option<TfId>,
+    pub(super) pulse: FlpPulse,
+    /// What it was told to begin with.
+    pub(super) first: Option<TfId>,
+}
+
+#[derive(Debug)]
+pub(super) struct EpnNode {
+    pub(super) target: Target,
+    pub(super) address: String,
+    pub(super) is_leaving: bool,
+    /// Its stream is closed: it is not merely silent.
+    pub(super) is_cut: bool,
+    pub(super) pulse: EpnPulse,
+    /// Bookings of TFs decided elsewhere: given back when the EPN has applied that release.
+    pub(super) losing: Vec<(u64, u64)>,
+    /// The newest roster that it was told.
+    pub(super) roster_said: u32,
+}
+
+pub(super) fn target_id(epn: EpnId) -> TargetId {
+    TargetId(u32::from(epn.0))
+}
+
+impl Scheduler {
+    /// An FLP has joined, for the first time or again. The caller has declared an earlier life of it gone.
+    pub fn handle_flp_joined(&mut self, now: Timestamp, source: Source) {
+        let known = self.flps.get_mut(&source.flp).filter(|node| node.source == source);
+        let is_back = self.gone.remove(&source);
+        if let Some(node) = known {
+            node.is_heard = true;
+        } else {
+            self.flps.insert(
+                source.flp,
+                FlpNode {
+                    source,
+                    is_heard: true,
+                    stopped: None,
+                    ended: None,
+                    pulse: FlpPulse::default(),
+                    first: None,
+                },
+            );
+        }
+        self.send(Recipient::Flp(source.flp), Control::Epns(self.epn_addresses()));
+        if self.phase == RunPhase::Waiting {
+            self.begin_if_quorum(now);
+        } else if self.flps[&source.flp].first.is_none() || is_back {
+            self.change_roster();
+            self.start_flp(now, source.flp, self.frontier);
+        }
+    }
+
+    /// The life of an FLP is over, or is treated so: what it has not sent will not come.
+    pub fn handle_flp_gone(&mut self, now: Timestamp, source: Source) {
+        let Some(node) = self.flps.get(&source.flp) else { return };
+        if node.source != source || !self.gone.insert(source) {
+            return;
+        }
+        let has_ended = node.ended.is_some();
+        if self.phase != RunPhase::Waiting && !has_ended {
+            self.change_roster();
+        }
+        self.send(Recipient::AllEpns, Control::SourceGone { source });
+        let open: Vec<TfId> = self.tfs.keys().copied().collect();
+        for tf in open {
+            self.write_off(now, tf, source);
+        }
+        self.advance_run(now);
+    }
+
+    /// A member that is gone has no STF for a TF, unless an EPN may have it already.
+    fn write_off(&mut self, now: Timestamp, tf: TfId, source: Source) {
+        let Some(open) = self.tfs.get(&tf) else { return };
+        let Some(index) = open.member_index(source) else { return };
+        let may_be_built = matches!(open.phase, Phase::Building { .. } | Phase::Committed { .. });
+        let lost = match open.parts[index] {
+            Part::Unknown => true,
+            Part::Announced(_) => !may_be_built,
+            Part::Skipped(_) => false,
+        };
+        if lost {
+            self.skip(now, tf, source, DropReason::SourceDied);
+        }
+    }
+
+    /// An FLP has not been heard for the suspect time.
+    pub fn handle_flp_silent(&mut self, source: Source) {
+        self.set_flp_heard(source, false);
+    }
+
+    /// A silent FLP is heard again.
+    pub fn handle_flp_heard(&mut self, source: Source) {
+        self.set_flp_heard(source, true);
+    }
+
+    fn set_flp_heard(&mut self, source: Source, is_heard: bool) {
+        if let Some(node) = self.flps.get_mut(&source.flp)
+            && node.source == source
+        {
+            node.is_heard = is_heard;
+        }
+    }
+
+    /// An EPN has joined, for the first time or again. The caller has declared an earlier life of it dead.
+    pub fn handle_epn_joined(&mut self, now: Timestamp, target: Target, hello: &Hello) {
+        let id = target_id(target.epn);
+        let is_known = self.epns.get(&target.epn).is_some_and(|node| node.target == target);
+        if is_known {
+            self.view.set_available(id, true);
+            if let Some(node) = self.epns.get_mut(&target.epn) {
+                node.roster_said = 0;
+                node.is_cut = false;
+            }
+        } else {
+            let mut load = TargetLoad::new(id, hello.capacity_bytes, hello.slots);
+            load.weight_milli = hello.weight_milli;
+            self.view.insert(load);
+            self.epns.insert(
+                target.epn,
+                EpnNode {
+                    target,
+                    address: hello.data_address.clone(),
+                    is_leaving: false,
+                    is_cut: false,
+                    pulse: EpnPulse::default(),
+                    losing: Vec::new(),
+                    roster_said: 0,
+                },
+            );
+            self.send(Recipient::AllFlps, Control::Epns(self.epn_addresses()));
+        }
+        let gone: Vec<Source> = self.gone.iter().copied().collect();
+        for source in gone {
+            self.send(Recipient::Epn(target.epn), Control::SourceGone { source });
+        }
+        self.repeat_all_for(now, target);
+        self.begin_if_quorum(now);
+        self.place_queued(now);
+    }
+
+    /// An EPN is silent, or its stream has closed: nothing new for it, and its undecided TFs move. It may still
+    /// finish them: the first report wins.
+    pub fn handle_epn_silent(&mut self, now: Timestamp, target: Target) {
+        if !self.is_current(target) {
+            return;
+        }
+        self.view.set_available(target_id(target.epn), false);
+        let building: Vec<TfId> = self
+            .tfs
+            .iter()
+            .filter(|(_, tf)| matches!(tf.phase, Phase::Building { target: at, .. } if at == target))
+            .map(|(tf, _)| *tf)
+            .collect();
+        for tf in building {
+            self.move_tf(now, tf, target);
+        }
+    }
+
+    /// The stream of an EPN has closed: as silence, but what is sent again for it needs no limit.
+    pub fn handle_epn_cut(&mut self, now: Timestamp, target: Target) {
+        if let Some(node) = self.epns.get_mut(&target.epn)
+            && node.target == target
+        {
+            node.is_cut = true;
+            self.handle_epn_silent(now, target);
+        }
+    }
+
+    /// A silent EPN is heard again.
+    pub fn handle_epn_heard(&mut self, now: Timestamp, target: Target) {
+        if self.is_current(target) {
+            self.view.set_available(target_id(target.epn), true);
+            self.place_queued(now);
+        }
+    }
+
+    /// The life of an EPN is over: what it has not acknowledged is abandoned.
+    pub fn handle_epn_dead(&mut self, now: Timestamp, target: Target) {
+        if !self.is_current(target) {
+            return;
+        }
+        self.handle_epn_silent(now, target);
+        self.view.remove(target_id(target.epn));
+        self.epns.remove(&target.epn);
+        self.send(Recipient::AllFlps, Control::Epns(self.epn_addresses()));
+        let committed: Vec<TfId> = self
+            .tfs
+            .iter()
+            .filter(|(_, tf)| matches!(&tf.phase, Phase::Committed { target: at, .. } if *at == target))
+            .map(|(tf, _)| *tf)
+            .collect();
+        for tf in committed {
+            self.abandon(tf, target);
+        }
+        for tf in self.tfs.values_mut() {
+            tf.bookings.retain(|booking| booking.target != target);
+        }
+        self.advance_run(now);
+    }
+
+    pub(super) fn is_current(&self, target: Target) -> bool {
+        self.epns.get(&target.epn).is_some_and(|node| node.target == target)
+    }
+
+    pub(super) fn is_available(&self, target: Target) -> bool {
+        self.is_current(target)
+            && self.view.get(target_id(target.epn)).is_some_and(|load| load.available)
+    }
+
+    pub(super) fn epn_addresses(&self) -> Vec<EpnAddress> {
+        let address =
+            |node: &EpnNode| EpnAddress { target: node.target, address: node.address.clone() };
+        self.epns.values().map(address).collect()
+    }
+
+    /// Takes in a message of an FLP that has joined.
+    pub fn handle_flp(&mut self, now: Timestamp, source: Source, control: Control) {
+        if self.flps.get(&source.flp).is_none_or(|node| node.source != source) {
+            self.stats.unexpected_messages += 1;
+            return;
+        }
+        match control {
+            Control::Announce(items) => self.handle_announce(now, source, &items),
+            Control::Skipped(items) => self.handle_skipped(now, source, &items),
+            Control::Stopped { next } => self.set_stopped(now, source, next),
+            Control::Ended { next } => self.set_ended(now, source, next),
+            Control::FlpPulse(pulse) => self.handle_flp_pulse(source, pulse),
+            Control::Unreachable { target } => {
+                let until = now + UNREACHABLE_FOR;
+                self.unreachable.insert((source.flp, target.epn), until);
+                self.move_from_unreachable(now, source.flp, target);
+            }
+            Control::Leaving => {}
+            _ => self.stats.unexpected_messages += 1,
+        }
+    }
+
+    fn handle_announce(&mut self, now: Timestamp, source: Source, items: &[Announced]) {
+        for item in items {
+            let stf_bytes_max = self.config.stf_bytes_max;
+            if !self.open_tf(now, item.tf) {
+                self.books.source(source.flp).outside += 1;
+                continue;
+            }
+            let open = self.tfs.get_mut(&item.tf).expect("opened just now");
+            let Some(index) = open.member_index(source) else {
+                self.books.source(source.flp).outside += 1;
+                continue;
+            };
+            if !open.is_undecided() && open.parts[index] == Part::Unknown {
+                self.books.source(source.flp).outside += 1;
+                continue;
+            }
+            if item.bytes > stf_bytes_max {
+                self.skip(now, item.tf, source, DropReason::Oversize);
+                continue;
+            }
+            match open.parts[index] {
+                Part::Announced(_) => {
+                    self.stats.announces_repeated += 1;
+                    self.repeat_assign(item.tf, source.flp);
+                    continue;
+                }
+                Part::Skipped(_) if !open.is_undecided() => continue,
+                Part::Skipped(_) => self.books.source(source.flp).skipped -= 1,
+                Part::Unknown => {}
+            }
+            open.parts[index] = Part::Announced(item.bytes);
+            self.books.source(source.flp).announced += 1;
+            self.handle_part_heard(now, item.tf);
+        }
+    }
+
+    fn handle_skipped(&mut self, now: Timestamp, source: Source, items: &[Skipped]) {
+        for item in items {
+            if self.open_tf(now, item.tf) {
+                self.skip(now, item.tf, source, item.reason);
+            }
+        }
+    }
+
+    /// `source` has no STF of `tf` and never will.
+    pub(super) fn skip(&mut self, now: Timestamp, tf: TfId, source: Source, reason: DropReason) {
+        let Some(open) = self.tfs.get_mut(&tf) else { return };
+        let Some(index) = open.member_index(source) else { return };
+        if !open.is_undecided() || matches!(open.parts[index], Part::Skipped(_)) {
+            return;
+        }
+        if matches!(open.parts[index], Part::Announced(_)) {
+            let books = self.books.source(source.flp);
+            books.announced -= 1;
+            books.outside += 1;
+        }
+        open.parts[index] = Part::Skipped(reason);
+        self.books.source(source.flp).skipped += 1;
+        if let Phase::Building { target, .. } = open.phase {
+            let absent = Absent { tf, flps: vec![source.flp] };
+            self.send(Recipient::Epn(target.epn), Control::Absent(vec![absent]));
+        }
+        self.handle_part_heard(now, tf);
+    }
+
+    fn handle_flp_pulse(&mut self, source: Source, pulse: FlpPulse) {
+        let Some(node) = self.flps.get_mut(&source.flp) else { return };
+        node.pulse = pulse;
+        if pulse.released_version < self.released_said {
+            self.send(Recipient::Flp(source.flp), Control::Release(self.release()));
+        }
+    }
+
+    /// Takes in a message of an EPN that has joined.
+    pub fn handle_epn(&mut self, now: Timestamp, target: Target, control: Control) {
+        if !self.is_current(target) {
+            self.stats.unexpected_messages += 1;
+            return;
+        }
+        match control {
+            Control::Built(items) => {
+                for item in &items {
+                    self.handle_built(now, target, item);
+                }
+            }
+            Control::CommitAck { tfs, sink_bytes } => {
+                self.view.set_held(target_id(target.epn), sink_bytes);
+                for tf in tfs {
+                    self.handle_commit_ack(target, tf);
+                }
+                self.place_queued(now);
+                self.advance_run(now);
+            }
+            Control::Corrupt { tf, flp } => {
+                if let Some(source) = self.member(tf, flp) {
+                    self.skip(now, tf, source, DropReason::CorruptAtSource);
+                }
+            }
+            Control::EpnPulse(pulse) => self.handle_epn_pulse(now, target, pulse),
+            Control::Leaving => {
+                if let Some(node) = self.epns.get_mut(&target.epn) {
+                    node.is_leaving = true;
+                }
+                self.view.set_enabled(target_id(target.epn), false);
+                self.advance_run(now);
+            }
+            _ => self.stats.unexpected_messages += 1,
+        }
+    }
+
+    fn member(&self, tf: TfId, flp: FlpId) -> Option<Source> {
+        self.tfs.get(&tf)?.members.iter().copied().find(|member| member.flp == flp)
+    }
+
+    fn handle_epn_pulse(&mut self, now: Timestamp, target: Target, pulse: EpnPulse) {
+        let id = target_id(target.epn);
+        let Some(node) = self.epns.get_mut(&target.epn) else { return };
+        node.pulse = pulse;
+        let applied = pulse.released_version;
+        for (_, bytes) in node.losing.extract_if(.., |(version, _)| *version <= applied) {
+            self.view.release(id, bytes);
+        }
+        self.view.set_held(id, pulse.sink_bytes);
+        if applied < self.released_said {
+            self.send(Recipient::Epn(target.epn), Control::Release(self.release()));
+        }
+        self.place_queued(now);
+    }
+
+    /// What the FLP said last.
+    #[must_use]
+    pub fn flp_pulse(&self, flp: FlpId) -> Option<&FlpPulse> {
+        self.flps.get(&flp).map(|node| &node.pulse)
+    }
+
+    /// What the EPN said last.
+    #[must_use]
+    pub fn epn_pulse(&self, epn: EpnId) -> Option<&EpnPulse> {
+        self.epns.get(&epn).map(|node| &node.pulse)
+    }
+}

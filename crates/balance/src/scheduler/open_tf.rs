@@ -1,0 +1,117 @@
+//! One TF that is not done: what is announced of it, where it is built, what was decided.
+
+use sheaf_frame::{Attempt, DropReason, FlpId, RosterId, Source, Target, Timestamp};
+use std::sync::Arc;
+
+/// The sources whose STFs make a TF whole, by FLP id.
+pub(crate) type Members = Arc<[Source]>;
+
+/// What is known of one member's STF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Unknown,
+    Announced(u64),
+    Skipped(DropReason),
+}
+
+/// Where a TF is on its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Waits for announces.
+    Gathering,
+    /// Waits for room at an EPN.
+    Queued,
+    /// Is being built.
+    Building { target: Target, deadline: Timestamp },
+    /// Has its verdict; the EPN has yet to say that the consumer has it.
+    Committed { target: Target, missing: Vec<FlpId>, said_at: Timestamp },
+}
+
+/// Room that was reserved for a TF at one EPN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Booking {
+    pub(super) target: Target,
+    pub(super) bytes: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct OpenTf {
+    pub(super) roster: RosterId,
+    pub(super) members: Members,
+    /// One for each member.
+    pub(super) parts: Vec<Part>,
+    pub(super) phase: Phase,
+    pub(super) attempt: Attempt,
+    pub(super) bookings: Vec<Booking>,
+    /// First announce, or the heartbeat in paced mode.
+    pub(super) first_at: Timestamp,
+    /// Latest assignment.
+    pub(super) assigned_at: Timestamp,
+}
+
+impl OpenTf {
+    pub(super) fn new(now: Timestamp, roster: RosterId, members: Members) -> Self {
+        Self {
+            roster,
+            parts: vec![Part::Unknown; members.len()],
+            members,
+            phase: Phase::Gathering,
+            attempt: Attempt(0),
+            bookings: Vec::new(),
+            first_at: now,
+            assigned_at: now,
+        }
+    }
+
+    pub(super) fn member_index(&self, source: Source) -> Option<usize> {
+        self.members.iter().position(|member| *member == source)
+    }
+
+    pub(super) fn is_undecided(&self) -> bool {
+        !matches!(self.phase, Phase::Committed { .. })
+    }
+
+    pub(super) fn all_heard(&self) -> bool {
+        !self.parts.contains(&Part::Unknown)
+    }
+
+    pub(super) fn all_announced(&self) -> bool {
+        self.parts.iter().all(|part| matches!(part, Part::Announced(_)))
+    }
+
+    pub(super) fn announced_count(&self) -> usize {
+        self.parts.iter().filter(|part| matches!(part, Part::Announced(_))).count()
+    }
+
+    /// Bytes to reserve: what is announced, and the most that the others may bring.
+    pub(super) fn bytes_expected(&self, stf_bytes_max: u64) -> u64 {
+        let bytes = |part: &Part| match part {
+            Part::Unknown => stf_bytes_max,
+            Part::Announced(bytes) => *bytes,
+            Part::Skipped(_) => 0,
+        };
+        self.parts.iter().map(bytes).sum()
+    }
+
+    /// FLPs that will never have an STF of this TF.
+    pub(super) fn absent(&self) -> Vec<FlpId> {
+        let is_skipped = |part: &Part| matches!(part, Part::Skipped(_));
+        let members = self.members.iter().zip(&self.parts);
+        members.filter(|(_, part)| is_skipped(part)).map(|(source, _)| source.flp).collect()
+    }
+
+    pub(super) fn first_skip(&self) -> Option<DropReason> {
+        self.parts.iter().find_map(|part| match part {
+            Part::Skipped(reason) => Some(*reason),
+            _ => None,
+        })
+    }
+
+    pub(super) fn reason_of(&self, flp: FlpId) -> Option<DropReason> {
+        let index = self.members.iter().position(|member| member.flp == flp)?;
+        match self.parts[index] {
+            Part::Skipped(reason) => Some(reason),
+            _ => None,
+        }
+    }
+}

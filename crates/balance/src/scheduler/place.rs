@@ -1,0 +1,383 @@
+//! Which EPN gets a TF, and what happens when none has room or the chosen one does not deliver.
+
+use super::nodes::target_id;
+use super::open_tf::{Booking, OpenTf, Part, Phase};
+use super::{Incomplete, Recipient, Scheduler};
+use crate::load::{Job, TargetId};
+use crate::refusal::Refusal;
+use sheaf_frame::control::{Absent, Assign};
+use sheaf_frame::{Control, DropReason, FlpId, Source, Target, TfId, Timestamp};
+use std::collections::BTreeMap;
+
+/// TFs in the table at most; also keeps the ranges of a release within one message.
+const OPEN_TFS_MAX: usize = 8000;
+/// How far ahead of all others an FLP may announce. A wider gap is a broken id.
+const AHEAD_MAX: u64 = 1 << 16;
+/// Bytes that may be sent again after mere silence, before the share below counts.
+const RESEND_BYTES_FREE: u64 = 256 << 20;
+/// The share of all bytes that may be sent again after mere silence: a fifth. A busy machine looks silent, and
+/// unlimited re-sends would keep it busy.
+const RESEND_DIVISOR: u64 = 5;
+/// How many TFs of the queue are tried in vain before the rest waits for the next event.
+const VAIN_TRIES_MAX: usize = 16;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Placed {
+    Yes,
+    Dropped,
+    NoRoom,
+}
+
+impl Scheduler {
+    /// Makes sure that `tf` is in the table. `false` if it is decided, or no TF of this run.
+    pub(super) fn open_tf(&mut self, now: Timestamp, tf: TfId) -> bool {
+        if self.tfs.contains_key(&tf) {
+            return true;
+        }
+        if self.released.contains(tf) || tf.0 > self.frontier.0.saturating_add(AHEAD_MAX) {
+            return false;
+        }
+        if !self.is_open_for_tfs() {
+            return false;
+        }
+        let Some((roster, members)) = self.rosters.of(tf) else { return false };
+        let mut open = OpenTf::new(now, roster, members);
+        for (part, member) in open.parts.iter_mut().zip(open.members.iter()) {
+            if self.gone.contains(member) {
+                *part = Part::Skipped(DropReason::SourceDied);
+                self.books.source(member.flp).skipped += 1;
+            }
+        }
+        self.tfs.insert(tf, open);
+        self.frontier = self.frontier.max(tf.next());
+        self.books.announced += 1;
+        self.span.0.get_or_insert(now);
+        if self.tfs.len() > OPEN_TFS_MAX {
+            self.drop_tf(tf, DropReason::ShedOverload);
+            return false;
+        }
+        true
+    }
+
+    /// Something new is known of the parts of a TF.
+    pub(super) fn handle_part_heard(&mut self, now: Timestamp, tf: TfId) {
+        let Some(open) = self.tfs.get(&tf) else { return };
+        match open.phase {
+            Phase::Gathering if open.all_heard() => self.assign_or_drop(now, tf),
+            Phase::Queued | Phase::Building { .. } => {
+                if let Some(reason) = self.cannot_build(open) {
+                    self.drop_tf(tf, reason);
+                } else if open.all_heard() {
+                    self.give_back_surplus(tf);
+                }
+            }
+            Phase::Gathering | Phase::Committed { .. } => {}
+        }
+    }
+
+    /// Why no EPN needs to be asked: the quorum rule cannot be met any more.
+    fn cannot_build(&self, open: &OpenTf) -> Option<DropReason> {
+        let reason = open.first_skip();
+        let possible = open.parts.iter().filter(|part| !matches!(part, Part::Skipped(_))).count();
+        let enough = match self.config.incomplete {
+            Incomplete::Never => open.parts.len(),
+            Incomplete::Allow => (self.config.quorum_stfs_min as usize).clamp(1, open.parts.len().max(1)),
+        };
+        if possible >= enough && possible > 0 {
+            return None;
+        }
+        Some(reason.unwrap_or(DropReason::SourceLate))
+    }
+
+    pub(super) fn assign_or_drop(&mut self, now: Timestamp, tf: TfId) {
+        if self.try_place(now, tf) == Placed::NoRoom {
+            self.enqueue(tf);
+        }
+    }
+
+    /// Asks the policy once and books its choice.
+    fn try_place(&mut self, now: Timestamp, tf: TfId) -> Placed {
+        self.write_off_gone(tf);
+        let open = &self.tfs[&tf];
+        if let Some(reason) = self.cannot_build(open) {
+            self.drop_tf(tf, reason);
+            return Placed::Dropped;
+        }
+        let bytes = self.bytes_to_reserve(open);
+        let mut avoid = self.unreachable_for(open);
+        let unreachable_count = avoid.len();
+        avoid.extend(open.bookings.iter().map(|booking| target_id(booking.target.epn)));
+        let mut choice = self.choose(now, &Job { id: tf.0, bytes, avoid: &avoid });
+        if choice.is_err() && avoid.len() > unreachable_count {
+            // Nobody else has room: the EPNs that were asked before are better than a deadlock of credits.
+            avoid.truncate(unreachable_count);
+            let open = &self.tfs[&tf];
+            let former = |booking: &&Booking| {
+                self.is_available(booking.target)
+                    && !avoid.contains(&target_id(booking.target.epn))
+            };
+            if let Some(booking) = open.bookings.iter().rfind(former) {
+                choice = Ok(target_id(booking.target.epn));
+            }
+        }
+        match choice {
+            Ok(id) => {
+                let target = self.target_of(id);
+                self.put(now, tf, target, bytes);
+                Placed::Yes
+            }
+            Err(Refusal::TooLarge { .. }) => {
+                self.drop_tf(tf, DropReason::Oversize);
+                Placed::Dropped
+            }
+            Err(_) => Placed::NoRoom,
+        }
+    }
+
+    fn choose(&mut self, now: Timestamp, job: &Job<'_>) -> Result<TargetId, Refusal> {
+        self.stats.choices += 1;
+        let choice = self.policy.choose(now, job, &self.view);
+        if let Err(refusal) = choice {
+            self.stats.refused[refusal.index()] += 1;
+        }
+        choice
+    }
+
+    fn target_of(&self, id: TargetId) -> Target {
+        let node = self.epns.values().find(|node| target_id(node.target.epn) == id);
+        node.expect("a policy chooses a member of the view, and the view has only EPNs").target
+    }
+
+    fn bytes_to_reserve(&self, open: &OpenTf) -> u64 {
+        if open.all_heard() || self.config.mode == super::Mode::DataDriven {
+            open.bytes_expected(self.config.stf_bytes_max)
+        } else {
+            self.config.tf_bytes_max
+        }
+    }
+
+    fn unreachable_for(&self, open: &OpenTf) -> Vec<TargetId> {
+        if self.unreachable.is_empty() {
+            return Vec::new();
+        }
+        let is_member = |flp: FlpId| open.members.iter().any(|member| member.flp == flp);
+        let pairs = self.unreachable.keys().filter(|(flp, _)| is_member(*flp));
+        pairs.map(|(_, epn)| target_id(*epn)).collect()
+    }
+
+    /// A member that died has its STF only where the TF was built before.
+    fn write_off_gone(&mut self, tf: TfId) {
+        if self.gone.is_empty() {
+            return;
+        }
+        let Some(open) = self.tfs.get_mut(&tf) else { return };
+        for (part, member) in open.parts.iter_mut().zip(open.members.iter()) {
+            if matches!(part, Part::Announced(_)) && self.gone.contains(member) {
+                *part = Part::Skipped(DropReason::SourceDied);
+                let books = self.books.source(member.flp);
+                books.announced -= 1;
+                books.outside += 1;
+                books.skipped += 1;
+            }
+        }
+    }
+
+    fn put(&mut self, now: Timestamp, tf: TfId, target: Target, bytes: u64) {
+        let id = target_id(target.epn);
+        let open = self.tfs.get_mut(&tf).expect("callers hold its id from the table");
+        match open.bookings.iter_mut().find(|booking| booking.target == target) {
+            Some(booking) => {
+                self.view.release(id, booking.bytes);
+                booking.bytes = bytes;
+            }
+            None => open.bookings.push(Booking { target, bytes }),
+        }
+        self.view.book(id, bytes);
+        open.attempt.0 += 1;
+        open.assigned_at = now;
+        open.phase = Phase::Building { target, deadline: now + self.config.tf_deadline() };
+        if open.attempt.0 > 1 {
+            self.books.reassigned += 1;
+        }
+        self.assigns.push(Assign { tf, attempt: open.attempt, target, roster: open.roster });
+    }
+
+    /// All announces are in: the reservation shrinks to what will really come.
+    fn give_back_surplus(&mut self, tf: TfId) {
+        let Some(open) = self.tfs.get_mut(&tf) else { return };
+        let Phase::Building { target, .. } = open.phase else { return };
+        let bytes = open.bytes_expected(self.config.stf_bytes_max);
+        if let Some(booking) = open.bookings.iter_mut().find(|booking| booking.target == target)
+            && booking.bytes != bytes
+        {
+            self.view.release(target_id(target.epn), booking.bytes);
+            self.view.book(target_id(target.epn), bytes);
+            booking.bytes = bytes;
+        }
+    }
+
+    fn enqueue(&mut self, tf: TfId) {
+        let open = self.tfs.get_mut(&tf).expect("callers hold its id from the table");
+        let was_assigned = !open.bookings.is_empty();
+        if !was_assigned && self.queue.len() >= self.config.queue_tfs_max as usize {
+            self.drop_tf(tf, DropReason::ShedOverload);
+            return;
+        }
+        open.phase = Phase::Queued;
+        if was_assigned {
+            self.queue.push_front(tf);
+        } else {
+            self.queue.push_back(tf);
+        }
+    }
+
+    /// Tries to place what waits, oldest first. One TF that fits nowhere does not hold up the others.
+    pub(super) fn place_queued(&mut self, now: Timestamp) {
+        let (mut at, mut vain) = (0, 0);
+        while at < self.queue.len() && vain < VAIN_TRIES_MAX {
+            let tf = self.queue[at];
+            let is_queued = self.tfs.get(&tf).is_some_and(|open| open.phase == Phase::Queued);
+            if is_queued && self.try_place(now, tf) == Placed::NoRoom {
+                at += 1;
+                vain += 1;
+            } else {
+                // Placed or dropped; dropping may have shortened the queue already.
+                if self.queue.get(at) == Some(&tf) {
+                    self.queue.remove(at);
+                }
+            }
+        }
+    }
+
+    /// Whether a late TF is the EPN's fault: everything is announced, and all who announced are well.
+    pub(super) fn may_move(&self, open: &OpenTf) -> bool {
+        let is_well = |source: &Source| {
+            self.flps.get(&source.flp).is_some_and(|n| n.source == *source && n.is_heard)
+                && !self.gone.contains(source)
+        };
+        open.all_heard()
+            && open.members.iter().zip(&open.parts).all(|(source, part)| match part {
+                Part::Announced(_) => is_well(source),
+                Part::Unknown | Part::Skipped(_) => true,
+            })
+    }
+
+    /// Gives a TF that is in building at `from` to another EPN. `from` may still win.
+    pub(super) fn move_tf(&mut self, now: Timestamp, tf: TfId, from: Target) {
+        let is_cut = self.epns.get(&from.epn).is_none_or(|node| node.target != from || node.is_cut);
+        let open = self.tfs.get_mut(&tf).expect("callers hold its id from the table");
+        let bytes = open.bytes_expected(0);
+        let may_resend = self.books.bytes / RESEND_DIVISOR + RESEND_BYTES_FREE;
+        if !is_cut && self.resent_bytes + bytes > may_resend {
+            self.stats.moves_put_off += 1;
+            open.phase = Phase::Building { target: from, deadline: now + self.config.tf_deadline() };
+            return;
+        }
+        match self.try_place(now, tf) {
+            Placed::Yes if !is_cut => self.resent_bytes += bytes,
+            Placed::Yes | Placed::Dropped => {}
+            Placed::NoRoom => self.enqueue(tf),
+        }
+    }
+
+    /// `flp` cannot reach `target`: its TFs there go to another EPN.
+    pub(super) fn move_from_unreachable(&mut self, now: Timestamp, flp: FlpId, target: Target) {
+        let stuck: Vec<TfId> = self
+            .tfs
+            .iter()
+            .filter(|(_, tf)| {
+                matches!(tf.phase, Phase::Building { target: at, .. } if at == target)
+                    && tf.members.iter().any(|member| member.flp == flp)
+            })
+            .map(|(tf, _)| *tf)
+            .collect();
+        for tf in stuck {
+            self.move_tf(now, tf, target);
+        }
+    }
+
+    /// Says an assignment again to an FLP that seems not to have heard it.
+    pub(super) fn repeat_assign(&mut self, tf: TfId, flp: FlpId) {
+        if let Some(assign) = self.assign_of(tf) {
+            self.send(Recipient::Flp(flp), Control::Assign(vec![assign]));
+        }
+    }
+
+    fn assign_of(&self, tf: TfId) -> Option<Assign> {
+        let open = self.tfs.get(&tf)?;
+        let Phase::Building { target, .. } = open.phase else { return None };
+        Some(Assign { tf, attempt: open.attempt, target, roster: open.roster })
+    }
+
+    /// Says everything again to an EPN that has joined again.
+    pub(super) fn repeat_all_for(&mut self, now: Timestamp, target: Target) {
+        let here: Vec<TfId> = self
+            .tfs
+            .iter()
+            .filter(|(_, tf)| match &tf.phase {
+                Phase::Building { target: at, .. } | Phase::Committed { target: at, .. } => {
+                    *at == target
+                }
+                Phase::Gathering | Phase::Queued => false,
+            })
+            .map(|(tf, _)| *tf)
+            .collect();
+        for tf in here {
+            match self.assign_of(tf) {
+                Some(assign) => self.assigns.push(assign),
+                None => self.repeat_commit(now, tf),
+            }
+        }
+    }
+
+    /// Sends the gathered assignments: all to every FLP, and to each EPN its own, behind the roster they name.
+    pub(super) fn send_assigns(&mut self) {
+        if self.assigns.is_empty() {
+            return;
+        }
+        let assigns = std::mem::take(&mut self.assigns);
+        let mut by_target: BTreeMap<Target, Vec<Assign>> = BTreeMap::new();
+        for assign in &assigns {
+            by_target.entry(assign.target).or_default().push(*assign);
+        }
+        for (target, items) in by_target {
+            if self.is_current(target) {
+                self.send_assigns_to(target, items);
+            }
+        }
+        for items in assigns.chunks(Control::ENTRIES_MAX) {
+            self.send(Recipient::AllFlps, Control::Assign(items.to_vec()));
+        }
+    }
+
+    fn send_assigns_to(&mut self, target: Target, items: Vec<Assign>) {
+        let to = Recipient::Epn(target.epn);
+        let mut said = self.epns.get(&target.epn).map_or(0, |node| node.roster_said);
+        for item in &items {
+            // After a move the EPN may have missed the roster with the first assignment.
+            if item.roster.0 > said || item.attempt.0 > 1 {
+                said = said.max(item.roster.0);
+                if let Some(members) = self.rosters.by_id(item.roster) {
+                    let members = members.to_vec();
+                    self.send(to, Control::Roster { id: item.roster, members });
+                }
+            }
+        }
+        if let Some(node) = self.epns.get_mut(&target.epn) {
+            node.roster_said = said;
+        }
+        let absent: Vec<Absent> = items
+            .iter()
+            .filter_map(|item| {
+                let flps = self.tfs.get(&item.tf)?.absent();
+                (!flps.is_empty()).then_some(Absent { tf: item.tf, flps })
+            })
+            .collect();
+        for items in items.chunks(Control::ENTRIES_MAX) {
+            self.send(to, Control::Assign(items.to_vec()));
+        }
+        for items in absent.chunks(Control::ENTRIES_MAX) {
+            self.send(to, Control::Absent(items.to_vec()));
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! The run: when it begins, how its sources stop together, when everything is decided.
+
+use super::nodes::target_id;
+use super::open_tf::{Part, Phase};
+use super::{Mode, Recipient, Scheduler};
+use sheaf_frame::control::{Assign, Start};
+use sheaf_frame::{Control, DropReason, EpnId, FlpId, Source, TfId, Timestamp};
+use std::time::Duration;
+
+/// Heartbeats called at once at most, when the ICN was held up.
+const PACED_AT_ONCE_MAX: usize = 4096;
+
+/// Where the run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RunPhase {
+    /// For its quorum.
+    Waiting,
+    /// Sources make TFs.
+    Running,
+    /// Sources pause; when all have said how far they are, they go on to the same last TF.
+    Stopping { since: Timestamp, stop_at: Option<TfId> },
+    /// Sources are done, TFs are not.
+    Draining { since: Timestamp },
+    /// Everything is decided, and the nodes may go.
+    Over,
+}
+
+impl Scheduler {
+    /// Whether the run has begun.
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        self.phase != RunPhase::Waiting
+    }
+
+    /// Whether everything is decided and the nodes may go.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.phase == RunPhase::Over
+    }
+
+    /// Name of the phase in status views.
+    #[must_use]
+    pub fn phase_name(&self) -> &'static str {
+        match self.phase {
+            RunPhase::Waiting => "waiting",
+            RunPhase::Running => "running",
+            RunPhase::Stopping { .. } => "stopping",
+            RunPhase::Draining { .. } => "draining",
+            RunPhase::Over => "over",
+        }
+    }
+
+    pub(super) fn is_open_for_tfs(&self) -> bool {
+        matches!(self.phase, RunPhase::Running | RunPhase::Stopping { .. })
+    }
+
+    fn end(&self) -> TfId {
+        self.plan.timeframes.map_or(TfId(u64::MAX), TfId)
+    }
+
+    pub(super) fn begin_if_quorum(&mut self, now: Timestamp) {
+        let quorum = self.flps.len() >= self.plan.flps as usize
+            && self.epns.len() >= self.plan.epns as usize;
+        if self.phase != RunPhase::Waiting || !quorum {
+            return;
+        }
+        self.phase = RunPhase::Running;
+        self.origin = now;
+        self.change_roster();
+        let flps: Vec<FlpId> = self.flps.keys().copied().collect();
+        for flp in flps {
+            self.start_flp(now, flp, TfId(0));
+        }
+    }
+
+    pub(super) fn start_flp(&mut self, now: Timestamp, flp: FlpId, first: TfId) {
+        let (end, elapsed) = (self.end(), now.since(self.origin));
+        let Some(node) = self.flps.get_mut(&flp) else { return };
+        let first = *node.first.get_or_insert(first);
+        let elapsed_ns = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+        self.send(Recipient::Flp(flp), Control::Start(Start { first, end, elapsed_ns }));
+    }
+
+    /// From the frontier on a TF is whole with the FLPs that are there now.
+    pub(super) fn change_roster(&mut self) {
+        let is_member = |source: &Source| {
+            !self.gone.contains(source) && self.flps[&source.flp].ended.is_none()
+        };
+        let sources = self.flps.values().map(|node| node.source);
+        let members: Vec<Source> = sources.filter(is_member).collect();
+        self.rosters.change(self.frontier, members);
+    }
+
+    /// When the next heartbeat is due in paced mode.
+    #[must_use]
+    pub fn next_pace_at(&self) -> Option<Timestamp> {
+        let is_paced = self.config.mode == Mode::Paced && self.phase == RunPhase::Running;
+        (is_paced && self.frontier < self.end()).then(|| self.pace_due(self.frontier))
+    }
+
+    /// Computed from the id, so that no error adds up.
+    fn pace_due(&self, tf: TfId) -> Timestamp {
+        let after = tf.0 as f64 / self.config.paced_rate_hz;
+        self.origin + Duration::try_from_secs_f64(after).unwrap_or(Duration::MAX)
+    }
+
+    /// Calls for every TF that is due, and assigns it in the same breath.
+    pub(super) fn pace(&mut self, now: Timestamp) {
+        let mut called = Vec::new();
+        while let Some(due) = self.next_pace_at()
+            && due <= now
+            && called.len() < PACED_AT_ONCE_MAX
+        {
+            let tf = self.frontier;
+            let late_ns = u64::try_from(now.since(due).as_nanos()).unwrap_or(u64::MAX);
+            self.stats.pace_late_ns_max = self.stats.pace_late_ns_max.max(late_ns);
+            self.stats.paced += 1;
+            called.push(tf);
+            if self.open_tf(now, tf) {
+                self.assign_or_drop(now, tf);
+            } else {
+                self.frontier = self.frontier.max(tf.next());
+            }
+        }
+        if !called.is_empty() {
+            self.send(Recipient::AllFlps, Control::Pace(called));
+        }
+    }
+
+    /// Somebody wants the run to end: the sources stop at a common TF, and the farm drains.
+    pub fn handle_stop(&mut self, now: Timestamp) {
+        match self.phase {
+            RunPhase::Waiting => self.phase = RunPhase::Over,
+            RunPhase::Running => {
+                let stop_at = (self.config.mode == Mode::Paced).then_some(self.frontier);
+                self.phase = RunPhase::Stopping { since: now, stop_at };
+                self.say_stop();
+            }
+            RunPhase::Stopping { .. } | RunPhase::Draining { .. } | RunPhase::Over => {}
+        }
+        self.advance_run(now);
+    }
+
+    fn say_stop(&mut self) {
+        let RunPhase::Stopping { stop_at, .. } = self.phase else { return };
+        let control = stop_at.map_or(Control::Stop, |next| Control::StopAt { next });
+        self.send(Recipient::AllFlps, control);
+    }
+
+    pub(super) fn set_stopped(&mut self, now: Timestamp, source: Source, next: TfId) {
+        if let Some(node) = self.flps.get_mut(&source.flp) {
+            node.stopped = Some(next);
+        }
+        self.advance_run(now);
+    }
+
+    pub(super) fn set_ended(&mut self, now: Timestamp, source: Source, next: TfId) {
+        let Some(node) = self.flps.get_mut(&source.flp) else { return };
+        if node.ended.replace(next).is_some() {
+            return;
+        }
+        self.rosters.take_out(next, source);
+        let later: Vec<TfId> = self.tfs.range(next..).map(|(tf, _)| *tf).collect();
+        for tf in later {
+            self.take_out(now, tf, source);
+        }
+        self.advance_run(now);
+    }
+
+    /// An FLP had ended before this TF: it is not a member, and nobody waits for it.
+    fn take_out(&mut self, now: Timestamp, tf: TfId, source: Source) {
+        let Some((roster, members)) = self.rosters.of(tf) else { return };
+        let Some(open) = self.tfs.get_mut(&tf) else { return };
+        let Some(index) = open.member_index(source) else { return };
+        if open.parts[index] != Part::Unknown || !open.is_undecided() {
+            return;
+        }
+        open.parts.remove(index);
+        let left = open.members.iter().copied().filter(|member| *member != source);
+        open.members = left.collect();
+        debug_assert_eq!(open.members, members);
+        open.roster = roster;
+        if let Phase::Building { target, .. } = open.phase {
+            self.assigns.push(Assign { tf, attempt: open.attempt, target, roster });
+        }
+        self.handle_part_heard(now, tf);
+    }
+
+    /// Moves the run on when what it waits for has come.
+    pub(super) fn advance_run(&mut self, now: Timestamp) {
+        match self.phase {
+            RunPhase::Waiting | RunPhase::Over => {}
+            RunPhase::Running => {
+                let any_ended = self.flps.values().any(|node| node.ended.is_some());
+                if any_ended && self.all_flps_done() {
+                    self.begin_drain(now);
+                }
+            }
+            RunPhase::Stopping { since, stop_at } => {
+                if stop_at.is_none() {
+                    self.agree_on_last(since);
+                }
+                if self.all_flps_done() || now.since(since) >= self.config.drain() {
+                    self.begin_drain(now);
+                }
+            }
+            RunPhase::Draining { since } => {
+                if now.since(since) >= self.config.drain() {
+                    self.close_undecided();
+                }
+                if self.tfs.is_empty() {
+                    self.phase = RunPhase::Over;
+                    self.say_dismissed();
+                }
+            }
+        }
+        self.dismiss_leaving();
+    }
+
+    fn all_flps_done(&self) -> bool {
+        self.flps.values().all(|node| node.ended.is_some() || self.gone.contains(&node.source))
+    }
+
+    /// All who are there have paused: the last TF is the furthest that anybody made.
+    fn agree_on_last(&mut self, since: Timestamp) {
+        let mut last = self.frontier;
+        for node in self.flps.values().filter(|node| !self.gone.contains(&node.source)) {
+            let Some(next) = node.ended.or(node.stopped) else { return };
+            last = last.max(next);
+        }
+        self.phase = RunPhase::Stopping { since, stop_at: Some(last) };
+        self.say_stop();
+    }
+
+    fn begin_drain(&mut self, now: Timestamp) {
+        self.span.1.get_or_insert(now);
+        self.phase = RunPhase::Draining { since: now };
+        self.advance_run(now);
+    }
+
+    fn close_undecided(&mut self) {
+        let open: Vec<TfId> = self.tfs.keys().copied().collect();
+        for tf in open {
+            match self.tfs[&tf].phase {
+                Phase::Committed { target, .. } => self.abandon(tf, target),
+                _ => self.drop_tf(tf, DropReason::RunEnded),
+            }
+        }
+    }
+
+    fn say_dismissed(&mut self) {
+        self.send(Recipient::AllFlps, Control::Dismissed);
+        self.send(Recipient::AllEpns, Control::Dismissed);
+    }
+
+    /// EPNs that want to leave may go when nothing of the run is with them.
+    fn dismiss_leaving(&mut self) {
+        let holds = |epn: EpnId| {
+            let booked = self.view.get(target_id(epn)).is_some_and(|load| load.booked_slots > 0);
+            booked || self.tfs.values().any(
+                |tf| matches!(tf.phase, Phase::Committed { target, .. } if target.epn == epn),
+            )
+        };
+        let leaving = self.epns.iter().filter(|(_, node)| node.is_leaving);
+        let free: Vec<EpnId> = leaving.map(|(epn, _)| *epn).filter(|epn| !holds(*epn)).collect();
+        for epn in free {
+            self.send(Recipient::Epn(epn), Control::Dismissed);
+        }
+    }
+
+    /// Says again what a node may have missed.
+    pub(super) fn repeat_run_messages(&mut self, now: Timestamp) {
+        match self.phase {
+            RunPhase::Waiting | RunPhase::Draining { .. } => {}
+            RunPhase::Running => {
+                let unheard: Vec<(FlpId, TfId)> = self
+                    .flps
+                    .iter()
+                    .filter(|(_, node)| !node.pulse.started)
+                    .filter_map(|(flp, node)| Some((*flp, node.first?)))
+                    .collect();
+                for (flp, first) in unheard {
+                    self.start_flp(now, flp, first);
+                }
+                self.send(Recipient::AllFlps, Control::Epns(self.epn_addresses()));
+            }
+            RunPhase::Stopping { .. } => self.say_stop(),
+            RunPhase::Over => self.say_dismissed(),
+        }
+    }
+}

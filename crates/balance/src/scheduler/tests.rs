@@ -1,0 +1,1 @@
+//! What the scheduler promises, event by event.

@@ -1,0 +1,34 @@
+//! What an operator can set about building.
+
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// The `[epn.build]` table of a farm file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BuildConfig {
+    /// Bytes for TFs in building and with the consumer. The EPN takes this much memory at its start.
+    pub capacity_bytes: u64,
+    /// TFs in building at once.
+    pub tfs_in_building_max: u32,
+    /// How long a TF waits for its missing STFs before the EPN reports it as it is, in ms since its first byte.
+    pub stale_ms: u64,
+    /// How long an answer of the ICN is awaited before a report is repeated, in ms.
+    pub repeat_ms: u64,
+}
+
+impl Default for BuildConfig {
+    fn default() -> Self {
+        Self { capacity_bytes: 256 << 20, tfs_in_building_max: 256, stale_ms: 2000, repeat_ms: 100 }
+    }
+}
+
+impl BuildConfig {
+    pub(crate) fn stale(&self) -> Duration {
+        Duration::from_millis(self.stale_ms)
+    }
+
+    pub(crate) fn repeat(&self) -> Duration {
+        Duration::from_millis(self.repeat_ms)
+    }
+}

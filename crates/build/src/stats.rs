@@ -1,0 +1,84 @@
+//! What a builder has counted, for its driver to turn into metrics.
+
+/// Why an STF was not taken into a TF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RefusedStf {
+    /// The same STF is here already.
+    Duplicate,
+    /// The TF is decided, or already handed on here.
+    Decided,
+    /// The STF belongs to another run.
+    OtherRun,
+    /// Its source is not in the roster of the TF.
+    OtherRoster,
+    /// Another payload is here under the same name; the first one stays.
+    Conflict,
+    /// The bytes do not have the digest that the header states.
+    BadDigest,
+    /// The header states another size than what came.
+    WrongSize,
+    /// Slots or bytes of the builder are used up.
+    NoRoom,
+}
+
+impl RefusedStf {
+    /// All reasons, in the order of [`Stats::refused`].
+    pub const ALL: [Self; 8] = [
+        Self::Duplicate,
+        Self::Decided,
+        Self::OtherRun,
+        Self::OtherRoster,
+        Self::Conflict,
+        Self::BadDigest,
+        Self::WrongSize,
+        Self::NoRoom,
+    ];
+
+    /// Label in metrics and logs, such as `"other_roster"`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Duplicate => "duplicate",
+            Self::Decided => "decided",
+            Self::OtherRun => "other_run",
+            Self::OtherRoster => "other_roster",
+            Self::Conflict => "conflict",
+            Self::BadDigest => "bad_digest",
+            Self::WrongSize => "wrong_size",
+            Self::NoRoom => "no_room",
+        }
+    }
+}
+
+/// Counts since the builder was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// STFs taken into a TF.
+    pub accepted_stfs: u64,
+    /// Payload bytes of them.
+    pub accepted_bytes: u64,
+    /// STFs refused, by [`RefusedStf`] as index.
+    pub refused: [u64; RefusedStf::ALL.len()],
+    /// TFs handed on with all parts.
+    pub delivered_complete: u64,
+    /// TFs handed on with parts missing.
+    pub delivered_incomplete: u64,
+    /// Payload bytes handed on.
+    pub delivered_bytes: u64,
+    /// TFs thrown away because they were decided elsewhere or dropped.
+    pub discarded_tfs: u64,
+    /// Reports repeated because the ICN had not answered.
+    pub repeated_reports: u64,
+    /// TFs reported with parts missing because they were stale.
+    pub stale_tfs: u64,
+    /// Commits of TFs that this EPN does not hold with all the parts named.
+    pub impossible_commits: u64,
+}
+
+impl Stats {
+    /// How many STFs were refused for `reason`.
+    #[must_use]
+    pub fn refused(&self, reason: RefusedStf) -> u64 {
+        self.refused[reason as usize]
+    }
+}
