@@ -1,1 +1,24 @@
-//! Moves messages between nodes: TCP and memory behind one trait.
+//! Moves framed messages between nodes.
+//!
+//! This crate answers one question: *how do a head and its payload get from one node to another, whole,
+//! in order, and without a copy that nobody needs?* What the bytes mean is the business of
+//! [`sheaf_frame`]; who talks to whom, and what to do when a connection closes, that of the node.
+//!
+//! - [`Transport`] is the trait, [`contract`] the suite that every implementation passes;
+//! - [`Tcp`] is the real one: one epoll loop, vectored batches out, bodies read straight into an [`Arena`];
+//! - [`memory`] is the one for tests and simulation: virtual time, seeded faults.
+
+mod transport;
+
+pub mod arena;
+pub mod contract;
+pub mod memory;
+pub mod tcp;
+
+pub use arena::{Arena, ArenaError, ArenaOptions, Block};
+pub use sheaf_frame::{Limits, PrefixError, WireKind};
+pub use tcp::{Stats, Tcp, TcpConfig, Waker};
+pub use transport::{
+    CloseReason, ConnId, ConnectError, Event, Frame, ListenError, ListenerId, SendError, Transport,
+    WhenFull,
+};

@@ -1,0 +1,602 @@
+//! Memory for bodies: mapped once, touched once, recycled for ever.
+//!
+//! A page that the kernel hands out for the first time costs ten times the copy of what is read into it
+//! (fault and zeroing, about 2.5 GB/s on one core). So an endpoint maps all of its memory at the start,
+//! in huge pages, touches it, and cuts bodies out of it. A body goes back when its last [`Bytes`] is
+//! dropped, on whatever thread that happens. This file has all of the crate's `unsafe`.
+
+#![expect(
+    unsafe_code,
+    reason = "mapped memory is shared out by hand here, and nowhere else"
+)]
+
+mod free_list;
+
+use bytes::Bytes;
+use free_list::FreeList;
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::{fmt, io, slice};
+use thiserror::Error;
+
+/// Arena blocks are cut in units of this many bytes.
+pub const UNIT_BYTES: usize = 64 << 10;
+
+/// The arena begins at a multiple of this and is as long as a multiple of it: one huge page of x86-64 and aarch64.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// No Linux has smaller pages.
+const PAGE_BYTES_MIN: usize = 4 << 10;
+
+/// How the memory of an arena is had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArenaOptions {
+    /// Asks for huge pages (`MADV_HUGEPAGE`). A kernel without them gives small ones.
+    pub huge_pages: bool,
+    /// Touches every page at the start, so that none is faulted in while data flows.
+    pub prefault: bool,
+}
+
+impl Default for ArenaOptions {
+    fn default() -> Self {
+        Self {
+            huge_pages: true,
+            prefault: true,
+        }
+    }
+}
+
+/// Why there is no arena.
+#[derive(Debug, Error)]
+pub enum ArenaError {
+    /// The size does not fit the address space.
+    #[error("an arena of {bytes} bytes does not fit the address space")]
+    Size {
+        /// Bytes asked for.
+        bytes: usize,
+    },
+    /// The machine does not give the memory. Ask for less.
+    #[error("cannot map an arena of {bytes} bytes: {source}")]
+    Map {
+        /// Bytes asked for.
+        bytes: usize,
+        /// What the operating system says.
+        source: io::Error,
+    },
+}
+
+/// One mapping, cut into [`Block`]s.
+pub struct Arena {
+    /// The mapping, which is up to one huge page longer than what is used of it.
+    mapping: Mapping,
+    /// The first used byte of the mapping, at a huge-page boundary.
+    offset: usize,
+    capacity_bytes: usize,
+    free: Mutex<FreeList>,
+    used_bytes: AtomicU64,
+    heap_bytes: AtomicU64,
+    heap_blocks: AtomicU64,
+    /// Somebody found no room and wants to be told when there is some.
+    wanted: AtomicBool,
+    listeners: Mutex<Vec<Weak<Freed>>>,
+}
+
+/// What is called, from any thread, when room was wanted and a block came back.
+pub(crate) type Freed = dyn Fn() + Send + Sync;
+
+impl Arena {
+    /// Maps an arena of at least `bytes`, rounded up to whole huge pages (2 MiB).
+    ///
+    /// # Errors
+    ///
+    /// [`ArenaError`] if the size is absurd or the machine does not give the memory.
+    pub fn new(bytes: usize, options: ArenaOptions) -> Result<Arc<Self>, ArenaError> {
+        let capacity_bytes = bytes
+            .max(1)
+            .checked_next_multiple_of(HUGE_PAGE_BYTES)
+            .filter(|capacity| isize::try_from(capacity.saturating_add(HUGE_PAGE_BYTES)).is_ok())
+            .ok_or(ArenaError::Size { bytes })?;
+        let mapping_bytes = capacity_bytes + HUGE_PAGE_BYTES;
+        let mapping = Mapping::new(mapping_bytes).map_err(|errno| ArenaError::Map {
+            bytes,
+            source: errno.into(),
+        })?;
+        let offset = mapping.start.as_ptr().align_offset(HUGE_PAGE_BYTES);
+        assert!(
+            offset < HUGE_PAGE_BYTES,
+            "a byte pointer can be aligned to any boundary"
+        );
+        mapping
+            .prepare(offset, capacity_bytes, options)
+            .map_err(|errno| ArenaError::Map {
+                bytes,
+                source: errno.into(),
+            })?;
+        Ok(Arc::new(Self {
+            mapping,
+            offset,
+            capacity_bytes,
+            free: Mutex::new(FreeList::new(capacity_bytes / UNIT_BYTES)),
+            used_bytes: AtomicU64::new(0),
+            heap_bytes: AtomicU64::new(0),
+            heap_blocks: AtomicU64::new(0),
+            wanted: AtomicBool::new(false),
+            listeners: Mutex::new(Vec::new()),
+        }))
+    }
+
+    /// Bytes of the arena.
+    #[must_use]
+    pub fn capacity_bytes(&self) -> u64 {
+        self.capacity_bytes as u64
+    }
+
+    /// Bytes of the arena that are in blocks, whole units of [`UNIT_BYTES`].
+    #[must_use]
+    pub fn used_bytes(&self) -> u64 {
+        self.used_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of heap memory that [`allocate_or_heap`](Self::allocate_or_heap) has out now.
+    #[must_use]
+    pub fn heap_bytes(&self) -> u64 {
+        self.heap_bytes.load(Ordering::Relaxed)
+    }
+
+    /// How often [`allocate_or_heap`](Self::allocate_or_heap) fell back to the heap.
+    #[must_use]
+    pub fn heap_blocks_total(&self) -> u64 {
+        self.heap_blocks.load(Ordering::Relaxed)
+    }
+
+    /// A block of `bytes`, or `None` if no extent of the arena is large enough now. What is in the block is left
+    /// over from before.
+    #[must_use]
+    pub fn allocate(self: &Arc<Self>, bytes: usize) -> Option<Block> {
+        if bytes == 0 {
+            return Some(Block::empty());
+        }
+        let units = bytes.div_ceil(UNIT_BYTES);
+        let first = {
+            let mut free = lock(&self.free);
+            let first = free.take(units)?;
+            self.used_bytes
+                .fetch_add((units * UNIT_BYTES) as u64, Ordering::Relaxed);
+            first
+        };
+        // SAFETY: the free list hands out units below `capacity_bytes / UNIT_BYTES` only, and the mapping is
+        // `capacity_bytes` and more behind `offset`.
+        let start = unsafe { self.mapping.start.add(self.offset + first * UNIT_BYTES) };
+        let place = Place::Arena { first, units };
+        Some(Block::new(Extent {
+            arena: Arc::clone(self),
+            place,
+            start,
+            bytes,
+        }))
+    }
+
+    /// As [`allocate`](Self::allocate), but takes the block from the heap when the arena has no room, as long as
+    /// at most `heap_bytes_max` bytes of the heap are out at once.
+    #[must_use]
+    pub fn allocate_or_heap(self: &Arc<Self>, bytes: usize, heap_bytes_max: u64) -> Option<Block> {
+        if let Some(block) = self.allocate(bytes) {
+            return Some(block);
+        }
+        let within = |used: u64| {
+            used.checked_add(bytes as u64)
+                .filter(|sum| *sum <= heap_bytes_max)
+        };
+        self.heap_bytes
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, within)
+            .ok()?;
+        self.heap_blocks.fetch_add(1, Ordering::Relaxed);
+        let memory = NonNull::from(Box::leak(vec![0_u8; bytes].into_boxed_slice()));
+        let place = Place::Heap { memory };
+        Some(Block::new(Extent {
+            arena: Arc::clone(self),
+            place,
+            start: memory.cast(),
+            bytes,
+        }))
+    }
+
+    /// Has `freed` called when a block comes back after [`want`](Self::want).
+    pub(crate) fn tell_when_freed(&self, freed: &Arc<Freed>) {
+        let mut listeners = lock(&self.listeners);
+        listeners.retain(|listener| listener.strong_count() > 0);
+        listeners.push(Arc::downgrade(freed));
+    }
+
+    /// Asks for one call of the listeners. Whoever asks tries to allocate once more afterwards, since the block
+    /// may have come back just before.
+    pub(crate) fn want(&self) {
+        self.wanted.store(true, Ordering::SeqCst);
+    }
+
+    fn tell(&self) {
+        if self.wanted.swap(false, Ordering::SeqCst) {
+            let listeners: Vec<Arc<Freed>> = lock(&self.listeners)
+                .iter()
+                .filter_map(Weak::upgrade)
+                .collect();
+            listeners.iter().for_each(|freed| freed());
+        }
+    }
+}
+
+impl fmt::Debug for Arena {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Arena")
+            .field("capacity_bytes", &self.capacity_bytes)
+            .field("used_bytes", &self.used_bytes())
+            .field("heap_bytes", &self.heap_bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Anonymous memory, unmapped when dropped.
+struct Mapping {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: a mapping is a pointer and a length until it is dropped; who reads and writes behind the pointer, the
+// free list decides.
+unsafe impl Send for Mapping {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    fn new(bytes: usize) -> rustix::io::Result<Self> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new private mapping at an address of the kernel's choice touches no memory of ours.
+        let start = unsafe {
+            rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, protection, MapFlags::PRIVATE)?
+        };
+        let start = NonNull::new(start.cast()).ok_or(Errno::NOMEM)?;
+        Ok(Self { start, bytes })
+    }
+
+    /// Makes `bytes` from `offset` on what `options` ask for. Called before anybody else knows the mapping.
+    fn prepare(
+        &self,
+        offset: usize,
+        bytes: usize,
+        options: ArenaOptions,
+    ) -> rustix::io::Result<()> {
+        if options.huge_pages {
+            // A hint: a kernel that cannot follow it still gives memory, in small pages.
+            let _ = self.advise(offset, bytes, Advice::LinuxHugepage);
+        }
+        if !options.prefault {
+            return Ok(());
+        }
+        match self.advise(offset, bytes, Advice::LinuxPopulateWrite) {
+            Err(Errno::INVAL) => self.touch(offset, bytes), // Linux before 5.14 does not know the advice.
+            populated => populated?,
+        }
+        Ok(())
+    }
+
+    fn advise(&self, offset: usize, bytes: usize, advice: Advice) -> rustix::io::Result<()> {
+        assert!(
+            offset + bytes <= self.bytes,
+            "the advice stays inside the mapping"
+        );
+        // SAFETY: the range is inside the mapping, and neither kind of advice changes what is in it.
+        unsafe { rustix::mm::madvise(self.start.add(offset).as_ptr().cast(), bytes, advice) }
+    }
+
+    fn touch(&self, offset: usize, bytes: usize) {
+        assert!(offset + bytes <= self.bytes, "only the mapping is touched");
+        for at in (offset..offset + bytes).step_by(PAGE_BYTES_MIN) {
+            // SAFETY: inside the mapping, which nobody else knows yet. Volatile, so that the write is not
+            // taken for superfluous.
+            unsafe { self.start.add(at).write_volatile(0) };
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: `new` made exactly this mapping, and every block holds its arena, so none is left.
+        let unmapped = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.bytes) };
+        debug_assert!(unmapped.is_ok(), "a mapping is unmapped once");
+    }
+}
+
+/// What one allocation took; gives it back when the last block of it is dropped.
+struct Extent {
+    arena: Arc<Arena>,
+    place: Place,
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+enum Place {
+    Arena { first: usize, units: usize },
+    Heap { memory: NonNull<[u8]> },
+}
+
+// SAFETY: the extent owns its memory and itself uses the pointers only to give it back.
+unsafe impl Send for Extent {}
+// SAFETY: nothing can be done with a shared extent but to look where it is.
+unsafe impl Sync for Extent {}
+
+impl Drop for Extent {
+    fn drop(&mut self) {
+        match self.place {
+            Place::Arena { first, units } => {
+                let mut free = lock(&self.arena.free);
+                free.give(first, units);
+                self.arena
+                    .used_bytes
+                    .fetch_sub((units * UNIT_BYTES) as u64, Ordering::Relaxed);
+            }
+            Place::Heap { memory } => {
+                // SAFETY: `allocate_or_heap` leaked exactly this box, and the last block of it is gone.
+                let memory = unsafe { Box::from_raw(memory.as_ptr()) };
+                self.arena
+                    .heap_bytes
+                    .fetch_sub(memory.len() as u64, Ordering::Relaxed);
+            }
+        }
+        self.arena.tell();
+    }
+}
+
+/// Bytes that one owner may write and read, and then [`freeze`](Self::freeze).
+pub struct Block {
+    start: NonNull<u8>,
+    len: usize,
+    /// `None` for the empty block.
+    extent: Option<Arc<Extent>>,
+}
+
+// SAFETY: a block is the only one that names its bytes, as a `Box<[u8]>` would be.
+unsafe impl Send for Block {}
+// SAFETY: a shared block can only be read.
+unsafe impl Sync for Block {}
+
+impl Block {
+    fn new(extent: Extent) -> Self {
+        Self {
+            start: extent.start,
+            len: extent.bytes,
+            extent: Some(Arc::new(extent)),
+        }
+    }
+
+    fn empty() -> Self {
+        Self {
+            start: NonNull::dangling(),
+            len: 0,
+            extent: None,
+        }
+    }
+
+    /// Bytes of the block.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the block has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether the bytes are heap memory that stands in for a full arena.
+    #[must_use]
+    pub fn is_on_heap(&self) -> bool {
+        self.extent
+            .as_ref()
+            .is_some_and(|extent| matches!(extent.place, Place::Heap { .. }))
+    }
+
+    /// Cuts the first `at` bytes off into a block of their own. The memory goes back when both are dropped.
+    ///
+    /// # Panics
+    ///
+    /// If the block has fewer than `at` bytes.
+    #[must_use]
+    pub fn split_to(&mut self, at: usize) -> Self {
+        assert!(
+            at <= self.len,
+            "cannot cut {at} bytes off a block of {}",
+            self.len
+        );
+        let front = Self {
+            start: self.start,
+            len: at,
+            extent: self.extent.clone(),
+        };
+        // SAFETY: `at <= len`, so the pointer stays inside the extent or one behind its end.
+        let start = unsafe { self.start.add(at) };
+        self.start = start;
+        self.len -= at;
+        front
+    }
+
+    /// Leaves only the first `len` bytes; without effect if there are fewer.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// Takes everything back that was ever cut off, if all of it has been dropped; `false` if not.
+    pub fn restore(&mut self) -> bool {
+        // `get_mut` also waits for what other threads read before they dropped their parts.
+        let Some(extent) = self.extent.as_mut().and_then(Arc::get_mut) else {
+            return false;
+        };
+        (self.start, self.len) = (extent.start, extent.bytes);
+        true
+    }
+
+    /// The bytes, from now on shared and immutable. The last drop gives the memory back, on any thread.
+    #[must_use]
+    pub fn freeze(self) -> Bytes {
+        if self.is_empty() {
+            Bytes::new()
+        } else {
+            Bytes::from_owner(self)
+        }
+    }
+}
+
+impl AsRef<[u8]> for Block {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: `start` and `len` name bytes of an extent that this block keeps alive and no other block
+        // names; they were written by the kernel (a fresh mapping is zero) or by us. Empty: dangling is allowed.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl AsMut<[u8]> for Block {
+    fn as_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as for `as_ref`, and `&mut self` is the only way to these bytes.
+        unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl fmt::Debug for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Block")
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
+}
+
+/// No code panics while it holds one of these locks, and if it did, the data would still be whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arena(bytes: usize) -> Arc<Arena> {
+        Arena::new(
+            bytes,
+            ArenaOptions {
+                huge_pages: false,
+                prefault: false,
+            },
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn the_whole_arena_can_be_used_and_comes_back() {
+        let arena = arena(1);
+        assert_eq!(arena.capacity_bytes(), 2 << 20);
+        let mut blocks: Vec<Block> = std::iter::from_fn(|| arena.allocate(UNIT_BYTES)).collect();
+        assert_eq!(blocks.len(), 32);
+        assert_eq!(arena.used_bytes(), arena.capacity_bytes());
+        for (value, block) in (0_u8..).zip(&mut blocks) {
+            block.as_mut().fill(value);
+        }
+        for (value, block) in (0_u8..).zip(&blocks) {
+            assert!(block.as_ref().iter().all(|byte| *byte == value));
+        }
+        drop(blocks);
+        assert_eq!(arena.used_bytes(), 0);
+        assert_eq!(arena.allocate(2 << 20).unwrap().len(), 2 << 20);
+    }
+
+    #[test]
+    fn lengths_are_kept_and_take_whole_units() {
+        let arena = arena(1);
+        assert!(arena.allocate(0).unwrap().freeze().is_empty());
+        assert_eq!(arena.used_bytes(), 0);
+        let block = arena.allocate(UNIT_BYTES + 1).unwrap();
+        assert_eq!(
+            (block.len(), arena.used_bytes()),
+            (UNIT_BYTES + 1, 2 * UNIT_BYTES as u64)
+        );
+        assert!(arena.allocate(2 << 20).is_none());
+        assert!(arena.allocate(usize::MAX).is_none());
+    }
+
+    #[test]
+    fn frozen_bytes_give_the_memory_back_from_another_thread() {
+        let arena = arena(1);
+        let mut block = arena.allocate(5).unwrap();
+        block.as_mut().copy_from_slice(b"hello");
+        let bytes = block.freeze();
+        let slice = bytes.slice(1..3);
+        drop(bytes);
+        assert_eq!(arena.used_bytes(), UNIT_BYTES as u64);
+        let read = std::thread::spawn(move || slice.to_vec()).join().unwrap();
+        assert_eq!((read.as_slice(), arena.used_bytes()), (b"el".as_slice(), 0));
+    }
+
+    #[test]
+    fn the_parts_of_a_block_are_apart_and_keep_it_together() {
+        let arena = arena(1);
+        let mut rest = arena.allocate(10).unwrap();
+        let mut front = rest.split_to(4);
+        assert!(!rest.restore());
+        front.as_mut().fill(1);
+        rest.as_mut().fill(2);
+        assert_eq!(
+            (front.as_ref(), rest.as_ref()),
+            ([1; 4].as_slice(), [2; 6].as_slice())
+        );
+        drop(front);
+        assert!(rest.restore());
+        assert_eq!(rest.as_ref(), [1, 1, 1, 1, 2, 2, 2, 2, 2, 2]);
+        assert_eq!(arena.used_bytes(), UNIT_BYTES as u64);
+        drop(rest);
+        assert_eq!(arena.used_bytes(), 0);
+    }
+
+    #[test]
+    fn the_heap_helps_out_up_to_its_bound() {
+        let arena = arena(1);
+        let all = arena.allocate(2 << 20).unwrap();
+        let heap = arena.allocate_or_heap(700, 1000).unwrap();
+        assert!(arena.allocate_or_heap(301, 1000).is_none());
+        assert_eq!((arena.heap_bytes(), arena.heap_blocks_total()), (700, 1));
+        drop((heap, all));
+        assert_eq!((arena.heap_bytes(), arena.used_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn who_wants_room_is_told_once_when_some_comes_back() {
+        let arena = arena(1);
+        let calls = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&calls);
+        let freed: Arc<Freed> = Arc::new(move || {
+            counter.fetch_add(1, Ordering::Relaxed);
+        });
+        arena.tell_when_freed(&freed);
+        drop(arena.allocate(1));
+        assert_eq!(calls.load(Ordering::Relaxed), 0);
+        arena.want();
+        drop(arena.allocate(1));
+        drop(arena.allocate(1));
+        assert_eq!(calls.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn a_prefaulted_arena_of_huge_pages_reads_as_zero() {
+        let arena = Arena::new(3 << 20, ArenaOptions::default()).unwrap();
+        assert_eq!(arena.capacity_bytes(), 4 << 20);
+        let block = arena.allocate(4 << 20).unwrap();
+        assert!(block.as_ref().iter().all(|byte| *byte == 0));
+        arena.mapping.touch(arena.offset, arena.capacity_bytes);
+    }
+
+    #[test]
+    fn an_absurd_size_is_refused() {
+        let refused = Arena::new(usize::MAX - 5, ArenaOptions::default()).unwrap_err();
+        assert!(matches!(refused, ArenaError::Size { .. }));
+    }
+}

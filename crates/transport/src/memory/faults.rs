@@ -1,0 +1,90 @@
+//! What goes wrong, and the dice that decide when.
+
+use std::time::Duration;
+
+/// What happens to frames on the way. Every probability is for each frame, from 0 (never) to 1 (always).
+///
+/// The default is a network without faults and without delay.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Faults {
+    /// Least time that anything is under way.
+    pub delay_min: Duration,
+    /// Most time that anything is under way; between the two, all delays are equally probable. Frames of one
+    /// connection still arrive in order.
+    pub delay_max: Duration,
+    /// The frame vanishes.
+    pub loss: f64,
+    /// The frame arrives a second time, by up to [`late_max`](Self::late_max) later.
+    pub duplicate: f64,
+    /// The frame is late by up to [`late_max`](Self::late_max), and those behind it overtake it.
+    pub reorder: f64,
+    /// How late a second or overtaken frame can be.
+    pub late_max: Duration,
+    /// The frame and its connection are lost: both ends see a reset.
+    pub reset: f64,
+}
+
+/// Seeded random numbers: SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators,
+/// OOPSLA 2014), which passes statistical tests at any seed and is the same on every machine.
+#[derive(Clone, Debug)]
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Uniform in [0, 1): the upper 53 bits, which a double holds exactly.
+    fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Whether something of this probability happens.
+    pub(crate) fn happens(&mut self, probability: f64) -> bool {
+        self.unit() < probability
+    }
+
+    /// Uniform between the two.
+    pub(crate) fn between(&mut self, min: Duration, max: Duration) -> Duration {
+        min + max.saturating_sub(min).mul_f64(self.unit())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_dice_are_those_of_the_paper() {
+        let mut dice = Dice::new(1_234_567);
+        // Reference output of the authors' C code at https://prng.di.unimi.it/splitmix64.c for this seed.
+        let expected = [6_457_827_717_110_365_317, 3_203_168_211_198_807_973];
+        assert_eq!([dice.next(), dice.next()], expected);
+    }
+
+    #[test]
+    fn probabilities_and_delays_are_kept() {
+        let mut dice = Dice::new(7);
+        let happened = (0..10_000).filter(|_| dice.happens(0.25)).count();
+        assert!(
+            (2_300..2_700).contains(&happened),
+            "{happened} of 10000 at a probability of 0.25"
+        );
+        assert!(!dice.happens(0.0) && dice.happens(1.0));
+        let (min, max) = (Duration::from_millis(2), Duration::from_millis(3));
+        assert!(
+            (0..1000)
+                .map(|_| dice.between(min, max))
+                .all(|delay| delay >= min && delay <= max)
+        );
+        assert_eq!(dice.between(max, min), max);
+    }
+}

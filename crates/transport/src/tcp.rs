@@ -1,0 +1,540 @@
+//! The transport over TCP: one epoll loop, many connections.
+//!
+//! This module decides which connection has its turn and when to sleep. [`outbox`] batches what goes out,
+//! [`inbox`] makes frames of what comes in, [`connection`] joins both to a socket. The design and the
+//! measurements behind its constants: `docs/transport.md`.
+
+mod bodies;
+mod config;
+mod connection;
+mod inbox;
+mod options;
+mod outbox;
+mod stats;
+
+pub use config::TcpConfig;
+pub use options::{SocketOptions, resolve};
+pub use stats::{Refused, Stats};
+
+use crate::arena::{Arena, Freed};
+use crate::transport::{
+    CloseReason, ConnId, ConnectError, Event, Frame, ListenError, ListenerId, SendError, Transport,
+    WhenFull,
+};
+use bodies::Bodies;
+use connection::{BUFFER_BYTES, Connection, Shared, Side};
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token};
+use sheaf_frame::Limits;
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// The token of the waker. Connections and listeners have their id, which counts up from 0.
+const WAKE: Token = Token(usize::MAX);
+
+/// A poll gives no further connection its turn when it has this many events, so that the caller gets to its timers.
+const EVENTS_MAX: usize = 4096;
+
+/// Connections accepted at a listener in one poll.
+const ACCEPTS_MAX: usize = 64;
+
+/// After a failure to accept, for instance for want of file descriptors, the next attempt waits this long.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
+/// A [`Transport`] over TCP.
+pub struct Tcp {
+    poll: Poll,
+    notices: Events,
+    bell: Arc<Bell>,
+    /// Held for the arena, which knows it weakly.
+    _freed: Arc<Freed>,
+    ids: u64,
+    listeners: Vec<Listener>,
+    connections: HashMap<ConnId, Connection>,
+    accepted: usize,
+    /// Connections that want a turn, in the order in which they get it.
+    ready: VecDeque<ConnId>,
+    /// Connections that wait for a place for a body.
+    waiting: Vec<ConnId>,
+    /// Events that came up between two polls.
+    pending: Vec<Event>,
+    /// The earliest time at which a deadline can pass. May be too early, never too late.
+    deadline: Option<Instant>,
+    shared: Shared,
+    options: SocketOptions,
+}
+
+struct Listener {
+    id: ListenerId,
+    socket: TcpListener,
+    /// Whether there may be somebody to accept.
+    ready: bool,
+    /// When to try again after a failure.
+    again: Option<Instant>,
+}
+
+/// Ends the sleep of a [`Tcp`] from another thread or a signal handler's thread, as [`Event::Woken`].
+#[derive(Clone)]
+pub struct Waker(Arc<Bell>);
+
+/// The waker of the poll, which there can be only one of, and who rang.
+struct Bell {
+    waker: mio::Waker,
+    by_user: AtomicBool,
+}
+
+impl Waker {
+    /// Ends the present or the next sleep.
+    ///
+    /// # Errors
+    ///
+    /// Only if the operating system fails to write to an event descriptor.
+    pub fn wake(&self) -> io::Result<()> {
+        self.0.by_user.store(true, Ordering::Release);
+        self.0.waker.wake()
+    }
+}
+
+impl Tcp {
+    /// An endpoint without connections, whose bodies are placed in `arena`. Several endpoints may share one.
+    ///
+    /// # Errors
+    ///
+    /// If the operating system gives no epoll, event descriptor or socket.
+    pub fn new(config: TcpConfig, arena: Arc<Arena>) -> io::Result<Self> {
+        let poll = Poll::new()?;
+        let waker = mio::Waker::new(poll.registry(), WAKE)?;
+        let bell = Arc::new(Bell {
+            waker,
+            by_user: AtomicBool::new(false),
+        });
+        let ringer = Arc::clone(&bell);
+        let freed: Arc<Freed> = Arc::new(move || {
+            // If this fails, the connections that wait for space are tried again at the next poll.
+            let _ = ringer.waker.wake();
+        });
+        arena.tell_when_freed(&freed);
+        let options = options::in_force(&config)?;
+        let room = arena.capacity_bytes().max(config.heap_bytes_max);
+        let limits = Limits {
+            body_bytes_max: config.limits.body_bytes_max.min(room),
+            ..config.limits
+        };
+        let bodies = Bodies::new(arena, config.heap_bytes_max);
+        let buffer = vec![0; BUFFER_BYTES].into_boxed_slice();
+        Ok(Self {
+            poll,
+            notices: Events::with_capacity(1024),
+            bell,
+            _freed: freed,
+            ids: 0,
+            listeners: Vec::new(),
+            connections: HashMap::new(),
+            accepted: 0,
+            ready: VecDeque::new(),
+            waiting: Vec::new(),
+            pending: Vec::new(),
+            deadline: None,
+            shared: Shared {
+                config,
+                limits,
+                stats: Stats::default(),
+                bodies,
+                buffer,
+            },
+            options,
+        })
+    }
+
+    /// What has been counted so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        Stats {
+            heap_fallbacks: self.shared.bodies.heap_fallbacks(),
+            ..self.shared.stats
+        }
+    }
+
+    /// The socket options in force, which are what the kernel gave of what was asked for.
+    #[must_use]
+    pub fn socket_options(&self) -> &SocketOptions {
+        &self.options
+    }
+
+    /// The largest frame that is sent or accepted.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.shared.limits
+    }
+
+    /// A handle that ends the sleep in [`poll`](Transport::poll) from another thread.
+    #[must_use]
+    pub fn waker(&self) -> Waker {
+        Waker(Arc::clone(&self.bell))
+    }
+
+    fn id(&mut self) -> u64 {
+        self.ids += 1;
+        self.ids - 1
+    }
+
+    /// Puts a connection on the list of those that want a turn, if it does.
+    fn enlist(&mut self, conn: ConnId) {
+        if let Some(connection) = self.connections.get_mut(&conn)
+            && !connection.listed
+            && connection.wants_turn()
+        {
+            connection.listed = true;
+            self.ready.push_back(conn);
+        }
+    }
+
+    /// Begins to watch the socket of a new connection.
+    fn add(&mut self, side: Side, mut stream: TcpStream, now: Instant) -> io::Result<ConnId> {
+        let conn = ConnId(self.id());
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        self.poll
+            .registry()
+            .register(&mut stream, token(conn.0), interest)?;
+        let connection = Connection::new(conn, side, stream, &self.shared.config, now);
+        self.keep_deadline(connection.deadline(&self.shared.config).map(|(at, _)| at));
+        self.connections.insert(conn, connection);
+        self.accepted += usize::from(side == Side::Accepting);
+        Ok(conn)
+    }
+
+    /// Takes a connection off all lists. Its socket is closed, and its end counted.
+    fn remove(&mut self, conn: ConnId, reason: CloseReason) -> Option<Event> {
+        let mut connection = self.connections.remove(&conn)?;
+        self.accepted -= usize::from(connection.side == Side::Accepting);
+        // Closing the socket takes it out of epoll anyway; a failure here has no consequence.
+        let _ = self.poll.registry().deregister(connection.socket());
+        self.shared.stats.count_close(&reason);
+        Some(Event::Closed { conn, reason })
+    }
+
+    fn keep_deadline(&mut self, at: Option<Instant>) {
+        self.deadline = [self.deadline, at].into_iter().flatten().min();
+    }
+
+    /// How long to sleep: not at all while there is something to do.
+    fn sleep(&self, timeout: Option<Duration>) -> Option<Duration> {
+        let busy = !self.ready.is_empty()
+            || !self.pending.is_empty()
+            || self
+                .listeners
+                .iter()
+                .any(|listener| listener.ready && listener.again.is_none());
+        if busy {
+            return Some(Duration::ZERO);
+        }
+        let deadline = self
+            .deadline
+            .map(|at| at.saturating_duration_since(Instant::now()));
+        [timeout, deadline].into_iter().flatten().min()
+    }
+
+    /// Looks for places for the bodies that wait for one.
+    fn retry_waiting(&mut self) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        self.shared.bodies.want();
+        let now = Instant::now();
+        for conn in std::mem::take(&mut self.waiting) {
+            let Some(connection) = self.connections.get_mut(&conn) else {
+                continue;
+            };
+            if connection.find_space(&mut self.shared.bodies, now) {
+                connection.waiting = false;
+                self.enlist(conn);
+            } else {
+                self.waiting.push(conn);
+            }
+        }
+    }
+
+    /// Notes what epoll says.
+    fn notice(&mut self, events: &mut Vec<Event>) {
+        let notices = std::mem::replace(&mut self.notices, Events::with_capacity(0));
+        for notice in &notices {
+            if notice.token() == WAKE {
+                if self.bell.by_user.swap(false, Ordering::Acquire) {
+                    events.push(Event::Woken);
+                }
+                continue;
+            }
+            let id = notice.token().0 as u64;
+            if let Some(connection) = self.connections.get_mut(&ConnId(id)) {
+                connection.notice(notice);
+                self.enlist(ConnId(id));
+            } else if let Some(listener) = self
+                .listeners
+                .iter_mut()
+                .find(|listener| listener.id.0 == id)
+            {
+                listener.ready = true;
+            }
+        }
+        self.notices = notices;
+    }
+
+    fn accept_all(&mut self, events: &mut Vec<Event>, now: Instant) {
+        let mut listeners = std::mem::take(&mut self.listeners);
+        for listener in &mut listeners {
+            if listener.again.is_some_and(|again| now < again) {
+                continue;
+            }
+            listener.again = None;
+            for _ in 0..ACCEPTS_MAX {
+                if !listener.ready {
+                    break;
+                }
+                self.accept(listener, events, now);
+            }
+        }
+        self.listeners = listeners;
+    }
+
+    fn accept(&mut self, listener: &mut Listener, events: &mut Vec<Event>, now: Instant) {
+        let error = match listener.socket.accept() {
+            Ok(_) if self.accepted >= self.shared.config.accepted_max => {
+                self.shared.stats.refused.too_many += 1;
+                return;
+            }
+            Ok((stream, peer)) => match self.add(Side::Accepting, stream, now) {
+                Ok(conn) => {
+                    self.shared.stats.accepted += 1;
+                    let peer = peer.to_string();
+                    events.push(Event::Accepted {
+                        conn,
+                        listener: listener.id,
+                        peer,
+                    });
+                    return;
+                }
+                Err(error) => error,
+            },
+            Err(error) => error,
+        };
+        match error.kind() {
+            ErrorKind::WouldBlock => listener.ready = false,
+            ErrorKind::Interrupted | ErrorKind::ConnectionAborted => {}
+            _ => {
+                self.shared.stats.accept_errors += 1;
+                let again = now + ACCEPT_AGAIN;
+                listener.again = Some(again);
+                self.keep_deadline(Some(again));
+            }
+        }
+    }
+
+    /// Gives every connection that wants one a turn.
+    fn take_turns(&mut self, events: &mut Vec<Event>, now: Instant) {
+        for _ in 0..self.ready.len() {
+            if events.len() >= EVENTS_MAX {
+                return;
+            }
+            let Some(conn) = self.ready.pop_front() else {
+                return;
+            };
+            let Some(connection) = self.connections.get_mut(&conn) else {
+                continue;
+            };
+            connection.listed = false;
+            match connection.turn(&mut self.shared, events, now) {
+                Ok(()) => {
+                    if connection.wants_space() && !connection.waiting {
+                        connection.waiting = true;
+                        self.waiting.push(conn);
+                    }
+                    let deadline = connection.deadline(&self.shared.config).map(|(at, _)| at);
+                    self.keep_deadline(deadline);
+                    self.enlist(conn);
+                }
+                Err(reason) => events.extend(self.remove(conn, reason)),
+            }
+        }
+    }
+
+    /// Closes the connections whose deadline has passed. Comes after the turns: what lay in the socket while this
+    /// process was stopped counts as in time.
+    fn expire(&mut self, events: &mut Vec<Event>) {
+        let now = Instant::now();
+        if self.deadline.is_none_or(|deadline| now < deadline) {
+            return;
+        }
+        self.deadline = self
+            .listeners
+            .iter()
+            .filter_map(|listener| listener.again)
+            .min();
+        let mut expired = Vec::new();
+        let mut next = self.deadline;
+        for connection in self.connections.values() {
+            match connection.deadline(&self.shared.config) {
+                Some((at, reason)) if at <= now => expired.push((connection.id, reason)),
+                Some((at, _)) => next = [next, Some(at)].into_iter().flatten().min(),
+                None => {}
+            }
+        }
+        self.deadline = next;
+        expired.sort_unstable_by_key(|(conn, _)| *conn);
+        for (conn, reason) in expired {
+            events.extend(self.remove(conn, reason));
+        }
+    }
+}
+
+impl Transport for Tcp {
+    /// Listens at HOST:PORT. A name is looked up, which can wait for a name server.
+    fn listen(&mut self, address: &str) -> Result<(ListenerId, String), ListenError> {
+        let failed = |source| ListenError::Io {
+            address: address.to_owned(),
+            source,
+        };
+        let asked = resolve(address).map_err(|_| ListenError::Address {
+            address: address.to_owned(),
+        })?;
+        let socket = options::listening_socket(asked, &self.shared.config).map_err(failed)?;
+        let mut socket = TcpListener::from_std(socket.into());
+        let actual = socket.local_addr().map_err(failed)?;
+        let id = ListenerId(self.id());
+        let registry = self.poll.registry();
+        registry
+            .register(&mut socket, token(id.0), Interest::READABLE)
+            .map_err(failed)?;
+        self.listeners.push(Listener {
+            id,
+            socket,
+            ready: true,
+            again: None,
+        });
+        Ok((id, actual.to_string()))
+    }
+
+    /// Connects to IP:PORT. Names are for [`resolve`], which can wait.
+    fn connect(&mut self, address: &str) -> Result<ConnId, ConnectError> {
+        let failed = |source| ConnectError::Io {
+            address: address.to_owned(),
+            source,
+        };
+        let peer: SocketAddr = address.parse().map_err(|_| ConnectError::Address {
+            address: address.to_owned(),
+        })?;
+        let socket = options::stream_socket(peer, &self.shared.config).map_err(failed)?;
+        let begun = socket.connect(&peer.into());
+        let stream = TcpStream::from_std(socket.into());
+        let conn = self
+            .add(Side::Connecting, stream, Instant::now())
+            .map_err(failed)?;
+        match begun {
+            Err(error) if !in_progress(&error) => {
+                let reason = CloseReason::Unreachable(error.kind());
+                let closed = self.remove(conn, reason);
+                self.pending.extend(closed);
+            }
+            _ => {}
+        }
+        Ok(conn)
+    }
+
+    fn send(&mut self, conn: ConnId, frame: Frame) -> Result<(), SendError> {
+        frame
+            .check(&self.shared.limits)
+            .map_err(SendError::TooLarge)?;
+        let connection = self
+            .connections
+            .get_mut(&conn)
+            .filter(|found| found.takes_frames());
+        let Some(connection) = connection else {
+            return Err(SendError::Closed);
+        };
+        let stats = &mut self.shared.stats;
+        match connection.outbox.push(frame) {
+            Ok(taken) => {
+                stats.frames_dropped += taken.frames_dropped;
+                stats.bytes_dropped += taken.bytes_dropped;
+            }
+            Err(error) => {
+                stats.frames_held_back += 1;
+                return Err(error);
+            }
+        }
+        self.enlist(conn);
+        Ok(())
+    }
+
+    fn set_when_full(&mut self, conn: ConnId, when_full: WhenFull) {
+        if let Some(connection) = self.connections.get_mut(&conn) {
+            connection.outbox.set_when_full(when_full);
+        }
+    }
+
+    fn close(&mut self, conn: ConnId) {
+        let closed = self.remove(conn, CloseReason::ByUs);
+        self.pending.extend(closed);
+    }
+
+    fn finish(&mut self, conn: ConnId) {
+        if let Some(connection) = self.connections.get_mut(&conn) {
+            connection.finish();
+            self.enlist(conn);
+        }
+    }
+
+    fn queued_bytes(&self, conn: ConnId) -> u64 {
+        self.connections
+            .get(&conn)
+            .map_or(0, |connection| connection.outbox.bytes())
+    }
+
+    fn poll(&mut self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<()> {
+        events.clear();
+        self.retry_waiting();
+        let sleep = self.sleep(timeout);
+        self.shared.stats.polls += 1;
+        match self.poll.poll(&mut self.notices, sleep) {
+            Ok(()) => self.notice(events),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        events.append(&mut self.pending);
+        let now = Instant::now();
+        self.accept_all(events, now);
+        self.take_turns(events, now);
+        self.expire(events);
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Tcp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tcp")
+            .field("listeners", &self.listeners.len())
+            .field("connections", &self.connections.len())
+            .field("stats", &self.shared.stats)
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Waker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Waker")
+    }
+}
+
+fn token(id: u64) -> Token {
+    Token(
+        usize::try_from(id).expect("ids count up from 0 and do not reach 2^32 on a 32-bit machine"),
+    )
+}
+
+/// What a non-blocking connect says when it has begun.
+fn in_progress(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error())
+}

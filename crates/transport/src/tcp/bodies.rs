@@ -1,0 +1,117 @@
+//! Places for bodies that come in.
+
+use crate::arena::{Arena, Block};
+use std::sync::Arc;
+
+/// Bodies above this get a block of their own, which wastes less than a unit; smaller ones share blocks.
+const SHARED_MAX: usize = 128 << 10;
+
+/// A shared block. Eight of the largest bodies that share, so that little is left over at its end.
+const SHARED_BYTES: usize = 1 << 20;
+
+/// Parts of a shared block begin at multiples of this, a cache line.
+const ALIGNMENT: usize = 64;
+
+/// Cuts the places of bodies out of an arena.
+#[derive(Debug)]
+pub(crate) struct Bodies {
+    arena: Arc<Arena>,
+    heap_bytes_max: u64,
+    /// What is left of the block that small bodies share now.
+    shared: Option<Block>,
+    shared_bytes: usize,
+    heap_fallbacks: u64,
+}
+
+impl Bodies {
+    pub(crate) fn new(arena: Arc<Arena>, heap_bytes_max: u64) -> Self {
+        // In a small arena the shared block must leave room for others.
+        let eighth = usize::try_from(arena.capacity_bytes() / 8).unwrap_or(usize::MAX);
+        let shared_bytes = SHARED_BYTES.min(eighth);
+        Self {
+            arena,
+            heap_bytes_max,
+            shared: None,
+            shared_bytes,
+            heap_fallbacks: 0,
+        }
+    }
+
+    /// A place for a body of `bytes`, or `None` if there is no room now.
+    pub(crate) fn take(&mut self, bytes: usize) -> Option<Block> {
+        if (1..=SHARED_MAX.min(self.shared_bytes)).contains(&bytes)
+            && let Some(block) = self.take_shared(bytes)
+        {
+            return Some(block);
+        }
+        let block = self.arena.allocate_or_heap(bytes, self.heap_bytes_max)?;
+        self.heap_fallbacks += u64::from(block.is_on_heap());
+        Some(block)
+    }
+
+    /// How many bodies were put on the heap.
+    pub(crate) fn heap_fallbacks(&self) -> u64 {
+        self.heap_fallbacks
+    }
+
+    fn take_shared(&mut self, bytes: usize) -> Option<Block> {
+        let padded = bytes.next_multiple_of(ALIGNMENT);
+        // Begin again whenever all parts are gone: the front of the block is then probably still in the cache.
+        let fits = |block: &mut Block| block.restore() || block.len() >= padded;
+        if !self.shared.as_mut().is_some_and(fits) {
+            // Let go of the old block first: held by us, it would not come back with its last body.
+            self.shared = None;
+            self.shared = self.arena.allocate(self.shared_bytes);
+        }
+        let mut block = self.shared.as_mut()?.split_to(padded);
+        block.truncate(bytes);
+        Some(block)
+    }
+
+    /// Asks the arena to say when a block comes back; [`take`](Self::take) is tried once more afterwards.
+    pub(crate) fn want(&self) {
+        self.arena.want();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arena::ArenaOptions;
+
+    fn bodies(bytes: usize) -> Bodies {
+        let options = ArenaOptions {
+            huge_pages: false,
+            prefault: false,
+        };
+        Bodies::new(Arena::new(bytes, options).unwrap(), 0)
+    }
+
+    #[test]
+    fn small_bodies_share_a_block_and_begin_again_when_all_are_gone() {
+        let mut bodies = bodies(32 << 20);
+        for _ in 0..3 {
+            let held: Vec<Block> = (0..100).map(|_| bodies.take(10_000).unwrap()).collect();
+            assert!(held.iter().all(|block| block.len() == 10_000));
+            assert_eq!(bodies.arena.used_bytes(), 1 << 20);
+        }
+    }
+
+    #[test]
+    fn a_shared_block_comes_back_when_its_last_body_goes() {
+        let mut bodies = bodies(32 << 20);
+        let mut held: Vec<Block> = (0..300).map(|_| bodies.take(10_000).unwrap()).collect();
+        assert_eq!(bodies.arena.used_bytes(), 3 << 20);
+        held.truncate(1);
+        assert_eq!(bodies.arena.used_bytes(), 2 << 20);
+    }
+
+    #[test]
+    fn the_whole_arena_can_be_filled_with_small_bodies() {
+        let mut bodies = bodies(2 << 20);
+        let held: Vec<Block> = std::iter::from_fn(|| bodies.take(60_000)).collect();
+        assert_eq!(held.len(), 32);
+        drop(held);
+        assert!(bodies.take(60_000).is_some());
+    }
+}

@@ -1,0 +1,54 @@
+//! What can be set about TCP.
+
+use crate::transport::WhenFull;
+use sheaf_frame::Limits;
+
+/// How an endpoint behaves. The defaults are for a farm node; tests make the bounds small.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TcpConfig {
+    /// The largest frame that is sent or accepted. A body cap above what the arena and the heap together could
+    /// ever hold is lowered to it, see [`Tcp::limits`](crate::Tcp::limits).
+    pub limits: Limits,
+    /// Bytes that may be queued on one connection, beside what the kernel has. One frame is always taken.
+    pub queue_bytes_max: u64,
+    /// What a full queue does, unless set for the connection.
+    pub when_full: WhenFull,
+    /// Heap memory that may stand in for a full arena, over all connections. 0: never.
+    pub heap_bytes_max: u64,
+    /// How long a connection that a peer made may take for its first whole frame, in ms.
+    pub first_frame_ms: u64,
+    /// How long a connection that we make may take to stand, in ms. The kernel alone would try for two minutes.
+    pub connect_ms: u64,
+    /// How long nothing may move inside a frame, in ms, while we have room for it.
+    pub stall_ms: u64,
+    /// Send buffer that the kernel is asked for, in bytes. It gives what `net.core.wmem_max` allows, twice.
+    pub send_buffer_bytes: usize,
+    /// Receive buffer that the kernel is asked for, in bytes. It gives what `net.core.rmem_max` allows, twice.
+    pub receive_buffer_bytes: usize,
+    /// Congestion control, by its kernel name; `None` or one that the kernel refuses: the machine's. BBR, the
+    /// default of some distributions, paces even on loopback and halves the throughput there.
+    pub congestion_control: Option<String>,
+    /// Connections that may wait to be accepted: at least the number of nodes that start at once.
+    pub listen_backlog: u16,
+    /// Connections that peers may have open at once; further ones are closed at once and counted.
+    pub accepted_max: usize,
+}
+
+impl Default for TcpConfig {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            queue_bytes_max: 8 << 20,
+            when_full: WhenFull::Block,
+            heap_bytes_max: 0,
+            first_frame_ms: 3_000,
+            connect_ms: 3_000,
+            stall_ms: 10_000,
+            send_buffer_bytes: 4 << 20,
+            receive_buffer_bytes: 4 << 20,
+            congestion_control: Some("cubic".to_owned()),
+            listen_backlog: 1024,
+            accepted_max: 4096,
+        }
+    }
+}

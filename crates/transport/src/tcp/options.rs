@@ -1,0 +1,95 @@
+//! Addresses and socket options.
+
+use super::config::TcpConfig;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+
+/// What the kernel gave of what [`TcpConfig`] asks for. Belongs into every report of a throughput.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SocketOptions {
+    /// The congestion control in force, by its kernel name.
+    pub congestion_control: String,
+    /// Send buffer in bytes, the kernel's bookkeeping included: twice what was granted.
+    pub send_buffer_bytes: usize,
+    /// Receive buffer in bytes, the kernel's bookkeeping included: twice what was granted.
+    pub receive_buffer_bytes: usize,
+    /// Whether small segments leave at once.
+    pub no_delay: bool,
+}
+
+/// The first address that HOST:PORT stands for. HOST may be a name: then this may ask a name server and wait.
+///
+/// # Errors
+///
+/// If the text is no HOST:PORT or the name is not known.
+pub fn resolve(address: &str) -> io::Result<SocketAddr> {
+    address
+        .to_socket_addrs()?
+        .next()
+        .ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+/// What the kernel gives to a socket made now.
+pub(crate) fn in_force(config: &TcpConfig) -> io::Result<SocketOptions> {
+    let socket = stream_socket(SocketAddr::from(([127, 0, 0, 1], 0)), config)?;
+    let name = socket.tcp_congestion()?;
+    let name: Vec<u8> = name.into_iter().take_while(|byte| *byte != 0).collect();
+    Ok(SocketOptions {
+        congestion_control: String::from_utf8_lossy(&name).into_owned(),
+        send_buffer_bytes: socket.send_buffer_size()?,
+        receive_buffer_bytes: socket.recv_buffer_size()?,
+        no_delay: socket.tcp_nodelay()?,
+    })
+}
+
+/// A socket that connects to `address`, or that listens there: what is accepted inherits the options.
+pub(crate) fn stream_socket(address: SocketAddr, config: &TcpConfig) -> io::Result<Socket> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    socket.set_nonblocking(true)?;
+    socket.set_tcp_nodelay(true)?;
+    // Before connect and listen, because the window scale is fixed in the first segment.
+    socket.set_send_buffer_size(config.send_buffer_bytes)?;
+    socket.set_recv_buffer_size(config.receive_buffer_bytes)?;
+    if let Some(name) = &config.congestion_control {
+        // A kernel without it, or that keeps it from us, stays at its default: `in_force` reports which.
+        let _ = socket.set_tcp_congestion(name.as_bytes());
+    }
+    Ok(socket)
+}
+
+/// A socket that listens at `address`.
+pub(crate) fn listening_socket(address: SocketAddr, config: &TcpConfig) -> io::Result<Socket> {
+    let socket = stream_socket(address, config)?;
+    socket.set_reuse_address(true)?; // A restarted node gets its port although old connections linger.
+    socket.bind(&address.into())?;
+    socket.listen(i32::from(config.listen_backlog))?;
+    Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_set_and_reported() {
+        let options = in_force(&TcpConfig::default()).unwrap();
+        assert!(options.no_delay);
+        assert!(!options.congestion_control.is_empty());
+        assert!(options.send_buffer_bytes > 0 && options.receive_buffer_bytes > 0);
+    }
+
+    #[test]
+    fn a_congestion_control_that_nobody_has_leaves_the_default() {
+        let config = |name: Option<&str>| TcpConfig {
+            congestion_control: name.map(str::to_owned),
+            ..TcpConfig::default()
+        };
+        let machine = in_force(&config(None)).unwrap();
+        assert_eq!(in_force(&config(Some("no-such"))).unwrap(), machine);
+    }
+}

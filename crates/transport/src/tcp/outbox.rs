@@ -1,0 +1,317 @@
+//! What is to be sent on one connection.
+
+use crate::transport::{Frame, SendError, WhenFull};
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use sheaf_frame::Prefix;
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::os::fd::AsFd;
+
+/// Slices in one system call: a third of it in frames of prefix, head and body.
+const SLICES_MAX: usize = 256;
+
+/// Frames that wait for the kernel to take them, and the bound that they keep.
+///
+/// Prefix, head and body go out as three slices of one vectored write over many frames: nothing is copied
+/// together, and a small frame costs a fraction of a system call.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    frames: VecDeque<Queued>,
+    /// Bytes of the first frame that the kernel has.
+    sent: usize,
+    /// Bytes of all frames that the kernel does not have.
+    bytes: u64,
+    bytes_max: u64,
+    when_full: WhenFull,
+    /// Wire bytes of the frame that was last refused, until there is room for it.
+    refused: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Queued {
+    prefix: [u8; Prefix::SIZE],
+    frame: Frame,
+}
+
+/// How a frame was taken.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Taken {
+    /// Frames that were dropped for it, itself possibly one of them.
+    pub(crate) frames_dropped: u64,
+    /// Their bytes.
+    pub(crate) bytes_dropped: u64,
+}
+
+/// What one write did.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Written {
+    pub(crate) bytes: usize,
+    pub(crate) frames: u64,
+    /// Whether the kernel took all it was offered.
+    pub(crate) whole: bool,
+}
+
+impl Outbox {
+    pub(crate) fn new(bytes_max: u64, when_full: WhenFull) -> Self {
+        let frames = VecDeque::new();
+        Self {
+            frames,
+            sent: 0,
+            bytes: 0,
+            bytes_max,
+            when_full,
+            refused: None,
+        }
+    }
+
+    pub(crate) fn set_when_full(&mut self, when_full: WhenFull) {
+        self.when_full = when_full;
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn has_room(&self, wire_bytes: u64) -> bool {
+        self.is_empty() || self.bytes.saturating_add(wire_bytes) <= self.bytes_max
+    }
+
+    /// Takes `frame`, or does with it what the queue does when it is full.
+    pub(crate) fn push(&mut self, frame: Frame) -> Result<Taken, SendError> {
+        let wire_bytes = frame.wire_bytes();
+        let mut taken = Taken {
+            frames_dropped: 0,
+            bytes_dropped: 0,
+        };
+        if !self.has_room(wire_bytes) {
+            match self.when_full {
+                WhenFull::Block => {
+                    self.refused = Some(wire_bytes);
+                    return Err(SendError::Full(frame));
+                }
+                WhenFull::DropNewest => {}
+                WhenFull::DropOldest => self.drop_oldest(wire_bytes, &mut taken),
+            }
+            if !self.has_room(wire_bytes) {
+                taken.frames_dropped += 1;
+                taken.bytes_dropped += wire_bytes;
+                return Ok(taken);
+            }
+        }
+        let prefix = Prefix::new(frame.kind, &frame.head, frame.body.len() as u64).encode();
+        self.bytes += wire_bytes;
+        self.frames.push_back(Queued { prefix, frame });
+        Ok(taken)
+    }
+
+    /// Makes room by dropping from the front, but not what the peer has begun to receive.
+    fn drop_oldest(&mut self, wire_bytes: u64, taken: &mut Taken) {
+        let begun = usize::from(self.sent > 0);
+        while !self.has_room(wire_bytes)
+            && let Some(oldest) = self.frames.remove(begun)
+        {
+            let bytes = oldest.frame.wire_bytes();
+            self.bytes -= bytes;
+            taken.frames_dropped += 1;
+            taken.bytes_dropped += bytes;
+        }
+    }
+
+    /// Offers the kernel up to `bytes_max` bytes in one system call. The queue must not be empty.
+    pub(crate) fn write(&mut self, socket: impl AsFd, bytes_max: usize) -> io::Result<Written> {
+        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        let (count, offered) = self.batch(&mut slices, bytes_max);
+        // Not `writev`: in a process that did not ignore SIGPIPE, a peer that is gone would end it.
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let control = &mut SendAncillaryBuffer::default();
+        let bytes = sendmsg(socket, &slices[..count], control, flags)?;
+        let frames = self.advance(bytes);
+        Ok(Written {
+            bytes,
+            frames,
+            whole: bytes == offered,
+        })
+    }
+
+    /// Fills `slices` with what comes next, and answers with their number and bytes.
+    fn batch<'a>(&'a self, slices: &mut [IoSlice<'a>], bytes_max: usize) -> (usize, usize) {
+        let (mut count, mut bytes, mut skip) = (0, 0, self.sent);
+        for Queued { prefix, frame } in &self.frames {
+            for part in [prefix.as_slice(), &frame.head, &frame.body] {
+                let rest = &part[skip.min(part.len())..];
+                skip -= part.len() - rest.len();
+                if rest.is_empty() {
+                    continue;
+                }
+                let piece = &rest[..rest.len().min(bytes_max - bytes)];
+                slices[count] = IoSlice::new(piece);
+                count += 1;
+                bytes += piece.len();
+                if count == slices.len() || bytes == bytes_max {
+                    return (count, bytes);
+                }
+            }
+        }
+        (count, bytes)
+    }
+
+    /// Lets go of what the kernel took, and answers how many frames are through.
+    fn advance(&mut self, bytes: usize) -> u64 {
+        let mut frames = 0;
+        self.bytes -= bytes as u64;
+        self.sent += bytes;
+        while let Some(Queued { frame, .. }) = self.frames.front() {
+            let size = Prefix::SIZE + frame.head.len() + frame.body.len();
+            if self.sent < size {
+                break;
+            }
+            self.sent -= size;
+            self.frames.pop_front();
+            frames += 1;
+        }
+        frames
+    }
+
+    /// Whether the frame that was last refused has room now; says so once.
+    pub(crate) fn room_again(&mut self) -> bool {
+        let again = self
+            .refused
+            .is_some_and(|wire_bytes| self.has_room(wire_bytes));
+        if again {
+            self.refused = None;
+        }
+        again
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        self.frames.clear();
+        self.sent = 0;
+        self.bytes = 0;
+        self.refused = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use proptest::prelude::*;
+    use sheaf_frame::WireKind;
+
+    fn frame(head: usize, body: usize) -> Frame {
+        let fill = u8::try_from(body % 251).unwrap();
+        let (head, body) = (vec![7; head], vec![fill; body]);
+        Frame {
+            kind: WireKind::Stf,
+            head: Bytes::from(head),
+            body: Bytes::from(body),
+        }
+    }
+
+    /// Bodies of the queued frames, to tell them apart.
+    fn bodies(outbox: &Outbox) -> Vec<usize> {
+        outbox
+            .frames
+            .iter()
+            .map(|queued| queued.frame.body.len())
+            .collect()
+    }
+
+    fn outbox(when_full: WhenFull, sizes: &[usize]) -> Outbox {
+        let mut outbox = Outbox::new(1000, when_full);
+        for size in sizes {
+            outbox.push(frame(0, *size)).unwrap();
+        }
+        outbox
+    }
+
+    #[test]
+    fn one_frame_is_always_taken_however_large() {
+        assert_eq!(bodies(&outbox(WhenFull::Block, &[5000])), [5000]);
+    }
+
+    #[test]
+    fn a_blocking_queue_gives_the_frame_back_and_says_once_when_there_is_room() {
+        let mut outbox = outbox(WhenFull::Block, &[400, 400]);
+        let refused = frame(0, 500);
+        assert_eq!(outbox.push(refused.clone()), Err(SendError::Full(refused)));
+        outbox.advance(100);
+        assert!(!outbox.room_again());
+        outbox.advance(324);
+        assert!(outbox.room_again());
+        assert!(!outbox.room_again());
+    }
+
+    #[test]
+    fn a_queue_that_drops_the_newest_keeps_what_it_has() {
+        let mut outbox = outbox(WhenFull::DropNewest, &[400, 401]);
+        let taken = outbox.push(frame(0, 402)).unwrap();
+        assert_eq!(
+            taken,
+            Taken {
+                frames_dropped: 1,
+                bytes_dropped: 426
+            }
+        );
+        assert_eq!(bodies(&outbox), [400, 401]);
+    }
+
+    #[test]
+    fn a_queue_that_drops_the_oldest_spares_what_is_partly_sent() {
+        let mut outbox = outbox(WhenFull::DropOldest, &[300, 301, 302]);
+        outbox.advance(1);
+        let taken = outbox.push(frame(0, 303)).unwrap();
+        assert_eq!(
+            taken,
+            Taken {
+                frames_dropped: 1,
+                bytes_dropped: 325
+            }
+        );
+        assert_eq!(bodies(&outbox), [300, 302, 303]);
+        let taken = outbox.push(frame(0, 990)).unwrap();
+        assert_eq!(taken.frames_dropped, 3);
+        assert_eq!((bodies(&outbox), outbox.bytes()), (vec![300], 323));
+    }
+
+    proptest! {
+        #[test]
+        fn batches_of_any_size_carry_the_stream_on(
+            sizes in prop::collection::vec((0_usize..60, 0_usize..300), 1..40),
+            steps in prop::collection::vec((1_usize..500, 0_usize..500), 1..400),
+        ) {
+            let mut outbox = Outbox::new(u64::MAX, WhenFull::Block);
+            let mut expected = Vec::new();
+            for (head, body) in sizes {
+                let frame = frame(head, body);
+                let prefix = Prefix::new(frame.kind, &frame.head, body as u64);
+                expected.extend_from_slice(&prefix.encode());
+                expected.extend_from_slice(&frame.head);
+                expected.extend_from_slice(&frame.body);
+                outbox.push(frame).unwrap();
+            }
+            let mut stream = Vec::new();
+            for (bytes_max, accepted) in steps {
+                let (bytes, whole) = {
+                    let mut slices = [IoSlice::new(&[]); 5];
+                    let (count, offered) = outbox.batch(&mut slices, bytes_max);
+                    let batch: Vec<u8> =
+                        slices[..count].iter().flat_map(|slice| slice.to_vec()).collect();
+                    prop_assert!(batch.len() == offered && offered <= bytes_max);
+                    let accepted = accepted.min(offered);
+                    stream.extend_from_slice(&batch[..accepted]);
+                    (accepted, batch.is_empty())
+                };
+                outbox.advance(bytes);
+                prop_assert_eq!(outbox.bytes(), (expected.len() - stream.len()) as u64);
+                prop_assert_eq!(whole, outbox.is_empty() && bytes == 0);
+            }
+            prop_assert_eq!(&stream[..], &expected[..stream.len()]);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What an endpoint has counted.
+
+use crate::transport::CloseReason;
+use sheaf_frame::PrefixError;
+
+/// Totals since the endpoint was made. The driver turns them into metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Whole frames received.
+    pub frames_in: u64,
+    /// Bytes received, prefixes and cut frames included.
+    pub bytes_in: u64,
+    /// Frames that the kernel took whole.
+    pub frames_out: u64,
+    /// Bytes that the kernel took.
+    pub bytes_out: u64,
+    /// System calls that read.
+    pub reads: u64,
+    /// Reads that brought less than there was room for: the socket was drained.
+    pub short_reads: u64,
+    /// System calls that wrote.
+    pub writes: u64,
+    /// Writes that the kernel took only in part: the socket was full.
+    pub short_writes: u64,
+    /// System calls that waited for events.
+    pub polls: u64,
+    /// Connections that peers made.
+    pub accepted: u64,
+    /// Connections that we made.
+    pub connected: u64,
+    /// Connections that ended, for any reason, also those that never stood.
+    pub closed: u64,
+    /// Connections that we could not make.
+    pub unreachable: u64,
+    /// Connections that were reset or failed.
+    pub failed: u64,
+    /// Attempts to accept that failed, for instance because no file descriptor was left.
+    pub accept_errors: u64,
+    /// Frames that a full queue dropped.
+    pub frames_dropped: u64,
+    /// Bytes of those, prefixes included.
+    pub bytes_dropped: u64,
+    /// Frames given back because the queue was full.
+    pub frames_held_back: u64,
+    /// Bodies that were put on the heap because the arena was full.
+    pub heap_fallbacks: u64,
+    /// How often a connection was not read because there was no room for a body.
+    pub waits_for_space: u64,
+    /// Connections of peers that we ended, by reason.
+    pub refused: Refused,
+}
+
+/// Connections that were ended because of what the peer did, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refused {
+    /// Another protocol, or a stream out of step.
+    pub magic: u64,
+    /// Another wire version.
+    pub version: u64,
+    /// An unknown kind of frame.
+    pub kind: u64,
+    /// A head beyond the limit.
+    pub head_too_large: u64,
+    /// A body beyond the limit.
+    pub body_too_large: u64,
+    /// A head that does not have the digest that it should.
+    pub digest: u64,
+    /// A stream that ended inside a frame.
+    pub cut: u64,
+    /// No first frame in time.
+    pub silent: u64,
+    /// Nothing moved inside a frame.
+    pub stalled: u64,
+    /// More connections than allowed.
+    pub too_many: u64,
+}
+
+impl Stats {
+    /// Counts the end of a connection.
+    pub(crate) fn count_close(&mut self, reason: &CloseReason) {
+        self.closed += 1;
+        match reason {
+            CloseReason::ByPeer | CloseReason::ByUs => {}
+            CloseReason::Reset | CloseReason::Io(_) => self.failed += 1,
+            CloseReason::Unreachable(_) => self.unreachable += 1,
+            CloseReason::Cut { .. } => self.refused.cut += 1,
+            CloseReason::Silent { .. } => self.refused.silent += 1,
+            CloseReason::Stalled { .. } => self.refused.stalled += 1,
+            CloseReason::Refused(PrefixError::Magic { .. }) => self.refused.magic += 1,
+            CloseReason::Refused(PrefixError::Version { .. }) => self.refused.version += 1,
+            CloseReason::Refused(PrefixError::Kind { .. }) => self.refused.kind += 1,
+            CloseReason::Refused(PrefixError::HeadTooLarge { .. }) => {
+                self.refused.head_too_large += 1;
+            }
+            CloseReason::Refused(PrefixError::BodyTooLarge { .. }) => {
+                self.refused.body_too_large += 1;
+            }
+            CloseReason::Refused(PrefixError::Digest { .. }) => self.refused.digest += 1,
+        }
+    }
+}

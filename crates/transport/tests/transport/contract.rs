@@ -1,0 +1,85 @@
+//! Both transports against the contract suite.
+
+use sheaf_frame::Limits;
+use sheaf_transport::contract::{Pair, check};
+use sheaf_transport::memory::{Faults, Network, Settings};
+use sheaf_transport::{Arena, ArenaOptions, Tcp, TcpConfig};
+use std::net::TcpListener;
+
+const LIMITS: Limits = Limits {
+    head_bytes_max: 1 << 20,
+    body_bytes_max: 3 << 20,
+};
+
+fn tcp_endpoint() -> Tcp {
+    let options = ArenaOptions {
+        huge_pages: false,
+        prefault: false,
+    };
+    let arena = Arena::new(256 << 20, options).unwrap();
+    Tcp::new(
+        TcpConfig {
+            limits: LIMITS,
+            ..TcpConfig::default()
+        },
+        arena,
+    )
+    .unwrap()
+}
+
+/// A port that was free a moment ago.
+fn free_address(host: &str) -> String {
+    TcpListener::bind((host, 0))
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .to_string()
+}
+
+fn tcp_pair(address: &str, nobody: String) -> Pair<Tcp> {
+    let (client, server) = (tcp_endpoint(), tcp_endpoint());
+    // The queue, and a send and a receive buffer of twice what was asked for.
+    let held_bytes_max = (8 + 2 * 4 + 2 * 4 + 1) << 20;
+    let address = address.to_owned();
+    Pair {
+        client,
+        server,
+        address,
+        nobody,
+        limits: LIMITS,
+        held_bytes_max,
+    }
+}
+
+#[test]
+fn tcp_keeps_the_contract() {
+    check(|| tcp_pair("127.0.0.1:0", free_address("127.0.0.1")));
+}
+
+#[test]
+fn tcp_keeps_the_contract_over_ipv6() {
+    if TcpListener::bind("[::1]:0").is_err() {
+        eprintln!("skipped: this machine has no IPv6 loopback");
+        return;
+    }
+    check(|| tcp_pair("[::1]:0", free_address("::1")));
+}
+
+#[test]
+fn memory_keeps_the_contract() {
+    check(|| {
+        let settings = Settings {
+            limits: LIMITS,
+            ..Settings::default()
+        };
+        let network = Network::with_settings(1, Faults::default(), settings);
+        Pair {
+            client: network.endpoint("client"),
+            server: network.endpoint("server"),
+            address: "server:0".to_owned(),
+            nobody: "nobody:1".to_owned(),
+            limits: LIMITS,
+            held_bytes_max: 9 << 20,
+        }
+    });
+}
