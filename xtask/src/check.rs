@@ -68,7 +68,7 @@ impl Stage {
             Self::Fetch => succeed(cargo().args(["fetch", "--locked", "--target", &host()?])),
             Self::Fmt => succeed(cargo().args(["fmt", "--all", "--check"])),
             Self::Tidy => {
-                ensure!(tidy::run(root())?, "the repository is not as it says");
+                ensure!(tidy::run(&root())?, "the repository is not as it says");
                 Ok(())
             }
             Self::Clippy => succeed(

@@ -9,7 +9,7 @@ mod tally;
 mod tidy;
 
 use anyhow::{Result, bail};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 const USAGE: &str = "\
@@ -39,7 +39,7 @@ fn run(args: &[String]) -> Result<bool> {
         .map_or(("help", args), |(name, rest)| (name, rest));
     match (command, rest) {
         ("check", rest) => check::run(&check::select(rest)?),
-        ("tidy", []) => tidy::run(root()),
+        ("tidy", []) => tidy::run(&root()),
         ("help" | "--help" | "-h", []) => {
             print!("{USAGE}");
             Ok(true)
@@ -49,10 +49,14 @@ fn run(args: &[String]) -> Result<bool> {
 }
 
 /// The folder of the workspace.
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
+///
+/// Asked when it runs, not when it is compiled: a build folder may be moved or shared between checkouts.
+fn root() -> PathBuf {
+    let ours = std::env::var_os("CARGO_MANIFEST_DIR");
+    let ours = ours.map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    ours.parent()
         .expect("xtask lies inside the workspace")
+        .to_owned()
 }
 
 /// The same cargo that runs us, in the folder of the workspace.

@@ -199,11 +199,11 @@ mod tests {
 
     #[test]
     fn this_workspace_knows_its_own_crates_and_where_they_lie() {
-        let tree = Tree::read(crate::root()).expect("the repository can be read");
+        let tree = Tree::read(&crate::root()).expect("the repository can be read");
         let crates = metadata(&["--no-deps"]).expect("cargo metadata works without network");
         let crates: Vec<Crate> = crates
             .into_iter()
-            .map(|package| as_crate(crate::root(), package).unwrap())
+            .map(|package| as_crate(&crate::root(), package).unwrap())
             .collect();
         let xtask = crates
             .iter()
