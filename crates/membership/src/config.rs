@@ -1,0 +1,56 @@
+//! How long silence may last.
+
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// The `[icn.liveness]` table of a farm file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LivenessConfig {
+    /// How often every node says that it is alive, in ms.
+    pub pulse_ms: u64,
+    /// Silence that makes a node suspect, in ms.
+    pub suspect_ms: u64,
+    /// How long an FLP whose stream closed may take to come back, in ms. Its TFs wait that long.
+    pub grace_ms: u64,
+    /// How long an EPN whose stream closed may take to come back, in ms. Its TFs have moved long before.
+    pub dead_ms: u64,
+    /// Silence after which the ICN closes the stream from its side, in ms.
+    pub cut_ms: u64,
+}
+
+impl Default for LivenessConfig {
+    fn default() -> Self {
+        Self {
+            pulse_ms: 20,
+            suspect_ms: 100,
+            grace_ms: 100,
+            dead_ms: 2000,
+            cut_ms: 10_000,
+        }
+    }
+}
+
+impl LivenessConfig {
+    /// How often every node says that it is alive.
+    #[must_use]
+    pub fn pulse(&self) -> Duration {
+        Duration::from_millis(self.pulse_ms)
+    }
+
+    pub(crate) fn suspect(&self) -> Duration {
+        Duration::from_millis(self.suspect_ms)
+    }
+
+    pub(crate) fn grace_flp(&self) -> Duration {
+        Duration::from_millis(self.grace_ms)
+    }
+
+    pub(crate) fn grace_epn(&self) -> Duration {
+        Duration::from_millis(self.dead_ms)
+    }
+
+    pub(crate) fn cut(&self) -> Duration {
+        Duration::from_millis(self.cut_ms)
+    }
+}
