@@ -3,9 +3,10 @@
 //! All of it is pure: slices and [`Bytes`](bytes::Bytes) in, values out. Who opens files, paces and sends is
 //! the node that drives it.
 
-mod source;
+pub mod source;
 
 mod fault;
+mod fields;
 mod order;
 mod rdh;
 mod walk;
@@ -14,12 +15,19 @@ mod cut;
 mod generator;
 mod replay;
 
+pub mod km3net;
+pub mod xtc2;
+
+pub mod inspect;
+mod verify;
+
 pub use cut::{CutConfig, Hbf, RawFile, Share, ShareError, hbfs};
 pub use fault::{Fault, FaultKind, Findings, Note, NoteKind};
 pub use generator::{Generator, GeneratorConfig, GeneratorError, SizeModel};
 pub use rdh::{Link, Rdh, RdhError, Stamp, trigger};
 pub use replay::{Replay, ReplayConfig, ReplayError, Template};
 pub use source::{HeapSlots, Made, Slots, StfSource};
+pub use verify::{Counts, StfFault, check_stf};
 pub use walk::{Page, Pages, Walker};
 
 pub mod flp;

@@ -3,6 +3,8 @@
 //! A source says what the bytes of a TF are. When they are made, how fast, and into which memory is the
 //! driver's business: it hands in [`Slots`] and gets [`Bytes`] back.
 
+pub mod contract;
+
 use bytes::Bytes;
 use sheaf_frame::{PayloadFormat, TfId};
 
@@ -48,7 +50,7 @@ impl Made {
 
 /// Makes the payload of any TF.
 ///
-/// # Contract
+/// # Contract, checked for every source by [`contract::check`]
 ///
 /// - The same TF always has the same bytes, whatever was made before it, so a TF can be made again or out of order.
 /// - A payload has at most [`bytes_max`](Self::bytes_max) bytes.
