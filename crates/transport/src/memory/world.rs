@@ -173,7 +173,7 @@ impl World {
         endpoint.ends.clear();
         for parcel in std::mem::take(&mut self.endpoints[index].arrived) {
             self.knock_at_the_dead(&parcel, death);
-            self.vanish(parcel);
+            self.vanish(&parcel);
         }
     }
 
@@ -336,10 +336,10 @@ impl World {
             let parcel = entry.remove();
             let to = self.end(parcel.to).endpoint;
             if !matches!(parcel.what, What::TimedOut) && self.is_cut(parcel.to) {
-                self.vanish(parcel);
+                self.vanish(&parcel);
             } else if let Some(death) = self.endpoints[to].death {
                 self.knock_at_the_dead(&parcel, death);
-                self.vanish(parcel);
+                self.vanish(&parcel);
             } else {
                 self.endpoints[to].arrived.push_back(parcel);
             }
@@ -467,7 +467,7 @@ impl World {
             return;
         }
         if self.dice.happens(loss) {
-            self.vanish(Parcel { to, what });
+            self.vanish(&Parcel { to, what });
             return;
         }
         if self.dice.happens(duplicate)
@@ -495,7 +495,7 @@ impl World {
         let due = from.last_due;
         let parcel = Parcel { to, what };
         if self.is_cut(to) {
-            self.vanish(parcel);
+            self.vanish(&parcel);
         } else {
             self.schedule(due, parcel);
         }
@@ -511,9 +511,9 @@ impl World {
             .between(self.faults.delay_min, self.faults.delay_max)
     }
 
-    fn vanish(&mut self, parcel: Parcel) {
+    fn vanish(&mut self, parcel: &Parcel) {
         self.totals.vanished += u64::from(matches!(parcel.what, What::Frame(..)));
-        self.release(&parcel);
+        self.release(parcel);
     }
 
     /// A frame is no longer on its way: its sender has room again.

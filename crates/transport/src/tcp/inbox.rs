@@ -22,6 +22,10 @@ pub(crate) struct Inbox {
     began: Instant,
 }
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one a connection; a box would be an allocation a frame"
+)]
 #[derive(Debug)]
 enum State {
     Prefix {

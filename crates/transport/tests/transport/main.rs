@@ -1,5 +1,66 @@
 //! The transports as their users meet them: through the trait, and through the wire.
 
 mod contract;
+mod faults;
 mod hostile;
 mod space;
+
+use bytes::Bytes;
+use sheaf_transport::{
+    Arena, ArenaOptions, ConnId, Event, Frame, Tcp, TcpConfig, Transport, WireKind,
+};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long anything may take before it counts as never happening.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn arena(bytes: usize) -> Arc<Arena> {
+    Arena::new(
+        bytes,
+        ArenaOptions {
+            huge_pages: false,
+            prefault: false,
+        },
+    )
+    .unwrap()
+}
+
+fn tcp(config: TcpConfig) -> Tcp {
+    Tcp::new(config, arena(64 << 20)).unwrap()
+}
+
+fn stf(number: u8, body_bytes: usize) -> Frame {
+    let body = Bytes::from(vec![number; body_bytes]);
+    Frame {
+        kind: WireKind::Stf,
+        head: Bytes::from(vec![number; 8]),
+        body,
+    }
+}
+
+/// Polls `endpoint` until `found` makes something of an event; other events are passed over.
+fn await_event<R>(
+    endpoint: &mut impl Transport,
+    what: &str,
+    mut found: impl FnMut(&Event) -> Option<R>,
+) -> R {
+    let start = Instant::now();
+    let mut events = Vec::new();
+    loop {
+        assert!(start.elapsed() < PATIENCE, "{what} has not come");
+        endpoint
+            .poll(&mut events, Some(Duration::from_millis(1)))
+            .unwrap();
+        if let Some(result) = events.iter().find_map(&mut found) {
+            return result;
+        }
+    }
+}
+
+fn await_accepted(endpoint: &mut impl Transport) -> ConnId {
+    await_event(endpoint, "a connection", |event| match event {
+        Event::Accepted { conn, .. } => Some(*conn),
+        _ => None,
+    })
+}
