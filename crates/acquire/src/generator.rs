@@ -331,6 +331,14 @@ mod tests {
     }
 
     #[test]
+    fn it_keeps_the_contract_of_sources() {
+        for sizes in [SizeModel::Random, SizeModel::Trace] {
+            let mut generator = Generator::new(config(sizes), FlpId(3)).unwrap();
+            crate::source::contract::check(&mut generator, 50);
+        }
+    }
+
+    #[test]
     fn a_value_out_of_range_is_named() {
         let check = |change: fn(&mut GeneratorConfig), expected: &str| {
             let mut config = GeneratorConfig::default();
