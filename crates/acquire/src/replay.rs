@@ -8,9 +8,13 @@
 //! | --- | --- |
 //! | orbit | `first_orbit + tf * orbits_per_tf + n`, wraps after 4.5 days |
 //! | packet counter | goes on from TF to TF, for each link by itself, modulo 256 |
-//! | trigger word | [`RUN_START`](trigger::RUN_START) in the first orbit of TF 0, [`TF_START`](trigger::TF_START) in that of later TFs, [`HBF`](trigger::HBF) else |
+//! | trigger word | [`RUN_START`] in the first orbit of TF 0, [`TF_START`] in that of later TFs, [`HBF`] else |
 //! | CRU id | as recorded; raised where links are repeated because there are more FLPs than links |
 //! | all else | as recorded |
+//!
+//! [`RUN_START`]: trigger::RUN_START
+//! [`TF_START`]: trigger::TF_START
+//! [`HBF`]: trigger::HBF
 
 use crate::cut::{self, ORBITS_PER_TF, Share};
 use crate::fault::Findings;

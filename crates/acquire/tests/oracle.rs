@@ -1,8 +1,8 @@
 //! The walker and `alice_protocol_reader`, an independent reader of the same format, see the same pages.
 //!
 //! Compared is what both promise: well-formed pages up to the end of the input or the first that is cut.
-//! The oracle knows no padding between pages, allows offsets up to 10 kB only, and checks neither version nor header size,
-//! so inputs stay within these.
+//! The oracle knows no padding between pages, allows offsets up to 10 kB only, and checks neither version nor
+//! header size, so inputs stay within these.
 
 #![expect(
     clippy::disallowed_methods,
