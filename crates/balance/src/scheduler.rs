@@ -202,6 +202,12 @@ impl Scheduler {
         self.run
     }
 
+    /// Name of the policy in force.
+    #[must_use]
+    pub fn policy_name(&self) -> &'static str {
+        self.policy.name()
+    }
+
     /// The books so far.
     #[must_use]
     pub fn books(&self) -> &Books {
@@ -270,6 +276,15 @@ impl Scheduler {
 
     fn send(&mut self, to: Recipient, control: Control) {
         self.actions.push_back(Action::Send(to, control));
+    }
+
+    /// The ICN itself was kept from working for `late`: whoever had a deadline gets that much more time.
+    pub fn handle_late(&mut self, late: Duration) {
+        for open in self.tfs.values_mut() {
+            if let Phase::Building { deadline, .. } = &mut open.phase {
+                *deadline = *deadline + late;
+            }
+        }
     }
 
     /// Looks after everything that waits: deadlines of TFs, answers that did not come, the heartbeat.

@@ -8,6 +8,7 @@
 
 mod codec;
 pub mod control;
+mod data_hello;
 mod digest;
 mod id;
 mod prefix;
@@ -17,6 +18,7 @@ mod verdict;
 
 pub use codec::DecodeError;
 pub use control::{Control, Envelope};
+pub use data_hello::DataHello;
 pub use digest::{Digest, crc32c};
 pub use id::{
     Attempt, EpnId, FlpId, Incarnation, NodeId, Role, RosterId, RunId, Source, Target, Term, TfId,

@@ -1,1 +1,21 @@
-//! The processes FLP, ICN and EPN: sockets, clocks and signals around the brains.
+//! The processes of a farm: sockets, clocks and signals around the pure brains.
+//!
+//! Each role has a node that works on any [`Transport`](sheaf_transport::Transport) and any clock:
+//! [`flp::FlpNode`], [`epn::EpnNode`], [`icn::IcnNode`]. It is fed events by `handle` and does what is due by
+//! `turn`; [`role`] drives it with sockets and the real clock, the farm tests with the memory transport and a
+//! virtual one. All three read alike.
+
+pub mod clock;
+pub mod config;
+pub mod epn;
+pub mod event;
+pub mod flp;
+mod http;
+pub mod icn;
+mod metrics;
+pub mod role;
+pub mod shutdown;
+pub mod sink;
+pub mod source;
+pub mod status;
+pub mod uplink;

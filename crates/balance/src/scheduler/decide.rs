@@ -70,11 +70,11 @@ impl Scheduler {
                 Part::Announced(_) if is_missing => books.unused += 1,
                 Part::Announced(_) => books.built += 1,
                 // It came before it was announced, or after it was written off.
-                Part::Unknown | Part::Skipped(_) if !is_missing => {
+                Part::Unknown(_) | Part::Skipped(_) if !is_missing => {
                     books.announced += 1;
                     books.built += 1;
                 }
-                Part::Unknown | Part::Skipped(_) => {}
+                Part::Unknown(_) | Part::Skipped(_) => {}
             }
         }
         let record = Record::Verdict { tf, attempt, verdict, bytes: built.bytes, trace: Some(trace) };

@@ -7,7 +7,9 @@ use crate::load::{TargetId, TargetLoad};
 use sheaf_frame::control::{
     Absent, Announced, EpnAddress, EpnPulse, FlpPulse, Hello, Skipped,
 };
-use sheaf_frame::{Control, DropReason, EpnId, FlpId, Source, Target, TfId, Timestamp};
+use sheaf_frame::{
+    Control, DropReason, EpnId, FlpId, Incarnation, Source, Target, TfId, Timestamp,
+};
 use std::time::Duration;
 
 /// How long a pair that could not reach each other is left out.
@@ -16,6 +18,8 @@ const UNREACHABLE_FOR: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct FlpNode {
     pub(super) source: Source,
+    /// The largest STF that it announces.
+    pub(super) stf_bytes_max: u64,
     /// Answers, as far as the membership knows.
     pub(super) is_heard: bool,
     /// What it said when asked to pause: the first TF not made.
@@ -46,8 +50,9 @@ pub(super) fn target_id(epn: EpnId) -> TargetId {
 }
 
 impl Scheduler {
-    /// An FLP has joined, for the first time or again. The caller has declared an earlier life of it gone.
-    pub fn handle_flp_joined(&mut self, now: Timestamp, source: Source) {
+    /// An FLP whose STFs have at most `stf_bytes_max` bytes has joined, for the first time or again. The caller
+    /// has declared an earlier life of it gone.
+    pub fn handle_flp_joined(&mut self, now: Timestamp, source: Source, stf_bytes_max: u64) {
         let known = self.flps.get_mut(&source.flp).filter(|node| node.source == source);
         let is_back = self.gone.remove(&source);
         if let Some(node) = known {
@@ -57,6 +62,7 @@ impl Scheduler {
                 source.flp,
                 FlpNode {
                     source,
+                    stf_bytes_max,
                     is_heard: true,
                     stopped: None,
                     ended: None,
@@ -98,7 +104,7 @@ impl Scheduler {
         let Some(index) = open.member_index(source) else { return };
         let may_be_built = matches!(open.phase, Phase::Building { .. } | Phase::Committed { .. });
         let lost = match open.parts[index] {
-            Part::Unknown => true,
+            Part::Unknown(_) => true,
             Part::Announced(_) => !may_be_built,
             Part::Skipped(_) => false,
         };
@@ -115,6 +121,11 @@ impl Scheduler {
     /// A silent FLP is heard again.
     pub fn handle_flp_heard(&mut self, source: Source) {
         self.set_flp_heard(source, true);
+    }
+
+    /// The largest STF that may come from an FLP.
+    pub(super) fn stf_bytes_max_of(&self, flp: FlpId) -> u64 {
+        self.flps.get(&flp).map_or(self.config.stf_bytes_max, |node| node.stf_bytes_max)
     }
 
     fn set_flp_heard(&mut self, source: Source, is_heard: bool) {
@@ -271,7 +282,7 @@ impl Scheduler {
                 self.books.source(source.flp).outside += 1;
                 continue;
             };
-            if !open.is_undecided() && open.parts[index] == Part::Unknown {
+            if !open.is_undecided() && matches!(open.parts[index], Part::Unknown(_)) {
                 self.books.source(source.flp).outside += 1;
                 continue;
             }
@@ -287,7 +298,7 @@ impl Scheduler {
                 }
                 Part::Skipped(_) if !open.is_undecided() => continue,
                 Part::Skipped(_) => self.books.source(source.flp).skipped -= 1,
-                Part::Unknown => {}
+                Part::Unknown(_) => {}
             }
             open.parts[index] = Part::Announced(item.bytes);
             self.books.source(source.flp).announced += 1;
@@ -386,6 +397,30 @@ impl Scheduler {
             self.send(Recipient::Epn(target.epn), Control::Release(self.release()));
         }
         self.place_queued(now);
+    }
+
+    /// Whether the FLP has said that it will make nothing more.
+    #[must_use]
+    pub fn flp_has_ended(&self, flp: FlpId) -> bool {
+        self.flps.get(&flp).is_some_and(|node| node.ended.is_some())
+    }
+
+    /// The life of the FLP that joined last.
+    #[must_use]
+    pub fn flp_incarnation(&self, flp: FlpId) -> Option<Incarnation> {
+        self.flps.get(&flp).map(|node| node.source.incarnation)
+    }
+
+    /// The life of the EPN that is a member now.
+    #[must_use]
+    pub fn epn_incarnation(&self, epn: EpnId) -> Option<Incarnation> {
+        self.epns.get(&epn).map(|node| node.target.incarnation)
+    }
+
+    /// The load of the EPN as the policy sees it.
+    #[must_use]
+    pub fn epn_load(&self, epn: EpnId) -> Option<&TargetLoad> {
+        self.view.get(target_id(epn))
     }
 
     /// What the FLP said last.

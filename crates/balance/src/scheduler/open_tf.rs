@@ -9,7 +9,8 @@ pub(crate) type Members = Arc<[Source]>;
 /// What is known of one member's STF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    Unknown,
+    /// Not heard of; this many bytes at most.
+    Unknown(u64),
     Announced(u64),
     Skipped(DropReason),
 }
@@ -50,10 +51,15 @@ pub(super) struct OpenTf {
 }
 
 impl OpenTf {
-    pub(super) fn new(now: Timestamp, roster: RosterId, members: Members) -> Self {
+    pub(super) fn new(
+        now: Timestamp,
+        roster: RosterId,
+        members: Members,
+        parts: Vec<Part>,
+    ) -> Self {
         Self {
             roster,
-            parts: vec![Part::Unknown; members.len()],
+            parts,
             members,
             phase: Phase::Gathering,
             attempt: Attempt(0),
@@ -72,22 +78,13 @@ impl OpenTf {
     }
 
     pub(super) fn all_heard(&self) -> bool {
-        !self.parts.contains(&Part::Unknown)
-    }
-
-    pub(super) fn all_announced(&self) -> bool {
-        self.parts.iter().all(|part| matches!(part, Part::Announced(_)))
-    }
-
-    pub(super) fn announced_count(&self) -> usize {
-        self.parts.iter().filter(|part| matches!(part, Part::Announced(_))).count()
+        !self.parts.iter().any(|part| matches!(part, Part::Unknown(_)))
     }
 
     /// Bytes to reserve: what is announced, and the most that the others may bring.
-    pub(super) fn bytes_expected(&self, stf_bytes_max: u64) -> u64 {
+    pub(super) fn bytes_expected(&self) -> u64 {
         let bytes = |part: &Part| match part {
-            Part::Unknown => stf_bytes_max,
-            Part::Announced(bytes) => *bytes,
+            Part::Unknown(bytes) | Part::Announced(bytes) => *bytes,
             Part::Skipped(_) => 0,
         };
         self.parts.iter().map(bytes).sum()

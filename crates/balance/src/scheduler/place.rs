@@ -41,14 +41,16 @@ impl Scheduler {
             return false;
         }
         let Some((roster, members)) = self.rosters.of(tf) else { return false };
-        let mut open = OpenTf::new(now, roster, members);
-        for (part, member) in open.parts.iter_mut().zip(open.members.iter()) {
-            if self.gone.contains(member) {
-                *part = Part::Skipped(DropReason::SourceDied);
+        let mut parts = Vec::with_capacity(members.len());
+        for member in members.iter() {
+            parts.push(if self.gone.contains(member) {
                 self.books.source(member.flp).skipped += 1;
-            }
+                Part::Skipped(DropReason::SourceDied)
+            } else {
+                Part::Unknown(self.stf_bytes_max_of(member.flp))
+            });
         }
-        self.tfs.insert(tf, open);
+        self.tfs.insert(tf, OpenTf::new(now, roster, members, parts));
         self.frontier = self.frontier.max(tf.next());
         self.books.announced += 1;
         self.span.0.get_or_insert(now);
@@ -150,7 +152,7 @@ impl Scheduler {
 
     fn bytes_to_reserve(&self, open: &OpenTf) -> u64 {
         if open.all_heard() || self.config.mode == super::Mode::DataDriven {
-            open.bytes_expected(self.config.stf_bytes_max)
+            open.bytes_expected()
         } else {
             self.config.tf_bytes_max
         }
@@ -206,7 +208,7 @@ impl Scheduler {
     fn give_back_surplus(&mut self, tf: TfId) {
         let Some(open) = self.tfs.get_mut(&tf) else { return };
         let Phase::Building { target, .. } = open.phase else { return };
-        let bytes = open.bytes_expected(self.config.stf_bytes_max);
+        let bytes = open.bytes_expected();
         if let Some(booking) = open.bookings.iter_mut().find(|booking| booking.target == target)
             && booking.bytes != bytes
         {
@@ -258,7 +260,7 @@ impl Scheduler {
         open.all_heard()
             && open.members.iter().zip(&open.parts).all(|(source, part)| match part {
                 Part::Announced(_) => is_well(source),
-                Part::Unknown | Part::Skipped(_) => true,
+                Part::Unknown(_) | Part::Skipped(_) => true,
             })
     }
 
@@ -266,7 +268,7 @@ impl Scheduler {
     pub(super) fn move_tf(&mut self, now: Timestamp, tf: TfId, from: Target) {
         let is_cut = self.epns.get(&from.epn).is_none_or(|node| node.target != from || node.is_cut);
         let open = self.tfs.get_mut(&tf).expect("callers hold its id from the table");
-        let bytes = open.bytes_expected(0);
+        let bytes = open.bytes_expected();
         let may_resend = self.books.bytes / RESEND_DIVISOR + RESEND_BYTES_FREE;
         if !is_cut && self.resent_bytes + bytes > may_resend {
             self.stats.moves_put_off += 1;

@@ -172,7 +172,7 @@ impl Scheduler {
         let Some((roster, members)) = self.rosters.of(tf) else { return };
         let Some(open) = self.tfs.get_mut(&tf) else { return };
         let Some(index) = open.member_index(source) else { return };
-        if open.parts[index] != Part::Unknown || !open.is_undecided() {
+        if !matches!(open.parts[index], Part::Unknown(_)) || !open.is_undecided() {
             return;
         }
         open.parts.remove(index);

@@ -1,0 +1,65 @@
+//! The first frame of a data stream: which FLP it comes from, and which EPN it means.
+
+use crate::codec::{DecodeError, Reader, Writer};
+use crate::id::{EpnId, FlpId, Incarnation, RunId, Source, Target};
+
+/// Names both ends of a data stream. Layout: `docs/protocol.md`, section "Data hello".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataHello {
+    /// The run that the FLP makes STFs for.
+    pub run: RunId,
+    /// Who will send.
+    pub source: Source,
+    /// Whom it means. An EPN that has restarted at the same address refuses the stream of its predecessor.
+    pub target: Target,
+}
+
+impl DataHello {
+    /// The bytes of the head of a data hello frame.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(28);
+        let mut out = Writer::new(&mut bytes);
+        out.u64(self.run.0);
+        out.u16(self.source.flp.0);
+        out.u16(self.target.epn.0);
+        out.u64(self.source.incarnation.0);
+        out.u64(self.target.incarnation.0);
+        bytes
+    }
+
+    /// Reads the head of a data hello frame.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] unless it is exactly 28 bytes.
+    pub fn decode(head: &[u8]) -> Result<Self, DecodeError> {
+        let mut input = Reader::new(head);
+        let run = RunId(input.u64("run")?);
+        let flp = FlpId(input.u16("FLP id")?);
+        let epn = EpnId(input.u16("EPN id")?);
+        let source = Source { flp, incarnation: Incarnation(input.u64("FLP incarnation")?) };
+        let target = Target { epn, incarnation: Incarnation(input.u64("EPN incarnation")?) };
+        input.end("data hello")?;
+        Ok(Self { run, source, target })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_data_hello_survives_the_wire_and_a_cut_one_does_not() {
+        let hello = DataHello {
+            run: RunId(1),
+            source: Source { flp: FlpId(2), incarnation: Incarnation(3) },
+            target: Target { epn: EpnId(4), incarnation: Incarnation(5) },
+        };
+        let bytes = hello.encode();
+        assert_eq!(DataHello::decode(&bytes), Ok(hello));
+        for cut in 0..bytes.len() {
+            assert!(DataHello::decode(&bytes[..cut]).is_err());
+        }
+    }
+}

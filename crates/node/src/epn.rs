@@ -1,0 +1,323 @@
+//! The process of an EPN: its brain, its streams, its sink.
+
+use crate::event::{Event, EventLog};
+use crate::flp::Turn;
+use crate::sink::{SinkEvent, SinkHandle};
+use crate::uplink::{Heard, Uplink};
+use bytes::Bytes;
+use sheaf_build::{Action, RefusedStf, Tf, TfBuilder};
+use sheaf_frame::{Control, DataHello, RunId, Source, StfHeader, Target, Timestamp, WireKind};
+use sheaf_transport::{ConnId, Frame, ListenError, Transport};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+use thiserror::Error;
+use tracing::{debug, error, info, warn};
+
+/// How often deadlines are looked at.
+const TICK: Duration = Duration::from_millis(5);
+
+/// What an EPN is made of.
+pub struct EpnParts {
+    /// Who it is.
+    pub target: Target,
+    /// Its brain.
+    pub brain: TfBuilder<Bytes>,
+    /// Its consumer.
+    pub sink: SinkHandle,
+    /// Its stream to the ICN.
+    pub uplink: Uplink,
+    /// Its event log.
+    pub log: EventLog,
+}
+
+/// Why an EPN ends otherwise than sent home.
+#[derive(Debug, Error)]
+pub enum EpnError {
+    /// The ICN does not want it.
+    #[error("the ICN refuses this EPN: {0}")]
+    Refused(String),
+    /// Its data address cannot be had.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+}
+
+/// One EPN on any transport. Its driver feeds it events and turns it.
+pub struct EpnNode<T> {
+    transport: T,
+    target: Target,
+    brain: TfBuilder<Bytes>,
+    sink: SinkHandle,
+    uplink: Uplink,
+    log: EventLog,
+    /// Data streams; the source is known from the hello on.
+    streams: BTreeMap<ConnId, Option<Source>>,
+    /// Committed TFs that the sink's queue has no room for.
+    waiting: VecDeque<Tf<Bytes>>,
+    received_bytes: u64,
+    ticked_at: Timestamp,
+    is_leaving: bool,
+    is_dismissed: bool,
+    refused: Option<String>,
+}
+
+impl<T: Transport> EpnNode<T> {
+    /// Puts the parts together. The transport listens at the data address already.
+    #[must_use]
+    pub fn new(transport: T, parts: EpnParts) -> Self {
+        let EpnParts { target, brain, sink, uplink, mut log } = parts;
+        let node = format!("{}", target.epn);
+        log.add(&Event::Begin { node, incarnation: target.incarnation.0 });
+        Self {
+            transport,
+            target,
+            brain,
+            sink,
+            uplink,
+            log,
+            streams: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            received_bytes: 0,
+            ticked_at: Timestamp(0),
+            is_leaving: false,
+            is_dismissed: false,
+            refused: None,
+        }
+    }
+
+    /// Its transport.
+    pub fn transport(&mut self) -> &mut T {
+        &mut self.transport
+    }
+
+    /// Its brain, to look at.
+    #[must_use]
+    pub fn brain(&self) -> &TfBuilder<Bytes> {
+        &self.brain
+    }
+
+    /// Takes in what its transport reports.
+    pub fn handle(&mut self, now: Timestamp, event: sheaf_transport::Event) {
+        use sheaf_transport::Event as Net;
+        match event {
+            Net::Connected { .. } => self.uplink.handle_connected(now, &mut self.transport),
+            Net::Received { conn, frame, .. } if self.uplink.owns(conn) => {
+                self.handle_heard(now, &frame);
+            }
+            Net::Closed { conn, reason } if self.uplink.owns(conn) => {
+                self.uplink.handle_closed(now, &reason);
+            }
+            Net::Accepted { conn, peer, .. } => {
+                debug!(peer, "Data stream accepted");
+                self.streams.insert(conn, None);
+            }
+            Net::Received { conn, frame, body_digest, spent } => {
+                self.handle_data(now, conn, frame, body_digest, spent);
+            }
+            Net::Closed { conn, reason } => {
+                if let Some(Some(source)) = self.streams.remove(&conn) {
+                    debug!(%source.flp, %reason, "Data stream closed");
+                    self.brain.handle_stream_closed(now, source);
+                }
+            }
+            Net::Writable { .. } | Net::Woken => {}
+        }
+    }
+
+    fn handle_heard(&mut self, now: Timestamp, frame: &Frame) {
+        match self.uplink.handle_frame(frame) {
+            Heard::Joined(run, _) => self.handle_joined(now, run),
+            Heard::Control(control) => self.handle_control(now, control),
+            Heard::Refused(detail) => self.refused = Some(detail),
+            Heard::Nothing => {}
+        }
+    }
+
+    fn handle_joined(&mut self, now: Timestamp, run: RunId) {
+        if self.brain.run() != Some(run) {
+            info!(%run, "Joined a run");
+            self.log.add(&Event::Run { run: run.to_string() });
+            self.waiting.clear();
+        }
+        self.brain.handle_joined(now, run);
+        if self.is_leaving {
+            self.uplink.send(&mut self.transport, &Control::Leaving);
+        }
+    }
+
+    fn handle_control(&mut self, now: Timestamp, control: Control) {
+        match control {
+            Control::Roster { id, members } => self.brain.handle_roster(id, &members),
+            Control::Assign(items) => self.brain.handle_assign(now, &items),
+            Control::Absent(items) => self.brain.handle_absent(now, &items),
+            Control::SourceGone { source } => self.brain.handle_source_gone(now, source),
+            Control::Commit(items) => self.brain.handle_commit(&items),
+            Control::Release(release) => self.brain.handle_release(&release),
+            Control::Dismissed => self.is_dismissed = true,
+            Control::IcnPulse => {}
+            other => debug!(message = other.name(), "A message that is not for an EPN"),
+        }
+    }
+
+    fn handle_data(
+        &mut self,
+        now: Timestamp,
+        conn: ConnId,
+        frame: Frame,
+        digest: u32,
+        spent: Duration,
+    ) {
+        match frame.kind {
+            WireKind::DataHello => self.handle_data_hello(conn, &frame),
+            WireKind::Stf => self.handle_stf(now, conn, frame, digest, spent),
+            WireKind::Control => {
+                warn!("A control message on a data stream; closing it");
+                self.transport.close(conn);
+            }
+        }
+    }
+
+    fn handle_data_hello(&mut self, conn: ConnId, frame: &Frame) {
+        let hello = DataHello::decode(&frame.head).ok();
+        let stream = self.streams.get_mut(&conn);
+        match (hello, stream) {
+            (Some(hello), Some(known @ None)) if hello.target == self.target => {
+                *known = Some(hello.source);
+                self.brain.handle_stream_opened(hello.source);
+            }
+            _ => {
+                debug!("A data stream that means another EPN, or none; closing it");
+                self.transport.close(conn);
+            }
+        }
+    }
+
+    fn handle_stf(
+        &mut self,
+        now: Timestamp,
+        conn: ConnId,
+        frame: Frame,
+        digest: u32,
+        spent: Duration,
+    ) {
+        let bytes = frame.body.len() as u64;
+        self.received_bytes += bytes;
+        let header = match StfHeader::decode(&frame.head, bytes) {
+            Ok(header) => header,
+            Err(error) => {
+                warn!(%error, "STF refused; closing its stream");
+                self.brain.handle_wrong_size();
+                self.transport.close(conn);
+                return;
+            }
+        };
+        if self.streams.get(&conn) != Some(&Some(header.key.source)) {
+            warn!(%header.key.source.flp, "STF on a stream of another FLP; closing it");
+            self.transport.close(conn);
+            return;
+        }
+        let outcome = self.brain.handle_stf(now, &header, digest, frame.body, spent);
+        if outcome == Err(RefusedStf::BadDigest) {
+            warn!(
+                tf_id = header.key.tf.0,
+                flp = header.key.source.flp.0,
+                stated = header.digest,
+                found = digest,
+                "STF has another digest than its source stated; closing its stream"
+            );
+            self.transport.close(conn);
+        }
+    }
+
+    /// The node is asked to go: it finishes what it has and takes nothing new.
+    pub fn handle_shutdown(&mut self) {
+        if !self.is_leaving {
+            self.is_leaving = true;
+            info!(open = self.brain.open_tfs(), "Leaving: finishing what is here");
+            self.uplink.send(&mut self.transport, &Control::Leaving);
+        }
+    }
+
+    /// Does all that is to be done now: looks after deadlines, hands TFs on, reports.
+    ///
+    /// # Errors
+    ///
+    /// [`EpnError`] if the EPN cannot go on.
+    pub fn turn(&mut self, now: Timestamp) -> Result<Turn, EpnError> {
+        if let Some(detail) = self.refused.take() {
+            return Err(EpnError::Refused(detail));
+        }
+        if now.since(self.ticked_at) >= TICK {
+            self.ticked_at = now;
+            self.uplink.handle_tick(now, &mut self.transport);
+            self.brain.handle_tick(now);
+        }
+        self.hand_on();
+        self.act();
+        if self.uplink.take_pulse(now) {
+            let pulse = self.brain.pulse(self.received_bytes);
+            self.uplink.send(&mut self.transport, &Control::EpnPulse(pulse));
+            if self.is_leaving {
+                self.uplink.send(&mut self.transport, &Control::Leaving);
+            }
+        }
+        let never_joined = self.is_leaving && self.brain.run().is_none();
+        if self.is_dismissed || never_joined {
+            self.sink.finish();
+            return Ok(Turn::Done);
+        }
+        Ok(Turn::WaitUntil(self.ticked_at + TICK))
+    }
+
+    fn hand_on(&mut self) {
+        while let Some(tf) = self.waiting.pop_front() {
+            if let Err(tf) = self.sink.offer(tf) {
+                self.waiting.push_front(tf);
+                break;
+            }
+        }
+        while let Some(event) = self.sink.poll() {
+            match event {
+                SinkEvent::Delivered { tf, attempt, bytes, parts, missing, faults } => {
+                    for detail in faults {
+                        error!(tf_id = tf.0, detail, "The consumer found a damaged TF");
+                        self.log.add(&Event::Fault { tf: tf.0, detail });
+                    }
+                    self.brain.handle_delivered(tf, bytes, missing.len());
+                    let attempt = attempt.0;
+                    self.log.add(&Event::Delivered { tf: tf.0, attempt, parts, missing });
+                }
+                SinkEvent::Freed { bytes } => self.brain.handle_sink_freed(bytes),
+                SinkEvent::Failed { tf, error } => {
+                    warn!(tf_id = tf.0, error, "The sink cannot take a TF now; it is tried again");
+                }
+            }
+        }
+    }
+
+    fn act(&mut self) {
+        let mut messages = Vec::new();
+        loop {
+            match self.brain.poll_action() {
+                Some(Action::Deliver(tf)) => {
+                    self.waiting.push_back(tf);
+                    self.hand_on();
+                }
+                Some(Action::Send(control)) => messages.push(control),
+                None => break,
+            }
+        }
+        // A TF counts as handed on when the log has it: whoever hears the acknowledgement can read it there.
+        if let Err(error) = self.log.flush() {
+            error!(%error, "The event log cannot be written; what it lacks cannot be proved later");
+        }
+        for control in &messages {
+            self.uplink.send(&mut self.transport, control);
+        }
+    }
+
+    /// The run that it builds for.
+    #[must_use]
+    pub fn run(&self) -> Option<RunId> {
+        self.brain.run()
+    }
+}

@@ -1,0 +1,370 @@
+//! The process of an FLP: its brain, its source, its streams.
+
+use crate::event::{Event, EventLog};
+use crate::source::{Fed, Input};
+use crate::uplink::{Heard, Uplink};
+use sheaf_acquire::flp::{Action, Demand, Flp};
+use sheaf_acquire::{Made, Slots};
+use sheaf_frame::{
+    Control, DataHello, DropReason, RunId, Source, Stf, StfHeader, Target, TfId, Timestamp,
+    WireKind,
+};
+use sheaf_transport::{ConnId, Frame, SendError, Transport};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+use thiserror::Error;
+use tracing::{debug, error, info, warn};
+
+/// How often deadlines are looked at.
+const TICK: Duration = Duration::from_millis(5);
+/// STFs made in one turn of the loop at most, so that no stream waits for the source.
+const MADE_AT_ONCE_MAX: usize = 16;
+/// Bytes made in one turn of the loop at most.
+const MADE_BYTES_AT_ONCE_MAX: u64 = 4 << 20;
+
+/// What an FLP is made of.
+pub struct FlpParts {
+    /// Who it is.
+    pub source: Source,
+    /// Its brain.
+    pub brain: Flp,
+    /// Where STFs come from.
+    pub input: Input,
+    /// Where payloads are written.
+    pub slots: Box<dyn Slots + Send>,
+    /// Its stream to the ICN.
+    pub uplink: Uplink,
+    /// Its event log.
+    pub log: EventLog,
+}
+
+/// Why an FLP ends otherwise than sent home.
+#[derive(Debug, Error)]
+pub enum FlpError {
+    /// The ICN does not want it.
+    #[error("the ICN refuses this FLP: {0}")]
+    Refused(String),
+}
+
+/// What a turn of the loop has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Nothing to do before this moment, unless something is heard.
+    WaitUntil(Timestamp),
+    /// The node may end.
+    Done,
+}
+
+/// One FLP on any transport. Its driver feeds it events and turns it.
+pub struct FlpNode<T> {
+    transport: T,
+    source: Source,
+    brain: Flp,
+    input: Input,
+    slots: Box<dyn Slots + Send>,
+    uplink: Uplink,
+    log: EventLog,
+    conns: BTreeMap<Target, ConnId>,
+    targets: BTreeMap<ConnId, Target>,
+    /// STFs that a full queue gave back, by stream, in order.
+    held_back: BTreeMap<ConnId, VecDeque<Frame>>,
+    ticked_at: Timestamp,
+    /// The source had no room: it is asked again when something has been released.
+    is_starved: bool,
+    is_leaving: bool,
+    refused: Option<String>,
+}
+
+impl<T: Transport> FlpNode<T> {
+    /// Puts the parts together.
+    #[must_use]
+    pub fn new(transport: T, parts: FlpParts) -> Self {
+        let FlpParts { source, brain, input, slots, uplink, mut log } = parts;
+        let node = format!("{}", source.flp);
+        log.add(&Event::Begin { node, incarnation: source.incarnation.0 });
+        Self {
+            transport,
+            source,
+            brain,
+            input,
+            slots,
+            uplink,
+            log,
+            conns: BTreeMap::new(),
+            targets: BTreeMap::new(),
+            held_back: BTreeMap::new(),
+            ticked_at: Timestamp(0),
+            is_starved: false,
+            is_leaving: false,
+            refused: None,
+        }
+    }
+
+    /// Its transport.
+    pub fn transport(&mut self) -> &mut T {
+        &mut self.transport
+    }
+
+    /// Its brain, to look at.
+    #[must_use]
+    pub fn brain(&self) -> &Flp {
+        &self.brain
+    }
+
+    /// Takes in what its transport reports.
+    pub fn handle(&mut self, now: Timestamp, event: sheaf_transport::Event) {
+        use sheaf_transport::Event as Net;
+        match event {
+            Net::Connected { conn } if self.uplink.owns(conn) => {
+                self.uplink.handle_connected(now, &mut self.transport);
+            }
+            Net::Connected { conn } => self.handle_link_opened(conn),
+            Net::Received { conn, frame, .. } if self.uplink.owns(conn) => {
+                self.handle_heard(now, &frame);
+            }
+            Net::Closed { conn, reason } if self.uplink.owns(conn) => {
+                self.uplink.handle_closed(now, &reason);
+            }
+            Net::Closed { conn, reason } => {
+                self.held_back.remove(&conn);
+                if let Some(target) = self.targets.remove(&conn) {
+                    debug!(%target.epn, %reason, "Data stream closed");
+                    if self.conns.get(&target) == Some(&conn) {
+                        self.conns.remove(&target);
+                        self.brain.handle_link_closed(now, target);
+                    }
+                }
+            }
+            Net::Writable { conn } => self.send_held_back(conn),
+            Net::Accepted { conn, .. } => self.transport.close(conn),
+            Net::Received { .. } | Net::Woken => {}
+        }
+    }
+
+    fn handle_heard(&mut self, now: Timestamp, frame: &Frame) {
+        match self.uplink.handle_frame(frame) {
+            Heard::Joined(run, _) => self.handle_joined(now, run),
+            Heard::Control(control) => self.brain.handle_control(now, control),
+            Heard::Refused(detail) => self.refused = Some(detail),
+            Heard::Nothing => {}
+        }
+    }
+
+    fn handle_joined(&mut self, now: Timestamp, run: RunId) {
+        if self.brain.run() != Some(run) {
+            info!(%run, "Joined a run");
+            self.log.add(&Event::Run { run: run.to_string() });
+        }
+        self.brain.handle_joined(now, run);
+    }
+
+    fn handle_link_opened(&mut self, conn: ConnId) {
+        let (Some(target), Some(run)) = (self.targets.get(&conn).copied(), self.brain.run()) else {
+            return;
+        };
+        let hello = DataHello { run, source: self.source, target };
+        let frame = Frame::without_body(WireKind::DataHello, hello.encode().into());
+        if self.transport.send(conn, frame).is_ok() {
+            self.brain.handle_link_opened(target);
+        }
+    }
+
+    /// The node is asked to go: it makes nothing more, and is done when all it made is decided.
+    pub fn handle_shutdown(&mut self) {
+        if !self.is_leaving {
+            self.is_leaving = true;
+            info!(held = self.brain.held_stfs(), "Leaving: the source stops, the hold drains");
+            self.brain.handle_source_ended();
+        }
+    }
+
+    /// Does all that is to be done now: makes STFs that are due, looks after deadlines, sends.
+    ///
+    /// # Errors
+    ///
+    /// [`FlpError`] if the FLP cannot go on.
+    pub fn turn(&mut self, now: Timestamp) -> Result<Turn, FlpError> {
+        if let Some(detail) = self.refused.take() {
+            return Err(FlpError::Refused(detail));
+        }
+        if now.since(self.ticked_at) >= TICK {
+            self.ticked_at = now;
+            self.is_starved = false;
+            self.uplink.handle_tick(now, &mut self.transport);
+            self.brain.handle_tick(now);
+        }
+        let source_due = self.make(now);
+        self.act();
+        if self.uplink.take_pulse(now) {
+            let pulse = self.brain.pulse();
+            self.uplink.send(&mut self.transport, &Control::FlpPulse(pulse));
+        }
+        let has_nothing = self.brain.is_drained() && self.uplink.is_flushed(&self.transport);
+        if self.brain.is_dismissed() || (self.is_leaving && self.may_leave() && has_nothing) {
+            return Ok(Turn::Done);
+        }
+        Ok(Turn::WaitUntil(source_due.min(self.ticked_at + TICK)))
+    }
+
+    /// An FLP that was never in a run, or has lost its ICN for good, has nobody to wait for.
+    fn may_leave(&self) -> bool {
+        self.brain.is_drained() || self.brain.run().is_none()
+    }
+
+    /// Makes what is due, within the bounds of a turn. Gives back when to come again.
+    fn make(&mut self, now: Timestamp) -> Timestamp {
+        let (mut made, mut bytes) = (0, 0);
+        while made < MADE_AT_ONCE_MAX && bytes < MADE_BYTES_AT_ONCE_MAX {
+            let stf = match &mut self.input {
+                Input::Made(_) => match self.brain.demand(now) {
+                    Demand::Make(_) if self.is_starved => return now + TICK,
+                    Demand::Make(tf) => match self.make_one(tf) {
+                        Some(stf) => stf,
+                        None => return now + TICK,
+                    },
+                    Demand::WaitUntil(due) => return due,
+                    Demand::Nothing => return now + TICK,
+                },
+                Input::Fed(feed) => {
+                    if !self.brain.is_running() || !self.brain.has_room(0) {
+                        return now + TICK;
+                    }
+                    match feed.try_next() {
+                        Fed::Stf(stf) => stf,
+                        Fed::Nothing => return now + TICK,
+                        Fed::Ended => {
+                            info!("The source has ended");
+                            self.brain.handle_source_ended();
+                            return now + TICK;
+                        }
+                    }
+                }
+            };
+            made += 1;
+            bytes += stf.bytes();
+            let event = Event::Made { tf: stf.tf.0, bytes: stf.bytes(), digest: stf.digest };
+            let before = self.brain.stats().made_stfs;
+            self.brain.handle_stf(now, stf);
+            if self.brain.stats().made_stfs > before {
+                self.log.add(&event);
+            }
+        }
+        now
+    }
+
+    fn make_one(&mut self, tf: TfId) -> Option<Stf> {
+        let Input::Made(source) = &mut self.input else { return None };
+        match source.make(tf, &mut *self.slots) {
+            Made::Payload(payload) => Some(Stf::new(tf, source.format(), payload)),
+            Made::NoRoom => {
+                self.is_starved = true;
+                None
+            }
+            Made::End => {
+                info!(next = tf.0, "The source has ended");
+                self.brain.handle_source_ended();
+                None
+            }
+        }
+    }
+
+    fn act(&mut self) {
+        let mut messages = Vec::new();
+        let mut stfs = Vec::new();
+        while let Some(action) = self.brain.poll_action() {
+            match action {
+                Action::Send(control) => {
+                    self.log_skips(&control);
+                    messages.push(control);
+                }
+                Action::SendStf { target, header, stf } => stfs.push((target, header, stf)),
+                Action::Connect { target, address } => self.connect(target, &address),
+                Action::Disconnect { target } => {
+                    if let Some(conn) = self.conns.remove(&target) {
+                        self.targets.remove(&conn);
+                        self.transport.close(conn);
+                    }
+                }
+            }
+        }
+        for (target, header, _) in &stfs {
+            self.log_sent(*target, header);
+        }
+        if let Err(error) = self.log.flush() {
+            error!(%error, "The event log cannot be written; what it lacks cannot be proved later");
+        }
+        for control in &messages {
+            self.uplink.send(&mut self.transport, control);
+        }
+        for (target, header, stf) in stfs {
+            self.send_stf(target, &header, stf);
+        }
+    }
+
+    fn log_skips(&mut self, control: &Control) {
+        if let Control::Skipped(items) = control {
+            for item in items {
+                if item.reason == DropReason::SourceOverrun {
+                    debug!(tf_id = item.tf.0, "The hold is full: no STF of this TF");
+                }
+                let reason = item.reason.name().to_owned();
+                self.log.add(&Event::Skipped { tf: item.tf.0, reason });
+            }
+        }
+    }
+
+    fn log_sent(&mut self, target: Target, header: &StfHeader) {
+        self.log.add(&Event::Sent {
+            tf: header.key.tf.0,
+            attempt: header.attempt.0,
+            epn: target.epn.0,
+            incarnation: target.incarnation.0,
+        });
+    }
+
+    fn connect(&mut self, target: Target, address: &str) {
+        match self.transport.connect(address) {
+            Ok(conn) => {
+                self.conns.insert(target, conn);
+                self.targets.insert(conn, target);
+            }
+            Err(error) => {
+                warn!(%target.epn, %error, "Cannot begin a data stream");
+                // The brain tries again after a pause, as after a stream that broke.
+                let now = self.ticked_at;
+                self.brain.handle_link_closed(now, target);
+            }
+        }
+    }
+
+    fn send_stf(&mut self, target: Target, header: &StfHeader, stf: Stf) {
+        let Some(conn) = self.conns.get(&target).copied() else { return };
+        let head = header.encode().to_vec().into();
+        let frame = Frame { kind: WireKind::Stf, head, body: stf.payload };
+        if let Some(waiting) = self.held_back.get_mut(&conn) {
+            waiting.push_back(frame);
+            return;
+        }
+        match self.transport.send(conn, frame) {
+            Err(SendError::Full(frame)) => {
+                self.held_back.entry(conn).or_default().push_back(frame);
+            }
+            Err(SendError::TooLarge(error)) => {
+                warn!(tf_id = header.key.tf.0, %error, "STF not sent");
+            }
+            Ok(()) | Err(SendError::Closed) => {}
+        }
+    }
+
+    /// The queue of a stream has room again. What is held back is bounded by the hold that it is part of.
+    fn send_held_back(&mut self, conn: ConnId) {
+        let Some(mut waiting) = self.held_back.remove(&conn) else { return };
+        while let Some(frame) = waiting.pop_front() {
+            if let Err(SendError::Full(frame)) = self.transport.send(conn, frame) {
+                waiting.push_front(frame);
+                self.held_back.insert(conn, waiting);
+                return;
+            }
+        }
+    }
+}

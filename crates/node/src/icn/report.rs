@@ -1,0 +1,136 @@
+//! What the ICN tells about the farm: the status line and its metrics.
+
+use super::IcnNode;
+use crate::status::{BooksStatus, EpnStatus, FarmStatus, FlpStatus};
+use sheaf_balance::{Books, Refusal};
+use sheaf_frame::{DropReason, EpnId, FlpId, NodeId, Role, Timestamp};
+use sheaf_metric::Registry;
+use sheaf_transport::Transport;
+
+impl<T: Transport> IcnNode<T> {
+    /// The farm as the ICN knows it at `now`.
+    #[must_use]
+    pub fn status(&self, now: Timestamp) -> FarmStatus {
+        let scheduler = &self.scheduler;
+        let refused = Refusal::ALL.iter().map(|refusal| {
+            let count = scheduler.stats().refused[refusal.index()];
+            (refusal.name().to_owned(), count)
+        });
+        FarmStatus {
+            version: 1,
+            run: scheduler.run().to_string(),
+            phase: scheduler.phase_name().to_owned(),
+            policy: scheduler.policy_name().to_owned(),
+            uptime_s: now.0 as f64 / 1e9,
+            duration_s: scheduler.duration(now).as_secs_f64(),
+            books: books_status(scheduler.books(), scheduler.in_flight()),
+            queued: scheduler.queued() as u64,
+            latency_us: self
+                .latencies
+                .stages()
+                .map(|(stage, quantiles)| (stage.to_owned(), quantiles))
+                .collect(),
+            refused: refused.filter(|(_, count)| *count > 0).collect(),
+            flps: self.known(Role::Flp).map(|node| self.flp_status(node)).collect(),
+            epns: self.known(Role::Epn).map(|node| self.epn_status(node)).collect(),
+        }
+    }
+
+    /// Every node that has ever joined, dead ones too: an operator looks for those first.
+    fn known(&self, role: Role) -> impl Iterator<Item = NodeId> + '_ {
+        self.hellos.keys().copied().filter(move |node| node.role == role)
+    }
+
+    fn state_name(&self, node: NodeId) -> String {
+        self.members.state(node).map_or("gone", |state| state.name()).to_owned()
+    }
+
+    fn flp_status(&self, node: NodeId) -> FlpStatus {
+        let flp = FlpId(node.index);
+        let pulse = self.scheduler.flp_pulse(flp).copied().unwrap_or_default();
+        let state = self.state_name(node);
+        let has_ended = self.scheduler.flp_has_ended(flp);
+        FlpStatus {
+            index: node.index,
+            state: if state == "up" && has_ended { "ended".to_owned() } else { state },
+            incarnation: self.scheduler.flp_incarnation(flp).map_or(0, |life| life.0),
+            held_stfs: pulse.held_stfs,
+            held_bytes: pulse.held_bytes,
+            made_stfs: pulse.made_stfs,
+            sent_bytes: pulse.sent_bytes,
+        }
+    }
+
+    fn epn_status(&self, node: NodeId) -> EpnStatus {
+        let epn = EpnId(node.index);
+        let pulse = self.scheduler.epn_pulse(epn).copied().unwrap_or_default();
+        let load = self.scheduler.epn_load(epn);
+        let state = self.state_name(node);
+        let is_leaving = load.is_some_and(|load| !load.enabled);
+        EpnStatus {
+            index: node.index,
+            state: if state == "up" && is_leaving { "leaving".to_owned() } else { state },
+            incarnation: self.scheduler.epn_incarnation(epn).map_or(0, |life| life.0),
+            open_tfs: pulse.open_tfs,
+            open_bytes: pulse.open_bytes,
+            sink_bytes: pulse.sink_bytes,
+            booked_bytes: load.map_or(0, |load| load.booked_bytes),
+            capacity_bytes: load.map_or(0, |load| load.capacity_bytes),
+            delivered_tfs: pulse.delivered_tfs,
+            received_bytes: pulse.received_bytes,
+            duplicates_refused: pulse.duplicates_refused,
+            digest_mismatches: pulse.digest_mismatches,
+            latency_us: self.latencies.of_epn(epn),
+        }
+    }
+
+    /// Brings the metrics of the ICN up to date.
+    pub fn export(&self, registry: &Registry) {
+        let (books, stats) = (self.scheduler.books(), self.scheduler.stats());
+        let counter = |name: &str, help: &str, total: u64| {
+            registry.counter(name, help, &[]).raise_to(total);
+        };
+        let gauge = |name: &str, help: &str, value: u64| {
+            registry.gauge(name, help, &[]).set_u64(value);
+        };
+        counter("balance_tf_announced_total", "TFs that exist.", books.announced);
+        counter("balance_tf_complete_total", "TFs built with all parts.", books.complete);
+        counter("balance_tf_incomplete_total", "TFs built with parts missing.", books.incomplete);
+        counter("balance_tf_abandoned_total", "Built TFs whose EPN died.", books.abandoned);
+        counter("balance_tf_reassigned_total", "Assignments after the first.", books.reassigned);
+        counter("balance_tf_bytes_total", "Payload bytes of built TFs.", books.bytes);
+        counter("balance_choices_total", "Times a policy was asked.", stats.choices);
+        counter("balance_commits_repeated_total", "Commits said again.", stats.commits_repeated);
+        counter("node_messages_refused_total", "Messages refused.", self.refused_messages);
+        gauge("balance_tf_in_flight", "TFs without a verdict.", self.scheduler.in_flight());
+        gauge("balance_tf_queued", "TFs that wait for room.", self.scheduler.queued() as u64);
+        for reason in DropReason::ALL {
+            registry
+                .counter("balance_tf_dropped_total", "TFs not built.", &[("reason", reason.name())])
+                .raise_to(books.dropped[reason.index()]);
+        }
+        for refusal in Refusal::ALL {
+            registry
+                .counter("balance_refused_total", "Refusals.", &[("reason", refusal.name())])
+                .raise_to(stats.refused[refusal.index()]);
+        }
+    }
+}
+
+fn books_status(books: &Books, in_flight: u64) -> BooksStatus {
+    let dropped = DropReason::ALL.iter().map(|reason| {
+        let count = books.dropped[reason.index()];
+        (reason.name().to_owned(), count)
+    });
+    BooksStatus {
+        announced: books.announced,
+        complete: books.complete,
+        incomplete: books.incomplete,
+        dropped: dropped.filter(|(_, count)| *count > 0).collect(),
+        in_flight,
+        abandoned: books.abandoned,
+        reassigned: books.reassigned,
+        bytes: books.bytes,
+        balanced: books.balance(in_flight),
+    }
+}

@@ -1,0 +1,386 @@
+//! A role as a process: a node on TCP and the real clock, from its configuration to its last message.
+//!
+//! Each `run_…` is a function of its configuration and of a [`Shutdown`]: it drains and returns. The three read
+//! alike: make the parts, open the sockets, then `poll`, `handle`, `turn` until the node is done.
+
+use crate::clock::{Clock, new_incarnation, new_run};
+use crate::config::FarmConfig;
+use crate::epn::{EpnError, EpnNode, EpnParts};
+use crate::event::EventLog;
+use crate::flp::{FlpError, FlpNode, FlpParts, Turn};
+use crate::http::{self, MetricsError};
+use crate::icn::{IcnError, IcnNode, IcnParts};
+use crate::metrics;
+use crate::shutdown::Shutdown;
+use crate::sink::{self, SinkError, SinkHandle};
+use crate::source::{self, Input, SourceError};
+use crate::status::FarmStatus;
+use crate::uplink::Uplink;
+use bytes::Bytes;
+use sheaf_acquire::Slots;
+use sheaf_acquire::flp::Flp;
+use sheaf_balance::{Scheduler, UnknownPolicy};
+use sheaf_build::TfBuilder;
+use sheaf_frame::control::Hello;
+use sheaf_frame::{EpnId, FlpId, Limits, Source, Target, Timestamp};
+use sheaf_metric::Registry;
+use sheaf_transport::{
+    Arena, ArenaError, ListenError, Tcp, TcpConfig, Transport, Waker,
+};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use thiserror::Error;
+use tracing::{info, warn};
+
+/// How often the metrics are brought up to date.
+const EXPORT_EVERY: Duration = Duration::from_millis(250);
+/// Heap memory that may stand in for a fragmented arena.
+const HEAP_BYTES_MAX: u64 = 64 << 20;
+/// Arena of a process that moves no STFs.
+const CONTROL_ARENA_BYTES: u64 = 1 << 20;
+
+/// What a process is told beside the farm file.
+#[derive(Default)]
+pub struct RoleOptions {
+    /// Where the metrics are served; overrides the farm file.
+    pub metrics: Option<String>,
+    /// Where the event log is appended.
+    pub events: Option<PathBuf>,
+    /// Called with the actual address when the process listens (ICN and EPN).
+    pub on_listening: Option<Box<dyn FnOnce(&str)>>,
+    /// How often the ICN reports the farm, and to whom.
+    pub on_status: Option<(Duration, StatusSink)>,
+}
+
+/// Takes status lines.
+pub type StatusSink = Box<dyn FnMut(&FarmStatus)>;
+
+/// Why a role cannot begin or go on.
+#[derive(Debug, Error)]
+pub enum RoleError {
+    /// An address cannot be had.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The memory cannot be had.
+    #[error(transparent)]
+    Arena(#[from] ArenaError),
+    /// The metrics cannot be served.
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
+    /// The source cannot be opened.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The sink cannot be opened.
+    #[error(transparent)]
+    Sink(#[from] SinkError),
+    /// The policy does not exist.
+    #[error(transparent)]
+    Policy(#[from] UnknownPolicy),
+    /// The event log cannot be opened.
+    #[error("cannot open the event log {path}: {source}", path = path.display())]
+    Events {
+        /// Its path.
+        path: PathBuf,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// The FLP was refused.
+    #[error(transparent)]
+    Flp(#[from] FlpError),
+    /// The EPN was refused.
+    #[error(transparent)]
+    Epn(#[from] EpnError),
+    /// The ICN cannot go on.
+    #[error(transparent)]
+    Icn(#[from] IcnError),
+    /// The event loop failed.
+    #[error("the event loop failed: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Runs the ICN of a farm until its run is over.
+///
+/// # Errors
+///
+/// [`RoleError`] before the first message if something it needs cannot be had.
+pub fn run_icn(
+    config: &FarmConfig,
+    mut options: RoleOptions,
+    shutdown: &Shutdown,
+) -> Result<(), RoleError> {
+    let mut process = Process::start(config, &options, shutdown, CONTROL_ARENA_BYTES)?;
+    let scheduler = Scheduler::new(config.icn.scheduler.clone(), config.run.plan(), new_run())?;
+    let (_, address) = process.transport().listen(&config.icn.address)?;
+    process.serve_metrics(options.metrics.as_ref().or(config.icn.metrics.as_ref()))?;
+    info!(address, policy = config.icn.scheduler.policy, "ICN listens");
+    if let Some(tell) = options.on_listening.take() {
+        tell(&address);
+    }
+    let parts = IcnParts {
+        scheduler,
+        liveness: config.icn.liveness,
+        stf_bytes_max: config.icn.scheduler.stf_bytes_max,
+        duration: config.run.duration(),
+        incarnation: new_incarnation(),
+        log: process.log.take().unwrap_or_else(EventLog::none),
+        registry: process.registry.clone(),
+    };
+    let (mut every, clock) = (Every::new(EXPORT_EVERY), process.clock);
+    let mut report = options.on_status.map(|(period, sink)| (Every::new(period), sink));
+    let registry = process.registry.clone();
+    let mut node = IcnNode::new(process.take_transport(), parts);
+    let mut events = Vec::new();
+    let mut was_asked = false;
+    loop {
+        let now = clock.now();
+        let turn = node.turn(now);
+        let is_last = turn == Turn::Done;
+        if every.is_due(now) || is_last {
+            node.export(&registry);
+            let stats = node.transport().stats();
+            metrics::export_transport(&registry, &stats, &process.arena);
+        }
+        if let Some((every, sink)) = &mut report
+            && (every.is_due(now) || is_last)
+        {
+            sink(&node.status(now));
+        }
+        let Turn::WaitUntil(until) = turn else { break };
+        let timeout = until.since(clock.now());
+        node.handle_sleep(until);
+        node.transport().poll(&mut events, Some(timeout))?;
+        let now = clock.now();
+        node.handle_wake(now);
+        if shutdown.is_requested() && !was_asked {
+            was_asked = true;
+            info!("Asked to end: the sources stop, the farm drains");
+            node.handle_shutdown(now);
+        }
+        for event in events.drain(..) {
+            node.handle(now, event);
+        }
+    }
+    info!("The run is over");
+    Ok(())
+}
+
+/// Runs one FLP until it is sent home, or has drained after a shutdown.
+///
+/// # Errors
+///
+/// [`RoleError`] if something it needs cannot be had, or if the ICN refuses it.
+pub fn run_flp(
+    config: &FarmConfig,
+    flp: FlpId,
+    options: RoleOptions,
+    shutdown: &Shutdown,
+) -> Result<(), RoleError> {
+    let mut process = Process::start(config, &options, shutdown, config.flp.arena_bytes())?;
+    let waker = process.waker.clone();
+    let input = source::open(config, flp, Box::new(move || wake(&waker)))?;
+    process.serve_metrics(options.metrics.as_ref().or(config.flp.metrics.as_ref()))?;
+    let stf_bytes_max = match &input {
+        Input::Made(source) => source.bytes_max().min(config.flp.stf_bytes_max),
+        Input::Fed(_) => config.flp.stf_bytes_max,
+    };
+    let source = Source { flp, incarnation: new_incarnation() };
+    let hello = Hello {
+        data_address: String::new(),
+        capacity_bytes: config.flp.hold_bytes,
+        slots: 0,
+        stf_bytes_max,
+        weight_milli: 1000,
+    };
+    let brain = config.flp.brain(config.icn.scheduler.mode);
+    let parts = FlpParts {
+        source,
+        brain: Flp::new(brain, source, stf_bytes_max),
+        input,
+        slots: Box::new(ArenaSlots(process.arena.clone())),
+        uplink: Uplink::new(config.icn.address.clone(), flp.into(), source.incarnation, hello),
+        log: process.log.take().unwrap_or_else(EventLog::none),
+    };
+    info!(%flp, source = config.flp.source.kind(), stf_bytes_max, "FLP begins");
+    let (mut every, clock) = (Every::new(EXPORT_EVERY), process.clock);
+    let mut node = FlpNode::new(process.take_transport(), parts);
+    let mut events = Vec::new();
+    loop {
+        let now = clock.now();
+        let turn = node.turn(now)?;
+        if every.is_due(now) {
+            metrics::export_flp(&process.registry, node.brain());
+            let stats = node.transport().stats();
+            metrics::export_transport(&process.registry, &stats, &process.arena);
+        }
+        let Turn::WaitUntil(until) = turn else { break };
+        node.transport().poll(&mut events, Some(until.since(clock.now())))?;
+        let now = clock.now();
+        if shutdown.is_requested() {
+            node.handle_shutdown(now);
+        }
+        for event in events.drain(..) {
+            node.handle(now, event);
+        }
+    }
+    info!(%flp, "FLP ends");
+    Ok(())
+}
+
+/// Runs one EPN until it is sent home, or has drained after a shutdown.
+///
+/// # Errors
+///
+/// [`RoleError`] if something it needs cannot be had, or if the ICN refuses it.
+pub fn run_epn(
+    config: &FarmConfig,
+    epn: EpnId,
+    mut options: RoleOptions,
+    shutdown: &Shutdown,
+) -> Result<(), RoleError> {
+    let mut process = Process::start(config, &options, shutdown, config.epn.build.capacity_bytes)?;
+    let (_, address) = process.transport().listen(&config.epn.listen)?;
+    process.serve_metrics(options.metrics.as_ref().or(config.epn.metrics.as_ref()))?;
+    let waker = process.waker.clone();
+    let sink = sink::open(&config.epn.sink, epn)?;
+    let sink = SinkHandle::spawn(sink, config.epn.queue_tfs, Box::new(move || wake(&waker)))?;
+    let target = Target { epn, incarnation: new_incarnation() };
+    let hello = Hello {
+        data_address: config.epn.advertise.clone().unwrap_or_else(|| address.clone()),
+        capacity_bytes: config.epn.build.capacity_bytes,
+        slots: config.epn.build.tfs_in_building_max,
+        stf_bytes_max: 0,
+        weight_milli: config.epn.weight_milli(),
+    };
+    info!(%epn, address, sink = config.epn.sink.kind(), "EPN listens");
+    if let Some(tell) = options.on_listening.take() {
+        tell(&address);
+    }
+    let parts = EpnParts {
+        target,
+        brain: TfBuilder::new(config.epn.build),
+        sink,
+        uplink: Uplink::new(config.icn.address.clone(), epn.into(), target.incarnation, hello),
+        log: process.log.take().unwrap_or_else(EventLog::none),
+    };
+    let (mut every, clock) = (Every::new(EXPORT_EVERY), process.clock);
+    let mut node = EpnNode::new(process.take_transport(), parts);
+    let mut events = Vec::new();
+    loop {
+        let now = clock.now();
+        let turn = node.turn(now)?;
+        if every.is_due(now) {
+            metrics::export_epn(&process.registry, node.brain());
+            let stats = node.transport().stats();
+            metrics::export_transport(&process.registry, &stats, &process.arena);
+        }
+        let Turn::WaitUntil(until) = turn else { break };
+        node.transport().poll(&mut events, Some(until.since(clock.now())))?;
+        let now = clock.now();
+        if shutdown.is_requested() {
+            node.handle_shutdown(now);
+        }
+        for event in events.drain(..) {
+            node.handle(now, event);
+        }
+    }
+    info!(%epn, "EPN ends");
+    Ok(())
+}
+
+/// What every role needs.
+struct Process {
+    clock: Clock,
+    arena: Arc<Arena>,
+    transport: Option<Tcp>,
+    waker: Waker,
+    registry: Arc<Registry>,
+    log: Option<EventLog>,
+}
+
+impl Process {
+    fn start(
+        config: &FarmConfig,
+        options: &RoleOptions,
+        shutdown: &Shutdown,
+        arena_bytes: u64,
+    ) -> Result<Self, RoleError> {
+        let log = match &options.events {
+            Some(path) => EventLog::append_to(path)
+                .map_err(|source| RoleError::Events { path: path.clone(), source })?,
+            None => EventLog::none(),
+        };
+        let bytes = usize::try_from(arena_bytes).unwrap_or(usize::MAX);
+        let arena = Arena::new(bytes, config.transport.arena())?;
+        let limits =
+            Limits { body_bytes_max: config.icn.scheduler.stf_bytes_max, ..Limits::default() };
+        let tcp =
+            TcpConfig { limits, heap_bytes_max: HEAP_BYTES_MAX, ..config.transport.tcp() };
+        let transport = Tcp::new(tcp, arena.clone())?;
+        let waker = transport.waker();
+        let bell = waker.clone();
+        shutdown.ring(move || wake(&bell));
+        info!(arena_bytes, heap_bytes_max = HEAP_BYTES_MAX, "Memory budget");
+        Ok(Self {
+            clock: Clock::start(),
+            arena,
+            transport: Some(transport),
+            waker,
+            registry: Arc::new(Registry::default()),
+            log: Some(log),
+        })
+    }
+
+    fn transport(&mut self) -> &mut Tcp {
+        self.transport.as_mut().expect("taken only when the node begins")
+    }
+
+    fn take_transport(&mut self) -> Tcp {
+        self.transport.take().expect("taken once")
+    }
+
+    fn serve_metrics(&self, address: Option<&String>) -> Result<(), MetricsError> {
+        if let Some(address) = address {
+            http::serve(address, self.registry.clone())?;
+        }
+        Ok(())
+    }
+}
+
+fn wake(waker: &Waker) {
+    if let Err(error) = waker.wake() {
+        warn!(%error, "Cannot wake the event loop");
+    }
+}
+
+/// Payloads in the arena.
+struct ArenaSlots(Arc<Arena>);
+
+impl Slots for ArenaSlots {
+    fn fill(&mut self, bytes: usize, fill: &mut dyn FnMut(&mut [u8])) -> Option<Bytes> {
+        let mut block = self.0.allocate(bytes)?;
+        fill(block.as_mut());
+        Some(block.freeze())
+    }
+}
+
+/// Something that happens every so often.
+struct Every {
+    period: Duration,
+    last: Timestamp,
+}
+
+impl Every {
+    fn new(period: Duration) -> Self {
+        Self { period, last: Timestamp(0) }
+    }
+
+    fn is_due(&mut self, now: Timestamp) -> bool {
+        let due = now.since(self.last) >= self.period;
+        if due {
+            self.last = now;
+        }
+        due
+    }
+}

@@ -1,0 +1,67 @@
+//! How a process is told to end: a flag, and a bell that wakes its loop.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+type Bell = Box<dyn Fn() + Send>;
+
+/// Asks a role to drain and return. Clones share the request.
+#[derive(Clone, Default)]
+pub struct Shutdown {
+    requests: Arc<AtomicUsize>,
+    bell: Arc<Mutex<Option<Bell>>>,
+}
+
+impl std::fmt::Debug for Shutdown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shutdown").field("requests", &self.requests).finish_non_exhaustive()
+    }
+}
+
+impl Shutdown {
+    /// A request that nobody has made yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A request that SIGTERM or SIGINT makes. A second signal ends the process at once, with status 130.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system gives when it refuses a signal handler or a thread.
+    pub fn on_signals() -> std::io::Result<Self> {
+        use signal_hook::consts::{SIGINT, SIGTERM};
+        let shutdown = Self::new();
+        let asked = shutdown.clone();
+        let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
+        std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+            for _ in signals.forever() {
+                if asked.is_requested() {
+                    std::process::exit(130);
+                }
+                asked.request();
+            }
+        })?;
+        Ok(shutdown)
+    }
+
+    /// Asks.
+    pub fn request(&self) {
+        self.requests.fetch_add(1, Ordering::SeqCst);
+        if let Some(bell) = &*self.bell.lock().unwrap_or_else(PoisonError::into_inner) {
+            bell();
+        }
+    }
+
+    /// Whether somebody has asked.
+    #[must_use]
+    pub fn is_requested(&self) -> bool {
+        self.requests.load(Ordering::SeqCst) > 0
+    }
+
+    /// Rings `bell` at every request from now on.
+    pub fn ring(&self, bell: impl Fn() + Send + 'static) {
+        *self.bell.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(bell));
+    }
+}
