@@ -1,0 +1,126 @@
+//! The `[epn]` table and what it can hand its TFs to.
+
+use serde::{Deserialize, Serialize};
+use sheaf_build::BuildConfig;
+use std::path::PathBuf;
+
+/// The `[epn]` table of a farm file.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EpnConfig {
+    /// Where the EPN listens for STFs. Port 0: any free one.
+    pub listen: String,
+    /// What the FLPs are told to connect to; without it, where the EPN listens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advertise: Option<String>,
+    /// Share of the work relative to other EPNs.
+    pub weight: f64,
+    /// TFs that may wait for the consumer. When one more is committed it waits in the EPN, its memory counted.
+    pub queue_tfs: u32,
+    /// Where it serves metrics; without it, nowhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<String>,
+    /// How TFs are put together.
+    pub build: BuildConfig,
+    /// Who gets them.
+    pub sink: SinkConfig,
+}
+
+impl Default for EpnConfig {
+    fn default() -> Self {
+        Self {
+            listen: "127.0.0.1:0".to_owned(),
+            advertise: None,
+            weight: 1.0,
+            queue_tfs: 64,
+            metrics: None,
+            build: BuildConfig::default(),
+            sink: SinkConfig::default(),
+        }
+    }
+}
+
+impl EpnConfig {
+    /// The weight in thousandths, as the ICN is told.
+    #[must_use]
+    pub fn weight_milli(&self) -> u32 {
+        (self.weight * 1000.0).round().clamp(1.0, 1e9) as u32 // a cast of what was just clamped
+    }
+}
+
+/// The `[epn.sink]` table: who gets the TFs of an EPN, by its `kind`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum SinkConfig {
+    /// Nobody.
+    Discard(DiscardSink),
+    /// Nobody, after every byte was looked at.
+    Verify(VerifySink),
+    /// A file for each TF.
+    File(FileSink),
+    /// A consumer process at a Unix socket.
+    Unix(UnixSink),
+}
+
+impl Default for SinkConfig {
+    fn default() -> Self {
+        Self::Discard(DiscardSink {})
+    }
+}
+
+impl SinkConfig {
+    /// The name in a farm file.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Discard(_) => "discard",
+            Self::Verify(_) => "verify",
+            Self::File(_) => "file",
+            Self::Unix(_) => "unix",
+        }
+    }
+}
+
+/// `kind = "discard"`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DiscardSink {}
+
+/// `kind = "verify"`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct VerifySink {}
+
+/// `kind = "file"`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FileSink {
+    /// Where the runs' folders are made. It must be there. `{epn}` stands for the index of the EPN.
+    pub directory: PathBuf,
+    /// Whether a TF is on the disk, not only with the kernel, before it counts as delivered.
+    pub fsync: bool,
+}
+
+/// `kind = "unix"`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct UnixSink {
+    /// Where the EPN listens for its consumer. `{epn}` stands for the index of the EPN.
+    pub path: PathBuf,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_weight_is_told_in_thousandths() {
+        for (weight, milli) in [(1.0, 1000), (0.25, 250), (1e-9, 1), (2.0005, 2001)] {
+            let config = EpnConfig {
+                weight,
+                ..EpnConfig::default()
+            };
+            assert_eq!(config.weight_milli(), milli);
+        }
+    }
+}

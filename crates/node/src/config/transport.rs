@@ -1,0 +1,61 @@
+//! The `[transport]` table.
+
+use serde::{Deserialize, Serialize};
+use sheaf_transport::{ArenaOptions, TcpConfig};
+
+/// The `[transport]` table of a farm file.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TransportConfig {
+    /// Congestion control, by its kernel name; empty: the machine's own.
+    pub congestion: String,
+    /// Send and receive buffer that the kernel is asked for, in bytes each. It may give less.
+    pub socket_buffer_bytes: u32,
+    /// Whether payload memory is asked for in huge pages.
+    pub huge_pages: bool,
+}
+
+impl Default for TransportConfig {
+    fn default() -> Self {
+        Self {
+            congestion: "cubic".to_owned(),
+            socket_buffer_bytes: 4 << 20,
+            huge_pages: true,
+        }
+    }
+}
+
+impl TransportConfig {
+    /// How a TCP endpoint behaves; what is not in the table has its default.
+    #[must_use]
+    pub fn tcp(&self) -> TcpConfig {
+        let buffer_bytes = self.socket_buffer_bytes as usize;
+        TcpConfig {
+            congestion_control: (!self.congestion.is_empty()).then(|| self.congestion.clone()),
+            send_buffer_bytes: buffer_bytes,
+            receive_buffer_bytes: buffer_bytes,
+            ..TcpConfig::default()
+        }
+    }
+
+    /// How payload memory is had.
+    #[must_use]
+    pub fn arena(&self) -> ArenaOptions {
+        ArenaOptions {
+            huge_pages: self.huge_pages,
+            ..ArenaOptions::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_those_of_the_transport() {
+        let config = TransportConfig::default();
+        assert_eq!(config.tcp(), TcpConfig::default());
+        assert_eq!(config.arena(), ArenaOptions::default());
+    }
+}
