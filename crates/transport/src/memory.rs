@@ -79,7 +79,7 @@ pub struct Network(Arc<Mutex<World>>);
 
 /// One endpoint of a [`Network`], and the [`Transport`] of the node that lives there.
 ///
-/// Addresses are any text; one that ends in ":0" gets a port of its own.
+/// Addresses are any text; one that ends in ":0" gets a port of its own. Dropping an endpoint kills it.
 #[derive(Debug)]
 pub struct Memory {
     network: Network,
@@ -157,9 +157,12 @@ impl Network {
         world.heal(b, a);
     }
 
-    /// Ends an endpoint. What it sent before still arrives.
+    /// Ends an endpoint, if it lives. What it sent before still arrives.
     pub fn kill(&self, name: &str, death: Death) {
-        self.world().kill(name, death);
+        let mut world = self.world();
+        if let Some(index) = world.find(name) {
+            world.kill(index, death);
+        }
     }
 
     /// Stops the process of an endpoint: what is for it waits, and its peers notice nothing.
@@ -180,6 +183,13 @@ impl Network {
 
     fn world(&self) -> MutexGuard<'_, World> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Memory {
+    /// The process ends, and its peers see it.
+    fn drop(&mut self) {
+        self.network.world().kill(self.index, Death::Seen);
     }
 }
 

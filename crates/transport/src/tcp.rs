@@ -1,8 +1,12 @@
 //! The transport over TCP: one epoll loop, many connections.
 //!
-//! This module decides which connection has its turn and when to sleep. [`outbox`] batches what goes out,
-//! [`inbox`] makes frames of what comes in, [`connection`] joins both to a socket. The design and the
-//! measurements behind its constants: `docs/transport.md`.
+//! This module decides which connection has its turn and when to sleep. `outbox` batches what goes out,
+//! `inbox` makes frames of what comes in, `connection` joins both to a socket.
+//!
+//! Why one thread, batches of 1 MB, and bodies read into place: on loopback one core moves 6 GB/s this way,
+//! about as much as a bare pair of sockets, while one system call a message halves that at 256 KiB and takes
+//! three quarters of it at 10 KB. Batches of 256 KiB cost a tenth of the throughput of 1 MB frames against batches
+//! of 1 MB. Zero-copy sends are twice as slow on loopback, where the kernel copies after all.
 
 mod bodies;
 mod config;
@@ -165,7 +169,7 @@ impl Tcp {
         &self.options
     }
 
-    /// The largest frame that is sent or accepted.
+    /// The largest frame that is accepted: that of the configuration, and no larger than the arena.
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.shared.limits
@@ -291,7 +295,7 @@ impl Tcp {
             }
             listener.again = None;
             for _ in 0..ACCEPTS_MAX {
-                if !listener.ready {
+                if !listener.ready || listener.again.is_some() {
                     break;
                 }
                 self.accept(listener, events, now);
@@ -445,7 +449,7 @@ impl Transport for Tcp {
 
     fn send(&mut self, conn: ConnId, frame: Frame) -> Result<(), SendError> {
         frame
-            .check(&self.shared.limits)
+            .check(&self.shared.config.limits)
             .map_err(SendError::TooLarge)?;
         let connection = self
             .connections

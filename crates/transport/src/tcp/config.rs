@@ -6,8 +6,8 @@ use sheaf_frame::Limits;
 /// How an endpoint behaves. The defaults are for a farm node; tests make the bounds small.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpConfig {
-    /// The largest frame that is sent or accepted. A body cap above what the arena and the heap together could
-    /// ever hold is lowered to it, see [`Tcp::limits`](crate::Tcp::limits).
+    /// The largest frame that is sent or accepted. No body is accepted that neither the arena nor the heap could
+    /// ever hold, see [`Tcp::limits`](crate::Tcp::limits).
     pub limits: Limits,
     /// Bytes that may be queued on one connection, beside what the kernel has. One frame is always taken.
     pub queue_bytes_max: u64,

@@ -33,13 +33,25 @@ impl Scene {
         }
     }
 
-    /// Sends as long as anything moves, and collects what arrives.
-    fn pump(&mut self, frames: &mut Vec<Frame>, sent: &mut u8, count: u8, body_bytes: usize) {
+    /// Sends and receives until `least` frames are held, and then as long as anything moves.
+    fn pump(
+        &mut self,
+        held: &mut Vec<Frame>,
+        sent: &mut u8,
+        total: u8,
+        bytes: usize,
+        least: usize,
+    ) {
         let mut events = Vec::new();
-        let mut moved = Instant::now();
-        while moved.elapsed() < Duration::from_millis(100) {
-            while *sent < count {
-                match self.sender.send(self.conn, stf(*sent, body_bytes)) {
+        let (start, mut moved) = (Instant::now(), Instant::now());
+        while held.len() < least || moved.elapsed() < Duration::from_millis(100) {
+            let count = held.len();
+            assert!(
+                start.elapsed() < PATIENCE,
+                "{count} frames came, expected {least}"
+            );
+            while *sent < total {
+                match self.sender.send(self.conn, stf(*sent, bytes)) {
                     Ok(()) => *sent += 1,
                     Err(SendError::Full(_)) => break,
                     Err(other) => panic!("{other}"),
@@ -53,7 +65,7 @@ impl Scene {
                 .unwrap();
             for event in events.drain(..) {
                 if let Event::Received { frame, .. } = event {
-                    frames.push(frame);
+                    held.push(frame);
                     moved = Instant::now();
                 }
             }
@@ -68,8 +80,7 @@ fn a_full_arena_holds_the_sender_back_and_loses_nothing() {
         let (mut held, mut sent, count) = (Vec::new(), 0, 250);
         let mut received = Vec::new();
         while received.len() < usize::from(count) {
-            scene.pump(&mut held, &mut sent, count, body_bytes);
-            assert!(!held.is_empty(), "nothing comes although there is room");
+            scene.pump(&mut held, &mut sent, count, body_bytes, 1);
             assert!(
                 held.len() * body_bytes <= 4 << 20,
                 "{} frames in 4 MiB",
@@ -93,7 +104,7 @@ fn a_full_arena_holds_the_sender_back_and_loses_nothing() {
 fn memory_that_another_thread_gives_back_ends_the_sleep() {
     let mut scene = Scene::new(2 << 20, TcpConfig::default());
     let (mut held, mut sent) = (Vec::new(), 0);
-    scene.pump(&mut held, &mut sent, 12, 300_000);
+    scene.pump(&mut held, &mut sent, 12, 300_000, 6);
     let before = held.len();
     assert!(
         (1..12).contains(&before),
@@ -119,7 +130,7 @@ fn the_heap_stands_in_up_to_its_bound_and_is_counted() {
     };
     let mut scene = Scene::new(2 << 20, config);
     let (mut held, mut sent) = (Vec::new(), 0);
-    scene.pump(&mut held, &mut sent, 12, 300_000);
+    scene.pump(&mut held, &mut sent, 12, 300_000, 9);
     assert_eq!(
         held.len(),
         6 + 3,
@@ -128,7 +139,7 @@ fn the_heap_stands_in_up_to_its_bound_and_is_counted() {
     assert_eq!(scene.receiver.stats().heap_fallbacks, 3);
     assert_eq!(scene.arena.heap_bytes(), 900_000);
     held.clear();
-    scene.pump(&mut held, &mut sent, 12, 300_000);
+    scene.pump(&mut held, &mut sent, 12, 300_000, 3);
     assert_eq!(held.len(), 3);
     assert_eq!(scene.arena.heap_bytes(), 0);
 }
@@ -147,7 +158,7 @@ fn no_body_is_accepted_that_could_never_be_placed() {
 fn what_a_closed_connection_held_comes_back() {
     let mut scene = Scene::new(2 << 20, TcpConfig::default());
     let (mut held, mut sent) = (Vec::new(), 0);
-    scene.pump(&mut held, &mut sent, 12, 300_000);
+    scene.pump(&mut held, &mut sent, 12, 300_000, 6);
     scene.sender.close(scene.conn);
     held.clear();
     await_event(&mut scene.receiver, "the end", |event| {
@@ -191,7 +202,7 @@ fn what_is_no_address_is_refused() {
 #[test]
 fn a_restarted_endpoint_gets_its_port_again() {
     let mut scene = Scene::new(2 << 20, TcpConfig::default());
-    scene.pump(&mut Vec::new(), &mut 0, 3, 1000);
+    scene.pump(&mut Vec::new(), &mut 0, 3, 1000, 3);
     let (_, address) = scene.receiver.listen("127.0.0.1:0").unwrap();
     let conn = scene.sender.connect(&address).unwrap();
     await_accepted(&mut scene.receiver);
@@ -201,4 +212,67 @@ fn a_restarted_endpoint_gets_its_port_again() {
         _ => None,
     });
     tcp(TcpConfig::default()).listen(&address).unwrap();
+}
+
+#[test]
+fn a_small_arena_does_not_bound_what_is_sent() {
+    let mut small = Tcp::new(TcpConfig::default(), arena(1)).unwrap();
+    let mut receiver = tcp(TcpConfig::default());
+    let (_, address) = receiver.listen("127.0.0.1:0").unwrap();
+    let conn = small.connect(&address).unwrap();
+    await_accepted(&mut receiver);
+    small.send(conn, stf(1, 5 << 20)).unwrap();
+    let sender = std::thread::spawn(move || {
+        while small.queued_bytes(conn) > 0 {
+            small
+                .poll(&mut Vec::new(), Some(Duration::from_millis(1)))
+                .unwrap();
+        }
+    });
+    let received = |event: &Event| match event {
+        Event::Received { frame, .. } => Some(frame.body.len()),
+        _ => None,
+    };
+    assert_eq!(await_event(&mut receiver, "the frame", received), 5 << 20);
+    sender.join().unwrap();
+}
+
+#[test]
+fn a_busy_connection_leaves_turns_to_others() {
+    let mut receiver = tcp(TcpConfig::default());
+    let mut senders = [tcp(TcpConfig::default()), tcp(TcpConfig::default())];
+    let (_, address) = receiver.listen("127.0.0.1:0").unwrap();
+    let conns = senders.each_mut().map(|sender| {
+        let conn = sender.connect(&address).unwrap();
+        await_accepted(&mut receiver);
+        conn
+    });
+    for ((sender, conn), frames) in senders.iter_mut().zip(conns).zip([30, 1]) {
+        for _ in 0..frames {
+            sender.send(conn, stf(frames, 100_000)).unwrap();
+        }
+        // As much as the sockets hold lies there when the receiver polls.
+        while sender.queued_bytes(conn) > 0 && sender.stats().short_writes == 0 {
+            sender
+                .poll(&mut Vec::new(), Some(Duration::from_millis(1)))
+                .unwrap();
+        }
+    }
+    let mut before = 0;
+    await_event(
+        &mut receiver,
+        "the frame of the quiet one",
+        |event| match event {
+            Event::Received { frame, .. } if frame.head[0] == 1 => Some(()),
+            Event::Received { .. } => {
+                before += 1;
+                None
+            }
+            _ => None,
+        },
+    );
+    assert!(
+        before <= 15,
+        "{before} of 30 frames before the one frame of the other connection"
+    );
 }

@@ -1,0 +1,199 @@
+//! The reading half of a turn.
+
+use super::{Connection, Shared, TURN_BYTES, closed_with};
+use crate::tcp::inbox::{Arrived, Step};
+use crate::transport::{CloseReason, Event};
+use std::io::{self, ErrorKind, IoSliceMut, Read};
+use std::time::Instant;
+
+/// Bytes of a body that one system call reads, so that they are still in the cache for the digest.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// Behind the rest of a large body only this much is read into the buffer: room for the next prefix and head,
+/// without much of its body, which would have to be copied.
+const LOOK_AHEAD_BYTES: usize = 4 << 10;
+
+/// A body of this size and more is large.
+const LARGE_BYTES: usize = 128 << 10;
+
+impl Connection {
+    pub(super) fn read(
+        &mut self,
+        shared: &mut Shared,
+        events: &mut Vec<Event>,
+    ) -> Result<(), CloseReason> {
+        if !self.backlog.is_empty() && !self.inbox.wants_space() {
+            let backlog = std::mem::take(&mut self.backlog);
+            self.take(&backlog, shared, events, Instant::now())?;
+        }
+        let mut left = TURN_BYTES;
+        while self.readable && !self.peer_finished && !self.inbox.wants_space() && left > 0 {
+            shared.stats.reads += 1;
+            let mut buffer = std::mem::take(&mut shared.buffer);
+            let outcome = self.read_once(&mut buffer);
+            let now = Instant::now();
+            let taken = match outcome {
+                Ok(read) => {
+                    left = left.saturating_sub(read.bytes());
+                    self.count(&read, shared, now);
+                    self.take_read(&read, &buffer, shared, events, now)
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.readable = false;
+                    self.broken.clone().map_or(Ok(()), Err)
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
+                Err(error) => Err(self.broken.take().unwrap_or_else(|| closed_with(&error))),
+            };
+            shared.buffer = buffer;
+            taken?;
+        }
+        Ok(())
+    }
+
+    /// One system call: into the rest of the body, if there is one, and into the buffer behind it.
+    fn read_once(&mut self, buffer: &mut [u8]) -> io::Result<Reading> {
+        let large = self
+            .inbox
+            .body_bytes()
+            .map_or(self.large_before, |bytes| bytes >= LARGE_BYTES);
+        let ahead = if large {
+            LOOK_AHEAD_BYTES
+        } else {
+            buffer.len()
+        };
+        let Some(rest) = self.inbox.body_rest() else {
+            let bytes = (&self.stream).read(&mut buffer[..ahead])?;
+            return Ok(Reading {
+                body: 0,
+                buffer: bytes,
+                offered: ahead,
+            });
+        };
+        if rest.len() > PIECE_BYTES {
+            let bytes = (&self.stream).read(&mut rest[..PIECE_BYTES])?;
+            return Ok(Reading {
+                body: bytes,
+                buffer: 0,
+                offered: PIECE_BYTES,
+            });
+        }
+        let rest_bytes = rest.len();
+        let slices = &mut [IoSliceMut::new(rest), IoSliceMut::new(&mut buffer[..ahead])];
+        let bytes = (&self.stream).read_vectored(slices)?;
+        let body = bytes.min(rest_bytes);
+        Ok(Reading {
+            body,
+            buffer: bytes - body,
+            offered: rest_bytes + ahead,
+        })
+    }
+
+    fn count(&mut self, read: &Reading, shared: &mut Shared, now: Instant) {
+        let bytes = read.bytes();
+        shared.stats.bytes_in += bytes as u64;
+        if bytes > 0 {
+            self.moved_in = now;
+        }
+        if bytes < read.offered {
+            shared.stats.short_reads += 1;
+            // The socket is drained, and epoll tells when more comes; an end that it has told of is still to come.
+            self.readable = self.ending;
+        }
+    }
+
+    /// Deals with what one read brought.
+    fn take_read(
+        &mut self,
+        read: &Reading,
+        buffer: &[u8],
+        shared: &mut Shared,
+        events: &mut Vec<Event>,
+        now: Instant,
+    ) -> Result<(), CloseReason> {
+        if read.bytes() == 0 {
+            return self.peer_ends();
+        }
+        if let Some(arrived) = (read.body > 0)
+            .then(|| self.inbox.filled(read.body))
+            .flatten()
+        {
+            self.hand_out(arrived, shared, events, now);
+        }
+        self.take(&buffer[..read.buffer], shared, events, now)
+    }
+
+    /// Makes frames of `input` and keeps what cannot be taken yet.
+    fn take(
+        &mut self,
+        mut input: &[u8],
+        shared: &mut Shared,
+        events: &mut Vec<Event>,
+        now: Instant,
+    ) -> Result<(), CloseReason> {
+        while !input.is_empty() {
+            let step = self
+                .inbox
+                .take(&mut input, &shared.limits, &mut shared.bodies, now);
+            match step.map_err(CloseReason::Refused)? {
+                Step::Arrived(arrived) => self.hand_out(arrived, shared, events, now),
+                Step::Bytes => {}
+                Step::Space => {
+                    self.backlog = input.to_vec();
+                    shared.stats.waits_for_space += 1;
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn hand_out(
+        &mut self,
+        arrived: Arrived,
+        shared: &mut Shared,
+        events: &mut Vec<Event>,
+        now: Instant,
+    ) {
+        self.frames_in += 1;
+        shared.stats.frames_in += 1;
+        let Arrived {
+            frame,
+            body_digest,
+            began,
+        } = arrived;
+        self.large_before = frame.body.len() >= LARGE_BYTES;
+        let spent = now.saturating_duration_since(began);
+        events.push(Event::Received {
+            conn: self.id,
+            frame,
+            body_digest,
+            spent,
+        });
+    }
+
+    fn peer_ends(&mut self) -> Result<(), CloseReason> {
+        if let Some(reason) = self.broken.take() {
+            return Err(reason);
+        }
+        if let Some(missing) = self.inbox.missing() {
+            return Err(CloseReason::Cut { missing });
+        }
+        self.peer_finished = true;
+        Ok(())
+    }
+}
+
+/// What one system call read.
+#[derive(Debug)]
+struct Reading {
+    body: usize,
+    buffer: usize,
+    offered: usize,
+}
+
+impl Reading {
+    fn bytes(&self) -> usize {
+        self.body + self.buffer
+    }
+}
