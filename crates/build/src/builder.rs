@@ -131,7 +131,13 @@ impl<P> TfBuilder<P> {
             self.stats.discarded_tfs += self.slots.len() as u64;
             let (config, sink_bytes) = (self.config, self.sink_bytes);
             let (stats, streams) = (self.stats, std::mem::take(&mut self.streams));
-            *self = Self { run: Some(run), sink_bytes, stats, streams, ..Self::new(config) };
+            *self = Self {
+                run: Some(run),
+                sink_bytes,
+                stats,
+                streams,
+                ..Self::new(config)
+            };
             return;
         }
         let reported: Vec<TfId> = self
@@ -197,9 +203,17 @@ impl<P> TfBuilder<P> {
         if let Some(slot) = self.slots.get(&tf) {
             if let Some(held) = slot.part(part.source) {
                 let same = held.digest == part.digest && held.bytes == part.bytes;
-                return Err(if same { RefusedStf::Duplicate } else { RefusedStf::Conflict });
+                return Err(if same {
+                    RefusedStf::Duplicate
+                } else {
+                    RefusedStf::Conflict
+                });
             }
-            if slot.roster.as_ref().is_some_and(|roster| !roster.contains(&part.source)) {
+            if slot
+                .roster
+                .as_ref()
+                .is_some_and(|roster| !roster.contains(&part.source))
+            {
                 return Err(RefusedStf::OtherRoster);
             }
         } else if self.slots.len() >= 2 * self.config.tfs_in_building_max as usize {
@@ -220,7 +234,10 @@ impl<P> TfBuilder<P> {
         let count = self.bad_digests.entry((tf, source)).or_default();
         *count += 1;
         if *count == 2 {
-            self.messages.push_back(Control::Corrupt { tf, flp: source.flp });
+            self.messages.push_back(Control::Corrupt {
+                tf,
+                flp: source.flp,
+            });
         }
     }
 
@@ -283,8 +300,13 @@ impl<P> TfBuilder<P> {
                 }
                 continue;
             }
-            let Some(roster) = self.rosters.get(&assign.roster).cloned() else { continue };
-            let slot = self.slots.entry(assign.tf).or_insert_with(|| Slot::new(now));
+            let Some(roster) = self.rosters.get(&assign.roster).cloned() else {
+                continue;
+            };
+            let slot = self
+                .slots
+                .entry(assign.tf)
+                .or_insert_with(|| Slot::new(now));
             slot.attempt = slot.attempt.max(assign.attempt);
             slot.roster = Some(roster);
             let (stfs, bytes) = slot.drop_strangers();
@@ -319,18 +341,31 @@ impl<P> TfBuilder<P> {
     }
 
     fn commit(&mut self, tf: TfId, missing: &[FlpId]) -> bool {
-        let (Some(slot), Some(run)) = (self.slots.get(&tf), self.run) else { return false };
-        let Some(found_missing) = slot.missing() else { return false };
+        let (Some(slot), Some(run)) = (self.slots.get(&tf), self.run) else {
+            return false;
+        };
+        let Some(found_missing) = slot.missing() else {
+            return false;
+        };
         if !found_missing.iter().all(|flp| missing.contains(flp)) {
             return false;
         }
-        let slot = self.slots.remove(&tf).expect("it was there four lines above");
+        let slot = self
+            .slots
+            .remove(&tf)
+            .expect("it was there four lines above");
         self.open_bytes -= slot.bytes();
         let mut parts = slot.parts;
         // A part may have come after the report: the TF is what the verdict says it is.
         parts.retain(|part| !missing.contains(&part.source.flp));
         parts.sort_unstable_by_key(|part| part.source);
-        let built = Tf { run, tf, attempt: slot.attempt, parts, missing: missing.to_vec() };
+        let built = Tf {
+            run,
+            tf,
+            attempt: slot.attempt,
+            parts,
+            missing: missing.to_vec(),
+        };
         self.sink_bytes += built.bytes();
         self.delivered.insert(tf, false);
         self.deliveries.push_back(built);
@@ -367,14 +402,19 @@ impl<P> TfBuilder<P> {
             self.released.insert_range(*first, *end);
         }
         let released = &self.released;
-        let discarded: Vec<TfId> =
-            self.slots.keys().copied().filter(|tf| released.contains(*tf)).collect();
+        let discarded: Vec<TfId> = self
+            .slots
+            .keys()
+            .copied()
+            .filter(|tf| released.contains(*tf))
+            .collect();
         for tf in discarded {
             self.discard(tf);
         }
         let released = &self.released;
         self.delivered.retain(|tf, _| !released.contains(*tf));
-        self.bad_digests.retain(|(tf, _), _| !released.contains(*tf));
+        self.bad_digests
+            .retain(|(tf, _), _| !released.contains(*tf));
     }
 
     fn discard(&mut self, tf: TfId) {
@@ -427,8 +467,13 @@ impl<P> TfBuilder<P> {
     }
 
     fn report(&mut self, now: Timestamp, tf: TfId) {
-        let slot = self.slots.get_mut(&tf).expect("callers hold its id from the table");
-        let Some(missing) = slot.missing() else { return };
+        let slot = self
+            .slots
+            .get_mut(&tf)
+            .expect("callers hold its id from the table");
+        let Some(missing) = slot.missing() else {
+            return;
+        };
         slot.reported = Some((now, missing.clone()));
         self.built.push(Built {
             tf,
@@ -450,12 +495,17 @@ impl<P> TfBuilder<P> {
         }
         if !self.built.is_empty() {
             let count = self.built.len().min(Control::ENTRIES_MAX);
-            return Some(Action::Send(Control::Built(self.built.drain(..count).collect())));
+            return Some(Action::Send(Control::Built(
+                self.built.drain(..count).collect(),
+            )));
         }
         if !self.acks.is_empty() {
             let count = self.acks.len().min(Control::ENTRIES_MAX);
             let tfs = self.acks.drain(..count).collect();
-            return Some(Action::Send(Control::CommitAck { tfs, sink_bytes: self.sink_bytes }));
+            return Some(Action::Send(Control::CommitAck {
+                tfs,
+                sink_bytes: self.sink_bytes,
+            }));
         }
         None
     }

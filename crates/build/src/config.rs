@@ -19,7 +19,12 @@ pub struct BuildConfig {
 
 impl Default for BuildConfig {
     fn default() -> Self {
-        Self { capacity_bytes: 256 << 20, tfs_in_building_max: 256, stale_ms: 2000, repeat_ms: 100 }
+        Self {
+            capacity_bytes: 256 << 20,
+            tfs_in_building_max: 256,
+            stale_ms: 2000,
+            repeat_ms: 100,
+        }
     }
 }
 

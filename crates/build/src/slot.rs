@@ -68,7 +68,9 @@ impl<P> Slot<P> {
 
     /// Takes out the parts that are not of the roster; gives back their bytes.
     pub(crate) fn drop_strangers(&mut self) -> (u64, u64) {
-        let Some(roster) = self.roster.clone() else { return (0, 0) };
+        let Some(roster) = self.roster.clone() else {
+            return (0, 0);
+        };
         let (stfs, bytes) = (self.parts.len() as u64, self.bytes());
         self.parts.retain(|part| roster.contains(&part.source));
         (stfs - self.parts.len() as u64, bytes - self.bytes())

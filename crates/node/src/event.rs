@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// One line of an event log. Schema: `docs/events.md`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -110,18 +111,25 @@ pub struct PartEvent {
     pub digest: u32,
 }
 
-/// Appends events to a file, or to nothing.
+/// Appends events to a file, to memory that a test shares, or to nothing.
 #[derive(Debug)]
-pub struct EventLog {
-    file: Option<File>,
-    lines: Vec<u8>,
+pub struct EventLog(Target);
+
+#[derive(Debug)]
+enum Target {
+    Nothing,
+    File { file: File, lines: Vec<u8> },
+    Memory { shared: Arc<Mutex<Vec<Event>>>, added: Vec<Event> },
 }
+
+/// Lines that a log which cannot be written keeps for later, in bytes. Beyond it, they are lost and counted.
+const KEPT_BYTES_MAX: usize = 16 << 20;
 
 impl EventLog {
     /// A log that keeps nothing.
     #[must_use]
     pub fn none() -> Self {
-        Self { file: None, lines: Vec::new() }
+        Self(Target::Nothing)
     }
 
     /// Appends to the file at `path`; it is made if it is not there.
@@ -131,20 +139,25 @@ impl EventLog {
     /// What opening the file gives.
     pub fn append_to(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
-        Ok(Self { file: Some(file), lines: Vec::with_capacity(64 << 10) })
+        Ok(Self(Target::File { file, lines: Vec::with_capacity(64 << 10) }))
     }
 
-    /// Whether anything is kept.
+    /// Appends to `shared`.
     #[must_use]
-    pub fn is_on(&self) -> bool {
-        self.file.is_some()
+    pub fn to_memory(shared: Arc<Mutex<Vec<Event>>>) -> Self {
+        Self(Target::Memory { shared, added: Vec::new() })
     }
 
     /// Adds a line to the next [`flush`](Self::flush).
     pub fn add(&mut self, event: &Event) {
-        if self.file.is_some() {
-            serde_json::to_writer(&mut self.lines, event).expect("a vector takes every line");
-            self.lines.push(b'\n');
+        match &mut self.0 {
+            Target::Nothing => {}
+            Target::File { lines, .. } if lines.len() > KEPT_BYTES_MAX => {}
+            Target::File { lines, .. } => {
+                serde_json::to_writer(&mut *lines, event).expect("a vector takes every line");
+                lines.push(b'\n');
+            }
+            Target::Memory { added, .. } => added.push(event.clone()),
         }
     }
 
@@ -152,13 +165,19 @@ impl EventLog {
     ///
     /// # Errors
     ///
-    /// What writing gives, such as a full disk. The lines are kept for the next time.
+    /// What writing gives, such as a full disk. The lines are kept for the next time, up to 16 MiB.
     pub fn flush(&mut self) -> io::Result<()> {
-        if let Some(file) = &mut self.file
-            && !self.lines.is_empty()
-        {
-            file.write_all(&self.lines)?;
-            self.lines.clear();
+        match &mut self.0 {
+            Target::Nothing => {}
+            Target::File { file, lines } => {
+                while !lines.is_empty() {
+                    let written = file.write(lines)?;
+                    lines.drain(..written);
+                }
+            }
+            Target::Memory { shared, added } => {
+                shared.lock().unwrap_or_else(PoisonError::into_inner).append(added);
+            }
         }
         Ok(())
     }
