@@ -1,7 +1,7 @@
 //! The process of an EPN: its brain, its streams, its sink.
 
 use crate::event::{Event, EventLog};
-use crate::flp::Turn;
+use crate::flp::{LEAVE_ALONE_AFTER, Turn};
 use crate::sink::{SinkEvent, SinkHandle};
 use crate::uplink::{Heard, Uplink};
 use bytes::Bytes;
@@ -55,7 +55,7 @@ pub struct EpnNode<T> {
     waiting: VecDeque<Tf<Bytes>>,
     received_bytes: u64,
     ticked_at: Timestamp,
-    is_leaving: bool,
+    leaving_since: Option<Timestamp>,
     is_dismissed: bool,
     refused: Option<String>,
 }
@@ -78,7 +78,7 @@ impl<T: Transport> EpnNode<T> {
             waiting: VecDeque::new(),
             received_bytes: 0,
             ticked_at: Timestamp(0),
-            is_leaving: false,
+            leaving_since: None,
             is_dismissed: false,
             refused: None,
         }
@@ -139,7 +139,7 @@ impl<T: Transport> EpnNode<T> {
             self.waiting.clear();
         }
         self.brain.handle_joined(now, run);
-        if self.is_leaving {
+        if self.leaving_since.is_some() {
             self.uplink.send(&mut self.transport, &Control::Leaving);
         }
     }
@@ -229,9 +229,9 @@ impl<T: Transport> EpnNode<T> {
     }
 
     /// The node is asked to go: it finishes what it has and takes nothing new.
-    pub fn handle_shutdown(&mut self) {
-        if !self.is_leaving {
-            self.is_leaving = true;
+    pub fn handle_shutdown(&mut self, now: Timestamp) {
+        if self.leaving_since.is_none() {
+            self.leaving_since = Some(now);
             info!(open = self.brain.open_tfs(), "Leaving: finishing what is here");
             self.uplink.send(&mut self.transport, &Control::Leaving);
         }
@@ -256,12 +256,15 @@ impl<T: Transport> EpnNode<T> {
         if self.uplink.take_pulse(now) {
             let pulse = self.brain.pulse(self.received_bytes);
             self.uplink.send(&mut self.transport, &Control::EpnPulse(pulse));
-            if self.is_leaving {
+            if self.leaving_since.is_some() {
                 self.uplink.send(&mut self.transport, &Control::Leaving);
             }
         }
-        let never_joined = self.is_leaving && self.brain.run().is_none();
-        if self.is_dismissed || never_joined {
+        let is_alone = !self.uplink.is_joined()
+            && self.leaving_since.is_some_and(|since| {
+                self.brain.run().is_none() || now.since(since) >= LEAVE_ALONE_AFTER
+            });
+        if self.is_dismissed || is_alone {
             self.sink.finish();
             return Ok(Turn::Done);
         }

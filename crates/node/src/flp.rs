@@ -22,6 +22,9 @@ const MADE_AT_ONCE_MAX: usize = 16;
 /// Bytes made in one turn of the loop at most.
 const MADE_BYTES_AT_ONCE_MAX: u64 = 4 << 20;
 
+/// How long a node that wants to leave waits for an ICN that is not there.
+pub(crate) const LEAVE_ALONE_AFTER: Duration = Duration::from_secs(5);
+
 /// What an FLP is made of.
 pub struct FlpParts {
     /// Who it is.
@@ -71,7 +74,7 @@ pub struct FlpNode<T> {
     ticked_at: Timestamp,
     /// The source had no room: it is asked again when something has been released.
     is_starved: bool,
-    is_leaving: bool,
+    leaving_since: Option<Timestamp>,
     refused: Option<String>,
 }
 
@@ -95,7 +98,7 @@ impl<T: Transport> FlpNode<T> {
             held_back: BTreeMap::new(),
             ticked_at: Timestamp(0),
             is_starved: false,
-            is_leaving: false,
+            leaving_since: None,
             refused: None,
         }
     }
@@ -170,9 +173,9 @@ impl<T: Transport> FlpNode<T> {
     }
 
     /// The node is asked to go: it makes nothing more, and is done when all it made is decided.
-    pub fn handle_shutdown(&mut self) {
-        if !self.is_leaving {
-            self.is_leaving = true;
+    pub fn handle_shutdown(&mut self, now: Timestamp) {
+        if self.leaving_since.is_none() {
+            self.leaving_since = Some(now);
             info!(held = self.brain.held_stfs(), "Leaving: the source stops, the hold drains");
             self.brain.handle_source_ended();
         }
@@ -199,16 +202,20 @@ impl<T: Transport> FlpNode<T> {
             let pulse = self.brain.pulse();
             self.uplink.send(&mut self.transport, &Control::FlpPulse(pulse));
         }
-        let has_nothing = self.brain.is_drained() && self.uplink.is_flushed(&self.transport);
-        if self.brain.is_dismissed() || (self.is_leaving && self.may_leave() && has_nothing) {
+        if self.brain.is_dismissed() || self.may_leave(now) {
             return Ok(Turn::Done);
         }
         Ok(Turn::WaitUntil(source_due.min(self.ticked_at + TICK)))
     }
 
-    /// An FLP that was never in a run, or has lost its ICN for good, has nobody to wait for.
-    fn may_leave(&self) -> bool {
-        self.brain.is_drained() || self.brain.run().is_none()
+    /// Whether nobody waits for anything of it any more, or nobody can be asked.
+    fn may_leave(&self, now: Timestamp) -> bool {
+        let Some(since) = self.leaving_since else { return false };
+        let is_alone = !self.uplink.is_joined() && now.since(since) >= LEAVE_ALONE_AFTER;
+        if is_alone && !self.brain.is_drained() {
+            warn!(held = self.brain.held_stfs(), "Leaving without the ICN's word on what is held");
+        }
+        is_alone || (self.brain.is_drained() && self.uplink.is_flushed(&self.transport))
     }
 
     /// Makes what is due, within the bounds of a turn. Gives back when to come again.

@@ -9,7 +9,9 @@ use sheaf_frame::{Attempt, Control, DropReason, FlpId, Target, TfId, Timestamp, 
 impl Scheduler {
     /// An EPN reports a TF. The first report that settles it wins, whoever was assigned.
     pub(super) fn handle_built(&mut self, now: Timestamp, target: Target, built: &Built) {
-        let Some(open) = self.tfs.get(&built.tf) else { return };
+        let Some(open) = self.tfs.get(&built.tf) else {
+            return;
+        };
         match &open.phase {
             Phase::Committed { target: winner, .. } => {
                 if *winner == target {
@@ -17,7 +19,11 @@ impl Scheduler {
                 }
             }
             // Whole, or as whole as it can ever be.
-            _ if built.missing.iter().all(|flp| open.reason_of(*flp).is_some()) => {
+            _ if built
+                .missing
+                .iter()
+                .all(|flp| open.reason_of(*flp).is_some()) =>
+            {
                 self.settle(now, target, built);
             }
             // An EPN that was asked before may be stale while the present one is about to finish.
@@ -47,7 +53,10 @@ impl Scheduler {
 
     fn commit(&mut self, now: Timestamp, target: Target, built: &Built) {
         let tf = built.tf;
-        let open = self.tfs.get_mut(&tf).expect("the caller has just looked at it");
+        let open = self
+            .tfs
+            .get_mut(&tf)
+            .expect("the caller has just looked at it");
         if open.phase == Phase::Queued {
             self.queue.retain(|queued| *queued != tf);
         }
@@ -58,11 +67,18 @@ impl Scheduler {
             Verdict::Complete { target }
         } else {
             self.books.incomplete += 1;
-            Verdict::Incomplete { target, missing: missing.clone() }
+            Verdict::Incomplete {
+                target,
+                missing: missing.clone(),
+            }
         };
         self.books.bytes += built.bytes;
         let attempt = open.attempt;
-        open.phase = Phase::Committed { target, missing: missing.clone(), said_at: now };
+        open.phase = Phase::Committed {
+            target,
+            missing: missing.clone(),
+            said_at: now,
+        };
         for (source, part) in open.members.iter().zip(&open.parts) {
             let is_missing = missing.contains(&source.flp);
             let books = self.books.sources.entry(source.flp).or_default();
@@ -77,7 +93,13 @@ impl Scheduler {
                 Part::Unknown(_) | Part::Skipped(_) => {}
             }
         }
-        let record = Record::Verdict { tf, attempt, verdict, bytes: built.bytes, trace: Some(trace) };
+        let record = Record::Verdict {
+            tf,
+            attempt,
+            verdict,
+            bytes: built.bytes,
+            trace: Some(trace),
+        };
         self.actions.push_back(Action::Append(record));
         self.say_commit(target, tf, missing);
     }
@@ -89,8 +111,17 @@ impl Scheduler {
     }
 
     pub(super) fn repeat_commit(&mut self, now: Timestamp, tf: TfId) {
-        let Some(open) = self.tfs.get_mut(&tf) else { return };
-        let Phase::Committed { target, missing, said_at } = &mut open.phase else { return };
+        let Some(open) = self.tfs.get_mut(&tf) else {
+            return;
+        };
+        let Phase::Committed {
+            target,
+            missing,
+            said_at,
+        } = &mut open.phase
+        else {
+            return;
+        };
         *said_at = now;
         let (target, missing) = (*target, missing.clone());
         if self.is_current(target) {
@@ -112,12 +143,15 @@ impl Scheduler {
     /// The EPN died with a committed TF: whether its consumer has it nobody knows, and it is not built again.
     pub(super) fn abandon(&mut self, tf: TfId, target: Target) {
         self.books.abandoned += 1;
-        self.actions.push_back(Action::Append(Record::Abandoned { tf, target }));
+        self.actions
+            .push_back(Action::Append(Record::Abandoned { tf, target }));
         self.finish(tf, None);
     }
 
     pub(super) fn drop_tf(&mut self, tf: TfId, reason: DropReason) {
-        let Some(open) = self.tfs.get(&tf) else { return };
+        let Some(open) = self.tfs.get(&tf) else {
+            return;
+        };
         debug_assert!(open.is_undecided(), "a TF has one verdict");
         for (source, part) in open.members.iter().zip(&open.parts) {
             if matches!(part, Part::Announced(_)) {
@@ -127,14 +161,22 @@ impl Scheduler {
         self.books.dropped[reason.index()] += 1;
         let verdict = Verdict::Dropped { reason };
         let attempt = Attempt(0);
-        let record = Record::Verdict { tf, attempt, verdict, bytes: 0, trace: None };
+        let record = Record::Verdict {
+            tf,
+            attempt,
+            verdict,
+            bytes: 0,
+            trace: None,
+        };
         self.actions.push_back(Action::Append(record));
         self.finish(tf, None);
     }
 
     /// Takes a decided TF out of the table and gives back what was reserved for it.
     fn finish(&mut self, tf: TfId, winner: Option<Target>) {
-        let Some(open) = self.tfs.remove(&tf) else { return };
+        let Some(open) = self.tfs.remove(&tf) else {
+            return;
+        };
         if open.phase == Phase::Queued {
             self.queue.retain(|queued| *queued != tf);
         }
@@ -143,12 +185,15 @@ impl Scheduler {
         self.released_version += 1;
         let version = self.released_version;
         for booking in open.bookings {
-            let Some(node) = self.epns.get_mut(&booking.target.epn) else { continue };
+            let Some(node) = self.epns.get_mut(&booking.target.epn) else {
+                continue;
+            };
             if node.target != booking.target {
                 continue;
             }
             if winner == Some(booking.target) {
-                self.view.release(target_id(booking.target.epn), booking.bytes);
+                self.view
+                    .release(target_id(booking.target.epn), booking.bytes);
             } else {
                 // The EPN may hold bytes of it until it has heard of the release.
                 node.losing.push((version, booking.bytes));

@@ -4,9 +4,7 @@ use super::open_tf::{Part, Phase};
 use super::run::RunPhase;
 use super::{Recipient, Scheduler};
 use crate::load::{TargetId, TargetLoad};
-use sheaf_frame::control::{
-    Absent, Announced, EpnAddress, EpnPulse, FlpPulse, Hello, Skipped,
-};
+use sheaf_frame::control::{Absent, Announced, EpnAddress, EpnPulse, FlpPulse, Hello, Skipped};
 use sheaf_frame::{
     Control, DropReason, EpnId, FlpId, Incarnation, Source, Target, TfId, Timestamp,
 };
@@ -53,7 +51,10 @@ impl Scheduler {
     /// An FLP whose STFs have at most `stf_bytes_max` bytes has joined, for the first time or again. The caller
     /// has declared an earlier life of it gone.
     pub fn handle_flp_joined(&mut self, now: Timestamp, source: Source, stf_bytes_max: u64) {
-        let known = self.flps.get_mut(&source.flp).filter(|node| node.source == source);
+        let known = self
+            .flps
+            .get_mut(&source.flp)
+            .filter(|node| node.source == source);
         let is_back = self.gone.remove(&source);
         if let Some(node) = known {
             node.is_heard = true;
@@ -71,10 +72,13 @@ impl Scheduler {
                 },
             );
         }
-        self.send(Recipient::Flp(source.flp), Control::Epns(self.epn_addresses()));
+        self.send(
+            Recipient::Flp(source.flp),
+            Control::Epns(self.epn_addresses()),
+        );
         if self.phase == RunPhase::Waiting {
             self.begin_if_quorum(now);
-        } else if self.flps[&source.flp].first.is_none() || is_back {
+        } else if self.wants_sources() && (self.flps[&source.flp].first.is_none() || is_back) {
             self.change_roster();
             self.start_flp(now, source.flp, self.frontier);
         }
@@ -82,7 +86,9 @@ impl Scheduler {
 
     /// The life of an FLP is over, or is treated so: what it has not sent will not come.
     pub fn handle_flp_gone(&mut self, now: Timestamp, source: Source) {
-        let Some(node) = self.flps.get(&source.flp) else { return };
+        let Some(node) = self.flps.get(&source.flp) else {
+            return;
+        };
         if node.source != source || !self.gone.insert(source) {
             return;
         }
@@ -100,8 +106,12 @@ impl Scheduler {
 
     /// A member that is gone has no STF for a TF, unless an EPN may have it already.
     fn write_off(&mut self, now: Timestamp, tf: TfId, source: Source) {
-        let Some(open) = self.tfs.get(&tf) else { return };
-        let Some(index) = open.member_index(source) else { return };
+        let Some(open) = self.tfs.get(&tf) else {
+            return;
+        };
+        let Some(index) = open.member_index(source) else {
+            return;
+        };
         let may_be_built = matches!(open.phase, Phase::Building { .. } | Phase::Committed { .. });
         let lost = match open.parts[index] {
             Part::Unknown(_) => true,
@@ -125,7 +135,9 @@ impl Scheduler {
 
     /// The largest STF that may come from an FLP.
     pub(super) fn stf_bytes_max_of(&self, flp: FlpId) -> u64 {
-        self.flps.get(&flp).map_or(self.config.stf_bytes_max, |node| node.stf_bytes_max)
+        self.flps
+            .get(&flp)
+            .map_or(self.config.stf_bytes_max, |node| node.stf_bytes_max)
     }
 
     fn set_flp_heard(&mut self, source: Source, is_heard: bool) {
@@ -139,7 +151,10 @@ impl Scheduler {
     /// An EPN has joined, for the first time or again. The caller has declared an earlier life of it dead.
     pub fn handle_epn_joined(&mut self, now: Timestamp, target: Target, hello: &Hello) {
         let id = target_id(target.epn);
-        let is_known = self.epns.get(&target.epn).is_some_and(|node| node.target == target);
+        let is_known = self
+            .epns
+            .get(&target.epn)
+            .is_some_and(|node| node.target == target);
         if is_known {
             self.view.set_available(id, true);
             if let Some(node) = self.epns.get_mut(&target.epn) {
@@ -183,7 +198,9 @@ impl Scheduler {
         let building: Vec<TfId> = self
             .tfs
             .iter()
-            .filter(|(_, tf)| matches!(tf.phase, Phase::Building { target: at, .. } if at == target))
+            .filter(
+                |(_, tf)| matches!(tf.phase, Phase::Building { target: at, .. } if at == target),
+            )
             .map(|(tf, _)| *tf)
             .collect();
         for tf in building {
@@ -221,7 +238,9 @@ impl Scheduler {
         let committed: Vec<TfId> = self
             .tfs
             .iter()
-            .filter(|(_, tf)| matches!(&tf.phase, Phase::Committed { target: at, .. } if *at == target))
+            .filter(
+                |(_, tf)| matches!(&tf.phase, Phase::Committed { target: at, .. } if *at == target),
+            )
             .map(|(tf, _)| *tf)
             .collect();
         for tf in committed {
@@ -234,23 +253,34 @@ impl Scheduler {
     }
 
     pub(super) fn is_current(&self, target: Target) -> bool {
-        self.epns.get(&target.epn).is_some_and(|node| node.target == target)
+        self.epns
+            .get(&target.epn)
+            .is_some_and(|node| node.target == target)
     }
 
     pub(super) fn is_available(&self, target: Target) -> bool {
         self.is_current(target)
-            && self.view.get(target_id(target.epn)).is_some_and(|load| load.available)
+            && self
+                .view
+                .get(target_id(target.epn))
+                .is_some_and(|load| load.available)
     }
 
     pub(super) fn epn_addresses(&self) -> Vec<EpnAddress> {
-        let address =
-            |node: &EpnNode| EpnAddress { target: node.target, address: node.address.clone() };
+        let address = |node: &EpnNode| EpnAddress {
+            target: node.target,
+            address: node.address.clone(),
+        };
         self.epns.values().map(address).collect()
     }
 
     /// Takes in a message of an FLP that has joined.
     pub fn handle_flp(&mut self, now: Timestamp, source: Source, control: Control) {
-        if self.flps.get(&source.flp).is_none_or(|node| node.source != source) {
+        if self
+            .flps
+            .get(&source.flp)
+            .is_none_or(|node| node.source != source)
+        {
             self.stats.unexpected_messages += 1;
             return;
         }
@@ -316,8 +346,12 @@ impl Scheduler {
 
     /// `source` has no STF of `tf` and never will.
     pub(super) fn skip(&mut self, now: Timestamp, tf: TfId, source: Source, reason: DropReason) {
-        let Some(open) = self.tfs.get_mut(&tf) else { return };
-        let Some(index) = open.member_index(source) else { return };
+        let Some(open) = self.tfs.get_mut(&tf) else {
+            return;
+        };
+        let Some(index) = open.member_index(source) else {
+            return;
+        };
         if !open.is_undecided() || matches!(open.parts[index], Part::Skipped(_)) {
             return;
         }
@@ -329,14 +363,19 @@ impl Scheduler {
         open.parts[index] = Part::Skipped(reason);
         self.books.source(source.flp).skipped += 1;
         if let Phase::Building { target, .. } = open.phase {
-            let absent = Absent { tf, flps: vec![source.flp] };
+            let absent = Absent {
+                tf,
+                flps: vec![source.flp],
+            };
             self.send(Recipient::Epn(target.epn), Control::Absent(vec![absent]));
         }
         self.handle_part_heard(now, tf);
     }
 
     fn handle_flp_pulse(&mut self, source: Source, pulse: FlpPulse) {
-        let Some(node) = self.flps.get_mut(&source.flp) else { return };
+        let Some(node) = self.flps.get_mut(&source.flp) else {
+            return;
+        };
         node.pulse = pulse;
         if pulse.released_version < self.released_said {
             self.send(Recipient::Flp(source.flp), Control::Release(self.release()));
@@ -381,15 +420,25 @@ impl Scheduler {
     }
 
     fn member(&self, tf: TfId, flp: FlpId) -> Option<Source> {
-        self.tfs.get(&tf)?.members.iter().copied().find(|member| member.flp == flp)
+        self.tfs
+            .get(&tf)?
+            .members
+            .iter()
+            .copied()
+            .find(|member| member.flp == flp)
     }
 
     fn handle_epn_pulse(&mut self, now: Timestamp, target: Target, pulse: EpnPulse) {
         let id = target_id(target.epn);
-        let Some(node) = self.epns.get_mut(&target.epn) else { return };
+        let Some(node) = self.epns.get_mut(&target.epn) else {
+            return;
+        };
         node.pulse = pulse;
         let applied = pulse.released_version;
-        for (_, bytes) in node.losing.extract_if(.., |(version, _)| *version <= applied) {
+        for (_, bytes) in node
+            .losing
+            .extract_if(.., |(version, _)| *version <= applied)
+        {
             self.view.release(id, bytes);
         }
         self.view.set_held(id, pulse.sink_bytes);

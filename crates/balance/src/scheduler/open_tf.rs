@@ -25,7 +25,11 @@ pub(super) enum Phase {
     /// Is being built.
     Building { target: Target, deadline: Timestamp },
     /// Has its verdict; the EPN has yet to say that the consumer has it.
-    Committed { target: Target, missing: Vec<FlpId>, said_at: Timestamp },
+    Committed {
+        target: Target,
+        missing: Vec<FlpId>,
+        said_at: Timestamp,
+    },
 }
 
 /// Room that was reserved for a TF at one EPN.
@@ -78,7 +82,10 @@ impl OpenTf {
     }
 
     pub(super) fn all_heard(&self) -> bool {
-        !self.parts.iter().any(|part| matches!(part, Part::Unknown(_)))
+        !self
+            .parts
+            .iter()
+            .any(|part| matches!(part, Part::Unknown(_)))
     }
 
     /// Bytes to reserve: what is announced, and the most that the others may bring.
@@ -94,7 +101,10 @@ impl OpenTf {
     pub(super) fn absent(&self) -> Vec<FlpId> {
         let is_skipped = |part: &Part| matches!(part, Part::Skipped(_));
         let members = self.members.iter().zip(&self.parts);
-        members.filter(|(_, part)| is_skipped(part)).map(|(source, _)| source.flp).collect()
+        members
+            .filter(|(_, part)| is_skipped(part))
+            .map(|(source, _)| source.flp)
+            .collect()
     }
 
     pub(super) fn first_skip(&self) -> Option<DropReason> {

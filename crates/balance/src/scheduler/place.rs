@@ -37,10 +37,12 @@ impl Scheduler {
         if self.released.contains(tf) || tf.0 > self.frontier.0.saturating_add(AHEAD_MAX) {
             return false;
         }
-        if !self.is_open_for_tfs() {
+        if !self.may_open(tf) {
             return false;
         }
-        let Some((roster, members)) = self.rosters.of(tf) else { return false };
+        let Some((roster, members)) = self.rosters.of(tf) else {
+            return false;
+        };
         let mut parts = Vec::with_capacity(members.len());
         for member in members.iter() {
             parts.push(if self.gone.contains(member) {
@@ -50,7 +52,8 @@ impl Scheduler {
                 Part::Unknown(self.stf_bytes_max_of(member.flp))
             });
         }
-        self.tfs.insert(tf, OpenTf::new(now, roster, members, parts));
+        self.tfs
+            .insert(tf, OpenTf::new(now, roster, members, parts));
         self.frontier = self.frontier.max(tf.next());
         self.books.announced += 1;
         self.span.0.get_or_insert(now);
@@ -63,7 +66,9 @@ impl Scheduler {
 
     /// Something new is known of the parts of a TF.
     pub(super) fn handle_part_heard(&mut self, now: Timestamp, tf: TfId) {
-        let Some(open) = self.tfs.get(&tf) else { return };
+        let Some(open) = self.tfs.get(&tf) else {
+            return;
+        };
         match open.phase {
             Phase::Gathering if open.all_heard() => self.assign_or_drop(now, tf),
             Phase::Queued | Phase::Building { .. } => {
@@ -80,10 +85,16 @@ impl Scheduler {
     /// Why no EPN needs to be asked: the quorum rule cannot be met any more.
     fn cannot_build(&self, open: &OpenTf) -> Option<DropReason> {
         let reason = open.first_skip();
-        let possible = open.parts.iter().filter(|part| !matches!(part, Part::Skipped(_))).count();
+        let possible = open
+            .parts
+            .iter()
+            .filter(|part| !matches!(part, Part::Skipped(_)))
+            .count();
         let enough = match self.config.incomplete {
             Incomplete::Never => open.parts.len(),
-            Incomplete::Allow => (self.config.quorum_stfs_min as usize).clamp(1, open.parts.len().max(1)),
+            Incomplete::Allow => {
+                (self.config.quorum_stfs_min as usize).clamp(1, open.parts.len().max(1))
+            }
         };
         if possible >= enough && possible > 0 {
             return None;
@@ -108,15 +119,25 @@ impl Scheduler {
         let bytes = self.bytes_to_reserve(open);
         let mut avoid = self.unreachable_for(open);
         let unreachable_count = avoid.len();
-        avoid.extend(open.bookings.iter().map(|booking| target_id(booking.target.epn)));
-        let mut choice = self.choose(now, &Job { id: tf.0, bytes, avoid: &avoid });
+        avoid.extend(
+            open.bookings
+                .iter()
+                .map(|booking| target_id(booking.target.epn)),
+        );
+        let mut choice = self.choose(
+            now,
+            &Job {
+                id: tf.0,
+                bytes,
+                avoid: &avoid,
+            },
+        );
         if choice.is_err() && avoid.len() > unreachable_count {
             // Nobody else has room: the EPNs that were asked before are better than a deadlock of credits.
             avoid.truncate(unreachable_count);
             let open = &self.tfs[&tf];
             let former = |booking: &&Booking| {
-                self.is_available(booking.target)
-                    && !avoid.contains(&target_id(booking.target.epn))
+                self.is_available(booking.target) && !avoid.contains(&target_id(booking.target.epn))
             };
             if let Some(booking) = open.bookings.iter().rfind(former) {
                 choice = Ok(target_id(booking.target.epn));
@@ -146,8 +167,12 @@ impl Scheduler {
     }
 
     fn target_of(&self, id: TargetId) -> Target {
-        let node = self.epns.values().find(|node| target_id(node.target.epn) == id);
-        node.expect("a policy chooses a member of the view, and the view has only EPNs").target
+        let node = self
+            .epns
+            .values()
+            .find(|node| target_id(node.target.epn) == id);
+        node.expect("a policy chooses a member of the view, and the view has only EPNs")
+            .target
     }
 
     fn bytes_to_reserve(&self, open: &OpenTf) -> u64 {
@@ -172,7 +197,9 @@ impl Scheduler {
         if self.gone.is_empty() {
             return;
         }
-        let Some(open) = self.tfs.get_mut(&tf) else { return };
+        let Some(open) = self.tfs.get_mut(&tf) else {
+            return;
+        };
         for (part, member) in open.parts.iter_mut().zip(open.members.iter()) {
             if matches!(part, Part::Announced(_)) && self.gone.contains(member) {
                 *part = Part::Skipped(DropReason::SourceDied);
@@ -186,8 +213,15 @@ impl Scheduler {
 
     fn put(&mut self, now: Timestamp, tf: TfId, target: Target, bytes: u64) {
         let id = target_id(target.epn);
-        let open = self.tfs.get_mut(&tf).expect("callers hold its id from the table");
-        match open.bookings.iter_mut().find(|booking| booking.target == target) {
+        let open = self
+            .tfs
+            .get_mut(&tf)
+            .expect("callers hold its id from the table");
+        match open
+            .bookings
+            .iter_mut()
+            .find(|booking| booking.target == target)
+        {
             Some(booking) => {
                 self.view.release(id, booking.bytes);
                 booking.bytes = bytes;
@@ -197,19 +231,34 @@ impl Scheduler {
         self.view.book(id, bytes);
         open.attempt.0 += 1;
         open.assigned_at = now;
-        open.phase = Phase::Building { target, deadline: now + self.config.tf_deadline() };
+        open.phase = Phase::Building {
+            target,
+            deadline: now + self.config.tf_deadline(),
+        };
         if open.attempt.0 > 1 {
             self.books.reassigned += 1;
         }
-        self.assigns.push(Assign { tf, attempt: open.attempt, target, roster: open.roster });
+        self.assigns.push(Assign {
+            tf,
+            attempt: open.attempt,
+            target,
+            roster: open.roster,
+        });
     }
 
     /// All announces are in: the reservation shrinks to what will really come.
     fn give_back_surplus(&mut self, tf: TfId) {
-        let Some(open) = self.tfs.get_mut(&tf) else { return };
-        let Phase::Building { target, .. } = open.phase else { return };
+        let Some(open) = self.tfs.get_mut(&tf) else {
+            return;
+        };
+        let Phase::Building { target, .. } = open.phase else {
+            return;
+        };
         let bytes = open.bytes_expected();
-        if let Some(booking) = open.bookings.iter_mut().find(|booking| booking.target == target)
+        if let Some(booking) = open
+            .bookings
+            .iter_mut()
+            .find(|booking| booking.target == target)
             && booking.bytes != bytes
         {
             self.view.release(target_id(target.epn), booking.bytes);
@@ -219,7 +268,10 @@ impl Scheduler {
     }
 
     fn enqueue(&mut self, tf: TfId) {
-        let open = self.tfs.get_mut(&tf).expect("callers hold its id from the table");
+        let open = self
+            .tfs
+            .get_mut(&tf)
+            .expect("callers hold its id from the table");
         let was_assigned = !open.bookings.is_empty();
         if !was_assigned && self.queue.len() >= self.config.queue_tfs_max as usize {
             self.drop_tf(tf, DropReason::ShedOverload);
@@ -238,7 +290,10 @@ impl Scheduler {
         let (mut at, mut vain) = (0, 0);
         while at < self.queue.len() && vain < VAIN_TRIES_MAX {
             let tf = self.queue[at];
-            let is_queued = self.tfs.get(&tf).is_some_and(|open| open.phase == Phase::Queued);
+            let is_queued = self
+                .tfs
+                .get(&tf)
+                .is_some_and(|open| open.phase == Phase::Queued);
             if is_queued && self.try_place(now, tf) == Placed::NoRoom {
                 at += 1;
                 vain += 1;
@@ -254,25 +309,40 @@ impl Scheduler {
     /// Whether a late TF is the EPN's fault: everything is announced, and all who announced are well.
     pub(super) fn may_move(&self, open: &OpenTf) -> bool {
         let is_well = |source: &Source| {
-            self.flps.get(&source.flp).is_some_and(|n| n.source == *source && n.is_heard)
+            self.flps
+                .get(&source.flp)
+                .is_some_and(|n| n.source == *source && n.is_heard)
                 && !self.gone.contains(source)
         };
         open.all_heard()
-            && open.members.iter().zip(&open.parts).all(|(source, part)| match part {
-                Part::Announced(_) => is_well(source),
-                Part::Unknown(_) | Part::Skipped(_) => true,
-            })
+            && open
+                .members
+                .iter()
+                .zip(&open.parts)
+                .all(|(source, part)| match part {
+                    Part::Announced(_) => is_well(source),
+                    Part::Unknown(_) | Part::Skipped(_) => true,
+                })
     }
 
     /// Gives a TF that is in building at `from` to another EPN. `from` may still win.
     pub(super) fn move_tf(&mut self, now: Timestamp, tf: TfId, from: Target) {
-        let is_cut = self.epns.get(&from.epn).is_none_or(|node| node.target != from || node.is_cut);
-        let open = self.tfs.get_mut(&tf).expect("callers hold its id from the table");
+        let is_cut = self
+            .epns
+            .get(&from.epn)
+            .is_none_or(|node| node.target != from || node.is_cut);
+        let open = self
+            .tfs
+            .get_mut(&tf)
+            .expect("callers hold its id from the table");
         let bytes = open.bytes_expected();
         let may_resend = self.books.bytes / RESEND_DIVISOR + RESEND_BYTES_FREE;
         if !is_cut && self.resent_bytes + bytes > may_resend {
             self.stats.moves_put_off += 1;
-            open.phase = Phase::Building { target: from, deadline: now + self.config.tf_deadline() };
+            open.phase = Phase::Building {
+                target: from,
+                deadline: now + self.config.tf_deadline(),
+            };
             return;
         }
         match self.try_place(now, tf) {
@@ -307,8 +377,15 @@ impl Scheduler {
 
     fn assign_of(&self, tf: TfId) -> Option<Assign> {
         let open = self.tfs.get(&tf)?;
-        let Phase::Building { target, .. } = open.phase else { return None };
-        Some(Assign { tf, attempt: open.attempt, target, roster: open.roster })
+        let Phase::Building { target, .. } = open.phase else {
+            return None;
+        };
+        Some(Assign {
+            tf,
+            attempt: open.attempt,
+            target,
+            roster: open.roster,
+        })
     }
 
     /// Says everything again to an EPN that has joined again.
@@ -354,14 +431,23 @@ impl Scheduler {
 
     fn send_assigns_to(&mut self, target: Target, items: Vec<Assign>) {
         let to = Recipient::Epn(target.epn);
-        let mut said = self.epns.get(&target.epn).map_or(0, |node| node.roster_said);
+        let mut said = self
+            .epns
+            .get(&target.epn)
+            .map_or(0, |node| node.roster_said);
         for item in &items {
             // After a move the EPN may have missed the roster with the first assignment.
             if item.roster.0 > said || item.attempt.0 > 1 {
                 said = said.max(item.roster.0);
                 if let Some(members) = self.rosters.by_id(item.roster) {
                     let members = members.to_vec();
-                    self.send(to, Control::Roster { id: item.roster, members });
+                    self.send(
+                        to,
+                        Control::Roster {
+                            id: item.roster,
+                            members,
+                        },
+                    );
                 }
             }
         }

@@ -23,22 +23,39 @@ impl Rosters {
         members.sort_unstable();
         self.last_id += 1;
         self.list.retain(|roster| roster.first < first);
-        self.list.push(Roster { first, id: RosterId(self.last_id), members: members.into() });
+        self.list.push(Roster {
+            first,
+            id: RosterId(self.last_id),
+            members: members.into(),
+        });
     }
 
     /// From `first` on nobody waits for `source`.
     pub(super) fn take_out(&mut self, first: TfId, source: Source) {
-        let Some((_, covering)) = self.of(first) else { return };
+        let Some((_, covering)) = self.of(first) else {
+            return;
+        };
         let begins_there = self.list.iter().any(|roster| roster.first == first);
         if !begins_there {
             let at = self.list.partition_point(|roster| roster.first < first);
-            self.list.insert(at, Roster { first, id: RosterId(0), members: covering });
+            self.list.insert(
+                at,
+                Roster {
+                    first,
+                    id: RosterId(0),
+                    members: covering,
+                },
+            );
         }
         for roster in self.list.iter_mut().filter(|roster| roster.first >= first) {
             self.last_id += 1;
             roster.id = RosterId(self.last_id);
-            roster.members =
-                roster.members.iter().copied().filter(|member| *member != source).collect();
+            roster.members = roster
+                .members
+                .iter()
+                .copied()
+                .filter(|member| *member != source)
+                .collect();
         }
     }
 
@@ -49,7 +66,10 @@ impl Rosters {
     }
 
     pub(super) fn by_id(&self, id: RosterId) -> Option<Members> {
-        self.list.iter().find(|roster| roster.id == id).map(|roster| roster.members.clone())
+        self.list
+            .iter()
+            .find(|roster| roster.id == id)
+            .map(|roster| roster.members.clone())
     }
 
     /// Forgets rosters that no TF from `floor` on needs.

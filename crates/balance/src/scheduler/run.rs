@@ -18,7 +18,10 @@ pub(super) enum RunPhase {
     /// Sources make TFs.
     Running,
     /// Sources pause; when all have said how far they are, they go on to the same last TF.
-    Stopping { since: Timestamp, stop_at: Option<TfId> },
+    Stopping {
+        since: Timestamp,
+        stop_at: Option<TfId>,
+    },
     /// Sources are done, TFs are not.
     Draining { since: Timestamp },
     /// Everything is decided, and the nodes may go.
@@ -50,8 +53,32 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn is_open_for_tfs(&self) -> bool {
+    /// Whether `tf` may still come into being. While the farm drains, only what an FLP had made before it
+    /// ended: its announce may have been lost.
+    pub(super) fn may_open(&self, tf: TfId) -> bool {
+        match self.phase {
+            RunPhase::Running | RunPhase::Stopping { .. } => true,
+            RunPhase::Draining { .. } => self
+                .flps
+                .values()
+                .any(|node| node.ended.is_some_and(|end| tf < end)),
+            RunPhase::Waiting | RunPhase::Over => false,
+        }
+    }
+
+    pub(super) fn wants_sources(&self) -> bool {
         matches!(self.phase, RunPhase::Running | RunPhase::Stopping { .. })
+    }
+
+    /// Whether every FLP that is there has said, after it ended, that it holds nothing any more.
+    fn all_holds_empty(&self) -> bool {
+        let there = self
+            .flps
+            .values()
+            .filter(|node| !self.gone.contains(&node.source));
+        there
+            .into_iter()
+            .all(|node| node.ended.is_none() || node.pulse.held_stfs == 0)
     }
 
     fn end(&self) -> TfId {
@@ -75,17 +102,25 @@ impl Scheduler {
 
     pub(super) fn start_flp(&mut self, now: Timestamp, flp: FlpId, first: TfId) {
         let (end, elapsed) = (self.end(), now.since(self.origin));
-        let Some(node) = self.flps.get_mut(&flp) else { return };
+        let Some(node) = self.flps.get_mut(&flp) else {
+            return;
+        };
         let first = *node.first.get_or_insert(first);
         let elapsed_ns = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
-        self.send(Recipient::Flp(flp), Control::Start(Start { first, end, elapsed_ns }));
+        self.send(
+            Recipient::Flp(flp),
+            Control::Start(Start {
+                first,
+                end,
+                elapsed_ns,
+            }),
+        );
     }
 
     /// From the frontier on a TF is whole with the FLPs that are there now.
     pub(super) fn change_roster(&mut self) {
-        let is_member = |source: &Source| {
-            !self.gone.contains(source) && self.flps[&source.flp].ended.is_none()
-        };
+        let is_member =
+            |source: &Source| !self.gone.contains(source) && self.flps[&source.flp].ended.is_none();
         let sources = self.flps.values().map(|node| node.source);
         let members: Vec<Source> = sources.filter(is_member).collect();
         self.rosters.change(self.frontier, members);
@@ -133,7 +168,10 @@ impl Scheduler {
             RunPhase::Waiting => self.phase = RunPhase::Over,
             RunPhase::Running => {
                 let stop_at = (self.config.mode == Mode::Paced).then_some(self.frontier);
-                self.phase = RunPhase::Stopping { since: now, stop_at };
+                self.phase = RunPhase::Stopping {
+                    since: now,
+                    stop_at,
+                };
                 self.say_stop();
             }
             RunPhase::Stopping { .. } | RunPhase::Draining { .. } | RunPhase::Over => {}
@@ -142,7 +180,9 @@ impl Scheduler {
     }
 
     fn say_stop(&mut self) {
-        let RunPhase::Stopping { stop_at, .. } = self.phase else { return };
+        let RunPhase::Stopping { stop_at, .. } = self.phase else {
+            return;
+        };
         let control = stop_at.map_or(Control::Stop, |next| Control::StopAt { next });
         self.send(Recipient::AllFlps, control);
     }
@@ -155,10 +195,14 @@ impl Scheduler {
     }
 
     pub(super) fn set_ended(&mut self, now: Timestamp, source: Source, next: TfId) {
-        let Some(node) = self.flps.get_mut(&source.flp) else { return };
+        let Some(node) = self.flps.get_mut(&source.flp) else {
+            return;
+        };
         if node.ended.replace(next).is_some() {
             return;
         }
+        // Until the next heartbeat nobody knows what it holds.
+        node.pulse.held_stfs = u64::MAX;
         self.rosters.take_out(next, source);
         let later: Vec<TfId> = self.tfs.range(next..).map(|(tf, _)| *tf).collect();
         for tf in later {
@@ -169,19 +213,34 @@ impl Scheduler {
 
     /// An FLP had ended before this TF: it is not a member, and nobody waits for it.
     fn take_out(&mut self, now: Timestamp, tf: TfId, source: Source) {
-        let Some((roster, members)) = self.rosters.of(tf) else { return };
-        let Some(open) = self.tfs.get_mut(&tf) else { return };
-        let Some(index) = open.member_index(source) else { return };
+        let Some((roster, members)) = self.rosters.of(tf) else {
+            return;
+        };
+        let Some(open) = self.tfs.get_mut(&tf) else {
+            return;
+        };
+        let Some(index) = open.member_index(source) else {
+            return;
+        };
         if !matches!(open.parts[index], Part::Unknown(_)) || !open.is_undecided() {
             return;
         }
         open.parts.remove(index);
-        let left = open.members.iter().copied().filter(|member| *member != source);
+        let left = open
+            .members
+            .iter()
+            .copied()
+            .filter(|member| *member != source);
         open.members = left.collect();
         debug_assert_eq!(open.members, members);
         open.roster = roster;
         if let Phase::Building { target, .. } = open.phase {
-            self.assigns.push(Assign { tf, attempt: open.attempt, target, roster });
+            self.assigns.push(Assign {
+                tf,
+                attempt: open.attempt,
+                target,
+                roster,
+            });
         }
         self.handle_part_heard(now, tf);
     }
@@ -205,10 +264,11 @@ impl Scheduler {
                 }
             }
             RunPhase::Draining { since } => {
-                if now.since(since) >= self.config.drain() {
+                let is_late = now.since(since) >= self.config.drain();
+                if is_late {
                     self.close_undecided();
                 }
-                if self.tfs.is_empty() {
+                if self.tfs.is_empty() && (is_late || self.all_holds_empty()) {
                     self.phase = RunPhase::Over;
                     self.say_dismissed();
                 }
@@ -218,17 +278,28 @@ impl Scheduler {
     }
 
     fn all_flps_done(&self) -> bool {
-        self.flps.values().all(|node| node.ended.is_some() || self.gone.contains(&node.source))
+        self.flps
+            .values()
+            .all(|node| node.ended.is_some() || self.gone.contains(&node.source))
     }
 
     /// All who are there have paused: the last TF is the furthest that anybody made.
     fn agree_on_last(&mut self, since: Timestamp) {
         let mut last = self.frontier;
-        for node in self.flps.values().filter(|node| !self.gone.contains(&node.source)) {
-            let Some(next) = node.ended.or(node.stopped) else { return };
+        for node in self
+            .flps
+            .values()
+            .filter(|node| !self.gone.contains(&node.source))
+        {
+            let Some(next) = node.ended.or(node.stopped) else {
+                return;
+            };
             last = last.max(next);
         }
-        self.phase = RunPhase::Stopping { since, stop_at: Some(last) };
+        self.phase = RunPhase::Stopping {
+            since,
+            stop_at: Some(last),
+        };
         self.say_stop();
     }
 
@@ -256,13 +327,20 @@ impl Scheduler {
     /// EPNs that want to leave may go when nothing of the run is with them.
     fn dismiss_leaving(&mut self) {
         let holds = |epn: EpnId| {
-            let booked = self.view.get(target_id(epn)).is_some_and(|load| load.booked_slots > 0);
-            booked || self.tfs.values().any(
-                |tf| matches!(tf.phase, Phase::Committed { target, .. } if target.epn == epn),
-            )
+            let booked = self
+                .view
+                .get(target_id(epn))
+                .is_some_and(|load| load.booked_slots > 0);
+            booked
+                || self.tfs.values().any(
+                    |tf| matches!(tf.phase, Phase::Committed { target, .. } if target.epn == epn),
+                )
         };
         let leaving = self.epns.iter().filter(|(_, node)| node.is_leaving);
-        let free: Vec<EpnId> = leaving.map(|(epn, _)| *epn).filter(|epn| !holds(*epn)).collect();
+        let free: Vec<EpnId> = leaving
+            .map(|(epn, _)| *epn)
+            .filter(|epn| !holds(*epn))
+            .collect();
         for epn in free {
             self.send(Recipient::Epn(epn), Control::Dismissed);
         }
