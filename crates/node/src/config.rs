@@ -19,6 +19,7 @@ mod transport;
 pub use address::{for_index, is_address};
 pub use epn::{DiscardSink, EpnConfig, FileSink, SinkConfig, UnixSink, VerifySink};
 pub use error::{ConfigError, ConfigErrors};
+pub(crate) use files::path_for;
 pub use flp::{
     FileSource, FlpConfig, Km3netSource, ReplaySource, SourceConfig, StdinSource, TcpSource,
     UnixSource, Xtc2Source,
