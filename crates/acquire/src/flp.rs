@@ -216,6 +216,7 @@ impl Flp {
         self.next = start.first;
         self.end = start.end;
         self.origin = Timestamp(now.0.saturating_sub(start.elapsed_ns));
+        self.paced.retain(|tf| *tf >= start.first);
         self.end_if_reached();
     }
 
@@ -345,12 +346,21 @@ impl Flp {
         }
     }
 
+    /// The heartbeat calls for TFs. Those before them whose call was lost are made too: the data are there.
     fn handle_pace(&mut self, tfs: &[TfId]) {
-        for tf in tfs {
-            let last = self.paced.back().map_or(self.next, |last| last.next());
-            if *tf >= last && self.paced.len() < ASSIGNED_AHEAD_MAX {
-                self.paced.push_back(*tf);
-            }
+        if self.phase == Phase::Waiting {
+            return;
+        }
+        if let Some(last) = tfs.iter().max() {
+            self.call_below(last.next());
+        }
+    }
+
+    fn call_below(&mut self, end: TfId) {
+        let mut next = self.paced.back().map_or(self.next, |last| last.next());
+        while next < end && self.paced.len() < ASSIGNED_AHEAD_MAX {
+            self.paced.push_back(next);
+            next = next.next();
         }
     }
 
@@ -468,6 +478,9 @@ impl Flp {
             Phase::Paused | Phase::Running => {
                 self.phase = Phase::Running;
                 self.end = next;
+                if self.config.pace == Pace::Icn {
+                    self.call_below(next);
+                }
                 self.end_if_reached();
             }
             _ => self.say_where(),
@@ -489,7 +502,9 @@ impl Flp {
     pub fn handle_tick(&mut self, now: Timestamp) {
         let again = Duration::from_millis(self.config.repeat_ms);
         for (tf, held) in self.hold.iter_mut() {
-            if held.assigned.is_none() && now.since(held.announced_at) >= again {
+            // An assignment shows that somebody announced the TF, not that our own announce was heard.
+            let patience = if held.assigned.is_some() { 3 * again } else { again };
+            if now.since(held.announced_at) >= patience {
                 held.announced_at = now;
                 self.stats.repeated_announces += 1;
                 self.announces.push(Announced {

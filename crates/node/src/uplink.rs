@@ -10,7 +10,7 @@ use tracing::{info, warn};
 const PAUSE_FIRST: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// How long a hello waits for its answer before it is said again.
-const HELLO_AGAIN: Duration = Duration::from_millis(200);
+const HELLO_AGAIN: Duration = Duration::from_millis(40);
 
 /// What came in from the ICN.
 #[derive(Debug, PartialEq)]

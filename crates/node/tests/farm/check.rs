@@ -13,6 +13,8 @@ pub(crate) struct Books {
     pub(crate) dropped: u64,
     pub(crate) abandoned: u64,
     pub(crate) reassigned: u64,
+    /// Dropped TFs by reason.
+    pub(crate) reasons: BTreeMap<String, u64>,
 }
 
 impl Books {
@@ -23,6 +25,9 @@ impl Books {
         self.dropped += other.dropped;
         self.abandoned += other.abandoned;
         self.reassigned += other.reassigned;
+        for (reason, count) in &other.reasons {
+            *self.reasons.entry(reason.clone()).or_default() += count;
+        }
     }
 }
 
@@ -31,6 +36,7 @@ struct Fate {
     verdict: String,
     at: Option<(u16, u64)>,
     missing: Vec<u16>,
+    reason: Option<String>,
 }
 
 /// STFs made, by TF and FLP and its life: bytes and digest.
@@ -49,8 +55,16 @@ pub(crate) fn check(plan: &Plan, logs: &BTreeMap<String, Vec<Event>>) -> Books {
         match fate.verdict.as_str() {
             "complete" => books.complete += 1,
             "incomplete" => books.incomplete += 1,
-            _ => books.dropped += 1,
+            _ => {
+                books.dropped += 1;
+                let reason = fate.reason.clone().expect("every drop has a reason");
+                *books.reasons.entry(reason).or_default() += 1;
+            }
         }
+        assert!(
+            fate.verdict == "complete" || !plan.kind.loses_nothing(),
+            "TF {tf} is {fate:?}, and no FLP was hurt"
+        );
         assert!(
             fate.verdict != "incomplete" || plan.incomplete == Incomplete::Allow,
             "TF {tf} is incomplete against the rule"
@@ -103,9 +117,10 @@ fn fates(log: &[Event]) -> (BTreeMap<u64, Fate>, BTreeSet<u64>, BTreeSet<u64>) {
     let mut called = BTreeSet::new();
     for event in log {
         match event {
-            Event::Verdict { tf, verdict, epn, incarnation, missing, .. } => {
+            Event::Verdict { tf, verdict, epn, incarnation, missing, reason } => {
                 let at = epn.zip(*incarnation);
-                let fate = Fate { verdict: verdict.clone(), at, missing: missing.clone() };
+                let (verdict, missing) = (verdict.clone(), missing.clone());
+                let fate = Fate { verdict, at, missing, reason: reason.clone() };
                 let earlier = fates.insert(*tf, fate);
                 assert_eq!(earlier, None, "TF {tf} has two verdicts");
             }

@@ -29,6 +29,7 @@ pub(crate) enum Fault {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
+    pub(crate) kind: Kind,
     pub(crate) seed: u64,
     pub(crate) flps: u16,
     pub(crate) epns: u16,
@@ -80,12 +81,20 @@ impl Dice {
     }
 }
 
+impl Kind {
+    /// Whether every TF has to be complete, whatever happens: no FLP is hurt.
+    pub(crate) fn loses_nothing(self) -> bool {
+        matches!(self, Self::Calm | Self::EpnFaults | Self::BadNetwork)
+    }
+}
+
 impl Plan {
     pub(crate) fn draw(kind: Kind, seed: u64) -> Self {
         let mut dice = Dice(seed ^ 0x5eed_0000);
         let (flps, epns) = (dice.range(1, 4) as u16, dice.range(2, 5) as u16);
         let calm_at = dice.ms(500, 1500);
         let mut plan = Self {
+            kind,
             seed,
             flps,
             epns,
