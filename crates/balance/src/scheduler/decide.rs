@@ -12,23 +12,30 @@ impl Scheduler {
         let Some(open) = self.tfs.get(&built.tf) else {
             return;
         };
-        match &open.phase {
-            Phase::Committed { target: winner, .. } => {
-                if *winner == target {
-                    self.repeat_commit(now, built.tf);
-                }
+        if let Phase::Committed { target: winner, .. } = &open.phase {
+            if *winner == target {
+                self.repeat_commit(now, built.tf);
             }
-            // Whole, or as whole as it can ever be.
-            _ if built
-                .missing
-                .iter()
-                .all(|flp| open.reason_of(*flp).is_some()) =>
-            {
-                self.settle(now, target, built);
-            }
-            // An EPN that was asked before may be stale while the present one is about to finish.
-            Phase::Building { target: at, .. } if *at == target => self.settle(now, target, built),
-            _ => {}
+            return;
+        }
+        if !open.bookings.iter().any(|booking| booking.target == target) {
+            // It was never asked.
+            self.stats.unexpected_messages += 1;
+            return;
+        }
+        // Of an older roster it may lack somebody who is no member any more.
+        let members = open.members.iter().map(|member| member.flp);
+        let missing: Vec<FlpId> = members.filter(|flp| built.missing.contains(flp)).collect();
+        // Whole, or as whole as it can ever be.
+        let is_settled = missing.iter().all(|flp| open.reason_of(*flp).is_some());
+        // An EPN that was asked before may be stale while the present one is about to finish.
+        let is_present = matches!(open.phase, Phase::Building { target: at, .. } if at == target);
+        if is_settled || is_present {
+            let built = Built {
+                missing,
+                ..built.clone()
+            };
+            self.settle(now, target, &built);
         }
     }
 
@@ -73,7 +80,7 @@ impl Scheduler {
             }
         };
         self.books.bytes += built.bytes;
-        let attempt = open.attempt;
+        let attempt = built.attempt.min(open.attempt);
         open.phase = Phase::Committed {
             target,
             missing: missing.clone(),

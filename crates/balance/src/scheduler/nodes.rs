@@ -6,8 +6,9 @@ use super::{Recipient, Scheduler};
 use crate::load::{TargetId, TargetLoad};
 use sheaf_frame::control::{Absent, Announced, EpnAddress, EpnPulse, FlpPulse, Hello, Skipped};
 use sheaf_frame::{
-    Control, DropReason, EpnId, FlpId, Incarnation, Source, Target, TfId, Timestamp,
+    Control, DropReason, EpnId, FlpId, Incarnation, RosterId, Source, Target, TfId, Timestamp,
 };
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// How long a pair that could not reach each other is left out.
@@ -39,8 +40,8 @@ pub(super) struct EpnNode {
     pub(super) pulse: EpnPulse,
     /// Bookings of TFs decided elsewhere: given back when the EPN has applied that release.
     pub(super) losing: Vec<(u64, u64)>,
-    /// The newest roster that it was told.
-    pub(super) roster_said: u32,
+    /// Rosters that it was told. TFs are not assigned in order, so the newest does not stand for all.
+    pub(super) rosters_said: BTreeSet<RosterId>,
 }
 
 pub(super) fn target_id(epn: EpnId) -> TargetId {
@@ -158,7 +159,7 @@ impl Scheduler {
         if is_known {
             self.view.set_available(id, true);
             if let Some(node) = self.epns.get_mut(&target.epn) {
-                node.roster_said = 0;
+                node.rosters_said.clear();
                 node.is_cut = false;
             }
         } else {
@@ -174,7 +175,7 @@ impl Scheduler {
                     is_cut: false,
                     pulse: EpnPulse::default(),
                     losing: Vec::new(),
-                    roster_said: 0,
+                    rosters_said: BTreeSet::new(),
                 },
             );
             self.send(Recipient::AllFlps, Control::Epns(self.epn_addresses()));
@@ -234,6 +235,7 @@ impl Scheduler {
         self.handle_epn_silent(now, target);
         self.view.remove(target_id(target.epn));
         self.epns.remove(&target.epn);
+        self.unreachable.retain(|(_, epn), _| *epn != target.epn);
         self.send(Recipient::AllFlps, Control::Epns(self.epn_addresses()));
         let committed: Vec<TfId> = self
             .tfs
@@ -290,6 +292,7 @@ impl Scheduler {
             Control::Stopped { next } => self.set_stopped(now, source, next),
             Control::Ended { next } => self.set_ended(now, source, next),
             Control::FlpPulse(pulse) => self.handle_flp_pulse(source, pulse),
+            Control::Unreachable { target } if !self.is_current(target) => {}
             Control::Unreachable { target } => {
                 let until = now + UNREACHABLE_FOR;
                 self.unreachable.insert((source.flp, target.epn), until);
@@ -303,7 +306,7 @@ impl Scheduler {
     fn handle_announce(&mut self, now: Timestamp, source: Source, items: &[Announced]) {
         for item in items {
             let stf_bytes_max = self.config.stf_bytes_max;
-            if !self.open_tf(now, item.tf) {
+            if !self.open_tf(now, item.tf, Some(source)) {
                 self.books.source(source.flp).outside += 1;
                 continue;
             }
@@ -338,7 +341,7 @@ impl Scheduler {
 
     fn handle_skipped(&mut self, now: Timestamp, source: Source, items: &[Skipped]) {
         for item in items {
-            if self.open_tf(now, item.tf) {
+            if self.open_tf(now, item.tf, Some(source)) {
                 self.skip(now, item.tf, source, item.reason);
             }
         }

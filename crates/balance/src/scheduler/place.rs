@@ -18,6 +18,8 @@ const RESEND_BYTES_FREE: u64 = 256 << 20;
 /// The share of all bytes that may be sent again after mere silence: a fifth. A busy machine looks silent, and
 /// unlimited re-sends would keep it busy.
 const RESEND_DIVISOR: u64 = 5;
+/// Rosters that an EPN is taken to remember; it forgets older ones.
+const ROSTERS_SAID_MAX: usize = 256;
 /// How many TFs of the queue are tried in vain before the rest waits for the next event.
 const VAIN_TRIES_MAX: usize = 16;
 
@@ -29,8 +31,9 @@ enum Placed {
 }
 
 impl Scheduler {
-    /// Makes sure that `tf` is in the table. `false` if it is decided, or no TF of this run.
-    pub(super) fn open_tf(&mut self, now: Timestamp, tf: TfId) -> bool {
+    /// Makes sure that `tf` is in the table. `false` if it is decided, no TF of this run, or not for `by` to
+    /// call: a source calls TFs of whose roster it is, and none in paced mode, where the heartbeat (`None`) does.
+    pub(super) fn open_tf(&mut self, now: Timestamp, tf: TfId, by: Option<Source>) -> bool {
         if self.tfs.contains_key(&tf) {
             return true;
         }
@@ -43,6 +46,10 @@ impl Scheduler {
         let Some((roster, members)) = self.rosters.of(tf) else {
             return false;
         };
+        let is_paced = self.config.mode == super::Mode::Paced;
+        if by.is_some_and(|source| is_paced || !members.contains(&source)) {
+            return false;
+        }
         let mut parts = Vec::with_capacity(members.len());
         for member in members.iter() {
             parts.push(if self.gone.contains(member) {
@@ -76,6 +83,7 @@ impl Scheduler {
                     self.drop_tf(tf, reason);
                 } else if open.all_heard() {
                     self.give_back_surplus(tf);
+                    self.restart_deadline(now, tf);
                 }
             }
             Phase::Gathering | Phase::Committed { .. } => {}
@@ -267,22 +275,34 @@ impl Scheduler {
         }
     }
 
+    /// The last part is known only now: the EPN has its whole time from here on.
+    fn restart_deadline(&mut self, now: Timestamp, tf: TfId) {
+        let after = self.config.tf_deadline();
+        if let Some(open) = self.tfs.get_mut(&tf)
+            && let Phase::Building { deadline, .. } = &mut open.phase
+        {
+            *deadline = now + after;
+        }
+    }
+
     fn enqueue(&mut self, tf: TfId) {
         let open = self
             .tfs
             .get_mut(&tf)
             .expect("callers hold its id from the table");
-        let was_assigned = !open.bookings.is_empty();
+        let was_assigned = open.attempt.0 > 0;
         if !was_assigned && self.queue.len() >= self.config.queue_tfs_max as usize {
             self.drop_tf(tf, DropReason::ShedOverload);
             return;
         }
         open.phase = Phase::Queued;
-        if was_assigned {
-            self.queue.push_front(tf);
-        } else {
-            self.queue.push_back(tf);
-        }
+        let behind = |queued: &TfId| {
+            let other = self.tfs.get(queued);
+            *queued > tf || other.is_none_or(|other| other.attempt.0 == 0)
+        };
+        // What was assigned before goes first, in its own order.
+        let at = self.queue.iter().position(behind).filter(|_| was_assigned);
+        self.queue.insert(at.unwrap_or(self.queue.len()), tf);
     }
 
     /// Tries to place what waits, oldest first. One TF that fits nowhere does not hold up the others.
@@ -375,6 +395,20 @@ impl Scheduler {
         }
     }
 
+    /// A TF is late, and not by the fault of its EPN, unless the EPN never heard of it.
+    pub(super) fn repeat_assign_to_epn(&mut self, now: Timestamp, tf: TfId, target: Target) {
+        let deadline = now + self.config.tf_deadline();
+        if let Some(open) = self.tfs.get_mut(&tf) {
+            open.phase = Phase::Building { target, deadline };
+        }
+        if let Some(node) = self.epns.get_mut(&target.epn) {
+            node.roster_said = 0;
+        }
+        if let Some(assign) = self.assign_of(tf) {
+            self.send_assigns_to(target, vec![assign]);
+        }
+    }
+
     fn assign_of(&self, tf: TfId) -> Option<Assign> {
         let open = self.tfs.get(&tf)?;
         let Phase::Building { target, .. } = open.phase else {
@@ -431,28 +465,20 @@ impl Scheduler {
 
     fn send_assigns_to(&mut self, target: Target, items: Vec<Assign>) {
         let to = Recipient::Epn(target.epn);
-        let mut said = self
-            .epns
-            .get(&target.epn)
-            .map_or(0, |node| node.roster_said);
         for item in &items {
+            let (Some(node), Some(open)) = (self.epns.get_mut(&target.epn), self.tfs.get(&item.tf))
+            else {
+                continue;
+            };
             // After a move the EPN may have missed the roster with the first assignment.
-            if item.roster.0 > said || item.attempt.0 > 1 {
-                said = said.max(item.roster.0);
-                if let Some(members) = self.rosters.by_id(item.roster) {
-                    let members = members.to_vec();
-                    self.send(
-                        to,
-                        Control::Roster {
-                            id: item.roster,
-                            members,
-                        },
-                    );
-                }
+            let is_new = node.rosters_said.insert(item.roster);
+            while node.rosters_said.len() > ROSTERS_SAID_MAX {
+                node.rosters_said.pop_first();
             }
-        }
-        if let Some(node) = self.epns.get_mut(&target.epn) {
-            node.roster_said = said;
+            if is_new || item.attempt.0 > 1 {
+                let (id, members) = (item.roster, open.members.to_vec());
+                self.send(to, Control::Roster { id, members });
+            }
         }
         let absent: Vec<Absent> = items
             .iter()

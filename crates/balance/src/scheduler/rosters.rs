@@ -32,6 +32,9 @@ impl Rosters {
 
     /// From `first` on nobody waits for `source`.
     pub(super) fn take_out(&mut self, first: TfId, source: Source) {
+        // Rosters of TFs that are decided are forgotten: then from the oldest one on.
+        let oldest = self.list.first().map_or(first, |roster| roster.first);
+        let first = first.max(oldest);
         let Some((_, covering)) = self.of(first) else {
             return;
         };
@@ -63,13 +66,6 @@ impl Rosters {
     pub(super) fn of(&self, tf: TfId) -> Option<(RosterId, Members)> {
         let roster = self.list.iter().rev().find(|roster| roster.first <= tf)?;
         Some((roster.id, roster.members.clone()))
-    }
-
-    pub(super) fn by_id(&self, id: RosterId) -> Option<Members> {
-        self.list
-            .iter()
-            .find(|roster| roster.id == id)
-            .map(|roster| roster.members.clone())
     }
 
     /// Forgets rosters that no TF from `floor` on needs.

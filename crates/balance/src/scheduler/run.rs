@@ -1,6 +1,6 @@
 //! The run: when it begins, how its sources stop together, when everything is decided.
 
-use super::nodes::target_id;
+use super::nodes::{FlpNode, target_id};
 use super::open_tf::{Part, Phase};
 use super::{Mode, Recipient, Scheduler};
 use sheaf_frame::control::{Assign, Start};
@@ -86,8 +86,9 @@ impl Scheduler {
     }
 
     pub(super) fn begin_if_quorum(&mut self, now: Timestamp) {
-        let quorum = self.flps.len() >= self.plan.flps as usize
-            && self.epns.len() >= self.plan.epns as usize;
+        let is_there = |node: &&FlpNode| !self.gone.contains(&node.source);
+        let flps = self.flps.values().filter(is_there).count();
+        let quorum = flps >= self.plan.flps as usize && self.epns.len() >= self.plan.epns as usize;
         if self.phase != RunPhase::Waiting || !quorum {
             return;
         }
@@ -151,7 +152,7 @@ impl Scheduler {
             self.stats.pace_late_ns_max = self.stats.pace_late_ns_max.max(late_ns);
             self.stats.paced += 1;
             called.push(tf);
-            if self.open_tf(now, tf) {
+            if self.open_tf(now, tf, None) {
                 self.assign_or_drop(now, tf);
             } else {
                 self.frontier = self.frontier.max(tf.next());
@@ -222,10 +223,18 @@ impl Scheduler {
         let Some(index) = open.member_index(source) else {
             return;
         };
-        if !matches!(open.parts[index], Part::Unknown(_)) || !open.is_undecided() {
+        if !open.is_undecided() {
             return;
         }
-        open.parts.remove(index);
+        let books = self.books.source(source.flp);
+        match open.parts.remove(index) {
+            Part::Unknown(_) => {}
+            Part::Skipped(_) => books.skipped -= 1,
+            Part::Announced(_) => {
+                books.announced -= 1;
+                books.outside += 1;
+            }
+        }
         let left = open
             .members
             .iter()
@@ -234,6 +243,7 @@ impl Scheduler {
         open.members = left.collect();
         debug_assert_eq!(open.members, members);
         open.roster = roster;
+        self.assigns.retain(|assign| assign.tf != tf);
         if let Phase::Building { target, .. } = open.phase {
             self.assigns.push(Assign {
                 tf,

@@ -1,0 +1,239 @@
+//! How a run begins, ends, drains, and lets its nodes go.
+
+use super::*;
+
+#[test]
+fn a_run_begins_when_its_quorum_is_there_in_whatever_order() {
+    for order in [
+        ["flp 0 joins", "flp 1 joins", "epn 0 joins"],
+        ["epn 0 joins", "flp 1 joins", "flp 0 joins"],
+        ["flp 1 joins", "epn 0 joins", "flp 0 joins"],
+    ] {
+        let mut bench = waiting(2, 1, |_| {});
+        assert_eq!(bench.after(order[0]), "");
+        assert_eq!(bench.after(order[1]), "");
+        assert!(!bench.scheduler.has_begun());
+        assert_eq!(bench.after(order[2]), "start flp:0 at 0, start flp:1 at 0");
+    }
+}
+
+#[test]
+fn an_flp_that_died_before_the_run_began_does_not_count() {
+    waiting(2, 1, |_| {}).check(
+        "flp 0 joins; flp 1 joins =>
+         flp 1 gone               => epns: flp:1 gone
+         epn 0 joins              => epn:0: flp:1 gone
+         flp 1.2 joins            => start flp:0 at 0, start flp:1 at 0",
+    );
+}
+
+#[test]
+fn the_start_is_said_again_to_who_has_not_heard_it() {
+    let mut bench = waiting(2, 1, |_| {});
+    bench.after("epn 0 joins; flp 0 joins; flp 1 joins");
+    bench.check(
+        "flp 0 pulse =>
+         wait 100    => start flp:1 at 0
+         flp 1 pulse =>
+         wait 100    =>",
+    );
+}
+
+#[test]
+fn an_flp_that_joins_late_begins_at_the_frontier_and_in_step() {
+    let mut bench = farm(1, 1);
+    bench.after("flp 0 has 0-6; wait 30");
+    bench
+        .scheduler
+        .handle_flp_joined(bench.now, source_of("1"), 10);
+    let start =
+        std::iter::from_fn(|| bench.scheduler.poll_action()).find_map(|action| match action {
+            Action::Send(Recipient::Flp(FlpId(1)), Control::Start(start)) => Some(start),
+            _ => None,
+        });
+    let start = start.expect("the run goes on");
+    assert_eq!((start.first, start.elapsed_ns), (TfId(7), 30_000_000));
+}
+
+#[test]
+fn to_stop_all_pause_and_then_go_on_to_the_furthest() {
+    let mut bench = farm(2, 1);
+    bench.check(
+        "flps have 0        => assign 0#1>0
+         flp 1 has 1        =>
+         stop               => flps: stop
+         flp 0 stopped 1    =>
+         wait 100           => flps: stop, assign 1#1>0
+         flp 1 stopped 2    => flps stop at 2
+         flp 0 has 1        =>
+         flps ended 2       =>
+         epn 0 built 0      => 0 complete, commit 0 epn:0
+         epn 0 built 1      => 1 complete, commit 1 epn:0
+         epn 0 acks 0-1     =>",
+    );
+    assert_eq!(
+        bench.after("flps pulse; wait 1"),
+        "flps: dismissed, epns: dismissed"
+    );
+    assert!(bench.scheduler.is_over());
+    assert_eq!(bench.after("wait 100"), "flps: dismissed, epns: dismissed");
+}
+
+#[test]
+fn a_paced_run_stops_at_the_next_heartbeat_that_was_not_called() {
+    let mut bench = farm_with(1, 1, |config| config.mode = Mode::Paced);
+    bench.check(
+        "wait 40   => pace 0 1 2, assign 0#1>0 1#1>0 2#1>0
+         stop      => flps stop at 3
+         wait 1000 => flps stop at 3",
+    );
+}
+
+#[test]
+fn what_is_not_decided_when_the_drain_ends_is_closed() {
+    let mut bench = farm(1, 1);
+    bench.check(
+        "flp 0 has 0-2   => assign 0#1>0 1#1>0 2#1>0
+         epn 0 built 1   => 1 complete, commit 1 epn:0
+         epn 0 silent    =>
+         stop            => flps: stop
+         flp 0 stopped 3 => flps stop at 3
+         flp 0 ended 3   =>
+         wait 4999       => commit 1 epn:0
+         wait 1          => 0 dropped run-ended, 1 abandoned, 2 dropped run-ended, flps: dismissed, epns: dismissed",
+    );
+    assert_eq!(bench.scheduler.in_flight(), 0);
+}
+
+#[test]
+fn an_flp_that_does_not_answer_the_stop_does_not_keep_the_farm() {
+    let mut bench = farm(2, 1);
+    bench.after("stop; flp 0 stopped 0; wait 4999");
+    assert_eq!(bench.scheduler.phase_name(), "stopping");
+    bench.after("wait 1; wait 5000");
+    assert!(bench.scheduler.is_over());
+}
+
+#[test]
+fn an_flp_that_dies_while_all_stop_is_not_waited_for() {
+    let mut bench = farm(2, 1);
+    bench.check(
+        "flp 0 has 0      =>
+         stop             => flps: stop
+         flp 0 stopped 1  =>
+         flp 1 gone       => epns: flp:1 gone, 0 dropped source-died, flps stop at 1
+         flp 0 ended 1    =>
+         flp 0 pulse; wait 1 => flps: dismissed, epns: dismissed",
+    );
+}
+
+#[test]
+fn a_run_that_never_began_is_over_at_once() {
+    let mut bench = waiting(1, 1, |_| {});
+    bench.after("flp 0 joins; stop");
+    assert!(bench.scheduler.is_over());
+}
+
+#[test]
+fn when_all_sources_have_ended_the_run_drains_and_is_over() {
+    let mut bench = farm(2, 1);
+    bench.check(
+        "flps have 0                  => assign 0#1>0
+         flp 0 has 1                  =>
+         flp 1 ended 1                => assign 1#1>0
+         flp 0 has 2                  => assign 2#1>0
+         flp 0 ended 3                =>
+         epn 0 built 0; epn 0 built 1; epn 0 built 2 => \
+            0 complete, commit 0 epn:0, 1 complete, commit 1 epn:0, 2 complete, commit 2 epn:0
+         epn 0 acks 0-2               =>
+         flps pulse; wait 1           => flps: dismissed, epns: dismissed",
+    );
+    assert_eq!(bench.scheduler.books().complete, 3);
+}
+
+#[test]
+fn an_epn_hears_the_shorter_roster_of_a_tf_that_it_has_in_building() {
+    let mut bench = farm(2, 1);
+    bench.shown = &["roster", "assign"];
+    bench.check(
+        "flp 0 has 0; wait 50  => epn:0: roster 0 1, epn:0: 0#1>0, assign 0#1>0
+         flp 1 ended 0         => epn:0: roster 0, epn:0: 0#1>0, assign 0#1>0
+         epn 0 built 0         => 0 complete, commit 0 epn:0",
+    );
+    assert_eq!(bench.booked(0), (10, 1));
+}
+
+#[test]
+fn sources_that_end_one_by_one_below_open_tfs_leave_rosters_that_hold_together() {
+    let mut bench = farm_with(3, 1, |config| config.incomplete = Incomplete::Allow);
+    bench.check(
+        "flp 0 has 0-5                     =>
+         flp 2 gone                        => epns: flp:2 gone
+         flp 2 joins; flp 2 ended 0        => start flp:2 at 0
+         flp 1 ended 2                     => assign 2#1>0 3#1>0 4#1>0 5#1>0
+         flp 1 has 0-1                     => assign 0#1>0 1#1>0",
+    );
+    assert_eq!(
+        bench
+            .after("epn 0 built 0; epn 0 built 5")
+            .matches("complete")
+            .count(),
+        2
+    );
+}
+
+#[test]
+fn a_leaving_epn_gets_nothing_new_and_goes_when_it_is_empty() {
+    let mut bench = farm(1, 2);
+    bench.check(
+        "flp 0 has 0      => assign 0#1>0
+         epn 0 leaves     =>
+         flp 0 has 1-2    => assign 1#1>1 2#1>1
+         epn 0 built 0    => 0 complete, commit 0 epn:0
+         epn 0 acks 0     => epn:0: dismissed
+         epn 1 leaves     => epn:0: dismissed",
+    );
+}
+
+#[test]
+fn a_leaving_epn_stays_until_it_has_heard_of_a_tf_decided_elsewhere() {
+    let mut bench = farm(1, 2);
+    bench.after("flp 0 has 0; epn 0 silent; epn 0 heard; epn 0 leaves; epn 1 built 0#2");
+    bench.check(
+        "epn 1 acks 0   =>
+         epn 0 pulse 0  =>
+         epn 0 pulse 1  =>
+         wait 1         => epn:0: dismissed",
+    );
+}
+
+#[test]
+fn books_of_sources_tell_what_became_of_every_stf() {
+    let mut bench = farm_with(2, 1, |config| config.incomplete = Incomplete::Allow);
+    bench.after("flps have 0-2; epn 0 built 0; epn 0 built 1 without 1; epn 0 corrupt 2 0");
+    let sources = &bench.scheduler.books().sources;
+    let fates = |flp: u16| {
+        let s = sources[&FlpId(flp)];
+        (
+            s.announced,
+            s.built,
+            s.unused,
+            s.dropped,
+            s.outside,
+            s.skipped,
+        )
+    };
+    assert_eq!(fates(0), (2, 2, 0, 0, 1, 1));
+    assert_eq!(fates(1), (3, 1, 1, 0, 0, 0));
+}
+
+#[test]
+fn a_source_that_never_made_anything_is_not_waited_for_after_its_first_tfs_are_decided() {
+    farm(2, 1).check(
+        "flp 0 has 0; wait 50      => assign 0#1>0
+         epn 0 built 0 without 1   => 0 dropped source-late
+         flp 1 ended 0             =>
+         flp 0 has 1               => assign 1#1>0
+         epn 0 built 1             => 1 complete, commit 1 epn:0",
+    );
+}
