@@ -402,7 +402,7 @@ impl Scheduler {
             open.phase = Phase::Building { target, deadline };
         }
         if let Some(node) = self.epns.get_mut(&target.epn) {
-            node.roster_said = 0;
+            node.rosters_said.clear();
         }
         if let Some(assign) = self.assign_of(tf) {
             self.send_assigns_to(target, vec![assign]);
