@@ -252,7 +252,11 @@ impl Scheduler {
     #[must_use]
     pub fn release(&self) -> Release {
         let ranges = self.released.ranges().take(Control::ENTRIES_MAX).collect();
-        Release { version: self.released_version, floor: self.released.floor(), ranges }
+        Release {
+            version: self.released_version,
+            floor: self.released.floor(),
+            ranges,
+        }
     }
 
     /// Puts what has been gathered into messages: assignments in one batch, then the state of the release.
@@ -291,8 +295,12 @@ impl Scheduler {
     pub fn handle_tick(&mut self, now: Timestamp) {
         self.pace(now);
         self.unreachable.retain(|_, until| *until > now);
-        let due: Vec<TfId> =
-            self.tfs.iter().filter(|(_, tf)| self.is_due(now, tf)).map(|(id, _)| *id).collect();
+        let due: Vec<TfId> = self
+            .tfs
+            .iter()
+            .filter(|(_, tf)| self.is_due(now, tf))
+            .map(|(id, _)| *id)
+            .collect();
         for tf in due {
             self.handle_due(now, tf);
         }
@@ -309,18 +317,26 @@ impl Scheduler {
             Phase::Gathering => now.since(tf.first_at) >= self.config.announce_deadline(),
             Phase::Queued => false,
             Phase::Building { target, deadline } => {
-                !self.is_available(*target) || (now >= *deadline && self.may_move(tf))
+                !self.is_available(*target) || now >= *deadline
             }
             Phase::Committed { said_at, .. } => now.since(*said_at) >= self.config.repeat(),
         }
     }
 
     fn handle_due(&mut self, now: Timestamp, tf: TfId) {
-        let Some(open) = self.tfs.get(&tf) else { return };
+        let Some(open) = self.tfs.get(&tf) else {
+            return;
+        };
         match open.phase {
             Phase::Gathering => self.assign_or_drop(now, tf),
             Phase::Queued => {}
-            Phase::Building { target, .. } => self.move_tf(now, tf, target),
+            Phase::Building { target, .. } => {
+                if self.is_available(target) && !self.may_move(open) {
+                    self.repeat_assign_to_epn(now, tf, target);
+                } else {
+                    self.move_tf(now, tf, target);
+                }
+            }
             Phase::Committed { .. } => self.repeat_commit(now, tf),
         }
     }
