@@ -405,7 +405,7 @@ impl Scheduler {
             node.rosters_said.clear();
         }
         if let Some(assign) = self.assign_of(tf) {
-            self.send_assigns_to(target, vec![assign]);
+            self.send_assigns_to(target, &[assign]);
         }
     }
 
@@ -455,7 +455,7 @@ impl Scheduler {
         }
         for (target, items) in by_target {
             if self.is_current(target) {
-                self.send_assigns_to(target, items);
+                self.send_assigns_to(target, &items);
             }
         }
         for items in assigns.chunks(Control::ENTRIES_MAX) {
@@ -463,9 +463,9 @@ impl Scheduler {
         }
     }
 
-    fn send_assigns_to(&mut self, target: Target, items: Vec<Assign>) {
+    fn send_assigns_to(&mut self, target: Target, items: &[Assign]) {
         let to = Recipient::Epn(target.epn);
-        for item in &items {
+        for item in items {
             let (Some(node), Some(open)) = (self.epns.get_mut(&target.epn), self.tfs.get(&item.tf))
             else {
                 continue;

@@ -118,7 +118,20 @@ fn a_late_tf_stays_while_an_flp_that_has_a_part_of_it_is_not_well() {
          flp 1 silent  =>
          wait 5000     =>
          flp 1 heard   =>
+         wait 399      =>
          wait 1        => assign 0#2>1",
+    );
+}
+
+#[test]
+fn an_assignment_that_its_epn_may_have_missed_is_said_again_with_its_roster() {
+    let mut bench = farm(2, 1);
+    bench.shown = &["roster", "assign"];
+    bench.check(
+        "flp 0 has 0; wait 50  => epn:0: roster 0 1, epn:0: 0#1>0, assign 0#1>0
+         wait 399              =>
+         wait 1                => epn:0: roster 0 1, epn:0: 0#1>0
+         wait 400              => epn:0: roster 0 1, epn:0: 0#1>0",
     );
 }
 
