@@ -358,6 +358,9 @@ impl Scheduler {
 
     /// Says again what a node may have missed.
     pub(super) fn repeat_run_messages(&mut self, now: Timestamp) {
+        if self.phase != RunPhase::Over {
+            self.send(Recipient::AllFlps, Control::Epns(self.epn_addresses()));
+        }
         match self.phase {
             RunPhase::Waiting | RunPhase::Draining { .. } => {}
             RunPhase::Running => {
@@ -370,7 +373,6 @@ impl Scheduler {
                 for (flp, first) in unheard {
                     self.start_flp(now, flp, first);
                 }
-                self.send(Recipient::AllFlps, Control::Epns(self.epn_addresses()));
             }
             RunPhase::Stopping { .. } => self.say_stop(),
             RunPhase::Over => self.say_dismissed(),

@@ -58,6 +58,7 @@ pub(crate) fn check(plan: &Plan, logs: &BTreeMap<String, Vec<Event>>) -> Books {
             _ => {
                 books.dropped += 1;
                 let reason = fate.reason.clone().expect("every drop has a reason");
+                assert_ne!(reason, "run-ended", "TF {tf} was still open long after all was calm");
                 *books.reasons.entry(reason).or_default() += 1;
             }
         }
