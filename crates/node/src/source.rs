@@ -8,7 +8,7 @@ mod deal;
 mod feed;
 mod joined;
 mod origin;
-mod record;
+pub(crate) mod record;
 pub(crate) mod stop;
 pub(crate) mod unix_socket;
 
