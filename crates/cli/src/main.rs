@@ -1,3 +1,77 @@
-//! The binary `sheaf`.
+//! The binary `sheaf`: a farm on one machine, its roles, and what looks at data and configuration.
 
-fn main() {}
+mod config;
+mod demo;
+mod fail;
+mod inspect;
+mod logging;
+mod proc;
+mod role;
+
+use clap::Parser;
+use logging::Usual;
+use std::process::ExitCode;
+
+/// Load-balanced data distribution for streaming data acquisition.
+///
+/// Many readout nodes (FLPs) each hold a piece of every timeframe; one of many processing nodes (EPNs) must get
+/// all pieces of it. The ICN decides which, the bytes go straight, and every timeframe has exactly one fate.
+#[derive(Debug, Parser)]
+#[command(
+    name = "sheaf",
+    version,
+    propagate_version = true,
+    arg_required_else_help = true
+)]
+#[command(after_help = "\
+Examples:
+  sheaf demo                                   a whole farm on this machine, live
+  sheaf demo --kill epn:2@3s --duration 6s     an EPN dies, and nothing is lost
+  sheaf config check farm.toml                 what is wrong with a farm file
+  sheaf icn --config farm.toml                 one node of a real farm
+  sheaf inspect run.raw                        what is in a file of raw data")]
+struct Cli {
+    #[command(flatten)]
+    logging: logging::Args,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Demo(Box<demo::Args>),
+    Icn(role::IcnArgs),
+    Flp(role::FlpArgs),
+    Epn(role::EpnArgs),
+    Config(config::Args),
+    Inspect(inspect::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let is_role = matches!(
+        cli.command,
+        Command::Icn(_) | Command::Flp(_) | Command::Epn(_)
+    );
+    cli.logging
+        .begin(if is_role { Usual::Info } else { Usual::Warn });
+    let outcome = match &cli.command {
+        Command::Demo(args) => demo::run(args),
+        Command::Icn(args) => role::run_icn(args),
+        Command::Flp(args) => role::run_flp(args),
+        Command::Epn(args) => role::run_epn(args),
+        Command::Config(args) => config::run(args),
+        Command::Inspect(args) => inspect::run(args),
+    };
+    outcome.unwrap_or_else(|error| fail::report(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        <Cli as clap::CommandFactory>::command().debug_assert();
+    }
+}

@@ -1,0 +1,192 @@
+//! `sheaf demo`: a farm on this machine, as separate processes, watched and then judged.
+//!
+//! `args` says what is wanted, `farm_file` makes a farm of it, `farm` runs its processes, `supervise` leads them
+//! from their start to their end, `watch` knows how they do and `screen` shows it. When all have ended, `check`
+//! makes up the books from their event logs, and `summary` tells the result.
+
+mod args;
+mod check;
+mod duration;
+mod farm;
+mod farm_file;
+mod faults;
+mod plain;
+mod run_dir;
+mod screen;
+mod summary;
+mod supervise;
+mod view;
+mod watch;
+
+pub(crate) use args::Args;
+
+use crate::fail;
+use anyhow::Context as _;
+use args::Rate;
+use check::Evidence;
+use farm::{Farm, Notice};
+use run_dir::RunDir;
+use screen::Screen;
+use sheaf_frame::Role;
+use sheaf_node::config::FarmConfig;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::io::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::Duration;
+use summary::{Outcome, Summary};
+use supervise::{Record, Supervisor};
+use watch::Watch;
+
+/// How often the ICN reports the farm.
+const STATUS_MS: u64 = 250;
+/// Notices that may wait for the supervisor; a node that writes more waits.
+const NOTICES_MAX: usize = 1024;
+
+/// Runs the demo.
+///
+/// # Errors
+///
+/// What is wrong with the arguments, or why the farm did not come to its end in order.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut dir = RunDir::make(args.out.as_deref()).map_err(|error| bad_use(&error))?;
+    let file = dir.file("farm.toml");
+    let config = write_farm_file(args, &dir, &file).map_err(|error| bad_use(&error))?;
+    let (sender, notices) = sync_channel(NOTICES_MAX);
+    quit_on_signals(sender.clone())?;
+    let mut watch = Watch::default();
+    let outcome = {
+        let mut farm = Farm::new(&dir, &file, STATUS_MS, sender.clone())?;
+        // An error means that the demo is over already.
+        let quit = move || drop(sender.send(Notice::Quit));
+        let title = title(args, &config);
+        let mut screen = Screen::new(&title, !args.no_tui, args.is_json_on_stdout(), quit)?;
+        let drain = Duration::from_millis(config.icn.scheduler.drain_ms);
+        let supervisor = Supervisor::new(args, &mut farm, &mut watch, &mut screen, drain);
+        let outcome = supervisor.run(&notices);
+        drop(screen);
+        outcome.and_then(|record| judge(&farm, &watch, record))
+    };
+    let summary = match outcome {
+        Ok(summary) => summary,
+        Err(error) => {
+            dir.keep();
+            let kept = dir.kept().unwrap_or(Path::new("")).display();
+            return Err(error.context(format!("the demo failed (logs in {kept})")));
+        }
+    };
+    if !summary.is_good() {
+        dir.keep();
+    }
+    tell(args, &dir, &summary)?;
+    Ok(if summary.is_good() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn bad_use(error: &anyhow::Error) -> anyhow::Error {
+    fail::bad_use(format!("{error:#}"))
+}
+
+/// Writes the farm file, and reads it back as the nodes will: what they would refuse is told here and at once.
+fn write_farm_file(args: &Args, dir: &RunDir, file: &Path) -> anyhow::Result<FarmConfig> {
+    let config = farm_file::farm_config(args, dir)?;
+    let text = config
+        .to_toml()
+        .context("cannot write these values as a farm file")?;
+    std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
+    Ok(FarmConfig::load_for(
+        file,
+        &[Role::Icn, Role::Flp, Role::Epn],
+    )?)
+}
+
+fn title(args: &Args, config: &FarmConfig) -> String {
+    let rate = match args.rate {
+        Rate::Hz(hz) => format!("{hz:.1} TF/s"),
+        Rate::Max => "full speed".to_owned(),
+    };
+    let end = match (args.duration, args.timeframes) {
+        (Some(duration), None) => format!("after {} s, ", duration.as_secs_f64()),
+        (None, Some(tfs)) => format!("after {tfs} TFs, "),
+        (Some(duration), Some(tfs)) => format!("after {} s or {tfs} TFs, ", duration.as_secs_f64()),
+        (None, None) => String::new(),
+    };
+    format!(
+        "sheaf demo: 1 ICN, {} FLPs, {} EPNs on this machine, {} at {rate}; ends {end}with q or Ctrl-C",
+        args.flps,
+        args.epns,
+        config.flp.source.kind()
+    )
+}
+
+/// Signals become notices; a terminal that goes away is a reason to end, too.
+fn quit_on_signals(notices: SyncSender<Notice>) -> anyhow::Result<()> {
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])
+        .context("cannot handle signals")?;
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            for _ in signals.forever() {
+                if notices.send(Notice::Quit).is_err() {
+                    return;
+                }
+            }
+        })
+        .context("cannot start a thread")?;
+    Ok(())
+}
+
+/// Makes up the books from the event logs.
+fn judge(farm: &Farm<'_>, watch: &Watch, record: Record) -> anyhow::Result<Summary> {
+    let mut evidence = Evidence::default();
+    for process in farm.processes() {
+        evidence
+            .read(&process.events, process.node, process.fate)
+            .with_context(|| format!("cannot read {}", process.events.display()))?;
+    }
+    let audit = check::audit(&evidence, &watch.status().books);
+    let Record {
+        faults,
+        problems,
+        ended_by,
+    } = record;
+    Ok(Summary::new(Outcome {
+        farm,
+        watch,
+        evidence: &evidence,
+        audit,
+        faults,
+        problems,
+        ended_by,
+    }))
+}
+
+/// Tells the result to people and machines.
+fn tell(args: &Args, dir: &RunDir, summary: &Summary) -> anyhow::Result<()> {
+    let mut text = summary.to_string();
+    if let Some(path) = dir.kept() {
+        text.push_str(&format!(
+            "  farm file, logs and event logs are in {}\n",
+            path.display()
+        ));
+    }
+    if args.is_json_on_stdout() {
+        eprint!("{text}");
+        std::io::stdout()
+            .write_all(summary.to_json().as_bytes())
+            .context("cannot write the summary")?;
+        return Ok(());
+    }
+    std::io::stdout()
+        .write_all(text.as_bytes())
+        .context("cannot write the summary")?;
+    if let Some(path) = &args.json {
+        std::fs::write(path, summary.to_json())
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}

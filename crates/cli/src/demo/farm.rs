@@ -1,0 +1,299 @@
+//! The processes of a demo: started, heard, signalled, reaped, and never left behind.
+
+use super::check::Fate;
+use super::run_dir::RunDir;
+use crate::proc::{self, Usage};
+use crate::role::{Exit, Line};
+use anyhow::Context as _;
+use rustix::process::{Pid, Signal, kill_process};
+use sheaf_frame::{NodeId, Role};
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::mpsc::SyncSender;
+
+/// What the supervisor hears.
+#[derive(Debug)]
+pub(crate) enum Notice {
+    /// A process wrote a line.
+    Line {
+        /// Its index.
+        process: usize,
+        /// What it says.
+        line: Box<Line>,
+    },
+    /// A process has closed its standard output: it has ended, or is about to.
+    Closed {
+        /// Its index.
+        process: usize,
+    },
+    /// Somebody wants the demo to end.
+    Quit,
+}
+
+/// One life of one node.
+#[derive(Debug)]
+pub(crate) struct Process {
+    /// Which node.
+    pub(crate) node: NodeId,
+    /// What was done to it.
+    pub(crate) fate: Fate,
+    /// Its event log.
+    pub(crate) events: PathBuf,
+    /// What it wrote to its standard error.
+    pub(crate) log: PathBuf,
+    /// How it ended; `None` while it lives.
+    pub(crate) ended: Option<ExitStatus>,
+    /// What it said when it ended.
+    pub(crate) exit: Option<Exit>,
+    /// What it had used when it was killed.
+    sampled: Option<Usage>,
+    is_closed: bool,
+    child: Child,
+}
+
+impl Process {
+    /// Whether the demo killed it.
+    pub(crate) fn was_killed(&self) -> bool {
+        self.fate == Fate::Killed
+    }
+
+    /// What it has used, by its own words or, if it was killed, by those of the kernel.
+    pub(crate) fn usage(&self) -> Usage {
+        let said = self.exit.as_ref().map(|exit| Usage {
+            cpu_s: exit.cpu_s,
+            rss_bytes_max: exit.rss_bytes_max,
+        });
+        said.or(self.sampled).unwrap_or_default()
+    }
+
+    /// The last line of its log, where a process that fails says why.
+    pub(crate) fn last_words(&self) -> String {
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let last = log.lines().rfind(|line| !line.trim().is_empty());
+        last.unwrap_or("it left no message").trim().to_owned()
+    }
+}
+
+/// All processes of a demo. When it is dropped, none of them lives on.
+#[derive(Debug)]
+pub(crate) struct Farm<'a> {
+    dir: &'a RunDir,
+    program: PathBuf,
+    file: PathBuf,
+    status_ms: u64,
+    icn_address: Option<String>,
+    notices: SyncSender<Notice>,
+    processes: Vec<Process>,
+}
+
+impl<'a> Farm<'a> {
+    /// A farm without processes; `file` is its farm file in `dir`. What the processes say goes to `notices`.
+    ///
+    /// # Errors
+    ///
+    /// If the path of this program cannot be found.
+    pub(crate) fn new(
+        dir: &'a RunDir,
+        file: &Path,
+        status_ms: u64,
+        notices: SyncSender<Notice>,
+    ) -> anyhow::Result<Self> {
+        let program = std::env::current_exe().context("cannot find the path of this program")?;
+        Ok(Self {
+            dir,
+            program,
+            file: file.to_owned(),
+            status_ms,
+            icn_address: None,
+            notices,
+            processes: Vec::new(),
+        })
+    }
+
+    /// All lives so far, in the order of their start.
+    pub(crate) fn processes(&self) -> &[Process] {
+        &self.processes
+    }
+
+    /// Where the ICN listens: everyone who is started from now on is told.
+    pub(crate) fn set_icn_address(&mut self, address: String) {
+        self.icn_address = Some(address);
+    }
+
+    /// Starts a process for `node`.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system gives.
+    pub(crate) fn start(&mut self, node: NodeId) -> anyhow::Result<()> {
+        let lives = self
+            .processes
+            .iter()
+            .filter(|process| process.node == node)
+            .count();
+        let name = match lives {
+            0 => format!("{}-{}", node.role, node.index),
+            _ => format!("{}-{}.life-{}", node.role, node.index, lives + 1),
+        };
+        let (events, log) = (
+            self.dir.file(&format!("{name}.events")),
+            self.dir.file(&format!("{name}.log")),
+        );
+        let stderr =
+            File::create(&log).with_context(|| format!("cannot make {}", log.display()))?;
+        let mut child = self
+            .command(node, &events)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(stderr)
+            .spawn()
+            .with_context(|| format!("cannot start {}", self.program.display()))?;
+        let stdout = child.stdout.take().expect("asked for above");
+        let index = self.processes.len();
+        self.processes.push(Process {
+            node,
+            fate: Fate::Ended,
+            events,
+            log,
+            ended: None,
+            exit: None,
+            sampled: None,
+            is_closed: false,
+            child,
+        });
+        let notices = self.notices.clone();
+        std::thread::Builder::new()
+            .name(name)
+            .spawn(move || hear(stdout, index, &notices))
+            .context("cannot start a thread")?;
+        Ok(())
+    }
+
+    fn command(&self, node: NodeId, events: &Path) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .arg(node.role.to_string())
+            .arg("--config")
+            .arg(&self.file);
+        command
+            .arg("--events")
+            .arg(events)
+            .arg("--parent")
+            .arg(std::process::id().to_string());
+        match node.role {
+            Role::Icn => {
+                // Any free port, whatever the farm file says: several demos may run at a time.
+                command.args(["--listen", "127.0.0.1:0"]);
+                command.arg("--status-ms").arg(self.status_ms.to_string());
+            }
+            Role::Flp | Role::Epn => {
+                command.arg("--index").arg(node.index.to_string());
+                command.args(
+                    self.icn_address
+                        .iter()
+                        .flat_map(|address| ["--icn", address]),
+                );
+            }
+        }
+        // A Ctrl-C at the terminal goes to the whole process group: it is for the demo alone, which then ends
+        // the farm in order.
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        command
+    }
+
+    /// The living process of `node`.
+    fn living(&mut self, node: NodeId) -> Option<&mut Process> {
+        self.processes
+            .iter_mut()
+            .rfind(|process| process.node == node && process.ended.is_none())
+    }
+
+    /// Sends `signal` to the living process of `node`; `false` if there is none.
+    pub(crate) fn signal(&mut self, node: NodeId, signal: Signal) -> bool {
+        let Some(process) = self.living(node) else {
+            return false;
+        };
+        if signal == Signal::STOP {
+            process.fate = Fate::Paused;
+        }
+        if signal == Signal::KILL {
+            process.fate = Fate::Killed;
+            process.sampled = proc::usage(process.child.id());
+        }
+        // It is not reaped yet, so the id is still its own.
+        kill_process(Pid::from_child(&process.child), signal).is_ok()
+    }
+
+    /// Nodes with a living process.
+    pub(crate) fn living_nodes(&self) -> Vec<NodeId> {
+        let living = self
+            .processes
+            .iter()
+            .filter(|process| process.ended.is_none());
+        living.map(|process| process.node).collect()
+    }
+
+    /// Takes note of what a process said when it ended.
+    pub(crate) fn set_exit(&mut self, process: usize, exit: Exit) {
+        self.processes[process].exit = Some(exit);
+    }
+
+    /// Takes note that a process says nothing more.
+    pub(crate) fn set_closed(&mut self, process: usize) {
+        self.processes[process].is_closed = true;
+    }
+
+    /// Whether a process says nothing more and still has to be reaped.
+    pub(crate) fn has_closed(&self) -> bool {
+        self.processes
+            .iter()
+            .any(|process| process.is_closed && process.ended.is_none())
+    }
+
+    /// Reaps the processes that have ended. All that they said has been heard before. Gives their indices.
+    pub(crate) fn reap(&mut self) -> Vec<usize> {
+        let mut ended = Vec::new();
+        for (index, process) in self.processes.iter_mut().enumerate() {
+            if process.is_closed
+                && process.ended.is_none()
+                && let Ok(Some(status)) = process.child.try_wait()
+            {
+                process.ended = Some(status);
+                ended.push(index);
+            }
+        }
+        ended
+    }
+}
+
+impl Drop for Farm<'_> {
+    fn drop(&mut self) {
+        for process in &mut self.processes {
+            if process.ended.is_none() {
+                // Errors mean that it has ended already.
+                let _ = process.child.kill();
+                let _ = process.child.wait();
+            }
+        }
+    }
+}
+
+/// Passes on what a process says until it ends. When nobody listens any more the demo is over.
+fn hear(stdout: ChildStdout, process: usize, notices: &SyncSender<Notice>) {
+    for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+        match serde_json::from_str(&line) {
+            Ok(line) => {
+                if notices.send(Notice::Line { process, line }).is_err() {
+                    return;
+                }
+            }
+            Err(error) => {
+                tracing::warn!(line, %error, "A node wrote something else than a JSON line");
+            }
+        }
+    }
+    // An error means that nobody wants to know.
+    let _ = notices.send(Notice::Closed { process });
+}

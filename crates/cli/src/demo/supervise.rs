@@ -1,0 +1,388 @@
+//! The life of a demo: starts the farm, does to it what was asked for, ends it, waits for it.
+
+use super::args::Args;
+use super::farm::{Farm, Notice};
+use super::faults::{Agenda, Fault, FaultKind};
+use super::screen::Screen;
+use super::summary::FaultDone;
+use super::watch::Watch;
+use crate::role::Line;
+use anyhow::{Context as _, bail};
+use rustix::process::Signal;
+use sheaf_frame::{EpnId, FlpId, NodeId};
+use sheaf_node::status::FarmStatus;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+/// How long the ICN may take to listen, and then the farm to begin its run.
+const START_MAX: Duration = Duration::from_secs(60);
+/// How long the nodes may take beyond the drain time of the farm to go home.
+const FAREWELL_MAX: Duration = Duration::from_secs(10);
+/// How long processes may take to end after they were killed.
+const KILL_MAX: Duration = Duration::from_secs(10);
+/// Longest time between two looks at clocks and processes.
+const LOOK: Duration = Duration::from_millis(100);
+/// Pause between two looks at a process that has closed its output and is about to end.
+const REAP: Duration = Duration::from_millis(5);
+
+/// How a demo went.
+#[derive(Debug, Default)]
+pub(crate) struct Record {
+    /// Faults injected.
+    pub(crate) faults: Vec<FaultDone>,
+    /// What went wrong.
+    pub(crate) problems: Vec<String>,
+    /// Why it ended.
+    pub(crate) ended_by: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The ICN does not listen yet, or the run has not begun.
+    Starting { since: Instant },
+    /// TFs are made; the first was announced at `origin`.
+    Running { origin: Instant },
+    /// The sources stop, the farm drains, the nodes go home.
+    Ending {
+        origin: Option<Instant>,
+        until: Instant,
+    },
+    /// Those that did not go home were killed.
+    Killed {
+        origin: Option<Instant>,
+        until: Instant,
+    },
+}
+
+/// Runs the farm to its end.
+pub(crate) struct Supervisor<'a, 'dir> {
+    args: &'a Args,
+    farm: &'a mut Farm<'dir>,
+    watch: &'a mut Watch,
+    screen: &'a mut Screen,
+    agenda: Agenda,
+    /// How long the farm may take to drain.
+    drain: Duration,
+    stage: Stage,
+    /// Whether the user has asked to end.
+    is_quitting: bool,
+    record: Record,
+}
+
+impl<'a, 'dir> Supervisor<'a, 'dir> {
+    /// A supervisor of a farm of which nothing is started.
+    pub(crate) fn new(
+        args: &'a Args,
+        farm: &'a mut Farm<'dir>,
+        watch: &'a mut Watch,
+        screen: &'a mut Screen,
+        drain: Duration,
+    ) -> Self {
+        Self {
+            agenda: Agenda::new(&args.kill, &args.pause, &args.start),
+            args,
+            farm,
+            watch,
+            screen,
+            drain,
+            stage: Stage::Starting {
+                since: Instant::now(),
+            },
+            is_quitting: false,
+            record: Record::default(),
+        }
+    }
+
+    /// Starts everything and comes back when every process has ended.
+    ///
+    /// # Errors
+    ///
+    /// If the farm does not come to a run, if the screen fails, or if the user asks a second time to end.
+    pub(crate) fn run(mut self, notices: &Receiver<Notice>) -> anyhow::Result<Record> {
+        self.farm.start(NodeId::ICN)?;
+        while !self.farm.living_nodes().is_empty() {
+            match notices.recv_timeout(self.patience()) {
+                Ok(notice) => self.handle(notice)?,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    bail!("nobody listens to the nodes any more")
+                }
+            }
+            for process in self.farm.reap() {
+                self.handle_ended(process)?;
+            }
+            self.inject_due()?;
+            self.handle_time()?;
+            self.screen.show(self.watch)?;
+        }
+        for fault in self
+            .agenda
+            .iter()
+            .filter(|fault| fault.kind != FaultKind::Resume)
+        {
+            let (node, kind, at_s) = (fault.node, fault.kind, fault.at.as_secs_f64());
+            self.record.problems.push(format!(
+                "the run ended before {node} could be {kind} ({at_s} s)"
+            ));
+        }
+        Ok(self.record)
+    }
+
+    /// How long to wait for a notice at most.
+    fn patience(&self) -> Duration {
+        if self.farm.has_closed() {
+            return REAP;
+        }
+        match (self.stage, self.agenda.next_at()) {
+            (Stage::Running { origin }, Some(at)) => at.saturating_sub(origin.elapsed()).min(LOOK),
+            _ => LOOK,
+        }
+    }
+
+    fn handle(&mut self, notice: Notice) -> anyhow::Result<()> {
+        match notice {
+            Notice::Line { process, line } => match *line {
+                Line::Listening { listening, .. } => self.handle_listening(process, listening)?,
+                Line::Status(status) => self.handle_status(*status),
+                Line::Exit { exit } => self.farm.set_exit(process, exit),
+            },
+            Notice::Closed { process } => self.farm.set_closed(process),
+            Notice::Quit if self.is_quitting => {
+                bail!(
+                    "asked to end a second time: all nodes were killed, the books are not checked"
+                )
+            }
+            Notice::Quit => {
+                self.is_quitting = true;
+                self.watch.tell(self.now_s(), "asked to end");
+                self.end_if_asked();
+            }
+        }
+        Ok(())
+    }
+
+    /// When the ICN listens all others may come.
+    fn handle_listening(&mut self, process: usize, address: String) -> anyhow::Result<()> {
+        if self.farm.processes()[process].node == NodeId::ICN {
+            self.farm.set_icn_address(address);
+            let flps = (0..self.args.flps).map(|index| FlpId(index).into());
+            let epns = (0..self.args.epns).map(|index| EpnId(index).into());
+            for node in flps.chain(epns) {
+                self.farm.start(node)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn handle_status(&mut self, status: FarmStatus) {
+        let has_announced = status.books.announced > 0;
+        let is_ending = !matches!(status.phase.as_str(), "waiting" | "running");
+        let since_first = Duration::try_from_secs_f64(status.duration_s).unwrap_or_default();
+        self.watch.add(status);
+        if let Stage::Starting { .. } = self.stage
+            && has_announced
+        {
+            let now = Instant::now();
+            self.stage = Stage::Running {
+                origin: now.checked_sub(since_first).unwrap_or(now),
+            };
+        }
+        if is_ending && matches!(self.stage, Stage::Starting { .. } | Stage::Running { .. }) {
+            let reason = if self.is_time_over() {
+                "duration"
+            } else if self.args.timeframes.is_some() {
+                "timeframes"
+            } else {
+                "source"
+            };
+            self.await_end(reason);
+        }
+        self.end_if_asked();
+    }
+
+    fn is_time_over(&self) -> bool {
+        let now_s = self.watch.status().duration_s;
+        self.args
+            .duration
+            .is_some_and(|duration| now_s >= duration.as_secs_f64())
+    }
+
+    /// Seconds since the first announce.
+    fn now_s(&self) -> f64 {
+        let origin = match self.stage {
+            Stage::Starting { .. } => None,
+            Stage::Running { origin } => Some(origin),
+            Stage::Ending { origin, .. } | Stage::Killed { origin, .. } => origin,
+        };
+        origin.map_or(0.0, |origin| origin.elapsed().as_secs_f64())
+    }
+
+    fn origin(&self) -> Option<Instant> {
+        match self.stage {
+            Stage::Running { origin } => Some(origin),
+            Stage::Starting { .. } | Stage::Ending { .. } | Stage::Killed { .. } => None,
+        }
+    }
+
+    /// Has the ICN end the run: it stops the sources, drains, and sends the nodes home. A farm that is still
+    /// starting is waited for: a node that does not yet handle signals would not end in order.
+    fn end_if_asked(&mut self) {
+        if self.is_quitting && matches!(self.stage, Stage::Running { .. }) {
+            self.farm.signal(NodeId::ICN, Signal::TERM);
+            self.await_end("user");
+        }
+    }
+
+    /// Nodes that still hang are let go on: a farm cannot drain around them in order.
+    fn await_end(&mut self, reason: &str) {
+        if !matches!(self.stage, Stage::Starting { .. } | Stage::Running { .. }) {
+            return;
+        }
+        reason.clone_into(&mut self.record.ended_by);
+        for node in self.farm.living_nodes() {
+            self.farm.signal(node, Signal::CONT);
+        }
+        // Stopping and draining may each take the drain time.
+        let until = Instant::now() + 2 * self.drain + FAREWELL_MAX;
+        self.stage = Stage::Ending {
+            origin: self.origin(),
+            until,
+        };
+    }
+
+    fn handle_ended(&mut self, process: usize) -> anyhow::Result<()> {
+        let process = &self.farm.processes()[process];
+        let node = process.node;
+        // The status of the ICN that says so may be on its way.
+        let is_dismissed = process
+            .exit
+            .as_ref()
+            .is_some_and(|exit| exit.reason == "dismissed");
+        let is_ending = is_dismissed || matches!(self.stage, Stage::Ending { .. });
+        let is_in_order = process.ended.is_some_and(|status| status.success());
+        if process.was_killed() || (is_in_order && is_ending) {
+            return Ok(());
+        }
+        let status = process
+            .ended
+            .map_or_else(String::new, |status| status.to_string());
+        let words = process.last_words();
+        if matches!(self.stage, Stage::Starting { .. }) {
+            bail!("{node} ended before the run began ({status}): {words}");
+        }
+        let text = format!("{node} ended by itself ({status}): {words}");
+        self.watch.tell(self.now_s(), text.clone());
+        self.record.problems.push(text);
+        self.watch.mark(node, Some("failed"));
+        if node == NodeId::ICN {
+            self.kill_rest("without an ICN");
+            "failed".clone_into(&mut self.record.ended_by);
+        }
+        Ok(())
+    }
+
+    fn inject_due(&mut self) -> anyhow::Result<()> {
+        let Some(origin) = self.origin() else {
+            return Ok(());
+        };
+        while let Some(fault) = self.agenda.take_due(origin.elapsed()) {
+            self.inject(fault)?;
+        }
+        Ok(())
+    }
+
+    fn inject(&mut self, fault: Fault) -> anyhow::Result<()> {
+        let Fault { node, kind, .. } = fault;
+        let is_done = match kind {
+            FaultKind::Kill => self.farm.signal(node, Signal::KILL),
+            FaultKind::Pause => self.farm.signal(node, Signal::STOP),
+            FaultKind::Resume => self.farm.signal(node, Signal::CONT),
+            FaultKind::Start if self.farm.living_nodes().contains(&node) => false,
+            FaultKind::Start => {
+                self.farm
+                    .start(node)
+                    .with_context(|| format!("cannot start {node} again"))?;
+                true
+            }
+        };
+        let at_s = self.now_s();
+        if !is_done {
+            let text = format!("{node} could not be {kind}: it is {}", self.state_of(node));
+            self.watch.tell(at_s, text.clone());
+            self.record.problems.push(text);
+            return Ok(());
+        }
+        self.watch.tell(at_s, format!("{node} {kind}"));
+        let mark = match kind {
+            FaultKind::Kill => Some("killed"),
+            FaultKind::Pause => Some("paused"),
+            FaultKind::Resume | FaultKind::Start => None,
+        };
+        self.watch.mark(node, mark);
+        self.record.faults.push(FaultDone {
+            at_s,
+            node: node.to_string(),
+            kind,
+        });
+        Ok(())
+    }
+
+    fn state_of(&self, node: NodeId) -> &'static str {
+        if self.farm.living_nodes().contains(&node) {
+            "running"
+        } else {
+            "dead"
+        }
+    }
+
+    /// Looks whether something takes too long.
+    fn handle_time(&mut self) -> anyhow::Result<()> {
+        match self.stage {
+            Stage::Starting { since } if since.elapsed() > START_MAX => {
+                let status = self.watch.status();
+                bail!(
+                    "the run has not begun after {} s: {} of {} FLPs and {} of {} EPNs have joined",
+                    START_MAX.as_secs(),
+                    status.flps.len(),
+                    self.args.flps,
+                    status.epns.len(),
+                    self.args.epns
+                )
+            }
+            Stage::Ending { until, .. } if Instant::now() > until => self.kill_rest("in time"),
+            Stage::Killed { until, .. } if Instant::now() > until => {
+                bail!(
+                    "killed nodes do not end: {}",
+                    names(&self.farm.living_nodes())
+                )
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn kill_rest(&mut self, why: &str) {
+        let rest = self.farm.living_nodes();
+        if !rest.is_empty() {
+            let text = format!("{} did not end {why} and had to be killed", names(&rest));
+            self.watch.tell(self.now_s(), text.clone());
+            self.record.problems.push(text);
+        }
+        for node in rest {
+            self.farm.signal(node, Signal::KILL);
+        }
+        let origin = match self.stage {
+            Stage::Ending { origin, .. } | Stage::Killed { origin, .. } => origin,
+            Stage::Starting { .. } | Stage::Running { .. } => self.origin(),
+        };
+        self.stage = Stage::Killed {
+            origin,
+            until: Instant::now() + KILL_MAX,
+        };
+    }
+}
+
+fn names(nodes: &[NodeId]) -> String {
+    let names: Vec<String> = nodes.iter().map(NodeId::to_string).collect();
+    names.join(", ")
+}

@@ -1,0 +1,438 @@
+//! What the views show: the farm as the ICN reports it, made into rates, and what has happened.
+
+use sheaf_frame::{NodeId, Role};
+use sheaf_node::status::{FarmStatus, Quantiles};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Rates are taken over about this time, in seconds.
+const RATE_SPAN_S: f64 = 1.0;
+/// Happenings that are kept for the views.
+const HAPPENINGS_MAX: usize = 256;
+
+/// Something worth a line.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Happening {
+    /// Seconds since the first announce.
+    pub(crate) at_s: f64,
+    /// What.
+    pub(crate) text: String,
+}
+
+/// One node, for a table.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Row {
+    /// Which node.
+    pub(crate) node: NodeId,
+    /// `up`, `silent`, `killed`, …
+    pub(crate) state: String,
+    /// STFs made or TFs handed on, a second.
+    pub(crate) items_per_s: f64,
+    /// Payload sent or received, in MB/s.
+    pub(crate) mb_per_s: f64,
+    /// First announce to commit; only of EPNs.
+    pub(crate) latency_us: Option<Quantiles>,
+    /// Bytes held, in building, or with the consumer.
+    pub(crate) buffered_bytes: u64,
+}
+
+/// What is known of the farm.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Watch {
+    /// The latest status last; the first is at least [`RATE_SPAN_S`] old, if there is one.
+    statuses: VecDeque<FarmStatus>,
+    happenings: VecDeque<Happening>,
+    /// Happenings ever, those no longer kept included.
+    happened: usize,
+    /// What the supervisor knows better than the ICN: killed, paused, ended.
+    marks: BTreeMap<NodeId, String>,
+    /// Duplicates refused, by EPN and incarnation: a new life counts from 0.
+    duplicates: BTreeMap<(u16, u64), u64>,
+}
+
+impl Watch {
+    /// The latest status; empty before the first.
+    pub(crate) fn status(&self) -> FarmStatus {
+        self.statuses.back().cloned().unwrap_or_default()
+    }
+
+    /// Whether the ICN has reported the farm.
+    pub(crate) fn has_status(&self) -> bool {
+        !self.statuses.is_empty()
+    }
+
+    /// Happenings from number `first` on, counted from 0 since the start.
+    pub(crate) fn happenings_from(&self, first: usize) -> impl Iterator<Item = &Happening> {
+        let forgotten = self.happened - self.happenings.len();
+        self.happenings.iter().skip(first.saturating_sub(forgotten))
+    }
+
+    /// How many happenings there were so far.
+    pub(crate) fn happened(&self) -> usize {
+        self.happened
+    }
+
+    /// STFs that EPNs refused because they were there already, over all their lives.
+    pub(crate) fn duplicates_refused(&self) -> u64 {
+        self.duplicates.values().sum()
+    }
+
+    /// The same for one EPN.
+    pub(crate) fn duplicates_refused_by(&self, epn: u16) -> u64 {
+        let of_epn = self
+            .duplicates
+            .iter()
+            .filter(|((index, _), _)| *index == epn);
+        of_epn.map(|(_, count)| count).sum()
+    }
+
+    /// Something has happened at `at_s`.
+    pub(crate) fn tell(&mut self, at_s: f64, text: impl Into<String>) {
+        self.happenings.push_back(Happening {
+            at_s,
+            text: text.into(),
+        });
+        self.happened += 1;
+        if self.happenings.len() > HAPPENINGS_MAX {
+            self.happenings.pop_front();
+        }
+    }
+
+    /// The supervisor knows that `node` is `state`, or nothing particular any more.
+    pub(crate) fn mark(&mut self, node: NodeId, state: Option<&str>) {
+        match state {
+            Some(state) => self.marks.insert(node, state.to_owned()),
+            None => self.marks.remove(&node),
+        };
+    }
+
+    /// Takes in a status, and what has happened since the one before.
+    pub(crate) fn add(&mut self, status: FarmStatus) {
+        for epn in &status.epns {
+            let count = self
+                .duplicates
+                .entry((epn.index, epn.incarnation))
+                .or_default();
+            *count = (*count).max(epn.duplicates_refused);
+        }
+        for text in changes(&self.status(), &status) {
+            self.tell(status.duration_s, text);
+        }
+        let now = status.uptime_s;
+        self.statuses.push_back(status);
+        while self
+            .statuses
+            .get(1)
+            .is_some_and(|next| now - next.uptime_s >= RATE_SPAN_S)
+        {
+            self.statuses.pop_front();
+        }
+    }
+
+    /// How much `count` grew a second lately.
+    fn rate(&self, count: impl Fn(&FarmStatus) -> u64) -> f64 {
+        let (Some(first), Some(last)) = (self.statuses.front(), self.statuses.back()) else {
+            return 0.0;
+        };
+        let span_s = last.uptime_s - first.uptime_s;
+        // A new life of a node counts from 0.
+        let grown = count(last).saturating_sub(count(first));
+        if span_s > 0.0 {
+            grown as f64 / span_s
+        } else {
+            0.0
+        }
+    }
+
+    /// Complete TFs a second lately.
+    pub(crate) fn tfs_per_s(&self) -> f64 {
+        self.rate(|status| status.books.complete + status.books.incomplete)
+    }
+
+    /// Payload of built TFs, in MB/s, lately.
+    pub(crate) fn mb_per_s(&self) -> f64 {
+        self.rate(|status| status.books.bytes) / 1e6
+    }
+
+    /// All nodes that the ICN knows: FLPs, then EPNs.
+    pub(crate) fn rows(&self) -> Vec<Row> {
+        let status = self.status();
+        let flps = status
+            .flps
+            .iter()
+            .map(|flp| self.flp_row(&status, flp.index));
+        let epns = status
+            .epns
+            .iter()
+            .map(|epn| self.epn_row(&status, epn.index));
+        flps.chain(epns).flatten().collect()
+    }
+
+    fn flp_row(&self, status: &FarmStatus, index: u16) -> Option<Row> {
+        let of = |status: &FarmStatus| status.flps.iter().find(|flp| flp.index == index).cloned();
+        let now = of(status)?;
+        Some(Row {
+            node: NodeId {
+                role: Role::Flp,
+                index,
+            },
+            state: self.state(
+                NodeId {
+                    role: Role::Flp,
+                    index,
+                },
+                &now.state,
+            ),
+            items_per_s: self.rate(|status| of(status).map_or(0, |flp| flp.made_stfs)),
+            mb_per_s: self.rate(|status| of(status).map_or(0, |flp| flp.sent_bytes)) / 1e6,
+            latency_us: None,
+            buffered_bytes: now.held_bytes,
+        })
+    }
+
+    fn epn_row(&self, status: &FarmStatus, index: u16) -> Option<Row> {
+        let of = |status: &FarmStatus| status.epns.iter().find(|epn| epn.index == index).cloned();
+        let now = of(status)?;
+        Some(Row {
+            node: NodeId {
+                role: Role::Epn,
+                index,
+            },
+            state: self.state(
+                NodeId {
+                    role: Role::Epn,
+                    index,
+                },
+                &now.state,
+            ),
+            items_per_s: self.rate(|status| of(status).map_or(0, |epn| epn.delivered_tfs)),
+            mb_per_s: self.rate(|status| of(status).map_or(0, |epn| epn.received_bytes)) / 1e6,
+            latency_us: Some(now.latency_us),
+            buffered_bytes: now.open_bytes + now.sink_bytes,
+        })
+    }
+
+    fn state(&self, node: NodeId, said: &str) -> String {
+        self.marks
+            .get(&node)
+            .cloned()
+            .unwrap_or_else(|| said.to_owned())
+    }
+
+    /// The law of the books, with its figures.
+    pub(crate) fn ledger(&self) -> String {
+        let books = self.status().books;
+        let dropped: u64 = books.dropped.values().sum();
+        format!(
+            "announced {} = complete {} + incomplete {} + dropped {dropped} + in flight {} {}",
+            books.announced,
+            books.complete,
+            books.incomplete,
+            books.in_flight,
+            if books.balanced { "✔" } else { "✘" }
+        )
+    }
+}
+
+/// What has changed between two statuses, in words.
+fn changes(before: &FarmStatus, after: &FarmStatus) -> Vec<String> {
+    let mut texts = Vec::new();
+    let old_phase = if before.phase.is_empty() {
+        "waiting"
+    } else {
+        &before.phase
+    };
+    if old_phase != after.phase {
+        texts.push(match after.phase.as_str() {
+            "running" => "the run begins".to_owned(),
+            "stopping" => "the sources stop".to_owned(),
+            "draining" => "the sources have stopped, the farm drains".to_owned(),
+            "over" => "the run is over".to_owned(),
+            other => other.to_owned(),
+        });
+    }
+    let states = |status: &FarmStatus| -> BTreeMap<String, String> {
+        let flps = status
+            .flps
+            .iter()
+            .map(|flp| (format!("flp:{}", flp.index), flp.state.clone()));
+        let epns = status
+            .epns
+            .iter()
+            .map(|epn| (format!("epn:{}", epn.index), epn.state.clone()));
+        flps.chain(epns).collect()
+    };
+    let (old, mut moved) = (states(before), Vec::new());
+    // At the end of a run all nodes go; that is one happening, not one for each.
+    if after.phase == "running" {
+        for (node, state) in states(after) {
+            if old.get(&node).is_some_and(|old| *old != state) {
+                moved.push(format!("{node} {state}"));
+            }
+        }
+    }
+    let grown = |count: fn(&FarmStatus) -> u64, what: &str| {
+        let grown = count(after).saturating_sub(count(before));
+        (grown > 0).then(|| format!("{grown} {what}"))
+    };
+    moved.extend(grown(|status| status.books.reassigned, "TFs reassigned"));
+    moved.extend(grown(|status| status.books.incomplete, "TFs incomplete"));
+    moved.extend(grown(
+        |status| status.books.dropped.values().sum(),
+        "TFs dropped",
+    ));
+    moved.extend(grown(|status| status.books.abandoned, "TFs abandoned"));
+    if !moved.is_empty() {
+        texts.push(moved.join(", "));
+    }
+    texts
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use sheaf_node::status::{BooksStatus, EpnStatus, FlpStatus};
+
+    /// A farm of one FLP and one EPN after `seconds` at 100 TF/s of 1 MB.
+    pub(crate) fn status_at(seconds: u32) -> FarmStatus {
+        let tfs = 100 * u64::from(seconds);
+        FarmStatus {
+            version: 1,
+            run: "00000000000000aa".to_owned(),
+            phase: "running".to_owned(),
+            policy: "round-robin".to_owned(),
+            uptime_s: f64::from(seconds) + 0.5,
+            duration_s: f64::from(seconds),
+            books: BooksStatus {
+                announced: tfs + 2,
+                complete: tfs,
+                in_flight: 2,
+                bytes: tfs * 1_000_000,
+                balanced: true,
+                ..BooksStatus::default()
+            },
+            flps: vec![FlpStatus {
+                state: "up".to_owned(),
+                held_bytes: 2_000_000,
+                made_stfs: tfs + 2,
+                sent_bytes: tfs * 1_000_000,
+                ..FlpStatus::default()
+            }],
+            epns: vec![EpnStatus {
+                state: "up".to_owned(),
+                incarnation: 7,
+                open_bytes: 1_500_000,
+                sink_bytes: 500_000,
+                delivered_tfs: tfs,
+                received_bytes: tfs * 1_000_000,
+                latency_us: Quantiles {
+                    p50: 1500.0,
+                    p99: 12_300.0,
+                    max: 20_000.0,
+                },
+                ..EpnStatus::default()
+            }],
+            ..FarmStatus::default()
+        }
+    }
+
+    pub(crate) fn watch() -> Watch {
+        let mut watch = Watch::default();
+        watch.add(status_at(2));
+        watch.add(status_at(3));
+        watch
+    }
+
+    #[test]
+    fn rates_are_those_of_the_last_second() {
+        let mut watch = watch();
+        let mut slower = status_at(3);
+        slower.uptime_s += 1.0;
+        slower.books.complete += 10;
+        watch.add(slower);
+        assert_eq!(watch.tfs_per_s(), 10.0);
+    }
+
+    #[test]
+    fn a_row_shows_what_a_node_does() {
+        let rows = watch().rows();
+        let told: Vec<String> = rows
+            .iter()
+            .map(|row| {
+                let (items, mb) = (row.items_per_s, row.mb_per_s);
+                format!(
+                    "{} {} {items} {mb} {}",
+                    row.node, row.state, row.buffered_bytes
+                )
+            })
+            .collect();
+        assert_eq!(
+            told,
+            ["flp:0 up 100 100 2000000", "epn:0 up 100 100 2000000"]
+        );
+    }
+
+    #[test]
+    fn the_ledger_shows_its_sum() {
+        let expected = "announced 302 = complete 300 + incomplete 0 + dropped 0 + in flight 2 ✔";
+        assert_eq!(watch().ledger(), expected);
+    }
+
+    #[test]
+    fn what_changes_is_told_once() {
+        let mut watch = watch();
+        let mut cut = status_at(4);
+        cut.epns[0].state = "cut".to_owned();
+        cut.books.reassigned = 4;
+        watch.add(cut.clone());
+        watch.add(cut);
+        let told: Vec<&str> = watch
+            .happenings_from(0)
+            .map(|found| found.text.as_str())
+            .collect();
+        assert_eq!(told, ["the run begins", "epn:0 cut, 4 TFs reassigned"]);
+        assert_eq!(watch.happenings_from(1).count(), 1);
+    }
+
+    #[test]
+    fn old_happenings_are_forgotten_and_keep_their_numbers() {
+        let mut watch = Watch::default();
+        (0..300).for_each(|number| watch.tell(0.0, number.to_string()));
+        assert_eq!(watch.happened(), 300);
+        assert_eq!(
+            watch
+                .happenings_from(298)
+                .map(|found| found.text.as_str())
+                .next(),
+            Some("298")
+        );
+        assert_eq!(watch.happenings_from(0).count(), 256);
+    }
+
+    #[test]
+    fn a_new_life_of_an_epn_keeps_the_duplicates_of_the_old() {
+        let mut watch = Watch::default();
+        for (incarnation, count) in [(7, 3), (8, 1), (8, 2)] {
+            let mut status = status_at(3);
+            status.epns[0].incarnation = incarnation;
+            status.epns[0].duplicates_refused = count;
+            watch.add(status);
+        }
+        assert_eq!(
+            (watch.duplicates_refused(), watch.duplicates_refused_by(0)),
+            (5, 5)
+        );
+    }
+
+    #[test]
+    fn the_supervisor_knows_better() {
+        let mut watch = watch();
+        let epn = NodeId {
+            role: Role::Epn,
+            index: 0,
+        };
+        watch.mark(epn, Some("killed"));
+        assert_eq!(watch.rows()[1].state, "killed");
+        watch.mark(epn, None);
+        assert_eq!(watch.rows()[1].state, "up");
+    }
+}

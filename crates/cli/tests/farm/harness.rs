@@ -1,0 +1,288 @@
+//! Starts the program, hears it, waits for it, and reads what it leaves.
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// No test of a farm takes as long.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Held by a test as long as it has a farm.
+static ONE_FARM: Mutex<()> = Mutex::new(());
+
+/// Waits for the machine.
+pub(crate) fn farm_turn() -> MutexGuard<'static, ()> {
+    ONE_FARM.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A process of the program under test; killed when dropped.
+pub(crate) struct Running {
+    child: Child,
+    name: String,
+    stdout: Receiver<String>,
+    stderr: Receiver<String>,
+}
+
+/// How a process ended, and what it said.
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: Vec<String>,
+    pub(crate) stderr: String,
+}
+
+impl Running {
+    /// Starts `sheaf` with `words`.
+    pub(crate) fn start<S: AsRef<std::ffi::OsStr>>(words: &[S]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_sheaf"))
+            .args(words)
+            .env_remove("RUST_LOG")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program under test starts");
+        let (stdout, mut stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+        // Far more lines than any test makes: a full channel would hold up the process.
+        let (lines, stdout_lines) = sync_channel(100_000);
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if lines.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let (text, stderr_text) = sync_channel(1);
+        std::thread::spawn(move || {
+            let mut all = Vec::new();
+            let _ = stderr.read_to_end(&mut all);
+            let _ = text.send(String::from_utf8_lossy(&all).into_owned());
+        });
+        let name = words
+            .iter()
+            .map(|word| word.as_ref().to_string_lossy())
+            .collect::<Vec<_>>();
+        Self {
+            child,
+            name: name.join(" "),
+            stdout: stdout_lines,
+            stderr: stderr_text,
+        }
+    }
+
+    /// The next line on the standard output that contains `expected`.
+    #[track_caller]
+    pub(crate) fn await_line(&self, expected: &str) -> String {
+        let mut heard = Vec::new();
+        loop {
+            match self.stdout.recv_timeout(PATIENCE) {
+                Ok(line) if line.contains(expected) => return line,
+                Ok(line) => heard.push(line),
+                Err(error) => panic!(
+                    "{}: no line with {expected:?} ({error}): {heard:#?}",
+                    self.name
+                ),
+            }
+        }
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).expect("the process is there");
+    }
+
+    /// Waits for its end. Lines that were awaited before are not given again.
+    #[track_caller]
+    pub(crate) fn end(mut self) -> Ended {
+        // It closes its standard error when it ends.
+        let stderr = self.stderr.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+            panic!(
+                "{} did not end: {:#?}",
+                self.name,
+                self.stdout.try_iter().collect::<Vec<_>>()
+            )
+        });
+        let status = self.child.wait().expect("it is our child");
+        Ended {
+            status,
+            stdout: self.stdout.iter().collect(),
+            stderr,
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs `sheaf` with `words` to its end.
+#[track_caller]
+pub(crate) fn sheaf(words: &[&str]) -> Ended {
+    Running::start(words).end()
+}
+
+/// A directory for one demo, with its summary and its logs.
+pub(crate) struct DemoDir {
+    folder: tempfile::TempDir,
+}
+
+impl DemoDir {
+    pub(crate) fn new() -> Self {
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn out(&self) -> PathBuf {
+        self.folder.path().join("out")
+    }
+
+    fn summary_path(&self) -> PathBuf {
+        self.folder.path().join("summary.json")
+    }
+
+    /// The command line of a demo that leaves its files here. Nodes take little memory, so that they start fast.
+    pub(crate) fn words(&self, line: &str) -> Vec<String> {
+        let (out, summary) = (self.out(), self.summary_path());
+        let fixed = [
+            "demo",
+            "--memory",
+            "64",
+            "--out",
+            out.to_str().unwrap(),
+            "--json",
+        ];
+        let fixed = fixed.into_iter().chain([summary.to_str().unwrap()]);
+        fixed
+            .chain(line.split_whitespace())
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// What the demo found; fails the test if a node logged an error.
+    #[track_caller]
+    pub(crate) fn summary(&self) -> Summary {
+        let errors = self.error_lines();
+        assert!(errors.is_empty(), "nodes logged errors: {errors:#?}");
+        let text = std::fs::read_to_string(self.summary_path()).expect("a summary was written");
+        Summary(serde_json::from_str(&text).expect("the summary is JSON"))
+    }
+
+    fn error_lines(&self) -> Vec<String> {
+        let mut errors = Vec::new();
+        for entry in std::fs::read_dir(self.out()).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "log") {
+                let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+                let text = String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned();
+                let lines = text
+                    .lines()
+                    .filter(|line| line.contains(" ERROR ") || line.contains("panicked"));
+                errors.extend(lines.map(|line| format!("{name}: {line}")));
+            }
+        }
+        errors
+    }
+}
+
+/// The summary of a demo.
+pub(crate) struct Summary(pub(crate) Value);
+
+impl Summary {
+    #[track_caller]
+    pub(crate) fn count(&self, name: &str) -> u64 {
+        self.0[name]
+            .as_u64()
+            .unwrap_or_else(|| panic!("{name} is {}, no count", self.0[name]))
+    }
+
+    pub(crate) fn counts(&self, name: &str) -> BTreeMap<String, u64> {
+        serde_json::from_value(self.0[name].clone()).expect("an object of counts")
+    }
+
+    /// A field of a node such as `flp:1`.
+    #[track_caller]
+    pub(crate) fn of_node(&self, node: &str, field: &str) -> &Value {
+        let nodes = self.0["nodes"].as_array().unwrap();
+        let found = nodes.iter().find(|found| found["node"] == node);
+        &found.unwrap_or_else(|| panic!("{node} is not in the summary"))[field]
+    }
+
+    /// The sum over all nodes whose name begins so.
+    pub(crate) fn items(&self, role: &str) -> u64 {
+        let nodes = self.0["nodes"].as_array().unwrap().iter();
+        let of_role = nodes.filter(|node| node["node"].as_str().unwrap().starts_with(role));
+        of_role.map(|node| node["items"].as_u64().unwrap()).sum()
+    }
+
+    /// Every TF has one fate and nothing contradicts it; nothing was mixed, doubled or damaged.
+    #[track_caller]
+    pub(crate) fn assert_sound(&self) {
+        let summary = &self.0;
+        assert_eq!(summary["ledger_balanced"], true, "{summary:#}");
+        for name in [
+            "in_flight",
+            "mixed_target",
+            "delivered_twice",
+            "digest_mismatch",
+            "consumer_faults",
+        ] {
+            assert_eq!(self.count(name), 0, "{name}: {summary:#}");
+        }
+        assert_eq!(
+            summary["problems"].as_array().unwrap().len(),
+            0,
+            "{summary:#}"
+        );
+    }
+
+    /// As [`assert_sound`](Self::assert_sound), and every announced TF is complete.
+    #[track_caller]
+    pub(crate) fn assert_nothing_lost(&self) {
+        self.assert_sound();
+        let (announced, complete) = (self.count("announced"), self.count("complete"));
+        assert!(announced > 0, "{:#}", self.0);
+        assert_eq!(complete, announced, "{:#}", self.0);
+    }
+}
+
+/// Runs a demo to its end and expects its books to be sound.
+#[track_caller]
+pub(crate) fn demo(line: &str) -> Summary {
+    let _turn = farm_turn();
+    let dir = DemoDir::new();
+    let ended = Running::start(&dir.words(line)).end();
+    let (stdout, stderr) = (ended.stdout.join("\n"), &ended.stderr);
+    assert!(
+        ended.status.success(),
+        "{line}: {}\n{stdout}\n{stderr}",
+        ended.status
+    );
+    let summary = dir.summary();
+    summary.assert_sound();
+    summary
+}
+
+/// An address that was free a moment ago.
+pub(crate) fn free_address() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().to_string()
+}
+
+/// Writes a file and gives its path.
+pub(crate) fn write(folder: &Path, name: &str, text: &str) -> String {
+    let path = folder.join(name);
+    std::fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}

@@ -1,0 +1,11 @@
+//! Whole farms of real processes on loopback: what a user starts, kills and gets wrong.
+//!
+//! One farm at a time, so that the timing of one is not that of the machine. No test sleeps: it waits for a line,
+//! an exit or a descriptor, with a generous bound.
+
+mod command_line;
+mod ends;
+mod faults;
+mod harness;
+mod shapes;
+mod start_order;
