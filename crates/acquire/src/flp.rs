@@ -22,6 +22,9 @@ const ASSIGNED_AHEAD_MAX: usize = 1 << 16;
 /// TFs that an external source may pass over at once; a wider gap is a broken id, and its STF is refused.
 const GAP_MAX: u64 = 1 << 16;
 
+/// Skipped TFs that are remembered until their fate is known. Beyond it, the oldest is forgotten.
+const SKIPS_KEPT_MAX: usize = 1 << 16;
+
 /// What the driver has to do for the FLP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
@@ -101,8 +104,11 @@ pub struct Flp {
     released: RangeSet,
     released_version: u64,
     announces: Vec<Announced>,
-    skips: Vec<Skipped>,
+    /// TFs without an STF whose fate is not known, why, and when the ICN was told.
+    skips: BTreeMap<TfId, (DropReason, Option<Timestamp>)>,
     actions: VecDeque<Action>,
+    ticked_at: Timestamp,
+    ended_said_at: Timestamp,
     stats: Stats,
 }
 
@@ -126,8 +132,10 @@ impl Flp {
             released: RangeSet::default(),
             released_version: 0,
             announces: Vec::new(),
-            skips: Vec::new(),
+            skips: BTreeMap::new(),
             actions: VecDeque::new(),
+            ticked_at: Timestamp(0),
+            ended_said_at: Timestamp(0),
             stats: Stats::default(),
         }
     }
@@ -153,7 +161,8 @@ impl Flp {
     /// Whether it has ended and every STF of it is decided.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        matches!(self.phase, Phase::Ended | Phase::Dismissed) && self.hold.len() == 0
+        let has_ended = matches!(self.phase, Phase::Ended | Phase::Dismissed);
+        has_ended && self.hold.len() == 0 && self.skips.is_empty()
     }
 
     /// STFs held.
@@ -172,7 +181,7 @@ impl Flp {
     #[must_use]
     pub fn pulse(&self) -> FlpPulse {
         FlpPulse {
-            held_stfs: self.hold.len() as u64,
+            held_stfs: (self.hold.len() + self.skips.len()) as u64,
             held_bytes: self.hold.bytes(),
             made_stfs: self.stats.made_stfs,
             sent_bytes: self.stats.sent_bytes,
@@ -192,6 +201,9 @@ impl Flp {
                     bytes: held.stf.bytes(),
                 });
             }
+            for (_, told_at) in self.skips.values_mut() {
+                *told_at = None;
+            }
             return;
         }
         if self.run.is_some() {
@@ -199,6 +211,8 @@ impl Flp {
         }
         self.run = Some(run);
         self.phase = Phase::Waiting;
+        self.next = TfId(0);
+        self.end = TfId(0);
         self.paced.clear();
         self.assigned_ahead.clear();
         self.released = RangeSet::default();
@@ -246,6 +260,8 @@ impl Flp {
             }
             match self.config.when_full {
                 WhenFull::Block => return Demand::Nothing,
+                // Nothing is ever due: there would be no end to dropping.
+                WhenFull::DropNewest if self.config.pace == Pace::Max => return Demand::Nothing,
                 WhenFull::DropNewest => self.handle_skipped(tf, DropReason::SourceOverrun),
             }
         }
@@ -272,8 +288,12 @@ impl Flp {
             self.stats.refused_stfs += 1;
             return;
         }
-        while self.config.pace == Pace::External && self.next < tf {
+        while self.config.pace == Pace::External && self.next < tf.min(self.end) {
             self.handle_skipped(self.next, DropReason::SourceOverrun);
+        }
+        if tf >= self.end {
+            self.stats.refused_stfs += 1;
+            return;
         }
         if stf.bytes() > self.stf_bytes_max {
             self.handle_skipped(tf, DropReason::Oversize);
@@ -301,7 +321,12 @@ impl Flp {
     /// There will be no STF of `tf`.
     pub fn handle_skipped(&mut self, tf: TfId, reason: DropReason) {
         self.stats.skipped_stfs += 1;
-        self.skips.push(Skipped { tf, reason });
+        if !self.released.contains(tf) {
+            self.skips.insert(tf, (reason, None));
+            while self.skips.len() > SKIPS_KEPT_MAX {
+                self.skips.pop_first();
+            }
+        }
         self.assigned_ahead.remove(&tf);
         self.advance_behind(tf);
         self.end_if_reached();
@@ -342,6 +367,7 @@ impl Flp {
             Control::Stop => self.handle_stop(),
             Control::StopAt { next } => self.handle_stop_at(next),
             Control::Dismissed => self.phase = Phase::Dismissed,
+            Control::IcnPulse => {}
             _ => self.stats.unexpected_messages += 1,
         }
     }
@@ -352,7 +378,7 @@ impl Flp {
             return;
         }
         if let Some(last) = tfs.iter().max() {
-            self.call_below(last.next());
+            self.call_below(TfId(last.0.saturating_add(1)));
         }
     }
 
@@ -428,6 +454,7 @@ impl Flp {
         let released = &self.released;
         self.stats.released_stfs += self.hold.release(|tf| released.contains(tf));
         self.assigned_ahead.retain(|tf, _| !released.contains(*tf));
+        self.skips.retain(|tf, _| !released.contains(*tf));
     }
 
     fn handle_epns(&mut self, epns: &[EpnAddress]) {
@@ -467,8 +494,11 @@ impl Flp {
     }
 
     fn handle_stop(&mut self) {
-        if matches!(self.phase, Phase::Running | Phase::Waiting) {
-            self.phase = Phase::Paused;
+        match self.phase {
+            Phase::Running => self.phase = Phase::Paused,
+            // It never began: the run can do without.
+            Phase::Waiting => return self.handle_source_ended(),
+            Phase::Paused | Phase::Ended | Phase::Dismissed => {}
         }
         self.say_where();
     }
@@ -503,7 +533,11 @@ impl Flp {
         let again = Duration::from_millis(self.config.repeat_ms);
         for (tf, held) in self.hold.iter_mut() {
             // An assignment shows that somebody announced the TF, not that our own announce was heard.
-            let patience = if held.assigned.is_some() { 3 * again } else { again };
+            let patience = if held.assigned.is_some() {
+                3 * again
+            } else {
+                again
+            };
             if now.since(held.announced_at) >= patience {
                 held.announced_at = now;
                 self.stats.repeated_announces += 1;
@@ -513,7 +547,14 @@ impl Flp {
                 });
             }
         }
-        if self.phase == Phase::Ended {
+        for (_, told_at) in self.skips.values_mut() {
+            if told_at.is_some_and(|told| now.since(told) >= again) {
+                *told_at = None;
+            }
+        }
+        self.ticked_at = now;
+        if self.phase == Phase::Ended && now.since(self.ended_said_at) >= again {
+            self.ended_said_at = now;
             self.say_where();
         }
         for (target, address) in self.links.due(now) {
@@ -534,11 +575,22 @@ impl Flp {
             self.actions
                 .push_back(Action::Send(Control::Announce(items)));
         }
-        while !self.skips.is_empty() {
-            let count = self.skips.len().min(max);
-            let items = self.skips.drain(..count).collect();
+        let untold = self
+            .skips
+            .iter_mut()
+            .filter(|(_, (_, told_at))| told_at.is_none());
+        let items: Vec<Skipped> = untold
+            .map(|(tf, (reason, told_at))| {
+                *told_at = Some(self.ticked_at);
+                Skipped {
+                    tf: *tf,
+                    reason: *reason,
+                }
+            })
+            .collect();
+        for items in items.chunks(max) {
             self.actions
-                .push_back(Action::Send(Control::Skipped(items)));
+                .push_back(Action::Send(Control::Skipped(items.to_vec())));
         }
     }
 
