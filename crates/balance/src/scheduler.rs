@@ -315,10 +315,10 @@ impl Scheduler {
     fn is_due(&self, now: Timestamp, tf: &OpenTf) -> bool {
         match &tf.phase {
             Phase::Gathering => now.since(tf.first_at) >= self.config.announce_deadline(),
-            Phase::Queued => false,
-            Phase::Building { target, deadline } => {
-                !self.is_available(*target) || now >= *deadline
+            Phase::Queued => {
+                !self.unreachable.is_empty() && now.since(tf.first_at) >= self.config.stale()
             }
+            Phase::Building { deadline, .. } => now >= *deadline,
             Phase::Committed { said_at, .. } => now.since(*said_at) >= self.config.repeat(),
         }
     }
@@ -329,7 +329,7 @@ impl Scheduler {
         };
         match open.phase {
             Phase::Gathering => self.assign_or_drop(now, tf),
-            Phase::Queued => {}
+            Phase::Queued => self.give_up_unreachable(now, tf),
             Phase::Building { target, .. } => {
                 if self.is_available(target) && !self.may_move(open) {
                     self.repeat_assign_to_epn(now, tf, target);

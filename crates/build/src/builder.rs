@@ -12,6 +12,9 @@ use std::time::Duration;
 /// How many rosters are kept for assignments that still name them.
 const ROSTERS_KEPT: usize = 256;
 
+/// TFs in one report at most: with every FLP of a large farm missing in each it still fits a message.
+const REPORTS_AT_ONCE_MAX: usize = 512;
+
 /// What the driver has to do for the builder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action<P> {
@@ -38,6 +41,9 @@ pub struct TfBuilder<P> {
     /// Committed here, not released yet, and whether the consumer has it: tombstones that answer a repeated
     /// commit.
     delivered: BTreeMap<TfId, bool>,
+    /// With the consumer, who has yet to take them: the runs of each id, oldest first. A TF of a former run must
+    /// not be taken for its namesake of this one.
+    handing_over: BTreeMap<TfId, VecDeque<RunId>>,
     /// Decided and done everywhere: tombstones that keep a late duplicate from opening a slot again.
     released: RangeSet,
     released_version: u64,
@@ -66,6 +72,7 @@ impl<P> TfBuilder<P> {
             open_bytes: 0,
             sink_bytes: 0,
             delivered: BTreeMap::new(),
+            handing_over: BTreeMap::new(),
             released: RangeSet::default(),
             released_version: 0,
             gone: BTreeSet::new(),
@@ -128,18 +135,24 @@ impl<P> TfBuilder<P> {
     /// settled is reported again, since the ICN may not have heard.
     pub fn handle_joined(&mut self, now: Timestamp, run: RunId) {
         if self.run != Some(run) {
-            self.stats.discarded_tfs += self.slots.len() as u64;
-            let (config, sink_bytes) = (self.config, self.sink_bytes);
+            // What is committed and was not asked for by `poll_action` goes as well.
+            self.stats.discarded_tfs += (self.slots.len() + self.deliveries.len()) as u64;
+            let undelivered: u64 = self.deliveries.iter().map(Tf::bytes).sum();
+            let (config, sink_bytes) = (self.config, self.sink_bytes.saturating_sub(undelivered));
             let (stats, streams) = (self.stats, std::mem::take(&mut self.streams));
+            let handing_over = std::mem::take(&mut self.handing_over);
             *self = Self {
                 run: Some(run),
                 sink_bytes,
                 stats,
                 streams,
+                handing_over,
                 ..Self::new(config)
             };
             return;
         }
+        // The ICN names all the gone again.
+        self.gone.clear();
         let reported: Vec<TfId> = self
             .slots
             .iter_mut()
@@ -186,7 +199,6 @@ impl<P> TfBuilder<P> {
             slot.first_at = first_at;
         }
         slot.last_at = now;
-        slot.attempt = slot.attempt.max(header.attempt);
         slot.parts.push(part);
         self.report_if_settled(now, tf);
         Ok(())
@@ -220,7 +232,8 @@ impl<P> TfBuilder<P> {
             // Credits keep assigned TFs within the slots; as many again may be left from former assignments.
             return Err(RefusedStf::NoRoom);
         }
-        if self.open_bytes + self.sink_bytes + part.bytes > self.config.capacity_bytes {
+        let held = self.open_bytes.saturating_add(self.sink_bytes);
+        if part.bytes > self.config.capacity_bytes.saturating_sub(held) {
             return Err(RefusedStf::NoRoom);
         }
         if found != header.digest {
@@ -233,7 +246,7 @@ impl<P> TfBuilder<P> {
     fn count_bad_digest(&mut self, tf: TfId, source: Source) {
         let count = self.bad_digests.entry((tf, source)).or_default();
         *count += 1;
-        if *count == 2 {
+        if *count >= 2 {
             self.messages.push_back(Control::Corrupt {
                 tf,
                 flp: source.flp,
@@ -273,6 +286,11 @@ impl<P> TfBuilder<P> {
         }
     }
 
+    /// The ICN says that a source it took for gone is back in the same life.
+    pub fn handle_source_back(&mut self, source: Source) {
+        self.gone.remove(&source);
+    }
+
     /// A dead source may still have bytes on the way: it is gone when its last stream is closed too.
     fn is_gone(&self, source: Source) -> bool {
         self.gone.contains(&source) && !self.streams.contains_key(&source)
@@ -307,7 +325,12 @@ impl<P> TfBuilder<P> {
                 .slots
                 .entry(assign.tf)
                 .or_insert_with(|| Slot::new(now));
-            slot.attempt = slot.attempt.max(assign.attempt);
+            if slot.attempt < assign.attempt {
+                // The FLPs send anew: what was missing a while ago is on its way now.
+                slot.attempt = assign.attempt;
+                slot.waits_since = now;
+                slot.reported = None;
+            }
             slot.roster = Some(roster);
             let (stfs, bytes) = slot.drop_strangers();
             self.stats.refused[RefusedStf::OtherRoster as usize] += stfs;
@@ -380,10 +403,23 @@ impl<P> TfBuilder<P> {
             self.stats.delivered_incomplete += 1;
         }
         self.stats.delivered_bytes += bytes;
-        if let Some(handed_over) = self.delivered.get_mut(&tf) {
+        let run = self.taken_from(tf);
+        if run == self.run
+            && let Some(handed_over) = self.delivered.get_mut(&tf)
+        {
             *handed_over = true;
             self.acks.push(tf);
         }
+    }
+
+    /// The run of the `tf` that the consumer has taken: it takes them in the order in which it got them.
+    fn taken_from(&mut self, tf: TfId) -> Option<RunId> {
+        let runs = self.handing_over.get_mut(&tf)?;
+        let run = runs.pop_front();
+        if runs.is_empty() {
+            self.handing_over.remove(&tf);
+        }
+        run
     }
 
     /// The consumer has given back the memory of a TF of `bytes`.
@@ -424,6 +460,13 @@ impl<P> TfBuilder<P> {
         }
     }
 
+    /// This process itself was kept from working for `late`: what it waits for gets that much more time.
+    pub fn handle_late(&mut self, late: Duration) {
+        for slot in self.slots.values_mut() {
+            slot.waits_since = slot.waits_since + late;
+        }
+    }
+
     /// Looks after everything that waits: stale TFs are reported as they are, unanswered reports repeated.
     pub fn handle_tick(&mut self, now: Timestamp) {
         let (stale, repeat) = (self.config.stale(), self.config.repeat());
@@ -432,7 +475,7 @@ impl<P> TfBuilder<P> {
             .iter()
             .filter(|(_, slot)| match &slot.reported {
                 Some((at, _)) => now.since(*at) >= repeat,
-                None => slot.roster.is_some() && now.since(slot.first_at) >= stale,
+                None => slot.roster.is_some() && now.since(slot.waits_since) >= stale,
             })
             .map(|(tf, _)| *tf)
             .collect();
@@ -488,13 +531,17 @@ impl<P> TfBuilder<P> {
     /// The next thing to do; `None` when nothing is left.
     pub fn poll_action(&mut self) -> Option<Action<P>> {
         if let Some(tf) = self.deliveries.pop_front() {
+            self.handing_over
+                .entry(tf.tf)
+                .or_default()
+                .push_back(tf.run);
             return Some(Action::Deliver(tf));
         }
         if let Some(message) = self.messages.pop_front() {
             return Some(Action::Send(message));
         }
         if !self.built.is_empty() {
-            let count = self.built.len().min(Control::ENTRIES_MAX);
+            let count = self.built.len().min(REPORTS_AT_ONCE_MAX);
             return Some(Action::Send(Control::Built(
                 self.built.drain(..count).collect(),
             )));

@@ -21,6 +21,8 @@ pub(crate) struct Slot<P> {
     pub(crate) absent: BTreeSet<FlpId>,
     /// When the first byte came, or the first assignment.
     pub(crate) first_at: Timestamp,
+    /// When the wait for missing parts began: the first byte, or the latest assignment.
+    pub(crate) waits_since: Timestamp,
     /// When the last byte of the last part came.
     pub(crate) last_at: Timestamp,
     /// When the slot was last reported, and with what missing.
@@ -35,6 +37,7 @@ impl<P> Slot<P> {
             parts: Vec::new(),
             absent: BTreeSet::new(),
             first_at: now,
+            waits_since: now,
             last_at: now,
             reported: None,
         }

@@ -122,6 +122,11 @@ pub enum Control {
         /// The source.
         source: Source,
     },
+    /// A source that was said to be gone is back in the same life.
+    SourceBack {
+        /// The source.
+        source: Source,
+    },
     /// Hand these TFs on, with exactly the parts that are not missing.
     Commit(Vec<Commit>),
     /// FLPs that have no STF of a TF and never will.
@@ -168,7 +173,7 @@ pub struct Skipped {
 /// What an FLP reports with every heartbeat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlpPulse {
-    /// STFs held.
+    /// STFs held, and TFs skipped, that the FLP does not know the fate of.
     pub held_stfs: u64,
     /// Bytes held.
     pub held_bytes: u64,
@@ -325,6 +330,7 @@ impl Control {
             Self::Epns(_) => "epns",
             Self::Roster { .. } => "roster",
             Self::SourceGone { .. } => "source-gone",
+            Self::SourceBack { .. } => "source-back",
             Self::Commit(_) => "commit",
             Self::Absent(_) => "absent",
             Self::Assign(_) => "assign",

@@ -38,10 +38,20 @@ impl DataHello {
         let run = RunId(input.u64("run")?);
         let flp = FlpId(input.u16("FLP id")?);
         let epn = EpnId(input.u16("EPN id")?);
-        let source = Source { flp, incarnation: Incarnation(input.u64("FLP incarnation")?) };
-        let target = Target { epn, incarnation: Incarnation(input.u64("EPN incarnation")?) };
+        let source = Source {
+            flp,
+            incarnation: Incarnation(input.u64("FLP incarnation")?),
+        };
+        let target = Target {
+            epn,
+            incarnation: Incarnation(input.u64("EPN incarnation")?),
+        };
         input.end("data hello")?;
-        Ok(Self { run, source, target })
+        Ok(Self {
+            run,
+            source,
+            target,
+        })
     }
 }
 
@@ -53,8 +63,14 @@ mod tests {
     fn a_data_hello_survives_the_wire_and_a_cut_one_does_not() {
         let hello = DataHello {
             run: RunId(1),
-            source: Source { flp: FlpId(2), incarnation: Incarnation(3) },
-            target: Target { epn: EpnId(4), incarnation: Incarnation(5) },
+            source: Source {
+                flp: FlpId(2),
+                incarnation: Incarnation(3),
+            },
+            target: Target {
+                epn: EpnId(4),
+                incarnation: Incarnation(5),
+            },
         };
         let bytes = hello.encode();
         assert_eq!(DataHello::decode(&bytes), Ok(hello));

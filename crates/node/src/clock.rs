@@ -13,7 +13,9 @@ impl Clock {
     /// A clock that shows zero now.
     #[must_use]
     pub fn start() -> Self {
-        Self { origin: Instant::now() }
+        Self {
+            origin: Instant::now(),
+        }
     }
 
     /// The time now.
@@ -27,7 +29,9 @@ impl Clock {
 /// clock is not set back.
 #[must_use]
 pub fn new_incarnation() -> Incarnation {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    let since = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or(Duration::ZERO);
     Incarnation(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
@@ -74,7 +78,10 @@ impl FairClock {
     /// The time that silence is measured with.
     #[must_use]
     pub fn fair(&self, now: Timestamp) -> Timestamp {
-        Timestamp(now.0.saturating_sub(u64::try_from(self.stolen.as_nanos()).unwrap_or(u64::MAX)))
+        Timestamp(
+            now.0
+                .saturating_sub(u64::try_from(self.stolen.as_nanos()).unwrap_or(u64::MAX)),
+        )
     }
 }
 

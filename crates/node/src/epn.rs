@@ -64,9 +64,18 @@ impl<T: Transport> EpnNode<T> {
     /// Puts the parts together. The transport listens at the data address already.
     #[must_use]
     pub fn new(transport: T, parts: EpnParts) -> Self {
-        let EpnParts { target, brain, sink, uplink, mut log } = parts;
+        let EpnParts {
+            target,
+            brain,
+            sink,
+            uplink,
+            mut log,
+        } = parts;
         let node = format!("{}", target.epn);
-        log.add(&Event::Begin { node, incarnation: target.incarnation.0 });
+        log.add(&Event::Begin {
+            node,
+            incarnation: target.incarnation.0,
+        });
         Self {
             transport,
             target,
@@ -110,7 +119,12 @@ impl<T: Transport> EpnNode<T> {
                 debug!(peer, "Data stream accepted");
                 self.streams.insert(conn, None);
             }
-            Net::Received { conn, frame, body_digest, spent } => {
+            Net::Received {
+                conn,
+                frame,
+                body_digest,
+                spent,
+            } => {
                 self.handle_data(now, conn, frame, body_digest, spent);
             }
             Net::Closed { conn, reason } => {
@@ -135,8 +149,9 @@ impl<T: Transport> EpnNode<T> {
     fn handle_joined(&mut self, now: Timestamp, run: RunId) {
         if self.brain.run() != Some(run) {
             info!(%run, "Joined a run");
-            self.log.add(&Event::Run { run: run.to_string() });
-            self.waiting.clear();
+            self.log.add(&Event::Run {
+                run: run.to_string(),
+            });
         }
         self.brain.handle_joined(now, run);
         if self.leaving_since.is_some() {
@@ -150,6 +165,7 @@ impl<T: Transport> EpnNode<T> {
             Control::Assign(items) => self.brain.handle_assign(now, &items),
             Control::Absent(items) => self.brain.handle_absent(now, &items),
             Control::SourceGone { source } => self.brain.handle_source_gone(now, source),
+            Control::SourceBack { source } => self.brain.handle_source_back(source),
             Control::Commit(items) => self.brain.handle_commit(&items),
             Control::Release(release) => self.brain.handle_release(&release),
             Control::Dismissed => self.is_dismissed = true,
@@ -215,7 +231,9 @@ impl<T: Transport> EpnNode<T> {
             self.transport.close(conn);
             return;
         }
-        let outcome = self.brain.handle_stf(now, &header, digest, frame.body, spent);
+        let outcome = self
+            .brain
+            .handle_stf(now, &header, digest, frame.body, spent);
         if outcome == Err(RefusedStf::BadDigest) {
             warn!(
                 tf_id = header.key.tf.0,
@@ -228,11 +246,19 @@ impl<T: Transport> EpnNode<T> {
         }
     }
 
+    /// This process was kept from working for `late`; call it before the events that it woke for.
+    pub fn handle_late(&mut self, late: Duration) {
+        self.brain.handle_late(late);
+    }
+
     /// The node is asked to go: it finishes what it has and takes nothing new.
     pub fn handle_shutdown(&mut self, now: Timestamp) {
         if self.leaving_since.is_none() {
             self.leaving_since = Some(now);
-            info!(open = self.brain.open_tfs(), "Leaving: finishing what is here");
+            info!(
+                open = self.brain.open_tfs(),
+                "Leaving: finishing what is here"
+            );
             self.uplink.send(&mut self.transport, &Control::Leaving);
         }
     }
@@ -255,7 +281,8 @@ impl<T: Transport> EpnNode<T> {
         self.act();
         if self.uplink.take_pulse(now) {
             let pulse = self.brain.pulse(self.received_bytes);
-            self.uplink.send(&mut self.transport, &Control::EpnPulse(pulse));
+            self.uplink
+                .send(&mut self.transport, &Control::EpnPulse(pulse));
             if self.leaving_since.is_some() {
                 self.uplink.send(&mut self.transport, &Control::Leaving);
             }
@@ -280,18 +307,33 @@ impl<T: Transport> EpnNode<T> {
         }
         while let Some(event) = self.sink.poll() {
             match event {
-                SinkEvent::Delivered { tf, attempt, bytes, parts, missing, faults } => {
+                SinkEvent::Delivered {
+                    tf,
+                    attempt,
+                    bytes,
+                    parts,
+                    missing,
+                    faults,
+                } => {
                     for detail in faults {
                         error!(tf_id = tf.0, detail, "The consumer found a damaged TF");
                         self.log.add(&Event::Fault { tf: tf.0, detail });
                     }
                     self.brain.handle_delivered(tf, bytes, missing.len());
                     let attempt = attempt.0;
-                    self.log.add(&Event::Delivered { tf: tf.0, attempt, parts, missing });
+                    self.log.add(&Event::Delivered {
+                        tf: tf.0,
+                        attempt,
+                        parts,
+                        missing,
+                    });
                 }
                 SinkEvent::Freed { bytes } => self.brain.handle_sink_freed(bytes),
                 SinkEvent::Failed { tf, error } => {
-                    warn!(tf_id = tf.0, error, "The sink cannot take a TF now; it is tried again");
+                    warn!(
+                        tf_id = tf.0,
+                        error, "The sink cannot take a TF now; it is tried again"
+                    );
                 }
             }
         }

@@ -118,8 +118,14 @@ pub struct EventLog(Target);
 #[derive(Debug)]
 enum Target {
     Nothing,
-    File { file: File, lines: Vec<u8> },
-    Memory { shared: Arc<Mutex<Vec<Event>>>, added: Vec<Event> },
+    File {
+        file: File,
+        lines: Vec<u8>,
+    },
+    Memory {
+        shared: Arc<Mutex<Vec<Event>>>,
+        added: Vec<Event>,
+    },
 }
 
 /// Lines that a log which cannot be written keeps for later, in bytes. Beyond it, they are lost and counted.
@@ -139,13 +145,19 @@ impl EventLog {
     /// What opening the file gives.
     pub fn append_to(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
-        Ok(Self(Target::File { file, lines: Vec::with_capacity(64 << 10) }))
+        Ok(Self(Target::File {
+            file,
+            lines: Vec::with_capacity(64 << 10),
+        }))
     }
 
     /// Appends to `shared`.
     #[must_use]
     pub fn to_memory(shared: Arc<Mutex<Vec<Event>>>) -> Self {
-        Self(Target::Memory { shared, added: Vec::new() })
+        Self(Target::Memory {
+            shared,
+            added: Vec::new(),
+        })
     }
 
     /// Adds a line to the next [`flush`](Self::flush).
@@ -176,7 +188,10 @@ impl EventLog {
                 }
             }
             Target::Memory { shared, added } => {
-                shared.lock().unwrap_or_else(PoisonError::into_inner).append(added);
+                shared
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .append(added);
             }
         }
         Ok(())
@@ -191,13 +206,20 @@ mod tests {
     fn what_is_flushed_can_be_read_back() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("flp-0.events");
-        let made = Event::Made { tf: 3, bytes: 4, digest: 5 };
+        let made = Event::Made {
+            tf: 3,
+            bytes: 4,
+            digest: 5,
+        };
         let mut log = EventLog::append_to(&path).unwrap();
         log.add(&made);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "");
         log.flush().unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
-        assert_eq!(text, "{\"event\":\"made\",\"tf\":3,\"bytes\":4,\"digest\":5}\n");
+        assert_eq!(
+            text,
+            "{\"event\":\"made\",\"tf\":3,\"bytes\":4,\"digest\":5}\n"
+        );
         assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), made);
     }
 }

@@ -82,9 +82,19 @@ impl<T: Transport> FlpNode<T> {
     /// Puts the parts together.
     #[must_use]
     pub fn new(transport: T, parts: FlpParts) -> Self {
-        let FlpParts { source, brain, input, slots, uplink, mut log } = parts;
+        let FlpParts {
+            source,
+            brain,
+            input,
+            slots,
+            uplink,
+            mut log,
+        } = parts;
         let node = format!("{}", source.flp);
-        log.add(&Event::Begin { node, incarnation: source.incarnation.0 });
+        log.add(&Event::Begin {
+            node,
+            incarnation: source.incarnation.0,
+        });
         Self {
             transport,
             source,
@@ -156,16 +166,26 @@ impl<T: Transport> FlpNode<T> {
     fn handle_joined(&mut self, now: Timestamp, run: RunId) {
         if self.brain.run() != Some(run) {
             info!(%run, "Joined a run");
-            self.log.add(&Event::Run { run: run.to_string() });
+            self.log.add(&Event::Run {
+                run: run.to_string(),
+            });
         }
         self.brain.handle_joined(now, run);
+        if self.leaving_since.is_some() {
+            self.brain.handle_source_ended();
+            self.uplink.send(&mut self.transport, &Control::Leaving);
+        }
     }
 
     fn handle_link_opened(&mut self, conn: ConnId) {
         let (Some(target), Some(run)) = (self.targets.get(&conn).copied(), self.brain.run()) else {
             return;
         };
-        let hello = DataHello { run, source: self.source, target };
+        let hello = DataHello {
+            run,
+            source: self.source,
+            target,
+        };
         let frame = Frame::without_body(WireKind::DataHello, hello.encode().into());
         if self.transport.send(conn, frame).is_ok() {
             self.brain.handle_link_opened(target);
@@ -176,8 +196,12 @@ impl<T: Transport> FlpNode<T> {
     pub fn handle_shutdown(&mut self, now: Timestamp) {
         if self.leaving_since.is_none() {
             self.leaving_since = Some(now);
-            info!(held = self.brain.held_stfs(), "Leaving: the source stops, the hold drains");
+            info!(
+                held = self.brain.held_stfs(),
+                "Leaving: the source stops, the hold drains"
+            );
             self.brain.handle_source_ended();
+            self.uplink.send(&mut self.transport, &Control::Leaving);
         }
     }
 
@@ -200,7 +224,11 @@ impl<T: Transport> FlpNode<T> {
         self.act();
         if self.uplink.take_pulse(now) {
             let pulse = self.brain.pulse();
-            self.uplink.send(&mut self.transport, &Control::FlpPulse(pulse));
+            self.uplink
+                .send(&mut self.transport, &Control::FlpPulse(pulse));
+            if self.leaving_since.is_some() {
+                self.uplink.send(&mut self.transport, &Control::Leaving);
+            }
         }
         if self.brain.is_dismissed() || self.may_leave(now) {
             return Ok(Turn::Done);
@@ -210,12 +238,17 @@ impl<T: Transport> FlpNode<T> {
 
     /// Whether nobody waits for anything of it any more, or nobody can be asked.
     fn may_leave(&self, now: Timestamp) -> bool {
-        let Some(since) = self.leaving_since else { return false };
+        let Some(since) = self.leaving_since else {
+            return false;
+        };
         let is_alone = !self.uplink.is_joined() && now.since(since) >= LEAVE_ALONE_AFTER;
         if is_alone && !self.brain.is_drained() {
-            warn!(held = self.brain.held_stfs(), "Leaving without the ICN's word on what is held");
+            warn!(
+                held = self.brain.held_stfs(),
+                "Leaving without the ICN's word on what is held"
+            );
         }
-        is_alone || (self.brain.is_drained() && self.uplink.is_flushed(&self.transport))
+        is_alone || (self.brain.run().is_none() && self.brain.is_drained())
     }
 
     /// Makes what is due, within the bounds of a turn. Gives back when to come again.
@@ -249,7 +282,11 @@ impl<T: Transport> FlpNode<T> {
             };
             made += 1;
             bytes += stf.bytes();
-            let event = Event::Made { tf: stf.tf.0, bytes: stf.bytes(), digest: stf.digest };
+            let event = Event::Made {
+                tf: stf.tf.0,
+                bytes: stf.bytes(),
+                digest: stf.digest,
+            };
             let before = self.brain.stats().made_stfs;
             self.brain.handle_stf(now, stf);
             if self.brain.stats().made_stfs > before {
@@ -260,7 +297,9 @@ impl<T: Transport> FlpNode<T> {
     }
 
     fn make_one(&mut self, tf: TfId) -> Option<Stf> {
-        let Input::Made(source) = &mut self.input else { return None };
+        let Input::Made(source) = &mut self.input else {
+            return None;
+        };
         match source.make(tf, &mut *self.slots) {
             Made::Payload(payload) => Some(Stf::new(tf, source.format(), payload)),
             Made::NoRoom => {
@@ -284,7 +323,11 @@ impl<T: Transport> FlpNode<T> {
                     self.log_skips(&control);
                     messages.push(control);
                 }
-                Action::SendStf { target, header, stf } => stfs.push((target, header, stf)),
+                Action::SendStf {
+                    target,
+                    header,
+                    stf,
+                } => stfs.push((target, header, stf)),
                 Action::Connect { target, address } => self.connect(target, &address),
                 Action::Disconnect { target } => {
                     if let Some(conn) = self.conns.remove(&target) {
@@ -315,7 +358,10 @@ impl<T: Transport> FlpNode<T> {
                     debug!(tf_id = item.tf.0, "The hold is full: no STF of this TF");
                 }
                 let reason = item.reason.name().to_owned();
-                self.log.add(&Event::Skipped { tf: item.tf.0, reason });
+                self.log.add(&Event::Skipped {
+                    tf: item.tf.0,
+                    reason,
+                });
             }
         }
     }
@@ -345,9 +391,15 @@ impl<T: Transport> FlpNode<T> {
     }
 
     fn send_stf(&mut self, target: Target, header: &StfHeader, stf: Stf) {
-        let Some(conn) = self.conns.get(&target).copied() else { return };
+        let Some(conn) = self.conns.get(&target).copied() else {
+            return;
+        };
         let head = header.encode().to_vec().into();
-        let frame = Frame { kind: WireKind::Stf, head, body: stf.payload };
+        let frame = Frame {
+            kind: WireKind::Stf,
+            head,
+            body: stf.payload,
+        };
         if let Some(waiting) = self.held_back.get_mut(&conn) {
             waiting.push_back(frame);
             return;
@@ -365,7 +417,9 @@ impl<T: Transport> FlpNode<T> {
 
     /// The queue of a stream has room again. What is held back is bounded by the hold that it is part of.
     fn send_held_back(&mut self, conn: ConnId) {
-        let Some(mut waiting) = self.held_back.remove(&conn) else { return };
+        let Some(mut waiting) = self.held_back.remove(&conn) else {
+            return;
+        };
         while let Some(frame) = waiting.pop_front() {
             if let Err(SendError::Full(frame)) = self.transport.send(conn, frame) {
                 waiting.push_front(frame);

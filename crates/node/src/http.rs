@@ -23,11 +23,16 @@ pub struct MetricsError {
 ///
 /// [`MetricsError`] if the address cannot be had or no thread can be made.
 pub(crate) fn serve(address: &str, registry: Arc<Registry>) -> Result<SocketAddr, MetricsError> {
-    let failed = |source| MetricsError { address: address.to_owned(), source };
+    let failed = |source| MetricsError {
+        address: address.to_owned(),
+        source,
+    };
     let listener = TcpListener::bind(address).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     let actual = listener.local_addr().map_err(failed)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
     let runtime = runtime.map_err(failed)?;
     let routes = Router::new().route(
         "/metrics",

@@ -86,10 +86,22 @@ impl<T: Transport> IcnNode<T> {
     /// Puts the parts together. The transport listens at the address of the ICN already.
     #[must_use]
     pub fn new(transport: T, parts: IcnParts) -> Self {
-        let IcnParts { scheduler, liveness, stf_bytes_max, duration, incarnation, .. } = parts;
+        let IcnParts {
+            scheduler,
+            liveness,
+            stf_bytes_max,
+            duration,
+            incarnation,
+            ..
+        } = parts;
         let mut log = parts.log;
-        log.add(&Event::Begin { node: NodeId::ICN.to_string(), incarnation: incarnation.0 });
-        log.add(&Event::Run { run: scheduler.run().to_string() });
+        log.add(&Event::Begin {
+            node: NodeId::ICN.to_string(),
+            incarnation: incarnation.0,
+        });
+        log.add(&Event::Run {
+            run: scheduler.run().to_string(),
+        });
         info!(run = %scheduler.run(), "Opened a run; waiting for its quorum");
         Self {
             transport,
@@ -133,13 +145,19 @@ impl<T: Transport> IcnNode<T> {
             }
             Net::Received { conn, frame, .. } => self.handle_frame(now, conn, &frame),
             Net::Closed { conn, reason } => {
-                let Some(Some(session)) = self.sessions.remove(&conn) else { return };
+                let Some(Some(session)) = self.sessions.remove(&conn) else {
+                    return;
+                };
                 if self.conns.get(&session.node) == Some(&conn) {
                     self.conns.remove(&session.node);
                     debug!(node = %session.node, %reason, "Control stream closed");
                     let fair = self.clock.fair(now);
                     let Session { node, incarnation } = session;
-                    let event = self.members.handle_closed(fair, node, incarnation);
+                    let event = if self.scheduler.is_leaving(node) {
+                        self.members.handle_left(node, incarnation)
+                    } else {
+                        self.members.handle_closed(fair, node, incarnation)
+                    };
                     event.into_iter().for_each(|event| self.apply(now, event));
                 }
             }
@@ -171,7 +189,10 @@ impl<T: Transport> IcnNode<T> {
             return self.refuse(conn);
         }
         let fair = self.clock.fair(now);
-        if let Some(event) = self.members.handle_heard(fair, session.node, session.incarnation) {
+        if let Some(event) = self
+            .members
+            .handle_heard(fair, session.node, session.incarnation)
+        {
             self.apply(now, event);
         }
         if envelope.run != self.scheduler.run() {
@@ -212,10 +233,14 @@ impl<T: Transport> IcnNode<T> {
             self.sessions.insert(earlier, None);
             self.transport.close(earlier);
         }
-        self.sessions.insert(conn, Some(Session { node, incarnation }));
+        self.sessions
+            .insert(conn, Some(Session { node, incarnation }));
         self.hellos.insert(node, hello);
         let pulse_ns = u64::try_from(self.liveness.pulse().as_nanos()).unwrap_or(u64::MAX);
-        let welcome = Welcome { pulse_ns, stf_bytes_max: self.stf_bytes_max };
+        let welcome = Welcome {
+            pulse_ns,
+            stf_bytes_max: self.stf_bytes_max,
+        };
         self.send(&[conn], &Control::Welcome(welcome));
         for event in events {
             self.apply(now, event);
@@ -247,7 +272,11 @@ impl<T: Transport> IcnNode<T> {
     }
 
     fn apply(&mut self, now: Timestamp, event: MemberEvent) {
-        let MemberEvent { node, incarnation, change } = event;
+        let MemberEvent {
+            node,
+            incarnation,
+            change,
+        } = event;
         let session = Session { node, incarnation };
         match change {
             Change::Joined => info!(%node, "Joined"),
@@ -274,7 +303,8 @@ impl<T: Transport> IcnNode<T> {
         match change {
             Change::Joined => {
                 let hello = &self.hellos[&NodeId::from(source.flp)];
-                self.scheduler.handle_flp_joined(now, source, hello.stf_bytes_max);
+                self.scheduler
+                    .handle_flp_joined(now, source, hello.stf_bytes_max);
             }
             Change::Silent | Change::Cut => self.scheduler.handle_flp_silent(source),
             Change::Heard => self.scheduler.handle_flp_heard(source),
@@ -324,7 +354,10 @@ impl<T: Transport> IcnNode<T> {
             for event in self.members.handle_tick(fair) {
                 self.apply(now, event);
             }
-            if self.duration.is_some_and(|limit| self.scheduler.duration(now) >= limit) {
+            if self
+                .duration
+                .is_some_and(|limit| self.scheduler.duration(now) >= limit)
+            {
                 self.scheduler.handle_stop(now);
             }
             self.scheduler.handle_tick(now);
@@ -343,7 +376,11 @@ impl<T: Transport> IcnNode<T> {
             }
         }
         let tick = self.ticked_at + TICK;
-        Turn::WaitUntil(self.scheduler.next_pace_at().map_or(tick, |due| due.min(tick)))
+        Turn::WaitUntil(
+            self.scheduler
+                .next_pace_at()
+                .map_or(tick, |due| due.min(tick)),
+        )
     }
 
     fn act(&mut self) {
@@ -353,7 +390,8 @@ impl<T: Transport> IcnNode<T> {
                 Action::Append(record) => self.append(&record),
                 Action::Send(to, control) => {
                     if let Control::Pace(tfs) = &control {
-                        tfs.iter().for_each(|tf| self.log.add(&Event::Called { tf: tf.0 }));
+                        tfs.iter()
+                            .for_each(|tf| self.log.add(&Event::Called { tf: tf.0 }));
                     }
                     messages.push((to, control));
                 }
@@ -370,7 +408,9 @@ impl<T: Transport> IcnNode<T> {
 
     fn append(&mut self, record: &Record) {
         match record {
-            Record::Verdict { tf, verdict, trace, .. } => {
+            Record::Verdict {
+                tf, verdict, trace, ..
+            } => {
                 if let Some(trace) = trace {
                     self.latencies.record(trace, verdict);
                 }
@@ -378,7 +418,11 @@ impl<T: Transport> IcnNode<T> {
                     warn!(tf_id = tf.0, %reason, "Dropped a TF");
                 }
                 if let Verdict::Incomplete { missing, .. } = verdict {
-                    warn!(tf_id = tf.0, stfs_missing = missing.len(), "An incomplete TF");
+                    warn!(
+                        tf_id = tf.0,
+                        stfs_missing = missing.len(),
+                        "An incomplete TF"
+                    );
                 }
                 self.log.add(&verdict_event(tf.0, verdict));
             }
@@ -391,7 +435,10 @@ impl<T: Transport> IcnNode<T> {
 
     fn conns_of(&self, to: Recipient) -> Vec<ConnId> {
         let of_role = |role: Role| {
-            self.conns.iter().filter(move |(node, _)| node.role == role).map(|(_, conn)| *conn)
+            self.conns
+                .iter()
+                .filter(move |(node, _)| node.role == role)
+                .map(|(_, conn)| *conn)
         };
         match to {
             Recipient::Flp(flp) => self.conns.get(&flp.into()).copied().into_iter().collect(),
@@ -427,11 +474,17 @@ impl<T: Transport> IcnNode<T> {
 }
 
 fn source_of(session: Session) -> Source {
-    Source { flp: FlpId(session.node.index), incarnation: session.incarnation }
+    Source {
+        flp: FlpId(session.node.index),
+        incarnation: session.incarnation,
+    }
 }
 
 fn target_of(session: Session) -> Target {
-    Target { epn: EpnId(session.node.index), incarnation: session.incarnation }
+    Target {
+        epn: EpnId(session.node.index),
+        incarnation: session.incarnation,
+    }
 }
 
 fn verdict_event(tf: u64, verdict: &Verdict) -> Event {
@@ -447,9 +500,7 @@ fn verdict_event(tf: u64, verdict: &Verdict) -> Event {
     };
     match verdict {
         Verdict::Complete { target } => event("complete", Some(target), &[], None),
-        Verdict::Incomplete { target, missing } => {
-            event("incomplete", Some(target), missing, None)
-        }
+        Verdict::Incomplete { target, missing } => event("incomplete", Some(target), missing, None),
         Verdict::Dropped { reason } => event("dropped", None, &[], Some(reason.name().to_owned())),
     }
 }

@@ -11,21 +11,69 @@ pub(crate) fn export_flp(registry: &Registry, brain: &Flp) {
     let counter = |name: &str, help: &str, total: u64| {
         registry.counter(name, help, &[]).raise_to(total);
     };
-    counter("acquire_stf_made_total", "STFs made and announced.", stats.made_stfs);
-    counter("acquire_stf_made_bytes_total", "Payload bytes of STFs made.", stats.made_bytes);
-    counter("acquire_stf_skipped_total", "TFs without an STF of this FLP.", stats.skipped_stfs);
-    counter("acquire_stf_refused_total", "STFs out of order or run.", stats.refused_stfs);
-    counter("acquire_stf_late_total", "STFs made after their TF's verdict.", stats.late_stfs);
-    counter("acquire_stf_sent_total", "STFs sent, repeats included.", stats.sent_stfs);
-    counter("acquire_stf_sent_bytes_total", "Bytes sent, repeats included.", stats.sent_bytes);
-    counter("acquire_stf_reassigned_total", "STFs sent to another EPN.", stats.reassigned_stfs);
-    counter("acquire_stf_released_total", "STFs let go after a verdict.", stats.released_stfs);
-    counter("acquire_announces_repeated_total", "Announces said again.", stats.repeated_announces);
+    counter(
+        "acquire_stf_made_total",
+        "STFs made and announced.",
+        stats.made_stfs,
+    );
+    counter(
+        "acquire_stf_made_bytes_total",
+        "Payload bytes of STFs made.",
+        stats.made_bytes,
+    );
+    counter(
+        "acquire_stf_skipped_total",
+        "TFs without an STF of this FLP.",
+        stats.skipped_stfs,
+    );
+    counter(
+        "acquire_stf_refused_total",
+        "STFs out of order or run.",
+        stats.refused_stfs,
+    );
+    counter(
+        "acquire_stf_late_total",
+        "STFs made after their TF's verdict.",
+        stats.late_stfs,
+    );
+    counter(
+        "acquire_stf_sent_total",
+        "STFs sent, repeats included.",
+        stats.sent_stfs,
+    );
+    counter(
+        "acquire_stf_sent_bytes_total",
+        "Bytes sent, repeats included.",
+        stats.sent_bytes,
+    );
+    counter(
+        "acquire_stf_reassigned_total",
+        "STFs sent to another EPN.",
+        stats.reassigned_stfs,
+    );
+    counter(
+        "acquire_stf_released_total",
+        "STFs let go after a verdict.",
+        stats.released_stfs,
+    );
+    counter(
+        "acquire_announces_repeated_total",
+        "Announces said again.",
+        stats.repeated_announces,
+    );
     let gauge = |name: &str, help: &str, value: u64| {
         registry.gauge(name, help, &[]).set_u64(value);
     };
-    gauge("acquire_held_stfs", "STFs kept until their verdict.", brain.held_stfs() as u64);
-    gauge("acquire_held_bytes", "Bytes kept until their verdict.", brain.held_bytes());
+    gauge(
+        "acquire_held_stfs",
+        "STFs kept until their verdict.",
+        brain.held_stfs() as u64,
+    );
+    gauge(
+        "acquire_held_bytes",
+        "Bytes kept until their verdict.",
+        brain.held_bytes(),
+    );
 }
 
 /// Brings the metrics of an EPN up to date.
@@ -34,26 +82,78 @@ pub(crate) fn export_epn<P>(registry: &Registry, brain: &TfBuilder<P>) {
     let counter = |name: &str, help: &str, total: u64| {
         registry.counter(name, help, &[]).raise_to(total);
     };
-    counter("build_stf_accepted_total", "STFs taken into a TF.", stats.accepted_stfs);
-    counter("build_stf_accepted_bytes_total", "Payload bytes of them.", stats.accepted_bytes);
+    counter(
+        "build_stf_accepted_total",
+        "STFs taken into a TF.",
+        stats.accepted_stfs,
+    );
+    counter(
+        "build_stf_accepted_bytes_total",
+        "Payload bytes of them.",
+        stats.accepted_bytes,
+    );
     for reason in RefusedStf::ALL {
         registry
-            .counter("build_stf_refused_total", "STFs refused.", &[("reason", reason.name())])
+            .counter(
+                "build_stf_refused_total",
+                "STFs refused.",
+                &[("reason", reason.name())],
+            )
             .raise_to(stats.refused(reason));
     }
-    counter("build_tf_complete_total", "TFs handed on whole.", stats.delivered_complete);
-    counter("build_tf_incomplete_total", "TFs handed on incomplete.", stats.delivered_incomplete);
-    counter("build_tf_bytes_total", "Payload bytes handed on.", stats.delivered_bytes);
-    counter("build_tf_discarded_total", "TFs decided elsewhere.", stats.discarded_tfs);
-    counter("build_tf_stale_total", "TFs reported for their age.", stats.stale_tfs);
-    counter("build_reports_repeated_total", "Reports said again.", stats.repeated_reports);
-    counter("build_commits_impossible_total", "Commits not held.", stats.impossible_commits);
+    counter(
+        "build_tf_complete_total",
+        "TFs handed on whole.",
+        stats.delivered_complete,
+    );
+    counter(
+        "build_tf_incomplete_total",
+        "TFs handed on incomplete.",
+        stats.delivered_incomplete,
+    );
+    counter(
+        "build_tf_bytes_total",
+        "Payload bytes handed on.",
+        stats.delivered_bytes,
+    );
+    counter(
+        "build_tf_discarded_total",
+        "TFs decided elsewhere.",
+        stats.discarded_tfs,
+    );
+    counter(
+        "build_tf_stale_total",
+        "TFs reported for their age.",
+        stats.stale_tfs,
+    );
+    counter(
+        "build_reports_repeated_total",
+        "Reports said again.",
+        stats.repeated_reports,
+    );
+    counter(
+        "build_commits_impossible_total",
+        "Commits not held.",
+        stats.impossible_commits,
+    );
     let gauge = |name: &str, help: &str, value: u64| {
         registry.gauge(name, help, &[]).set_u64(value);
     };
-    gauge("build_open_tfs", "TFs in building.", brain.open_tfs() as u64);
-    gauge("build_open_bytes", "Bytes of TFs in building.", brain.open_bytes());
-    gauge("build_sink_bytes", "Bytes with the consumer.", brain.sink_bytes());
+    gauge(
+        "build_open_tfs",
+        "TFs in building.",
+        brain.open_tfs() as u64,
+    );
+    gauge(
+        "build_open_bytes",
+        "Bytes of TFs in building.",
+        brain.open_bytes(),
+    );
+    gauge(
+        "build_sink_bytes",
+        "Bytes with the consumer.",
+        brain.sink_bytes(),
+    );
 }
 
 /// Brings the metrics of a transport and its arena up to date.
@@ -61,17 +161,49 @@ pub(crate) fn export_transport(registry: &Registry, stats: &Stats, arena: &Arena
     let counter = |name: &str, help: &str, total: u64| {
         registry.counter(name, help, &[]).raise_to(total);
     };
-    counter("transport_frames_in_total", "Frames received.", stats.frames_in);
-    counter("transport_bytes_in_total", "Bytes received.", stats.bytes_in);
-    counter("transport_frames_out_total", "Frames sent.", stats.frames_out);
+    counter(
+        "transport_frames_in_total",
+        "Frames received.",
+        stats.frames_in,
+    );
+    counter(
+        "transport_bytes_in_total",
+        "Bytes received.",
+        stats.bytes_in,
+    );
+    counter(
+        "transport_frames_out_total",
+        "Frames sent.",
+        stats.frames_out,
+    );
     counter("transport_bytes_out_total", "Bytes sent.", stats.bytes_out);
     counter("transport_reads_total", "Read system calls.", stats.reads);
-    counter("transport_writes_total", "Write system calls.", stats.writes);
-    counter("transport_accepted_total", "Connections accepted.", stats.accepted);
-    counter("transport_connected_total", "Connections made.", stats.connected);
+    counter(
+        "transport_writes_total",
+        "Write system calls.",
+        stats.writes,
+    );
+    counter(
+        "transport_accepted_total",
+        "Connections accepted.",
+        stats.accepted,
+    );
+    counter(
+        "transport_connected_total",
+        "Connections made.",
+        stats.connected,
+    );
     counter("transport_closed_total", "Connections ended.", stats.closed);
-    counter("transport_heap_fallbacks_total", "Blocks from the heap.", stats.heap_fallbacks);
-    counter("transport_waits_total", "Waits for arena space.", stats.waits_for_space);
+    counter(
+        "transport_heap_fallbacks_total",
+        "Blocks from the heap.",
+        stats.heap_fallbacks,
+    );
+    counter(
+        "transport_waits_total",
+        "Waits for arena space.",
+        stats.waits_for_space,
+    );
     let refused = &stats.refused;
     for (reason, count) in [
         ("magic", refused.magic),
@@ -86,12 +218,24 @@ pub(crate) fn export_transport(registry: &Registry, stats: &Stats, arena: &Arena
         ("too_many", refused.too_many),
     ] {
         registry
-            .counter("transport_refused_total", "Connections refused.", &[("reason", reason)])
+            .counter(
+                "transport_refused_total",
+                "Connections refused.",
+                &[("reason", reason)],
+            )
             .raise_to(count);
     }
     let gauge = |name: &str, help: &str, value: u64| {
         registry.gauge(name, help, &[]).set_u64(value);
     };
-    gauge("transport_arena_used_bytes", "Arena bytes in use.", arena.used_bytes());
-    gauge("transport_arena_capacity_bytes", "Arena size.", arena.capacity_bytes());
+    gauge(
+        "transport_arena_used_bytes",
+        "Arena bytes in use.",
+        arena.used_bytes(),
+    );
+    gauge(
+        "transport_arena_capacity_bytes",
+        "Arena size.",
+        arena.capacity_bytes(),
+    );
 }

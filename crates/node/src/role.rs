@@ -3,7 +3,7 @@
 //! Each `run_…` is a function of its configuration and of a [`Shutdown`]: it drains and returns. The three read
 //! alike: make the parts, open the sockets, then `poll`, `handle`, `turn` until the node is done.
 
-use crate::clock::{Clock, new_incarnation, new_run};
+use crate::clock::{Clock, FairClock, new_incarnation, new_run};
 use crate::config::FarmConfig;
 use crate::epn::{EpnError, EpnNode, EpnParts};
 use crate::event::EventLog;
@@ -24,9 +24,7 @@ use sheaf_build::TfBuilder;
 use sheaf_frame::control::Hello;
 use sheaf_frame::{EpnId, FlpId, Limits, Source, Target, Timestamp};
 use sheaf_metric::Registry;
-use sheaf_transport::{
-    Arena, ArenaError, ListenError, Tcp, TcpConfig, Transport, Waker,
-};
+use sheaf_transport::{Arena, ArenaError, ListenError, Tcp, TcpConfig, Transport, Waker};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -63,6 +61,22 @@ pub enum RoleError {
     /// An address cannot be had.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// A host name has no address.
+    #[error("cannot find the address of {address}: {source}")]
+    Resolve {
+        /// The name.
+        address: String,
+        /// What the resolver says.
+        source: io::Error,
+    },
+    /// An address that no other node can connect to.
+    #[error(
+        "nobody can connect to {address}: set `advertise` in [epn] to the address that FLPs reach"
+    )]
+    Unspecified {
+        /// The address.
+        address: String,
+    },
     /// The memory cannot be had.
     #[error(transparent)]
     Arena(#[from] ArenaError),
@@ -128,7 +142,9 @@ pub fn run_icn(
         registry: process.registry.clone(),
     };
     let (mut every, clock) = (Every::new(EXPORT_EVERY), process.clock);
-    let mut report = options.on_status.map(|(period, sink)| (Every::new(period), sink));
+    let mut report = options
+        .on_status
+        .map(|(period, sink)| (Every::new(period), sink));
     let registry = process.registry.clone();
     let mut node = IcnNode::new(process.take_transport(), parts);
     let mut events = Vec::new();
@@ -185,7 +201,10 @@ pub fn run_flp(
         Input::Made(source) => source.bytes_max().min(config.flp.stf_bytes_max),
         Input::Fed(_) => config.flp.stf_bytes_max,
     };
-    let source = Source { flp, incarnation: new_incarnation() };
+    let source = Source {
+        flp,
+        incarnation: new_incarnation(),
+    };
     let hello = Hello {
         data_address: String::new(),
         capacity_bytes: config.flp.hold_bytes,
@@ -199,7 +218,12 @@ pub fn run_flp(
         brain: Flp::new(brain, source, stf_bytes_max),
         input,
         slots: Box::new(ArenaSlots(process.arena.clone())),
-        uplink: Uplink::new(config.icn.address.clone(), flp.into(), source.incarnation, hello),
+        uplink: Uplink::new(
+            resolve(&config.icn.address)?,
+            flp.into(),
+            source.incarnation,
+            hello,
+        ),
         log: process.log.take().unwrap_or_else(EventLog::none),
     };
     info!(%flp, source = config.flp.source.kind(), stf_bytes_max, "FLP begins");
@@ -215,7 +239,8 @@ pub fn run_flp(
             metrics::export_transport(&process.registry, &stats, &process.arena);
         }
         let Turn::WaitUntil(until) = turn else { break };
-        node.transport().poll(&mut events, Some(until.since(clock.now())))?;
+        node.transport()
+            .poll(&mut events, Some(until.since(clock.now())))?;
         let now = clock.now();
         if shutdown.is_requested() {
             node.handle_shutdown(now);
@@ -239,15 +264,20 @@ pub fn run_epn(
     mut options: RoleOptions,
     shutdown: &Shutdown,
 ) -> Result<(), RoleError> {
-    let mut process = Process::start(config, &options, shutdown, config.epn.build.capacity_bytes)?;
+    // Small bodies share blocks, and one that is kept keeps its block: a quarter is to spare.
+    let arena_bytes = config.epn.build.capacity_bytes.saturating_mul(5) / 4;
+    let mut process = Process::start(config, &options, shutdown, arena_bytes)?;
     let (_, address) = process.transport().listen(&config.epn.listen)?;
     process.serve_metrics(options.metrics.as_ref().or(config.epn.metrics.as_ref()))?;
     let waker = process.waker.clone();
     let sink = sink::open(&config.epn.sink, epn)?;
     let sink = SinkHandle::spawn(sink, config.epn.queue_tfs, Box::new(move || wake(&waker)))?;
-    let target = Target { epn, incarnation: new_incarnation() };
+    let target = Target {
+        epn,
+        incarnation: new_incarnation(),
+    };
     let hello = Hello {
-        data_address: config.epn.advertise.clone().unwrap_or_else(|| address.clone()),
+        data_address: resolve(config.epn.advertise.as_ref().unwrap_or(&address))?,
         capacity_bytes: config.epn.build.capacity_bytes,
         slots: config.epn.build.tfs_in_building_max,
         stf_bytes_max: 0,
@@ -261,12 +291,17 @@ pub fn run_epn(
         target,
         brain: TfBuilder::new(config.epn.build),
         sink,
-        uplink: Uplink::new(config.icn.address.clone(), epn.into(), target.incarnation, hello),
+        uplink: Uplink::new(
+            resolve(&config.icn.address)?,
+            epn.into(),
+            target.incarnation,
+            hello,
+        ),
         log: process.log.take().unwrap_or_else(EventLog::none),
     };
     let (mut every, clock) = (Every::new(EXPORT_EVERY), process.clock);
     let mut node = EpnNode::new(process.take_transport(), parts);
-    let mut events = Vec::new();
+    let (mut events, mut fair) = (Vec::new(), FairClock::default());
     loop {
         let now = clock.now();
         let turn = node.turn(now)?;
@@ -276,8 +311,14 @@ pub fn run_epn(
             metrics::export_transport(&process.registry, &stats, &process.arena);
         }
         let Turn::WaitUntil(until) = turn else { break };
-        node.transport().poll(&mut events, Some(until.since(clock.now())))?;
+        fair.sleep_until(until);
+        node.transport()
+            .poll(&mut events, Some(until.since(clock.now())))?;
         let now = clock.now();
+        let late = fair.wake(now);
+        if !late.is_zero() {
+            node.handle_late(late);
+        }
         if shutdown.is_requested() {
             node.handle_shutdown(now);
         }
@@ -307,21 +348,32 @@ impl Process {
         arena_bytes: u64,
     ) -> Result<Self, RoleError> {
         let log = match &options.events {
-            Some(path) => EventLog::append_to(path)
-                .map_err(|source| RoleError::Events { path: path.clone(), source })?,
+            Some(path) => EventLog::append_to(path).map_err(|source| RoleError::Events {
+                path: path.clone(),
+                source,
+            })?,
             None => EventLog::none(),
         };
         let bytes = usize::try_from(arena_bytes).unwrap_or(usize::MAX);
         let arena = Arena::new(bytes, config.transport.arena())?;
-        let limits =
-            Limits { body_bytes_max: config.icn.scheduler.stf_bytes_max, ..Limits::default() };
-        let tcp =
-            TcpConfig { limits, heap_bytes_max: HEAP_BYTES_MAX, ..config.transport.tcp() };
+        let limits = Limits {
+            body_bytes_max: config.icn.scheduler.stf_bytes_max,
+            ..Limits::default()
+        };
+        let tcp = TcpConfig {
+            limits,
+            heap_bytes_max: HEAP_BYTES_MAX,
+            ..config.transport.tcp()
+        };
         let transport = Tcp::new(tcp, arena.clone())?;
         let waker = transport.waker();
         let bell = waker.clone();
         shutdown.ring(move || wake(&bell));
-        info!(arena_bytes, heap_bytes_max = HEAP_BYTES_MAX, "Memory budget");
+        info!(
+            arena_bytes,
+            heap_bytes_max = HEAP_BYTES_MAX,
+            "Memory budget"
+        );
         Ok(Self {
             clock: Clock::start(),
             arena,
@@ -333,7 +385,9 @@ impl Process {
     }
 
     fn transport(&mut self) -> &mut Tcp {
-        self.transport.as_mut().expect("taken only when the node begins")
+        self.transport
+            .as_mut()
+            .expect("taken only when the node begins")
     }
 
     fn take_transport(&mut self) -> Tcp {
@@ -346,6 +400,21 @@ impl Process {
         }
         Ok(())
     }
+}
+
+/// Turns a host name into an address, once, at the start.
+fn resolve(address: &str) -> Result<String, RoleError> {
+    let failed = |source| RoleError::Resolve {
+        address: address.to_owned(),
+        source,
+    };
+    let found = sheaf_transport::tcp::resolve(address).map_err(failed)?;
+    if found.ip().is_unspecified() {
+        return Err(RoleError::Unspecified {
+            address: address.to_owned(),
+        });
+    }
+    Ok(found.to_string())
 }
 
 fn wake(waker: &Waker) {
@@ -373,7 +442,10 @@ struct Every {
 
 impl Every {
     fn new(period: Duration) -> Self {
-        Self { period, last: Timestamp(0) }
+        Self {
+            period,
+            last: Timestamp(0),
+        }
     }
 
     fn is_due(&mut self, now: Timestamp) -> bool {

@@ -14,7 +14,9 @@ pub struct Shutdown {
 
 impl std::fmt::Debug for Shutdown {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shutdown").field("requests", &self.requests).finish_non_exhaustive()
+        f.debug_struct("Shutdown")
+            .field("requests", &self.requests)
+            .finish_non_exhaustive()
     }
 }
 
@@ -35,14 +37,16 @@ impl Shutdown {
         let shutdown = Self::new();
         let asked = shutdown.clone();
         let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
-        std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
-            for _ in signals.forever() {
-                if asked.is_requested() {
-                    std::process::exit(130);
+        std::thread::Builder::new()
+            .name("signals".to_owned())
+            .spawn(move || {
+                for _ in signals.forever() {
+                    if asked.is_requested() {
+                        std::process::exit(130);
+                    }
+                    asked.request();
                 }
-                asked.request();
-            }
-        })?;
+            })?;
         Ok(shutdown)
     }
 

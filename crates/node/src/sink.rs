@@ -228,6 +228,12 @@ impl SinkHandle {
         }
     }
 
+    /// Nobody, in the calls of [`offer`](Self::offer): for tests and benches.
+    #[must_use]
+    pub fn discard() -> Self {
+        Self::inline(Box::new(Discard), u32::from(u16::MAX))
+    }
+
     /// Takes a TF.
     ///
     /// # Errors

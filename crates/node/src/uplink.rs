@@ -59,7 +59,9 @@ impl Uplink {
             node,
             incarnation,
             hello,
-            state: State::Down { retry_at: Timestamp(0) },
+            state: State::Down {
+                retry_at: Timestamp(0),
+            },
             pause: PAUSE_FIRST,
             run: RunId(0),
             term: Term(0),
@@ -94,7 +96,8 @@ impl Uplink {
     /// Whether nothing waits to be sent.
     #[must_use]
     pub fn is_flushed<T: Transport>(&self, transport: &T) -> bool {
-        self.conn().is_none_or(|conn| transport.queued_bytes(conn) == 0)
+        self.conn()
+            .is_none_or(|conn| transport.queued_bytes(conn) == 0)
     }
 
     /// Opens the stream if it is down and its pause is over, and repeats a hello that was not answered.
@@ -133,7 +136,9 @@ impl Uplink {
     }
 
     fn go_down(&mut self, now: Timestamp) {
-        self.state = State::Down { retry_at: now + self.pause };
+        self.state = State::Down {
+            retry_at: now + self.pause,
+        };
         self.pause = (self.pause * 2).min(PAUSE_MAX);
     }
 

@@ -3,7 +3,7 @@
 use super::nodes::target_id;
 use super::open_tf::{OpenTf, Part, Phase};
 use super::{Action, Incomplete, Recipient, Record, Scheduler, Trace};
-use sheaf_frame::control::{Built, Commit};
+use sheaf_frame::control::{Assign, Built, Commit};
 use sheaf_frame::{Attempt, Control, DropReason, FlpId, Target, TfId, Timestamp, Verdict};
 
 impl Scheduler {
@@ -28,8 +28,10 @@ impl Scheduler {
         let missing: Vec<FlpId> = members.filter(|flp| built.missing.contains(flp)).collect();
         // Whole, or as whole as it can ever be.
         let is_settled = missing.iter().all(|flp| open.reason_of(*flp).is_some());
-        // An EPN that was asked before may be stale while the present one is about to finish.
-        let is_present = matches!(open.phase, Phase::Building { target: at, .. } if at == target);
+        // An EPN that was asked before, or for an earlier attempt, may be stale while the present one is about to
+        // finish.
+        let is_present = built.attempt == open.attempt
+            && matches!(open.phase, Phase::Building { target: at, .. } if at == target);
         if is_settled || is_present {
             let built = Built {
                 missing,
@@ -60,6 +62,8 @@ impl Scheduler {
 
     fn commit(&mut self, now: Timestamp, target: Target, built: &Built) {
         let tf = built.tf;
+        // The EPN must know the roster that the commit means.
+        self.send_assigns();
         let open = self
             .tfs
             .get_mut(&tf)
@@ -131,7 +135,15 @@ impl Scheduler {
         };
         *said_at = now;
         let (target, missing) = (*target, missing.clone());
+        let assign = Assign {
+            tf,
+            attempt: open.attempt,
+            target,
+            roster: open.roster,
+        };
         if self.is_current(target) {
+            // Without the roster of the TF the EPN cannot tell whether it has what the commit names.
+            self.repeat_roster(target, assign);
             self.stats.commits_repeated += 1;
             self.say_commit(target, tf, missing);
         }

@@ -6,7 +6,8 @@ use super::{Recipient, Scheduler};
 use crate::load::{TargetId, TargetLoad};
 use sheaf_frame::control::{Absent, Announced, EpnAddress, EpnPulse, FlpPulse, Hello, Skipped};
 use sheaf_frame::{
-    Control, DropReason, EpnId, FlpId, Incarnation, RosterId, Source, Target, TfId, Timestamp,
+    Control, DropReason, EpnId, FlpId, Incarnation, NodeId, Role, RosterId, Source, Target, TfId,
+    Timestamp,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,6 +22,10 @@ pub(super) struct FlpNode {
     pub(super) stf_bytes_max: u64,
     /// Answers, as far as the membership knows.
     pub(super) is_heard: bool,
+    /// Wants to leave.
+    pub(super) is_leaving: bool,
+    /// Has said, after it ended, that it holds nothing any more.
+    pub(super) holds_nothing: bool,
     /// What it said when asked to pause: the first TF not made.
     pub(super) stopped: Option<TfId>,
     /// The first TF that it will not make.
@@ -52,11 +57,14 @@ impl Scheduler {
     /// An FLP whose STFs have at most `stf_bytes_max` bytes has joined, for the first time or again. The caller
     /// has declared an earlier life of it gone.
     pub fn handle_flp_joined(&mut self, now: Timestamp, source: Source, stf_bytes_max: u64) {
+        let is_back = self.gone.remove(&source);
+        if is_back {
+            self.send(Recipient::AllEpns, Control::SourceBack { source });
+        }
         let known = self
             .flps
             .get_mut(&source.flp)
             .filter(|node| node.source == source);
-        let is_back = self.gone.remove(&source);
         if let Some(node) = known {
             node.is_heard = true;
         } else {
@@ -66,6 +74,8 @@ impl Scheduler {
                     source,
                     stf_bytes_max,
                     is_heard: true,
+                    is_leaving: false,
+                    holds_nothing: false,
                     stopped: None,
                     ended: None,
                     pulse: FlpPulse::default(),
@@ -298,7 +308,11 @@ impl Scheduler {
                 self.unreachable.insert((source.flp, target.epn), until);
                 self.move_from_unreachable(now, source.flp, target);
             }
-            Control::Leaving => {}
+            Control::Leaving => {
+                if let Some(node) = self.flps.get_mut(&source.flp) {
+                    node.is_leaving = true;
+                }
+            }
             _ => self.stats.unexpected_messages += 1,
         }
     }
@@ -380,6 +394,10 @@ impl Scheduler {
             return;
         };
         node.pulse = pulse;
+        node.holds_nothing = node.ended.is_some() && pulse.held_stfs == 0;
+        if node.is_leaving && node.holds_nothing {
+            self.send(Recipient::Flp(source.flp), Control::Dismissed);
+        }
         if pulse.released_version < self.released_said {
             self.send(Recipient::Flp(source.flp), Control::Release(self.release()));
         }
@@ -449,6 +467,22 @@ impl Scheduler {
             self.send(Recipient::Epn(target.epn), Control::Release(self.release()));
         }
         self.place_queued(now);
+    }
+
+    /// Whether the node has asked to leave: when its stream closes it has left, and has not died.
+    #[must_use]
+    pub fn is_leaving(&self, node: NodeId) -> bool {
+        match node.role {
+            Role::Flp => {
+                let flp = self.flps.get(&FlpId(node.index));
+                flp.is_some_and(|node| node.is_leaving && node.holds_nothing)
+            }
+            Role::Epn => {
+                let epn = self.epns.get(&EpnId(node.index));
+                epn.is_some_and(|node| node.is_leaving)
+            }
+            Role::Icn => false,
+        }
     }
 
     /// Whether the FLP has said that it will make nothing more.

@@ -157,7 +157,8 @@ impl Scheduler {
                 self.put(now, tf, target, bytes);
                 Placed::Yes
             }
-            Err(Refusal::TooLarge { .. }) => {
+            // What is not announced may turn out smaller than it could be.
+            Err(Refusal::TooLarge { .. }) if self.tfs[&tf].all_heard() => {
                 self.drop_tf(tf, DropReason::Oversize);
                 Placed::Dropped
             }
@@ -195,7 +196,10 @@ impl Scheduler {
         if self.unreachable.is_empty() {
             return Vec::new();
         }
-        let is_member = |flp: FlpId| open.members.iter().any(|member| member.flp == flp);
+        let is_member = |flp: FlpId| {
+            let mut parts = open.members.iter().zip(&open.parts);
+            parts.any(|(member, part)| member.flp == flp && !matches!(part, Part::Skipped(_)))
+        };
         let pairs = self.unreachable.keys().filter(|(flp, _)| is_member(*flp));
         pairs.map(|(_, epn)| target_id(*epn)).collect()
     }
@@ -406,6 +410,40 @@ impl Scheduler {
         }
         if let Some(assign) = self.assign_of(tf) {
             self.send_assigns_to(target, &[assign]);
+        }
+    }
+
+    /// Says roster and assignment again to an EPN that joined anew.
+    pub(super) fn repeat_roster(&mut self, target: Target, assign: Assign) {
+        if let Some(node) = self.epns.get_mut(&target.epn) {
+            node.rosters_said.clear();
+        }
+        self.send_assigns_to(target, &[assign]);
+    }
+
+    /// A TF that waits because some of its FLPs reach no EPN waits no longer than a stale one: it goes on without
+    /// them, as the quorum rule says. One bad cable does not stop the farm.
+    pub(super) fn give_up_unreachable(&mut self, now: Timestamp, tf: TfId) {
+        let Some(open) = self.tfs.get(&tf) else {
+            return;
+        };
+        let reaches_any = |source: &Source| {
+            self.epns.values().any(|node| {
+                self.is_available(node.target)
+                    && !self
+                        .unreachable
+                        .contains_key(&(source.flp, node.target.epn))
+            })
+        };
+        let any_available = self.epns.values().any(|n| self.is_available(n.target));
+        let cut_off: Vec<Source> = if any_available {
+            let members = open.members.iter().copied();
+            members.filter(|source| !reaches_any(source)).collect()
+        } else {
+            Vec::new()
+        };
+        for source in cut_off {
+            self.skip(now, tf, source, DropReason::SourceLate);
         }
     }
 

@@ -78,7 +78,7 @@ impl Scheduler {
             .filter(|node| !self.gone.contains(&node.source));
         there
             .into_iter()
-            .all(|node| node.ended.is_none() || node.pulse.held_stfs == 0)
+            .all(|node| node.ended.is_none() || node.holds_nothing)
     }
 
     fn end(&self) -> TfId {
@@ -95,7 +95,11 @@ impl Scheduler {
         self.phase = RunPhase::Running;
         self.origin = now;
         self.change_roster();
-        let flps: Vec<FlpId> = self.flps.keys().copied().collect();
+        let there = self
+            .flps
+            .values()
+            .filter(|n| !self.gone.contains(&n.source));
+        let flps: Vec<FlpId> = there.map(|node| node.source.flp).collect();
         for flp in flps {
             self.start_flp(now, flp, TfId(0));
         }
@@ -202,8 +206,6 @@ impl Scheduler {
         if node.ended.replace(next).is_some() {
             return;
         }
-        // Until the next heartbeat nobody knows what it holds.
-        node.pulse.held_stfs = u64::MAX;
         self.rosters.take_out(next, source);
         let later: Vec<TfId> = self.tfs.range(next..).map(|(tf, _)| *tf).collect();
         for tf in later {
@@ -372,6 +374,11 @@ impl Scheduler {
                     .collect();
                 for (flp, first) in unheard {
                     self.start_flp(now, flp, first);
+                }
+                if self.config.mode == Mode::Paced && self.frontier >= self.end() {
+                    // No further heartbeat will tell an FLP that it missed the last one.
+                    let next = self.end();
+                    self.send(Recipient::AllFlps, Control::StopAt { next });
                 }
             }
             RunPhase::Stopping { .. } => self.say_stop(),

@@ -358,6 +358,49 @@ fn another_run_begins_with_nothing_and_the_same_run_is_told_again() {
     assert_eq!(bench.stf(5, 0), Err(RefusedStf::OtherRun));
 }
 
+#[test]
+fn a_size_that_no_memory_has_is_refused() {
+    let mut bench = bench();
+    bench.stf(5, 0).unwrap();
+    assert_eq!(bench.send(&header(5, 1, u64::MAX)), Err(RefusedStf::NoRoom));
+}
+
+#[test]
+fn what_a_former_run_left_with_the_consumer_is_not_taken_for_its_namesake() {
+    let mut bench = bench();
+    let deliver = |bench: &mut Bench, run: RunId| {
+        bench.builder.handle_joined(bench.now, run);
+        bench.builder.handle_roster(RosterId(1), &[source(0)]);
+        bench.assign(5, 1);
+        let mut header = header(5, 0, 10);
+        header.key.run = run;
+        bench.send(&header).unwrap();
+        bench.commit(5, &[]);
+        let delivered = bench.builder.poll_action();
+        assert!(matches!(delivered, Some(Action::Deliver(tf)) if tf.run == run));
+        assert_eq!(bench.said(), "built 5 without []");
+    };
+    deliver(&mut bench, RUN);
+    deliver(&mut bench, RunId(RUN.0 + 1));
+    bench.builder.handle_delivered(TfId(5), 10, 0);
+    assert_eq!(bench.said(), "");
+    bench.builder.handle_delivered(TfId(5), 10, 0);
+    assert_eq!(bench.said(), "ack 5");
+}
+
+#[test]
+fn a_tf_that_was_committed_and_not_asked_for_gives_its_bytes_back_with_its_run() {
+    let mut bench = bench();
+    bench.assign(5, 1);
+    for flp in 0..3 {
+        bench.stf(5, flp).unwrap();
+    }
+    bench.commit(5, &[]);
+    assert_eq!(bench.builder.sink_bytes(), 30);
+    bench.builder.handle_joined(bench.now, RunId(RUN.0 + 1));
+    assert_eq!((bench.said().as_str(), bench.builder.sink_bytes()), ("", 0));
+}
+
 proptest! {
     #[test]
     fn whatever_comes_in_whatever_order_bytes_add_up_and_nothing_is_handed_on_twice(

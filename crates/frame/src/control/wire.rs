@@ -1,8 +1,8 @@
 //! The bytes of control messages: envelope, kind, fields. Little-endian, no padding.
 
 use super::{
-    Absent, Announced, Assign, Built, Commit, Control, Envelope, EpnAddress, EpnPulse, FlpPulse, Hello,
-    Release, Skipped, Start, Welcome,
+    Absent, Announced, Assign, Built, Commit, Control, Envelope, EpnAddress, EpnPulse, FlpPulse,
+    Hello, Release, Skipped, Start, Welcome,
 };
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::id::{
@@ -37,6 +37,7 @@ mod kind {
     pub(super) const ROSTER: u16 = 50;
     pub(super) const SOURCE_GONE: u16 = 51;
     pub(super) const COMMIT: u16 = 52;
+    pub(super) const SOURCE_BACK: u16 = 54;
     pub(super) const ABSENT: u16 = 53;
     pub(super) const ASSIGN: u16 = 60;
 }
@@ -98,6 +99,7 @@ impl Control {
             Self::Epns(_) => kind::EPNS,
             Self::Roster { .. } => kind::ROSTER,
             Self::SourceGone { .. } => kind::SOURCE_GONE,
+            Self::SourceBack { .. } => kind::SOURCE_BACK,
             Self::Commit(_) => kind::COMMIT,
             Self::Absent(_) => kind::ABSENT,
             Self::Assign(_) => kind::ASSIGN,
@@ -162,7 +164,9 @@ impl Control {
                 out.u32(id.0);
                 out.list(members, |out, member| write_source(out, *member));
             }
-            Self::SourceGone { source } => write_source(out, *source),
+            Self::SourceGone { source } | Self::SourceBack { source } => {
+                write_source(out, *source);
+            }
             Self::Commit(items) => out.list(items, |out, item| {
                 out.u64(item.tf.0);
                 out.list(&item.missing, |out, flp| out.u16(flp.0));
@@ -252,6 +256,9 @@ impl Control {
                 id: RosterId(input.u32("roster id")?),
                 members: input.list("roster", max, 10, read_source)?,
             },
+            kind::SOURCE_BACK => Self::SourceBack {
+                source: read_source(input)?,
+            },
             kind::SOURCE_GONE => Self::SourceGone {
                 source: read_source(input)?,
             },
@@ -262,7 +269,10 @@ impl Control {
                 })
             })?),
             kind::ABSENT => Self::Absent(input.list("absent FLPs", max, 12, |input| {
-                Ok(Absent { tf: read_tf(input)?, flps: read_missing(input)? })
+                Ok(Absent {
+                    tf: read_tf(input)?,
+                    flps: read_missing(input)?,
+                })
             })?),
             kind::ASSIGN => Self::Assign(input.list("assignments", max, 26, |input| {
                 Ok(Assign {

@@ -140,6 +140,12 @@ impl FarmConfig {
                 scheduler.announce_deadline_ms,
             ),
             (
+                "icn.scheduler.stale_ms",
+                scheduler.stale_ms,
+                "icn.scheduler.tf_deadline_ms",
+                scheduler.tf_deadline_ms,
+            ),
+            (
                 "epn.build.stale_ms",
                 build.stale_ms,
                 "icn.scheduler.tf_deadline_ms",

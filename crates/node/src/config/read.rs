@@ -293,12 +293,11 @@ mod tests {
     #[test]
     fn unknown_keys_are_named_with_the_nearest_known_one() {
         check(
-            "[flp]\nrate_hzz = 3.0\n[rum]\nflps = 1\n[icn.scheduler]\nxylophone = 1\n",
+            "[flp]\nrate_hzz = 3.0\n[rum]\nflps = 1\n[transport]\nxylophone = 1\n",
             "f:2: flp.rate_hzz: found an unknown key, expected rate_hz (the nearest known key)\n\
              f:3: rum: found an unknown key, expected run (the nearest known key)\n\
-             f:6: icn.scheduler.xylophone: found an unknown key, expected one of policy, seed, mode, \
-             paced_rate_hz, incomplete, quorum_stfs_min, announce_deadline_ms, tf_deadline_ms, repeat_ms, \
-             drain_ms, stf_bytes_max, tf_bytes_max, queue_tfs_max",
+             f:6: transport.xylophone: found an unknown key, expected one of congestion, socket_buffer_bytes, \
+             huge_pages",
         );
     }
 

@@ -30,7 +30,10 @@ impl Latencies {
             let labels = [("stage", stage)];
             registry.histogram("balance_tf_latency_ns", help, &labels, Scale::DURATION_NS)
         });
-        Self { stages, by_epn: BTreeMap::new() }
+        Self {
+            stages,
+            by_epn: BTreeMap::new(),
+        }
     }
 
     pub(super) fn record(&mut self, trace: &Trace, verdict: &Verdict) {
@@ -45,13 +48,18 @@ impl Latencies {
             histogram.record(ns);
         }
         if let Verdict::Complete { target } | Verdict::Incomplete { target, .. } = verdict {
-            self.by_epn.entry(target.epn).or_default().record(trace.total_ns);
+            self.by_epn
+                .entry(target.epn)
+                .or_default()
+                .record(trace.total_ns);
         }
     }
 
     /// Every stage by name.
     pub(super) fn stages(&self) -> impl Iterator<Item = (&'static str, Quantiles)> + '_ {
-        STAGES.into_iter().zip(self.stages.iter().map(|histogram| quantiles_us(histogram)))
+        STAGES
+            .into_iter()
+            .zip(self.stages.iter().map(|histogram| quantiles_us(histogram)))
     }
 
     pub(super) fn of_epn(&self, epn: EpnId) -> Quantiles {

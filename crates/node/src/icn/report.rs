@@ -31,18 +31,30 @@ impl<T: Transport> IcnNode<T> {
                 .map(|(stage, quantiles)| (stage.to_owned(), quantiles))
                 .collect(),
             refused: refused.filter(|(_, count)| *count > 0).collect(),
-            flps: self.known(Role::Flp).map(|node| self.flp_status(node)).collect(),
-            epns: self.known(Role::Epn).map(|node| self.epn_status(node)).collect(),
+            flps: self
+                .known(Role::Flp)
+                .map(|node| self.flp_status(node))
+                .collect(),
+            epns: self
+                .known(Role::Epn)
+                .map(|node| self.epn_status(node))
+                .collect(),
         }
     }
 
     /// Every node that has ever joined, dead ones too: an operator looks for those first.
     fn known(&self, role: Role) -> impl Iterator<Item = NodeId> + '_ {
-        self.hellos.keys().copied().filter(move |node| node.role == role)
+        self.hellos
+            .keys()
+            .copied()
+            .filter(move |node| node.role == role)
     }
 
     fn state_name(&self, node: NodeId) -> String {
-        self.members.state(node).map_or("gone", |state| state.name()).to_owned()
+        self.members
+            .state(node)
+            .map_or("gone", |state| state.name())
+            .to_owned()
     }
 
     fn flp_status(&self, node: NodeId) -> FlpStatus {
@@ -52,7 +64,11 @@ impl<T: Transport> IcnNode<T> {
         let has_ended = self.scheduler.flp_has_ended(flp);
         FlpStatus {
             index: node.index,
-            state: if state == "up" && has_ended { "ended".to_owned() } else { state },
+            state: if state == "up" && has_ended {
+                "ended".to_owned()
+            } else {
+                state
+            },
             incarnation: self.scheduler.flp_incarnation(flp).map_or(0, |life| life.0),
             held_stfs: pulse.held_stfs,
             held_bytes: pulse.held_bytes,
@@ -69,7 +85,11 @@ impl<T: Transport> IcnNode<T> {
         let is_leaving = load.is_some_and(|load| !load.enabled);
         EpnStatus {
             index: node.index,
-            state: if state == "up" && is_leaving { "leaving".to_owned() } else { state },
+            state: if state == "up" && is_leaving {
+                "leaving".to_owned()
+            } else {
+                state
+            },
             incarnation: self.scheduler.epn_incarnation(epn).map_or(0, |life| life.0),
             open_tfs: pulse.open_tfs,
             open_bytes: pulse.open_bytes,
@@ -93,25 +113,77 @@ impl<T: Transport> IcnNode<T> {
         let gauge = |name: &str, help: &str, value: u64| {
             registry.gauge(name, help, &[]).set_u64(value);
         };
-        counter("balance_tf_announced_total", "TFs that exist.", books.announced);
-        counter("balance_tf_complete_total", "TFs built with all parts.", books.complete);
-        counter("balance_tf_incomplete_total", "TFs built with parts missing.", books.incomplete);
-        counter("balance_tf_abandoned_total", "Built TFs whose EPN died.", books.abandoned);
-        counter("balance_tf_reassigned_total", "Assignments after the first.", books.reassigned);
-        counter("balance_tf_bytes_total", "Payload bytes of built TFs.", books.bytes);
-        counter("balance_choices_total", "Times a policy was asked.", stats.choices);
-        counter("balance_commits_repeated_total", "Commits said again.", stats.commits_repeated);
-        counter("node_messages_refused_total", "Messages refused.", self.refused_messages);
-        gauge("balance_tf_in_flight", "TFs without a verdict.", self.scheduler.in_flight());
-        gauge("balance_tf_queued", "TFs that wait for room.", self.scheduler.queued() as u64);
+        counter(
+            "balance_tf_announced_total",
+            "TFs that exist.",
+            books.announced,
+        );
+        counter(
+            "balance_tf_complete_total",
+            "TFs built with all parts.",
+            books.complete,
+        );
+        counter(
+            "balance_tf_incomplete_total",
+            "TFs built with parts missing.",
+            books.incomplete,
+        );
+        counter(
+            "balance_tf_abandoned_total",
+            "Built TFs whose EPN died.",
+            books.abandoned,
+        );
+        counter(
+            "balance_tf_reassigned_total",
+            "Assignments after the first.",
+            books.reassigned,
+        );
+        counter(
+            "balance_tf_bytes_total",
+            "Payload bytes of built TFs.",
+            books.bytes,
+        );
+        counter(
+            "balance_choices_total",
+            "Times a policy was asked.",
+            stats.choices,
+        );
+        counter(
+            "balance_commits_repeated_total",
+            "Commits said again.",
+            stats.commits_repeated,
+        );
+        counter(
+            "node_messages_refused_total",
+            "Messages refused.",
+            self.refused_messages,
+        );
+        gauge(
+            "balance_tf_in_flight",
+            "TFs without a verdict.",
+            self.scheduler.in_flight(),
+        );
+        gauge(
+            "balance_tf_queued",
+            "TFs that wait for room.",
+            self.scheduler.queued() as u64,
+        );
         for reason in DropReason::ALL {
             registry
-                .counter("balance_tf_dropped_total", "TFs not built.", &[("reason", reason.name())])
+                .counter(
+                    "balance_tf_dropped_total",
+                    "TFs not built.",
+                    &[("reason", reason.name())],
+                )
                 .raise_to(books.dropped[reason.index()]);
         }
         for refusal in Refusal::ALL {
             registry
-                .counter("balance_refused_total", "Refusals.", &[("reason", refusal.name())])
+                .counter(
+                    "balance_refused_total",
+                    "Refusals.",
+                    &[("reason", refusal.name())],
+                )
                 .raise_to(stats.refused[refusal.index()]);
         }
     }

@@ -47,18 +47,27 @@ pub(crate) fn check(plan: &Plan, logs: &BTreeMap<String, Vec<Event>>) -> Books {
     let (made, mut announced) = made_by_flps(logs);
     let (fates, abandoned, called) = fates(&logs["icn:0"]);
     announced.extend(called);
-    let mut books = Books { announced: announced.len() as u64, ..Books::default() };
+    let mut books = Books {
+        announced: announced.len() as u64,
+        ..Books::default()
+    };
     books.abandoned = abandoned.len() as u64;
     books.reassigned = highest_attempts(logs);
     for (tf, fate) in &fates {
-        assert!(announced.contains(tf), "TF {tf} has the verdict {fate:?} and nobody made it");
+        assert!(
+            announced.contains(tf),
+            "TF {tf} has the verdict {fate:?} and nobody made it"
+        );
         match fate.verdict.as_str() {
             "complete" => books.complete += 1,
             "incomplete" => books.incomplete += 1,
             _ => {
                 books.dropped += 1;
                 let reason = fate.reason.clone().expect("every drop has a reason");
-                assert_ne!(reason, "run-ended", "TF {tf} was still open long after all was calm");
+                assert_ne!(
+                    reason, "run-ended",
+                    "TF {tf} was still open long after all was calm"
+                );
                 *books.reasons.entry(reason).or_default() += 1;
             }
         }
@@ -118,10 +127,22 @@ fn fates(log: &[Event]) -> (BTreeMap<u64, Fate>, BTreeSet<u64>, BTreeSet<u64>) {
     let mut called = BTreeSet::new();
     for event in log {
         match event {
-            Event::Verdict { tf, verdict, epn, incarnation, missing, reason } => {
+            Event::Verdict {
+                tf,
+                verdict,
+                epn,
+                incarnation,
+                missing,
+                reason,
+            } => {
                 let at = epn.zip(*incarnation);
                 let (verdict, missing) = (verdict.clone(), missing.clone());
-                let fate = Fate { verdict, at, missing, reason: reason.clone() };
+                let fate = Fate {
+                    verdict,
+                    at,
+                    missing,
+                    reason: reason.clone(),
+                };
                 let earlier = fates.insert(*tf, fate);
                 assert_eq!(earlier, None, "TF {tf} has two verdicts");
             }
@@ -141,19 +162,35 @@ fn highest_attempts(logs: &BTreeMap<String, Vec<Event>>) -> u64 {
     let mut attempts: BTreeMap<u64, u32> = BTreeMap::new();
     let mut targets: BTreeMap<(u64, u32), (u16, u64)> = BTreeMap::new();
     for event in logs.values().flatten() {
-        if let Event::Sent { tf, attempt, epn, incarnation } = event {
+        if let Event::Sent {
+            tf,
+            attempt,
+            epn,
+            incarnation,
+        } = event
+        {
             let highest = attempts.entry(*tf).or_default();
             *highest = (*highest).max(*attempt);
             let target = (*epn, *incarnation);
             let known = *targets.entry((*tf, *attempt)).or_insert(target);
-            assert_eq!(known, target, "attempt {attempt} of TF {tf} went to two EPNs");
+            assert_eq!(
+                known, target,
+                "attempt {attempt} of TF {tf} went to two EPNs"
+            );
         }
     }
-    attempts.values().map(|highest| u64::from(highest - 1)).sum()
+    attempts
+        .values()
+        .map(|highest| u64::from(highest - 1))
+        .sum()
 }
 
 fn may_have_died_unheard(plan: &Plan, made: &Made, tf: u64) -> bool {
-    let makers: BTreeSet<u16> = made.keys().filter(|key| key.0 == tf).map(|key| key.1).collect();
+    let makers: BTreeSet<u16> = made
+        .keys()
+        .filter(|key| key.0 == tf)
+        .map(|key| key.1)
+        .collect();
     makers.iter().all(|maker| {
         let name = format!("flp:{maker}");
         plan.faults.iter().any(|(_, fault)| match fault {
@@ -178,11 +215,20 @@ fn deliveries(
         for event in log {
             match event {
                 Event::Begin { incarnation, .. } => life = *incarnation,
-                Event::Delivered { tf, parts, missing, .. } => {
+                Event::Delivered {
+                    tf, parts, missing, ..
+                } => {
                     assert!(delivered.insert(*tf), "TF {tf} is handed on twice");
                     let fate = &fates[tf];
-                    assert_eq!(fate.at, Some((epn, life)), "TF {tf} handed on against {fate:?}");
-                    assert_eq!(&fate.missing, missing, "TF {tf} lacks other STFs than {fate:?}");
+                    assert_eq!(
+                        fate.at,
+                        Some((epn, life)),
+                        "TF {tf} handed on against {fate:?}"
+                    );
+                    assert_eq!(
+                        &fate.missing, missing,
+                        "TF {tf} lacks other STFs than {fate:?}"
+                    );
                     check_parts(*tf, parts, missing, made);
                 }
                 Event::Fault { tf, detail } => panic!("TF {tf} is damaged: {detail}"),
@@ -196,10 +242,17 @@ fn deliveries(
 fn check_parts(tf: u64, parts: &[PartEvent], missing: &[u16], made: &Made) {
     let flps: BTreeSet<u16> = parts.iter().map(|part| part.flp).collect();
     assert_eq!(flps.len(), parts.len(), "TF {tf} has two STFs of one FLP");
-    assert!(missing.iter().all(|flp| !flps.contains(flp)), "TF {tf} has what it lacks");
+    assert!(
+        missing.iter().all(|flp| !flps.contains(flp)),
+        "TF {tf} has what it lacks"
+    );
     for part in parts {
         let source = made.get(&(tf, part.flp, part.incarnation));
         let found = Some(&(part.bytes, part.digest));
-        assert_eq!(source, found, "TF {tf} has other bytes than flp:{} made", part.flp);
+        assert_eq!(
+            source, found,
+            "TF {tf} has other bytes than flp:{} made",
+            part.flp
+        );
     }
 }

@@ -15,11 +15,11 @@ use sheaf_node::epn::{EpnNode, EpnParts};
 use sheaf_node::event::{Event, EventLog};
 use sheaf_node::flp::{FlpNode, FlpParts, Turn};
 use sheaf_node::icn::{IcnNode, IcnParts};
-use sheaf_node::sink::SinkHandle;
+use sheaf_node::sink::{Discard, SinkHandle};
 use sheaf_node::source::Input;
 use sheaf_node::uplink::Uplink;
-use sheaf_transport::memory::{Death, Faults, Memory, Network};
 use sheaf_transport::Transport;
+use sheaf_transport::memory::{Death, Faults, Memory, Network};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -105,13 +105,23 @@ impl<'a> Farm<'a> {
             if !self.processes.contains_key("icn:0") && self.is_calm {
                 break;
             }
-            assert!(now < end, "the farm does not come to rest: {:#?}", self.icn_state());
+            assert!(
+                now < end,
+                "the farm does not come to rest: {:#?}",
+                self.icn_state()
+            );
             let step = self.steps.iter().map(|(at, _)| *at).min();
-            let next = [Some(wake), self.network.next_due(), step].into_iter().flatten().min();
+            let next = [Some(wake), self.network.next_due(), step]
+                .into_iter()
+                .flatten()
+                .min();
             let next = next.unwrap_or(end).max(Timestamp(now.0 + 1));
             self.network.advance_to(next.min(end));
         }
-        let logs = self.logs.iter().map(|(name, log)| (name.clone(), log.lock().unwrap().clone()));
+        let logs = self
+            .logs
+            .iter()
+            .map(|(name, log)| (name.clone(), log.lock().unwrap().clone()));
         check(self.plan, &logs.collect())
     }
 
@@ -119,7 +129,11 @@ impl<'a> Farm<'a> {
         let Some(Node::Icn(icn)) = self.processes.get("icn:0").map(|process| &process.node) else {
             return None;
         };
-        Some(format!("{:#?} {:#?}", icn.scheduler(), icn.status(self.network.now())))
+        Some(format!(
+            "{:#?} {:#?}",
+            icn.scheduler(),
+            icn.status(self.network.now())
+        ))
     }
 
     fn take_steps(&mut self, now: Timestamp) {
@@ -149,7 +163,11 @@ impl<'a> Farm<'a> {
 
     fn hurt(&mut self, now: Timestamp, fault: Fault) {
         match fault {
-            Fault::Crash { node, silent, back_after } => {
+            Fault::Crash {
+                node,
+                silent,
+                back_after,
+            } => {
                 if self.processes.remove(&node).is_some() {
                     let death = if silent { Death::Silent } else { Death::Seen };
                     self.network.kill(&node, death);
@@ -170,7 +188,11 @@ impl<'a> Farm<'a> {
                 self.steps.push((now + length, Step::Heal(a, b)));
             }
             Fault::Leave { node, back_after } => {
-                match self.processes.get_mut(&node).map(|process| &mut process.node) {
+                match self
+                    .processes
+                    .get_mut(&node)
+                    .map(|process| &mut process.node)
+                {
                     Some(Node::Flp(flp)) => flp.handle_shutdown(now),
                     Some(Node::Epn(epn)) => epn.handle_shutdown(now),
                     Some(Node::Icn(_)) | None => return,
@@ -191,9 +213,14 @@ impl<'a> Farm<'a> {
     /// The faults end: everything heals, and whoever is dead comes back.
     fn calm(&mut self) {
         self.is_calm = true;
-        let calm = Faults { delay_max: self.plan.network.delay_max, ..Faults::default() };
+        let calm = Faults {
+            delay_max: self.plan.network.delay_max,
+            ..Faults::default()
+        };
         self.network.set_faults(calm);
-        let heals = self.steps.extract_if(.., |(_, step)| matches!(step, Step::Heal(..)));
+        let heals = self
+            .steps
+            .extract_if(.., |(_, step)| matches!(step, Step::Heal(..)));
         let heals: Vec<(Timestamp, Step)> = heals.collect();
         for (_, step) in heals {
             if let Step::Heal(a, b) = step {
@@ -253,10 +280,24 @@ impl<'a> Farm<'a> {
         let index = index.parse().expect("an index");
         let node = match role {
             "icn" => Node::Icn(Box::new(self.icn(transport, incarnation, log))),
-            "flp" => Node::Flp(Box::new(self.flp(transport, FlpId(index), incarnation, log))),
-            _ => Node::Epn(Box::new(self.epn(transport, EpnId(index), incarnation, log))),
+            "flp" => Node::Flp(Box::new(self.flp(
+                transport,
+                FlpId(index),
+                incarnation,
+                log,
+            ))),
+            _ => Node::Epn(Box::new(self.epn(
+                transport,
+                EpnId(index),
+                incarnation,
+                log,
+            ))),
         };
-        let process = Process { node, wake_at: self.network.now(), is_frozen: false };
+        let process = Process {
+            node,
+            wake_at: self.network.now(),
+            is_frozen: false,
+        };
         self.processes.insert(name.to_owned(), process);
     }
 
@@ -333,7 +374,9 @@ impl<'a> Farm<'a> {
         let parts = FlpParts {
             source,
             brain: Flp::new(config, source, stf_bytes_max),
-            input: Input::Made(Box::new(Generator::new(generator, flp).expect("sound sizes"))),
+            input: Input::Made(Box::new(
+                Generator::new(generator, flp).expect("sound sizes"),
+            )),
             slots: Box::new(HeapSlots),
             uplink: Uplink::new("icn".to_owned(), NodeId::from(flp), incarnation, hello),
             log,
@@ -366,7 +409,7 @@ impl<'a> Farm<'a> {
         let parts = EpnParts {
             target,
             brain: TfBuilder::<Bytes>::new(config),
-            sink: SinkHandle::discard(),
+            sink: SinkHandle::inline(Box::new(Discard), 64),
             uplink: Uplink::new("icn".to_owned(), NodeId::from(epn), incarnation, hello),
             log,
         };
@@ -382,7 +425,9 @@ impl Process {
             Node::Flp(flp) => flp.transport(),
             Node::Epn(epn) => epn.transport(),
         };
-        transport.poll(&mut events, Some(Duration::ZERO)).expect("memory does not fail");
+        transport
+            .poll(&mut events, Some(Duration::ZERO))
+            .expect("memory does not fail");
         if events.is_empty() && now < self.wake_at {
             return Turn::WaitUntil(self.wake_at);
         }

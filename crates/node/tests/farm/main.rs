@@ -17,14 +17,19 @@ use plan::{Kind, Plan};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 fn env(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
+    std::env::var(name)
+        .ok()
+        .map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
 }
 
 /// Runs seeds of `kind`, `count` of them unless the environment says otherwise, and adds their books up.
 fn check_seeds(kind: Kind, count: u64) -> Books {
     let (first, count) = match env("SHEAF_SEED") {
         Some(seed) => (seed, 1),
-        None => (env("SHEAF_FIRST_SEED").unwrap_or(1), env("SHEAF_SEEDS").unwrap_or(count)),
+        None => (
+            env("SHEAF_FIRST_SEED").unwrap_or(1),
+            env("SHEAF_SEEDS").unwrap_or(count),
+        ),
     };
     let mut sum = Books::default();
     for seed in first..first + count {
@@ -60,7 +65,10 @@ fn a_network_that_loses_doubles_and_reorders_costs_no_tf() {
 #[test]
 fn whatever_happens_no_tf_is_built_twice_mixed_or_forgotten() {
     let books = check_seeds(Kind::Everything, 1500);
-    assert!(books.incomplete > 0 && books.dropped > 0 && books.abandoned > 0, "it must hurt");
+    assert!(
+        books.incomplete > 0 && books.dropped > 0 && books.abandoned > 0,
+        "it must hurt"
+    );
 }
 
 #[test]

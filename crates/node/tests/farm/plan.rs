@@ -18,11 +18,19 @@ pub(crate) enum Kind {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Fault {
     /// Killed; started again after a while, or at the end of the faults.
-    Crash { node: String, silent: bool, back_after: Option<Duration> },
+    Crash {
+        node: String,
+        silent: bool,
+        back_after: Option<Duration>,
+    },
     /// Stopped for a while, as by SIGSTOP.
     Pause { node: String, length: Duration },
     /// Nothing passes between two nodes for a while.
-    Cut { a: String, b: String, length: Duration },
+    Cut {
+        a: String,
+        b: String,
+        length: Duration,
+    },
     /// Asked to leave, as by SIGTERM; started again after a while.
     Leave { node: String, back_after: Duration },
 }
@@ -99,7 +107,11 @@ impl Plan {
             flps,
             epns,
             policy: dice.pick(&["round-robin", "random", "least-loaded", "modulo", "fixed"]),
-            mode: if kind == Kind::Paced { Mode::Paced } else { Mode::DataDriven },
+            mode: if kind == Kind::Paced {
+                Mode::Paced
+            } else {
+                Mode::DataDriven
+            },
             incomplete: dice.pick(&[Incomplete::Never, Incomplete::Allow]),
             rate_hz: dice.pick(&[50.0, 100.0, 200.0, 0.0]),
             timeframes: dice.chance(30).then_some(0).map(|_: u64| 0),
@@ -107,7 +119,10 @@ impl Plan {
             hold_stfs: dice.range(64, 400) as u32,
             capacity_stfs: dice.range(4, 60),
             slots: dice.range(2, 20) as u32,
-            network: Faults { delay_max: dice.ms(0, 3), ..Faults::default() },
+            network: Faults {
+                delay_max: dice.ms(0, 3),
+                ..Faults::default()
+            },
             faults: Vec::new(),
             calm_at,
             stop_at: calm_at + dice.ms(300, 600),
@@ -143,20 +158,52 @@ impl Plan {
     fn draw_fault(&self, kind: Kind, dice: &mut Dice) -> Fault {
         let epn = |dice: &mut Dice| format!("epn:{}", dice.range(0, u64::from(self.epns) - 1));
         let flp = |dice: &mut Dice| format!("flp:{}", dice.range(0, u64::from(self.flps) - 1));
-        let any = |dice: &mut Dice| if dice.chance(60) { epn(dice) } else { flp(dice) };
-        let node = if kind == Kind::EpnFaults { epn(dice) } else { any(dice) };
+        let any = |dice: &mut Dice| {
+            if dice.chance(60) {
+                epn(dice)
+            } else {
+                flp(dice)
+            }
+        };
+        let node = if kind == Kind::EpnFaults {
+            epn(dice)
+        } else {
+            any(dice)
+        };
         match dice.range(1, 10) {
             1..=4 => {
                 let back_after = dice.chance(70).then(|| dice.ms(1, 400));
-                Fault::Crash { node, silent: dice.chance(30), back_after }
+                Fault::Crash {
+                    node,
+                    silent: dice.chance(30),
+                    back_after,
+                }
             }
-            5..=7 => Fault::Pause { node, length: dice.ms(10, 600) },
+            5..=7 => Fault::Pause {
+                node,
+                length: dice.ms(10, 600),
+            },
             8..=9 if kind != Kind::EpnFaults => {
-                let b = if dice.chance(50) { "icn:0".to_owned() } else { epn(dice) };
-                Fault::Cut { a: flp(dice), b, length: dice.ms(10, 600) }
+                let b = if dice.chance(50) {
+                    "icn:0".to_owned()
+                } else {
+                    epn(dice)
+                };
+                Fault::Cut {
+                    a: flp(dice),
+                    b,
+                    length: dice.ms(10, 600),
+                }
             }
-            8 => Fault::Cut { a: node, b: "icn:0".to_owned(), length: dice.ms(10, 600) },
-            _ => Fault::Leave { node, back_after: dice.ms(50, 400) },
+            8 => Fault::Cut {
+                a: node,
+                b: "icn:0".to_owned(),
+                length: dice.ms(10, 600),
+            },
+            _ => Fault::Leave {
+                node,
+                back_after: dice.ms(50, 400),
+            },
         }
     }
 }

@@ -21,6 +21,9 @@ pub struct TcpConfig {
     pub connect_ms: u64,
     /// How long nothing may move inside a frame, in ms, while we have room for it.
     pub stall_ms: u64,
+    /// How long the peer's machine may leave our bytes unacknowledged before the connection is given up, in ms.
+    /// Left to itself the kernel would go on for a quarter of an hour.
+    pub unacknowledged_ms: u64,
     /// Send buffer that the kernel is asked for, in bytes. It gives what `net.core.wmem_max` allows, twice.
     pub send_buffer_bytes: usize,
     /// Receive buffer that the kernel is asked for, in bytes. It gives what `net.core.rmem_max` allows, twice.
@@ -44,6 +47,7 @@ impl Default for TcpConfig {
             first_frame_ms: 3_000,
             connect_ms: 3_000,
             stall_ms: 10_000,
+            unacknowledged_ms: 2_000,
             send_buffer_bytes: 4 << 20,
             receive_buffer_bytes: 4 << 20,
             congestion_control: Some("cubic".to_owned()),

@@ -4,6 +4,7 @@ use super::config::TcpConfig;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::Duration;
 
 /// What the kernel gave of what [`TcpConfig`] asks for. Belongs into every report of a throughput.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +56,8 @@ pub(crate) fn stream_socket(address: SocketAddr, config: &TcpConfig) -> io::Resu
     // Before connect and listen, because the window scale is fixed in the first segment.
     socket.set_send_buffer_size(config.send_buffer_bytes)?;
     socket.set_recv_buffer_size(config.receive_buffer_bytes)?;
+    // A path that swallows packets closes nothing by itself. A peer that is only stopped still acknowledges.
+    socket.set_tcp_user_timeout(Some(Duration::from_millis(config.unacknowledged_ms)))?;
     if let Some(name) = &config.congestion_control {
         // A kernel without it, or that keeps it from us, stays at its default: `in_force` reports which.
         let _ = socket.set_tcp_congestion(name.as_bytes());

@@ -95,11 +95,15 @@ fn one_of_each() -> Vec<Control> {
             members: vec![source],
         },
         Control::SourceGone { source },
+        Control::SourceBack { source },
         Control::Commit(vec![Commit {
             tf,
             missing: vec![FlpId(1)],
         }]),
-        Control::Absent(vec![Absent { tf, flps: vec![FlpId(3)] }]),
+        Control::Absent(vec![Absent {
+            tf,
+            flps: vec![FlpId(3)],
+        }]),
         Control::Assign(vec![Assign {
             tf,
             attempt: Attempt(2),
