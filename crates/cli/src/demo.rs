@@ -30,6 +30,7 @@ use screen::Screen;
 use sheaf_frame::Role;
 use sheaf_node::config::FarmConfig;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
@@ -165,28 +166,24 @@ fn judge(farm: &Farm<'_>, watch: &Watch, record: Record) -> anyhow::Result<Summa
     }))
 }
 
-/// Tells the result to people and machines.
+/// Tells the result to machines and people, in this order: a reader of the text may have gone.
 fn tell(args: &Args, dir: &RunDir, summary: &Summary) -> anyhow::Result<()> {
     let mut text = summary.to_string();
     if let Some(path) = dir.kept() {
-        text.push_str(&format!(
-            "  farm file, logs and event logs are in {}\n",
+        writeln!(
+            text,
+            "  farm file, logs and event logs are in {}",
             path.display()
-        ));
+        )?;
     }
     if args.is_json_on_stdout() {
         eprint!("{text}");
-        std::io::stdout()
-            .write_all(summary.to_json().as_bytes())
-            .context("cannot write the summary")?;
-        return Ok(());
-    }
-    std::io::stdout()
-        .write_all(text.as_bytes())
-        .context("cannot write the summary")?;
-    if let Some(path) = &args.json {
+        text = summary.to_json();
+    } else if let Some(path) = &args.json {
         std::fs::write(path, summary.to_json())
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
-    Ok(())
+    std::io::stdout()
+        .write_all(text.as_bytes())
+        .context("cannot write the summary")
 }

@@ -12,6 +12,9 @@ use std::time::Duration;
 /// TFs a second of the LHC: a bunch crossing is 24.95 ns, an orbit has 3564, a TF 32 orbits (ALICE TDR 019).
 pub(crate) const LHC_RATE_HZ: f64 = 1e9 / (24.95 * 3564.0 * 32.0);
 
+/// Largest mean of a generator. Above that a node takes gigabytes of memory.
+const STF_BYTES_MAX: u64 = 256 << 20;
+
 /// Runs a whole farm on this machine and shows what becomes of every timeframe.
 ///
 /// Starts an ICN, FLPs and EPNs as processes that talk over TCP. The FLPs replay recorded data of the ALICE
@@ -53,7 +56,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "replay|generator|FILE", num_args = 1.., default_value = "replay")]
     pub(crate) source: Vec<PathBuf>,
     /// Generator: mean payload bytes of one STF.
-    #[arg(long, value_name = "BYTES", default_value_t = 1 << 20, value_parser = clap::value_parser!(u64).range(1..=(256 << 20)))]
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value_t = 1 << 20,
+        value_parser = clap::value_parser!(u64).range(1..=STF_BYTES_MAX)
+    )]
     pub(crate) stf_bytes: u64,
     /// Generator: how sizes change: equal, random, sine, lognormal.
     #[arg(long, value_name = "MODEL", default_value = "equal", value_parser = parse_size_model)]

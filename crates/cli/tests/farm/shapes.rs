@@ -57,7 +57,7 @@ fn the_icn_can_call_for_every_tf_on_its_clock() {
 
 #[test]
 fn more_flps_than_links_repeat_the_links() {
-    let summary = demo("--flps 14 --epns 2 --timeframes 50 --orbits-per-tf 2 --memory 16");
+    let summary = demo("--flps 14 --epns 2 --timeframes 50 --orbits-per-tf 2");
     summary.assert_nothing_lost();
     assert_eq!(summary.items("flp"), 14 * 50);
 }
