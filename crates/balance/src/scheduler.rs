@@ -43,7 +43,10 @@ pub enum Recipient {
     AllEpns,
 }
 
-/// How long a TF took from stage to stage, in ns. Taken from the ICN's clock; the EPN reports ages, not times.
+/// How long a TF took from stage to stage, in ns.
+///
+/// All on the ICN's clock: the EPN reports how long ago its bytes came, so a byte seems later than it was by the
+/// way of that report, some 0.1 ms on a local network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
     /// First announce to the latest assignment.
@@ -52,9 +55,9 @@ pub struct Trace {
     pub assign_to_first_byte_ns: u64,
     /// First byte to last byte.
     pub first_to_last_byte_ns: u64,
-    /// Last byte to the verdict, which commits.
+    /// Last byte to the EPN's word that the committed TF is with its consumer.
     pub last_byte_to_commit_ns: u64,
-    /// First announce to the verdict.
+    /// First announce to that word.
     pub total_ns: u64,
 }
 
@@ -71,8 +74,6 @@ pub enum Record {
         verdict: Verdict,
         /// Payload bytes of the built TF, 0 for a dropped one.
         bytes: u64,
-        /// How long it took; `None` for a dropped TF.
-        trace: Option<Trace>,
     },
     /// An amendment: the EPN of a built TF died before it said that its consumer has it.
     Abandoned {
@@ -90,6 +91,15 @@ pub enum Action {
     Append(Record),
     /// Send this.
     Send(Recipient, Control),
+    /// A TF is done: its EPN has handed it on.
+    Done {
+        /// The TF.
+        tf: TfId,
+        /// The EPN.
+        target: Target,
+        /// How long it took.
+        trace: Trace,
+    },
 }
 
 /// Counts that are no fate of a TF.

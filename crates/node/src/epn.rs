@@ -293,6 +293,9 @@ impl<T: Transport> EpnNode<T> {
             });
         if self.is_dismissed || is_alone {
             self.sink.finish();
+            // What the consumer took last belongs into the log, too.
+            self.hand_on();
+            self.act();
             return Ok(Turn::Done);
         }
         Ok(Turn::WaitUntil(self.ticked_at + TICK))

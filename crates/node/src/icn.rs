@@ -388,6 +388,7 @@ impl<T: Transport> IcnNode<T> {
         while let Some(action) = self.scheduler.poll_action() {
             match action {
                 Action::Append(record) => self.append(&record),
+                Action::Done { target, trace, .. } => self.latencies.record(target, &trace),
                 Action::Send(to, control) => {
                     if let Control::Pace(tfs) = &control {
                         tfs.iter()
@@ -408,12 +409,7 @@ impl<T: Transport> IcnNode<T> {
 
     fn append(&mut self, record: &Record) {
         match record {
-            Record::Verdict {
-                tf, verdict, trace, ..
-            } => {
-                if let Some(trace) = trace {
-                    self.latencies.record(trace, verdict);
-                }
+            Record::Verdict { tf, verdict, .. } => {
                 if let Verdict::Dropped { reason } = verdict {
                     warn!(tf_id = tf.0, %reason, "Dropped a TF");
                 }

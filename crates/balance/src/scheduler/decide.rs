@@ -72,7 +72,8 @@ impl Scheduler {
             self.queue.retain(|queued| *queued != tf);
         }
         let missing = built.missing.clone();
-        let trace = trace(now, open, built);
+        let ago = |age_ns: u64| Timestamp(now.0.saturating_sub(age_ns));
+        open.bytes_at = (ago(built.first_byte_age_ns), ago(built.last_byte_age_ns));
         let verdict = if missing.is_empty() {
             self.books.complete += 1;
             Verdict::Complete { target }
@@ -109,7 +110,6 @@ impl Scheduler {
             attempt,
             verdict,
             bytes: built.bytes,
-            trace: Some(trace),
         };
         self.actions.push_back(Action::Append(record));
         self.say_commit(target, tf, missing);
@@ -150,13 +150,16 @@ impl Scheduler {
     }
 
     /// The consumer has the TF: it is done.
-    pub(super) fn handle_commit_ack(&mut self, target: Target, tf: TfId) {
-        let is_winner = self.tfs.get(&tf).is_some_and(
-            |open| matches!(&open.phase, Phase::Committed { target: at, .. } if *at == target),
-        );
-        if is_winner {
-            self.finish(tf, Some(target));
+    pub(super) fn handle_commit_ack(&mut self, now: Timestamp, target: Target, tf: TfId) {
+        let Some(open) = self.tfs.get(&tf) else {
+            return;
+        };
+        if !matches!(&open.phase, Phase::Committed { target: at, .. } if *at == target) {
+            return;
         }
+        let trace = trace(now, open);
+        self.actions.push_back(Action::Done { tf, target, trace });
+        self.finish(tf, Some(target));
     }
 
     /// The EPN died with a committed TF: whether its consumer has it nobody knows, and it is not built again.
@@ -185,7 +188,6 @@ impl Scheduler {
             attempt,
             verdict,
             bytes: 0,
-            trace: None,
         };
         self.actions.push_back(Action::Append(record));
         self.finish(tf, None);
@@ -221,10 +223,9 @@ impl Scheduler {
     }
 }
 
-/// The stages of a TF on the ICN's clock.
-fn trace(now: Timestamp, open: &OpenTf, built: &Built) -> Trace {
-    let ago = |age_ns: u64| Timestamp(now.0.saturating_sub(age_ns));
-    let (first_byte, last_byte) = (ago(built.first_byte_age_ns), ago(built.last_byte_age_ns));
+/// The stages of a TF that is done `now`, on the ICN's clock.
+fn trace(now: Timestamp, open: &OpenTf) -> Trace {
+    let (first_byte, last_byte) = open.bytes_at;
     let ns = |later: Timestamp, earlier: Timestamp| {
         u64::try_from(later.since(earlier).as_nanos()).unwrap_or(u64::MAX)
     };

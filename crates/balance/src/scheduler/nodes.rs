@@ -418,7 +418,7 @@ impl Scheduler {
             Control::CommitAck { tfs, sink_bytes } => {
                 self.view.set_held(target_id(target.epn), sink_bytes);
                 for tf in tfs {
-                    self.handle_commit_ack(target, tf);
+                    self.handle_commit_ack(now, target, tf);
                 }
                 self.place_queued(now);
                 self.advance_run(now);

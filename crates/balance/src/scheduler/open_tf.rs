@@ -52,6 +52,8 @@ pub(super) struct OpenTf {
     pub(super) first_at: Timestamp,
     /// Latest assignment.
     pub(super) assigned_at: Timestamp,
+    /// First and last byte at the EPN that built it.
+    pub(super) bytes_at: (Timestamp, Timestamp),
 }
 
 impl OpenTf {
@@ -70,6 +72,7 @@ impl OpenTf {
             bookings: Vec::new(),
             first_at: now,
             assigned_at: now,
+            bytes_at: (now, now),
         }
     }
 

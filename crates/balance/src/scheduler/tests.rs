@@ -183,6 +183,7 @@ impl Bench {
                 let items = tfs(words[1]).into_iter();
                 Control::Skipped(items.map(|tf| Skipped { tf, reason }).collect())
             }
+            "leaves" => Control::Leaving,
             "stopped" => Control::Stopped {
                 next: TfId(number(words[1])),
             },
@@ -259,6 +260,10 @@ impl Bench {
             match action {
                 Action::Append(record) => self.append(&record),
                 Action::Send(to, control) => self.hear(to, &control),
+                Action::Done { .. } => {}
+                Action::Done { tf, target, .. } => {
+                    assert_eq!(self.verdicts.get(&tf), Some(&Some(target)), "TF {tf} is done");
+                }
             }
         }
         laws::check(&self.scheduler);
@@ -365,6 +370,7 @@ impl Bench {
                     .collect(),
             ),
             Control::SourceGone { source } => format!("{whom}: {} gone", source.flp),
+            Control::SourceBack { source } => format!("{whom}: {} back", source.flp),
             Control::Start(start) => format!("start {whom} at {}", start.first),
             Control::StopAt { next } => format!("{whom} stop at {next}"),
             Control::Pace(tfs) => {

@@ -2,7 +2,7 @@
 
 use crate::status::Quantiles;
 use sheaf_balance::Trace;
-use sheaf_frame::{EpnId, Verdict};
+use sheaf_frame::{EpnId, Target};
 use sheaf_metric::{Histogram, Registry, Scale};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl Latencies {
         }
     }
 
-    pub(super) fn record(&mut self, trace: &Trace, verdict: &Verdict) {
+    pub(super) fn record(&mut self, target: Target, trace: &Trace) {
         let durations = [
             trace.announce_to_assign_ns,
             trace.assign_to_first_byte_ns,
@@ -47,12 +47,8 @@ impl Latencies {
         for (histogram, ns) in self.stages.iter().zip(durations) {
             histogram.record(ns);
         }
-        if let Verdict::Complete { target } | Verdict::Incomplete { target, .. } = verdict {
-            self.by_epn
-                .entry(target.epn)
-                .or_default()
-                .record(trace.total_ns);
-        }
+        let of_epn = self.by_epn.entry(target.epn).or_default();
+        of_epn.record(trace.total_ns);
     }
 
     /// Every stage by name.

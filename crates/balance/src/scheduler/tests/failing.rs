@@ -184,7 +184,7 @@ fn an_epn_that_comes_back_alive_hears_everything_again() {
     bench.check(
         "flp 0 has 0-1  => epn:0: roster 0, epn:0: 0#1>0 1#1>0, assign 0#1>0 1#1>0
          epn 0 built 0  => 0 complete, commit 0 epn:0
-         epn 0 joins    => commit 0 epn:0, epn:0: roster 0, epn:0: 1#1>0, assign 1#1>0",
+         epn 0 joins    => epn:0: roster 0, epn:0: 0#1>0, commit 0 epn:0, epn:0: 1#1>0, assign 1#1>0",
     );
     assert_eq!(bench.booked(0), (20, 2));
 }
@@ -294,6 +294,29 @@ fn a_tf_is_stale_only_where_it_is_built_now() {
 }
 
 #[test]
+fn a_stale_report_of_an_earlier_attempt_does_not_speak_for_the_present_one() {
+    farm(2, 1).check(
+        "flps have 0                   => assign 0#1>0
+         wait 400                      => assign 0#2>0
+         epn 0 built 0#1 without 1     =>
+         epn 0 built 0#2 without 1     => 0 dropped source-late",
+    );
+}
+
+#[test]
+fn a_tf_waits_no_longer_than_a_stale_one_for_an_flp_that_reaches_no_epn() {
+    let mut bench = allowing(2, 1, 1);
+    bench.check(
+        "flp 1 unreachable 0            =>
+         flps have 0                    =>
+         wait 900; flp 1 unreachable 0  =>
+         wait 900; flp 1 unreachable 0  =>
+         wait 199                       =>
+         wait 1                         => epn:0: 0 without 1, assign 0#1>0",
+    );
+}
+
+#[test]
 fn an_stf_that_is_corrupt_at_its_source_is_given_up() {
     farm(2, 1).check(
         "flps have 0          => assign 0#1>0
@@ -330,7 +353,7 @@ fn an_flp_that_was_given_up_and_comes_back_alive_is_waited_for_again() {
         "flps have 0           => assign 0#1>0
          flp 1 gone            => epns: flp:1 gone
          flp 0 has 1           => assign 1#1>0
-         flp 1 joins           => start flp:1 at 0
+         flp 1 joins           => epns: flp:1 back, start flp:1 at 0
          flp 1 has 1           =>
          flp 0 has 2           =>
          flp 1 has 2           => assign 2#1>0",

@@ -168,6 +168,17 @@ fn a_tf_larger_than_every_epn_is_oversize_and_one_without_any_epn_waits() {
 }
 
 #[test]
+fn a_tf_that_may_turn_out_smaller_is_not_oversize_yet() {
+    let mut bench = farm(2, 0);
+    bench.check(
+        "epn 0 joins 35 9         =>
+         flp 0 has 0; wait 50     =>
+         flp 1 has 0              =>
+         wait 1                   => assign 0#1>0",
+    );
+}
+
+#[test]
 fn a_pair_that_cannot_meet_is_left_out_until_a_second_has_passed() {
     let mut bench = farm(2, 2);
     bench.check(

@@ -169,7 +169,7 @@ fn sources_that_end_one_by_one_below_open_tfs_leave_rosters_that_hold_together()
     bench.check(
         "flp 0 has 0-5                     =>
          flp 2 gone                        => epns: flp:2 gone
-         flp 2 joins; flp 2 ended 0        => start flp:2 at 0
+         flp 2 joins; flp 2 ended 0        => epns: flp:2 back, start flp:2 at 0
          flp 1 ended 2                     => assign 2#1>0 3#1>0 4#1>0 5#1>0
          flp 1 has 0-1                     => assign 0#1>0 1#1>0",
     );
@@ -192,6 +192,16 @@ fn a_leaving_epn_gets_nothing_new_and_goes_when_it_is_empty() {
          epn 0 built 0    => 0 complete, commit 0 epn:0
          epn 0 acks 0     => epn:0: dismissed
          epn 1 leaves     => epn:0: dismissed",
+    );
+}
+
+#[test]
+fn a_leaving_flp_goes_when_it_has_ended_and_holds_nothing() {
+    farm(2, 1).check(
+        "flp 1 leaves  =>
+         flp 1 pulse   =>
+         flp 1 ended 0 =>
+         flp 1 pulse   => flp:1: dismissed",
     );
 }
 
