@@ -260,9 +260,12 @@ impl Bench {
             match action {
                 Action::Append(record) => self.append(&record),
                 Action::Send(to, control) => self.hear(to, &control),
-                Action::Done { .. } => {}
                 Action::Done { tf, target, .. } => {
-                    assert_eq!(self.verdicts.get(&tf), Some(&Some(target)), "TF {tf} is done");
+                    assert_eq!(
+                        self.verdicts.get(&tf),
+                        Some(&Some(target)),
+                        "TF {tf} is done"
+                    );
                 }
             }
         }
