@@ -132,7 +132,8 @@ impl Epn {
                     self.builder.handle_commit(&commits);
                 }
                 Action::Deliver(tf) => {
-                    self.checksum = self.checksum.rotate_left(5) ^ tf.tf.0;
+                    let parts = tf.parts.len() as u64;
+                    self.checksum = self.checksum.wrapping_mul(31).wrapping_add(tf.tf.0 ^ parts);
                     self.builder
                         .handle_delivered(tf.tf, tf.bytes(), tf.missing.len());
                 }

@@ -499,7 +499,7 @@ impl<P> TfBuilder<P> {
 
     fn report_if_settled(&mut self, now: Timestamp, tf: TfId) {
         let slot = &self.slots[&tf];
-        if !slot.is_settled(|source| self.is_gone(source)) {
+        if !slot.is_settled(self.gone.len(), |source| self.is_gone(source)) {
             return;
         }
         let missing = slot.missing();
