@@ -207,7 +207,7 @@ fn what_does_not_belong_is_refused_and_counted() {
 #[test]
 fn a_second_wrong_digest_of_one_stf_is_told_to_the_icn() {
     let mut bench = bench();
-    for expected in ["", "corrupt", ""] {
+    for expected in ["", "corrupt", "corrupt"] {
         let header = header(5, 1, 10);
         let _ = bench
             .builder
