@@ -1,7 +1,7 @@
 //! The stages of `cargo xtask check`: what they run, how long they took, what failed.
 
 use crate::tally::Tally;
-use crate::{cargo, root, tidy, typed};
+use crate::{cargo, fuzz, root, tidy, typed};
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -26,16 +26,19 @@ pub(crate) enum Stage {
     Doc,
     /// All tests, the examples in the docs, and the benches on tiny input.
     Test,
+    /// Every fuzz target for some seconds; without a nightly toolchain the corpus alone.
+    Fuzz,
 }
 
 impl Stage {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Fetch,
         Self::Fmt,
         Self::Tidy,
         Self::Clippy,
         Self::Doc,
         Self::Test,
+        Self::Fuzz,
     ];
 
     fn name(self) -> &'static str {
@@ -46,6 +49,7 @@ impl Stage {
             Self::Clippy => "clippy",
             Self::Doc => "doc",
             Self::Test => "test",
+            Self::Fuzz => "fuzz",
         }
     }
 
@@ -65,7 +69,14 @@ impl Stage {
     /// Building stages name the profile, so that all of them together build every crate once.
     fn run(self, tally: &mut Tally) -> Result<()> {
         match self {
-            Self::Fetch => succeed(cargo().args(["fetch", "--locked", "--target", &host()?])),
+            Self::Fetch => {
+                succeed(cargo().args(["fetch", "--locked", "--target", &host()?]))?;
+                if fuzz::has_nightly() {
+                    fuzz::fetch()
+                } else {
+                    Ok(())
+                }
+            }
             Self::Fmt => succeed(cargo().args(["fmt", "--all", "--check"])),
             Self::Tidy => {
                 ensure!(tidy::run(&root())?, "the repository is not as it says");
@@ -105,6 +116,12 @@ impl Stage {
                     "--no-fail-fast",
                 ];
                 count(cargo().args(args), tally)
+            }
+            Self::Fuzz if fuzz::has_nightly() => fuzz::run(),
+            Self::Fuzz => {
+                println!("fuzz: skipped: no nightly toolchain (rustup toolchain install nightly)");
+                let args = ["test", "--profile", "ci", "--locked", "-p", "sheaf-fuzz"];
+                succeed(cargo().args(args).args(["--test", "corpus"]))
             }
         }
     }
@@ -181,7 +198,8 @@ pub(crate) fn host() -> Result<String> {
     Ok(host.context("rustc -vV names no host")?.to_owned())
 }
 
-fn succeed(command: &mut Command) -> Result<()> {
+/// Runs `command`; an error unless it ends well.
+pub(crate) fn succeed(command: &mut Command) -> Result<()> {
     let status = command
         .status()
         .with_context(|| format!("cannot run {}", typed(command)))?;
@@ -231,9 +249,9 @@ mod tests {
 
     #[test]
     fn stages_run_in_order_whatever_the_order_of_their_names() {
-        check("", "fetch fmt tidy clippy doc test");
+        check("", "fetch fmt tidy clippy doc test fuzz");
         check("--only test fmt", "fmt test");
-        check("--skip test doc", "fetch fmt tidy clippy");
+        check("--skip test doc", "fetch fmt tidy clippy fuzz");
         check("--only fmt tidy --skip fmt", "tidy");
     }
 
@@ -241,7 +259,7 @@ mod tests {
     fn a_stage_that_does_not_exist_is_refused() {
         check(
             "--only lint",
-            r#"stage "lint" does not exist, expected one of: fetch fmt tidy clippy doc test"#,
+            r#"stage "lint" does not exist, expected one of: fetch fmt tidy clippy doc test fuzz"#,
         );
         check(
             "fmt",

@@ -5,6 +5,7 @@
 //! map, links, licences. There are no other scripts that CI depends on.
 
 mod check;
+mod fuzz;
 mod tally;
 mod tidy;
 
@@ -16,7 +17,7 @@ const USAGE: &str = "\
 Usage: cargo xtask check [--only STAGE...] [--skip STAGE...]
        cargo xtask tidy
 
-check  runs all that CI runs; stages: fetch fmt clippy doc tidy test
+check  runs all that CI runs; stages: fetch fmt tidy clippy doc test fuzz
 tidy   holds the repository against what it says about itself
 ";
 

@@ -1,0 +1,41 @@
+//! What must hold for any bytes that come from outside.
+//!
+//! A target is a function of a slice that panics when a promise is broken. Two engines drive the same
+//! functions: libFuzzer (`fuzz/libfuzzer`, a workspace of its own because it needs a nightly compiler), and a
+//! plain test (`tests/corpus.rs`) that replays the corpus and mutates it, on any compiler.
+//! How to run and to add one: `docs/fuzzing.md`.
+
+mod builder;
+mod detector;
+mod disk;
+mod ops;
+mod scheduler;
+pub mod seeds;
+mod wire;
+
+pub use builder::builder;
+pub use detector::{check_stf, cut, km3net, rdh, xtc2};
+pub use disk::{farm_file, feed_record, tf_file};
+pub use scheduler::scheduler;
+pub use wire::{control, data_hello, frame, stf_header};
+
+/// One target: its name, which is also its folder in the corpus, and its function.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All targets. `fuzz/libfuzzer` has a binary of the same name for each.
+pub const TARGETS: [Target; 14] = [
+    ("builder", builder),
+    ("check_stf", check_stf),
+    ("control", control),
+    ("cut", cut),
+    ("data_hello", data_hello),
+    ("farm_file", farm_file),
+    ("feed_record", feed_record),
+    ("frame", frame),
+    ("km3net", km3net),
+    ("rdh", rdh),
+    ("scheduler", scheduler),
+    ("stf_header", stf_header),
+    ("tf_file", tf_file),
+    ("xtc2", xtc2),
+];
