@@ -9,9 +9,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 # command:package, for what tests need beyond Rust, a C compiler and make. One place: add here.
-test_packages='
-ip:iproute2
-'
+test_packages=''
 
 fail() {
     echo "setup: $1" >&2

@@ -234,7 +234,8 @@ impl Flp {
         self.end_if_reached();
     }
 
-    /// What to make now. In [`DropNewest`](WhenFull::DropNewest) a TF that is due and finds the hold full is skipped here.
+    /// What to make now. In [`DropNewest`](WhenFull::DropNewest) a TF that is due and finds the hold full is
+    /// skipped here.
     pub fn demand(&mut self, now: Timestamp) -> Demand {
         loop {
             if self.phase != Phase::Running {

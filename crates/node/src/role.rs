@@ -47,10 +47,13 @@ pub struct RoleOptions {
     /// Where the event log is appended.
     pub events: Option<PathBuf>,
     /// Called with the actual address when the process listens (ICN and EPN).
-    pub on_listening: Option<Box<dyn FnOnce(&str)>>,
+    pub on_listening: Option<AddressSink>,
     /// How often the ICN reports the farm, and to whom.
     pub on_status: Option<(Duration, StatusSink)>,
 }
+
+/// Takes the address that a process listens at.
+pub type AddressSink = Box<dyn FnOnce(&str)>;
 
 /// Takes status lines.
 pub type StatusSink = Box<dyn FnMut(&FarmStatus)>;
@@ -187,6 +190,10 @@ pub fn run_icn(
 /// # Errors
 ///
 /// [`RoleError`] if something it needs cannot be had, or if the ICN refuses it.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the three roles are called alike"
+)]
 pub fn run_flp(
     config: &FarmConfig,
     flp: FlpId,

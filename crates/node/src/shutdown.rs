@@ -20,6 +20,14 @@ impl std::fmt::Debug for Shutdown {
     }
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "whoever signals twice does not want to wait for a drain"
+)]
+fn end_at_once() -> ! {
+    std::process::exit(130)
+}
+
 impl Shutdown {
     /// A request that nobody has made yet.
     #[must_use]
@@ -42,7 +50,7 @@ impl Shutdown {
             .spawn(move || {
                 for _ in signals.forever() {
                     if asked.is_requested() {
-                        std::process::exit(130);
+                        end_at_once();
                     }
                     asked.request();
                 }

@@ -4,8 +4,8 @@
 //! farm and a schedule of crashes, restarts, pauses, cuts, lost, doubled and overtaken messages; then the faults
 //! end, the farm must come to rest, and the books are checked from the event logs of the nodes.
 //!
-//! `SHEAF_SEED=N` runs one seed, `SHEAF_SEEDS=N` so many, `SHEAF_FIRST_SEED=N` where to begin. A failure prints the seed
-//! and everything that was drawn from it.
+//! `SHEAF_SEED=N` runs one seed, `SHEAF_SEEDS=N` so many, `SHEAF_FIRST_SEED=N` says where to begin. A failure prints
+//! the seed and everything that was drawn from it.
 
 mod check;
 mod farm;
