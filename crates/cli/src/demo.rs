@@ -5,13 +5,13 @@
 //! makes up the books from their event logs, and `summary` tells the result.
 
 mod args;
-mod check;
+pub(crate) mod check;
 mod duration;
-mod farm;
+pub(crate) mod farm;
 mod farm_file;
 mod faults;
 mod plain;
-mod run_dir;
+pub(crate) mod run_dir;
 mod screen;
 mod summary;
 mod supervise;
@@ -125,7 +125,7 @@ fn title(args: &Args, config: &FarmConfig) -> String {
 }
 
 /// Signals become notices; a terminal that goes away is a reason to end, too.
-fn quit_on_signals(notices: SyncSender<Notice>) -> anyhow::Result<()> {
+pub(crate) fn quit_on_signals(notices: SyncSender<Notice>) -> anyhow::Result<()> {
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])
         .context("cannot handle signals")?;
     std::thread::Builder::new()
@@ -146,7 +146,7 @@ fn judge(farm: &Farm<'_>, watch: &Watch, record: Record) -> anyhow::Result<Summa
     let mut evidence = Evidence::default();
     for process in farm.processes() {
         evidence
-            .read(&process.events, process.node, process.fate)
+            .read(&process.events, process.node, process.fate_of_log())
             .with_context(|| format!("cannot read {}", process.events.display()))?;
     }
     let audit = check::audit(&evidence, &watch.status().books);

@@ -9,6 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use sheaf_frame::{NodeId, Role};
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::SyncSender;
@@ -49,14 +50,35 @@ pub(crate) struct Process {
     pub(crate) exit: Option<Exit>,
     /// What it had used when it was killed.
     sampled: Option<Usage>,
+    /// Whether it was asked to end because the run had ended without it.
+    is_sent_home: bool,
     is_closed: bool,
-    child: Child,
+    /// The process of the operating system.
+    pub(crate) child: Child,
 }
 
 impl Process {
     /// Whether the demo killed it.
     pub(crate) fn was_killed(&self) -> bool {
         self.fate == Fate::Killed
+    }
+
+    /// Whether it has ended as a node should. One that is sent home may be so young that it does not yet handle
+    /// signals.
+    pub(crate) fn has_ended_in_order(&self) -> bool {
+        let was_young = |status: ExitStatus| status.signal() == Some(Signal::TERM.as_raw());
+        let is_in_order =
+            |status: ExitStatus| status.success() || (self.is_sent_home && was_young(status));
+        self.ended.is_some_and(is_in_order)
+    }
+
+    /// What may be expected of its event log.
+    pub(crate) fn fate_of_log(&self) -> Fate {
+        if self.is_sent_home && self.exit.is_none() {
+            Fate::Killed
+        } else {
+            self.fate
+        }
     }
 
     /// What it has used, by its own words or, if it was killed, by those of the kernel.
@@ -160,6 +182,7 @@ impl<'a> Farm<'a> {
             ended: None,
             exit: None,
             sampled: None,
+            is_sent_home: false,
             is_closed: false,
             child,
         });
@@ -199,7 +222,7 @@ impl<'a> Farm<'a> {
         }
         // A Ctrl-C at the terminal goes to the whole process group: it is for the demo alone, which then ends
         // the farm in order.
-        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        command.process_group(0);
         command
     }
 
@@ -224,6 +247,18 @@ impl<'a> Farm<'a> {
         }
         // It is not reaped yet, so the id is still its own.
         kill_process(Pid::from_child(&process.child), signal).is_ok()
+    }
+
+    /// Asks all living processes to end, since there is no ICN any more that would. Gives their nodes.
+    pub(crate) fn send_home(&mut self) -> Vec<NodeId> {
+        let living = self.living_nodes();
+        for node in &living {
+            if let Some(process) = self.living(*node) {
+                process.is_sent_home = true;
+            }
+            self.signal(*node, Signal::TERM);
+        }
+        living
     }
 
     /// Nodes with a living process.

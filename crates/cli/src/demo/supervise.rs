@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 const START_MAX: Duration = Duration::from_secs(60);
 /// How long the nodes may take beyond the drain time of the farm to go home.
 const FAREWELL_MAX: Duration = Duration::from_secs(10);
+/// How long nodes may take to end after their ICN. One that had not joined waits for an ICN for ever.
+const LATECOMERS: Duration = Duration::from_secs(1);
 /// How long processes may take to end after they were killed.
 const KILL_MAX: Duration = Duration::from_secs(10);
 /// Longest time between two looks at clocks and processes.
@@ -66,6 +68,8 @@ pub(crate) struct Supervisor<'a, 'dir> {
     stage: Stage,
     /// Whether the user has asked to end.
     is_quitting: bool,
+    /// When nodes that did not join before the ICN ended are sent home.
+    latecomers_at: Option<Instant>,
     record: Record,
 }
 
@@ -89,6 +93,7 @@ impl<'a, 'dir> Supervisor<'a, 'dir> {
                 since: Instant::now(),
             },
             is_quitting: false,
+            latecomers_at: None,
             record: Record::default(),
         }
     }
@@ -259,8 +264,10 @@ impl<'a, 'dir> Supervisor<'a, 'dir> {
             .as_ref()
             .is_some_and(|exit| exit.reason == "dismissed");
         let is_ending = is_dismissed || matches!(self.stage, Stage::Ending { .. });
-        let is_in_order = process.ended.is_some_and(|status| status.success());
-        if process.was_killed() || (is_in_order && is_ending) {
+        if process.was_killed() || (process.has_ended_in_order() && is_ending) {
+            if node == NodeId::ICN {
+                self.latecomers_at = Some(Instant::now() + LATECOMERS);
+            }
             return Ok(());
         }
         let status = process
@@ -350,6 +357,14 @@ impl<'a, 'dir> Supervisor<'a, 'dir> {
                 )
             }
             Stage::Ending { until, .. } if Instant::now() > until => self.kill_rest("in time"),
+            Stage::Ending { .. } if self.latecomers_at.is_some_and(|at| Instant::now() > at) => {
+                self.latecomers_at = None;
+                let late = self.farm.send_home();
+                if !late.is_empty() {
+                    let text = format!("the run ended without {}", names(&late));
+                    self.watch.tell(self.now_s(), text);
+                }
+            }
             Stage::Killed { until, .. } if Instant::now() > until => {
                 bail!(
                     "killed nodes do not end: {}",

@@ -107,3 +107,10 @@ fn flp_and_epn_may_die_at_the_same_time() {
         summary.0
     );
 }
+
+#[test]
+fn a_node_that_is_started_again_too_late_to_join_is_sent_home() {
+    let summary = demo_at_200("--duration 1s --kill epn:2@200ms --start epn:2@950ms");
+    summary.assert_nothing_lost();
+    assert_eq!(*summary.of_node("epn:2", "lives"), 2);
+}
