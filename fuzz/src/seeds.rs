@@ -183,7 +183,7 @@ fn messages() -> Vec<Control> {
             floor: tf,
             ranges: vec![(TfId(20), TfId(25))],
         }),
-        Control::IcnPulse,
+        Control::IcnPulse { elapsed_ns: 5 },
         Control::Dismissed,
         Control::Start(Start {
             first: tf,

@@ -1,5 +1,6 @@
 //! The FLP: makes STFs in time, announces them, sends them where the ICN says, keeps them until it is told not to.
 
+mod beat;
 mod config;
 mod link;
 mod stats;
@@ -8,6 +9,7 @@ pub use config::{FlpConfig, Pace, WhenFull};
 pub use stats::Stats;
 
 use crate::hold::Hold;
+use beat::Beat;
 use link::Links;
 use sheaf_frame::control::{Announced, Assign, EpnAddress, FlpPulse, Release, Skipped, Start};
 use sheaf_frame::{
@@ -92,8 +94,8 @@ pub struct Flp {
     next: TfId,
     /// The first TF not to make.
     end: TfId,
-    /// When TF 0 was due.
-    origin: Timestamp,
+    /// The common time of the run.
+    beat: Beat,
     stf_bytes_max: u64,
     hold: Hold,
     links: Links,
@@ -124,7 +126,7 @@ impl Flp {
             phase: Phase::Waiting,
             next: TfId(0),
             end: TfId(0),
-            origin: Timestamp(0),
+            beat: Beat::default(),
             stf_bytes_max,
             hold: Hold::default(),
             paced: VecDeque::new(),
@@ -229,7 +231,7 @@ impl Flp {
         self.phase = Phase::Running;
         self.next = start.first;
         self.end = start.end;
-        self.origin = Timestamp(now.0.saturating_sub(start.elapsed_ns));
+        self.beat = Beat::new(now, start.elapsed_ns);
         self.paced.retain(|tf| *tf >= start.first);
         self.end_if_reached();
     }
@@ -243,7 +245,7 @@ impl Flp {
             }
             let tf = match self.config.pace {
                 Pace::RateHz(rate_hz) => {
-                    let due = self.origin + due_after(self.next, rate_hz);
+                    let due = self.beat.due(due_after(self.next, rate_hz));
                     if now < due {
                         return Demand::WaitUntil(due);
                     }
@@ -368,8 +370,14 @@ impl Flp {
             Control::Stop => self.handle_stop(),
             Control::StopAt { next } => self.handle_stop_at(next),
             Control::Dismissed => self.phase = Phase::Dismissed,
-            Control::IcnPulse => {}
+            Control::IcnPulse { elapsed_ns } => self.steer(now, elapsed_ns),
             _ => self.stats.unexpected_messages += 1,
+        }
+    }
+
+    fn steer(&mut self, now: Timestamp, elapsed_ns: u64) {
+        if self.phase != Phase::Waiting && elapsed_ns > 0 {
+            self.beat.steer(now, elapsed_ns);
         }
     }
 

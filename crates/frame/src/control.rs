@@ -89,8 +89,11 @@ pub enum Control {
     },
     /// All TFs that are decided and done: holds, slots and tombstones may go.
     Release(Release),
-    /// I am alive.
-    IcnPulse,
+    /// I am alive, and this is the time of the run.
+    IcnPulse {
+        /// Time since TF 0 was due, in ns; 0 before the run has begun.
+        elapsed_ns: u64,
+    },
     /// The sender of [`Leaving`](Self::Leaving) may go, or the run is over for all.
     Dismissed,
 
@@ -321,7 +324,7 @@ impl Control {
             Self::Welcome(_) => "welcome",
             Self::Refused { .. } => "refused",
             Self::Release(_) => "release",
-            Self::IcnPulse => "icn-pulse",
+            Self::IcnPulse { .. } => "icn-pulse",
             Self::Dismissed => "dismissed",
             Self::Start(_) => "start",
             Self::Pace(_) => "pace",

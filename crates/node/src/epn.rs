@@ -169,7 +169,7 @@ impl<T: Transport> EpnNode<T> {
             Control::Commit(items) => self.brain.handle_commit(&items),
             Control::Release(release) => self.brain.handle_release(&release),
             Control::Dismissed => self.is_dismissed = true,
-            Control::IcnPulse => {}
+            Control::IcnPulse { .. } => {}
             other => debug!(message = other.name(), "A message that is not for an EPN"),
         }
     }

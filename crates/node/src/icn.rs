@@ -367,7 +367,8 @@ impl<T: Transport> IcnNode<T> {
         if now.since(self.pulsed_at) >= self.liveness.pulse() {
             self.pulsed_at = now;
             let conns: Vec<ConnId> = self.conns.values().copied().collect();
-            self.send(&conns, &Control::IcnPulse);
+            let elapsed_ns = self.scheduler.elapsed_ns(now);
+            self.send(&conns, &Control::IcnPulse { elapsed_ns });
         }
         if self.scheduler.is_over() {
             let over_at = *self.over_at.get_or_insert(now);

@@ -381,6 +381,14 @@ impl Process {
             heap_bytes_max = HEAP_BYTES_MAX,
             "Memory budget"
         );
+        // Throughput depends on these, and the kernel need not give what was asked for.
+        let sockets = transport.socket_options();
+        info!(
+            congestion = sockets.congestion_control,
+            send_buffer_bytes = sockets.send_buffer_bytes,
+            receive_buffer_bytes = sockets.receive_buffer_bytes,
+            "Sockets"
+        );
         Ok(Self {
             clock: Clock::start(),
             arena,

@@ -41,6 +41,17 @@ impl Scheduler {
         self.phase == RunPhase::Over
     }
 
+    /// Time since TF 0 was due, in ns; 0 before the run has begun.
+    #[must_use]
+    pub fn elapsed_ns(&self, now: Timestamp) -> u64 {
+        let elapsed = if self.has_begun() {
+            now.since(self.origin)
+        } else {
+            Duration::ZERO
+        };
+        u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX)
+    }
+
     /// Name of the phase in status views.
     #[must_use]
     pub fn phase_name(&self) -> &'static str {
@@ -106,12 +117,11 @@ impl Scheduler {
     }
 
     pub(super) fn start_flp(&mut self, now: Timestamp, flp: FlpId, first: TfId) {
-        let (end, elapsed) = (self.end(), now.since(self.origin));
+        let (end, elapsed_ns) = (self.end(), self.elapsed_ns(now));
         let Some(node) = self.flps.get_mut(&flp) else {
             return;
         };
         let first = *node.first.get_or_insert(first);
-        let elapsed_ns = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
         self.send(
             Recipient::Flp(flp),
             Control::Start(Start {

@@ -90,7 +90,7 @@ impl Control {
             Self::Welcome(_) => kind::WELCOME,
             Self::Refused { .. } => kind::REFUSED,
             Self::Release(_) => kind::RELEASE,
-            Self::IcnPulse => kind::ICN_PULSE,
+            Self::IcnPulse { .. } => kind::ICN_PULSE,
             Self::Dismissed => kind::DISMISSED,
             Self::Start(_) => kind::START,
             Self::Pace(_) => kind::PACE,
@@ -109,7 +109,8 @@ impl Control {
     fn write_body(&self, out: &mut Writer<'_>) {
         match self {
             Self::Hello(hello) => write_hello(out, hello),
-            Self::Leaving | Self::IcnPulse | Self::Dismissed | Self::Stop => {}
+            Self::Leaving | Self::Dismissed | Self::Stop => {}
+            Self::IcnPulse { elapsed_ns } => out.u64(*elapsed_ns),
             Self::Announce(items) => out.list(items, |out, item| {
                 out.u64(item.tf.0);
                 out.u64(item.bytes);
@@ -234,7 +235,9 @@ impl Control {
                     Ok((read_tf(input)?, read_tf(input)?))
                 })?,
             }),
-            kind::ICN_PULSE => Self::IcnPulse,
+            kind::ICN_PULSE => Self::IcnPulse {
+                elapsed_ns: input.u64("elapsed ns")?,
+            },
             kind::DISMISSED => Self::Dismissed,
             kind::START => Self::Start(Start {
                 first: read_tf(input)?,

@@ -45,10 +45,14 @@ impl Default for FlpConfig {
 }
 
 impl FlpConfig {
-    /// Memory for payloads: the hold, and one STF that is being made.
+    /// Memory for payloads: the hold, and one STF that is being made. The payloads of a generator are slices of
+    /// a pool of its own and take none.
     #[must_use]
     pub fn arena_bytes(&self) -> u64 {
-        self.hold_bytes.saturating_add(self.stf_bytes_max)
+        match self.source {
+            SourceConfig::Generator(_) => self.stf_bytes_max,
+            _ => self.hold_bytes.saturating_add(self.stf_bytes_max),
+        }
     }
 
     /// What the brain of an FLP is told in a farm of `mode`.
