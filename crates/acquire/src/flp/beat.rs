@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(beat.due(Duration::ZERO), Timestamp(101 * MS));
         beat.steer(Timestamp(149 * MS), 40 * MS);
         assert_eq!(
-            beat.origin(),
+            beat.due(Duration::ZERO),
             Timestamp(101 * MS),
             "a slow pulse tells nothing"
         );
