@@ -456,10 +456,7 @@ impl Flp {
             return;
         }
         self.released_version = release.version;
-        self.released.raise_floor(release.floor);
-        for (first, end) in &release.ranges {
-            self.released.insert_range(*first, *end);
-        }
+        release.add_to(&mut self.released);
         let released = &self.released;
         self.stats.released_stfs += self.hold.release(|tf| released.contains(tf));
         self.assigned_ahead.retain(|tf, _| !released.contains(*tf));

@@ -261,12 +261,7 @@ impl Scheduler {
     /// The state of the release, for a node that says it has an older one.
     #[must_use]
     pub fn release(&self) -> Release {
-        let ranges = self.released.ranges().take(Control::ENTRIES_MAX).collect();
-        Release {
-            version: self.released_version,
-            floor: self.released.floor(),
-            ranges,
-        }
+        Release::of(self.released_version, &self.released)
     }
 
     /// Puts what has been gathered into messages: assignments in one batch, then the state of the release.

@@ -433,10 +433,7 @@ impl<P> TfBuilder<P> {
             return;
         }
         self.released_version = release.version;
-        self.released.raise_floor(release.floor);
-        for (first, end) in &release.ranges {
-            self.released.insert_range(*first, *end);
-        }
+        release.add_to(&mut self.released);
         let released = &self.released;
         let discarded: Vec<TfId> = self
             .slots

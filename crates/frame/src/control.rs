@@ -10,6 +10,7 @@ mod wire;
 use crate::id::{
     Attempt, EpnId, FlpId, Incarnation, NodeId, RosterId, RunId, Source, Target, Term, TfId,
 };
+use crate::range_set::RangeSet;
 use crate::verdict::DropReason;
 
 /// Who says it, in which run, in which order. Stands before every control message.
@@ -337,6 +338,28 @@ impl Control {
             Self::Commit(_) => "commit",
             Self::Absent(_) => "absent",
             Self::Assign(_) => "assign",
+        }
+    }
+}
+
+impl Release {
+    /// Version `version` of `decided`, with as many of its ranges as a message takes; the floor moves on, and the
+    /// others follow.
+    #[must_use]
+    pub fn of(version: u64, decided: &RangeSet) -> Self {
+        let ranges = decided.ranges().take(Control::ENTRIES_MAX).collect();
+        Self {
+            version,
+            floor: decided.floor(),
+            ranges,
+        }
+    }
+
+    /// Puts all decided TFs into `decided`.
+    pub fn add_to(&self, decided: &mut RangeSet) {
+        decided.raise_floor(self.floor);
+        for (first, end) in &self.ranges {
+            decided.insert_range(*first, *end);
         }
     }
 }

@@ -19,6 +19,31 @@ pub enum PayloadFormat {
     Xtc2Datagrams,
 }
 
+impl PayloadFormat {
+    /// The code in headers, feeds and files.
+    #[must_use]
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Opaque => 0,
+            Self::RdhPages => 1,
+            Self::Km3netRecords => 2,
+            Self::Xtc2Datagrams => 3,
+        }
+    }
+
+    /// The format of a code; `None` if there is none.
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<Self> {
+        Some(match code {
+            0 => Self::Opaque,
+            1 => Self::RdhPages,
+            2 => Self::Km3netRecords,
+            3 => Self::Xtc2Datagrams,
+            _ => return None,
+        })
+    }
+}
+
 /// Names one STF for ever: the same key always has the same bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StfKey {
@@ -135,12 +160,7 @@ impl StfHeader {
     pub fn encode(&self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
         bytes[0..2].copy_from_slice(&Self::VERSION.to_le_bytes());
-        bytes[2] = match self.format {
-            PayloadFormat::Opaque => 0,
-            PayloadFormat::RdhPages => 1,
-            PayloadFormat::Km3netRecords => 2,
-            PayloadFormat::Xtc2Datagrams => 3,
-        };
+        bytes[2] = self.format.code();
         bytes[4..6].copy_from_slice(&self.key.source.flp.0.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.key.run.0.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.key.tf.0.to_le_bytes());
@@ -170,13 +190,8 @@ impl StfHeader {
         if u16_at(0) != Self::VERSION {
             return Err(StfHeaderError::Version { found: u16_at(0) });
         }
-        let format = match bytes[2] {
-            0 => PayloadFormat::Opaque,
-            1 => PayloadFormat::RdhPages,
-            2 => PayloadFormat::Km3netRecords,
-            3 => PayloadFormat::Xtc2Datagrams,
-            found => return Err(StfHeaderError::Format { found }),
-        };
+        let format =
+            PayloadFormat::from_code(bytes[2]).ok_or(StfHeaderError::Format { found: bytes[2] })?;
         let payload_bytes = u64_at(40);
         if payload_bytes != framed {
             return Err(StfHeaderError::PayloadBytes {

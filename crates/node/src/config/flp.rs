@@ -268,6 +268,15 @@ mod tests {
     }
 
     #[test]
+    fn only_payloads_that_are_written_take_memory_for_the_hold() {
+        let mut config = FlpConfig::default();
+        let (hold, largest) = (config.hold_bytes, config.stf_bytes_max);
+        assert_eq!(config.arena_bytes(), hold + largest);
+        config.source = SourceConfig::Generator(GeneratorConfig::default());
+        assert_eq!(config.arena_bytes(), largest);
+    }
+
+    #[test]
     fn the_defaults_are_those_of_the_brain() {
         let brain = FlpConfig::default().brain(Mode::DataDriven);
         assert_eq!(brain, flp::FlpConfig::default());

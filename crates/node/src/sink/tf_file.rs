@@ -3,10 +3,9 @@
 //! Layout: `docs/tf-file.md`. The head has a CRC-32C of its own, every payload the one that its FLP took: so every
 //! byte of the file is covered.
 
-use crate::source::record::{format_code, format_of};
 use bytes::Bytes;
 use sheaf_build::{Part, Tf};
-use sheaf_frame::{Attempt, FlpId, Incarnation, RunId, Source, TfId, crc32c};
+use sheaf_frame::{Attempt, FlpId, Incarnation, PayloadFormat, RunId, Source, TfId, crc32c};
 use thiserror::Error;
 
 const MAGIC: [u8; 4] = *b"SHTF";
@@ -119,7 +118,7 @@ pub(super) fn encode_head(tf: &Tf<Bytes>) -> Vec<u8> {
     let mut offset = bytes;
     for part in &tf.parts {
         head.extend_from_slice(&part.source.flp.0.to_le_bytes());
-        head.extend_from_slice(&[format_code(part.format), 0]);
+        head.extend_from_slice(&[part.format.code(), 0]);
         head.extend_from_slice(&part.digest.to_le_bytes());
         head.extend_from_slice(&part.source.incarnation.0.to_le_bytes());
         head.extend_from_slice(&offset.to_le_bytes());
@@ -247,7 +246,7 @@ impl<'a> Fields<'a> {
             let [code, reserved] = self.array(at + 2)?;
             expect("reserved byte of a part", reserved.into(), 0)?;
             let flp = FlpId(self.u16(at)?);
-            let Some(format) = format_of(code) else {
+            let Some(format) = PayloadFormat::from_code(code) else {
                 return Err(TfFileError::Format { flp, found: code });
             };
             let source = Source {
@@ -287,7 +286,6 @@ mod tests {
     use super::super::tests::tf;
     use super::*;
     use proptest::prelude::*;
-    use sheaf_frame::PayloadFormat;
 
     fn file(tf: &Tf<Bytes>) -> Vec<u8> {
         let mut bytes = encode_head(tf);
@@ -408,7 +406,7 @@ mod tests {
             let slices: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
             let mut tf = tf(id, &slices);
             tf.missing = missing.into_iter().map(FlpId).collect();
-            tf.parts.iter_mut().for_each(|part| part.format = format_of(format).unwrap_or(PayloadFormat::Opaque));
+            tf.parts.iter_mut().for_each(|part| part.format = PayloadFormat::from_code(format).unwrap_or(PayloadFormat::Opaque));
             let bytes = file(&tf);
             prop_assert_eq!(read_tf_file(&bytes).unwrap(), borrowed(&tf));
             for cut in 0..bytes.len() {

@@ -83,7 +83,7 @@ impl RecordHeader {
         let mut bytes = [0; Self::SIZE];
         bytes[0..4].copy_from_slice(&Self::MAGIC);
         bytes[4] = Self::VERSION;
-        bytes[5] = format_code(self.format);
+        bytes[5] = PayloadFormat::code(self.format);
         bytes[8..16].copy_from_slice(&self.tf.0.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.payload_bytes.to_le_bytes());
         bytes
@@ -103,7 +103,7 @@ impl RecordHeader {
         if version != Self::VERSION {
             return Err(RecordError::Version { found: version });
         }
-        let Some(payload_format) = format_of(format) else {
+        let Some(payload_format) = PayloadFormat::from_code(format) else {
             return Err(RecordError::Format { found: format });
         };
         let reserved = u16::from_le_bytes([r0, r1]);
@@ -118,27 +118,6 @@ impl RecordHeader {
             payload_bytes: u64_at(16),
         })
     }
-}
-
-/// The code of a payload format in records and TF files; the same as in the STF header.
-pub(crate) fn format_code(format: PayloadFormat) -> u8 {
-    match format {
-        PayloadFormat::Opaque => 0,
-        PayloadFormat::RdhPages => 1,
-        PayloadFormat::Km3netRecords => 2,
-        PayloadFormat::Xtc2Datagrams => 3,
-    }
-}
-
-/// The payload format of a code.
-pub(crate) fn format_of(code: u8) -> Option<PayloadFormat> {
-    Some(match code {
-        0 => PayloadFormat::Opaque,
-        1 => PayloadFormat::RdhPages,
-        2 => PayloadFormat::Km3netRecords,
-        3 => PayloadFormat::Xtc2Datagrams,
-        _ => return None,
-    })
 }
 
 /// Reads the next record, of at most `bytes_max` payload bytes; `None` if the stream ends in front of it.
@@ -273,7 +252,7 @@ mod tests {
         fn a_record_survives_the_stream(
             tf in any::<u64>(), code in 0_u8..4, payload in prop::collection::vec(any::<u8>(), 0..100)
         ) {
-            let format = format_of(code).unwrap();
+            let format = PayloadFormat::from_code(code).unwrap();
             let bytes = record(tf, format, &payload);
             let stf = read_record(&mut bytes.as_slice(), 100).unwrap().unwrap();
             prop_assert_eq!(stf, Stf::new(TfId(tf), format, payload.into()));
