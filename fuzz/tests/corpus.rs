@@ -60,7 +60,7 @@ fn run((name, function): Target, what: &str, input: &[u8]) {
 
 #[test]
 fn every_input_of_the_corpus_is_survived() {
-    for target in TARGETS {
+    for &target in TARGETS {
         for (name, input) in corpus(target.0) {
             run(target, &name, &input);
         }
@@ -107,7 +107,7 @@ fn every_target_has_a_corpus_and_a_binary() {
 #[test]
 fn mutants_of_the_corpus_are_survived() {
     let seed = std::env::var("FUZZ_SEED").map_or(1, |seed| seed.parse().expect("a number"));
-    for target in TARGETS {
+    for &target in TARGETS {
         let corpus = corpus(target.0);
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         for mutant in 0..MUTANTS {

@@ -3,9 +3,13 @@
 //! Does what `cargo fuzz` does, without asking for it to be installed: sanitizer and coverage by compiler
 //! flags of a nightly toolchain, then the binary of each target on the corpus. Inputs found on the way go to
 //! `fuzz/target/found`, where the next run begins with them; those that crash go to `fuzz/artifacts`.
+//!
+//! Targets that need `sheaf-node` are left to runs that were asked for by `FUZZ_SECONDS`: what it pulls in doubles
+//! the time of the build. The test of the corpus runs them always.
 
 use crate::{check, root, typed};
 use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -41,17 +45,27 @@ pub(crate) fn fetch() -> Result<()> {
     check::succeed(command.arg("--manifest-path").arg(manifest()))
 }
 
-/// Builds all targets and runs each, even if one before it failed.
+/// Builds the targets and runs each, even if one before it failed.
 pub(crate) fn run() -> Result<()> {
-    let seconds = seconds(std::env::var("FUZZ_SECONDS").ok().as_deref())?;
+    let asked = std::env::var("FUZZ_SECONDS").ok();
+    let (seconds, is_long) = (seconds(asked.as_deref())?, asked.is_some());
+    let manifest =
+        fs::read_to_string(manifest()).context("cannot read the manifest of the targets")?;
+    let (targets, left_out) = targets(&manifest, is_long)?;
     let start = Instant::now();
-    let binaries = build()?;
+    let binaries = build(is_long)?;
     println!(
         "fuzz: built in {:.0} s; {seconds} s for each target",
         start.elapsed().as_secs_f64()
     );
+    if !left_out.is_empty() {
+        println!(
+            "fuzz: left to the test of the corpus and to FUZZ_SECONDS=60: {}",
+            left_out.join(" ")
+        );
+    }
     let mut crashed = Vec::new();
-    for target in targets(&root().join("fuzz/corpus"))? {
+    for target in targets {
         if !run_target(&binaries, &target, seconds)? {
             crashed.push(target);
         }
@@ -72,6 +86,31 @@ fn seconds(text: Option<&str>) -> Result<u32> {
     parsed.with_context(|| format!("FUZZ_SECONDS is {text:?}, expected a whole number above 0"))
 }
 
+/// The part of the manifest of the targets that is read here.
+#[derive(Deserialize)]
+struct Manifest {
+    bin: Vec<Binary>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Binary {
+    name: String,
+    #[serde(default)]
+    required_features: Vec<String>,
+}
+
+/// The names of the targets to run, and of those that are left out because they need more to be built.
+fn targets(manifest: &str, all: bool) -> Result<(Vec<String>, Vec<String>)> {
+    let manifest: Manifest = toml::from_str(manifest).context("cannot understand the manifest")?;
+    let (run, left_out): (Vec<_>, Vec<_>) = manifest
+        .bin
+        .into_iter()
+        .partition(|binary| all || binary.required_features.is_empty());
+    let names = |binaries: Vec<Binary>| binaries.into_iter().map(|binary| binary.name).collect();
+    Ok((names(run), names(left_out)))
+}
+
 /// The cargo of the nightly toolchain, asked for by rustup. It must not inherit what pins our own.
 fn nightly() -> Command {
     let mut command = Command::new("cargo");
@@ -87,7 +126,7 @@ fn manifest() -> PathBuf {
 }
 
 /// Gives the folder of the binaries.
-fn build() -> Result<PathBuf> {
+fn build(all: bool) -> Result<PathBuf> {
     let (host, folder) = (check::host()?, root().join("fuzz/target"));
     let mut command = nightly();
     command.args([
@@ -100,20 +139,13 @@ fn build() -> Result<PathBuf> {
     ]);
     command.arg("--manifest-path").arg(manifest());
     command.arg("--target-dir").arg(&folder);
+    if all {
+        command.arg("--all-features");
+    }
     // Of the environment, so that proc macros and build scripts stay as they are.
     command.env("RUSTFLAGS", RUSTFLAGS.join(" "));
     check::succeed(&mut command)?;
     Ok(folder.join(host).join("release"))
-}
-
-/// The targets: each has a folder in the corpus, as a test of `sheaf-fuzz` says.
-fn targets(corpus: &Path) -> Result<Vec<String>> {
-    let entries =
-        fs::read_dir(corpus).with_context(|| format!("cannot list {}", corpus.display()))?;
-    let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
-    let mut names: Vec<String> = names.collect::<Result<_>>()?;
-    names.sort();
-    Ok(names)
 }
 
 /// Runs one target and prints a line about it; `false` if it crashed.
@@ -177,6 +209,24 @@ mod tests {
         assert_eq!(stat(text, "average_exec_per_sec"), Some("42461"));
         assert_eq!(stat(text, "number_of_executed_units"), Some("382155"));
         assert_eq!(stat(text, "average_exec"), None);
+    }
+
+    #[test]
+    fn targets_that_need_more_are_left_to_long_runs() {
+        let manifest =
+            "[[bin]]\nname = \"a\"\n[[bin]]\nname = \"b\"\nrequired-features = [\"node\"]\n";
+        let check = |all, run: &[&str], left_out: &[&str]| {
+            let (found, rest) = targets(manifest, all).unwrap();
+            assert_eq!(
+                (found, rest),
+                (
+                    run.iter().map(ToString::to_string).collect(),
+                    left_out.iter().map(ToString::to_string).collect()
+                )
+            );
+        };
+        check(false, &["a"], &["b"]);
+        check(true, &["a", "b"], &[]);
     }
 
     #[test]
