@@ -1,5 +1,6 @@
 //! The binary `sheaf`: a farm on one machine, its roles, and what looks at data and configuration.
 
+mod bench;
 mod config;
 mod demo;
 mod fail;
@@ -45,6 +46,7 @@ enum Command {
     Epn(role::EpnArgs),
     Config(config::Args),
     Inspect(inspect::Args),
+    Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         Command::Epn(args) => role::run_epn(args),
         Command::Config(args) => config::run(args),
         Command::Inspect(args) => inspect::run(args),
+        Command::Bench(args) => bench::run(args),
     };
     outcome.unwrap_or_else(|error| fail::report(&error))
 }

@@ -1,0 +1,193 @@
+//! The command line of `sheaf bench farm`.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Largest STF that is measured: a farm of a few nodes then takes gigabytes.
+const STF_BYTES_MAX: u64 = 64 << 20;
+
+/// Measures a farm beside a plain pair of TCP sockets.
+///
+/// Runs a farm as processes over loopback with everything on: generated STFs with CRC-32C at the source and on
+/// arrival, announce, assign, build, commit, event logs and books. In turn with each run comes a run of
+/// `plain_tcp`, two bare sockets that move messages of the same size. Each pair of runs gives a ratio; pairs in
+/// which the machine was busy with others are dropped and taken again. See docs/bench.md.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sheaf bench farm                                   1 FLP, 1 EPN, STFs of 1 MB
+  sheaf bench farm --shape 1x1 --shape 3x5           two shapes
+  sheaf bench farm --stf-bytes 10000 --stf-bytes 1000000 --json farm.json
+  sheaf bench farm --pin=false --pairs 9 --seconds 3")]
+pub(crate) struct FarmArgs {
+    /// FLPs of the farm.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) flps: u16,
+    /// EPNs of the farm.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) epns: u16,
+    /// FLPs x EPNs, such as 3x5, instead of --flps and --epns. May be repeated.
+    #[arg(long, value_name = "NxM", conflicts_with_all = ["flps", "epns"])]
+    pub(crate) shape: Vec<Shape>,
+    /// Payload bytes of an STF, and of a message of the plain pair. May be repeated.
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_values_t = [1_000_000],
+        value_parser = clap::value_parser!(u64).range(1..=STF_BYTES_MAX)
+    )]
+    pub(crate) stf_bytes: Vec<u64>,
+    /// Undisturbed pairs of runs to take for each shape and size.
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) pairs: u32,
+    /// Length of the measured window of a run, in s.
+    #[arg(long, value_name = "S", default_value_t = 1.5, value_parser = parse_window)]
+    pub(crate) seconds: f64,
+    /// How long a run goes before its window begins, in s.
+    #[arg(long, value_name = "S", default_value_t = 0.3, value_parser = parse_seconds)]
+    pub(crate) warm_up_seconds: f64,
+    /// Keep every process on a CPU; on by default if there are two.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) pin: Option<bool>,
+    /// Congestion control of all sockets, by its kernel name.
+    #[arg(long, value_name = "NAME", default_value = "cubic")]
+    pub(crate) congestion: String,
+    /// The plain pair; else `plain_tcp` beside this program.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) peer: Option<PathBuf>,
+    /// Bytes that an FLP keeps until their TF is decided; at full speed it keeps this much all the time. Else the
+    /// farm file's default.
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) hold_bytes: Option<u64>,
+    /// Bytes of TFs that an EPN has at once; else the farm file's default.
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) capacity_bytes: Option<u64>,
+    /// Write the report for machines to this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+impl FarmArgs {
+    /// The shapes to measure, in order.
+    pub(crate) fn shapes(&self) -> Vec<Shape> {
+        if self.shape.is_empty() {
+            let (flps, epns) = (self.flps, self.epns);
+            return vec![Shape { flps, epns }];
+        }
+        self.shape.clone()
+    }
+}
+
+/// How many nodes of each role a farm has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// FLPs.
+    pub(crate) flps: u16,
+    /// EPNs.
+    pub(crate) epns: u16,
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{}x{}", self.flps, self.epns))
+    }
+}
+
+impl FromStr for Shape {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let count = |part: &str| part.parse().ok().filter(|count| (1..=64).contains(count));
+        text.split_once('x')
+            .and_then(|(flps, epns)| {
+                let (flps, epns) = (count(flps)?, count(epns)?);
+                Some(Self { flps, epns })
+            })
+            .ok_or_else(|| {
+                format!("found `{text}`, expected FLPs x EPNs, 1 to 64 each, such as 3x5")
+            })
+    }
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let found = text.parse().ok();
+    found
+        .filter(|seconds| (0.0..=3600.0).contains(seconds))
+        .ok_or_else(|| format!("found `{text}`, expected seconds, 0 to 3600"))
+}
+
+/// A window has several status lines of the ICN in it, and CPU times come in steps of 10 ms.
+fn parse_window(text: &str) -> Result<f64, String> {
+    let found = parse_seconds(text).ok();
+    found
+        .filter(|seconds| *seconds >= 0.2)
+        .ok_or_else(|| format!("found `{text}`, expected seconds, 0.2 to 3600"))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use clap::Parser as _;
+
+    #[derive(clap::Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: FarmArgs,
+    }
+
+    pub(crate) fn parse(line: &str) -> Result<FarmArgs, String> {
+        let words = std::iter::once("farm").chain(line.split_whitespace());
+        Command::try_parse_from(words)
+            .map(|found| found.args)
+            .map_err(|error| error.to_string())
+    }
+
+    fn shapes(line: &str) -> Vec<String> {
+        let shapes = parse(line).unwrap().shapes();
+        shapes.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_target() {
+        let args = parse("").unwrap();
+        assert_eq!(shapes(""), ["1x1"]);
+        assert_eq!(args.stf_bytes, [1_000_000]);
+        assert_eq!(
+            (args.pairs, args.seconds, args.congestion.as_str()),
+            (7, 1.5, "cubic")
+        );
+    }
+
+    #[test]
+    fn shapes_and_sizes_may_be_repeated() {
+        assert_eq!(shapes("--flps 2 --epns 4"), ["2x4"]);
+        assert_eq!(shapes("--shape 1x1 --shape 3x5"), ["1x1", "3x5"]);
+        let args = parse("--stf-bytes 10 --stf-bytes 20").unwrap();
+        assert_eq!(args.stf_bytes, [10, 20]);
+    }
+
+    #[test]
+    fn pinning_is_the_machines_to_say_unless_it_is_told() {
+        let pin = |line| parse(line).unwrap().pin;
+        assert_eq!(
+            [pin(""), pin("--pin"), pin("--pin=false")],
+            [None, Some(true), Some(false)]
+        );
+    }
+
+    #[test]
+    fn a_wrong_value_is_answered_with_the_right_ones() {
+        for (line, expected) in [
+            ("--shape 3", "expected FLPs x EPNs, 1 to 64 each"),
+            ("--shape 0x5", "expected FLPs x EPNs, 1 to 64 each"),
+            ("--shape 1x1 --flps 2", "cannot be used with"),
+            ("--seconds 0.1", "expected seconds, 0.2 to 3600"),
+            ("--warm-up-seconds nan", "expected seconds, 0 to 3600"),
+            ("--stf-bytes 0", "0 is not in 1..=67108864"),
+        ] {
+            let error = parse(line).err().unwrap_or_default();
+            assert!(error.contains(expected), "{line}: {error}");
+        }
+    }
+}
