@@ -13,6 +13,7 @@ mod ops;
 mod scheduler;
 #[cfg(feature = "node")]
 pub mod seeds;
+mod stream;
 mod wire;
 
 pub use builder::builder;
@@ -20,6 +21,7 @@ pub use detector::{check_stf, cut, km3net, rdh, xtc2};
 #[cfg(feature = "node")]
 pub use disk::{farm_file, feed_record, tf_file};
 pub use scheduler::scheduler;
+pub use stream::stream;
 pub use wire::{control, data_hello, frame, stf_header};
 
 /// One target: its name, which is also its folder in the corpus, and its function.
@@ -41,6 +43,7 @@ pub const TARGETS: &[Target] = &[
     ("rdh", rdh),
     ("scheduler", scheduler),
     ("stf_header", stf_header),
+    ("stream", stream),
     #[cfg(feature = "node")]
     ("tf_file", tf_file),
     ("xtc2", xtc2),

@@ -87,6 +87,18 @@ fn wire() -> Vec<Seed> {
     }
     .encode();
     seeds.push(framed(WireKind::DataHello, "data-hello", &hello, 0));
+    let hello_prefix = Prefix::new(WireKind::DataHello, &hello, 0).encode();
+    let stf_prefix = Prefix::new(WireKind::Stf, &head, stf.bytes()).encode();
+    let streamed = [
+        &[7][..],
+        &hello_prefix,
+        &hello,
+        &stf_prefix,
+        &head,
+        &stf.payload,
+    ]
+    .concat();
+    seeds.push(seed("stream", "hello-and-stf", streamed));
     seeds.push(seed("data_hello", "data-hello", hello));
     seeds
 }

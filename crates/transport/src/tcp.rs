@@ -14,10 +14,12 @@ mod connection;
 mod inbox;
 mod options;
 mod outbox;
+mod recorded;
 mod stats;
 
 pub use config::TcpConfig;
 pub use options::{SocketOptions, resolve};
+pub use recorded::{Recorded, frames_of};
 pub use stats::{Refused, Stats};
 
 use crate::arena::{Arena, Freed};
