@@ -11,7 +11,8 @@ pub struct BuildConfig {
     pub capacity_bytes: u64,
     /// TFs in building at once.
     pub tfs_in_building_max: u32,
-    /// How long a TF waits for its missing STFs before the EPN reports it as it is, in ms since its first byte.
+    /// How long a TF waits for its missing STFs before the EPN reports it as it is, in ms since its latest
+    /// assignment.
     pub stale_ms: u64,
     /// How long an answer of the ICN is awaited before a report is repeated, in ms.
     pub repeat_ms: u64,

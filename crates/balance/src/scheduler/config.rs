@@ -45,7 +45,7 @@ pub struct SchedulerConfig {
     pub announce_deadline_ms: u64,
     /// How long an EPN has for a TF whose STFs are all announced, in ms; then the TF moves to another.
     pub tf_deadline_ms: u64,
-    /// How long a TF may wait for FLPs that reach no EPN, in ms.
+    /// How long a TF may wait for an EPN that all its FLPs reach, in ms.
     pub stale_ms: u64,
     /// How long an answer is awaited before a message is repeated, in ms.
     pub repeat_ms: u64,

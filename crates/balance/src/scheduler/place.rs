@@ -421,28 +421,22 @@ impl Scheduler {
         self.send_assigns_to(target, &[assign]);
     }
 
-    /// A TF that waits because some of its FLPs reach no EPN waits no longer than a stale one: it goes on without
-    /// them, as the quorum rule says. One bad cable does not stop the farm.
+    /// A TF whose FLPs cannot all reach one EPN waits no longer than a stale one: it goes on without those that
+    /// miss the EPN that most can reach, as the quorum rule says. One bad cable does not stop the farm.
     pub(super) fn give_up_unreachable(&mut self, now: Timestamp, tf: TfId) {
         let Some(open) = self.tfs.get(&tf) else {
             return;
         };
-        let reaches_any = |source: &Source| {
-            self.epns.values().any(|node| {
-                self.is_available(node.target)
-                    && !self
-                        .unreachable
-                        .contains_key(&(source.flp, node.target.epn))
-            })
+        let cut_off_from = |target: Target| -> Vec<Source> {
+            let parts = open.members.iter().zip(&open.parts);
+            let needed = parts.filter(|(_, part)| !matches!(part, Part::Skipped(_)));
+            let is_cut = |source: &Source| self.unreachable.contains_key(&(source.flp, target.epn));
+            needed.map(|(source, _)| *source).filter(is_cut).collect()
         };
-        let any_available = self.epns.values().any(|n| self.is_available(n.target));
-        let cut_off: Vec<Source> = if any_available {
-            let members = open.members.iter().copied();
-            members.filter(|source| !reaches_any(source)).collect()
-        } else {
-            Vec::new()
-        };
-        for source in cut_off {
+        let targets = self.epns.values().map(|node| node.target);
+        let available = targets.filter(|target| self.is_available(*target));
+        let fewest = available.map(cut_off_from).min_by_key(Vec::len);
+        for source in fewest.unwrap_or_default() {
             self.skip(now, tf, source, DropReason::SourceLate);
         }
     }
