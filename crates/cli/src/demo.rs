@@ -27,7 +27,7 @@ use check::Evidence;
 use farm::{Farm, Notice};
 use run_dir::RunDir;
 use screen::Screen;
-use sheaf_frame::Role;
+use sheaf_frame::{NodeId, Role};
 use sheaf_node::config::FarmConfig;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fmt::Write as _;
@@ -51,6 +51,7 @@ const NOTICES_MAX: usize = 1024;
 ///
 /// What is wrong with the arguments, or why the farm did not come to its end in order.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    check_json(args)?;
     let mut dir = RunDir::make(args.out.as_deref()).map_err(|error| bad_use(&error))?;
     let file = dir.file("farm.toml");
     let config = write_farm_file(args, &dir, &file).map_err(|error| bad_use(&error))?;
@@ -67,7 +68,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let supervisor = Supervisor::new(args, &mut farm, &mut watch, &mut screen, drain);
         let outcome = supervisor.run(&notices);
         drop(screen);
-        outcome.and_then(|record| judge(&farm, &watch, record))
+        outcome.and_then(|record| judge(&dir, &farm, &watch, record))
     };
     let summary = match outcome {
         Ok(summary) => summary,
@@ -88,8 +89,21 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })
 }
 
+/// Whether the summary can be written where it is wanted: better told now than after an hour.
+fn check_json(args: &Args) -> anyhow::Result<()> {
+    let Some(path) = args.json.as_ref().filter(|_| !args.is_json_on_stdout()) else {
+        return Ok(());
+    };
+    let file = std::fs::File::options()
+        .append(true)
+        .create(true)
+        .open(path);
+    let bad = |error| fail::bad_use(format!("cannot write --json {}: {error}", path.display()));
+    file.map(drop).map_err(bad)
+}
+
 fn bad_use(error: &anyhow::Error) -> anyhow::Error {
-    fail::bad_use(format!("{error:#}"))
+    fail::bad_use(fail::message(error))
 }
 
 /// Writes the farm file, and reads it back as the nodes will: what they would refuse is told here and at once.
@@ -117,11 +131,16 @@ fn title(args: &Args, config: &FarmConfig) -> String {
         (None, None) => String::new(),
     };
     format!(
-        "sheaf demo: 1 ICN, {} FLPs, {} EPNs on this machine, {} at {rate}; ends {end}with q or Ctrl-C",
-        args.flps,
-        args.epns,
+        "sheaf demo: 1 ICN, {}, {} on this machine, {} at {rate}; ends {end}with q or Ctrl-C",
+        counted(args.flps, "FLP"),
+        counted(args.epns, "EPN"),
         config.flp.source.kind()
     )
+}
+
+fn counted(count: u16, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
 }
 
 /// Signals become notices; a terminal that goes away is a reason to end, too.
@@ -142,7 +161,7 @@ pub(crate) fn quit_on_signals(notices: SyncSender<Notice>) -> anyhow::Result<()>
 }
 
 /// Makes up the books from the event logs.
-fn judge(farm: &Farm<'_>, watch: &Watch, record: Record) -> anyhow::Result<Summary> {
+fn judge(dir: &RunDir, farm: &Farm<'_>, watch: &Watch, record: Record) -> anyhow::Result<Summary> {
     let mut evidence = Evidence::default();
     for process in farm.processes() {
         evidence
@@ -152,9 +171,25 @@ fn judge(farm: &Farm<'_>, watch: &Watch, record: Record) -> anyhow::Result<Summa
     let audit = check::audit(&evidence, &watch.status().books);
     let Record {
         faults,
-        problems,
+        mut problems,
         ended_by,
     } = record;
+    let mut icns = farm
+        .processes()
+        .iter()
+        .filter(|process| process.node == NodeId::ICN);
+    if icns.any(|icn| icn.exit.is_none()) {
+        problems.push(format!(
+            "the ICN left no last books: those of {:.1} s are compared with the event logs, which go on",
+            watch.status().duration_s
+        ));
+    }
+    if dir.is_full() {
+        problems.push(format!(
+            "the disk of {} is full: logs and event logs may be cut, and their books with them",
+            dir.path().display()
+        ));
+    }
     Ok(Summary::new(Outcome {
         farm,
         watch,
@@ -176,14 +211,18 @@ fn tell(args: &Args, dir: &RunDir, summary: &Summary) -> anyhow::Result<()> {
             path.display()
         )?;
     }
+    let mut is_written = Ok(());
     if args.is_json_on_stdout() {
-        eprint!("{text}");
+        // Who reads the standard output only may have closed the other.
+        let _ = std::io::stderr().write_all(text.as_bytes());
         text = summary.to_json();
     } else if let Some(path) = &args.json {
-        std::fs::write(path, summary.to_json())
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        is_written = std::fs::write(path, summary.to_json())
+            .with_context(|| format!("cannot write {}", path.display()));
     }
-    std::io::stdout()
-        .write_all(text.as_bytes())
-        .context("cannot write the summary")
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
+        outcome => outcome.context("cannot write the summary")?,
+    }
+    is_written
 }

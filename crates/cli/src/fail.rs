@@ -2,6 +2,7 @@
 
 use sheaf_node::config::ConfigErrors;
 use std::fmt;
+use std::io::Write as _;
 use std::process::ExitCode;
 
 /// The command line or the farm file is wrong: nothing was started.
@@ -28,8 +29,21 @@ pub(crate) fn bad_use(text: impl fmt::Display) -> anyhow::Error {
 
 /// Tells `error` with its causes on the standard error. Gives the exit status.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
-    eprintln!("sheaf: {error:#}");
+    // Unlike `eprintln!` this does not panic if nobody reads, or if the disk of a log file is full.
+    let _ = writeln!(std::io::stderr(), "sheaf: {}", message(error));
     ExitCode::from(status(error))
+}
+
+/// `error` with its causes, without those that it names itself.
+pub(crate) fn message(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.ends_with(&cause) {
+            text += ": ";
+            text += &cause;
+        }
+    }
+    text
 }
 
 fn status(error: &anyhow::Error) -> u8 {
@@ -44,6 +58,18 @@ fn status(error: &anyhow::Error) -> u8 {
 mod tests {
     use super::*;
     use anyhow::Context as _;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let cause = || std::io::Error::other("in use");
+        let naming = anyhow::Error::from(cause()).context("cannot listen: in use");
+        assert_eq!(
+            message(&naming.context("icn:0 failed")),
+            "icn:0 failed: cannot listen: in use"
+        );
+        let silent = anyhow::Error::from(cause()).context("cannot listen");
+        assert_eq!(message(&silent), "cannot listen: in use");
+    }
 
     #[test]
     fn wrong_use_and_failure_have_different_statuses() {

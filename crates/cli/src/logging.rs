@@ -45,6 +45,8 @@ impl Args {
         let log = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_writer(std::io::stderr)
+            // They would be told on the standard error, with a panic if that is what cannot be written to.
+            .log_internal_errors(false)
             .with_ansi(is_terminal);
         match self.log_format {
             Format::Text => log.init(),

@@ -137,8 +137,11 @@ pub(crate) struct Exit {
     pub(crate) cpu_s: f64,
     /// Largest resident memory.
     pub(crate) rss_bytes_max: u64,
-    /// `dismissed`: the run is over. `shutdown`: it was asked to end. `failed`: see its log.
+    /// `dismissed`: the run is over. `shutdown`: it was asked to end. `failed`: see `error`.
     pub(crate) reason: String,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) error: Option<String>,
 }
 
 /// Runs the ICN.
@@ -227,7 +230,7 @@ fn drive(
         end_with(parent)?;
     }
     let shutdown = Shutdown::on_signals().context("cannot handle signals")?;
-    let outcome = run(&shutdown);
+    let outcome = run(&shutdown).with_context(|| format!("{node} failed"));
     let reason = match &outcome {
         Err(_) => "failed",
         Ok(()) if shutdown.is_requested() => "shutdown",
@@ -241,10 +244,10 @@ fn drive(
             cpu_s: cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9,
             rss_bytes_max: used.rss_bytes_max,
             reason: reason.to_owned(),
+            error: outcome.as_ref().err().map(fail::message),
         },
     });
-    outcome.with_context(|| format!("{node} failed"))?;
-    Ok(ExitCode::SUCCESS)
+    outcome.map(|()| ExitCode::SUCCESS)
 }
 
 /// The kernel kills this process when its parent ends, however that ends.
@@ -284,6 +287,7 @@ mod tests {
             cpu_s: 1.5,
             rss_bytes_max: 7,
             reason: "dismissed".to_owned(),
+            error: None,
         };
         for line in [line, Line::Exit { exit }, Line::Status(Box::default())] {
             let text = serde_json::to_string(&line).unwrap();

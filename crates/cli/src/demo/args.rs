@@ -69,7 +69,7 @@ pub(crate) struct Args {
     /// LHC orbits of one TF, 88.9 µs each.
     #[arg(long, value_name = "N", default_value = "32")]
     pub(crate) orbits_per_tf: NonZeroU32,
-    /// Who chooses the EPN.
+    /// Who chooses the EPN: round-robin, least-loaded, random, modulo, fixed or fixed:EPN.
     #[arg(long, value_name = "NAME", default_value = "round-robin", value_parser = parse_policy)]
     pub(crate) policy: String,
     /// Seed of everything that draws lots.

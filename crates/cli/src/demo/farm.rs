@@ -90,12 +90,24 @@ impl Process {
         said.or(self.sampled).unwrap_or_default()
     }
 
-    /// The last line of its log, where a process that fails says why.
+    /// Why it has ended, in its own words.
     pub(crate) fn last_words(&self) -> String {
-        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
-        let last = log.lines().rfind(|line| !line.trim().is_empty());
-        last.unwrap_or("it left no message").trim().to_owned()
+        let said = self.exit.as_ref().and_then(|exit| exit.error.clone());
+        let log = || std::fs::read_to_string(&self.log).unwrap_or_default();
+        said.or_else(|| last_complaint(&log()))
+            .unwrap_or_else(|| "it left no message".to_owned())
     }
+}
+
+/// The last line of a log, if it is one with which a process gives up; what it told before, while all was well,
+/// explains nothing.
+fn last_complaint(log: &str) -> Option<String> {
+    let last = log.lines().rfind(|line| !line.trim().is_empty())?.trim();
+    let is_complaint = last.starts_with("sheaf: ")
+        || last.starts_with("error: ")
+        || last.contains("ERROR")
+        || log.contains("panicked at");
+    is_complaint.then(|| last.trim_start_matches("sheaf: ").to_owned())
 }
 
 /// All processes of a demo. When it is dropped, none of them lives on.

@@ -110,7 +110,7 @@ fn source(args: &Args, dir: &RunDir) -> anyhow::Result<(SourceConfig, Sizes)> {
             let default = FarmConfig::default().icn.scheduler;
             let (stf_bytes_max, tf_bytes_max) = (default.stf_bytes_max, default.tf_bytes_max);
             Ok((
-                of_files(files, replay)?,
+                of_files(args, files, replay)?,
                 Sizes {
                     stf_bytes_max,
                     tf_bytes_max,
@@ -160,6 +160,7 @@ fn generator(args: &Args) -> (SourceConfig, Sizes) {
 
 /// Recorded pages are repeated for ever; the formats that cannot be stamped anew come once.
 fn of_files(
+    args: &Args,
     files: Vec<PathBuf>,
     replay: impl Fn(Vec<PathBuf>) -> SourceConfig,
 ) -> anyhow::Result<SourceConfig> {
@@ -168,6 +169,14 @@ fn of_files(
         .map(|path| format_of(path))
         .collect::<anyhow::Result<Vec<_>>>()?;
     formats.dedup();
+    // Links of pages are dealt out over the FLPs; of the other formats an FLP takes whole files.
+    if formats != [FileFormat::Rdh] && files.len() < usize::from(args.flps) {
+        bail!(
+            "--source has {} files, expected at least one for each of {} FLPs (--flps)",
+            files.len(),
+            args.flps
+        );
+    }
     match formats.as_slice() {
         [FileFormat::Rdh] => Ok(replay(files)),
         [FileFormat::Km3net] => Ok(SourceConfig::Km3net(Km3netSource {

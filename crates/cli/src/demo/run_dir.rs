@@ -67,6 +67,16 @@ impl RunDir {
         self.is_kept.then_some(self.path.as_path())
     }
 
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether nothing more can be written there, as far as the kernel tells.
+    pub(crate) fn is_full(&self) -> bool {
+        rustix::fs::statvfs(&self.path).is_ok_and(|disk| disk.f_blocks > 0 && disk.f_bavail == 0)
+    }
+
     /// It stays: something went wrong that its files may explain.
     pub(crate) fn keep(&mut self) {
         self.is_kept = true;

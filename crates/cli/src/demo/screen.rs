@@ -4,7 +4,7 @@ use super::plain::Plain;
 use super::view::View;
 use super::watch::Watch;
 use anyhow::Context as _;
-use std::io::{IsTerminal as _, Write};
+use std::io::{self, IsTerminal as _, Write};
 
 /// One of the two ways to show a demo.
 pub(crate) enum Screen {
@@ -12,6 +12,17 @@ pub(crate) enum Screen {
     Terminal(Box<View>),
     /// Lines, to the standard output or error.
     Plain(Plain<Box<dyn Write>>),
+    /// Nowhere: the pipe that took the lines is closed.
+    Nowhere,
+}
+
+/// Whether there is somebody to show a demo to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Audience {
+    /// There may be.
+    There,
+    /// Nobody reads the pipe any more, as behind `head`.
+    Gone,
 }
 
 impl Screen {
@@ -39,16 +50,23 @@ impl Screen {
             .context("cannot write")
     }
 
-    /// Shows what is new.
+    /// Shows what is new. Tells whether there is somebody to show it to.
     ///
     /// # Errors
     ///
-    /// If it cannot be written to, such as a pipe that nobody reads any more.
-    pub(crate) fn show(&mut self, watch: &Watch) -> anyhow::Result<()> {
-        match self {
+    /// If it cannot be written to for another reason than that nobody reads.
+    pub(crate) fn show(&mut self, watch: &Watch) -> anyhow::Result<Audience> {
+        let outcome = match self {
             Self::Terminal(view) => view.show(watch),
             Self::Plain(plain) => plain.show(watch),
+            Self::Nowhere => return Ok(Audience::Gone),
+        };
+        match outcome {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                *self = Self::Nowhere;
+                Ok(Audience::Gone)
+            }
+            outcome => outcome.context("cannot write").map(|()| Audience::There),
         }
-        .context("cannot write")
     }
 }

@@ -3,7 +3,7 @@
 use super::args::Args;
 use super::farm::{Farm, Notice};
 use super::faults::{Agenda, Fault, FaultKind};
-use super::screen::Screen;
+use super::screen::{Audience, Screen};
 use super::summary::FaultDone;
 use super::watch::Watch;
 use crate::role::Line;
@@ -118,7 +118,9 @@ impl<'a, 'dir> Supervisor<'a, 'dir> {
             }
             self.inject_due()?;
             self.handle_time()?;
-            self.screen.show(self.watch)?;
+            if self.screen.show(self.watch)? == Audience::Gone && !self.is_quitting {
+                self.handle(Notice::Quit)?;
+            }
         }
         for fault in self
             .agenda
@@ -282,7 +284,9 @@ impl<'a, 'dir> Supervisor<'a, 'dir> {
         self.record.problems.push(text);
         self.watch.mark(node, Some("failed"));
         if node == NodeId::ICN {
-            self.kill_rest("without an ICN");
+            let text = "the other nodes are killed, as a farm without an ICN decides nothing";
+            self.watch.tell(self.now_s(), text);
+            self.kill_rest();
             "failed".clone_into(&mut self.record.ended_by);
         }
         Ok(())
@@ -356,7 +360,13 @@ impl<'a, 'dir> Supervisor<'a, 'dir> {
                     self.args.epns
                 )
             }
-            Stage::Ending { until, .. } if Instant::now() > until => self.kill_rest("in time"),
+            Stage::Ending { until, .. } if Instant::now() > until => {
+                let rest = names(&self.farm.living_nodes());
+                let text = format!("{rest} did not end in time and had to be killed");
+                self.watch.tell(self.now_s(), text.clone());
+                self.record.problems.push(text);
+                self.kill_rest();
+            }
             Stage::Ending { .. } if self.latecomers_at.is_some_and(|at| Instant::now() > at) => {
                 self.latecomers_at = None;
                 let late = self.farm.send_home();
@@ -376,14 +386,8 @@ impl<'a, 'dir> Supervisor<'a, 'dir> {
         Ok(())
     }
 
-    fn kill_rest(&mut self, why: &str) {
-        let rest = self.farm.living_nodes();
-        if !rest.is_empty() {
-            let text = format!("{} did not end {why} and had to be killed", names(&rest));
-            self.watch.tell(self.now_s(), text.clone());
-            self.record.problems.push(text);
-        }
-        for node in rest {
+    fn kill_rest(&mut self) {
+        for node in self.farm.living_nodes() {
             self.farm.signal(node, Signal::KILL);
         }
         let origin = match self.stage {

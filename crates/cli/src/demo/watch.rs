@@ -1,6 +1,6 @@
 //! What the views show: the farm as the ICN reports it, made into rates, and what has happened.
 
-use sheaf_frame::{NodeId, Role};
+use sheaf_frame::{EpnId, FlpId, NodeId};
 use sheaf_node::status::{FarmStatus, Quantiles};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -25,7 +25,7 @@ pub(crate) struct Row {
     pub(crate) node: NodeId,
     /// `up`, `silent`, `killed`, …
     pub(crate) state: String,
-    /// STFs made or TFs handed on, a second.
+    /// TFs decided, STFs made or TFs handed on, a second.
     pub(crate) items_per_s: f64,
     /// Payload sent or received, in MB/s.
     pub(crate) mb_per_s: f64,
@@ -153,9 +153,10 @@ impl Watch {
         self.rate(|status| status.books.bytes) / 1e6
     }
 
-    /// All nodes that the ICN knows: FLPs, then EPNs.
+    /// The ICN, once it has reported, and all nodes that it knows: FLPs, then EPNs.
     pub(crate) fn rows(&self) -> Vec<Row> {
         let status = self.status();
+        let icn = self.has_status().then(|| self.icn_row());
         let flps = status
             .flps
             .iter()
@@ -164,28 +165,36 @@ impl Watch {
             .epns
             .iter()
             .map(|epn| self.epn_row(&status, epn.index));
-        flps.chain(epns).flatten().collect()
+        let others = flps.chain(epns).flatten();
+        icn.into_iter().chain(others).collect()
+    }
+
+    /// It decides TFs; their bytes do not pass through it.
+    fn icn_row(&self) -> Row {
+        let decided = |status: &FarmStatus| {
+            let books = &status.books;
+            books.complete + books.incomplete + books.dropped.values().sum::<u64>()
+        };
+        Row {
+            node: NodeId::ICN,
+            state: self.state(NodeId::ICN, "up"),
+            items_per_s: self.rate(decided),
+            mb_per_s: 0.0,
+            latency_us: None,
+            buffered_bytes: 0,
+        }
     }
 
     fn flp_row(&self, status: &FarmStatus, index: u16) -> Option<Row> {
         let of = |status: &FarmStatus| status.flps.iter().find(|flp| flp.index == index).cloned();
         let now = of(status)?;
         Some(Row {
-            node: NodeId {
-                role: Role::Flp,
-                index,
-            },
-            state: self.state(
-                NodeId {
-                    role: Role::Flp,
-                    index,
-                },
-                &now.state,
-            ),
+            node: FlpId(index).into(),
+            state: self.state(FlpId(index).into(), &now.state),
             items_per_s: self.rate(|status| of(status).map_or(0, |flp| flp.made_stfs)),
             mb_per_s: self.rate(|status| of(status).map_or(0, |flp| flp.sent_bytes)) / 1e6,
             latency_us: None,
-            buffered_bytes: now.held_bytes,
+            buffered_bytes: self.held(FlpId(index).into(), now.held_bytes),
         })
     }
 
@@ -193,22 +202,19 @@ impl Watch {
         let of = |status: &FarmStatus| status.epns.iter().find(|epn| epn.index == index).cloned();
         let now = of(status)?;
         Some(Row {
-            node: NodeId {
-                role: Role::Epn,
-                index,
-            },
-            state: self.state(
-                NodeId {
-                    role: Role::Epn,
-                    index,
-                },
-                &now.state,
-            ),
+            node: EpnId(index).into(),
+            state: self.state(EpnId(index).into(), &now.state),
             items_per_s: self.rate(|status| of(status).map_or(0, |epn| epn.delivered_tfs)),
             mb_per_s: self.rate(|status| of(status).map_or(0, |epn| epn.received_bytes)) / 1e6,
             latency_us: Some(now.latency_us),
-            buffered_bytes: now.open_bytes + now.sink_bytes,
+            buffered_bytes: self.held(EpnId(index).into(), now.open_bytes + now.sink_bytes),
         })
+    }
+
+    /// What a node holds went with it when it was killed, whatever it last said.
+    fn held(&self, node: NodeId, said_bytes: u64) -> u64 {
+        let is_dead = self.marks.get(&node).is_some_and(|mark| mark == "killed");
+        if is_dead { 0 } else { said_bytes }
     }
 
     fn state(&self, node: NodeId, said: &str) -> String {
@@ -367,7 +373,11 @@ pub(crate) mod tests {
             .collect();
         assert_eq!(
             told,
-            ["flp:0 up 100 100 2000000", "epn:0 up 100 100 2000000"]
+            [
+                "icn:0 up 100 0 0",
+                "flp:0 up 100 100 2000000",
+                "epn:0 up 100 100 2000000"
+            ]
         );
     }
 
@@ -431,8 +441,9 @@ pub(crate) mod tests {
             index: 0,
         };
         watch.mark(epn, Some("killed"));
-        assert_eq!(watch.rows()[1].state, "killed");
+        assert_eq!(watch.rows()[2].state, "killed");
+        assert_eq!(watch.rows()[2].buffered_bytes, 0);
         watch.mark(epn, None);
-        assert_eq!(watch.rows()[1].state, "up");
+        assert_eq!(watch.rows()[2].state, "up");
     }
 }
