@@ -153,6 +153,11 @@ impl<T: Transport> IcnNode<T> {
             "Commits said again.",
             stats.commits_repeated,
         );
+        gauge(
+            "balance_pace_late_ns_max",
+            "Longest delay of a heartbeat behind its deadline.",
+            stats.pace_late_ns_max,
+        );
         counter(
             "node_messages_refused_total",
             "Messages refused.",
