@@ -11,8 +11,9 @@ use std::fmt;
 
 /// Version of the schema.
 const SCHEMA: u32 = 1;
-/// Above this, others had a part in how a run went (`benches/peers/plain_tcp/README.md`).
-pub(crate) const BUSY_RATIO_MAX: f64 = 1.3;
+/// Above this, others had a part in how a run went. Stricter than the 1.3 of a run alone: a CPU that is shared costs
+/// the plain pair more than the farm, and flatters the ratio from 1.2 on (`docs/results/farm.md`).
+pub(crate) const BUSY_RATIO_MAX: f64 = 1.1;
 /// Fewer pairs than these do not show how far the ratio spreads.
 pub(crate) const PAIRS_TRUSTED_MIN: usize = 7;
 
@@ -332,9 +333,9 @@ pub(crate) mod tests {
     fn a_disturbed_pair_has_no_part_in_the_figures() {
         let row = row(
             &[
-                pair(4.0, 5.0, 1.1),
-                pair(1.0, 5.0, 1.31),
-                pair(4.5, 5.0, 1.3),
+                pair(4.0, 5.0, 1.0),
+                pair(1.0, 5.0, 1.11),
+                pair(4.5, 5.0, 1.1),
             ],
             "cubic",
         );
