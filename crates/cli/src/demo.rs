@@ -24,7 +24,7 @@ use crate::fail;
 use anyhow::Context as _;
 use args::Rate;
 use check::Evidence;
-use farm::{Farm, Notice};
+use farm::{Farm, Notice, Process};
 use run_dir::RunDir;
 use screen::Screen;
 use sheaf_frame::{NodeId, Role};
@@ -132,13 +132,13 @@ fn title(args: &Args, config: &FarmConfig) -> String {
     };
     format!(
         "sheaf demo: 1 ICN, {}, {} on this machine, {} at {rate}; ends {end}with q or Ctrl-C",
-        counted(args.flps, "FLP"),
-        counted(args.epns, "EPN"),
+        counted(args.flps.into(), "FLP"),
+        counted(args.epns.into(), "EPN"),
         config.flp.source.kind()
     )
 }
 
-fn counted(count: u16, noun: &str) -> String {
+fn counted(count: usize, noun: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {noun}{plural}")
 }
@@ -190,7 +190,9 @@ fn judge(dir: &RunDir, farm: &Farm<'_>, watch: &Watch, record: Record) -> anyhow
             dir.path().display()
         ));
     }
+    let warnings = farm.processes().iter().filter_map(Process::warning);
     Ok(Summary::new(Outcome {
+        warnings: warnings.collect(),
         farm,
         watch,
         evidence: &evidence,

@@ -1,10 +1,12 @@
 //! `sheaf inspect`: what is in files of detector data, and what is wrong with them.
 
+use crate::{fail, proc};
 use anyhow::Context as _;
 use sheaf_acquire::FaultKind;
 use sheaf_acquire::inspect::{Content, FileFormat, Inspection};
 use std::fmt::Write as _;
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -12,7 +14,7 @@ use std::process::ExitCode;
 ///
 /// Reads ALICE raw data (RDH 6 and 7), KM3NeT DAQ records and packets, and LCLS-II XTC2. Exit status: 0 if all
 /// files are clean, 1 if one has faults, 2 if one cannot be read (missing, a directory, empty); the others are
-/// printed all the same.
+/// printed all the same. A file is read whole: it takes as much memory as it is large.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The files.
@@ -81,7 +83,7 @@ fn print(
             Err(error) => {
                 worst = Status::Unreadable;
                 // Where errors cannot be told, the exit status still tells.
-                let _ = writeln!(errors, "error: {error:#}");
+                let _ = writeln!(errors, "sheaf: {}", fail::message(&error));
                 continue;
             }
         };
@@ -103,13 +105,33 @@ fn print(
     Ok(worst)
 }
 
-/// The bytes of a file that has any.
+/// The bytes of a file that has any. What never ends, such as `/dev/zero`, or leaves no memory to others is not read.
 fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
-    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let memory = proc::memory_available_bytes().unwrap_or(u64::MAX);
+    let bytes = read_up_to(path, memory / 4 * 3)
+        .with_context(|| format!("cannot read {}", path.display()))?;
     anyhow::ensure!(
         !bytes.is_empty(),
         "cannot read {}: the file is empty",
         path.display()
+    );
+    Ok(bytes)
+}
+
+fn read_up_to(path: &Path, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
+    let file = File::open(path)?;
+    let size = file.metadata()?.len();
+    let mut bytes = Vec::new();
+    if size <= bytes_max {
+        bytes.try_reserve(usize::try_from(size)?)?;
+        file.take(bytes_max.saturating_add(1))
+            .read_to_end(&mut bytes)?;
+    }
+    // Pipes and devices have no size.
+    let found = size.max(bytes.len() as u64);
+    anyhow::ensure!(
+        found <= bytes_max,
+        "it has {found} bytes or more, expected at most {bytes_max}: three quarters of the memory that is free"
     );
     Ok(bytes)
 }
@@ -365,6 +387,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_larger_than_memory_or_never_ends_is_refused() {
+        let expected = "expected at most 1000";
+        let large = tempfile::NamedTempFile::new().unwrap();
+        large.as_file().set_len(3 << 40).unwrap();
+        for path in [large.path(), Path::new("/dev/zero")] {
+            let error = read_up_to(path, 1000).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+        large.as_file().set_len(1000).unwrap();
+        assert_eq!(read_up_to(large.path(), 1000).unwrap().len(), 1000);
+    }
+
+    #[test]
     fn the_status_of_every_file_of_the_data_set_is_pinned() {
         let faulty = [
             "1_hbf_bad_cdp_structure.raw",
@@ -415,7 +450,7 @@ mod tests {
         assert!(
             errors
                 .lines()
-                .all(|line| line.starts_with("error: cannot read ")),
+                .all(|line| line.starts_with("sheaf: cannot read ")),
             "{errors}"
         );
         assert_eq!(errors.lines().count(), 2);

@@ -90,6 +90,20 @@ impl Process {
         said.or(self.sampled).unwrap_or_default()
     }
 
+    /// What it warned of: how often, and at first in its own words. `None` if it did not, or was killed.
+    pub(crate) fn warning(&self) -> Option<String> {
+        if self.was_killed() {
+            return None;
+        }
+        let log = std::fs::read_to_string(&self.log).ok()?;
+        let (count, first) = warnings(&log)?;
+        let times = if count == 1 { "time" } else { "times" };
+        Some(format!(
+            "{} warned {count} {times}, at first: {first}",
+            self.node
+        ))
+    }
+
     /// Why it has ended, in its own words.
     pub(crate) fn last_words(&self) -> String {
         let said = self.exit.as_ref().and_then(|exit| exit.error.clone());
@@ -97,6 +111,19 @@ impl Process {
         said.or_else(|| last_complaint(&log()))
             .unwrap_or_else(|| "it left no message".to_owned())
     }
+}
+
+/// How many lines of a log are warnings or errors, and what the first of them says: the cause rather than what followed.
+fn warnings(log: &str) -> Option<(usize, &str)> {
+    let mut found = log.lines().filter_map(|line| {
+        // The level stands behind the time.
+        let (_, rest) = line.split_once(' ')?;
+        let rest = rest.trim_start();
+        rest.strip_prefix("WARN ")
+            .or_else(|| rest.strip_prefix("ERROR "))
+    });
+    let first = found.next()?;
+    Some((1 + found.count(), first))
 }
 
 /// The last line of a log, if it is one with which a process gives up; what it told before, while all was well,
@@ -343,4 +370,32 @@ fn hear(stdout: ChildStdout, process: usize, notices: &SyncSender<Notice>) {
     }
     // An error means that nobody wants to know.
     let _ = notices.send(Notice::Closed { process });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = "\
+2026-11-21T19:14:09.9Z  INFO sheaf_node::role: EPN begins\n\
+2026-11-21T19:14:10.9Z  WARN sheaf_node::epn: The disk is full\n\
+2026-11-21T19:14:11.9Z ERROR sheaf_node::epn: The disk is gone\n\
+2026-11-21T19:14:12.9Z  INFO sheaf_node::epn: No WARN here\n";
+
+    #[test]
+    fn warnings_of_a_log_are_counted_and_the_first_is_told() {
+        assert_eq!(
+            warnings(LOG),
+            Some((2, "sheaf_node::epn: The disk is full"))
+        );
+        assert_eq!(warnings(""), None);
+    }
+
+    #[test]
+    fn only_a_complaint_explains_an_end() {
+        assert_eq!(last_complaint(LOG), None);
+        let failed = format!("{LOG}sheaf: epn:0 failed: no memory\n\n");
+        let expected = Some("epn:0 failed: no memory".to_owned());
+        assert_eq!(last_complaint(&failed), expected);
+    }
 }

@@ -33,6 +33,7 @@ const NODE_BYTES: (u64, u64) = (64 << 20, 256 << 20);
 /// What is wrong with the arguments.
 pub(crate) fn farm_config(args: &Args, dir: &RunDir) -> anyhow::Result<FarmConfig> {
     check_fault_nodes(args)?;
+    check_sockets(args)?;
     let mut config = FarmConfig::default();
     config.run.flps = args.flps.into();
     config.run.epns = args.epns.into();
@@ -77,6 +78,18 @@ fn check_fault_nodes(args: &Args) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// A Unix socket has one listener.
+fn check_sockets(args: &Args) -> anyhow::Result<()> {
+    match &args.sink {
+        Sink::Unix(path) if args.epns > 1 && !path.to_string_lossy().contains("{epn}") => bail!(
+            "--sink unix:{}: {} EPNs would share it, expected {{epn}} in the path",
+            path.display(),
+            args.epns
+        ),
+        _ => Ok(()),
+    }
 }
 
 /// The largest that may come from a source.
@@ -172,8 +185,8 @@ fn of_files(
     // Links of pages are dealt out over the FLPs; of the other formats an FLP takes whole files.
     if formats != [FileFormat::Rdh] && files.len() < usize::from(args.flps) {
         bail!(
-            "--source has {} files, expected at least one for each of {} FLPs (--flps)",
-            files.len(),
+            "--source has {}, expected at least one for each of {} FLPs (--flps)",
+            super::counted(files.len(), "file"),
             args.flps
         );
     }

@@ -66,7 +66,9 @@ impl Screen {
                 *self = Self::Nowhere;
                 Ok(Audience::Gone)
             }
-            outcome => outcome.context("cannot write").map(|()| Audience::There),
+            outcome => outcome
+                .context("cannot write what happens")
+                .map(|()| Audience::There),
         }
     }
 }

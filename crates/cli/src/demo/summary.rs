@@ -87,6 +87,9 @@ pub(crate) struct Summary {
     pub(crate) faults: Vec<FaultDone>,
     /// What else went wrong, such as a node that ended by itself.
     pub(crate) problems: Vec<String>,
+    /// What nodes that were not killed warned of, in words: how often, and the first time.
+    #[serde(default)]
+    pub(crate) warnings: Vec<String>,
     /// ICN, FLPs, EPNs.
     pub(crate) nodes: Vec<NodeSummary>,
 }
@@ -136,6 +139,7 @@ pub(crate) struct Outcome<'a> {
     pub(crate) audit: Audit,
     pub(crate) faults: Vec<FaultDone>,
     pub(crate) problems: Vec<String>,
+    pub(crate) warnings: Vec<String>,
     pub(crate) ended_by: String,
 }
 
@@ -149,6 +153,7 @@ impl Summary {
             audit,
             faults,
             problems,
+            warnings,
             ended_by,
         } = outcome;
         let status = watch.status();
@@ -217,6 +222,7 @@ impl Summary {
             refused: status.refused,
             faults,
             problems,
+            warnings,
             nodes,
         }
     }
@@ -325,6 +331,12 @@ impl fmt::Display for Summary {
         }
         for fault in &self.faults {
             writeln!(f, "  {:.1} s: {} {}", fault.at_s, fault.node, fault.kind)?;
+        }
+        // They are part of every fault that was asked for; worth a line if something was lost.
+        if !self.is_good() || dropped > 0 || self.abandoned > 0 {
+            for warning in &self.warnings {
+                writeln!(f, "  {warning}")?;
+            }
         }
         for problem in &self.problems {
             writeln!(f, "  PROBLEM: {problem}")?;

@@ -436,10 +436,7 @@ pub(crate) mod tests {
     #[test]
     fn the_supervisor_knows_better() {
         let mut watch = watch();
-        let epn = NodeId {
-            role: Role::Epn,
-            index: 0,
-        };
+        let epn = NodeId::from(EpnId(0));
         watch.mark(epn, Some("killed"));
         assert_eq!(watch.rows()[2].state, "killed");
         assert_eq!(watch.rows()[2].buffered_bytes, 0);

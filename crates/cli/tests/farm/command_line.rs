@@ -1,6 +1,7 @@
 //! What a user gets wrong is named in one line, with the right exit status.
 
 use crate::harness::{DemoDir, Running, farm_turn, sheaf, write};
+use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 
 /// Runs `line` and expects this status and these words on the standard error, and nothing on the standard output.
@@ -68,6 +69,29 @@ fn a_missing_file_is_named() {
         &["demo", "--sink", "file:/nowhere/tfs"],
         2,
         &["sheaf: ", "/nowhere/tfs"],
+    );
+}
+
+#[test]
+fn what_cannot_be_written_or_shared_is_named_before_the_start() {
+    check(
+        &["demo", "--json", "/nowhere/x.json"],
+        2,
+        &["sheaf: cannot write --json /nowhere/x.json: No such file"],
+    );
+    check(
+        &["demo", "--sink", "unix:/tmp/x.sock"],
+        2,
+        &["5 EPNs would share it, expected {epn} in the path"],
+    );
+    let slices = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../data/km3net-daq/IO_TSL1_1003.dat"
+    );
+    check(
+        &["demo", "--source", slices],
+        2,
+        &["--source has 1 file, expected at least one for each of 3 FLPs (--flps)"],
     );
 }
 
@@ -193,6 +217,27 @@ fn an_output_directory_with_files_in_it_is_refused() {
         2,
         &["is not empty, expected a new or an empty directory"],
     );
+}
+
+#[test]
+fn a_demo_whose_reader_has_seen_enough_ends_in_order() {
+    let _turn = farm_turn();
+    let dir = DemoDir::new();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_sheaf"));
+    let mut demo = command
+        .args(dir.words(""))
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let out = BufReader::new(demo.stdout.take().unwrap());
+    let begun = out
+        .lines()
+        .find(|line| line.as_ref().unwrap().contains("the run begins"));
+    assert!(begun.is_some());
+    assert_eq!(demo.wait().unwrap().code(), Some(0));
+    let summary = dir.summary();
+    summary.assert_sound();
+    summary.assert_nothing_lost();
 }
 
 #[test]
