@@ -132,7 +132,7 @@ fn draw(frame: &mut Frame<'_>, title: &str, watch: &Watch) {
     .areas(frame.area());
     frame.render_widget(Line::from(title).bold(), top);
     frame.render_widget(head_line(watch), head);
-    frame.render_widget(node_table(&rows, width), table);
+    frame.render_widget(node_table(&rows, width, table_lines), table);
     frame.render_widget(books, books_area);
     let shown = usize::from(happenings.height);
     let first = watch.happened().saturating_sub(shown);
@@ -208,8 +208,8 @@ fn happening_line(happening: &Happening) -> Line<'static> {
     Line::from(vec![at, Span::from(happening.text.clone())])
 }
 
-/// A line a node; in a narrow terminal the last columns are left out.
-fn node_table(rows: &[Row], width: u16) -> Table<'static> {
+/// A line a node; in a narrow terminal the last columns are left out, in a low one nodes that are well.
+fn node_table(rows: &[Row], width: u16, lines: u16) -> Table<'static> {
     let shown = columns(width);
     let titles = COLUMNS.iter().enumerate().map(|(index, (name, _))| {
         if (2..BAR).contains(&index) {
@@ -218,7 +218,10 @@ fn node_table(rows: &[Row], width: u16) -> Table<'static> {
             Cell::new(*name)
         }
     });
-    let lines = rows.iter().map(|row| {
+    let (seen, hidden) = most_telling(rows, usize::from(lines).saturating_sub(1));
+    let more =
+        (hidden > 0).then(|| TableRow::new(["…".to_owned(), format!("{hidden} more")]).dim());
+    let lines = seen.into_iter().map(|row| {
         let quantile = |pick: fn(&sheaf_node::status::Quantiles) -> f64| {
             row.latency_us
                 .as_ref()
@@ -237,8 +240,27 @@ fn node_table(rows: &[Row], width: u16) -> Table<'static> {
         TableRow::new(cells.into_iter().take(shown))
     });
     let widths = COLUMNS.iter().take(shown);
-    Table::new(lines, widths.map(|(_, width)| Constraint::Length(*width)))
-        .header(TableRow::new(titles.take(shown)).dim())
+    Table::new(
+        lines.chain(more),
+        widths.map(|(_, width)| Constraint::Length(*width)),
+    )
+    .header(TableRow::new(titles.take(shown)).dim())
+}
+
+/// Those of `rows` to show in `lines`, in their order, and how many are left out: of those that are up the last ones,
+/// and if that does not do, of the others.
+fn most_telling(rows: &[Row], lines: usize) -> (Vec<&Row>, usize) {
+    if rows.len() <= lines {
+        return (rows.iter().collect(), 0);
+    }
+    // One line tells how many more there are.
+    let shown = lines.saturating_sub(1);
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    order.sort_by_key(|index| rows[*index].state == "up");
+    order.truncate(shown);
+    order.sort_unstable();
+    let seen = order.into_iter().map(|index| &rows[index]).collect();
+    (seen, rows.len() - shown)
 }
 
 /// How many of [`COLUMNS`] fit, with a space between two.
@@ -348,6 +370,23 @@ mod tests {
             "refused 0",
         ];
         assert_eq!(lines[2..], expected);
+    }
+
+    #[test]
+    fn a_low_terminal_shows_the_nodes_that_are_not_well() {
+        let mut watch = watch();
+        watch.mark(sheaf_frame::EpnId(0).into(), Some("killed"));
+        let rows = watch.rows();
+        let names = |lines| {
+            let (seen, hidden) = most_telling(&rows, lines);
+            let names: Vec<String> = seen.iter().map(|row| row.node.to_string()).collect();
+            (names.join(" "), hidden)
+        };
+        assert_eq!(names(3), ("icn:0 flp:0 epn:0".to_owned(), 0));
+        assert_eq!(names(2), ("epn:0".to_owned(), 2));
+        assert_eq!(names(0), (String::new(), 3));
+        let lines = drawn(120, 7, &watch);
+        assert_eq!(lines[4], "…        2 more");
     }
 
     #[test]
