@@ -2,8 +2,8 @@
 //!
 //! Workload: the life of one TF from its announces (one message an FLP) to the acknowledged commit, in farms
 //! of 8 and 250 FLPs by 8 and 350 EPNs, flushed after the announces, after the report and after the
-//! acknowledgement, with everybody's actions taken out. Unit: time a TF, and TFs a second. Heartbeats are not in it. Aim on
-//! one core of 2020s server hardware: below 1 ms at 250 FLPs, so that the ICN keeps up with a detector of
+//! acknowledgement, with everybody's actions taken out. Unit: time a TF, and TFs a second. Heartbeats are not in it.
+//! Aim on one core of 2020s server hardware: below 1 ms at 250 FLPs, so that the ICN keeps up with a detector of
 //! 351 TF/s on a third of a core. `cargo bench --profile ci -p sheaf-balance --bench scheduler` measures; under
 //! `cargo test` every bench runs once. The checksum tells whether two runs did the same work.
 

@@ -2,8 +2,8 @@
 //!
 //! Workload: TFs of 8 and 250 STFs, each assigned, filled, reported, committed, handed on and released, 64 TFs
 //! in building at the same time, whose STFs come in turns. Payloads are empty: this is the cost of the table,
-//! not of the bytes. Unit: time a TF, and STFs a second. Aim on one core of 2020s server hardware: above a million STFs a
-//! second; a detector of 250 FLPs at 351 TF/s brings 88,000 to the whole farm.
+//! not of the bytes. Unit: time a TF, and STFs a second. Aim on one core of 2020s server hardware: above a
+//! million STFs a second; a detector of 250 FLPs at 351 TF/s brings 88,000 to the whole farm.
 //! `cargo bench --profile ci -p sheaf-build` measures; under `cargo test` every bench runs once. The checksum
 //! tells whether two runs did the same work.
 

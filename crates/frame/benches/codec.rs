@@ -2,8 +2,8 @@
 //!
 //! Workload: announces and assignments in batches of 1, 64 (what an FLP gathers in a millisecond at most) and
 //! 8,192 (the longest list), and the prefix and header that stand before every STF, both with the digest of
-//! the head. Unit: time a message, and entries or frames a second. Aim on one core of 2020s server hardware: below 10 ns
-//! an entry, below 100 ns an STF head. `cargo bench --profile ci -p sheaf-frame` measures; under `cargo test`
+//! the head. Unit: time a message, and entries or frames a second. Aim on one core of 2020s server hardware: below
+//! 10 ns an entry, below 100 ns an STF head. `cargo bench --profile ci -p sheaf-frame` measures; under `cargo test`
 //! every bench runs once. The checksum is the digest of all bytes written: it tells whether two runs, or two
 //! versions, write the same.
 

@@ -113,7 +113,8 @@ impl Process {
     }
 }
 
-/// How many lines of a log are warnings or errors, and what the first of them says: the cause rather than what followed.
+/// How many lines of a log are warnings or errors, and what the first of them says: the cause rather than what
+/// followed.
 fn warnings(log: &str) -> Option<(usize, &str)> {
     let mut found = log.lines().filter_map(|line| {
         // The level stands behind the time.

@@ -406,7 +406,9 @@ mod tests {
             let slices: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
             let mut tf = tf(id, &slices);
             tf.missing = missing.into_iter().map(FlpId).collect();
-            tf.parts.iter_mut().for_each(|part| part.format = PayloadFormat::from_code(format).unwrap_or(PayloadFormat::Opaque));
+            for part in &mut tf.parts {
+                part.format = PayloadFormat::from_code(format).unwrap_or_default();
+            }
             let bytes = file(&tf);
             prop_assert_eq!(read_tf_file(&bytes).unwrap(), borrowed(&tf));
             for cut in 0..bytes.len() {

@@ -335,7 +335,7 @@ fn an_flp_that_restarts_is_waited_for_from_a_boundary_on() {
     let mut bench = farm(2, 1);
     bench.check(
         "flp 0 has 0-1                =>
-         flp 1 gone; flp 1.2 joins    => epns: flp:1 gone, 0 dropped source-died, 1 dropped source-died, start flp:1 at 2
+         flp 1 gone; flp 1.2 joins  => epns: flp:1 gone, 0 dropped source-died, 1 dropped source-died, start flp:1 at 2
          flp 1 has 2; flp 1.2 has 1   =>
          flp 0 has 2                  =>
          flp 1.2 has 2                => assign 2#1>0",
