@@ -1,12 +1,14 @@
 //! The process of the ICN: the table of members, the scheduler, and the streams of all nodes.
 
 mod latency;
+mod notices;
 mod report;
 
 use crate::clock::FairClock;
 use crate::event::{Event, EventLog};
 use crate::flp::Turn;
 use latency::Latencies;
+use notices::{Loss, Notices};
 use sheaf_balance::{Action, Recipient, Record, Scheduler};
 use sheaf_frame::control::{Hello, Welcome};
 use sheaf_frame::{
@@ -80,6 +82,7 @@ pub struct IcnNode<T> {
     over_at: Option<Timestamp>,
     refused_messages: u64,
     latencies: Latencies,
+    notices: Notices,
 }
 
 impl<T: Transport> IcnNode<T> {
@@ -122,6 +125,7 @@ impl<T: Transport> IcnNode<T> {
             over_at: None,
             refused_messages: 0,
             latencies: Latencies::new(&parts.registry),
+            notices: Notices::default(),
         }
     }
 
@@ -370,6 +374,7 @@ impl<T: Transport> IcnNode<T> {
             let elapsed_ns = self.scheduler.elapsed_ns(now);
             self.send(&conns, &Control::IcnPulse { elapsed_ns });
         }
+        self.notices.say(now, self.scheduler.is_over());
         if self.scheduler.is_over() {
             let over_at = *self.over_at.get_or_insert(now);
             if self.conns.is_empty() || now.since(over_at) >= FAREWELL {
@@ -411,20 +416,15 @@ impl<T: Transport> IcnNode<T> {
     fn append(&mut self, record: &Record) {
         match record {
             Record::Verdict { tf, verdict, .. } => {
-                if let Verdict::Dropped { reason } = verdict {
-                    warn!(tf_id = tf.0, %reason, "Dropped a TF");
-                }
-                if let Verdict::Incomplete { missing, .. } = verdict {
-                    warn!(
-                        tf_id = tf.0,
-                        stfs_missing = missing.len(),
-                        "An incomplete TF"
-                    );
+                match verdict {
+                    Verdict::Complete { .. } => {}
+                    Verdict::Incomplete { .. } => self.notices.add(Loss::Incomplete, *tf),
+                    Verdict::Dropped { reason } => self.notices.add(Loss::Dropped(*reason), *tf),
                 }
                 self.log.add(&verdict_event(tf.0, verdict));
             }
             Record::Abandoned { tf, target } => {
-                warn!(tf_id = tf.0, %target.epn, "Abandoned: the EPN died before it acknowledged");
+                self.notices.add(Loss::Abandoned(*target), *tf);
                 self.log.add(&Event::Abandoned { tf: tf.0 });
             }
         }

@@ -5,7 +5,7 @@ use super::faults::{self, Moment, Span};
 use sheaf_acquire::SizeModel;
 use sheaf_balance::Incomplete;
 use sheaf_balance::policy;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -69,6 +69,9 @@ pub(crate) struct Args {
     /// LHC orbits of one TF, 88.9 µs each.
     #[arg(long, value_name = "N", default_value = "32")]
     pub(crate) orbits_per_tf: NonZeroU32,
+    /// LCLS-II files: time of one TF, in ns; the default is the period of 120 Hz.
+    #[arg(long, value_name = "NS", default_value = "8333333")]
+    pub(crate) window_ns: NonZeroU64,
     /// Who chooses the EPN: round-robin, least-loaded, random, modulo, fixed or fixed:EPN.
     #[arg(long, value_name = "NAME", default_value = "round-robin", value_parser = parse_policy)]
     pub(crate) policy: String,

@@ -198,6 +198,7 @@ fn of_files(
         })),
         [FileFormat::Xtc2] => Ok(SourceConfig::Xtc2(Xtc2Source {
             files,
+            window_ns: args.window_ns,
             ..Xtc2Source::default()
         })),
         several => {
