@@ -5,7 +5,7 @@
 //! nothing is copied, and the offset differs from TF to TF so that the bytes are cold in the caches,
 //! as detector data are.
 
-use crate::source::{Made, Slots, StfSource};
+use crate::source::{HeapSlots, Made, Slots, StfSource};
 use bytes::Bytes;
 use rand::{Rng as _, RngExt as _, SeedableRng as _};
 use rand_distr::{Distribution as _, LogNormal};
@@ -79,6 +79,12 @@ pub enum GeneratorError {
         /// Bytes of the pool.
         pool_bytes: u64,
     },
+    /// There is no memory for the pool where it was to be.
+    #[error("no room for a pool of {pool_bytes} bytes (pool_bytes)")]
+    Room {
+        /// Bytes of the pool.
+        pool_bytes: u64,
+    },
     /// The pool does not fit the address space.
     #[error("a pool of {pool_bytes} bytes does not fit this machine (pool_bytes)")]
     Address {
@@ -124,18 +130,36 @@ impl Generator {
     ///
     /// [`GeneratorError`] if a value of `config` is out of its range.
     pub fn new(config: GeneratorConfig, flp: FlpId) -> Result<Self, GeneratorError> {
+        Self::new_in(config, flp, &mut HeapSlots)
+    }
+
+    /// A generator for `flp` with its pool in `slots`: in memory of huge pages, for instance, which the kernel
+    /// reads faster than that of the heap.
+    ///
+    /// # Errors
+    ///
+    /// [`GeneratorError`] if a value of `config` is out of its range, or `slots` has no room for the pool.
+    pub fn new_in(
+        config: GeneratorConfig,
+        flp: FlpId,
+        slots: &mut dyn Slots,
+    ) -> Result<Self, GeneratorError> {
         config.check()?;
         let bytes_max = config.bytes_max();
         let pool_bytes =
             usize::try_from(config.pool_bytes).map_err(|_| GeneratorError::Address {
                 pool_bytes: config.pool_bytes,
             })?;
-        let mut pool = vec![0; pool_bytes];
-        random(config.seed, flp, u64::MAX).fill_bytes(&mut pool);
+        let mut random = random(config.seed, flp, u64::MAX);
+        let pool = slots
+            .fill(pool_bytes, &mut |pool| random.fill_bytes(pool))
+            .ok_or(GeneratorError::Room {
+                pool_bytes: config.pool_bytes,
+            })?;
         Ok(Self {
             config,
             flp,
-            pool: pool.into(),
+            pool,
             bytes_max,
         })
     }

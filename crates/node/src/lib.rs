@@ -16,6 +16,7 @@ mod metrics;
 pub mod role;
 pub mod shutdown;
 pub mod sink;
+mod slots;
 pub mod source;
 pub mod status;
 pub mod uplink;

@@ -13,11 +13,10 @@ use crate::icn::{IcnError, IcnNode, IcnParts};
 use crate::metrics;
 use crate::shutdown::Shutdown;
 use crate::sink::{self, SinkError, SinkHandle};
+use crate::slots::ArenaSlots;
 use crate::source::{self, Input, SourceError};
 use crate::status::FarmStatus;
 use crate::uplink::Uplink;
-use bytes::Bytes;
-use sheaf_acquire::Slots;
 use sheaf_acquire::flp::Flp;
 use sheaf_balance::{Scheduler, UnknownPolicy};
 use sheaf_build::TfBuilder;
@@ -435,17 +434,6 @@ fn resolve(address: &str) -> Result<String, RoleError> {
 fn wake(waker: &Waker) {
     if let Err(error) = waker.wake() {
         warn!(%error, "Cannot wake the event loop");
-    }
-}
-
-/// Payloads in the arena.
-struct ArenaSlots(Arc<Arena>);
-
-impl Slots for ArenaSlots {
-    fn fill(&mut self, bytes: usize, fill: &mut dyn FnMut(&mut [u8])) -> Option<Bytes> {
-        let mut block = self.0.allocate(bytes)?;
-        fill(block.as_mut());
-        Some(block.freeze())
     }
 }
 

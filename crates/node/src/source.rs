@@ -18,16 +18,18 @@ pub use record::{RecordError, RecordHeader};
 use crate::config::{
     FarmConfig, FileSource, Km3netSource, ReplaySource, SourceConfig, Xtc2Source, for_index,
 };
+use crate::slots::ArenaSlots;
 use bytes::Bytes;
 use deal::Dealt;
 use joined::Joined;
 use sheaf_acquire::km3net::{Km3netConfig, Km3netFile};
 use sheaf_acquire::xtc2::{Xtc2Config, Xtc2File};
 use sheaf_acquire::{
-    CutConfig, Fault, Findings, Generator, GeneratorError, RawFile, Replay, ReplayConfig,
-    ReplayError, Share, ShareError, StfSource, Template,
+    CutConfig, Fault, Findings, Generator, GeneratorConfig, GeneratorError, RawFile, Replay,
+    ReplayConfig, ReplayError, Share, ShareError, StfSource, Template,
 };
 use sheaf_frame::FlpId;
+use sheaf_transport::{Arena, ArenaError};
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -58,6 +60,9 @@ pub enum SourceError {
         /// What the operating system says.
         source: io::Error,
     },
+    /// The memory of a generator's pool cannot be had.
+    #[error("no memory for the pool of the generator: {0}")]
+    Pool(#[from] ArenaError),
     /// The farm file has no place for this FLP.
     #[error(transparent)]
     Share(#[from] ShareError),
@@ -102,6 +107,21 @@ pub enum SourceError {
     },
 }
 
+/// The pool lies on pages like those of the holds, since the kernel copies out of it as out of them.
+fn open_generator(
+    config: &FarmConfig,
+    generator: &GeneratorConfig,
+    flp: FlpId,
+) -> Result<Generator, SourceError> {
+    let pool_bytes = usize::try_from(generator.pool_bytes).unwrap_or(usize::MAX);
+    let arena = Arena::new(pool_bytes, config.transport.arena())?;
+    Ok(Generator::new_in(
+        generator.clone(),
+        flp,
+        &mut ArenaSlots(arena),
+    )?)
+}
+
 /// Opens the source of `flp` as `config` says. `wake` is called for each STF of a [`Feed`].
 ///
 /// What is wrong with files is logged with offset and kind; the good part of them is used.
@@ -115,7 +135,7 @@ pub fn open(config: &FarmConfig, flp: FlpId, wake: Wake) -> Result<Input, Source
     let source: Box<dyn StfSource> = match &config.flp.source {
         SourceConfig::Replay(source) => Box::new(open_replay(source, flp, flps)?),
         SourceConfig::File(source) => Box::new(open_files(source, flp, flps)?),
-        SourceConfig::Generator(generator) => Box::new(Generator::new(generator.clone(), flp)?),
+        SourceConfig::Generator(generator) => Box::new(open_generator(config, generator, flp)?),
         SourceConfig::Km3net(source) => Box::new(open_km3net(source, flp, flps)?),
         SourceConfig::Xtc2(source) => Box::new(open_xtc2(source, flp, flps)?),
         SourceConfig::Stdin(_) => {

@@ -418,7 +418,7 @@ fn explain(error: &GeneratorError) -> (&'static str, String, String) {
             pool_bytes.to_string(),
             format!("at least {needed}, the bytes of the largest payload"),
         ),
-        GeneratorError::Address { pool_bytes } => (
+        GeneratorError::Room { pool_bytes } | GeneratorError::Address { pool_bytes } => (
             "pool_bytes",
             pool_bytes.to_string(),
             "what fits this machine".to_owned(),
