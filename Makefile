@@ -1,12 +1,12 @@
 # The two commands of the README, and what they stand on. Everything else is `cargo xtask`.
 
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
-DEMO_ARGS ?=
+DEMO_ARGS ?= --duration 30s
 
 .PHONY: help demo test
 
 help:
-	@echo 'make demo   build the release binary and run a farm on this machine; DEMO_ARGS="--rate lhc" to pass flags'
+	@echo 'make demo   build the release binary and run a farm on this machine for 30 s; DEMO_ARGS="--rate lhc" for other flags'
 	@echo 'make test   set this machine up and run all that CI runs: format, lints, docs, tidy, tests'
 
 demo:

@@ -173,6 +173,23 @@ impl<T: Transport> IcnNode<T> {
             "TFs that wait for room.",
             self.scheduler.queued() as u64,
         );
+        for (flp, source) in &books.sources {
+            // Gauges: an announced STF is counted elsewhere when its FLP dies before any EPN has it.
+            for (fate, stfs) in [
+                ("announced", source.announced),
+                ("built", source.built),
+                ("dropped", source.dropped),
+                ("unused", source.unused),
+                ("outside", source.outside),
+                ("skipped", source.skipped),
+            ] {
+                let labels = [("flp", &*flp.0.to_string()), ("fate", fate)];
+                let help = "STFs of an FLP by what became of them.";
+                registry
+                    .gauge("balance_source_stfs", help, &labels)
+                    .set_u64(stfs);
+            }
+        }
         for reason in DropReason::ALL {
             registry
                 .counter(
