@@ -5,7 +5,8 @@
 
 use crate::fault::Findings;
 use crate::rdh::{Link, Rdh};
-use crate::source::{Made, Slots, StfSource, bytes_of, gather};
+use crate::sliced::{Sliced, bytes_of, join};
+use crate::source::{Made, Slots, StfSource};
 use crate::walk::{Page, Walker};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -77,14 +78,6 @@ fn grown(open: Option<(Hbf, u16)>, page: &Page<'_>) -> Option<(Hbf, u16)> {
     };
     join(&mut hbf.pieces, page.offset..end);
     Some((hbf, pages.wrapping_add(1)))
-}
-
-/// Appends `piece`, or lengthens the last one if it follows without a gap.
-pub(crate) fn join(pieces: &mut Vec<Range<usize>>, piece: Range<usize>) {
-    match pieces.last_mut() {
-        Some(last) if last.end == piece.start => last.end = piece.end,
-        _ => pieces.push(piece),
-    }
 }
 
 /// Which part of all links one FLP has: they are dealt out in turn, in the order of their names.
@@ -167,10 +160,8 @@ pub(crate) const ORBITS_PER_TF: NonZeroU32 = NonZeroU32::new(32).expect("not 0")
 /// The STFs of a raw file: its HBFs by orbit. An orbit range without data is an empty STF.
 #[derive(Clone, Debug)]
 pub struct RawFile {
-    input: Bytes,
-    /// TF → where its pages lie, by link and then by orbit.
-    stfs: BTreeMap<u64, Vec<Range<usize>>>,
-    bytes_max: u64,
+    /// The pages of each TF, by link and then by orbit.
+    sliced: Sliced,
     before_first: usize,
 }
 
@@ -196,25 +187,14 @@ impl RawFile {
         hbfs.retain(|hbf| since_first(hbf) < 1 << 31);
         let before_first = all - hbfs.len();
         hbfs.sort_by_key(|hbf| (hbf.link, since_first(hbf)));
-        let mut stfs: BTreeMap<u64, Vec<Range<usize>>> = BTreeMap::new();
-        for hbf in &hbfs {
-            let pieces = stfs
-                .entry(u64::from(since_first(hbf) / config.orbits_per_tf))
-                .or_default();
-            hbf.pieces
-                .iter()
-                .for_each(|piece| join(pieces, piece.clone()));
-        }
-        let bytes_max = stfs
-            .values()
-            .map(|pieces| bytes_of(pieces))
-            .max()
-            .unwrap_or(0) as u64;
+        let pieces = hbfs.iter().flat_map(|hbf| {
+            let tf = u64::from(since_first(hbf) / config.orbits_per_tf);
+            hbf.pieces.iter().map(move |piece| (tf, piece.clone()))
+        });
+        let sliced = Sliced::new(input, pieces);
         (
             Self {
-                input,
-                stfs,
-                bytes_max,
+                sliced,
                 before_first,
             },
             findings,
@@ -224,7 +204,7 @@ impl RawFile {
     /// How many TFs there are, empty ones included.
     #[must_use]
     pub fn tfs(&self) -> u64 {
-        self.stfs.last_key_value().map_or(0, |(last, _)| last + 1)
+        self.sliced.tfs()
     }
 
     /// HBFs that lie before the configured first orbit and are in no TF.
@@ -248,18 +228,11 @@ impl StfSource for RawFile {
     }
 
     fn bytes_max(&self) -> u64 {
-        self.bytes_max
+        self.sliced.bytes_max()
     }
 
     fn make(&mut self, tf: TfId, slots: &mut dyn Slots) -> Made {
-        if tf.0 >= self.tfs() {
-            return Made::End;
-        }
-        gather(
-            &self.input,
-            self.stfs.get(&tf.0).map_or(&[], Vec::as_slice),
-            slots,
-        )
+        self.sliced.make(tf, slots)
     }
 }
 

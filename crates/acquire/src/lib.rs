@@ -3,6 +3,7 @@
 //! All of it is pure: slices and [`Bytes`](bytes::Bytes) in, values out. Who opens files, paces and sends is
 //! the node that drives it.
 
+mod sliced;
 pub mod source;
 
 mod fault;

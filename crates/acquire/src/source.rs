@@ -65,27 +65,3 @@ pub trait StfSource: Send {
     /// Makes the payload of `tf`, in `slots` unless the bytes are there already.
     fn make(&mut self, tf: TfId, slots: &mut dyn Slots) -> Made;
 }
-
-/// Puts pieces of one input one behind the other into a slot: what the file sources have in common.
-pub(crate) fn gather(
-    input: &Bytes,
-    pieces: &[std::ops::Range<usize>],
-    slots: &mut dyn Slots,
-) -> Made {
-    match pieces {
-        [] => Made::Payload(Bytes::new()),
-        [whole] => Made::Payload(input.slice(whole.clone())),
-        _ => Made::from_slot(slots.fill(bytes_of(pieces), &mut |payload| {
-            let mut at = 0;
-            for piece in pieces {
-                payload[at..at + piece.len()].copy_from_slice(&input[piece.clone()]);
-                at += piece.len();
-            }
-        })),
-    }
-}
-
-/// The bytes of all pieces together.
-pub(crate) fn bytes_of(pieces: &[std::ops::Range<usize>]) -> usize {
-    pieces.iter().map(ExactSizeIterator::len).sum()
-}

@@ -3,16 +3,14 @@
 //! A run is several files that are joined by time: segments of different rates, so that many time windows have
 //! data in some of them only. Layout: `docs/formats.md`, section "XTC2", after slac-lcls/lcls2 `xtcdata`.
 
-use crate::cut::join;
 use crate::fault::{FaultKind, Findings, NoteKind};
 use crate::fields::{array, u32_le};
-use crate::source::{Made, Slots, StfSource, bytes_of, gather};
+use crate::sliced::Sliced;
+use crate::source::{Made, Slots, StfSource};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use sheaf_frame::{PayloadFormat, TfId};
-use std::collections::BTreeMap;
 use std::num::NonZeroU64;
-use std::ops::Range;
 
 /// What a datagram is for. The codes are those of `xtcdata/xtc/TransitionId.hh`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -256,9 +254,7 @@ impl Default for Xtc2Config {
 /// Only events are data of a TF; the other datagrams tell of the run. A window without an event is an empty STF.
 #[derive(Clone, Debug)]
 pub struct Xtc2File {
-    input: Bytes,
-    stfs: BTreeMap<u64, Vec<Range<usize>>>,
-    bytes_max: u64,
+    sliced: Sliced,
 }
 
 impl Xtc2File {
@@ -276,39 +272,24 @@ impl Xtc2File {
         }
         let earliest = events.iter().map(|(ns, _)| *ns).min().unwrap_or(0);
         let first = config.first_ns.unwrap_or(earliest);
-        let mut stfs: BTreeMap<u64, Vec<Range<usize>>> = BTreeMap::new();
-        for (ns, piece) in events {
-            if let Some(since) = ns.checked_sub(first) {
-                join(stfs.entry(since / config.window_ns).or_default(), piece);
-            }
-        }
-        let bytes_max = stfs
-            .values()
-            .map(|pieces| bytes_of(pieces))
-            .max()
-            .unwrap_or(0) as u64;
-        (
-            Self {
-                input,
-                stfs,
-                bytes_max,
-            },
-            findings,
-        )
+        let pieces = events.into_iter().filter_map(|(ns, piece)| {
+            let since = ns.checked_sub(first)?;
+            Some((since / config.window_ns, piece))
+        });
+        let sliced = Sliced::new(input, pieces);
+        (Self { sliced }, findings)
     }
 
     /// How many TFs there are, empty ones included.
     #[must_use]
     pub fn tfs(&self) -> u64 {
-        self.stfs
-            .last_key_value()
-            .map_or(0, |(last, _)| last.saturating_add(1))
+        self.sliced.tfs()
     }
 
     /// How many TFs have data.
     #[must_use]
     pub fn tfs_with_data(&self) -> usize {
-        self.stfs.len()
+        self.sliced.tfs_with_data()
     }
 }
 
@@ -318,18 +299,11 @@ impl StfSource for Xtc2File {
     }
 
     fn bytes_max(&self) -> u64 {
-        self.bytes_max
+        self.sliced.bytes_max()
     }
 
     fn make(&mut self, tf: TfId, slots: &mut dyn Slots) -> Made {
-        if tf.0 >= self.tfs() {
-            return Made::End;
-        }
-        gather(
-            &self.input,
-            self.stfs.get(&tf.0).map_or(&[], Vec::as_slice),
-            slots,
-        )
+        self.sliced.make(tf, slots)
     }
 }
 

@@ -2,13 +2,12 @@
 
 use super::packet::Packets;
 use super::record::Records;
-use crate::cut::join;
 use crate::fault::Findings;
-use crate::source::{Made, Slots, StfSource, bytes_of, gather};
+use crate::sliced::Sliced;
+use crate::source::{Made, Slots, StfSource};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use sheaf_frame::{PayloadFormat, TfId};
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// How KM3NeT files become TFs.
@@ -26,9 +25,7 @@ pub struct Km3netConfig {
 /// Slices may stand in any order in the file. A slice that it does not have is an empty STF.
 #[derive(Clone, Debug)]
 pub struct Km3netFile {
-    input: Bytes,
-    stfs: BTreeMap<u64, Vec<Range<usize>>>,
-    bytes_max: u64,
+    sliced: Sliced,
 }
 
 impl Km3netFile {
@@ -39,39 +36,23 @@ impl Km3netFile {
         let pieces = pieces(&input, &mut findings);
         let lowest = pieces.iter().map(|(slice, _)| *slice).min().unwrap_or(0);
         let first = config.first_slice.unwrap_or(lowest);
-        let mut stfs: BTreeMap<u64, Vec<Range<usize>>> = BTreeMap::new();
-        for (slice, piece) in pieces {
-            if let Some(tf) = slice.checked_sub(first) {
-                join(stfs.entry(tf).or_default(), piece);
-            }
-        }
-        let bytes_max = stfs
-            .values()
-            .map(|pieces| bytes_of(pieces))
-            .max()
-            .unwrap_or(0) as u64;
-        (
-            Self {
-                input,
-                stfs,
-                bytes_max,
-            },
-            findings,
-        )
+        let pieces = pieces
+            .into_iter()
+            .filter_map(|(slice, piece)| Some((slice.checked_sub(first)?, piece)));
+        let sliced = Sliced::new(input, pieces);
+        (Self { sliced }, findings)
     }
 
     /// How many TFs there are, empty ones included.
     #[must_use]
     pub fn tfs(&self) -> u64 {
-        self.stfs
-            .last_key_value()
-            .map_or(0, |(last, _)| last.saturating_add(1))
+        self.sliced.tfs()
     }
 
     /// How many TFs have data.
     #[must_use]
     pub fn tfs_with_data(&self) -> usize {
-        self.stfs.len()
+        self.sliced.tfs_with_data()
     }
 }
 
@@ -102,17 +83,10 @@ impl StfSource for Km3netFile {
     }
 
     fn bytes_max(&self) -> u64 {
-        self.bytes_max
+        self.sliced.bytes_max()
     }
 
     fn make(&mut self, tf: TfId, slots: &mut dyn Slots) -> Made {
-        if tf.0 >= self.tfs() {
-            return Made::End;
-        }
-        gather(
-            &self.input,
-            self.stfs.get(&tf.0).map_or(&[], Vec::as_slice),
-            slots,
-        )
+        self.sliced.make(tf, slots)
     }
 }
