@@ -115,6 +115,8 @@ fn targets(manifest: &str, all: bool) -> Result<(Vec<String>, Vec<String>)> {
 fn nightly() -> Command {
     let mut command = Command::new("cargo");
     command.arg("+nightly").current_dir(root());
+    // To ask whether it is there must not install it.
+    command.env("RUSTUP_AUTO_INSTALL", "0");
     for name in ["CARGO", "RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN"] {
         command.env_remove(name);
     }
