@@ -233,6 +233,7 @@ impl Bench {
                     self.check_ending(tf, target, "abandoned");
                     self.abandoned.insert(tf);
                 }
+                Action::Append(_) => {}
                 Action::Done { tf, target, .. } => self.check_ending(tf, target, "done"),
                 Action::Send(_, control) => check_sayable(&control),
             }

@@ -189,6 +189,7 @@ impl Flp {
             sent_bytes: self.stats.sent_bytes,
             released_version: self.released_version,
             started: self.phase != Phase::Waiting,
+            elapsed_ns: 0,
         }
     }
 

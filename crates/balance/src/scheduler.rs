@@ -23,10 +23,9 @@ use nodes::{EpnNode, FlpNode};
 use open_tf::{OpenTf, Phase};
 use rosters::Rosters;
 use run::RunPhase;
+pub use sheaf_frame::Record;
 use sheaf_frame::control::{Assign, Release};
-use sheaf_frame::{
-    Attempt, Control, EpnId, FlpId, RangeSet, RunId, Source, Target, TfId, Timestamp, Verdict,
-};
+use sheaf_frame::{Control, EpnId, FlpId, RangeSet, RunId, Source, Target, TfId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -59,29 +58,6 @@ pub struct Trace {
     pub last_byte_to_commit_ns: u64,
     /// First announce to that word.
     pub total_ns: u64,
-}
-
-/// One line of the verdict log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Record {
-    /// The verdict on a TF.
-    Verdict {
-        /// The TF.
-        tf: TfId,
-        /// The assignment that was built; 0 if there was none.
-        attempt: Attempt,
-        /// What was decided.
-        verdict: Verdict,
-        /// Payload bytes of the built TF, 0 for a dropped one.
-        bytes: u64,
-    },
-    /// An amendment: the EPN of a built TF died before it said that its consumer has it.
-    Abandoned {
-        /// The TF.
-        tf: TfId,
-        /// The EPN.
-        target: Target,
-    },
 }
 
 /// What the driver has to do for the scheduler.

@@ -114,6 +114,31 @@ impl<'a> Reader<'a> {
         Ok(head)
     }
 
+    pub(crate) fn flag(&mut self, what: &'static str) -> Result<bool, DecodeError> {
+        match self.u8(what)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            found => Err(DecodeError::Invalid {
+                what,
+                found: u64::from(found),
+                expected: "0 or 1",
+            }),
+        }
+    }
+
+    /// Bytes of at most `max` with a u32 length before them.
+    pub(crate) fn blob(&mut self, what: &'static str, max: usize) -> Result<&'a [u8], DecodeError> {
+        let count = self.u32(what)? as usize;
+        if count > max {
+            return Err(DecodeError::TooMany {
+                what,
+                found: count,
+                max,
+            });
+        }
+        self.take(what, count)
+    }
+
     /// A text of at most `max` bytes with a u16 length before it.
     pub(crate) fn text(&mut self, what: &'static str, max: usize) -> Result<String, DecodeError> {
         let count = usize::from(self.u16(what)?);
@@ -211,6 +236,11 @@ impl<'a> Writer<'a> {
         let clean = &clean[..clean.floor_char_boundary(max)];
         self.u16(u16::try_from(clean.len()).expect("the caps of all texts are below 64 KiB"));
         self.bytes.extend_from_slice(clean.as_bytes());
+    }
+
+    pub(crate) fn blob(&mut self, bytes: &[u8]) {
+        self.u32(u32::try_from(bytes.len()).expect("blobs are capped far below 4 GiB"));
+        self.bytes.extend_from_slice(bytes);
     }
 
     pub(crate) fn list<T>(&mut self, entries: &[T], mut entry: impl FnMut(&mut Writer<'_>, &T)) {

@@ -12,6 +12,7 @@ use crate::id::{
 };
 use crate::range_set::RangeSet;
 use crate::verdict::DropReason;
+use bytes::Bytes;
 
 /// Who says it, in which run, in which order. Stands before every control message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +80,27 @@ pub enum Control {
     },
     /// I am alive, and this is what I hold.
     EpnPulse(EpnPulse),
+    /// Parts of undecided TFs that the EPN has, said when it joins: an ICN that has just taken over goes on there.
+    Slots(Vec<SlotHeld>),
+
+    // any → ICN
+    /// The sender follows the ICN of the envelope's term, which is higher than that of the message it answers.
+    Fenced,
+    /// From an ICN to an ICN: a message of the verdict log, which the log alone understands.
+    Ledger(Bytes),
+    /// From an operator.
+    Order(Order),
+
+    // ICN → any
+    /// Answers [`Hello`](Self::Hello): this ICN does not lead. It keeps the stream, and welcomes when it leads.
+    Standby,
+    /// Answers [`Order`](Self::Order).
+    Answer {
+        /// Whether the order is carried out.
+        done: bool,
+        /// What was done, or why not.
+        detail: String,
+    },
 
     // ICN → FLP and EPN
     /// Answers [`Hello`](Self::Hello): the sender belongs to the run of the envelope.
@@ -189,6 +211,8 @@ pub struct FlpPulse {
     pub released_version: u64,
     /// Whether a [`Start`] was heard.
     pub started: bool,
+    /// Time since TF 0 was due as the FLP has it, in ns; 0 before it was started.
+    pub elapsed_ns: u64,
 }
 
 /// What an EPN reports with every heartbeat.
@@ -227,6 +251,38 @@ pub struct Built {
     pub first_byte_age_ns: u64,
     /// How long ago the last byte came, in ns.
     pub last_byte_age_ns: u64,
+}
+
+/// Parts of one TF that an EPN has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotHeld {
+    /// The TF.
+    pub tf: TfId,
+    /// Payload bytes of the parts.
+    pub bytes: u64,
+}
+
+/// What an operator wants of a running farm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Answer with the state of the farm in one line; changes nothing.
+    Report,
+    /// The EPN gets nothing new and is sent home when nothing of the run is with it.
+    Drain {
+        /// The EPN.
+        epn: EpnId,
+    },
+    /// Change what the EPN gets; `None` leaves as it is.
+    Set {
+        /// The EPN.
+        epn: EpnId,
+        /// Its share of the work in thousandths.
+        weight_milli: Option<u32>,
+        /// Whether it gets anything new.
+        enabled: Option<bool>,
+    },
+    /// The sources stop, the farm drains, the run ends.
+    Stop,
 }
 
 /// The terms on which a node has joined.
@@ -305,6 +361,8 @@ impl Control {
     pub const ENTRIES_MAX: usize = 8192;
     /// Longest text in a message, in bytes.
     pub const TEXT_BYTES_MAX: usize = 1024;
+    /// Largest message of the verdict log between two ICNs, in bytes.
+    pub const LEDGER_BYTES_MAX: usize = 512 << 10;
 
     /// Name in logs, such as `"announce"`.
     #[must_use]
@@ -322,6 +380,12 @@ impl Control {
             Self::CommitAck { .. } => "commit-ack",
             Self::Corrupt { .. } => "corrupt",
             Self::EpnPulse(_) => "epn-pulse",
+            Self::Slots(_) => "slots",
+            Self::Fenced => "fenced",
+            Self::Ledger(_) => "ledger",
+            Self::Order(_) => "order",
+            Self::Standby => "standby",
+            Self::Answer { .. } => "answer",
             Self::Welcome(_) => "welcome",
             Self::Refused { .. } => "refused",
             Self::Release(_) => "release",

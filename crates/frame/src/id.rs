@@ -55,6 +55,8 @@ pub enum Role {
     Flp,
     /// Event Processing Node: builds TFs.
     Epn,
+    /// Somebody who gives orders to the ICN, such as `sheaf drain`.
+    Operator,
 }
 
 /// One node of the farm: its role and its index within the role.
@@ -170,6 +172,7 @@ impl fmt::Display for Role {
             Self::Icn => "icn",
             Self::Flp => "flp",
             Self::Epn => "epn",
+            Self::Operator => "operator",
         })
     }
 }

@@ -11,8 +11,10 @@ pub mod control;
 mod data_hello;
 mod digest;
 mod id;
+pub mod mutant;
 mod prefix;
 mod range_set;
+mod record;
 mod stf;
 mod verdict;
 
@@ -26,5 +28,6 @@ pub use id::{
 };
 pub use prefix::{Limits, Prefix, PrefixError, WireKind};
 pub use range_set::RangeSet;
+pub use record::Record;
 pub use stf::{PayloadFormat, Stf, StfHeader, StfHeaderError, StfKey};
 pub use verdict::{DropReason, Verdict};

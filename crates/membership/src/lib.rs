@@ -255,7 +255,7 @@ impl LivenessConfig {
     fn grace(&self, role: Role) -> std::time::Duration {
         match role {
             Role::Flp => self.grace_flp(),
-            Role::Epn | Role::Icn => self.grace_epn(),
+            Role::Epn | Role::Icn | Role::Operator => self.grace_epn(),
         }
     }
 }

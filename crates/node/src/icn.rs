@@ -206,7 +206,7 @@ impl<T: Transport> IcnNode<T> {
         match session.node.role {
             Role::Flp => self.scheduler.handle_flp(now, source_of(session), control),
             Role::Epn => self.scheduler.handle_epn(now, target_of(session), control),
-            Role::Icn => {}
+            Role::Icn | Role::Operator => {}
         }
     }
 
@@ -254,7 +254,7 @@ impl<T: Transport> IcnNode<T> {
     /// Why a node cannot be of this farm.
     fn objection(&self, node: NodeId, hello: &Hello) -> Option<String> {
         match node.role {
-            Role::Icn => Some("this farm has its ICN".to_owned()),
+            Role::Icn | Role::Operator => Some("this farm has its ICN".to_owned()),
             Role::Flp if hello.stf_bytes_max > self.stf_bytes_max => Some(format!(
                 "{node} announces STFs of up to {} bytes, this farm takes {}",
                 hello.stf_bytes_max, self.stf_bytes_max
@@ -299,7 +299,7 @@ impl<T: Transport> IcnNode<T> {
         match node.role {
             Role::Flp => self.apply_flp(now, source_of(session), change),
             Role::Epn => self.apply_epn(now, target_of(session), change),
-            Role::Icn => {}
+            Role::Icn | Role::Operator => {}
         }
     }
 
@@ -427,6 +427,13 @@ impl<T: Transport> IcnNode<T> {
                 self.notices.add(Loss::Abandoned(*target), *tf);
                 self.log.add(&Event::Abandoned { tf: tf.0 });
             }
+            Record::Opened { .. }
+            | Record::Roster { .. }
+            | Record::Done { .. }
+            | Record::Clock { .. }
+            | Record::Stopping { .. }
+            | Record::Set { .. }
+            | Record::Over => {}
         }
     }
 

@@ -481,7 +481,7 @@ impl Scheduler {
                 let epn = self.epns.get(&EpnId(node.index));
                 epn.is_some_and(|node| node.is_leaving)
             }
-            Role::Icn => false,
+            Role::Icn | Role::Operator => false,
         }
     }
 

@@ -38,7 +38,7 @@ impl Cpus {
         let (first, index) = match node.role {
             Role::Flp => (0, index),
             Role::Epn => (1, index),
-            Role::Icn => (1, 0),
+            Role::Icn | Role::Operator => (1, 0),
         };
         let turn: Vec<usize> = self.used.iter().copied().skip(first).step_by(2).collect();
         (!turn.is_empty()).then(|| turn[index % turn.len()])

@@ -246,7 +246,7 @@ impl<'a> Farm<'a> {
             .arg("--parent")
             .arg(std::process::id().to_string());
         match node.role {
-            Role::Icn => {
+            Role::Icn | Role::Operator => {
                 // Any free port, whatever the farm file says: several demos may run at a time.
                 command.args(["--listen", "127.0.0.1:0"]);
                 command.arg("--status-ms").arg(self.status_ms.to_string());

@@ -66,7 +66,7 @@ fn check_fault_nodes(args: &Args) -> anyhow::Result<()> {
     for node in args.fault_nodes() {
         let (count, flag) = match node.role {
             Role::Flp => (args.flps, "--flps"),
-            Role::Epn | Role::Icn => (args.epns, "--epns"),
+            Role::Epn | Role::Icn | Role::Operator => (args.epns, "--epns"),
         };
         if node.index >= count {
             bail!(

@@ -2,7 +2,7 @@
 
 use super::{
     Absent, Announced, Assign, Built, Commit, Control, Envelope, EpnAddress, EpnPulse, FlpPulse,
-    Hello, Release, Skipped, Start, Welcome,
+    Hello, Order, Release, Skipped, SlotHeld, Start, Welcome,
 };
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::id::{
@@ -24,6 +24,7 @@ mod kind {
     pub(super) const COMMIT_ACK: u16 = 21;
     pub(super) const CORRUPT: u16 = 22;
     pub(super) const EPN_PULSE: u16 = 23;
+    pub(super) const SLOTS: u16 = 24;
     pub(super) const WELCOME: u16 = 30;
     pub(super) const REFUSED: u16 = 31;
     pub(super) const RELEASE: u16 = 32;
@@ -40,6 +41,11 @@ mod kind {
     pub(super) const SOURCE_BACK: u16 = 54;
     pub(super) const ABSENT: u16 = 53;
     pub(super) const ASSIGN: u16 = 60;
+    pub(super) const STANDBY: u16 = 70;
+    pub(super) const FENCED: u16 = 71;
+    pub(super) const LEDGER: u16 = 72;
+    pub(super) const ORDER: u16 = 80;
+    pub(super) const ANSWER: u16 = 81;
 }
 
 impl Control {
@@ -87,6 +93,12 @@ impl Control {
             Self::CommitAck { .. } => kind::COMMIT_ACK,
             Self::Corrupt { .. } => kind::CORRUPT,
             Self::EpnPulse(_) => kind::EPN_PULSE,
+            Self::Slots(_) => kind::SLOTS,
+            Self::Fenced => kind::FENCED,
+            Self::Ledger(_) => kind::LEDGER,
+            Self::Order(_) => kind::ORDER,
+            Self::Standby => kind::STANDBY,
+            Self::Answer { .. } => kind::ANSWER,
             Self::Welcome(_) => kind::WELCOME,
             Self::Refused { .. } => kind::REFUSED,
             Self::Release(_) => kind::RELEASE,
@@ -109,7 +121,7 @@ impl Control {
     fn write_body(&self, out: &mut Writer<'_>) {
         match self {
             Self::Hello(hello) => write_hello(out, hello),
-            Self::Leaving | Self::Dismissed | Self::Stop => {}
+            Self::Leaving | Self::Dismissed | Self::Stop | Self::Standby | Self::Fenced => {}
             Self::IcnPulse { elapsed_ns } => out.u64(*elapsed_ns),
             Self::Announce(items) => out.list(items, |out, item| {
                 out.u64(item.tf.0);
@@ -134,6 +146,16 @@ impl Control {
                 out.u16(flp.0);
             }
             Self::EpnPulse(pulse) => write_epn_pulse(out, pulse),
+            Self::Slots(items) => out.list(items, |out, item| {
+                out.u64(item.tf.0);
+                out.u64(item.bytes);
+            }),
+            Self::Ledger(message) => out.blob(message),
+            Self::Order(order) => write_order(out, *order),
+            Self::Answer { done, detail } => {
+                out.u8(u8::from(*done));
+                out.text(detail, Self::TEXT_BYTES_MAX);
+            }
             Self::Welcome(welcome) => {
                 out.u64(welcome.pulse_ns);
                 out.u64(welcome.stf_bytes_max);
@@ -221,6 +243,23 @@ impl Control {
                 flp: FlpId(input.u16("FLP id")?),
             },
             kind::EPN_PULSE => Self::EpnPulse(read_epn_pulse(input)?),
+            kind::SLOTS => Self::Slots(input.list("held slots", max, 16, |input| {
+                Ok(SlotHeld {
+                    tf: read_tf(input)?,
+                    bytes: input.u64("slot bytes")?,
+                })
+            })?),
+            kind::STANDBY => Self::Standby,
+            kind::FENCED => Self::Fenced,
+            kind::LEDGER => {
+                let message = input.blob("message of the verdict log", Self::LEDGER_BYTES_MAX)?;
+                Self::Ledger(message.to_vec().into())
+            }
+            kind::ORDER => Self::Order(read_order(input)?),
+            kind::ANSWER => Self::Answer {
+                done: input.flag("done")?,
+                detail: input.text("answer", Self::TEXT_BYTES_MAX)?,
+            },
             kind::WELCOME => Self::Welcome(Welcome {
                 pulse_ns: input.u64("pulse ns")?,
                 stf_bytes_max: input.u64("STF bytes max")?,
@@ -305,6 +344,7 @@ fn write_envelope(out: &mut Writer<'_>, envelope: &Envelope) {
         Role::Icn => 1,
         Role::Flp => 2,
         Role::Epn => 3,
+        Role::Operator => 4,
     });
     out.u8(0);
     out.u16(envelope.sender.index);
@@ -319,11 +359,12 @@ fn read_envelope(input: &mut Reader<'_>) -> Result<Envelope, DecodeError> {
         1 => Role::Icn,
         2 => Role::Flp,
         3 => Role::Epn,
+        4 => Role::Operator,
         found => {
             return Err(DecodeError::Invalid {
                 what: "role",
                 found: u64::from(found),
-                expected: "1 (ICN), 2 (FLP) or 3 (EPN)",
+                expected: "1 (ICN), 2 (FLP), 3 (EPN) or 4 (operator)",
             });
         }
     };
@@ -371,6 +412,7 @@ fn write_flp_pulse(out: &mut Writer<'_>, pulse: &FlpPulse) {
     out.u64(pulse.sent_bytes);
     out.u64(pulse.released_version);
     out.u8(u8::from(pulse.started));
+    out.u64(pulse.elapsed_ns);
 }
 
 fn read_flp_pulse(input: &mut Reader<'_>) -> Result<FlpPulse, DecodeError> {
@@ -380,17 +422,8 @@ fn read_flp_pulse(input: &mut Reader<'_>) -> Result<FlpPulse, DecodeError> {
         made_stfs: input.u64("made STFs")?,
         sent_bytes: input.u64("sent bytes")?,
         released_version: input.u64("released version")?,
-        started: match input.u8("started")? {
-            0 => false,
-            1 => true,
-            found => {
-                return Err(DecodeError::Invalid {
-                    what: "started",
-                    found: u64::from(found),
-                    expected: "0 or 1",
-                });
-            }
-        },
+        started: input.flag("started")?,
+        elapsed_ns: input.u64("elapsed ns")?,
     })
 }
 
@@ -435,6 +468,56 @@ fn read_built(input: &mut Reader<'_>) -> Result<Built, DecodeError> {
         first_byte_age_ns: input.u64("first byte age")?,
         last_byte_age_ns: input.u64("last byte age")?,
         missing: read_missing(input)?,
+    })
+}
+
+fn write_order(out: &mut Writer<'_>, order: Order) {
+    let (code, epn) = match order {
+        Order::Report => (0, EpnId(0)),
+        Order::Drain { epn } => (1, epn),
+        Order::Set { epn, .. } => (2, epn),
+        Order::Stop => (3, EpnId(0)),
+    };
+    out.u8(code);
+    out.u16(epn.0);
+    if let Order::Set {
+        weight_milli,
+        enabled,
+        ..
+    } = order
+    {
+        out.u8(u8::from(weight_milli.is_some()));
+        out.u32(weight_milli.unwrap_or(0));
+        out.u8(u8::from(enabled.is_some()));
+        out.u8(u8::from(enabled.unwrap_or(false)));
+    }
+}
+
+fn read_order(input: &mut Reader<'_>) -> Result<Order, DecodeError> {
+    let code = input.u8("order")?;
+    let epn = EpnId(input.u16("EPN id")?);
+    Ok(match code {
+        0 => Order::Report,
+        1 => Order::Drain { epn },
+        2 => {
+            let has_weight = input.flag("weight given")?;
+            let weight = input.u32("weight")?;
+            let has_enabled = input.flag("enabled given")?;
+            let enabled = input.flag("enabled")?;
+            Order::Set {
+                epn,
+                weight_milli: has_weight.then_some(weight),
+                enabled: has_enabled.then_some(enabled),
+            }
+        }
+        3 => Order::Stop,
+        found => {
+            return Err(DecodeError::Invalid {
+                what: "order",
+                found: u64::from(found),
+                expected: "0 (report), 1 (drain), 2 (set) or 3 (stop)",
+            });
+        }
     })
 }
 

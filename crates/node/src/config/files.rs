@@ -15,7 +15,7 @@ impl FarmConfig {
     #[must_use]
     pub fn check_files(&self, role: Role) -> Vec<ConfigError> {
         match role {
-            Role::Icn => Vec::new(),
+            Role::Icn | Role::Operator => Vec::new(),
             Role::Flp => self.check_source_files(),
             Role::Epn => self.check_sink_files(),
         }

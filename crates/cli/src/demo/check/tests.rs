@@ -26,7 +26,7 @@ fn node(role: Role, index: u16) -> NodeId {
 
 const fn incarnation(role: Role, index: u16) -> u64 {
     match role {
-        Role::Icn => 1,
+        Role::Icn | Role::Operator => 1,
         Role::Flp => 100 + index as u64,
         Role::Epn => 200 + index as u64,
     }

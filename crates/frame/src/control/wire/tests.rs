@@ -35,6 +35,22 @@ fn one_of_each() -> Vec<Control> {
             weight_milli: 1000,
         }),
         Control::Leaving,
+        Control::Slots(vec![SlotHeld { tf, bytes: 6 }]),
+        Control::Standby,
+        Control::Fenced,
+        Control::Ledger(vec![1, 2, 3].into()),
+        Control::Order(Order::Report),
+        Control::Order(Order::Drain { epn: EpnId(3) }),
+        Control::Order(Order::Set {
+            epn: EpnId(3),
+            weight_milli: Some(2000),
+            enabled: None,
+        }),
+        Control::Order(Order::Stop),
+        Control::Answer {
+            done: true,
+            detail: "epn:3 drains".to_owned(),
+        },
         Control::Announce(vec![Announced { tf, bytes: 5 }]),
         Control::Skipped(vec![Skipped {
             tf,

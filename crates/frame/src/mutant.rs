@@ -1,0 +1,38 @@
+//! Protections that can be taken out, one at a time, to show that the fault simulator notices.
+//!
+//! Without the feature `mutants` every question is answered by a constant `false`, and nothing of this is in the
+//! binary. With it, a thread may switch one mutant on for the farm that it simulates.
+
+/// One protection taken out. What each one breaks, and the seeds that show it: `docs/mutants.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Mutant {
+    /// EPNs keep no tombstones of decided TFs.
+    NoTombstones,
+}
+
+#[cfg(feature = "mutants")]
+thread_local! {
+    static PRESENT: std::cell::Cell<Option<Mutant>> = const { std::cell::Cell::new(None) };
+}
+
+/// Whether this protection is out, on this thread.
+#[cfg(feature = "mutants")]
+#[must_use]
+pub fn is_on(mutant: Mutant) -> bool {
+    PRESENT.get() == Some(mutant)
+}
+
+/// Whether this protection is out: never, without the feature `mutants`.
+#[cfg(not(feature = "mutants"))]
+#[must_use]
+#[inline(always)]
+pub const fn is_on(_: Mutant) -> bool {
+    false
+}
+
+/// Takes a protection out for everything that this thread does from now on, or puts it back.
+#[cfg(feature = "mutants")]
+pub fn set(mutant: Option<Mutant>) {
+    PRESENT.set(mutant);
+}

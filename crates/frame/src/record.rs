@@ -1,0 +1,394 @@
+//! One record of the verdict log, and its bytes.
+//!
+//! The log is what an ICN that takes over knows of the run: it replays the records, oldest first. A record says
+//! what was decided, never what somebody holds; that is asked of the nodes.
+
+use crate::codec::{DecodeError, Reader, Writer};
+use crate::control::Control;
+use crate::id::{Attempt, EpnId, FlpId, Incarnation, RosterId, RunId, Source, Target, TfId};
+use crate::verdict::{DropReason, Verdict};
+
+/// One record of the verdict log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// A run begins; everything before is of former runs.
+    Opened {
+        /// The run.
+        run: RunId,
+    },
+    /// From a TF on, these sources make a TF whole. A later record with the same or an earlier `first` replaces it.
+    Roster {
+        /// The name by which assignments call it. Never given to another list.
+        id: RosterId,
+        /// The first TF of it.
+        first: TfId,
+        /// The sources, by FLP id.
+        members: Vec<Source>,
+    },
+    /// The verdict on a TF. There is one a TF.
+    Verdict {
+        /// The TF.
+        tf: TfId,
+        /// The assignment that was built, within the term of the ICN that decided; 0 if there was none.
+        attempt: Attempt,
+        /// What was decided.
+        verdict: Verdict,
+        /// Payload bytes of the built TF, 0 for a dropped one.
+        bytes: u64,
+    },
+    /// An amendment: the EPN of a built TF died before it said that its consumer has it.
+    Abandoned {
+        /// The TF.
+        tf: TfId,
+        /// The EPN.
+        target: Target,
+    },
+    /// Built TFs that are with their consumers: nobody has to be told anything of them any more.
+    Done {
+        /// First TF and first TF behind, ascending, without overlap.
+        ranges: Vec<(TfId, TfId)>,
+    },
+    /// How long the run had lasted, in ns since TF 0 was due.
+    Clock {
+        /// Nanoseconds.
+        elapsed_ns: u64,
+    },
+    /// Somebody wants the run to end. `stop_at` is the first TF that is not to be made, once it is agreed on.
+    Stopping {
+        /// The first TF not to make.
+        stop_at: Option<TfId>,
+    },
+    /// An operator changed what an EPN gets.
+    Set {
+        /// The EPN, in whatever life.
+        epn: EpnId,
+        /// Its share of the work in thousandths.
+        weight_milli: u32,
+        /// Whether it gets anything new.
+        enabled: bool,
+    },
+    /// Every TF of the run is decided and done, and the nodes may go.
+    Over,
+}
+
+/// The code of each kind in the log. A number is never given out twice.
+mod kind {
+    pub(super) const OPENED: u8 = 1;
+    pub(super) const ROSTER: u8 = 2;
+    pub(super) const VERDICT: u8 = 3;
+    pub(super) const ABANDONED: u8 = 4;
+    pub(super) const DONE: u8 = 5;
+    pub(super) const CLOCK: u8 = 6;
+    pub(super) const STOPPING: u8 = 7;
+    pub(super) const SET: u8 = 8;
+    pub(super) const OVER: u8 = 9;
+}
+
+impl Record {
+    /// Most ranges in one [`Done`](Self::Done); writers split.
+    pub const RANGES_MAX: usize = Control::ENTRIES_MAX;
+
+    /// Appends the bytes of the record.
+    pub fn encode_into(&self, bytes: &mut Vec<u8>) {
+        let mut out = Writer::new(bytes);
+        match self {
+            Self::Opened { run } => {
+                out.u8(kind::OPENED);
+                out.u64(run.0);
+            }
+            Self::Roster { id, first, members } => {
+                out.u8(kind::ROSTER);
+                out.u32(id.0);
+                out.u64(first.0);
+                out.list(members, |out, member| {
+                    out.u16(member.flp.0);
+                    out.u64(member.incarnation.0);
+                });
+            }
+            Self::Verdict {
+                tf,
+                attempt,
+                verdict,
+                bytes,
+            } => {
+                out.u8(kind::VERDICT);
+                out.u64(tf.0);
+                out.u32(attempt.0);
+                out.u64(*bytes);
+                write_verdict(&mut out, verdict);
+            }
+            Self::Abandoned { tf, target } => {
+                out.u8(kind::ABANDONED);
+                out.u64(tf.0);
+                write_target(&mut out, *target);
+            }
+            Self::Done { ranges } => {
+                out.u8(kind::DONE);
+                out.list(ranges, |out, (first, end)| {
+                    out.u64(first.0);
+                    out.u64(end.0);
+                });
+            }
+            Self::Clock { elapsed_ns } => {
+                out.u8(kind::CLOCK);
+                out.u64(*elapsed_ns);
+            }
+            Self::Stopping { stop_at } => {
+                out.u8(kind::STOPPING);
+                out.u8(u8::from(stop_at.is_some()));
+                out.u64(stop_at.map_or(0, |tf| tf.0));
+            }
+            Self::Set {
+                epn,
+                weight_milli,
+                enabled,
+            } => {
+                out.u8(kind::SET);
+                out.u16(epn.0);
+                out.u32(*weight_milli);
+                out.u8(u8::from(*enabled));
+            }
+            Self::Over => out.u8(kind::OVER),
+        }
+    }
+
+    /// Reads one record off the front of `bytes`; gives it and the rest.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] names the first field that is cut, too long or no record's; nothing is allocated beyond the
+    /// bytes that are there.
+    pub fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), DecodeError> {
+        let mut input = Reader::new(bytes);
+        let record = Self::read(&mut input)?;
+        let left = input.left();
+        Ok((record, &bytes[bytes.len() - left..]))
+    }
+
+    /// Reads the records that fill `bytes` exactly.
+    ///
+    /// # Errors
+    ///
+    /// As [`decode`](Self::decode), of the first record that is none.
+    pub fn decode_all(mut bytes: &[u8]) -> Result<Vec<Self>, DecodeError> {
+        let mut records = Vec::new();
+        while !bytes.is_empty() {
+            let (record, rest) = Self::decode(bytes)?;
+            records.push(record);
+            bytes = rest;
+        }
+        Ok(records)
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let max = Control::ENTRIES_MAX;
+        Ok(match input.u8("kind of record")? {
+            kind::OPENED => Self::Opened {
+                run: RunId(input.u64("run")?),
+            },
+            kind::ROSTER => Self::Roster {
+                id: RosterId(input.u32("roster id")?),
+                first: read_tf(input)?,
+                members: input.list("roster", max, 10, |input| {
+                    Ok(Source {
+                        flp: FlpId(input.u16("FLP id")?),
+                        incarnation: Incarnation(input.u64("incarnation")?),
+                    })
+                })?,
+            },
+            kind::VERDICT => {
+                let tf = read_tf(input)?;
+                let attempt = Attempt(input.u32("attempt")?);
+                let bytes = input.u64("TF bytes")?;
+                Self::Verdict {
+                    tf,
+                    attempt,
+                    verdict: read_verdict(input)?,
+                    bytes,
+                }
+            }
+            kind::ABANDONED => Self::Abandoned {
+                tf: read_tf(input)?,
+                target: read_target(input)?,
+            },
+            kind::DONE => Self::Done {
+                ranges: input.list("done ranges", Self::RANGES_MAX, 16, |input| {
+                    Ok((read_tf(input)?, read_tf(input)?))
+                })?,
+            },
+            kind::CLOCK => Self::Clock {
+                elapsed_ns: input.u64("elapsed ns")?,
+            },
+            kind::STOPPING => {
+                let is_agreed = input.flag("stop agreed")?;
+                let tf = read_tf(input)?;
+                Self::Stopping {
+                    stop_at: is_agreed.then_some(tf),
+                }
+            }
+            kind::SET => Self::Set {
+                epn: EpnId(input.u16("EPN id")?),
+                weight_milli: input.u32("weight")?,
+                enabled: input.flag("enabled")?,
+            },
+            kind::OVER => Self::Over,
+            found => {
+                return Err(DecodeError::Invalid {
+                    what: "kind of record",
+                    found: u64::from(found),
+                    expected: "1 to 9",
+                });
+            }
+        })
+    }
+}
+
+fn write_verdict(out: &mut Writer<'_>, verdict: &Verdict) {
+    match verdict {
+        Verdict::Complete { target } => {
+            out.u8(1);
+            write_target(out, *target);
+        }
+        Verdict::Incomplete { target, missing } => {
+            out.u8(2);
+            write_target(out, *target);
+            out.list(missing, |out, flp| out.u16(flp.0));
+        }
+        Verdict::Dropped { reason } => {
+            out.u8(3);
+            out.u8(u8::try_from(reason.index()).expect("ten reasons"));
+        }
+    }
+}
+
+fn read_verdict(input: &mut Reader<'_>) -> Result<Verdict, DecodeError> {
+    Ok(match input.u8("verdict")? {
+        1 => Verdict::Complete {
+            target: read_target(input)?,
+        },
+        2 => Verdict::Incomplete {
+            target: read_target(input)?,
+            missing: input.list("missing FLPs", Control::ENTRIES_MAX, 2, |input| {
+                Ok(FlpId(input.u16("FLP id")?))
+            })?,
+        },
+        3 => {
+            let code = input.u8("drop reason")?;
+            let reason = DropReason::ALL.get(usize::from(code)).copied();
+            Verdict::Dropped {
+                reason: reason.ok_or(DecodeError::Invalid {
+                    what: "drop reason",
+                    found: u64::from(code),
+                    expected: "0 to 9",
+                })?,
+            }
+        }
+        found => {
+            return Err(DecodeError::Invalid {
+                what: "verdict",
+                found: u64::from(found),
+                expected: "1 (complete), 2 (incomplete) or 3 (dropped)",
+            });
+        }
+    })
+}
+
+fn read_tf(input: &mut Reader<'_>) -> Result<TfId, DecodeError> {
+    Ok(TfId(input.u64("TF id")?))
+}
+
+fn write_target(out: &mut Writer<'_>, target: Target) {
+    out.u16(target.epn.0);
+    out.u64(target.incarnation.0);
+}
+
+fn read_target(input: &mut Reader<'_>) -> Result<Target, DecodeError> {
+    Ok(Target {
+        epn: EpnId(input.u16("EPN id")?),
+        incarnation: Incarnation(input.u64("incarnation")?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one_of_each() -> Vec<Record> {
+        let (tf, target) = (
+            TfId(7),
+            Target {
+                epn: EpnId(2),
+                incarnation: Incarnation(3),
+            },
+        );
+        let verdict = |verdict| Record::Verdict {
+            tf,
+            attempt: Attempt(1),
+            verdict,
+            bytes: 9,
+        };
+        let missing = vec![FlpId(1), FlpId(4)];
+        let members = vec![Source {
+            flp: FlpId(0),
+            incarnation: Incarnation(5),
+        }];
+        vec![
+            Record::Opened { run: RunId(1) },
+            Record::Roster {
+                id: RosterId(1),
+                first: TfId(0),
+                members,
+            },
+            verdict(Verdict::Complete { target }),
+            verdict(Verdict::Incomplete { target, missing }),
+            verdict(Verdict::Dropped {
+                reason: DropReason::Operator,
+            }),
+            Record::Abandoned { tf, target },
+            Record::Done {
+                ranges: vec![(TfId(0), TfId(7))],
+            },
+            Record::Clock { elapsed_ns: 5 },
+            Record::Stopping { stop_at: None },
+            Record::Stopping { stop_at: Some(tf) },
+            Record::Set {
+                epn: EpnId(3),
+                weight_milli: 2000,
+                enabled: false,
+            },
+            Record::Over,
+        ]
+    }
+
+    #[test]
+    fn every_record_is_read_back() {
+        let records = one_of_each();
+        let mut bytes = Vec::new();
+        records
+            .iter()
+            .for_each(|record| record.encode_into(&mut bytes));
+        assert_eq!(Record::decode_all(&bytes), Ok(records));
+    }
+
+    #[test]
+    fn a_cut_record_is_named_and_nothing_else() {
+        for record in one_of_each() {
+            let mut bytes = Vec::new();
+            record.encode_into(&mut bytes);
+            for cut in 1..bytes.len() {
+                let error = Record::decode(&bytes[..cut]).unwrap_err();
+                assert!(
+                    matches!(error, DecodeError::Truncated { .. }),
+                    "{record:?} at {cut}: {error}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_record_is_refused() {
+        for bytes in [&[0][..], &[10], &[3; 40], &[7, 2, 0, 0, 0, 0, 0, 0, 0, 0]] {
+            assert!(Record::decode(bytes).is_err(), "{bytes:?}");
+        }
+    }
+}
