@@ -9,7 +9,7 @@ mod run_of_a_farm;
 
 use super::*;
 use sheaf_frame::control::{Announced, Built, EpnPulse, FlpPulse, Hello, Skipped};
-use sheaf_frame::{DropReason, Incarnation, RosterId};
+use sheaf_frame::{Attempt, DropReason, Incarnation, RosterId, Verdict};
 
 const RUN: RunId = RunId(9);
 /// Bytes of an STF, unless a script says otherwise.
