@@ -4,6 +4,7 @@
 //! A node writes the lines of one turn of its loop in one `write` before it sends the messages that follow from
 //! them: what a peer knows is in the log, also of a process that was killed.
 
+use rustix::time::ClockId;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -98,6 +99,21 @@ pub enum Event {
     },
 }
 
+/// An event as it stands in a file: with the time at which it was added.
+#[derive(Serialize)]
+struct Line<'a> {
+    #[serde(flatten)]
+    event: &'a Event,
+    at_ns: u64,
+}
+
+/// CLOCK_MONOTONIC: the same for all processes of a machine, and no jump of the wall clock moves it.
+fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(ClockId::Monotonic);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}
+
 /// One STF of a delivered TF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartEvent {
@@ -166,7 +182,9 @@ impl EventLog {
             Target::Nothing => {}
             Target::File { lines, .. } if lines.len() > KEPT_BYTES_MAX => {}
             Target::File { lines, .. } => {
-                serde_json::to_writer(&mut *lines, event).expect("a vector takes every line");
+                let at_ns = monotonic_ns();
+                let line = Line { event, at_ns };
+                serde_json::to_writer(&mut *lines, &line).expect("a vector takes every line");
                 lines.push(b'\n');
             }
             Target::Memory { added, .. } => added.push(event.clone()),
@@ -216,10 +234,11 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "");
         log.flush().unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
-        assert_eq!(
-            text,
-            "{\"event\":\"made\",\"tf\":3,\"bytes\":4,\"digest\":5}\n"
-        );
+        let (fields, at_ns) = text.split_once(",\"at_ns\":").unwrap();
+        let expected = "{\"event\":\"made\",\"tf\":3,\"bytes\":4,\"digest\":5";
+        assert_eq!(fields, expected);
+        let at_ns: u64 = at_ns.trim_end_matches("}\n").parse().unwrap();
+        assert!(at_ns > 0 && at_ns <= monotonic_ns(), "{text}");
         assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), made);
     }
 }
