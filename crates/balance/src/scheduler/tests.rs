@@ -300,6 +300,7 @@ impl Bench {
                 assert!(self.abandoned.insert(*tf), "TF {tf} is abandoned twice");
                 format!("{tf} abandoned")
             }
+            _ => return,
         };
         self.words.push(word);
     }
