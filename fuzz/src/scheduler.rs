@@ -188,6 +188,7 @@ impl Bench {
             slots: u32::from(ops.below(8)).max(1),
             stf_bytes_max: 0,
             weight_milli: u32::try_from(ops.number()).unwrap_or(u32::MAX),
+            keeps: false,
         };
         self.scheduler
             .handle_epn_joined(self.now, Target { epn, incarnation }, &hello);

@@ -136,6 +136,7 @@ fn messages() -> Vec<Control> {
         slots: 2,
         stf_bytes_max: 3,
         weight_milli: 1000,
+        keeps: false,
     };
     let built = Built {
         tf,

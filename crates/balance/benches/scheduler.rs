@@ -114,6 +114,7 @@ impl Farm {
             slots: 256,
             stf_bytes_max: 0,
             weight_milli: 1000,
+            keeps: false,
         };
         for epn in 0..shape.epns {
             farm.scheduler

@@ -128,6 +128,7 @@ impl<P> TfBuilder<P> {
             duplicates_refused: self.stats.refused(RefusedStf::Duplicate),
             digest_mismatches: self.stats.refused(RefusedStf::BadDigest),
             released_version: self.released_version,
+            storage_full: false,
         }
     }
 

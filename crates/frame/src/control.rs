@@ -11,6 +11,7 @@ use crate::id::{
     Attempt, EpnId, FlpId, Incarnation, NodeId, RosterId, RunId, Source, Target, Term, TfId,
 };
 use crate::range_set::RangeSet;
+use crate::reject::Code;
 use crate::verdict::DropReason;
 use bytes::Bytes;
 
@@ -80,8 +81,22 @@ pub enum Control {
     },
     /// I am alive, and this is what I hold.
     EpnPulse(EpnPulse),
+    /// TFs that former lives of the EPN have on disk, whole but not published. Repeated until each is told of by
+    /// [`Recover`](Self::Recover) or [`Discard`](Self::Discard).
+    Stored(Vec<TfId>),
+    /// Answers [`Recover`](Self::Recover): these TFs are not on the disk of the EPN, under no name.
+    NotStored(Vec<TfId>),
     /// Parts of undecided TFs that the EPN has, said when it joins: an ICN that has just taken over goes on there.
     Slots(Vec<SlotHeld>),
+
+    // any → any
+    /// What the receiver sent is rejected. The stream is closed behind it, or goes on if that does no harm.
+    Rejected {
+        /// Why; the table is in docs/codes.md.
+        code: Code,
+        /// What was found and what was expected.
+        detail: String,
+    },
 
     // any → ICN
     /// The sender follows the ICN of the envelope's term, which is higher than that of the message it answers.
@@ -157,6 +172,11 @@ pub enum Control {
     Commit(Vec<Commit>),
     /// FLPs that have no STF of a TF and never will.
     Absent(Vec<Absent>),
+    /// Publish these TFs, which a former life of the EPN has stored and which are committed to it. Repeated until
+    /// acknowledged as a commit is, or answered by [`NotStored`](Self::NotStored).
+    Recover(Vec<Recover>),
+    /// Remove what former lives of the EPN have stored of these TFs: they are not committed to it.
+    Discard(Vec<TfId>),
 
     // ICN → FLPs and the EPN
     /// Which EPN builds which TF.
@@ -176,6 +196,8 @@ pub struct Hello {
     pub stf_bytes_max: u64,
     /// Share of the work relative to other EPNs, in thousandths; 1000 is usual.
     pub weight_milli: u32,
+    /// Whether what an EPN reports as built is on its disk: a later life of it can still hand it on.
+    pub keeps: bool,
 }
 
 /// One STF that an FLP holds.
@@ -234,6 +256,8 @@ pub struct EpnPulse {
     pub digest_mismatches: u64,
     /// The newest [`Release`] applied.
     pub released_version: u64,
+    /// The storage behind the EPN takes nothing now: it is full, or fails. The EPN can take no TF.
+    pub storage_full: bool,
 }
 
 /// One TF that an EPN has put together.
@@ -334,6 +358,17 @@ pub struct Commit {
     pub missing: Vec<FlpId>,
 }
 
+/// One TF that a former life of an EPN was told to hand on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recover {
+    /// The TF.
+    pub tf: TfId,
+    /// The life of the EPN that the verdict names.
+    pub incarnation: Incarnation,
+    /// FLPs of the roster without a part in it.
+    pub missing: Vec<FlpId>,
+}
+
 /// The FLPs of a TF's roster that have no STF of it and never will.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Absent {
@@ -380,7 +415,10 @@ impl Control {
             Self::CommitAck { .. } => "commit-ack",
             Self::Corrupt { .. } => "corrupt",
             Self::EpnPulse(_) => "epn-pulse",
+            Self::Stored(_) => "stored",
+            Self::NotStored(_) => "not-stored",
             Self::Slots(_) => "slots",
+            Self::Rejected { .. } => "rejected",
             Self::Fenced => "fenced",
             Self::Ledger(_) => "ledger",
             Self::Order(_) => "order",
@@ -401,6 +439,8 @@ impl Control {
             Self::SourceBack { .. } => "source-back",
             Self::Commit(_) => "commit",
             Self::Absent(_) => "absent",
+            Self::Recover(_) => "recover",
+            Self::Discard(_) => "discard",
             Self::Assign(_) => "assign",
         }
     }

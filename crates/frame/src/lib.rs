@@ -15,6 +15,7 @@ pub mod mutant;
 mod prefix;
 mod range_set;
 mod record;
+pub mod reject;
 mod stf;
 mod verdict;
 

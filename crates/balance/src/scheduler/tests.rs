@@ -213,6 +213,7 @@ impl Bench {
                     slots: words.get(2).map_or(CAPACITY.1, |word| number(word)),
                     stf_bytes_max: 0,
                     weight_milli: 1000,
+                    keeps: false,
                 };
                 // A new stream, perhaps a new process: what it was told before may be forgotten.
                 self.told.remove(&target.epn);

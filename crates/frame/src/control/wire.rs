@@ -2,12 +2,13 @@
 
 use super::{
     Absent, Announced, Assign, Built, Commit, Control, Envelope, EpnAddress, EpnPulse, FlpPulse,
-    Hello, Order, Release, Skipped, SlotHeld, Start, Welcome,
+    Hello, Order, Recover, Release, Skipped, SlotHeld, Start, Welcome,
 };
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::id::{
     Attempt, EpnId, FlpId, Incarnation, NodeId, Role, RosterId, RunId, Source, Target, Term, TfId,
 };
+use crate::reject::Code;
 use crate::verdict::DropReason;
 
 /// The code of each kind on the wire. A number is never given out twice.
@@ -25,6 +26,8 @@ mod kind {
     pub(super) const CORRUPT: u16 = 22;
     pub(super) const EPN_PULSE: u16 = 23;
     pub(super) const SLOTS: u16 = 24;
+    pub(super) const STORED: u16 = 25;
+    pub(super) const NOT_STORED: u16 = 26;
     pub(super) const WELCOME: u16 = 30;
     pub(super) const REFUSED: u16 = 31;
     pub(super) const RELEASE: u16 = 32;
@@ -40,10 +43,13 @@ mod kind {
     pub(super) const COMMIT: u16 = 52;
     pub(super) const SOURCE_BACK: u16 = 54;
     pub(super) const ABSENT: u16 = 53;
+    pub(super) const RECOVER: u16 = 55;
+    pub(super) const DISCARD: u16 = 56;
     pub(super) const ASSIGN: u16 = 60;
     pub(super) const STANDBY: u16 = 70;
     pub(super) const FENCED: u16 = 71;
     pub(super) const LEDGER: u16 = 72;
+    pub(super) const REJECTED: u16 = 73;
     pub(super) const ORDER: u16 = 80;
     pub(super) const ANSWER: u16 = 81;
 }
@@ -94,6 +100,11 @@ impl Control {
             Self::Corrupt { .. } => kind::CORRUPT,
             Self::EpnPulse(_) => kind::EPN_PULSE,
             Self::Slots(_) => kind::SLOTS,
+            Self::Stored(_) => kind::STORED,
+            Self::NotStored(_) => kind::NOT_STORED,
+            Self::Rejected { .. } => kind::REJECTED,
+            Self::Recover(_) => kind::RECOVER,
+            Self::Discard(_) => kind::DISCARD,
             Self::Fenced => kind::FENCED,
             Self::Ledger(_) => kind::LEDGER,
             Self::Order(_) => kind::ORDER,
@@ -146,6 +157,18 @@ impl Control {
                 out.u16(flp.0);
             }
             Self::EpnPulse(pulse) => write_epn_pulse(out, pulse),
+            Self::Stored(tfs) | Self::NotStored(tfs) | Self::Discard(tfs) => {
+                out.list(tfs, |out, tf| out.u64(tf.0));
+            }
+            Self::Rejected { code, detail } => {
+                out.u8(code.number());
+                out.text(detail, Self::TEXT_BYTES_MAX);
+            }
+            Self::Recover(items) => out.list(items, |out, item| {
+                out.u64(item.tf.0);
+                out.u64(item.incarnation.0);
+                out.list(&item.missing, |out, flp| out.u16(flp.0));
+            }),
             Self::Slots(items) => out.list(items, |out, item| {
                 out.u64(item.tf.0);
                 out.u64(item.bytes);
@@ -249,6 +272,20 @@ impl Control {
                     bytes: input.u64("slot bytes")?,
                 })
             })?),
+            kind::STORED => Self::Stored(input.list("stored TFs", max, 8, read_tf)?),
+            kind::NOT_STORED => Self::NotStored(input.list("TFs not stored", max, 8, read_tf)?),
+            kind::DISCARD => Self::Discard(input.list("discarded TFs", max, 8, read_tf)?),
+            kind::RECOVER => Self::Recover(input.list("TFs to recover", max, 20, |input| {
+                Ok(Recover {
+                    tf: read_tf(input)?,
+                    incarnation: Incarnation(input.u64("incarnation")?),
+                    missing: read_missing(input)?,
+                })
+            })?),
+            kind::REJECTED => Self::Rejected {
+                code: read_code(input)?,
+                detail: input.text("rejection", Self::TEXT_BYTES_MAX)?,
+            },
             kind::STANDBY => Self::Standby,
             kind::FENCED => Self::Fenced,
             kind::LEDGER => {
@@ -387,6 +424,7 @@ fn write_hello(out: &mut Writer<'_>, hello: &Hello) {
     out.u64(hello.stf_bytes_max);
     out.u32(hello.slots);
     out.u32(hello.weight_milli);
+    out.u8(u8::from(hello.keeps));
     out.text(&hello.data_address, Control::TEXT_BYTES_MAX);
 }
 
@@ -395,6 +433,7 @@ fn read_hello(input: &mut Reader<'_>) -> Result<Hello, DecodeError> {
     let stf_bytes_max = input.u64("STF bytes max")?;
     let slots = input.u32("slots")?;
     let weight_milli = input.u32("weight")?;
+    let keeps = input.flag("keeps")?;
     let data_address = input.text("data address", Control::TEXT_BYTES_MAX)?;
     Ok(Hello {
         data_address,
@@ -402,6 +441,7 @@ fn read_hello(input: &mut Reader<'_>) -> Result<Hello, DecodeError> {
         slots,
         stf_bytes_max,
         weight_milli,
+        keeps,
     })
 }
 
@@ -436,6 +476,7 @@ fn write_epn_pulse(out: &mut Writer<'_>, pulse: &EpnPulse) {
     out.u64(pulse.duplicates_refused);
     out.u64(pulse.digest_mismatches);
     out.u64(pulse.released_version);
+    out.u8(u8::from(pulse.storage_full));
 }
 
 fn read_epn_pulse(input: &mut Reader<'_>) -> Result<EpnPulse, DecodeError> {
@@ -448,6 +489,7 @@ fn read_epn_pulse(input: &mut Reader<'_>) -> Result<EpnPulse, DecodeError> {
         duplicates_refused: input.u64("duplicates refused")?,
         digest_mismatches: input.u64("digest mismatches")?,
         released_version: input.u64("released version")?,
+        storage_full: input.flag("storage full")?,
     })
 }
 
@@ -541,6 +583,15 @@ fn read_reason(input: &mut Reader<'_>) -> Result<DropReason, DecodeError> {
             found: u64::from(code),
             expected: "0 to 9",
         })
+}
+
+fn read_code(input: &mut Reader<'_>) -> Result<Code, DecodeError> {
+    let number = input.u8("rejection code")?;
+    Code::of_number(number).ok_or(DecodeError::Invalid {
+        what: "rejection code",
+        found: u64::from(number),
+        expected: "a code of docs/codes.md",
+    })
 }
 
 fn write_source(out: &mut Writer<'_>, source: Source) {

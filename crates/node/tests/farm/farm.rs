@@ -370,6 +370,7 @@ impl<'a> Farm<'a> {
             slots: 0,
             stf_bytes_max,
             weight_milli: 1000,
+            keeps: false,
         };
         let parts = FlpParts {
             source,
@@ -404,6 +405,7 @@ impl<'a> Farm<'a> {
             slots: config.tfs_in_building_max,
             stf_bytes_max: 0,
             weight_milli: 1000,
+            keeps: false,
         };
         let target = Target { epn, incarnation };
         let parts = EpnParts {

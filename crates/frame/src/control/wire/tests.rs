@@ -33,7 +33,20 @@ fn one_of_each() -> Vec<Control> {
             slots: 2,
             stf_bytes_max: 3,
             weight_milli: 1000,
+            keeps: true,
         }),
+        Control::Stored(vec![tf]),
+        Control::NotStored(vec![tf, TfId(12)]),
+        Control::Discard(vec![tf]),
+        Control::Recover(vec![Recover {
+            tf,
+            incarnation: Incarnation(3),
+            missing: vec![FlpId(1)],
+        }]),
+        Control::Rejected {
+            code: Code::TooBig,
+            detail: "body of 4294967295 bytes, at most 64".to_owned(),
+        },
         Control::Leaving,
         Control::Slots(vec![SlotHeld { tf, bytes: 6 }]),
         Control::Standby,
@@ -78,6 +91,7 @@ fn one_of_each() -> Vec<Control> {
         Control::Corrupt { tf, flp: FlpId(1) },
         Control::EpnPulse(EpnPulse {
             released_version: 8,
+            storage_full: true,
             ..EpnPulse::default()
         }),
         Control::Welcome(Welcome {
