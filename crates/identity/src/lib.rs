@@ -1,0 +1,28 @@
+//! Who may be what in a farm.
+//!
+//! This crate answers one question: *is the other side the node that it says it is?* It makes a private
+//! certificate authority (CA) and one certificate for each node, reads them back with every doubt named, and
+//! builds the TLS configurations of both ends of a connection. What a node of a role may say, and what happens
+//! when it says something else, is the business of the node; moving bytes that of the transport.
+//!
+//! - [`Identity`] is farm, role and index, as they stand in a certificate;
+//! - [`Authority`] makes certificates, [`Certificate`] is one that was read;
+//! - [`Credentials`] are what a node proves itself with, [`Tls`] what its connections are made from.
+
+mod authority;
+mod certificate;
+mod credentials;
+mod error;
+mod files;
+mod moment;
+mod name;
+mod tls;
+
+pub use authority::{Authority, Pem};
+pub use certificate::Certificate;
+pub use credentials::Credentials;
+pub use error::IdentityError;
+pub use files::CertFiles;
+pub use moment::{Moment, Validity};
+pub use name::{Identity, NameError, parse_node};
+pub use tls::{PeerError, Tls};
