@@ -1,15 +1,15 @@
 #!/bin/sh
 # Brings this machine to where `make demo` or `make test` works, or says in one line what is missing.
 #
-#     scripts/setup.sh demo|test
+#     scripts/setup.sh demo|test|zookeeper
 #
-# Installs Debian packages when it runs as root, and npm packages when there is a package.json. Asks
-# nothing, and does nothing the second time.
+# Installs Debian packages when it runs as root, and npm packages when there is a package.json. `test` and
+# `zookeeper` fetch the jars of a ZooKeeper server. Asks nothing, and does nothing the second time.
 set -eu
 cd "$(dirname "$0")/.."
 
 # command:package, for what tests need beyond Rust, a C compiler and make. One place: add here.
-test_packages=''
+test_packages='java:default-jre-headless'
 
 fail() {
     echo "setup: $1" >&2
@@ -56,6 +56,55 @@ need_packages() {
     rm -f "$log"
 }
 
+# The jars of ZooKeeper, fetched once from Maven Central and held against the sums of a list in this tree. Where that
+# fails, Debian's older package does for tests; see docs/adr/2026-11-21-zookeeper-servers-of-our-own.md.
+need_zookeeper() {
+    list=crates/zookeeper/jars.sha256
+    jars=${XDG_CACHE_HOME:-$HOME/.cache}/sheaf/zookeeper-3.9.5
+    central=${SHEAF_MAVEN_URL:-https://repo1.maven.org/maven2}
+    [ -z "${SHEAF_ZOOKEEPER_HOME:-}" ] || return 0
+    # The stamp holds the list that was fetched, so a changed list is fetched again.
+    cmp -s "$list" "$jars/jars.sha256" && return 0
+    echo "setup: fetching ZooKeeper 3.9.5 into $jars"
+    mkdir -p "$jars" || fail "cannot make $jars"
+    if fetch_jars; then
+        cp "$list" "$jars/jars.sha256"
+    elif [ -f /usr/share/java/zookeeper.jar ]; then
+        echo 'setup: no jars from Maven Central; the tests use /usr/share/java/zookeeper.jar'
+    elif [ "$(id -u)" -eq 0 ] && has apt-get; then
+        echo "setup: no jars from Maven Central; installing Debian's zookeeper for the tests"
+        export DEBIAN_FRONTEND=noninteractive
+        { apt-get update -q && apt-get install -q -y --no-install-recommends zookeeper; } >/dev/null 2>&1 </dev/null \
+            || fail "missing: ZooKeeper; neither $central nor apt-get has it. Name a folder with its jars in SHEAF_ZOOKEEPER_HOME"
+    else
+        fail "missing: ZooKeeper; $central cannot be read. Name a folder with its jars in SHEAF_ZOOKEEPER_HOME"
+    fi
+}
+
+# Every jar of $list that is not there yet, under a temporary name until its sum is known to be right.
+fetch_jars() {
+    grep -v '^#' "$list" | while read -r sum path; do
+        jar=$jars/${path##*/}
+        has_sum "$jar" "$sum" && continue
+        rm -f "$jar.part"
+        if has curl; then
+            curl -fsSL --retry 3 --max-time 120 -o "$jar.part" "$central/$path" || exit 1
+        else
+            wget -q -T 60 -O "$jar.part" "$central/$path" || exit 1
+        fi
+        if ! has_sum "$jar.part" "$sum"; then
+            echo "setup: $central/$path has another SHA-256 than $list says" >&2
+            rm -f "$jar.part"
+            exit 1
+        fi
+        mv "$jar.part" "$jar"
+    done
+}
+
+has_sum() {
+    [ -f "$1" ] && [ "$(sha256sum "$1" | cut -d ' ' -f 1)" = "$2" ]
+}
+
 # System tools often lie in /sbin, which is not on every user's path.
 has_command() {
     has "$1" || [ -x "/usr/sbin/$1" ] || [ -x "/sbin/$1" ]
@@ -80,10 +129,15 @@ test)
     need_tools
     need_test_tools
     need_packages
+    need_zookeeper
     need_npm_packages
     ;;
+zookeeper)
+    need_packages
+    need_zookeeper
+    ;;
 *)
-    echo 'usage: scripts/setup.sh demo|test' >&2
+    echo 'usage: scripts/setup.sh demo|test|zookeeper' >&2
     exit 2
     ;;
 esac

@@ -1,0 +1,3 @@
+//! Everything that knows ZooKeeper.
+
+pub mod server;
