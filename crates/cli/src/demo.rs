@@ -1,11 +1,10 @@
 //! `sheaf demo`: a farm on this machine, as separate processes, watched and then judged.
 //!
 //! `args` says what is wanted, `farm_file` makes a farm of it, `farm` runs its processes, `supervise` leads them
-//! from their start to their end, `watch` knows how they do and `screen` shows it. When all have ended, `check`
+//! from their start to their end, `watch` knows how they do and `screen` shows it. When all have ended, `judge`
 //! makes up the books from their event logs, and `summary` tells the result.
 
 mod args;
-pub(crate) mod check;
 mod duration;
 pub(crate) mod farm;
 mod farm_file;
@@ -23,11 +22,11 @@ pub(crate) use args::Args;
 use crate::fail;
 use anyhow::Context as _;
 use args::Rate;
-use check::Evidence;
 use farm::{Farm, Notice, Process};
 use run_dir::RunDir;
 use screen::Screen;
 use sheaf_frame::{NodeId, Role};
+use sheaf_ledger::verify::{self, Evidence, Options};
 use sheaf_node::config::FarmConfig;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fmt::Write as _;
@@ -165,10 +164,17 @@ fn judge(dir: &RunDir, farm: &Farm<'_>, watch: &Watch, record: Record) -> anyhow
     let mut evidence = Evidence::default();
     for process in farm.processes() {
         evidence
-            .read(&process.events, process.node, process.fate_of_log())
+            .read(&process.events, Some(process.node), process.fate_of_log())
             .with_context(|| format!("cannot read {}", process.events.display()))?;
     }
-    let audit = check::audit(&evidence, &watch.status().books);
+    let books = Some((&watch.status().books).into());
+    let audit = verify::audit(
+        &mut evidence,
+        &Options {
+            books,
+            ..Options::default()
+        },
+    );
     let Record {
         faults,
         mut problems,

@@ -6,7 +6,9 @@
 //! is durable. Whoever leads next finds every durable record, and no other can be added behind its back.
 //! Why: `docs/adr/2026-11-21-the-fenced-append-is-the-truth.md`.
 
+pub mod event;
 pub mod memory;
+pub mod verify;
 
 use bytes::Bytes;
 use sheaf_frame::{Record, Term, Timestamp};

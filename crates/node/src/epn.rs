@@ -296,6 +296,7 @@ impl<T: Transport> EpnNode<T> {
             // What the consumer took last belongs into the log, too.
             self.hand_on();
             self.act();
+            self.log.end();
             return Ok(Turn::Done);
         }
         Ok(Turn::WaitUntil(self.ticked_at + TICK))

@@ -5,99 +5,12 @@
 //! them: what a peer knows is in the log, also of a process that was killed.
 
 use rustix::time::ClockId;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+pub use sheaf_ledger::event::{Event, MemberEvent, PartEvent};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// One line of an event log. Schema: `docs/events.md`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "event", rename_all = "kebab-case")]
-pub enum Event {
-    /// First line of each life of a process.
-    Begin {
-        /// `icn:0`, `flp:2`, …
-        node: String,
-        /// Which life.
-        incarnation: u64,
-    },
-    /// FLP: it makes STFs for this run from now on. ICN: it opened the run.
-    Run {
-        /// 16 hexadecimal digits.
-        run: String,
-    },
-    /// FLP: an STF was made, its digest taken.
-    Made {
-        /// The TF.
-        tf: u64,
-        /// Payload bytes.
-        bytes: u64,
-        /// CRC-32C at the source.
-        digest: u32,
-    },
-    /// FLP: there will be no STF of this TF.
-    Skipped {
-        /// The TF.
-        tf: u64,
-        /// Name of a drop reason.
-        reason: String,
-    },
-    /// FLP: an STF was handed to the stream to an EPN.
-    Sent {
-        /// The TF.
-        tf: u64,
-        /// The assignment obeyed.
-        attempt: u32,
-        /// The EPN.
-        epn: u16,
-        /// Which life of it.
-        incarnation: u64,
-    },
-    /// EPN: a TF was handed to the consumer.
-    Delivered {
-        /// The TF.
-        tf: u64,
-        /// The assignment built.
-        attempt: u32,
-        /// The STFs in it.
-        parts: Vec<PartEvent>,
-        /// FLPs without an STF in it.
-        missing: Vec<u16>,
-    },
-    /// EPN: the consumer found something wrong with a TF that it was handed.
-    Fault {
-        /// The TF.
-        tf: u64,
-        /// What.
-        detail: String,
-    },
-    /// ICN: a TF exists from now on (paced mode: it was called for).
-    Called {
-        /// The TF.
-        tf: u64,
-    },
-    /// ICN: the verdict on a TF.
-    Verdict {
-        /// The TF.
-        tf: u64,
-        /// `complete`, `incomplete` or `dropped`.
-        verdict: String,
-        /// The EPN that built it.
-        epn: Option<u16>,
-        /// Which life of that EPN.
-        incarnation: Option<u64>,
-        /// FLPs without an STF in it.
-        missing: Vec<u16>,
-        /// Why it was dropped.
-        reason: Option<String>,
-    },
-    /// ICN: the EPN died before it acknowledged; amends the verdict.
-    Abandoned {
-        /// The TF.
-        tf: u64,
-    },
-}
 
 /// An event as it stands in a file: with the time at which it was added.
 #[derive(Serialize)]
@@ -112,19 +25,6 @@ fn monotonic_ns() -> u64 {
     let now = rustix::time::clock_gettime(ClockId::Monotonic);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
     seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
-}
-
-/// One STF of a delivered TF.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PartEvent {
-    /// Who made it.
-    pub flp: u16,
-    /// Which life of it.
-    pub incarnation: u64,
-    /// Payload bytes.
-    pub bytes: u64,
-    /// CRC-32C computed from the bytes received.
-    pub digest: u32,
 }
 
 /// Appends events to a file, to memory that a test shares, or to nothing.
@@ -188,6 +88,14 @@ impl EventLog {
                 lines.push(b'\n');
             }
             Target::Memory { added, .. } => added.push(event.clone()),
+        }
+    }
+
+    /// Writes the last line of a life that ends in order. Without it, the life counts as killed.
+    pub fn end(&mut self) {
+        self.add(&Event::End);
+        if let Err(error) = self.flush() {
+            tracing::error!(%error, "The event log cannot be written; this life will count as killed");
         }
     }
 

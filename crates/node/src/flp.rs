@@ -231,6 +231,7 @@ impl<T: Transport> FlpNode<T> {
             }
         }
         if self.brain.is_dismissed() || self.may_leave(now) {
+            self.log.end();
             return Ok(Turn::Done);
         }
         Ok(Turn::WaitUntil(source_due.min(self.ticked_at + TICK)))
@@ -369,6 +370,7 @@ impl<T: Transport> FlpNode<T> {
     fn log_sent(&mut self, target: Target, header: &StfHeader) {
         self.log.add(&Event::Sent {
             tf: header.key.tf.0,
+            term: 0,
             attempt: header.attempt.0,
             epn: target.epn.0,
             incarnation: target.incarnation.0,

@@ -376,8 +376,12 @@ impl<T: Transport> IcnNode<T> {
         }
         self.notices.say(now, self.scheduler.is_over());
         if self.scheduler.is_over() {
+            if self.over_at.is_none() {
+                self.log.add(&Event::Over);
+            }
             let over_at = *self.over_at.get_or_insert(now);
             if self.conns.is_empty() || now.since(over_at) >= FAREWELL {
+                self.log.end();
                 return Turn::Done;
             }
         }

@@ -3,7 +3,6 @@
 use super::args::{FarmArgs, Shape};
 use super::cpus::Cpus;
 use super::window::{Moment, Window, machine_busy_s};
-use crate::demo::check::{Evidence, audit};
 use crate::demo::farm::{Farm, Notice};
 use crate::demo::run_dir::RunDir;
 use crate::proc;
@@ -12,6 +11,7 @@ use anyhow::{Context as _, bail, ensure};
 use rustix::process::Signal;
 use sheaf_acquire::GeneratorConfig;
 use sheaf_frame::{EpnId, FlpId, NodeId, Role};
+use sheaf_ledger::verify::{self, Evidence, Options};
 use sheaf_node::config::{DiscardSink, FarmConfig, SinkConfig, SourceConfig};
 use sheaf_node::status::{FarmStatus, Quantiles};
 use sheaf_transport::{Arena, ArenaOptions, Tcp};
@@ -257,17 +257,29 @@ impl Run<'_, '_> {
         let mut evidence = Evidence::default();
         for process in self.farm.processes() {
             evidence
-                .read(&process.events, process.node, process.fate)
+                .read(&process.events, Some(process.node), process.fate)
                 .with_context(|| format!("cannot read {}", process.events.display()))?;
         }
-        let found = audit(&evidence, &self.status.books);
+        let books = Some((&self.status.books).into());
+        let found = verify::audit(
+            &mut evidence,
+            &Options {
+                books,
+                ..Options::default()
+            },
+        );
+        let told: Vec<String> = found
+            .contradictions
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         ensure!(
             found.is_balanced() && found.complete == found.announced,
             "announced {} TFs, complete {}; {} contradictions: {}",
             found.announced,
             found.complete,
             found.contradictions_total,
-            found.contradictions.join("; ")
+            told.join("; ")
         );
         Ok(())
     }

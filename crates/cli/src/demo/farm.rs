@@ -1,12 +1,12 @@
 //! The processes of a demo: started, heard, signalled, reaped, and never left behind.
 
-use super::check::Fate;
 use super::run_dir::RunDir;
 use crate::proc::{self, Usage};
 use crate::role::{Exit, Line};
 use anyhow::Context as _;
 use rustix::process::{Pid, Signal, kill_process};
 use sheaf_frame::{NodeId, Role};
+use sheaf_ledger::verify::Fate;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};

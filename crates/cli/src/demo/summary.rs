@@ -1,12 +1,12 @@
 //! The summary of a demo: for machines (`docs/demo.md` describes every field) and for people.
 
-use super::check::{Audit, Evidence};
 use super::farm::Farm;
 use super::faults::FaultKind;
 use super::watch::Watch;
 use crate::proc::Machine;
 use serde::{Deserialize, Serialize};
 use sheaf_frame::{NodeId, Role};
+use sheaf_ledger::verify::{Audit, Evidence};
 use sheaf_node::status::Quantiles;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
@@ -197,7 +197,11 @@ impl Summary {
             missing: audit.missing,
             dropped: audit.dropped,
             in_flight: audit.in_flight,
-            contradictions: audit.contradictions,
+            contradictions: audit
+                .contradictions
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
             contradictions_total: audit.contradictions_total,
             unannounced: audit.unannounced,
             mixed_target: audit.mixed_target,

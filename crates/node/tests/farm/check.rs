@@ -168,6 +168,7 @@ fn highest_attempts(logs: &BTreeMap<String, Vec<Event>>) -> u64 {
             attempt,
             epn,
             incarnation,
+            ..
         } = event
         {
             let highest = attempts.entry(*tf).or_default();

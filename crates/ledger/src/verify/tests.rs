@@ -1,9 +1,8 @@
 //! A checker that cannot fail is worth nothing: every rule here meets a log that breaks it.
 
 use super::*;
+use crate::event::{Event, PartEvent};
 use sheaf_frame::{NodeId, Role};
-use sheaf_node::event::{Event, PartEvent};
-use sheaf_node::status::BooksStatus;
 use std::collections::BTreeMap;
 
 const RUN: &str = "00000000000000aa";
@@ -17,7 +16,7 @@ struct Logs {
     fates: BTreeMap<NodeId, Fate>,
     /// What stands behind the last line of a log, without an end of line.
     cut: BTreeMap<NodeId, &'static str>,
-    books: BooksStatus,
+    books: Books,
 }
 
 fn node(role: Role, index: u16) -> NodeId {
@@ -60,6 +59,7 @@ fn part(flp: u16) -> PartEvent {
 fn sent(tf: u64, epn: u16) -> Event {
     Event::Sent {
         tf,
+        term: 0,
         attempt: 1,
         epn,
         incarnation: incarnation(Role::Epn, epn),
@@ -114,12 +114,11 @@ impl Logs {
                 .collect(),
             fates: BTreeMap::new(),
             cut: BTreeMap::new(),
-            books: BooksStatus {
+            books: Books {
                 announced: 4,
                 complete: 4,
                 bytes: 4 * 21,
-                balanced: true,
-                ..BooksStatus::default()
+                ..Books::default()
             },
         }
     }
@@ -143,13 +142,23 @@ impl Logs {
                 .collect();
             text.push_str(self.cut.get(&node).copied().unwrap_or(""));
             let fate = self.fates.get(&node).copied().unwrap_or(Fate::Ended);
-            evidence.take_in(text.as_bytes(), node, fate).unwrap();
+            let name = format!("the log of {node}");
+            evidence
+                .take_in(text.as_bytes(), &name, Some(node), fate)
+                .unwrap();
         }
-        audit(&evidence, &self.books)
+        let books = Some(self.books.clone());
+        audit(
+            &mut evidence,
+            &Options {
+                books,
+                ..Options::default()
+            },
+        )
     }
 
     /// The last verdict becomes another one; the books go along.
-    fn decide_last(&mut self, verdict: Event, change: impl FnOnce(&mut BooksStatus)) {
+    fn decide_last(&mut self, verdict: Event, change: impl FnOnce(&mut Books)) {
         *self.icn.last_mut().unwrap() = verdict;
         change(&mut self.books);
     }
@@ -168,7 +177,7 @@ fn check(spoil: impl FnOnce(&mut Logs), expected: &str) -> Audit {
     let is_told = audit
         .contradictions
         .iter()
-        .any(|text| text.contains(expected));
+        .any(|found| found.text.contains(expected));
     assert!(
         is_told,
         "{:#?} do not tell {expected:?}",
@@ -309,6 +318,7 @@ fn a_tf_that_moved_by_a_second_assignment_is_not_mixed() {
     check_good(|logs| {
         logs.flps[1].push(Event::Sent {
             tf: 2,
+            term: 0,
             attempt: 2,
             epn: 1,
             incarnation: 201,
@@ -389,8 +399,14 @@ fn only_a_built_tf_can_be_abandoned_and_only_once() {
         logs.icn.push(Event::Abandoned { tf: 3 });
     };
     check(drop_last, "TF 3 is abandoned and was not built");
-    let twice = |logs: &mut Logs| logs.icn.extend([3, 3].map(|tf| Event::Abandoned { tf }));
-    check(twice, "TF 3 is abandoned 2 times");
+    let twice = |logs: &mut Logs| {
+        logs.icn.insert(1, Event::Leads { term: 1 });
+        logs.icn.extend([3, 3].map(|tf| Event::Abandoned { tf }));
+    };
+    check(
+        twice,
+        "TF 3 is abandoned 2 times by icn:0 (incarnation 1) in term 1",
+    );
 }
 
 #[test]
@@ -430,7 +446,7 @@ fn a_complete_tf_needs_a_part_of_every_flp_that_was_left_in_peace() {
 #[test]
 fn the_missing_list_must_agree_between_epn_and_verdict() {
     let incomplete = verdict(3, "incomplete", Some(1), &[0], None);
-    let change = |books: &mut BooksStatus| {
+    let change = |books: &mut Books| {
         (books.complete, books.incomplete, books.bytes) = (3, 1, 74);
     };
     let agree = |logs: &mut Logs| {
@@ -444,7 +460,7 @@ fn the_missing_list_must_agree_between_epn_and_verdict() {
             agree(logs);
             *logs.epns[1].last_mut().unwrap() = delivered(3, &[1], &[]);
         },
-        "without FLPs {}, its verdict says {0}",
+        "without FLPs [], its verdict says [0]",
     );
     let whole = verdict(3, "incomplete", Some(1), &[], None);
     check(
@@ -506,7 +522,7 @@ fn a_log_in_the_wrong_place_is_found() {
     );
     check(
         |logs| logs.flps[0].push(begin(Role::Flp, 0)),
-        "the log of flp:0 is that of two lives",
+        "the log of flp:0 holds flp:0 (incarnation 100) and behind it flp:0 (incarnation 100)",
     );
 }
 
@@ -558,15 +574,14 @@ fn a_missing_log_is_found_unless_its_process_was_killed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("epn-0.events");
     let mut evidence = Evidence::default();
-    evidence
-        .read(&path, node(Role::Epn, 0), Fate::Killed)
-        .unwrap();
-    assert!(audit(&evidence, &BooksStatus::default()).is_balanced());
-    evidence
-        .read(&path, node(Role::Epn, 0), Fate::Ended)
-        .unwrap();
-    let found = audit(&evidence, &BooksStatus::default()).contradictions;
-    assert_eq!(found, ["epn:0 has no event log"]);
+    let epn = Some(node(Role::Epn, 0));
+    evidence.read(&path, epn, Fate::Killed).unwrap();
+    assert!(audit(&mut evidence, &Options::default()).is_balanced());
+    evidence.read(&path, epn, Fate::Ended).unwrap();
+    let found = audit(&mut evidence, &Options::default()).contradictions;
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].kind, Kind::MissingLog);
+    assert_eq!(found[0].to_string(), "epn:0 has no event log");
 }
 
 #[test]

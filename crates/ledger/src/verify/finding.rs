@@ -1,0 +1,130 @@
+//! What can be wrong with a run, as a closed list.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Something that must not be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contradiction {
+    /// Which rule is broken.
+    pub kind: Kind,
+    /// The TF that it is about, if it is about one.
+    pub tf: Option<u64>,
+    /// What was found, with the names of those involved.
+    pub text: String,
+}
+
+impl fmt::Display for Contradiction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// The rules, one for each way in which a run can contradict itself. `docs/verify.md` has a row for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// A line of an event log is no event, or is cut though its process was not killed.
+    GarbledLog,
+    /// A process that was not killed left no event log.
+    MissingLog,
+    /// An event log is that of another node, or of a life that has one already.
+    WrongLog,
+    /// Logs name different runs.
+    ForeignRun,
+    /// Two ICNs led in one term.
+    TwoLeaders,
+    /// The run is over, and a TF has no verdict.
+    NoVerdict,
+    /// A TF has two different verdicts, or was decided twice in one term.
+    TwoVerdicts,
+    /// A verdict is none of the three, or not in itself consistent.
+    BadVerdict,
+    /// A drop reason is not on the list, or its cause is in nobody's log.
+    BadReason,
+    /// A verdict is about a TF that no FLP made or skipped.
+    MadeUp,
+    /// A TF is abandoned that was not built.
+    BadAbandoned,
+    /// One assignment was sent to two EPNs.
+    MixedTarget,
+    /// A TF was handed on twice.
+    DeliveredTwice,
+    /// A TF was handed on without its verdict, or by another EPN than that of its verdict.
+    DeliveredUnbidden,
+    /// A built TF was neither handed on nor abandoned.
+    NotDelivered,
+    /// The parts that were handed on are not those of the roster.
+    WrongParts,
+    /// A part is not what its FLP made.
+    DigestMismatch,
+    /// An EPN has a part that was never sent to it.
+    NotSent,
+    /// An FLP made a TF twice, or neither made nor skipped it.
+    Hole,
+    /// Announced is not complete + incomplete + dropped + in flight, or differs from the books of the ICN.
+    Books,
+    /// The verdict log and the event logs of the ICNs differ.
+    Ledger,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 21] = [
+        Self::GarbledLog,
+        Self::MissingLog,
+        Self::WrongLog,
+        Self::ForeignRun,
+        Self::TwoLeaders,
+        Self::NoVerdict,
+        Self::TwoVerdicts,
+        Self::BadVerdict,
+        Self::BadReason,
+        Self::MadeUp,
+        Self::BadAbandoned,
+        Self::MixedTarget,
+        Self::DeliveredTwice,
+        Self::DeliveredUnbidden,
+        Self::NotDelivered,
+        Self::WrongParts,
+        Self::DigestMismatch,
+        Self::NotSent,
+        Self::Hole,
+        Self::Books,
+        Self::Ledger,
+    ];
+
+    /// Name in JSON and documents, such as `"delivered-twice"`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::GarbledLog => "garbled-log",
+            Self::MissingLog => "missing-log",
+            Self::WrongLog => "wrong-log",
+            Self::ForeignRun => "foreign-run",
+            Self::TwoLeaders => "two-leaders",
+            Self::NoVerdict => "no-verdict",
+            Self::TwoVerdicts => "two-verdicts",
+            Self::BadVerdict => "bad-verdict",
+            Self::BadReason => "bad-reason",
+            Self::MadeUp => "made-up",
+            Self::BadAbandoned => "bad-abandoned",
+            Self::MixedTarget => "mixed-target",
+            Self::DeliveredTwice => "delivered-twice",
+            Self::DeliveredUnbidden => "delivered-unbidden",
+            Self::NotDelivered => "not-delivered",
+            Self::WrongParts => "wrong-parts",
+            Self::DigestMismatch => "digest-mismatch",
+            Self::NotSent => "not-sent",
+            Self::Hole => "hole",
+            Self::Books => "books",
+            Self::Ledger => "ledger",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
