@@ -6,8 +6,12 @@
 //! is durable. Whoever leads next finds every durable record, and no other can be added behind its back.
 //! Why: `docs/adr/2026-11-21-the-fenced-append-is-the-truth.md`.
 
+pub mod entry;
 pub mod event;
+pub mod file;
 pub mod memory;
+mod replay;
+pub mod storage;
 pub mod verify;
 
 use bytes::Bytes;

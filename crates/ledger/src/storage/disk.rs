@@ -1,0 +1,218 @@
+//! The files of one directory, as little of them as a log needs, so that a simulated disk can take their place.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A directory of files with plain names. Clones are the same directory.
+///
+/// What is written is durable when [`sync`](Self::sync) of the file, and for its name
+/// [`sync_names`](Self::sync_names), have returned; until then a power failure may keep any part of it.
+pub trait Disk: Clone + Send + 'static {
+    /// The names of all files, in any order.
+    ///
+    /// # Errors
+    ///
+    /// What the system says, here and in all others.
+    fn list(&self) -> io::Result<Vec<String>>;
+
+    /// Up to `bytes_max` bytes from `offset`; fewer only at the end of the file.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotFound`] if there is no such file.
+    fn read_at(&self, name: &str, offset: u64, bytes_max: usize) -> io::Result<Vec<u8>>;
+
+    /// Writes all of `bytes` at `offset`; makes the file if there is none. A failed write may leave some of it.
+    ///
+    /// # Errors
+    ///
+    /// Also when only a part could be written.
+    fn write_at(&self, name: &str, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Makes what the file holds durable. After an error nothing is known of what was written since the last one.
+    ///
+    /// # Errors
+    ///
+    /// Also for writes of the past that could not reach the disk.
+    fn sync(&self, name: &str) -> io::Result<()>;
+
+    /// Cuts the file to `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// As [`sync`](Self::sync).
+    fn truncate(&self, name: &str, bytes: u64) -> io::Result<()>;
+
+    /// Gives a file another name; a file of that name is replaced at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`sync`](Self::sync).
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Removes a file; it is no error if there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`sync`](Self::sync).
+    fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// Makes new names, renames and removals durable.
+    ///
+    /// # Errors
+    ///
+    /// As [`sync`](Self::sync).
+    fn sync_names(&self) -> io::Result<()>;
+
+    /// How a person finds the file.
+    fn path(&self, name: &str) -> PathBuf;
+}
+
+/// A directory of the operating system.
+#[derive(Clone, Debug)]
+pub struct OsDisk {
+    folder: Arc<Path>,
+    /// Files stay open while they are written: an error of the kernel's own write-back is told to those who had the
+    /// file open then, and to nobody later if the kernel forgets it in between.
+    open: Arc<Mutex<BTreeMap<String, Arc<File>>>>,
+    _lock: Option<Arc<File>>,
+}
+
+/// Files that are open for writing at once; the log writes to two, and a third is being replaced.
+const OPEN_MAX: usize = 4;
+
+impl OsDisk {
+    /// The name of the file that tells other processes to keep off.
+    pub const LOCK: &'static str = "lock";
+
+    /// Takes a directory for this process alone; makes it if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::WouldBlock`] if another process has it.
+    pub fn lock(folder: &Path) -> io::Result<Self> {
+        if !folder.is_dir() {
+            fs::create_dir_all(folder)?;
+            // The name of the directory itself has to last as well.
+            if let Some(above) = folder.parent() {
+                let above = if above.as_os_str().is_empty() {
+                    Path::new(".")
+                } else {
+                    above
+                };
+                File::open(above)?.sync_all()?;
+            }
+        }
+        let options = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .clone();
+        let lock = options.open(folder.join(Self::LOCK))?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => io::Error::from(ErrorKind::WouldBlock),
+            TryLockError::Error(error) => error,
+        })?;
+        Ok(Self {
+            _lock: Some(Arc::new(lock)),
+            ..Self::look(folder)
+        })
+    }
+
+    /// A directory that is only looked at; another process may be writing there.
+    #[must_use]
+    pub fn look(folder: &Path) -> Self {
+        Self {
+            folder: folder.into(),
+            open: Arc::default(),
+            _lock: None,
+        }
+    }
+
+    fn writer(&self, name: &str) -> io::Result<Arc<File>> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = open.get(name) {
+            return Ok(Arc::clone(file));
+        }
+        let mut options = OpenOptions::new();
+        let options = options.read(true).write(true).create(true).truncate(false);
+        let file = Arc::new(options.open(self.folder.join(name))?);
+        if open.len() == OPEN_MAX {
+            // The lowest name is the oldest segment, which is whole and synced.
+            open.pop_first();
+        }
+        open.insert(name.to_owned(), Arc::clone(&file));
+        Ok(file)
+    }
+
+    fn close(&self, name: &str) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.remove(name);
+    }
+}
+
+impl Disk for OsDisk {
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            // A name that is not text is none of ours.
+            names.extend(entry?.file_name().into_string().ok());
+        }
+        Ok(names)
+    }
+
+    fn read_at(&self, name: &str, offset: u64, bytes_max: usize) -> io::Result<Vec<u8>> {
+        let file = File::open(self.folder.join(name))?;
+        let left = file.metadata()?.len().saturating_sub(offset);
+        let mut bytes = vec![0; bytes_max.min(usize::try_from(left).unwrap_or(usize::MAX))];
+        let mut filled = 0;
+        while filled < bytes.len() {
+            match file.read_at(&mut bytes[filled..], offset + filled as u64) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        bytes.truncate(filled);
+        Ok(bytes)
+    }
+
+    fn write_at(&self, name: &str, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.writer(name)?.write_all_at(bytes, offset)
+    }
+
+    fn sync(&self, name: &str) -> io::Result<()> {
+        self.writer(name)?.sync_data()
+    }
+
+    fn truncate(&self, name: &str, bytes: u64) -> io::Result<()> {
+        self.writer(name)?.set_len(bytes)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.close(from);
+        self.close(to);
+        fs::rename(self.folder.join(from), self.folder.join(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.close(name);
+        match fs::remove_file(self.folder.join(name)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        File::open(&self.folder)?.sync_all()
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+}
