@@ -1,13 +1,16 @@
 //! The table of TFs in building, and what is said to the ICN about them.
 
+mod stored;
+
 use crate::config::BuildConfig;
 use crate::slot::{Roster, Slot};
 use crate::stats::{RefusedStf, Stats};
 use crate::tf::{Part, Tf};
-use sheaf_frame::control::{Absent, Assign, Built, Commit, EpnPulse, Release};
+use sheaf_frame::control::{Absent, Assign, Built, Commit, EpnPulse, Recover, Release};
 use sheaf_frame::{Control, FlpId, RangeSet, RosterId, RunId, Source, StfHeader, TfId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
+use stored::Storing;
 
 /// How many rosters are kept for assignments that still name them.
 const ROSTERS_KEPT: usize = 256;
@@ -22,6 +25,25 @@ pub enum Action<P> {
     Send(Control),
     /// Hand this to the consumer, then call [`TfBuilder::handle_delivered`].
     Deliver(Tf<P>),
+    /// Write this where it survives a crash, under a name that nobody reads, then call
+    /// [`TfBuilder::handle_stored`]. Ack level `stored` only, as what follows.
+    Store(Tf<P>),
+    /// Remove what was stored of this TF.
+    Unstore {
+        /// The run.
+        run: RunId,
+        /// The TF.
+        tf: TfId,
+        /// Whether former lives of this EPN stored it, or this one.
+        by_former: bool,
+    },
+    /// Publish what a former life of this EPN stored, then call [`TfBuilder::handle_recovered`].
+    Recover {
+        /// The run.
+        run: RunId,
+        /// What the ICN says about it.
+        item: Recover,
+    },
 }
 
 /// Builds the TFs of one run at one EPN.
@@ -58,9 +80,13 @@ pub struct TfBuilder<P> {
     built: Vec<Built>,
     acks: Vec<TfId>,
     stats: Stats,
+    /// What is on its way to the disk or there, at ack level `stored`.
+    storing: Option<Storing<P>>,
+    /// The storage behind the consumer takes nothing now.
+    is_storage_full: bool,
 }
 
-impl<P> TfBuilder<P> {
+impl<P: Clone> TfBuilder<P> {
     /// A builder without a run.
     #[must_use]
     pub fn new(config: BuildConfig) -> Self {
@@ -83,6 +109,8 @@ impl<P> TfBuilder<P> {
             built: Vec::new(),
             acks: Vec::new(),
             stats: Stats::default(),
+            storing: None,
+            is_storage_full: false,
         }
     }
 
@@ -128,7 +156,7 @@ impl<P> TfBuilder<P> {
             duplicates_refused: self.stats.refused(RefusedStf::Duplicate),
             digest_mismatches: self.stats.refused(RefusedStf::BadDigest),
             released_version: self.released_version,
-            storage_full: false,
+            storage_full: self.is_storage_full,
         }
     }
 
@@ -140,7 +168,9 @@ impl<P> TfBuilder<P> {
             self.stats.discarded_tfs += (self.slots.len() + self.deliveries.len()) as u64;
             let undelivered: u64 = self.deliveries.iter().map(Tf::bytes).sum();
             let (config, sink_bytes) = (self.config, self.sink_bytes.saturating_sub(undelivered));
+            let sink_bytes = sink_bytes + self.leave_stores();
             let (stats, streams) = (self.stats, std::mem::take(&mut self.streams));
+            let (storing, is_storage_full) = (self.storing.take(), self.is_storage_full);
             let handing_over = std::mem::take(&mut self.handing_over);
             *self = Self {
                 run: Some(run),
@@ -148,12 +178,16 @@ impl<P> TfBuilder<P> {
                 stats,
                 streams,
                 handing_over,
+                storing,
+                is_storage_full,
                 ..Self::new(config)
             };
+            self.say_stored(now);
             return;
         }
         // The ICN names all the gone again.
         self.gone.clear();
+        self.say_stored(now);
         let reported: Vec<TfId> = self
             .slots
             .iter_mut()
@@ -200,6 +234,7 @@ impl<P> TfBuilder<P> {
             slot.first_at = first_at;
         }
         slot.last_at = now;
+        slot.changes += 1;
         slot.parts.push(part);
         self.report_if_settled(now, tf);
         Ok(())
@@ -379,6 +414,7 @@ impl<P> TfBuilder<P> {
             .remove(&tf)
             .expect("it was there four lines above");
         self.open_bytes -= slot.bytes();
+        self.cancel_store(tf);
         let mut parts = slot.parts;
         // A part may have come after the report: the TF is what the verdict says it is.
         parts.retain(|part| !missing.contains(&part.source.flp));
@@ -455,6 +491,7 @@ impl<P> TfBuilder<P> {
         if let Some(slot) = self.slots.remove(&tf) {
             self.open_bytes -= slot.bytes();
             self.stats.discarded_tfs += 1;
+            self.unstore(tf, &slot);
         }
     }
 
@@ -471,6 +508,7 @@ impl<P> TfBuilder<P> {
         let due: Vec<TfId> = self
             .slots
             .iter()
+            .filter(|(_, slot)| !slot.stored.is_busy())
             .filter(|(_, slot)| match &slot.reported {
                 Some((at, _)) => now.since(*at) >= repeat,
                 None => slot.roster.is_some() && now.since(slot.waits_since) >= stale,
@@ -486,6 +524,7 @@ impl<P> TfBuilder<P> {
             }
             self.report(now, tf);
         }
+        self.repeat_stored(now);
     }
 
     fn report_all_settled(&mut self, now: Timestamp) {
@@ -515,6 +554,11 @@ impl<P> TfBuilder<P> {
         let Some(missing) = slot.missing() else {
             return;
         };
+        if let (Some(storing), Some(run)) = (&mut self.storing, self.run)
+            && !storing.has_stored(run, tf, slot, &missing)
+        {
+            return; // `handle_stored` reports it.
+        }
         slot.reported = Some((now, missing.clone()));
         self.built.push(Built {
             tf,
@@ -534,6 +578,9 @@ impl<P> TfBuilder<P> {
                 .or_default()
                 .push_back(tf.run);
             return Some(Action::Deliver(tf));
+        }
+        if let Some(action) = self.poll_storing() {
+            return Some(action);
         }
         if let Some(message) = self.messages.pop_front() {
             return Some(Action::Send(message));

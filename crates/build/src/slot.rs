@@ -27,6 +27,31 @@ pub(crate) struct Slot<P> {
     pub(crate) last_at: Timestamp,
     /// When the slot was last reported, and with what missing.
     pub(crate) reported: Option<(Timestamp, Vec<FlpId>)>,
+    /// Counts changes of `parts`, so that what was stored can be told from what is here.
+    pub(crate) changes: u32,
+    /// Ack level `stored`: what of it is on the disk.
+    pub(crate) stored: Stored,
+}
+
+/// A state of a slot as it is written: after how many changes of its parts, and what it lacks.
+pub(crate) type Snapshot = (u32, Vec<FlpId>);
+
+/// What of a slot is on the disk.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) enum Stored {
+    /// Nothing.
+    #[default]
+    No,
+    /// This is being written.
+    Busy(Snapshot),
+    /// This is there.
+    Done(Snapshot),
+}
+
+impl Stored {
+    pub(crate) fn is_busy(&self) -> bool {
+        matches!(self, Self::Busy(_))
+    }
 }
 
 impl<P> Slot<P> {
@@ -40,6 +65,8 @@ impl<P> Slot<P> {
             waits_since: now,
             last_at: now,
             reported: None,
+            changes: 0,
+            stored: Stored::No,
         }
     }
 
@@ -80,6 +107,7 @@ impl<P> Slot<P> {
         };
         let (stfs, bytes) = (self.parts.len() as u64, self.bytes());
         self.parts.retain(|part| roster.contains(&part.source));
+        self.changes += u32::from(self.parts.len() as u64 != stfs);
         (stfs - self.parts.len() as u64, bytes - self.bytes())
     }
 }

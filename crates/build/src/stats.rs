@@ -73,6 +73,12 @@ pub struct Stats {
     pub stale_tfs: u64,
     /// Commits of TFs that this EPN does not hold with all the parts named.
     pub impossible_commits: u64,
+    /// TFs stored before they were reported. Ack level `stored` only, as the next two.
+    pub stored_tfs: u64,
+    /// TFs that a former life of the EPN had stored, published by this one.
+    pub recovered_tfs: u64,
+    /// TFs that this EPN was told to publish for a former life, and that are not on its disk.
+    pub not_stored_tfs: u64,
 }
 
 impl Stats {

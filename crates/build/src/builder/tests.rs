@@ -4,11 +4,11 @@ use super::*;
 use proptest::prelude::*;
 use sheaf_frame::{Attempt, EpnId, Incarnation, PayloadFormat, StfKey, Target};
 
-const RUN: RunId = RunId(9);
+pub(super) const RUN: RunId = RunId(9);
 
-struct Bench {
-    builder: TfBuilder<u64>,
-    now: Timestamp,
+pub(super) struct Bench {
+    pub(super) builder: TfBuilder<u64>,
+    pub(super) now: Timestamp,
 }
 
 fn source(flp: u16) -> Source {
@@ -40,7 +40,7 @@ fn header(tf: u64, flp: u16, bytes: u64) -> StfHeader {
 }
 
 impl Bench {
-    fn new(config: BuildConfig) -> Self {
+    pub(super) fn new(config: BuildConfig) -> Self {
         let mut builder = TfBuilder::new(config);
         builder.handle_joined(Timestamp(0), RUN);
         builder.handle_roster(RosterId(1), &[source(2), source(0), source(1)]);
@@ -50,7 +50,7 @@ impl Bench {
         }
     }
 
-    fn stf(&mut self, tf: u64, flp: u16) -> Result<(), RefusedStf> {
+    pub(super) fn stf(&mut self, tf: u64, flp: u16) -> Result<(), RefusedStf> {
         self.send(&header(tf, flp, 10))
     }
 
@@ -59,7 +59,7 @@ impl Bench {
             .handle_stf(self.now, header, header.digest, 0, Duration::ZERO)
     }
 
-    fn assign(&mut self, tf: u64, attempt: u32) {
+    pub(super) fn assign(&mut self, tf: u64, attempt: u32) {
         let (tf, attempt) = (TfId(tf), Attempt(attempt));
         let assign = Assign {
             tf,
@@ -70,7 +70,7 @@ impl Bench {
         self.builder.handle_assign(self.now, &[assign]);
     }
 
-    fn commit(&mut self, tf: u64, missing: &[u16]) {
+    pub(super) fn commit(&mut self, tf: u64, missing: &[u16]) {
         let missing = missing.iter().copied().map(FlpId).collect();
         self.builder.handle_commit(&[Commit {
             tf: TfId(tf),
@@ -78,13 +78,13 @@ impl Bench {
         }]);
     }
 
-    fn pass_ms(&mut self, ms: u64) {
+    pub(super) fn pass_ms(&mut self, ms: u64) {
         self.now = self.now + Duration::from_millis(ms);
         self.builder.handle_tick(self.now);
     }
 
     /// What the builder wants to do, in words; deliveries are handed over at once.
-    fn said(&mut self) -> String {
+    pub(super) fn said(&mut self) -> String {
         let mut words = Vec::new();
         while let Some(action) = self.builder.poll_action() {
             match action {
@@ -105,6 +105,20 @@ impl Bench {
                 }
                 Action::Send(Control::CommitAck { tfs, .. }) => {
                     words.extend(tfs.iter().map(|tf| format!("ack {tf}")));
+                }
+                Action::Store(tf) => {
+                    words.push(format!("store {} without {:?}", tf.tf, flps(&tf.missing)));
+                }
+                Action::Unstore { tf, by_former, .. } => words.push(match by_former {
+                    true => format!("unstore {tf} of a former life"),
+                    false => format!("unstore {tf}"),
+                }),
+                Action::Recover { item, .. } => words.push(format!("recover {}", item.tf)),
+                Action::Send(Control::Stored(tfs)) => {
+                    words.extend(tfs.iter().map(|tf| format!("stored {tf}")));
+                }
+                Action::Send(Control::NotStored(tfs)) => {
+                    words.extend(tfs.iter().map(|tf| format!("not stored {tf}")));
                 }
                 Action::Send(other) => words.push(other.name().to_owned()),
             }
