@@ -37,6 +37,8 @@ pub struct TargetLoad {
     pub enabled: bool,
     /// Heard of lately: `false` while it is suspected to be dead or cut off.
     pub available: bool,
+    /// Says itself that it takes nothing now, for instance because its disk is full.
+    pub stuck: bool,
     /// Room in all, in bytes.
     pub capacity_bytes: u64,
     /// Bytes of the jobs booked here and not yet released.
@@ -59,6 +61,7 @@ impl TargetLoad {
             weight_milli: 1000,
             enabled: true,
             available: true,
+            stuck: false,
             capacity_bytes,
             booked_bytes: 0,
             held_bytes: 0,
@@ -81,10 +84,10 @@ impl TargetLoad {
         self.slots.saturating_sub(self.booked_slots)
     }
 
-    /// Whether it may get work at all: enabled and available.
+    /// Whether it may get work at all: enabled, available and not stuck.
     #[must_use]
     pub fn is_online(&self) -> bool {
-        self.enabled && self.available
+        self.enabled && self.available && !self.stuck
     }
 
     /// Whether it can take `job` now: online, not avoided, with a slot and enough bytes free.
@@ -212,6 +215,13 @@ impl LoadView {
         }
     }
 
+    /// Notes whether the target says that it takes nothing now. Its bookings stay.
+    pub fn set_stuck(&mut self, id: TargetId, stuck: bool) {
+        if let Some(target) = self.target_mut(id) {
+            target.stuck = stuck;
+        }
+    }
+
     /// Notes whether the operator wants the target to get work. Its bookings stay.
     pub fn set_enabled(&mut self, id: TargetId, enabled: bool) {
         if let Some(target) = self.target_mut(id) {
@@ -322,6 +332,7 @@ mod tests {
         let cases = [
             (with(open, |t| t.enabled = false), false),
             (with(open, |t| t.available = false), false),
+            (with(open, |t| t.stuck = true), false),
             (with(open, |t| t.booked_slots = 1), true),
             (with(open, |t| t.booked_slots = 2), false),
             (with(open, |t| t.booked_slots = 3), false),

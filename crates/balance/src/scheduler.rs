@@ -12,6 +12,7 @@ mod open_tf;
 mod place;
 mod rosters;
 mod run;
+mod stored;
 
 pub use config::{Incomplete, Mode, RunPlan, SchedulerConfig};
 
@@ -28,6 +29,7 @@ use sheaf_frame::control::{Assign, Release};
 use sheaf_frame::{Control, EpnId, FlpId, RangeSet, RunId, Source, Target, TfId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
+use stored::Stray;
 
 /// Whom a message is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +117,8 @@ pub struct Scheduler {
     rosters: Rosters,
     tfs: BTreeMap<TfId, OpenTf>,
     queue: VecDeque<TfId>,
+    /// Committed TFs that wait for the next life of their EPN.
+    strays: BTreeMap<TfId, Stray>,
     /// The first TF that nobody has named yet.
     frontier: TfId,
     released: RangeSet,
@@ -166,6 +170,7 @@ impl Scheduler {
             rosters: Rosters::default(),
             tfs: BTreeMap::new(),
             queue: VecDeque::new(),
+            strays: BTreeMap::new(),
             frontier: TfId(0),
             released: RangeSet::default(),
             released_version: 0,

@@ -57,6 +57,10 @@ pub struct SchedulerConfig {
     pub tf_bytes_max: u64,
     /// TFs that wait for room. When one more comes it is shed.
     pub queue_tfs_max: u32,
+    /// Whether EPNs that are known from the verdict log only have on their disk what they reported: ack level
+    /// `stored` of the `[epn]` table.
+    #[serde(skip)]
+    pub epns_keep: bool,
 }
 
 impl Default for SchedulerConfig {
@@ -76,6 +80,7 @@ impl Default for SchedulerConfig {
             stf_bytes_max: 64 << 20,
             tf_bytes_max: 64 << 20,
             queue_tfs_max: 4096,
+            epns_keep: false,
         }
     }
 }

@@ -151,6 +151,9 @@ impl Scheduler {
 
     /// The consumer has the TF: it is done.
     pub(super) fn handle_commit_ack(&mut self, now: Timestamp, target: Target, tf: TfId) {
+        if self.handle_stray_ack(target, tf) {
+            return;
+        }
         let Some(open) = self.tfs.get(&tf) else {
             return;
         };
@@ -194,7 +197,7 @@ impl Scheduler {
     }
 
     /// Takes a decided TF out of the table and gives back what was reserved for it.
-    fn finish(&mut self, tf: TfId, winner: Option<Target>) {
+    pub(super) fn finish(&mut self, tf: TfId, winner: Option<Target>) {
         let Some(open) = self.tfs.remove(&tf) else {
             return;
         };

@@ -40,6 +40,8 @@ pub(super) struct EpnNode {
     pub(super) target: Target,
     pub(super) address: String,
     pub(super) is_leaving: bool,
+    /// Has on its disk what it reports.
+    pub(super) keeps: bool,
     /// Its stream is closed: it is not merely silent.
     pub(super) is_cut: bool,
     pub(super) pulse: EpnPulse,
@@ -182,6 +184,7 @@ impl Scheduler {
                     target,
                     address: hello.data_address.clone(),
                     is_leaving: false,
+                    keeps: hello.keeps,
                     is_cut: false,
                     pulse: EpnPulse::default(),
                     losing: Vec::new(),
@@ -194,6 +197,7 @@ impl Scheduler {
         for source in gone {
             self.send(Recipient::Epn(target.epn), Control::SourceGone { source });
         }
+        self.handle_epn_returned(target);
         self.repeat_all_for(now, target);
         self.begin_if_quorum(now);
         self.place_queued(now);
@@ -206,6 +210,11 @@ impl Scheduler {
             return;
         }
         self.view.set_available(target_id(target.epn), false);
+        self.move_all_from(now, target);
+    }
+
+    /// What is in building at `target` goes elsewhere, as far as there is room.
+    pub(super) fn move_all_from(&mut self, now: Timestamp, target: Target) {
         let building: Vec<TfId> = self
             .tfs
             .iter()
@@ -242,6 +251,7 @@ impl Scheduler {
         if !self.is_current(target) {
             return;
         }
+        let keeps = self.keeps(target);
         self.handle_epn_silent(now, target);
         self.view.remove(target_id(target.epn));
         self.epns.remove(&target.epn);
@@ -256,7 +266,7 @@ impl Scheduler {
             .map(|(tf, _)| *tf)
             .collect();
         for tf in committed {
-            self.abandon(tf, target);
+            self.leave_committed(tf, target, keeps);
         }
         for tf in self.tfs.values_mut() {
             tf.bookings.retain(|booking| booking.target != target);
@@ -275,7 +285,7 @@ impl Scheduler {
             && self
                 .view
                 .get(target_id(target.epn))
-                .is_some_and(|load| load.available)
+                .is_some_and(|load| load.available && !load.stuck)
     }
 
     pub(super) fn epn_addresses(&self) -> Vec<EpnAddress> {
@@ -428,6 +438,8 @@ impl Scheduler {
                     self.skip(now, tf, source, DropReason::CorruptAtSource);
                 }
             }
+            Control::Stored(tfs) => self.handle_stored(target, &tfs),
+            Control::NotStored(tfs) => self.handle_not_stored(now, target, &tfs),
             Control::EpnPulse(pulse) => self.handle_epn_pulse(now, target, pulse),
             Control::Leaving => {
                 if let Some(node) = self.epns.get_mut(&target.epn) {
@@ -463,6 +475,7 @@ impl Scheduler {
             self.view.release(id, bytes);
         }
         self.view.set_held(id, pulse.sink_bytes);
+        self.set_stuck(now, target, pulse.storage_full);
         if applied < self.released_said {
             self.send(Recipient::Epn(target.epn), Control::Release(self.release()));
         }

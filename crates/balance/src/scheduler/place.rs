@@ -65,7 +65,7 @@ impl Scheduler {
         self.books.announced += 1;
         self.span.0.get_or_insert(now);
         if self.tfs.len() > OPEN_TFS_MAX {
-            self.drop_tf(tf, DropReason::ShedOverload);
+            self.drop_tf(tf, self.shed_reason());
             return false;
         }
         true
@@ -107,7 +107,7 @@ impl Scheduler {
         if possible >= enough && possible > 0 {
             return None;
         }
-        Some(reason.unwrap_or(DropReason::SourceLate))
+        Some(self.true_reason(reason.unwrap_or(DropReason::SourceLate)))
     }
 
     pub(super) fn assign_or_drop(&mut self, now: Timestamp, tf: TfId) {
@@ -296,7 +296,7 @@ impl Scheduler {
             .expect("callers hold its id from the table");
         let was_assigned = open.attempt.0 > 0;
         if !was_assigned && self.queue.len() >= self.config.queue_tfs_max as usize {
-            self.drop_tf(tf, DropReason::ShedOverload);
+            self.drop_tf(tf, self.shed_reason());
             return;
         }
         open.phase = Phase::Queued;

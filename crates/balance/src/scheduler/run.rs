@@ -289,8 +289,12 @@ impl Scheduler {
                 let is_late = now.since(since) >= self.config.drain();
                 if is_late {
                     self.close_undecided();
+                    self.abandon_strays();
                 }
-                if self.tfs.is_empty() && (is_late || self.all_holds_empty()) {
+                if self.tfs.is_empty()
+                    && self.strays.is_empty()
+                    && (is_late || self.all_holds_empty())
+                {
                     self.phase = RunPhase::Over;
                     self.say_dismissed();
                 }
@@ -354,6 +358,7 @@ impl Scheduler {
                 .get(target_id(epn))
                 .is_some_and(|load| load.booked_slots > 0);
             booked
+                || self.has_strays(epn)
                 || self.tfs.values().any(
                     |tf| matches!(tf.phase, Phase::Committed { target, .. } if target.epn == epn),
                 )
@@ -373,6 +378,7 @@ impl Scheduler {
         if self.phase != RunPhase::Over {
             self.send(Recipient::AllFlps, Control::Epns(self.epn_addresses()));
         }
+        self.repeat_recover();
         match self.phase {
             RunPhase::Waiting | RunPhase::Draining { .. } => {}
             RunPhase::Running => {

@@ -6,6 +6,7 @@ mod failing;
 mod laws;
 mod placing;
 mod run_of_a_farm;
+mod stored;
 
 use super::*;
 use sheaf_frame::control::{Announced, Built, EpnPulse, FlpPulse, Hello, Skipped};
@@ -209,11 +210,14 @@ impl Bench {
             "joins" => {
                 let hello = Hello {
                     data_address: format!("epn{}:7100", target.epn.0),
-                    capacity_bytes: words.get(1).map_or(CAPACITY.0, |word| number(word)),
+                    capacity_bytes: words
+                        .get(1)
+                        .filter(|w| **w != "keeping")
+                        .map_or(CAPACITY.0, |word| number(word)),
                     slots: words.get(2).map_or(CAPACITY.1, |word| number(word)),
                     stf_bytes_max: 0,
                     weight_milli: 1000,
-                    keeps: false,
+                    keeps: words.contains(&"keeping"),
                 };
                 // A new stream, perhaps a new process: what it was told before may be forgotten.
                 self.told.remove(&target.epn);
@@ -224,6 +228,12 @@ impl Bench {
             "heard" => return scheduler.handle_epn_heard(now, target),
             "dead" => return scheduler.handle_epn_dead(now, target),
             "leaves" => Control::Leaving,
+            "stored" => Control::Stored(tfs(words[1])),
+            "lacks" => Control::NotStored(tfs(words[1])),
+            "full" => Control::EpnPulse(EpnPulse {
+                storage_full: true,
+                ..EpnPulse::default()
+            }),
             "built" => {
                 // `built 5#1 without 0 2`
                 let (tf, attempt) = words[1].split_once('#').unwrap_or((words[1], "1"));
@@ -368,6 +378,18 @@ impl Bench {
                     .map(|c| format!("commit {} {whom}{}", c.tf, without(&c.missing)))
                     .collect(),
             ),
+            Control::Recover(items) => each(
+                items
+                    .iter()
+                    .map(|c| format!("recover {}.{} {whom}", c.tf, c.incarnation.0))
+                    .collect(),
+            ),
+            Control::Discard(tfs) => {
+                format!(
+                    "discard {} {whom}",
+                    each(tfs.iter().map(TfId::to_string).collect())
+                )
+            }
             Control::Absent(items) => each(
                 items
                     .iter()
