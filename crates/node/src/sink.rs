@@ -7,8 +7,11 @@
 //! is kept and tried again until it is taken.
 
 mod discard;
+mod disk;
 mod file;
 mod patience;
+mod store;
+mod store_worker;
 mod tf_file;
 mod unix;
 mod vectored;
@@ -16,21 +19,25 @@ mod verify;
 mod worker;
 
 pub use discard::Discard;
+pub use disk::{Disk, DiskFile, RealDisk};
 pub use file::TfFiles;
 pub use patience::Patience;
+pub use store::{Recovered, TfStore};
 pub use tf_file::{TfFileError, read_tf_file};
 pub use unix::Consumer;
 pub use verify::Verify;
 
-use crate::config::{SinkConfig, path_for};
+use crate::config::{FileSink, SinkConfig, path_for};
 use crate::event::PartEvent;
 use crate::source::Wake;
 use bytes::Bytes;
 use sheaf_build::{Part, Tf};
-use sheaf_frame::{Attempt, EpnId, TfId, crc32c};
+use sheaf_frame::control::Recover;
+use sheaf_frame::{Attempt, EpnId, Incarnation, RunId, Target, TfId, crc32c};
 use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
+use store_worker::{Lanes, Order, StoreWorker, carry_out};
 use thiserror::Error;
 use worker::Worker;
 
@@ -132,6 +139,15 @@ pub fn open(config: &SinkConfig, epn: EpnId) -> Result<Box<dyn Sink>, SinkError>
     })
 }
 
+/// Opens the storage of an EPN for ack level `stored`.
+///
+/// # Errors
+///
+/// [`SinkError`] if its folder cannot be had.
+pub fn open_store(config: &FileSink, target: Target) -> Result<TfStore, SinkError> {
+    TfStore::open(path_for(&config.directory, target.epn.into()), target)
+}
+
 /// What became of a TF that a [`SinkHandle`] took.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SinkEvent {
@@ -156,12 +172,34 @@ pub enum SinkEvent {
         /// Payload bytes.
         bytes: u64,
     },
+    /// After [`Failed`](Self::Failed): it works again.
+    Resumed,
+    /// It survives a crash, or need not any more.
+    Stored {
+        /// The run.
+        run: RunId,
+        /// The TF.
+        tf: TfId,
+    },
+    /// A TF of a former life is published, or is not there.
+    Recovered {
+        /// The run.
+        run: RunId,
+        /// The TF.
+        tf: TfId,
+        /// The life that the verdict names.
+        incarnation: Incarnation,
+        /// What was found.
+        found: Option<Recovered>,
+    },
     /// It cannot be handed over now, and is tried again. Comes at most once a second.
     Failed {
         /// The TF.
         tf: TfId,
         /// Why, and how often it was tried.
         error: String,
+        /// Whether it is a file that cannot be written: then nothing can be stored now.
+        is_storage: bool,
     },
 }
 
@@ -190,6 +228,8 @@ enum Inner {
         events_max: usize,
     },
     Threaded(Worker),
+    Storing(StoreWorker),
+    StoringInline(Box<(TfStore, Lanes)>),
 }
 
 impl std::fmt::Debug for SinkHandle {
@@ -234,6 +274,52 @@ impl SinkHandle {
         Self::inline(Box::new(Discard), u32::from(u16::MAX))
     }
 
+    /// Stores TFs before they are committed, in a thread of its own. `wake` is called as for [`spawn`](Self::spawn).
+    ///
+    /// # Errors
+    ///
+    /// [`SinkError::Thread`] if the operating system gives no thread.
+    pub fn spawn_store(store: TfStore, wake: Wake) -> Result<Self, SinkError> {
+        let worker = StoreWorker::spawn(store, wake).map_err(SinkError::Thread)?;
+        Ok(Self {
+            inner: Inner::Storing(worker),
+        })
+    }
+
+    /// Stores TFs in the calls of [`poll`](Self::poll): for tests without threads. What fails is tried with each.
+    #[must_use]
+    pub fn inline_store(store: TfStore) -> Self {
+        Self {
+            inner: Inner::StoringInline(Box::new((store, Lanes::default()))),
+        }
+    }
+
+    fn lanes(&mut self, put: impl FnOnce(&mut Lanes)) {
+        match &mut self.inner {
+            Inner::Storing(worker) => worker.with(put),
+            Inner::StoringInline(inner) => put(&mut inner.1),
+            Inner::Inline { .. } | Inner::Threaded(_) => {
+                debug_assert!(false, "only a sink that stores is asked to");
+            }
+        }
+    }
+
+    /// Writes a TF so that it survives a crash; [`SinkEvent::Stored`] follows. Of a sink that stores only, as the
+    /// next two.
+    pub fn store(&mut self, tf: Tf<Bytes>) {
+        self.lanes(|lanes| lanes.store(tf));
+    }
+
+    /// Removes what this life, or what former lives have stored of a TF.
+    pub fn unstore(&mut self, run: RunId, tf: TfId, by_former: bool) {
+        self.lanes(|lanes| lanes.order(Order::Unstore { run, tf, by_former }));
+    }
+
+    /// Publishes what a former life has stored of a TF; [`SinkEvent::Recovered`] follows.
+    pub fn recover(&mut self, run: RunId, item: Recover) {
+        self.lanes(|lanes| lanes.order(Order::Recover { run, item }));
+    }
+
     /// Takes a TF.
     ///
     /// # Errors
@@ -242,6 +328,10 @@ impl SinkHandle {
     pub fn offer(&mut self, tf: Tf<Bytes>) -> Result<(), Tf<Bytes>> {
         match &mut self.inner {
             Inner::Threaded(worker) => worker.offer(tf),
+            Inner::Storing(_) | Inner::StoringInline(_) => {
+                self.lanes(|lanes| lanes.order(Order::Publish(tf)));
+                Ok(())
+            }
             Inner::Inline {
                 events, events_max, ..
             } if events.len() >= *events_max => Err(tf),
@@ -256,6 +346,7 @@ impl SinkHandle {
                 Err(error) => {
                     events.push_back(SinkEvent::Failed {
                         tf: tf.tf,
+                        is_storage: matches!(error, DeliverError::Write { .. }),
                         error: error.to_string(),
                     });
                     Err(tf)
@@ -268,6 +359,12 @@ impl SinkHandle {
     pub fn poll(&mut self) -> Option<SinkEvent> {
         match &mut self.inner {
             Inner::Threaded(worker) => worker.poll(),
+            Inner::Storing(worker) => worker.poll(),
+            Inner::StoringInline(inner) => {
+                let (store, lanes) = &mut **inner;
+                lanes.work_inline(store);
+                lanes.events.pop_front()
+            }
             Inner::Inline { events, .. } => events.pop_front(),
         }
     }
@@ -276,8 +373,10 @@ impl SinkHandle {
     /// consumer that is away, or takes nothing for a second, is given up; then a warning says how many TFs are
     /// left. Events can be polled afterwards; no TF is taken any more.
     pub fn finish(&mut self) {
-        if let Inner::Threaded(worker) = &mut self.inner {
-            worker.finish();
+        match &mut self.inner {
+            Inner::Threaded(worker) => worker.finish(),
+            Inner::Storing(worker) => worker.finish(),
+            Inner::Inline { .. } | Inner::StoringInline(_) => {}
         }
     }
 }

@@ -124,13 +124,15 @@ impl Hands {
     /// Gives the number of TFs that were not handed over in the end.
     fn run(mut self) -> u64 {
         while let Some(tf) = self.next() {
-            let Some(delivery) = self.deliver(&tf) else {
+            let Some((delivery, has_failed)) = self.deliver(&tf) else {
                 return 1 + self.shared.lock().queue.drain(..).count() as u64;
             };
             let delivered = SinkEvent::delivered(&tf, delivery);
             let bytes = tf.bytes();
             drop(tf);
-            self.tell([delivered, SinkEvent::Freed { bytes }]);
+            let resumed = has_failed.then_some(SinkEvent::Resumed);
+            let events = [delivered, SinkEvent::Freed { bytes }];
+            self.tell(events.into_iter().chain(resumed));
         }
         0
     }
@@ -154,28 +156,32 @@ impl Hands {
         }
     }
 
-    /// Hands `tf` over, however often that has to be tried; `None` if the node ends before.
-    fn deliver(&mut self, tf: &Tf<Bytes>) -> Option<Delivery> {
+    /// Hands `tf` over, however often that has to be tried, and says whether it failed before; `None` if the node ends before.
+    fn deliver(&mut self, tf: &Tf<Bytes>) -> Option<(Delivery, bool)> {
         let mut failures = Failures::default();
         loop {
-            let error = match self.sink.deliver(tf, &self.patience) {
-                Ok(delivery) => return Some(delivery),
+            let failed = match self.sink.deliver(tf, &self.patience) {
+                Ok(delivery) => return Some((delivery, failures.tries > 0)),
                 Err(error) => error,
             };
             if self.patience.is_ending() {
-                warn!(tf_id = tf.tf.0, %error, "A TF is not handed over, and the node ends");
+                warn!(tf_id = tf.tf.0, error = %failed, "A TF is not handed over, and the node ends");
                 return None;
             }
-            if let Some(error) = failures.add(&error) {
-                self.tell_failed(SinkEvent::Failed { tf: tf.tf, error });
+            if let Some(error) = failures.add(&failed) {
+                self.tell_failed(SinkEvent::Failed {
+                    tf: tf.tf,
+                    error,
+                    is_storage: matches!(failed, DeliverError::Write { .. }),
+                });
             }
-            if !matches!(error, DeliverError::NoConsumer { .. }) {
+            if !matches!(failed, DeliverError::NoConsumer { .. }) {
                 self.patience.pause(failures.pause());
             }
         }
     }
 
-    fn tell(&self, events: [SinkEvent; 2]) {
+    fn tell(&self, events: impl Iterator<Item = SinkEvent>) {
         let mut state = self.shared.lock();
         state.is_busy = false;
         state.events.extend(events);
@@ -197,14 +203,14 @@ impl Hands {
 
 /// The failures of one TF.
 #[derive(Default)]
-struct Failures {
+pub(super) struct Failures {
     tries: u32,
     told: Option<Instant>,
 }
 
 impl Failures {
     /// Counts a failure. Gives what is to be told of it, once a second.
-    fn add(&mut self, error: &DeliverError) -> Option<String> {
+    pub(super) fn add(&mut self, error: &DeliverError) -> Option<String> {
         self.tries = self.tries.saturating_add(1);
         if self.told.is_some_and(|told| told.elapsed() < TELL_EVERY) {
             return None;
@@ -216,7 +222,7 @@ impl Failures {
         })
     }
 
-    fn pause(&self) -> Duration {
+    pub(super) fn pause(&self) -> Duration {
         let doublings = self.tries.saturating_sub(1).min(8);
         (PAUSE_FIRST * 2_u32.pow(doublings)).min(PAUSE_LAST)
     }
