@@ -62,6 +62,20 @@ pub enum Event {
         /// FLPs without an STF in it.
         missing: Vec<u16>,
     },
+    /// EPN: a TF that a former life of it had stored, and that is committed to that life, is visible now, or was
+    /// found so: that life may not have come to writing it down.
+    Recovered {
+        /// The TF.
+        tf: u64,
+        /// The life that the verdict names.
+        incarnation: u64,
+        /// The assignment built.
+        attempt: u32,
+        /// The STFs in it, their digests computed from the file.
+        parts: Vec<PartEvent>,
+        /// FLPs without an STF in it.
+        missing: Vec<u16>,
+    },
     /// EPN: the consumer found something wrong with a TF that it was handed.
     Fault {
         /// The TF.

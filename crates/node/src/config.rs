@@ -17,7 +17,7 @@ mod read;
 mod transport;
 
 pub use address::{for_index, is_address};
-pub use epn::{DiscardSink, EpnConfig, FileSink, SinkConfig, UnixSink, VerifySink};
+pub use epn::{Ack, DiscardSink, EpnConfig, FileSink, SinkConfig, UnixSink, VerifySink};
 pub use error::{ConfigError, ConfigErrors};
 pub(crate) use files::path_for;
 pub use flp::{
@@ -28,7 +28,7 @@ pub use icn::IcnConfig;
 pub use transport::TransportConfig;
 
 use serde::{Deserialize, Serialize};
-use sheaf_balance::RunPlan;
+use sheaf_balance::{RunPlan, SchedulerConfig};
 use sheaf_frame::Role;
 use std::path::Path;
 use std::time::Duration;
@@ -95,6 +95,15 @@ impl RunConfig {
 }
 
 impl FarmConfig {
+    /// What the scheduler of the ICN is made with: the `[icn.scheduler]` table, and what it has to know of others.
+    #[must_use]
+    pub fn scheduler(&self) -> SchedulerConfig {
+        SchedulerConfig {
+            epns_keep: self.epn.ack == Ack::Stored,
+            ..self.icn.scheduler.clone()
+        }
+    }
+
     /// Reads the farm file at `path` and checks all that does not depend on the machine.
     ///
     /// # Errors

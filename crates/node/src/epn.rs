@@ -6,7 +6,9 @@ use crate::sink::{SinkEvent, SinkHandle};
 use crate::uplink::{Heard, Uplink};
 use bytes::Bytes;
 use sheaf_build::{Action, RefusedStf, Tf, TfBuilder};
-use sheaf_frame::{Control, DataHello, RunId, Source, StfHeader, Target, Timestamp, WireKind};
+use sheaf_frame::{
+    Control, DataHello, RunId, Source, StfHeader, Target, TfId, Timestamp, WireKind,
+};
 use sheaf_transport::{ConnId, Frame, ListenError, Transport};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -167,6 +169,8 @@ impl<T: Transport> EpnNode<T> {
             Control::SourceGone { source } => self.brain.handle_source_gone(now, source),
             Control::SourceBack { source } => self.brain.handle_source_back(source),
             Control::Commit(items) => self.brain.handle_commit(&items),
+            Control::Recover(items) => self.brain.handle_recover(&items),
+            Control::Discard(tfs) => self.brain.handle_discard(&tfs),
             Control::Release(release) => self.brain.handle_release(&release),
             Control::Dismissed => self.is_dismissed = true,
             Control::IcnPulse { .. } => {}
@@ -277,8 +281,8 @@ impl<T: Transport> EpnNode<T> {
             self.uplink.handle_tick(now, &mut self.transport);
             self.brain.handle_tick(now);
         }
-        self.hand_on();
-        self.act();
+        self.hand_on(now);
+        self.act(now);
         if self.uplink.take_pulse(now) {
             let pulse = self.brain.pulse(self.received_bytes);
             self.uplink
@@ -294,15 +298,15 @@ impl<T: Transport> EpnNode<T> {
         if self.is_dismissed || is_alone {
             self.sink.finish();
             // What the consumer took last belongs into the log, too.
-            self.hand_on();
-            self.act();
+            self.hand_on(now);
+            self.act(now);
             self.log.end();
             return Ok(Turn::Done);
         }
         Ok(Turn::WaitUntil(self.ticked_at + TICK))
     }
 
-    fn hand_on(&mut self) {
+    fn hand_on(&mut self, now: Timestamp) {
         while let Some(tf) = self.waiting.pop_front() {
             if let Err(tf) = self.sink.offer(tf) {
                 self.waiting.push_front(tf);
@@ -333,7 +337,25 @@ impl<T: Transport> EpnNode<T> {
                     });
                 }
                 SinkEvent::Freed { bytes } => self.brain.handle_sink_freed(bytes),
-                SinkEvent::Failed { tf, error } => {
+                SinkEvent::Stored { run, tf } => self.brain.handle_stored(now, run, tf),
+                SinkEvent::Recovered {
+                    run,
+                    tf,
+                    incarnation,
+                    found,
+                } => self.handle_recovered(run, tf, incarnation.0, found),
+                SinkEvent::Resumed => {
+                    if self.brain.is_storage_full() {
+                        info!("The storage takes TFs again");
+                    }
+                    self.brain.set_storage_full(false);
+                }
+                SinkEvent::Failed {
+                    tf,
+                    error,
+                    is_storage,
+                } => {
+                    self.brain.set_storage_full(is_storage);
                     warn!(
                         tf_id = tf.0,
                         error, "The sink cannot take a TF now; it is tried again"
@@ -343,14 +365,49 @@ impl<T: Transport> EpnNode<T> {
         }
     }
 
-    fn act(&mut self) {
+    /// A former life of this EPN has built it; this one has made it visible, or cannot.
+    fn handle_recovered(
+        &mut self,
+        run: RunId,
+        tf: TfId,
+        incarnation: u64,
+        found: Option<crate::sink::Recovered>,
+    ) {
+        self.brain.handle_recovered(run, tf, found.is_some());
+        match found {
+            Some(found) => {
+                info!(
+                    tf_id = tf.0,
+                    "A TF that a former life had stored is published"
+                );
+                self.log.add(&Event::Recovered {
+                    tf: tf.0,
+                    incarnation,
+                    attempt: found.attempt.0,
+                    parts: found.parts,
+                    missing: found.missing,
+                });
+            }
+            None => warn!(
+                tf_id = tf.0,
+                "A TF that a former life was to hand on is not on the disk, or not whole"
+            ),
+        }
+    }
+
+    fn act(&mut self, now: Timestamp) {
         let mut messages = Vec::new();
         loop {
             match self.brain.poll_action() {
                 Some(Action::Deliver(tf)) => {
                     self.waiting.push_back(tf);
-                    self.hand_on();
+                    self.hand_on(now);
                 }
+                Some(Action::Store(tf)) => self.sink.store(tf),
+                Some(Action::Unstore { run, tf, by_former }) => {
+                    self.sink.unstore(run, tf, by_former);
+                }
+                Some(Action::Recover { run, item }) => self.sink.recover(run, item),
                 Some(Action::Send(control)) => messages.push(control),
                 None => break,
             }

@@ -77,7 +77,7 @@ pub(crate) fn export_flp(registry: &Registry, brain: &Flp) {
 }
 
 /// Brings the metrics of an EPN up to date.
-pub(crate) fn export_epn<P>(registry: &Registry, brain: &TfBuilder<P>) {
+pub(crate) fn export_epn<P: Clone>(registry: &Registry, brain: &TfBuilder<P>) {
     let stats = brain.stats();
     let counter = |name: &str, help: &str, total: u64| {
         registry.counter(name, help, &[]).raise_to(total);
@@ -148,6 +148,31 @@ pub(crate) fn export_epn<P>(registry: &Registry, brain: &TfBuilder<P>) {
         "build_open_bytes",
         "Bytes of TFs in building.",
         brain.open_bytes(),
+    );
+    counter(
+        "build_tf_stored_total",
+        "TFs stored before they were reported.",
+        stats.stored_tfs,
+    );
+    counter(
+        "build_tf_recovered_total",
+        "TFs published for a former life of the EPN.",
+        stats.recovered_tfs,
+    );
+    counter(
+        "build_tf_not_stored_total",
+        "TFs of a former life that are not on the disk.",
+        stats.not_stored_tfs,
+    );
+    gauge(
+        "build_former_tfs",
+        "TFs of former lives that are stored and not published.",
+        brain.former_tfs() as u64,
+    );
+    gauge(
+        "build_storage_full",
+        "1 while the storage takes nothing.",
+        u64::from(brain.is_storage_full()),
     );
     gauge(
         "build_sink_bytes",

@@ -4,7 +4,7 @@
 //! alike: make the parts, open the sockets, then `poll`, `handle`, `turn` until the node is done.
 
 use crate::clock::{Clock, FairClock, new_incarnation, new_run};
-use crate::config::FarmConfig;
+use crate::config::{Ack, FarmConfig, SinkConfig};
 use crate::epn::{EpnError, EpnNode, EpnParts};
 use crate::event::EventLog;
 use crate::flp::{FlpError, FlpNode, FlpParts, Turn};
@@ -127,7 +127,7 @@ pub fn run_icn(
     shutdown: &Shutdown,
 ) -> Result<(), RoleError> {
     let mut process = Process::start(config, &options, shutdown, CONTROL_ARENA_BYTES)?;
-    let scheduler = Scheduler::new(config.icn.scheduler.clone(), config.run.plan(), new_run())?;
+    let scheduler = Scheduler::new(config.scheduler(), config.run.plan(), new_run())?;
     let (_, address) = process.transport().listen(&config.icn.address)?;
     process.serve_metrics(options.metrics.as_ref().or(config.icn.metrics.as_ref()))?;
     info!(address, policy = config.icn.scheduler.policy, "ICN listens");
@@ -277,11 +277,22 @@ pub fn run_epn(
     let (_, address) = process.transport().listen(&config.epn.listen)?;
     process.serve_metrics(options.metrics.as_ref().or(config.epn.metrics.as_ref()))?;
     let waker = process.waker.clone();
-    let sink = sink::open(&config.epn.sink, epn)?;
-    let sink = SinkHandle::spawn(sink, config.epn.queue_tfs, Box::new(move || wake(&waker)))?;
     let target = Target {
         epn,
         incarnation: new_incarnation(),
+    };
+    let mut brain = TfBuilder::new(config.epn.build);
+    let bell = Box::new(move || wake(&waker));
+    let sink = match (&config.epn.sink, config.epn.ack) {
+        (SinkConfig::File(file), Ack::Stored) => {
+            let store = sink::open_store(file, target)?;
+            brain.store_first(store.former());
+            SinkHandle::spawn_store(store, bell)?
+        }
+        (config_of_sink, _) => {
+            let sink = sink::open(config_of_sink, epn)?;
+            SinkHandle::spawn(sink, config.epn.queue_tfs, bell)?
+        }
     };
     let hello = Hello {
         data_address: resolve(config.epn.advertise.as_ref().unwrap_or(&address))?,
@@ -289,7 +300,7 @@ pub fn run_epn(
         slots: config.epn.build.tfs_in_building_max,
         stf_bytes_max: 0,
         weight_milli: config.epn.weight_milli(),
-        keeps: false,
+        keeps: brain.stores_first(),
     };
     info!(%epn, address, sink = config.epn.sink.kind(), "EPN listens");
     if let Some(tell) = options.on_listening.take() {
@@ -297,7 +308,7 @@ pub fn run_epn(
     }
     let parts = EpnParts {
         target,
-        brain: TfBuilder::new(config.epn.build),
+        brain,
         sink,
         uplink: Uplink::new(
             resolve(&config.icn.address)?,

@@ -37,7 +37,7 @@ use sheaf_frame::{Attempt, EpnId, Incarnation, RunId, Target, TfId, crc32c};
 use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
-use store_worker::{Lanes, Order, StoreWorker, carry_out};
+use store_worker::{Lanes, Order, StoreWorker};
 use thiserror::Error;
 use worker::Worker;
 

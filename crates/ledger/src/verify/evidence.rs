@@ -6,7 +6,7 @@ use super::tables::{
     Abandoned, Assignment, Decided, Delivery, LifeIndex, Made, Named, Part, Sent, Session, Skipped,
     Tables, Verdict,
 };
-use crate::event::Event;
+use crate::event::{Event, PartEvent};
 use sheaf_frame::{self as frame, NodeId, Record, Role};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -276,7 +276,9 @@ impl Evidence {
             Event::Made { .. } | Event::Skipped { .. } | Event::Sent { .. } => {
                 self.add_of_flp(life, event);
             }
-            Event::Delivered { .. } | Event::Fault { .. } => self.add_of_epn(life, event),
+            Event::Delivered { .. } | Event::Recovered { .. } | Event::Fault { .. } => {
+                self.add_of_epn(life, event);
+            }
             Event::Leads { .. }
             | Event::Deposed { .. }
             | Event::Roster { .. }
@@ -323,40 +325,61 @@ impl Evidence {
     }
 
     fn add_of_epn(&mut self, life: LifeIndex, event: Event) {
-        let tables = &mut self.tables;
         match event {
             Event::Delivered {
+                tf, parts, missing, ..
+            } => self.add_delivery(life, tf, &parts, missing),
+            Event::Recovered {
                 tf,
+                incarnation,
                 parts,
-                mut missing,
+                missing,
                 ..
             } => {
-                missing.sort_unstable();
-                missing.dedup();
-                let missing = tables.flp_lists.place(missing);
-                let number = u32::try_from(tables.deliveries.len()).unwrap_or(u32::MAX);
-                tables.deliveries.push(Delivery {
-                    tf,
-                    life,
-                    missing,
-                    number,
-                });
-                for part in &parts {
-                    let source = tables.sources.place((part.flp, part.incarnation));
-                    let (bytes, digest, delivery) = (part.bytes, part.digest, number);
-                    tables.parts.push(Part {
-                        tf,
-                        bytes,
-                        digest,
-                        source,
-                        delivery,
-                    });
+                // It is the hand-over of the former life, which may have been killed before it wrote it down.
+                let node = self.life(life).node;
+                let former = (node.role, node.index, incarnation);
+                let life = self.by_name.get(&former).copied().unwrap_or(life);
+                let is_known = |row: &Delivery| row.tf == tf && row.life == life;
+                if !self.tables.deliveries.iter().any(is_known) {
+                    self.add_delivery(life, tf, &parts, missing);
                 }
-                self.count(life, parts.iter().map(|part| part.bytes).sum());
             }
             Event::Fault { .. } => self.consumer_faults += 1,
             _ => {}
         }
+    }
+
+    fn add_delivery(
+        &mut self,
+        life: LifeIndex,
+        tf: u64,
+        parts: &[PartEvent],
+        mut missing: Vec<u16>,
+    ) {
+        let tables = &mut self.tables;
+        missing.sort_unstable();
+        missing.dedup();
+        let missing = tables.flp_lists.place(missing);
+        let number = u32::try_from(tables.deliveries.len()).unwrap_or(u32::MAX);
+        tables.deliveries.push(Delivery {
+            tf,
+            life,
+            missing,
+            number,
+        });
+        for part in parts {
+            let source = tables.sources.place((part.flp, part.incarnation));
+            let (bytes, digest, delivery) = (part.bytes, part.digest, number);
+            tables.parts.push(Part {
+                tf,
+                bytes,
+                digest,
+                source,
+                delivery,
+            });
+        }
+        self.count(life, parts.iter().map(|part| part.bytes).sum());
     }
 
     fn add_of_icn(&mut self, log: &mut Log, life: LifeIndex, event: Event) {

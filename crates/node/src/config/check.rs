@@ -2,7 +2,7 @@
 
 use super::FarmConfig;
 use super::address::{for_index, is_address};
-use super::epn::SinkConfig;
+use super::epn::{Ack, SinkConfig};
 use super::error::ConfigError;
 use super::flp::SourceConfig;
 use sheaf_acquire::{GeneratorConfig, GeneratorError, SizeModel};
@@ -305,6 +305,18 @@ impl FarmConfig {
                 "a directory that is there",
             ),
             SinkConfig::Unix(unix) => check.socket_path("epn.sink.path", &unix.path),
+        }
+        if epn.ack == Ack::Stored {
+            check.both(
+                matches!(epn.sink, SinkConfig::File(_)),
+                "epn.ack",
+                "epn.sink.kind",
+                "\"stored\"",
+                format!(
+                    "\"built\" for epn.sink.kind = \"{}\": only the file sink stores",
+                    epn.sink.kind()
+                ),
+            );
         }
     }
 

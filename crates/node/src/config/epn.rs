@@ -17,6 +17,8 @@ pub struct EpnConfig {
     pub weight: f64,
     /// TFs that may wait for the consumer. When one more is committed it waits in the EPN, its memory counted.
     pub queue_tfs: u32,
+    /// When a TF counts as built: what an EPN reports, it can still hand on after that much has failed.
+    pub ack: Ack,
     /// Where it serves metrics; without it, nowhere.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<String>,
@@ -33,11 +35,24 @@ impl Default for EpnConfig {
             advertise: None,
             weight: 1.0,
             queue_tfs: 64,
+            ack: Ack::Built,
             metrics: None,
             build: BuildConfig::default(),
             sink: SinkConfig::default(),
         }
     }
+}
+
+/// When an EPN reports a TF as built.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ack {
+    /// When its parts are in memory. If the EPN dies between the verdict and the hand-over, the TF is abandoned.
+    #[default]
+    Built,
+    /// When it is on the disk under a name that nobody reads; the commit publishes it, if need be in the next life
+    /// of the EPN. Needs the file sink.
+    Stored,
 }
 
 impl EpnConfig {

@@ -118,7 +118,10 @@ impl TfStore {
             }
         }
         if parts > 0 {
-            info!(files = parts, "Half-written TFs of an earlier life are removed");
+            info!(
+                files = parts,
+                "Half-written TFs of an earlier life are removed"
+            );
         }
         if stored > 0 {
             info!(
@@ -215,12 +218,10 @@ impl TfStore {
         let published = self.published(run, tf);
         let renamed = match self.disk.rename(stored, &published) {
             // A former try came as far as the rename.
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                match self.disk.read(&published) {
-                    Ok(Some(_)) => Ok(()),
-                    _ => Err(error),
-                }
-            }
+            Err(error) if error.kind() == ErrorKind::NotFound => match self.disk.read(&published) {
+                Ok(Some(_)) => Ok(()),
+                _ => Err(error),
+            },
             renamed => renamed,
         };
         renamed
@@ -311,7 +312,10 @@ impl TfStore {
             return Ok(None);
         };
         if !file.missing.iter().all(|flp| item.missing.contains(flp)) {
-            warn!(tf_id = item.tf.0, "A stored TF lacks parts that its verdict has");
+            warn!(
+                tf_id = item.tf.0,
+                "A stored TF lacks parts that its verdict has"
+            );
             return Ok(None);
         }
         let keeps = |part: &&Part<&[u8]>| !item.missing.contains(&part.source.flp);

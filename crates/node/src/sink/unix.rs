@@ -217,7 +217,8 @@ mod tests {
             bell.next(&mut sink),
             SinkEvent::Failed {
                 tf: TfId(1),
-                error: expected
+                error: expected,
+                is_storage: false,
             }
         );
         let mut consumer = UnixStream::connect(&path).unwrap();

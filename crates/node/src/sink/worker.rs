@@ -310,7 +310,11 @@ mod tests {
         let error = "cannot write disk: no storage space".to_owned();
         assert_eq!(
             test.bell.next(&mut test.sink),
-            SinkEvent::Failed { tf: TfId(0), error }
+            SinkEvent::Failed {
+                tf: TfId(0),
+                error,
+                is_storage: true
+            }
         );
         assert_eq!(test.bell.next(&mut test.sink), delivered(&tf(0, &[b"x"])));
         assert_eq!(
