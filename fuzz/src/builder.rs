@@ -183,7 +183,10 @@ impl Bench {
                         assert_eq!(taken, Some(&true), "TF {tf} is acknowledged too early");
                     }
                 }
-                Action::Send(_) => {}
+                Action::Send(_)
+                | Action::Store(_)
+                | Action::Unstore { .. }
+                | Action::Recover { .. } => {}
             }
         }
     }

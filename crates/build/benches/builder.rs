@@ -137,7 +137,10 @@ impl Epn {
                     self.builder
                         .handle_delivered(tf.tf, tf.bytes(), tf.missing.len());
                 }
-                Action::Send(_) => {}
+                Action::Send(_)
+                | Action::Store(_)
+                | Action::Unstore { .. }
+                | Action::Recover { .. } => {}
             }
         }
     }
