@@ -1,17 +1,27 @@
-//! Who is alive: a table of the nodes that have joined, and of their silence.
+//! Who is in the farm: the table of silence, and the registries where nodes find each other.
 //!
-//! This is the embedded membership: the ICN itself is the registry, and nodes find it by its address. The table
-//! is pure; its driver tells it what it hears and asks it what has changed. Three things are kept apart,
-//! because they have different consequences (`docs/adr/2026-11-21-silence-is-not-death.md`):
+//! [`Members`] is what an ICN knows of those that have joined. It is pure; its driver tells it what it hears and
+//! asks it what has changed. Three things are kept apart, because they have different consequences
+//! (`docs/adr/2026-11-21-silence-is-not-death.md`):
 //!
 //! - **silent**: nothing heard for the suspect time. The node may be paused, or this machine busy. It gets
 //!   nothing new; everything it does still counts.
 //! - **cut**: its stream has closed. It may come back in the same life.
 //! - **dead**: it stayed cut for its time of grace, or a later life of it has joined. This is for ever.
+//!
+//! A [`Registry`] is where nodes are written down: `embedded`, the ICN itself; `zookeeper`, with [`keeper`] as what
+//! is asked of it and the live connection in another crate; `memory`, the same over a model of ZooKeeper in virtual
+//! time. All of them pass [`contract`].
 
 mod config;
+pub mod contract;
+pub mod embedded;
+pub mod keeper;
+mod registry;
+pub mod zookeeper;
 
 pub use config::LivenessConfig;
+pub use registry::{Member, MemberError, Registry, RegistryEvent};
 
 use sheaf_frame::{Incarnation, NodeId, Role, Timestamp};
 use std::collections::BTreeMap;
@@ -86,7 +96,7 @@ impl MemberState {
 }
 
 #[derive(Debug)]
-struct Member {
+struct Known {
     incarnation: Incarnation,
     state: MemberState,
     /// Last time that it was heard; when cut, the time of the cut.
@@ -98,7 +108,7 @@ struct Member {
 #[derive(Debug)]
 pub struct Members {
     config: LivenessConfig,
-    members: BTreeMap<NodeId, Member>,
+    members: BTreeMap<NodeId, Known>,
 }
 
 impl Members {
@@ -151,7 +161,7 @@ impl Members {
                 });
             }
         }
-        let member = Member {
+        let member = Known {
             incarnation,
             state: MemberState::Up,
             since: now,
