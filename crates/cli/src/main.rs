@@ -8,6 +8,7 @@ mod inspect;
 mod logging;
 mod proc;
 mod role;
+mod verify;
 
 use clap::Parser;
 use logging::Usual;
@@ -28,6 +29,7 @@ use std::process::ExitCode;
 Examples:
   sheaf demo                                   a whole farm on this machine, live
   sheaf demo --kill epn:2@3s --duration 6s     an EPN dies, and nothing is lost
+  sheaf verify run1                            re-check a run from the logs of its nodes
   sheaf config check farm.toml                 what is wrong with a farm file
   sheaf icn --config farm.toml                 one node of a real farm
   sheaf inspect run.raw                        what is in a file of raw data")]
@@ -46,6 +48,7 @@ enum Command {
     Epn(role::EpnArgs),
     Config(config::Args),
     Inspect(inspect::Args),
+    Verify(verify::Args),
     Bench(bench::Args),
 }
 
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Command::Epn(args) => role::run_epn(args),
         Command::Config(args) => config::run(args),
         Command::Inspect(args) => inspect::run(args),
+        Command::Verify(args) => verify::run(args),
         Command::Bench(args) => bench::run(args),
     };
     outcome.unwrap_or_else(|error| fail::report(&error))

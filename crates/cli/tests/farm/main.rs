@@ -9,3 +9,4 @@ mod faults;
 mod harness;
 mod shapes;
 mod start_order;
+mod verify;

@@ -124,6 +124,31 @@ impl Evidence {
         }
     }
 
+    /// Takes in all event logs in `dir`, that is, its files `*.events`, and says how many there are. Nobody watched
+    /// their processes: see [`Fate::Unknown`].
+    ///
+    /// # Errors
+    ///
+    /// What reading gives, with the name of the file.
+    pub fn read_dir(&mut self, dir: &Path) -> io::Result<u64> {
+        let mut paths = Vec::new();
+        for entry in std::fs::read_dir(dir)? {
+            let path = entry?.path();
+            if path
+                .extension()
+                .is_some_and(|extension| extension == "events")
+            {
+                paths.push(path);
+            }
+        }
+        paths.sort();
+        for path in &paths {
+            let named = |error| io::Error::other(format!("{}: {error}", path.display()));
+            self.read(path, None, Fate::Unknown).map_err(named)?;
+        }
+        Ok(paths.len() as u64)
+    }
+
     /// Takes in the lines of `log`, which findings call `name`. See [`read`](Self::read).
     ///
     /// # Errors

@@ -1,5 +1,8 @@
 //! A checker that cannot fail is worth nothing: every rule here meets a log that breaks it.
 
+mod kinds;
+mod run;
+
 use super::*;
 use crate::event::{Event, PartEvent};
 use sheaf_frame::{NodeId, Role};
@@ -25,7 +28,7 @@ fn node(role: Role, index: u16) -> NodeId {
 
 const fn incarnation(role: Role, index: u16) -> u64 {
     match role {
-        Role::Icn | Role::Operator => 1,
+        Role::Icn | Role::Operator => 1 + index as u64,
         Role::Flp => 100 + index as u64,
         Role::Epn => 200 + index as u64,
     }
