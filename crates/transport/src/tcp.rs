@@ -11,15 +11,19 @@
 mod bodies;
 mod config;
 mod connection;
+mod door;
 mod inbox;
 mod options;
 mod outbox;
 mod recorded;
+mod security;
+mod session;
 mod stats;
 
 pub use config::TcpConfig;
 pub use options::{SocketOptions, resolve};
 pub use recorded::{Recorded, frames_of};
+pub use security::{Bulk, Refusal, Security};
 pub use stats::{Refused, Stats};
 
 use crate::arena::{Arena, Freed};
@@ -28,11 +32,14 @@ use crate::transport::{
     WhenFull,
 };
 use bodies::Bodies;
-use connection::{BUFFER_BYTES, Connection, Shared, Side};
-use mio::net::{TcpListener, TcpStream};
+use connection::{BUFFER_BYTES, CIPHER_BYTES, Connection, Shared, Side};
+use door::Listener;
+use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
+use session::Session;
 use sheaf_frame::Limits;
-use std::collections::{HashMap, VecDeque};
+use sheaf_identity::Identity;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -45,11 +52,8 @@ const WAKE: Token = Token(usize::MAX);
 /// A poll gives no further connection its turn when it has this many events, so that the caller gets to its timers.
 const EVENTS_MAX: usize = 4096;
 
-/// Connections accepted at a listener in one poll.
-const ACCEPTS_MAX: usize = 64;
-
-/// After a failure to accept, for instance for want of file descriptors, the next attempt waits this long.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+/// Peers turned away that are remembered until somebody asks; further ones are only counted.
+const REFUSALS_MAX: usize = 64;
 
 /// A [`Transport`] over TCP.
 pub struct Tcp {
@@ -62,6 +66,10 @@ pub struct Tcp {
     listeners: Vec<Listener>,
     connections: HashMap<ConnId, Connection>,
     accepted: usize,
+    security: Security,
+    /// Connections of peers whose handshake is not over, the oldest first.
+    shaking: BTreeSet<ConnId>,
+    refusals: Vec<Refusal>,
     /// Connections that want a turn, in the order in which they get it.
     ready: VecDeque<ConnId>,
     /// Connections that wait for a place for a body.
@@ -72,15 +80,6 @@ pub struct Tcp {
     deadline: Option<Instant>,
     shared: Shared,
     options: SocketOptions,
-}
-
-struct Listener {
-    id: ListenerId,
-    socket: TcpListener,
-    /// Whether there may be somebody to accept.
-    ready: bool,
-    /// When to try again after a failure.
-    again: Option<Instant>,
 }
 
 /// Ends the sleep of a [`Tcp`] from another thread or a signal handler's thread, as [`Event::Woken`].
@@ -112,6 +111,19 @@ impl Tcp {
     ///
     /// If the operating system gives no epoll, event descriptor or socket.
     pub fn new(config: TcpConfig, arena: Arc<Arena>) -> io::Result<Self> {
+        Self::with_security(config, arena, Security::default())
+    }
+
+    /// As [`new`](Self::new), whose connections are guarded as `security` says.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn with_security(
+        config: TcpConfig,
+        arena: Arc<Arena>,
+        security: Security,
+    ) -> io::Result<Self> {
         let poll = Poll::new()?;
         let waker = mio::Waker::new(poll.registry(), WAKE)?;
         let bell = Arc::new(Bell {
@@ -132,6 +144,8 @@ impl Tcp {
         };
         let bodies = Bodies::new(arena, config.heap_bytes_max);
         let buffer = vec![0; BUFFER_BYTES].into_boxed_slice();
+        let has_sessions = matches!(security, Security::Tls { .. });
+        let cipher_bytes = if has_sessions { CIPHER_BYTES } else { 0 };
         Ok(Self {
             poll,
             notices: Events::with_capacity(1024),
@@ -141,6 +155,9 @@ impl Tcp {
             listeners: Vec::new(),
             connections: HashMap::new(),
             accepted: 0,
+            security,
+            shaking: BTreeSet::new(),
+            refusals: Vec::new(),
             ready: VecDeque::new(),
             waiting: Vec::new(),
             pending: Vec::new(),
@@ -151,6 +168,7 @@ impl Tcp {
                 stats: Stats::default(),
                 bodies,
                 buffer,
+                cipher: vec![0; cipher_bytes].into_boxed_slice(),
             },
             options,
         })
@@ -163,6 +181,11 @@ impl Tcp {
             heap_fallbacks: self.shared.bodies.heap_fallbacks(),
             ..self.shared.stats
         }
+    }
+
+    /// The peers turned away since the last call, as many as are remembered. All are counted in [`stats`](Self::stats).
+    pub fn take_refusals(&mut self) -> Vec<Refusal> {
+        std::mem::take(&mut self.refusals)
     }
 
     /// The socket options in force, which are what the kernel gave of what was asked for.
@@ -200,13 +223,22 @@ impl Tcp {
     }
 
     /// Begins to watch the socket of a new connection.
-    fn add(&mut self, side: Side, mut stream: TcpStream, now: Instant) -> io::Result<ConnId> {
+    fn add(
+        &mut self,
+        side: Side,
+        mut stream: TcpStream,
+        session: Option<Session>,
+        now: Instant,
+    ) -> io::Result<ConnId> {
         let conn = ConnId(self.id());
         let interest = Interest::READABLE | Interest::WRITABLE;
         self.poll
             .registry()
             .register(&mut stream, token(conn.0), interest)?;
-        let connection = Connection::new(conn, side, stream, &self.shared.config, now);
+        let connection = Connection::new(conn, side, stream, session, &self.shared.config, now);
+        if !connection.is_known() {
+            self.shaking.insert(conn);
+        }
         self.keep_deadline(connection.deadline(&self.shared.config).map(|(at, _)| at));
         self.connections.insert(conn, connection);
         self.accepted += usize::from(side == Side::Accepting);
@@ -220,7 +252,49 @@ impl Tcp {
         // Closing the socket takes it out of epoll anyway; a failure here has no consequence.
         let _ = self.poll.registry().deregister(connection.socket());
         self.shared.stats.count_close(&reason);
+        self.shaking.remove(&conn);
+        if let Some((_, peer)) = connection.take_arrival() {
+            // Nobody knows of it, so there is no event either.
+            if self.refusals.len() < REFUSALS_MAX {
+                self.refusals.push(Refusal { peer, reason });
+            }
+            return None;
+        }
         Some(Event::Closed { conn, reason })
+    }
+
+    /// Begins a connection.
+    fn dial(&mut self, address: &str, is_bulk: bool) -> Result<ConnId, ConnectError> {
+        let failed = |source| ConnectError::Io {
+            address: address.to_owned(),
+            source,
+        };
+        let peer: SocketAddr = address.parse().map_err(|_| ConnectError::Address {
+            address: address.to_owned(),
+        })?;
+        let session = match self.security.tls(is_bulk) {
+            Some(tls) => Some(Session::client(tls, peer).map_err(|f| failed(io::Error::other(f)))?),
+            None if self.security.allows(peer) => None,
+            None => {
+                let address = address.to_owned();
+                return Err(ConnectError::Insecure { address });
+            }
+        };
+        let socket = options::stream_socket(peer, &self.shared.config).map_err(failed)?;
+        let begun = socket.connect(&peer.into());
+        let stream = TcpStream::from_std(socket.into());
+        let conn = self
+            .add(Side::Connecting, stream, session, Instant::now())
+            .map_err(failed)?;
+        match begun {
+            Err(error) if !in_progress(&error) => {
+                let reason = CloseReason::Unreachable(error.kind());
+                let closed = self.remove(conn, reason);
+                self.pending.extend(closed);
+            }
+            _ => {}
+        }
+        Ok(conn)
     }
 
     fn keep_deadline(&mut self, at: Option<Instant>) {
@@ -289,56 +363,6 @@ impl Tcp {
         self.notices = notices;
     }
 
-    fn accept_all(&mut self, events: &mut Vec<Event>, now: Instant) {
-        let mut listeners = std::mem::take(&mut self.listeners);
-        for listener in &mut listeners {
-            if listener.again.is_some_and(|again| now < again) {
-                continue;
-            }
-            listener.again = None;
-            for _ in 0..ACCEPTS_MAX {
-                if !listener.ready || listener.again.is_some() {
-                    break;
-                }
-                self.accept(listener, events, now);
-            }
-        }
-        self.listeners = listeners;
-    }
-
-    fn accept(&mut self, listener: &mut Listener, events: &mut Vec<Event>, now: Instant) {
-        let error = match listener.socket.accept() {
-            Ok(_) if self.accepted >= self.shared.config.accepted_max => {
-                self.shared.stats.refused.too_many += 1;
-                return;
-            }
-            Ok((stream, peer)) => match self.add(Side::Accepting, stream, now) {
-                Ok(conn) => {
-                    self.shared.stats.accepted += 1;
-                    let peer = peer.to_string();
-                    events.push(Event::Accepted {
-                        conn,
-                        listener: listener.id,
-                        peer,
-                    });
-                    return;
-                }
-                Err(error) => error,
-            },
-            Err(error) => error,
-        };
-        match error.kind() {
-            ErrorKind::WouldBlock => listener.ready = false,
-            ErrorKind::Interrupted | ErrorKind::ConnectionAborted => {}
-            _ => {
-                self.shared.stats.accept_errors += 1;
-                let again = now + ACCEPT_AGAIN;
-                listener.again = Some(again);
-                self.keep_deadline(Some(again));
-            }
-        }
-    }
-
     /// Gives every connection that wants one a turn.
     fn take_turns(&mut self, events: &mut Vec<Event>, now: Instant) {
         for _ in 0..self.ready.len() {
@@ -354,6 +378,9 @@ impl Tcp {
             connection.listed = false;
             match connection.turn(&mut self.shared, events, now) {
                 Ok(()) => {
+                    if connection.is_known() {
+                        self.shaking.remove(&conn);
+                    }
                     if connection.wants_space() && !connection.waiting {
                         connection.waiting = true;
                         self.waiting.push(conn);
@@ -399,54 +426,24 @@ impl Tcp {
 impl Transport for Tcp {
     /// Listens at HOST:PORT. A name is looked up, which can wait for a name server.
     fn listen(&mut self, address: &str) -> Result<(ListenerId, String), ListenError> {
-        let failed = |source| ListenError::Io {
-            address: address.to_owned(),
-            source,
-        };
-        let asked = resolve(address).map_err(|_| ListenError::Address {
-            address: address.to_owned(),
-        })?;
-        let socket = options::listening_socket(asked, &self.shared.config).map_err(failed)?;
-        let mut socket = TcpListener::from_std(socket.into());
-        let actual = socket.local_addr().map_err(failed)?;
-        let id = ListenerId(self.id());
-        let registry = self.poll.registry();
-        registry
-            .register(&mut socket, token(id.0), Interest::READABLE)
-            .map_err(failed)?;
-        self.listeners.push(Listener {
-            id,
-            socket,
-            ready: true,
-            again: None,
-        });
-        Ok((id, actual.to_string()))
+        self.open(address, false)
+    }
+
+    fn listen_bulk(&mut self, address: &str) -> Result<(ListenerId, String), ListenError> {
+        self.open(address, true)
     }
 
     /// Connects to IP:PORT. Names are for [`resolve`], which can wait.
     fn connect(&mut self, address: &str) -> Result<ConnId, ConnectError> {
-        let failed = |source| ConnectError::Io {
-            address: address.to_owned(),
-            source,
-        };
-        let peer: SocketAddr = address.parse().map_err(|_| ConnectError::Address {
-            address: address.to_owned(),
-        })?;
-        let socket = options::stream_socket(peer, &self.shared.config).map_err(failed)?;
-        let begun = socket.connect(&peer.into());
-        let stream = TcpStream::from_std(socket.into());
-        let conn = self
-            .add(Side::Connecting, stream, Instant::now())
-            .map_err(failed)?;
-        match begun {
-            Err(error) if !in_progress(&error) => {
-                let reason = CloseReason::Unreachable(error.kind());
-                let closed = self.remove(conn, reason);
-                self.pending.extend(closed);
-            }
-            _ => {}
-        }
-        Ok(conn)
+        self.dial(address, false)
+    }
+
+    fn connect_bulk(&mut self, address: &str) -> Result<ConnId, ConnectError> {
+        self.dial(address, true)
+    }
+
+    fn identity(&self, conn: ConnId) -> Option<&Identity> {
+        self.connections.get(&conn)?.identity()
     }
 
     fn send(&mut self, conn: ConnId, frame: Frame) -> Result<(), SendError> {
@@ -496,7 +493,7 @@ impl Transport for Tcp {
     fn queued_bytes(&self, conn: ConnId) -> u64 {
         self.connections
             .get(&conn)
-            .map_or(0, |connection| connection.outbox.bytes())
+            .map_or(0, Connection::queued_bytes)
     }
 
     fn poll(&mut self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<()> {

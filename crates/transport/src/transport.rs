@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use sheaf_frame::{Limits, Prefix, PrefixError, WireKind};
+use sheaf_identity::Identity;
 use std::io;
 use std::time::Duration;
 use thiserror::Error;
@@ -136,12 +137,41 @@ pub enum CloseReason {
         /// The limit, in ms.
         limit_ms: u64,
     },
+    /// The peers do not agree on a TLS session, or one does not trust the other.
+    #[error("TLS: {0}")]
+    Tls(TlsFailure),
     /// Nobody answers at the address that we connected to.
     #[error("unreachable: {0}")]
     Unreachable(io::ErrorKind),
     /// The operating system reported something else.
     #[error("failed: {0}")]
     Io(io::ErrorKind),
+}
+
+/// Why there is no TLS session, or no more.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TlsFailure {
+    /// What came in is no TLS: a peer that is configured without certificates, or another protocol.
+    #[error("the peer does not speak TLS")]
+    Plain,
+    /// The peer showed no certificate.
+    #[error("the peer has no certificate")]
+    NoCertificate,
+    /// The certificate of the peer is not one of a node of this farm that holds now.
+    #[error("the certificate of the peer is refused: {0}")]
+    Certificate(String),
+    /// The peer refuses us; this is its alert, such as `CertificateExpired`.
+    #[error("the peer refuses us with alert {0}")]
+    Alert(String),
+    /// Anything else that ends a session: another version, a damaged record, a stream cut off in the handshake.
+    #[error("{0}")]
+    Protocol(String),
+    /// The handshake did not end in time.
+    #[error("no handshake within {limit_ms} ms")]
+    Slow {
+        /// The limit, in ms.
+        limit_ms: u64,
+    },
 }
 
 /// What a full queue does with the next frame.
@@ -176,6 +206,12 @@ pub enum ListenError {
         /// What the operating system says.
         source: io::Error,
     },
+    /// Off loopback nothing is said in the clear unless that was asked for.
+    #[error("will not listen at {address} without certificates: it is not loopback")]
+    Insecure {
+        /// The address.
+        address: String,
+    },
 }
 
 /// Why no connection could even be begun.
@@ -196,6 +232,12 @@ pub enum ConnectError {
         address: String,
         /// What the operating system says.
         source: io::Error,
+    },
+    /// Off loopback nothing is said in the clear unless that was asked for.
+    #[error("will not connect to {address} without certificates: it is not loopback")]
+    Insecure {
+        /// The address.
+        address: String,
     },
 }
 
@@ -242,6 +284,33 @@ pub trait Transport {
     ///
     /// [`ConnectError`] if nothing could be begun; no event comes then.
     fn connect(&mut self, address: &str) -> Result<ConnId, ConnectError>;
+
+    /// As [`listen`](Self::listen), for connections that carry bulk data. The same, unless the transport was made so that
+    /// bulk data travels in the clear beside control streams that do not.
+    ///
+    /// # Errors
+    ///
+    /// As [`listen`](Self::listen).
+    fn listen_bulk(&mut self, address: &str) -> Result<(ListenerId, String), ListenError> {
+        self.listen(address)
+    }
+
+    /// As [`connect`](Self::connect), for a connection that carries bulk data: the counterpart of
+    /// [`listen_bulk`](Self::listen_bulk).
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect).
+    fn connect_bulk(&mut self, address: &str) -> Result<ConnId, ConnectError> {
+        self.connect(address)
+    }
+
+    /// Who is at the other end of `conn`, as its certificate proves: from [`Event::Accepted`] or
+    /// [`Event::Connected`] on, until it closes. `None` where peers prove nothing: memory, plain connections.
+    fn identity(&self, conn: ConnId) -> Option<&Identity> {
+        let _ = conn;
+        None
+    }
 
     /// Queues `frame` on `conn`. It leaves with the next [`poll`](Self::poll)s.
     ///

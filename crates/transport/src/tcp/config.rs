@@ -19,6 +19,11 @@ pub struct TcpConfig {
     pub first_frame_ms: u64,
     /// How long a connection that we make may take to stand, in ms. The kernel alone would try for two minutes.
     pub connect_ms: u64,
+    /// How long a TLS handshake may take, in ms.
+    pub handshake_ms: u64,
+    /// TLS handshakes that peers may have under way at once. One more, and the oldest is given up: whoever means it
+    /// needs a few ms, and whoever does not cannot keep others out.
+    pub handshakes_max: usize,
     /// How long nothing may move inside a frame, in ms, while we have room for it.
     pub stall_ms: u64,
     /// How long the peer's machine may leave our bytes unacknowledged before the connection is given up, in ms.
@@ -46,6 +51,8 @@ impl Default for TcpConfig {
             heap_bytes_max: 0,
             first_frame_ms: 3_000,
             connect_ms: 3_000,
+            handshake_ms: 3_000,
+            handshakes_max: 256,
             stall_ms: 10_000,
             unacknowledged_ms: 2_000,
             send_buffer_bytes: 4 << 20,

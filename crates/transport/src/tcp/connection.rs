@@ -1,18 +1,23 @@
 //! One TCP connection and its turn.
 
 mod read;
+mod sealed;
 
 use super::bodies::Bodies;
 use super::config::TcpConfig;
 use super::inbox::Inbox;
 use super::outbox::Outbox;
+use super::session::Session;
 use super::stats::Stats;
-use crate::transport::{CloseReason, ConnId, Event};
+use crate::transport::{CloseReason, ConnId, Event, ListenerId, TlsFailure};
 use mio::net::TcpStream;
 use sheaf_frame::Limits;
+use sheaf_identity::Identity;
 use std::io::{self, ErrorKind};
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
+
+pub(crate) use sealed::CIPHER_BYTES;
 
 /// Bytes that one connection may read, and write, before the next one has its turn.
 const TURN_BYTES: usize = 1 << 20;
@@ -30,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) stats: Stats,
     pub(crate) bodies: Bodies,
     pub(crate) buffer: Box<[u8]>,
+    /// Where a batch is encrypted. Empty where no connection has a session.
+    pub(crate) cipher: Box<[u8]>,
 }
 
 /// Who made a connection.
@@ -45,6 +52,8 @@ pub(crate) struct Connection {
     pub(crate) side: Side,
     pub(crate) outbox: Outbox,
     stream: TcpStream,
+    /// The TLS session; `None` on a plain connection.
+    session: Option<Box<Session>>,
     inbox: Inbox,
     /// Bytes that were read and cannot be taken yet, because a body before them waits for its place.
     backlog: Vec<u8>,
@@ -67,6 +76,8 @@ pub(crate) struct Connection {
     finishing: bool,
     /// Our end was sent.
     finished: bool,
+    /// The socket's sending side is shut behind it.
+    is_shut: bool,
     /// The peer sends no more.
     peer_finished: bool,
     /// Writing failed. What came before is still read, then the connection closes with this.
@@ -82,6 +93,7 @@ impl Connection {
         id: ConnId,
         side: Side,
         stream: TcpStream,
+        session: Option<Session>,
         config: &TcpConfig,
         now: Instant,
     ) -> Self {
@@ -90,6 +102,7 @@ impl Connection {
             side,
             outbox: Outbox::new(config.queue_bytes_max, config.when_full),
             stream,
+            session: session.map(Box::new),
             inbox: Inbox::new(now),
             backlog: Vec::new(),
             stands: side == Side::Accepting,
@@ -103,6 +116,7 @@ impl Connection {
             moved_out: now,
             finishing: false,
             finished: false,
+            is_shut: false,
             peer_finished: false,
             broken: None,
             listed: false,
@@ -134,9 +148,63 @@ impl Connection {
     /// Whether a turn would do something.
     pub(crate) fn wants_turn(&self) -> bool {
         let reads = self.readable && !self.peer_finished && !self.inbox.wants_space();
-        let writes = self.writable && !self.outbox.is_empty();
-        let ends = self.stands && self.finishing && !self.finished && self.outbox.is_empty();
+        let writes = self.writable && self.has_output();
+        let ends = self.stands && self.may_end();
         reads || writes || ends || (!self.stands && self.writable)
+    }
+
+    /// Whether there is something that the socket could take now.
+    fn has_output(&self) -> bool {
+        match &self.session {
+            None => !self.outbox.is_empty(),
+            Some(session) if session.stands() => {
+                !session.outgoing.is_empty() || !self.outbox.is_empty()
+            }
+            Some(session) => !session.outgoing.is_empty(),
+        }
+    }
+
+    /// Whether our end is to be said: all that was queued before is with the kernel.
+    fn may_end(&self) -> bool {
+        self.finishing && !self.finished && self.is_flushed() && self.is_open()
+    }
+
+    /// Whether nothing waits to be sent.
+    fn is_flushed(&self) -> bool {
+        let sealed = self.session.as_ref();
+        self.outbox.is_empty() && sealed.is_none_or(|session| session.outgoing.is_empty())
+    }
+
+    /// Whether frames can pass, as far as encryption goes.
+    pub(crate) fn is_open(&self) -> bool {
+        self.session.as_ref().is_none_or(|session| session.stands())
+    }
+
+    /// Whether somebody has been told of this connection.
+    pub(crate) fn is_known(&self) -> bool {
+        let sealed = self.session.as_ref();
+        sealed.is_none_or(|session| session.arrival.is_none())
+    }
+
+    /// Bytes that the kernel does not have yet.
+    pub(crate) fn queued_bytes(&self) -> u64 {
+        let sealed = self.session.as_ref();
+        self.outbox.bytes() + sealed.map_or(0, |session| session.outgoing.len() as u64)
+    }
+
+    /// The address and listener of a connection whose acceptance was never told.
+    pub(crate) fn take_arrival(&mut self) -> Option<(ListenerId, String)> {
+        self.session.as_mut()?.arrival.take()
+    }
+
+    /// How long ago it was accepted, begun, or its handshake was over.
+    pub(crate) fn age(&self) -> Duration {
+        self.opened.elapsed()
+    }
+
+    /// Who is at the other end.
+    pub(crate) fn identity(&self) -> Option<&Identity> {
+        self.session.as_ref()?.peer()
     }
 
     pub(crate) fn wants_space(&self) -> bool {
@@ -169,15 +237,29 @@ impl Connection {
             if !self.stands {
                 return Ok(());
             }
-            shared.stats.connected += 1;
-            events.push(Event::Connected { conn: self.id });
+            self.opened = now;
+            if self.session.is_none() {
+                shared.stats.connected += 1;
+                events.push(Event::Connected { conn: self.id });
+            }
+        }
+        if let Some(session) = self.session.take() {
+            let mut session = session;
+            let outcome = self.turn_sealed(&mut session, shared, events, now);
+            self.session = Some(session);
+            return outcome;
         }
         self.write(shared, now);
         if self.outbox.room_again() && self.takes_frames() {
             events.push(Event::Writable { conn: self.id });
         }
         self.read(shared, events)?;
-        if self.peer_finished && self.outbox.is_empty() {
+        self.check_end()
+    }
+
+    /// Whether both sides have said all they had to say.
+    fn check_end(&self) -> Result<(), CloseReason> {
+        if self.peer_finished && self.is_flushed() {
             return Err(if self.finishing {
                 CloseReason::ByUs
             } else {
@@ -230,11 +312,17 @@ impl Connection {
                 Err(error) => self.break_off(&error),
             }
         }
-        if self.finishing && !self.finished && self.outbox.is_empty() {
+        if self.may_end() {
             self.finished = true;
-            if let Err(error) = self.stream.shutdown(Shutdown::Write) {
-                self.break_off(&error);
-            }
+            self.shut();
+        }
+    }
+
+    /// Sends our end.
+    fn shut(&mut self) {
+        self.is_shut = true;
+        if let Err(error) = self.stream.shutdown(Shutdown::Write) {
+            self.break_off(&error);
         }
     }
 
@@ -252,6 +340,11 @@ impl Connection {
         let (since, limit_ms, reason) = if !self.stands {
             let reason = CloseReason::Unreachable(ErrorKind::TimedOut);
             (self.opened, config.connect_ms, reason)
+        } else if !self.is_open() {
+            // Whatever lies in the socket: a peer that sends its handshake byte by byte is slow, too.
+            let limit_ms = config.handshake_ms;
+            let reason = CloseReason::Tls(TlsFailure::Slow { limit_ms });
+            (self.opened, limit_ms, reason)
         } else if self.readable || self.inbox.wants_space() {
             return None;
         } else if self.side == Side::Accepting && self.frames_in == 0 && !self.peer_finished {

@@ -8,7 +8,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
 
 /// Slices in one system call: a third of it in frames of prefix, head and body.
-const SLICES_MAX: usize = 256;
+pub(super) const SLICES_MAX: usize = 256;
 
 /// Frames that wait for the kernel to take them, and the bound that they keep.
 ///
@@ -138,7 +138,11 @@ impl Outbox {
     }
 
     /// Fills `slices` with what comes next, and answers with their number and bytes.
-    fn batch<'a>(&'a self, slices: &mut [IoSlice<'a>], bytes_max: usize) -> (usize, usize) {
+    pub(super) fn batch<'a>(
+        &'a self,
+        slices: &mut [IoSlice<'a>],
+        bytes_max: usize,
+    ) -> (usize, usize) {
         let (mut count, mut bytes, mut skip) = (0, 0, self.sent);
         for Queued { prefix, frame } in &self.frames {
             for part in [prefix.as_slice(), &frame.head, &frame.body] {
@@ -160,7 +164,7 @@ impl Outbox {
     }
 
     /// Lets go of what the kernel took, and answers how many frames are through.
-    fn advance(&mut self, bytes: usize) -> u64 {
+    pub(super) fn advance(&mut self, bytes: usize) -> u64 {
         let mut frames = 0;
         self.bytes -= bytes as u64;
         self.sent += bytes;

@@ -1,6 +1,6 @@
 //! What an endpoint has counted.
 
-use crate::transport::CloseReason;
+use crate::transport::{CloseReason, TlsFailure};
 use sheaf_frame::PrefixError;
 
 /// Totals since the endpoint was made. The driver turns them into metrics.
@@ -46,6 +46,10 @@ pub struct Stats {
     pub heap_fallbacks: u64,
     /// How often a connection was not read because there was no room for a body.
     pub waits_for_space: u64,
+    /// TLS handshakes that came to their end, on either side.
+    pub handshakes: u64,
+    /// Those of them that took up an earlier session, which spares both sides the certificates.
+    pub handshakes_resumed: u64,
     /// Connections of peers that we ended, by reason.
     pub refused: Refused,
 }
@@ -73,6 +77,20 @@ pub struct Refused {
     pub stalled: u64,
     /// More connections than allowed.
     pub too_many: u64,
+    /// No TLS where TLS is spoken.
+    pub tls_plain: u64,
+    /// No certificate.
+    pub tls_no_certificate: u64,
+    /// A certificate that is not one of this farm, or does not hold now.
+    pub tls_certificate: u64,
+    /// The peer refused us.
+    pub tls_alert: u64,
+    /// Another version, a damaged record, a stream cut off in the handshake.
+    pub tls_protocol: u64,
+    /// No handshake in time.
+    pub tls_slow: u64,
+    /// A handshake that was given up for a newer one, because too many were under way.
+    pub tls_crowded: u64,
 }
 
 impl Stats {
@@ -83,6 +101,7 @@ impl Stats {
             CloseReason::ByPeer | CloseReason::ByUs => {}
             CloseReason::Reset | CloseReason::Io(_) => self.failed += 1,
             CloseReason::Unreachable(_) => self.unreachable += 1,
+            CloseReason::Tls(failure) => self.refused.count_tls(failure),
             CloseReason::Cut { .. } => self.refused.cut += 1,
             CloseReason::Silent { .. } => self.refused.silent += 1,
             CloseReason::Stalled { .. } => self.refused.stalled += 1,
@@ -96,6 +115,19 @@ impl Stats {
                 self.refused.body_too_large += 1;
             }
             CloseReason::Refused(PrefixError::Digest { .. }) => self.refused.digest += 1,
+        }
+    }
+}
+
+impl Refused {
+    fn count_tls(&mut self, failure: &TlsFailure) {
+        match failure {
+            TlsFailure::Plain => self.tls_plain += 1,
+            TlsFailure::NoCertificate => self.tls_no_certificate += 1,
+            TlsFailure::Certificate(_) => self.tls_certificate += 1,
+            TlsFailure::Alert(_) => self.tls_alert += 1,
+            TlsFailure::Protocol(_) => self.tls_protocol += 1,
+            TlsFailure::Slow { .. } => self.tls_slow += 1,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Both transports against the contract suite.
 
+use crate::{arena, authority, encrypted, tls_of};
 use sheaf_frame::Limits;
 use sheaf_transport::contract::{Pair, check};
 use sheaf_transport::memory::{Faults, Network, Settings};
@@ -63,6 +64,24 @@ fn tcp_keeps_the_contract_over_ipv6() {
         return;
     }
     check(|| tcp_pair("[::1]:0", free_address("::1")));
+}
+
+#[test]
+fn tls_keeps_the_contract() {
+    let authority = authority();
+    let endpoint = |node| {
+        let config = TcpConfig {
+            limits: LIMITS,
+            ..TcpConfig::default()
+        };
+        let security = encrypted(tls_of(&authority, node));
+        Tcp::with_security(config, arena(256 << 20), security).unwrap()
+    };
+    check(|| Pair {
+        client: endpoint("flp:0"),
+        server: endpoint("epn:0"),
+        ..tcp_pair("127.0.0.1:0", free_address("127.0.0.1"))
+    });
 }
 
 #[test]

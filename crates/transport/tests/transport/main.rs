@@ -4,10 +4,12 @@ mod contract;
 mod faults;
 mod hostile;
 mod space;
+mod tls;
 
 use bytes::Bytes;
+use sheaf_identity::{Authority, Credentials, Moment, Tls, Validity, parse_node};
 use sheaf_transport::{
-    Arena, ArenaOptions, ConnId, Event, Frame, Tcp, TcpConfig, Transport, WireKind,
+    Arena, ArenaOptions, Bulk, ConnId, Event, Frame, Security, Tcp, TcpConfig, Transport, WireKind,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,6 +30,29 @@ fn arena(bytes: usize) -> Arc<Arena> {
 
 fn tcp(config: TcpConfig) -> Tcp {
     Tcp::new(config, arena(64 << 20)).unwrap()
+}
+
+/// A CA for one test.
+fn authority() -> Authority {
+    Authority::new("north", Validity::of_days(10)).unwrap()
+}
+
+/// What `node` makes connections from.
+fn tls_of(authority: &Authority, node: &str) -> Tls {
+    let pem = authority
+        .issue(parse_node(node).unwrap(), Validity::of_days(1))
+        .unwrap();
+    let credentials = Credentials::from_pem(&pem, authority.certificate_pem(), Moment::now());
+    Tls::new(&credentials.unwrap()).unwrap()
+}
+
+fn encrypted(tls: Tls) -> Security {
+    let bulk = Bulk::Encrypted;
+    Security::Tls { tls, bulk }
+}
+
+fn sealed_tcp(config: TcpConfig, tls: Tls) -> Tcp {
+    Tcp::with_security(config, arena(64 << 20), encrypted(tls)).unwrap()
 }
 
 fn stf(number: u8, body_bytes: usize) -> Frame {

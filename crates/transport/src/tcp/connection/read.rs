@@ -124,7 +124,7 @@ impl Connection {
     }
 
     /// Makes frames of `input` and keeps what cannot be taken yet.
-    fn take(
+    pub(super) fn take(
         &mut self,
         mut input: &[u8],
         shared: &mut Shared,
@@ -172,7 +172,7 @@ impl Connection {
         });
     }
 
-    fn peer_ends(&mut self) -> Result<(), CloseReason> {
+    pub(super) fn peer_ends(&mut self) -> Result<(), CloseReason> {
         if let Some(reason) = self.broken.take() {
             return Err(reason);
         }
