@@ -10,6 +10,7 @@ mod decide;
 mod nodes;
 mod open_tf;
 mod place;
+mod recover;
 mod rosters;
 mod run;
 mod stored;
@@ -22,6 +23,7 @@ use crate::policy::{self, Policy, UnknownPolicy};
 use crate::refusal::Refusal;
 use nodes::{EpnNode, FlpNode};
 use open_tf::{OpenTf, Phase};
+use recover::EpnSetting;
 use rosters::Rosters;
 use run::RunPhase;
 pub use sheaf_frame::Record;
@@ -99,6 +101,8 @@ pub struct Stats {
     pub paced: u64,
     /// Longest delay of a heartbeat behind its deadline, in ns.
     pub pace_late_ns_max: u64,
+    /// TFs that went on where the EPNs had them when this ICN took over.
+    pub adopted: u64,
 }
 
 /// The scheduler of one run.
@@ -125,8 +129,18 @@ pub struct Scheduler {
     released_version: u64,
     released_said: u64,
     phase: RunPhase,
-    /// When TF 0 was due.
+    /// When TF 0 was due, or when this ICN took over.
     origin: Timestamp,
+    /// How long the run had lasted at the origin.
+    before: Duration,
+    /// Took over and waits for what the nodes hold.
+    is_settling: bool,
+    /// What an operator set about EPNs.
+    settings: BTreeMap<EpnId, EpnSetting>,
+    /// TFs with their consumers, for the log.
+    done: BTreeSet<TfId>,
+    /// When the log was told the time of the run.
+    clock_said_at: Timestamp,
     /// First announce of the run, and the moment when the sources stopped.
     span: (Option<Timestamp>, Option<Timestamp>),
     repeated_at: Timestamp,
@@ -157,6 +171,13 @@ impl Scheduler {
     ///
     /// [`UnknownPolicy`] if the configuration names a policy that does not exist.
     pub fn new(config: SchedulerConfig, plan: RunPlan, run: RunId) -> Result<Self, UnknownPolicy> {
+        let mut scheduler = Self::empty(config, plan, run)?;
+        let opened = Record::Opened { run };
+        scheduler.actions.push_back(Action::Append(opened));
+        Ok(scheduler)
+    }
+
+    fn empty(config: SchedulerConfig, plan: RunPlan, run: RunId) -> Result<Self, UnknownPolicy> {
         Ok(Self {
             policy: policy::by_name(&config.policy, config.seed)?,
             config,
@@ -177,6 +198,11 @@ impl Scheduler {
             released_said: 0,
             phase: RunPhase::Waiting,
             origin: Timestamp(0),
+            before: Duration::ZERO,
+            is_settling: false,
+            settings: BTreeMap::new(),
+            done: BTreeSet::new(),
+            clock_said_at: Timestamp(0),
             span: (None, None),
             repeated_at: Timestamp(0),
             resent_bytes: 0,
@@ -233,8 +259,8 @@ impl Scheduler {
     #[must_use]
     pub fn duration(&self, now: Timestamp) -> Duration {
         match self.span {
-            (Some(first), Some(last)) => last.since(first),
-            (Some(first), None) => now.since(first),
+            (Some(first), Some(last)) => self.before + last.since(first),
+            (Some(first), None) => self.before + now.since(first),
             _ => Duration::ZERO,
         }
     }
@@ -249,6 +275,7 @@ impl Scheduler {
     /// The driver calls it once after a batch of events.
     pub fn flush(&mut self) {
         self.send_assigns();
+        self.append_done();
         if self.released_version != self.released_said {
             self.released_said = self.released_version;
             self.rosters.forget_below(self.released.floor());
@@ -295,6 +322,7 @@ impl Scheduler {
             self.repeated_at = now;
             self.repeat_run_messages(now);
         }
+        self.append_clock(now);
         self.advance_run(now);
     }
 

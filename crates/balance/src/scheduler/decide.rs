@@ -207,6 +207,9 @@ impl Scheduler {
         self.assigns.retain(|assign| assign.tf != tf);
         self.released.insert(tf);
         self.released_version += 1;
+        if winner.is_some() {
+            self.done.insert(tf);
+        }
         let version = self.released_version;
         for booking in open.bookings {
             let Some(node) = self.epns.get_mut(&booking.target.epn) else {

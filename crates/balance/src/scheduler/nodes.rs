@@ -51,6 +51,23 @@ pub(super) struct EpnNode {
     pub(super) rosters_said: BTreeSet<RosterId>,
 }
 
+impl FlpNode {
+    /// A life that is known from the log only.
+    pub(super) fn expected(source: Source, stf_bytes_max: u64, first: TfId) -> Self {
+        Self {
+            source,
+            stf_bytes_max,
+            is_heard: false,
+            is_leaving: false,
+            holds_nothing: false,
+            stopped: None,
+            ended: None,
+            pulse: FlpPulse::default(),
+            first: Some(first),
+        }
+    }
+}
+
 pub(super) fn target_id(epn: EpnId) -> TargetId {
     TargetId(u32::from(epn.0))
 }
@@ -69,6 +86,7 @@ impl Scheduler {
             .filter(|node| node.source == source);
         if let Some(node) = known {
             node.is_heard = true;
+            node.stf_bytes_max = stf_bytes_max;
         } else {
             self.flps.insert(
                 source.flp,
@@ -91,6 +109,8 @@ impl Scheduler {
         );
         if self.phase == RunPhase::Waiting {
             self.begin_if_quorum(now);
+        } else if self.is_settling && !is_back {
+            // Whoever is new begins behind what the others have made, which they are about to say.
         } else if self.wants_sources() && (self.flps[&source.flp].first.is_none() || is_back) {
             self.change_roster();
             self.start_flp(now, source.flp, self.frontier);
@@ -177,6 +197,10 @@ impl Scheduler {
         } else {
             let mut load = TargetLoad::new(id, hello.capacity_bytes, hello.slots);
             load.weight_milli = hello.weight_milli;
+            if let Some(setting) = self.setting(target.epn) {
+                load.weight_milli = setting.weight_milli;
+                load.enabled = setting.enabled;
+            }
             self.view.insert(load);
             self.epns.insert(
                 target.epn,
@@ -248,15 +272,15 @@ impl Scheduler {
 
     /// The life of an EPN is over: what it has not acknowledged is abandoned.
     pub fn handle_epn_dead(&mut self, now: Timestamp, target: Target) {
-        if !self.is_current(target) {
-            return;
-        }
         let keeps = self.keeps(target);
-        self.handle_epn_silent(now, target);
-        self.view.remove(target_id(target.epn));
-        self.epns.remove(&target.epn);
-        self.unreachable.retain(|(_, epn), _| *epn != target.epn);
-        self.send(Recipient::AllFlps, Control::Epns(self.epn_addresses()));
+        if self.is_current(target) {
+            self.handle_epn_silent(now, target);
+            self.view.remove(target_id(target.epn));
+            self.epns.remove(&target.epn);
+            self.unreachable.retain(|(_, epn), _| *epn != target.epn);
+            self.send(Recipient::AllFlps, Control::Epns(self.epn_addresses()));
+        }
+        // Of a life that this ICN knows from the log only, too.
         let committed: Vec<TfId> = self
             .tfs
             .iter()
@@ -311,7 +335,10 @@ impl Scheduler {
             Control::Skipped(items) => self.handle_skipped(now, source, &items),
             Control::Stopped { next } => self.set_stopped(now, source, next),
             Control::Ended { next } => self.set_ended(now, source, next),
-            Control::FlpPulse(pulse) => self.handle_flp_pulse(source, pulse),
+            Control::FlpPulse(pulse) => {
+                self.take_time_of(now, &pulse);
+                self.handle_flp_pulse(source, pulse);
+            }
             Control::Unreachable { target } if !self.is_current(target) => {}
             Control::Unreachable { target } => {
                 let until = now + UNREACHABLE_FOR;
@@ -441,6 +468,7 @@ impl Scheduler {
             Control::Stored(tfs) => self.handle_stored(target, &tfs),
             Control::NotStored(tfs) => self.handle_not_stored(now, target, &tfs),
             Control::EpnPulse(pulse) => self.handle_epn_pulse(now, target, pulse),
+            Control::Slots(items) => self.handle_slots(now, target, &items),
             Control::Leaving => {
                 if let Some(node) = self.epns.get_mut(&target.epn) {
                     node.is_leaving = true;

@@ -46,7 +46,8 @@ impl Scheduler {
         let Some((roster, members)) = self.rosters.of(tf) else {
             return false;
         };
-        let is_paced = self.config.mode == super::Mode::Paced;
+        // What a former ICN has called for is known from the sources only.
+        let is_paced = self.config.mode == super::Mode::Paced && !self.is_settling;
         if by.is_some_and(|source| is_paced || !members.contains(&source)) {
             return false;
         }
@@ -118,6 +119,9 @@ impl Scheduler {
 
     /// Asks the policy once and books its choice.
     fn try_place(&mut self, now: Timestamp, tf: TfId) -> Placed {
+        if self.is_settling {
+            return Placed::NoRoom;
+        }
         self.write_off_gone(tf);
         let open = &self.tfs[&tf];
         if let Some(reason) = self.cannot_build(open) {
@@ -311,6 +315,9 @@ impl Scheduler {
 
     /// Tries to place what waits, oldest first. One TF that fits nowhere does not hold up the others.
     pub(super) fn place_queued(&mut self, now: Timestamp) {
+        if self.is_settling {
+            return;
+        }
         let (mut at, mut vain) = (0, 0);
         while at < self.queue.len() && vain < VAIN_TRIES_MAX {
             let tf = self.queue[at];

@@ -3,11 +3,11 @@
 use super::open_tf::Members;
 use sheaf_frame::{RosterId, Source, TfId};
 
-#[derive(Debug)]
-struct Roster {
-    first: TfId,
-    id: RosterId,
-    members: Members,
+#[derive(Clone, Debug)]
+pub(super) struct Roster {
+    pub(super) first: TfId,
+    pub(super) id: RosterId,
+    pub(super) members: Members,
 }
 
 /// All rosters of a run that open TFs may still need, oldest first.
@@ -15,6 +15,8 @@ struct Roster {
 pub(super) struct Rosters {
     list: Vec<Roster>,
     last_id: u32,
+    /// Changes that the log has not been told.
+    untold: Vec<Roster>,
 }
 
 impl Rosters {
@@ -23,11 +25,39 @@ impl Rosters {
         members.sort_unstable();
         self.last_id += 1;
         self.list.retain(|roster| roster.first < first);
-        self.list.push(Roster {
+        let roster = Roster {
             first,
             id: RosterId(self.last_id),
             members: members.into(),
-        });
+        };
+        self.untold.push(roster.clone());
+        self.list.push(roster);
+    }
+
+    /// A roster of the log: it replaces the one that begins at the same TF and, as a change does, all behind.
+    pub(super) fn restore(&mut self, id: RosterId, first: TfId, members: Vec<Source>) {
+        self.last_id = self.last_id.max(id.0);
+        self.list.retain(|roster| roster.first < first);
+        let members = members.into();
+        self.list.push(Roster { first, id, members });
+    }
+
+    /// What the log has not been told, in the order in which it happened.
+    pub(super) fn take_untold(&mut self) -> Vec<Roster> {
+        std::mem::take(&mut self.untold)
+    }
+
+    /// The members from the last change on.
+    pub(super) fn newest(&self) -> Members {
+        let newest = self.list.last().map(|roster| roster.members.clone());
+        newest.unwrap_or_else(|| Members::from([]))
+    }
+
+    /// Every roster with its first TF, oldest first.
+    pub(super) fn all(&self) -> impl Iterator<Item = (TfId, &Members)> + '_ {
+        self.list
+            .iter()
+            .map(|roster| (roster.first, &roster.members))
     }
 
     /// From `first` on nobody waits for `source`.
@@ -53,12 +83,9 @@ impl Rosters {
         for roster in self.list.iter_mut().filter(|roster| roster.first >= first) {
             self.last_id += 1;
             roster.id = RosterId(self.last_id);
-            roster.members = roster
-                .members
-                .iter()
-                .copied()
-                .filter(|member| *member != source)
-                .collect();
+            let others = roster.members.iter().copied();
+            roster.members = others.filter(|member| *member != source).collect();
+            self.untold.push(roster.clone());
         }
     }
 

@@ -2,13 +2,17 @@
 
 use super::nodes::{FlpNode, target_id};
 use super::open_tf::{Part, Phase};
-use super::{Mode, Recipient, Scheduler};
+use super::rosters::Roster;
+use super::{Action, Mode, Recipient, Scheduler};
 use sheaf_frame::control::{Assign, Start};
-use sheaf_frame::{Control, DropReason, EpnId, FlpId, Source, TfId, Timestamp};
+use sheaf_frame::{Control, DropReason, EpnId, FlpId, Record, Source, TfId, Timestamp};
 use std::time::Duration;
 
 /// Heartbeats called at once at most, when the ICN was held up.
 const PACED_AT_ONCE_MAX: usize = 4096;
+
+/// How often the log is told how long the run has lasted.
+const CLOCK_EVERY: Duration = Duration::from_secs(1);
 
 /// Where the run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +49,7 @@ impl Scheduler {
     #[must_use]
     pub fn elapsed_ns(&self, now: Timestamp) -> u64 {
         let elapsed = if self.has_begun() {
-            now.since(self.origin)
+            self.before + now.since(self.origin)
         } else {
             Duration::ZERO
         };
@@ -139,19 +143,22 @@ impl Scheduler {
         let sources = self.flps.values().map(|node| node.source);
         let members: Vec<Source> = sources.filter(is_member).collect();
         self.rosters.change(self.frontier, members);
+        self.append_rosters();
     }
 
     /// When the next heartbeat is due in paced mode.
     #[must_use]
     pub fn next_pace_at(&self) -> Option<Timestamp> {
-        let is_paced = self.config.mode == Mode::Paced && self.phase == RunPhase::Running;
+        let is_paced =
+            self.config.mode == Mode::Paced && self.phase == RunPhase::Running && !self.is_settling;
         (is_paced && self.frontier < self.end()).then(|| self.pace_due(self.frontier))
     }
 
     /// Computed from the id, so that no error adds up.
     fn pace_due(&self, tf: TfId) -> Timestamp {
         let after = tf.0 as f64 / self.config.paced_rate_hz;
-        self.origin + Duration::try_from_secs_f64(after).unwrap_or(Duration::MAX)
+        let after = Duration::try_from_secs_f64(after).unwrap_or(Duration::MAX);
+        self.origin + after.saturating_sub(self.before)
     }
 
     /// Calls for every TF that is due, and assigns it in the same breath.
@@ -180,13 +187,14 @@ impl Scheduler {
     /// Somebody wants the run to end: the sources stop at a common TF, and the farm drains.
     pub fn handle_stop(&mut self, now: Timestamp) {
         match self.phase {
-            RunPhase::Waiting => self.phase = RunPhase::Over,
+            RunPhase::Waiting => self.set_over(),
             RunPhase::Running => {
                 let stop_at = (self.config.mode == Mode::Paced).then_some(self.frontier);
                 self.phase = RunPhase::Stopping {
                     since: now,
                     stop_at,
                 };
+                self.append(Record::Stopping { stop_at });
                 self.say_stop();
             }
             RunPhase::Stopping { .. } | RunPhase::Draining { .. } | RunPhase::Over => {}
@@ -217,6 +225,7 @@ impl Scheduler {
             return;
         }
         self.rosters.take_out(next, source);
+        self.append_rosters();
         let later: Vec<TfId> = self.tfs.range(next..).map(|(tf, _)| *tf).collect();
         for tf in later {
             self.take_out(now, tf, source);
@@ -291,11 +300,16 @@ impl Scheduler {
                     self.close_undecided();
                     self.abandon_strays();
                 }
+<<<<<<< HEAD
                 if self.tfs.is_empty()
                     && self.strays.is_empty()
                     && (is_late || self.all_holds_empty())
                 {
                     self.phase = RunPhase::Over;
+=======
+                if self.tfs.is_empty() && (is_late || self.all_holds_empty()) {
+                    self.set_over();
+>>>>>>> 0cc9fa3 (balance: rosters, stops and hand-overs go into the log; a scheduler can be recovered from it)
                     self.say_dismissed();
                 }
             }
@@ -326,6 +340,8 @@ impl Scheduler {
             since,
             stop_at: Some(last),
         };
+        let stop_at = Some(last);
+        self.append(Record::Stopping { stop_at });
         self.say_stop();
     }
 
@@ -342,6 +358,34 @@ impl Scheduler {
                 Phase::Committed { target, .. } => self.abandon(tf, target),
                 _ => self.drop_tf(tf, DropReason::RunEnded),
             }
+        }
+    }
+
+    fn set_over(&mut self) {
+        self.phase = RunPhase::Over;
+        self.append_done();
+        self.append(Record::Over);
+    }
+
+    fn append(&mut self, record: Record) {
+        self.actions.push_back(Action::Append(record));
+    }
+
+    /// Tells the log of changed rosters, before anything names them.
+    fn append_rosters(&mut self) {
+        for Roster { id, first, members } in self.rosters.take_untold() {
+            let members = members.to_vec();
+            self.append(Record::Roster { id, first, members });
+        }
+    }
+
+    /// Tells the log the time of the run now and then, for a leader that finds no FLP to ask.
+    pub(super) fn append_clock(&mut self, now: Timestamp) {
+        let is_due = now.since(self.clock_said_at) >= CLOCK_EVERY;
+        if is_due && self.wants_sources() && !self.is_settling {
+            self.clock_said_at = now;
+            let elapsed_ns = self.elapsed_ns(now);
+            self.append(Record::Clock { elapsed_ns });
         }
     }
 

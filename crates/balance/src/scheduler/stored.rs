@@ -131,6 +131,7 @@ impl Scheduler {
             return false;
         }
         if let Some(Stray { target, .. }) = self.strays.remove(&tf) {
+            self.done.insert(tf);
             // How long its EPN was away says nothing about the farm.
             let trace = Trace::default();
             self.actions.push_back(Action::Done { tf, target, trace });

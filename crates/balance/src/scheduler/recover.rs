@@ -1,0 +1,361 @@
+//! Taking over: what the verdict log tells a new leader, and how it goes on with what the nodes hold.
+//!
+//! The log says which TFs are decided and which rosters were in force. What is undecided, the FLPs announce again,
+//! and the EPNs say what they have of it. Until all who are expected have spoken, or their time is up, nothing is
+//! placed (*settling*): a TF that is half built somewhere is best finished there.
+
+use super::nodes::{FlpNode, target_id};
+use super::open_tf::{Booking, OpenTf, Part, Phase};
+use super::run::RunPhase;
+use super::{Action, Scheduler, SchedulerConfig};
+use crate::policy::UnknownPolicy;
+use crate::scheduler::RunPlan;
+use sheaf_frame::control::{Assign, FlpPulse, SlotHeld};
+use sheaf_frame::{
+    Attempt, DropReason, EpnId, NodeId, Record, RunId, Source, Target, TfId, Timestamp, Verdict,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// What an FLP may say of the run's time beyond what the log knows. More is a broken clock.
+const TIME_LEAP_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// A TF of the log that has its verdict and may not be with its consumer yet.
+struct Decided {
+    attempt: Attempt,
+    verdict: Verdict,
+}
+
+/// What an operator set about an EPN, in whatever life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct EpnSetting {
+    pub(super) weight_milli: u32,
+    pub(super) enabled: bool,
+}
+
+impl Scheduler {
+    /// The scheduler of a leader that finds `log`: of the run in it, or of `new_run` if there is none or it is
+    /// over. Goes on in the middle of a run until [`handle_settled`](Self::handle_settled) without placing TFs.
+    ///
+    /// # Errors
+    ///
+    /// [`UnknownPolicy`] if the configuration names a policy that does not exist.
+    pub fn recover(
+        now: Timestamp,
+        config: SchedulerConfig,
+        plan: RunPlan,
+        new_run: RunId,
+        log: impl Iterator<Item = Record>,
+    ) -> Result<Self, UnknownPolicy> {
+        let mut found = Self::empty(config.clone(), plan, new_run)?;
+        let (mut run, mut undone) = (None, BTreeMap::new());
+        for record in log {
+            match record {
+                Record::Opened { run: opened } => {
+                    found = Self::empty(config.clone(), plan, opened)?;
+                    undone.clear();
+                    run = Some(opened);
+                }
+                Record::Over => run = None,
+                record => found.replay(now, record, &mut undone),
+            }
+        }
+        if run.is_none() {
+            return Self::new(config, plan, new_run);
+        }
+        found.go_on(now, undone);
+        Ok(found)
+    }
+
+    /// Whether the last run in `log` is over, and which it was.
+    #[must_use]
+    pub fn finished_run(log: impl Iterator<Item = Record>) -> Option<RunId> {
+        let (mut run, mut is_over) = (None, false);
+        for record in log {
+            match record {
+                Record::Opened { run: opened } => (run, is_over) = (Some(opened), false),
+                Record::Over => is_over = true,
+                _ => {}
+            }
+        }
+        run.filter(|_| is_over)
+    }
+
+    fn replay(&mut self, now: Timestamp, record: Record, undone: &mut BTreeMap<TfId, Decided>) {
+        match record {
+            Record::Roster { id, first, members } => {
+                self.rosters.restore(id, first, members);
+                self.frontier = self.frontier.max(first);
+                self.phase = match self.phase {
+                    RunPhase::Waiting => RunPhase::Running,
+                    phase => phase,
+                };
+            }
+            Record::Verdict {
+                tf,
+                attempt,
+                verdict,
+                bytes,
+            } => {
+                self.replay_verdict(tf, &verdict, bytes);
+                if matches!(verdict, Verdict::Dropped { .. }) {
+                    self.restore_released(tf);
+                } else {
+                    undone.insert(tf, Decided { attempt, verdict });
+                }
+            }
+            Record::Abandoned { tf, .. } => {
+                self.books.abandoned += 1;
+                undone.remove(&tf);
+                self.restore_released(tf);
+            }
+            Record::Done { ranges } => {
+                for (first, end) in ranges {
+                    let done: Vec<TfId> = undone.range(first..end).map(|(tf, _)| *tf).collect();
+                    for tf in done {
+                        undone.remove(&tf);
+                        self.restore_released(tf);
+                    }
+                }
+            }
+            Record::Clock { elapsed_ns } => self.before = Duration::from_nanos(elapsed_ns),
+            Record::Stopping { stop_at } => {
+                let since = now;
+                self.phase = RunPhase::Stopping { since, stop_at };
+            }
+            Record::Set {
+                epn,
+                weight_milli,
+                enabled,
+            } => {
+                let setting = EpnSetting {
+                    weight_milli,
+                    enabled,
+                };
+                self.settings.insert(epn, setting);
+            }
+            Record::Opened { .. } | Record::Over => {}
+        }
+    }
+
+    fn replay_verdict(&mut self, tf: TfId, verdict: &Verdict, bytes: u64) {
+        self.frontier = self.frontier.max(tf.next());
+        self.books.announced += 1;
+        self.books.bytes += bytes;
+        let missing = match verdict {
+            Verdict::Complete { .. } => {
+                self.books.complete += 1;
+                &[][..]
+            }
+            Verdict::Incomplete { missing, .. } => {
+                self.books.incomplete += 1;
+                missing
+            }
+            Verdict::Dropped { reason } => {
+                // Who had announced it the log does not say; it is in no source's books then.
+                self.books.dropped[reason.index()] += 1;
+                return;
+            }
+        };
+        let members = self.rosters.of(tf).map(|(_, members)| members);
+        for source in members.iter().flat_map(|members| members.iter()) {
+            if !missing.contains(&source.flp) {
+                let books = self.books.source(source.flp);
+                books.announced += 1;
+                books.built += 1;
+            }
+        }
+    }
+
+    fn restore_released(&mut self, tf: TfId) {
+        if self.released.insert(tf) {
+            self.released_version += 1;
+        }
+    }
+
+    /// The log is read: what is decided is said again until it is done, and who made STFs is expected back.
+    fn go_on(&mut self, now: Timestamp, undone: BTreeMap<TfId, Decided>) {
+        self.origin = now;
+        for (tf, decided) in undone {
+            self.restore_decided(now, tf, decided);
+        }
+        if self.phase == RunPhase::Waiting {
+            return;
+        }
+        self.is_settling = true;
+        self.span.0 = Some(now);
+        let newest = self.rosters.newest();
+        let mut first_of: BTreeMap<Source, TfId> = BTreeMap::new();
+        for (first, members) in self.rosters.all() {
+            for source in members.iter() {
+                first_of.entry(*source).or_insert(first);
+            }
+        }
+        for (source, first) in first_of {
+            if newest.contains(&source) {
+                let node = FlpNode::expected(source, self.config.stf_bytes_max, first);
+                self.flps.insert(source.flp, node);
+            } else {
+                self.gone.insert(source);
+            }
+        }
+        self.rosters.forget_below(self.released.floor());
+    }
+
+    fn restore_decided(&mut self, now: Timestamp, tf: TfId, decided: Decided) {
+        let (target, missing) = match decided.verdict {
+            Verdict::Complete { target } => (target, Vec::new()),
+            Verdict::Incomplete { target, missing } => (target, missing),
+            Verdict::Dropped { .. } => return,
+        };
+        let Some((roster, members)) = self.rosters.of(tf) else {
+            return;
+        };
+        let part = |source: &Source| {
+            if missing.contains(&source.flp) {
+                Part::Skipped(DropReason::SourceLate)
+            } else {
+                Part::Announced(0)
+            }
+        };
+        let parts = members.iter().map(part).collect();
+        let mut open = OpenTf::new(now, roster, members, parts);
+        open.attempt = decided.attempt;
+        open.phase = Phase::Committed {
+            target,
+            missing,
+            said_at: Timestamp(0),
+        };
+        self.tfs.insert(tf, open);
+    }
+
+    /// Whether it waits for the nodes to say what they hold before it places anything.
+    #[must_use]
+    pub fn is_settling(&self) -> bool {
+        self.is_settling
+    }
+
+    /// The lives that the log names and that are expected to come back: FLPs of the newest roster, and EPNs that
+    /// have TFs to hand on. Whoever of them does not come is to be declared gone or dead by the caller.
+    #[must_use]
+    pub fn expected(&self) -> BTreeSet<(NodeId, sheaf_frame::Incarnation)> {
+        let flps = self.flps.values().map(|node| node.source);
+        let mut expected: BTreeSet<_> = flps
+            .filter(|source| !self.gone.contains(source))
+            .map(|source| (NodeId::from(source.flp), source.incarnation))
+            .collect();
+        for open in self.tfs.values() {
+            if let Phase::Committed { target, .. } = open.phase {
+                expected.insert((target.epn.into(), target.incarnation));
+            }
+        }
+        expected
+    }
+
+    /// All who are expected have said what they hold, or their time is up: TFs are placed from now on.
+    pub fn handle_settled(&mut self, now: Timestamp) {
+        if !std::mem::take(&mut self.is_settling) {
+            return;
+        }
+        let is_new = |node: &&FlpNode| node.first.is_none() && !self.gone.contains(&node.source);
+        let new: Vec<Source> = self
+            .flps
+            .values()
+            .filter(is_new)
+            .map(|n| n.source)
+            .collect();
+        if self.wants_sources() && !new.is_empty() {
+            self.change_roster();
+            for source in new {
+                self.start_flp(now, source.flp, self.frontier);
+            }
+        }
+        self.place_queued(now);
+        self.advance_run(now);
+    }
+
+    /// While settling, an FLP that has lived through the change of leaders knows the time of the run best.
+    pub(super) fn take_time_of(&mut self, now: Timestamp, pulse: &FlpPulse) {
+        let told = Duration::from_nanos(pulse.elapsed_ns);
+        let known = Duration::from_nanos(self.elapsed_ns(now));
+        if self.is_settling && told > known && told - known < TIME_LEAP_MAX {
+            self.before += told - known;
+        }
+    }
+
+    /// An EPN says what it has of TFs that nobody has decided.
+    pub(super) fn handle_slots(&mut self, now: Timestamp, target: Target, items: &[SlotHeld]) {
+        for item in items {
+            if self.released.contains(item.tf) || !self.open_held(now, item.tf) {
+                continue;
+            }
+            let open = self.tfs.get_mut(&item.tf).expect("opened just now");
+            let is_booked = open.bookings.iter().any(|booking| booking.target == target);
+            if is_booked || !open.is_undecided() {
+                continue;
+            }
+            // It may report the TF, and its room is taken, whoever builds it in the end.
+            let bytes = open.bytes_expected().max(item.bytes);
+            open.bookings.push(Booking { target, bytes });
+            self.view.book(target_id(target.epn), bytes);
+            let is_unplaced = matches!(open.phase, Phase::Gathering | Phase::Queued);
+            if is_unplaced && open.attempt == Attempt(0) {
+                self.adopt(now, item.tf, target);
+            }
+        }
+    }
+
+    /// As for an announce, but no source has named the TF yet.
+    fn open_held(&mut self, now: Timestamp, tf: TfId) -> bool {
+        self.tfs.contains_key(&tf) || (self.is_settling && self.open_tf(now, tf, None))
+    }
+
+    /// The TF goes on where it is.
+    fn adopt(&mut self, now: Timestamp, tf: TfId, target: Target) {
+        let deadline = now + self.config.tf_deadline();
+        let Some(open) = self.tfs.get_mut(&tf) else {
+            return;
+        };
+        if open.phase == Phase::Queued {
+            self.queue.retain(|queued| *queued != tf);
+        }
+        open.attempt = Attempt(1);
+        open.assigned_at = now;
+        open.phase = Phase::Building { target, deadline };
+        self.stats.adopted += 1;
+        self.assigns.push(Assign {
+            tf,
+            attempt: open.attempt,
+            target,
+            roster: open.roster,
+        });
+    }
+
+    /// Notes TFs that are with their consumers in the log. Comes before the release that follows from it.
+    pub(super) fn append_done(&mut self) {
+        let done = std::mem::take(&mut self.done);
+        let ranges: Vec<(TfId, TfId)> = ranges_of(&done);
+        for ranges in ranges.chunks(Record::RANGES_MAX) {
+            let ranges = ranges.to_vec();
+            self.actions
+                .push_back(Action::Append(Record::Done { ranges }));
+        }
+    }
+
+    /// The settings of an EPN in a new life of it.
+    pub(super) fn setting(&self, epn: EpnId) -> Option<EpnSetting> {
+        self.settings.get(&epn).copied()
+    }
+}
+
+/// `tfs` as ranges, ascending.
+fn ranges_of(tfs: &BTreeSet<TfId>) -> Vec<(TfId, TfId)> {
+    let mut ranges: Vec<(TfId, TfId)> = Vec::new();
+    for tf in tfs {
+        match ranges.last_mut() {
+            Some((_, end)) if *end == *tf => *end = tf.next(),
+            _ => ranges.push((*tf, tf.next())),
+        }
+    }
+    ranges
+}
