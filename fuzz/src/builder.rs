@@ -68,7 +68,7 @@ impl Bench {
             0 => {
                 // A run never comes back: ids are drawn at random.
                 self.run += u64::from(ops.once_in(3) || self.run == 0);
-                self.builder.handle_joined(self.now, RunId(self.run));
+                self.builder.handle_joined(self.now, RunId(self.run), false);
             }
             1..=4 => self.stf(ops),
             5 => {

@@ -181,22 +181,27 @@ impl Flp {
 
     /// What the next heartbeat says.
     #[must_use]
-    pub fn pulse(&self) -> FlpPulse {
+    pub fn pulse(&self, now: Timestamp) -> FlpPulse {
+        let has_begun = self.phase != Phase::Waiting;
         FlpPulse {
             held_stfs: (self.hold.len() + self.skips.len()) as u64,
             held_bytes: self.hold.bytes(),
             made_stfs: self.stats.made_stfs,
             sent_bytes: self.stats.sent_bytes,
             released_version: self.released_version,
-            started: self.phase != Phase::Waiting,
-            elapsed_ns: 0,
+            started: has_begun,
+            elapsed_ns: if has_begun { self.beat.elapsed_ns(now) } else { 0 },
         }
     }
 
     /// The ICN has taken the FLP into `run`. Of another run nothing is kept; of the same run everything held is
-    /// announced again, since the ICN may have forgotten.
-    pub fn handle_joined(&mut self, now: Timestamp, run: RunId) {
+    /// announced again, since the ICN may have forgotten. `is_new_leader`: another ICN than before, or the same in
+    /// a new term. It counts attempts anew, and what the former one had assigned it may assign elsewhere.
+    pub fn handle_joined(&mut self, now: Timestamp, run: RunId, is_new_leader: bool) {
         if self.run == Some(run) {
+            if is_new_leader {
+                self.forget_attempts();
+            }
             for (tf, held) in self.hold.iter_mut() {
                 held.announced_at = now;
                 self.announces.push(Announced {
@@ -222,6 +227,17 @@ impl Flp {
         self.released_version = 0;
         self.announces.clear();
         self.skips.clear();
+    }
+
+    /// Where STFs were sent stays known: if the new leader wants them there too, they need not go again.
+    fn forget_attempts(&mut self) {
+        for (_, held) in self.hold.iter_mut() {
+            if let Some((attempt, _)) = &mut held.assigned {
+                *attempt = Attempt(0);
+            }
+        }
+        self.assigned_ahead.clear();
+        self.released_version = 0;
     }
 
     /// The run begins, or goes on for an FLP that joined late.
@@ -422,6 +438,11 @@ impl Flp {
             return;
         };
         if held.assigned.is_some_and(|(known, _)| known >= attempt) {
+            return;
+        }
+        let goes_on = held.sent && held.assigned == Some((Attempt(0), target));
+        if goes_on {
+            held.assigned = Some((attempt, target));
             return;
         }
         if held.assigned.is_some() {

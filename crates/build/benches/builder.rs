@@ -73,7 +73,7 @@ fn header(tf: u64, flp: u16) -> StfHeader {
 impl Epn {
     fn new(flps: u16) -> Self {
         let mut builder = TfBuilder::new(BuildConfig::default());
-        builder.handle_joined(Timestamp(0), RUN);
+        builder.handle_joined(Timestamp(0), RUN, false);
         let members: Vec<Source> = (0..flps).map(source).collect();
         builder.handle_roster(RosterId(1), &members);
         Self {

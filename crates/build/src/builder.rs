@@ -6,8 +6,10 @@ use crate::config::BuildConfig;
 use crate::slot::{Roster, Slot};
 use crate::stats::{RefusedStf, Stats};
 use crate::tf::{Part, Tf};
-use sheaf_frame::control::{Absent, Assign, Built, Commit, EpnPulse, Recover, Release};
-use sheaf_frame::{Control, FlpId, RangeSet, RosterId, RunId, Source, StfHeader, TfId, Timestamp};
+use sheaf_frame::control::{Absent, Assign, Built, Commit, EpnPulse, Recover, Release, SlotHeld};
+use sheaf_frame::{
+    Attempt, Control, FlpId, RangeSet, RosterId, RunId, Source, StfHeader, TfId, Timestamp,
+};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use stored::Storing;
@@ -161,8 +163,9 @@ impl<P: Clone> TfBuilder<P> {
     }
 
     /// The ICN has taken the EPN into `run`. Of another run nothing is kept; of the same run every TF that is
-    /// settled is reported again, since the ICN may not have heard.
-    pub fn handle_joined(&mut self, now: Timestamp, run: RunId) {
+    /// settled is reported again, since the ICN may not have heard. `is_new_leader`: another ICN than before, or the
+    /// same in a new term. It counts attempts anew and is told what is here of undecided TFs.
+    pub fn handle_joined(&mut self, now: Timestamp, run: RunId, is_new_leader: bool) {
         if self.run != Some(run) {
             // What is committed and was not asked for by `poll_action` goes as well.
             self.stats.discarded_tfs += (self.slots.len() + self.deliveries.len()) as u64;
@@ -188,6 +191,13 @@ impl<P: Clone> TfBuilder<P> {
         // The ICN names all the gone again.
         self.gone.clear();
         self.say_stored(now);
+        if is_new_leader {
+            self.released_version = 0;
+            for slot in self.slots.values_mut() {
+                slot.attempt = Attempt(0);
+            }
+        }
+        self.say_slots();
         let reported: Vec<TfId> = self
             .slots
             .iter_mut()
@@ -195,6 +205,20 @@ impl<P: Clone> TfBuilder<P> {
             .collect();
         for tf in reported {
             self.report_if_settled(now, tf);
+        }
+    }
+
+    /// Says what is here of undecided TFs: an ICN that has taken over goes on with them where they are.
+    fn say_slots(&mut self) {
+        let begun = self.slots.iter().filter(|(_, slot)| !slot.parts.is_empty());
+        let held: Vec<SlotHeld> = begun
+            .map(|(tf, slot)| SlotHeld {
+                tf: *tf,
+                bytes: slot.bytes(),
+            })
+            .collect();
+        for items in held.chunks(Control::ENTRIES_MAX) {
+            self.messages.push_back(Control::Slots(items.to_vec()));
         }
     }
 
@@ -388,7 +412,10 @@ impl<P: Clone> TfBuilder<P> {
     /// The ICN has decided for this EPN: hands the TFs on, or answers again for those handed on already.
     pub fn handle_commit(&mut self, items: &[Commit]) {
         for item in items {
-            if let Some(handed_over) = self.delivered.get(&item.tf) {
+            if self.released.contains(item.tf) {
+                // Done before the ICN that asks took over.
+                self.acks.push(item.tf);
+            } else if let Some(handed_over) = self.delivered.get(&item.tf) {
                 // On its way to the consumer, the hand-over answers.
                 if *handed_over {
                     self.acks.push(item.tf);

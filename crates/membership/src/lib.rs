@@ -25,6 +25,7 @@ pub use registry::{Member, MemberError, Registry, RegistryEvent};
 
 use sheaf_frame::{Incarnation, NodeId, Role, Timestamp};
 use std::collections::BTreeMap;
+use std::time::Duration;
 use thiserror::Error;
 
 /// What has become of a node.
@@ -176,6 +177,25 @@ impl Members {
         Ok(events)
     }
 
+    /// A life of a node that is known from elsewhere is expected back: it counts as cut, with at least `patience` to
+    /// come.
+    pub fn expect(
+        &mut self,
+        now: Timestamp,
+        node: NodeId,
+        incarnation: Incarnation,
+        patience: Duration,
+    ) {
+        let more = patience.saturating_sub(self.config.grace(node.role));
+        let member = Member {
+            incarnation,
+            state: MemberState::Cut,
+            since: now + more,
+            hopeless_said: false,
+        };
+        self.members.entry(node).or_insert(member);
+    }
+
     /// Anything was heard of a node.
     pub fn handle_heard(
         &mut self,
@@ -262,7 +282,7 @@ impl Members {
 }
 
 impl LivenessConfig {
-    fn grace(&self, role: Role) -> std::time::Duration {
+    fn grace(&self, role: Role) -> Duration {
         match role {
             Role::Flp => self.grace_flp(),
             Role::Epn | Role::Icn | Role::Operator => self.grace_epn(),

@@ -110,12 +110,14 @@ impl<T: Transport> EpnNode<T> {
     pub fn handle(&mut self, now: Timestamp, event: sheaf_transport::Event) {
         use sheaf_transport::Event as Net;
         match event {
-            Net::Connected { .. } => self.uplink.handle_connected(now, &mut self.transport),
+            Net::Connected { conn } => {
+                self.uplink.handle_connected(now, conn, &mut self.transport);
+            }
             Net::Received { conn, frame, .. } if self.uplink.owns(conn) => {
-                self.handle_heard(now, &frame);
+                self.handle_heard(now, conn, &frame);
             }
             Net::Closed { conn, reason } if self.uplink.owns(conn) => {
-                self.uplink.handle_closed(now, &reason);
+                self.uplink.handle_closed(now, conn, &reason);
             }
             Net::Accepted { conn, peer, .. } => {
                 debug!(peer, "Data stream accepted");
@@ -139,23 +141,26 @@ impl<T: Transport> EpnNode<T> {
         }
     }
 
-    fn handle_heard(&mut self, now: Timestamp, frame: &Frame) {
-        match self.uplink.handle_frame(frame) {
-            Heard::Joined(run, _) => self.handle_joined(now, run),
+    fn handle_heard(&mut self, now: Timestamp, conn: ConnId, frame: &Frame) {
+        let transport = &mut self.transport;
+        match self.uplink.handle_frame(now, conn, frame, transport) {
+            Heard::Joined {
+                run, is_new_leader, ..
+            } => self.handle_joined(now, run, is_new_leader),
             Heard::Control(control) => self.handle_control(now, control),
             Heard::Refused(detail) => self.refused = Some(detail),
             Heard::Nothing => {}
         }
     }
 
-    fn handle_joined(&mut self, now: Timestamp, run: RunId) {
+    fn handle_joined(&mut self, now: Timestamp, run: RunId, is_new_leader: bool) {
         if self.brain.run() != Some(run) {
             info!(%run, "Joined a run");
             self.log.add(&Event::Run {
                 run: run.to_string(),
             });
         }
-        self.brain.handle_joined(now, run);
+        self.brain.handle_joined(now, run, is_new_leader);
         if self.leaving_since.is_some() {
             self.uplink.send(&mut self.transport, &Control::Leaving);
         }
@@ -173,6 +178,8 @@ impl<T: Transport> EpnNode<T> {
             Control::Discard(tfs) => self.brain.handle_discard(&tfs),
             Control::Release(release) => self.brain.handle_release(&release),
             Control::Dismissed => self.is_dismissed = true,
+            // An operator wants this EPN to go.
+            Control::Leaving => self.handle_shutdown(now),
             Control::IcnPulse { .. } => {}
             other => debug!(message = other.name(), "A message that is not for an EPN"),
         }

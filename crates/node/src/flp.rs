@@ -129,14 +129,14 @@ impl<T: Transport> FlpNode<T> {
         use sheaf_transport::Event as Net;
         match event {
             Net::Connected { conn } if self.uplink.owns(conn) => {
-                self.uplink.handle_connected(now, &mut self.transport);
+                self.uplink.handle_connected(now, conn, &mut self.transport);
             }
             Net::Connected { conn } => self.handle_link_opened(conn),
             Net::Received { conn, frame, .. } if self.uplink.owns(conn) => {
-                self.handle_heard(now, &frame);
+                self.handle_heard(now, conn, &frame);
             }
             Net::Closed { conn, reason } if self.uplink.owns(conn) => {
-                self.uplink.handle_closed(now, &reason);
+                self.uplink.handle_closed(now, conn, &reason);
             }
             Net::Closed { conn, reason } => {
                 self.held_back.remove(&conn);
@@ -154,23 +154,26 @@ impl<T: Transport> FlpNode<T> {
         }
     }
 
-    fn handle_heard(&mut self, now: Timestamp, frame: &Frame) {
-        match self.uplink.handle_frame(frame) {
-            Heard::Joined(run, _) => self.handle_joined(now, run),
+    fn handle_heard(&mut self, now: Timestamp, conn: ConnId, frame: &Frame) {
+        let transport = &mut self.transport;
+        match self.uplink.handle_frame(now, conn, frame, transport) {
+            Heard::Joined {
+                run, is_new_leader, ..
+            } => self.handle_joined(now, run, is_new_leader),
             Heard::Control(control) => self.brain.handle_control(now, control),
             Heard::Refused(detail) => self.refused = Some(detail),
             Heard::Nothing => {}
         }
     }
 
-    fn handle_joined(&mut self, now: Timestamp, run: RunId) {
+    fn handle_joined(&mut self, now: Timestamp, run: RunId, is_new_leader: bool) {
         if self.brain.run() != Some(run) {
             info!(%run, "Joined a run");
             self.log.add(&Event::Run {
                 run: run.to_string(),
             });
         }
-        self.brain.handle_joined(now, run);
+        self.brain.handle_joined(now, run, is_new_leader);
         if self.leaving_since.is_some() {
             self.brain.handle_source_ended();
             self.uplink.send(&mut self.transport, &Control::Leaving);
@@ -223,7 +226,7 @@ impl<T: Transport> FlpNode<T> {
         let source_due = self.make(now);
         self.act();
         if self.uplink.take_pulse(now) {
-            let pulse = self.brain.pulse();
+            let pulse = self.brain.pulse(now);
             self.uplink
                 .send(&mut self.transport, &Control::FlpPulse(pulse));
             if self.leaving_since.is_some() {

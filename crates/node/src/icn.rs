@@ -1,21 +1,30 @@
-//! The process of the ICN: the table of members, the scheduler, and the streams of all nodes.
+//! The process of an ICN: the streams of all nodes, the verdict log, and, while it leads, the scheduler.
+//!
+//! An ICN is a standby or the leader, as its log says ([`sheaf_ledger::Ledger`]). A standby keeps the streams of
+//! all nodes and their hellos, so that it can begin at once. A leader owns a scheduler, made from what the log
+//! holds; deposed, it throws the scheduler away with everything that was not durable.
 
+mod gate;
 mod latency;
+mod lead;
 mod notices;
+mod orders;
+mod peers;
 mod report;
 
 use crate::clock::FairClock;
 use crate::event::{Event, EventLog};
 use crate::flp::Turn;
-use latency::Latencies;
-use notices::{Loss, Notices};
-use sheaf_balance::{Action, Recipient, Record, Scheduler};
+use lead::Lead;
+use peers::Peers;
+use sheaf_balance::policy::{self, UnknownPolicy};
+use sheaf_balance::{RunPlan, Scheduler, SchedulerConfig};
 use sheaf_frame::control::{Hello, Welcome};
 use sheaf_frame::{
-    Control, EpnId, FlpId, Incarnation, NodeId, Role, Source, Target, Term, Timestamp, Verdict,
-    WireKind,
+    Control, Envelope, Incarnation, NodeId, Role, RunId, Term, Timestamp, WireKind,
 };
-use sheaf_membership::{Change, LivenessConfig, MemberEvent, Members};
+use sheaf_ledger::{Ledger, LedgerStatus, Notice};
+use sheaf_membership::LivenessConfig;
 use sheaf_metric::Registry;
 use sheaf_transport::{ConnId, Frame, ListenError, SendError, Transport};
 use std::collections::BTreeMap;
@@ -28,11 +37,23 @@ use tracing::{debug, error, info, warn};
 const TICK: Duration = Duration::from_millis(5);
 /// How long nodes have to leave after the run is over.
 const FAREWELL: Duration = Duration::from_secs(2);
+/// How long a leader that is asked to end waits for another to take over.
+const HAND_OVER: Duration = Duration::from_secs(1);
 
-/// What the ICN is made of.
+/// What an ICN is made of.
 pub struct IcnParts {
-    /// Its brain.
-    pub scheduler: Scheduler,
+    /// Which of the ICNs it is.
+    pub icn: u16,
+    /// Where the ICNs listen, by index; empty if the log needs no streams between them.
+    pub peers: Vec<String>,
+    /// The verdict log.
+    pub ledger: Box<dyn Ledger>,
+    /// How TFs are placed.
+    pub scheduler: SchedulerConfig,
+    /// What a run needs to begin, and when it ends.
+    pub plan: RunPlan,
+    /// The id of the run that it opens, if it finds none to go on with.
+    pub new_run: RunId,
     /// How long silence may last.
     pub liveness: LivenessConfig,
     /// Largest STF that the farm takes, in bytes; nodes are told when they join.
@@ -41,7 +62,7 @@ pub struct IcnParts {
     pub duration: Option<Duration>,
     /// Which life of the ICN this is.
     pub incarnation: Incarnation,
-    /// Its verdict log.
+    /// Its event log.
     pub log: EventLog,
     /// Where its latencies are counted.
     pub registry: Arc<Registry>,
@@ -62,15 +83,26 @@ struct Session {
     incarnation: Incarnation,
 }
 
-/// The ICN on any transport. Its driver feeds it events and turns it.
-pub struct IcnNode<T> {
-    transport: T,
-    scheduler: Scheduler,
-    members: Members,
+/// What does not change while an ICN lives.
+struct Terms {
+    me: NodeId,
+    incarnation: Incarnation,
+    scheduler: SchedulerConfig,
+    plan: RunPlan,
+    new_run: RunId,
     liveness: LivenessConfig,
     stf_bytes_max: u64,
     duration: Option<Duration>,
-    incarnation: Incarnation,
+    registry: Arc<Registry>,
+}
+
+/// One ICN on any transport. Its driver feeds it events and turns it.
+pub struct IcnNode<T> {
+    transport: T,
+    terms: Terms,
+    ledger: Box<dyn Ledger>,
+    lead: Option<Box<Lead>>,
+    peers: Peers,
     log: EventLog,
     sessions: BTreeMap<ConnId, Option<Session>>,
     conns: BTreeMap<NodeId, ConnId>,
@@ -79,41 +111,46 @@ pub struct IcnNode<T> {
     clock: FairClock,
     ticked_at: Timestamp,
     pulsed_at: Timestamp,
-    over_at: Option<Timestamp>,
+    /// Another ICN led while this one was there.
+    has_followed: bool,
+    leaving_since: Option<Timestamp>,
+    is_dismissed: bool,
     refused_messages: u64,
-    latencies: Latencies,
-    notices: Notices,
 }
 
 impl<T: Transport> IcnNode<T> {
     /// Puts the parts together. The transport listens at the address of the ICN already.
-    #[must_use]
-    pub fn new(transport: T, parts: IcnParts) -> Self {
-        let IcnParts {
-            scheduler,
-            liveness,
-            stf_bytes_max,
-            duration,
-            incarnation,
-            ..
-        } = parts;
+    ///
+    /// # Errors
+    ///
+    /// [`UnknownPolicy`] if the configuration names a policy that does not exist.
+    pub fn new(transport: T, parts: IcnParts) -> Result<Self, UnknownPolicy> {
+        policy::by_name(&parts.scheduler.policy, parts.scheduler.seed)?;
+        let me = NodeId {
+            role: Role::Icn,
+            index: parts.icn,
+        };
         let mut log = parts.log;
         log.add(&Event::Begin {
-            node: NodeId::ICN.to_string(),
-            incarnation: incarnation.0,
+            node: me.to_string(),
+            incarnation: parts.incarnation.0,
         });
-        log.add(&Event::Run {
-            run: scheduler.run().to_string(),
-        });
-        info!(run = %scheduler.run(), "Opened a run; waiting for its quorum");
-        Self {
+        Ok(Self {
             transport,
-            scheduler,
-            members: Members::new(liveness),
-            liveness,
-            stf_bytes_max,
-            duration,
-            incarnation,
+            terms: Terms {
+                me,
+                incarnation: parts.incarnation,
+                scheduler: parts.scheduler,
+                plan: parts.plan,
+                new_run: parts.new_run,
+                liveness: parts.liveness,
+                stf_bytes_max: parts.stf_bytes_max,
+                duration: parts.duration,
+                registry: parts.registry,
+            },
+            ledger: parts.ledger,
+            lead: None,
+            peers: Peers::new(parts.icn, &parts.peers),
             log,
             sessions: BTreeMap::new(),
             conns: BTreeMap::new(),
@@ -122,11 +159,11 @@ impl<T: Transport> IcnNode<T> {
             clock: FairClock::default(),
             ticked_at: Timestamp(0),
             pulsed_at: Timestamp(0),
-            over_at: None,
+            has_followed: false,
+            leaving_since: None,
+            is_dismissed: false,
             refused_messages: 0,
-            latencies: Latencies::new(&parts.registry),
-            notices: Notices::default(),
-        }
+        })
     }
 
     /// Its transport.
@@ -134,10 +171,27 @@ impl<T: Transport> IcnNode<T> {
         &mut self.transport
     }
 
-    /// Its brain, to look at.
+    /// Its brain while it leads, to look at.
     #[must_use]
-    pub fn scheduler(&self) -> &Scheduler {
-        &self.scheduler
+    pub fn scheduler(&self) -> Option<&Scheduler> {
+        self.lead.as_ref().map(|lead| &lead.scheduler)
+    }
+
+    /// Whether it leads, as far as it knows.
+    #[must_use]
+    pub fn leads(&self) -> bool {
+        self.lead.is_some()
+    }
+
+    /// The verdict log, as status views show it.
+    #[must_use]
+    pub fn ledger_status(&self) -> LedgerStatus {
+        self.ledger.status()
+    }
+
+    fn term(&self) -> Term {
+        let led = self.lead.as_ref().map(|lead| lead.term);
+        led.unwrap_or_else(|| self.ledger.status().term)
     }
 
     /// Takes in what its transport reports.
@@ -147,26 +201,70 @@ impl<T: Transport> IcnNode<T> {
             Net::Accepted { conn, .. } => {
                 self.sessions.insert(conn, None);
             }
+            Net::Connected { conn } => self.handle_peer_connected(now, conn),
             Net::Received { conn, frame, .. } => self.handle_frame(now, conn, &frame),
             Net::Closed { conn, reason } => {
+                if let Some(icn) = self.peers.set_down(now, conn) {
+                    debug!(peer = icn, %reason, "The stream to another ICN has closed");
+                    self.ledger.handle_peer(now, icn, false);
+                }
                 let Some(Some(session)) = self.sessions.remove(&conn) else {
                     return;
                 };
                 if self.conns.get(&session.node) == Some(&conn) {
                     self.conns.remove(&session.node);
                     debug!(node = %session.node, %reason, "Control stream closed");
-                    let fair = self.clock.fair(now);
-                    let Session { node, incarnation } = session;
-                    let event = if self.scheduler.is_leaving(node) {
-                        self.members.handle_left(node, incarnation)
-                    } else {
-                        self.members.handle_closed(fair, node, incarnation)
-                    };
-                    event.into_iter().for_each(|event| self.apply(now, event));
+                    self.with_lead(|lead, terms, clock, _| {
+                        lead.handle_closed(terms, now, clock.fair(now), session);
+                    });
                 }
             }
-            Net::Connected { .. } | Net::Writable { .. } | Net::Woken => {}
+            Net::Writable { .. } | Net::Woken => {}
         }
+    }
+
+    fn with_lead(
+        &mut self,
+        act: impl FnOnce(&mut Lead, &Terms, &FairClock, &BTreeMap<NodeId, Hello>),
+    ) {
+        if let Some(lead) = &mut self.lead {
+            act(lead, &self.terms, &self.clock, &self.hellos);
+            for node in lead.take_hopeless() {
+                if let Some(conn) = self.conns.get(&node) {
+                    self.transport.close(*conn);
+                }
+            }
+        }
+    }
+
+    fn handle_peer_connected(&mut self, now: Timestamp, conn: ConnId) {
+        let Some(icn) = self.peers.opened(conn) else {
+            return;
+        };
+        let hello = Hello {
+            data_address: String::new(),
+            capacity_bytes: 0,
+            slots: 0,
+            stf_bytes_max: 0,
+            weight_milli: 0,
+        };
+        self.send(&[conn], &Control::Hello(hello));
+        let node = NodeId {
+            role: Role::Icn,
+            index: icn,
+        };
+        let incarnation = Incarnation(0);
+        self.sessions
+            .insert(conn, Some(Session { node, incarnation }));
+        self.set_peer_up(now, icn, conn);
+    }
+
+    fn set_peer_up(&mut self, now: Timestamp, icn: u16, conn: ConnId) {
+        if let Some(former) = self.peers.set_up(icn, conn) {
+            self.sessions.insert(former, None);
+            self.transport.close(former);
+        }
+        self.ledger.handle_peer(now, icn, true);
     }
 
     fn handle_frame(&mut self, now: Timestamp, conn: ConnId, frame: &Frame) {
@@ -183,30 +281,60 @@ impl<T: Transport> IcnNode<T> {
             }
         };
         if let Control::Hello(hello) = control {
-            return self.handle_hello(now, conn, envelope.sender, envelope.incarnation, hello);
+            return self.handle_hello(now, conn, &envelope, hello);
         }
         let Some(Some(session)) = self.sessions.get(&conn).copied() else {
             return self.refuse(conn);
         };
-        if envelope.sender != session.node || envelope.incarnation != session.incarnation {
+        let is_another_life = envelope.incarnation != session.incarnation
+            && self.peers.opened(conn).is_none();
+        if envelope.sender != session.node || is_another_life {
             warn!(node = %session.node, claims = %envelope.sender, "A node speaks for another");
             return self.refuse(conn);
         }
-        let fair = self.clock.fair(now);
-        if let Some(event) = self
-            .members
-            .handle_heard(fair, session.node, session.incarnation)
-        {
-            self.apply(now, event);
+        match session.node.role {
+            Role::Icn => self.handle_icn(now, session.node.index, control),
+            Role::Operator => self.handle_operator(now, conn, &control),
+            Role::Flp | Role::Epn => self.handle_node(now, session, &envelope, control),
         }
-        if envelope.run != self.scheduler.run() {
-            self.refused_messages += 1;
+    }
+
+    fn handle_node(
+        &mut self,
+        now: Timestamp,
+        session: Session,
+        envelope: &Envelope,
+        control: Control,
+    ) {
+        if matches!(control, Control::Fenced) {
+            if let Some(lead) = &mut self.lead {
+                lead.note_fenced(session.node, envelope.term);
+            }
             return;
         }
-        match session.node.role {
-            Role::Flp => self.scheduler.handle_flp(now, source_of(session), control),
-            Role::Epn => self.scheduler.handle_epn(now, target_of(session), control),
-            Role::Icn | Role::Operator => {}
+        let is_ours = self
+            .lead
+            .as_ref()
+            .is_some_and(|lead| envelope.term == lead.term && envelope.run == lead.scheduler.run());
+        if !is_ours {
+            self.refused_messages += 1;
+        }
+        self.with_lead(|lead, terms, clock, hellos| {
+            lead.handle_heard(terms, now, clock.fair(now), session, hellos);
+            if is_ours {
+                lead.handle_control(now, session, control);
+            }
+        });
+    }
+
+    fn handle_icn(&mut self, now: Timestamp, icn: u16, control: Control) {
+        match control {
+            Control::Ledger(message) => self.ledger.handle_message(now, icn, &message),
+            Control::Dismissed if self.lead.is_none() => {
+                info!("The run is over, says the leader");
+                self.is_dismissed = true;
+            }
+            _ => {}
         }
     }
 
@@ -215,49 +343,76 @@ impl<T: Transport> IcnNode<T> {
         self.transport.close(conn);
     }
 
-    fn handle_hello(
-        &mut self,
-        now: Timestamp,
-        conn: ConnId,
-        node: NodeId,
-        incarnation: Incarnation,
-        hello: Hello,
-    ) {
+    fn handle_hello(&mut self, now: Timestamp, conn: ConnId, envelope: &Envelope, hello: Hello) {
+        let (node, incarnation) = (envelope.sender, envelope.incarnation);
         if let Some(detail) = self.objection(node, &hello) {
             return self.send_refusal(conn, detail);
         }
+        let session = Session { node, incarnation };
+        match node.role {
+            Role::Icn => {
+                self.sessions.insert(conn, Some(session));
+                return self.set_peer_up(now, node.index, conn);
+            }
+            Role::Operator => {
+                self.sessions.insert(conn, Some(session));
+                return self.say_office(conn);
+            }
+            Role::Flp | Role::Epn => {}
+        }
         let fair = self.clock.fair(now);
-        let events = match self.members.handle_hello(fair, node, incarnation) {
-            Ok(events) => events,
-            Err(error) => return self.send_refusal(conn, error.to_string()),
-        };
-        if let Some(earlier) = self.conns.insert(node, conn)
+        if let Some(lead) = &mut self.lead {
+            match lead.members.handle_hello(fair, node, incarnation) {
+                Ok(events) => {
+                    self.take_session(conn, session, hello);
+                    self.say_office(conn);
+                    self.with_lead(|lead, terms, _, hellos| {
+                        lead.handle_joining(terms, now, events, hellos);
+                    });
+                }
+                Err(error) => self.send_refusal(conn, error.to_string()),
+            }
+        } else {
+            self.take_session(conn, session, hello);
+            self.say_office(conn);
+        }
+    }
+
+    fn take_session(&mut self, conn: ConnId, session: Session, hello: Hello) {
+        if let Some(earlier) = self.conns.insert(session.node, conn)
             && earlier != conn
         {
             self.sessions.insert(earlier, None);
             self.transport.close(earlier);
         }
-        self.sessions
-            .insert(conn, Some(Session { node, incarnation }));
-        self.hellos.insert(node, hello);
-        let pulse_ns = u64::try_from(self.liveness.pulse().as_nanos()).unwrap_or(u64::MAX);
-        let welcome = Welcome {
-            pulse_ns,
-            stf_bytes_max: self.stf_bytes_max,
+        self.sessions.insert(conn, Some(session));
+        self.hellos.insert(session.node, hello);
+    }
+
+    /// Answers a hello: the leader takes the node in, a standby keeps its stream.
+    fn say_office(&mut self, conn: ConnId) {
+        let control = if self.lead.is_some() {
+            let pulse = self.terms.liveness.pulse().as_nanos();
+            Control::Welcome(Welcome {
+                pulse_ns: u64::try_from(pulse).unwrap_or(u64::MAX),
+                stf_bytes_max: self.terms.stf_bytes_max,
+            })
+        } else {
+            Control::Standby
         };
-        self.send(&[conn], &Control::Welcome(welcome));
-        for event in events {
-            self.apply(now, event);
-        }
+        self.send(&[conn], &control);
     }
 
     /// Why a node cannot be of this farm.
     fn objection(&self, node: NodeId, hello: &Hello) -> Option<String> {
+        let stf_bytes_max = self.terms.stf_bytes_max;
         match node.role {
-            Role::Icn | Role::Operator => Some("this farm has its ICN".to_owned()),
-            Role::Flp if hello.stf_bytes_max > self.stf_bytes_max => Some(format!(
-                "{node} announces STFs of up to {} bytes, this farm takes {}",
-                hello.stf_bytes_max, self.stf_bytes_max
+            Role::Icn if !self.peers.is_one(node.index) => Some(format!(
+                "{node} is none of the ICNs that this one knows"
+            )),
+            Role::Flp if hello.stf_bytes_max > stf_bytes_max => Some(format!(
+                "{node} announces STFs of up to {} bytes, this farm takes {stf_bytes_max}",
+                hello.stf_bytes_max
             )),
             Role::Epn if hello.data_address.is_empty() => {
                 Some(format!("{node} says no data address"))
@@ -265,7 +420,7 @@ impl<T: Transport> IcnNode<T> {
             Role::Epn if hello.slots == 0 || hello.capacity_bytes == 0 => {
                 Some(format!("{node} has room for nothing"))
             }
-            Role::Flp | Role::Epn => None,
+            Role::Icn | Role::Flp | Role::Epn | Role::Operator => None,
         }
     }
 
@@ -275,65 +430,25 @@ impl<T: Transport> IcnNode<T> {
         self.transport.finish(conn);
     }
 
-    fn apply(&mut self, now: Timestamp, event: MemberEvent) {
-        let MemberEvent {
-            node,
-            incarnation,
-            change,
-        } = event;
-        let session = Session { node, incarnation };
-        match change {
-            Change::Joined => info!(%node, "Joined"),
-            Change::Silent => warn!(%node, "Silent; it gets nothing new"),
-            Change::Heard => info!(%node, "Heard again"),
-            Change::Cut if self.over_at.is_some() => {}
-            Change::Cut => warn!(%node, "Its stream has closed"),
-            Change::Dead => info!(%node, "Its life is over"),
-            Change::Hopeless => {
-                warn!(%node, "Silent for too long; closing its stream");
-                if let Some(conn) = self.conns.get(&node) {
-                    self.transport.close(*conn);
-                }
-            }
-        }
-        match node.role {
-            Role::Flp => self.apply_flp(now, source_of(session), change),
-            Role::Epn => self.apply_epn(now, target_of(session), change),
-            Role::Icn | Role::Operator => {}
-        }
-    }
-
-    fn apply_flp(&mut self, now: Timestamp, source: Source, change: Change) {
-        match change {
-            Change::Joined => {
-                let hello = &self.hellos[&NodeId::from(source.flp)];
-                self.scheduler
-                    .handle_flp_joined(now, source, hello.stf_bytes_max);
-            }
-            Change::Silent | Change::Cut => self.scheduler.handle_flp_silent(source),
-            Change::Heard => self.scheduler.handle_flp_heard(source),
-            Change::Dead => self.scheduler.handle_flp_gone(now, source),
-            Change::Hopeless => {}
-        }
-    }
-
-    fn apply_epn(&mut self, now: Timestamp, target: Target, change: Change) {
-        match change {
-            Change::Joined => {
-                let hello = &self.hellos[&NodeId::from(target.epn)];
-                self.scheduler.handle_epn_joined(now, target, hello);
-            }
-            Change::Silent => self.scheduler.handle_epn_silent(now, target),
-            Change::Heard => self.scheduler.handle_epn_heard(now, target),
-            Change::Cut => self.scheduler.handle_epn_cut(now, target),
-            Change::Dead => self.scheduler.handle_epn_dead(now, target),
-            Change::Hopeless => {}
-        }
-    }
-
-    /// Somebody wants the run to end: sources stop, the farm drains, the nodes are sent home.
+    /// Somebody wants this process to end. A lone ICN ends the run: sources stop, the farm drains, the nodes are
+    /// sent home. One of several hands over and goes.
     pub fn handle_shutdown(&mut self, now: Timestamp) {
-        self.scheduler.handle_stop(now);
+        match &mut self.lead {
+            Some(lead) if !self.ledger.has_others() => lead.scheduler.handle_stop(now),
+            Some(_) => {
+                info!("Asked to end: another ICN takes over");
+                self.ledger.resign(now);
+            }
+            None => {}
+        }
+        self.leaving_since.get_or_insert(now);
+    }
+
+    /// Somebody wants the run to end. Only the leader can do it.
+    pub fn handle_stop(&mut self, now: Timestamp) {
+        if let Some(lead) = &mut self.lead {
+            lead.scheduler.handle_stop(now);
+        }
     }
 
     /// Tells the clock when the loop wants to wake, so that it knows when it was kept from it.
@@ -344,104 +459,189 @@ impl<T: Transport> IcnNode<T> {
     /// The loop has woken; call it before the events that it woke for.
     pub fn handle_wake(&mut self, now: Timestamp) {
         let late = self.clock.wake(now);
-        if !late.is_zero() {
-            self.scheduler.handle_late(late);
+        if let Some(lead) = self.lead.as_mut().filter(|_| !late.is_zero()) {
+            lead.scheduler.handle_late(late);
         }
     }
 
-    /// Does all that is to be done now: looks after deadlines and silence, sends what was decided.
+    /// Does all that is to be done now: looks after deadlines and silence, asks the log, sends what was decided.
     pub fn turn(&mut self, now: Timestamp) -> Turn {
-        let paced_at = self.scheduler.next_pace_at();
+        self.consult(now);
+        let paced_at = self.scheduler().and_then(Scheduler::next_pace_at);
         if now.since(self.ticked_at) >= TICK || paced_at.is_some_and(|due| due <= now) {
             self.ticked_at = now;
-            let fair = self.clock.fair(now);
-            for event in self.members.handle_tick(fair) {
-                self.apply(now, event);
-            }
-            if self
-                .duration
-                .is_some_and(|limit| self.scheduler.duration(now) >= limit)
-            {
-                self.scheduler.handle_stop(now);
-            }
-            self.scheduler.handle_tick(now);
+            self.peers.handle_tick(now, &mut self.transport);
+            self.with_lead(|lead, terms, clock, hellos| {
+                lead.handle_tick(terms, now, clock.fair(now), hellos);
+            });
         }
-        self.scheduler.flush();
-        self.act();
-        if now.since(self.pulsed_at) >= self.liveness.pulse() {
-            self.pulsed_at = now;
-            let conns: Vec<ConnId> = self.conns.values().copied().collect();
-            let elapsed_ns = self.scheduler.elapsed_ns(now);
-            self.send(&conns, &Control::IcnPulse { elapsed_ns });
-        }
-        self.notices.say(now, self.scheduler.is_over());
-        if self.scheduler.is_over() {
-            if self.over_at.is_none() {
-                self.log.add(&Event::Over);
-            }
-            let over_at = *self.over_at.get_or_insert(now);
-            if self.conns.is_empty() || now.since(over_at) >= FAREWELL {
-                self.log.end();
-                return Turn::Done;
-            }
+        self.act(now);
+        self.consult(now);
+        self.pulse(now);
+        if self.is_done(now) {
+            self.log.end();
+            self.flush_log();
+            return Turn::Done;
         }
         let tick = self.ticked_at + TICK;
-        Turn::WaitUntil(
-            self.scheduler
-                .next_pace_at()
-                .map_or(tick, |due| due.min(tick)),
-        )
+        let due = [
+            self.scheduler().and_then(Scheduler::next_pace_at),
+            self.ledger.next_due(),
+        ];
+        Turn::WaitUntil(due.into_iter().flatten().fold(tick, Timestamp::min))
     }
 
-    fn act(&mut self) {
-        let mut messages = Vec::new();
-        while let Some(action) = self.scheduler.poll_action() {
-            match action {
-                Action::Append(record) => self.append(&record),
-                Action::Done { target, trace, .. } => self.latencies.record(target, &trace),
-                Action::Send(to, control) => {
-                    if let Control::Pace(tfs) = &control {
-                        tfs.iter()
-                            .for_each(|tf| self.log.add(&Event::Called { tf: tf.0 }));
+    fn pulse(&mut self, now: Timestamp) {
+        if now.since(self.pulsed_at) < self.terms.liveness.pulse() {
+            return;
+        }
+        self.pulsed_at = now;
+        let Some(lead) = &mut self.lead else {
+            return;
+        };
+        lead.say_notices(now);
+        let (elapsed_ns, is_over) = (lead.scheduler.elapsed_ns(now), lead.is_over_for_good());
+        let conns: Vec<ConnId> = self.conns.values().copied().collect();
+        self.send(&conns, &Control::IcnPulse { elapsed_ns });
+        if is_over {
+            let icns = self.peers.conns();
+            self.send(&icns, &Control::Dismissed);
+        }
+    }
+
+    fn is_done(&mut self, now: Timestamp) -> bool {
+        if let Some(lead) = &mut self.lead {
+            let is_farewell_over = lead.over_since(now).is_some_and(|since| {
+                self.conns.is_empty() || now.since(since) >= FAREWELL
+            });
+            let has_waited = self.ledger.has_others()
+                && (self.leaving_since).is_some_and(|since| now.since(since) >= HAND_OVER);
+            return is_farewell_over || has_waited;
+        }
+        self.is_dismissed || self.leaving_since.is_some()
+    }
+
+    /// Asks the log what is new.
+    fn consult(&mut self, now: Timestamp) {
+        while let Some(notice) = self.ledger.poll(now) {
+            match notice {
+                Notice::Lead { term, replay } => self.begin_to_lead(now, term, replay),
+                Notice::Durable(position) => {
+                    let Some(lead) = &mut self.lead else {
+                        continue;
+                    };
+                    let (records, messages) = lead.gate.open(position);
+                    lead.handle_durable(now, &records);
+                    for record in &records {
+                        lead::log_record(&mut self.log, record);
                     }
-                    messages.push((to, control));
+                    // What a peer knows is in the event log.
+                    self.flush_log();
+                    self.send_all(messages);
+                }
+                Notice::Deposed { term, why } => self.stop_leading(term, &why),
+                Notice::Trouble(what) => {
+                    error!(what, "The verdict log has a problem; verdicts wait");
+                }
+                Notice::Healed => info!("The verdict log is well again"),
+                Notice::Send { to, message } => {
+                    if let Some(conn) = self.peers.conn_of(to) {
+                        self.send(&[conn], &Control::Ledger(message));
+                    }
                 }
             }
         }
-        if let Err(error) = self.log.flush() {
-            error!(%error, "The verdict log cannot be written; what it lacks cannot be proved later");
+        let leader = self.ledger.status().leader;
+        self.has_followed |= leader.is_some_and(|leader| leader != self.terms.me.index);
+    }
+
+    fn begin_to_lead(&mut self, now: Timestamp, term: Term, replay: sheaf_ledger::Replay) {
+        self.log.add(&Event::Leads { term: term.0 });
+        let log = &mut self.log;
+        let records = replay.inspect(|record| lead::log_record(log, record));
+        let lead = Lead::begin(&self.terms, now, term, records, !self.has_followed);
+        let mut lead = match lead {
+            Ok(lead) => lead,
+            // The name was looked up when the process began.
+            Err(error) => return error!(%error, "Cannot lead"),
+        };
+        info!(term = term.0, run = %lead.scheduler.run(), phase = lead.scheduler.phase_name(), "Leading");
+        self.flush_log();
+        let fair = self.clock.fair(now);
+        lead.expect_back(now, fair);
+        let sessions: Vec<(ConnId, Session)> = self
+            .conns
+            .values()
+            .filter_map(|conn| Some((*conn, (*self.sessions.get(conn)?)?)))
+            .collect();
+        self.lead = Some(Box::new(lead));
+        for (conn, Session { node, incarnation }) in sessions {
+            let Some(lead) = &mut self.lead else { return };
+            match lead.members.handle_hello(fair, node, incarnation) {
+                Ok(events) => {
+                    lead.await_word_of(node);
+                    self.say_office(conn);
+                    self.with_lead(|lead, terms, _, hellos| {
+                        lead.handle_joining(terms, now, events, hellos);
+                    });
+                }
+                Err(error) => self.send_refusal(conn, error.to_string()),
+            }
         }
+        self.act(now);
+    }
+
+    fn stop_leading(&mut self, term: Term, why: &str) {
+        let Some(lead) = self.lead.take() else {
+            return;
+        };
+        self.has_followed = true;
+        warn!(
+            term = lead.term.0,
+            higher = term.0,
+            why,
+            undone = lead.gate.waiting(),
+            "Deposed: another ICN leads; what was not durable is void"
+        );
+        let why = why.to_owned();
+        self.log.add(&Event::Deposed {
+            term: term.0,
+            why,
+        });
+        self.flush_log();
+        let conns: Vec<ConnId> = self.conns.values().copied().collect();
+        for conn in conns {
+            self.say_office(conn);
+        }
+    }
+
+    /// Carries out what the scheduler wants: records go into the log, and what follows from them waits.
+    fn act(&mut self, now: Timestamp) {
+        let Some(lead) = &mut self.lead else {
+            return;
+        };
+        let batch = lead.take_batch(&mut self.log);
+        let ledger = &mut self.ledger;
+        let messages = lead.gate.pass(batch, |records| ledger.append(now, records));
+        self.flush_log();
+        self.send_all(messages);
+    }
+
+    fn flush_log(&mut self) {
+        if let Err(error) = self.log.flush() {
+            error!(%error, "The event log cannot be written; what it lacks cannot be proved later");
+        }
+    }
+
+    fn send_all(&mut self, messages: Vec<(sheaf_balance::Recipient, Control)>) {
         for (to, control) in messages {
             let conns = self.conns_of(to);
             self.send(&conns, &control);
         }
     }
 
-    fn append(&mut self, record: &Record) {
-        match record {
-            Record::Verdict { tf, verdict, .. } => {
-                match verdict {
-                    Verdict::Complete { .. } => {}
-                    Verdict::Incomplete { .. } => self.notices.add(Loss::Incomplete, *tf),
-                    Verdict::Dropped { reason } => self.notices.add(Loss::Dropped(*reason), *tf),
-                }
-                self.log.add(&verdict_event(tf.0, verdict));
-            }
-            Record::Abandoned { tf, target } => {
-                self.notices.add(Loss::Abandoned(*target), *tf);
-                self.log.add(&Event::Abandoned { tf: tf.0 });
-            }
-            Record::Opened { .. }
-            | Record::Roster { .. }
-            | Record::Done { .. }
-            | Record::Clock { .. }
-            | Record::Stopping { .. }
-            | Record::Set { .. }
-            | Record::Over => {}
-        }
-    }
-
-    fn conns_of(&self, to: Recipient) -> Vec<ConnId> {
+    fn conns_of(&self, to: sheaf_balance::Recipient) -> Vec<ConnId> {
+        use sheaf_balance::Recipient;
         let of_role = |role: Role| {
             self.conns
                 .iter()
@@ -462,11 +662,12 @@ impl<T: Transport> IcnNode<T> {
             return;
         }
         self.sequence += 1;
-        let envelope = sheaf_frame::Envelope {
-            run: self.scheduler.run(),
-            sender: NodeId::ICN,
-            incarnation: self.incarnation,
-            term: Term(1),
+        let run = self.scheduler().map_or(RunId(0), Scheduler::run);
+        let envelope = Envelope {
+            run,
+            sender: self.terms.me,
+            incarnation: self.terms.incarnation,
+            term: self.term(),
             sequence: self.sequence,
         };
         let frame = Frame::without_body(WireKind::Control, control.encode(&envelope).into());
@@ -478,37 +679,5 @@ impl<T: Transport> IcnNode<T> {
                 Err(SendError::TooLarge(error)) => warn!(%error, "Message not sent"),
             }
         }
-    }
-}
-
-fn source_of(session: Session) -> Source {
-    Source {
-        flp: FlpId(session.node.index),
-        incarnation: session.incarnation,
-    }
-}
-
-fn target_of(session: Session) -> Target {
-    Target {
-        epn: EpnId(session.node.index),
-        incarnation: session.incarnation,
-    }
-}
-
-fn verdict_event(tf: u64, verdict: &Verdict) -> Event {
-    let event = |name: &str, target: Option<&Target>, missing: &[FlpId], reason: Option<String>| {
-        Event::Verdict {
-            tf,
-            verdict: name.to_owned(),
-            epn: target.map(|target| target.epn.0),
-            incarnation: target.map(|target| target.incarnation.0),
-            missing: missing.iter().map(|flp| flp.0).collect(),
-            reason,
-        }
-    };
-    match verdict {
-        Verdict::Complete { target } => event("complete", Some(target), &[], None),
-        Verdict::Incomplete { target, missing } => event("incomplete", Some(target), missing, None),
-        Verdict::Dropped { reason } => event("dropped", None, &[], Some(reason.name().to_owned())),
     }
 }

@@ -18,10 +18,11 @@ use crate::source::{self, Input, SourceError};
 use crate::status::FarmStatus;
 use crate::uplink::Uplink;
 use sheaf_acquire::flp::Flp;
-use sheaf_balance::{Scheduler, UnknownPolicy};
+use sheaf_balance::UnknownPolicy;
 use sheaf_build::TfBuilder;
 use sheaf_frame::control::Hello;
 use sheaf_frame::{EpnId, FlpId, Limits, Source, Target, Timestamp};
+use sheaf_ledger::memory::MemoryLedger;
 use sheaf_metric::Registry;
 use sheaf_transport::{Arena, ArenaError, ListenError, Tcp, TcpConfig, Transport, Waker};
 use std::io;
@@ -127,7 +128,6 @@ pub fn run_icn(
     shutdown: &Shutdown,
 ) -> Result<(), RoleError> {
     let mut process = Process::start(config, &options, shutdown, CONTROL_ARENA_BYTES)?;
-    let scheduler = Scheduler::new(config.scheduler(), config.run.plan(), new_run())?;
     let (_, address) = process.transport().listen(&config.icn.address)?;
     process.serve_metrics(options.metrics.as_ref().or(config.icn.metrics.as_ref()))?;
     info!(address, policy = config.icn.scheduler.policy, "ICN listens");
@@ -135,7 +135,12 @@ pub fn run_icn(
         tell(&address);
     }
     let parts = IcnParts {
-        scheduler,
+        icn: 0,
+        peers: Vec::new(),
+        ledger: Box::new(MemoryLedger::new()),
+        scheduler: config.scheduler(),
+        plan: config.run.plan(),
+        new_run: new_run(),
         liveness: config.icn.liveness,
         stf_bytes_max: config.icn.scheduler.stf_bytes_max,
         duration: config.run.duration(),
@@ -148,7 +153,7 @@ pub fn run_icn(
         .on_status
         .map(|(period, sink)| (Every::new(period), sink));
     let registry = process.registry.clone();
-    let mut node = IcnNode::new(process.take_transport(), parts);
+    let mut node = IcnNode::new(process.take_transport(), parts)?;
     let mut events = Vec::new();
     let mut was_asked = false;
     loop {
@@ -226,7 +231,7 @@ pub fn run_flp(
         input,
         slots: Box::new(ArenaSlots(process.arena.clone())),
         uplink: Uplink::new(
-            resolve(&config.icn.address)?,
+            vec![resolve(&config.icn.address)?],
             flp.into(),
             source.incarnation,
             hello,
@@ -311,7 +316,7 @@ pub fn run_epn(
         brain,
         sink,
         uplink: Uplink::new(
-            resolve(&config.icn.address)?,
+            vec![resolve(&config.icn.address)?],
             epn.into(),
             target.incarnation,
             hello,

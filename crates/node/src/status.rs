@@ -12,7 +12,7 @@ pub struct FarmStatus {
     pub version: u32,
     /// The run, as 16 hexadecimal digits.
     pub run: String,
-    /// `waiting`, `running`, `stopping`, `draining` or `over`.
+    /// `waiting`, `running`, `stopping`, `draining` or `over`; `standby` at an ICN that does not lead.
     pub phase: String,
     /// Policy in force.
     pub policy: String,
@@ -24,6 +24,9 @@ pub struct FarmStatus {
     pub books: BooksStatus,
     /// TFs that wait for room.
     pub queued: u64,
+    /// The verdict log, and who leads.
+    #[serde(default)]
+    pub ledger: LedgerStatus,
     /// Latency by stage, in µs: `announce_to_assign`, `assign_to_first_byte`, `first_to_last_byte`,
     /// `last_byte_to_commit`, `total`.
     pub latency_us: BTreeMap<String, Quantiles>,
@@ -33,6 +36,25 @@ pub struct FarmStatus {
     pub flps: Vec<FlpStatus>,
     /// By index.
     pub epns: Vec<EpnStatus>,
+}
+
+/// The verdict log as the ICN sees it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LedgerStatus {
+    /// Index of the ICN that tells.
+    pub icn: u16,
+    /// `leader` or `standby`.
+    pub office: String,
+    /// The term, counted up with every change of leaders.
+    pub term: u64,
+    /// The ICN that leads, as far as is known.
+    pub leader: Option<u16>,
+    /// `memory`, `file`, `majority` or `zookeeper`.
+    pub backend: String,
+    /// Records durable in the log.
+    pub records: u64,
+    /// The trouble there is.
+    pub trouble: Option<String>,
 }
 
 /// The fates of TFs so far.

@@ -1,4 +1,8 @@
-//! A node's stream to the ICN: it joins, keeps its place, and comes back when the stream breaks.
+//! A node's streams to the ICNs: it says hello to every one, follows the one that leads, and comes back when a
+//! stream breaks.
+//!
+//! A stream stands to each ICN at all times, so that a change of leaders costs no connection. The node follows the
+//! highest term that has welcomed it. What a lower term says is answered with `Fenced` and changes nothing.
 
 use sheaf_frame::control::{Hello, Welcome};
 use sheaf_frame::{Control, Envelope, Incarnation, NodeId, RunId, Term, Timestamp, WireKind};
@@ -6,17 +10,26 @@ use sheaf_transport::{CloseReason, ConnId, Frame, SendError, Transport};
 use std::time::Duration;
 use tracing::{info, warn};
 
-/// First pause before the stream is opened again; it doubles up to [`PAUSE_MAX`].
+/// First pause before a stream is opened again; it doubles up to [`PAUSE_MAX`].
 const PAUSE_FIRST: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// How long a hello waits for its answer before it is said again.
 const HELLO_AGAIN: Duration = Duration::from_millis(40);
+/// The same with an ICN that has said that it does not lead: its welcome comes by itself, unless it is lost.
+const HELLO_TO_STANDBY_AGAIN: Duration = Duration::from_millis(400);
 
-/// What came in from the ICN.
+/// What came in from an ICN.
 #[derive(Debug, PartialEq)]
 pub enum Heard {
     /// The node is in this run now, for the first time or again.
-    Joined(RunId, Welcome),
+    Joined {
+        /// The run.
+        run: RunId,
+        /// On what terms.
+        welcome: Welcome,
+        /// Another ICN leads than before, or the same in a new term.
+        is_new_leader: bool,
+    },
     /// A message of the run.
     Control(Control),
     /// The ICN does not want this node. It must end.
@@ -25,114 +38,44 @@ pub enum Heard {
     Nothing,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 enum State {
     Down { retry_at: Timestamp },
     Connecting(ConnId),
     Greeting { conn: ConnId, said_at: Timestamp },
+    Standby { conn: ConnId, said_at: Timestamp },
     Joined(ConnId),
 }
 
-/// The stream, and what this node says of itself on it.
+/// One stream to one ICN.
 #[derive(Debug)]
-pub struct Uplink {
+struct Stream {
     address: String,
-    node: NodeId,
-    incarnation: Incarnation,
-    hello: Hello,
     state: State,
     pause: Duration,
-    run: RunId,
-    term: Term,
-    sequence: u64,
-    pulse: Duration,
-    pulsed_at: Timestamp,
     is_first_failure: bool,
 }
 
-impl Uplink {
-    /// A stream that will be opened at the first tick.
-    #[must_use]
-    pub fn new(address: String, node: NodeId, incarnation: Incarnation, hello: Hello) -> Self {
+impl Stream {
+    fn new(address: String) -> Self {
         Self {
             address,
-            node,
-            incarnation,
-            hello,
             state: State::Down {
                 retry_at: Timestamp(0),
             },
             pause: PAUSE_FIRST,
-            run: RunId(0),
-            term: Term(0),
-            sequence: 0,
-            pulse: Duration::from_millis(20),
-            pulsed_at: Timestamp(0),
             is_first_failure: true,
         }
-    }
-
-    /// Whether events of `conn` are for the uplink.
-    #[must_use]
-    pub fn owns(&self, conn: ConnId) -> bool {
-        self.conn() == Some(conn)
     }
 
     fn conn(&self) -> Option<ConnId> {
         match self.state {
             State::Down { .. } => None,
-            State::Connecting(conn) | State::Greeting { conn, .. } | State::Joined(conn) => {
-                Some(conn)
-            }
+            State::Connecting(conn)
+            | State::Greeting { conn, .. }
+            | State::Standby { conn, .. }
+            | State::Joined(conn) => Some(conn),
         }
-    }
-
-    /// Whether the ICN has taken the node in, on the stream that is open now.
-    #[must_use]
-    pub fn is_joined(&self) -> bool {
-        matches!(self.state, State::Joined(_))
-    }
-
-    /// Whether nothing waits to be sent.
-    #[must_use]
-    pub fn is_flushed<T: Transport>(&self, transport: &T) -> bool {
-        self.conn()
-            .is_none_or(|conn| transport.queued_bytes(conn) == 0)
-    }
-
-    /// Opens the stream if it is down and its pause is over, and repeats a hello that was not answered.
-    pub fn handle_tick<T: Transport>(&mut self, now: Timestamp, transport: &mut T) {
-        match self.state {
-            State::Down { retry_at } if retry_at <= now => match transport.connect(&self.address) {
-                Ok(conn) => self.state = State::Connecting(conn),
-                Err(error) => {
-                    warn!(%error, "Cannot begin a connection to the ICN");
-                    self.go_down(now);
-                }
-            },
-            State::Greeting { conn, said_at } if now.since(said_at) >= HELLO_AGAIN => {
-                self.say_hello(now, transport, conn);
-            }
-            _ => {}
-        }
-    }
-
-    /// The stream that [`handle_tick`](Self::handle_tick) began stands.
-    pub fn handle_connected<T: Transport>(&mut self, now: Timestamp, transport: &mut T) {
-        if let State::Connecting(conn) = self.state {
-            self.say_hello(now, transport, conn);
-        }
-    }
-
-    /// The stream has closed, or could not be opened.
-    pub fn handle_closed(&mut self, now: Timestamp, reason: &CloseReason) {
-        if self.is_joined() {
-            warn!(%reason, "The stream to the ICN has closed; trying again");
-        } else if self.is_first_failure {
-            info!(address = self.address, %reason, "The ICN does not answer yet; trying again");
-            self.is_first_failure = false;
-        }
-        self.go_down(now);
     }
 
     fn go_down(&mut self, now: Timestamp) {
@@ -141,16 +84,175 @@ impl Uplink {
         };
         self.pause = (self.pause * 2).min(PAUSE_MAX);
     }
+}
+
+/// The streams, and what this node says of itself on them.
+#[derive(Debug)]
+pub struct Uplink {
+    streams: Vec<Stream>,
+    node: NodeId,
+    incarnation: Incarnation,
+    hello: Hello,
+    run: RunId,
+    /// The highest term that has welcomed the node.
+    term: Term,
+    sequence: u64,
+    pulse: Duration,
+    pulsed_at: Timestamp,
+    fenced: u64,
+}
+
+impl Uplink {
+    /// Streams to the ICNs at `addresses`, which will be opened at the first tick.
+    #[must_use]
+    pub fn new(
+        addresses: Vec<String>,
+        node: NodeId,
+        incarnation: Incarnation,
+        hello: Hello,
+    ) -> Self {
+        Self {
+            streams: addresses.into_iter().map(Stream::new).collect(),
+            node,
+            incarnation,
+            hello,
+            run: RunId(0),
+            term: Term(0),
+            sequence: 0,
+            pulse: Duration::from_millis(20),
+            pulsed_at: Timestamp(0),
+            fenced: 0,
+        }
+    }
+
+    /// The ICNs are at `addresses` from now on, as a registry says. Streams to others are closed.
+    pub fn set_addresses<T: Transport>(&mut self, addresses: &[String], transport: &mut T) {
+        self.streams.retain(|stream| {
+            let stays = addresses.contains(&stream.address);
+            if let (false, Some(conn)) = (stays, stream.conn()) {
+                transport.close(conn);
+            }
+            stays
+        });
+        for address in addresses {
+            if !self.streams.iter().any(|stream| stream.address == *address) {
+                self.streams.push(Stream::new(address.clone()));
+            }
+        }
+    }
+
+    /// Whether events of `conn` are for the uplink.
+    #[must_use]
+    pub fn owns(&self, conn: ConnId) -> bool {
+        self.streams.iter().any(|stream| stream.conn() == Some(conn))
+    }
+
+    fn stream_mut(&mut self, conn: ConnId) -> Option<&mut Stream> {
+        let mut streams = self.streams.iter_mut();
+        streams.find(|stream| stream.conn() == Some(conn))
+    }
+
+    /// The stream to the ICN that is followed.
+    fn joined(&self) -> Option<ConnId> {
+        self.streams.iter().find_map(|stream| match stream.state {
+            State::Joined(conn) => Some(conn),
+            _ => None,
+        })
+    }
+
+    /// Whether an ICN has taken the node in, on a stream that is open now.
+    #[must_use]
+    pub fn is_joined(&self) -> bool {
+        self.joined().is_some()
+    }
+
+    /// Messages of lower terms that were refused.
+    #[must_use]
+    pub fn fenced(&self) -> u64 {
+        self.fenced
+    }
+
+    /// The term of the ICN that is followed; 0 before the first.
+    #[must_use]
+    pub fn term(&self) -> Term {
+        self.term
+    }
+
+    /// Opens streams that are down and whose pause is over, and repeats a hello that was not answered.
+    pub fn handle_tick<T: Transport>(&mut self, now: Timestamp, transport: &mut T) {
+        let mut to_greet = Vec::new();
+        for stream in &mut self.streams {
+            match stream.state {
+                State::Down { retry_at } if retry_at <= now => {
+                    match transport.connect(&stream.address) {
+                        Ok(conn) => stream.state = State::Connecting(conn),
+                        Err(error) => {
+                            warn!(%error, "Cannot begin a connection to the ICN");
+                            stream.go_down(now);
+                        }
+                    }
+                }
+                State::Greeting { conn, said_at } if now.since(said_at) >= HELLO_AGAIN => {
+                    to_greet.push(conn);
+                }
+                State::Standby { conn, said_at }
+                    if now.since(said_at) >= HELLO_TO_STANDBY_AGAIN =>
+                {
+                    to_greet.push(conn);
+                }
+                _ => {}
+            }
+        }
+        for conn in to_greet {
+            self.say_hello(now, transport, conn);
+        }
+    }
+
+    /// The stream that [`handle_tick`](Self::handle_tick) began stands.
+    pub fn handle_connected<T: Transport>(
+        &mut self,
+        now: Timestamp,
+        conn: ConnId,
+        transport: &mut T,
+    ) {
+        if self.owns(conn) {
+            self.say_hello(now, transport, conn);
+        }
+    }
+
+    /// The stream has closed, or could not be opened.
+    pub fn handle_closed(&mut self, now: Timestamp, conn: ConnId, reason: &CloseReason) {
+        let Some(stream) = self.stream_mut(conn) else {
+            return;
+        };
+        if matches!(stream.state, State::Joined(_)) {
+            warn!(address = stream.address, %reason, "The stream to the ICN has closed; trying again");
+        } else if stream.is_first_failure {
+            info!(address = stream.address, %reason, "The ICN does not answer yet; trying again");
+            stream.is_first_failure = false;
+        }
+        stream.go_down(now);
+    }
 
     fn say_hello<T: Transport>(&mut self, now: Timestamp, transport: &mut T, conn: ConnId) {
-        self.state = State::Greeting { conn, said_at: now };
+        if let Some(stream) = self.stream_mut(conn) {
+            stream.state = match stream.state {
+                State::Standby { .. } => State::Standby { conn, said_at: now },
+                _ => State::Greeting { conn, said_at: now },
+            };
+        }
         let hello = Control::Hello(self.hello.clone());
         self.send_on(transport, conn, &hello);
     }
 
-    /// Takes in a frame of the stream.
-    pub fn handle_frame(&mut self, frame: &Frame) -> Heard {
-        let conn = self.conn();
+    /// Takes in a frame of one of the streams.
+    pub fn handle_frame<T: Transport>(
+        &mut self,
+        now: Timestamp,
+        conn: ConnId,
+        frame: &Frame,
+        transport: &mut T,
+    ) -> Heard {
         let (envelope, control) = match Control::decode(&frame.head) {
             Ok(decoded) if frame.kind == WireKind::Control => decoded,
             Ok(_) => return Heard::Nothing,
@@ -159,30 +261,62 @@ impl Uplink {
                 return Heard::Nothing;
             }
         };
-        if envelope.term < self.term {
-            return Heard::Nothing;
+        match control {
+            Control::Standby => {
+                if let Some(stream) = self.stream_mut(conn) {
+                    stream.state = State::Standby { conn, said_at: now };
+                    stream.pause = PAUSE_FIRST;
+                    stream.is_first_failure = true;
+                }
+                Heard::Nothing
+            }
+            Control::Refused { detail } if envelope.term >= self.term => Heard::Refused(detail),
+            _ if envelope.term < self.term => {
+                self.fenced += 1;
+                self.send_on(transport, conn, &Control::Fenced);
+                Heard::Nothing
+            }
+            Control::Welcome(welcome) => self.handle_welcome(conn, envelope, welcome),
+            // Of a higher term, but it has not welcomed the node yet.
+            _ if envelope.run != self.run || envelope.term != self.term => Heard::Nothing,
+            control => Heard::Control(control),
+        }
+    }
+
+    fn handle_welcome(&mut self, conn: ConnId, envelope: Envelope, welcome: Welcome) -> Heard {
+        let is_new_leader = envelope.term > self.term;
+        for stream in &mut self.streams {
+            match stream.state {
+                _ if stream.conn() == Some(conn) => {
+                    stream.state = State::Joined(conn);
+                    stream.pause = PAUSE_FIRST;
+                    stream.is_first_failure = true;
+                }
+                // Its leader is deposed, or the leader knows us on another stream.
+                State::Joined(other) => {
+                    stream.state = State::Standby {
+                        conn: other,
+                        said_at: self.pulsed_at,
+                    };
+                }
+                _ => {}
+            }
         }
         self.term = envelope.term;
-        match control {
-            Control::Welcome(welcome) => {
-                if let Some(conn) = conn {
-                    self.state = State::Joined(conn);
-                }
-                self.pause = PAUSE_FIRST;
-                self.is_first_failure = true;
-                self.run = envelope.run;
-                self.pulse = Duration::from_nanos(welcome.pulse_ns);
-                Heard::Joined(envelope.run, welcome)
-            }
-            Control::Refused { detail } => Heard::Refused(detail),
-            _ if envelope.run != self.run => Heard::Nothing,
-            control => Heard::Control(control),
+        self.run = envelope.run;
+        self.pulse = Duration::from_nanos(welcome.pulse_ns);
+        // The leader waits for the first pulse: it says that the node has told all.
+        self.pulsed_at = Timestamp(0);
+        Heard::Joined {
+            run: envelope.run,
+            welcome,
+            is_new_leader,
         }
     }
 
     /// Says `control` to the ICN. Without a stream it is not said: on the next one the state is told anew.
     pub fn send<T: Transport>(&mut self, transport: &mut T, control: &Control) {
-        if let State::Joined(conn) = self.state {
+        if let Some(conn) = self.joined() {
             self.send_on(transport, conn, control);
         }
     }

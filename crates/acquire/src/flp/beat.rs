@@ -39,6 +39,11 @@ impl Beat {
         Timestamp(u64::try_from(due).expect("clamped to it"))
     }
 
+    /// How long the run has lasted, in ns.
+    pub(super) fn elapsed_ns(&self, now: Timestamp) -> u64 {
+        u64::try_from(Moment::from(now.0) - self.origin).unwrap_or(0)
+    }
+
     /// Another message says how long the run had lasted when it was sent.
     pub(super) fn steer(&mut self, now: Timestamp, elapsed_ns: u64) {
         let seen = began(now, elapsed_ns);

@@ -117,7 +117,7 @@ impl Bench {
     fn event(&mut self, event: &str, words: &[&str]) {
         let now = self.now;
         let control = match event {
-            "joins" => return self.flp.handle_joined(now, RunId(number(words[0]))),
+            "joins" => return self.flp.handle_joined(now, RunId(number(words[0])), false),
             "make" => return self.make(),
             "stf" => {
                 let bytes = words.get(1).map_or(STF_BYTES, |word| number(word));

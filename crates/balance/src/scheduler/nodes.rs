@@ -1,13 +1,14 @@
 //! FLPs and EPNs as the scheduler knows them: who joins, falls silent, goes, and what they say.
 
 use super::open_tf::{Part, Phase};
+use super::recover::EpnSetting;
 use super::run::RunPhase;
-use super::{Recipient, Scheduler};
+use super::{Action, Recipient, Scheduler};
 use crate::load::{TargetId, TargetLoad};
 use sheaf_frame::control::{Absent, Announced, EpnAddress, EpnPulse, FlpPulse, Hello, Skipped};
 use sheaf_frame::{
-    Control, DropReason, EpnId, FlpId, Incarnation, NodeId, Role, RosterId, Source, Target, TfId,
-    Timestamp,
+    Control, DropReason, EpnId, FlpId, Incarnation, NodeId, Record, Role, RosterId, Source, Target,
+    TfId, Timestamp,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -478,6 +479,70 @@ impl Scheduler {
             }
             _ => self.stats.unexpected_messages += 1,
         }
+    }
+
+    /// An operator wants the EPN to finish what it has and to go. The EPN is asked to say so itself, also to a
+    /// later leader.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the order, for the operator.
+    pub fn handle_drain(&mut self, now: Timestamp, epn: EpnId) -> Result<String, String> {
+        let node = self.epns.get_mut(&epn);
+        node.ok_or_else(|| format!("{epn} is not in the farm"))?
+            .is_leaving = true;
+        self.view.set_enabled(target_id(epn), false);
+        self.advance_run(now);
+        let has = self
+            .view
+            .get(target_id(epn))
+            .map_or(0, |load| load.booked_slots);
+        Ok(format!(
+            "{epn} gets nothing new, finishes {has} TFs and leaves"
+        ))
+    }
+
+    /// An operator changes what an EPN gets, in this life and in later ones, until the run ends.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the order, for the operator.
+    pub fn handle_set(
+        &mut self,
+        epn: EpnId,
+        weight_milli: Option<u32>,
+        enabled: Option<bool>,
+    ) -> Result<String, String> {
+        let id = target_id(epn);
+        let load = *self
+            .view
+            .get(id)
+            .ok_or_else(|| format!("{epn} is not in the farm"))?;
+        let setting = EpnSetting {
+            weight_milli: weight_milli.unwrap_or(load.weight_milli),
+            enabled: enabled.unwrap_or(load.enabled),
+        };
+        if setting.weight_milli == 0 {
+            return Err("a weight is above 0; to give an EPN nothing, disable it".to_owned());
+        }
+        if setting.enabled && self.epns.get(&epn).is_some_and(|node| node.is_leaving) {
+            return Err(format!("{epn} is leaving"));
+        }
+        self.view.set_weight(id, setting.weight_milli);
+        self.view.set_enabled(id, setting.enabled);
+        self.settings.insert(epn, setting);
+        let EpnSetting {
+            weight_milli,
+            enabled,
+        } = setting;
+        self.actions.push_back(Action::Append(Record::Set {
+            epn,
+            weight_milli,
+            enabled,
+        }));
+        let weight = f64::from(weight_milli) / 1000.0;
+        let state = if enabled { "enabled" } else { "disabled" };
+        Ok(format!("{epn} is {state}, with weight {weight}"))
     }
 
     fn member(&self, tf: TfId, flp: FlpId) -> Option<Source> {

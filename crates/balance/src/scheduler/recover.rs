@@ -34,8 +34,9 @@ pub(super) struct EpnSetting {
 }
 
 impl Scheduler {
-    /// The scheduler of a leader that finds `log`: of the run in it, or of `new_run` if there is none or it is
-    /// over. Goes on in the middle of a run until [`handle_settled`](Self::handle_settled) without placing TFs.
+    /// The scheduler of a leader that finds `log`: of the last run in it, or of `first_run` if there is none. If
+    /// the last run is over, `next_run` is opened; `None` only sends the nodes of the last one home. In the middle
+    /// of a run nothing is placed until [`handle_settled`](Self::handle_settled).
     ///
     /// # Errors
     ///
@@ -44,41 +45,31 @@ impl Scheduler {
         now: Timestamp,
         config: SchedulerConfig,
         plan: RunPlan,
-        new_run: RunId,
+        next_run: Option<RunId>,
+        first_run: RunId,
         log: impl Iterator<Item = Record>,
     ) -> Result<Self, UnknownPolicy> {
-        let mut found = Self::empty(config.clone(), plan, new_run)?;
-        let (mut run, mut undone) = (None, BTreeMap::new());
+        let mut found = Self::empty(config.clone(), plan, first_run)?;
+        let (mut is_found, mut undone) = (false, BTreeMap::new());
         for record in log {
             match record {
                 Record::Opened { run: opened } => {
                     found = Self::empty(config.clone(), plan, opened)?;
                     undone.clear();
-                    run = Some(opened);
+                    is_found = true;
                 }
-                Record::Over => run = None,
+                Record::Over => found.phase = RunPhase::Over,
                 record => found.replay(now, record, &mut undone),
             }
         }
-        if run.is_none() {
-            return Self::new(config, plan, new_run);
-        }
-        found.go_on(now, undone);
-        Ok(found)
-    }
-
-    /// Whether the last run in `log` is over, and which it was.
-    #[must_use]
-    pub fn finished_run(log: impl Iterator<Item = Record>) -> Option<RunId> {
-        let (mut run, mut is_over) = (None, false);
-        for record in log {
-            match record {
-                Record::Opened { run: opened } => (run, is_over) = (Some(opened), false),
-                Record::Over => is_over = true,
-                _ => {}
+        match next_run {
+            _ if !is_found => Self::new(config, plan, first_run),
+            Some(next_run) if found.is_over() => Self::new(config, plan, next_run),
+            _ => {
+                found.go_on(now, undone);
+                Ok(found)
             }
         }
-        run.filter(|_| is_over)
     }
 
     fn replay(&mut self, now: Timestamp, record: Record, undone: &mut BTreeMap<TfId, Decided>) {
@@ -179,7 +170,7 @@ impl Scheduler {
         for (tf, decided) in undone {
             self.restore_decided(now, tf, decided);
         }
-        if self.phase == RunPhase::Waiting {
+        if matches!(self.phase, RunPhase::Waiting | RunPhase::Over) {
             return;
         }
         self.is_settling = true;

@@ -1,7 +1,8 @@
 //! What the ICN tells about the farm: the status line and its metrics.
 
 use super::IcnNode;
-use crate::status::{BooksStatus, EpnStatus, FarmStatus, FlpStatus};
+use super::lead::Lead;
+use crate::status::{BooksStatus, EpnStatus, FarmStatus, FlpStatus, LedgerStatus};
 use sheaf_balance::{Books, Refusal};
 use sheaf_frame::{DropReason, EpnId, FlpId, NodeId, Role, Timestamp};
 use sheaf_metric::Registry;
@@ -11,7 +12,27 @@ impl<T: Transport> IcnNode<T> {
     /// The farm as the ICN knows it at `now`.
     #[must_use]
     pub fn status(&self, now: Timestamp) -> FarmStatus {
-        let scheduler = &self.scheduler;
+        let ledger = self.ledger.status();
+        let ledger = LedgerStatus {
+            icn: self.terms.me.index,
+            office: if self.lead.is_some() { "leader" } else { "standby" }.to_owned(),
+            term: self.term().0,
+            leader: ledger.leader,
+            backend: ledger.backend.to_owned(),
+            records: ledger.records,
+            trouble: ledger.trouble,
+        };
+        let Some(lead) = &self.lead else {
+            return FarmStatus {
+                version: 1,
+                phase: "standby".to_owned(),
+                policy: self.terms.scheduler.policy.clone(),
+                uptime_s: now.0 as f64 / 1e9,
+                ledger,
+                ..FarmStatus::default()
+            };
+        };
+        let scheduler = &lead.scheduler;
         let refused = Refusal::ALL.iter().map(|refusal| {
             let count = scheduler.stats().refused[refusal.index()];
             (refusal.name().to_owned(), count)
@@ -25,7 +46,8 @@ impl<T: Transport> IcnNode<T> {
             duration_s: scheduler.duration(now).as_secs_f64(),
             books: books_status(scheduler.books(), scheduler.in_flight()),
             queued: scheduler.queued() as u64,
-            latency_us: self
+            ledger,
+            latency_us: lead
                 .latencies
                 .stages()
                 .map(|(stage, quantiles)| (stage.to_owned(), quantiles))
@@ -33,11 +55,11 @@ impl<T: Transport> IcnNode<T> {
             refused: refused.filter(|(_, count)| *count > 0).collect(),
             flps: self
                 .known(Role::Flp)
-                .map(|node| self.flp_status(node))
+                .map(|node| flp_status(lead, node))
                 .collect(),
             epns: self
                 .known(Role::Epn)
-                .map(|node| self.epn_status(node))
+                .map(|node| epn_status(lead, node))
                 .collect(),
         }
     }
@@ -50,63 +72,12 @@ impl<T: Transport> IcnNode<T> {
             .filter(move |node| node.role == role)
     }
 
-    fn state_name(&self, node: NodeId) -> String {
-        self.members
-            .state(node)
-            .map_or("gone", |state| state.name())
-            .to_owned()
-    }
-
-    fn flp_status(&self, node: NodeId) -> FlpStatus {
-        let flp = FlpId(node.index);
-        let pulse = self.scheduler.flp_pulse(flp).copied().unwrap_or_default();
-        let state = self.state_name(node);
-        let has_ended = self.scheduler.flp_has_ended(flp);
-        FlpStatus {
-            index: node.index,
-            state: if state == "up" && has_ended {
-                "ended".to_owned()
-            } else {
-                state
-            },
-            incarnation: self.scheduler.flp_incarnation(flp).map_or(0, |life| life.0),
-            held_stfs: pulse.held_stfs,
-            held_bytes: pulse.held_bytes,
-            made_stfs: pulse.made_stfs,
-            sent_bytes: pulse.sent_bytes,
-        }
-    }
-
-    fn epn_status(&self, node: NodeId) -> EpnStatus {
-        let epn = EpnId(node.index);
-        let pulse = self.scheduler.epn_pulse(epn).copied().unwrap_or_default();
-        let load = self.scheduler.epn_load(epn);
-        let state = self.state_name(node);
-        let is_leaving = load.is_some_and(|load| !load.enabled);
-        EpnStatus {
-            index: node.index,
-            state: if state == "up" && is_leaving {
-                "leaving".to_owned()
-            } else {
-                state
-            },
-            incarnation: self.scheduler.epn_incarnation(epn).map_or(0, |life| life.0),
-            open_tfs: pulse.open_tfs,
-            open_bytes: pulse.open_bytes,
-            sink_bytes: pulse.sink_bytes,
-            booked_bytes: load.map_or(0, |load| load.booked_bytes),
-            capacity_bytes: load.map_or(0, |load| load.capacity_bytes),
-            delivered_tfs: pulse.delivered_tfs,
-            received_bytes: pulse.received_bytes,
-            duplicates_refused: pulse.duplicates_refused,
-            digest_mismatches: pulse.digest_mismatches,
-            latency_us: self.latencies.of_epn(epn),
-        }
-    }
-
     /// Brings the metrics of the ICN up to date.
     pub fn export(&self, registry: &Registry) {
-        let (books, stats) = (self.scheduler.books(), self.scheduler.stats());
+        let Some(lead) = &self.lead else {
+            return;
+        };
+        let (books, stats) = (lead.scheduler.books(), lead.scheduler.stats());
         let counter = |name: &str, help: &str, total: u64| {
             registry.counter(name, help, &[]).raise_to(total);
         };
@@ -166,12 +137,12 @@ impl<T: Transport> IcnNode<T> {
         gauge(
             "balance_tf_in_flight",
             "TFs without a verdict.",
-            self.scheduler.in_flight(),
+            lead.scheduler.in_flight(),
         );
         gauge(
             "balance_tf_queued",
             "TFs that wait for room.",
-            self.scheduler.queued() as u64,
+            lead.scheduler.queued() as u64,
         );
         for (flp, source) in &books.sources {
             // Gauges: an announced STF is counted elsewhere when its FLP dies before any EPN has it.
@@ -208,6 +179,60 @@ impl<T: Transport> IcnNode<T> {
                 )
                 .raise_to(stats.refused[refusal.index()]);
         }
+    }
+}
+
+fn state_name(lead: &Lead, node: NodeId) -> String {
+    lead.members
+        .state(node)
+        .map_or("gone", |state| state.name())
+        .to_owned()
+}
+
+fn flp_status(lead: &Lead, node: NodeId) -> FlpStatus {
+    let flp = FlpId(node.index);
+    let pulse = lead.scheduler.flp_pulse(flp).copied().unwrap_or_default();
+    let state = state_name(lead, node);
+    let has_ended = lead.scheduler.flp_has_ended(flp);
+    FlpStatus {
+        index: node.index,
+        state: if state == "up" && has_ended {
+            "ended".to_owned()
+        } else {
+            state
+        },
+        incarnation: lead.scheduler.flp_incarnation(flp).map_or(0, |life| life.0),
+        held_stfs: pulse.held_stfs,
+        held_bytes: pulse.held_bytes,
+        made_stfs: pulse.made_stfs,
+        sent_bytes: pulse.sent_bytes,
+    }
+}
+
+fn epn_status(lead: &Lead, node: NodeId) -> EpnStatus {
+    let epn = EpnId(node.index);
+    let pulse = lead.scheduler.epn_pulse(epn).copied().unwrap_or_default();
+    let load = lead.scheduler.epn_load(epn);
+    let state = state_name(lead, node);
+    let is_leaving = load.is_some_and(|load| !load.enabled);
+    EpnStatus {
+        index: node.index,
+        state: if state == "up" && is_leaving {
+            "leaving".to_owned()
+        } else {
+            state
+        },
+        incarnation: lead.scheduler.epn_incarnation(epn).map_or(0, |life| life.0),
+        open_tfs: pulse.open_tfs,
+        open_bytes: pulse.open_bytes,
+        sink_bytes: pulse.sink_bytes,
+        booked_bytes: load.map_or(0, |load| load.booked_bytes),
+        capacity_bytes: load.map_or(0, |load| load.capacity_bytes),
+        delivered_tfs: pulse.delivered_tfs,
+        received_bytes: pulse.received_bytes,
+        duplicates_refused: pulse.duplicates_refused,
+        digest_mismatches: pulse.digest_mismatches,
+        latency_us: lead.latencies.of_epn(epn),
     }
 }
 

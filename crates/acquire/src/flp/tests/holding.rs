@@ -63,7 +63,7 @@ fn a_release_frees_what_it_names_and_an_older_one_nothing() {
     assert_eq!(bench.held(), (2, 20));
     bench.after("release 6 1 2..9");
     assert_eq!(bench.held(), (0, 0));
-    assert_eq!(bench.flp.pulse().released_version, 6);
+    assert_eq!(bench.flp.pulse(Timestamp(0)).released_version, 6);
     assert_eq!(bench.flp.stats().released_stfs, 3);
 }
 

@@ -8,10 +8,10 @@ fn nothing_is_made_before_the_run_begins() {
     assert_eq!(bench.demand(), "nothing");
     assert_eq!(bench.after("stf 0"), "");
     assert_eq!(bench.flp.stats().refused_stfs, 1);
-    assert!(!bench.flp.pulse().started);
+    assert!(!bench.flp.pulse(Timestamp(0)).started);
     bench.after("start 0");
     assert_eq!(bench.demand(), "make 0");
-    assert!(bench.flp.pulse().started);
+    assert!(bench.flp.pulse(Timestamp(0)).started);
 }
 
 #[test]
@@ -207,5 +207,5 @@ fn a_new_run_knows_nothing_of_the_former_one() {
         "make; release 7 2        => announce 0 1 2
          joins 10; start 0; make  => announce 0 1 2",
     );
-    assert_eq!(bench.flp.pulse().released_version, 0);
+    assert_eq!(bench.flp.pulse(Timestamp(0)).released_version, 0);
 }

@@ -1,0 +1,55 @@
+//! Orders of an operator in a running run: `sheaf drain`, `sheaf epn set`, `sheaf stop`.
+
+use super::IcnNode;
+use sheaf_frame::control::Order;
+use sheaf_frame::{Control, EpnId, NodeId, Timestamp};
+use sheaf_transport::{ConnId, Transport};
+use tracing::info;
+
+impl<T: Transport> IcnNode<T> {
+    pub(super) fn handle_operator(&mut self, now: Timestamp, conn: ConnId, control: &Control) {
+        let Control::Order(order) = control else {
+            return;
+        };
+        let Some(lead) = &mut self.lead else {
+            return self.send(&[conn], &Control::Standby);
+        };
+        let outcome = match *order {
+            Order::Report => Ok(format!(
+                "run {} is {}, {} TFs in flight, {} EPNs",
+                lead.scheduler.run(),
+                lead.scheduler.phase_name(),
+                lead.scheduler.in_flight(),
+                lead.scheduler.view().len(),
+            )),
+            Order::Drain { epn } => lead.scheduler.handle_drain(now, epn),
+            Order::Set {
+                epn,
+                weight_milli,
+                enabled,
+            } => lead.scheduler.handle_set(epn, weight_milli, enabled),
+            Order::Stop => {
+                lead.scheduler.handle_stop(now);
+                Ok("the sources stop, the farm drains".to_owned())
+            }
+        };
+        if let (Order::Drain { epn }, Ok(_)) = (order, &outcome) {
+            self.ask_to_leave(*epn);
+        }
+        let (done, detail) = match outcome {
+            Ok(detail) => (true, detail),
+            Err(detail) => (false, detail),
+        };
+        if !matches!(order, Order::Report) {
+            info!(?order, done, detail, "An operator's order");
+        }
+        self.send(&[conn], &Control::Answer { done, detail });
+    }
+
+    /// The EPN itself says that it leaves, to this leader and to the next.
+    fn ask_to_leave(&mut self, epn: EpnId) {
+        if let Some(conn) = self.conns.get(&NodeId::from(epn)).copied() {
+            self.send(&[conn], &Control::Leaving);
+        }
+    }
+}
