@@ -190,7 +190,11 @@ impl Flp {
             sent_bytes: self.stats.sent_bytes,
             released_version: self.released_version,
             started: has_begun,
-            elapsed_ns: if has_begun { self.beat.elapsed_ns(now) } else { 0 },
+            elapsed_ns: if has_begun {
+                self.beat.elapsed_ns(now)
+            } else {
+                0
+            },
         }
     }
 

@@ -20,9 +20,7 @@ use peers::Peers;
 use sheaf_balance::policy::{self, UnknownPolicy};
 use sheaf_balance::{RunPlan, Scheduler, SchedulerConfig};
 use sheaf_frame::control::{Hello, Welcome};
-use sheaf_frame::{
-    Control, Envelope, Incarnation, NodeId, Role, RunId, Term, Timestamp, WireKind,
-};
+use sheaf_frame::{Control, Envelope, Incarnation, NodeId, Role, RunId, Term, Timestamp, WireKind};
 use sheaf_ledger::{Ledger, LedgerStatus, Notice};
 use sheaf_membership::LivenessConfig;
 use sheaf_metric::Registry;
@@ -247,6 +245,7 @@ impl<T: Transport> IcnNode<T> {
             slots: 0,
             stf_bytes_max: 0,
             weight_milli: 0,
+            keeps: false,
         };
         self.send(&[conn], &Control::Hello(hello));
         let node = NodeId {
@@ -286,8 +285,8 @@ impl<T: Transport> IcnNode<T> {
         let Some(Some(session)) = self.sessions.get(&conn).copied() else {
             return self.refuse(conn);
         };
-        let is_another_life = envelope.incarnation != session.incarnation
-            && self.peers.opened(conn).is_none();
+        let is_another_life =
+            envelope.incarnation != session.incarnation && self.peers.opened(conn).is_none();
         if envelope.sender != session.node || is_another_life {
             warn!(node = %session.node, claims = %envelope.sender, "A node speaks for another");
             return self.refuse(conn);
@@ -407,9 +406,9 @@ impl<T: Transport> IcnNode<T> {
     fn objection(&self, node: NodeId, hello: &Hello) -> Option<String> {
         let stf_bytes_max = self.terms.stf_bytes_max;
         match node.role {
-            Role::Icn if !self.peers.is_one(node.index) => Some(format!(
-                "{node} is none of the ICNs that this one knows"
-            )),
+            Role::Icn if !self.peers.is_one(node.index) => {
+                Some(format!("{node} is none of the ICNs that this one knows"))
+            }
             Role::Flp if hello.stf_bytes_max > stf_bytes_max => Some(format!(
                 "{node} announces STFs of up to {} bytes, this farm takes {stf_bytes_max}",
                 hello.stf_bytes_max
@@ -480,7 +479,6 @@ impl<T: Transport> IcnNode<T> {
         self.pulse(now);
         if self.is_done(now) {
             self.log.end();
-            self.flush_log();
             return Turn::Done;
         }
         let tick = self.ticked_at + TICK;
@@ -511,9 +509,9 @@ impl<T: Transport> IcnNode<T> {
 
     fn is_done(&mut self, now: Timestamp) -> bool {
         if let Some(lead) = &mut self.lead {
-            let is_farewell_over = lead.over_since(now).is_some_and(|since| {
-                self.conns.is_empty() || now.since(since) >= FAREWELL
-            });
+            let is_farewell_over = lead
+                .over_since(now)
+                .is_some_and(|since| self.conns.is_empty() || now.since(since) >= FAREWELL);
             let has_waited = self.ledger.has_others()
                 && (self.leaving_since).is_some_and(|since| now.since(since) >= HAND_OVER);
             return is_farewell_over || has_waited;
@@ -604,10 +602,7 @@ impl<T: Transport> IcnNode<T> {
             "Deposed: another ICN leads; what was not durable is void"
         );
         let why = why.to_owned();
-        self.log.add(&Event::Deposed {
-            term: term.0,
-            why,
-        });
+        self.log.add(&Event::Deposed { term: term.0, why });
         self.flush_log();
         let conns: Vec<ConnId> = self.conns.values().copied().collect();
         for conn in conns {

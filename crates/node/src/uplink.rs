@@ -144,7 +144,9 @@ impl Uplink {
     /// Whether events of `conn` are for the uplink.
     #[must_use]
     pub fn owns(&self, conn: ConnId) -> bool {
-        self.streams.iter().any(|stream| stream.conn() == Some(conn))
+        self.streams
+            .iter()
+            .any(|stream| stream.conn() == Some(conn))
     }
 
     fn stream_mut(&mut self, conn: ConnId) -> Option<&mut Stream> {

@@ -300,16 +300,11 @@ impl Scheduler {
                     self.close_undecided();
                     self.abandon_strays();
                 }
-<<<<<<< HEAD
                 if self.tfs.is_empty()
                     && self.strays.is_empty()
                     && (is_late || self.all_holds_empty())
                 {
-                    self.phase = RunPhase::Over;
-=======
-                if self.tfs.is_empty() && (is_late || self.all_holds_empty()) {
                     self.set_over();
->>>>>>> 0cc9fa3 (balance: rosters, stops and hand-overs go into the log; a scheduler can be recovered from it)
                     self.say_dismissed();
                 }
             }

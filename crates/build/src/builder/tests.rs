@@ -411,7 +411,9 @@ fn a_tf_that_was_committed_and_not_asked_for_gives_its_bytes_back_with_its_run()
     }
     bench.commit(5, &[]);
     assert_eq!(bench.builder.sink_bytes(), 30);
-    bench.builder.handle_joined(bench.now, RunId(RUN.0 + 1), false);
+    bench
+        .builder
+        .handle_joined(bench.now, RunId(RUN.0 + 1), false);
     assert_eq!((bench.said().as_str(), bench.builder.sink_bytes()), ("", 0));
 }
 

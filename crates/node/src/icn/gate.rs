@@ -92,10 +92,7 @@ impl Gate {
     }
 
     /// The log is durable up to `position`: these records are in it, and these messages may go.
-    pub(super) fn open(
-        &mut self,
-        position: Position,
-    ) -> (Vec<Record>, Vec<(Recipient, Control)>) {
+    pub(super) fn open(&mut self, position: Position) -> (Vec<Record>, Vec<(Recipient, Control)>) {
         self.durable = self.durable.max(position);
         let mut records = Vec::new();
         while let Some((at, _)) = self.records.front()

@@ -9,8 +9,7 @@ use sheaf_balance::policy::UnknownPolicy;
 use sheaf_balance::{Action, Scheduler};
 use sheaf_frame::control::Hello;
 use sheaf_frame::{
-    Control, EpnId, FlpId, Incarnation, NodeId, Record, Role, Source, Target, Term, Timestamp,
-    Verdict,
+    Control, EpnId, FlpId, NodeId, Record, Role, Source, Target, Term, Timestamp, Verdict,
 };
 use sheaf_membership::{Change, MemberEvent as Joining, Members};
 use std::collections::{BTreeMap, BTreeSet};
@@ -117,7 +116,7 @@ impl Lead {
         } else {
             self.members.handle_closed(fair, node, incarnation)
         };
-        for event in event {
+        if let Some(event) = event {
             self.apply(terms, now, event, &BTreeMap::new());
         }
     }

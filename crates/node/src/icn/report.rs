@@ -15,7 +15,12 @@ impl<T: Transport> IcnNode<T> {
         let ledger = self.ledger.status();
         let ledger = LedgerStatus {
             icn: self.terms.me.index,
-            office: if self.lead.is_some() { "leader" } else { "standby" }.to_owned(),
+            office: if self.lead.is_some() {
+                "leader"
+            } else {
+                "standby"
+            }
+            .to_owned(),
             term: self.term().0,
             leader: ledger.leader,
             backend: ledger.backend.to_owned(),

@@ -5,10 +5,11 @@ use crate::plan::{Fault, Plan};
 use bytes::Bytes;
 use sheaf_acquire::flp::{Flp, FlpConfig, Pace};
 use sheaf_acquire::{Generator, GeneratorConfig, HeapSlots, SizeModel};
-use sheaf_balance::{Mode, RunPlan, Scheduler, SchedulerConfig};
+use sheaf_balance::{Mode, RunPlan, SchedulerConfig};
 use sheaf_build::{BuildConfig, TfBuilder};
 use sheaf_frame::control::Hello;
 use sheaf_frame::{EpnId, FlpId, Incarnation, NodeId, RunId, Source, Target, Timestamp};
+use sheaf_ledger::memory::MemoryLedger;
 use sheaf_membership::LivenessConfig;
 use sheaf_metric::Registry;
 use sheaf_node::epn::{EpnNode, EpnParts};
@@ -322,10 +323,14 @@ impl<'a> Farm<'a> {
             epns: u32::from(plan.epns),
             timeframes: plan.timeframes,
         };
-        let scheduler = Scheduler::new(config, run_plan, RunId(plan.seed)).expect("known policy");
         transport.listen("icn").expect("a free address");
         let parts = IcnParts {
-            scheduler,
+            icn: 0,
+            peers: Vec::new(),
+            ledger: Box::new(MemoryLedger::new()),
+            scheduler: config,
+            plan: run_plan,
+            new_run: RunId(plan.seed),
             liveness: LivenessConfig::default(),
             stf_bytes_max: SchedulerConfig::default().stf_bytes_max,
             duration: None,
@@ -333,7 +338,7 @@ impl<'a> Farm<'a> {
             log,
             registry: Arc::new(Registry::default()),
         };
-        IcnNode::new(transport, parts)
+        IcnNode::new(transport, parts).expect("known policy")
     }
 
     fn flp(
@@ -379,7 +384,12 @@ impl<'a> Farm<'a> {
                 Generator::new(generator, flp).expect("sound sizes"),
             )),
             slots: Box::new(HeapSlots),
-            uplink: Uplink::new("icn".to_owned(), NodeId::from(flp), incarnation, hello),
+            uplink: Uplink::new(
+                vec!["icn".to_owned()],
+                NodeId::from(flp),
+                incarnation,
+                hello,
+            ),
             log,
         };
         FlpNode::new(transport, parts)
@@ -412,7 +422,12 @@ impl<'a> Farm<'a> {
             target,
             brain: TfBuilder::<Bytes>::new(config),
             sink: SinkHandle::inline(Box::new(Discard), 64),
-            uplink: Uplink::new("icn".to_owned(), NodeId::from(epn), incarnation, hello),
+            uplink: Uplink::new(
+                vec!["icn".to_owned()],
+                NodeId::from(epn),
+                incarnation,
+                hello,
+            ),
             log,
         };
         EpnNode::new(transport, parts)
