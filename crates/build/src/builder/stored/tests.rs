@@ -10,7 +10,7 @@ fn bench(former: &[(u64, u64)]) -> Bench {
     // What `new` has joined is joined again, with the storage this time.
     let former = former.iter().map(|(run, tf)| (RunId(*run), TfId(*tf)));
     bench.builder.store_first(former);
-    bench.builder.handle_joined(Timestamp(0), RUN);
+    bench.builder.handle_joined(Timestamp(0), RUN, false);
     bench
 }
 
@@ -162,7 +162,7 @@ fn another_run_leaves_stored_tfs_where_they_are() {
     bench.build(6);
     assert_eq!(bench.said(), "store 5 without [], store 6 without []");
     bench.stored(5);
-    bench.builder.handle_joined(Timestamp(0), RunId(10));
+    bench.builder.handle_joined(Timestamp(0), RunId(10), false);
     assert_eq!(bench.builder.sink_bytes(), 30);
     bench.stored(6);
     assert_eq!((bench.said().as_str(), bench.builder.sink_bytes()), ("", 0));
