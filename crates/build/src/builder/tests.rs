@@ -143,7 +143,7 @@ fn a_tf_is_reported_when_whole_and_handed_on_when_committed() {
         assert_eq!(bench.said(), "");
         bench.stf(5, flp).unwrap();
     }
-    assert_eq!(bench.said(), "slots, built 5 without []");
+    assert_eq!(bench.said(), "built 5 without []");
     bench.commit(5, &[]);
     assert_eq!(bench.said(), "deliver 5 without [], ack 5");
     assert_eq!(
@@ -160,7 +160,7 @@ fn the_assignment_may_come_after_the_stfs() {
     }
     assert_eq!(bench.said(), "");
     bench.assign(5, 1);
-    assert_eq!(bench.said(), "slots, built 5 without []");
+    assert_eq!(bench.said(), "built 5 without []");
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn an_stf_of_a_former_life_of_an_flp_is_put_out_when_the_roster_is_known() {
     bench.send(&former).unwrap();
     (0..3).for_each(|flp| bench.stf(5, flp).unwrap());
     bench.assign(5, 1);
-    assert_eq!(bench.said(), "slots, built 5 without []");
+    assert_eq!(bench.said(), "built 5 without []");
     assert_eq!(bench.builder.stats().refused(RefusedStf::OtherRoster), 1);
     assert_eq!(bench.builder.open_bytes(), 30);
 }
@@ -267,7 +267,7 @@ fn a_part_that_comes_after_the_verdict_is_left_out() {
     bench.pass_ms(2000);
     assert_eq!(bench.said(), "built 5 without [2]");
     bench.stf(5, 2).unwrap();
-    assert_eq!(bench.said(), "slots, built 5 without []");
+    assert_eq!(bench.said(), "built 5 without []");
     bench.commit(5, &[2]);
     assert_eq!(bench.said(), "deliver 5 without [2], ack 5");
 }
@@ -392,7 +392,7 @@ fn what_a_former_run_left_with_the_consumer_is_not_taken_for_its_namesake() {
         bench.commit(5, &[]);
         let delivered = bench.builder.poll_action();
         assert!(matches!(delivered, Some(Action::Deliver(tf)) if tf.run == run));
-        assert_eq!(bench.said(), "slots, built 5 without []");
+        assert_eq!(bench.said(), "built 5 without []");
     };
     deliver(&mut bench, RUN);
     deliver(&mut bench, RunId(RUN.0 + 1));
