@@ -187,7 +187,7 @@ impl Members {
         patience: Duration,
     ) {
         let more = patience.saturating_sub(self.config.grace(node.role));
-        let member = Member {
+        let member = Known {
             incarnation,
             state: MemberState::Cut,
             since: now + more,
