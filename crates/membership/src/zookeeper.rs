@@ -100,6 +100,11 @@ impl<K: Keeper> ZooKeeperRegistry<K> {
         &self.keeper
     }
 
+    /// Ends the registry and gives back what it stood on.
+    pub fn into_keeper(self) -> K {
+        self.keeper
+    }
+
     fn ask(&mut self, now: Timestamp, purpose: Purpose, request: Request) {
         let ticket = self.keeper.submit(now, request);
         self.asked.insert(ticket, purpose);
