@@ -9,7 +9,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 # command:package, for what tests need beyond Rust, a C compiler and make. One place: add here.
-test_packages='java:default-jre-headless'
+test_packages='java:default-jre-headless systemd-analyze:systemd strace:strace'
 
 fail() {
     echo "setup: $1" >&2

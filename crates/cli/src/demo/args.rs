@@ -5,6 +5,7 @@ use super::faults::{self, Moment, Span};
 use sheaf_acquire::SizeModel;
 use sheaf_balance::Incomplete;
 use sheaf_balance::policy;
+use sheaf_node::config::Ack;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -82,6 +83,10 @@ pub(crate) struct Args {
     /// consumer that connects to `unix:PATH` ({epn} in it is the index of the EPN).
     #[arg(long, value_name = "SINK", default_value = "verify", value_parser = parse_sink)]
     pub(crate) sink: Sink,
+    /// When a TF counts as built: `built`, when it is in memory, or `stored`, when it is on the disk: then a killed EPN
+    /// that is started again hands on what it was told to. `stored` needs --sink file:DIR.
+    #[arg(long, value_name = "built|stored", default_value = "built", value_parser = parse_ack)]
+    pub(crate) ack: Ack,
     /// What becomes of a TF that lacks STFs: `allow` builds it and says what is missing, `never` drops it.
     #[arg(long, value_name = "never|allow", default_value = "allow", value_parser = parse_incomplete)]
     pub(crate) incomplete: Incomplete,
@@ -171,6 +176,14 @@ fn parse_sink(text: &str) -> Result<Sink, String> {
         _ => Err(format!(
             "found `{text}`, expected verify, discard, file:DIR or unix:PATH"
         )),
+    }
+}
+
+fn parse_ack(text: &str) -> Result<Ack, String> {
+    match text {
+        "built" => Ok(Ack::Built),
+        "stored" => Ok(Ack::Stored),
+        _ => Err(format!("found `{text}`, expected built or stored")),
     }
 }
 

@@ -8,7 +8,7 @@ use sheaf_acquire::{GeneratorConfig, SizeModel};
 use sheaf_balance::Mode;
 use sheaf_frame::Role;
 use sheaf_node::config::{
-    DiscardSink, FarmConfig, FileSink, Km3netSource, ReplaySource, SinkConfig, SourceConfig,
+    Ack, DiscardSink, FarmConfig, FileSink, Km3netSource, ReplaySource, SinkConfig, SourceConfig,
     UnixSink, VerifySink, Xtc2Source,
 };
 use std::fs::File;
@@ -59,6 +59,10 @@ pub(crate) fn farm_config(args: &Args, dir: &RunDir) -> anyhow::Result<FarmConfi
     config.flp.hold_bytes = node_bytes.max(4 * sizes.stf_bytes_max);
     config.epn.build.capacity_bytes = node_bytes.max(4 * sizes.tf_bytes_max);
     config.epn.sink = sink(args);
+    config.epn.ack = args.ack;
+    if args.ack == Ack::Stored && !matches!(args.sink, Sink::File(_)) {
+        bail!("--ack stored needs --sink file:DIR: only files are stored");
+    }
     Ok(config)
 }
 

@@ -9,4 +9,6 @@ mod faults;
 mod harness;
 mod shapes;
 mod start_order;
+mod stored;
+mod systemd;
 mod verify;
