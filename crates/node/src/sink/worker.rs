@@ -156,7 +156,8 @@ impl Hands {
         }
     }
 
-    /// Hands `tf` over, however often that has to be tried, and says whether it failed before; `None` if the node ends before.
+    /// Hands `tf` over, however often that has to be tried, and says whether it failed before; `None` if the node
+    /// ends first.
     fn deliver(&mut self, tf: &Tf<Bytes>) -> Option<(Delivery, bool)> {
         let mut failures = Failures::default();
         loop {
