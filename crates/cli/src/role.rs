@@ -48,7 +48,10 @@ Examples:
 pub(crate) struct IcnArgs {
     #[command(flatten)]
     node: NodeArgs,
-    /// Listen here; overrides `icn.address` of the farm file.
+    /// Which ICN of the farm this is, from 0, if there are several.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    index: u16,
+    /// Listen here; overrides `icn.address` and `icn.addresses` of the farm file.
     #[arg(long, value_name = "ADDR", value_parser = parse_address)]
     listen: Option<String>,
     /// Print the farm's status this often, in ms (docs/status.md).
@@ -70,9 +73,9 @@ pub(crate) struct FlpArgs {
     /// Which FLP of the farm this is, from 0.
     #[arg(long, value_name = "N")]
     index: u16,
-    /// Where the ICN is; overrides `icn.address` of the farm file.
-    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
-    icn: Option<String>,
+    /// Where the ICN is; overrides `icn.address` and `icn.addresses` of the farm file. Several: one after the other.
+    #[arg(long, value_name = "ADDR", value_parser = parse_address, num_args = 1..)]
+    icn: Vec<String>,
 }
 
 /// Runs one EPN: it builds timeframes and hands them to its consumer.
@@ -90,9 +93,9 @@ pub(crate) struct EpnArgs {
     /// Which EPN of the farm this is, from 0.
     #[arg(long, value_name = "N")]
     index: u16,
-    /// Where the ICN is; overrides `icn.address` of the farm file.
-    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
-    icn: Option<String>,
+    /// Where the ICN is; overrides `icn.address` and `icn.addresses` of the farm file. Several: one after the other.
+    #[arg(long, value_name = "ADDR", value_parser = parse_address, num_args = 1..)]
+    icn: Vec<String>,
     /// Listen for STFs here; overrides `epn.listen` of the farm file.
     #[arg(long, value_name = "ADDR", value_parser = parse_address)]
     listen: Option<String>,
@@ -146,25 +149,27 @@ pub(crate) struct Exit {
 
 /// Runs the ICN.
 pub(crate) fn run_icn(args: &IcnArgs) -> anyhow::Result<ExitCode> {
-    let mut config = load(&args.node, Role::Icn)?;
-    if let Some(listen) = &args.listen {
-        config.icn.address.clone_from(listen);
-    }
-    let mut options = options(&args.node, NodeId::ICN);
+    let config = load(&args.node, Role::Icn)?;
+    let node = NodeId {
+        role: Role::Icn,
+        index: args.index,
+    };
+    let mut options = options(&args.node, node);
+    options.listen.clone_from(&args.listen);
     if let Some(ms) = args.status_ms {
         let tell = |status: &FarmStatus| print(&Line::Status(Box::new(status.clone())));
         options.on_status = Some((Duration::from_millis(ms), Box::new(tell)));
     }
-    drive(&args.node, NodeId::ICN, |shutdown| {
-        role::run_icn(&config, options, shutdown)
+    drive(&args.node, node, |shutdown| {
+        role::run_icn(&config, args.index, options, shutdown)
     })
 }
 
 /// Runs one FLP.
 pub(crate) fn run_flp(args: &FlpArgs) -> anyhow::Result<ExitCode> {
     let mut config = load(&args.node, Role::Flp)?;
-    if let Some(icn) = &args.icn {
-        config.icn.address.clone_from(icn);
+    if !args.icn.is_empty() {
+        config.icn.addresses.clone_from(&args.icn);
     }
     let flp = FlpId(args.index);
     check_index(flp.into(), config.run.flps, "run.flps")?;
@@ -177,8 +182,8 @@ pub(crate) fn run_flp(args: &FlpArgs) -> anyhow::Result<ExitCode> {
 /// Runs one EPN.
 pub(crate) fn run_epn(args: &EpnArgs) -> anyhow::Result<ExitCode> {
     let mut config = load(&args.node, Role::Epn)?;
-    if let Some(icn) = &args.icn {
-        config.icn.address.clone_from(icn);
+    if !args.icn.is_empty() {
+        config.icn.addresses.clone_from(&args.icn);
     }
     if let Some(listen) = &args.listen {
         config.epn.listen.clone_from(listen);
@@ -215,6 +220,7 @@ fn options(args: &NodeArgs, node: NodeId) -> RoleOptions {
     };
     RoleOptions {
         metrics: args.metrics.clone(),
+        listen: None,
         events: args.events.clone(),
         on_listening: Some(Box::new(tell)),
         on_status: None,

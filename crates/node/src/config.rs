@@ -24,7 +24,7 @@ pub use flp::{
     FileSource, FlpConfig, Km3netSource, ReplaySource, SourceConfig, StdinSource, TcpSource,
     UnixSource, Xtc2Source,
 };
-pub use icn::IcnConfig;
+pub use icn::{IcnConfig, LedgerBackend, LedgerConfig};
 pub use transport::TransportConfig;
 
 use serde::{Deserialize, Serialize};

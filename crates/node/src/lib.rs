@@ -12,6 +12,7 @@ pub mod event;
 pub mod flp;
 mod http;
 pub mod icn;
+mod ledger;
 mod metrics;
 pub mod role;
 pub mod shutdown;

@@ -4,12 +4,13 @@
 //! alike: make the parts, open the sockets, then `poll`, `handle`, `turn` until the node is done.
 
 use crate::clock::{Clock, FairClock, new_incarnation, new_run};
-use crate::config::{Ack, FarmConfig, SinkConfig};
+use crate::config::{Ack, FarmConfig, LedgerBackend, SinkConfig};
 use crate::epn::{EpnError, EpnNode, EpnParts};
 use crate::event::EventLog;
 use crate::flp::{FlpError, FlpNode, FlpParts, Turn};
 use crate::http::{self, MetricsError};
 use crate::icn::{IcnError, IcnNode, IcnParts};
+use crate::ledger::{self, LedgerError};
 use crate::metrics;
 use crate::shutdown::Shutdown;
 use crate::sink::{self, SinkError, SinkHandle};
@@ -22,7 +23,6 @@ use sheaf_balance::UnknownPolicy;
 use sheaf_build::TfBuilder;
 use sheaf_frame::control::Hello;
 use sheaf_frame::{EpnId, FlpId, Limits, Source, Target, Timestamp};
-use sheaf_ledger::memory::MemoryLedger;
 use sheaf_metric::Registry;
 use sheaf_transport::{Arena, ArenaError, ListenError, Tcp, TcpConfig, Transport, Waker};
 use std::io;
@@ -44,6 +44,8 @@ const CONTROL_ARENA_BYTES: u64 = 1 << 20;
 pub struct RoleOptions {
     /// Where the metrics are served; overrides the farm file.
     pub metrics: Option<String>,
+    /// Where an ICN listens; overrides the farm file.
+    pub listen: Option<String>,
     /// Where the event log is appended.
     pub events: Option<PathBuf>,
     /// Called with the actual address when the process listens (ICN and EPN).
@@ -112,6 +114,17 @@ pub enum RoleError {
     /// The ICN cannot go on.
     #[error(transparent)]
     Icn(#[from] IcnError),
+    /// The farm file names fewer ICNs.
+    #[error("--index {icn}: the farm file has {icns} ICNs (icn.addresses), and the first is 0")]
+    NoSuchIcn {
+        /// The index asked for.
+        icn: u16,
+        /// How many there are.
+        icns: usize,
+    },
+    /// The verdict log cannot be opened.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
     /// The event loop failed.
     #[error("the event loop failed: {0}")]
     Io(#[from] io::Error),
@@ -124,20 +137,37 @@ pub enum RoleError {
 /// [`RoleError`] before the first message if something it needs cannot be had.
 pub fn run_icn(
     config: &FarmConfig,
+    icn: u16,
     mut options: RoleOptions,
     shutdown: &Shutdown,
 ) -> Result<(), RoleError> {
     let mut process = Process::start(config, &options, shutdown, CONTROL_ARENA_BYTES)?;
-    let (_, address) = process.transport().listen(&config.icn.address)?;
+    let addresses = config.icn.all_addresses();
+    let own = addresses.get(usize::from(icn));
+    let own = options
+        .listen
+        .as_ref()
+        .or(own)
+        .ok_or(RoleError::NoSuchIcn {
+            icn,
+            icns: addresses.len(),
+        })?;
+    let (_, address) = process.transport().listen(own)?;
     process.serve_metrics(options.metrics.as_ref().or(config.icn.metrics.as_ref()))?;
     info!(address, policy = config.icn.scheduler.policy, "ICN listens");
     if let Some(tell) = options.on_listening.take() {
         tell(&address);
     }
+    let peers = match config.icn.ledger.backend {
+        LedgerBackend::Majority => resolve_all(&addresses)?,
+        _ => Vec::new(),
+    };
+    let waker = process.waker.clone();
+    let ledger = ledger::open(config, icn, Box::new(move || wake(&waker)))?;
     let parts = IcnParts {
-        icn: 0,
-        peers: Vec::new(),
-        ledger: Box::new(MemoryLedger::new()),
+        icn,
+        peers,
+        ledger,
         scheduler: config.scheduler(),
         plan: config.run.plan(),
         new_run: new_run(),
@@ -231,7 +261,7 @@ pub fn run_flp(
         input,
         slots: Box::new(ArenaSlots(process.arena.clone())),
         uplink: Uplink::new(
-            vec![resolve(&config.icn.address)?],
+            resolve_all(&config.icn.all_addresses())?,
             flp.into(),
             source.incarnation,
             hello,
@@ -316,7 +346,7 @@ pub fn run_epn(
         brain,
         sink,
         uplink: Uplink::new(
-            vec![resolve(&config.icn.address)?],
+            resolve_all(&config.icn.all_addresses())?,
             epn.into(),
             target.incarnation,
             hello,
@@ -432,6 +462,10 @@ impl Process {
         }
         Ok(())
     }
+}
+
+fn resolve_all(addresses: &[String]) -> Result<Vec<String>, RoleError> {
+    addresses.iter().map(|address| resolve(address)).collect()
 }
 
 /// Turns a host name into an address, once, at the start.

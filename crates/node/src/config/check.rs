@@ -5,6 +5,7 @@ use super::address::{for_index, is_address};
 use super::epn::{Ack, SinkConfig};
 use super::error::ConfigError;
 use super::flp::SourceConfig;
+use super::icn::LedgerBackend;
 use sheaf_acquire::{GeneratorConfig, GeneratorError, SizeModel};
 use sheaf_balance::{Incomplete, Mode, policy};
 use sheaf_frame::{FlpId, Limits};
@@ -60,6 +61,7 @@ impl FarmConfig {
             "a port other than 0: nodes look for the ICN there",
         );
         check.optional_address("icn.metrics", self.icn.metrics.as_deref());
+        self.check_ledger(check);
         let scheduler = &self.icn.scheduler;
         if let Err(unknown) = policy::by_name(&scheduler.policy, scheduler.seed) {
             let message = unknown.to_string();
@@ -93,6 +95,53 @@ impl FarmConfig {
                 "icn.scheduler.paced_rate_hz",
                 scheduler.paced_rate_hz,
                 "a rate above 0, up to 1e6 Hz",
+            );
+        }
+    }
+
+    fn check_ledger(&self, check: &mut Check) {
+        let (icns, backend) = (self.icn.addresses.len(), self.icn.ledger.backend);
+        for (index, address) in self.icn.addresses.iter().enumerate() {
+            let key = format!("icn.addresses[{index}]");
+            check.address(&key, address);
+            check.that(
+                !address.ends_with(":0"),
+                &key,
+                format!("\"{address}\""),
+                "a port other than 0: nodes look for the ICN there",
+            );
+            let is_new = !self.icn.addresses[..index].contains(address);
+            check.that(
+                is_new,
+                &key,
+                format!("\"{address}\" twice"),
+                "one address an ICN",
+            );
+        }
+        let found = format!("\"{}\"", backend.name());
+        match backend {
+            LedgerBackend::Memory | LedgerBackend::File => check.both(
+                icns <= 1,
+                "icn.ledger.backend",
+                "icn.addresses",
+                found,
+                format!("\"majority\" or \"zookeeper\" for {icns} ICNs"),
+            ),
+            LedgerBackend::Majority => check.both(
+                icns >= 3 && icns % 2 == 1,
+                "icn.addresses",
+                "icn.ledger.backend",
+                format!("{icns} ICNs"),
+                "an odd number from 3 on: most of them have to agree".to_owned(),
+            ),
+            LedgerBackend::Zookeeper => {}
+        }
+        if backend.has_files() {
+            check.that(
+                !self.icn.ledger.directory.as_os_str().is_empty(),
+                "icn.ledger.directory",
+                "none",
+                "a folder for the files of the verdict log",
             );
         }
     }

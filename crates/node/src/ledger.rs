@@ -1,0 +1,57 @@
+//! Which verdict log an ICN has, from its configuration.
+
+use crate::config::{FarmConfig, LedgerBackend, path_for};
+use sheaf_frame::{NodeId, Role};
+use sheaf_ledger::Ledger;
+use sheaf_ledger::file::FileLedger;
+use sheaf_ledger::memory::MemoryLedger;
+use sheaf_ledger::storage::{Bell, FileStorage, StorageError};
+use std::io;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// Why the verdict log cannot be opened.
+#[derive(Debug, Error)]
+pub enum LedgerError {
+    /// Its folder cannot be made.
+    #[error("cannot make the folder of the verdict log {path}: {source}", path = path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// Its files cannot be read, or are not its own.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+/// Opens the verdict log of ICN `icn`; `bell` wakes its event loop.
+///
+/// # Errors
+///
+/// [`LedgerError`] if its files cannot be had.
+pub(crate) fn open(
+    config: &FarmConfig,
+    icn: u16,
+    bell: Bell,
+) -> Result<Box<dyn Ledger>, LedgerError> {
+    match config.icn.ledger.backend {
+        LedgerBackend::Memory => Ok(Box::new(MemoryLedger::new())),
+        LedgerBackend::File => Ok(Box::new(FileLedger::open(storage(config, icn, bell)?)?)),
+        LedgerBackend::Majority | LedgerBackend::Zookeeper => unimplemented!(),
+    }
+}
+
+fn storage(config: &FarmConfig, icn: u16, bell: Bell) -> Result<FileStorage, LedgerError> {
+    let node = NodeId {
+        role: Role::Icn,
+        index: icn,
+    };
+    let path = path_for(&config.icn.ledger.directory, node);
+    std::fs::create_dir_all(&path).map_err(|source| LedgerError::Folder {
+        path: path.clone(),
+        source,
+    })?;
+    Ok(FileStorage::open(&path, bell)?)
+}
