@@ -9,6 +9,28 @@
 pub enum Mutant {
     /// EPNs keep no tombstones of decided TFs.
     NoTombstones,
+    /// A member of the majority log takes entries from the leader of an old term.
+    LedgerNoFence,
+    /// A member acknowledges entries before they are on its disk.
+    LedgerAckBeforeSync,
+    /// A member does not save whom it has voted for.
+    LedgerVoteNotPersisted,
+    /// A member votes for a candidate whose log is older than its own.
+    LedgerVoteForOldLog,
+    /// A leader calls durable what only its own disk has.
+    LedgerCommitWithoutMajority,
+    /// A member takes entries without looking whether what is before them is the leader's.
+    LedgerNoLogMatching,
+    /// A leader commits entries of old terms by counting who has them.
+    LedgerCommitOldTermByCount,
+    /// A leader begins before the entry that opens its term is committed.
+    LedgerLeadBeforeMark,
+    /// A member whose disk was replaced votes at once.
+    LedgerJoinAtOnce,
+    /// The file of a log is not synced before it is called durable.
+    LedgerNoSync,
+    /// A failed write is left where it is, and the next one goes behind it.
+    LedgerNoMending,
 }
 
 #[cfg(feature = "mutants")]

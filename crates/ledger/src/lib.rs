@@ -9,6 +9,7 @@
 pub mod entry;
 pub mod event;
 pub mod file;
+pub mod majority;
 pub mod memory;
 mod replay;
 pub mod storage;

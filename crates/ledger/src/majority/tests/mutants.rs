@@ -1,0 +1,48 @@
+//! Each protection taken out once: the seeds must notice.
+
+use super::run;
+use sheaf_frame::mutant::{self, Mutant};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Seeds that a mutant may live through.
+const SEEDS: u64 = 10_000;
+
+fn killed_by(mutant: Mutant) -> Option<(u64, String)> {
+    mutant::set(Some(mutant));
+    let killer = (0..SEEDS).find_map(|seed| {
+        let outcome = catch_unwind(AssertUnwindSafe(|| run(seed).map(drop)));
+        let why = match outcome {
+            Ok(outcome) => outcome.err()?,
+            // An assertion of the code itself, of which there are many.
+            Err(_) => "a panic".to_owned(),
+        };
+        Some((seed, why))
+    });
+    mutant::set(None);
+    killer
+}
+
+#[test]
+fn the_seeds_kill_every_mutant_of_the_ledger() {
+    let mutants = [
+        Mutant::LedgerNoFence,
+        Mutant::LedgerAckBeforeSync,
+        Mutant::LedgerVoteNotPersisted,
+        Mutant::LedgerVoteForOldLog,
+        Mutant::LedgerCommitWithoutMajority,
+        Mutant::LedgerNoLogMatching,
+        Mutant::LedgerCommitOldTermByCount,
+        Mutant::LedgerLeadBeforeMark,
+        Mutant::LedgerJoinAtOnce,
+        Mutant::LedgerNoSync,
+        Mutant::LedgerNoMending,
+    ];
+    let mut alive = Vec::new();
+    for mutant in mutants {
+        match killed_by(mutant) {
+            Some((seed, why)) => println!("{mutant:?}: seed {seed}: {why}"),
+            None => alive.push(mutant),
+        }
+    }
+    assert!(alive.is_empty(), "{alive:?} live through {SEEDS} seeds");
+}
