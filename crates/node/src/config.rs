@@ -14,6 +14,7 @@ mod files;
 mod flp;
 mod icn;
 mod read;
+mod security;
 mod transport;
 
 pub use address::{for_index, is_address};
@@ -25,6 +26,7 @@ pub use flp::{
     UnixSource, Xtc2Source,
 };
 pub use icn::{IcnConfig, LedgerBackend, LedgerConfig};
+pub use security::{BulkConfig, SecurityConfig};
 pub use transport::TransportConfig;
 
 use serde::{Deserialize, Serialize};
@@ -47,6 +49,8 @@ pub struct FarmConfig {
     pub epn: EpnConfig,
     /// The connections between them.
     pub transport: TransportConfig,
+    /// Who may be one of them, and what travels in the clear.
+    pub security: SecurityConfig,
 }
 
 /// The `[run]` table of a farm file.
@@ -201,7 +205,16 @@ mod tests {
             toml::from_str(&FarmConfig::default().to_toml().unwrap()).unwrap();
         let mut paths = Vec::new();
         collect("", &defaults, &mut paths);
-        let optional = ["icn.metrics", "flp.metrics", "epn.metrics", "epn.advertise"];
+        let optional = [
+            "icn.metrics",
+            "flp.metrics",
+            "epn.metrics",
+            "epn.advertise",
+            "security.directory",
+            "security.certificate",
+            "security.key",
+            "security.ca",
+        ];
         paths.extend(optional.map(str::to_owned));
         let lines: Vec<&str> = EXAMPLE.lines().collect();
         let mut table = "";

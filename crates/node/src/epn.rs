@@ -2,12 +2,13 @@
 
 use crate::event::{Event, EventLog};
 use crate::flp::{LEAVE_ALONE_AFTER, Turn};
+use crate::security::{self, Doorman};
 use crate::sink::{SinkEvent, SinkHandle};
 use crate::uplink::{Heard, Uplink};
 use bytes::Bytes;
 use sheaf_build::{Action, RefusedStf, Tf, TfBuilder};
 use sheaf_frame::{
-    Control, DataHello, RunId, Source, StfHeader, Target, TfId, Timestamp, WireKind,
+    Control, DataHello, NodeId, Role, RunId, Source, StfHeader, Target, TfId, Timestamp, WireKind,
 };
 use sheaf_transport::{ConnId, Frame, ListenError, Transport};
 use std::collections::{BTreeMap, VecDeque};
@@ -60,6 +61,7 @@ pub struct EpnNode<T> {
     leaving_since: Option<Timestamp>,
     is_dismissed: bool,
     refused: Option<String>,
+    doorman: Doorman,
 }
 
 impl<T: Transport> EpnNode<T> {
@@ -92,6 +94,7 @@ impl<T: Transport> EpnNode<T> {
             leaving_since: None,
             is_dismissed: false,
             refused: None,
+            doorman: Doorman::default(),
         }
     }
 
@@ -111,6 +114,11 @@ impl<T: Transport> EpnNode<T> {
         use sheaf_transport::Event as Net;
         match event {
             Net::Connected { conn } => {
+                let denial = security::role_denial(&self.transport, conn, Role::Icn);
+                if let Some(detail) = denial {
+                    self.doorman.deny(NodeId::ICN, &detail);
+                    return self.transport.close(conn);
+                }
                 self.uplink.handle_connected(now, conn, &mut self.transport);
             }
             Net::Received { conn, frame, .. } if self.uplink.owns(conn) => {
@@ -139,6 +147,12 @@ impl<T: Transport> EpnNode<T> {
             }
             Net::Writable { .. } | Net::Woken => {}
         }
+    }
+
+    /// How often a peer was not who it said or should be.
+    #[must_use]
+    pub fn denied(&self) -> u64 {
+        self.doorman.denied()
     }
 
     fn handle_heard(&mut self, now: Timestamp, conn: ConnId, frame: &Frame) {
@@ -205,6 +219,13 @@ impl<T: Transport> EpnNode<T> {
 
     fn handle_data_hello(&mut self, conn: ConnId, frame: &Frame) {
         let hello = DataHello::decode(&frame.head).ok();
+        if let Some(hello) = hello {
+            let node = hello.source.flp.into();
+            if let Some(detail) = security::denial(&self.transport, conn, node) {
+                self.doorman.deny(node, &detail);
+                return self.transport.close(conn);
+            }
+        }
         let stream = self.streams.get_mut(&conn);
         match (hello, stream) {
             (Some(hello), Some(known @ None)) if hello.target == self.target => {

@@ -1,13 +1,14 @@
 //! The process of an FLP: its brain, its source, its streams.
 
 use crate::event::{Event, EventLog};
+use crate::security::{self, Doorman};
 use crate::source::{Fed, Input};
 use crate::uplink::{Heard, Uplink};
 use sheaf_acquire::flp::{Action, Demand, Flp};
 use sheaf_acquire::{Made, Slots};
 use sheaf_frame::{
-    Control, DataHello, DropReason, RunId, Source, Stf, StfHeader, Target, TfId, Timestamp,
-    WireKind,
+    Control, DataHello, DropReason, NodeId, Role, RunId, Source, Stf, StfHeader, Target, TfId,
+    Timestamp, WireKind,
 };
 use sheaf_transport::{ConnId, Frame, SendError, Transport};
 use std::collections::{BTreeMap, VecDeque};
@@ -76,6 +77,7 @@ pub struct FlpNode<T> {
     is_starved: bool,
     leaving_since: Option<Timestamp>,
     refused: Option<String>,
+    doorman: Doorman,
 }
 
 impl<T: Transport> FlpNode<T> {
@@ -110,6 +112,7 @@ impl<T: Transport> FlpNode<T> {
             is_starved: false,
             leaving_since: None,
             refused: None,
+            doorman: Doorman::default(),
         }
     }
 
@@ -128,6 +131,7 @@ impl<T: Transport> FlpNode<T> {
     pub fn handle(&mut self, now: Timestamp, event: sheaf_transport::Event) {
         use sheaf_transport::Event as Net;
         match event {
+            Net::Connected { conn } if self.is_denied(conn) => self.transport.close(conn),
             Net::Connected { conn } if self.uplink.owns(conn) => {
                 self.uplink.handle_connected(now, conn, &mut self.transport);
             }
@@ -152,6 +156,30 @@ impl<T: Transport> FlpNode<T> {
             Net::Accepted { conn, .. } => self.transport.close(conn),
             Net::Received { .. } | Net::Woken => {}
         }
+    }
+
+    /// Whether somebody else is at the other end than the ICN or EPN that was connected to.
+    fn is_denied(&mut self, conn: ConnId) -> bool {
+        let (node, denial) = match self.targets.get(&conn) {
+            Some(target) => {
+                let node = target.epn.into();
+                (node, security::denial(&self.transport, conn, node))
+            }
+            None => (
+                NodeId::ICN,
+                security::role_denial(&self.transport, conn, Role::Icn),
+            ),
+        };
+        denial.is_some_and(|detail| {
+            self.doorman.deny(node, &detail);
+            true
+        })
+    }
+
+    /// How often a peer was not who it should be.
+    #[must_use]
+    pub fn denied(&self) -> u64 {
+        self.doorman.denied()
     }
 
     fn handle_heard(&mut self, now: Timestamp, conn: ConnId, frame: &Frame) {
@@ -381,7 +409,7 @@ impl<T: Transport> FlpNode<T> {
     }
 
     fn connect(&mut self, target: Target, address: &str) {
-        match self.transport.connect(address) {
+        match self.transport.connect_bulk(address) {
             Ok(conn) => {
                 self.conns.insert(target, conn);
                 self.targets.insert(conn, target);

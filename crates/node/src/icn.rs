@@ -15,17 +15,19 @@ mod report;
 use crate::clock::FairClock;
 use crate::event::{Event, EventLog};
 use crate::flp::Turn;
+use crate::security::{self, Doorman};
 use lead::Lead;
 use peers::Peers;
 use sheaf_balance::policy::{self, UnknownPolicy};
 use sheaf_balance::{RunPlan, Scheduler, SchedulerConfig};
 use sheaf_frame::control::{Hello, Welcome};
+use sheaf_frame::reject::Code;
 use sheaf_frame::{Control, Envelope, Incarnation, NodeId, Role, RunId, Term, Timestamp, WireKind};
 use sheaf_ledger::{Ledger, LedgerStatus, Notice};
 use sheaf_membership::LivenessConfig;
 use sheaf_metric::Registry;
 use sheaf_transport::{ConnId, Frame, ListenError, SendError, Transport};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
@@ -114,6 +116,9 @@ pub struct IcnNode<T> {
     leaving_since: Option<Timestamp>,
     is_dismissed: bool,
     refused_messages: u64,
+    doorman: Doorman,
+    /// Streams that are closed as soon as they have been told why.
+    rejected: BTreeSet<ConnId>,
 }
 
 impl<T: Transport> IcnNode<T> {
@@ -161,6 +166,8 @@ impl<T: Transport> IcnNode<T> {
             leaving_since: None,
             is_dismissed: false,
             refused_messages: 0,
+            doorman: Doorman::default(),
+            rejected: BTreeSet::new(),
         })
     }
 
@@ -202,6 +209,7 @@ impl<T: Transport> IcnNode<T> {
             Net::Connected { conn } => self.handle_peer_connected(now, conn),
             Net::Received { conn, frame, .. } => self.handle_frame(now, conn, &frame),
             Net::Closed { conn, reason } => {
+                self.rejected.remove(&conn);
                 if let Some(icn) = self.peers.set_down(now, conn) {
                     debug!(peer = icn, %reason, "The stream to another ICN has closed");
                     self.ledger.handle_peer(now, icn, false);
@@ -239,6 +247,10 @@ impl<T: Transport> IcnNode<T> {
         let Some(icn) = self.peers.opened(conn) else {
             return;
         };
+        let role = Role::Icn;
+        if self.is_denied(conn, NodeId { role, index: icn }) {
+            return;
+        }
         let hello = Hello {
             data_address: String::new(),
             capacity_bytes: 0,
@@ -266,7 +278,37 @@ impl<T: Transport> IcnNode<T> {
         self.ledger.handle_peer(now, icn, true);
     }
 
+    /// Whether the certificate at the other end of `conn` is that of another node; then the stream is closed.
+    fn is_denied(&mut self, conn: ConnId, node: NodeId) -> bool {
+        let denial = security::denial(&self.transport, conn, node);
+        let is_denied = denial.is_some();
+        if let Some(detail) = denial {
+            self.deny(conn, node, detail);
+        }
+        is_denied
+    }
+
+    /// Tells a peer that it may not say what it says, and closes its stream. What is still under way on it counts
+    /// for nothing.
+    fn deny(&mut self, conn: ConnId, node: NodeId, detail: String) {
+        self.doorman.deny(node, &detail);
+        self.refused_messages += 1;
+        let code = Code::RoleDenied;
+        self.send(&[conn], &Control::Rejected { code, detail });
+        self.rejected.insert(conn);
+        self.transport.finish(conn);
+    }
+
+    /// How often a peer was not who it said, or said what its role may not.
+    #[must_use]
+    pub fn denied(&self) -> u64 {
+        self.doorman.denied()
+    }
+
     fn handle_frame(&mut self, now: Timestamp, conn: ConnId, frame: &Frame) {
+        if self.rejected.contains(&conn) {
+            return;
+        }
         let decoded = (frame.kind == WireKind::Control).then(|| Control::decode(&frame.head));
         let (envelope, control) = match decoded {
             Some(Ok(decoded)) => decoded,
@@ -280,6 +322,9 @@ impl<T: Transport> IcnNode<T> {
             }
         };
         if let Control::Hello(hello) = control {
+            if self.is_denied(conn, envelope.sender) {
+                return;
+            }
             return self.handle_hello(now, conn, &envelope, hello);
         }
         let Some(Some(session)) = self.sessions.get(&conn).copied() else {
@@ -288,8 +333,12 @@ impl<T: Transport> IcnNode<T> {
         let is_another_life =
             envelope.incarnation != session.incarnation && self.peers.opened(conn).is_none();
         if envelope.sender != session.node || is_another_life {
-            warn!(node = %session.node, claims = %envelope.sender, "A node speaks for another");
-            return self.refuse(conn);
+            let detail = format!("{} speaks for {}", session.node, envelope.sender);
+            return self.deny(conn, session.node, detail);
+        }
+        if !security::may_say(session.node.role, &control) {
+            let detail = format!("{} is not for {} to say", control.name(), session.node);
+            return self.deny(conn, session.node, detail);
         }
         match session.node.role {
             Role::Icn => self.handle_icn(now, session.node.index, control),

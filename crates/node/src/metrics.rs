@@ -220,6 +220,16 @@ pub(crate) fn export_transport(registry: &Registry, stats: &Stats, arena: &Arena
     );
     counter("transport_closed_total", "Connections ended.", stats.closed);
     counter(
+        "transport_handshakes_total",
+        "TLS handshakes that came to their end.",
+        stats.handshakes,
+    );
+    counter(
+        "transport_handshakes_resumed_total",
+        "Those that took up an earlier session.",
+        stats.handshakes_resumed,
+    );
+    counter(
         "transport_heap_fallbacks_total",
         "Blocks from the heap.",
         stats.heap_fallbacks,
@@ -241,6 +251,13 @@ pub(crate) fn export_transport(registry: &Registry, stats: &Stats, arena: &Arena
         ("silent", refused.silent),
         ("stalled", refused.stalled),
         ("too_many", refused.too_many),
+        ("tls_plain", refused.tls_plain),
+        ("tls_no_certificate", refused.tls_no_certificate),
+        ("tls_certificate", refused.tls_certificate),
+        ("tls_alert", refused.tls_alert),
+        ("tls_protocol", refused.tls_protocol),
+        ("tls_slow", refused.tls_slow),
+        ("tls_crowded", refused.tls_crowded),
     ] {
         registry
             .counter(

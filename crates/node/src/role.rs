@@ -12,6 +12,7 @@ use crate::http::{self, MetricsError};
 use crate::icn::{IcnError, IcnNode, IcnParts};
 use crate::ledger::{self, LedgerError};
 use crate::metrics;
+use crate::security::{self, Doorman, SecurityError};
 use crate::shutdown::Shutdown;
 use crate::sink::{self, SinkError, SinkHandle};
 use crate::slots::ArenaSlots;
@@ -22,7 +23,7 @@ use sheaf_acquire::flp::Flp;
 use sheaf_balance::UnknownPolicy;
 use sheaf_build::TfBuilder;
 use sheaf_frame::control::Hello;
-use sheaf_frame::{EpnId, FlpId, Limits, Source, Target, Timestamp};
+use sheaf_frame::{EpnId, FlpId, Limits, NodeId, Role, Source, Target, Timestamp};
 use sheaf_metric::Registry;
 use sheaf_transport::{Arena, ArenaError, ListenError, Tcp, TcpConfig, Transport, Waker};
 use std::io;
@@ -82,6 +83,9 @@ pub enum RoleError {
         /// The address.
         address: String,
     },
+    /// It has no certificates where it needs them, or they are not in order.
+    #[error(transparent)]
+    Security(#[from] SecurityError),
     /// The memory cannot be had.
     #[error(transparent)]
     Arena(#[from] ArenaError),
@@ -141,7 +145,16 @@ pub fn run_icn(
     mut options: RoleOptions,
     shutdown: &Shutdown,
 ) -> Result<(), RoleError> {
-    let mut process = Process::start(config, &options, shutdown, CONTROL_ARENA_BYTES)?;
+    let mut process = Process::start(
+        config,
+        NodeId {
+            role: Role::Icn,
+            index: icn,
+        },
+        &options,
+        shutdown,
+        CONTROL_ARENA_BYTES,
+    )?;
     let addresses = config.icn.all_addresses();
     let own = addresses.get(usize::from(icn));
     let own = options
@@ -194,11 +207,16 @@ pub fn run_icn(
             node.export(&registry);
             let stats = node.transport().stats();
             metrics::export_transport(&registry, &stats, &process.arena);
+            security::export(&registry, process.level, node.denied());
+            process.doorman.tell(node.transport().take_refusals());
         }
         if let Some((every, sink)) = &mut report
             && (every.is_due(now) || is_last)
         {
-            sink(&node.status(now));
+            sink(&FarmStatus {
+                security: process.level.to_owned(),
+                ..node.status(now)
+            });
         }
         let Turn::WaitUntil(until) = turn else { break };
         let timeout = until.since(clock.now());
@@ -234,7 +252,13 @@ pub fn run_flp(
     options: RoleOptions,
     shutdown: &Shutdown,
 ) -> Result<(), RoleError> {
-    let mut process = Process::start(config, &options, shutdown, config.flp.arena_bytes())?;
+    let mut process = Process::start(
+        config,
+        flp.into(),
+        &options,
+        shutdown,
+        config.flp.arena_bytes(),
+    )?;
     let waker = process.waker.clone();
     let input = source::open(config, flp, Box::new(move || wake(&waker)))?;
     process.serve_metrics(options.metrics.as_ref().or(config.flp.metrics.as_ref()))?;
@@ -279,6 +303,8 @@ pub fn run_flp(
             metrics::export_flp(&process.registry, node.brain());
             let stats = node.transport().stats();
             metrics::export_transport(&process.registry, &stats, &process.arena);
+            security::export(&process.registry, process.level, node.denied());
+            process.doorman.tell(node.transport().take_refusals());
         }
         let Turn::WaitUntil(until) = turn else { break };
         node.transport()
@@ -308,8 +334,8 @@ pub fn run_epn(
 ) -> Result<(), RoleError> {
     // Small bodies share blocks, and one that is kept keeps its block: a quarter is to spare.
     let arena_bytes = config.epn.build.capacity_bytes.saturating_mul(5) / 4;
-    let mut process = Process::start(config, &options, shutdown, arena_bytes)?;
-    let (_, address) = process.transport().listen(&config.epn.listen)?;
+    let mut process = Process::start(config, epn.into(), &options, shutdown, arena_bytes)?;
+    let (_, address) = process.transport().listen_bulk(&config.epn.listen)?;
     process.serve_metrics(options.metrics.as_ref().or(config.epn.metrics.as_ref()))?;
     let waker = process.waker.clone();
     let target = Target {
@@ -363,6 +389,8 @@ pub fn run_epn(
             metrics::export_epn(&process.registry, node.brain());
             let stats = node.transport().stats();
             metrics::export_transport(&process.registry, &stats, &process.arena);
+            security::export(&process.registry, process.level, node.denied());
+            process.doorman.tell(node.transport().take_refusals());
         }
         let Turn::WaitUntil(until) = turn else { break };
         fair.sleep_until(until);
@@ -392,11 +420,15 @@ struct Process {
     waker: Waker,
     registry: Arc<Registry>,
     log: Option<EventLog>,
+    /// The name of the level of security in force.
+    level: &'static str,
+    doorman: Doorman,
 }
 
 impl Process {
     fn start(
         config: &FarmConfig,
+        node: NodeId,
         options: &RoleOptions,
         shutdown: &Shutdown,
         arena_bytes: u64,
@@ -408,6 +440,19 @@ impl Process {
             })?,
             None => EventLog::none(),
         };
+        let metrics = match node.role {
+            Role::Flp => &config.flp.metrics,
+            Role::Epn => &config.epn.metrics,
+            Role::Icn | Role::Operator => &config.icn.metrics,
+        };
+        let metrics = options.metrics.as_ref().or(metrics.as_ref());
+        let security = security::open(
+            config,
+            node,
+            options.listen.as_deref(),
+            metrics.map(String::as_str),
+        )?;
+        let level = security::level(&security);
         let bytes = usize::try_from(arena_bytes).unwrap_or(usize::MAX);
         let arena = Arena::new(bytes, config.transport.arena())?;
         let limits = Limits {
@@ -419,7 +464,7 @@ impl Process {
             heap_bytes_max: HEAP_BYTES_MAX,
             ..config.transport.tcp()
         };
-        let transport = Tcp::new(tcp, arena.clone())?;
+        let transport = Tcp::with_security(tcp, arena.clone(), security)?;
         let waker = transport.waker();
         let bell = waker.clone();
         shutdown.ring(move || wake(&bell));
@@ -443,6 +488,8 @@ impl Process {
             waker,
             registry: Arc::new(Registry::default()),
             log: Some(log),
+            level,
+            doorman: Doorman::default(),
         })
     }
 

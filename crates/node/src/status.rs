@@ -20,6 +20,10 @@ pub struct FarmStatus {
     pub uptime_s: f64,
     /// Seconds from the first announce to now, or to the stop of the sources.
     pub duration_s: f64,
+    /// How connections are guarded: `tls`, `crc-only` (STFs in the clear), `loopback` (plain, on this machine only) or
+    /// `insecure` (plain, anywhere). Empty where the process is unknown.
+    #[serde(default)]
+    pub security: String,
     /// The books.
     pub books: BooksStatus,
     /// TFs that wait for room.

@@ -5,6 +5,7 @@
 //! highest term that has welcomed it. What a lower term says is answered with `Fenced` and changes nothing.
 
 use sheaf_frame::control::{Hello, Welcome};
+use sheaf_frame::reject::Code;
 use sheaf_frame::{Control, Envelope, Incarnation, NodeId, RunId, Term, Timestamp, WireKind};
 use sheaf_transport::{CloseReason, ConnId, Frame, SendError, Transport};
 use std::time::Duration;
@@ -229,6 +230,9 @@ impl Uplink {
         };
         if matches!(stream.state, State::Joined(_)) {
             warn!(address = stream.address, %reason, "The stream to the ICN has closed; trying again");
+        } else if stream.is_first_failure && matches!(reason, CloseReason::Tls(_)) {
+            warn!(address = stream.address, %reason, "The ICN and this node do not trust each other; trying again");
+            stream.is_first_failure = false;
         } else if stream.is_first_failure {
             info!(address = stream.address, %reason, "The ICN does not answer yet; trying again");
             stream.is_first_failure = false;
@@ -271,6 +275,12 @@ impl Uplink {
                     stream.is_first_failure = true;
                 }
                 Heard::Nothing
+            }
+            Control::Rejected {
+                code: Code::RoleDenied,
+                detail,
+            } if envelope.term >= self.term => {
+                Heard::Refused(format!("{}: {detail}", Code::RoleDenied))
             }
             Control::Refused { detail } if envelope.term >= self.term => Heard::Refused(detail),
             _ if envelope.term < self.term => {

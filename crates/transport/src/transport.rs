@@ -285,8 +285,8 @@ pub trait Transport {
     /// [`ConnectError`] if nothing could be begun; no event comes then.
     fn connect(&mut self, address: &str) -> Result<ConnId, ConnectError>;
 
-    /// As [`listen`](Self::listen), for connections that carry bulk data. The same, unless the transport was made so that
-    /// bulk data travels in the clear beside control streams that do not.
+    /// As [`listen`](Self::listen), for connections that carry bulk data. The same, unless the transport was made so
+    /// that bulk data travels in the clear beside control streams that do not.
     ///
     /// # Errors
     ///

@@ -6,6 +6,7 @@ use super::epn::{Ack, SinkConfig};
 use super::error::ConfigError;
 use super::flp::SourceConfig;
 use super::icn::LedgerBackend;
+use super::security::BulkConfig;
 use sheaf_acquire::{GeneratorConfig, GeneratorError, SizeModel};
 use sheaf_balance::{Incomplete, Mode, policy};
 use sheaf_frame::{FlpId, Limits};
@@ -35,6 +36,7 @@ impl FarmConfig {
         self.check_epn(&mut check);
         self.check_sizes(&mut check);
         self.check_transport(&mut check);
+        self.check_security(&mut check);
         check.errors
     }
 
@@ -320,6 +322,29 @@ impl FarmConfig {
             }
             _ => {}
         }
+    }
+
+    fn check_security(&self, check: &mut Check) {
+        let security = &self.security;
+        let missing = security.missing_key();
+        check.that(
+            missing.is_none(),
+            &format!("security.{}", missing.unwrap_or_default()),
+            "none",
+            "all of certificate, key and ca, or a directory",
+        );
+        check.that(
+            !(security.insecure && security.has_certificates()),
+            "security.insecure",
+            true,
+            "false where there are certificates: all is encrypted then",
+        );
+        check.that(
+            security.bulk == BulkConfig::Encrypted || security.has_certificates(),
+            "security.bulk",
+            "\"crc-only\"",
+            "certificates: without them nothing is encrypted at all",
+        );
     }
 
     fn check_epn(&self, check: &mut Check) {
