@@ -23,6 +23,8 @@ pub(super) struct FlpNode {
     pub(super) stf_bytes_max: u64,
     /// Answers, as far as the membership knows.
     pub(super) is_heard: bool,
+    /// When its life was taken to be over.
+    pub(super) gone_at: Option<Timestamp>,
     /// Wants to leave.
     pub(super) is_leaving: bool,
     /// Has said, after it ended, that it holds nothing any more.
@@ -59,6 +61,7 @@ impl FlpNode {
             source,
             stf_bytes_max,
             is_heard: false,
+            gone_at: None,
             is_leaving: false,
             holds_nothing: false,
             stopped: None,
@@ -87,6 +90,7 @@ impl Scheduler {
             .filter(|node| node.source == source);
         if let Some(node) = known {
             node.is_heard = true;
+            node.gone_at = None;
             node.stf_bytes_max = stf_bytes_max;
         } else {
             self.flps.insert(
@@ -95,6 +99,7 @@ impl Scheduler {
                     source,
                     stf_bytes_max,
                     is_heard: true,
+                    gone_at: None,
                     is_leaving: false,
                     holds_nothing: false,
                     stopped: None,
@@ -127,6 +132,9 @@ impl Scheduler {
             return;
         }
         let has_ended = node.ended.is_some();
+        if let Some(node) = self.flps.get_mut(&source.flp) {
+            node.gone_at = Some(now);
+        }
         if self.phase != RunPhase::Waiting && !has_ended {
             self.change_roster();
         }

@@ -48,7 +48,9 @@ impl Scheduler {
         };
         // What a former ICN has called for is known from the sources only.
         let is_paced = self.config.mode == super::Mode::Paced && !self.is_settling;
-        if by.is_some_and(|source| is_paced || !members.contains(&source)) {
+        // A TF that only a stranger to its roster has is called by nobody else: then it is dropped, with a verdict.
+        let may_call = |source: Source| members.contains(&source) || self.is_deserted(tf, &members);
+        if by.is_some_and(|source| is_paced || !may_call(source)) {
             return false;
         }
         let mut parts = Vec::with_capacity(members.len());
@@ -70,6 +72,16 @@ impl Scheduler {
             return false;
         }
         true
+    }
+
+    /// Whether no member of the roster of `tf` will ever have a part of it.
+    fn is_deserted(&self, tf: TfId, members: &[Source]) -> bool {
+        members.iter().all(|member| {
+            let node = self.flps.get(&member.flp);
+            let node = node.filter(|node| node.source == *member);
+            self.gone.contains(member)
+                || node.is_none_or(|node| node.ended.is_some_and(|end| end <= tf))
+        })
     }
 
     /// Something new is known of the parts of a TF.

@@ -11,6 +11,8 @@ use std::time::Duration;
 /// Heartbeats called at once at most, when the ICN was held up.
 const PACED_AT_ONCE_MAX: usize = 4096;
 
+/// How long the end of a run waits for an FLP that is gone without a word.
+const GIVEN_UP_AFTER: Duration = Duration::from_secs(2);
 /// How often the log is told how long the run has lasted.
 const CLOCK_EVERY: Duration = Duration::from_secs(1);
 
@@ -73,10 +75,11 @@ impl Scheduler {
     pub(super) fn may_open(&self, tf: TfId) -> bool {
         match self.phase {
             RunPhase::Running | RunPhase::Stopping { .. } => true,
-            RunPhase::Draining { .. } => self
-                .flps
-                .values()
-                .any(|node| node.ended.is_some_and(|end| tf < end)),
+            RunPhase::Draining { .. } => self.flps.values().any(|node| match node.ended {
+                Some(end) => tf < end,
+                // It was thought gone, and is back with what it made meanwhile.
+                None => !self.gone.contains(&node.source),
+            }),
             RunPhase::Waiting | RunPhase::Over => false,
         }
     }
@@ -91,9 +94,7 @@ impl Scheduler {
             .flps
             .values()
             .filter(|node| !self.gone.contains(&node.source));
-        there
-            .into_iter()
-            .all(|node| node.ended.is_none() || node.holds_nothing)
+        there.into_iter().all(|node| node.holds_nothing)
     }
 
     fn end(&self) -> TfId {
@@ -282,7 +283,7 @@ impl Scheduler {
             RunPhase::Waiting | RunPhase::Over => {}
             RunPhase::Running => {
                 let any_ended = self.flps.values().any(|node| node.ended.is_some());
-                if any_ended && self.all_flps_done() {
+                if any_ended && self.all_flps_done(now) {
                     self.begin_drain(now);
                 }
             }
@@ -290,7 +291,7 @@ impl Scheduler {
                 if stop_at.is_none() {
                     self.agree_on_last(since);
                 }
-                if self.all_flps_done() || now.since(since) >= self.config.drain() {
+                if self.all_flps_done(now) || now.since(since) >= self.config.drain() {
                     self.begin_drain(now);
                 }
             }
@@ -312,10 +313,19 @@ impl Scheduler {
         self.dismiss_leaving();
     }
 
-    fn all_flps_done(&self) -> bool {
+    /// Whether nobody will make anything more. Who is gone without a word may be back in a moment, with TFs that
+    /// only it knows of.
+    fn all_flps_done(&self, now: Timestamp) -> bool {
+        let is_given_up = |node: &FlpNode| {
+            let is_gone = self.gone.contains(&node.source);
+            is_gone
+                && node
+                    .gone_at
+                    .is_none_or(|at| now.since(at) >= GIVEN_UP_AFTER)
+        };
         self.flps
             .values()
-            .all(|node| node.ended.is_some() || self.gone.contains(&node.source))
+            .all(|node| node.ended.is_some() || is_given_up(node))
     }
 
     /// All who are there have paused: the last TF is the furthest that anybody made.
@@ -412,6 +422,21 @@ impl Scheduler {
         }
     }
 
+    /// FLPs that were thought gone when the drain began, and are back, stop where the others did.
+    fn stop_returned(&mut self) {
+        let next = self.frontier;
+        let is_back = |node: &&FlpNode| node.ended.is_none() && !self.gone.contains(&node.source);
+        let back: Vec<FlpId> = self
+            .flps
+            .values()
+            .filter(is_back)
+            .map(|n| n.source.flp)
+            .collect();
+        for flp in back {
+            self.send(Recipient::Flp(flp), Control::StopAt { next });
+        }
+    }
+
     /// Says again what a node may have missed.
     pub(super) fn repeat_run_messages(&mut self, now: Timestamp) {
         if self.phase != RunPhase::Over {
@@ -419,7 +444,8 @@ impl Scheduler {
         }
         self.repeat_recover();
         match self.phase {
-            RunPhase::Waiting | RunPhase::Draining { .. } => {}
+            RunPhase::Waiting => {}
+            RunPhase::Draining { .. } => self.stop_returned(),
             RunPhase::Running => {
                 let unheard: Vec<(FlpId, TfId)> = self
                     .flps

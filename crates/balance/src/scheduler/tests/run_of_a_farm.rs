@@ -115,7 +115,7 @@ fn an_flp_that_does_not_answer_the_stop_does_not_keep_the_farm() {
 }
 
 #[test]
-fn an_flp_that_dies_while_all_stop_is_not_waited_for() {
+fn an_flp_that_dies_while_all_stop_is_waited_for_a_moment_only() {
     let mut bench = farm(2, 1);
     bench.check(
         "flp 0 has 0      =>
@@ -123,8 +123,27 @@ fn an_flp_that_dies_while_all_stop_is_not_waited_for() {
          flp 0 stopped 1  =>
          flp 1 gone       => epns: flp:1 gone, 0 dropped source-died, flps stop at 1
          flp 0 ended 1    =>
-         flp 0 pulse; wait 1 => flps: dismissed, epns: dismissed",
+         flp 0 pulse; wait 1 =>",
     );
+    bench.after("wait 1990; flp 0 pulse");
+    assert!(
+        !bench.scheduler.is_over(),
+        "it may be back with TFs of its own"
+    );
+    bench.after("wait 20; flp 0 pulse; wait 1");
+    assert!(bench.scheduler.is_over());
+}
+
+#[test]
+fn an_flp_that_was_thought_gone_when_the_farm_drains_stops_where_the_others_did() {
+    let mut bench = farm(2, 1);
+    bench.after(
+        "flp 0 has 0; stop; flp 0 stopped 1; flp 1 gone; flp 0 ended 1; wait 1990; flp 0 pulse",
+    );
+    bench.after("flp 1 joins; wait 100");
+    assert!(!bench.scheduler.is_over());
+    bench.after("flp 1 ended 1; flp 1 pulse; wait 1");
+    assert!(bench.scheduler.is_over());
 }
 
 #[test]
