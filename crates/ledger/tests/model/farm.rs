@@ -1,0 +1,539 @@
+//! The farm as a state machine: who knows what, what was ever sent, and the steps.
+//!
+//! Nodes do not refuse former leaders here, FLPs obey any assignment, and nothing is discarded before it is committed: all
+//! that only makes more possible. What holds without these rules does not rest on them.
+
+use stateright::{Model, Property};
+
+const ICNS: usize = 2;
+const EPNS: usize = 2;
+const FLPS: usize = 2;
+/// One to begin with, and one for each fault.
+const TERMS: usize = 3;
+/// The same for the lives of an EPN.
+const LIVES: usize = 3;
+/// A slot with the parts of all FLPs.
+const WHOLE: u8 = (1 << FLPS) - 1;
+
+/// The rules of the protocol; each can be taken out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rules {
+    /// The log takes no append of a term that is over.
+    pub(crate) is_fenced: bool,
+    /// A new leader fences the old one first and reads the log then, not the other way round.
+    pub(crate) fences_first: bool,
+    /// A new leader reads the log at all.
+    pub(crate) replays: bool,
+    /// A commit waits until its verdict is in the log.
+    pub(crate) waits_for_log: bool,
+    /// An EPN keeps a tombstone of what it handed on or discarded.
+    pub(crate) buries: bool,
+    /// A commit or discard names a life of an EPN, and no other takes it for its own.
+    pub(crate) knows_lives: bool,
+}
+
+impl Rules {
+    /// The protocol as it is.
+    pub(crate) const ALL: Self = Self {
+        is_fenced: true,
+        fences_first: true,
+        replays: true,
+        waits_for_log: true,
+        buries: true,
+        knows_lives: true,
+    };
+}
+
+/// What is searched.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Farm {
+    pub(crate) tfs: usize,
+    pub(crate) faults: u8,
+    /// Assignments, discards and releases are steps of their own. Without them, parts may go to any EPN at any moment,
+    /// stay there, and are never freed, which only makes more possible, in far fewer states.
+    pub(crate) is_whole: bool,
+    pub(crate) rules: Rules,
+}
+
+/// A verdict: dropped, or complete at this life of this EPN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Fate {
+    Dropped,
+    Complete { epn: u8, life: u8 },
+}
+
+/// What an ICN believes of a TF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum View {
+    Open,
+    Asked(Fate),
+    Durable(Fate),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Office {
+    /// It stands by, or is being started again.
+    Standby,
+    /// It leads, or believes so.
+    Leads { term: u8 },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Icn {
+    office: Office,
+    views: Vec<View>,
+    /// Taken out of order: what it read before it fenced.
+    read: Option<Vec<Option<Fate>>>,
+}
+
+/// What an EPN has of a TF.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Slot {
+    parts: u8,
+    is_buried: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Epn {
+    life: u8,
+    slots: Vec<Slot>,
+}
+
+/// What was ever sent about a TF, and what became of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Mail {
+    /// By EPN.
+    assigned: [bool; EPNS],
+    /// By FLP and EPN: the part was sent there.
+    parts: [[bool; EPNS]; FLPS],
+    /// By EPN and life: it said that it has the TF whole.
+    built: [[bool; LIVES]; EPNS],
+    /// By term.
+    appends: [Option<Fate>; TERMS],
+    /// By EPN and life.
+    commits: [[bool; LIVES]; EPNS],
+    /// By EPN and life: it may throw its slot away.
+    discards: [[bool; LIVES]; EPNS],
+}
+
+/// A moment of the farm.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct State {
+    faults: u8,
+    icns: [Icn; ICNS],
+    epns: [Epn; EPNS],
+    mail: Vec<Mail>,
+    /// Highest term that the log knows of.
+    log_term: u8,
+    /// The verdict of each term, by TF.
+    log: Vec<[Option<Fate>; TERMS]>,
+    /// Every hand-on, by TF.
+    handed_on: Vec<Vec<Fate>>,
+    /// By TF: the FLPs have freed it.
+    freed: Vec<bool>,
+}
+
+/// One thing that happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// A leader places a TF.
+    Assign { tf: usize, epn: usize },
+    /// A leader gives a TF up.
+    Drop { icn: usize, tf: usize },
+    /// The part of an FLP that obeys an assignment arrives, for the first time or again.
+    Part { tf: usize, flp: usize, epn: usize },
+    /// A leader hears that a TF is built, and asks the log.
+    Hear { icn: usize, tf: usize, fate: Fate },
+    /// The log takes an append.
+    Append { tf: usize, term: u8 },
+    /// A leader hears that its append is durable.
+    Durable { icn: usize, tf: usize },
+    /// A leader hears that it leads no longer.
+    Deposed { icn: usize },
+    /// A commit arrives.
+    Commit { tf: usize, epn: usize, life: u8 },
+    /// A leader hears that a TF is built that is decided otherwise, and has it discarded.
+    HearInVain { tf: usize, epn: usize, life: usize },
+    /// A discard arrives.
+    Discard { tf: usize, epn: usize },
+    /// A leader knows that a TF is decided and done, and lets the FLPs free it.
+    Free { tf: usize },
+    /// An ICN reads the log before it fences; only if the rule is taken out.
+    Read { icn: usize },
+    /// An ICN fences the log, and leads.
+    Elect { icn: usize },
+    /// A leader dies.
+    KillIcn { icn: usize },
+    /// An EPN dies, and its next life begins.
+    KillEpn { epn: usize },
+}
+
+impl State {
+    /// The verdicts on `tf`; there should be one.
+    fn verdicts(&self, tf: usize) -> impl Iterator<Item = Fate> {
+        self.log[tf].iter().flatten().copied()
+    }
+
+    fn term_of(&self, icn: usize) -> Option<u8> {
+        match self.icns[icn].office {
+            Office::Leads { term } => Some(term),
+            Office::Standby => None,
+        }
+    }
+
+    fn has_leader(&self) -> bool {
+        (0..ICNS).any(|icn| self.term_of(icn) == Some(self.log_term))
+    }
+
+    fn is_dead(&self, fate: Fate) -> bool {
+        match fate {
+            Fate::Dropped => false,
+            Fate::Complete { epn, life } => self.epns[usize::from(epn)].life != life,
+        }
+    }
+
+    /// Nothing is left to do after this verdict on `tf`; an EPN that died with it has abandoned it.
+    fn is_done(&self, tf: usize, fate: Fate) -> bool {
+        fate == Fate::Dropped || !self.handed_on[tf].is_empty() || self.is_dead(fate)
+    }
+}
+
+impl Model for Farm {
+    type State = State;
+    type Action = Step;
+
+    fn init_states(&self) -> Vec<State> {
+        let tfs = self.tfs;
+        let icn = |office| Icn {
+            office,
+            views: vec![View::Open; tfs],
+            read: None,
+        };
+        let epn = || Epn {
+            life: 0,
+            slots: vec![Slot::default(); tfs],
+        };
+        vec![State {
+            faults: self.faults,
+            icns: [icn(Office::Leads { term: 1 }), icn(Office::Standby)],
+            epns: [epn(), epn()],
+            mail: vec![Mail::default(); tfs],
+            log_term: 1,
+            log: vec![[None; TERMS]; tfs],
+            handed_on: vec![Vec::new(); tfs],
+            freed: vec![false; tfs],
+        }]
+    }
+
+    fn actions(&self, state: &State, steps: &mut Vec<Step>) {
+        self.progress(state, steps);
+        self.hurt(state, steps);
+    }
+
+    fn next_state(&self, last: &State, step: Step) -> Option<State> {
+        let mut state = last.clone();
+        self.apply(&mut state, step);
+        (state != *last).then_some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always("one verdict", |farm: &Farm, state: &State| {
+                (0..farm.tfs).all(|tf| state.verdicts(tf).count() <= 1)
+            }),
+            Property::always("one hand-on", |farm: &Farm, state: &State| {
+                (0..farm.tfs).all(|tf| state.handed_on[tf].len() <= 1)
+            }),
+            Property::always("a hand-on has its verdict", |farm: &Farm, state: &State| {
+                let has = |tf: usize, at: Fate| state.verdicts(tf).any(|fate| fate == at);
+                (0..farm.tfs).all(|tf| state.handed_on[tf].iter().all(|at| has(tf, *at)))
+            }),
+            Property::always("never lost and handed on", |farm: &Farm, state: &State| {
+                let is_lost = |tf: usize| state.verdicts(tf).any(|fate| fate == Fate::Dropped);
+                (0..farm.tfs).all(|tf| state.handed_on[tf].is_empty() || !is_lost(tf))
+            }),
+            Property::always(
+                "nothing is freed without a verdict",
+                |farm: &Farm, state: &State| {
+                    (0..farm.tfs).all(|tf| !state.freed[tf] || state.verdicts(tf).next().is_some())
+                },
+            ),
+            Property::always("nobody is stuck", |farm: &Farm, state: &State| {
+                let mut steps = Vec::new();
+                farm.progress(state, &mut steps);
+                !steps.is_empty()
+                    || (0..farm.tfs)
+                        .all(|tf| state.verdicts(tf).any(|fate| state.is_done(tf, fate)))
+            }),
+            Property::sometimes("all is handed on", |farm: &Farm, state: &State| {
+                (0..farm.tfs).all(|tf| state.handed_on[tf].len() == 1)
+            }),
+            Property::sometimes("a later leader completes", |farm: &Farm, state: &State| {
+                (0..farm.tfs).any(|tf| state.log[tf][0].is_none() && state.handed_on[tf].len() == 1)
+            }),
+            Property::sometimes(
+                "an EPN dies with a TF that is decided",
+                |farm: &Farm, state: &State| {
+                    (0..farm.tfs).any(|tf| {
+                        state.handed_on[tf].is_empty()
+                            && state.verdicts(tf).any(|fate| state.is_dead(fate))
+                    })
+                },
+            ),
+        ]
+    }
+}
+
+impl Farm {
+    /// What happens without a fault. Every step here changes something.
+    fn progress(&self, state: &State, steps: &mut Vec<Step>) {
+        for tf in 0..self.tfs {
+            self.place(state, tf, steps);
+            self.decide(state, tf, steps);
+            self.deliver(state, tf, steps);
+        }
+        for icn in 0..ICNS {
+            // It hears of the next one, from the log or from whoever has.
+            let is_over = state.term_of(icn).is_some_and(|term| term < state.log_term);
+            if self.rules.is_fenced && is_over {
+                steps.push(Step::Deposed { icn });
+            }
+            if !state.has_leader() {
+                self.elect(state, icn, steps);
+            }
+        }
+    }
+
+    fn place(&self, state: &State, tf: usize, steps: &mut Vec<Step>) {
+        let mail = &state.mail[tf];
+        let is_open = |icn| state.term_of(icn).is_some() && state.icns[icn].views[tf] == View::Open;
+        for epn in 0..EPNS {
+            if self.is_whole && !mail.assigned[epn] && (0..ICNS).any(is_open) {
+                steps.push(Step::Assign { tf, epn });
+            }
+            let slot = &state.epns[epn].slots[tf];
+            for flp in 0..FLPS {
+                // What was sent once may come again; what was not, is there to be sent until it is freed. FLPs are
+                // alike, so without assignments their parts may as well come in their order.
+                let can_come = match self.is_whole {
+                    true => mail.parts[flp][epn] || mail.assigned[epn] && !state.freed[tf],
+                    false => slot.parts.count_ones() as usize == flp,
+                };
+                if can_come && !slot.is_buried && slot.parts & (1 << flp) == 0 {
+                    steps.push(Step::Part { tf, flp, epn });
+                }
+            }
+        }
+    }
+
+    fn decide(&self, state: &State, tf: usize, steps: &mut Vec<Step>) {
+        let mail = &state.mail[tf];
+        for icn in 0..ICNS {
+            let Some(term) = state.term_of(icn) else {
+                continue;
+            };
+            match state.icns[icn].views[tf] {
+                View::Open => {
+                    let fates = lives().filter(|(epn, life)| mail.built[*epn][*life]);
+                    let fates = fates.map(|(epn, life)| complete(epn, life));
+                    // The first one wins, whoever was assigned; not if it is known to be dead.
+                    let alive = fates.filter(|fate| !state.is_dead(*fate));
+                    steps.extend(alive.map(|fate| Step::Hear { icn, tf, fate }));
+                }
+                View::Asked(fate) if state.log[tf][at(term)] == Some(fate) => {
+                    steps.push(Step::Durable { icn, tf })
+                }
+                View::Durable(fate)
+                    if self.is_whole && !state.freed[tf] && state.is_done(tf, fate) =>
+                {
+                    steps.push(Step::Free { tf })
+                }
+                View::Asked(_) | View::Durable(_) => {}
+            }
+            if let View::Durable(fate) = state.icns[icn].views[tf]
+                && self.is_whole
+            {
+                let others = lives().filter(|(epn, life)| complete(*epn, *life) != fate);
+                let built = others
+                    .filter(|(epn, life)| mail.built[*epn][*life] && !mail.discards[*epn][*life]);
+                steps.extend(built.map(|(epn, life)| Step::HearInVain { tf, epn, life }));
+            }
+        }
+        for term in (1..).take(TERMS) {
+            let is_taken = !self.rules.is_fenced || term >= state.log_term;
+            if mail.appends[at(term)].is_some() && state.log[tf][at(term)].is_none() && is_taken {
+                steps.push(Step::Append { tf, term });
+            }
+        }
+    }
+
+    fn deliver(&self, state: &State, tf: usize, steps: &mut Vec<Step>) {
+        for (epn, life) in lives().filter(|(epn, life)| state.mail[tf].commits[*epn][*life]) {
+            let found = &state.epns[epn];
+            let life = life as u8;
+            let is_for_it = !self.rules.knows_lives || found.life == life;
+            // More than two hand-ons say no more than two.
+            if is_for_it && found.slots[tf].parts == WHOLE && state.handed_on[tf].len() < 2 {
+                steps.push(Step::Commit { tf, epn, life });
+            }
+        }
+        for (epn, life) in lives().filter(|(epn, life)| state.mail[tf].discards[*epn][*life]) {
+            let found = &state.epns[epn];
+            let is_for_it = !self.rules.knows_lives || usize::from(found.life) == life;
+            if is_for_it && found.slots[tf] != self.empty() {
+                steps.push(Step::Discard { tf, epn });
+            }
+        }
+    }
+
+    /// What is left of a TF that an EPN is done with.
+    fn empty(&self) -> Slot {
+        Slot {
+            parts: 0,
+            is_buried: self.rules.buries,
+        }
+    }
+
+    fn elect(&self, state: &State, icn: usize, steps: &mut Vec<Step>) {
+        if usize::from(state.log_term) == TERMS {
+        } else if self.rules.fences_first || state.icns[icn].read.is_some() {
+            steps.push(Step::Elect { icn });
+        } else {
+            steps.push(Step::Read { icn });
+        }
+    }
+
+    /// What costs a fault, and drops.
+    fn hurt(&self, state: &State, steps: &mut Vec<Step>) {
+        for icn in 0..ICNS {
+            // One TF that may be given up at any moment is enough to be mixed up with.
+            if state.term_of(icn).is_some() && state.icns[icn].views[0] == View::Open {
+                steps.push(Step::Drop { icn, tf: 0 });
+            }
+        }
+        if state.faults == 0 {
+            return;
+        }
+        for icn in 0..ICNS {
+            if state.term_of(icn) == Some(state.log_term) {
+                steps.push(Step::KillIcn { icn });
+            } else if state.has_leader() {
+                self.elect(state, icn, steps);
+            }
+        }
+        let mortal = (0..EPNS).filter(|epn| usize::from(state.epns[*epn].life) + 1 < LIVES);
+        steps.extend(mortal.map(|epn| Step::KillEpn { epn }));
+    }
+
+    fn apply(&self, state: &mut State, step: Step) {
+        match step {
+            Step::Assign { tf, epn } => state.mail[tf].assigned[epn] = true,
+            Step::Drop { icn, tf } => self.ask(state, icn, tf, Fate::Dropped),
+            Step::Part { tf, flp, epn } => {
+                let (mail, found) = (&mut state.mail[tf], &mut state.epns[epn]);
+                mail.parts[flp][epn] = self.is_whole;
+                found.slots[tf].parts |= 1 << flp;
+                if found.slots[tf].parts == WHOLE {
+                    mail.built[epn][usize::from(found.life)] = true;
+                }
+            }
+            Step::Hear { icn, tf, fate } => self.ask(state, icn, tf, fate),
+            Step::Append { tf, term } => state.log[tf][at(term)] = state.mail[tf].appends[at(term)],
+            Step::Durable { icn, tf } => {
+                if let View::Asked(fate) = state.icns[icn].views[tf] {
+                    know(state, icn, tf, fate);
+                }
+            }
+            Step::Deposed { icn } => stand_by(&mut state.icns[icn]),
+            Step::Commit { tf, epn, .. } => {
+                let found = &mut state.epns[epn];
+                found.slots[tf] = Slot {
+                    parts: 0,
+                    is_buried: self.rules.buries,
+                };
+                state.handed_on[tf].push(complete(epn, usize::from(found.life)));
+            }
+            Step::HearInVain { tf, epn, life } => state.mail[tf].discards[epn][life] = true,
+            Step::Discard { tf, epn } => state.epns[epn].slots[tf] = self.empty(),
+            Step::Free { tf } => state.freed[tf] = true,
+            Step::Read { icn } => {
+                let read = (0..self.tfs).map(|tf| state.verdicts(tf).next()).collect();
+                state.icns[icn].read = Some(read);
+            }
+            Step::Elect { icn } => self.take_over(state, icn),
+            Step::KillIcn { icn } => {
+                state.faults -= 1;
+                stand_by(&mut state.icns[icn]);
+            }
+            Step::KillEpn { epn } => {
+                state.faults -= 1;
+                let found = &mut state.epns[epn];
+                found.life += 1;
+                found.slots.fill(Slot::default());
+            }
+        }
+    }
+
+    /// A leader asks the log to take a verdict.
+    fn ask(&self, state: &mut State, icn: usize, tf: usize, fate: Fate) {
+        let Some(term) = state.term_of(icn) else {
+            return;
+        };
+        state.icns[icn].views[tf] = View::Asked(fate);
+        state.mail[tf].appends[at(term)] = Some(fate);
+        if !self.rules.waits_for_log {
+            commit(state, tf, fate);
+        }
+    }
+
+    fn take_over(&self, state: &mut State, icn: usize) {
+        state.faults -= u8::from(state.has_leader());
+        state.log_term += 1;
+        let term = state.log_term;
+        let read = state.icns[icn].read.take();
+        state.icns[icn].office = Office::Leads { term };
+        for tf in 0..self.tfs {
+            let known = read
+                .as_ref()
+                .map_or_else(|| state.verdicts(tf).next(), |read| read[tf]);
+            state.icns[icn].views[tf] = View::Open;
+            if let Some(fate) = known.filter(|_| self.rules.replays) {
+                know(state, icn, tf, fate);
+            }
+        }
+    }
+}
+
+fn stand_by(icn: &mut Icn) {
+    icn.office = Office::Standby;
+    icn.views.fill(View::Open);
+    icn.read = None;
+}
+
+/// A leader knows that a verdict is in the log.
+fn know(state: &mut State, icn: usize, tf: usize, fate: Fate) {
+    state.icns[icn].views[tf] = View::Durable(fate);
+    commit(state, tf, fate);
+}
+
+fn commit(state: &mut State, tf: usize, fate: Fate) {
+    if let Fate::Complete { epn, life } = fate {
+        state.mail[tf].commits[usize::from(epn)][usize::from(life)] = true;
+    }
+}
+
+fn complete(epn: usize, life: usize) -> Fate {
+    Fate::Complete {
+        epn: epn as u8,
+        life: life as u8,
+    }
+}
+
+fn lives() -> impl Iterator<Item = (usize, usize)> {
+    (0..EPNS).flat_map(|epn| (0..LIVES).map(move |life| (epn, life)))
+}
+
+/// Where a term stands in a table.
+fn at(term: u8) -> usize {
+    usize::from(term) - 1
+}
