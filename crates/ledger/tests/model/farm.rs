@@ -341,12 +341,12 @@ impl Farm {
                     steps.extend(alive.map(|fate| Step::Hear { icn, tf, fate }));
                 }
                 View::Asked(fate) if state.log[tf][at(term)] == Some(fate) => {
-                    steps.push(Step::Durable { icn, tf })
+                    steps.push(Step::Durable { icn, tf });
                 }
                 View::Durable(fate)
                     if self.is_whole && !state.freed[tf] && state.is_done(tf, fate) =>
                 {
-                    steps.push(Step::Free { tf })
+                    steps.push(Step::Free { tf });
                 }
                 View::Asked(_) | View::Durable(_) => {}
             }
