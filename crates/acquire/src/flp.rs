@@ -173,6 +173,12 @@ impl Flp {
         self.hold.len()
     }
 
+    /// Whether it holds its STF of `tf`.
+    #[must_use]
+    pub fn holds(&self, tf: TfId) -> bool {
+        self.hold.contains(tf)
+    }
+
     /// Bytes held.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {

@@ -43,6 +43,10 @@ impl Hold {
         debug_assert!(replaced.is_none(), "an STF is made once");
     }
 
+    pub(crate) fn contains(&self, tf: TfId) -> bool {
+        self.stfs.contains_key(&tf)
+    }
+
     pub(crate) fn get_mut(&mut self, tf: TfId) -> Option<&mut Held> {
         self.stfs.get_mut(&tf)
     }

@@ -30,9 +30,11 @@ pub(crate) enum Usual {
     Info,
     /// A command for people tells only what is wrong.
     Warn,
+    /// What would be logged is of a world that is not there.
+    Nothing,
 }
 
-const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 impl Args {
     /// Begins to log.
@@ -56,10 +58,13 @@ impl Args {
 
     fn level(self, usual: Usual) -> &'static str {
         let usual = match usual {
-            Usual::Warn => 1,
-            Usual::Info => 2_usize,
+            Usual::Nothing => 0,
+            Usual::Warn => 2,
+            Usual::Info => 3_usize,
         };
         let index = (usual + usize::from(self.verbose)).saturating_sub(self.quiet.into());
+        // However often it is asked to be quiet, a node says what loses data.
+        let index = if usual > 0 { index.max(1) } else { index };
         LEVELS[index.min(LEVELS.len() - 1)]
     }
 }
@@ -84,5 +89,7 @@ mod tests {
         assert_eq!(level(9, 0, Usual::Info), "trace");
         assert_eq!(level(0, 1, Usual::Info), "warn");
         assert_eq!(level(0, 9, Usual::Info), "error");
+        assert_eq!(level(0, 0, Usual::Nothing), "off");
+        assert_eq!(level(2, 0, Usual::Nothing), "warn");
     }
 }

@@ -8,6 +8,7 @@ mod inspect;
 mod logging;
 mod proc;
 mod role;
+mod sim;
 mod verify;
 
 use clap::Parser;
@@ -50,6 +51,7 @@ enum Command {
     Inspect(inspect::Args),
     Verify(verify::Args),
     Bench(bench::Args),
+    Sim(sim::Args),
 }
 
 fn main() -> ExitCode {
@@ -58,8 +60,12 @@ fn main() -> ExitCode {
         cli.command,
         Command::Icn(_) | Command::Flp(_) | Command::Epn(_)
     );
-    cli.logging
-        .begin(if is_role { Usual::Info } else { Usual::Warn });
+    cli.logging.begin(match cli.command {
+        // What simulated nodes say of themselves is what they are meant to suffer.
+        Command::Sim(_) => Usual::Nothing,
+        _ if is_role => Usual::Info,
+        _ => Usual::Warn,
+    });
     let outcome = match &cli.command {
         Command::Demo(args) => demo::run(args),
         Command::Icn(args) => role::run_icn(args),
@@ -69,6 +75,7 @@ fn main() -> ExitCode {
         Command::Inspect(args) => inspect::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Sim(args) => sim::run(args),
     };
     outcome.unwrap_or_else(|error| fail::report(&error))
 }

@@ -15,6 +15,7 @@ pub use faults::Faults;
 use crate::transport::{
     ConnId, ConnectError, Event, Frame, ListenError, ListenerId, SendError, Transport, WhenFull,
 };
+use bytes::Bytes;
 use sheaf_frame::{Limits, Timestamp};
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -45,6 +46,18 @@ impl Default for Settings {
     }
 }
 
+/// One endpoint of one network. A restarted process has another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EndpointId(usize);
+
+impl EndpointId {
+    /// Counts the endpoints of a network in the order in which they were made, from 0.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0
+    }
+}
+
 /// How an endpoint dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Death {
@@ -71,6 +84,8 @@ pub struct Totals {
     pub resets: u64,
     /// Frames that full queues dropped.
     pub dropped: u64,
+    /// Frames that were damaged.
+    pub corrupted: u64,
 }
 
 /// A network. Clones are the same network.
@@ -175,14 +190,52 @@ impl Network {
         self.world().freeze(name, false);
     }
 
+    /// Lets an endpoint get out `frames` more frames; what it sends beyond that vanishes. Its process dies between
+    /// two messages: see [`frames_left`](Self::frames_left), and kill it then.
+    pub fn limit_frames(&self, name: &str, frames: u32) {
+        self.world().limit_frames(name, frames);
+    }
+
+    /// How many frames a limited endpoint still gets out; `None` if it is not limited.
+    #[must_use]
+    pub fn frames_left(&self, name: &str) -> Option<u32> {
+        self.world().frames_left(name)
+    }
+
+    /// Heads of the frames whose bodies were damaged since the last call, oldest first.
+    #[must_use]
+    pub fn take_corrupted(&self) -> Vec<Bytes> {
+        std::mem::take(&mut self.world().corrupted)
+    }
+
+    /// Connections that are open on at least one side whose endpoint lives.
+    #[must_use]
+    pub fn open_connections(&self) -> usize {
+        self.world().open_connections()
+    }
+
     /// What has happened so far.
     #[must_use]
     pub fn totals(&self) -> Totals {
         self.world().totals
     }
 
+    /// Puts the endpoints for which something has come since their last poll into `news`, each once, in the order
+    /// in which they were made. Frozen ones are left out until they thaw.
+    pub fn news(&self, news: &mut Vec<EndpointId>) {
+        self.world().news(news);
+    }
+
     fn world(&self) -> MutexGuard<'_, World> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Memory {
+    /// Which endpoint of its network it is.
+    #[must_use]
+    pub fn id(&self) -> EndpointId {
+        EndpointId(self.index)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::nodes::target_id;
 use super::open_tf::{Booking, OpenTf, Part, Phase};
 use super::{Incomplete, Recipient, Scheduler};
-use crate::load::{Job, TargetId};
+use crate::load::{Job, LoadView, TargetId};
 use crate::refusal::Refusal;
 use sheaf_frame::control::{Absent, Assign};
 use sheaf_frame::{Control, DropReason, FlpId, Source, Target, TfId, Timestamp};
@@ -28,6 +28,13 @@ enum Placed {
     Yes,
     Dropped,
     NoRoom,
+}
+
+/// Whether the booking can become one of `bytes`.
+fn room_for(view: &LoadView, booking: &Booking, bytes: u64) -> bool {
+    let more = bytes.saturating_sub(booking.bytes);
+    let load = view.get(target_id(booking.target.epn));
+    load.is_some_and(|load| load.free_bytes() >= more)
 }
 
 impl Scheduler {
@@ -161,7 +168,9 @@ impl Scheduler {
             avoid.truncate(unreachable_count);
             let open = &self.tfs[&tf];
             let former = |booking: &&Booking| {
-                self.is_available(booking.target) && !avoid.contains(&target_id(booking.target.epn))
+                self.is_available(booking.target)
+                    && !avoid.contains(&target_id(booking.target.epn))
+                    && room_for(&self.view, booking, bytes)
             };
             if let Some(booking) = open.bookings.iter().rfind(former) {
                 choice = Ok(target_id(booking.target.epn));
@@ -288,6 +297,8 @@ impl Scheduler {
             .iter_mut()
             .find(|booking| booking.target == target)
             && booking.bytes != bytes
+            // A source that was written off may be back: what it adds has to find room, or the EPN refuses it.
+            && room_for(&self.view, booking, bytes)
         {
             self.view.release(target_id(target.epn), booking.bytes);
             self.view.book(target_id(target.epn), bytes);

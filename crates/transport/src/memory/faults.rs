@@ -22,6 +22,9 @@ pub struct Faults {
     pub late_max: Duration,
     /// The frame and its connection are lost: both ends see a reset.
     pub reset: f64,
+    /// A bit of the frame flips. In a body only its digest shows it; in a prefix or head the receiver refuses the
+    /// stream, because the digest over these is wrong.
+    pub corrupt: f64,
 }
 
 /// Seeded random numbers: SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators,
@@ -34,7 +37,7 @@ impl Dice {
         Self(seed)
     }
 
-    fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

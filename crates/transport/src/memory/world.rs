@@ -3,9 +3,10 @@
 mod route;
 
 use super::faults::{Dice, Faults};
-use super::{Death, Settings, Totals};
+use super::{Death, EndpointId, Settings, Totals};
 use crate::transport::{CloseReason, ConnId, Event, Frame, ListenerId, SendError, WhenFull};
-use sheaf_frame::{Timestamp, crc32c};
+use bytes::Bytes;
+use sheaf_frame::{PrefixError, Timestamp, crc32c};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -21,6 +22,8 @@ pub(crate) struct World {
     endpoints: Vec<Endpoint>,
     /// The latest endpoint of every name.
     names: HashMap<String, usize>,
+    /// All names ever heard of.
+    name_ids: HashMap<String, NameId>,
     addresses: HashMap<String, (usize, ListenerId)>,
     ports: u32,
     links: Vec<[End; 2]>,
@@ -28,12 +31,23 @@ pub(crate) struct World {
     under_way: BTreeMap<(Timestamp, u64), Parcel>,
     sent: u64,
     /// Pairs of endpoint names, from and to, between which everything vanishes.
-    cuts: BTreeSet<(String, String)>,
+    cuts: BTreeSet<(NameId, NameId)>,
+    /// Heads of frames with damaged bodies.
+    pub(crate) corrupted: Vec<Bytes>,
+    /// Endpoints for which something has come since their last poll.
+    news: Vec<usize>,
 }
+
+/// A name of endpoints, as a number: an endpoint and its restarted successors have the same.
+type NameId = usize;
 
 #[derive(Debug)]
 struct Endpoint {
     name: String,
+    name_id: NameId,
+    /// Frames that it may still send.
+    frames_left: Option<u32>,
+    has_news: bool,
     death: Option<Death>,
     frozen: bool,
     ids: u64,
@@ -90,6 +104,8 @@ enum What {
     Stands,
     /// A frame, and how many queued bytes of its sender it stands for: none for the second of two.
     Frame(Frame, u64),
+    /// A frame whose prefix or head was damaged.
+    Damaged,
     /// The sender's side ends.
     End,
     /// The connection is gone.
@@ -108,13 +124,25 @@ impl World {
             dice: Dice::new(seed),
             endpoints: Vec::new(),
             names: HashMap::new(),
+            name_ids: HashMap::new(),
             addresses: HashMap::new(),
             ports: 0,
             links: Vec::new(),
             under_way: BTreeMap::new(),
             sent: 0,
             cuts: BTreeSet::new(),
+            corrupted: Vec::new(),
+            news: Vec::new(),
         }
+    }
+
+    fn name_id(&mut self, name: &str) -> NameId {
+        if let Some(id) = self.name_ids.get(name) {
+            return *id;
+        }
+        let id = self.name_ids.len();
+        self.name_ids.insert(name.to_owned(), id);
+        id
     }
 
     /// Makes an endpoint, unless one of that name lives.
@@ -126,8 +154,12 @@ impl World {
         {
             return None;
         }
+        let name_id = self.name_id(name);
         self.endpoints.push(Endpoint {
             name: name.to_owned(),
+            name_id,
+            frames_left: None,
+            has_news: false,
             death: None,
             frozen: false,
             ids: 0,
@@ -144,11 +176,54 @@ impl World {
     }
 
     pub(crate) fn cut(&mut self, from: &str, to: &str) {
-        self.cuts.insert((from.to_owned(), to.to_owned()));
+        let pair = (self.name_id(from), self.name_id(to));
+        self.cuts.insert(pair);
     }
 
     pub(crate) fn heal(&mut self, from: &str, to: &str) {
-        self.cuts.remove(&(from.to_owned(), to.to_owned()));
+        let pair = (self.name_id(from), self.name_id(to));
+        self.cuts.remove(&pair);
+    }
+
+    pub(crate) fn limit_frames(&mut self, name: &str, frames: u32) {
+        if let Some(index) = self.names.get(name) {
+            self.endpoints[*index].frames_left = Some(frames);
+        }
+    }
+
+    pub(crate) fn frames_left(&self, name: &str) -> Option<u32> {
+        self.endpoints[*self.names.get(name)?].frames_left
+    }
+
+    pub(crate) fn open_connections(&self) -> usize {
+        let lives = |end: &End| end.open && self.endpoints[end.endpoint].death.is_none();
+        let is_open = |link: &&[End; 2]| link.iter().any(|end| end.conn.is_some() && lives(end));
+        self.links.iter().filter(is_open).count()
+    }
+
+    /// Notes that something has come for `endpoint`.
+    fn tell(&mut self, endpoint: usize) {
+        let here = &mut self.endpoints[endpoint];
+        if !here.has_news {
+            here.has_news = true;
+            self.news.push(endpoint);
+        }
+    }
+
+    pub(crate) fn news(&mut self, news: &mut Vec<EndpointId>) {
+        news.clear();
+        let endpoints = &mut self.endpoints;
+        self.news.retain(|index| {
+            let here = &mut endpoints[*index];
+            if here.death.is_some() {
+                return false;
+            }
+            if here.has_news && !here.frozen {
+                news.push(EndpointId(*index));
+            }
+            here.has_news
+        });
+        news.sort_unstable();
     }
 
     pub(crate) fn freeze(&mut self, name: &str, frozen: bool) {
@@ -212,9 +287,7 @@ impl World {
         let conn = ConnId(self.id(endpoint));
         let Some(&(owner, listener)) = self.addresses.get(address) else {
             let reason = CloseReason::Unreachable(ErrorKind::ConnectionRefused);
-            self.endpoints[endpoint]
-                .events
-                .push_back(Event::Closed { conn, reason });
+            self.add_event(endpoint, Event::Closed { conn, reason });
             return conn;
         };
         let link = self.links.len();
@@ -234,6 +307,12 @@ impl World {
             },
         );
         conn
+    }
+
+    /// Something came up at `endpoint` without a parcel.
+    fn add_event(&mut self, endpoint: usize, event: Event) {
+        self.endpoints[endpoint].events.push_back(event);
+        self.tell(endpoint);
     }
 
     fn new_end(&self, endpoint: usize, conn: Option<ConnId>) -> End {
@@ -279,6 +358,13 @@ impl World {
                 self.totals.dropped += 1;
                 return Ok(());
             }
+        }
+        if let Some(left) = &mut self.endpoints[endpoint].frames_left {
+            if *left == 0 {
+                self.totals.vanished += 1;
+                return Ok(());
+            }
+            *left -= 1;
         }
         self.end_mut(at).queued_bytes += bytes;
         self.totals.sent += 1;
@@ -332,7 +418,7 @@ impl World {
         };
         self.transmit(at.other(), What::Gone(CloseReason::ByPeer));
         let closed = self.closed(at, conn, CloseReason::ByUs);
-        self.endpoints[endpoint].events.push_back(closed);
+        self.add_event(endpoint, closed);
     }
 
     /// What has happened at `endpoint` since the last time.
@@ -342,6 +428,7 @@ impl World {
         if here.frozen || here.death.is_some() {
             return;
         }
+        self.endpoints[endpoint].has_news = false;
         // What this poll causes, even at this endpoint, is for the next one.
         let arrived = std::mem::take(&mut self.endpoints[endpoint].arrived);
         events.extend(self.endpoints[endpoint].events.drain(..));
@@ -349,7 +436,7 @@ impl World {
             self.release(&parcel);
             if self.end(parcel.to).open {
                 events.extend(self.receive(parcel));
-            } else if matches!(parcel.what, What::Stands | What::Frame(..)) {
+            } else if matches!(parcel.what, What::Stands | What::Frame(..) | What::Damaged) {
                 self.transmit(parcel.to.other(), What::Gone(CloseReason::Reset));
             }
         }
@@ -383,6 +470,14 @@ impl World {
                 Some(self.closed(to, conn, CloseReason::ByPeer))
             }
             What::Gone(reason) => Some(self.closed(to, conn, reason)),
+            What::Damaged => {
+                self.transmit(to.other(), What::Gone(CloseReason::Reset));
+                let error = PrefixError::Digest {
+                    computed: 0,
+                    stated: 1,
+                };
+                Some(self.closed(to, conn, CloseReason::Refused(error)))
+            }
             What::TimedOut if self.end(to).stands => None,
             What::TimedOut => {
                 let reason = CloseReason::Unreachable(ErrorKind::TimedOut);

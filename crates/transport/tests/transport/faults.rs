@@ -85,6 +85,7 @@ const ROUGH: Faults = Faults {
     reorder: 0.1,
     late_max: Duration::from_millis(3),
     reset: 0.0,
+    corrupt: 0.01,
 };
 
 #[test]

@@ -22,6 +22,7 @@ impl World {
                 self.vanish(&parcel);
             } else {
                 self.endpoints[to].arrived.push_back(parcel);
+                self.tell(to);
             }
         }
     }
@@ -41,7 +42,7 @@ impl World {
                 let reason = CloseReason::Unreachable(ErrorKind::ConnectionRefused);
                 self.transmit(parcel.to.other(), What::Gone(reason));
             }
-            What::Frame(..) | What::End => {
+            What::Frame(..) | What::Damaged | What::End => {
                 self.transmit(parcel.to.other(), What::Gone(CloseReason::Reset));
             }
             What::Stands | What::Gone(_) | What::TimedOut => {}
@@ -56,8 +57,13 @@ impl World {
             reorder,
             reset,
             late_max,
+            corrupt,
             ..
         } = self.faults;
+        // A network without this fault draws the same numbers as before there was such a fault.
+        if corrupt > 0.0 && self.dice.happens(corrupt) {
+            return self.transmit_damaged(to, frame, queued_bytes);
+        }
         let what = What::Frame(frame, queued_bytes);
         if self.dice.happens(reset) {
             self.totals.resets += 1;
@@ -85,6 +91,23 @@ impl World {
             return;
         }
         self.transmit(to, what);
+    }
+
+    /// Flips a bit: in the body if there is one, else in the head.
+    fn transmit_damaged(&mut self, to: At, mut frame: Frame, queued_bytes: u64) {
+        self.totals.corrupted += 1;
+        if frame.body.is_empty() {
+            let what = What::Frame(frame, queued_bytes);
+            self.release(&Parcel { to, what });
+            self.transmit(to, What::Damaged);
+            return;
+        }
+        let at = self.dice.next() as usize % (frame.body.len() * 8);
+        let mut body = frame.body.to_vec();
+        body[at / 8] ^= 1 << (at % 8);
+        frame.body = body.into();
+        self.corrupted.push(frame.head.clone());
+        self.transmit(to, What::Frame(frame, queued_bytes));
     }
 
     /// Sends to `to`, behind all that was sent there in order.
@@ -130,9 +153,7 @@ impl World {
             && self.has_room(from, bytes)
         {
             self.end_mut(from).refused = None;
-            self.endpoints[endpoint]
-                .events
-                .push_back(Event::Writable { conn });
+            self.add_event(endpoint, Event::Writable { conn });
         }
     }
 
@@ -140,7 +161,7 @@ impl World {
         if self.cuts.is_empty() {
             return false;
         }
-        let name = |at: At| self.endpoints[self.end(at).endpoint].name.clone();
+        let name = |at: At| self.endpoints[self.end(at).endpoint].name_id;
         self.cuts.contains(&(name(to.other()), name(to)))
     }
 }

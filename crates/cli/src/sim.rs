@@ -1,0 +1,28 @@
+//! `sheaf sim`: whole farms in virtual time.
+
+mod torture;
+
+use std::process::ExitCode;
+
+/// Simulates whole farms: the shipped nodes in virtual time, under seeded faults.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    subject: Subject,
+}
+
+#[derive(Clone, Debug, clap::Subcommand)]
+enum Subject {
+    Torture(torture::Args),
+}
+
+/// Simulates what is asked for.
+///
+/// # Errors
+///
+/// What is wrong with the arguments, or a file that cannot be written.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.subject {
+        Subject::Torture(args) => torture::run(args),
+    }
+}

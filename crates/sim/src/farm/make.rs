@@ -1,0 +1,221 @@
+//! Makes the processes: the shipped nodes with the options of the seed.
+
+use super::Farm;
+use super::pieces::Pieces;
+use super::seat::Node;
+use crate::invariant::Invariant;
+use crate::trace::Line;
+use crate::watch::{Found, found};
+use bytes::Bytes;
+use sheaf_acquire::HeapSlots;
+use sheaf_acquire::flp::{Flp, FlpConfig, Pace};
+use sheaf_balance::{Mode, RunPlan, SchedulerConfig};
+use sheaf_build::{BuildConfig, TfBuilder};
+use sheaf_frame::control::Hello;
+use sheaf_frame::{EpnId, FlpId, Incarnation, NodeId, Role, RunId, Source, Target};
+use sheaf_ledger::memory::MemoryLedger;
+use sheaf_membership::LivenessConfig;
+use sheaf_metric::Registry;
+use sheaf_node::clock::FairClock;
+use sheaf_node::epn::{EpnNode, EpnParts};
+use sheaf_node::event::EventLog;
+use sheaf_node::flp::{FlpNode, FlpParts};
+use sheaf_node::icn::{IcnNode, IcnParts};
+use sheaf_node::sink::SinkHandle;
+use sheaf_node::source::Input;
+use sheaf_node::uplink::Uplink;
+use sheaf_transport::Transport;
+use sheaf_transport::memory::Memory;
+use std::sync::Arc;
+
+/// Where the ICN listens.
+const ICN_ADDRESS: &str = "icn";
+/// TFs that a consumer's queue takes.
+const QUEUE_TFS: u32 = 64;
+
+impl Farm<'_> {
+    /// Starts the process of a seat, unless it lives.
+    pub(super) fn start(&mut self, index: usize) -> Result<(), Found> {
+        if self.seats[index].process.is_some() {
+            return Ok(());
+        }
+        self.lives += 1;
+        let (life, now) = (self.lives, self.network.now());
+        let seat = &self.seats[index];
+        let (id, incarnation) = (seat.node, Incarnation(life));
+        let log = EventLog::to_memory(seat.log.clone());
+        let transport = self.network.endpoint(&seat.name);
+        let endpoint = transport.id();
+        let node = match id.role {
+            Role::Icn => Node::Icn(Box::new(self.icn(transport, incarnation, log)?)),
+            Role::Flp => Node::Flp(Box::new(self.flp(
+                transport,
+                FlpId(id.index),
+                incarnation,
+                log,
+            ))),
+            _ => Node::Epn(Box::new(self.epn(
+                transport,
+                EpnId(id.index),
+                incarnation,
+                log,
+            )?)),
+        };
+        let at = endpoint.index();
+        if self.endpoints.len() <= at {
+            self.endpoints.resize(at + 1, 0);
+        }
+        self.endpoints[at] = index;
+        let seat = &mut self.seats[index];
+        seat.process = Some(node);
+        seat.life = life;
+        seat.endpoint = Some(endpoint);
+        seat.is_frozen = false;
+        seat.has_news = false;
+        seat.wake_at = now;
+        seat.not_before = now;
+        seat.fair = FairClock::default();
+        seat.dying = None;
+        seat.is_leaving = false;
+        seat.held_stfs = 0;
+        self.trace
+            .add(|| Line::new(now, &seat.name, vec![], format!("starts, life {life}")));
+        Ok(())
+    }
+
+    fn icn(
+        &self,
+        mut transport: Memory,
+        incarnation: Incarnation,
+        log: EventLog,
+    ) -> Result<IcnNode<Memory>, Found> {
+        let options = self.options;
+        let config = SchedulerConfig {
+            policy: options.policy.to_owned(),
+            seed: options.seed,
+            mode: options.mode,
+            paced_rate_hz: if options.rate_hz > 0.0 {
+                options.rate_hz
+            } else {
+                200.0
+            },
+            incomplete: options.incomplete,
+            tf_bytes_max: u64::from(options.flps) * (options.stf_bytes_max() + 1),
+            queue_tfs_max: options.queue_tfs_max,
+            tf_deadline_ms: options.tf_deadline_ms,
+            stale_ms: options.stale_ms,
+            ..SchedulerConfig::default()
+        };
+        let plan = RunPlan {
+            flps: u32::from(options.flps),
+            epns: u32::from(options.epns),
+            timeframes: options.timeframes,
+        };
+        listen(&mut transport, ICN_ADDRESS)?;
+        let parts = IcnParts {
+            icn: 0,
+            peers: Vec::new(),
+            ledger: Box::new(MemoryLedger::new()),
+            scheduler: config,
+            plan,
+            new_run: RunId(options.seed),
+            liveness: LivenessConfig::default(),
+            stf_bytes_max: SchedulerConfig::default().stf_bytes_max,
+            duration: None,
+            incarnation,
+            log,
+            registry: Arc::new(Registry::default()),
+        };
+        match IcnNode::new(transport, parts) {
+            Ok(icn) => Ok(icn),
+            Err(error) => found(Invariant::NoPanic, None, error.to_string()),
+        }
+    }
+
+    fn flp(
+        &self,
+        transport: Memory,
+        flp: FlpId,
+        incarnation: Incarnation,
+        log: EventLog,
+    ) -> FlpNode<Memory> {
+        let options = self.options;
+        let source = Source { flp, incarnation };
+        let pace = match (options.mode, options.rate_hz) {
+            (Mode::Paced, _) => Pace::Icn,
+            (Mode::DataDriven, 0.0) => Pace::Max,
+            (Mode::DataDriven, rate_hz) => Pace::RateHz(rate_hz),
+        };
+        let config = FlpConfig {
+            pace,
+            when_full: options.when_full,
+            hold_bytes: options.hold_bytes(),
+            hold_stfs_max: options.hold_stfs,
+            ..FlpConfig::default()
+        };
+        let hello = Hello {
+            data_address: String::new(),
+            capacity_bytes: options.hold_bytes(),
+            slots: 0,
+            stf_bytes_max: options.stf_bytes_max(),
+            weight_milli: 1000,
+            keeps: false,
+        };
+        let pieces = Pieces::new(self.pool.clone(), source, options.stf_bytes);
+        let parts = FlpParts {
+            source,
+            brain: Flp::new(config, source, options.stf_bytes_max()),
+            input: Input::Made(Box::new(pieces)),
+            slots: Box::new(HeapSlots),
+            uplink: uplink(flp.into(), incarnation, hello),
+            log,
+        };
+        FlpNode::new(transport, parts)
+    }
+
+    fn epn(
+        &self,
+        mut transport: Memory,
+        epn: EpnId,
+        incarnation: Incarnation,
+        log: EventLog,
+    ) -> Result<EpnNode<Memory>, Found> {
+        let options = self.options;
+        let address = format!("epn-{}-{}", epn.0, incarnation.0);
+        listen(&mut transport, &address)?;
+        let config = BuildConfig {
+            capacity_bytes: options.capacity_bytes(),
+            tfs_in_building_max: options.slots,
+            stale_ms: options.stale_ms,
+            ..BuildConfig::default()
+        };
+        let hello = Hello {
+            data_address: address,
+            capacity_bytes: config.capacity_bytes,
+            slots: config.tfs_in_building_max,
+            stf_bytes_max: 0,
+            weight_milli: 1000,
+            keeps: false,
+        };
+        let consumer = self.seats[self.seat_of(epn.into())].consumer.clone();
+        let parts = EpnParts {
+            target: Target { epn, incarnation },
+            brain: TfBuilder::<Bytes>::new(config),
+            sink: SinkHandle::inline(Box::new(consumer), QUEUE_TFS),
+            uplink: uplink(epn.into(), incarnation, hello),
+            log,
+        };
+        Ok(EpnNode::new(transport, parts))
+    }
+}
+
+fn uplink(node: NodeId, incarnation: Incarnation, hello: Hello) -> Uplink {
+    Uplink::new(vec![ICN_ADDRESS.to_owned()], node, incarnation, hello)
+}
+
+fn listen(transport: &mut Memory, address: &str) -> Result<(), Found> {
+    match transport.listen(address) {
+        Ok(_) => Ok(()),
+        Err(error) => found(Invariant::NoPanic, None, error.to_string()),
+    }
+}

@@ -1,0 +1,55 @@
+//! Families of seeds: which faults a seed may have.
+
+/// A family of seeds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Everything may happen; each seed enables some faults and weighs them. What `sheaf sim torture` runs.
+    Swarm,
+    /// Nothing happens.
+    Calm,
+    /// EPNs crash, hang and come back.
+    EpnFaults,
+    /// Frames are lost, doubled, overtaken; streams are reset.
+    BadNetwork,
+    /// Faults of nodes and network.
+    Everything,
+    /// As everything, and the heartbeat of the ICN leads.
+    Paced,
+}
+
+impl Kind {
+    /// All families.
+    pub const ALL: [Self; 6] = [
+        Self::Swarm,
+        Self::Calm,
+        Self::EpnFaults,
+        Self::BadNetwork,
+        Self::Everything,
+        Self::Paced,
+    ];
+
+    /// Name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Swarm => "swarm",
+            Self::Calm => "calm",
+            Self::EpnFaults => "epn-faults",
+            Self::BadNetwork => "bad-network",
+            Self::Everything => "everything",
+            Self::Paced => "paced",
+        }
+    }
+
+    /// The family of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Whether every TF has to be complete, whatever happens: no FLP is hurt.
+    #[must_use]
+    pub fn loses_nothing(self) -> bool {
+        matches!(self, Self::Calm | Self::EpnFaults | Self::BadNetwork)
+    }
+}

@@ -1,0 +1,621 @@
+//! Holds the invariants against what happens, event by event.
+//!
+//! What is checked is never asked for its own opinion: the books are recounted from event logs, what is handed on
+//! is what the consumers of the harness were handed, and a reason is held against what the harness did. Only bounds
+//! (I9) are read from the nodes.
+
+mod books;
+mod hurt;
+
+pub use books::Books;
+pub(crate) use hurt::Hurt;
+
+use crate::farm::Taken;
+use crate::invariant::Invariant;
+use crate::options::Options;
+use crate::trace::Hash;
+use books::{Fate, RunBook, TfBook};
+use sheaf_balance::Incomplete;
+use sheaf_frame::{NodeId, Role, RunId, Timestamp};
+use sheaf_node::event::{Event, MemberEvent, PartEvent};
+use std::collections::BTreeMap;
+
+/// What did not hold, before it is known when.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) invariant: Invariant,
+    pub(crate) tf: Option<u64>,
+    pub(crate) detail: String,
+}
+
+pub(crate) fn found<T>(
+    invariant: Invariant,
+    tf: impl Into<Option<u64>>,
+    detail: String,
+) -> Result<T, Found> {
+    let tf = tf.into();
+    Err(Found {
+        invariant,
+        tf,
+        detail,
+    })
+}
+
+/// One life of a node, as its log tells.
+#[derive(Clone, Copy, Debug)]
+struct Life {
+    incarnation: u64,
+    /// Which of the runs it is in.
+    run: Option<usize>,
+}
+
+/// Everything that is known of a farm from outside.
+pub(crate) struct Watch<'a> {
+    options: &'a Options,
+    lives: BTreeMap<NodeId, Life>,
+    runs: Vec<RunBook>,
+    /// Terms, and who led in them.
+    leaders: Vec<(u64, NodeId)>,
+    pub(crate) hurt: Hurt,
+    pub(crate) hash: Hash,
+    settled_at: Timestamp,
+    stop_at: Timestamp,
+}
+
+impl<'a> Watch<'a> {
+    pub(crate) fn new(options: &'a Options) -> Self {
+        Self {
+            options,
+            lives: BTreeMap::new(),
+            runs: Vec::new(),
+            leaders: Vec::new(),
+            hurt: Hurt::new(options),
+            hash: Hash::new(),
+            settled_at: Timestamp(0) + options.calm_at + options.settle,
+            stop_at: Timestamp(0) + options.stop_at,
+        }
+    }
+
+    /// A line of the event log of `node`.
+    pub(crate) fn handle(
+        &mut self,
+        now: Timestamp,
+        node: NodeId,
+        event: &Event,
+    ) -> Result<(), Found> {
+        self.hash
+            .add(now.0 ^ (u64::from(node.index) << 56) ^ ((node.role as u64) << 48));
+        match event {
+            Event::Begin { incarnation, .. } => {
+                self.hash.add(*incarnation);
+                let life = Life {
+                    incarnation: *incarnation,
+                    run: None,
+                };
+                self.lives.insert(node, life);
+                Ok(())
+            }
+            Event::Run { run } => {
+                let run = u64::from_str_radix(run, 16).unwrap_or_default();
+                self.hash.add(run);
+                let index = self.run_index(RunId(run));
+                if let Some(life) = self.lives.get_mut(&node) {
+                    life.run = Some(index);
+                }
+                Ok(())
+            }
+            Event::Made { tf, bytes, digest } => self.handle_made(now, node, *tf, *bytes, *digest),
+            Event::Skipped { tf, reason } => {
+                self.hash.add(*tf);
+                let (_, book) = self.tf_of(node, *tf)?;
+                book.named_at.get_or_insert(now);
+                book.skipped.push((node.index, reason.clone()));
+                Ok(())
+            }
+            Event::Called { tf } => {
+                self.hash.add(*tf);
+                let (_, book) = self.tf_of(node, *tf)?;
+                book.named_at.get_or_insert(now);
+                book.is_called = true;
+                Ok(())
+            }
+            Event::Sent {
+                tf,
+                term,
+                attempt,
+                epn,
+                incarnation,
+            } => self.handle_sent(node, *tf, (*term, *attempt), (*epn, *incarnation)),
+            Event::Verdict {
+                tf,
+                verdict,
+                epn,
+                incarnation,
+                missing,
+                reason,
+            } => {
+                let fate = Fate {
+                    verdict: verdict.clone(),
+                    at: epn.zip(*incarnation),
+                    missing: missing.clone(),
+                    reason: reason.clone(),
+                };
+                self.handle_verdict(now, node, *tf, &fate)
+            }
+            Event::Abandoned { tf } => self.handle_abandoned(node, *tf),
+            Event::Delivered { tf, .. } => self.handle_delivered(node, *tf),
+            Event::Fault { tf, detail } => found(
+                Invariant::TruePieces,
+                *tf,
+                format!("the consumer of {node} finds TF {tf} damaged: {detail}"),
+            ),
+            Event::Leads { term } => self.handle_leads(node, *term),
+            Event::Roster {
+                roster,
+                first,
+                members,
+            } => self.handle_roster(node, *roster, *first, members),
+            Event::Deposed { term, .. } => {
+                self.hash.add(*term);
+                Ok(())
+            }
+            Event::Recovered { tf, .. } => {
+                self.hash.add(*tf);
+                Ok(())
+            }
+            Event::Over | Event::End => Ok(()),
+        }
+    }
+
+    fn handle_leads(&mut self, node: NodeId, term: u64) -> Result<(), Found> {
+        self.hash.add(term);
+        if let Some((_, other)) = self.leaders.iter().find(|(known, _)| *known == term) {
+            return found(
+                Invariant::Fenced,
+                None,
+                format!("{node} and {other} lead in term {term}"),
+            );
+        }
+        self.leaders.push((term, node));
+        Ok(())
+    }
+
+    fn handle_roster(
+        &mut self,
+        node: NodeId,
+        id: u32,
+        first: u64,
+        members: &[MemberEvent],
+    ) -> Result<(), Found> {
+        self.hash.add(first ^ (u64::from(id) << 40));
+        let Some(run) = self.lives.get(&node).and_then(|life| life.run) else {
+            return found(
+                Invariant::Books,
+                None,
+                format!("{node} names a roster before it is in a run"),
+            );
+        };
+        self.runs[run].add_roster(first, members);
+        Ok(())
+    }
+
+    fn run_index(&mut self, run: RunId) -> usize {
+        if let Some(index) = self.runs.iter().position(|book| book.run == run) {
+            return index;
+        }
+        self.runs.push(RunBook::new(run));
+        self.runs.len() - 1
+    }
+
+    /// The life of `node`, and what is known of `tf` in its run.
+    fn tf_of(&mut self, node: NodeId, tf: u64) -> Result<(u64, &mut TfBook), Found> {
+        let life = self.lives.get(&node).copied();
+        let Some((incarnation, run)) = life.and_then(|life| Some((life.incarnation, life.run?)))
+        else {
+            return found(
+                Invariant::Books,
+                tf,
+                format!("{node} writes of TF {tf} before it is in a run"),
+            );
+        };
+        Ok((incarnation, self.runs[run].tf(tf)?))
+    }
+
+    fn handle_made(
+        &mut self,
+        now: Timestamp,
+        node: NodeId,
+        tf: u64,
+        bytes: u64,
+        digest: u32,
+    ) -> Result<(), Found> {
+        self.hash.add(tf ^ (u64::from(digest) << 32));
+        let (incarnation, book) = self.tf_of(node, tf)?;
+        book.named_at.get_or_insert(now);
+        if book
+            .made
+            .iter()
+            .any(|part| (part.flp, part.incarnation) == (node.index, incarnation))
+        {
+            return found(
+                Invariant::TruePieces,
+                tf,
+                format!("{node} made its STF of TF {tf} twice"),
+            );
+        }
+        book.made.push(PartEvent {
+            flp: node.index,
+            incarnation,
+            bytes,
+            digest,
+        });
+        Ok(())
+    }
+
+    fn handle_sent(
+        &mut self,
+        node: NodeId,
+        tf: u64,
+        attempt: (u64, u32),
+        target: (u16, u64),
+    ) -> Result<(), Found> {
+        self.hash
+            .add(tf ^ (u64::from(attempt.1) << 40) ^ (target.1 << 20));
+        let (_, book) = self.tf_of(node, tf)?;
+        // An attempt counts within a term, and goes to one EPN.
+        let known = book.attempts.iter().find(|(known, _)| *known == attempt);
+        match known {
+            Some((_, at)) if *at != target => {
+                let detail = format!(
+                    "attempt {} of TF {tf} in term {} goes to epn:{} and epn:{}",
+                    attempt.1, attempt.0, at.0, target.0
+                );
+                return found(Invariant::OneVerdict, tf, detail);
+            }
+            Some(_) => {}
+            None => {
+                book.attempts.push((attempt, target));
+                let reassigned = u64::from(book.attempts.len() > 1);
+                let run = self.lives[&node].run.expect("tf_of found it");
+                self.runs[run].books.reassigned += reassigned;
+            }
+        }
+        Ok(())
+    }
+
+    fn handle_verdict(
+        &mut self,
+        now: Timestamp,
+        node: NodeId,
+        tf: u64,
+        fate: &Fate,
+    ) -> Result<(), Found> {
+        self.hash
+            .add(tf ^ (fate.at.map_or(0, |at| at.1) << 32) ^ fate.verdict.len() as u64);
+        let (allow, settled_at, stop_at) = (self.options.incomplete, self.settled_at, self.stop_at);
+        let kind = self.options.kind;
+        let (_, book) = self.tf_of(node, tf)?;
+        if let Some(known) = &book.fate {
+            if known == fate {
+                return Ok(());
+            }
+            return found(
+                Invariant::OneVerdict,
+                tf,
+                format!("TF {tf} has the verdicts {known} and {fate}"),
+            );
+        }
+        let Some(named_at) = book.named_at else {
+            return found(
+                Invariant::Books,
+                tf,
+                format!("TF {tf} is {fate}, and nobody made it"),
+            );
+        };
+        if fate.verdict == "incomplete" && allow == Incomplete::Never {
+            return found(
+                Invariant::TrueReason,
+                tf,
+                format!("TF {tf} is {fate}, against the rule of this farm"),
+            );
+        }
+        if fate.verdict != "complete" && kind.loses_nothing() {
+            return found(
+                Invariant::Live,
+                tf,
+                format!("TF {tf} is {fate}, and no FLP was hurt"),
+            );
+        }
+        if fate.verdict != "complete" && named_at >= settled_at && now < stop_at {
+            let detail = format!(
+                "TF {tf} is {fate}, and was made {:?} after the faults had ended and {:?} were over",
+                named_at.since(settled_at),
+                self.options.settle
+            );
+            return found(Invariant::Live, tf, detail);
+        }
+        book.fate = Some(fate.clone());
+        if let Some(reason) = &fate.reason {
+            self.check_reason(now, node, tf, reason)?;
+        }
+        let run = self.lives[&node].run.expect("tf_of found it");
+        self.runs[run].count(fate);
+        Ok(())
+    }
+
+    /// A reason must be true: the harness knows whom it hurt.
+    fn check_reason(
+        &mut self,
+        now: Timestamp,
+        icn: NodeId,
+        tf: u64,
+        reason: &str,
+    ) -> Result<(), Found> {
+        let is_stopping = now >= self.stop_at || self.hurt.has_source_ended;
+        let queue_max = u64::from(self.options.queue_tfs_max);
+        let run = self.lives[&icn].run.expect("the caller looked");
+        let undecided = self.runs[run].undecided();
+        let corrupted = self.hurt.corrupted(tf);
+        let book = self.runs[run].tf(tf)?;
+        let is_true = match reason {
+            "source-died" | "source-late" => self.hurt.may_lose_stfs(),
+            "source-overrun" => book.skipped.iter().any(|(_, why)| why == reason),
+            "corrupt-at-source" => corrupted >= 2,
+            "shed-overload" => undecided >= queue_max,
+            "run-ended" => is_stopping,
+            _ => false,
+        };
+        if is_true {
+            return Ok(());
+        }
+        found(
+            Invariant::TrueReason,
+            tf,
+            format!("TF {tf} is dropped for \"{reason}\", and nothing of the kind happened"),
+        )
+    }
+
+    fn handle_abandoned(&mut self, node: NodeId, tf: u64) -> Result<(), Found> {
+        self.hash.add(tf ^ 0xaba0);
+        let hurt_epns = self.hurt.has_hurt(Role::Epn);
+        let (_, book) = self.tf_of(node, tf)?;
+        let Some(fate) = book.fate.clone() else {
+            return found(
+                Invariant::OneVerdict,
+                tf,
+                format!("TF {tf} is abandoned without a verdict"),
+            );
+        };
+        if fate.verdict == "dropped" {
+            return found(
+                Invariant::OneVerdict,
+                tf,
+                format!("TF {tf} is {fate}, and abandoned"),
+            );
+        }
+        if !hurt_epns {
+            return found(
+                Invariant::TrueReason,
+                tf,
+                format!("TF {tf} is abandoned, and no EPN was hurt"),
+            );
+        }
+        if !book.is_abandoned {
+            book.is_abandoned = true;
+            let run = self.lives[&node].run.expect("tf_of found it");
+            self.runs[run].books.abandoned += 1;
+        }
+        Ok(())
+    }
+
+    /// The EPN has written that it handed a TF on: its consumer must know.
+    fn handle_delivered(&mut self, node: NodeId, tf: u64) -> Result<(), Found> {
+        self.hash.add(tf ^ 0xde11);
+        let (incarnation, book) = self.tf_of(node, tf)?;
+        if book.consumed_at != Some((node.index, incarnation)) {
+            return found(
+                Invariant::OneHandOn,
+                tf,
+                format!("{node} writes that TF {tf} is handed on, its consumer has not got it"),
+            );
+        }
+        Ok(())
+    }
+
+    /// The consumer of `node` has been handed a TF.
+    pub(crate) fn handle_taken(&mut self, node: NodeId, taken: &Taken) -> Result<(), Found> {
+        let tf = taken.tf.0;
+        self.hash.add(tf ^ 0xc0de);
+        let Some(life) = self.lives.get(&node).copied() else {
+            return found(
+                Invariant::VerdictFirst,
+                tf,
+                format!("{node} hands on TF {tf} before it lives"),
+            );
+        };
+        let run = self.run_index(taken.run);
+        let book = self.runs[run].tf(tf)?;
+        let at = (node.index, life.incarnation);
+        if let Some(earlier) = book.consumed_at {
+            let detail = format!(
+                "TF {tf} is handed on by epn:{} in life {} and by epn:{} in life {}",
+                earlier.0, earlier.1, at.0, at.1
+            );
+            return found(Invariant::OneHandOn, tf, detail);
+        }
+        let Some(fate) = &book.fate else {
+            return found(
+                Invariant::VerdictFirst,
+                tf,
+                format!("{node} hands on TF {tf}, which has no verdict"),
+            );
+        };
+        if fate.at != Some(at) {
+            return found(
+                Invariant::VerdictFirst,
+                tf,
+                format!("{node} in life {} hands on TF {tf}, which is {fate}", at.1),
+            );
+        }
+        if fate.missing != taken.missing {
+            let detail = format!(
+                "TF {tf} is handed on without {:?}, its verdict is {fate}",
+                taken.missing
+            );
+            return found(Invariant::TruePieces, tf, detail);
+        }
+        check_parts(tf, taken, &book.made)?;
+        book.consumed_at = Some(at);
+        check_roster(tf, taken, self.runs[run].roster_of(tf))
+    }
+
+    /// STFs of this life of an FLP whose TF has no verdict: it must hold them.
+    pub(crate) fn undecided_of(&self, node: NodeId) -> impl Iterator<Item = u64> + '_ {
+        let life = self.lives.get(&node);
+        let run = life.and_then(|life| Some((life.incarnation, &self.runs[life.run?])));
+        run.into_iter().flat_map(move |(incarnation, run)| {
+            let is_own =
+                move |part: &PartEvent| part.flp == node.index && part.incarnation == incarnation;
+            run.undecided_tfs()
+                .filter(move |(_, book)| book.made.iter().any(is_own))
+                .map(|(tf, _)| tf)
+        })
+    }
+
+    /// The books of the run that `icn` has, recounted.
+    pub(crate) fn books_of(&self, icn: NodeId) -> Option<&Books> {
+        Some(&self.runs[self.lives.get(&icn)?.run?].books)
+    }
+
+    /// The faults have ended [`Options::settle`] ago: every TF that anybody alive knows has its verdict.
+    pub(crate) fn check_settled(
+        &self,
+        until: Timestamp,
+        is_alive: impl Fn(NodeId, u64) -> bool,
+    ) -> Result<(), Found> {
+        for run in &self.runs {
+            for (tf, book) in run.undecided_tfs() {
+                let is_known = book.is_called
+                    || book.made.iter().any(|part| {
+                        let node = NodeId {
+                            role: Role::Flp,
+                            index: part.flp,
+                        };
+                        is_alive(node, part.incarnation)
+                    });
+                if is_known && book.named_at.is_some_and(|at| at <= until) {
+                    let detail = format!(
+                        "TF {tf} has no verdict, {:?} after the faults have ended",
+                        self.options.settle
+                    );
+                    return found(Invariant::Live, tf, detail);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The run is over: nothing is open.
+    pub(crate) fn check_end(&self, was_alive: impl Fn(NodeId, u64) -> bool) -> Result<(), Found> {
+        for run in &self.runs {
+            for (tf, book) in run.tfs() {
+                let is_known = book.is_called
+                    || book.made.iter().any(|part| {
+                        was_alive(
+                            NodeId {
+                                role: Role::Flp,
+                                index: part.flp,
+                            },
+                            part.incarnation,
+                        )
+                    });
+                match &book.fate {
+                    None if is_known => {
+                        return found(
+                            Invariant::Clean,
+                            tf,
+                            format!("TF {tf} was made and has no verdict at the end of the run"),
+                        );
+                    }
+                    None => {}
+                    Some(fate) => {
+                        let is_built = fate.verdict != "dropped";
+                        if is_built && !book.is_abandoned && book.consumed_at.is_none() {
+                            return found(
+                                Invariant::Clean,
+                                tf,
+                                format!("TF {tf} is {fate}, and no EPN handed it on"),
+                            );
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The books of all runs together.
+    pub(crate) fn books(&self) -> Books {
+        let mut sum = Books::default();
+        for run in &self.runs {
+            sum.add(&run.books);
+        }
+        sum
+    }
+}
+
+/// The parts are those of the roster without the missing ones.
+fn check_roster(tf: u64, taken: &Taken, roster: Option<&[MemberEvent]>) -> Result<(), Found> {
+    let Some(roster) = roster else {
+        return found(
+            Invariant::TruePieces,
+            tf,
+            format!("TF {tf} is handed on without a roster in the log"),
+        );
+    };
+    let expected = roster
+        .iter()
+        .filter(|member| !taken.missing.contains(&member.flp));
+    let parts = taken.parts.iter().map(|part| MemberEvent {
+        flp: part.flp,
+        incarnation: part.incarnation,
+    });
+    if expected.copied().eq(parts) {
+        return Ok(());
+    }
+    let detail = format!(
+        "TF {tf} is handed on with {:?}, its roster is {roster:?}, its verdict lacks {:?}",
+        taken.parts, taken.missing
+    );
+    found(Invariant::TruePieces, tf, detail)
+}
+
+fn check_parts(tf: u64, taken: &Taken, made: &[PartEvent]) -> Result<(), Found> {
+    for (index, part) in taken.parts.iter().enumerate() {
+        if taken.parts[..index]
+            .iter()
+            .any(|other| other.flp == part.flp)
+        {
+            return found(
+                Invariant::TruePieces,
+                tf,
+                format!("TF {tf} has two STFs of flp:{}", part.flp),
+            );
+        }
+        if taken.missing.contains(&part.flp) {
+            return found(
+                Invariant::TruePieces,
+                tf,
+                format!("TF {tf} has the STF of flp:{} that it lacks", part.flp),
+            );
+        }
+        if !made.contains(part) {
+            return found(
+                Invariant::TruePieces,
+                tf,
+                format!("TF {tf} has a part that nobody made: {part:?}"),
+            );
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,91 @@
+//! The families of seeds, a few hundred of each: what `cargo test` looks at every time.
+//!
+//! `SHEAF_SEED=N` runs one seed, `SHEAF_SEEDS=N` so many, `SHEAF_FIRST_SEED=N` says where to begin. A failure prints
+//! the seed, everything that was drawn from it, and the last that happened to the TF concerned.
+
+use sheaf_sim::torture::{Amount, Config, Report, replay, run};
+use sheaf_sim::{Kind, Options};
+
+fn env(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
+}
+
+/// Runs seeds of `kind`, `count` of them unless the environment says otherwise.
+#[track_caller]
+fn check_seeds(kind: Kind, count: u64) -> Report {
+    let (first, count) = match env("SHEAF_SEED") {
+        Some(seed) => (seed, 1),
+        None => (
+            env("SHEAF_FIRST_SEED").unwrap_or(1),
+            env("SHEAF_SEEDS").unwrap_or(count),
+        ),
+    };
+    let config = Config {
+        kind,
+        first,
+        amount: Amount::Seeds(count),
+        threads: 1,
+        until_first: true,
+    };
+    let report = run(&config, &mut |_| {});
+    if let Some(failure) = report.failures.first() {
+        let (_, trace) = replay(kind, failure.seed);
+        for line in trace.last_of(failure.violation.tf, 60) {
+            println!("{line}");
+        }
+        let options = Options::draw(kind, failure.seed);
+        panic!(
+            "SHEAF_SEED={} breaks a promise: {}\n{options:#?}",
+            failure.seed, failure.violation
+        );
+    }
+    println!(
+        "{}: seeds {first} to {}, {report:?}",
+        kind.name(),
+        first + count - 1
+    );
+    report
+}
+
+#[test]
+fn a_farm_without_faults_builds_every_tf_at_once() {
+    let report = check_seeds(Kind::Calm, 40);
+    assert_eq!(report.books.reassigned, 0);
+}
+
+#[test]
+fn epns_that_crash_hang_and_come_back_cost_no_tf() {
+    let report = check_seeds(Kind::EpnFaults, 200);
+    assert!(report.books.reassigned > 0, "the schedule must hurt");
+}
+
+#[test]
+fn a_network_that_loses_doubles_and_reorders_costs_no_tf() {
+    let report = check_seeds(Kind::BadNetwork, 150);
+    assert!(report.books.complete > 0);
+}
+
+#[test]
+fn whatever_happens_no_tf_is_built_twice_mixed_or_forgotten() {
+    let books = check_seeds(Kind::Everything, 200).books;
+    assert!(
+        books.incomplete > 0 && books.dropped > 0 && books.abandoned > 0,
+        "it must hurt"
+    );
+}
+
+#[test]
+fn the_heartbeat_of_the_icn_can_lead_instead_of_the_announces() {
+    let report = check_seeds(Kind::Paced, 100);
+    assert!(report.timeframes > 0);
+}
+
+#[test]
+fn a_swarm_of_faults_breaks_no_promise() {
+    let report = check_seeds(Kind::Swarm, 300);
+    assert!(
+        report.state_faults > 10 * report.seeds,
+        "the schedule must hurt"
+    );
+}
