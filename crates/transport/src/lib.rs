@@ -18,7 +18,7 @@ pub mod tcp;
 pub use arena::{Arena, ArenaError, ArenaOptions, Block};
 pub use sheaf_frame::{Limits, PrefixError, WireKind};
 pub use sheaf_identity::Identity;
-pub use tcp::{Bulk, Refusal, Security, Stats, Tcp, TcpConfig, Waker};
+pub use tcp::{Bulk, Farewell, Refusal, Security, Stats, Tcp, TcpConfig, Waker};
 pub use transport::{
     CloseReason, ConnId, ConnectError, Event, Frame, ListenError, ListenerId, SendError,
     TlsFailure, Transport, WhenFull,

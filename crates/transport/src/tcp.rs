@@ -12,6 +12,7 @@ mod bodies;
 mod config;
 mod connection;
 mod door;
+mod farewell;
 mod inbox;
 mod options;
 mod outbox;
@@ -21,6 +22,7 @@ mod session;
 mod stats;
 
 pub use config::TcpConfig;
+pub use farewell::Farewell;
 pub use options::{SocketOptions, resolve};
 pub use recorded::{Recorded, frames_of};
 pub use security::{Bulk, Refusal, Security};
@@ -41,7 +43,7 @@ use sheaf_frame::Limits;
 use sheaf_identity::Identity;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -69,6 +71,11 @@ pub struct Tcp {
     security: Security,
     /// Connections of peers whose handshake is not over, the oldest first.
     shaking: BTreeSet<ConnId>,
+    /// Connections of peers without a whole first frame, the oldest first.
+    greeting: BTreeSet<ConnId>,
+    /// Connections of peers, by address.
+    by_ip: HashMap<IpAddr, usize>,
+    farewell: Option<Farewell>,
     refusals: Vec<Refusal>,
     /// Connections that want a turn, in the order in which they get it.
     ready: VecDeque<ConnId>,
@@ -157,6 +164,9 @@ impl Tcp {
             accepted: 0,
             security,
             shaking: BTreeSet::new(),
+            greeting: BTreeSet::new(),
+            by_ip: HashMap::new(),
+            farewell: None,
             refusals: Vec::new(),
             ready: VecDeque::new(),
             waiting: Vec::new(),
@@ -186,6 +196,11 @@ impl Tcp {
     /// The peers turned away since the last call, as many as are remembered. All are counted in [`stats`](Self::stats).
     pub fn take_refusals(&mut self) -> Vec<Refusal> {
         std::mem::take(&mut self.refusals)
+    }
+
+    /// Sets what is said to peers whose connections end for what they did.
+    pub fn set_farewell(&mut self, farewell: Farewell) {
+        self.farewell = Some(farewell);
     }
 
     /// The socket options in force, which are what the kernel gave of what was asked for.
@@ -249,18 +264,29 @@ impl Tcp {
     fn remove(&mut self, conn: ConnId, reason: CloseReason) -> Option<Event> {
         let mut connection = self.connections.remove(&conn)?;
         self.accepted -= usize::from(connection.side == Side::Accepting);
+        if let Some(ip) = connection.ip {
+            self.count_gone(ip);
+        }
+        self.greeting.remove(&conn);
+        if let Some(frame) = self.farewell.and_then(|farewell| farewell(&reason)) {
+            connection.say_farewell(frame, &mut self.shared, Instant::now());
+        }
         // Closing the socket takes it out of epoll anyway; a failure here has no consequence.
         let _ = self.poll.registry().deregister(connection.socket());
         self.shared.stats.count_close(&reason);
         self.shaking.remove(&conn);
         if let Some((_, peer)) = connection.take_arrival() {
             // Nobody knows of it, so there is no event either.
-            if self.refusals.len() < REFUSALS_MAX {
-                self.refusals.push(Refusal { peer, reason });
-            }
+            self.note_refusal(peer, reason);
             return None;
         }
         Some(Event::Closed { conn, reason })
+    }
+
+    fn note_refusal(&mut self, peer: String, reason: CloseReason) {
+        if self.refusals.len() < REFUSALS_MAX {
+            self.refusals.push(Refusal { peer, reason });
+        }
     }
 
     /// Begins a connection.
@@ -378,8 +404,11 @@ impl Tcp {
             connection.listed = false;
             match connection.turn(&mut self.shared, events, now) {
                 Ok(()) => {
-                    if connection.is_known() {
-                        self.shaking.remove(&conn);
+                    if connection.is_known() && self.shaking.remove(&conn) {
+                        self.greeting.insert(conn);
+                    }
+                    if connection.has_greeted() {
+                        self.greeting.remove(&conn);
                     }
                     if connection.wants_space() && !connection.waiting {
                         connection.waiting = true;

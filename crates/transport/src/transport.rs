@@ -137,6 +137,9 @@ pub enum CloseReason {
         /// The limit, in ms.
         limit_ms: u64,
     },
+    /// There were more connections than allowed, and this one had said nothing yet, or came last.
+    #[error("too many connections")]
+    Crowded,
     /// The peers do not agree on a TLS session, or one does not trust the other.
     #[error("TLS: {0}")]
     Tls(TlsFailure),

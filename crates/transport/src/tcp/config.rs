@@ -40,6 +40,11 @@ pub struct TcpConfig {
     pub listen_backlog: u16,
     /// Connections that peers may have open at once; further ones are closed at once and counted.
     pub accepted_max: usize,
+    /// The same for the peers of one address.
+    pub accepted_per_ip_max: usize,
+    /// Connections of peers whose first frame has not come. One more, and the oldest is given up: whoever means it
+    /// says hello at once, and whoever does not cannot keep others out.
+    pub greeting_max: usize,
 }
 
 impl Default for TcpConfig {
@@ -60,6 +65,8 @@ impl Default for TcpConfig {
             congestion_control: Some("cubic".to_owned()),
             listen_backlog: 1024,
             accepted_max: 4096,
+            accepted_per_ip_max: 2048,
+            greeting_max: 512,
         }
     }
 }

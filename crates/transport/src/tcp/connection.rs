@@ -14,7 +14,7 @@ use mio::net::TcpStream;
 use sheaf_frame::Limits;
 use sheaf_identity::Identity;
 use std::io::{self, ErrorKind};
-use std::net::Shutdown;
+use std::net::{IpAddr, Shutdown};
 use std::time::{Duration, Instant};
 
 pub(crate) use sealed::CIPHER_BYTES;
@@ -50,6 +50,8 @@ pub(crate) enum Side {
 pub(crate) struct Connection {
     pub(crate) id: ConnId,
     pub(crate) side: Side,
+    /// Whom it is counted for, if a peer made it.
+    pub(crate) ip: Option<IpAddr>,
     pub(crate) outbox: Outbox,
     stream: TcpStream,
     /// The TLS session; `None` on a plain connection.
@@ -100,6 +102,7 @@ impl Connection {
         Self {
             id,
             side,
+            ip: None,
             outbox: Outbox::new(config.queue_bytes_max, config.when_full),
             stream,
             session: session.map(Box::new),
@@ -195,6 +198,23 @@ impl Connection {
     /// The address and listener of a connection whose acceptance was never told.
     pub(crate) fn take_arrival(&mut self) -> Option<(ListenerId, String)> {
         self.session.as_mut()?.arrival.take()
+    }
+
+    /// Whether a whole frame has come.
+    pub(crate) fn has_greeted(&self) -> bool {
+        self.frames_in > 0
+    }
+
+    /// Writes once what is queued, as far as the kernel takes it.
+    pub(crate) fn flush_once(&mut self, shared: &mut Shared, now: Instant) {
+        self.writable = true;
+        if let Some(mut session) = self.session.take() {
+            // It is closed in any case.
+            let _ = self.write_sealed(&mut session, shared, now);
+            self.session = Some(session);
+        } else {
+            self.write(shared, now);
+        }
     }
 
     /// How long ago it was accepted, begun, or its handshake was over.

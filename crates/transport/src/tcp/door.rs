@@ -2,12 +2,12 @@
 
 use super::connection::{Connection, Side};
 use super::session::Session;
-use super::{Tcp, options, resolve, token};
-use crate::transport::{CloseReason, Event, ListenError, ListenerId, TlsFailure};
+use super::{Tcp, farewell, options, resolve, token};
+use crate::transport::{CloseReason, ConnId, Event, ListenError, ListenerId, TlsFailure};
 use mio::Interest;
 use mio::net::{TcpListener, TcpStream};
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 /// Connections accepted at a listener in one poll.
@@ -32,6 +32,47 @@ pub(super) struct Listener {
 }
 
 impl Tcp {
+    /// Makes room for one more connection from `ip`, at the cost of the oldest that has said nothing if it must be.
+    fn make_room(&mut self, ip: IpAddr, events: &mut Vec<Event>) -> bool {
+        let of_ip = self.by_ip.get(&ip).copied().unwrap_or(0);
+        if of_ip >= self.shared.config.accepted_per_ip_max || !self.has_room() {
+            return false;
+        }
+        if self.greeting.len() >= self.shared.config.greeting_max
+            && let Some(oldest) = self.greeting.first().copied()
+        {
+            events.extend(self.remove(oldest, CloseReason::Crowded));
+        }
+        true
+    }
+
+    fn count_in(&mut self, conn: ConnId, ip: IpAddr) {
+        if let Some(connection) = self.connections.get_mut(&conn) {
+            connection.ip = Some(ip);
+            *self.by_ip.entry(ip).or_default() += 1;
+        }
+    }
+
+    pub(super) fn count_gone(&mut self, ip: IpAddr) {
+        if let Some(count) = self.by_ip.get_mut(&ip) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_ip.remove(&ip);
+            }
+        }
+    }
+
+    /// Turns somebody away: with a word where the stream can carry one, and a note of it.
+    fn turn_away(&mut self, stream: TcpStream, peer: SocketAddr, is_bulk: bool, now: Instant) {
+        let reason = CloseReason::Crowded;
+        self.shared.stats.refused.too_many += 1;
+        let frame = self.farewell.and_then(|farewell| farewell(&reason));
+        if let Some(frame) = frame.filter(|_| self.security.tls(is_bulk).is_none()) {
+            farewell::turn_away(stream, frame, &mut self.shared, now);
+        }
+        self.note_refusal(peer.to_string(), reason);
+    }
+
     /// Makes room for one more connection of a peer, at the cost of the oldest handshake if it must be.
     fn has_room(&mut self) -> bool {
         let is_full = self.accepted >= self.shared.config.accepted_max;
@@ -108,8 +149,8 @@ impl Tcp {
 
     fn accept(&mut self, listener: &mut Listener, events: &mut Vec<Event>, now: Instant) {
         let error = match listener.socket.accept() {
-            Ok(_) if !self.has_room() => {
-                self.shared.stats.refused.too_many += 1;
+            Ok((stream, peer)) if !self.make_room(peer.ip(), events) => {
+                self.turn_away(stream, peer, listener.is_bulk, now);
                 return;
             }
             Ok((stream, peer)) => match self.welcome(listener, stream, peer, now) {
@@ -142,13 +183,16 @@ impl Tcp {
         now: Instant,
     ) -> io::Result<Option<Event>> {
         let (listener, is_bulk) = (listener.id, listener.is_bulk);
-        let peer = peer.to_string();
+        let (ip, peer) = (peer.ip(), peer.to_string());
         if let Some(tls) = self.security.tls(is_bulk) {
             let session = Session::server(tls, (listener, peer)).map_err(io::Error::other)?;
-            self.add(Side::Accepting, stream, Some(session), now)?;
+            let conn = self.add(Side::Accepting, stream, Some(session), now)?;
+            self.count_in(conn, ip);
             return Ok(None);
         }
         let conn = self.add(Side::Accepting, stream, None, now)?;
+        self.count_in(conn, ip);
+        self.greeting.insert(conn);
         self.shared.stats.accepted += 1;
         Ok(Some(Event::Accepted {
             conn,

@@ -105,6 +105,7 @@ impl Stats {
             CloseReason::Cut { .. } => self.refused.cut += 1,
             CloseReason::Silent { .. } => self.refused.silent += 1,
             CloseReason::Stalled { .. } => self.refused.stalled += 1,
+            CloseReason::Crowded => self.refused.too_many += 1,
             CloseReason::Refused(PrefixError::Magic { .. }) => self.refused.magic += 1,
             CloseReason::Refused(PrefixError::Version { .. }) => self.refused.version += 1,
             CloseReason::Refused(PrefixError::Kind { .. }) => self.refused.kind += 1,

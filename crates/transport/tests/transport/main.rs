@@ -3,6 +3,7 @@
 mod contract;
 mod faults;
 mod hostile;
+mod limits;
 mod space;
 mod tls;
 

@@ -61,7 +61,7 @@ impl Connection {
         self.check_end()
     }
 
-    fn write_sealed(
+    pub(super) fn write_sealed(
         &mut self,
         session: &mut Session,
         shared: &mut Shared,

@@ -1,0 +1,52 @@
+//! A last word to a peer whose connection is ended for what it did.
+
+use super::connection::{Connection, Shared, Side};
+use super::stats::Stats;
+use crate::transport::{CloseReason, ConnId, Frame};
+use mio::net::TcpStream;
+use std::io::{ErrorKind, Read};
+use std::net::Shutdown;
+use std::time::Instant;
+
+/// What is said to a peer whose connection ends for a reason, if anything.
+pub type Farewell = fn(&CloseReason) -> Option<Frame>;
+
+/// What of a hostile peer's bytes is still read, so that our word reaches it before the reset does.
+const DRAIN_BYTES_MAX: usize = 1 << 20;
+
+impl Connection {
+    /// Says `frame` behind all that is queued, as far as the kernel takes it at once, and ends our side.
+    pub(super) fn say_farewell(&mut self, frame: Frame, shared: &mut Shared, now: Instant) {
+        // A queue that is full, or a stream that is broken, carries no more.
+        if !self.is_open() || self.outbox.push(frame).is_err() {
+            return;
+        }
+        self.finish();
+        self.flush_once(shared, now);
+        let _ = self.socket().shutdown(Shutdown::Write);
+        // Closing a socket with unread bytes resets it, and what we said may be lost with that.
+        let mut left = DRAIN_BYTES_MAX;
+        let mut buffer = std::mem::take(&mut shared.buffer);
+        while left > 0 {
+            match self.socket().read(&mut buffer) {
+                Ok(0) => break,
+                Ok(bytes) => left = left.saturating_sub(bytes),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => break,
+            }
+        }
+        shared.buffer = buffer;
+    }
+}
+
+/// Says `frame` to somebody who is not taken in.
+pub(super) fn turn_away(stream: TcpStream, frame: Frame, shared: &mut Shared, now: Instant) {
+    let (conn, stats) = (ConnId(u64::MAX), shared.stats);
+    let mut connection = Connection::new(conn, Side::Accepting, stream, None, &shared.config, now);
+    connection.say_farewell(frame, shared, now);
+    // It never was a connection.
+    shared.stats = Stats {
+        writes: shared.stats.writes,
+        ..stats
+    };
+}
