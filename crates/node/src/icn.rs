@@ -558,9 +558,10 @@ impl<T: Transport> IcnNode<T> {
 
     fn is_done(&mut self, now: Timestamp) -> bool {
         if let Some(lead) = &mut self.lead {
+            let all_left = self.conns.is_empty() && self.peers.conns().is_empty();
             let is_farewell_over = lead
-                .over_since(now)
-                .is_some_and(|since| self.conns.is_empty() || now.since(since) >= FAREWELL);
+                .over_since()
+                .is_some_and(|since| all_left || now.since(since) >= FAREWELL);
             let has_waited = self.ledger.has_others()
                 && (self.leaving_since).is_some_and(|since| now.since(since) >= HAND_OVER);
             return is_farewell_over || has_waited;

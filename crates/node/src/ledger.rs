@@ -1,9 +1,11 @@
 //! Which verdict log an ICN has, from its configuration.
 
+use crate::clock::new_incarnation;
 use crate::config::{FarmConfig, LedgerBackend, path_for};
 use sheaf_frame::{NodeId, Role};
 use sheaf_ledger::Ledger;
 use sheaf_ledger::file::FileLedger;
+use sheaf_ledger::majority::{MajorityConfig, MajorityLedger};
 use sheaf_ledger::memory::MemoryLedger;
 use sheaf_ledger::storage::{Bell, FileStorage, StorageError};
 use std::io;
@@ -39,7 +41,14 @@ pub(crate) fn open(
     match config.icn.ledger.backend {
         LedgerBackend::Memory => Ok(Box::new(MemoryLedger::new())),
         LedgerBackend::File => Ok(Box::new(FileLedger::open(storage(config, icn, bell)?)?)),
-        LedgerBackend::Majority | LedgerBackend::Zookeeper => unimplemented!(),
+        LedgerBackend::Majority => {
+            let icns = u16::try_from(config.icn.addresses.len()).unwrap_or(u16::MAX);
+            // Any seed will do, if it is another one for each member.
+            let majority = MajorityConfig::new(icn, icns, new_incarnation().0);
+            let storage = storage(config, icn, bell)?;
+            Ok(Box::new(MajorityLedger::new(majority, storage)?))
+        }
+        LedgerBackend::Zookeeper => unimplemented!(),
     }
 }
 

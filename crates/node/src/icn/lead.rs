@@ -307,7 +307,7 @@ impl Lead {
     }
 
     /// Since when the run is over and nobody can change that.
-    pub(super) fn over_since(&self, _now: Timestamp) -> Option<Timestamp> {
+    pub(super) fn over_since(&self) -> Option<Timestamp> {
         self.over_since
     }
 
