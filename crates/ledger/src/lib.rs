@@ -14,6 +14,7 @@ pub mod memory;
 mod replay;
 pub mod storage;
 pub mod verify;
+pub mod zookeeper;
 
 use bytes::Bytes;
 use sheaf_frame::{Record, Term, Timestamp};

@@ -460,7 +460,8 @@ impl<K: Keeper> Registry for ZooKeeperRegistry<K> {
     }
 
     fn next_due(&self) -> Option<Timestamp> {
-        let retries = [self.retry_at, self.own_retry_at];
+        // Without a connection nothing is tried, however due it is.
+        let retries = [self.retry_at, self.own_retry_at].map(|at| at.filter(|_| self.is_connected));
         let due = self.keeper.next_due().into_iter();
         due.chain(retries.into_iter().flatten()).min()
     }

@@ -246,13 +246,14 @@ impl Keeper for ModelKeeper {
     fn next_due(&self) -> Option<Timestamp> {
         let world = lock(&self.world);
         let client = &world.clients[self.id];
-        // Others' requests may fire a watch of this one, so every one counts.
-        let all = world.clients.iter().filter(|other| !other.is_gone);
-        let requests = all.filter_map(|other| Some(other.requests.front()?.0));
+        // Others' requests may fire a watch of this one, so every one counts that can arrive.
+        let all = (0..world.clients.len()).filter(|id| world.reaches(*id));
+        let requests = all.filter_map(|id| Some(world.clients[id].requests.front()?.0));
+        // What is held up by a cut is due when that is noticed.
         let own = client.events.front().map(|(at, _)| *at);
+        let own = own.filter(|at| client.silent.is_none_or(|(since, _)| *at <= since));
         let notices = client.silent.map(|(_, notices)| notices);
         let due = requests.chain(own).chain(client.connects_at).chain(notices);
-        // Never in the past: what is held up by a cut is due when that is noticed.
         due.min().map(|due| due.max(Timestamp(world.now.0 + 1)))
     }
 }
@@ -450,6 +451,9 @@ impl World {
     fn connected(&mut self, id: usize) {
         let now = self.now;
         self.clients[id].connects_at = None;
+        if !self.reaches(id) {
+            return;
+        }
         if std::mem::take(&mut self.clients[id].is_expired_unsaid) {
             self.tell(id, KeeperEvent::Expired);
         }
