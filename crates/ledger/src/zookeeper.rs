@@ -216,7 +216,7 @@ impl<K: Keeper> ZooKeeperLedger<K> {
             }
             KeeperEvent::Answer(ticket, answer) => {
                 if let Some(purpose) = self.asked.remove(&ticket) {
-                    self.handle_answer(now, purpose, answer);
+                    self.handle_answer(now, &purpose, answer);
                 }
             }
         }
@@ -241,15 +241,15 @@ impl<K: Keeper> ZooKeeperLedger<K> {
     fn handle_answer(
         &mut self,
         now: Timestamp,
-        purpose: Purpose,
+        purpose: &Purpose,
         answer: Result<Answer, KeeperError>,
     ) {
-        if let Purpose::Write(number) | Purpose::ReadBack(number) = purpose {
+        if let Purpose::Write(number) | Purpose::ReadBack(number) = *purpose {
             return self.handle_written(now, number, answer);
         }
         if let Err(KeeperError::Lost | KeeperError::Expired) = answer {
             // The stage asks again. What it asks for is the same whether this has happened or not.
-            if let Purpose::ReadSegment(number) = purpose
+            if let Purpose::ReadSegment(number) = *purpose
                 && let Stage::Reading(reading) = &mut self.stage
             {
                 reading.again(number);
@@ -282,12 +282,12 @@ impl<K: Keeper> ZooKeeperLedger<K> {
                 Ok(_) => self.enter(Stage::Enlisting),
                 other => self.fail(now, "election", &other),
             },
-            Purpose::ReadClaim | Purpose::Claim => self.handle_claim(now, &purpose, answer),
-            Purpose::ListLog | Purpose::ReadSegment(_) => self.handle_log(now, &purpose, answer),
+            Purpose::ReadClaim | Purpose::Claim => self.handle_claim(now, purpose, answer),
+            Purpose::ListLog | Purpose::ReadSegment(_) => self.handle_log(now, purpose, answer),
             Purpose::Remove(last) => {
                 // Whatever is left is found by the next leader.
                 if answer.is_ok() {
-                    self.first_segment = last + 1;
+                    self.first_segment = *last + 1;
                 }
             }
             Purpose::Write(_) | Purpose::ReadBack(_) => {}

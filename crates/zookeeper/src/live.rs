@@ -472,6 +472,10 @@ fn mode(kind: Kind) -> zk::CreateMode {
 }
 
 /// What is not a server's plain no may have happened: it counts as lost.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "stands where `map_err` hands the error over"
+)]
 fn as_error(error: zk::Error) -> KeeperError {
     use zk::Error;
     match error {

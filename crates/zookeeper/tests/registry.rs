@@ -176,7 +176,9 @@ impl Farm for Real {
         loop {
             let seen = *self.rings.count.lock().unwrap();
             match keeper.poll(self.now()) {
-                Some(KeeperEvent::Connected { .. }) => drop(keeper.submit(self.now(), write())),
+                Some(KeeperEvent::Connected { .. }) => {
+                    keeper.submit(self.now(), write());
+                }
                 Some(KeeperEvent::Answer(_, answer)) => {
                     answer.unwrap();
                     return true;
