@@ -5,7 +5,7 @@
 //! makes up the books from their event logs, and `summary` tells the result.
 
 mod args;
-mod duration;
+pub(crate) mod duration;
 pub(crate) mod farm;
 mod farm_file;
 mod faults;

@@ -5,6 +5,7 @@ mod config;
 mod demo;
 mod fail;
 mod inspect;
+mod lab;
 mod logging;
 mod proc;
 mod role;
@@ -52,6 +53,7 @@ enum Command {
     Verify(verify::Args),
     Bench(bench::Args),
     Sim(sim::Args),
+    Lab(lab::Args),
 }
 
 fn main() -> ExitCode {
@@ -76,6 +78,7 @@ fn main() -> ExitCode {
         Command::Verify(args) => verify::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Sim(args) => sim::run(args),
+        Command::Lab(args) => lab::run(args),
     };
     outcome.unwrap_or_else(|error| fail::report(&error))
 }

@@ -1,0 +1,244 @@
+//! `sheaf lab`: experiments with farms of real processes on this machine.
+
+use crate::demo::duration;
+use crate::fail;
+use sheaf_lab::report::{self, Row};
+use sheaf_lab::{LabError, faults, kills, machine, matrix, soak};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Experiments with farms of real processes on this machine.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    experiment: Experiment,
+}
+
+#[derive(Clone, Debug, clap::Subcommand)]
+enum Experiment {
+    Faults(FaultsArgs),
+    Soak(SoakArgs),
+    Kills(KillsArgs),
+}
+
+/// Does faults to farms, and shows what came of each: lost, delivered twice, noticed and recovered after how long.
+///
+/// Each cell of the matrix (docs/faults.md) has a farm of its own. Cells that need root or a tool that is not there
+/// are skipped by name; with CI=true that is an error, and bounds are three times as wide. Exit status 1 if a cell
+/// does not hold what was promised.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sheaf lab faults --list                      what there is
+  sheaf lab faults --quick                     eight cells within a minute
+  sheaf lab faults --cell epn-kill --trials 50 one cell, 50 times
+  sheaf lab faults --all --json faults.json    the whole matrix")]
+struct FaultsArgs {
+    /// Run this cell; may be repeated.
+    #[arg(long, value_name = "NAME")]
+    cell: Vec<String>,
+    /// Run the quick cells with few faults each.
+    #[arg(long, conflicts_with_all = ["cell", "all"])]
+    quick: bool,
+    /// Run all cells: the default.
+    #[arg(long, conflicts_with = "cell")]
+    all: bool,
+    /// Faults in each cell.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    trials: Option<u32>,
+    /// What chance follows from: victims, moments, lengths.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Write the rows to this file as JSON; `-` for the standard output.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Keep event logs and logs; those of cells that fail are kept anyway.
+    #[arg(long)]
+    keep: bool,
+    /// Show the cells and whether they can run here.
+    #[arg(long)]
+    list: bool,
+    /// Only remove what experiments left that were killed.
+    #[arg(long)]
+    clean: bool,
+}
+
+/// Runs a farm of eight processes, does a fault of chance to it every 10 s, and looks whether anything grows.
+///
+/// Exit status 1 if memory or open files of a process grow, if a timeframe is not accounted for, or if one is lost
+/// without a reason.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sheaf lab soak                               45 s
+  sheaf lab soak --duration 1h --json soak.json")]
+struct SoakArgs {
+    /// How long.
+    #[arg(long, value_name = "TIME", default_value = "45s", value_parser = duration::parse)]
+    duration: Duration,
+    /// What chance follows from: faults, victims, lengths.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Write the report to this file as JSON; `-` for the standard output.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Keep event logs and logs.
+    #[arg(long)]
+    keep: bool,
+}
+
+/// Kills EPNs of a paced farm (200 Hz, six EPNs) and counts what is lost, for several holds of the FLPs.
+///
+/// With each hold twice: `kill` ends the process, `vanish` lets it fall silent first, as a machine without power.
+/// Beside it stands what sources would have lost that free what they have sent. Exit status 1 if the books are wrong
+/// or if anything is lost with the default hold.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sheaf lab kills --kills 50
+  sheaf lab kills --kills 10 --hold-ms 100,50 --json kills.json")]
+struct KillsArgs {
+    /// EPNs to kill with each hold.
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    kills: u32,
+    /// Holds to compare with the default one, in ms.
+    #[arg(long, value_name = "MS", value_delimiter = ',', default_values_t = [250, 100, 50])]
+    hold_ms: Vec<u64>,
+    /// What chance follows from: victims, moments.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Write the rows to this file as JSON; `-` for the standard output.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Keep event logs and logs.
+    #[arg(long)]
+    keep: bool,
+}
+
+/// Runs an experiment.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.experiment {
+        Experiment::Faults(args) => run_faults(args),
+        Experiment::Soak(args) => run_soak(args),
+        Experiment::Kills(args) => run_kills(args),
+    }
+}
+
+fn is_ci() -> bool {
+    std::env::var("CI").is_ok_and(|value| value == "true" || value == "1")
+}
+
+fn run_faults(args: &FaultsArgs) -> anyhow::Result<ExitCode> {
+    if args.list {
+        list();
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.clean {
+        for name in machine::clean() {
+            println!("removed {name}");
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let options = faults::Options {
+        cells: args.cell.clone(),
+        quick: args.quick,
+        trials: args.trials,
+        seed: args.seed,
+        keep: args.keep,
+        is_ci: is_ci(),
+    };
+    eprintln!("seed {}", args.seed);
+    let rows = faults::run(&options, tell).map_err(refuse)?;
+    let is_ok = !rows.iter().any(Row::has_failed);
+    finish(&report::table(&rows), &rows, args.json.as_deref(), is_ok)
+}
+
+fn run_soak(args: &SoakArgs) -> anyhow::Result<ExitCode> {
+    let options = soak::Options {
+        duration: args.duration,
+        seed: args.seed,
+        keep: args.keep,
+    };
+    eprintln!("seed {}", args.seed);
+    let report = soak::run(&options, |text| eprintln!("{text}"))?;
+    finish(
+        &soak::text(&report),
+        &report,
+        args.json.as_deref(),
+        report.ok,
+    )
+}
+
+fn run_kills(args: &KillsArgs) -> anyhow::Result<ExitCode> {
+    let options = kills::Options {
+        kills: args.kills,
+        hold_ms: args.hold_ms.clone(),
+        seed: args.seed,
+        keep: args.keep,
+    };
+    eprintln!("seed {}", args.seed);
+    let rows = kills::run(&options, |row| {
+        let hold = row
+            .hold_ms
+            .map_or("default".to_owned(), |ms| format!("{ms} ms"));
+        eprintln!(
+            "{} with hold {hold}: {} lost in {:.1} s",
+            row.how, row.lost, row.wall_s
+        );
+    })?;
+    let is_ok = rows.iter().all(|row| row.ok);
+    finish(&kills::table(&rows), &rows, args.json.as_deref(), is_ok)
+}
+
+/// What the user can mend is told as such.
+fn refuse(error: LabError) -> anyhow::Error {
+    match error {
+        LabError::Cell { .. } => fail::bad_use(error.to_string()),
+        other => other.into(),
+    }
+}
+
+fn tell(row: &Row) {
+    let outcome = match (&row.skipped, row.ok) {
+        (Some(why), _) => format!("skipped: {why}"),
+        (None, true) => "ok".to_owned(),
+        (None, false) => format!("NOT OK: {}", row.problems.join("; ")),
+    };
+    eprintln!("{:<16} {:>5.1} s  {outcome}", row.cell, row.wall_s);
+}
+
+/// Shows the result to people, and to machines if asked.
+fn finish(
+    text: &str,
+    value: &impl serde::Serialize,
+    json: Option<&Path>,
+    is_ok: bool,
+) -> anyhow::Result<ExitCode> {
+    if json.is_some_and(|path| path.as_os_str() == "-") {
+        eprint!("{text}");
+    } else {
+        print!("{text}");
+    }
+    if let Some(path) = json {
+        report::write_json(path, value)?;
+    }
+    Ok(if is_ok {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn list() {
+    for cell in matrix::CELLS {
+        let quick = if cell.is_quick { "quick" } else { "" };
+        let why = cell
+            .missing()
+            .map_or(String::new(), |why| format!(" ({why})"));
+        println!(
+            "{:<16} {:<4} {quick:<5} {}{why}",
+            cell.name, cell.number, cell.what
+        );
+    }
+}

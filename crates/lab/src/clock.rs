@@ -1,0 +1,83 @@
+//! Time as the event logs have it, and waiting that can be interrupted.
+
+use crate::error::LabError;
+use rustix::time::ClockId;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Longest time between two looks at whether somebody wants to end, and at what is waited for.
+const LOOK: Duration = Duration::from_millis(2);
+
+static QUIT: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// CLOCK_MONOTONIC in ns: the same clock as `at_ns` in the event logs of this machine.
+#[must_use]
+pub(crate) fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(ClockId::Monotonic);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}
+
+/// From now on SIGINT, SIGTERM and SIGHUP end an experiment in order; a second one ends the process at once, and the
+/// next experiment tidies up behind it.
+///
+/// # Errors
+///
+/// What the operating system gives when it refuses a signal handler.
+pub(crate) fn end_on_signals() -> Result<(), LabError> {
+    if QUIT.get().is_some() {
+        return Ok(());
+    }
+    let flag = QUIT.get_or_init(Arc::default);
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        let refused = |error| LabError::io("handle signals")(error);
+        signal_hook::flag::register_conditional_shutdown(signal, 130, flag.clone())
+            .map_err(refused)?;
+        signal_hook::flag::register(signal, flag.clone())
+            .map_err(LabError::io("handle signals"))?;
+    }
+    Ok(())
+}
+
+/// An error if somebody asked to end.
+pub(crate) fn check_quit() -> Result<(), LabError> {
+    match QUIT.get() {
+        Some(flag) if flag.load(Ordering::SeqCst) => Err(LabError::Interrupted),
+        _ => Ok(()),
+    }
+}
+
+/// Waits until `is_done` or until `patience` is over; whether it is done.
+///
+/// # Errors
+///
+/// [`LabError::Interrupted`], and what `is_done` gives.
+pub(crate) fn wait_until(
+    patience: Duration,
+    mut is_done: impl FnMut() -> Result<bool, LabError>,
+) -> Result<bool, LabError> {
+    let begin = Instant::now();
+    loop {
+        check_quit()?;
+        if is_done()? {
+            return Ok(true);
+        }
+        let left = patience.saturating_sub(begin.elapsed());
+        if left.is_zero() {
+            return Ok(false);
+        }
+        std::thread::sleep(left.min(LOOK));
+    }
+}
+
+/// Lets the farm run for `time`.
+///
+/// # Errors
+///
+/// [`LabError::Interrupted`].
+pub(crate) fn let_pass(time: Duration) -> Result<(), LabError> {
+    wait_until(time, || Ok(false)).map(drop)
+}

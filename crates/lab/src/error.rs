@@ -1,0 +1,52 @@
+//! What stands in the way of an experiment.
+
+use std::io;
+use thiserror::Error;
+
+/// Why an experiment could not be made. What a farm does wrong under a fault is a result, not an error.
+#[derive(Debug, Error)]
+pub enum LabError {
+    /// Somebody asked to end. Everything that was changed on the machine is undone.
+    #[error("asked to end")]
+    Interrupted,
+    /// A file, a process or a socket.
+    #[error("cannot {what}: {source}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// A tool of the system did not do its work.
+    #[error("`{command}` ended with {status}: {stderr}")]
+    Tool {
+        /// Its command line.
+        command: String,
+        /// How it ended.
+        status: String,
+        /// What it complained about.
+        stderr: String,
+    },
+    /// The farm did not come to where the experiment begins.
+    #[error("{0}")]
+    Farm(String),
+    /// There is no such cell.
+    #[error("cell {found:?} does not exist, expected one of: {known}")]
+    Cell {
+        /// The name found.
+        found: String,
+        /// All names.
+        known: String,
+    },
+    /// Something that the machine lacks, where skipping is not allowed.
+    #[error("cells cannot run here: {0}")]
+    Missing(String),
+}
+
+impl LabError {
+    /// For `map_err`: the operating system refused `what`.
+    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let what = what.into();
+        move |source| Self::Io { what, source }
+    }
+}

@@ -1,0 +1,471 @@
+//! A farm of real processes: started, heard, signalled, started again, ended, and never left behind.
+
+mod address;
+mod watch;
+
+use crate::clock::{self, wait_until};
+use crate::error::LabError;
+use crate::machine::{Disk, Folder, Host, Network};
+use crate::relay::Relay;
+use crate::shape::{Clocks, Consumer, Ground, Shape};
+use crate::tool;
+use address::{Plan, Spot};
+use rustix::process::{Pid, Signal, kill_process};
+use sheaf_frame::{EpnId, FlpId, NodeId, Role};
+use sheaf_node::config::FarmConfig;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+pub(crate) use watch::{Change, Watch};
+
+/// How long a farm may take to begin its run.
+const START_MAX: Duration = Duration::from_secs(60);
+/// How often the ICN tells how its nodes do, in ms: the resolution of what is detected.
+pub(crate) const STATUS_MS: u64 = 5;
+/// How long the nodes may take beyond the drain time to go home.
+const FAREWELL_MAX: Duration = Duration::from_secs(10);
+
+/// What was done to a process, so that it is known what may not be expected of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Fate {
+    /// It was left in peace.
+    Ended,
+    /// It could not do its part for a while: the farm may have gone on without it.
+    Disturbed,
+    /// It was killed: its last line may be cut, and what it wrote last nobody may have heard.
+    Killed,
+}
+
+/// One process, in one life of its node.
+#[derive(Debug)]
+pub(crate) struct Life {
+    pub(crate) node: NodeId,
+    pub(crate) fate: Fate,
+    /// Its event log.
+    pub(crate) events: PathBuf,
+    /// What it wrote to its standard error.
+    pub(crate) log: PathBuf,
+    /// How it ended; `None` while it lives.
+    pub(crate) ended: Option<ExitStatus>,
+    /// Whether its end was brought about by the experiment.
+    pub(crate) may_end: bool,
+    child: Child,
+}
+
+impl Life {
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+/// A farm. When it is dropped no process of it lives on.
+#[derive(Debug)]
+pub(crate) struct Farm {
+    pub(crate) shape: Shape,
+    /// All lives so far, in the order of their start.
+    pub(crate) lives: Vec<Life>,
+    /// What went wrong that no event log tells.
+    pub(crate) problems: Vec<String>,
+    /// Where TFs of EPN 0 are written, if that disk is small.
+    pub(crate) disk: Option<Disk>,
+    watch: Watch,
+    program: PathBuf,
+    config: FarmConfig,
+    plan: Plan,
+    folder: Folder,
+    _network: Option<Network>,
+}
+
+impl Farm {
+    /// Starts a farm and waits until it makes TFs.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::Farm`] if it does not begin its run, and what the operating system gives.
+    pub(crate) fn start(shape: Shape, folder: Folder) -> Result<Self, LabError> {
+        let mut network = match shape.ground {
+            Ground::Namespaces => Some(Network::make()?),
+            Ground::Loopback | Ground::Relays => None,
+        };
+        let plan = Plan::make(&shape, network.as_mut())?;
+        let mut config = shape.config(folder.path());
+        let disk = make_disks(&shape, folder.path())?;
+        plan.write_into(&mut config);
+        if shape.clocks == Clocks::Settable {
+            write(&folder.file(WALL_CLOCK), "+0")?;
+        }
+        let program =
+            std::env::var_os(PROGRAM).map_or_else(std::env::current_exe, |path| Ok(path.into()));
+        let mut farm = Self {
+            shape,
+            lives: Vec::new(),
+            problems: Vec::new(),
+            disk,
+            watch: Watch::default(),
+            program: program.map_err(LabError::io("find the path of this program"))?,
+            config,
+            plan,
+            folder,
+            _network: network,
+        };
+        for node in farm.all_nodes() {
+            farm.launch(node)?;
+        }
+        farm.await_start()?;
+        Ok(farm)
+    }
+
+    /// All nodes, ICNs first.
+    pub(crate) fn all_nodes(&self) -> Vec<NodeId> {
+        let Shape {
+            flps, epns, icns, ..
+        } = self.shape;
+        let icns = (0..icns).map(|index| NodeId {
+            role: Role::Icn,
+            index,
+        });
+        let flps = (0..flps).map(|index| FlpId(index).into());
+        let epns = (0..epns).map(|index| EpnId(index).into());
+        icns.chain(flps).chain(epns).collect()
+    }
+
+    fn await_start(&mut self) -> Result<(), LabError> {
+        let nodes = self.all_nodes();
+        let has_begun = wait_until(START_MAX, || {
+            self.reap();
+            if let Some(life) = self.lives.iter().find(|life| life.ended.is_some()) {
+                let (node, words) = (life.node, last_line(&life.log));
+                let text = format!("{node} ended before the run began: {words}");
+                return Err(LabError::Farm(text));
+            }
+            Ok(self.watch.announced() > 0 && nodes.iter().all(|node| self.watch.is_up(*node)))
+        })?;
+        if has_begun {
+            return Ok(());
+        }
+        let text = format!("the run has not begun after {} s", START_MAX.as_secs());
+        Err(LabError::Farm(text))
+    }
+
+    /// Starts a process for `node`: its first life, or one more.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system gives.
+    pub(crate) fn launch(&mut self, node: NodeId) -> Result<(), LabError> {
+        let lives = self.lives.iter().filter(|life| life.node == node).count();
+        let name = match lives {
+            0 => format!("{}-{}", node.role, node.index),
+            _ => format!("{}-{}.life-{}", node.role, node.index, lives + 1),
+        };
+        let events = self.folder.file(&format!("{name}.events"));
+        let log = self.folder.file(&format!("{name}.log"));
+        let stderr = File::create(&log).map_err(LabError::io(format!("make {}", log.display())))?;
+        let mut command = self.command(node, &events)?;
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(stderr)
+            .spawn()
+            .map_err(LabError::io(format!("start {}", self.program.display())))?;
+        if let Some(stdout) = child.stdout.take() {
+            self.watch.listen(node, stdout);
+        }
+        self.lives.push(Life {
+            node,
+            fate: Fate::Ended,
+            events,
+            log,
+            ended: None,
+            may_end: false,
+            child,
+        });
+        Ok(())
+    }
+
+    fn command(&self, node: NodeId, events: &Path) -> Result<Command, LabError> {
+        let spot = self.plan.spot(node);
+        let file = self.write_farm_file(node, spot)?;
+        let mut command = self.wrapped(node, spot);
+        command
+            .arg(node.role.to_string())
+            .arg("--config")
+            .arg(file)
+            .arg("--events")
+            .arg(events);
+        command.arg("--parent").arg(std::process::id().to_string());
+        match node.role {
+            Role::Icn => {
+                command.arg("--listen").arg(&spot.listen);
+                command.arg("--status-ms").arg(STATUS_MS.to_string());
+            }
+            Role::Epn => {
+                command.arg("--index").arg(node.index.to_string());
+                command.arg("--listen").arg(&spot.listen);
+            }
+            _ => {
+                command.arg("--index").arg(node.index.to_string());
+            }
+        }
+        // A Ctrl-C at the terminal goes to the whole process group: it is for the experiment alone.
+        command.process_group(0);
+        command.env_remove("RUST_LOG");
+        Ok(command)
+    }
+
+    /// The program, or what starts it in its namespace or with its clock.
+    fn wrapped(&self, node: NodeId, spot: &Spot) -> Command {
+        let is_odd = node.role != Role::Icn && node.index == 0;
+        if let Some(host) = &spot.host {
+            let mut command = tool::command("ip");
+            command
+                .args(["netns", "exec", &host.namespace])
+                .arg(&self.program);
+            return command;
+        }
+        match self.shape.clocks {
+            Clocks::Ahead(seconds) if is_odd => {
+                let mut command = tool::command("unshare");
+                command.args(["-T", "--monotonic"]).arg(seconds.to_string());
+                command.arg("--").arg(&self.program);
+                command
+            }
+            Clocks::Settable if is_odd => {
+                let mut command = Command::new(&self.program);
+                command.env("LD_PRELOAD", tool::faketime_library().unwrap_or_default());
+                command.env("FAKETIME_TIMESTAMP_FILE", self.folder.file(WALL_CLOCK));
+                command.env("FAKETIME_NO_CACHE", "1");
+                command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+                command.env("DONT_FAKE_MONOTONIC", "1");
+                command
+            }
+            _ => Command::new(&self.program),
+        }
+    }
+
+    /// Each node has its own: they differ in where they find each other.
+    fn write_farm_file(&self, node: NodeId, spot: &Spot) -> Result<PathBuf, LabError> {
+        let mut config = self.config.clone();
+        if let Some(icn) = &spot.icn {
+            config.icn.address.clone_from(icn);
+        }
+        config.epn.advertise.clone_from(&spot.advertise);
+        if let (Role::Flp, Some(stfs)) = (node.role, self.shape.hold_stfs) {
+            config.flp.hold_stfs_max = stfs;
+            // A hold that does not outlast a failure is refused. In an FLP of a paced farm this rate only serves
+            // that check: the ICN says what the rate is.
+            config.icn.scheduler.paced_rate_hz = 1.0;
+        }
+        let path = self
+            .folder
+            .file(&format!("{}-{}.toml", node.role, node.index));
+        let text = config
+            .to_toml()
+            .map_err(|error| LabError::Farm(format!("cannot write a farm file: {error}")))?;
+        write(&path, &text)?;
+        Ok(path)
+    }
+
+    /// Puts the wall clock of those who have a settable one `days` ahead.
+    ///
+    /// # Errors
+    ///
+    /// What writing a file gives.
+    pub(crate) fn set_wall_clock(&self, days: i32) -> Result<(), LabError> {
+        write(&self.folder.file(WALL_CLOCK), &format!("{days:+}d"))
+    }
+
+    /// The living process of `node`.
+    pub(crate) fn living(&mut self, node: NodeId) -> Option<&mut Life> {
+        self.lives
+            .iter_mut()
+            .rfind(|life| life.node == node && life.ended.is_none())
+    }
+
+    /// Sends `signal` to the living process of `node`; `false` if there is none. One that is killed is reaped.
+    pub(crate) fn signal(&mut self, node: NodeId, signal: Signal) -> bool {
+        let Some(life) = self.living(node) else {
+            return false;
+        };
+        // It is not reaped yet, so the id is still its own.
+        let is_sent = kill_process(Pid::from_child(&life.child), signal).is_ok();
+        if signal == Signal::KILL {
+            life.fate = Fate::Killed;
+            life.may_end = true;
+            life.ended = life.child.wait().ok();
+            self.watch.forget(node);
+        }
+        is_sent
+    }
+
+    /// Takes note that `node` cannot do its part for a while.
+    pub(crate) fn disturb(&mut self, node: NodeId) {
+        if let Some(life) = self.living(node) {
+            life.fate = life.fate.max(Fate::Disturbed);
+        }
+    }
+
+    /// Where `node` stands, if it has a namespace.
+    pub(crate) fn host(&self, node: NodeId) -> Option<Host> {
+        self.plan.spot(node).host.clone()
+    }
+
+    /// Where `node` listens.
+    pub(crate) fn address(&self, node: NodeId) -> &str {
+        &self.plan.spot(node).listen
+    }
+
+    /// The relay before the data port of an EPN, or between a node and the ICN.
+    pub(crate) fn relays(&self) -> &BTreeMap<&'static str, Relay> {
+        self.plan.relays()
+    }
+
+    /// What the nodes said so far.
+    pub(crate) fn watch(&self) -> &Watch {
+        &self.watch
+    }
+
+    /// Waits until every node lives and is in good standing with the ICN.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::Interrupted`].
+    pub(crate) fn await_all_up(&mut self, patience: Duration) -> Result<bool, LabError> {
+        let nodes = self.all_nodes();
+        wait_until(patience, || {
+            self.reap();
+            let is_up = |node: &NodeId| self.watch.is_up(*node);
+            Ok(nodes.iter().all(is_up))
+        })
+    }
+
+    /// Sees who has ended; whoever did so by itself is a problem.
+    pub(crate) fn reap(&mut self) {
+        for life in &mut self.lives {
+            if life.ended.is_some() {
+                continue;
+            }
+            let Ok(Some(status)) = life.child.try_wait() else {
+                continue;
+            };
+            life.ended = Some(status);
+            self.watch.forget(life.node);
+            if !life.may_end {
+                let (node, words) = (life.node, last_line(&life.log));
+                self.problems
+                    .push(format!("{node} ended by itself ({status}): {words}"));
+            }
+        }
+    }
+
+    /// Takes note that `node` may end from now on without that being a problem.
+    pub(crate) fn let_end(&mut self, node: NodeId, fate: Fate) {
+        if let Some(life) = self.living(node) {
+            life.may_end = true;
+            life.fate = life.fate.max(fate);
+        }
+    }
+
+    /// Ends the run as an operator would, and waits until all processes have ended. Those that do not end are
+    /// killed, and that is a problem.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::Interrupted`].
+    pub(crate) fn end(&mut self) -> Result<(), LabError> {
+        self.reap();
+        for life in self.lives.iter_mut().filter(|life| life.ended.is_none()) {
+            life.may_end = true;
+            let _ = kill_process(Pid::from_child(&life.child), Signal::CONT);
+        }
+        let icns: Vec<NodeId> = self.all_nodes();
+        for icn in icns.into_iter().filter(|node| node.role == Role::Icn) {
+            self.signal(icn, Signal::TERM);
+        }
+        let drain = Duration::from_millis(self.config.icn.scheduler.drain_ms);
+        let have_ended = wait_until(2 * drain + FAREWELL_MAX, || {
+            self.reap();
+            Ok(self.lives.iter().all(|life| life.ended.is_some()))
+        })?;
+        if !have_ended {
+            let living = self.lives.iter().filter(|life| life.ended.is_none());
+            let nodes: Vec<NodeId> = living.map(|life| life.node).collect();
+            for node in nodes {
+                self.problems
+                    .push(format!("{node} did not end and had to be killed"));
+                self.signal(node, Signal::KILL);
+            }
+        }
+        for life in &self.lives {
+            if let (Some(status), Fate::Ended | Fate::Disturbed) = (life.ended, life.fate)
+                && !status.success()
+                && !self
+                    .problems
+                    .iter()
+                    .any(|text| text.contains(&life.node.to_string()))
+            {
+                let (node, words) = (life.node, last_line(&life.log));
+                self.problems
+                    .push(format!("{node} ended with {status}: {words}"));
+            }
+        }
+        self.watch.finish();
+        Ok(())
+    }
+
+    /// The folder of its files.
+    pub(crate) fn folder(&mut self) -> &mut Folder {
+        &mut self.folder
+    }
+}
+
+impl Drop for Farm {
+    fn drop(&mut self) {
+        for life in &mut self.lives {
+            if life.ended.is_none() {
+                // Errors mean that it has ended already.
+                let _ = life.child.kill();
+                let _ = life.child.wait();
+            }
+        }
+    }
+}
+
+/// Another binary than the running one, for tests of this crate.
+pub(crate) const PROGRAM: &str = "SHEAF_LAB_PROGRAM";
+
+/// The file from which nodes with a settable clock read it.
+const WALL_CLOCK: &str = "wall-clock";
+
+fn make_disks(shape: &Shape, folder: &Path) -> Result<Option<Disk>, LabError> {
+    if shape.consumer == Consumer::Verify {
+        return Ok(None);
+    }
+    for index in 0..shape.epns {
+        let path = folder.join(format!("epn-{index}"));
+        std::fs::create_dir_all(&path).map_err(LabError::io(format!("make {}", path.display())))?;
+    }
+    match shape.consumer {
+        Consumer::SmallDisk(bytes) => Disk::mount(&folder.join("epn-0"), bytes).map(Some),
+        _ => Ok(None),
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), LabError> {
+    std::fs::write(path, text).map_err(LabError::io(format!("write {}", path.display())))
+}
+
+/// With what a process gave up, as far as its log tells.
+fn last_line(log: &Path) -> String {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let last = text.lines().rfind(|line| !line.trim().is_empty());
+    last.unwrap_or("it left no message").to_owned()
+}
+
+/// The time now, as event logs have it.
+pub(crate) fn now_ns() -> u64 {
+    clock::now_ns()
+}

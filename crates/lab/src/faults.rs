@@ -1,0 +1,183 @@
+//! `sheaf lab faults`: cell after cell of the matrix, each on a farm of its own.
+
+use crate::cell::Cell;
+use crate::clock::{self, let_pass};
+use crate::error::LabError;
+use crate::farm::{Farm, now_ns};
+use crate::inject;
+use crate::judge::{self, CALM, Injection, SETTLE};
+use crate::machine::{self, Folder};
+use crate::matrix::CELLS;
+use crate::report::Row;
+use rand::{RngExt as _, SeedableRng as _};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::time::{Duration, Instant};
+
+/// How long a node may take to be back after its fault is healed.
+const BACK_MAX: Duration = Duration::from_secs(15);
+/// Faults of a quick cell.
+const QUICK_TRIALS: u32 = 3;
+
+/// What to run.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Cells by name; none: see `quick`.
+    pub cells: Vec<String>,
+    /// Only the quick ones, and fewer faults in each.
+    pub quick: bool,
+    /// Faults in each cell.
+    pub trials: Option<u32>,
+    /// What chance follows from.
+    pub seed: u64,
+    /// Whether event logs and logs stay.
+    pub keep: bool,
+    /// Whether bounds are wider, and skipping is an error.
+    pub is_ci: bool,
+}
+
+/// The cells that `options` name.
+///
+/// # Errors
+///
+/// [`LabError::Cell`] if there is none of a name.
+pub fn select(options: &Options) -> Result<Vec<Cell>, LabError> {
+    let known = || {
+        let names: Vec<&str> = CELLS.iter().map(|cell| cell.name).collect();
+        names.join(" ")
+    };
+    for name in &options.cells {
+        if !CELLS.iter().any(|cell| cell.name == name) {
+            return Err(LabError::Cell {
+                found: name.clone(),
+                known: known(),
+            });
+        }
+    }
+    let is_wanted = |cell: &&Cell| {
+        if options.cells.is_empty() {
+            cell.is_quick || !options.quick
+        } else {
+            options.cells.iter().any(|name| name == cell.name)
+        }
+    };
+    Ok(CELLS.iter().filter(is_wanted).copied().collect())
+}
+
+/// Runs the cells that `options` name; `tell` hears of each when it is over.
+///
+/// # Errors
+///
+/// [`LabError::Missing`] if cells cannot run here and must, and what stands in the way of an experiment. What a farm
+/// does wrong is in the rows.
+pub fn run(options: &Options, mut tell: impl FnMut(&Row)) -> Result<Vec<Row>, LabError> {
+    let cells = select(options)?;
+    clock::end_on_signals()?;
+    for name in machine::clean() {
+        tracing::info!(name, "Removed what an earlier experiment left");
+    }
+    let missing: Vec<Option<String>> = cells.iter().map(Cell::missing).collect();
+    if options.is_ci {
+        let skipped = cells
+            .iter()
+            .zip(&missing)
+            .filter_map(|(cell, why)| why.as_ref().map(|why| format!("{} {why}", cell.name)));
+        let skipped: Vec<String> = skipped.collect();
+        if !skipped.is_empty() {
+            return Err(LabError::Missing(skipped.join("; ")));
+        }
+    }
+    let mut rows = Vec::new();
+    for (cell, why) in cells.iter().zip(missing) {
+        let row = match why {
+            Some(why) => Row {
+                cell: cell.name.to_owned(),
+                number: cell.number.to_owned(),
+                what: cell.what.to_owned(),
+                bound_ms: cell.recover_ms,
+                skipped: Some(why),
+                ..Row::default()
+            },
+            None => run_cell(cell, options)?,
+        };
+        tell(&row);
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+/// Starts the farm of `cell`, does its fault to it as often as asked for, ends the farm, and judges it.
+///
+/// # Errors
+///
+/// What stands in the way.
+pub fn run_cell(cell: &Cell, options: &Options) -> Result<Row, LabError> {
+    let begin = Instant::now();
+    // Each cell has chances of its own, so that one that fails can be run alone.
+    let name_hash = cell.name.bytes().fold(0_u64, |hash, byte| {
+        hash.wrapping_mul(31).wrapping_add(u64::from(byte))
+    });
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(options.seed ^ name_hash);
+    let usual = if options.quick {
+        QUICK_TRIALS
+    } else {
+        cell.trials
+    };
+    let trials = options.trials.unwrap_or(usual);
+    let mut farm = Farm::start(cell.shape, Folder::make(options.keep)?)?;
+    let mut injections = Vec::new();
+    for _ in 0..trials {
+        let pause_ms = rng.random_range(100..300);
+        let_pass(Duration::from_millis(pause_ms))?;
+        injections.push(one_fault(cell, &mut farm, &mut rng)?);
+    }
+    let_pass(SETTLE + CALM)?;
+    farm.end()?;
+    let mut row = judge::judge(cell, &farm, &injections, options.is_ci)?;
+    row.seed = options.seed;
+    row.wall_s = begin.elapsed().as_secs_f64();
+    if options.keep || row.has_failed() {
+        farm.folder().keep();
+        let path = farm.folder().path().display().to_string();
+        row.problems
+            .extend(row.has_failed().then(|| format!("logs are in {path}")));
+        if !row.has_failed() {
+            tracing::warn!(cell = cell.name, path, "Logs are kept");
+        }
+    }
+    Ok(row)
+}
+
+fn one_fault(
+    cell: &Cell,
+    farm: &mut Farm,
+    rng: &mut Xoshiro256PlusPlus,
+) -> Result<Injection, LabError> {
+    let nodes = cell.who.choose(&cell.shape, rng);
+    let hold = cell.hold(rng);
+    let before_ns = now_ns();
+    let remedy = inject::inject(farm, cell.fault, &nodes, rng)?;
+    // Tools take their time until a fault is there; of a signal nothing happens before it is sent.
+    let at_ns = if cell.fault.is_by_tool() {
+        now_ns()
+    } else {
+        before_ns
+    };
+    let_pass(hold)?;
+    remedy(farm)?;
+    let healed_ns = now_ns();
+    if !farm.await_all_up(BACK_MAX)? {
+        let all = farm.all_nodes();
+        let down = all.iter().filter(|node| !farm.watch().is_up(**node));
+        let names: Vec<String> = down.map(ToString::to_string).collect();
+        farm.problems.push(format!(
+            "{} not back after {} s",
+            names.join(", "),
+            BACK_MAX.as_secs()
+        ));
+    }
+    Ok(Injection {
+        nodes,
+        at_ns,
+        healed_ns,
+    })
+}

@@ -1,0 +1,375 @@
+//! Holds what happened in a cell against what was promised.
+
+use crate::books::{self, Books};
+use crate::cell::{Cell, Since};
+use crate::error::LabError;
+use crate::farm::{Change, Farm, Life};
+use crate::report::Row;
+use crate::shape::Clocks;
+use crate::stat;
+use crate::trace::{Outcome, Trace};
+use sheaf_frame::{NodeId, Role};
+use std::time::Duration;
+
+/// How long after the last fault has healed TFs may still suffer from it.
+pub(crate) const SETTLE: Duration = Duration::from_secs(1);
+/// How much longer the farm runs then, all of whose TFs have to be complete.
+pub(crate) const CALM: Duration = Duration::from_millis(400);
+/// A fault shorter than this many times the bound of its detection may pass unnoticed.
+const NOTICED_FROM: u64 = 2;
+/// How long a TF may be open that was called for after a fault was undone, in ms: its deadline, and a second try.
+const AFTER_MS: u64 = 650;
+/// In CI other work shares the processors: bounds are so many times wider.
+const CI_SLACK: f64 = 3.0;
+/// Problems that a row tells.
+const TOLD_MAX: usize = 8;
+
+/// One fault that was done.
+#[derive(Clone, Debug)]
+pub(crate) struct Injection {
+    /// To whom.
+    pub(crate) nodes: Vec<NodeId>,
+    /// Just before it began.
+    pub(crate) at_ns: u64,
+    /// When it was undone.
+    pub(crate) healed_ns: u64,
+}
+
+/// What there is to judge.
+pub(crate) struct Facts<'a> {
+    pub(crate) cell: &'a Cell,
+    pub(crate) injections: &'a [Injection],
+    pub(crate) changes: &'a [Change],
+    pub(crate) trace: &'a Trace,
+    pub(crate) books: &'a Books,
+    pub(crate) problems: Vec<String>,
+    pub(crate) is_ci: bool,
+}
+
+/// The times of node clocks that are ahead, in ns.
+pub(crate) fn ahead_ns(clocks: Clocks) -> impl Fn(NodeId) -> u64 {
+    move |node| match clocks {
+        Clocks::Ahead(seconds) if node.index == 0 && node.role != Role::Icn => {
+            u64::from(seconds) * 1_000_000_000
+        }
+        _ => 0,
+    }
+}
+
+/// Reads what a farm that has ended left, and judges it.
+///
+/// # Errors
+///
+/// What reading the event logs gives.
+pub(crate) fn judge(
+    cell: &Cell,
+    farm: &Farm,
+    injections: &[Injection],
+    is_ci: bool,
+) -> Result<Row, LabError> {
+    let trace = Trace::read(&farm.lives, ahead_ns(cell.shape.clocks))?;
+    let books = books::make_up(&farm.lives, &farm.watch().status().books)?;
+    let mut problems = farm.problems.clone();
+    if !cell.may_log_errors {
+        problems.extend(farm.lives.iter().filter_map(error_line));
+    }
+    Ok(row(Facts {
+        cell,
+        injections,
+        changes: &farm.watch().changes(),
+        trace: &trace,
+        books: &books,
+        problems,
+        is_ci,
+    }))
+}
+
+/// The first line of a log that tells of an error that nobody foresaw.
+pub(crate) fn error_line(life: &Life) -> Option<String> {
+    let text = std::fs::read_to_string(&life.log).ok()?;
+    let is_error = |line: &&str| line.contains(" ERROR ") || line.contains("panicked at");
+    let line = text.lines().find(is_error)?;
+    Some(format!("{} logged: {line}", life.node))
+}
+
+/// The row of a cell.
+pub(crate) fn row(facts: Facts<'_>) -> Row {
+    let Facts {
+        cell,
+        injections,
+        changes,
+        trace,
+        books,
+        mut problems,
+        is_ci,
+    } = facts;
+    let detected = detections(cell, injections, changes, &mut problems);
+    let (during, after) = waits(cell, injections, trace);
+    let slack = if is_ci { CI_SLACK } else { 1.0 };
+    let (detect_ms_p99, recover_ms_p99) = (stat::p99(&detected), stat::p99(&during));
+    let after_ms_p99 = stat::p99(&after);
+    let over = |found: Option<f64>, bound: u64| found.filter(|found| *found > bound as f64 * slack);
+    if let Some(found) = cell.detect_ms.and_then(|bound| over(detect_ms_p99, bound)) {
+        problems.push(format!("noticed after {found:.0} ms"));
+    }
+    if let Some(found) = over(recover_ms_p99, cell.recover_ms) {
+        problems.push(format!("a TF was open for {found:.0} ms"));
+    }
+    let after_bound_ms = cell.recover_ms.max(AFTER_MS);
+    if let Some(found) = over(after_ms_p99, after_bound_ms) {
+        problems.push(format!("a TF was open for {found:.0} ms after the fault"));
+    }
+    problems.extend(books.contradictions.iter().cloned());
+    if books.in_flight > 0 {
+        problems.push(format!("{} TFs have no verdict", books.in_flight));
+    }
+    let lost_by_reason = trace.lost();
+    for (reason, count) in &lost_by_reason {
+        if !cell.losses.contains(&reason.as_str()) {
+            problems.push(format!("{count} TFs lost: {reason}"));
+        }
+    }
+    problems.extend(unsettled(injections, trace));
+    let is_ok =
+        problems.is_empty() && books.contradictions_total == 0 && books.delivered_twice == 0;
+    problems.truncate(TOLD_MAX);
+    Row {
+        cell: cell.name.to_owned(),
+        number: cell.number.to_owned(),
+        what: cell.what.to_owned(),
+        injected: injections.len() as u64,
+        timeframes: trace.tfs.len() as u64,
+        lost: lost_by_reason.values().sum(),
+        lost_by_reason,
+        abandoned: trace.abandoned(),
+        delivered_twice: books.delivered_twice,
+        detect_ms_p99,
+        detect_bound_ms: cell.detect_ms,
+        recover_ms_p99,
+        recover_ms_median: stat::median(&during),
+        after_ms_p99,
+        after_bound_ms,
+        bound_ms: cell.recover_ms,
+        bound_slack: slack,
+        ok: is_ok,
+        skipped: None,
+        problems,
+        seed: 0,
+        wall_s: 0.0,
+    }
+}
+
+/// How long it took until the ICN said that each victim is not in good standing any more, in ms.
+fn detections(
+    cell: &Cell,
+    injections: &[Injection],
+    changes: &[Change],
+    problems: &mut Vec<String>,
+) -> Vec<f64> {
+    let Some(bound_ms) = cell.detect_ms else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for injection in injections {
+        for node in injection
+            .nodes
+            .iter()
+            .filter(|node| cell.is_noticed(**node))
+        {
+            let noticed = changes.iter().find(|change| {
+                change.node == *node && change.state != "up" && change.at_ns >= injection.at_ns
+            });
+            let lasted_ms = injection.healed_ns.saturating_sub(injection.at_ns) / 1_000_000;
+            match noticed {
+                Some(change) if change.at_ns <= injection.healed_ns + bound_ms * 1_000_000 => {
+                    found.push((change.at_ns - injection.at_ns) as f64 / 1e6);
+                }
+                _ if lasted_ms > NOTICED_FROM * bound_ms => {
+                    problems.push(format!("nobody noticed what was done to {node}"));
+                }
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+/// The longest that a TF had to wait because of each fault, in ms: of those called for before it was undone, and of
+/// those called for afterwards.
+fn waits(cell: &Cell, injections: &[Injection], trace: &Trace) -> (Vec<f64>, Vec<f64>) {
+    let (mut during, mut after) = (Vec::new(), Vec::new());
+    let mut last_ns = 0;
+    for (index, injection) in injections.iter().enumerate() {
+        let next_ns = injections
+            .get(index + 1)
+            .map_or(u64::MAX, |next| next.at_ns);
+        let since_ns = match cell.since {
+            Since::Fault => injection.at_ns,
+            Since::Heal => injection.healed_ns,
+        };
+        let called = last_ns..injection.healed_ns;
+        during.extend(trace.longest_wait_ms(&called, since_ns, cell.until));
+        let called = injection.healed_ns..next_ns;
+        after.extend(trace.longest_wait_ms(&called, injection.healed_ns, cell.until));
+        // A TF that was called for before the last one healed and is still open belongs to that.
+        last_ns = injection.healed_ns;
+    }
+    (during, after)
+}
+
+/// Whether TFs went wrong long after the last fault.
+fn unsettled(injections: &[Injection], trace: &Trace) -> Option<String> {
+    let settle_ns = u64::try_from(SETTLE.as_nanos()).unwrap_or(u64::MAX);
+    let from_ns = injections.last()?.healed_ns + settle_ns;
+    let later = trace
+        .tfs
+        .values()
+        .filter(|tf| tf.called_ns.is_some_and(|called| called > from_ns));
+    let (mut all, mut bad) = (0_u64, 0_u64);
+    for tf in later {
+        all += 1;
+        bad += u64::from(tf.outcome != Outcome::Complete);
+    }
+    if all == 0 {
+        return Some("no TF was called for after the faults".to_owned());
+    }
+    (bad > 0).then(|| format!("{bad} of {all} TFs are not complete though the faults were over"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cell::{Fault, Who};
+    use sheaf_frame::EpnId;
+
+    const MS: u64 = 1_000_000;
+    const CELL: Cell = Cell {
+        detect_ms: Some(20),
+        recover_ms: 150,
+        ..Cell::new("epn-kill", "F1", "an EPN is killed", Fault::Kill, Who::Epn)
+    };
+
+    /// A run of 400 TFs at 200 Hz with one fault at 100 ms that is healed at 400 ms: nothing is lost.
+    fn good() -> (Vec<Injection>, Vec<Change>, Trace) {
+        let node: NodeId = EpnId(1).into();
+        let mut trace = Trace::default();
+        for number in 0..400 {
+            let called = number * 5 * MS;
+            let tf = trace.tfs.entry(number).or_default();
+            tf.called_ns = Some(called);
+            tf.verdict_ns = Some(called + MS);
+            tf.delivered_ns = Some(called + if number == 20 { 40 * MS } else { 2 * MS });
+            tf.outcome = Outcome::Complete;
+        }
+        let injection = Injection {
+            nodes: vec![node],
+            at_ns: 100 * MS,
+            healed_ns: 400 * MS,
+        };
+        let change = Change {
+            at_ns: 107 * MS,
+            node,
+            state: "cut".to_owned(),
+        };
+        (vec![injection], vec![change], trace)
+    }
+
+    fn judged(
+        (injections, changes, trace): &(Vec<Injection>, Vec<Change>, Trace),
+        books: &Books,
+        cell: &Cell,
+    ) -> Row {
+        row(Facts {
+            cell,
+            injections,
+            changes,
+            trace,
+            books,
+            problems: Vec::new(),
+            is_ci: false,
+        })
+    }
+
+    #[test]
+    fn a_cell_in_which_all_went_well_is_ok_and_says_how_long_it_took() {
+        let row = judged(&good(), &Books::default(), &CELL);
+        assert!(row.ok, "{:?}", row.problems);
+        assert_eq!(
+            (row.detect_ms_p99, row.recover_ms_p99),
+            (Some(7.0), Some(40.0))
+        );
+        assert_eq!((row.injected, row.lost, row.timeframes), (1, 0, 400));
+    }
+
+    #[test]
+    fn a_bound_that_is_not_kept_is_not_ok() {
+        let mut slow = good();
+        slow.1[0].at_ns = 150 * MS;
+        let row = judged(&slow, &Books::default(), &CELL);
+        assert_eq!(
+            (row.ok, row.problems),
+            (false, vec!["noticed after 50 ms".to_owned()])
+        );
+        slow.1.clear();
+        let row = judged(&slow, &Books::default(), &CELL);
+        let expected = "nobody noticed what was done to epn:1";
+        assert_eq!((row.ok, row.problems), (false, vec![expected.to_owned()]));
+        let strict = Cell {
+            recover_ms: 30,
+            ..CELL
+        };
+        let row = judged(&good(), &Books::default(), &strict);
+        assert_eq!(
+            (row.ok, row.problems),
+            (false, vec!["a TF was open for 40 ms".to_owned()])
+        );
+    }
+
+    #[test]
+    fn a_lost_tf_is_not_ok_unless_the_cell_has_a_reason_for_it() {
+        let mut facts = good();
+        let tf = facts.2.tfs.get_mut(&30).unwrap();
+        tf.outcome = Outcome::Dropped("source-died".to_owned());
+        let row = judged(&facts, &Books::default(), &CELL);
+        assert_eq!((row.ok, row.lost), (false, 1));
+        assert_eq!(row.problems, ["1 TFs lost: source-died"]);
+        let flp = Cell {
+            losses: &["source-died"],
+            ..CELL
+        };
+        assert!(judged(&facts, &Books::default(), &flp).ok);
+    }
+
+    #[test]
+    fn what_the_books_find_is_not_ok() {
+        let books = Books {
+            delivered_twice: 1,
+            contradictions: vec!["TF 7 was handed on twice".to_owned()],
+            contradictions_total: 1,
+            ..Books::default()
+        };
+        let row = judged(&good(), &books, &CELL);
+        assert_eq!((row.ok, row.delivered_twice), (false, 1));
+        let open = Books {
+            in_flight: 2,
+            ..Books::default()
+        };
+        assert_eq!(
+            judged(&good(), &open, &CELL).problems,
+            ["2 TFs have no verdict"]
+        );
+    }
+
+    #[test]
+    fn a_farm_that_does_not_calm_down_is_not_ok() {
+        let mut facts = good();
+        facts.2.tfs.get_mut(&390).unwrap().outcome = Outcome::Dropped("source-died".to_owned());
+        let flp = Cell {
+            losses: &["source-died"],
+            ..CELL
+        };
+        let row = judged(&facts, &Books::default(), &flp);
+        let expected = "1 of 119 TFs are not complete though the faults were over";
+        assert_eq!((row.ok, row.problems), (false, vec![expected.to_owned()]));
+    }
+}

@@ -1,0 +1,251 @@
+//! `sheaf lab kills`: EPNs die one after the other in a paced farm of six. What is lost, and what would be lost if
+//! sources kept less, or nothing at all.
+
+use crate::books;
+use crate::cell::{Fault, Who};
+use crate::clock::{self, let_pass};
+use crate::error::LabError;
+use crate::farm::Farm;
+use crate::inject;
+use crate::judge;
+use crate::machine::{self, Folder};
+use crate::shape::Shape;
+use crate::trace::Trace;
+use rand::{RngExt as _, SeedableRng as _};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+/// How long a dying EPN is silent before its process is gone: longer than it takes to suspect it.
+const SILENT_MS: u64 = 200;
+/// How long it may take until a new EPN is in good standing.
+const BACK_MAX: Duration = Duration::from_secs(15);
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// EPNs killed with each hold.
+    pub kills: u32,
+    /// Holds to compare with the default one, in ms.
+    pub hold_ms: Vec<u64>,
+    /// What chance follows from.
+    pub seed: u64,
+    /// Whether event logs and logs stay.
+    pub keep: bool,
+}
+
+/// What came of one hold.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct KillRow {
+    /// How EPNs die: `kill` (the process is gone, its sockets say so) or `vanish` (it falls silent first, as a
+    /// machine does that loses its power).
+    pub how: String,
+    /// How long an FLP keeps STFs, in ms; `null` for the default.
+    pub hold_ms: Option<u64>,
+    /// The same in STFs.
+    pub hold_stfs: u64,
+    /// EPNs killed.
+    pub kills: u64,
+    /// TFs called for.
+    pub timeframes: u64,
+    /// TFs dropped or incomplete.
+    pub lost: u64,
+    /// These, by reason.
+    pub lost_by_reason: BTreeMap<String, u64>,
+    /// TFs that were built and whose delivery is unknown, since the EPN died meanwhile.
+    pub abandoned: u64,
+    /// TFs that a source which frees what it has sent would have lost: something of them had gone to the EPN that
+    /// died, and it had not handed them on. Counted from the event logs of this same run.
+    pub send_and_forget_lost: u64,
+    /// TFs handed on more than once.
+    pub delivered_twice: u64,
+    /// Whether the books are right, and with the default hold nothing is lost.
+    pub ok: bool,
+    /// Why not.
+    pub problems: Vec<String>,
+    /// What chance followed from.
+    pub seed: u64,
+    /// How long it took, in s.
+    pub wall_s: f64,
+}
+
+impl KillRow {
+    fn per_kill(&self, count: u64) -> f64 {
+        count as f64 / (self.kills.max(1)) as f64
+    }
+}
+
+/// Runs a farm for each hold and each way to die; `tell` hears of each when it is over.
+///
+/// # Errors
+///
+/// What stands in the way of an experiment. What a farm does wrong is in the rows.
+pub fn run(options: &Options, mut tell: impl FnMut(&KillRow)) -> Result<Vec<KillRow>, LabError> {
+    clock::end_on_signals()?;
+    for name in machine::clean() {
+        tracing::info!(name, "Removed what an earlier experiment left");
+    }
+    let mut rows = Vec::new();
+    let holds = || {
+        [None]
+            .into_iter()
+            .chain(options.hold_ms.iter().copied().map(Some))
+    };
+    for (how, fault) in [("kill", Fault::Kill), ("vanish", Fault::Vanish(SILENT_MS))] {
+        for hold_ms in holds() {
+            let row = run_hold(options, how, fault, hold_ms)?;
+            tell(&row);
+            rows.push(row);
+        }
+    }
+    Ok(rows)
+}
+
+/// Six EPNs, two FLPs, 200 TFs a second. The hold of an FLP is counted in STFs: in a paced farm that is a time.
+fn shape(hold_ms: Option<u64>) -> Shape {
+    let rate_hz = 200.0;
+    let hold_stfs = hold_ms.map(|ms| (rate_hz * ms as f64 / 1000.0).ceil().max(1.0) as u32);
+    Shape {
+        epns: 6,
+        rate_hz,
+        hold_stfs,
+        ..Shape::SMALL
+    }
+}
+
+fn run_hold(
+    options: &Options,
+    how: &str,
+    fault: Fault,
+    hold_ms: Option<u64>,
+) -> Result<KillRow, LabError> {
+    let begin = Instant::now();
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(options.seed);
+    let shape = shape(hold_ms);
+    let mut farm = Farm::start(shape, Folder::make(options.keep)?)?;
+    for _ in 0..options.kills {
+        let nodes = Who::Epn.choose(&shape, &mut rng);
+        let_pass(Duration::from_millis(rng.random_range(20..120)))?;
+        let remedy = inject::inject(&mut farm, fault, &nodes, &mut rng)?;
+        let_pass(Duration::from_millis(rng.random_range(50..150)))?;
+        remedy(&mut farm)?;
+        if !farm.await_all_up(BACK_MAX)? {
+            farm.problems.push("an EPN did not come back".to_owned());
+        }
+    }
+    let_pass(judge::SETTLE)?;
+    farm.end()?;
+    let trace = Trace::read(&farm.lives, |_| 0)?;
+    let books = books::make_up(&farm.lives, &farm.watch().status().books)?;
+    let lost_by_reason = trace.lost();
+    let lost = lost_by_reason.values().sum();
+    let mut problems = farm.problems.clone();
+    problems.extend(farm.lives.iter().filter_map(judge::error_line));
+    problems.extend(books.contradictions.iter().cloned());
+    if books.in_flight > 0 {
+        problems.push(format!("{} TFs have no verdict", books.in_flight));
+    }
+    if hold_ms.is_none() && lost > 0 {
+        problems.push(format!("{lost} TFs lost with the default hold"));
+    }
+    if books.delivered_twice > 0 {
+        problems.push(format!("{} TFs delivered twice", books.delivered_twice));
+    }
+    let ok = problems.is_empty();
+    if !ok || options.keep {
+        farm.folder().keep();
+        let path = farm.folder().path().display().to_string();
+        problems.push(format!("logs are in {path}"));
+    }
+    Ok(KillRow {
+        how: how.to_owned(),
+        hold_ms,
+        hold_stfs: shape.hold_stfs.unwrap_or(shape.default_hold_stfs()).into(),
+        kills: options.kills.into(),
+        timeframes: trace.tfs.len() as u64,
+        lost,
+        lost_by_reason,
+        abandoned: trace.abandoned(),
+        send_and_forget_lost: trace.gone_with_a_killed_epn(),
+        delivered_twice: books.delivered_twice,
+        ok,
+        problems,
+        seed: options.seed,
+        wall_s: begin.elapsed().as_secs_f64(),
+    })
+}
+
+/// The rows as a table.
+#[must_use]
+pub fn table(rows: &[KillRow]) -> String {
+    let mut text = format!(
+        "{:<7} {:>9} {:>5} {:>6} {:>5} {:>10} {:>14} {:>22}  ok\n",
+        "how",
+        "hold",
+        "kills",
+        "TFs",
+        "lost",
+        "lost/kill",
+        "abandoned/kill",
+        "send-and-forget/kill"
+    );
+    for row in rows {
+        let hold = row
+            .hold_ms
+            .map_or("default".to_owned(), |ms| format!("{ms} ms"));
+        let _ = writeln!(
+            text,
+            "{:<7} {hold:>9} {:>5} {:>6} {:>5} {:>10.2} {:>14.2} {:>22.2}  {}",
+            row.how,
+            row.kills,
+            row.timeframes,
+            row.lost,
+            row.per_kill(row.lost),
+            row.per_kill(row.abandoned),
+            row.per_kill(row.send_and_forget_lost),
+            if row.ok { "yes" } else { "NO" },
+        );
+    }
+    for row in rows.iter().filter(|row| !row.ok) {
+        for problem in &row.problems {
+            let _ = writeln!(text, "{} {:?}: {problem}", row.how, row.hold_ms);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hold_in_time_is_a_hold_in_stfs_at_the_rate_of_the_farm() {
+        for (ms, stfs) in [(250, 50), (100, 20), (50, 10), (1, 1)] {
+            assert_eq!(shape(Some(ms)).hold_stfs, Some(stfs));
+        }
+        assert_eq!(shape(None).hold_stfs, None);
+    }
+
+    #[test]
+    fn the_table_tells_losses_for_each_kill() {
+        let row = KillRow {
+            how: "vanish".to_owned(),
+            hold_ms: Some(50),
+            kills: 50,
+            timeframes: 9000,
+            lost: 25,
+            send_and_forget_lost: 150,
+            ok: true,
+            ..KillRow::default()
+        };
+        let text = table(&[row]);
+        let line = text.lines().nth(1).unwrap();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let expected = [
+            "vanish", "50", "ms", "50", "9000", "25", "0.50", "0.00", "3.00", "yes",
+        ];
+        assert_eq!(words, expected);
+    }
+}

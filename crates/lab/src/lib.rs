@@ -1,0 +1,39 @@
+//! Experiments with farms of real processes.
+//!
+//! [`faults`] does every fault of a matrix to a farm, one after the other, and asks from outside what the farm
+//! promised: from the event logs of the nodes whether anything was lost or delivered twice, and with their times how
+//! long anybody had to wait. Everything is real: processes, sockets, the kernel that drops, resets and refuses.
+//!
+//! What is changed on the machine is undone in every case (`machine`); nothing outside names that begin with
+//! `sheaf-lab-` is touched.
+
+mod books;
+pub mod cell;
+mod clock;
+mod error;
+mod farm;
+// What can be run, and what it gives.
+pub mod faults;
+pub mod kills;
+pub mod report;
+pub mod soak;
+// What a cell is.
+pub mod cell;
+pub mod matrix;
+pub mod shape;
+pub mod tool;
+// What is under it.
+mod books;
+mod clock;
+mod error;
+mod farm;
+mod hostile;
+mod inject;
+mod judge;
+pub mod machine;
+mod process;
+mod relay;
+pub mod stat;
+mod trace;
+
+pub use error::LabError;

@@ -1,0 +1,160 @@
+//! Results for people and for machines.
+
+use crate::error::LabError;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// What came of one cell.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Row {
+    /// Its name.
+    pub cell: String,
+    /// Its number in the matrix of faults.
+    pub number: String,
+    /// What happens.
+    pub what: String,
+    /// Faults done.
+    pub injected: u64,
+    /// TFs called for.
+    pub timeframes: u64,
+    /// TFs dropped or incomplete.
+    pub lost: u64,
+    /// These, by reason.
+    pub lost_by_reason: BTreeMap<String, u64>,
+    /// TFs whose delivery is unknown.
+    pub abandoned: u64,
+    /// TFs handed on more than once.
+    pub delivered_twice: u64,
+    /// From the fault to the word of the ICN that the node is not well, in ms; `null` if there is nothing to
+    /// notice.
+    pub detect_ms_p99: Option<f64>,
+    /// The bound of that.
+    pub detect_bound_ms: Option<u64>,
+    /// How long the TF was open that waited longest, of those called for before the fault was undone, in ms: a
+    /// value for each fault.
+    pub recover_ms_p99: Option<f64>,
+    /// Of these the median.
+    pub recover_ms_median: Option<f64>,
+    /// The same for TFs called for after the fault was undone, in ms.
+    pub after_ms_p99: Option<f64>,
+    /// The bound of that.
+    pub after_bound_ms: u64,
+    /// The bound of `recover_ms_p99`.
+    pub bound_ms: u64,
+    /// Both bounds were taken so many times.
+    pub bound_slack: f64,
+    /// Whether it held all that was promised.
+    pub ok: bool,
+    /// Why it did not run.
+    pub skipped: Option<String>,
+    /// Why it is not ok.
+    pub problems: Vec<String>,
+    /// What chance followed from.
+    pub seed: u64,
+    /// How long it took, in s.
+    pub wall_s: f64,
+}
+
+impl Row {
+    /// Whether it counts as a failure.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        !self.ok && self.skipped.is_none()
+    }
+}
+
+/// The rows as a table, with what went wrong beneath.
+#[must_use]
+pub fn table(rows: &[Row]) -> String {
+    let mut text = format!(
+        "{:<16} {:<4} {:>8} {:>6} {:>5} {:>5} {:>10} {:>11} {:>8}  {}\n",
+        "cell", "", "injected", "TFs", "lost", "twice", "detect p99", "recover p99", "bound", "ok"
+    );
+    let ms = |value: Option<f64>| value.map_or("-".to_owned(), |ms| format!("{ms:.1} ms"));
+    for row in rows {
+        let Row { cell, number, .. } = row;
+        if let Some(why) = &row.skipped {
+            let _ = writeln!(text, "{cell:<16} {number:<4} skipped: {why}");
+            continue;
+        }
+        let _ = writeln!(
+            text,
+            "{cell:<16} {number:<4} {:>8} {:>6} {:>5} {:>5} {:>10} {:>11} {:>8}  {}",
+            row.injected,
+            row.timeframes,
+            row.lost,
+            row.delivered_twice,
+            ms(row.detect_ms_p99),
+            ms(row.recover_ms_p99),
+            format!("{} ms", row.bound_ms),
+            if row.ok { "yes" } else { "NO" }
+        );
+    }
+    for row in rows.iter().filter(|row| row.has_failed()) {
+        for problem in &row.problems {
+            let _ = writeln!(text, "{}: {problem}", row.cell);
+        }
+    }
+    text
+}
+
+/// Writes `value` to `path`, or to the standard output if it is `-`.
+///
+/// # Errors
+///
+/// What writing gives.
+pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), LabError> {
+    let mut text =
+        serde_json::to_string_pretty(value).expect("names and numbers always have a JSON form");
+    text.push('\n');
+    if path.as_os_str() == "-" {
+        use std::io::Write as _;
+        return std::io::stdout()
+            .write_all(text.as_bytes())
+            .map_err(LabError::io("write to the standard output"));
+    }
+    std::fs::write(path, text).map_err(LabError::io(format!("write {}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_tells_what_failed_and_what_was_skipped() {
+        let good = Row {
+            cell: "epn-kill".to_owned(),
+            number: "F1".to_owned(),
+            injected: 10,
+            timeframes: 900,
+            detect_ms_p99: Some(7.25),
+            recover_ms_p99: Some(40.0),
+            bound_ms: 150,
+            ok: true,
+            ..Row::default()
+        };
+        let bad = Row {
+            cell: "loss".to_owned(),
+            ok: false,
+            detect_ms_p99: None,
+            problems: vec!["2 TFs have no verdict".to_owned()],
+            ..good.clone()
+        };
+        let skipped = Row {
+            cell: "cut".to_owned(),
+            skipped: Some("needs root".to_owned()),
+            ..Row::default()
+        };
+        assert!(!skipped.has_failed() && bad.has_failed());
+        let expected = "\
+cell                  injected    TFs  lost twice detect p99 recover p99    bound  ok
+epn-kill         F1         10    900     0     0     7.2 ms     40.0 ms   150 ms  yes
+loss             F1         10    900     0     0          -     40.0 ms   150 ms  NO
+cut                   skipped: needs root
+loss: 2 TFs have no verdict
+";
+        assert_eq!(table(&[good, bad, skipped]), expected);
+    }
+}
