@@ -26,18 +26,21 @@ pub(crate) enum Stage {
     Doc,
     /// All tests, the examples in the docs, and the benches on tiny input.
     Test,
+    /// Faults done to farms of real processes, and a soak of 45 s.
+    Faults,
     /// Every fuzz target for some seconds; without a nightly toolchain the corpus alone.
     Fuzz,
 }
 
 impl Stage {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Fetch,
         Self::Fmt,
         Self::Tidy,
         Self::Clippy,
         Self::Doc,
         Self::Test,
+        Self::Faults,
         Self::Fuzz,
     ];
 
@@ -49,6 +52,7 @@ impl Stage {
             Self::Clippy => "clippy",
             Self::Doc => "doc",
             Self::Test => "test",
+            Self::Faults => "faults",
             Self::Fuzz => "fuzz",
         }
     }
@@ -116,6 +120,14 @@ impl Stage {
                     "--no-fail-fast",
                 ];
                 count(cargo().args(args), tally)
+            }
+            Self::Faults => {
+                let words = ["run", "-q", "--profile", "ci", "--locked", "-p", "sheaf-cli"];
+                let lab = |words: &[&str]| succeed(cargo().args(words));
+                let faults = [&words[..], &["--", "lab", "faults", "--quick"]].concat();
+                let soak = [&words[..], &["--", "lab", "soak", "--duration", "45s"]].concat();
+                // Both, also if the first one fails: they find different things.
+                lab(&faults).and(lab(&soak))
             }
             Self::Fuzz if fuzz::has_nightly() => fuzz::run(),
             Self::Fuzz => {
@@ -249,9 +261,9 @@ mod tests {
 
     #[test]
     fn stages_run_in_order_whatever_the_order_of_their_names() {
-        check("", "fetch fmt tidy clippy doc test fuzz");
+        check("", "fetch fmt tidy clippy doc test faults fuzz");
         check("--only test fmt", "fmt test");
-        check("--skip test doc", "fetch fmt tidy clippy fuzz");
+        check("--skip test doc", "fetch fmt tidy clippy faults fuzz");
         check("--only fmt tidy --skip fmt", "tidy");
     }
 
@@ -259,7 +271,7 @@ mod tests {
     fn a_stage_that_does_not_exist_is_refused() {
         check(
             "--only lint",
-            r#"stage "lint" does not exist, expected one of: fetch fmt tidy clippy doc test fuzz"#,
+            r#"stage "lint" does not exist, expected one of: fetch fmt tidy clippy doc test faults fuzz"#,
         );
         check(
             "fmt",

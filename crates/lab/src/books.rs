@@ -1,8 +1,8 @@
-//! The books of a run, made up from the event logs of its nodes.
+//! The books of a run, made up from the event logs of its nodes by the code that `sheaf verify` runs.
 
 use crate::error::LabError;
-use crate::farm::{Fate, Life};
-use crate::trace::{Outcome, Trace};
+use crate::farm::{Fate, Log};
+use sheaf_ledger::verify::{self, Evidence, Options};
 use sheaf_node::status::BooksStatus;
 
 /// What the event logs prove.
@@ -18,24 +18,36 @@ pub(crate) struct Books {
     pub(crate) contradictions_total: u64,
 }
 
-/// Reads the event logs of all `lives`, and compares with the last books of the ICN.
+/// Reads all `logs`, and compares with the last books of the ICN; `None` if it may not have told its last ones.
 ///
 /// # Errors
 ///
 /// What reading gives.
-pub(crate) fn make_up(lives: &[Life], _: &BooksStatus) -> Result<Books, LabError> {
-    let trace = Trace::read(lives, |_| 0)?;
-    let mut books = Books::default();
-    for (number, tf) in &trace.tfs {
-        books.in_flight += u64::from(tf.outcome == Outcome::Open && tf.called_ns.is_some());
-        if tf.delivered_by.len() > 1 {
-            books.delivered_twice += 1;
-            books
-                .contradictions
-                .push(format!("TF {number} was handed on twice"));
-        }
-        let _ = Fate::Ended;
+pub(crate) fn make_up(logs: &[Log], status: Option<&BooksStatus>) -> Result<Books, LabError> {
+    let mut evidence = Evidence::default();
+    for log in logs {
+        let fate = match log.fate {
+            Fate::Ended => verify::Fate::Ended,
+            Fate::Disturbed => verify::Fate::Paused,
+            Fate::Killed => verify::Fate::Killed,
+        };
+        evidence
+            .read(&log.path, Some(log.node), fate)
+            .map_err(LabError::io(format!("read {}", log.path.display())))?;
     }
-    books.contradictions_total = books.contradictions.len() as u64;
-    Ok(books)
+    let options = Options {
+        books: status.map(Into::into),
+        ..Options::default()
+    };
+    let audit = verify::audit(&mut evidence, &options);
+    Ok(Books {
+        in_flight: audit.in_flight,
+        delivered_twice: audit.delivered_twice,
+        contradictions: audit
+            .contradictions
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
+        contradictions_total: audit.contradictions_total,
+    })
 }

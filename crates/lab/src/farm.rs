@@ -13,6 +13,7 @@ use address::{Plan, Spot};
 use rustix::process::{Pid, Signal, kill_process};
 use sheaf_frame::{EpnId, FlpId, NodeId, Role};
 use sheaf_node::config::FarmConfig;
+use sheaf_node::status::BooksStatus;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::process::CommandExt as _;
@@ -53,6 +54,14 @@ pub(crate) struct Life {
     /// Whether its end was brought about by the experiment.
     pub(crate) may_end: bool,
     child: Child,
+}
+
+/// The event log of one life, and what was done to that.
+#[derive(Clone, Debug)]
+pub(crate) struct Log {
+    pub(crate) node: NodeId,
+    pub(crate) fate: Fate,
+    pub(crate) path: PathBuf,
 }
 
 impl Life {
@@ -340,6 +349,22 @@ impl Farm {
             let is_up = |node: &NodeId| self.watch.is_up(*node);
             Ok(nodes.iter().all(is_up))
         })
+    }
+
+    /// The event logs of all lives.
+    pub(crate) fn logs(&self) -> Vec<Log> {
+        let log = |life: &Life| Log {
+            node: life.node,
+            fate: life.fate,
+            path: life.events.clone(),
+        };
+        self.lives.iter().map(log).collect()
+    }
+
+    /// The books as the ICN told them last, if there is one ICN and it told them when it ended: several may each
+    /// have missed what the other one decided.
+    pub(crate) fn last_books(&self) -> Option<BooksStatus> {
+        (self.shape.icns == 1).then(|| self.watch.status().books)
     }
 
     /// Sees who has ended; whoever did so by itself is a problem.

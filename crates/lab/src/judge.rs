@@ -3,12 +3,13 @@
 use crate::books::{self, Books};
 use crate::cell::{Cell, Since};
 use crate::error::LabError;
-use crate::farm::{Change, Farm, Life};
+use crate::farm::{Change, Farm, Life, Log};
 use crate::report::Row;
 use crate::shape::Clocks;
 use crate::stat;
 use crate::trace::{Outcome, Trace};
 use sheaf_frame::{NodeId, Role};
+use sheaf_node::status::BooksStatus;
 use std::time::Duration;
 
 /// How long after the last fault has healed TFs may still suffer from it.
@@ -67,16 +68,39 @@ pub(crate) fn judge(
     injections: &[Injection],
     is_ci: bool,
 ) -> Result<Row, LabError> {
-    let trace = Trace::read(&farm.lives, ahead_ns(cell.shape.clocks))?;
-    let books = books::make_up(&farm.lives, &farm.watch().status().books)?;
     let mut problems = farm.problems.clone();
     if !cell.may_log_errors {
         problems.extend(farm.lives.iter().filter_map(error_line));
     }
+    let changes = farm.watch().changes();
+    let status = &farm.watch().status().books;
+    judge_logs(
+        cell,
+        &farm.logs(),
+        status,
+        injections,
+        &changes,
+        problems,
+        is_ci,
+    )
+}
+
+/// As [`judge`], from what the nodes left.
+fn judge_logs(
+    cell: &Cell,
+    logs: &[Log],
+    status: Option<&BooksStatus>,
+    injections: &[Injection],
+    changes: &[Change],
+    problems: Vec<String>,
+    is_ci: bool,
+) -> Result<Row, LabError> {
+    let trace = Trace::read(logs, ahead_ns(cell.shape.clocks))?;
+    let books = books::make_up(logs, status)?;
     Ok(row(Facts {
         cell,
         injections,
-        changes: &farm.watch().changes(),
+        changes,
         trace: &trace,
         books: &books,
         problems,
@@ -240,7 +264,9 @@ fn unsettled(injections: &[Injection], trace: &Trace) -> Option<String> {
 mod tests {
     use super::*;
     use crate::cell::{Fault, Who};
-    use sheaf_frame::EpnId;
+    use crate::farm::Fate;
+    use sheaf_frame::{EpnId, FlpId};
+    use std::collections::BTreeMap;
 
     const MS: u64 = 1_000_000;
     const CELL: Cell = Cell {
@@ -371,5 +397,145 @@ mod tests {
         let row = judged(&facts, &Books::default(), &flp);
         let expected = "1 of 119 TFs are not complete though the faults were over";
         assert_eq!((row.ok, row.problems), (false, vec![expected.to_owned()]));
+    }
+
+    /// Logs of 400 TFs that an FLP made and an EPN handed on, all of them right, and the books of the ICN.
+    fn honest_logs() -> (BTreeMap<&'static str, String>, BooksStatus) {
+        let line =
+            |text: String, at_ns: u64| text.replace('}', &format!(",\"at_ns\":{at_ns}}}")) + "\n";
+        let begin = |node: &str, life: u64| {
+            line(
+                format!(r#"{{"event":"begin","node":"{node}","incarnation":{life}}}"#),
+                0,
+            ) + &line(r#"{"event":"run","run":"00000000000000aa"}"#.to_owned(), 0)
+        };
+        let (mut icn, mut flp, mut epn) = (begin("icn:0", 1), begin("flp:0", 2), begin("epn:0", 3));
+        for tf in 0..400_u64 {
+            let at = tf * 5 * MS;
+            icn += &line(format!(r#"{{"event":"called","tf":{tf}}}"#), at);
+            flp += &line(
+                format!(r#"{{"event":"made","tf":{tf},"bytes":8,"digest":9}}"#),
+                at + 1,
+            );
+            flp += &line(
+                format!(r#"{{"event":"sent","tf":{tf},"attempt":1,"epn":0,"incarnation":3}}"#),
+                at + 2,
+            );
+            icn += &line(
+                format!(
+                    r#"{{"event":"verdict","tf":{tf},"verdict":"complete","epn":0,"incarnation":3,"missing":[],"reason":null}}"#
+                ),
+                at + MS,
+            );
+            let part = r#"{"flp":0,"incarnation":2,"bytes":8,"digest":9}"#;
+            let delivered = format!(
+                r#"{{"event":"delivered","tf":{tf},"attempt":1,"parts":[{part}],"missing":[],"at_ns":{}}}"#,
+                at + 2 * MS
+            );
+            epn += &(delivered + "\n");
+        }
+        let books = BooksStatus {
+            announced: 400,
+            complete: 400,
+            bytes: 3200,
+            balanced: true,
+            ..BooksStatus::default()
+        };
+        ([("icn", icn), ("flp", flp), ("epn", epn)].into(), books)
+    }
+
+    fn judged_logs(logs: &BTreeMap<&str, String>, status: &BooksStatus) -> Row {
+        let folder = tempfile::tempdir().unwrap();
+        let log = |name: &str, node: NodeId| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, &logs[name]).unwrap();
+            Log {
+                node,
+                fate: Fate::Ended,
+                path,
+            }
+        };
+        let logs = [
+            log("icn", NodeId::ICN),
+            log("flp", FlpId(0).into()),
+            log("epn", EpnId(0).into()),
+        ];
+        let injection = Injection {
+            nodes: Vec::new(),
+            at_ns: 100 * MS,
+            healed_ns: 400 * MS,
+        };
+        let cell = Cell {
+            detect_ms: None,
+            ..CELL
+        };
+        judge_logs(
+            &cell,
+            &logs,
+            Some(status),
+            &[injection],
+            &[],
+            Vec::new(),
+            false,
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn honest_logs_are_ok() {
+        let (logs, books) = honest_logs();
+        let row = judged_logs(&logs, &books);
+        assert!(row.ok, "{:?}", row.problems);
+        assert_eq!((row.timeframes, row.lost, row.delivered_twice), (400, 0, 0));
+    }
+
+    #[test]
+    fn a_log_doctored_to_deliver_twice_is_not_ok() {
+        let (mut logs, books) = honest_logs();
+        let epn = logs.get_mut("epn").unwrap();
+        let again = epn
+            .lines()
+            .find(|line| line.contains("\"tf\":77,"))
+            .unwrap()
+            .to_owned();
+        *epn += &(again + "\n");
+        let row = judged_logs(&logs, &books);
+        assert_eq!(
+            (row.ok, row.delivered_twice),
+            (false, 1),
+            "{:?}",
+            row.problems
+        );
+    }
+
+    #[test]
+    fn a_log_doctored_to_lose_a_tf_without_a_reason_is_not_ok() {
+        // What is taken out: the delivery of a TF, its verdict, or both.
+        for (taken, told) in [
+            (&["epn"][..], "TF 77"),
+            (&["icn"][..], "without a verdict"),
+            (&["epn", "icn"][..], "1 TFs have no verdict"),
+        ] {
+            let (mut logs, books) = honest_logs();
+            for name in taken {
+                let log = logs.get_mut(name).unwrap();
+                let is_kept = |line: &&str| !line.contains("\"tf\":77,") || line.contains("called");
+                let kept: Vec<&str> = log.lines().filter(is_kept).collect();
+                *log = kept.join("\n") + "\n";
+            }
+            let row = judged_logs(&logs, &books);
+            assert!(!row.ok, "{taken:?}");
+            let problems = row.problems.join("; ");
+            assert!(problems.contains(told), "{taken:?}: {problems}");
+        }
+    }
+
+    #[test]
+    fn a_log_doctored_to_hand_on_other_bytes_is_not_ok() {
+        let (mut logs, books) = honest_logs();
+        let epn = logs.get_mut("epn").unwrap();
+        *epn = epn.replacen("\"digest\":9", "\"digest\":8", 1);
+        let row = judged_logs(&logs, &books);
+        assert!(!row.ok && !row.problems.is_empty());
     }
 }

@@ -137,8 +137,8 @@ fn run_hold(
     }
     let_pass(judge::SETTLE)?;
     farm.end()?;
-    let trace = Trace::read(&farm.lives, |_| 0)?;
-    let books = books::make_up(&farm.lives, &farm.watch().status().books)?;
+    let trace = Trace::read(&farm.logs(), |_| 0)?;
+    let books = books::make_up(&farm.logs(), farm.last_books().as_ref())?;
     let lost_by_reason = trace.lost();
     let lost = lost_by_reason.values().sum();
     let mut problems = farm.problems.clone();

@@ -7,11 +7,6 @@
 //! What is changed on the machine is undone in every case (`machine`); nothing outside names that begin with
 //! `sheaf-lab-` is touched.
 
-mod books;
-pub mod cell;
-mod clock;
-mod error;
-mod farm;
 // What can be run, and what it gives.
 pub mod faults;
 pub mod kills;

@@ -566,4 +566,26 @@ mod tests {
             assert_eq!(cell.needs.contains(&Need::Namespaces), has, "{}", cell.name);
         }
     }
+
+    #[test]
+    fn the_documentation_has_every_cell_with_its_bound() {
+        let docs = include_str!("../../../docs/faults.md");
+        for cell in CELLS {
+            let found = docs.lines().find(|line| {
+                line.strip_prefix("| `")
+                    .and_then(|rest| rest.strip_prefix(cell.name))
+                    .is_some_and(|rest| rest.starts_with('`'))
+            });
+            let line =
+                found.unwrap_or_else(|| panic!("docs/faults.md has no row for {}", cell.name));
+            let fields: Vec<&str> = line.split('|').map(str::trim).collect();
+            let suffix = if cell.since == Since::Heal { " h" } else { "" };
+            let bound = format!("{}{suffix}", cell.recover_ms);
+            let detect = cell.detect_ms.map_or(String::new(), |ms| ms.to_string());
+            let losses: Vec<String> = cell.losses.iter().map(|why| format!("`{why}`")).collect();
+            let expected = [cell.number, cell.what, &detect, &bound, &losses.join(", ")];
+            assert_eq!(fields[2..7], expected, "{line}");
+            assert_eq!(fields[1].ends_with('Q'), cell.is_quick, "{line}");
+        }
+    }
 }

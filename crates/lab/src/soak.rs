@@ -279,8 +279,8 @@ fn complaint(growth: &Growth) -> Option<String> {
 }
 
 fn judge_farm(farm: &Farm) -> Result<Report, LabError> {
-    let trace = Trace::read(&farm.lives, |_| 0)?;
-    let books = books::make_up(&farm.lives, &farm.watch().status().books)?;
+    let trace = Trace::read(&farm.logs(), |_| 0)?;
+    let books = books::make_up(&farm.logs(), farm.last_books().as_ref())?;
     let lost_by_reason = trace.lost();
     let mut problems = farm.problems.clone();
     problems.extend(farm.lives.iter().filter_map(judge::error_line));

@@ -4,7 +4,7 @@
 
 use crate::cell::Until;
 use crate::error::LabError;
-use crate::farm::{Fate, Life};
+use crate::farm::{Fate, Log};
 use serde::Deserialize;
 use sheaf_frame::{NodeId, Role};
 use std::collections::BTreeMap;
@@ -79,25 +79,25 @@ struct Line {
 }
 
 impl Trace {
-    /// Reads the logs of all `lives`. The clock of a node for which `ahead_ns` is not 0 is so much ahead.
+    /// Reads all `logs`. The clock of a node for which `ahead_ns` is not 0 is so much ahead.
     ///
     /// # Errors
     ///
     /// What reading a log gives. Lines that cannot be read are left out; who checks the books complains.
     pub(crate) fn read(lives: &[Life], ahead_ns: impl Fn(NodeId) -> u64) -> Result<Self, LabError> {
         let mut trace = Self::default();
-        for life in lives {
-            let what = || LabError::io(format!("read {}", life.events.display()));
-            let file = match File::open(&life.events) {
+        for log in logs {
+            let what = || LabError::io(format!("read {}", log.path.display()));
+            let file = match File::open(&log.path) {
                 Ok(file) => file,
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(what()(error)),
             };
             let mut reader = LogReader {
-                node: life.node,
-                was_killed: life.fate == Fate::Killed,
+                node: log.node,
+                was_killed: log.fate == Fate::Killed,
                 incarnation: 0,
-                ahead_ns: ahead_ns(life.node),
+                ahead_ns: ahead_ns(log.node),
             };
             for line in BufReader::new(file).split(b'\n') {
                 if let Ok(line) = serde_json::from_slice(&line.map_err(what())?) {
@@ -183,6 +183,13 @@ impl LogReader {
             "delivered" => {
                 tf.delivered_ns = earlier(tf.delivered_ns);
                 tf.delivered_by.push((self.node.index, self.incarnation));
+            }
+            "recovered" => {
+                tf.delivered_ns = earlier(tf.delivered_ns);
+                let by = (self.node.index, line.incarnation.unwrap_or(0));
+                if !tf.delivered_by.contains(&by) {
+                    tf.delivered_by.push(by);
+                }
             }
             "verdict" => {
                 tf.verdict_ns = earlier(tf.verdict_ns);

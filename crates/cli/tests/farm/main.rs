@@ -7,6 +7,7 @@ mod command_line;
 mod ends;
 mod faults;
 mod harness;
+mod lab;
 mod shapes;
 mod start_order;
 mod stored;
