@@ -75,7 +75,7 @@ pub struct TfBuilder<P> {
     gone: BTreeSet<Source>,
     /// Sources with an open data stream, each with how many.
     streams: BTreeMap<Source, u32>,
-    /// Wrong digests by STF, so that the second one is told to the ICN.
+    /// The last wrong digest of an STF, so that the same one again is told to the ICN.
     bad_digests: BTreeMap<(TfId, Source), u32>,
     deliveries: VecDeque<Tf<P>>,
     messages: VecDeque<Control>,
@@ -297,16 +297,16 @@ impl<P: Clone> TfBuilder<P> {
             return Err(RefusedStf::NoRoom);
         }
         if found != header.digest {
-            self.count_bad_digest(tf, part.source);
+            self.note_bad_digest(tf, part.source, found);
             return Err(RefusedStf::BadDigest);
         }
         Ok(())
     }
 
-    fn count_bad_digest(&mut self, tf: TfId, source: Source) {
-        let count = self.bad_digests.entry((tf, source)).or_default();
-        *count += 1;
-        if *count >= 2 {
+    /// The same wrong bytes twice come from the source. A path that damages what passes hardly does it twice in the
+    /// same way: then the STF is sent again, and after the deadline the TF moves.
+    fn note_bad_digest(&mut self, tf: TfId, source: Source, found: u32) {
+        if self.bad_digests.insert((tf, source), found) == Some(found) {
             self.messages.push_back(Control::Corrupt {
                 tf,
                 flp: source.flp,

@@ -72,7 +72,7 @@ pub enum Control {
         /// Bytes that the consumer has not given back yet, these TFs included.
         sink_bytes: u64,
     },
-    /// The payload of an STF arrived twice with another digest than stated.
+    /// The payload of an STF arrived twice with the same digest, which is not the one stated.
     Corrupt {
         /// The TF.
         tf: TfId,

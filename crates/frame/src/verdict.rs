@@ -41,7 +41,7 @@ pub enum DropReason {
     ShedStorageFull,
     /// An STF is larger than the farm's `stf_bytes_max`.
     Oversize,
-    /// The bytes of an STF arrived twice with another digest than its source stated.
+    /// The bytes of an STF arrived twice with the same digest, which is not that of its source.
     CorruptAtSource,
     /// Two different payloads came under one name.
     Conflict,

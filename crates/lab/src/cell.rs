@@ -20,8 +20,10 @@ pub enum Who {
     AllEpns,
     /// Any FLP.
     Flp,
-    /// The ICN.
+    /// The ICN that leads.
     Icn,
+    /// An ICN that stands by.
+    Standby,
     /// All FLPs and EPNs.
     AllNodes,
     /// FLP 0 and EPN 0.
@@ -30,7 +32,12 @@ pub enum Who {
 
 impl Who {
     /// The nodes of a farm of `shape` that are meant, in an order of chance.
-    pub(crate) fn choose(self, shape: &Shape, rng: &mut Xoshiro256PlusPlus) -> Vec<NodeId> {
+    pub(crate) fn choose(
+        self,
+        shape: &Shape,
+        leader: Option<NodeId>,
+        rng: &mut Xoshiro256PlusPlus,
+    ) -> Vec<NodeId> {
         let mut epns: Vec<NodeId> = (0..shape.epns).map(|index| EpnId(index).into()).collect();
         let mut flps: Vec<NodeId> = (0..shape.flps).map(|index| FlpId(index).into()).collect();
         shuffle(&mut epns, rng);
@@ -44,7 +51,17 @@ impl Who {
                 flps.truncate(1);
                 return flps;
             }
-            Self::Icn => return vec![NodeId::ICN],
+            Self::Icn => return vec![leader.unwrap_or(NodeId::ICN)],
+            Self::Standby => {
+                let icns = (0..shape.icns).map(|index| NodeId {
+                    role: Role::Icn,
+                    index,
+                });
+                let mut icns: Vec<NodeId> = icns.filter(|icn| Some(*icn) != leader).collect();
+                shuffle(&mut icns, rng);
+                icns.truncate(1);
+                return icns;
+            }
             Self::AllNodes => {
                 epns.append(&mut flps);
                 shuffle(&mut epns, rng);
@@ -247,10 +264,5 @@ impl Cell {
     #[must_use]
     pub fn missing(&self) -> Option<String> {
         self.needs.iter().find_map(|need| need.missing())
-    }
-
-    /// Whether nodes of `role` are stopped or cut off from the ICN by it, so that they are noticed.
-    pub(crate) fn is_noticed(&self, node: NodeId) -> bool {
-        self.detect_ms.is_some() && node.role != Role::Icn
     }
 }

@@ -20,7 +20,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
-pub(crate) use watch::{Change, Watch};
+pub(crate) use watch::{Change, LEADS, Watch};
 
 /// How long a farm may take to begin its run.
 const START_MAX: Duration = Duration::from_secs(60);
@@ -347,7 +347,7 @@ impl Farm {
         wait_until(patience, || {
             self.reap();
             let is_up = |node: &NodeId| self.watch.is_up(*node);
-            Ok(nodes.iter().all(is_up))
+            Ok(self.watch.leader().is_some() && nodes.iter().all(is_up))
         })
     }
 

@@ -152,7 +152,7 @@ fn one_fault(
     farm: &mut Farm,
     rng: &mut Xoshiro256PlusPlus,
 ) -> Result<Injection, LabError> {
-    let nodes = cell.who.choose(&cell.shape, rng);
+    let nodes = cell.who.choose(&cell.shape, farm.watch().leader(), rng);
     let hold = cell.hold(rng);
     let before_ns = now_ns();
     let remedy = inject::inject(farm, cell.fault, &nodes, rng)?;

@@ -3,7 +3,7 @@
 use crate::books::{self, Books};
 use crate::cell::{Cell, Since};
 use crate::error::LabError;
-use crate::farm::{Change, Farm, Life, Log};
+use crate::farm::{Change, Farm, LEADS, Life, Log};
 use crate::report::Row;
 use crate::shape::Clocks;
 use crate::stat;
@@ -73,11 +73,11 @@ pub(crate) fn judge(
         problems.extend(farm.lives.iter().filter_map(error_line));
     }
     let changes = farm.watch().changes();
-    let status = &farm.watch().status().books;
+    let status = farm.last_books();
     judge_logs(
         cell,
         &farm.logs(),
-        status,
+        status.as_ref(),
         injections,
         &changes,
         problems,
@@ -195,14 +195,16 @@ fn detections(
     };
     let mut found = Vec::new();
     for injection in injections {
-        for node in injection
-            .nodes
-            .iter()
-            .filter(|node| cell.is_noticed(**node))
-        {
-            let noticed = changes.iter().find(|change| {
-                change.node == *node && change.state != "up" && change.at_ns >= injection.at_ns
-            });
+        for node in &injection.nodes {
+            // Of an ICN it is noticed when another one, or its next life, leads.
+            let is_word = |change: &&Change| match node.role {
+                Role::Icn => change.state == LEADS,
+                _ => change.node == *node && change.state != "up",
+            };
+            let mut later = changes
+                .iter()
+                .filter(|change| change.at_ns >= injection.at_ns);
+            let noticed = later.find(is_word);
             let lasted_ms = injection.healed_ns.saturating_sub(injection.at_ns) / 1_000_000;
             match noticed {
                 Some(change) if change.at_ns <= injection.healed_ns + bound_ms * 1_000_000 => {

@@ -126,7 +126,7 @@ fn run_hold(
     let shape = shape(hold_ms);
     let mut farm = Farm::start(shape, Folder::make(options.keep)?)?;
     for _ in 0..options.kills {
-        let nodes = Who::Epn.choose(&shape, &mut rng);
+        let nodes = Who::Epn.choose(&shape, farm.watch().leader(), &mut rng);
         let_pass(Duration::from_millis(rng.random_range(20..120)))?;
         let remedy = inject::inject(&mut farm, fault, &nodes, &mut rng)?;
         let_pass(Duration::from_millis(rng.random_range(50..150)))?;

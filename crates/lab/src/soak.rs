@@ -207,7 +207,7 @@ pub fn run(options: &Options, mut tell: impl FnMut(&str)) -> Result<Report, LabE
 fn victims(fault: Fault, who: Who, shape: &Shape, rng: &mut Xoshiro256PlusPlus) -> Vec<NodeId> {
     match fault {
         Fault::Kill | Fault::Vanish(_) => vec![sheaf_frame::EpnId(shape.epns - 1).into()],
-        _ => who.choose(shape, rng),
+        _ => who.choose(shape, None, rng),
     }
 }
 

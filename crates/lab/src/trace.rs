@@ -84,7 +84,7 @@ impl Trace {
     /// # Errors
     ///
     /// What reading a log gives. Lines that cannot be read are left out; who checks the books complains.
-    pub(crate) fn read(lives: &[Life], ahead_ns: impl Fn(NodeId) -> u64) -> Result<Self, LabError> {
+    pub(crate) fn read(logs: &[Log], ahead_ns: impl Fn(NodeId) -> u64) -> Result<Self, LabError> {
         let mut trace = Self::default();
         for log in logs {
             let what = || LabError::io(format!("read {}", log.path.display()));

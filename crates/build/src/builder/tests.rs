@@ -219,13 +219,13 @@ fn what_does_not_belong_is_refused_and_counted() {
 }
 
 #[test]
-fn a_second_wrong_digest_of_one_stf_is_told_to_the_icn() {
+fn the_same_wrong_digest_twice_is_told_to_the_icn_and_different_ones_are_the_fault_of_the_path() {
     let mut bench = bench();
-    for expected in ["", "corrupt", "corrupt"] {
+    for (found, expected) in [(0, ""), (1, ""), (2, ""), (2, "corrupt"), (2, "corrupt")] {
         let header = header(5, 1, 10);
         let _ = bench
             .builder
-            .handle_stf(bench.now, &header, 0, 0, Duration::ZERO);
+            .handle_stf(bench.now, &header, found, 0, Duration::ZERO);
         assert_eq!(bench.said(), expected);
     }
 }

@@ -18,6 +18,9 @@ pub(crate) struct Change {
     pub(crate) state: String,
 }
 
+/// The state of an ICN from which on it leads.
+pub(crate) const LEADS: &str = "leads";
+
 #[derive(Debug, Default)]
 struct Heard {
     status: FarmStatus,
@@ -25,6 +28,8 @@ struct Heard {
     states: BTreeMap<NodeId, (String, u64)>,
     changes: Vec<Change>,
     listening: BTreeMap<NodeId, String>,
+    /// The ICN that said last that it leads, and the highest term in which one did.
+    leader: Option<(NodeId, u64)>,
 }
 
 /// Listens to all processes of a farm, a thread each.
@@ -55,7 +60,7 @@ impl Watch {
                     Ok(Line::Listening { listening }) => {
                         heard.listening.insert(node, listening);
                     }
-                    Ok(Line::Status(status)) => heard.take_in(at_ns, *status),
+                    Ok(Line::Status(status)) => heard.take_in(at_ns, node, *status),
                     Ok(Line::Other(_)) | Err(_) => {}
                 }
             }
@@ -67,6 +72,7 @@ impl Watch {
         let mut heard = lock(&self.heard);
         heard.listening.remove(&node);
         if node.role == Role::Icn {
+            heard.leader = heard.leader.filter(|(leader, _)| *leader != node);
             return;
         }
         // The life is over, so that the same words about it count no more.
@@ -85,6 +91,11 @@ impl Watch {
                 .get(&node)
                 .is_some_and(|(state, _)| state == "up"),
         }
+    }
+
+    /// The ICN that leads, as far as is known.
+    pub(crate) fn leader(&self) -> Option<NodeId> {
+        lock(&self.heard).leader.map(|(leader, _)| leader)
     }
 
     /// TFs that exist.
@@ -112,7 +123,24 @@ impl Watch {
 }
 
 impl Heard {
-    fn take_in(&mut self, at_ns: u64, status: FarmStatus) {
+    fn take_in(&mut self, at_ns: u64, icn: NodeId, status: FarmStatus) {
+        let term = status.ledger.term;
+        if status.phase == "standby" {
+            self.leader = self.leader.filter(|(leader, _)| *leader != icn);
+            return;
+        }
+        // An ICN that was stopped goes on with what it knew: another one leads in a higher term.
+        if self.leader.is_some_and(|(_, highest)| highest > term) {
+            return;
+        }
+        if self.leader != Some((icn, term)) {
+            self.leader = Some((icn, term));
+            self.changes.push(Change {
+                at_ns,
+                node: icn,
+                state: LEADS.to_owned(),
+            });
+        }
         let flps = status.flps.iter().map(|flp| {
             let node = FlpId(flp.index).into();
             (node, flp.state.clone(), flp.incarnation)
@@ -170,7 +198,9 @@ mod tests {
     fn a_killed_node_is_up_again_only_in_its_next_life() {
         let watch = Watch::default();
         let node: NodeId = EpnId(0).into();
-        let take_in = |at, state, life| lock(&watch.heard).take_in(at, status(state, life));
+        let take_in = |at, state, life| {
+            lock(&watch.heard).take_in(at, NodeId::ICN, status(state, life));
+        };
         take_in(1, "up", 7);
         assert!(watch.is_up(node));
         watch.forget(node);
@@ -183,8 +213,36 @@ mod tests {
         let changes = watch.changes();
         let told: Vec<(u64, &str)> = changes
             .iter()
+            .filter(|change| change.node == node)
             .map(|c| (c.at_ns, c.state.as_str()))
             .collect();
         assert_eq!(told, [(1, "up"), (3, "cut"), (4, "up")]);
+    }
+
+    #[test]
+    fn the_leader_is_the_one_of_the_highest_term_until_it_ends() {
+        let watch = Watch::default();
+        let [old, new] = [0, 1].map(|index| NodeId {
+            role: Role::Icn,
+            index,
+        });
+        let take_in = |at, icn, phase: &str, term| {
+            let mut status = FarmStatus {
+                phase: phase.to_owned(),
+                ..FarmStatus::default()
+            };
+            status.ledger.term = term;
+            lock(&watch.heard).take_in(at, icn, status);
+        };
+        take_in(1, old, "running", 1);
+        take_in(2, new, "standby", 1);
+        assert_eq!(watch.leader(), Some(old));
+        take_in(3, new, "running", 2);
+        take_in(4, old, "running", 1);
+        assert_eq!(watch.leader(), Some(new), "the old one does not know yet");
+        watch.forget(new);
+        assert_eq!(watch.leader(), None);
+        let at: Vec<u64> = watch.changes().iter().map(|change| change.at_ns).collect();
+        assert_eq!(at, [1, 3]);
     }
 }
