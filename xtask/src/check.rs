@@ -122,9 +122,21 @@ impl Stage {
                 count(cargo().args(args), tally)
             }
             Self::Faults => {
-                let words = ["run", "-q", "--profile", "ci", "--locked", "-p", "sheaf-cli"];
+                let words = [
+                    "run",
+                    "-q",
+                    "--profile",
+                    "ci",
+                    "--locked",
+                    "-p",
+                    "sheaf-cli",
+                ];
                 let lab = |words: &[&str]| succeed(cargo().args(words));
-                let faults = [&words[..], &["--", "lab", "faults", "--quick"]].concat();
+                let faults = [
+                    &words[..],
+                    &["--", "lab", "faults", "--quick", "--slack", "3"],
+                ]
+                .concat();
                 let soak = [&words[..], &["--", "lab", "soak", "--duration", "45s"]].concat();
                 // Both, also if the first one fails: they find different things.
                 lab(&faults).and(lab(&soak))

@@ -24,6 +24,8 @@ pub enum Who {
     Icn,
     /// An ICN that stands by.
     Standby,
+    /// All ICNs.
+    AllIcns,
     /// All FLPs and EPNs.
     AllNodes,
     /// FLP 0 and EPN 0.
@@ -52,14 +54,17 @@ impl Who {
                 return flps;
             }
             Self::Icn => return vec![leader.unwrap_or(NodeId::ICN)],
-            Self::Standby => {
+            Self::Standby | Self::AllIcns => {
                 let icns = (0..shape.icns).map(|index| NodeId {
                     role: Role::Icn,
                     index,
                 });
-                let mut icns: Vec<NodeId> = icns.filter(|icn| Some(*icn) != leader).collect();
+                let mut icns: Vec<NodeId> = icns.collect();
                 shuffle(&mut icns, rng);
-                icns.truncate(1);
+                if self == Self::Standby {
+                    icns.retain(|icn| Some(*icn) != leader);
+                    icns.truncate(1);
+                }
                 return icns;
             }
             Self::AllNodes => {

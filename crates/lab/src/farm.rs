@@ -208,6 +208,7 @@ impl Farm {
         command.arg("--parent").arg(std::process::id().to_string());
         match node.role {
             Role::Icn => {
+                command.arg("--index").arg(node.index.to_string());
                 command.arg("--listen").arg(&spot.listen);
                 command.arg("--status-ms").arg(STATUS_MS.to_string());
             }
@@ -310,6 +311,13 @@ impl Farm {
         is_sent
     }
 
+    fn signal_all(&mut self, role: Role, signal: Signal) {
+        let nodes = self.all_nodes();
+        for node in nodes.into_iter().filter(|node| node.role == role) {
+            self.signal(node, signal);
+        }
+    }
+
     /// Takes note that `node` cannot do its part for a while.
     pub(crate) fn disturb(&mut self, node: NodeId) {
         if let Some(life) = self.living(node) {
@@ -406,15 +414,26 @@ impl Farm {
             life.may_end = true;
             let _ = kill_process(Pid::from_child(&life.child), Signal::CONT);
         }
-        let icns: Vec<NodeId> = self.all_nodes();
-        for icn in icns.into_iter().filter(|node| node.role == Role::Icn) {
-            self.signal(icn, Signal::TERM);
-        }
+        // A lone ICN ends the run. One of several would hand over; there the run ends when all sources have.
+        let last = if self.shape.icns > 1 {
+            Role::Flp
+        } else {
+            Role::Icn
+        };
+        self.signal_all(last, Signal::TERM);
         let drain = Duration::from_millis(self.config.icn.scheduler.drain_ms);
         let have_ended = wait_until(2 * drain + FAREWELL_MAX, || {
             self.reap();
-            Ok(self.lives.iter().all(|life| life.ended.is_some()))
-        })?;
+            let mut living = self.lives.iter().filter(|life| life.ended.is_none());
+            Ok(living.all(|life| life.node.role == Role::Icn && self.shape.icns > 1))
+        })? && self.shape.icns == 1;
+        // Of several ICNs, those that stand by do not end with the run.
+        self.signal_all(Role::Icn, Signal::TERM);
+        let have_ended = have_ended
+            || wait_until(FAREWELL_MAX, || {
+                self.reap();
+                Ok(self.lives.iter().all(|life| life.ended.is_some()))
+            })?;
         if !have_ended {
             let living = self.lives.iter().filter(|life| life.ended.is_none());
             let nodes: Vec<NodeId> = living.map(|life| life.node).collect();

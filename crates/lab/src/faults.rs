@@ -31,8 +31,10 @@ pub struct Options {
     pub seed: u64,
     /// Whether event logs and logs stay.
     pub keep: bool,
-    /// Whether bounds are wider, and skipping is an error.
-    pub is_ci: bool,
+    /// Whether it is an error if a cell cannot run here.
+    pub must_run: bool,
+    /// Bounds are taken so many times: other work may share the processors.
+    pub slack: f64,
 }
 
 /// The cells that `options` name.
@@ -76,7 +78,7 @@ pub fn run(options: &Options, mut tell: impl FnMut(&Row)) -> Result<Vec<Row>, La
         tracing::info!(name, "Removed what an earlier experiment left");
     }
     let missing: Vec<Option<String>> = cells.iter().map(Cell::missing).collect();
-    if options.is_ci {
+    if options.must_run {
         let skipped = cells
             .iter()
             .zip(&missing)
@@ -90,19 +92,34 @@ pub fn run(options: &Options, mut tell: impl FnMut(&Row)) -> Result<Vec<Row>, La
     for (cell, why) in cells.iter().zip(missing) {
         let row = match why {
             Some(why) => Row {
-                cell: cell.name.to_owned(),
-                number: cell.number.to_owned(),
-                what: cell.what.to_owned(),
-                bound_ms: cell.recover_ms,
                 skipped: Some(why),
-                ..Row::default()
+                ..blank(cell)
             },
-            None => run_cell(cell, options)?,
+            None => match run_cell(cell, options) {
+                Err(LabError::Interrupted) => return Err(LabError::Interrupted),
+                // The other cells may still tell something.
+                Err(error) => Row {
+                    problems: vec![error.to_string()],
+                    ..blank(cell)
+                },
+                Ok(row) => row,
+            },
         };
         tell(&row);
         rows.push(row);
     }
     Ok(rows)
+}
+
+/// The row of a cell that has not run.
+fn blank(cell: &Cell) -> Row {
+    Row {
+        cell: cell.name.to_owned(),
+        number: cell.number.to_owned(),
+        what: cell.what.to_owned(),
+        bound_ms: cell.recover_ms,
+        ..Row::default()
+    }
 }
 
 /// Starts the farm of `cell`, does its fault to it as often as asked for, ends the farm, and judges it.
@@ -132,7 +149,7 @@ pub fn run_cell(cell: &Cell, options: &Options) -> Result<Row, LabError> {
     }
     let_pass(SETTLE + CALM)?;
     farm.end()?;
-    let mut row = judge::judge(cell, &farm, &injections, options.is_ci)?;
+    let mut row = judge::judge(cell, &farm, &injections, options.slack)?;
     row.seed = options.seed;
     row.wall_s = begin.elapsed().as_secs_f64();
     if options.keep || row.has_failed() {

@@ -5,7 +5,7 @@ use crate::cell::{Cell, Since};
 use crate::error::LabError;
 use crate::farm::{Change, Farm, LEADS, Life, Log};
 use crate::report::Row;
-use crate::shape::Clocks;
+use crate::shape::{Clocks, Consumer};
 use crate::stat;
 use crate::trace::{Outcome, Trace};
 use sheaf_frame::{NodeId, Role};
@@ -20,8 +20,6 @@ pub(crate) const CALM: Duration = Duration::from_millis(400);
 const NOTICED_FROM: u64 = 2;
 /// How long a TF may be open that was called for after a fault was undone, in ms: its deadline, and a second try.
 const AFTER_MS: u64 = 650;
-/// In CI other work shares the processors: bounds are so many times wider.
-const CI_SLACK: f64 = 3.0;
 /// Problems that a row tells.
 const TOLD_MAX: usize = 8;
 
@@ -44,7 +42,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) trace: &'a Trace,
     pub(crate) books: &'a Books,
     pub(crate) problems: Vec<String>,
-    pub(crate) is_ci: bool,
+    pub(crate) slack: f64,
 }
 
 /// The times of node clocks that are ahead, in ns.
@@ -66,7 +64,7 @@ pub(crate) fn judge(
     cell: &Cell,
     farm: &Farm,
     injections: &[Injection],
-    is_ci: bool,
+    slack: f64,
 ) -> Result<Row, LabError> {
     let mut problems = farm.problems.clone();
     if !cell.may_log_errors {
@@ -81,7 +79,7 @@ pub(crate) fn judge(
         injections,
         &changes,
         problems,
-        is_ci,
+        slack,
     )
 }
 
@@ -93,7 +91,7 @@ fn judge_logs(
     injections: &[Injection],
     changes: &[Change],
     problems: Vec<String>,
-    is_ci: bool,
+    slack: f64,
 ) -> Result<Row, LabError> {
     let trace = Trace::read(logs, ahead_ns(cell.shape.clocks))?;
     let books = books::make_up(logs, status)?;
@@ -104,7 +102,7 @@ fn judge_logs(
         trace: &trace,
         books: &books,
         problems,
-        is_ci,
+        slack,
     }))
 }
 
@@ -125,11 +123,10 @@ pub(crate) fn row(facts: Facts<'_>) -> Row {
         trace,
         books,
         mut problems,
-        is_ci,
+        slack,
     } = facts;
     let detected = detections(cell, injections, changes, &mut problems);
     let (during, after) = waits(cell, injections, trace);
-    let slack = if is_ci { CI_SLACK } else { 1.0 };
     let (detect_ms_p99, recover_ms_p99) = (stat::p99(&detected), stat::p99(&during));
     let after_ms_p99 = stat::p99(&after);
     let over = |found: Option<f64>, bound: u64| found.filter(|found| *found > bound as f64 * slack);
@@ -152,6 +149,9 @@ pub(crate) fn row(facts: Facts<'_>) -> Row {
         if !cell.losses.contains(&reason.as_str()) {
             problems.push(format!("{count} TFs lost: {reason}"));
         }
+    }
+    if cell.shape.consumer == Consumer::Stored && trace.abandoned() > 0 {
+        problems.push(format!("{} stored TFs abandoned", trace.abandoned()));
     }
     problems.extend(unsettled(injections, trace));
     let is_ok =
@@ -314,7 +314,7 @@ mod tests {
             trace,
             books,
             problems: Vec::new(),
-            is_ci: false,
+            slack: 1.0,
         })
     }
 
@@ -478,7 +478,7 @@ mod tests {
             &[injection],
             &[],
             Vec::new(),
-            false,
+            1.0,
         )
         .unwrap()
     }

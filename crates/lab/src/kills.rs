@@ -9,7 +9,7 @@ use crate::farm::Farm;
 use crate::inject;
 use crate::judge;
 use crate::machine::{self, Folder};
-use crate::shape::Shape;
+use crate::shape::{Consumer, Shape};
 use crate::trace::Trace;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -42,6 +42,8 @@ pub struct KillRow {
     /// How EPNs die: `kill` (the process is gone, its sockets say so) or `vanish` (it falls silent first, as a
     /// machine does that loses its power).
     pub how: String,
+    /// When a TF counts as built: `built` (in memory) or `stored` (on the disk).
+    pub ack: String,
     /// How long an FLP keeps STFs, in ms; `null` for the default.
     pub hold_ms: Option<u64>,
     /// The same in STFs.
@@ -88,14 +90,14 @@ pub fn run(options: &Options, mut tell: impl FnMut(&KillRow)) -> Result<Vec<Kill
         tracing::info!(name, "Removed what an earlier experiment left");
     }
     let mut rows = Vec::new();
-    let holds = || {
-        [None]
-            .into_iter()
-            .chain(options.hold_ms.iter().copied().map(Some))
-    };
+    let held = |hold_ms: &u64| shape(Some(*hold_ms));
+    let shapes = [shape(None), shape(None).to(Consumer::Stored)]
+        .into_iter()
+        .chain(options.hold_ms.iter().map(held));
+    let shapes: Vec<Shape> = shapes.collect();
     for (how, fault) in [("kill", Fault::Kill), ("vanish", Fault::Vanish(SILENT_MS))] {
-        for hold_ms in holds() {
-            let row = run_hold(options, how, fault, hold_ms)?;
+        for shape in &shapes {
+            let row = run_shape(options, how, fault, shape)?;
             tell(&row);
             rows.push(row);
         }
@@ -115,18 +117,21 @@ fn shape(hold_ms: Option<u64>) -> Shape {
     }
 }
 
-fn run_hold(
+fn run_shape(
     options: &Options,
     how: &str,
     fault: Fault,
-    hold_ms: Option<u64>,
+    shape: &Shape,
 ) -> Result<KillRow, LabError> {
     let begin = Instant::now();
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(options.seed);
-    let shape = shape(hold_ms);
-    let mut farm = Farm::start(shape, Folder::make(options.keep)?)?;
+    let hold_ms = shape
+        .hold_stfs
+        .map(|stfs| (f64::from(stfs) * 1000.0 / shape.rate_hz) as u64);
+    let is_stored = shape.consumer == Consumer::Stored;
+    let mut farm = Farm::start(*shape, Folder::make(options.keep)?)?;
     for _ in 0..options.kills {
-        let nodes = Who::Epn.choose(&shape, farm.watch().leader(), &mut rng);
+        let nodes = Who::Epn.choose(shape, farm.watch().leader(), &mut rng);
         let_pass(Duration::from_millis(rng.random_range(20..120)))?;
         let remedy = inject::inject(&mut farm, fault, &nodes, &mut rng)?;
         let_pass(Duration::from_millis(rng.random_range(50..150)))?;
@@ -150,6 +155,10 @@ fn run_hold(
     if hold_ms.is_none() && lost > 0 {
         problems.push(format!("{lost} TFs lost with the default hold"));
     }
+    let abandoned = trace.abandoned();
+    if is_stored && abandoned > 0 {
+        problems.push(format!("{abandoned} stored TFs abandoned"));
+    }
     if books.delivered_twice > 0 {
         problems.push(format!("{} TFs delivered twice", books.delivered_twice));
     }
@@ -161,13 +170,14 @@ fn run_hold(
     }
     Ok(KillRow {
         how: how.to_owned(),
+        ack: if is_stored { "stored" } else { "built" }.to_owned(),
         hold_ms,
         hold_stfs: shape.hold_stfs.unwrap_or(shape.default_hold_stfs()).into(),
         kills: options.kills.into(),
         timeframes: trace.tfs.len() as u64,
         lost,
         lost_by_reason,
-        abandoned: trace.abandoned(),
+        abandoned,
         send_and_forget_lost: trace.gone_with_a_killed_epn(),
         delivered_twice: books.delivered_twice,
         ok,
@@ -181,8 +191,9 @@ fn run_hold(
 #[must_use]
 pub fn table(rows: &[KillRow]) -> String {
     let mut text = format!(
-        "{:<7} {:>9} {:>5} {:>6} {:>5} {:>10} {:>14} {:>22}  ok\n",
+        "{:<7} {:<7} {:>9} {:>5} {:>6} {:>5} {:>10} {:>14} {:>22}  ok\n",
         "how",
+        "ack",
         "hold",
         "kills",
         "TFs",
@@ -197,8 +208,9 @@ pub fn table(rows: &[KillRow]) -> String {
             .map_or("default".to_owned(), |ms| format!("{ms} ms"));
         let _ = writeln!(
             text,
-            "{:<7} {hold:>9} {:>5} {:>6} {:>5} {:>10.2} {:>14.2} {:>22.2}  {}",
+            "{:<7} {:<7} {hold:>9} {:>5} {:>6} {:>5} {:>10.2} {:>14.2} {:>22.2}  {}",
             row.how,
+            row.ack,
             row.kills,
             row.timeframes,
             row.lost,
@@ -232,6 +244,7 @@ mod tests {
     fn the_table_tells_losses_for_each_kill() {
         let row = KillRow {
             how: "vanish".to_owned(),
+            ack: "built".to_owned(),
             hold_ms: Some(50),
             kills: 50,
             timeframes: 9000,
@@ -244,7 +257,7 @@ mod tests {
         let line = text.lines().nth(1).unwrap();
         let words: Vec<&str> = line.split_whitespace().collect();
         let expected = [
-            "vanish", "50", "ms", "50", "9000", "25", "0.50", "0.00", "3.00", "yes",
+            "vanish", "built", "50", "ms", "50", "9000", "25", "0.50", "0.00", "3.00", "yes",
         ];
         assert_eq!(words, expected);
     }

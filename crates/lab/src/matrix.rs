@@ -3,9 +3,14 @@
 use crate::cell::{Cell, Fault, Since, Until, Way, Who};
 use crate::shape::{Clocks, Consumer, Ground, Shape};
 use crate::tool::Need;
+use sheaf_node::config::LedgerBackend;
 
 const LAN: Shape = Shape::SMALL.on(Ground::Namespaces);
 const RELAYED: Shape = Shape::SMALL.on(Ground::Relays);
+/// One ICN that keeps its verdicts in files.
+const FILED: Shape = Shape::SMALL.led_by(1, LedgerBackend::File);
+/// Three ICNs that agree on every verdict.
+const THREE: Shape = Shape::SMALL.led_by(3, LedgerBackend::Majority);
 const NET: &[Need] = &[Need::Namespaces];
 const SOURCE_GONE: &[&str] = &["source-died", "source-late"];
 
@@ -19,6 +24,19 @@ pub const CELLS: &[Cell] = &[
             "epn-kill",
             "F1",
             "an EPN is killed, and a new one comes",
+            Fault::Kill,
+            Who::Epn,
+        )
+    },
+    Cell {
+        shape: Shape::SMALL.to(Consumer::Stored),
+        detect_ms: Some(20),
+        recover_ms: 650,
+        until: Until::Verdict,
+        ..Cell::new(
+            "epn-kill-stored",
+            "F1",
+            "an EPN is killed that reports what is on its disk",
             Fault::Kill,
             Who::Epn,
         )
@@ -116,6 +134,94 @@ pub const CELLS: &[Cell] = &[
             "F6",
             "the only ICN is stopped and goes on",
             Fault::Pause,
+            Who::Icn,
+        )
+    },
+    Cell {
+        shape: FILED,
+        since: Since::Heal,
+        recover_ms: 1000,
+        hold_ms: (50, 400),
+        ..Cell::new(
+            "icn-restart",
+            "F3",
+            "the only ICN is killed, and goes on with the run",
+            Fault::Kill,
+            Who::Icn,
+        )
+    },
+    Cell {
+        shape: THREE,
+        detect_ms: Some(300),
+        recover_ms: 300,
+        ..Cell::new(
+            "icn-kill",
+            "F3",
+            "the ICN that leads is killed, two stand by",
+            Fault::Kill,
+            Who::Icn,
+        )
+    },
+    Cell {
+        shape: THREE,
+        recover_ms: 100,
+        ..Cell::new(
+            "icn-standby",
+            "F3",
+            "an ICN that stands by is killed",
+            Fault::Kill,
+            Who::Standby,
+        )
+    },
+    Cell {
+        shape: THREE,
+        since: Since::Heal,
+        recover_ms: 2000,
+        hold_ms: (100, 500),
+        ..Cell::new(
+            "icn-all",
+            "F3",
+            "all three ICNs are killed at once",
+            Fault::Kill,
+            Who::AllIcns,
+        )
+    },
+    Cell {
+        shape: THREE,
+        detect_ms: Some(300),
+        recover_ms: 300,
+        hold_ms: (700, 2000),
+        ..Cell::new(
+            "icn-stop",
+            "F6",
+            "the ICN that leads is stopped and goes on",
+            Fault::Pause,
+            Who::Icn,
+        )
+    },
+    Cell {
+        shape: THREE.on(Ground::Namespaces),
+        needs: NET,
+        detect_ms: Some(300),
+        recover_ms: 300,
+        hold_ms: (700, 2000),
+        ..Cell::new(
+            "icn-cut",
+            "F7",
+            "the ICN that leads is cut off from all",
+            Fault::Cut(Way::Both),
+            Who::Icn,
+        )
+    },
+    Cell {
+        shape: FILED,
+        needs: &[Need::Strace],
+        recover_ms: 650,
+        ..Cell::new(
+            "icn-slow-fsync",
+            "F25",
+            "every fsync of the ICN takes 100 ms",
+            Fault::SystemCalls("fsync,fdatasync:delay_enter=100000"),
             Who::Icn,
         )
     },

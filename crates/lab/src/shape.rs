@@ -3,7 +3,9 @@
 use sheaf_acquire::GeneratorConfig;
 use sheaf_acquire::flp::WhenFull;
 use sheaf_balance::Mode;
-use sheaf_node::config::{FarmConfig, FileSink, SinkConfig, SourceConfig, VerifySink};
+use sheaf_node::config::{
+    Ack, FarmConfig, FileSink, LedgerBackend, SinkConfig, SourceConfig, VerifySink,
+};
 use std::path::Path;
 
 /// Where the nodes of a farm stand, and what lies between them.
@@ -26,6 +28,8 @@ pub enum Consumer {
     Files,
     /// Write a file a TF and wait until it is on the disk.
     SyncedFiles,
+    /// As before, and a TF counts as built only then (`epn.ack = "stored"`).
+    Stored,
     /// Write a file a TF; EPN 0 has a disk of this many bytes of its own.
     SmallDisk(u64),
 }
@@ -60,6 +64,8 @@ pub struct Shape {
     pub consumer: Consumer,
     /// How they see time.
     pub clocks: Clocks,
+    /// Where verdicts are kept.
+    pub ledger: LedgerBackend,
     /// STFs that an FLP keeps; `None`: as many as it does by default.
     pub hold_stfs: Option<u32>,
 }
@@ -75,6 +81,7 @@ impl Shape {
         ground: Ground::Loopback,
         consumer: Consumer::Verify,
         clocks: Clocks::True,
+        ledger: LedgerBackend::Memory,
         hold_stfs: None,
     };
 
@@ -90,6 +97,16 @@ impl Shape {
         Self { consumer, ..self }
     }
 
+    /// The same farm with `icns` ICNs that keep verdicts so.
+    #[must_use]
+    pub const fn led_by(self, icns: u16, ledger: LedgerBackend) -> Self {
+        Self {
+            icns,
+            ledger,
+            ..self
+        }
+    }
+
     /// Bytes of a TF.
     #[must_use]
     pub fn tf_bytes(&self) -> u64 {
@@ -102,13 +119,19 @@ impl Shape {
         FarmConfig::default().flp.hold_stfs_max
     }
 
-    /// The farm file, but for addresses. Files of TFs go to `sink_folder`.
+    /// The farm file, but for addresses. Files of TFs and of the verdict log go to `folder`.
     ///
     /// The farm of a cell is a detector: it does not wait, and an incomplete TF counts as lost.
-    pub(crate) fn config(&self, sink_folder: &Path) -> FarmConfig {
+    pub(crate) fn config(&self, folder: &Path) -> FarmConfig {
         let mut config = FarmConfig::default();
         config.run.flps = self.flps.into();
         config.run.epns = self.epns.into();
+        // Namespaces of this machine alone: certificates have tests of their own.
+        config.security.insecure = self.ground == Ground::Namespaces;
+        config.icn.ledger.backend = self.ledger;
+        if self.ledger.has_files() {
+            config.icn.ledger.directory = folder.join("icn-{icn}");
+        }
         let scheduler = &mut config.icn.scheduler;
         scheduler.mode = Mode::Paced;
         scheduler.paced_rate_hz = self.rate_hz;
@@ -126,13 +149,16 @@ impl Shape {
         config.epn.build.capacity_bytes = (share as u64).max(8 * self.tf_bytes());
         config.epn.sink = match self.consumer {
             Consumer::Verify => SinkConfig::Verify(VerifySink {}),
-            Consumer::Files | Consumer::SyncedFiles | Consumer::SmallDisk(_) => {
+            Consumer::Files | Consumer::SyncedFiles | Consumer::Stored | Consumer::SmallDisk(_) => {
                 SinkConfig::File(FileSink {
-                    directory: sink_folder.join("epn-{epn}"),
-                    fsync: self.consumer == Consumer::SyncedFiles,
+                    directory: folder.join("epn-{epn}"),
+                    fsync: matches!(self.consumer, Consumer::SyncedFiles | Consumer::Stored),
                 })
             }
         };
+        if self.consumer == Consumer::Stored {
+            config.epn.ack = Ack::Stored;
+        }
         config.transport.huge_pages = false;
         config
     }
