@@ -7,11 +7,12 @@ use crate::clock::{self, wait_until};
 use crate::error::LabError;
 use crate::machine::{Disk, Folder, Host, Network};
 use crate::relay::Relay;
-use crate::shape::{Clocks, Consumer, Ground, Shape};
+use crate::shape::{CERTIFICATES, Clocks, Consumer, Ground, Shape};
 use crate::tool;
 use address::{Plan, Spot};
 use rustix::process::{Pid, Signal, kill_process};
 use sheaf_frame::{EpnId, FlpId, NodeId, Role};
+use sheaf_identity::{Authority, CertFiles, IdentityError, Validity};
 use sheaf_node::config::FarmConfig;
 use sheaf_node::status::BooksStatus;
 use std::collections::BTreeMap;
@@ -120,7 +121,11 @@ impl Farm {
             folder,
             _network: network,
         };
-        for node in farm.all_nodes() {
+        let nodes = farm.all_nodes();
+        if shape.ground == Ground::Namespaces {
+            certify(&farm.folder.file(CERTIFICATES), &nodes)?;
+        }
+        for node in nodes {
             farm.launch(node)?;
         }
         farm.await_start()?;
@@ -496,6 +501,20 @@ fn make_disks(shape: &Shape, folder: &Path) -> Result<Option<Disk>, LabError> {
         Consumer::SmallDisk(bytes) => Disk::mount(&folder.join("epn-0"), bytes).map(Some),
         _ => Ok(None),
     }
+}
+
+/// Makes a CA, and a certificate for each of `nodes`, as an operator does with `sheaf cert`.
+fn certify(directory: &Path, nodes: &[NodeId]) -> Result<(), LabError> {
+    let bad = |error: IdentityError| LabError::Farm(format!("cannot make certificates: {error}"));
+    let validity = Validity::of_days(1);
+    let authority = Authority::new("lab", validity).map_err(bad)?;
+    authority.save(directory, true).map_err(bad)?;
+    for node in nodes {
+        let files = CertFiles::in_directory(directory, *node);
+        let issued = authority.issue(*node, validity).map_err(bad)?;
+        issued.save(&files, true).map_err(bad)?;
+    }
+    Ok(())
 }
 
 fn write(path: &Path, text: &str) -> Result<(), LabError> {

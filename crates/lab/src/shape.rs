@@ -13,7 +13,7 @@ use std::path::Path;
 pub enum Ground {
     /// All on the loopback device.
     Loopback,
-    /// Each in a network namespace of its own, joined by a bridge.
+    /// Each in a network namespace of its own, joined by a bridge, and with a certificate: nothing talks in the clear.
     Namespaces,
     /// On the loopback device; STFs, and what the first FLP and the first EPN say to the ICN, pass a relay.
     Relays,
@@ -44,6 +44,9 @@ pub enum Clocks {
     /// The monotonic clocks of EPN 0 and FLP 0 are this many seconds ahead.
     Ahead(u32),
 }
+
+/// The folder of certificates of a farm that is not on the loopback device.
+pub(crate) const CERTIFICATES: &str = "cert";
 
 /// A farm of paced sources.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -126,8 +129,9 @@ impl Shape {
         let mut config = FarmConfig::default();
         config.run.flps = self.flps.into();
         config.run.epns = self.epns.into();
-        // Namespaces of this machine alone: certificates have tests of their own.
-        config.security.insecure = self.ground == Ground::Namespaces;
+        if self.ground == Ground::Namespaces {
+            config.security.directory = Some(folder.join(CERTIFICATES));
+        }
         config.icn.ledger.backend = self.ledger;
         if self.ledger.has_files() {
             config.icn.ledger.directory = folder.join("icn-{icn}");
