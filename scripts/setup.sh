@@ -9,7 +9,8 @@ set -eu
 cd "$(dirname "$0")/.."
 
 # command:package, for what tests need beyond Rust, a C compiler and make. One place: add here.
-test_packages='java:default-jre-headless systemd-analyze:systemd strace:strace nft:nftables ip:iproute2 tc:iproute2 faketime:faketime'
+test_packages='java:default-jre-headless systemd-analyze:systemd strace:strace
+    nft:nftables ip:iproute2 tc:iproute2 faketime:faketime'
 
 fail() {
     echo "setup: $1" >&2
