@@ -3,6 +3,7 @@
 use crate::fail;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
+use sheaf_ledger::file::{self, ReadError};
 use sheaf_ledger::verify::{
     Audit, Contradiction, Evidence, Lives, Options, RosterSource, SourceBooks, audit,
 };
@@ -114,10 +115,27 @@ fn read_events(evidence: &mut Evidence, dir: &Path) -> anyhow::Result<u64> {
     Ok(logs)
 }
 
+/// Reads the verdict log and says how many directories of it there are.
 fn read_ledgers(evidence: &mut Evidence, args: &Args) -> anyhow::Result<u64> {
-    let _ = evidence;
-    anyhow::ensure!(args.ledger.is_empty(), "cannot read verdict logs");
-    Ok(0)
+    let mut folders = args.ledger.clone();
+    if folders.is_empty() {
+        let entries = std::fs::read_dir(&args.dir);
+        let entries = entries.with_context(|| format!("cannot read {}", args.dir.display()))?;
+        let found = entries.filter_map(|entry| Some(entry.ok()?.path()));
+        folders = found
+            .filter(|path| path.is_dir() && holds_ledger(path))
+            .collect();
+        folders.sort();
+    }
+    if !folders.is_empty() {
+        evidence.read_ledger(&folders).map_err(fail::bad_use)?;
+    }
+    Ok(folders.len() as u64)
+}
+
+/// A damaged one is one, and is told.
+fn holds_ledger(path: &Path) -> bool {
+    !matches!(file::read_dir(path), Err(ReadError::Nothing(_)))
 }
 
 impl Report {
@@ -190,7 +208,7 @@ impl fmt::Display for Report {
         if self.ledgers > 0 {
             writeln!(
                 f,
-                "  {} verdict logs with {} records",
+                "  verdict log of {} ICNs with {} records",
                 self.ledgers, self.records
             )?;
         }

@@ -401,7 +401,7 @@ impl<T: Transport> FlpNode<T> {
     fn log_sent(&mut self, target: Target, header: &StfHeader) {
         self.log.add(&Event::Sent {
             tf: header.key.tf.0,
-            term: 0,
+            term: self.uplink.term().0,
             attempt: header.attempt.0,
             epn: target.epn.0,
             incarnation: target.incarnation.0,

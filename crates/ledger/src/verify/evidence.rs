@@ -7,6 +7,7 @@ use super::tables::{
     Tables, Verdict,
 };
 use crate::event::{Event, PartEvent};
+use crate::file::{ReadError, read_newest};
 use sheaf_frame::{self as frame, NodeId, Record, Role};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -93,6 +94,7 @@ struct Log {
     fate: Fate,
     life: Option<LifeIndex>,
     term: u64,
+    run: Option<String>,
     rosters: Rosters,
 }
 
@@ -194,18 +196,66 @@ impl Evidence {
         });
         self.has_ledger = true;
         self.roster_source = RosterSource::Ledger;
+        let mut run = None;
         for record in records {
             self.records += 1;
-            self.add_record(name, session, &mut rosters, &record);
+            self.add_record(name, session, &mut run, &mut rosters, &record);
         }
     }
 
-    fn add_record(&mut self, name: &str, session: u32, rosters: &mut Rosters, record: &Record) {
+    /// Takes in the verdict log that the ICNs kept in `folders`, one each: the copy that an election between them would
+    /// choose. What is wrong with its files is a finding of the audit.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::Nothing`] if one of them holds no verdict log.
+    pub fn read_ledger<P: AsRef<Path>>(&mut self, folders: &[P]) -> Result<(), ReadError> {
+        let newest = match read_newest(folders) {
+            Ok(newest) => newest,
+            Err(ReadError::Storage(error)) => {
+                self.find(
+                    Kind::Ledger,
+                    format!("the verdict log cannot be read: {error}"),
+                );
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let name = newest.folder().display().to_string();
+        let mut trouble = None;
+        let records = newest.records().map_while(|record| match record {
+            Ok((_, _, record)) => Some(record),
+            Err(error) => {
+                trouble = Some(error);
+                None
+            }
+        });
+        self.take_in_ledger(&name, records);
+        if let Some(error) = trouble {
+            self.find(
+                Kind::Ledger,
+                format!("the verdict log in {name} ends too early: {error}"),
+            );
+        }
+        Ok(())
+    }
+
+    fn add_record(
+        &mut self,
+        name: &str,
+        session: u32,
+        former: &mut Option<String>,
+        rosters: &mut Rosters,
+        record: &Record,
+    ) {
         match record {
             Record::Opened { run } => {
-                self.runs
-                    .entry(run.to_string())
-                    .or_insert_with(|| name.to_owned());
+                let run = run.to_string();
+                if let Some(former) = former.replace(run.clone()).filter(|former| *former != run) {
+                    self.forget(session, &former);
+                    *rosters = Rosters::default();
+                }
+                self.runs.entry(run).or_insert_with(|| name.to_owned());
             }
             Record::Roster { first, members, .. } => {
                 let members = members
@@ -234,7 +284,24 @@ impl Evidence {
             fate,
             life: None,
             term: 0,
+            run: None,
             rosters: Rosters::default(),
+        }
+    }
+
+    /// What `session` wrote so far was of `former`, a run before this one that stands in the same verdict log.
+    fn forget(&mut self, session: u32, former: &str) {
+        self.tables.decided.retain(|row| row.session != session);
+        self.tables.abandoned.retain(|row| row.session != session);
+        self.is_over = false;
+        // Others may be of that run, which is for the audit to find.
+        let by = &self.tables.sessions.at(session).by;
+        let is_its_own = self
+            .runs
+            .get(former)
+            .is_some_and(|first| *first == *by || first.starts_with("icn:"));
+        if is_its_own {
+            self.runs.remove(former);
         }
     }
 
@@ -295,8 +362,14 @@ impl Evidence {
             Event::Begin { .. } => {}
             Event::End => self.lives[life as usize].has_ended = true,
             Event::Run { run } => {
-                let by = self.life(life).node.to_string();
-                self.runs.entry(run).or_insert(by);
+                let node = self.life(life).node;
+                let before = log.run.replace(run.clone());
+                if node.role == Role::Icn && before.as_ref().is_some_and(|before| *before != run) {
+                    let session = self.session(life, log.term);
+                    self.forget(session, &before.unwrap_or_default());
+                    log.rosters = Rosters::default();
+                }
+                self.runs.entry(run).or_insert(node.to_string());
             }
             Event::Made { .. } | Event::Skipped { .. } | Event::Sent { .. } => {
                 self.add_of_flp(life, event);
@@ -353,7 +426,10 @@ impl Evidence {
         match event {
             Event::Delivered {
                 tf, parts, missing, ..
-            } => self.add_delivery(life, tf, &parts, missing),
+            } => {
+                let missing = self.flp_list(missing);
+                self.add_delivery(life, tf, &parts, missing, false);
+            }
             Event::Recovered {
                 tf,
                 incarnation,
@@ -363,16 +439,19 @@ impl Evidence {
             } => {
                 // It is the hand-over of the former life, which may have been killed before it wrote it down.
                 let node = self.life(life).node;
-                let former = (node.role, node.index, incarnation);
-                let life = self.by_name.get(&former).copied().unwrap_or(life);
-                let is_known = |row: &Delivery| row.tf == tf && row.life == life;
-                if !self.tables.deliveries.iter().any(is_known) {
-                    self.add_delivery(life, tf, &parts, missing);
-                }
+                let former = self.life_of(node.role, (node.index, incarnation));
+                let missing = self.flp_list(missing);
+                self.add_delivery(former.unwrap_or(life), tf, &parts, missing, true);
             }
             Event::Fault { .. } => self.consumer_faults += 1,
             _ => {}
         }
+    }
+
+    fn flp_list(&mut self, mut flps: Vec<u16>) -> u32 {
+        flps.sort_unstable();
+        flps.dedup();
+        self.tables.flp_lists.place(flps)
     }
 
     fn add_delivery(
@@ -380,18 +459,17 @@ impl Evidence {
         life: LifeIndex,
         tf: u64,
         parts: &[PartEvent],
-        mut missing: Vec<u16>,
+        missing: u32,
+        is_hearsay: bool,
     ) {
         let tables = &mut self.tables;
-        missing.sort_unstable();
-        missing.dedup();
-        let missing = tables.flp_lists.place(missing);
         let number = u32::try_from(tables.deliveries.len()).unwrap_or(u32::MAX);
         tables.deliveries.push(Delivery {
             tf,
             life,
             missing,
             number,
+            is_hearsay,
         });
         for part in parts {
             let source = tables.sources.place((part.flp, part.incarnation));
@@ -404,7 +482,9 @@ impl Evidence {
                 delivery,
             });
         }
-        self.count(life, parts.iter().map(|part| part.bytes).sum());
+        if !is_hearsay {
+            self.count(life, parts.iter().map(|part| part.bytes).sum());
+        }
     }
 
     fn add_of_icn(&mut self, log: &mut Log, life: LifeIndex, event: Event) {

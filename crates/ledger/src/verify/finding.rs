@@ -64,7 +64,7 @@ pub enum Kind {
     Hole,
     /// Announced is not complete + incomplete + dropped + in flight, or differs from the books of the ICN.
     Books,
-    /// The verdict log and the event logs of the ICNs differ.
+    /// The verdict log and the event logs of the ICNs differ, or its files are damaged.
     Ledger,
 }
 

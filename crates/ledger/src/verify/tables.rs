@@ -56,6 +56,8 @@ pub(super) struct Delivery {
     pub(super) missing: u32,
     /// Names it in [`Part::delivery`].
     pub(super) number: u32,
+    /// A later life says that this one had done it, and may say so again.
+    pub(super) is_hearsay: bool,
 }
 
 /// An STF of a TF that was handed on.

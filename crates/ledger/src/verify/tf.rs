@@ -92,7 +92,7 @@ impl<'a> Tf<'a> {
     fn count(&self, verdicts: &[&Verdict], auditor: &mut Auditor<'_>) {
         let audit = &mut auditor.audit;
         audit.abandoned += u64::from(!self.facts.abandoned.is_empty());
-        audit.delivered += self.facts.deliveries.len() as u64;
+        audit.delivered += self.hand_ons().len() as u64;
         for verdict in verdicts {
             match verdict.name.as_str() {
                 "complete" => audit.complete += 1,
@@ -415,19 +415,30 @@ impl<'a> Tf<'a> {
         *self.evidence.tables.sources.at(part.source)
     }
 
+    /// Deliveries as they happened: what a later life of an EPN says of a former one is no other delivery.
+    fn hand_ons(&self) -> Vec<&'a Delivery> {
+        let mut found: Vec<&Delivery> = Vec::new();
+        for delivery in self.facts.deliveries.iter().filter(|row| !row.is_hearsay) {
+            found.push(delivery);
+        }
+        for delivery in self.facts.deliveries.iter().filter(|row| row.is_hearsay) {
+            if !found.iter().any(|known| known.life == delivery.life) {
+                found.push(delivery);
+            }
+        }
+        found
+    }
+
     fn check_deliveries(&self, verdict: Option<&Verdict>, auditor: &mut Auditor<'_>) {
-        let (tf, facts) = (self.id, &self.facts);
-        if facts.deliveries.len() > 1 {
+        let (tf, hand_ons) = (self.id, self.hand_ons());
+        if hand_ons.len() > 1 {
             auditor.audit.delivered_twice += 1;
-            let by = facts
-                .deliveries
-                .iter()
-                .map(|found| self.life_name(found.life));
+            let by = hand_ons.iter().map(|found| self.life_name(found.life));
             let by: Vec<String> = by.collect();
             let text = format!("TF {tf} was handed on by {}", by.join(" and by "));
             self.contradict(Kind::DeliveredTwice, text, auditor);
         }
-        for delivery in facts.deliveries {
+        for delivery in self.facts.deliveries {
             self.check_delivery(delivery, verdict, auditor);
         }
     }

@@ -453,3 +453,86 @@ fn a_directory_is_read_whole() {
         }
     );
 }
+
+#[test]
+fn what_a_later_life_found_published_is_the_same_delivery() {
+    let mut run = Run::good();
+    let recovered = |tf: u64, flps: &[u16]| {
+        let Event::Delivered { parts, missing, .. } = delivered(tf, flps, &[]) else {
+            panic!("it is a delivery")
+        };
+        Event::Recovered {
+            tf,
+            incarnation: 201,
+            attempt: 1,
+            parts,
+            missing,
+        }
+    };
+    // TF 5 was not abandoned: the next life of its EPN finds it on the disk, and TF 1 as well.
+    run.logs
+        .values_mut()
+        .for_each(|log| log.retain(|line| *line != Event::Abandoned { tf: 5 }));
+    let next = [
+        Event::Begin {
+            node: "epn:1".to_owned(),
+            incarnation: 300,
+        },
+        recovered(1, &[0, 1]),
+        recovered(5, &[0, 1]),
+        recovered(5, &[0, 1]),
+        Event::End,
+    ];
+    run.log(EPN1).extend(next.clone());
+    let found = run.audit(false);
+    assert!(found.is_balanced(), "{:#?}", found.contradictions);
+    assert_eq!((found.delivered, found.abandoned), (6, 0));
+    run.log(EPN1).push(delivered(5, &[0, 1], &[]));
+    let kinds: Vec<Kind> = run
+        .audit(false)
+        .contradictions
+        .iter()
+        .map(|found| found.kind)
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            Kind::DeliveredTwice,
+            Kind::DeliveredUnbidden,
+            Kind::NotSent,
+            Kind::NotSent
+        ]
+    );
+}
+
+#[test]
+fn former_runs_in_a_verdict_log_do_not_count() {
+    let mut run = Run::good();
+    let former = [
+        Record::Opened {
+            run: sheaf_frame::RunId(0xbb),
+        },
+        recorded(&roster(0, &[7])).unwrap(),
+        recorded(&complete(0, 1)).unwrap(),
+        recorded(&dropped(1, "source-overrun")).unwrap(),
+        Record::Over,
+    ];
+    run.ledger.splice(0..0, former);
+    let lines = [
+        Event::Run {
+            run: "00000000000000bb".to_owned(),
+        },
+        complete(0, 1),
+        Event::Over,
+    ];
+    run.log(ICN1).splice(
+        3..3,
+        lines.into_iter().chain([Event::Run {
+            run: RUN.to_string(),
+        }]),
+    );
+    run.log(ICN1).remove(1);
+    let found = run.audit(true);
+    assert!(found.is_balanced(), "{:#?}", found.contradictions);
+    assert_eq!(run.evidence(true).runs(), [RUN.to_string()]);
+}
