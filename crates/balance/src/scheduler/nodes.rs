@@ -156,7 +156,7 @@ impl Scheduler {
         };
         let may_be_built = matches!(open.phase, Phase::Building { .. } | Phase::Committed { .. });
         let lost = match open.parts[index] {
-            Part::Unknown(_) => true,
+            Part::Unknown(_) => !(may_be_built && open.is_adopted),
             Part::Announced(_) => !may_be_built,
             Part::Skipped(_) => false,
         };

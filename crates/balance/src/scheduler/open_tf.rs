@@ -47,6 +47,8 @@ pub(super) struct OpenTf {
     pub(super) parts: Vec<Part>,
     pub(super) phase: Phase,
     pub(super) attempt: Attempt,
+    /// Found at an EPN when this ICN took over: it may have parts that nobody has announced since.
+    pub(super) is_adopted: bool,
     pub(super) bookings: Vec<Booking>,
     /// First announce, or the heartbeat in paced mode.
     pub(super) first_at: Timestamp,
@@ -69,6 +71,7 @@ impl OpenTf {
             members,
             phase: Phase::Gathering,
             attempt: Attempt(0),
+            is_adopted: false,
             bookings: Vec::new(),
             first_at: now,
             assigned_at: now,

@@ -238,13 +238,16 @@ impl Scheduler {
             return;
         };
         for (part, member) in open.parts.iter_mut().zip(open.members.iter()) {
-            if matches!(part, Part::Announced(_)) && self.gone.contains(member) {
-                *part = Part::Skipped(DropReason::SourceDied);
-                let books = self.books.source(member.flp);
+            if matches!(part, Part::Skipped(_)) || !self.gone.contains(member) {
+                continue;
+            }
+            let books = self.books.source(member.flp);
+            if matches!(part, Part::Announced(_)) {
                 books.announced -= 1;
                 books.outside += 1;
-                books.skipped += 1;
             }
+            books.skipped += 1;
+            *part = Part::Skipped(DropReason::SourceDied);
         }
     }
 

@@ -311,6 +311,7 @@ impl Scheduler {
             self.queue.retain(|queued| *queued != tf);
         }
         open.attempt = Attempt(1);
+        open.is_adopted = true;
         open.assigned_at = now;
         open.phase = Phase::Building { target, deadline };
         self.stats.adopted += 1;

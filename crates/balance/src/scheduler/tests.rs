@@ -5,11 +5,12 @@
 mod failing;
 mod laws;
 mod placing;
+mod recovering;
 mod run_of_a_farm;
 mod stored;
 
 use super::*;
-use sheaf_frame::control::{Announced, Built, EpnPulse, FlpPulse, Hello, Skipped};
+use sheaf_frame::control::{Announced, Built, EpnPulse, FlpPulse, Hello, Skipped, SlotHeld};
 use sheaf_frame::{Attempt, DropReason, Incarnation, RosterId, Verdict};
 
 const RUN: RunId = RunId(9);
@@ -30,6 +31,8 @@ struct Bench {
     /// TFs with a verdict, and the EPN that was told to hand them on.
     verdicts: BTreeMap<TfId, Option<Target>>,
     abandoned: BTreeSet<TfId>,
+    /// Everything that was appended.
+    log: Vec<Record>,
     words: Vec<String>,
 }
 
@@ -67,6 +70,7 @@ fn waiting(flps: u16, epns: u16, change: impl FnOnce(&mut SchedulerConfig)) -> B
         told: BTreeMap::new(),
         verdicts: BTreeMap::new(),
         abandoned: BTreeSet::new(),
+        log: Vec::new(),
         words: Vec::new(),
     }
 }
@@ -158,6 +162,7 @@ impl Bench {
                 .scheduler
                 .handle_late(Duration::from_millis(number(words[1]))),
             "stop" => self.scheduler.handle_stop(self.now),
+            "settled" => self.scheduler.handle_settled(self.now),
             other => panic!("{other} is no event"),
         }
         self.settle();
@@ -194,6 +199,7 @@ impl Bench {
             "pulse" => Control::FlpPulse(FlpPulse {
                 released_version: words.get(1).map_or(0, |word| number(word)),
                 started: true,
+                elapsed_ns: words.get(2).map_or(0, |word| number(word)),
                 ..FlpPulse::default()
             }),
             "unreachable" => Control::Unreachable {
@@ -228,6 +234,11 @@ impl Bench {
             "heard" => return scheduler.handle_epn_heard(now, target),
             "dead" => return scheduler.handle_epn_dead(now, target),
             "leaves" => Control::Leaving,
+            "has" => {
+                let bytes = words.get(2).map_or(STF_BYTES, |word| number(word));
+                let items = tfs(words[1]).into_iter();
+                Control::Slots(items.map(|tf| SlotHeld { tf, bytes }).collect())
+            }
             "stored" => Control::Stored(tfs(words[1])),
             "lacks" => Control::NotStored(tfs(words[1])),
             "full" => Control::EpnPulse(EpnPulse {
@@ -284,6 +295,7 @@ impl Bench {
     }
 
     fn append(&mut self, record: &Record) {
+        self.log.push(record.clone());
         let word = match record {
             Record::Verdict { tf, verdict, .. } => {
                 let target = match verdict {

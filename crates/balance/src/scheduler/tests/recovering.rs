@@ -1,0 +1,166 @@
+//! A leader that takes over: what it knows from the log, and what it waits for.
+
+use super::*;
+
+impl Bench {
+    /// The leader is gone, and another one has nothing but the log.
+    fn take_over(&mut self) {
+        self.take_over_with(None);
+    }
+
+    fn take_over_with(&mut self, next_run: Option<RunId>) {
+        let (config, plan) = (self.scheduler.config.clone(), self.scheduler.plan);
+        let log = self.log.clone().into_iter();
+        self.scheduler = Scheduler::recover(self.now, config, plan, next_run, RUN, log)
+            .expect("a policy that exists");
+        self.told.clear();
+        self.settle();
+        self.words.clear();
+    }
+}
+
+fn lives(bench: &Bench) -> Vec<String> {
+    let expected = bench.scheduler.expected();
+    expected.iter().map(|(node, _)| node.to_string()).collect()
+}
+
+#[test]
+fn the_books_are_those_of_the_log_and_every_verdict_stands() {
+    let mut bench = farm(2, 2);
+    bench.after(
+        "flps have 0-3; epn 0 built 0; epn 0 acks 0; epn 1 built 1; flp 0 skips 4 source-overrun; flp 1 has 4",
+    );
+    let before = bench.scheduler.books().clone();
+    bench.take_over();
+    let after = bench.scheduler.books();
+    assert_eq!(
+        (after.complete, after.dropped_total(), after.bytes),
+        (2, 1, before.bytes)
+    );
+    assert_eq!((after.announced, bench.scheduler.in_flight()), (3, 0));
+    assert_eq!(lives(&bench), ["flp:0", "flp:1", "epn:1"]);
+    // A report of a decided TF decides nothing.
+    bench.after("epn 0 joins; epn 1 joins; flps pulse; settled");
+    assert_eq!(bench.after("epn 0 built 1"), "");
+}
+
+#[test]
+fn a_commit_that_nobody_acknowledged_is_said_again() {
+    let mut bench = farm(1, 1);
+    bench.after("flp 0 has 0; epn 0 built 0");
+    bench.take_over();
+    assert_eq!(bench.after("epn 0 joins"), "commit 0 epn:0");
+    bench.after("epn 0 acks 0");
+    assert!(bench.scheduler.release().floor == TfId(1));
+}
+
+#[test]
+fn nothing_is_placed_before_the_nodes_have_spoken_and_what_is_half_built_stays_where_it_is() {
+    let mut bench = farm(2, 3);
+    bench.after("flps have 0-1");
+    bench.take_over();
+    bench.after("flp 0 joins; flp 1 joins; epn 0 joins; epn 1 joins; epn 2 joins");
+    assert_eq!(bench.after("flps have 0-1"), "");
+    assert_eq!(bench.after("epn 2 has 0"), "assign 0#1>2");
+    assert_eq!(bench.after("settled"), "assign 1#1>0");
+    assert_eq!(bench.after("epn 2 built 0"), "0 complete, commit 0 epn:2");
+}
+
+#[test]
+fn a_second_epn_that_has_parts_may_still_win() {
+    let mut bench = farm(1, 2);
+    bench.after("flp 0 has 0");
+    bench.take_over();
+    bench.after(
+        "flp 0 joins; epn 0 joins; epn 1 joins; flp 0 has 0; epn 0 has 0; epn 1 has 0; settled",
+    );
+    assert_eq!(bench.after("epn 1 built 0#0"), "0 complete, commit 0 epn:1");
+}
+
+#[test]
+fn an_epn_tells_of_a_tf_whose_only_flp_is_gone() {
+    let mut bench = farm(1, 1);
+    bench.after("flp 0 has 0");
+    bench.take_over();
+    bench.after("epn 0 joins; epn 0 has 0; settled");
+    bench.after("flp 0 gone");
+    assert_eq!(bench.after("epn 0 built 0#0"), "0 complete, commit 0 epn:0");
+}
+
+#[test]
+fn an_flp_that_does_not_come_back_is_gone_with_what_it_held() {
+    let mut bench = farm(2, 1);
+    bench.after("flps have 0");
+    bench.take_over();
+    bench.after("flp 0 joins; epn 0 joins; flp 0 has 0; settled");
+    let said = bench.after("flp 1 gone");
+    assert!(said.contains("0 dropped source-died"), "{said}");
+}
+
+#[test]
+fn who_is_new_begins_behind_everything_that_was_made() {
+    let mut bench = farm(1, 1);
+    bench.after("flp 0 has 0-9");
+    bench.take_over();
+    let said = bench.after("flp 1 joins; epn 0 joins; flp 0 joins; flp 0 has 0-12");
+    assert!(!said.contains("start"), "{said}");
+    let said = bench.after("settled");
+    assert!(said.contains("start flp:1 at 13"), "{said}");
+}
+
+#[test]
+fn the_time_of_the_run_goes_on_and_the_heartbeat_with_it() {
+    let mut bench = farm_with(1, 1, |config| {
+        config.mode = Mode::Paced;
+        config.paced_rate_hz = 100.0;
+    });
+    bench.after("wait 1000; wait 1000");
+    bench.now = Timestamp(0);
+    bench.take_over();
+    bench.after("epn 0 joins; flp 0 joins; flp 0 pulse 0 2505000000; flp 0 have 190-230");
+    assert_eq!(bench.scheduler.elapsed_ns(bench.now), 2_505_000_000);
+    bench.after("settled");
+    let due = bench.scheduler.next_pace_at().expect("the run goes on");
+    assert_eq!(due, Timestamp(0), "TFs up to 250 are overdue");
+    bench.after("wait 0");
+    let due = bench.scheduler.next_pace_at().expect("the run goes on");
+    assert_eq!(due, Timestamp(5_000_000), "TF 251 is due at 2.51 s");
+}
+
+#[test]
+fn a_run_that_is_over_is_not_opened_again() {
+    let mut bench = farm(1, 1);
+    bench.after("flp 0 has 0; epn 0 built 0; epn 0 acks 0; stop; flp 0 stopped 1; flp 0 ended 1; flp 0 pulse; wait 1");
+    assert!(bench.scheduler.is_over());
+    bench.take_over();
+    assert!(bench.scheduler.is_over());
+    assert!(bench.after("wait 100").contains("dismissed"));
+    bench.take_over_with(Some(RunId(77)));
+    assert_eq!(
+        (bench.scheduler.run(), bench.scheduler.has_begun()),
+        (RunId(77), false)
+    );
+}
+
+#[test]
+fn a_stop_survives_the_leader_that_was_asked() {
+    let mut bench = farm(1, 1);
+    bench.after("flp 0 has 0-3; stop; flp 0 stopped 4");
+    bench.take_over();
+    bench.after("flp 0 joins; epn 0 joins; flp 0 pulse; settled");
+    assert!(bench.after("wait 100").contains("flps stop at 4"));
+}
+
+#[test]
+fn what_an_operator_set_survives_the_leader_and_the_epn() {
+    let mut bench = farm(1, 2);
+    bench
+        .scheduler
+        .handle_set(EpnId(1), Some(2500), Some(false))
+        .unwrap();
+    bench.settle();
+    bench.take_over();
+    bench.after("epn 1.2 joins");
+    let load = bench.scheduler.epn_load(EpnId(1)).unwrap();
+    assert_eq!((load.weight_milli, load.enabled), (2500, false));
+}
