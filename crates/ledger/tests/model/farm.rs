@@ -1,7 +1,7 @@
 //! The farm as a state machine: who knows what, what was ever sent, and the steps.
 //!
-//! Nodes do not refuse former leaders here, FLPs obey any assignment, and nothing is discarded before it is committed: all
-//! that only makes more possible. What holds without these rules does not rest on them.
+//! Nodes do not refuse former leaders here, and FLPs obey any assignment: that only makes more possible. What holds
+//! without these rules does not rest on them.
 
 use stateright::{Model, Property};
 

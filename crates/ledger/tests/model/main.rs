@@ -1,9 +1,9 @@
 //! Every interleaving of the decision at small size, by exhaustive search.
 //!
-//! Two ICNs, two EPNs, two FLPs, a verdict log, and at most two faults: an EPN dies, a leader dies, a leader is replaced
-//! while it goes on. Messages are never lost for good, may come in any order, any number of times, and as late as can be:
-//! everything sent once may arrive at every later moment. The model says in a page what `docs/reliability.md` promises; the
-//! simulator runs the code itself, but only some of the interleavings.
+//! Two ICNs, two EPNs, two FLPs, a verdict log, and at most two faults: an EPN dies, a leader dies, a leader is
+//! replaced while it goes on. Messages are never lost for good, may come in any order, any number of times, and as
+//! late as can be: everything sent once may arrive at every later moment. The model says in a page what
+//! `docs/reliability.md` promises; the simulator runs the code itself, but only some of the interleavings.
 //!
 //! Each rule of the protocol can be taken out. Then the search must find what the rule is there for: a model that
 //! finds nothing whatever is broken would prove nothing.
