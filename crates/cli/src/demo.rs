@@ -9,6 +9,8 @@ pub(crate) mod duration;
 pub(crate) mod farm;
 mod farm_file;
 mod faults;
+mod history;
+mod icns;
 mod plain;
 pub(crate) mod run_dir;
 mod screen;
@@ -18,14 +20,17 @@ mod view;
 mod watch;
 
 pub(crate) use args::Args;
+pub(crate) use duration::parse as parse_duration;
+pub(crate) use faults::parse_node;
 
 use crate::fail;
 use anyhow::Context as _;
 use args::Rate;
 use farm::{Farm, Notice, Process};
+use history::History;
 use run_dir::RunDir;
 use screen::Screen;
-use sheaf_frame::{NodeId, Role};
+use sheaf_frame::Role;
 use sheaf_ledger::verify::{self, Evidence, Options};
 use sheaf_node::config::FarmConfig;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -36,7 +41,7 @@ use std::process::ExitCode;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 use summary::{Outcome, Summary};
-use supervise::{Record, Supervisor};
+use supervise::{Ender, Record, Supervisor};
 use watch::Watch;
 
 /// How often the ICN reports the farm.
@@ -59,15 +64,21 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut watch = Watch::default();
     let outcome = {
         let mut farm = Farm::new(&dir, &file, STATUS_MS, sender.clone())?;
+        let mut ender = Ender::Signal;
+        if args.has_lasting_icns() {
+            farm.set_fixed_icns();
+            let (config, notices) = (Box::new(config.clone()), sender.clone());
+            ender = Ender::Order { config, notices };
+        }
         // An error means that the demo is over already.
         let quit = move || drop(sender.send(Notice::Quit));
         let title = title(args, &config);
         let mut screen = Screen::new(&title, !args.no_tui, args.is_json_on_stdout(), quit)?;
         let drain = Duration::from_millis(config.icn.scheduler.drain_ms);
-        let supervisor = Supervisor::new(args, &mut farm, &mut watch, &mut screen, drain);
+        let supervisor = Supervisor::new(args, &mut farm, &mut watch, &mut screen, drain, ender);
         let outcome = supervisor.run(&notices);
         drop(screen);
-        outcome.and_then(|record| judge(&dir, &farm, &watch, record))
+        outcome.and_then(|record| judge(args, &dir, &farm, &watch, record))
     };
     let summary = match outcome {
         Ok(summary) => summary,
@@ -130,7 +141,8 @@ fn title(args: &Args, config: &FarmConfig) -> String {
         (None, None) => String::new(),
     };
     format!(
-        "sheaf demo: 1 ICN, {}, {} on this machine, {} at {rate}; ends {end}with q or Ctrl-C",
+        "sheaf demo: {}, {}, {} on this machine, {} at {rate}; ends {end}with q or Ctrl-C",
+        counted(args.icns().into(), "ICN"),
         counted(args.flps.into(), "FLP"),
         counted(args.epns.into(), "EPN"),
         config.flp.source.kind()
@@ -160,14 +172,24 @@ pub(crate) fn quit_on_signals(notices: SyncSender<Notice>) -> anyhow::Result<()>
 }
 
 /// Makes up the books from the event logs.
-fn judge(dir: &RunDir, farm: &Farm<'_>, watch: &Watch, record: Record) -> anyhow::Result<Summary> {
+fn judge(
+    args: &Args,
+    dir: &RunDir,
+    farm: &Farm<'_>,
+    watch: &Watch,
+    record: Record,
+) -> anyhow::Result<Summary> {
     let mut evidence = Evidence::default();
     for process in farm.processes() {
         evidence
             .read(&process.events, Some(process.node), process.fate_of_log())
             .with_context(|| format!("cannot read {}", process.events.display()))?;
     }
-    let books = Some((&watch.status().books).into());
+    let history = History::read(farm.processes()).context("cannot read the event logs")?;
+    // The books of a leader that did not come to the end are those of a moment, and another one may have gone on.
+    let status = watch.status();
+    let is_over = status.phase == "over";
+    let books = (is_over || history.leaders.len() < 2).then(|| (&status.books).into());
     let audit = verify::audit(
         &mut evidence,
         &Options {
@@ -180,14 +202,10 @@ fn judge(dir: &RunDir, farm: &Farm<'_>, watch: &Watch, record: Record) -> anyhow
         mut problems,
         ended_by,
     } = record;
-    let mut icns = farm
-        .processes()
-        .iter()
-        .filter(|process| process.node == NodeId::ICN);
-    if icns.any(|icn| icn.exit.is_none()) {
+    if !is_over {
         problems.push(format!(
-            "the ICN left no last books: those of {:.1} s are compared with the event logs, which go on",
-            watch.status().duration_s
+            "no ICN left last books: the last ones are of {:.1} s, and the event logs go on",
+            status.duration_s
         ));
     }
     if dir.is_full() {
@@ -198,6 +216,8 @@ fn judge(dir: &RunDir, farm: &Farm<'_>, watch: &Watch, record: Record) -> anyhow
     }
     let warnings = farm.processes().iter().filter_map(Process::warning);
     Ok(Summary::new(Outcome {
+        args,
+        history,
         warnings: warnings.collect(),
         farm,
         watch,

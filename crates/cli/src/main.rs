@@ -7,6 +7,7 @@ mod fail;
 mod inspect;
 mod lab;
 mod logging;
+mod order;
 mod proc;
 mod role;
 mod sim;
@@ -34,6 +35,7 @@ Examples:
   sheaf verify run1                            re-check a run from the logs of its nodes
   sheaf config check farm.toml                 what is wrong with a farm file
   sheaf icn --config farm.toml                 one node of a real farm
+  sheaf drain epn:3 --config farm.toml         send an EPN home; nothing is lost
   sheaf inspect run.raw                        what is in a file of raw data")]
 struct Cli {
     #[command(flatten)]
@@ -47,7 +49,9 @@ enum Command {
     Demo(Box<demo::Args>),
     Icn(role::IcnArgs),
     Flp(role::FlpArgs),
-    Epn(role::EpnArgs),
+    Epn(role::EpnCommand),
+    Drain(order::DrainArgs),
+    Stop(order::StopArgs),
     Config(config::Args),
     Inspect(inspect::Args),
     Verify(verify::Args),
@@ -58,10 +62,11 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let is_role = matches!(
-        cli.command,
-        Command::Icn(_) | Command::Flp(_) | Command::Epn(_)
-    );
+    let is_role = match &cli.command {
+        Command::Icn(_) | Command::Flp(_) => true,
+        Command::Epn(command) => command.is_role(),
+        _ => false,
+    };
     cli.logging.begin(match cli.command {
         // What simulated nodes say of themselves is what they are meant to suffer.
         Command::Sim(_) => Usual::Nothing,
@@ -72,7 +77,9 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(args),
         Command::Icn(args) => role::run_icn(args),
         Command::Flp(args) => role::run_flp(args),
-        Command::Epn(args) => role::run_epn(args),
+        Command::Epn(command) => command.run(),
+        Command::Drain(args) => order::drain(args),
+        Command::Stop(args) => order::stop(args),
         Command::Config(args) => config::run(args),
         Command::Inspect(args) => inspect::run(args),
         Command::Verify(args) => verify::run(args),

@@ -4,6 +4,7 @@
 //! error its log.
 
 use crate::fail;
+use crate::order;
 use crate::proc;
 use anyhow::Context as _;
 use rustix::process::Signal;
@@ -82,11 +83,47 @@ pub(crate) struct FlpArgs {
 ///
 /// Prints where it listens as a JSON line. SIGTERM or SIGINT: it takes nothing new, and ends when its timeframes
 /// are done. A second signal ends it at once.
+///
+/// `sheaf epn set` is no process: it changes what an EPN of a running farm gets.
 #[derive(Clone, Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\
 Examples:
   sheaf epn --config farm.toml --index 4
-  sheaf epn --config farm.toml --index 0 --listen 10.0.0.7:7100")]
+  sheaf epn --config farm.toml --index 0 --listen 10.0.0.7:7100
+  sheaf epn set epn:4 --config farm.toml --enabled false")]
+pub(crate) struct EpnCommand {
+    #[command(subcommand)]
+    order: Option<EpnOrder>,
+    #[command(flatten)]
+    role: Option<EpnArgs>,
+}
+
+#[derive(Clone, Debug, clap::Subcommand)]
+enum EpnOrder {
+    Set(order::SetArgs),
+}
+
+impl EpnCommand {
+    /// Whether this is the process of an EPN.
+    pub(crate) fn is_role(&self) -> bool {
+        self.order.is_none()
+    }
+
+    /// Does what is asked for.
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        match (&self.order, &self.role) {
+            (Some(EpnOrder::Set(args)), _) => order::set(args),
+            (None, Some(args)) => run_epn(args),
+            (None, None) => Err(fail::bad_use("expected --config FILE and --index N")),
+        }
+    }
+}
+
+/// The process of one EPN.
+// The group names an argument of its own: clap leaves it empty where a struct is made of others.
+#[derive(Clone, Debug, clap::Args)]
+#[group(args = ["index"])]
 pub(crate) struct EpnArgs {
     #[command(flatten)]
     node: NodeArgs,
@@ -101,7 +138,8 @@ pub(crate) struct EpnArgs {
     listen: Option<String>,
 }
 
-fn parse_address(text: &str) -> Result<String, String> {
+/// Reads HOST:PORT.
+pub(crate) fn parse_address(text: &str) -> Result<String, String> {
     if is_address(text) {
         Ok(text.to_owned())
     } else {
@@ -180,7 +218,7 @@ pub(crate) fn run_flp(args: &FlpArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Runs one EPN.
-pub(crate) fn run_epn(args: &EpnArgs) -> anyhow::Result<ExitCode> {
+fn run_epn(args: &EpnArgs) -> anyhow::Result<ExitCode> {
     let mut config = load(&args.node, Role::Epn)?;
     if !args.icn.is_empty() {
         config.icn.addresses.clone_from(&args.icn);

@@ -14,6 +14,7 @@ mod http;
 pub mod icn;
 mod ledger;
 mod metrics;
+pub mod operator;
 pub mod role;
 pub mod security;
 pub mod shutdown;

@@ -133,8 +133,11 @@ pub struct FlpStatus {
 pub struct EpnStatus {
     /// Which EPN.
     pub index: u16,
-    /// `up`, `silent`, `cut`, `leaving` or `gone`.
+    /// `up`, `silent`, `cut`, `leaving`, `disabled` (by an operator) or `gone`.
     pub state: String,
+    /// Share of the work relative to other EPNs, in thousandths, for weighted policies.
+    #[serde(default)]
+    pub weight_milli: u32,
     /// Its incarnation.
     pub incarnation: u64,
     /// TFs in building.

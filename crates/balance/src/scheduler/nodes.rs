@@ -536,6 +536,16 @@ impl Scheduler {
         if setting.enabled && self.epns.get(&epn).is_some_and(|node| node.is_leaving) {
             return Err(format!("{epn} is leaving"));
         }
+        let weight = f64::from(setting.weight_milli) / 1000.0;
+        let state = if setting.enabled {
+            "enabled"
+        } else {
+            "disabled"
+        };
+        let told = format!("{epn} is {state}, with weight {weight}");
+        if weight_milli.is_none() && enabled.is_none() {
+            return Ok(told);
+        }
         self.view.set_weight(id, setting.weight_milli);
         self.view.set_enabled(id, setting.enabled);
         self.settings.insert(epn, setting);
@@ -548,9 +558,7 @@ impl Scheduler {
             weight_milli,
             enabled,
         }));
-        let weight = f64::from(weight_milli) / 1000.0;
-        let state = if enabled { "enabled" } else { "disabled" };
-        Ok(format!("{epn} is {state}, with weight {weight}"))
+        Ok(told)
     }
 
     fn member(&self, tf: TfId, flp: FlpId) -> Option<Source> {

@@ -187,7 +187,9 @@ impl Run<'_, '_> {
                 Line::Exit { exit } => self.farm.set_exit(process, exit),
             },
             Notice::Closed { process } => self.farm.set_closed(process),
-            Notice::Quit => bail!("asked to end: the measurement is not complete"),
+            Notice::Quit | Notice::Stopping(_) => {
+                bail!("asked to end: the measurement is not complete")
+            }
         }
         Ok(())
     }

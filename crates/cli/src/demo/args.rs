@@ -22,6 +22,8 @@ const STF_BYTES_MAX: u64 = 256 << 20;
 /// inner tracker as an endless stream, the ICN chooses an EPN for each timeframe (TF), the EPNs build the TFs
 /// and check every byte. Faults can be injected: kill a node and watch that nothing gets lost.
 ///
+/// With several ICNs one leads and the others are ready to: kill the leader, and the run goes on under another.
+///
 /// At the end the books are made up again from the event logs of the FLPs and EPNs and compared with those of
 /// the ICN. Exit status: 0 if every announced TF has exactly one fate, 1 if not, 2 if the farm cannot start.
 #[derive(Clone, Debug, clap::Args)]
@@ -32,6 +34,7 @@ Examples:
   sheaf demo --kill epn:2@3s --duration 6s     an EPN dies, and no TF is lost
   sheaf demo --kill flp:1@3s --start flp:1@5s  an FLP dies: its TFs say what they miss; later it is back
   sheaf demo --pause epn:0@2s+1s               an EPN hangs for a second
+  sheaf demo --icns 3 --kill icn:0@4s          the leading ICN dies, another takes over, and nothing is lost
   sheaf demo --timeframes 2000 --rate max --json summary.json
   sheaf demo --source generator --stf-bytes 1000000 --size-model lognormal --sink discard")]
 pub(crate) struct Args {
@@ -41,6 +44,20 @@ pub(crate) struct Args {
     /// EPNs: nodes that build TFs.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=512))]
     pub(crate) epns: u16,
+    /// ICNs: nodes that decide. 1, or with embedded membership an odd number from 3 on: one leads, and another one
+    /// takes over when it is lost, as long as most of them live. With --membership zookeeper: 2 unless said otherwise.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=9))]
+    pub(crate) icns: Option<u16>,
+    /// Who elects the leading ICN and keeps the verdicts: the ICNs among themselves, or a private ZooKeeper ensemble of
+    /// three servers, which the demo starts and ends (it needs Java and ZooKeeper on this machine).
+    #[arg(
+        long,
+        value_name = "embedded|zookeeper",
+        value_enum,
+        default_value = "embedded",
+        hide_possible_values = true
+    )]
+    pub(crate) membership: Membership,
     /// TFs a second: a number, `lhc` (351.4) or `max` (as fast as it goes).
     #[arg(long, value_name = "HZ|lhc|max", default_value = "100", value_parser = parse_rate)]
     pub(crate) rate: Rate,
@@ -90,13 +107,14 @@ pub(crate) struct Args {
     /// What becomes of a TF that lacks STFs: `allow` builds it and says what is missing, `never` drops it.
     #[arg(long, value_name = "never|allow", default_value = "allow", value_parser = parse_incomplete)]
     pub(crate) incomplete: Incomplete,
-    /// Kill a node at a time, such as epn:2@3s, counted from the first announce. May be repeated.
+    /// Kill a node at a time, such as epn:2@3s, counted from the first announce. May be repeated. `icn:N` is the ICN
+    /// that leads at that moment, whatever N is; without one, as soon as there is one.
     #[arg(long, value_name = "NODE@TIME", value_parser = faults::parse_moment)]
     pub(crate) kill: Vec<Moment>,
-    /// Stop a node for a while, such as epn:0@2s+1s. May be repeated.
+    /// Stop a node for a while, such as epn:0@2s+1s. May be repeated. `icn:N` is the ICN that leads at that moment.
     #[arg(long, value_name = "NODE@TIME+SPAN", value_parser = faults::parse_span)]
     pub(crate) pause: Vec<Span>,
-    /// Start a killed node again, such as epn:2@5s. May be repeated.
+    /// Start a killed node again, such as epn:2@5s. May be repeated. `icn:N` is the ICN that has been dead for longest.
     #[arg(long, value_name = "NODE@TIME", value_parser = faults::parse_moment)]
     pub(crate) start: Vec<Moment>,
     /// Memory for payloads of one node, in MiB, taken at the start; else by what the machine has.
@@ -114,6 +132,25 @@ pub(crate) struct Args {
     /// Serve the metrics of the ICN at this address.
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<String>,
+}
+
+/// Who elects the leading ICN and keeps the verdicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Membership {
+    /// The ICNs themselves.
+    Embedded,
+    /// An ensemble of `ZooKeeper` servers.
+    Zookeeper,
+}
+
+impl Membership {
+    /// The name on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Embedded => "embedded",
+            Self::Zookeeper => "zookeeper",
+        }
+    }
 }
 
 /// How many TFs a second.
@@ -203,6 +240,31 @@ impl Args {
             .is_some_and(|path| path.as_os_str() == "-")
     }
 
+    /// How many ICNs there are.
+    pub(crate) fn icns(&self) -> u16 {
+        self.icns.unwrap_or(match self.membership {
+            Membership::Embedded => 1,
+            Membership::Zookeeper => 2,
+        })
+    }
+
+    /// How many of the ICNs have to live for one to lead.
+    pub(crate) fn icns_needed(&self) -> u16 {
+        match self.membership {
+            Membership::Embedded => self.icns() / 2 + 1,
+            Membership::Zookeeper => 1,
+        }
+    }
+
+    /// Whether ICNs have addresses that are fixed before they begin, and logs that outlive them: all but a lone one
+    /// that nobody touches.
+    pub(crate) fn has_lasting_icns(&self) -> bool {
+        let is_icn = |node: sheaf_frame::NodeId| node.role == sheaf_frame::Role::Icn;
+        self.icns() > 1
+            || self.membership == Membership::Zookeeper
+            || self.fault_nodes().any(is_icn)
+    }
+
     /// The nodes that faults name, in the order of the command line.
     pub(crate) fn fault_nodes(&self) -> impl Iterator<Item = sheaf_frame::NodeId> + '_ {
         let moments = self
@@ -261,7 +323,7 @@ mod tests {
             parse(line).unwrap_or_else(|error| panic!("{line}: {error}"));
             count += 1;
         }
-        assert_eq!(count, 7);
+        assert_eq!(count, 8);
     }
 
     #[test]
@@ -291,6 +353,10 @@ mod tests {
             ("--incomplete maybe", "expected never or allow"),
             ("--kill epn:2", "expected NODE@TIME, such as epn:2@3s"),
             ("--flps 0", "0 is not in 1..=512"),
+            (
+                "--membership none",
+                "[possible values: embedded, zookeeper]",
+            ),
         ] {
             let error = parse(line).unwrap_err();
             assert!(error.contains(expected), "{line}: {error}");

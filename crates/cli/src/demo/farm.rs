@@ -31,6 +31,8 @@ pub(crate) enum Notice {
     },
     /// Somebody wants the demo to end.
     Quit,
+    /// What the leading ICN answered to the order to stop, or why none did.
+    Stopping(Result<String, String>),
 }
 
 /// One life of one node.
@@ -146,6 +148,8 @@ pub(crate) struct Farm<'a> {
     file: PathBuf,
     status_ms: u64,
     icn_address: Option<String>,
+    /// The farm file says where the ICNs listen.
+    has_fixed_icns: bool,
     notices: SyncSender<Notice>,
     processes: Vec<Process>,
 }
@@ -169,6 +173,7 @@ impl<'a> Farm<'a> {
             file: file.to_owned(),
             status_ms,
             icn_address: None,
+            has_fixed_icns: false,
             notices,
             processes: Vec::new(),
         })
@@ -182,6 +187,11 @@ impl<'a> Farm<'a> {
     /// Where the ICN listens: everyone who is started from now on is told.
     pub(crate) fn set_icn_address(&mut self, address: String) {
         self.icn_address = Some(address);
+    }
+
+    /// The farm file says where the ICNs listen: there they are started, and there all others look for them.
+    pub(crate) fn set_fixed_icns(&mut self) {
+        self.has_fixed_icns = true;
     }
 
     /// Starts a process for `node`.
@@ -247,8 +257,12 @@ impl<'a> Farm<'a> {
             .arg(std::process::id().to_string());
         match node.role {
             Role::Icn | Role::Operator => {
-                // Any free port, whatever the farm file says: several demos may run at a time.
-                command.args(["--listen", "127.0.0.1:0"]);
+                if self.has_fixed_icns {
+                    command.arg("--index").arg(node.index.to_string());
+                } else {
+                    // Any free port, whatever the farm file says: several demos may run at a time.
+                    command.args(["--listen", "127.0.0.1:0"]);
+                }
                 command.arg("--status-ms").arg(self.status_ms.to_string());
             }
             Role::Flp | Role::Epn => {
@@ -299,6 +313,12 @@ impl<'a> Farm<'a> {
             self.signal(*node, Signal::TERM);
         }
         living
+    }
+
+    /// How many ICNs live.
+    pub(crate) fn living_icns(&self) -> usize {
+        let is_icn = |node: &&NodeId| node.role == Role::Icn;
+        self.living_nodes().iter().filter(is_icn).count()
     }
 
     /// Nodes with a living process.

@@ -40,6 +40,7 @@ pub(crate) fn farm_config(args: &Args, dir: &RunDir) -> anyhow::Result<FarmConfi
     config.run.timeframes = args.timeframes.unwrap_or(0);
     config.run.duration_s = args.duration.map_or(0.0, |duration| duration.as_secs_f64());
     config.icn.metrics.clone_from(&args.metrics);
+    super::icns::add(args, dir, &mut config)?;
     let scheduler = &mut config.icn.scheduler;
     scheduler.policy.clone_from(&args.policy);
     scheduler.seed = args.seed;
@@ -70,7 +71,8 @@ fn check_fault_nodes(args: &Args) -> anyhow::Result<()> {
     for node in args.fault_nodes() {
         let (count, flag) = match node.role {
             Role::Flp => (args.flps, "--flps"),
-            Role::Epn | Role::Icn | Role::Operator => (args.epns, "--epns"),
+            Role::Epn => (args.epns, "--epns"),
+            Role::Icn | Role::Operator => (args.icns(), "--icns"),
         };
         if node.index >= count {
             bail!(

@@ -80,11 +80,12 @@ pub(crate) fn parse_span(text: &str) -> Result<Span, String> {
     })
 }
 
-/// Reads an FLP or EPN. Without its ICN a farm has no books, so that one is left alone.
-fn parse_node(text: &str) -> Result<NodeId, String> {
-    let expected = || format!("found node `{text}`, expected flp:N or epn:N");
+/// Reads an ICN, FLP or EPN.
+pub(crate) fn parse_node(text: &str) -> Result<NodeId, String> {
+    let expected = || format!("found node `{text}`, expected icn:N, flp:N or epn:N");
     let (role, index) = text.split_once(':').ok_or_else(expected)?;
     let role = match role {
+        "icn" => Role::Icn,
         "flp" => Role::Flp,
         "epn" => Role::Epn,
         _ => return Err(expected()),
@@ -174,7 +175,10 @@ mod tests {
     fn what_is_wrong_in_a_fault_is_named() {
         for (text, expected) in [
             ("epn:2", "expected NODE@TIME"),
-            ("icn:0@3s", "found node `icn:0`, expected flp:N or epn:N"),
+            (
+                "writer:0@3s",
+                "found node `writer:0`, expected icn:N, flp:N or epn:N",
+            ),
             ("epn@3s", "found node `epn`"),
             ("epn:x@3s", "found node `epn:x`"),
             ("epn:70000@3s", "found node `epn:70000`"),

@@ -1,7 +1,9 @@
 //! The summary of a demo: for machines (`docs/demo.md` describes every field) and for people.
 
+use super::args::Args;
 use super::farm::Farm;
 use super::faults::FaultKind;
+use super::history::{History, Leader};
 use super::watch::Watch;
 use crate::proc::Machine;
 use serde::{Deserialize, Serialize};
@@ -90,7 +92,19 @@ pub(crate) struct Summary {
     /// What nodes that were not killed warned of, in words: how often, and the first time.
     #[serde(default)]
     pub(crate) warnings: Vec<String>,
-    /// ICN, FLPs, EPNs.
+    /// ICNs.
+    #[serde(default)]
+    pub(crate) icns: u16,
+    /// Who elected the leader and kept the verdicts: `embedded`, `zookeeper`.
+    #[serde(default)]
+    pub(crate) membership: String,
+    /// The ICNs that led, one after the other.
+    #[serde(default)]
+    pub(crate) leaders: Vec<Leader>,
+    /// Longest time in which no STF was sent, in ms; `null` with one life of one ICN.
+    #[serde(default)]
+    pub(crate) assignment_gap_ms_max: Option<f64>,
+    /// ICNs, FLPs, EPNs.
     pub(crate) nodes: Vec<NodeSummary>,
 }
 
@@ -133,6 +147,8 @@ pub(crate) struct NodeSummary {
 
 /// What a summary is made of.
 pub(crate) struct Outcome<'a> {
+    pub(crate) args: &'a Args,
+    pub(crate) history: History,
     pub(crate) farm: &'a Farm<'a>,
     pub(crate) watch: &'a Watch,
     pub(crate) evidence: &'a Evidence,
@@ -147,6 +163,8 @@ impl Summary {
     /// Puts everything together.
     pub(crate) fn new(outcome: Outcome<'_>) -> Self {
         let Outcome {
+            args,
+            history,
             farm,
             watch,
             evidence,
@@ -175,7 +193,7 @@ impl Summary {
             .map(|node| {
                 let mut found = node_summary(node, farm, watch, evidence);
                 if node.role == Role::Icn {
-                    found.items = audit.complete + audit.incomplete + audit.dropped_total();
+                    found.items = history.decided.get(&node).copied().unwrap_or(0);
                 }
                 found.items_per_s = per_s(found.items as f64);
                 found
@@ -209,7 +227,7 @@ impl Summary {
             digest_mismatch: audit.digest_mismatch,
             consumer_faults: audit.consumer_faults,
             duplicates_refused: watch.duplicates_refused(),
-            reassigned: status.books.reassigned,
+            reassigned: watch.reassigned(),
             bytes: audit.bytes,
             duration_s,
             tf_per_s: per_s(audit.complete as f64),
@@ -223,10 +241,14 @@ impl Summary {
                 .unwrap_or(0),
             rss_bytes_sum: nodes.iter().map(|node| node.rss_bytes_max).sum(),
             latency_us: status.latency_us,
-            refused: status.refused,
+            refused: watch.refused(),
             faults,
             problems,
             warnings,
+            icns: args.icns(),
+            membership: args.membership.name().to_owned(),
+            leaders: history.leaders,
+            assignment_gap_ms_max: history.assignment_gap_ms_max,
             nodes,
         }
     }
@@ -332,6 +354,16 @@ impl fmt::Display for Summary {
                     "  {stage:<22} p50 {p50:8.2} ms  p99 {p99:8.2} ms  max {max:8.2} ms"
                 )?;
             }
+        }
+        if self.leaders.len() > 1 {
+            let leaders = self.leaders.iter();
+            let told = leaders
+                .map(|led| format!("{} from {:.2} s (term {})", led.icn, led.at_s, led.term));
+            let told = told.collect::<Vec<_>>().join(", ");
+            let gap = self.assignment_gap_ms_max.map_or_else(String::new, |gap| {
+                format!("; at most {gap:.0} ms without an STF sent")
+            });
+            writeln!(f, "  led by {told}{gap}")?;
         }
         for fault in &self.faults {
             writeln!(f, "  {:.1} s: {} {}", fault.at_s, fault.node, fault.kind)?;

@@ -5,13 +5,17 @@ use super::farm::{Farm, Notice};
 use super::faults::{Agenda, Fault, FaultKind};
 use super::screen::{Audience, Screen};
 use super::summary::FaultDone;
-use super::watch::Watch;
+use super::watch::{Voice, Watch};
 use crate::role::Line;
 use anyhow::{Context as _, bail};
 use rustix::process::Signal;
-use sheaf_frame::{EpnId, FlpId, NodeId};
+use sheaf_frame::control::Order;
+use sheaf_frame::{EpnId, FlpId, NodeId, Role};
+use sheaf_node::config::FarmConfig;
+use sheaf_node::operator::{Operator, OperatorError};
 use sheaf_node::status::FarmStatus;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::collections::BTreeSet;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
 /// How long the ICN may take to listen, and then the farm to begin its run.
@@ -22,6 +26,8 @@ const FAREWELL_MAX: Duration = Duration::from_secs(10);
 const LATECOMERS: Duration = Duration::from_secs(1);
 /// How long processes may take to end after they were killed.
 const KILL_MAX: Duration = Duration::from_secs(10);
+/// How long the order to stop may take to find an ICN that leads.
+const ORDER_MAX: Duration = Duration::from_secs(20);
 /// Longest time between two looks at clocks and processes.
 const LOOK: Duration = Duration::from_millis(100);
 /// Pause between two looks at a process that has closed its output and is about to end.
@@ -56,6 +62,19 @@ enum Stage {
     },
 }
 
+/// How the farm is asked to end.
+pub(crate) enum Ender {
+    /// By a signal to its one ICN.
+    Signal,
+    /// By an order to whichever ICN leads; the answer comes back as a notice.
+    Order {
+        /// Says where the ICNs are.
+        config: Box<FarmConfig>,
+        /// Takes the answer.
+        notices: SyncSender<Notice>,
+    },
+}
+
 /// Runs the farm to its end.
 pub(crate) struct Supervisor<'a, 'dir> {
     args: &'a Args,
@@ -63,11 +82,21 @@ pub(crate) struct Supervisor<'a, 'dir> {
     watch: &'a mut Watch,
     screen: &'a mut Screen,
     agenda: Agenda,
+    /// Faults of ICNs that are due, and wait for an ICN that leads, has died or hangs.
+    pending: Vec<Fault>,
+    /// ICNs that hang, and those that are dead, the oldest first.
+    hanging: Vec<NodeId>,
+    dead: Vec<NodeId>,
     /// How long the farm may take to drain.
     drain: Duration,
+    ender: Ender,
     stage: Stage,
+    /// ICNs that have said where they listen.
+    listening: BTreeSet<NodeId>,
     /// Whether the user has asked to end.
     is_quitting: bool,
+    /// Whether the ICN was asked to end the run.
+    is_end_ordered: bool,
     /// When nodes that did not join before the ICN ended are sent home.
     latecomers_at: Option<Instant>,
     record: Record,
@@ -81,6 +110,7 @@ impl<'a, 'dir> Supervisor<'a, 'dir> {
         watch: &'a mut Watch,
         screen: &'a mut Screen,
         drain: Duration,
+        ender: Ender,
     ) -> Self {
         Self {
             agenda: Agenda::new(&args.kill, &args.pause, &args.start),
@@ -88,11 +118,17 @@ impl<'a, 'dir> Supervisor<'a, 'dir> {
             farm,
             watch,
             screen,
+            pending: Vec::new(),
+            hanging: Vec::new(),
+            dead: Vec::new(),
             drain,
+            ender,
             stage: Stage::Starting {
                 since: Instant::now(),
             },
+            listening: BTreeSet::new(),
             is_quitting: false,
+            is_end_ordered: false,
             latecomers_at: None,
             record: Record::default(),
         }
@@ -104,7 +140,10 @@ impl<'a, 'dir> Supervisor<'a, 'dir> {
     ///
     /// If the farm does not come to a run, if the screen fails, or if the user asks a second time to end.
     pub(crate) fn run(mut self, notices: &Receiver<Notice>) -> anyhow::Result<Record> {
-        self.farm.start(NodeId::ICN)?;
+        for index in 0..self.args.icns() {
+            let role = Role::Icn;
+            self.farm.start(NodeId { role, index })?;
+        }
         while !self.farm.living_nodes().is_empty() {
             match notices.recv_timeout(self.patience()) {
                 Ok(notice) => self.handle(notice)?,
@@ -122,11 +161,8 @@ impl<'a, 'dir> Supervisor<'a, 'dir> {
                 self.handle(Notice::Quit)?;
             }
         }
-        for fault in self
-            .agenda
-            .iter()
-            .filter(|fault| fault.kind != FaultKind::Resume)
-        {
+        let undone = self.pending.iter().chain(self.agenda.iter());
+        for fault in undone.filter(|fault| fault.kind != FaultKind::Resume) {
             let (node, kind, at_s) = (fault.node, fault.kind, fault.at.as_secs_f64());
             self.record.problems.push(format!(
                 "the run ended before {node} could be {kind} ({at_s} s)"
@@ -150,7 +186,7 @@ impl<'a, 'dir> Supervisor<'a, 'dir> {
         match notice {
             Notice::Line { process, line } => match *line {
                 Line::Listening { listening, .. } => self.handle_listening(process, listening)?,
-                Line::Status(status) => self.handle_status(*status),
+                Line::Status(status) => self.handle_status(*status)?,
                 Line::Exit { exit } => self.farm.set_exit(process, exit),
             },
             Notice::Closed { process } => self.farm.set_closed(process),
@@ -162,16 +198,32 @@ impl<'a, 'dir> Supervisor<'a, 'dir> {
             Notice::Quit => {
                 self.is_quitting = true;
                 self.watch.tell(self.now_s(), "asked to end");
-                self.end_if_asked();
+                self.end_if_asked()?;
+            }
+            Notice::Stopping(Ok(detail)) => {
+                self.watch.tell(self.now_s(), detail);
+                self.await_end("user");
+            }
+            Notice::Stopping(Err(error)) => {
+                let text = format!("the order to stop was not taken: {error}");
+                self.watch.tell(self.now_s(), text.clone());
+                self.record.problems.push(text);
+                self.fail("the nodes are killed, as no ICN ends their run");
             }
         }
         Ok(())
     }
 
-    /// When the ICN listens all others may come.
+    /// When all ICNs listen for the first time all others may come.
     fn handle_listening(&mut self, process: usize, address: String) -> anyhow::Result<()> {
-        if self.farm.processes()[process].node == NodeId::ICN {
-            self.farm.set_icn_address(address);
+        let node = self.farm.processes()[process].node;
+        if node.role != Role::Icn || !self.listening.insert(node) {
+            return Ok(());
+        }
+        if self.listening.len() == usize::from(self.args.icns()) {
+            if !self.args.has_lasting_icns() {
+                self.farm.set_icn_address(address);
+            }
             let flps = (0..self.args.flps).map(|index| FlpId(index).into());
             let epns = (0..self.args.epns).map(|index| EpnId(index).into());
             for node in flps.chain(epns) {
@@ -181,11 +233,13 @@ impl<'a, 'dir> Supervisor<'a, 'dir> {
         Ok(())
     }
 
-    fn handle_status(&mut self, status: FarmStatus) {
+    fn handle_status(&mut self, status: FarmStatus) -> anyhow::Result<()> {
         let has_announced = status.books.announced > 0;
         let is_ending = !matches!(status.phase.as_str(), "waiting" | "running");
         let since_first = Duration::try_from_secs_f64(status.duration_s).unwrap_or_default();
-        self.watch.add(status);
+        if self.watch.add(status) == Voice::Other {
+            return Ok(());
+        }
         if let Stage::Starting { .. } = self.stage
             && has_announced
         {
@@ -195,7 +249,9 @@ impl<'a, 'dir> Supervisor<'a, 'dir> {
             };
         }
         if is_ending && matches!(self.stage, Stage::Starting { .. } | Stage::Running { .. }) {
-            let reason = if self.is_time_over() {
+            let reason = if self.is_end_ordered {
+                "user"
+            } else if self.is_time_over() {
                 "duration"
             } else if self.args.timeframes.is_some() {
                 "timeframes"
@@ -204,7 +260,7 @@ impl<'a, 'dir> Supervisor<'a, 'dir> {
             };
             self.await_end(reason);
         }
-        self.end_if_asked();
+        self.end_if_asked()
     }
 
     fn is_time_over(&self) -> bool {
@@ -233,11 +289,30 @@ impl<'a, 'dir> Supervisor<'a, 'dir> {
 
     /// Has the ICN end the run: it stops the sources, drains, and sends the nodes home. A farm that is still
     /// starting is waited for: a node that does not yet handle signals would not end in order.
-    fn end_if_asked(&mut self) {
-        if self.is_quitting && matches!(self.stage, Stage::Running { .. }) {
-            self.farm.signal(NodeId::ICN, Signal::TERM);
-            self.await_end("user");
+    fn end_if_asked(&mut self) -> anyhow::Result<()> {
+        if !self.is_quitting || self.is_end_ordered || !matches!(self.stage, Stage::Running { .. })
+        {
+            return Ok(());
         }
+        self.is_end_ordered = true;
+        match &self.ender {
+            Ender::Signal => {
+                self.farm.signal(NodeId::ICN, Signal::TERM);
+                self.await_end("user");
+            }
+            Ender::Order { config, notices } => {
+                let (config, notices) = (config.clone(), notices.clone());
+                std::thread::Builder::new()
+                    .name("order".to_owned())
+                    .spawn(move || {
+                        let outcome = order_stop(&config).map_err(|error| error.to_string());
+                        // An error means that nobody wants to know.
+                        let _ = notices.send(Notice::Stopping(outcome));
+                    })
+                    .context("cannot start a thread")?;
+            }
+        }
+        Ok(())
     }
 
     /// Nodes that still hang are let go on: a farm cannot drain around them in order.
@@ -266,8 +341,10 @@ impl<'a, 'dir> Supervisor<'a, 'dir> {
             .as_ref()
             .is_some_and(|exit| exit.reason == "dismissed");
         let is_ending = is_dismissed || matches!(self.stage, Stage::Ending { .. });
+        let is_icn = node.role == Role::Icn;
         if process.was_killed() || (process.has_ended_in_order() && is_ending) {
-            if node == NodeId::ICN {
+            let is_last = self.farm.living_icns() == 0;
+            if is_icn && is_ending && (is_last || self.watch.last_leader() == Some(node)) {
                 self.latecomers_at = Some(Instant::now() + LATECOMERS);
             }
             return Ok(());
@@ -283,13 +360,17 @@ impl<'a, 'dir> Supervisor<'a, 'dir> {
         self.watch.tell(self.now_s(), text.clone());
         self.record.problems.push(text);
         self.watch.mark(node, Some("failed"));
-        if node == NodeId::ICN {
-            let text = "the other nodes are killed, as a farm without an ICN decides nothing";
-            self.watch.tell(self.now_s(), text);
-            self.kill_rest();
-            "failed".clone_into(&mut self.record.ended_by);
+        if is_icn && self.farm.living_icns() < usize::from(self.args.icns_needed()) {
+            self.fail("the other nodes are killed, as a farm without an ICN decides nothing");
         }
         Ok(())
+    }
+
+    /// Nothing more can come of this farm.
+    fn fail(&mut self, why: &str) {
+        self.watch.tell(self.now_s(), why);
+        self.kill_rest();
+        "failed".clone_into(&mut self.record.ended_by);
     }
 
     fn inject_due(&mut self) -> anyhow::Result<()> {
@@ -297,13 +378,42 @@ impl<'a, 'dir> Supervisor<'a, 'dir> {
             return Ok(());
         };
         while let Some(fault) = self.agenda.take_due(origin.elapsed()) {
-            self.inject(fault)?;
+            if fault.node.role == Role::Icn {
+                self.pending.push(fault);
+            } else {
+                self.inject(fault.node, fault.kind)?;
+            }
+        }
+        for fault in std::mem::take(&mut self.pending) {
+            match self.icn_for(fault.kind) {
+                Some(node) => self.inject(node, fault.kind)?,
+                None => self.pending.push(fault),
+            }
         }
         Ok(())
     }
 
-    fn inject(&mut self, fault: Fault) -> anyhow::Result<()> {
-        let Fault { node, kind, .. } = fault;
+    /// The ICN that a fault is for: the one that leads, the one that hangs, the one that is dead. `None` as long as
+    /// there is none.
+    fn icn_for(&mut self, kind: FaultKind) -> Option<NodeId> {
+        let first_of = |icns: &mut Vec<NodeId>| (!icns.is_empty()).then(|| icns.remove(0));
+        match kind {
+            FaultKind::Resume => first_of(&mut self.hanging),
+            FaultKind::Start => first_of(&mut self.dead),
+            FaultKind::Kill => {
+                let leader = self.watch.leader()?;
+                self.dead.push(leader);
+                Some(leader)
+            }
+            FaultKind::Pause => {
+                let leader = self.watch.leader()?;
+                self.hanging.push(leader);
+                Some(leader)
+            }
+        }
+    }
+
+    fn inject(&mut self, node: NodeId, kind: FaultKind) -> anyhow::Result<()> {
         let is_done = match kind {
             FaultKind::Kill => self.farm.signal(node, Signal::KILL),
             FaultKind::Pause => self.farm.signal(node, Signal::STOP),
@@ -399,6 +509,12 @@ impl<'a, 'dir> Supervisor<'a, 'dir> {
             until: Instant::now() + KILL_MAX,
         };
     }
+}
+
+/// Orders the ICN that leads to end the run. Gives its words.
+fn order_stop(config: &FarmConfig) -> Result<String, OperatorError> {
+    let answer = Operator::new(config, 0)?.order(Order::Stop, ORDER_MAX)?;
+    Ok(answer.detail)
 }
 
 fn names(nodes: &[NodeId]) -> String {

@@ -162,7 +162,7 @@ fn head_line(watch: &Watch) -> Line<'static> {
         return Line::from("starting");
     }
     let total = status.latency_us.get("total").copied().unwrap_or_default();
-    let text = format!(
+    let mut text = format!(
         "{:.1} s  {}  {}  {:.1} TF/s  {:.1} MB/s  latency p50 {} p99 {}  waiting for room {}",
         status.duration_s,
         status.phase,
@@ -173,6 +173,9 @@ fn head_line(watch: &Watch) -> Line<'static> {
         ms(total.p99),
         status.queued,
     );
+    if let Some(offices) = watch.offices() {
+        text = format!("{offices}  {text}");
+    }
     Line::styled(text, Color::Cyan)
 }
 
@@ -256,7 +259,7 @@ fn most_telling(rows: &[Row], lines: usize) -> (Vec<&Row>, usize) {
     // One line tells how many more there are.
     let shown = lines.saturating_sub(1);
     let mut order: Vec<usize> = (0..rows.len()).collect();
-    order.sort_by_key(|index| rows[*index].state == "up");
+    order.sort_by_key(|index| matches!(rows[*index].state.as_str(), "up" | "leads" | "standby"));
     order.truncate(shown);
     order.sort_unstable();
     let seen = order.into_iter().map(|index| &rows[index]).collect();
@@ -295,8 +298,8 @@ fn right(text: String) -> Cell<'static> {
 
 fn state_style(state: &str) -> Style {
     match state {
-        "up" => Style::new().green(),
-        "silent" | "paused" | "leaving" | "ended" => Style::new().yellow(),
+        "up" | "leads" | "standby" => Style::new().green(),
+        "silent" | "paused" | "leaving" | "disabled" | "ended" => Style::new().yellow(),
         _ => Style::new().red(),
     }
 }

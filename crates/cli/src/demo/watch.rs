@@ -1,6 +1,6 @@
 //! What the views show: the farm as the ICN reports it, made into rates, and what has happened.
 
-use sheaf_frame::{EpnId, FlpId, NodeId};
+use sheaf_frame::{EpnId, FlpId, NodeId, Role};
 use sheaf_node::status::{FarmStatus, Quantiles};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -47,6 +47,30 @@ pub(crate) struct Watch {
     marks: BTreeMap<NodeId, String>,
     /// Duplicates refused, by EPN and incarnation: a new life counts from 0.
     duplicates: BTreeMap<(u16, u64), u64>,
+    /// Every ICN that has told its office, and whether it led when it last did.
+    offices: BTreeMap<u16, bool>,
+    /// The highest term that an ICN led in.
+    term: u64,
+    /// The ICN that led in it.
+    leader: Option<u16>,
+    /// The supervisor knows that it has died since.
+    has_lost_leader: bool,
+    /// Of leaders before the last one, which counts from 0: assignments after the first, refusals by reason.
+    former: (u64, BTreeMap<String, u64>),
+}
+
+/// Whose word a status is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Voice {
+    /// The ICN that leads: it knows the farm.
+    Leader,
+    /// A standby, or a leader that does not know yet that another one leads.
+    Other,
+}
+
+fn icn(index: u16) -> NodeId {
+    let role = Role::Icn;
+    NodeId { role, index }
 }
 
 impl Watch {
@@ -99,14 +123,95 @@ impl Watch {
 
     /// The supervisor knows that `node` is `state`, or nothing particular any more.
     pub(crate) fn mark(&mut self, node: NodeId, state: Option<&str>) {
+        self.has_lost_leader |=
+            self.last_leader() == Some(node) && matches!(state, Some("killed" | "failed"));
         match state {
             Some(state) => self.marks.insert(node, state.to_owned()),
             None => self.marks.remove(&node),
         };
     }
 
-    /// Takes in a status, and what has happened since the one before.
-    pub(crate) fn add(&mut self, status: FarmStatus) {
+    /// The ICN that leads, unless the supervisor knows that it does not any more.
+    pub(crate) fn leader(&self) -> Option<NodeId> {
+        let leader = icn(self.leader?);
+        let is_there = !self.has_lost_leader && !self.marks.contains_key(&leader);
+        is_there.then_some(leader)
+    }
+
+    /// The ICN that last led, whatever became of it.
+    pub(crate) fn last_leader(&self) -> Option<NodeId> {
+        self.leader.map(icn)
+    }
+
+    /// Who leads in which term, and who is ready to; `None` in a farm of one ICN.
+    pub(crate) fn offices(&self) -> Option<String> {
+        if self.offices.len() < 2 {
+            return None;
+        }
+        let leads = match self.leader() {
+            Some(leader) => format!("{leader} leads in term {}", self.term),
+            None => "nobody leads".to_owned(),
+        };
+        let ready: Vec<String> = (self.offices.iter())
+            .filter(|(index, leads)| !**leads && !self.marks.contains_key(&icn(**index)))
+            .map(|(index, _)| icn(*index).to_string())
+            .collect();
+        Some(if ready.is_empty() {
+            format!("{leads}, no standby")
+        } else {
+            format!("{leads}, standby {}", ready.join(" "))
+        })
+    }
+
+    /// Assignments after the first one of a TF, under all leaders.
+    pub(crate) fn reassigned(&self) -> u64 {
+        self.former.0 + self.status().books.reassigned
+    }
+
+    /// Refusals of the policy by reason, under all leaders.
+    pub(crate) fn refused(&self) -> BTreeMap<String, u64> {
+        let mut refused = self.former.1.clone();
+        for (reason, count) in self.status().refused {
+            *refused.entry(reason).or_default() += count;
+        }
+        refused
+    }
+
+    /// Notes who leads, and says whose word `status` is.
+    fn note_office(&mut self, status: &FarmStatus) -> Voice {
+        let ledger = &status.ledger;
+        let leads = ledger.office != "standby";
+        self.offices
+            .insert(ledger.icn, leads && ledger.term >= self.term);
+        if !leads || ledger.term < self.term {
+            return Voice::Other;
+        }
+        let is_new = self.leader != Some(ledger.icn) || self.term != ledger.term;
+        if is_new && self.leader.is_some() {
+            let before = self.status();
+            self.former = (self.reassigned(), self.refused());
+            if let Some(former) = self.leader.filter(|former| *former != ledger.icn) {
+                self.offices.insert(former, false);
+            }
+            for text in changes(&before, status) {
+                self.tell(status.duration_s, text);
+            }
+            let text = format!("{} leads in term {}", icn(ledger.icn), ledger.term);
+            self.tell(status.duration_s, text);
+            // Its clock and its counts are others.
+            self.statuses.clear();
+            self.statuses.push_back(status.clone());
+        }
+        (self.leader, self.term) = (Some(ledger.icn), ledger.term);
+        self.has_lost_leader = false;
+        Voice::Leader
+    }
+
+    /// Takes in a status, and what has happened since the one before. Gives whose word it is.
+    pub(crate) fn add(&mut self, status: FarmStatus) -> Voice {
+        if self.note_office(&status) == Voice::Other {
+            return Voice::Other;
+        }
         for epn in &status.epns {
             let count = self
                 .duplicates
@@ -126,6 +231,7 @@ impl Watch {
         {
             self.statuses.pop_front();
         }
+        Voice::Leader
     }
 
     /// How much `count` grew a second lately.
@@ -153,10 +259,13 @@ impl Watch {
         self.rate(|status| status.books.bytes) / 1e6
     }
 
-    /// The ICN, once it has reported, and all nodes that it knows: FLPs, then EPNs.
+    /// The ICNs, once they have reported, and all nodes that it knows: FLPs, then EPNs.
     pub(crate) fn rows(&self) -> Vec<Row> {
         let status = self.status();
-        let icn = self.has_status().then(|| self.icn_row());
+        let icns = self
+            .offices
+            .iter()
+            .map(|(index, leads)| self.icn_row(*index, *leads));
         let flps = status
             .flps
             .iter()
@@ -166,19 +275,24 @@ impl Watch {
             .iter()
             .map(|epn| self.epn_row(&status, epn.index));
         let others = flps.chain(epns).flatten();
-        icn.into_iter().chain(others).collect()
+        icns.chain(others).collect()
     }
 
     /// It decides TFs; their bytes do not pass through it.
-    fn icn_row(&self) -> Row {
+    fn icn_row(&self, index: u16, leads: bool) -> Row {
+        let office = match (self.offices.len(), leads) {
+            (1, true) => "up",
+            (_, true) => "leads",
+            (_, false) => "standby",
+        };
         let decided = |status: &FarmStatus| {
             let books = &status.books;
             books.complete + books.incomplete + books.dropped.values().sum::<u64>()
         };
         Row {
-            node: NodeId::ICN,
-            state: self.state(NodeId::ICN, "up"),
-            items_per_s: self.rate(decided),
+            node: icn(index),
+            state: self.state(icn(index), office),
+            items_per_s: if leads { self.rate(decided) } else { 0.0 },
             mb_per_s: 0.0,
             latency_us: None,
             buffered_bytes: 0,
@@ -431,6 +545,45 @@ pub(crate) mod tests {
             (watch.duplicates_refused(), watch.duplicates_refused_by(0)),
             (5, 5)
         );
+    }
+
+    #[test]
+    fn another_leader_is_told_and_its_counts_are_added() {
+        let said = |index: u16, office: &str, term: u64, reassigned: u64| {
+            let mut status = status_at(3);
+            status.ledger.icn = index;
+            status.ledger.office = office.to_owned();
+            status.ledger.term = term;
+            status.books.reassigned = reassigned;
+            status
+        };
+        let mut watch = Watch::default();
+        assert_eq!(watch.add(said(0, "leader", 1, 4)), Voice::Leader);
+        assert_eq!(watch.offices(), None);
+        assert_eq!(watch.add(said(1, "standby", 1, 0)), Voice::Other);
+        assert_eq!(
+            watch.offices().unwrap(),
+            "icn:0 leads in term 1, standby icn:1"
+        );
+        watch.mark(icn(0), Some("paused"));
+        assert_eq!(watch.leader(), None);
+        assert_eq!(watch.offices().unwrap(), "nobody leads, standby icn:1");
+        assert_eq!(watch.add(said(1, "leader", 2, 3)), Voice::Leader);
+        // It does not know yet.
+        assert_eq!(watch.add(said(0, "leader", 1, 9)), Voice::Other);
+        watch.mark(icn(0), None);
+        assert_eq!(
+            watch.offices().unwrap(),
+            "icn:1 leads in term 2, standby icn:0"
+        );
+        assert_eq!(watch.reassigned(), 7);
+        let told: Vec<&str> = watch
+            .happenings_from(1)
+            .map(|found| found.text.as_str())
+            .collect();
+        assert_eq!(told, ["4 TFs reassigned", "icn:1 leads in term 2"]);
+        let states: Vec<String> = watch.rows().into_iter().map(|row| row.state).collect();
+        assert_eq!(states[..2], ["standby", "leads"]);
     }
 
     #[test]

@@ -221,14 +221,17 @@ fn epn_status(lead: &Lead, node: NodeId) -> EpnStatus {
     let pulse = lead.scheduler.epn_pulse(epn).copied().unwrap_or_default();
     let load = lead.scheduler.epn_load(epn);
     let state = state_name(lead, node);
-    let is_leaving = load.is_some_and(|load| !load.enabled);
+    let is_disabled = load.is_some_and(|load| !load.enabled);
     EpnStatus {
         index: node.index,
-        state: if state == "up" && is_leaving {
+        state: if state == "up" && lead.scheduler.is_leaving(node) {
             "leaving".to_owned()
+        } else if state == "up" && is_disabled {
+            "disabled".to_owned()
         } else {
             state
         },
+        weight_milli: load.map_or(0, |load| load.weight_milli),
         incarnation: lead.scheduler.epn_incarnation(epn).map_or(0, |life| life.0),
         open_tfs: pulse.open_tfs,
         open_bytes: pulse.open_bytes,
