@@ -107,7 +107,12 @@ fn a_fault_for_a_node_that_is_not_there_is_refused() {
     check(
         &["demo", "--kill", "icn:0@1s"],
         2,
-        &["found node `icn:0`, expected flp:N or epn:N"],
+        &["0 of 1 would be left", "expected --start icn:0 later, or more --icns"],
+    );
+    check(
+        &["demo", "--icns", "2"],
+        2,
+        &["--icns 2: expected 1 or an odd number from 3 on"],
     );
     check(
         &["demo", "--rate", "max", "--paced"],
