@@ -14,6 +14,7 @@ mod pure;
 mod supply;
 mod text;
 mod tree;
+mod unsafe_code;
 mod workspace;
 
 use anyhow::Result;
@@ -61,7 +62,7 @@ impl fmt::Display for Finding {
 
 type Check = fn(&Tree, &Workspace) -> Vec<Finding>;
 
-const CHECKS: [(&str, Check); 9] = [
+const CHECKS: [(&str, Check); 10] = [
     ("crate arrows", |tree, workspace| {
         arrows::check(tree, workspace)
     }),
@@ -77,6 +78,7 @@ const CHECKS: [(&str, Check); 9] = [
     ("supply chain", |tree, workspace| {
         supply::check(tree, workspace)
     }),
+    ("unsafe code", |tree, _| unsafe_code::check(tree)),
     ("source text", |tree, _| text::check(tree)),
     ("links", |tree, _| links::check(tree)),
     ("decision records", |tree, _| adr::check(tree)),

@@ -14,6 +14,10 @@ const RULES: &str = "deny.toml";
 /// Packages in the whole build, tests included. Each costs build time and trust; raise it knowingly.
 const PACKAGES_MAX: usize = 350;
 
+/// Names that are there in more than one version. Each costs build time, and one of them is the older one; lower it when
+/// one goes, raise it knowingly.
+const DUPLICATES_MAX: usize = 24;
+
 /// The part of `deny.toml` that is checked here.
 #[derive(Debug, Deserialize)]
 struct Rules {
@@ -34,9 +38,35 @@ struct Bans {
 
 #[derive(Debug, Deserialize)]
 struct Ban {
+    /// A name, or a name and a bound, such as `bytes@<1.11.1`: only versions below it are banned.
     #[serde(rename = "crate")]
-    name: String,
+    spec: String,
     reason: String,
+}
+
+impl Ban {
+    fn is_of(&self, package: &Package) -> bool {
+        match self.spec.split_once("@<") {
+            None => self.spec == package.name,
+            Some((name, bound)) => {
+                name == package.name && numbers(&package.version) < numbers(bound)
+            }
+        }
+    }
+
+    /// Whether it is written in a way that this check understands; `cargo deny` understands more.
+    fn is_plain(&self) -> bool {
+        let (name, bound) = self.spec.split_once("@<").unwrap_or((&self.spec, "0"));
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        name.chars().all(is_name) && bound.split('.').all(|part| part.parse::<u64>().is_ok())
+    }
+}
+
+/// The three numbers of a version; what stands behind `-` or `+` does not count.
+fn numbers(version: &str) -> [u64; 3] {
+    let plain = version.split(['-', '+']).next().unwrap_or("");
+    let mut parts = plain.split('.').map(|part| part.parse().unwrap_or(0));
+    [(); 3].map(|()| parts.next().unwrap_or(0))
 }
 
 #[derive(Debug, Deserialize)]
@@ -58,6 +88,33 @@ pub(crate) fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
             packages.len()
         );
         findings.push(Finding::of_file("Cargo.lock", message));
+    }
+    let names: BTreeSet<&str> = packages
+        .iter()
+        .map(|package| package.name.as_str())
+        .collect();
+    let versions = |name: &&&str| {
+        packages
+            .iter()
+            .filter(|package| package.name == ***name)
+            .count()
+    };
+    let doubled: Vec<&str> = names
+        .iter()
+        .filter(|name| versions(name) > 1)
+        .copied()
+        .collect();
+    if doubled.len() > DUPLICATES_MAX {
+        let message = format!(
+            "holds {} packages in several versions, at most {DUPLICATES_MAX} are wanted: {}",
+            doubled.len(),
+            doubled.join(" ")
+        );
+        findings.push(Finding::of_file("Cargo.lock", message));
+    }
+    for ban in rules.bans.deny.iter().filter(|ban| !ban.is_plain()) {
+        let message = format!("bans {:?}, expected NAME or NAME@<VERSION", ban.spec);
+        findings.push(Finding::of_file(RULES, message));
     }
     let faults = packages.iter().flat_map(|package| {
         let fault = move |fault: String| format!("{} {} {fault}", package.name, package.version);
@@ -84,7 +141,7 @@ fn faults(package: &Package, rules: &Rules) -> Vec<String> {
             faults.push(format!("comes from {source}, which {RULES} does not allow"));
         }
     }
-    if let Some(ban) = rules.bans.deny.iter().find(|ban| ban.name == package.name) {
+    if let Some(ban) = rules.bans.deny.iter().find(|ban| ban.is_of(package)) {
         faults.push(format!("is banned: {}", ban.reason));
     }
     faults
@@ -161,7 +218,10 @@ mod tests {
 [licenses]
 allow = [\"MIT\", \"Apache-2.0\", \"Unicode-3.0\"]
 [bans]
-deny = [{ crate = \"openssl-sys\", reason = \"a second TLS\" }]
+deny = [
+    { crate = \"openssl-sys\", reason = \"a second TLS\" },
+    { crate = \"bytes@<1.11.1\", reason = \"overflow\" },
+]
 [sources]
 allow-registry = [\"https://index\"]
 ";
@@ -212,6 +272,57 @@ allow-registry = [\"https://index\"]
                  allow",
                 "Cargo.lock: openssl-sys 1.0.0 is banned: a second TLS",
             ],
+        );
+    }
+
+    #[test]
+    fn old_versions_are_banned_by_a_bound() {
+        let index = "registry+https://index";
+        let bytes = |version: &str| Package {
+            version: version.to_owned(),
+            ..package("bytes", Some("MIT"), index)
+        };
+        for good in ["1.11.1", "1.12.0-rc.1", "2.0.0"] {
+            expect(vec![bytes(good)], &[]);
+        }
+        for bad in ["1.11.0", "1.9.12", "0.4.12+old"] {
+            let expected = format!("Cargo.lock: bytes {bad} is banned: overflow");
+            expect(vec![bytes(bad)], &[&expected]);
+        }
+    }
+
+    #[test]
+    fn a_ban_that_would_never_be_checked_is_found() {
+        let rules = SAMPLE.replace("bytes@<1.11.1", "bytes:^1.0");
+        let found = check(&Tree::of(&[(RULES, &rules)]), &Workspace::default());
+        let expected = "deny.toml: bans \"bytes:^1.0\", expected NAME or NAME@<VERSION";
+        assert_eq!(
+            found.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            [expected]
+        );
+    }
+
+    #[test]
+    fn too_many_packages_in_several_versions_are_found() {
+        let index = "registry+https://index";
+        let versions = |number: usize| {
+            ["1.0.0", "2.0.0"].map(|version| Package {
+                version: version.to_owned(),
+                ..package(&format!("p{number:02}"), Some("MIT"), index)
+            })
+        };
+        expect((0..DUPLICATES_MAX).flat_map(versions).collect(), &[]);
+        let found = check(
+            &Tree::of(&[(RULES, SAMPLE)]),
+            &Workspace {
+                packages: (0..=DUPLICATES_MAX).flat_map(versions).collect(),
+                ..Workspace::default()
+            },
+        );
+        let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+        assert!(
+            found[0].starts_with("Cargo.lock: holds 25 packages in several versions"),
+            "{found:?}"
         );
     }
 
