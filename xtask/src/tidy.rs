@@ -14,7 +14,7 @@ mod pure;
 mod supply;
 mod text;
 mod tree;
-mod unsafe_code;
+mod unsafety;
 mod workspace;
 
 use anyhow::Result;
@@ -78,7 +78,7 @@ const CHECKS: [(&str, Check); 10] = [
     ("supply chain", |tree, workspace| {
         supply::check(tree, workspace)
     }),
-    ("unsafe code", |tree, _| unsafe_code::check(tree)),
+    ("unsafe code", |tree, _| unsafety::check(tree)),
     ("source text", |tree, _| text::check(tree)),
     ("links", |tree, _| links::check(tree)),
     ("decision records", |tree, _| adr::check(tree)),

@@ -14,8 +14,8 @@ const RULES: &str = "deny.toml";
 /// Packages in the whole build, tests included. Each costs build time and trust; raise it knowingly.
 const PACKAGES_MAX: usize = 350;
 
-/// Names that are there in more than one version. Each costs build time, and one of them is the older one; lower it when
-/// one goes, raise it knowingly.
+/// Names that are there in more than one version. Each costs build time, and one version is the older one; lower it
+/// when one goes, raise it knowingly.
 const DUPLICATES_MAX: usize = 24;
 
 /// The part of `deny.toml` that is checked here.
