@@ -119,7 +119,7 @@ impl Flp {
     #[must_use]
     pub fn new(config: FlpConfig, source: Source, stf_bytes_max: u64) -> Self {
         Self {
-            links: Links::new(&config),
+            links: Links::new(&config, source),
             config,
             source,
             run: None,

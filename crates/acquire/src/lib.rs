@@ -22,6 +22,7 @@ pub mod xtc2;
 pub mod inspect;
 mod verify;
 
+pub use backoff::Backoff;
 pub use cut::{CutConfig, Hbf, RawFile, Share, ShareError, hbfs};
 pub use fault::{Fault, FaultKind, Findings, Note, NoteKind};
 pub use generator::{Generator, GeneratorConfig, GeneratorError, SizeModel};
@@ -31,5 +32,6 @@ pub use source::{HeapSlots, Made, Slots, StfSource};
 pub use verify::{Counts, StfFault, check_stf};
 pub use walk::{Page, Pages, Walker};
 
+mod backoff;
 pub mod flp;
 mod hold;

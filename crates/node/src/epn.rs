@@ -2,15 +2,18 @@
 
 use crate::event::{Event, EventLog};
 use crate::flp::{LEAVE_ALONE_AFTER, Turn};
-use crate::security::{self, Doorman};
+use crate::reject::{self, Doorman};
+use crate::security;
 use crate::sink::{SinkEvent, SinkHandle};
 use crate::uplink::{Heard, Uplink};
 use bytes::Bytes;
 use sheaf_build::{Action, RefusedStf, Tf, TfBuilder};
+use sheaf_frame::reject::Code;
 use sheaf_frame::{
     Control, DataHello, NodeId, Role, RunId, Source, StfHeader, Target, TfId, Timestamp, WireKind,
 };
-use sheaf_transport::{ConnId, Frame, ListenError, Transport};
+use sheaf_metric::Registry;
+use sheaf_transport::{ConnId, Frame, ListenError, Refusal, Transport};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use thiserror::Error;
@@ -116,8 +119,11 @@ impl<T: Transport> EpnNode<T> {
             Net::Connected { conn } => {
                 let denial = security::role_denial(&self.transport, conn, Role::Icn);
                 if let Some(detail) = denial {
-                    self.doorman.deny(NodeId::ICN, &detail);
-                    return self.transport.close(conn);
+                    self.doorman.named(conn, NodeId::ICN);
+                    let transport = &mut self.transport;
+                    return self
+                        .doorman
+                        .reject(now, transport, conn, Code::RoleDenied, &detail);
                 }
                 self.uplink.handle_connected(now, conn, &mut self.transport);
             }
@@ -129,6 +135,7 @@ impl<T: Transport> EpnNode<T> {
             }
             Net::Accepted { conn, peer, .. } => {
                 debug!(peer, "Data stream accepted");
+                self.doorman.accepted(conn, &peer);
                 self.streams.insert(conn, None);
             }
             Net::Received {
@@ -140,6 +147,7 @@ impl<T: Transport> EpnNode<T> {
                 self.handle_data(now, conn, frame, body_digest, spent);
             }
             Net::Closed { conn, reason } => {
+                self.doorman.closed(now, conn, &reason);
                 if let Some(Some(source)) = self.streams.remove(&conn) {
                     debug!(%source.flp, %reason, "Data stream closed");
                     self.brain.handle_stream_closed(now, source);
@@ -149,10 +157,25 @@ impl<T: Transport> EpnNode<T> {
         }
     }
 
-    /// How often a peer was not who it said or should be.
+    /// Peers were turned away before they had a stream.
+    pub fn handle_refusals(&mut self, now: Timestamp, refusals: Vec<Refusal>) {
+        self.doorman.turned_away(now, refusals);
+    }
+
+    /// Brings the metric of rejected inputs up to date.
+    pub fn export_rejected(&self, registry: &Registry) {
+        self.doorman.export(registry);
+    }
+
+    /// How often something was rejected with this code.
     #[must_use]
-    pub fn denied(&self) -> u64 {
-        self.doorman.denied()
+    pub fn rejected(&self, code: Code) -> u64 {
+        self.doorman.count(code)
+    }
+
+    fn reject(&mut self, now: Timestamp, conn: ConnId, code: Code, detail: &str) {
+        self.doorman
+            .reject(now, &mut self.transport, conn, code, detail);
     }
 
     fn handle_heard(&mut self, now: Timestamp, conn: ConnId, frame: &Frame) {
@@ -207,35 +230,57 @@ impl<T: Transport> EpnNode<T> {
         digest: u32,
         spent: Duration,
     ) {
+        if self.doorman.is_rejected(conn) {
+            return;
+        }
         match frame.kind {
-            WireKind::DataHello => self.handle_data_hello(conn, &frame),
+            WireKind::DataHello => self.handle_data_hello(now, conn, &frame),
             WireKind::Stf => self.handle_stf(now, conn, frame, digest, spent),
-            WireKind::Control => {
-                warn!("A control message on a data stream; closing it");
-                self.transport.close(conn);
-            }
+            WireKind::Control => match Control::decode(&frame.head) {
+                Ok((_, Control::Rejected { code, detail })) => {
+                    reject::tell("an FLP", code, &detail);
+                }
+                _ => self.reject(
+                    now,
+                    conn,
+                    Code::WrongStream,
+                    "a control message on a data stream",
+                ),
+            },
         }
     }
 
-    fn handle_data_hello(&mut self, conn: ConnId, frame: &Frame) {
-        let hello = DataHello::decode(&frame.head).ok();
-        if let Some(hello) = hello {
-            let node = hello.source.flp.into();
-            if let Some(detail) = security::denial(&self.transport, conn, node) {
-                self.doorman.deny(node, &detail);
-                return self.transport.close(conn);
+    fn handle_data_hello(&mut self, now: Timestamp, conn: ConnId, frame: &Frame) {
+        let hello = match DataHello::decode(&frame.head) {
+            Ok(hello) => hello,
+            Err(error) => {
+                return self.reject(now, conn, Code::BadMessage, &error.to_string());
             }
+        };
+        let node = hello.source.flp.into();
+        if let Some(detail) = security::denial(&self.transport, conn, node) {
+            return self.reject(now, conn, Code::RoleDenied, &detail);
         }
-        let stream = self.streams.get_mut(&conn);
-        match (hello, stream) {
-            (Some(hello), Some(known @ None)) if hello.target == self.target => {
+        if hello.target != self.target {
+            let (found, expected) = (hello.target, self.target);
+            let detail = format!(
+                "found {} in life {}, expected {} in life {}",
+                found.epn, found.incarnation.0, expected.epn, expected.incarnation.0
+            );
+            return self.reject(now, conn, Code::WrongTarget, &detail);
+        }
+        match self.streams.get_mut(&conn) {
+            Some(known @ None) => {
                 *known = Some(hello.source);
+                self.doorman.named(conn, node);
                 self.brain.handle_stream_opened(hello.source);
             }
-            _ => {
-                debug!("A data stream that means another EPN, or none; closing it");
-                self.transport.close(conn);
-            }
+            _ => self.reject(
+                now,
+                conn,
+                Code::NotJoined,
+                "a second hello on a data stream",
+            ),
         }
     }
 
@@ -252,29 +297,42 @@ impl<T: Transport> EpnNode<T> {
         let header = match StfHeader::decode(&frame.head, bytes) {
             Ok(header) => header,
             Err(error) => {
-                warn!(%error, "STF refused; closing its stream");
                 self.brain.handle_wrong_size();
-                self.transport.close(conn);
-                return;
+                return self.reject(now, conn, Code::BadMessage, &error.to_string());
             }
         };
-        if self.streams.get(&conn) != Some(&Some(header.key.source)) {
-            warn!(%header.key.source.flp, "STF on a stream of another FLP; closing it");
-            self.transport.close(conn);
-            return;
+        let source = header.key.source;
+        match self.streams.get(&conn).copied().flatten() {
+            Some(known) if known == source => {}
+            Some(known) => {
+                let detail = format!("an STF of {} on the stream of {}", source.flp, known.flp);
+                return self.reject(now, conn, Code::RoleDenied, &detail);
+            }
+            None => return self.reject(now, conn, Code::NotJoined, "an STF before hello"),
         }
         let outcome = self
             .brain
             .handle_stf(now, &header, digest, frame.body, spent);
-        if outcome == Err(RefusedStf::BadDigest) {
-            warn!(
-                tf_id = header.key.tf.0,
-                flp = header.key.source.flp.0,
-                stated = header.digest,
-                found = digest,
-                "STF has another digest than its source stated; closing its stream"
-            );
-            self.transport.close(conn);
+        let tf = header.key.tf;
+        match outcome {
+            Err(RefusedStf::BadDigest) => {
+                let stated = header.digest;
+                let detail = format!("TF {tf} has CRC-32C {digest:08x}, stated is {stated:08x}");
+                self.reject(now, conn, Code::BadDigest, &detail);
+            }
+            Err(RefusedStf::Conflict) => {
+                let detail = format!("another payload of TF {tf} is here");
+                let transport = &mut self.transport;
+                self.doorman
+                    .object(now, transport, conn, Code::Conflict, &detail);
+            }
+            Err(RefusedStf::OtherRun) => {
+                let detail = format!("an STF of run {}", header.key.run);
+                let transport = &mut self.transport;
+                self.doorman
+                    .object(now, transport, conn, Code::OtherRun, &detail);
+            }
+            _ => {}
         }
     }
 
@@ -307,6 +365,7 @@ impl<T: Transport> EpnNode<T> {
         if now.since(self.ticked_at) >= TICK {
             self.ticked_at = now;
             self.uplink.handle_tick(now, &mut self.transport);
+            self.doorman.tick(now, &mut self.transport);
             self.brain.handle_tick(now);
         }
         self.hand_on(now);

@@ -1,16 +1,19 @@
 //! The process of an FLP: its brain, its source, its streams.
 
 use crate::event::{Event, EventLog};
-use crate::security::{self, Doorman};
+use crate::reject::{self, Doorman};
+use crate::security;
 use crate::source::{Fed, Input};
 use crate::uplink::{Heard, Uplink};
 use sheaf_acquire::flp::{Action, Demand, Flp};
 use sheaf_acquire::{Made, Slots};
+use sheaf_frame::reject::Code;
 use sheaf_frame::{
     Control, DataHello, DropReason, NodeId, Role, RunId, Source, Stf, StfHeader, Target, TfId,
     Timestamp, WireKind,
 };
-use sheaf_transport::{ConnId, Frame, SendError, Transport};
+use sheaf_metric::Registry;
+use sheaf_transport::{ConnId, Frame, Refusal, SendError, Transport};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use thiserror::Error;
@@ -131,7 +134,7 @@ impl<T: Transport> FlpNode<T> {
     pub fn handle(&mut self, now: Timestamp, event: sheaf_transport::Event) {
         use sheaf_transport::Event as Net;
         match event {
-            Net::Connected { conn } if self.is_denied(conn) => self.transport.close(conn),
+            Net::Connected { conn } if self.is_denied(now, conn) => {}
             Net::Connected { conn } if self.uplink.owns(conn) => {
                 self.uplink.handle_connected(now, conn, &mut self.transport);
             }
@@ -143,6 +146,7 @@ impl<T: Transport> FlpNode<T> {
                 self.uplink.handle_closed(now, conn, &reason);
             }
             Net::Closed { conn, reason } => {
+                self.doorman.closed(now, conn, &reason);
                 self.held_back.remove(&conn);
                 if let Some(target) = self.targets.remove(&conn) {
                     debug!(%target.epn, %reason, "Data stream closed");
@@ -154,12 +158,13 @@ impl<T: Transport> FlpNode<T> {
             }
             Net::Writable { conn } => self.send_held_back(conn),
             Net::Accepted { conn, .. } => self.transport.close(conn),
-            Net::Received { .. } | Net::Woken => {}
+            Net::Received { conn, frame, .. } => self.handle_word(conn, &frame),
+            Net::Woken => {}
         }
     }
 
     /// Whether somebody else is at the other end than the ICN or EPN that was connected to.
-    fn is_denied(&mut self, conn: ConnId) -> bool {
+    fn is_denied(&mut self, now: Timestamp, conn: ConnId) -> bool {
         let (node, denial) = match self.targets.get(&conn) {
             Some(target) => {
                 let node = target.epn.into();
@@ -171,15 +176,30 @@ impl<T: Transport> FlpNode<T> {
             ),
         };
         denial.is_some_and(|detail| {
-            self.doorman.deny(node, &detail);
+            self.doorman.named(conn, node);
+            self.doorman
+                .reject(now, &mut self.transport, conn, Code::RoleDenied, &detail);
             true
         })
     }
 
-    /// How often a peer was not who it should be.
-    #[must_use]
-    pub fn denied(&self) -> u64 {
-        self.doorman.denied()
+    /// Peers were turned away before they had a stream.
+    pub fn handle_refusals(&mut self, now: Timestamp, refusals: Vec<Refusal>) {
+        self.doorman.turned_away(now, refusals);
+    }
+
+    /// Brings the metric of rejected inputs up to date.
+    pub fn export_rejected(&self, registry: &Registry) {
+        self.doorman.export(registry);
+    }
+
+    /// An EPN says something on a data stream: why it rejects what this FLP sent.
+    fn handle_word(&self, conn: ConnId, frame: &Frame) {
+        if let Ok((_, Control::Rejected { code, detail })) = Control::decode(&frame.head) {
+            let target = self.targets.get(&conn);
+            let peer = target.map_or("a peer".to_owned(), |target| target.epn.to_string());
+            reject::tell(&peer, code, &detail);
+        }
     }
 
     fn handle_heard(&mut self, now: Timestamp, conn: ConnId, frame: &Frame) {
@@ -249,6 +269,7 @@ impl<T: Transport> FlpNode<T> {
             self.ticked_at = now;
             self.is_starved = false;
             self.uplink.handle_tick(now, &mut self.transport);
+            self.doorman.tick(now, &mut self.transport);
             self.brain.handle_tick(now);
         }
         let source_due = self.make(now);

@@ -8,6 +8,7 @@ mod gate;
 mod latency;
 mod lead;
 mod notices;
+mod objections;
 mod orders;
 mod peers;
 mod report;
@@ -15,7 +16,8 @@ mod report;
 use crate::clock::FairClock;
 use crate::event::{Event, EventLog};
 use crate::flp::Turn;
-use crate::security::{self, Doorman};
+use crate::reject::Doorman;
+use crate::security;
 use lead::Lead;
 use peers::Peers;
 use sheaf_balance::policy::{self, UnknownPolicy};
@@ -26,8 +28,8 @@ use sheaf_frame::{Control, Envelope, Incarnation, NodeId, Role, RunId, Term, Tim
 use sheaf_ledger::{Ledger, LedgerStatus, Notice};
 use sheaf_membership::LivenessConfig;
 use sheaf_metric::Registry;
-use sheaf_transport::{ConnId, Frame, ListenError, SendError, Transport};
-use std::collections::{BTreeMap, BTreeSet};
+use sheaf_transport::{ConnId, Frame, ListenError, Refusal, SendError, Transport};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
@@ -117,8 +119,6 @@ pub struct IcnNode<T> {
     is_dismissed: bool,
     refused_messages: u64,
     doorman: Doorman,
-    /// Streams that are closed as soon as they have been told why.
-    rejected: BTreeSet<ConnId>,
 }
 
 impl<T: Transport> IcnNode<T> {
@@ -167,7 +167,6 @@ impl<T: Transport> IcnNode<T> {
             is_dismissed: false,
             refused_messages: 0,
             doorman: Doorman::default(),
-            rejected: BTreeSet::new(),
         })
     }
 
@@ -203,13 +202,14 @@ impl<T: Transport> IcnNode<T> {
     pub fn handle(&mut self, now: Timestamp, event: sheaf_transport::Event) {
         use sheaf_transport::Event as Net;
         match event {
-            Net::Accepted { conn, .. } => {
+            Net::Accepted { conn, peer, .. } => {
+                self.doorman.accepted(conn, &peer);
                 self.sessions.insert(conn, None);
             }
             Net::Connected { conn } => self.handle_peer_connected(now, conn),
             Net::Received { conn, frame, .. } => self.handle_frame(now, conn, &frame),
             Net::Closed { conn, reason } => {
-                self.rejected.remove(&conn);
+                self.doorman.closed(now, conn, &reason);
                 if let Some(icn) = self.peers.set_down(now, conn) {
                     debug!(peer = icn, %reason, "The stream to another ICN has closed");
                     self.ledger.handle_peer(now, icn, false);
@@ -248,7 +248,7 @@ impl<T: Transport> IcnNode<T> {
             return;
         };
         let role = Role::Icn;
-        if self.is_denied(conn, NodeId { role, index: icn }) {
+        if self.is_denied(now, conn, NodeId { role, index: icn }) {
             return;
         }
         let hello = Hello {
@@ -278,78 +278,52 @@ impl<T: Transport> IcnNode<T> {
         self.ledger.handle_peer(now, icn, true);
     }
 
-    /// Whether the certificate at the other end of `conn` is that of another node; then the stream is closed.
-    fn is_denied(&mut self, conn: ConnId, node: NodeId) -> bool {
-        let denial = security::denial(&self.transport, conn, node);
-        let is_denied = denial.is_some();
-        if let Some(detail) = denial {
-            self.deny(conn, node, detail);
-        }
-        is_denied
-    }
-
-    /// Tells a peer that it may not say what it says, and closes its stream. What is still under way on it counts
-    /// for nothing.
-    fn deny(&mut self, conn: ConnId, node: NodeId, detail: String) {
-        self.doorman.deny(node, &detail);
-        self.refused_messages += 1;
-        let code = Code::RoleDenied;
-        self.send(&[conn], &Control::Rejected { code, detail });
-        self.rejected.insert(conn);
-        self.transport.finish(conn);
-    }
-
-    /// How often a peer was not who it said, or said what its role may not.
-    #[must_use]
-    pub fn denied(&self) -> u64 {
-        self.doorman.denied()
-    }
-
     fn handle_frame(&mut self, now: Timestamp, conn: ConnId, frame: &Frame) {
-        if self.rejected.contains(&conn) {
+        if self.doorman.is_rejected(conn) {
             return;
         }
         let decoded = (frame.kind == WireKind::Control).then(|| Control::decode(&frame.head));
         let (envelope, control) = match decoded {
             Some(Ok(decoded)) => decoded,
             Some(Err(error)) => {
-                warn!(%error, "Message refused; closing its stream");
-                return self.refuse(conn);
+                return self.reject(now, conn, Code::BadMessage, &error.to_string());
             }
             None => {
-                warn!("A data frame on a control stream; closing it");
-                return self.refuse(conn);
+                let detail = "a data frame on a control stream";
+                return self.reject(now, conn, Code::WrongStream, detail);
             }
         };
         if let Control::Hello(hello) = control {
-            if self.is_denied(conn, envelope.sender) {
+            if self.is_denied(now, conn, envelope.sender) {
                 return;
             }
             return self.handle_hello(now, conn, &envelope, hello);
         }
         let Some(Some(session)) = self.sessions.get(&conn).copied() else {
-            return self.refuse(conn);
+            let detail = format!("{} before hello", control.name());
+            return self.reject(now, conn, Code::NotJoined, &detail);
         };
         let is_another_life =
             envelope.incarnation != session.incarnation && self.peers.opened(conn).is_none();
         if envelope.sender != session.node || is_another_life {
             let detail = format!("{} speaks for {}", session.node, envelope.sender);
-            return self.deny(conn, session.node, detail);
+            return self.reject(now, conn, Code::RoleDenied, &detail);
         }
         if !security::may_say(session.node.role, &control) {
             let detail = format!("{} is not for {} to say", control.name(), session.node);
-            return self.deny(conn, session.node, detail);
+            return self.reject(now, conn, Code::RoleDenied, &detail);
         }
         match session.node.role {
             Role::Icn => self.handle_icn(now, session.node.index, control),
             Role::Operator => self.handle_operator(now, conn, &control),
-            Role::Flp | Role::Epn => self.handle_node(now, session, &envelope, control),
+            Role::Flp | Role::Epn => self.handle_node(now, conn, session, &envelope, control),
         }
     }
 
     fn handle_node(
         &mut self,
         now: Timestamp,
+        conn: ConnId,
         session: Session,
         envelope: &Envelope,
         control: Control,
@@ -366,6 +340,7 @@ impl<T: Transport> IcnNode<T> {
             .is_some_and(|lead| envelope.term == lead.term && envelope.run == lead.scheduler.run());
         if !is_ours {
             self.refused_messages += 1;
+            self.object_to(now, conn, envelope);
         }
         self.with_lead(|lead, terms, clock, hellos| {
             lead.handle_heard(terms, now, clock.fair(now), session, hellos);
@@ -386,15 +361,10 @@ impl<T: Transport> IcnNode<T> {
         }
     }
 
-    fn refuse(&mut self, conn: ConnId) {
-        self.refused_messages += 1;
-        self.transport.close(conn);
-    }
-
     fn handle_hello(&mut self, now: Timestamp, conn: ConnId, envelope: &Envelope, hello: Hello) {
         let (node, incarnation) = (envelope.sender, envelope.incarnation);
         if let Some(detail) = self.objection(node, &hello) {
-            return self.send_refusal(conn, detail);
+            return self.send_refusal(now, conn, detail);
         }
         let session = Session { node, incarnation };
         match node.role {
@@ -418,7 +388,7 @@ impl<T: Transport> IcnNode<T> {
                         lead.handle_joining(terms, now, events, hellos);
                     });
                 }
-                Err(error) => self.send_refusal(conn, error.to_string()),
+                Err(error) => self.send_refusal(now, conn, error.to_string()),
             }
         } else {
             self.take_session(conn, session, hello);
@@ -433,6 +403,7 @@ impl<T: Transport> IcnNode<T> {
             self.sessions.insert(earlier, None);
             self.transport.close(earlier);
         }
+        self.doorman.named(conn, session.node);
         self.sessions.insert(conn, Some(session));
         self.hellos.insert(session.node, hello);
     }
@@ -451,29 +422,8 @@ impl<T: Transport> IcnNode<T> {
         self.send(&[conn], &control);
     }
 
-    /// Why a node cannot be of this farm.
-    fn objection(&self, node: NodeId, hello: &Hello) -> Option<String> {
-        let stf_bytes_max = self.terms.stf_bytes_max;
-        match node.role {
-            Role::Icn if !self.peers.is_one(node.index) => {
-                Some(format!("{node} is none of the ICNs that this one knows"))
-            }
-            Role::Flp if hello.stf_bytes_max > stf_bytes_max => Some(format!(
-                "{node} announces STFs of up to {} bytes, this farm takes {stf_bytes_max}",
-                hello.stf_bytes_max
-            )),
-            Role::Epn if hello.data_address.is_empty() => {
-                Some(format!("{node} says no data address"))
-            }
-            Role::Epn if hello.slots == 0 || hello.capacity_bytes == 0 => {
-                Some(format!("{node} has room for nothing"))
-            }
-            Role::Icn | Role::Flp | Role::Epn | Role::Operator => None,
-        }
-    }
-
-    fn send_refusal(&mut self, conn: ConnId, detail: String) {
-        warn!(detail, "A node is refused");
+    fn send_refusal(&mut self, now: Timestamp, conn: ConnId, detail: String) {
+        self.doorman.note(now, conn, Code::RefusedJoin, &detail);
         self.send(&[conn], &Control::Refused { detail });
         self.transport.finish(conn);
     }
@@ -518,6 +468,7 @@ impl<T: Transport> IcnNode<T> {
         let paced_at = self.scheduler().and_then(Scheduler::next_pace_at);
         if now.since(self.ticked_at) >= TICK || paced_at.is_some_and(|due| due <= now) {
             self.ticked_at = now;
+            self.doorman.tick(now, &mut self.transport);
             self.peers.handle_tick(now, &mut self.transport);
             self.with_lead(|lead, terms, clock, hellos| {
                 lead.handle_tick(terms, now, clock.fair(now), hellos);
@@ -633,7 +584,7 @@ impl<T: Transport> IcnNode<T> {
                         lead.handle_joining(terms, now, events, hellos);
                     });
                 }
-                Err(error) => self.send_refusal(conn, error.to_string()),
+                Err(error) => self.send_refusal(now, conn, error.to_string()),
             }
         }
         self.act(now);

@@ -12,7 +12,8 @@ use crate::http::{self, MetricsError};
 use crate::icn::{IcnError, IcnNode, IcnParts};
 use crate::ledger::{self, LedgerError};
 use crate::metrics;
-use crate::security::{self, Doorman, SecurityError};
+use crate::reject;
+use crate::security::{self, SecurityError};
 use crate::shutdown::Shutdown;
 use crate::sink::{self, SinkError, SinkHandle};
 use crate::slots::ArenaSlots;
@@ -37,6 +38,8 @@ use tracing::{info, warn};
 const EXPORT_EVERY: Duration = Duration::from_millis(250);
 /// Heap memory that may stand in for a fragmented arena.
 const HEAP_BYTES_MAX: u64 = 64 << 20;
+/// Descriptors of a process beside its connections: logs, sources, sinks, metrics, the ledger.
+const FILES_BESIDE: u64 = 128;
 /// Arena of a process that moves no STFs.
 const CONTROL_ARENA_BYTES: u64 = 1 << 20;
 
@@ -86,6 +89,19 @@ pub enum RoleError {
     /// It has no certificates where it needs them, or they are not in order.
     #[error(transparent)]
     Security(#[from] SecurityError),
+    /// The process may not have as many descriptors as its connections need.
+    #[error(
+        "{connections_max} connections need {needed} file descriptors, the limit of this process is {limit}: raise it \
+         (ulimit -Hn, LimitNOFILE=), or lower transport.connections_max"
+    )]
+    Files {
+        /// Descriptors needed.
+        needed: u64,
+        /// The hard limit.
+        limit: u64,
+        /// Connections of peers, and to nodes of the farm.
+        connections_max: usize,
+    },
     /// The memory cannot be had.
     #[error(transparent)]
     Arena(#[from] ArenaError),
@@ -207,8 +223,10 @@ pub fn run_icn(
             node.export(&registry);
             let stats = node.transport().stats();
             metrics::export_transport(&registry, &stats, &process.arena);
-            security::export(&registry, process.level, node.denied());
-            process.doorman.tell(node.transport().take_refusals());
+            security::export(&registry, process.level);
+            let refusals = node.transport().take_refusals();
+            node.handle_refusals(now, refusals);
+            node.export_rejected(&registry);
         }
         if let Some((every, sink)) = &mut report
             && (every.is_due(now) || is_last)
@@ -303,8 +321,10 @@ pub fn run_flp(
             metrics::export_flp(&process.registry, node.brain());
             let stats = node.transport().stats();
             metrics::export_transport(&process.registry, &stats, &process.arena);
-            security::export(&process.registry, process.level, node.denied());
-            process.doorman.tell(node.transport().take_refusals());
+            security::export(&process.registry, process.level);
+            let refusals = node.transport().take_refusals();
+            node.handle_refusals(now, refusals);
+            node.export_rejected(&process.registry);
         }
         let Turn::WaitUntil(until) = turn else { break };
         node.transport()
@@ -389,8 +409,10 @@ pub fn run_epn(
             metrics::export_epn(&process.registry, node.brain());
             let stats = node.transport().stats();
             metrics::export_transport(&process.registry, &stats, &process.arena);
-            security::export(&process.registry, process.level, node.denied());
-            process.doorman.tell(node.transport().take_refusals());
+            security::export(&process.registry, process.level);
+            let refusals = node.transport().take_refusals();
+            node.handle_refusals(now, refusals);
+            node.export_rejected(&process.registry);
         }
         let Turn::WaitUntil(until) = turn else { break };
         fair.sleep_until(until);
@@ -422,7 +444,6 @@ struct Process {
     log: Option<EventLog>,
     /// The name of the level of security in force.
     level: &'static str,
-    doorman: Doorman,
 }
 
 impl Process {
@@ -464,13 +485,21 @@ impl Process {
             heap_bytes_max: HEAP_BYTES_MAX,
             ..config.transport.tcp()
         };
-        let transport = Tcp::with_security(tcp, arena.clone(), security)?;
+        let connections_max =
+            tcp.accepted_max + config.run.flps as usize + config.run.epns as usize;
+        let files = raise_files(connections_max)?;
+        let queue_bytes_max = tcp.queue_bytes_max;
+        let mut transport = Tcp::with_security(tcp, arena.clone(), security)?;
+        transport.set_farewell(reject::farewell);
         let waker = transport.waker();
         let bell = waker.clone();
         shutdown.ring(move || wake(&bell));
         info!(
             arena_bytes,
             heap_bytes_max = HEAP_BYTES_MAX,
+            queue_bytes_max_each = queue_bytes_max,
+            connections_max,
+            files,
             "Memory budget"
         );
         // Throughput depends on these, and the kernel need not give what was asked for.
@@ -489,7 +518,6 @@ impl Process {
             registry: Arc::new(Registry::default()),
             log: Some(log),
             level,
-            doorman: Doorman::default(),
         })
     }
 
@@ -513,6 +541,30 @@ impl Process {
 
 fn resolve_all(addresses: &[String]) -> Result<Vec<String>, RoleError> {
     addresses.iter().map(|address| resolve(address)).collect()
+}
+
+/// Sees to it that the process may have as many descriptors as its connections need. Gives how many it may have.
+fn raise_files(connections_max: usize) -> Result<u64, RoleError> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let needed = connections_max as u64 + FILES_BESIDE;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let found = current.unwrap_or(u64::MAX);
+    if found >= needed {
+        return Ok(found);
+    }
+    let limit = maximum.unwrap_or(u64::MAX);
+    let raised = Rlimit {
+        current: Some(needed),
+        maximum,
+    };
+    if limit < needed || setrlimit(Resource::Nofile, raised).is_err() {
+        return Err(RoleError::Files {
+            needed,
+            limit,
+            connections_max,
+        });
+    }
+    Ok(needed)
 }
 
 /// Turns a host name into an address, once, at the start.

@@ -4,20 +4,16 @@
 //! without; then everybody who looks at it is told so, too.
 
 use crate::config::{BulkConfig, FarmConfig, SourceConfig, for_index};
-use sheaf_frame::reject::Code;
 use sheaf_frame::{Control, NodeId, Role};
 use sheaf_identity::{Credentials, IdentityError, Moment, Tls};
 use sheaf_metric::Registry;
-use sheaf_transport::{Bulk, CloseReason, ConnId, Refusal, Security, TlsFailure, Transport};
-use std::time::{Duration, Instant};
+use sheaf_transport::{Bulk, ConnId, Security, Transport};
+use std::time::Duration;
 use thiserror::Error;
 use tracing::{info, warn};
 
 /// From this long before its end on, a certificate is worth a warning at every start.
 const EXPIRES_SOON: Duration = Duration::from_secs(30 * 86_400);
-
-/// Peers turned away are told of once in this time for each reason; the counters have them all.
-const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// Why a process does not begin.
 #[derive(Debug, Error)]
@@ -168,12 +164,8 @@ fn is_outside(address: &str) -> bool {
         .is_ok_and(|found| !found.ip().to_canonical().is_loopback())
 }
 
-/// Brings the metrics up to date: 1 for the level in force, 0 for the others; and how many were rejected.
-pub(crate) fn export(registry: &Registry, in_force: &str, denied: u64) {
-    let help = "Peers that were not who they said, or said what their role may not.";
-    registry
-        .counter("node_role_denied_total", help, &[])
-        .raise_to(denied);
+/// Brings the metric up to date: 1 for the level in force, 0 for the others.
+pub(crate) fn export(registry: &Registry, in_force: &str) {
     for level in LEVELS {
         let help = "1 for the level of security in force.";
         registry
@@ -246,64 +238,6 @@ pub(crate) fn may_say(role: Role, control: &Control) -> bool {
         | Control::Recover(_)
         | Control::Discard(_)
         | Control::Assign(_) => role == Role::Icn,
-    }
-}
-
-/// Counts who was turned away, and tells of it not more often than a reader can follow.
-#[derive(Debug, Default)]
-pub(crate) struct Doorman {
-    denied: u64,
-    told: Vec<(&'static str, Instant, u64)>,
-}
-
-impl Doorman {
-    /// Somebody is not who it says, or says what it may not.
-    pub(crate) fn deny(&mut self, node: NodeId, detail: &str) {
-        self.denied += 1;
-        if let Some(untold) = self.is_due(Code::RoleDenied.name()) {
-            warn!(%node, detail, untold, code = %Code::RoleDenied, "Rejected; closing its stream");
-        }
-    }
-
-    /// How often that was.
-    pub(crate) fn denied(&self) -> u64 {
-        self.denied
-    }
-
-    /// Tells of peers that were turned away before their connection stood.
-    pub(crate) fn tell(&mut self, refusals: Vec<Refusal>) {
-        for Refusal { peer, reason } in refusals {
-            if let Some(untold) = self.is_due(kind_of(&reason)) {
-                warn!(peer, %reason, untold, "A peer was turned away");
-            }
-        }
-    }
-
-    /// Whether a line of this kind may be written now, and for how many untold ones it stands.
-    fn is_due(&mut self, kind: &'static str) -> Option<u64> {
-        let now = Instant::now();
-        let Some((_, at, untold)) = self.told.iter_mut().find(|(known, ..)| *known == kind) else {
-            self.told.push((kind, now, 0));
-            return Some(0);
-        };
-        if now.duration_since(*at) < TELL_EVERY {
-            *untold += 1;
-            return None;
-        }
-        *at = now;
-        Some(std::mem::take(untold))
-    }
-}
-
-fn kind_of(reason: &CloseReason) -> &'static str {
-    match reason {
-        CloseReason::Tls(TlsFailure::Plain) => "plain",
-        CloseReason::Tls(TlsFailure::NoCertificate) => "no-certificate",
-        CloseReason::Tls(TlsFailure::Certificate(_)) => "certificate",
-        CloseReason::Tls(TlsFailure::Alert(_)) => "alert",
-        CloseReason::Tls(TlsFailure::Protocol(_)) => "protocol",
-        CloseReason::Tls(TlsFailure::Slow { .. }) => "slow",
-        _ => "other",
     }
 }
 

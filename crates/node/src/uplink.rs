@@ -4,6 +4,8 @@
 //! A stream stands to each ICN at all times, so that a change of leaders costs no connection. The node follows the
 //! highest term that has welcomed it. What a lower term says is answered with `Fenced` and changes nothing.
 
+use crate::reject;
+use sheaf_acquire::Backoff;
 use sheaf_frame::control::{Hello, Welcome};
 use sheaf_frame::reject::Code;
 use sheaf_frame::{Control, Envelope, Incarnation, NodeId, RunId, Term, Timestamp, WireKind};
@@ -53,18 +55,18 @@ enum State {
 struct Stream {
     address: String,
     state: State,
-    pause: Duration,
+    pause: Backoff,
     is_first_failure: bool,
 }
 
 impl Stream {
-    fn new(address: String) -> Self {
+    fn new(address: String, seed: u64) -> Self {
         Self {
             address,
             state: State::Down {
                 retry_at: Timestamp(0),
             },
-            pause: PAUSE_FIRST,
+            pause: Backoff::new(PAUSE_FIRST, PAUSE_MAX, seed),
             is_first_failure: true,
         }
     }
@@ -81,10 +83,14 @@ impl Stream {
 
     fn go_down(&mut self, now: Timestamp) {
         self.state = State::Down {
-            retry_at: now + self.pause,
+            retry_at: now + self.pause.pause(),
         };
-        self.pause = (self.pause * 2).min(PAUSE_MAX);
     }
+}
+
+/// The seed of a stream's pauses: another one for each node, each life and each stream.
+fn seed_of(node: NodeId, incarnation: Incarnation, at: u64) -> u64 {
+    incarnation.0 ^ (u64::from(node.index) << 32) ^ ((node.role as u64) << 48) ^ (at << 56)
 }
 
 /// The streams, and what this node says of itself on them.
@@ -113,7 +119,10 @@ impl Uplink {
         hello: Hello,
     ) -> Self {
         Self {
-            streams: addresses.into_iter().map(Stream::new).collect(),
+            streams: (0..)
+                .zip(addresses)
+                .map(|(at, address)| Stream::new(address, seed_of(node, incarnation, at)))
+                .collect(),
             node,
             incarnation,
             hello,
@@ -137,7 +146,8 @@ impl Uplink {
         });
         for address in addresses {
             if !self.streams.iter().any(|stream| stream.address == *address) {
-                self.streams.push(Stream::new(address.clone()));
+                let seed = seed_of(self.node, self.incarnation, self.streams.len() as u64);
+                self.streams.push(Stream::new(address.clone(), seed));
             }
         }
     }
@@ -271,7 +281,7 @@ impl Uplink {
             Control::Standby => {
                 if let Some(stream) = self.stream_mut(conn) {
                     stream.state = State::Standby { conn, said_at: now };
-                    stream.pause = PAUSE_FIRST;
+                    stream.pause.reset();
                     stream.is_first_failure = true;
                 }
                 Heard::Nothing
@@ -281,6 +291,10 @@ impl Uplink {
                 detail,
             } if envelope.term >= self.term => {
                 Heard::Refused(format!("{}: {detail}", Code::RoleDenied))
+            }
+            Control::Rejected { code, detail } => {
+                reject::tell("an ICN", code, &detail);
+                Heard::Nothing
             }
             Control::Refused { detail } if envelope.term >= self.term => Heard::Refused(detail),
             _ if envelope.term < self.term => {
@@ -301,7 +315,7 @@ impl Uplink {
             match stream.state {
                 _ if stream.conn() == Some(conn) => {
                     stream.state = State::Joined(conn);
-                    stream.pause = PAUSE_FIRST;
+                    stream.pause.reset();
                     stream.is_first_failure = true;
                 }
                 // Its leader is deposed, or the leader knows us on another stream.

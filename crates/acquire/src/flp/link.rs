@@ -1,8 +1,9 @@
 //! The data streams of an FLP: one to each EPN, opened again when they break.
 
 use super::config::FlpConfig;
+use crate::backoff::Backoff;
 use sheaf_frame::control::EpnAddress;
-use sheaf_frame::{Target, Timestamp};
+use sheaf_frame::{Source, Target, Timestamp};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ enum State {
 struct Link {
     address: String,
     state: State,
-    pause: Duration,
+    pause: Backoff,
     /// Since when it is not open; `None` while it is.
     broken_since: Option<Timestamp>,
     /// When the ICN was last told.
@@ -31,14 +32,16 @@ struct Link {
 #[derive(Debug)]
 pub(super) struct Links {
     links: BTreeMap<Target, Link>,
+    seed: u64,
     pause_first: Duration,
     unreachable_after: Duration,
 }
 
 impl Links {
-    pub(super) fn new(config: &FlpConfig) -> Self {
+    pub(super) fn new(config: &FlpConfig, source: Source) -> Self {
         Self {
             links: BTreeMap::new(),
+            seed: source.incarnation.0 ^ (u64::from(source.flp.0) << 32),
             pause_first: Duration::from_millis(config.reconnect_ms),
             unreachable_after: Duration::from_millis(config.unreachable_ms),
         }
@@ -72,7 +75,11 @@ impl Links {
                 Link {
                     address: epn.address.clone(),
                     state: State::Connecting,
-                    pause: self.pause_first,
+                    pause: Backoff::new(
+                        self.pause_first,
+                        PAUSE_MAX,
+                        self.seed ^ (u64::from(epn.target.epn.0) << 48),
+                    ),
                     broken_since: None,
                     told_at: None,
                 }
@@ -87,7 +94,7 @@ impl Links {
             return false;
         };
         link.state = State::Open;
-        link.pause = self.pause_first;
+        link.pause.reset();
         link.broken_since = None;
         link.told_at = None;
         true
@@ -96,9 +103,8 @@ impl Links {
     pub(super) fn closed(&mut self, now: Timestamp, target: Target) {
         if let Some(link) = self.links.get_mut(&target) {
             link.state = State::Broken {
-                retry_at: now + link.pause,
+                retry_at: now + link.pause.pause(),
             };
-            link.pause = (link.pause * 2).min(PAUSE_MAX);
             link.broken_since.get_or_insert(now);
         }
     }

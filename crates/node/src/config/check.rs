@@ -480,6 +480,24 @@ impl FarmConfig {
             transport.socket_buffer_bytes,
             "4096 to 1073741824 bytes",
         );
+        let nodes = self
+            .run
+            .flps
+            .max(self.run.epns)
+            .saturating_add(self.run.flps);
+        check.both(
+            transport.connections_max >= nodes,
+            "transport.connections_max",
+            "run.flps",
+            transport.connections_max,
+            format!("at least {nodes}, the nodes that connect to one"),
+        );
+        check.that(
+            (1..=transport.connections_max).contains(&transport.connections_per_address_max),
+            "transport.connections_per_address_max",
+            transport.connections_per_address_max,
+            "1 to transport.connections_max",
+        );
     }
 }
 

@@ -13,6 +13,10 @@ pub struct TransportConfig {
     pub socket_buffer_bytes: u32,
     /// Whether payload memory is asked for in huge pages.
     pub huge_pages: bool,
+    /// Connections that peers may have open at once.
+    pub connections_max: u32,
+    /// The same for the peers of one address.
+    pub connections_per_address_max: u32,
 }
 
 impl Default for TransportConfig {
@@ -21,6 +25,8 @@ impl Default for TransportConfig {
             congestion: "cubic".to_owned(),
             socket_buffer_bytes: 4 << 20,
             huge_pages: true,
+            connections_max: 4096,
+            connections_per_address_max: 2048,
         }
     }
 }
@@ -34,6 +40,8 @@ impl TransportConfig {
             congestion_control: (!self.congestion.is_empty()).then(|| self.congestion.clone()),
             send_buffer_bytes: buffer_bytes,
             receive_buffer_bytes: buffer_bytes,
+            accepted_max: self.connections_max as usize,
+            accepted_per_ip_max: self.connections_per_address_max as usize,
             ..TcpConfig::default()
         }
     }

@@ -121,7 +121,11 @@ impl Gate {
 
 fn follows(control: &Control) -> Follows {
     match control {
-        Control::Commit(_) | Control::Release(_) | Control::Dismissed => Follows::Verdicts,
+        Control::Commit(_)
+        | Control::Recover(_)
+        | Control::Discard(_)
+        | Control::Release(_)
+        | Control::Dismissed => Follows::Verdicts,
         Control::Roster { .. }
         | Control::Assign(_)
         | Control::Absent(_)

@@ -3,6 +3,7 @@
 //! One stream a pair: the ICN with the higher index opens it and says hello. What is lost with a stream the log
 //! says again by itself.
 
+use sheaf_acquire::Backoff;
 use sheaf_frame::Timestamp;
 use sheaf_transport::{ConnId, Transport};
 use std::time::Duration;
@@ -21,7 +22,7 @@ struct Peer {
     /// Its stream stands, and is the peer's for sure.
     is_up: bool,
     retry_at: Timestamp,
-    pause: Duration,
+    pause: Backoff,
 }
 
 /// All other ICNs.
@@ -38,7 +39,7 @@ impl Peers {
             conn: None,
             is_up: false,
             retry_at: Timestamp(0),
-            pause: PAUSE_FIRST,
+            pause: Backoff::new(PAUSE_FIRST, PAUSE_MAX, u64::from(me) << 16 | u64::from(icn)),
         };
         Self(others.map(peer).collect())
     }
@@ -80,8 +81,7 @@ impl Peers {
                 Ok(conn) => peer.conn = Some(conn),
                 Err(error) => {
                     debug!(peer = peer.icn, %error, "Cannot begin a stream to another ICN");
-                    peer.retry_at = now + peer.pause;
-                    peer.pause = (peer.pause * 2).min(PAUSE_MAX);
+                    peer.retry_at = now + peer.pause.pause();
                 }
             }
         }
@@ -91,7 +91,7 @@ impl Peers {
     pub(super) fn set_up(&mut self, icn: u16, conn: ConnId) -> Option<ConnId> {
         let peer = self.0.iter_mut().find(|peer| peer.icn == icn)?;
         peer.is_up = true;
-        peer.pause = PAUSE_FIRST;
+        peer.pause.reset();
         peer.conn.replace(conn).filter(|former| *former != conn)
     }
 
@@ -100,8 +100,7 @@ impl Peers {
         let peer = self.0.iter_mut().find(|peer| peer.conn == Some(conn))?;
         peer.conn = None;
         peer.is_up = false;
-        peer.retry_at = now + peer.pause;
-        peer.pause = (peer.pause * 2).min(PAUSE_MAX);
+        peer.retry_at = now + peer.pause.pause();
         Some(peer.icn)
     }
 }

@@ -89,12 +89,12 @@ fn epns_that_join_are_connected_to_and_those_that_left_are_let_go() {
 }
 
 #[test]
-fn a_broken_stream_is_tried_again_after_pauses_that_double_up_to_a_second() {
+fn a_broken_stream_is_tried_again_within_spans_that_double_up_to_a_second() {
     let mut bench = running(|config| config.unreachable_ms = 1_000_000);
     bench.after("close 0");
     for pause_ms in [10, 20, 40, 80, 160, 320, 640, 1000, 1000] {
-        assert_eq!(bench.after(&format!("wait {}", pause_ms - 1)), "");
-        assert_eq!(bench.after("wait 1"), "connect 0");
+        // Somewhere in the span: not all FLPs come back at the same moment.
+        assert_eq!(bench.after(&format!("wait {pause_ms}")), "connect 0");
         assert_eq!(bench.after("wait 5000"), "", "it is connecting");
         bench.after("close 0");
     }

@@ -1,0 +1,88 @@
+//! How long to wait before a stream is opened again.
+
+use std::time::Duration;
+
+/// Pauses that double up to a bound, each drawn from all of its span (*full jitter*): many nodes that lost one peer
+/// at the same moment do not all come back at the same moment. Equal seeds give equal pauses.
+#[derive(Clone, Debug)]
+pub struct Backoff {
+    first: Duration,
+    max: Duration,
+    span: Duration,
+    state: u64,
+}
+
+impl Backoff {
+    /// Pauses from within `first`, then twice that, up to `max`.
+    #[must_use]
+    pub fn new(first: Duration, max: Duration, seed: u64) -> Self {
+        Self {
+            first,
+            max,
+            span: first,
+            state: seed,
+        }
+    }
+
+    /// The next pause: more than nothing, and at most the present span, which then doubles.
+    pub fn pause(&mut self) -> Duration {
+        // SplitMix64 (Steele, Lea, Flood 2014): one multiplication more than nothing, and good enough for lots.
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut lot = self.state;
+        lot = (lot ^ (lot >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        lot = (lot ^ (lot >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        lot ^= lot >> 31;
+        let span_ns = u64::try_from(self.span.as_nanos()).unwrap_or(u64::MAX);
+        self.span = (self.span * 2).min(self.max);
+        Duration::from_nanos(1 + lot % span_ns.max(1))
+    }
+
+    /// The stream stood: the next pause is from the first span again.
+    pub fn reset(&mut self) {
+        self.span = self.first;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: Duration = Duration::from_millis(10);
+    const MAX: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn pauses_fill_a_span_that_doubles_up_to_its_bound() {
+        let mut longest = [Duration::ZERO; 10];
+        let mut shortest = [MAX; 10];
+        for seed in 0..2000 {
+            let mut backoff = Backoff::new(FIRST, MAX, seed);
+            for (most, least) in longest.iter_mut().zip(&mut shortest) {
+                let pause = backoff.pause();
+                (*most, *least) = ((*most).max(pause), (*least).min(pause));
+            }
+            backoff.reset();
+            assert!(backoff.pause() <= FIRST);
+        }
+        for (at, (most, least)) in longest.into_iter().zip(shortest).enumerate() {
+            let span = (FIRST * (1 << at)).min(MAX);
+            assert!(
+                most <= span && most > span * 9 / 10,
+                "{at}: {most:?} of {span:?}"
+            );
+            assert!(
+                least > Duration::ZERO && least < span / 10,
+                "{at}: {least:?} of {span:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn equal_seeds_give_equal_pauses_and_others_do_not() {
+        let pauses = |seed| {
+            let mut backoff = Backoff::new(FIRST, MAX, seed);
+            (0..8).map(|_| backoff.pause()).collect::<Vec<_>>()
+        };
+        assert_eq!(pauses(7), pauses(7));
+        assert_ne!(pauses(7), pauses(8));
+    }
+}
