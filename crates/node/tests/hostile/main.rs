@@ -44,22 +44,23 @@ fn start(role: Role, config: &FarmConfig, folder: &Path) -> Node {
     let shutdown = Shutdown::new();
     let metrics = free_address();
     let events = folder.join(format!("{role}.jsonl"));
-    let options = RoleOptions {
-        metrics: Some(metrics.clone()),
-        events: Some(events.clone()),
-        on_listening: Some(Box::new(move |address: &str| {
-            listening.send(address.to_owned()).unwrap();
-        })),
-        on_status: Some((
-            Duration::from_millis(50),
-            Box::new(move |status: &FarmStatus| {
-                let _ = says.send(status.clone());
-            }),
-        )),
-        ..RoleOptions::default()
-    };
+    let served = (metrics.clone(), events.clone());
     let (config, stop) = (config.clone(), shutdown.clone());
     let thread = std::thread::spawn(move || {
+        let options = RoleOptions {
+            metrics: Some(served.0),
+            events: Some(served.1),
+            on_listening: Some(Box::new(move |address: &str| {
+                listening.send(address.to_owned()).unwrap();
+            })),
+            on_status: Some((
+                Duration::from_millis(50),
+                Box::new(move |status: &FarmStatus| {
+                    let _ = says.send(status.clone());
+                }),
+            )),
+            ..RoleOptions::default()
+        };
         let ended = match role {
             Role::Icn => run_icn(&config, 0, options, &stop),
             Role::Flp => run_flp(&config, FlpId(0), options, &stop),
