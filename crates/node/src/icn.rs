@@ -28,7 +28,7 @@ use sheaf_frame::{Control, Envelope, Incarnation, NodeId, Role, RunId, Term, Tim
 use sheaf_ledger::{Ledger, LedgerStatus, Notice};
 use sheaf_membership::LivenessConfig;
 use sheaf_metric::Registry;
-use sheaf_transport::{ConnId, Frame, ListenError, Refusal, SendError, Transport};
+use sheaf_transport::{ConnId, Frame, ListenError, SendError, Transport};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
