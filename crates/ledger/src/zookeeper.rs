@@ -2,8 +2,8 @@
 //!
 //! Under a root path:
 //!
-//! - `election/icn-0001-<session>-<number>`: one ephemeral node for each ICN that wants to lead. The lowest number leads,
-//!   each of the others watches the one before it. This is only who *should* succeed.
+//! - `election/icn-0001-<session>-<number>`: one ephemeral node for each ICN that wants to lead. The lowest number
+//!   leads, each of the others watches the one before it. This is only who *should* succeed.
 //! - `term`: who took the lead last. A new leader counts it up with a set that checks the version it has read.
 //! - `log/seg-0000000001`, …: the log. Every write is one `multi`: check that `term` has still the version of this
 //!   leader, check that the segment before is there, create the next one. That is the fence: whoever's term is over
@@ -637,7 +637,11 @@ impl<K: Keeper> Ledger for ZooKeeperLedger<K> {
         self.has_resigned = true;
         self.leave_election(now);
         self.depose("it has resigned");
-        self.enter(Stage::Idle);
+        // One more look: a node of this session may have been made whose answer has not come.
+        self.enter(match self.session {
+            0 => Stage::Idle,
+            _ => Stage::Enlisting,
+        });
     }
 
     fn has_others(&self) -> bool {

@@ -261,6 +261,21 @@ fn one_who_resigns_makes_room_at_once() {
 }
 
 #[test]
+fn one_who_resigns_while_it_enlists_blocks_nobody() {
+    for seed in 0..50 {
+        for wait in 0..20 {
+            let mut farm = Farm::new(seed, 1);
+            farm.run(wait);
+            let now = farm.now;
+            farm.icns[0].ledger.resign(now);
+            farm.start(1);
+            farm.run(60);
+            assert_eq!(farm.leader(), Some(1), "seed {seed}, resigned after {wait} ms");
+        }
+    }
+}
+
+#[test]
 fn garbage_is_named_and_nobody_leads_until_it_is_gone() {
     let mut farm = Farm::new(6, 1);
     farm.run(100);

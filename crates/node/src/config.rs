@@ -13,6 +13,7 @@ mod error;
 mod files;
 mod flp;
 mod icn;
+mod membership;
 mod read;
 mod security;
 mod transport;
@@ -26,6 +27,7 @@ pub use flp::{
     UnixSource, Xtc2Source,
 };
 pub use icn::{IcnConfig, LedgerBackend, LedgerConfig};
+pub use membership::{MembershipBackend, MembershipConfig, MembershipFileError};
 pub use security::{BulkConfig, SecurityConfig};
 pub use transport::TransportConfig;
 
@@ -51,6 +53,8 @@ pub struct FarmConfig {
     pub transport: TransportConfig,
     /// Who may be one of them, and what travels in the clear.
     pub security: SecurityConfig,
+    /// Where they are written down.
+    pub membership: MembershipConfig,
 }
 
 /// The `[run]` table of a farm file.
@@ -214,6 +218,11 @@ mod tests {
             "security.certificate",
             "security.key",
             "security.ca",
+            "membership.user",
+            "membership.password_file",
+            "membership.ca",
+            "membership.certificate",
+            "membership.key",
         ];
         paths.extend(optional.map(str::to_owned));
         let lines: Vec<&str> = EXAMPLE.lines().collect();

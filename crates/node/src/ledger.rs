@@ -1,13 +1,15 @@
 //! Which verdict log an ICN has, from its configuration.
 
 use crate::clock::new_incarnation;
-use crate::config::{FarmConfig, LedgerBackend, path_for};
+use crate::config::{FarmConfig, LedgerBackend, MembershipFileError, path_for};
 use sheaf_frame::{NodeId, Role};
 use sheaf_ledger::Ledger;
 use sheaf_ledger::file::FileLedger;
 use sheaf_ledger::majority::{MajorityConfig, MajorityLedger};
 use sheaf_ledger::memory::MemoryLedger;
 use sheaf_ledger::storage::{Bell, FileStorage, StorageError};
+use sheaf_ledger::zookeeper::{ZooKeeperLedger, ZooKeeperLedgerOptions};
+use sheaf_zookeeper::{Live, OptionsError};
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -26,6 +28,12 @@ pub enum LedgerError {
     /// Its files cannot be read, or are not its own.
     #[error(transparent)]
     Storage(#[from] StorageError),
+    /// A file for `ZooKeeper` cannot be used.
+    #[error(transparent)]
+    File(#[from] MembershipFileError),
+    /// `ZooKeeper` cannot be used as it is configured.
+    #[error(transparent)]
+    ZooKeeper(#[from] OptionsError),
 }
 
 /// Opens the verdict log of ICN `icn`; `bell` wakes its event loop.
@@ -48,7 +56,13 @@ pub(crate) fn open(
             let storage = storage(config, icn, bell)?;
             Ok(Box::new(MajorityLedger::new(majority, storage)?))
         }
-        LedgerBackend::Zookeeper => unimplemented!(),
+        LedgerBackend::Zookeeper => {
+            let role = Role::Icn;
+            let options = config.membership.zookeeper(NodeId { role, index: icn })?;
+            let live = Live::start(&options, bell)?;
+            let options = ZooKeeperLedgerOptions::new(&config.membership.root, icn);
+            Ok(Box::new(ZooKeeperLedger::new(live, options)))
+        }
     }
 }
 

@@ -37,6 +37,7 @@ impl FarmConfig {
         self.check_sizes(&mut check);
         self.check_transport(&mut check);
         self.check_security(&mut check);
+        self.check_membership(&mut check);
         check.errors
     }
 
@@ -550,12 +551,12 @@ const ADDRESS: &str = "HOST:PORT, such as 10.0.0.7:7100 or [::1]:7100";
 
 /// Collects what is wrong.
 #[derive(Default)]
-struct Check {
+pub(super) struct Check {
     errors: Vec<ConfigError>,
 }
 
 impl Check {
-    fn that(
+    pub(super) fn that(
         &mut self,
         is_good: bool,
         key: &str,
@@ -568,7 +569,7 @@ impl Check {
     }
 
     /// A rule about `key` and `other_key`.
-    fn both(
+    pub(super) fn both(
         &mut self,
         is_good: bool,
         key: &str,
@@ -587,7 +588,7 @@ impl Check {
         self.errors.push(ConfigError::new(key, found, expected));
     }
 
-    fn address(&mut self, key: &str, text: &str) {
+    pub(super) fn address(&mut self, key: &str, text: &str) {
         self.that(is_address(text), key, format!("\"{text}\""), ADDRESS);
     }
 
