@@ -1,6 +1,7 @@
 //! How errors end a command: what is told, and with which exit status.
 
 use sheaf_node::config::ConfigErrors;
+use sheaf_node::role::RoleError;
 use std::fmt;
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -47,7 +48,8 @@ pub(crate) fn message(error: &anyhow::Error) -> String {
 }
 
 fn status(error: &anyhow::Error) -> u8 {
-    if error.is::<BadUse>() || error.is::<ConfigErrors>() {
+    let is_unsafe = matches!(error.downcast_ref(), Some(RoleError::Security(_)));
+    if error.is::<BadUse>() || error.is::<ConfigErrors>() || is_unsafe {
         BAD_USE
     } else {
         FAILED

@@ -1,6 +1,7 @@
 //! The binary `sheaf`: a farm on one machine, its roles, and what looks at data and configuration.
 
 mod bench;
+mod cert;
 mod config;
 mod demo;
 mod fail;
@@ -53,6 +54,7 @@ enum Command {
     Drain(order::DrainArgs),
     Stop(order::StopArgs),
     Config(config::Args),
+    Cert(cert::Args),
     Inspect(inspect::Args),
     Verify(verify::Args),
     Bench(bench::Args),
@@ -81,6 +83,7 @@ fn main() -> ExitCode {
         Command::Drain(args) => order::drain(args),
         Command::Stop(args) => order::stop(args),
         Command::Config(args) => config::run(args),
+        Command::Cert(args) => cert::run(args),
         Command::Inspect(args) => inspect::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Bench(args) => bench::run(args),

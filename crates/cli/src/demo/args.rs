@@ -5,7 +5,7 @@ use super::faults::{self, Moment, Span};
 use sheaf_acquire::SizeModel;
 use sheaf_balance::Incomplete;
 use sheaf_balance::policy;
-use sheaf_node::config::Ack;
+use sheaf_node::config::{Ack, BulkConfig};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -104,6 +104,16 @@ pub(crate) struct Args {
     /// that is started again hands on what it was told to. `stored` needs --sink file:DIR.
     #[arg(long, value_name = "built|stored", default_value = "built", value_parser = parse_ack)]
     pub(crate) ack: Ack,
+    /// Encrypt all connections, with certificates made for this demo; `--tls=crc-only` leaves STFs in the clear.
+    #[arg(
+        long,
+        value_name = "encrypted|crc-only",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "encrypted",
+        value_parser = parse_bulk
+    )]
+    pub(crate) tls: Option<BulkConfig>,
     /// What becomes of a TF that lacks STFs: `allow` builds it and says what is missing, `never` drops it.
     #[arg(long, value_name = "never|allow", default_value = "allow", value_parser = parse_incomplete)]
     pub(crate) incomplete: Incomplete,
@@ -213,6 +223,14 @@ fn parse_sink(text: &str) -> Result<Sink, String> {
         _ => Err(format!(
             "found `{text}`, expected verify, discard, file:DIR or unix:PATH"
         )),
+    }
+}
+
+fn parse_bulk(text: &str) -> Result<BulkConfig, String> {
+    match text {
+        "encrypted" => Ok(BulkConfig::Encrypted),
+        "crc-only" => Ok(BulkConfig::CrcOnly),
+        _ => Err(format!("found `{text}`, expected encrypted or crc-only")),
     }
 }
 

@@ -6,7 +6,8 @@ use anyhow::{Context as _, bail};
 use sheaf_acquire::inspect::FileFormat;
 use sheaf_acquire::{GeneratorConfig, SizeModel};
 use sheaf_balance::Mode;
-use sheaf_frame::Role;
+use sheaf_frame::{NodeId, Role};
+use sheaf_identity::{Authority, CertFiles, Validity};
 use sheaf_node::config::{
     Ack, DiscardSink, FarmConfig, FileSink, Km3netSource, ReplaySource, SinkConfig, SourceConfig,
     UnixSink, VerifySink, Xtc2Source,
@@ -22,6 +23,9 @@ const RECORDED_NAME: &str = "12_links_2hbf.raw";
 /// Links of that run, and payload bytes of one orbit of it, all links together, rounded up.
 const RECORDED_LINKS: u64 = 12;
 const RECORDED_ORBIT_BYTES: u64 = 110_000;
+
+/// How long the certificates of a demo hold: longer than any demo.
+const CERTIFICATE_DAYS: u32 = 30;
 
 /// Smallest and largest memory for payloads of one node.
 const NODE_BYTES: (u64, u64) = (64 << 20, 256 << 20);
@@ -64,7 +68,33 @@ pub(crate) fn farm_config(args: &Args, dir: &RunDir) -> anyhow::Result<FarmConfi
     if args.ack == Ack::Stored && !matches!(args.sink, Sink::File(_)) {
         bail!("--ack stored needs --sink file:DIR: only files are stored");
     }
+    if let Some(bulk) = args.tls {
+        config.security.directory = Some(certificates(&config, dir)?);
+        config.security.bulk = bulk;
+    }
     Ok(config)
+}
+
+/// Makes a CA and a certificate for every node of the demo. Gives their directory.
+fn certificates(config: &FarmConfig, dir: &RunDir) -> anyhow::Result<PathBuf> {
+    let directory = dir.file("certs");
+    let validity = Validity::of_days(CERTIFICATE_DAYS);
+    let authority = Authority::new("demo", validity)?;
+    authority.save(&directory, false)?;
+    let icns = u32::try_from(config.icn.all_addresses().len())?;
+    let counts = [
+        (Role::Icn, icns),
+        (Role::Flp, config.run.flps),
+        (Role::Epn, config.run.epns),
+    ];
+    for (role, count) in counts {
+        for index in 0..u16::try_from(count)? {
+            let node = NodeId { role, index };
+            let files = CertFiles::in_directory(&directory, node);
+            authority.issue(node, validity)?.save(&files, false)?;
+        }
+    }
+    Ok(directory)
 }
 
 fn check_fault_nodes(args: &Args) -> anyhow::Result<()> {

@@ -49,12 +49,13 @@ impl<W: Write> Plain<W> {
                 .map_or(0.0, |total| total.p99 / 1000.0);
             writeln!(
                 self.out,
-                "{:7.1} s  {}  {:.1} TF/s  {:.1} MB/s  p99 {p99_ms:.1} ms{}",
+                "{:7.1} s  {}  {:.1} TF/s  {:.1} MB/s  p99 {p99_ms:.1} ms{}{}",
                 status.duration_s,
                 watch.ledger(),
                 watch.tfs_per_s(),
                 watch.mb_per_s(),
                 (watch.offices()).map_or_else(String::new, |offices| format!("  {offices}")),
+                watch.security(),
             )?;
         }
         self.out.flush()

@@ -41,6 +41,9 @@ pub(crate) struct Summary {
     pub(crate) incomplete: u64,
     /// Incomplete TFs by the FLP that is missing.
     pub(crate) missing: BTreeMap<String, u64>,
+    /// How the connections were guarded: `tls`, `crc-only`, `loopback` or `insecure`.
+    #[serde(default)]
+    pub(crate) security: String,
     /// TFs not built, by reason.
     pub(crate) dropped: BTreeMap<String, u64>,
     /// TFs without a verdict, counted one by one.
@@ -207,6 +210,7 @@ impl Summary {
             command: std::env::args().collect(),
             machine: Machine::this(),
             ended_by,
+            security: status.security,
             ledger_balanced: audit.is_balanced(),
             announced: audit.announced,
             complete: audit.complete,

@@ -163,7 +163,7 @@ fn head_line(watch: &Watch) -> Line<'static> {
     }
     let total = status.latency_us.get("total").copied().unwrap_or_default();
     let mut text = format!(
-        "{:.1} s  {}  {}  {:.1} TF/s  {:.1} MB/s  latency p50 {} p99 {}  waiting for room {}",
+        "{:.1} s  {}  {}  {:.1} TF/s  {:.1} MB/s  latency p50 {} p99 {}  waiting for room {}{}",
         status.duration_s,
         status.phase,
         status.policy,
@@ -172,6 +172,7 @@ fn head_line(watch: &Watch) -> Line<'static> {
         ms(total.p50),
         ms(total.p99),
         status.queued,
+        watch.security(),
     );
     if let Some(offices) = watch.offices() {
         text = format!("{offices}  {text}");

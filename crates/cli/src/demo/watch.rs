@@ -79,6 +79,16 @@ impl Watch {
         self.statuses.back().cloned().unwrap_or_default()
     }
 
+    /// What an observer has to know of how the connections are guarded; empty if nothing, on loopback.
+    pub(crate) fn security(&self) -> &'static str {
+        match self.statuses.back().map(|status| status.security.as_str()) {
+            Some("tls") => "  tls",
+            Some("crc-only") => "  tls, STFs IN THE CLEAR (crc-only)",
+            Some("insecure") => "  INSECURE: plain and unauthenticated",
+            _ => "",
+        }
+    }
+
     /// Whether the ICN has reported the farm.
     pub(crate) fn has_status(&self) -> bool {
         !self.statuses.is_empty()

@@ -8,6 +8,7 @@ mod ends;
 mod faults;
 mod harness;
 mod lab;
+mod security;
 mod shapes;
 mod start_order;
 mod stored;
