@@ -43,7 +43,7 @@ enum Command {
         #[command(flatten)]
         place: Place,
         /// How long the CA holds, in days. No certificate of a node holds longer.
-        #[arg(long, value_name = "N", default_value_t = 3650, value_parser = clap::value_parser!(u32).range(1..=DAYS_MAX))]
+        #[arg(long, value_name = "N", default_value_t = 3650, value_parser = days())]
         days: u32,
         #[command(flatten)]
         output: Output,
@@ -56,7 +56,7 @@ enum Command {
         #[command(flatten)]
         place: Place,
         /// How long they hold, in days.
-        #[arg(long, value_name = "N", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=DAYS_MAX))]
+        #[arg(long, value_name = "N", default_value_t = 365, value_parser = days())]
         days: u32,
         #[command(flatten)]
         output: Output,
@@ -88,6 +88,10 @@ struct Output {
     /// Print one JSON array instead.
     #[arg(long)]
     json: bool,
+}
+
+fn days() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=DAYS_MAX)
 }
 
 fn parse_one(text: &str) -> Result<NodeId, NameError> {

@@ -43,7 +43,7 @@ fn farm_file(folder: &Path, icn: &str) -> String {
         "[run]\nflps = 2\nepns = 2\ntimeframes = 50\n\
          [icn]\naddress = \"{icn}\"\n\
          [flp]\nhold_bytes = 16777216\nrate_hz = 500.0\nstf_bytes_max = 1048576\n\
-         [flp.source]\nkind = \"generator\"\nbytes_mean = 100000\n\
+         [flp.source]\nkind = \"generator\"\nbytes_mean = 10000\n\
          [epn.build]\ncapacity_bytes = 16777216\n\
          [icn.scheduler]\nstf_bytes_max = 1048576\ntf_bytes_max = 4194304\n\
          [security]\ndirectory = \"{}/certs\"\n",
@@ -147,7 +147,7 @@ fn off_loopback_a_node_without_certificates_says_what_to_add() {
     let icn = write(
         folder.path(),
         "icn.toml",
-        "[icn]\naddress = \"10.0.0.1:7000\"\n",
+        "[icn]\naddress = \"10.0.0.1:7000\"\n[flp.source]\nkind = \"generator\"\n",
     );
     for (line, does) in [
         ("icn", "icn:0 listens at 10.0.0.1:7000"),

@@ -37,6 +37,9 @@ pub(super) struct Session {
     /// What was read and not yet taken apart: the beginning of a record, or, while a body waits for its place, all
     /// that came behind it.
     pub(super) incoming: Vec<u8>,
+    /// Whether an error has ended it. The library must not be asked anything then: it keeps places in an input that is
+    /// gone.
+    is_broken: bool,
     /// Whether whole records lie in [`incoming`](Self::incoming), because a body waits for its place.
     pub(super) is_paused: bool,
     /// What the kernel did not take yet.
@@ -80,6 +83,7 @@ impl Session {
             peer: None,
             arrival,
             incoming: Vec::new(),
+            is_broken: false,
             is_paused: false,
             outgoing: Vec::new(),
         }
@@ -92,7 +96,7 @@ impl Session {
 
     /// Whether frames can go over it.
     pub(super) fn stands(&self) -> bool {
-        self.peer.is_some()
+        self.peer.is_some() && !self.is_broken
     }
 
     fn state(&self) -> &CommonState {
@@ -127,10 +131,12 @@ impl Session {
         sink: impl FnMut(&[u8]),
     ) -> (usize, Result<Step, TlsFailure>) {
         let outgoing = &mut self.outgoing;
-        match &mut self.end {
+        let (bytes, step) = match &mut self.end {
             End::Client(end) => take(end.process_tls_records(input), outgoing, sink),
             End::Server(end) => take(end.process_tls_records(input), outgoing, sink),
-        }
+        };
+        self.is_broken |= step.is_err();
+        (bytes, step)
     }
 
     /// Encrypts `plain` into the front of `place` and says how many bytes that came to. What lies in
@@ -179,6 +185,9 @@ impl Session {
         place: &mut [u8],
         mut write: impl FnMut(&mut End, &mut [u8], &mut [u8], &mut Vec<u8>) -> Written,
     ) -> Result<usize, TlsFailure> {
+        if self.is_broken {
+            return Err(TlsFailure::Protocol("the session is over".to_owned()));
+        }
         let mut filled = 0;
         let mut said = Vec::new();
         loop {
