@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown as End, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -39,8 +39,8 @@ struct Node {
 }
 
 fn start(role: Role, config: &FarmConfig, folder: &Path) -> Node {
-    let (listening, address) = channel();
-    let (says, statuses) = channel();
+    let (listening, address) = sync_channel(1);
+    let (says, statuses) = sync_channel(10_000);
     let shutdown = Shutdown::new();
     let metrics = free_address();
     let events = folder.join(format!("{role}.jsonl"));
@@ -56,7 +56,7 @@ fn start(role: Role, config: &FarmConfig, folder: &Path) -> Node {
             on_status: Some((
                 Duration::from_millis(50),
                 Box::new(move |status: &FarmStatus| {
-                    let _ = says.send(status.clone());
+                    let _ = says.try_send(status.clone()); // Only the last one counts, and it is read often.
                 }),
             )),
             ..RoleOptions::default()
@@ -384,7 +384,9 @@ fn books(icn: &Node) -> (u64, u64, u64) {
     let text = serde_json::to_value(&last.books).unwrap();
     let count = |name: &str| text[name].as_u64().unwrap();
     let dropped: u64 = match &text["dropped"] {
-        serde_json::Value::Object(reasons) => reasons.values().filter_map(|v| v.as_u64()).sum(),
+        serde_json::Value::Object(reasons) => {
+            reasons.values().filter_map(serde_json::Value::as_u64).sum()
+        }
         other => other.as_u64().unwrap_or(0),
     };
     (

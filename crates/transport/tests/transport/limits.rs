@@ -161,7 +161,7 @@ fn ten_thousand_half_open_peers_keep_nobody_out_and_hold_up_nothing() {
     await_accepted(&mut server);
     move_frames(&mut client, &mut server, good, 200);
     // What the server gives up the peers keep; the descriptors of both are in this process.
-    let (done, is_done) = std::sync::mpsc::channel();
+    let (done, is_done) = std::sync::mpsc::sync_channel(1);
     let attacked = address.clone();
     let attacker = std::thread::spawn(move || {
         let mut halves = Vec::new();
