@@ -9,6 +9,7 @@ use crate::judge::{self, CALM, Injection, SETTLE};
 use crate::machine::{self, Folder};
 use crate::matrix::CELLS;
 use crate::report::Row;
+use crate::shape::Ground;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::time::{Duration, Instant};
@@ -143,7 +144,12 @@ pub fn run_cell(cell: &Cell, options: &Options) -> Result<Row, LabError> {
     let mut farm = Farm::start(cell.shape, Folder::make(options.keep)?)?;
     let mut injections = Vec::new();
     for _ in 0..trials {
-        let pause_ms = rng.random_range(100..300);
+        // After a cut, TCP waits as long again before it looks whether the way is free: what the last fault left has
+        // to be over before the next one is measured.
+        let pause_ms = match cell.shape.ground {
+            Ground::Namespaces => rng.random_range(700..900),
+            Ground::Loopback | Ground::Relays => rng.random_range(100..300),
+        };
         let_pass(Duration::from_millis(pause_ms))?;
         injections.push(one_fault(cell, &mut farm, &mut rng)?);
     }

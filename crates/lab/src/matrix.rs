@@ -604,6 +604,7 @@ pub const CELLS: &[Cell] = &[
         needs: NET,
         hold_ms: (10, 50),
         recover_ms: 1000,
+        losses: SOURCE_GONE,
         ..Cell::new(
             "storm",
             "F33",

@@ -94,10 +94,13 @@ impl Plan {
 
     /// Puts what all nodes have in common into the farm file.
     pub(super) fn write_into(&self, config: &mut FarmConfig) {
-        config
-            .icn
-            .address
-            .clone_from(&self.spot(NodeId::ICN).listen);
+        let icns = self.spots.iter().filter(|(node, _)| node.role == Role::Icn);
+        let addresses: Vec<String> = icns.map(|(_, spot)| spot.listen.clone()).collect();
+        if addresses.len() > 1 {
+            config.icn.addresses = addresses;
+        } else if let [address] = addresses.as_slice() {
+            config.icn.address.clone_from(address);
+        }
     }
 
     /// Where `node` stands.

@@ -284,10 +284,13 @@ impl Auditor<'_> {
 }
 
 /// An FLP makes or skips every TF from its first to its last: a hole is a TF that it forgot. It may skip a TF
-/// twice, when it says so again.
+/// twice, when it says so again, and pass over one that was dropped before it came to it.
 #[derive(Default)]
 struct Holes {
     last: BTreeMap<LifeIndex, u64>,
+    /// The TF before, and the last one that was not dropped.
+    before: Option<u64>,
+    kept: Option<u64>,
 }
 
 impl Holes {
@@ -295,6 +298,9 @@ impl Holes {
         let made: Vec<LifeIndex> = facts.made.iter().map(|made| made.life).collect();
         let skipped = facts.skipped.iter().map(|skipped| skipped.life);
         let makers: BTreeSet<LifeIndex> = made.iter().copied().chain(skipped).collect();
+        if self.before.is_some_and(|before| before + 1 != tf) {
+            self.kept = Some(tf - 1);
+        }
         for life in makers {
             let maker = auditor.evidence.life(life);
             let node = maker.node;
@@ -302,7 +308,8 @@ impl Holes {
                 auditor.contradict(Kind::Hole, Some(tf), format!("{node} made TF {tf} twice"));
             }
             let before = self.last.insert(life, tf);
-            if let Some(before) = before.filter(|before| before + 1 != tf) {
+            let forgot = |before: &u64| self.kept.is_some_and(|kept| kept > *before);
+            if let Some(before) = before.filter(forgot) {
                 let (from, to) = (before + 1, tf - 1);
                 let who = if maker.node.role == Role::Flp {
                     node.to_string()
@@ -312,6 +319,14 @@ impl Holes {
                 let text = format!("{who} neither made nor skipped TFs {from} to {to}");
                 auditor.contradict(Kind::Hole, Some(from), text);
             }
+        }
+        let tables = &auditor.evidence.tables;
+        let mut verdicts = facts.decided.iter();
+        let is_dropped = !facts.decided.is_empty()
+            && verdicts.all(|decided| tables.verdicts.at(decided.verdict).name == "dropped");
+        self.before = Some(tf);
+        if !is_dropped {
+            self.kept = Some(tf);
         }
     }
 }

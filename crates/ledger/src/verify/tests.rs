@@ -487,6 +487,37 @@ fn an_flp_forgets_no_tf() {
 }
 
 #[test]
+fn an_flp_may_pass_over_a_tf_that_was_dropped_before_it_came_to_it() {
+    let overrun = |logs: &mut Logs| {
+        let skipped = Event::Skipped {
+            tf: 1,
+            reason: "source-overrun".to_owned(),
+        };
+        logs.flps[0].retain(|event| *event != made(0, 1) && *event != sent(1, 1));
+        logs.flps[1].retain(|event| *event != sent(1, 1));
+        for event in &mut logs.flps[1] {
+            if *event == made(1, 1) {
+                *event = skipped.clone();
+            }
+        }
+        logs.epns[1].retain(|event| *event != delivered(1, &[0, 1], &[]));
+        let complete = verdict(1, "complete", Some(1), &[], None);
+        for event in &mut logs.icn {
+            if *event == complete {
+                *event = verdict(1, "dropped", None, &[], Some("source-overrun"));
+            }
+        }
+        logs.books = Books {
+            complete: 3,
+            bytes: 3 * 21,
+            dropped: BTreeMap::from([("source-overrun".to_owned(), 1)]),
+            ..logs.books.clone()
+        };
+    };
+    check_good(overrun);
+}
+
+#[test]
 fn logs_of_two_runs_are_told_apart() {
     check(
         |logs| {
