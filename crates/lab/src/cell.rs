@@ -184,15 +184,6 @@ pub enum Since {
     Heal,
 }
 
-/// What ends the waiting of a TF.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until {
-    /// It is handed on, or dropped.
-    Delivered,
-    /// Its verdict: the consumer is what the fault is done to.
-    Verdict,
-}
-
 /// One row of the matrix.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cell {
@@ -222,8 +213,6 @@ pub struct Cell {
     pub recover_ms: u64,
     /// From when on that counts.
     pub since: Since,
-    /// Until when.
-    pub until: Until,
     /// Reasons for which TFs may be lost.
     pub losses: &'static [&'static str],
     /// Whether nodes may log errors.
@@ -253,7 +242,6 @@ impl Cell {
             detect_ms: None,
             recover_ms: 250,
             since: Since::Fault,
-            until: Until::Delivered,
             losses: &[],
             may_log_errors: false,
         }

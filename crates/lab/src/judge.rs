@@ -234,9 +234,9 @@ fn waits(cell: &Cell, injections: &[Injection], trace: &Trace) -> (Vec<f64>, Vec
             Since::Heal => injection.healed_ns,
         };
         let called = last_ns..injection.healed_ns;
-        during.extend(trace.longest_wait_ms(&called, since_ns, cell.until));
+        during.extend(trace.longest_wait_ms(&called, since_ns));
         let called = injection.healed_ns..next_ns;
-        after.extend(trace.longest_wait_ms(&called, injection.healed_ns, cell.until));
+        after.extend(trace.longest_wait_ms(&called, injection.healed_ns));
         // A TF that was called for before the last one healed and is still open belongs to that.
         last_ns = injection.healed_ns;
     }
@@ -285,8 +285,9 @@ mod tests {
             let called = number * 5 * MS;
             let tf = trace.tfs.entry(number).or_default();
             tf.called_ns = Some(called);
-            tf.verdict_ns = Some(called + MS);
-            tf.delivered_ns = Some(called + if number == 20 { 40 * MS } else { 2 * MS });
+            let decided = called + if number == 20 { 40 * MS } else { MS };
+            tf.verdict_ns = Some(decided);
+            tf.delivered_ns = Some(decided + MS);
             tf.outcome = Outcome::Complete;
         }
         let injection = Injection {
@@ -425,7 +426,7 @@ mod tests {
             );
             icn += &line(
                 format!(
-                    r#"{{"event":"verdict","tf":{tf},"verdict":"complete","epn":0,"incarnation":3,"missing":[],"reason":null}}"#
+                    r#"{{"event":"verdict","tf":{tf},"verdict":"complete","epn":0,"incarnation":3,"missing":[]}}"#
                 ),
                 at + MS,
             );

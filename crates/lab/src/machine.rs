@@ -322,7 +322,8 @@ pub fn clean() -> Vec<String> {
     let mut removed = Vec::new();
     let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
     for path in mounts.lines().filter_map(|line| line.split(' ').nth(1)) {
-        if path.split('/').any(is_left_over) {
+        // Namespaces are mounted as well; they go with their names, below.
+        if !path.starts_with("/run/netns") && path.split('/').any(is_left_over) {
             unmount(Path::new(path));
             removed.push(path.to_owned());
         }

@@ -1,6 +1,6 @@
 //! The fault matrix: every cell, in the order of its number. What each promises stands in `docs/faults.md`.
 
-use crate::cell::{Cell, Fault, Since, Until, Way, Who};
+use crate::cell::{Cell, Fault, Since, Way, Who};
 use crate::shape::{Clocks, Consumer, Ground, Shape};
 use crate::tool::Need;
 use sheaf_node::config::LedgerBackend;
@@ -29,10 +29,13 @@ pub const CELLS: &[Cell] = &[
         )
     },
     Cell {
-        shape: Shape::SMALL.to(Consumer::Stored),
+        // Three fsyncs a TF: a rate that a disk which is busy with other things still takes.
+        shape: Shape {
+            rate_hz: 50.0,
+            ..Shape::SMALL.to(Consumer::Stored)
+        },
         detect_ms: Some(20),
         recover_ms: 650,
-        until: Until::Verdict,
         ..Cell::new(
             "epn-kill-stored",
             "F1",
@@ -130,7 +133,7 @@ pub const CELLS: &[Cell] = &[
         since: Since::Heal,
         recover_ms: 300,
         ..Cell::new(
-            "icn-pause",
+            "icn-alone-pause",
             "F6",
             "the only ICN is stopped and goes on",
             Fault::Pause,
@@ -192,7 +195,7 @@ pub const CELLS: &[Cell] = &[
         recover_ms: 300,
         hold_ms: (700, 2000),
         ..Cell::new(
-            "icn-stop",
+            "icn-pause",
             "F6",
             "the ICN that leads is stopped and goes on",
             Fault::Pause,
@@ -464,7 +467,6 @@ pub const CELLS: &[Cell] = &[
         needs: &[Need::Root],
         hold_ms: (500, 1500),
         may_log_errors: true,
-        until: Until::Verdict,
         ..Cell::new(
             "disk-full",
             "F23",
@@ -478,7 +480,6 @@ pub const CELLS: &[Cell] = &[
         needs: &[Need::Strace],
         recover_ms: 650,
         may_log_errors: true,
-        until: Until::Verdict,
         ..Cell::new(
             "eio",
             "F25",
@@ -491,7 +492,6 @@ pub const CELLS: &[Cell] = &[
         shape: Shape::SMALL.to(Consumer::SyncedFiles),
         needs: &[Need::Strace],
         recover_ms: 650,
-        until: Until::Verdict,
         ..Cell::new(
             "slow-fsync",
             "F25",

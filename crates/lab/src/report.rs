@@ -32,8 +32,8 @@ pub struct Row {
     pub detect_ms_p99: Option<f64>,
     /// The bound of that.
     pub detect_bound_ms: Option<u64>,
-    /// How long the TF was open that waited longest, of those called for before the fault was undone, in ms: a
-    /// value for each fault.
+    /// How long the TF that waited longest had to wait for its verdict, of those called for before the fault was
+    /// undone, in ms: a value for each fault.
     pub recover_ms_p99: Option<f64>,
     /// Of these the median.
     pub recover_ms_median: Option<f64>,

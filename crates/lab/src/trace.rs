@@ -2,7 +2,6 @@
 //!
 //! Whether the books are right is asked elsewhere ([`crate::judge`]); here it is asked how long something took.
 
-use crate::cell::Until;
 use crate::error::LabError;
 use crate::farm::{Fate, Log};
 use serde::Deserialize;
@@ -46,16 +45,6 @@ pub(crate) struct TfTrace {
     pub(crate) delivered_by: Vec<EpnLife>,
     /// Whether delivery is unknown.
     pub(crate) is_abandoned: bool,
-}
-
-impl TfTrace {
-    /// When nothing was open about it any more: it was handed on, or it was clear that it never will be.
-    pub(crate) fn done_ns(&self, until: Until) -> Option<u64> {
-        match until {
-            Until::Delivered => self.delivered_ns.or(self.verdict_ns),
-            Until::Verdict => self.verdict_ns,
-        }
-    }
 }
 
 /// All TFs of a farm.
@@ -122,17 +111,12 @@ impl Trace {
         lost
     }
 
-    /// How long the TF that had to wait longest was open, in ms, of those that were called for within `called`, in
-    /// ns, and not done at `since_ns`. Time before `since_ns` does not count.
-    pub(crate) fn longest_wait_ms(
-        &self,
-        called: &Range<u64>,
-        since_ns: u64,
-        until: Until,
-    ) -> Option<f64> {
+    /// How long the TF that waited longest for its verdict had to, in ms, of those that were called for within
+    /// `called`, in ns, and not decided at `since_ns`. Time before `since_ns` does not count.
+    pub(crate) fn longest_wait_ms(&self, called: &Range<u64>, since_ns: u64) -> Option<f64> {
         let waits = self.tfs.values().filter_map(|tf| {
             let called_ns = tf.called_ns.filter(|at| called.contains(at))?;
-            let done_ns = tf.done_ns(until).filter(|done| *done >= since_ns)?;
+            let done_ns = tf.verdict_ns.filter(|done| *done >= since_ns)?;
             Some(done_ns.saturating_sub(called_ns.max(since_ns)))
         });
         waits.max().map(|ns| ns as f64 / 1e6)
@@ -275,16 +259,21 @@ mod tests {
                 NodeId::ICN,
                 1,
                 false,
+                r#"{"event":"verdict","tf":0,"verdict":"complete","epn":2,"incarnation":8,"at_ns":7500000}"#,
+            ),
+            (
+                NodeId::ICN,
+                1,
+                false,
                 r#"{"event":"verdict","tf":1,"verdict":"dropped","reason":"source-died","at_ns":9500000}"#,
             ),
         ]);
-        let wait = |since, until| trace.longest_wait_ms(&(0..u64::MAX), since, until);
-        assert_eq!(wait(0, Until::Delivered), Some(7.0));
-        assert_eq!(wait(5_000_000, Until::Delivered), Some(3.0));
-        assert_eq!(wait(8_500_000, Until::Delivered), Some(0.5));
-        assert_eq!(wait(10_000_000, Until::Delivered), None);
-        assert_eq!(wait(0, Until::Verdict), Some(0.5), "TF 0 has none");
-        let late = trace.longest_wait_ms(&(5_000_000..u64::MAX), 0, Until::Delivered);
+        let wait = |since| trace.longest_wait_ms(&(0..u64::MAX), since);
+        assert_eq!(wait(0), Some(6.5));
+        assert_eq!(wait(5_000_000), Some(2.5));
+        assert_eq!(wait(9_200_000), Some(0.3));
+        assert_eq!(wait(10_000_000), None);
+        let late = trace.longest_wait_ms(&(5_000_000..u64::MAX), 0);
         assert_eq!(late, Some(0.5));
         assert_eq!(trace.gone_with_a_killed_epn(), 1);
         assert_eq!(trace.lost(), [("source-died".to_owned(), 1)].into());
