@@ -190,6 +190,7 @@ pub const CELLS: &[Cell] = &[
         )
     },
     Cell {
+        is_quick: true,
         shape: THREE,
         detect_ms: Some(300),
         recover_ms: 300,
@@ -381,7 +382,6 @@ pub const CELLS: &[Cell] = &[
         )
     },
     Cell {
-        is_quick: true,
         shape: LAN,
         needs: NET,
         hold_ms: (50, 300),
