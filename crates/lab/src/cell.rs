@@ -26,6 +26,8 @@ pub enum Who {
     Standby,
     /// All ICNs.
     AllIcns,
+    /// No node: it is done to something else.
+    Nobody,
     /// All FLPs and EPNs.
     AllNodes,
     /// FLP 0 and EPN 0.
@@ -53,6 +55,7 @@ impl Who {
                 flps.truncate(1);
                 return flps;
             }
+            Self::Nobody => return Vec::new(),
             Self::Icn => return vec![leader.unwrap_or(NodeId::ICN)],
             Self::Standby | Self::AllIcns => {
                 let icns = (0..shape.icns).map(|index| NodeId {
@@ -154,6 +157,21 @@ pub enum Fault {
     LittleMemory,
     /// Busy processes beside, and the lowest priority.
     Starve,
+    /// SIGKILL of ZooKeeper servers; they are started again.
+    KillServers(Servers),
+    /// SIGSTOP of ZooKeeper servers, then SIGCONT.
+    PauseServers(Servers),
+}
+
+/// Which ZooKeeper servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Servers {
+    /// One that follows.
+    Follower,
+    /// The one that leads.
+    Leader,
+    /// All.
+    All,
 }
 
 impl Fault {
@@ -171,6 +189,8 @@ impl Fault {
                 | Self::SlowLink(_)
                 | Self::SystemCalls(_)
                 | Self::KillAtCall(_)
+                | Self::KillServers(_)
+                | Self::PauseServers(_)
         )
     }
 }

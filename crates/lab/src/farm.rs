@@ -13,8 +13,9 @@ use address::{Plan, Spot};
 use rustix::process::{Pid, Signal, kill_process};
 use sheaf_frame::{EpnId, FlpId, NodeId, Role};
 use sheaf_identity::{Authority, CertFiles, IdentityError, Validity};
-use sheaf_node::config::FarmConfig;
+use sheaf_node::config::{FarmConfig, LedgerBackend};
 use sheaf_node::status::BooksStatus;
+use sheaf_zookeeper::server::{Ensemble, Home, ServerOptions};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::process::CommandExt as _;
@@ -81,6 +82,8 @@ pub(crate) struct Farm {
     pub(crate) problems: Vec<String>,
     /// Where TFs of EPN 0 are written, if that disk is small.
     pub(crate) disk: Option<Disk>,
+    /// The ZooKeeper servers that keep its verdicts.
+    pub(crate) ensemble: Option<Ensemble>,
     watch: Watch,
     program: PathBuf,
     config: FarmConfig,
@@ -104,6 +107,14 @@ impl Farm {
         let mut config = shape.config(folder.path());
         let disk = make_disks(&shape, folder.path())?;
         plan.write_into(&mut config);
+        let ensemble = match shape.ledger {
+            LedgerBackend::Zookeeper => Some(start_servers()?),
+            _ => None,
+        };
+        config.membership.servers = ensemble
+            .as_ref()
+            .map(Ensemble::addresses)
+            .unwrap_or_default();
         if shape.clocks == Clocks::Settable {
             write(&folder.file(WALL_CLOCK), "+0")?;
         }
@@ -114,6 +125,7 @@ impl Farm {
             lives: Vec::new(),
             problems: Vec::new(),
             disk,
+            ensemble,
             watch: Watch::default(),
             program: program.map_err(LabError::io("find the path of this program"))?,
             config,
@@ -488,6 +500,13 @@ pub(crate) const PROGRAM: &str = "SHEAF_LAB_PROGRAM";
 
 /// The file from which nodes with a settable clock read it.
 const WALL_CLOCK: &str = "wall-clock";
+
+/// Three ZooKeeper servers, with the short times of tests.
+fn start_servers() -> Result<Ensemble, LabError> {
+    let home = Home::find().map_err(|error| LabError::Farm(error.to_string()))?;
+    Ensemble::start(&home, &ServerOptions::ensemble())
+        .map_err(|error| LabError::Farm(format!("cannot start ZooKeeper: {error}")))
+}
 
 fn make_disks(shape: &Shape, folder: &Path) -> Result<Option<Disk>, LabError> {
     if shape.consumer == Consumer::Verify {

@@ -1,6 +1,6 @@
 //! How each fault is done to a farm, and how it is undone.
 
-use crate::cell::{Fault, Way, shuffle};
+use crate::cell::{Fault, Servers, Way, shuffle};
 use crate::clock::{let_pass, wait_until};
 use crate::error::LabError;
 use crate::farm::{Farm, Fate};
@@ -12,6 +12,7 @@ use rand::RngExt as _;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use sheaf_frame::{NodeId, Role};
+use sheaf_zookeeper::server::ServerError;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
@@ -147,6 +148,50 @@ pub(crate) fn inject(
         Fault::FewFiles => few_files(farm, nodes),
         Fault::LittleMemory => little_memory(farm, nodes),
         Fault::Starve => starve(farm, &nodes),
+        Fault::KillServers(which) => {
+            let members = servers(farm, which);
+            if let Some(ensemble) = &mut farm.ensemble {
+                members.iter().for_each(|member| ensemble.kill(*member));
+            }
+            Ok(Box::new(move |farm| {
+                let Some(ensemble) = &mut farm.ensemble else {
+                    return Ok(());
+                };
+                let bad = |error: ServerError| LabError::Farm(error.to_string());
+                for member in members {
+                    ensemble.restart(member).map_err(bad)?;
+                }
+                ensemble.wait_ready().map_err(bad)
+            }))
+        }
+        Fault::PauseServers(which) => {
+            let members = servers(farm, which);
+            if let Some(ensemble) = &mut farm.ensemble {
+                members.iter().for_each(|member| ensemble.pause(*member));
+            }
+            Ok(Box::new(move |farm| {
+                if let Some(ensemble) = &mut farm.ensemble {
+                    members.iter().for_each(|member| ensemble.resume(*member));
+                }
+                Ok(())
+            }))
+        }
+    }
+}
+
+/// The members of the ensemble that are meant.
+fn servers(farm: &Farm, which: Servers) -> Vec<usize> {
+    let Some(ensemble) = &farm.ensemble else {
+        return Vec::new();
+    };
+    let (all, leader) = (0..ensemble.len(), ensemble.leader());
+    match which {
+        Servers::All => all.collect(),
+        Servers::Leader => leader.into_iter().collect(),
+        Servers::Follower => all
+            .filter(|member| Some(*member) != leader)
+            .take(1)
+            .collect(),
     }
 }
 

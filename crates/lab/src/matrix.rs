@@ -1,6 +1,6 @@
 //! The fault matrix: every cell, in the order of its number. What each promises stands in `docs/faults.md`.
 
-use crate::cell::{Cell, Fault, Since, Way, Who};
+use crate::cell::{Cell, Fault, Servers, Since, Way, Who};
 use crate::shape::{Clocks, Consumer, Ground, Shape};
 use crate::tool::Need;
 use sheaf_node::config::LedgerBackend;
@@ -11,6 +11,9 @@ const RELAYED: Shape = Shape::SMALL.on(Ground::Relays);
 const FILED: Shape = Shape::SMALL.led_by(1, LedgerBackend::File);
 /// Three ICNs that agree on every verdict.
 const THREE: Shape = Shape::SMALL.led_by(3, LedgerBackend::Majority);
+/// Two ICNs whose verdicts three ZooKeeper servers keep.
+const KEPT: Shape = Shape::SMALL.led_by(2, LedgerBackend::Zookeeper);
+const ZK: &[Need] = &[Need::ZooKeeper];
 const NET: &[Need] = &[Need::Namespaces];
 const SOURCE_GONE: &[&str] = &["source-died", "source-late"];
 
@@ -415,6 +418,91 @@ pub const CELLS: &[Cell] = &[
             "an EPN has another address for a while",
             Fault::AddressAway,
             Who::Epn,
+        )
+    },
+    Cell {
+        shape: KEPT,
+        needs: ZK,
+        trials: 5,
+        recover_ms: 1500,
+        ..Cell::new(
+            "zk-member",
+            "F16",
+            "a ZooKeeper server that follows is killed",
+            Fault::KillServers(Servers::Follower),
+            Who::Nobody,
+        )
+    },
+    Cell {
+        shape: KEPT,
+        needs: ZK,
+        trials: 5,
+        recover_ms: 1500,
+        ..Cell::new(
+            "zk-leader",
+            "F17",
+            "the ZooKeeper server that leads is killed",
+            Fault::KillServers(Servers::Leader),
+            Who::Nobody,
+        )
+    },
+    Cell {
+        shape: KEPT,
+        needs: ZK,
+        trials: 5,
+        recover_ms: 3500,
+        hold_ms: (3000, 3000),
+        ..Cell::new(
+            "zk-pause",
+            "F18",
+            "the ZooKeeper server that leads is stopped for 3 s",
+            Fault::PauseServers(Servers::Leader),
+            Who::Nobody,
+        )
+    },
+    Cell {
+        shape: KEPT,
+        needs: ZK,
+        trials: 5,
+        recover_ms: 2000,
+        since: Since::Heal,
+        hold_ms: (500, 2000),
+        ..Cell::new(
+            "zk-away",
+            "F18",
+            "all ZooKeeper servers are stopped for a while",
+            Fault::PauseServers(Servers::All),
+            Who::Nobody,
+        )
+    },
+    Cell {
+        shape: KEPT,
+        needs: ZK,
+        trials: 5,
+        detect_ms: Some(600),
+        recover_ms: 600,
+        hold_ms: (1500, 2000),
+        ..Cell::new(
+            "zk-icn-kill",
+            "F3",
+            "the ICN that leads is killed; ZooKeeper finds the next",
+            Fault::Kill,
+            Who::Icn,
+        )
+    },
+    Cell {
+        shape: KEPT,
+        needs: ZK,
+        trials: 5,
+        detect_ms: Some(600),
+        recover_ms: 600,
+        hold_ms: (1500, 3000),
+        ..Cell::new(
+            "zk-icn-pause",
+            "F19",
+            "the ICN that leads is stopped; its session ends",
+            Fault::Pause,
+            Who::Icn,
         )
     },
     Cell {

@@ -4,7 +4,8 @@ use sheaf_acquire::GeneratorConfig;
 use sheaf_acquire::flp::WhenFull;
 use sheaf_balance::Mode;
 use sheaf_node::config::{
-    Ack, FarmConfig, FileSink, LedgerBackend, SinkConfig, SourceConfig, VerifySink,
+    Ack, FarmConfig, FileSink, LedgerBackend, MembershipBackend, SinkConfig, SourceConfig,
+    VerifySink,
 };
 use std::path::Path;
 
@@ -45,6 +46,8 @@ pub enum Clocks {
     Ahead(u32),
 }
 
+/// How long ZooKeeper waits for a node that says nothing, in ms: the shortest that servers grant without being asked.
+const SESSION_MS: u64 = 400;
 /// The folder of certificates of a farm that is not on the loopback device.
 pub(crate) const CERTIFICATES: &str = "cert";
 
@@ -135,6 +138,10 @@ impl Shape {
         config.icn.ledger.backend = self.ledger;
         if self.ledger.has_files() {
             config.icn.ledger.directory = folder.join("icn-{icn}");
+        }
+        if self.ledger == LedgerBackend::Zookeeper {
+            config.membership.backend = MembershipBackend::Zookeeper;
+            config.membership.session_ms = SESSION_MS;
         }
         let scheduler = &mut config.icn.scheduler;
         scheduler.mode = Mode::Paced;

@@ -1,6 +1,7 @@
 //! Tools of the system: whether they are there, and running them.
 
 use crate::error::LabError;
+use sheaf_zookeeper::server::Home;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -23,6 +24,8 @@ pub enum Need {
     Faketime,
     /// `unshare -T`: a time namespace.
     TimeNamespace,
+    /// Java and the jars of ZooKeeper.
+    ZooKeeper,
     /// A cgroup hierarchy of version 1 with the memory controller.
     MemoryGroup,
 }
@@ -53,6 +56,9 @@ impl Need {
                     let lacks = !Path::new("/proc/self/ns/time").exists();
                     lacks.then(|| "needs a kernel with time namespaces".to_owned())
                 }),
+            Self::ZooKeeper => Home::find()
+                .err()
+                .map(|error| format!("needs ZooKeeper: {error}")),
             Self::MemoryGroup => root().or_else(|| {
                 let lacks = !Path::new(MEMORY_GROUPS)
                     .join("memory.limit_in_bytes")
