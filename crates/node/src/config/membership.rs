@@ -267,7 +267,7 @@ mod tests {
         );
         check(
             "backend = \"zookeeper\"\n",
-            "f: membership.servers: found none, expected HOST:PORT of at least one ZooKeeper server",
+            "f:1: membership.servers: found none, expected HOST:PORT of at least one ZooKeeper server",
         );
         check(
             "servers = [\"zk1.farm:2181\"]\n",
@@ -294,8 +294,8 @@ mod tests {
         );
         check(
             "key = \"k\"\ntls = true\n",
-            "f: membership.certificate: found a key without a certificate, expected both of certificate and key, or none\n\
-             f: membership.ca: found none, expected the servers' CA exactly where tls = true",
+            "f:1: membership.certificate: found a key without a certificate, expected both of certificate and key, or none\n\
+             f:1: membership.ca: found none, expected the servers' CA exactly where tls = true",
         );
         check(
             "[icn.ledger]\nbackend = \"zookeeper\"\n",
