@@ -238,6 +238,20 @@ impl Members {
         })
     }
 
+    /// A registry outside the farm says that this life of a node is over. If nothing is heard of it either, it is
+    /// dead without grace; one that is heard lives, whatever a registry says.
+    pub fn handle_vanished(
+        &mut self,
+        node: NodeId,
+        incarnation: Incarnation,
+    ) -> Option<MemberEvent> {
+        let state = self.members.get(&node).map(|member| member.state)?;
+        if state == MemberState::Up {
+            return None;
+        }
+        self.handle_left(node, incarnation)
+    }
+
     /// The node has left as agreed: it is dead without grace.
     pub fn handle_left(&mut self, node: NodeId, incarnation: Incarnation) -> Option<MemberEvent> {
         if !self.is_member(node, incarnation) {

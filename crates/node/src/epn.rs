@@ -2,6 +2,7 @@
 
 use crate::event::{Event, EventLog};
 use crate::flp::{LEAVE_ALONE_AFTER, Turn};
+use crate::registry::Lookout;
 use crate::reject::{self, Doorman};
 use crate::security;
 use crate::sink::{SinkEvent, SinkHandle};
@@ -54,6 +55,7 @@ pub struct EpnNode<T> {
     brain: TfBuilder<Bytes>,
     sink: SinkHandle,
     uplink: Uplink,
+    lookout: Option<Lookout>,
     log: EventLog,
     /// Data streams; the source is known from the hello on.
     streams: BTreeMap<ConnId, Option<Source>>,
@@ -89,6 +91,7 @@ impl<T: Transport> EpnNode<T> {
             brain,
             sink,
             uplink,
+            lookout: None,
             log,
             streams: BTreeMap::new(),
             waiting: VecDeque::new(),
@@ -98,6 +101,18 @@ impl<T: Transport> EpnNode<T> {
             is_dismissed: false,
             refused: None,
             doorman: Doorman::default(),
+        }
+    }
+
+    /// Finds the ICNs in a registry, and is written down there.
+    pub(crate) fn look_out(&mut self, lookout: Lookout) {
+        self.lookout = Some(lookout);
+    }
+
+    /// The node ends: a registry need not wait for its session.
+    pub(crate) fn sign_off(&mut self, now: Timestamp) {
+        if let Some(lookout) = &mut self.lookout {
+            lookout.leave(now);
         }
     }
 
@@ -364,6 +379,12 @@ impl<T: Transport> EpnNode<T> {
         }
         if now.since(self.ticked_at) >= TICK {
             self.ticked_at = now;
+            if let Some(lookout) = &mut self.lookout
+                && lookout.look(now)
+            {
+                let icns = lookout.icns();
+                self.uplink.set_addresses(icns, &mut self.transport);
+            }
             self.uplink.handle_tick(now, &mut self.transport);
             self.doorman.tick(now, &mut self.transport);
             self.brain.handle_tick(now);

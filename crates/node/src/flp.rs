@@ -1,6 +1,7 @@
 //! The process of an FLP: its brain, its source, its streams.
 
 use crate::event::{Event, EventLog};
+use crate::registry::Lookout;
 use crate::reject::{self, Doorman};
 use crate::security;
 use crate::source::{Fed, Input};
@@ -70,6 +71,7 @@ pub struct FlpNode<T> {
     input: Input,
     slots: Box<dyn Slots + Send>,
     uplink: Uplink,
+    lookout: Option<Lookout>,
     log: EventLog,
     conns: BTreeMap<Target, ConnId>,
     targets: BTreeMap<ConnId, Target>,
@@ -107,6 +109,7 @@ impl<T: Transport> FlpNode<T> {
             input,
             slots,
             uplink,
+            lookout: None,
             log,
             conns: BTreeMap::new(),
             targets: BTreeMap::new(),
@@ -116,6 +119,18 @@ impl<T: Transport> FlpNode<T> {
             leaving_since: None,
             refused: None,
             doorman: Doorman::default(),
+        }
+    }
+
+    /// Finds the ICNs in a registry, and is written down there.
+    pub(crate) fn look_out(&mut self, lookout: Lookout) {
+        self.lookout = Some(lookout);
+    }
+
+    /// The node ends: a registry need not wait for its session.
+    pub(crate) fn sign_off(&mut self, now: Timestamp) {
+        if let Some(lookout) = &mut self.lookout {
+            lookout.leave(now);
         }
     }
 
@@ -268,6 +283,12 @@ impl<T: Transport> FlpNode<T> {
         if now.since(self.ticked_at) >= TICK {
             self.ticked_at = now;
             self.is_starved = false;
+            if let Some(lookout) = &mut self.lookout
+                && lookout.look(now)
+            {
+                let icns = lookout.icns();
+                self.uplink.set_addresses(icns, &mut self.transport);
+            }
             self.uplink.handle_tick(now, &mut self.transport);
             self.doorman.tick(now, &mut self.transport);
             self.brain.handle_tick(now);

@@ -9,6 +9,7 @@ mod latency;
 mod lead;
 mod notices;
 mod objections;
+mod office;
 mod orders;
 mod peers;
 mod report;
@@ -16,6 +17,7 @@ mod report;
 use crate::clock::FairClock;
 use crate::event::{Event, EventLog};
 use crate::flp::Turn;
+use crate::registry::Lookout;
 use crate::reject::Doorman;
 use crate::security;
 use lead::Lead;
@@ -25,7 +27,7 @@ use sheaf_balance::{RunPlan, Scheduler, SchedulerConfig};
 use sheaf_frame::control::{Hello, Welcome};
 use sheaf_frame::reject::Code;
 use sheaf_frame::{Control, Envelope, Incarnation, NodeId, Role, RunId, Term, Timestamp, WireKind};
-use sheaf_ledger::{Ledger, LedgerStatus, Notice};
+use sheaf_ledger::{Ledger, LedgerStatus};
 use sheaf_membership::LivenessConfig;
 use sheaf_metric::Registry;
 use sheaf_transport::{ConnId, Frame, ListenError, SendError, Transport};
@@ -105,6 +107,7 @@ pub struct IcnNode<T> {
     ledger: Box<dyn Ledger>,
     lead: Option<Box<Lead>>,
     peers: Peers,
+    lookout: Option<Lookout>,
     log: EventLog,
     sessions: BTreeMap<ConnId, Option<Session>>,
     conns: BTreeMap<NodeId, ConnId>,
@@ -154,6 +157,7 @@ impl<T: Transport> IcnNode<T> {
             ledger: parts.ledger,
             lead: None,
             peers: Peers::new(parts.icn, &parts.peers),
+            lookout: None,
             log,
             sessions: BTreeMap::new(),
             conns: BTreeMap::new(),
@@ -168,6 +172,18 @@ impl<T: Transport> IcnNode<T> {
             refused_messages: 0,
             doorman: Doorman::default(),
         })
+    }
+
+    /// Looks at the sessions of nodes in a registry, and is found there.
+    pub(crate) fn look_out(&mut self, lookout: Lookout) {
+        self.lookout = Some(lookout);
+    }
+
+    /// The ICN ends: a registry need not wait for its session.
+    pub(crate) fn sign_off(&mut self, now: Timestamp) {
+        if let Some(lookout) = &mut self.lookout {
+            lookout.leave(now);
+        }
     }
 
     /// Its transport.
@@ -470,6 +486,7 @@ impl<T: Transport> IcnNode<T> {
             self.ticked_at = now;
             self.doorman.tick(now, &mut self.transport);
             self.peers.handle_tick(now, &mut self.transport);
+            self.look(now);
             self.with_lead(|lead, terms, clock, hellos| {
                 lead.handle_tick(terms, now, clock.fair(now), hellos);
             });
@@ -487,6 +504,21 @@ impl<T: Transport> IcnNode<T> {
             self.ledger.next_due(),
         ];
         Turn::WaitUntil(due.into_iter().flatten().fold(tick, Timestamp::min))
+    }
+
+    /// Nodes whose sessions are over and that are not heard are dead.
+    fn look(&mut self, now: Timestamp) {
+        let Some(mut lookout) = self.lookout.take() else {
+            return;
+        };
+        lookout.look(now);
+        self.with_lead(|lead, terms, _, hellos| {
+            let over = lookout.over();
+            let dead = over.filter_map(|(node, life)| lead.members.handle_vanished(node, life));
+            let dead = dead.collect();
+            lead.handle_joining(terms, now, dead, hellos);
+        });
+        self.lookout = Some(lookout);
     }
 
     fn pulse(&mut self, now: Timestamp) {
@@ -518,97 +550,6 @@ impl<T: Transport> IcnNode<T> {
             return is_farewell_over || has_waited;
         }
         self.is_dismissed || self.leaving_since.is_some()
-    }
-
-    /// Asks the log what is new.
-    fn consult(&mut self, now: Timestamp) {
-        while let Some(notice) = self.ledger.poll(now) {
-            match notice {
-                Notice::Lead { term, replay } => self.begin_to_lead(now, term, replay),
-                Notice::Durable(position) => {
-                    let Some(lead) = &mut self.lead else {
-                        continue;
-                    };
-                    let (records, messages) = lead.gate.open(position);
-                    lead.handle_durable(now, &records);
-                    for record in &records {
-                        lead::log_record(&mut self.log, record);
-                    }
-                    // What a peer knows is in the event log.
-                    self.flush_log();
-                    self.send_all(messages);
-                }
-                Notice::Deposed { term, why } => self.stop_leading(term, &why),
-                Notice::Trouble(what) => {
-                    error!(what, "The verdict log has a problem; verdicts wait");
-                }
-                Notice::Healed => info!("The verdict log is well again"),
-                Notice::Send { to, message } => {
-                    if let Some(conn) = self.peers.conn_of(to) {
-                        self.send(&[conn], &Control::Ledger(message));
-                    }
-                }
-            }
-        }
-        let leader = self.ledger.status().leader;
-        self.has_followed |= leader.is_some_and(|leader| leader != self.terms.me.index);
-    }
-
-    fn begin_to_lead(&mut self, now: Timestamp, term: Term, replay: sheaf_ledger::Replay) {
-        self.log.add(&Event::Leads { term: term.0 });
-        let log = &mut self.log;
-        let records = replay.inspect(|record| lead::log_record(log, record));
-        let lead = Lead::begin(&self.terms, now, term, records, !self.has_followed);
-        let mut lead = match lead {
-            Ok(lead) => lead,
-            // The name was looked up when the process began.
-            Err(error) => return error!(%error, "Cannot lead"),
-        };
-        info!(term = term.0, run = %lead.scheduler.run(), phase = lead.scheduler.phase_name(), "Leading");
-        self.flush_log();
-        let fair = self.clock.fair(now);
-        lead.expect_back(now, fair);
-        let sessions: Vec<(ConnId, Session)> = self
-            .conns
-            .values()
-            .filter_map(|conn| Some((*conn, (*self.sessions.get(conn)?)?)))
-            .collect();
-        self.lead = Some(Box::new(lead));
-        for (conn, Session { node, incarnation }) in sessions {
-            let Some(lead) = &mut self.lead else { return };
-            match lead.members.handle_hello(fair, node, incarnation) {
-                Ok(events) => {
-                    lead.await_word_of(node);
-                    self.say_office(conn);
-                    self.with_lead(|lead, terms, _, hellos| {
-                        lead.handle_joining(terms, now, events, hellos);
-                    });
-                }
-                Err(error) => self.send_refusal(now, conn, error.to_string()),
-            }
-        }
-        self.act(now);
-    }
-
-    fn stop_leading(&mut self, term: Term, why: &str) {
-        let Some(lead) = self.lead.take() else {
-            return;
-        };
-        self.has_followed = true;
-        warn!(
-            term = lead.term.0,
-            higher = term.0,
-            why,
-            undone = lead.gate.waiting(),
-            "Deposed: another ICN leads; what was not durable is void"
-        );
-        let why = why.to_owned();
-        self.log.add(&Event::Deposed { term: term.0, why });
-        self.flush_log();
-        let conns: Vec<ConnId> = self.conns.values().copied().collect();
-        for conn in conns {
-            self.say_office(conn);
-        }
     }
 
     /// Carries out what the scheduler wants: records go into the log, and what follows from them waits.

@@ -15,6 +15,7 @@ pub mod icn;
 mod ledger;
 mod metrics;
 pub mod operator;
+mod registry;
 mod reject;
 pub mod role;
 pub mod security;

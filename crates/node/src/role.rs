@@ -4,7 +4,7 @@
 //! alike: make the parts, open the sockets, then `poll`, `handle`, `turn` until the node is done.
 
 use crate::clock::{Clock, FairClock, new_incarnation, new_run};
-use crate::config::{Ack, FarmConfig, LedgerBackend, SinkConfig};
+use crate::config::{Ack, FarmConfig, LedgerBackend, MembershipBackend, SinkConfig};
 use crate::epn::{EpnError, EpnNode, EpnParts};
 use crate::event::EventLog;
 use crate::flp::{FlpError, FlpNode, FlpParts, Turn};
@@ -12,6 +12,7 @@ use crate::http::{self, MetricsError};
 use crate::icn::{IcnError, IcnNode, IcnParts};
 use crate::ledger::{self, LedgerError};
 use crate::metrics;
+use crate::registry::{self, Lookout, RegistryError};
 use crate::reject;
 use crate::security::{self, SecurityError};
 use crate::shutdown::Shutdown;
@@ -25,6 +26,7 @@ use sheaf_balance::UnknownPolicy;
 use sheaf_build::TfBuilder;
 use sheaf_frame::control::Hello;
 use sheaf_frame::{EpnId, FlpId, Limits, NodeId, Role, Source, Target, Timestamp};
+use sheaf_membership::Member;
 use sheaf_metric::Registry;
 use sheaf_transport::{Arena, ArenaError, ListenError, Tcp, TcpConfig, Transport, Waker};
 use std::io;
@@ -142,6 +144,9 @@ pub enum RoleError {
         /// How many there are.
         icns: usize,
     },
+    /// The registry of the farm cannot be used.
+    #[error(transparent)]
+    Membership(#[from] RegistryError),
     /// The verdict log cannot be opened.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
@@ -212,7 +217,20 @@ pub fn run_icn(
         .on_status
         .map(|(period, sink)| (Every::new(period), sink));
     let registry = process.registry.clone();
+    // Only a registry has to know where others can connect to.
+    let is_found = config.membership.backend == MembershipBackend::Zookeeper;
+    let found_at = is_found.then(|| resolve(&address));
+    let me = Member {
+        node: NodeId {
+            role: Role::Icn,
+            index: icn,
+        },
+        incarnation: parts.incarnation,
+        address: found_at.transpose()?.unwrap_or_default(),
+    };
+    let lookout = process.lookout(config, me, &[])?;
     let mut node = IcnNode::new(process.take_transport(), parts)?;
+    lookout.into_iter().for_each(|one| node.look_out(one));
     let mut events = Vec::new();
     let mut was_asked = false;
     loop {
@@ -251,6 +269,7 @@ pub fn run_icn(
             node.handle(now, event);
         }
     }
+    node.sign_off(clock.now());
     info!("The run is over");
     Ok(())
 }
@@ -303,7 +322,7 @@ pub fn run_flp(
         input,
         slots: Box::new(ArenaSlots(process.arena.clone())),
         uplink: Uplink::new(
-            resolve_all(&config.icn.all_addresses())?,
+            icns_to_begin_with(config)?,
             flp.into(),
             source.incarnation,
             hello,
@@ -312,7 +331,14 @@ pub fn run_flp(
     };
     info!(%flp, source = config.flp.source.kind(), stf_bytes_max, "FLP begins");
     let (mut every, clock) = (Every::new(EXPORT_EVERY), process.clock);
+    let me = Member {
+        node: flp.into(),
+        incarnation: source.incarnation,
+        address: String::new(),
+    };
+    let lookout = process.lookout(config, me, &[Role::Icn])?;
     let mut node = FlpNode::new(process.take_transport(), parts);
+    lookout.into_iter().for_each(|one| node.look_out(one));
     let mut events = Vec::new();
     loop {
         let now = clock.now();
@@ -337,6 +363,7 @@ pub fn run_flp(
             node.handle(now, event);
         }
     }
+    node.sign_off(clock.now());
     info!(%flp, "FLP ends");
     Ok(())
 }
@@ -375,8 +402,9 @@ pub fn run_epn(
             SinkHandle::spawn(sink, config.epn.queue_tfs, bell)?
         }
     };
+    let data_address = resolve(config.epn.advertise.as_ref().unwrap_or(&address))?;
     let hello = Hello {
-        data_address: resolve(config.epn.advertise.as_ref().unwrap_or(&address))?,
+        data_address: data_address.clone(),
         capacity_bytes: config.epn.build.capacity_bytes,
         slots: config.epn.build.tfs_in_building_max,
         stf_bytes_max: 0,
@@ -392,7 +420,7 @@ pub fn run_epn(
         brain,
         sink,
         uplink: Uplink::new(
-            resolve_all(&config.icn.all_addresses())?,
+            icns_to_begin_with(config)?,
             epn.into(),
             target.incarnation,
             hello,
@@ -400,7 +428,14 @@ pub fn run_epn(
         log: process.log.take().unwrap_or_else(EventLog::none),
     };
     let (mut every, clock) = (Every::new(EXPORT_EVERY), process.clock);
+    let me = Member {
+        node: epn.into(),
+        incarnation: target.incarnation,
+        address: data_address,
+    };
+    let lookout = process.lookout(config, me, &[Role::Icn])?;
     let mut node = EpnNode::new(process.take_transport(), parts);
+    lookout.into_iter().for_each(|one| node.look_out(one));
     let (mut events, mut fair) = (Vec::new(), FairClock::default());
     loop {
         let now = clock.now();
@@ -430,6 +465,7 @@ pub fn run_epn(
             node.handle(now, event);
         }
     }
+    node.sign_off(clock.now());
     info!(%epn, "EPN ends");
     Ok(())
 }
@@ -531,12 +567,32 @@ impl Process {
         self.transport.take().expect("taken once")
     }
 
+    /// The registry of the farm file, with this node in it.
+    fn lookout(
+        &self,
+        config: &FarmConfig,
+        me: Member,
+        interest: &[Role],
+    ) -> Result<Option<Lookout>, RoleError> {
+        let waker = self.waker.clone();
+        let registry = registry::open(config, me.node, interest, Box::new(move || wake(&waker)))?;
+        Ok(registry.map(|registry| Lookout::new(registry, self.clock.now(), me)))
+    }
+
     fn serve_metrics(&self, address: Option<&String>) -> Result<(), MetricsError> {
         if let Some(address) = address {
             http::serve(address, self.registry.clone())?;
         }
         Ok(())
     }
+}
+
+/// The ICNs of the farm file; none if a registry will tell.
+fn icns_to_begin_with(config: &FarmConfig) -> Result<Vec<String>, RoleError> {
+    if config.membership.backend == MembershipBackend::Zookeeper {
+        return Ok(Vec::new());
+    }
+    resolve_all(&config.icn.all_addresses())
 }
 
 fn resolve_all(addresses: &[String]) -> Result<Vec<String>, RoleError> {

@@ -113,6 +113,21 @@ impl Gate {
         (records, messages)
     }
 
+    /// Where the last record stands.
+    pub(super) fn appended(&self) -> Position {
+        self.appended
+    }
+
+    /// How far the log is durable.
+    pub(super) fn durable(&self) -> Position {
+        self.durable
+    }
+
+    /// Whether everything appended is durable.
+    pub(super) fn is_open(&self) -> bool {
+        self.appended <= self.durable
+    }
+
     /// Records that are not durable yet.
     pub(super) fn waiting(&self) -> usize {
         self.records.iter().map(|(_, records)| records.len()).sum()

@@ -11,8 +11,10 @@ use sheaf_frame::control::Hello;
 use sheaf_frame::{
     Control, EpnId, FlpId, NodeId, Record, Role, Source, Target, Term, Timestamp, Verdict,
 };
+use sheaf_ledger::Position;
 use sheaf_membership::{Change, MemberEvent as Joining, Members};
-use std::collections::{BTreeMap, BTreeSet};
+use sheaf_transport::ConnId;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use tracing::{info, warn};
 
@@ -36,6 +38,8 @@ pub(super) struct Lead {
     /// Since when the log says that the run is over.
     over_since: Option<Timestamp>,
     is_fenced_said: bool,
+    /// Answers to operators, each behind what it speaks of.
+    answers: VecDeque<(Position, ConnId, Control)>,
 }
 
 impl Lead {
@@ -69,6 +73,7 @@ impl Lead {
             began_at: now,
             over_since: is_over.then_some(now),
             is_fenced_said: false,
+            answers: VecDeque::new(),
         })
     }
 
@@ -300,6 +305,29 @@ impl Lead {
                 _ => {}
             }
         }
+    }
+
+    /// Keeps an answer until everything before it is durable.
+    pub(super) fn hold_answer(&mut self, conn: ConnId, answer: Control) {
+        let position = self.gate.appended();
+        self.answers.push_back((position, conn, answer));
+    }
+
+    /// Answers whose time has come.
+    pub(super) fn take_answers(&mut self) -> Vec<(ConnId, Control)> {
+        let mut due = Vec::new();
+        while let Some((position, ..)) = self.answers.front()
+            && *position <= self.gate.durable()
+            && let Some((_, conn, answer)) = self.answers.pop_front()
+        {
+            due.push((conn, answer));
+        }
+        due
+    }
+
+    /// Who waits for an answer.
+    pub(super) fn askers(&self) -> Vec<ConnId> {
+        self.answers.iter().map(|(_, conn, _)| *conn).collect()
     }
 
     pub(super) fn say_notices(&mut self, now: Timestamp) {

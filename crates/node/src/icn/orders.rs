@@ -43,7 +43,34 @@ impl<T: Transport> IcnNode<T> {
         if !matches!(order, Order::Report) {
             info!(?order, done, detail, "An operator's order");
         }
-        self.send(&[conn], &Control::Answer { done, detail });
+        let answer = Control::Answer { done, detail };
+        // What an order has changed is in the log before the operator hears of it.
+        self.act(now);
+        match &mut self.lead {
+            Some(lead) if !lead.gate.is_open() => lead.hold_answer(conn, answer),
+            _ => self.send(&[conn], &answer),
+        }
+    }
+
+    pub(super) fn send_answers(&mut self) {
+        let answers = self.lead.as_mut().map(|lead| lead.take_answers());
+        for (conn, answer) in answers.unwrap_or_default() {
+            self.send(&[conn], &answer);
+        }
+    }
+
+    /// Whoever waits for an answer of a leader that is none any more is told so.
+    pub(super) fn refuse_answers(&mut self, conns: Vec<ConnId>) {
+        for conn in conns {
+            let detail = "this ICN leads no longer; ask again".to_owned();
+            self.send(
+                &[conn],
+                &Control::Answer {
+                    done: false,
+                    detail,
+                },
+            );
+        }
     }
 
     /// The EPN itself says that it leaves, to this leader and to the next.
