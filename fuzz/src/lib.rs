@@ -9,6 +9,7 @@ mod builder;
 mod detector;
 #[cfg(feature = "node")]
 mod disk;
+mod ledger;
 mod ops;
 mod scheduler;
 #[cfg(feature = "node")]
@@ -20,6 +21,7 @@ pub use builder::builder;
 pub use detector::{check_stf, cut, km3net, rdh, xtc2};
 #[cfg(feature = "node")]
 pub use disk::{farm_file, feed_record, tf_file};
+pub use ledger::{ledger_files, ledger_message, majority};
 pub use scheduler::scheduler;
 pub use stream::stream;
 pub use wire::{control, data_hello, frame, stf_header};
@@ -40,6 +42,9 @@ pub const TARGETS: &[Target] = &[
     ("feed_record", feed_record),
     ("frame", frame),
     ("km3net", km3net),
+    ("ledger_files", ledger_files),
+    ("ledger_message", ledger_message),
+    ("majority", majority),
     ("rdh", rdh),
     ("scheduler", scheduler),
     ("stf_header", stf_header),

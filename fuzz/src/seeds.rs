@@ -10,9 +10,11 @@ use sheaf_frame::control::{
 };
 use sheaf_frame::{
     Attempt, Control, DataHello, DropReason, Envelope, EpnId, FlpId, Incarnation, NodeId,
-    PayloadFormat, Prefix, RosterId, RunId, Source, Stf, StfHeader, Target, Term, TfId, WireKind,
-    crc32c,
+    PayloadFormat, Prefix, Record, RosterId, RunId, Source, Stf, StfHeader, Target, Term, TfId,
+    WireKind, crc32c,
 };
+use sheaf_ledger::entry::Entry;
+use sheaf_ledger::majority::Message;
 use sheaf_node::sink::{SinkHandle, TfFiles};
 use sheaf_node::source::RecordHeader;
 use std::path::{Path, PathBuf};
@@ -47,6 +49,7 @@ pub fn folder() -> PathBuf {
 pub fn all() -> std::io::Result<Vec<Seed>> {
     let mut seeds = wire();
     seeds.extend(histories());
+    seeds.extend(ledger());
     seeds.extend(disk()?);
     seeds.extend(files(&folder().join(".."))?);
     Ok(seeds)
@@ -58,6 +61,91 @@ fn seed(target: &'static str, name: impl Into<String>, bytes: impl Into<Vec<u8>>
         name: name.into(),
         bytes: bytes.into(),
     }
+}
+
+/// Messages between ICNs, a member that is elected and one that follows, and directories that were tampered with.
+fn ledger() -> Vec<Seed> {
+    let term = Term(7);
+    let mut entries = Entry::of(Term(6), 4, &[Record::Over]);
+    entries.push(Entry::mark(term, 5));
+    let messages = [
+        (
+            "ask-vote",
+            Message::AskVote {
+                term,
+                is_trial: true,
+                last_index: 3,
+                last_term: Term(2),
+            },
+        ),
+        (
+            "vote",
+            Message::Vote {
+                term,
+                asked: Term(8),
+                is_trial: false,
+                is_granted: true,
+            },
+        ),
+        (
+            "append",
+            Message::Append {
+                term,
+                round: 9,
+                previous_index: 3,
+                previous_term: Term(2),
+                commit: 1,
+                entries,
+            },
+        ),
+        (
+            "appended",
+            Message::Appended {
+                term,
+                round: 9,
+                outcome: Ok(5),
+            },
+        ),
+        ("campaign", Message::Campaign { term }),
+        ("ask-state", Message::AskState { term, nonce: 5 }),
+        (
+            "state",
+            Message::State {
+                term,
+                nonce: 1,
+                last_index: 2,
+                is_leader: true,
+            },
+        ),
+    ];
+    let encoded = |(name, message): (&str, Message)| seed("ledger_message", name, message.encode());
+    let mut seeds: Vec<Seed> = messages.into_iter().map(encoded).collect();
+    // Streams stand, others are blank, time passes, one says yes twice; or one leads and sends entries.
+    let joins = [
+        0, 0, 1, 0, 0, 2, 3, 0, 15, 1, 0, 7, 0, 0, 0, 0, 15, 2, 0, 7, 0, 0, 0, 0, 3, 9, 5, 200,
+    ];
+    let votes = [6, 1, 0, 1, 1, 1, 0, 3, 5, 6, 1, 1, 1, 1, 0, 0, 3, 9];
+    let follows = [
+        6, 1, 1, 2, 0, 0, 2, 1, 1, 5, 0, 4, 3, 6, 1, 1, 2, 2, 1, 1, 1, 6, 2,
+    ];
+    seeds.push(seed(
+        "majority",
+        "joins-and-is-elected",
+        [&joins[..], &votes].concat(),
+    ));
+    seeds.push(seed(
+        "majority",
+        "joins-and-follows",
+        [&joins[..], &follows].concat(),
+    ));
+    let tampered: [(&str, &[u8]); 4] = [
+        ("untouched", &[]),
+        ("flipped", &[12, 0, 40]),
+        ("torn-without-mark", &[0, 2, 1, 0, 200]),
+        ("without-state", &[0, 1]),
+    ];
+    seeds.extend(tampered.map(|(name, bytes)| seed("ledger_files", name, bytes)));
+    seeds
 }
 
 /// Encoded messages and headers, bare and in their frames.

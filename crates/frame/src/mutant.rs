@@ -29,8 +29,8 @@ pub enum Mutant {
     LedgerJoinAtOnce,
     /// The file of a log is not synced before it is called durable.
     LedgerNoSync,
-    /// A failed write is left where it is, and the next one goes behind it.
-    LedgerNoMending,
+    /// When the disk says that it could not sync, the log goes on as if it had.
+    LedgerSyncErrorIgnored,
 }
 
 #[cfg(feature = "mutants")]

@@ -88,6 +88,8 @@ enum Wait {
     Vote(u16, Term),
     /// The own vote in this term is safe and the others can be asked.
     Campaign(Term),
+    /// The seat is taken.
+    Joined,
 }
 
 /// What a member knows of another.
@@ -348,6 +350,7 @@ impl<S: Storage> MajorityLedger<S> {
                 }
             }
             Wait::Campaign(term) => self.ask_for_votes(now, term),
+            Wait::Joined => self.take_seat(now),
         }
     }
 

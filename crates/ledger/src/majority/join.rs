@@ -7,7 +7,7 @@
 //! asked; that leader has all that was ever committed, with its help or without. If all others are as blank as
 //! itself, there is nothing to forget, and the farm starts for the first time.
 
-use super::{MajorityLedger, Message, Office};
+use super::{MajorityLedger, Message, Office, Wait};
 use crate::storage::{Seat, Storage};
 use sheaf_frame::{Term, Timestamp};
 use std::collections::BTreeMap;
@@ -21,6 +21,8 @@ pub(super) struct Join {
     /// What it needs to have, in which term.
     goal: Option<(Term, u64)>,
     pub(super) ask_due: Timestamp,
+    /// It has all, and its disk is told so.
+    is_done: bool,
 }
 
 impl Join {
@@ -30,6 +32,7 @@ impl Join {
             answers: Some(BTreeMap::new()),
             goal: None,
             ask_due: Timestamp(0),
+            is_done: false,
         }
     }
 
@@ -133,6 +136,7 @@ impl<S: Storage> MajorityLedger<S> {
     pub(super) fn look_whether_joined(&mut self, now: Timestamp) {
         if let Office::Joining(join) = &self.office
             && let Some((term, last_index)) = join.goal
+            && !join.is_done
             && term == self.state.term
             && self.verified.min(self.durable()) >= last_index
         {
@@ -147,9 +151,19 @@ impl<S: Storage> MajorityLedger<S> {
             has_joined: true,
         });
         self.storage.save(self.state);
-        self.storage.sync(now);
-        self.office = Office::Follower;
-        self.be_patient(now);
+        let ticket = self.storage.sync(now);
+        self.waits.push_back((ticket, Wait::Joined));
+        if let Office::Joining(join) = &mut self.office {
+            join.is_done = true;
+        }
+    }
+
+    /// The disk knows that this member may vote.
+    pub(super) fn take_seat(&mut self, now: Timestamp) {
+        if matches!(self.office, Office::Joining(_)) {
+            self.office = Office::Follower;
+            self.be_patient(now);
+        }
     }
 
     /// For people: why this member does not count yet.

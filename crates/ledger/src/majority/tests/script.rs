@@ -305,3 +305,57 @@ fn hostile_bytes_do_nothing() {
         }
     }
 }
+
+/// The history that shows why old terms are not committed by counting (figure 3.7 of the dissertation on Raft): an
+/// entry of an old term gets to most disks, and is overwritten by a leader who has never seen it.
+pub(super) fn overwritten_majority(seed: u64) -> Result<(), String> {
+    let (mut world, first) = farm(seed);
+    let (x, y) = others(first);
+    isolate(&mut world, first, true);
+    let common = world.last_on_disk(first);
+    // More than is under way at once, so that a follower has some of it without the rest.
+    let record = |at: u64| Record::Done {
+        ranges: vec![(TfId(at), TfId(at + 1)); 8000],
+    };
+    world.append(first, (0..30).map(record).collect())?;
+    let begins = |world: &World| {
+        let reigns = |icn| world.opens_a_term(icn);
+        reigns(x) || reigns(y)
+    };
+    let until = world.now + ms(1000);
+    world.run(until, begins)?;
+    let (second, third) = if world.opens_a_term(x) {
+        (x, y)
+    } else {
+        (y, x)
+    };
+    // The mark of the second leader is on its own disk only.
+    world.kill(third, true, true);
+    let until = world.now + ms(5);
+    world.run(until, |_| false)?;
+    world.kill(second, true, true);
+    isolate(&mut world, first, false);
+    world.start_soon(third, ms(0));
+    // The first leads again and sends what it has, of its old term, to the third.
+    let has_some = |world: &World| world.last_on_disk(third) > common + 3;
+    let until = world.now + ms(2000);
+    world.run(until, has_some)?;
+    let until = world.now + Duration::from_micros(500);
+    world.run(until, |_| false)?;
+    world.kill(first, true, true);
+    // What is on its way to the third's disk does not get there.
+    world.kill(third, true, true);
+    world.start_soon(third, ms(0));
+    world.start_soon(second, ms(0));
+    let until = world.now + ms(2000);
+    world.run(until, |world| world.leader() == Some(second))?;
+    let until = world.now + ms(100);
+    world.run(until, |_| false)
+}
+
+#[test]
+fn what_most_disks_have_of_an_old_term_may_still_be_overwritten() {
+    for seed in 0..20 {
+        overwritten_majority(seed).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+    }
+}

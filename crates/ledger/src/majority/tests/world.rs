@@ -82,21 +82,40 @@ struct Node {
 
 impl Node {
     fn describe(&self) -> String {
-        self.ledger.as_ref().map_or("dead".to_owned(), |ledger| {
-            let (status, storage) = (ledger.status(), ledger.storage());
-            let (last, trouble) = (storage.last_index(), status.trouble.unwrap_or_default());
-            format!(
-                "{} {:?} with {last} entries {trouble}",
-                status.office, ledger.state
-            )
-        })
+        let Some(ledger) = &self.ledger else {
+            return "dead".to_owned();
+        };
+        let status = ledger.status();
+        format!(
+            "{} {:?}, {} entries, due {:?}, wakes {:?}, streams {:?}, resigned {}, trouble {:?}",
+            status.office,
+            ledger.state,
+            ledger.storage().last_index(),
+            ledger.next_due(),
+            self.wakes_at,
+            ledger
+                .peers
+                .iter()
+                .map(|peer| peer.is_connected)
+                .collect::<Vec<_>>(),
+            ledger.is_resigned,
+            status.trouble
+        )
     }
 }
 
 #[derive(Debug)]
 enum Event {
-    Deliver { from: u16, message: Bytes },
-    Peer { icn: u16, is_connected: bool },
+    Deliver {
+        from: u16,
+        message: Bytes,
+    },
+    /// For this life of the member only.
+    Peer {
+        icn: u16,
+        is_connected: bool,
+        life: u64,
+    },
     Wake,
     Work,
     Start,
@@ -125,6 +144,8 @@ pub(super) struct World {
     is_peace: bool,
     /// Every record that was ever said to be durable or replayed, by place.
     truth: Vec<Record>,
+    /// The term of the leader that said so first. They only grow.
+    truth_terms: Vec<Term>,
     leaders: BTreeMap<Term, u16>,
     /// The term of every entry that somebody calls committed.
     committed: Vec<Term>,
@@ -170,6 +191,7 @@ impl World {
             is_cut: Default::default(),
             is_peace: options.faults == 0,
             truth: Vec::new(),
+            truth_terms: Vec::new(),
             leaders: BTreeMap::new(),
             committed: Vec::new(),
             made: 0,
@@ -211,6 +233,20 @@ impl World {
         let leads = |node: &Node| node.lead.as_ref().map(|lead| lead.term);
         let best = (0..ICNS).filter(|icn| leads(&self.nodes[usize::from(*icn)]).is_some());
         best.max_by_key(|icn| leads(&self.nodes[usize::from(*icn)]))
+    }
+
+    /// Whether a member has won an election and the world does not know yet.
+    pub(super) fn opens_a_term(&self, icn: u16) -> bool {
+        let ledger = self.nodes[usize::from(icn)].ledger.as_ref();
+        ledger.is_some_and(
+            |ledger| matches!(&ledger.office, Office::Leader(reign) if !reign.is_public),
+        )
+    }
+
+    /// The last entry on the disk of a member, 0 if it is dead.
+    pub(super) fn last_on_disk(&self, icn: u16) -> u64 {
+        let ledger = self.nodes[usize::from(icn)].ledger.as_ref();
+        ledger.map_or(0, |ledger| ledger.storage().durable_index())
     }
 
     pub(super) fn truth(&self) -> &[Record] {
@@ -279,7 +315,13 @@ impl World {
         };
         match event {
             Event::Deliver { from, message } => ledger.handle_message(now, from, &message),
-            Event::Peer { icn, is_connected } => ledger.handle_peer(now, icn, is_connected),
+            Event::Peer {
+                icn,
+                is_connected,
+                life,
+            } if life == node.lives => {
+                ledger.handle_peer(now, icn, is_connected);
+            }
             _ => {}
         }
         self.drain(icn)
@@ -311,11 +353,22 @@ impl World {
         self.drain(icn)
     }
 
+    /// Member `at` hears of its stream to `icn`.
+    fn tell_peer(&mut self, after: Duration, at: u16, icn: u16, is_connected: bool) {
+        let life = self.node(at).lives;
+        let event = Event::Peer {
+            icn,
+            is_connected,
+            life,
+        };
+        self.schedule(after, at, event);
+    }
+
     /// Both ends of a stream hear of it, one after the other.
     fn connect(&mut self, a: u16, b: u16, is_connected: bool) {
         for (at, icn) in [(a, b), (b, a)] {
             let after = self.draw_us(100, 3000);
-            self.schedule(after, at, Event::Peer { icn, is_connected });
+            self.tell_peer(after, at, icn, is_connected);
         }
     }
 
@@ -332,14 +385,7 @@ impl World {
         if is_seen {
             for at in (0..ICNS).filter(|other| *other != icn) {
                 let after = self.draw_us(100, 3000);
-                self.schedule(
-                    after,
-                    at,
-                    Event::Peer {
-                        icn,
-                        is_connected: false,
-                    },
-                );
+                self.tell_peer(after, at, icn, false);
             }
         }
     }
@@ -426,22 +472,8 @@ impl World {
             }
             11 => {
                 self.connect(icn, other, false);
-                self.schedule(
-                    ms(5),
-                    icn,
-                    Event::Peer {
-                        icn: other,
-                        is_connected: true,
-                    },
-                );
-                self.schedule(
-                    ms(5),
-                    other,
-                    Event::Peer {
-                        icn,
-                        is_connected: true,
-                    },
-                );
+                self.tell_peer(ms(5), icn, other, true);
+                self.tell_peer(ms(5), other, icn, true);
             }
             12 => {
                 let now = self.now;
@@ -548,9 +580,12 @@ impl World {
                         term.0
                     ));
                 }
-                self.learn(icn, 0, &records)?;
-                if records.len() < self.truth.len() {
-                    let (found, known) = (records.len(), self.truth.len());
+                self.learn(icn, term, 0, &records)?;
+                // A leader that hears late of its own election may have successors already. They fence it off, and
+                // what they have decided it does not know.
+                let known = self.truth_terms.partition_point(|of| *of <= term);
+                if records.len() < known {
+                    let found = records.len();
                     return Err(format!(
                         "{now:?}: ICN {icn} leads in term {} with {found} records, {known} were durable",
                         term.0
@@ -576,8 +611,9 @@ impl World {
                 }
                 let at = lead.records;
                 lead.records += records.len();
+                let term = lead.term;
                 self.durable += records.len() as u64;
-                self.learn(icn, at, &records)?;
+                self.learn(icn, term, at, &records)?;
             }
             Notice::Deposed { .. } => self.node(icn).lead = None,
             Notice::Trouble(_) | Notice::Healed => {}
@@ -586,7 +622,7 @@ impl World {
     }
 
     /// `records` are in the log for ever, from place `at` on.
-    fn learn(&mut self, icn: u16, at: usize, records: &[Record]) -> Checked {
+    fn learn(&mut self, icn: u16, term: Term, at: usize, records: &[Record]) -> Checked {
         let now = self.now;
         for (place, record) in (at..).zip(records) {
             match self.truth.get(place) {
@@ -596,7 +632,10 @@ impl World {
                         "{now:?}: ICN {icn} has {record:?} at place {place}, where {known:?} was durable"
                     ));
                 }
-                None => self.truth.push(record.clone()),
+                None => {
+                    self.truth.push(record.clone());
+                    self.truth_terms.push(term);
+                }
             }
         }
         Ok(())
