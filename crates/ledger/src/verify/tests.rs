@@ -1,5 +1,6 @@
 //! A checker that cannot fail is worth nothing: every rule here meets a log that breaks it.
 
+mod files;
 mod kinds;
 mod run;
 
