@@ -328,6 +328,28 @@ impl Farm {
         is_sent
     }
 
+    /// Ends the run as an operator of several ICNs does: with `sheaf stop`.
+    fn stop_run(&mut self) {
+        let (program, file) = (
+            self.program.to_string_lossy(),
+            self.folder.file("icn-0.toml"),
+        );
+        let file = file.to_string_lossy();
+        let words = ["stop", "--config", &file];
+        let outcome = match self.host(NodeId::ICN) {
+            None => tool::run(&program, words),
+            Some(host) => {
+                let inside = ["netns", "exec", &host.namespace, &program];
+                tool::run("ip", inside.into_iter().chain(words))
+            }
+        };
+        if let Err(error) = outcome {
+            self.problems
+                .push(format!("the run could not be stopped: {error}"));
+            self.signal_all(Role::Flp, Signal::TERM);
+        }
+    }
+
     fn signal_all(&mut self, role: Role, signal: Signal) {
         let nodes = self.all_nodes();
         for node in nodes.into_iter().filter(|node| node.role == role) {
@@ -431,13 +453,12 @@ impl Farm {
             life.may_end = true;
             let _ = kill_process(Pid::from_child(&life.child), Signal::CONT);
         }
-        // A lone ICN ends the run. One of several would hand over; there the run ends when all sources have.
-        let last = if self.shape.icns > 1 {
-            Role::Flp
+        if self.shape.icns > 1 {
+            // One of several ICNs that is asked to end hands over.
+            self.stop_run();
         } else {
-            Role::Icn
-        };
-        self.signal_all(last, Signal::TERM);
+            self.signal_all(Role::Icn, Signal::TERM);
+        }
         let drain = Duration::from_millis(self.config.icn.scheduler.drain_ms);
         let have_ended = wait_until(2 * drain + FAREWELL_MAX, || {
             self.reap();
@@ -528,7 +549,11 @@ fn certify(directory: &Path, nodes: &[NodeId]) -> Result<(), LabError> {
     let validity = Validity::of_days(1);
     let authority = Authority::new("lab", validity).map_err(bad)?;
     authority.save(directory, true).map_err(bad)?;
-    for node in nodes {
+    let operator = NodeId {
+        role: Role::Operator,
+        index: 0,
+    };
+    for node in nodes.iter().chain([&operator]) {
         let files = CertFiles::in_directory(directory, *node);
         let issued = authority.issue(*node, validity).map_err(bad)?;
         issued.save(&files, true).map_err(bad)?;
