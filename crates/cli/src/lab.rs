@@ -235,7 +235,7 @@ fn finish(
 }
 
 fn list() {
-    for cell in matrix::CELLS {
+    for cell in matrix::cells() {
         let quick = if cell.is_quick { "quick" } else { "" };
         let why = cell
             .missing()

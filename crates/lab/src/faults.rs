@@ -7,7 +7,7 @@ use crate::farm::{Farm, now_ns};
 use crate::inject;
 use crate::judge::{self, CALM, Injection, SETTLE};
 use crate::machine::{self, Folder};
-use crate::matrix::CELLS;
+use crate::matrix::cells;
 use crate::report::Row;
 use crate::shape::Ground;
 use rand::{RngExt as _, SeedableRng as _};
@@ -45,11 +45,11 @@ pub struct Options {
 /// [`LabError::Cell`] if there is none of a name.
 pub fn select(options: &Options) -> Result<Vec<Cell>, LabError> {
     let known = || {
-        let names: Vec<&str> = CELLS.iter().map(|cell| cell.name).collect();
+        let names: Vec<&str> = cells().map(|cell| cell.name).collect();
         names.join(" ")
     };
     for name in &options.cells {
-        if !CELLS.iter().any(|cell| cell.name == name) {
+        if !cells().any(|cell| cell.name == name) {
             return Err(LabError::Cell {
                 found: name.clone(),
                 known: known(),
@@ -63,7 +63,7 @@ pub fn select(options: &Options) -> Result<Vec<Cell>, LabError> {
             options.cells.iter().any(|name| name == cell.name)
         }
     };
-    Ok(CELLS.iter().filter(is_wanted).copied().collect())
+    Ok(cells().filter(is_wanted).copied().collect())
 }
 
 /// Runs the cells that `options` name; `tell` hears of each when it is over.

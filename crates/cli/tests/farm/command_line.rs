@@ -107,7 +107,10 @@ fn a_fault_for_a_node_that_is_not_there_is_refused() {
     check(
         &["demo", "--kill", "icn:0@1s"],
         2,
-        &["0 of 1 would be left", "expected --start icn:0 later, or more --icns"],
+        &[
+            "0 of 1 would be left",
+            "expected --start icn:0 later, or more --icns",
+        ],
     );
     check(
         &["demo", "--icns", "2"],
