@@ -66,13 +66,14 @@ pub(crate) struct DrainArgs {
 Examples:
   sheaf epn set epn:3 --config farm.toml --enabled false     nothing new for it; it stays in the farm
   sheaf epn set epn:3 --config farm.toml --weight 0.5        half of what another EPN gets")]
+#[command(group(clap::ArgGroup::new("change").args(["weight", "enabled"]).required(true).multiple(true)))]
 pub(crate) struct SetArgs {
     /// The EPN, such as epn:3.
     #[arg(value_name = "EPN", value_parser = parse_epn)]
     epn: EpnId,
     /// Its share of the work relative to other EPNs, for weighted policies (none of those there
     /// are now); 1 is usual.
-    #[arg(long, value_name = "W", value_parser = parse_weight, required_unless_present = "enabled")]
+    #[arg(long, value_name = "W", value_parser = parse_weight)]
     weight: Option<u32>,
     /// Whether it gets anything new.
     #[arg(long, value_name = "true|false", action = clap::ArgAction::Set)]
