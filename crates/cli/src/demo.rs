@@ -33,6 +33,7 @@ use screen::Screen;
 use sheaf_frame::Role;
 use sheaf_ledger::verify::{self, Evidence, Options};
 use sheaf_node::config::FarmConfig;
+use sheaf_zookeeper::server::Ensemble;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -58,7 +59,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     check_json(args)?;
     let mut dir = RunDir::make(args.out.as_deref()).map_err(|error| bad_use(&error))?;
     let file = dir.file("farm.toml");
-    let config = write_farm_file(args, &dir, &file).map_err(|error| bad_use(&error))?;
+    let (config, _ensemble) =
+        write_farm_file(args, &dir, &file).map_err(|error| bad_use(&error))?;
     let (sender, notices) = sync_channel(NOTICES_MAX);
     quit_on_signals(sender.clone())?;
     let mut watch = Watch::default();
@@ -116,17 +118,21 @@ fn bad_use(error: &anyhow::Error) -> anyhow::Error {
     fail::bad_use(fail::message(error))
 }
 
-/// Writes the farm file, and reads it back as the nodes will: what they would refuse is told here and at once.
-fn write_farm_file(args: &Args, dir: &RunDir, file: &Path) -> anyhow::Result<FarmConfig> {
-    let config = farm_file::farm_config(args, dir)?;
+/// Starts what the farm needs beside its nodes, writes the farm file, and reads it back as the nodes will: what they
+/// would refuse is told here and at once.
+fn write_farm_file(
+    args: &Args,
+    dir: &RunDir,
+    file: &Path,
+) -> anyhow::Result<(FarmConfig, Option<Ensemble>)> {
+    let mut config = farm_file::farm_config(args, dir)?;
+    let ensemble = icns::start_ensemble(args, &mut config)?;
     let text = config
         .to_toml()
         .context("cannot write these values as a farm file")?;
     std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
-    Ok(FarmConfig::load_for(
-        file,
-        &[Role::Icn, Role::Flp, Role::Epn],
-    )?)
+    let config = FarmConfig::load_for(file, &[Role::Icn, Role::Flp, Role::Epn])?;
+    Ok((config, ensemble))
 }
 
 fn title(args: &Args, config: &FarmConfig) -> String {

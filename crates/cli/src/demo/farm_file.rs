@@ -86,6 +86,8 @@ fn certificates(config: &FarmConfig, dir: &RunDir) -> anyhow::Result<PathBuf> {
         (Role::Icn, icns),
         (Role::Flp, config.run.flps),
         (Role::Epn, config.run.epns),
+        // Who orders the run to stop, if there are several ICNs.
+        (Role::Operator, 1),
     ];
     for (role, count) in counts {
         for index in 0..u16::try_from(count)? {

@@ -5,7 +5,8 @@ use super::faults::{Agenda, FaultKind};
 use super::run_dir::RunDir;
 use anyhow::{Context as _, bail};
 use sheaf_frame::Role;
-use sheaf_node::config::{FarmConfig, LedgerBackend};
+use sheaf_node::config::{FarmConfig, LedgerBackend, MembershipBackend};
+use sheaf_zookeeper::server::{Ensemble, Home, ServerOptions};
 use std::net::{Ipv4Addr, TcpListener};
 
 /// Ports below are for servers that everybody knows.
@@ -30,17 +31,39 @@ pub(super) fn add(args: &Args, dir: &RunDir, config: &mut FarmConfig) -> anyhow:
         return Ok(());
     }
     let addresses = free_addresses(icns)?;
-    config.icn.ledger.directory = dir.file("verdicts-{icn}");
-    config.icn.ledger.backend = match (args.membership, icns) {
+    let backend = match (args.membership, icns) {
         (Membership::Zookeeper, _) => LedgerBackend::Zookeeper,
         (Membership::Embedded, 1) => LedgerBackend::File,
         (Membership::Embedded, _) => LedgerBackend::Majority,
     };
+    config.icn.ledger.backend = backend;
+    if backend.has_files() {
+        config.icn.ledger.directory = dir.file("verdicts-{icn}");
+    }
     match addresses.as_slice() {
         [only] => config.icn.address.clone_from(only),
         _ => config.icn.addresses = addresses,
     }
     Ok(())
+}
+
+/// Starts a private ensemble, if `args` ask for one, and puts it into the farm file. It lives as long as the value.
+///
+/// # Errors
+///
+/// What is missing on this machine, or why a server does not serve.
+pub(super) fn start_ensemble(
+    args: &Args,
+    config: &mut FarmConfig,
+) -> anyhow::Result<Option<Ensemble>> {
+    if args.membership == Membership::Embedded {
+        return Ok(None);
+    }
+    let home = Home::find().context("--membership zookeeper")?;
+    let ensemble = Ensemble::start(&home, &ServerOptions::ensemble())?;
+    config.membership.backend = MembershipBackend::Zookeeper;
+    config.membership.servers = ensemble.addresses();
+    Ok(Some(ensemble))
 }
 
 /// A farm without a leader decides nothing, and never ends.
