@@ -69,8 +69,17 @@ pub(crate) fn wait_until(
         if left.is_zero() {
             return Ok(false);
         }
-        std::thread::sleep(left.min(LOOK));
+        pause(left.min(LOOK));
     }
+}
+
+/// Waits for nothing but time.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "faults last as long as they are meant to, and a process of others is looked at, not heard"
+)]
+pub(crate) fn pause(time: Duration) {
+    std::thread::sleep(time);
 }
 
 /// Lets the farm run for `time`.

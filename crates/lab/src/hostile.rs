@@ -1,5 +1,6 @@
 //! Strangers that connect to the ports of a farm and do not behave.
 
+use crate::clock::pause;
 use crate::error::LabError;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -52,7 +53,7 @@ impl Peers {
                 if look % LOOKS_PER_BYTE == 0 && said + 1 < words.len() {
                     peers.retain_mut(|peer| peer.write_all(&words[said..=said]).is_ok());
                 }
-                std::thread::sleep(LOOK);
+                pause(LOOK);
             }
         }))
     }
@@ -73,7 +74,7 @@ impl Peers {
                         let _ = peer.write_all(&lie(&mut rng));
                     }
                 }
-                std::thread::sleep(Duration::from_millis(1));
+                pause(Duration::from_millis(1));
             }
         }))
     }

@@ -6,7 +6,7 @@ use crate::error::LabError;
 use crate::farm::{Farm, Fate};
 use crate::hostile::Peers;
 use crate::machine::MemoryGroup;
-use crate::relay::Tamper;
+use crate::relay::{Relay, Tamper};
 use crate::tool;
 use rand::RngExt as _;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -51,7 +51,7 @@ pub(crate) fn inject(
                 Ok(())
             }))
         }
-        Fault::Restart => restart(farm, nodes),
+        Fault::Restart => restart(farm, &nodes),
         Fault::Cut(way) => set_rules(farm, nodes, |_| cut_rules(way, "")),
         Fault::CutPair => cut_pair(farm, &nodes),
         Fault::Swizzle => swizzle(farm, nodes, rng),
@@ -99,14 +99,14 @@ pub(crate) fn inject(
                 hosts.try_for_each(|host| host.set_rate(None))
             }))
         }
-        Fault::FlipData => tamper(farm, nodes, &["data"], Tamper::FlipBit, rng),
-        Fault::FlipControl => tamper(farm, nodes, &["flp-icn", "epn-icn"], Tamper::FlipBit, rng),
-        Fault::TruncateData => tamper(farm, nodes, &["data"], Tamper::Truncate, rng),
-        Fault::OversizeData => tamper(farm, nodes, &["data"], Tamper::Oversize, rng),
-        Fault::FreezeData => tamper(farm, nodes, &["data"], Tamper::Freeze, rng),
+        Fault::FlipData => tamper(farm, &nodes, &["data"], Tamper::FlipBit, rng),
+        Fault::FlipControl => tamper(farm, &nodes, &["flp-icn", "epn-icn"], Tamper::FlipBit, rng),
+        Fault::TruncateData => tamper(farm, &nodes, &["data"], Tamper::Truncate, rng),
+        Fault::OversizeData => tamper(farm, &nodes, &["data"], Tamper::Oversize, rng),
+        Fault::FreezeData => tamper(farm, &nodes, &["data"], Tamper::Freeze, rng),
         Fault::Delay(ms) => {
             let how = Tamper::Delay(ms);
-            tamper(farm, nodes, &["data", "flp-icn", "epn-icn"], how, rng)
+            tamper(farm, &nodes, &["data", "flp-icn", "epn-icn"], how, rng)
         }
         Fault::Lies => {
             let peers = Peers::lying(&ports(farm), rng.random())?;
@@ -224,8 +224,8 @@ fn bring_back(farm: &mut Farm, nodes: &[NodeId]) -> Result<(), LabError> {
     Ok(())
 }
 
-fn restart(farm: &mut Farm, nodes: Vec<NodeId>) -> Result<Remedy, LabError> {
-    for node in &nodes {
+fn restart(farm: &mut Farm, nodes: &[NodeId]) -> Result<Remedy, LabError> {
+    for node in nodes {
         farm.let_end(*node, Fate::Ended);
         farm.signal(*node, Signal::TERM);
         let has_ended = wait_until(RESTART_MAX, || {
@@ -324,14 +324,14 @@ fn swizzle(
 
 fn tamper(
     farm: &mut Farm,
-    nodes: Vec<NodeId>,
+    nodes: &[NodeId],
     names: &'static [&'static str],
     tamper: Tamper,
     rng: &mut Xoshiro256PlusPlus,
 ) -> Result<Remedy, LabError> {
     nodes.iter().for_each(|node| farm.disturb(*node));
     let relays = || names.iter().filter_map(|name| farm.relays().get(name));
-    let before: Vec<u64> = relays().map(|relay| relay.done()).collect();
+    let before: Vec<u64> = relays().map(Relay::done).collect();
     for relay in relays() {
         relay.set(tamper, rng.random());
     }
@@ -344,7 +344,7 @@ fn tamper(
         for relay in relays() {
             relay.set(Tamper::Nothing, 0);
         }
-        let after: Vec<u64> = relays().map(|relay| relay.done()).collect();
+        let after: Vec<u64> = relays().map(Relay::done).collect();
         if must_show && after == before {
             let text = format!("nothing passed the relays {names:?} to be tampered with");
             farm.problems.push(text);

@@ -1,5 +1,6 @@
 //! A relay between two nodes, in user space: what the kernel cannot be asked to do to a TCP stream.
 
+use crate::clock::pause;
 use crate::error::LabError;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -176,7 +177,7 @@ impl Shared {
         let _ = from.set_read_timeout(Some(LOOK));
         loop {
             if self.tamper().0 == Tamper::Freeze && !self.is_over.load(Ordering::SeqCst) {
-                std::thread::sleep(LOOK / 10);
+                pause(LOOK / 10);
                 continue;
             }
             let count = match from.read(&mut piece) {
@@ -238,7 +239,7 @@ fn is_timeout(error: &std::io::Error) -> bool {
 /// Waits without losing what comes meanwhile: the kernel keeps it.
 fn wait_ms(ms: u64) {
     let until = Instant::now() + Duration::from_millis(ms);
-    std::thread::sleep(until.saturating_duration_since(Instant::now()));
+    pause(until.saturating_duration_since(Instant::now()));
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
