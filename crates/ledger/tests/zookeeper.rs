@@ -270,7 +270,11 @@ fn one_who_resigns_while_it_enlists_blocks_nobody() {
             farm.icns[0].ledger.resign(now);
             farm.start(1);
             farm.run(60);
-            assert_eq!(farm.leader(), Some(1), "seed {seed}, resigned after {wait} ms");
+            assert_eq!(
+                farm.leader(),
+                Some(1),
+                "seed {seed}, resigned after {wait} ms"
+            );
         }
     }
 }
