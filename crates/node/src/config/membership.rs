@@ -286,7 +286,8 @@ mod tests {
             "root = \"/a//b\"\nsession_ms = 10\n",
             "f:2: membership.root: found \"/a//b\", expected a path such as /sheaf, of letters, digits, -, _ and \
              single slashes\n\
-             f:3: membership.session_ms: found 10, expected 200 to 60000; servers grant no less than two of their ticks",
+             f:3: membership.session_ms: found 10, expected 200 to 60000; servers grant no less than two \
+             of their ticks",
         );
         check(
             "user = \"farm\"\n",
@@ -294,12 +295,14 @@ mod tests {
         );
         check(
             "key = \"k\"\ntls = true\n",
-            "f:1: membership.certificate: found a key without a certificate, expected both of certificate and key, or none\n\
+            "f:1: membership.certificate: found a key without a certificate, expected both of certificate \
+             and key, or none\n\
              f:1: membership.ca: found none, expected the servers' CA exactly where tls = true",
         );
         check(
             "[icn.ledger]\nbackend = \"zookeeper\"\n",
-            "f:3: membership.backend: found \"embedded\", expected \"zookeeper\", where the verdict log is in ZooKeeper",
+            "f:3: membership.backend: found \"embedded\", expected \"zookeeper\", where the verdict \
+             log is in ZooKeeper",
         );
     }
 
