@@ -148,3 +148,22 @@ fn a_leader_that_is_asked_to_end_hands_over_and_the_run_goes_on() {
     assert_eq!(last["books"]["complete"], TFS, "{last:#}");
     assert_eq!(last["books"]["balanced"], true, "{last:#}");
 }
+
+#[test]
+fn with_zookeeper_one_of_two_icns_may_die() {
+    if let Err(missing) = sheaf_zookeeper::server::Home::find() {
+        println!("skipped: {missing}");
+        return;
+    }
+    let line = "--membership zookeeper --rate 100 --orbits-per-tf 4 --duration 4s --kill icn:0@1s";
+    let summary = demo(line);
+    summary.assert_nothing_lost();
+    assert_eq!(summary.0["membership"], "zookeeper");
+    assert_eq!(summary.count("icns"), 2);
+    let leaders = summary.0["leaders"].as_array().unwrap();
+    assert_ne!(
+        leaders.last().unwrap()["icn"],
+        summary.0["faults"][0]["node"],
+        "{leaders:#?}"
+    );
+}

@@ -99,6 +99,6 @@ impl<T: Transport> IcnNode<T> {
         for conn in conns {
             self.say_office(conn);
         }
-        self.refuse_answers(lead.askers());
+        self.refuse_answers(&lead.askers());
     }
 }

@@ -59,18 +59,9 @@ impl<T: Transport> IcnNode<T> {
         }
     }
 
-    /// Whoever waits for an answer of a leader that is none any more is told so.
-    pub(super) fn refuse_answers(&mut self, conns: Vec<ConnId>) {
-        for conn in conns {
-            let detail = "this ICN leads no longer; ask again".to_owned();
-            self.send(
-                &[conn],
-                &Control::Answer {
-                    done: false,
-                    detail,
-                },
-            );
-        }
+    /// Whoever waits for an answer of a leader that is none any more is told so, and orders it of the next one.
+    pub(super) fn refuse_answers(&mut self, conns: &[ConnId]) {
+        self.send(conns, &Control::Standby);
     }
 
     /// The EPN itself says that it leaves, to this leader and to the next.
