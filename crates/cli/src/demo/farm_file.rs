@@ -25,7 +25,7 @@ const RECORDED_LINKS: u64 = 12;
 const RECORDED_ORBIT_BYTES: u64 = 110_000;
 
 /// How long the certificates of a demo hold: longer than any demo.
-const CERTIFICATE_DAYS: u32 = 30;
+const CERTIFICATE_DAYS: u32 = 90;
 
 /// Smallest and largest memory for payloads of one node.
 const NODE_BYTES: (u64, u64) = (64 << 20, 256 << 20);

@@ -65,7 +65,7 @@ fn number(text: &str) -> Result<u64, String> {
         return Ok(number);
     }
     let number: f64 = text.parse().map_err(|_| refused())?;
-    let is_whole = number >= 0.0 && number <= 1e18 && number.fract() == 0.0;
+    let is_whole = (0.0..=1e18).contains(&number) && number.fract() == 0.0;
     if is_whole {
         Ok(number as u64)
     } else {
