@@ -513,7 +513,11 @@ impl Flp {
         let assigned: Vec<TfId> = self
             .hold
             .iter_mut()
-            .filter(|(_, held)| held.assigned.is_some_and(|(_, to)| to == target))
+            // What a former leader assigned, the present one assigns anew, here or elsewhere.
+            .filter(|(_, held)| {
+                held.assigned
+                    .is_some_and(|(attempt, to)| to == target && attempt > Attempt(0))
+            })
             .map(|(tf, _)| tf)
             .collect();
         for tf in assigned {
