@@ -9,7 +9,7 @@ mod seat;
 pub(crate) use consumer::Taken;
 
 use crate::invariant::{Invariant, Violation};
-use crate::options::{Fault, Options};
+use crate::options::{Fault, Log, Options};
 use crate::quiet;
 use crate::trace::{Line, Trace};
 use crate::watch::{Books, Found, Watch, found};
@@ -59,6 +59,8 @@ pub struct Farm<'a> {
     lives: u64,
     is_calm: bool,
     is_stopping: bool,
+    /// An ICN has ended in order: it does so when the run is over.
+    is_run_over: bool,
     is_settled: bool,
     storms: u32,
     state_faults: u64,
@@ -92,6 +94,7 @@ impl<'a> Farm<'a> {
             lives: 0,
             is_calm: false,
             is_stopping: false,
+            is_run_over: false,
             is_settled: false,
             storms: 0,
             state_faults: 0,
@@ -100,10 +103,10 @@ impl<'a> Farm<'a> {
             trace,
             pool: pieces::pool(options.seed),
         };
-        farm.seats.push(Seat::new(NodeId::ICN, options));
+        let icns = (0..options.log.icns()).map(|index| NodeId { role: Role::Icn, index });
         let flps = (0..options.flps).map(|flp| NodeId::from(FlpId(flp)));
         let epns = (0..options.epns).map(|epn| NodeId::from(EpnId(epn)));
-        for node in flps.chain(epns) {
+        for node in icns.chain(flps).chain(epns) {
             farm.seats.push(Seat::new(node, options));
         }
         for (at, fault) in &options.faults {
@@ -278,7 +281,7 @@ impl<'a> Farm<'a> {
             Some(Node::Icn(_)) => {
                 self.icn_turns += 1;
                 if self.icn_turns.is_multiple_of(BOOKS_EVERY) {
-                    self.check_books(index)?;
+                    self.check_books(index, false)?;
                 }
             }
             _ => {}
@@ -286,7 +289,7 @@ impl<'a> Farm<'a> {
         Ok(turn)
     }
 
-    fn check_books(&self, index: usize) -> Result<(), Found> {
+    fn check_books(&self, index: usize, is_last: bool) -> Result<(), Found> {
         let seat = &self.seats[index];
         let (Some(Node::Icn(icn)), Some(counted)) = (&seat.process, self.watch.books_of(seat.node))
         else {
@@ -296,11 +299,18 @@ impl<'a> Farm<'a> {
             return Ok(());
         };
         let (said, open) = (brain.books(), brain.in_flight());
-        let same = said.complete == counted.complete
-            && said.incomplete == counted.incomplete
-            && said.dropped_total() == counted.dropped
-            && said.abandoned == counted.abandoned;
-        if same && said.balance(open) {
+        // What is decided and not durable yet is in no event log. An ICN that was deposed and has not heard of it
+        // knows less than its successor.
+        let counts = [
+            (said.complete, counted.complete),
+            (said.incomplete, counted.incomplete),
+            (said.dropped_total(), counted.dropped),
+            (said.abandoned, counted.abandoned),
+        ];
+        let is_current = self.watch.is_latest_leader(seat.node);
+        let may_be_ahead = self.options.log != Log::Memory && !is_last;
+        let same = counts.iter().all(|(said, counted)| said == counted || (may_be_ahead && said > counted));
+        if (same || !is_current) && said.balance(open) {
             return Ok(());
         }
         found(
@@ -354,7 +364,7 @@ impl<'a> Farm<'a> {
     fn end_in_order(&mut self, now: Timestamp, index: usize) -> Result<(), Found> {
         let seat = &mut self.seats[index];
         if seat.node.role == Role::Icn {
-            self.check_books(index)?;
+            self.check_books(index, true)?;
         }
         let seat = &mut self.seats[index];
         seat.left_in_order = Some(seat.life);
@@ -363,15 +373,20 @@ impl<'a> Farm<'a> {
         let name = seat.name.clone();
         seat.process = None;
         self.network.kill(&name, Death::Seen);
-        let icn_lives = self.seats[0].process.is_some();
+        let is_icn = |seat: &Seat| seat.node.role == Role::Icn;
+        let icn_lives = !self.is_run_over && self.seats.iter().any(|seat| is_icn(seat) && seat.process.is_some());
+        let is_over = is_icn(&self.seats[index]);
+        self.is_run_over |= is_over;
         if icn_lives && !self.is_stopping {
             self.plan(now + Duration::from_millis(20), Step::Start(index));
         }
         if !icn_lives {
             // The run is over, by itself or because somebody asked.
             self.is_stopping = true;
-            for index in 1..self.seats.len() {
-                self.ask_to_leave(now, index);
+            for index in 0..self.seats.len() {
+                if !is_icn(&self.seats[index]) {
+                    self.ask_to_leave(now, index);
+                }
             }
         }
         Ok(())

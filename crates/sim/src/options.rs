@@ -6,12 +6,13 @@ use crate::kind::Kind;
 use sheaf_acquire::flp::WhenFull;
 use sheaf_balance::{Incomplete, Mode};
 use sheaf_frame::NodeId;
+use sheaf_ledger::storage::DiskFaults;
 use sheaf_transport::memory::Faults;
 use std::time::Duration;
 
 /// Counts up whenever the same seed comes to stand for another farm: a recorded seed means something with the
 /// version that it was recorded with only.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// One thing that happens to a farm.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,6 +76,22 @@ pub enum Fault {
         /// For how long.
         length: Duration,
     },
+    /// The disk of an ICN misbehaves for a while.
+    Disk {
+        /// The ICN.
+        node: NodeId,
+        /// How.
+        faults: DiskFaults,
+        /// For how long.
+        length: Duration,
+    },
+    /// The machine of an ICN loses its power: what its disk was not asked to keep may be gone.
+    PowerFailure {
+        /// The ICN.
+        node: NodeId,
+        /// When it is started again; `None`: when the faults end.
+        back_after: Option<Duration>,
+    },
     /// The network is much worse for a while.
     Storm {
         /// How bad.
@@ -84,6 +101,28 @@ pub enum Fault {
     },
 }
 
+/// Where a farm keeps its verdicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Log {
+    /// In the memory of its one ICN, which must not die.
+    Memory,
+    /// On the disk of its one ICN.
+    File,
+    /// On the disks of three ICNs, of which two decide.
+    Majority,
+}
+
+impl Log {
+    /// ICNs that it takes.
+    #[must_use]
+    pub fn icns(self) -> u16 {
+        match self {
+            Self::Memory | Self::File => 1,
+            Self::Majority => 3,
+        }
+    }
+}
+
 /// A farm and what happens to it, drawn from a seed.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -91,6 +130,8 @@ pub struct Options {
     pub seed: u64,
     /// The family it was drawn for.
     pub kind: Kind,
+    /// Where verdicts are kept, and so how many ICNs there are.
+    pub log: Log,
     /// FLPs, from index 0.
     pub flps: u16,
     /// EPNs, from index 0.

@@ -180,6 +180,12 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
+    /// Whether nobody leads in a later term than this ICN.
+    pub(crate) fn is_latest_leader(&self, icn: NodeId) -> bool {
+        let latest = self.leaders.iter().max_by_key(|(term, _)| *term);
+        latest.is_some_and(|(_, leader)| *leader == icn)
+    }
+
     fn handle_roster(
         &mut self,
         node: NodeId,

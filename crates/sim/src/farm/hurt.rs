@@ -4,10 +4,14 @@ use super::{Farm, Node};
 use crate::options::Fault;
 use crate::trace::Line;
 use crate::watch::Found;
-use sheaf_frame::{NodeId, Role, Timestamp};
+use sheaf_frame::{NodeId, Timestamp};
+use sheaf_ledger::storage::DiskFaults;
 use sheaf_transport::memory::Death;
 use std::cmp::Reverse;
 use std::time::Duration;
+
+/// How often an operator asks for the end of a run that goes on.
+const STOP_AGAIN: Duration = Duration::from_millis(200);
 
 /// Something that is planned.
 #[derive(Clone, Debug)]
@@ -18,6 +22,7 @@ pub(super) enum Step {
     Start(usize),
     Quicken(usize),
     SinkUp(usize),
+    DiskWorks(usize),
     StormEnds,
     Calm,
     Settled,
@@ -57,6 +62,7 @@ impl Farm<'_> {
             Step::Start(index) => self.start(index)?,
             Step::Quicken(index) => self.quicken(index),
             Step::SinkUp(index) => self.seats[index].consumer.set_down(false),
+            Step::DiskWorks(index) => self.seats[index].disk.set_faults(DiskFaults::default()),
             Step::StormEnds => {
                 self.storms = self.storms.saturating_sub(1);
                 if self.storms == 0 && !self.is_calm {
@@ -143,6 +149,16 @@ impl Farm<'_> {
                 self.seats[index].consumer.set_down(true);
                 self.plan(now + *length, Step::SinkUp(index));
             }
+            Fault::Disk { node, faults, length } => {
+                let index = self.seat_of(*node);
+                self.seats[index].disk.set_faults(*faults);
+                self.plan(now + *length, Step::DiskWorks(index));
+            }
+            Fault::PowerFailure { node, back_after } => {
+                let index = self.seat_of(*node);
+                self.kill(now, index, Death::Silent, *back_after);
+                self.seats[index].disk.fail_power();
+            }
             Fault::Storm { network, length } => {
                 self.storms += 1;
                 self.network.set_faults(*network);
@@ -212,7 +228,7 @@ impl Farm<'_> {
         for step in &mut self.step_of {
             match step {
                 Some(Step::Heal(a, b)) => self.network.heal(&a.to_string(), &b.to_string()),
-                Some(Step::Thaw(..) | Step::Hurt(_) | Step::Quicken(_) | Step::SinkUp(_)) => {}
+                Some(Step::Thaw(..) | Step::Hurt(_) | Step::Quicken(_) | Step::SinkUp(_) | Step::DiskWorks(_)) => {}
                 _ => continue,
             }
             *step = None;
@@ -221,6 +237,7 @@ impl Farm<'_> {
             self.thaw(now, index);
             self.quicken(index);
             self.seats[index].consumer.set_down(false);
+            self.seats[index].disk.set_faults(DiskFaults::default());
             if let Some((death, _)) = self.seats[index].dying {
                 // Its frames were not used up: it dies now, and all who are dead come back.
                 self.kill(now, index, death, None);
@@ -247,13 +264,21 @@ impl Farm<'_> {
         self.watch.check_settled(calm_at, lives)
     }
 
+    /// An operator asks whoever leads, and asks again until the run is over.
     fn stop(&mut self, now: Timestamp) {
+        if !self.is_stopping {
+            self.fault_line(now, || "the run is asked to stop".to_owned());
+        }
         self.is_stopping = true;
-        self.fault_line(now, || "the run is asked to stop".to_owned());
-        for index in 0..self.seats.len() {
-            if self.seats[index].node.role == Role::Icn {
-                self.ask_to_leave(now, index);
+        for seat in &mut self.seats {
+            let here = seat.here(now);
+            if let Some(Node::Icn(icn)) = &mut seat.process {
+                icn.handle_stop(here);
+                seat.wake_at = now;
             }
+        }
+        if !self.is_run_over {
+            self.plan(now + STOP_AGAIN, Step::Stop);
         }
     }
 }

@@ -1,9 +1,11 @@
 //! Makes the processes: the shipped nodes with the options of the seed.
 
 use super::Farm;
+use super::hurt::Step;
 use super::pieces::Pieces;
 use super::seat::Node;
 use crate::invariant::Invariant;
+use crate::options::{Log, Options};
 use crate::trace::Line;
 use crate::watch::{Found, found};
 use bytes::Bytes;
@@ -13,10 +15,13 @@ use sheaf_balance::{Mode, RunPlan, SchedulerConfig};
 use sheaf_build::{BuildConfig, TfBuilder};
 use sheaf_frame::control::Hello;
 use sheaf_frame::{EpnId, FlpId, Incarnation, NodeId, Role, RunId, Source, Target};
+use sheaf_ledger::Ledger;
+use sheaf_ledger::file::FileLedger;
+use sheaf_ledger::majority::{MajorityConfig, MajorityLedger};
 use sheaf_ledger::memory::MemoryLedger;
+use sheaf_ledger::storage::{SimStorage, StorageError};
 use sheaf_membership::LivenessConfig;
 use sheaf_metric::Registry;
-use sheaf_node::clock::FairClock;
 use sheaf_node::epn::{EpnNode, EpnParts};
 use sheaf_node::event::EventLog;
 use sheaf_node::flp::{FlpNode, FlpParts};
@@ -27,9 +32,10 @@ use sheaf_node::uplink::Uplink;
 use sheaf_transport::Transport;
 use sheaf_transport::memory::Memory;
 use std::sync::Arc;
+use std::time::Duration;
 
-/// Where the ICN listens.
-const ICN_ADDRESS: &str = "icn";
+/// When a process whose disk fails is started again.
+const RESTART_AFTER: Duration = Duration::from_millis(50);
 /// TFs that a consumer's queue takes.
 const QUEUE_TFS: u32 = 64;
 
@@ -47,7 +53,10 @@ impl Farm<'_> {
         let transport = self.network.endpoint(&seat.name);
         let endpoint = transport.id();
         let node = match id.role {
-            Role::Icn => Node::Icn(Box::new(self.icn(transport, incarnation, log)?)),
+            Role::Icn => match self.icn(transport, index, incarnation, log)? {
+                Some(icn) => Node::Icn(Box::new(icn)),
+                None => return Ok(()),
+            },
             Role::Flp => Node::Flp(Box::new(self.flp(
                 transport,
                 FlpId(id.index),
@@ -67,28 +76,19 @@ impl Farm<'_> {
         }
         self.endpoints[at] = index;
         let seat = &mut self.seats[index];
-        seat.process = Some(node);
-        seat.life = life;
-        seat.endpoint = Some(endpoint);
-        seat.is_frozen = false;
-        seat.has_news = false;
-        seat.wake_at = now;
-        seat.not_before = now;
-        seat.fair = FairClock::default();
-        seat.dying = None;
-        seat.is_leaving = false;
-        seat.held_stfs = 0;
+        seat.begin(now, node, life, endpoint);
         self.trace
             .add(|| Line::new(now, &seat.name, vec![], format!("starts, life {life}")));
         Ok(())
     }
 
     fn icn(
-        &self,
+        &mut self,
         mut transport: Memory,
+        index: usize,
         incarnation: Incarnation,
         log: EventLog,
-    ) -> Result<IcnNode<Memory>, Found> {
+    ) -> Result<Option<IcnNode<Memory>>, Found> {
         let options = self.options;
         let config = SchedulerConfig {
             policy: options.policy.to_owned(),
@@ -111,11 +111,19 @@ impl Farm<'_> {
             epns: u32::from(options.epns),
             timeframes: options.timeframes,
         };
-        listen(&mut transport, ICN_ADDRESS)?;
+        let icn = self.seats[index].node.index;
+        let addresses = icn_addresses(options);
+        let Some(ledger) = self.ledger(index)? else {
+            // Its disk does not let it begin: it tries again, as a service manager has it do.
+            let now = self.network.now();
+            self.plan(now + RESTART_AFTER, Step::Start(index));
+            return Ok(None);
+        };
+        listen(&mut transport, &addresses[usize::from(icn)])?;
         let parts = IcnParts {
-            icn: 0,
-            peers: Vec::new(),
-            ledger: Box::new(MemoryLedger::new()),
+            icn,
+            peers: if addresses.len() > 1 { addresses } else { Vec::new() },
+            ledger,
             scheduler: config,
             plan,
             new_run: RunId(options.seed),
@@ -127,8 +135,31 @@ impl Farm<'_> {
             registry: Arc::new(Registry::default()),
         };
         match IcnNode::new(transport, parts) {
-            Ok(icn) => Ok(icn),
+            Ok(icn) => Ok(Some(icn)),
             Err(error) => found(Invariant::NoPanic, None, error.to_string()),
+        }
+    }
+
+    /// The log of the ICN in a seat; `None` if its disk fails now.
+    fn ledger(&self, index: usize) -> Result<Option<Box<dyn Ledger>>, Found> {
+        let (options, seat) = (self.options, &self.seats[index]);
+        if options.log == Log::Memory {
+            return Ok(Some(Box::new(MemoryLedger::new())));
+        }
+        let opened = SimStorage::open(&seat.disk).and_then(|storage| {
+            Ok::<Box<dyn Ledger>, StorageError>(match options.log {
+                Log::Memory | Log::File => Box::new(FileLedger::open(storage)?),
+                Log::Majority => {
+                    let (icn, seed) = (seat.node.index, options.seed ^ self.lives);
+                    let config = MajorityConfig::new(icn, options.log.icns(), seed);
+                    Box::new(MajorityLedger::new(config, storage)?)
+                }
+            })
+        });
+        match opened {
+            Ok(ledger) => Ok(Some(ledger)),
+            Err(StorageError::Io { .. }) => Ok(None),
+            Err(error) => found(Invariant::NoPanic, None, format!("{} cannot begin: {error}", seat.name)),
         }
     }
 
@@ -167,7 +198,7 @@ impl Farm<'_> {
             brain: Flp::new(config, source, options.stf_bytes_max()),
             input: Input::Made(Box::new(pieces)),
             slots: Box::new(HeapSlots),
-            uplink: uplink(flp.into(), incarnation, hello),
+            uplink: uplink(options, flp.into(), incarnation, hello),
             log,
         };
         FlpNode::new(transport, parts)
@@ -202,15 +233,19 @@ impl Farm<'_> {
             target: Target { epn, incarnation },
             brain: TfBuilder::<Bytes>::new(config),
             sink: SinkHandle::inline(Box::new(consumer), QUEUE_TFS),
-            uplink: uplink(epn.into(), incarnation, hello),
+            uplink: uplink(options, epn.into(), incarnation, hello),
             log,
         };
         Ok(EpnNode::new(transport, parts))
     }
 }
 
-fn uplink(node: NodeId, incarnation: Incarnation, hello: Hello) -> Uplink {
-    Uplink::new(vec![ICN_ADDRESS.to_owned()], node, incarnation, hello)
+fn uplink(options: &Options, node: NodeId, incarnation: Incarnation, hello: Hello) -> Uplink {
+    Uplink::new(icn_addresses(options), node, incarnation, hello)
+}
+
+fn icn_addresses(options: &Options) -> Vec<String> {
+    (0..options.log.icns()).map(|icn| format!("icn-{icn}")).collect()
 }
 
 fn listen(transport: &mut Memory, address: &str) -> Result<(), Found> {

@@ -4,10 +4,11 @@ use super::consumer::Consumer;
 use crate::dice::mix;
 use crate::invariant::Invariant;
 use crate::kind::Kind;
-use crate::options::Options;
+use crate::options::{Log, Options};
 use crate::trace::{Line, Trace};
 use crate::watch::{Found, found};
-use sheaf_frame::{Control, NodeId, Timestamp, WireKind};
+use sheaf_frame::{Control, NodeId, Role, Term, Timestamp, WireKind};
+use sheaf_ledger::storage::SimDisk;
 use sheaf_node::clock::FairClock;
 use sheaf_node::epn::EpnNode;
 use sheaf_node::event::Event;
@@ -22,6 +23,45 @@ pub(super) enum Node {
     Icn(Box<IcnNode<Memory>>),
     Flp(Box<FlpNode<Memory>>),
     Epn(Box<EpnNode<Memory>>),
+}
+
+impl Node {
+    fn handle(&mut self, here: Timestamp, event: Net) {
+        match self {
+            Self::Icn(icn) => icn.handle(here, event),
+            Self::Flp(flp) => flp.handle(here, event),
+            Self::Epn(epn) => epn.handle(here, event),
+        }
+    }
+
+    /// Everything that its brain knows, to see whether a message has changed it.
+    fn state(&self) -> String {
+        match self {
+            Self::Icn(_) => String::new(),
+            Self::Flp(flp) => format!("{:?}", flp.brain()),
+            Self::Epn(epn) => format!("{:?}", epn.brain()),
+        }
+    }
+}
+
+/// Whether an FLP or EPN gets a message of a lower term than one that has welcomed it. Takes note of welcomes.
+fn is_stale(welcomed_by: &mut Term, event: &Net) -> bool {
+    let Net::Received { frame, .. } = event else {
+        return false;
+    };
+    if frame.kind != WireKind::Control {
+        return false;
+    }
+    let Ok((envelope, control)) = Control::decode(&frame.head) else {
+        return false;
+    };
+    if envelope.sender.role != Role::Icn {
+        return false;
+    }
+    if matches!(control, Control::Welcome(_)) {
+        *welcomed_by = envelope.term.max(*welcomed_by);
+    }
+    envelope.term < *welcomed_by
 }
 
 /// A place, whoever lives there.
@@ -47,6 +87,12 @@ pub(super) struct Seat {
     pub(super) is_leaving: bool,
     pub(super) held_stfs: usize,
     pub(super) consumer: Consumer,
+    /// The disk of an ICN; it outlives its processes.
+    pub(super) disk: SimDisk,
+    /// The highest term that has welcomed the process.
+    welcomed_by: Term,
+    /// Whether more than one term can speak.
+    has_terms: bool,
     pub(super) log: Arc<Mutex<Vec<Event>>>,
     /// Kept for its memory.
     pub(super) events: Vec<Event>,
@@ -76,10 +122,29 @@ impl Seat {
             is_leaving: false,
             held_stfs: 0,
             consumer: Consumer::default(),
+            disk: SimDisk::new(place),
+            welcomed_by: Term(0),
+            has_terms: options.log != Log::Memory,
             log: Arc::default(),
             events: Vec::new(),
             arrived: Vec::new(),
         }
+    }
+
+    /// A process begins in this seat.
+    pub(super) fn begin(&mut self, now: Timestamp, process: Node, life: u64, endpoint: EndpointId) {
+        self.process = Some(process);
+        self.life = life;
+        self.endpoint = Some(endpoint);
+        self.is_frozen = false;
+        self.has_news = false;
+        self.wake_at = now;
+        self.not_before = now;
+        self.fair = FairClock::default();
+        self.dying = None;
+        self.is_leaving = false;
+        self.held_stfs = 0;
+        self.welcomed_by = Term(0);
     }
 
     /// The time of the farm as the clock of this node shows it.
@@ -121,10 +186,12 @@ impl Seat {
         }
         for event in arrived.drain(..) {
             trace.add(|| arrived_line(now, &self.name, &event));
-            match process {
-                Node::Icn(icn) => icn.handle(here, event),
-                Node::Flp(flp) => flp.handle(here, event),
-                Node::Epn(epn) => epn.handle(here, event),
+            let is_stale = self.has_terms && is_stale(&mut self.welcomed_by, &event);
+            let before = is_stale.then(|| process.state());
+            process.handle(here, event);
+            if before.is_some_and(|before| before != process.state()) {
+                let detail = format!("{} obeys a message of a term below {}", self.name, self.welcomed_by.0);
+                return found(Invariant::Fenced, None, detail);
             }
         }
         self.arrived = arrived;

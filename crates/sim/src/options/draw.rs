@@ -1,11 +1,12 @@
 //! Draws the options of a seed.
 
-use super::{Fault, Options};
+use super::{Fault, Log, Options};
 use crate::dice::Dice;
 use crate::kind::Kind;
 use sheaf_acquire::flp::WhenFull;
 use sheaf_balance::{Incomplete, Mode};
-use sheaf_frame::{EpnId, FlpId, NodeId};
+use sheaf_frame::{EpnId, FlpId, NodeId, Role};
+use sheaf_ledger::storage::DiskFaults;
 use sheaf_transport::memory::Faults;
 use std::time::Duration;
 
@@ -28,7 +29,23 @@ enum Sort {
     Slow,
     SinkDown,
     Storm,
+    IcnCrash,
+    IcnPower,
+    IcnPause,
+    IcnIsolate,
+    IcnCut,
+    Disk,
 }
+
+/// What only farms with a log on disks can suffer.
+const ICN_SORTS: [Sort; 6] = [
+    Sort::IcnCrash,
+    Sort::IcnPower,
+    Sort::IcnPause,
+    Sort::IcnIsolate,
+    Sort::IcnCut,
+    Sort::Disk,
+];
 
 const SORTS: [Sort; 13] = [
     Sort::Crash,
@@ -62,6 +79,7 @@ pub(super) fn options(kind: Kind, seed: u64) -> Options {
     let mut options = Options {
         seed,
         kind,
+        log: Log::Memory,
         flps: dice.range(1, 4) as u16,
         epns: dice.range(2, 6) as u16,
         policy: dice.pick(&["round-robin", "random", "least-loaded", "modulo", "fixed"]),
@@ -98,6 +116,7 @@ pub(super) fn options(kind: Kind, seed: u64) -> Options {
         options.timeframes = Some(dice.range(1, 200));
     }
     if kind == Kind::Swarm {
+        options.log = dice.pick(&[Log::Memory, Log::Memory, Log::File, Log::Majority]);
         options.clock_spread = dice.pick(&[Duration::ZERO, Duration::from_secs(100_000)]);
         if options.rate_hz > 0.0 && dice.chance(25) {
             options.when_full = WhenFull::DropNewest;
@@ -139,7 +158,7 @@ fn bad_network(kind: Kind, dice: &mut Dice, delay_max: Duration) -> Faults {
 }
 
 /// Which sorts a seed may have, each as often as it is in the list.
-fn sorts(kind: Kind, dice: &mut Dice) -> Vec<Sort> {
+fn sorts(kind: Kind, log: Log, dice: &mut Dice) -> Vec<Sort> {
     match kind {
         Kind::Calm | Kind::BadNetwork => Vec::new(),
         Kind::EpnFaults => vec![
@@ -158,13 +177,19 @@ fn sorts(kind: Kind, dice: &mut Dice) -> Vec<Sort> {
                     sorts.extend(std::iter::repeat_n(sort, weight));
                 }
             }
+            for sort in ICN_SORTS {
+                if log != Log::Memory && dice.chance(60) {
+                    let weight = dice.range(1, 4) as usize;
+                    sorts.extend(std::iter::repeat_n(sort, weight));
+                }
+            }
             sorts
         }
     }
 }
 
 fn draw_faults(options: &mut Options, dice: &mut Dice) {
-    let sorts = sorts(options.kind, dice);
+    let sorts = sorts(options.kind, options.log, dice);
     if sorts.is_empty() {
         return;
     }
@@ -212,7 +237,36 @@ fn draw_fault(options: &Options, dice: &mut Dice, sort: Sort, flp_share: u64) ->
         after_frames,
         back_after: back_after(dice),
     };
+    let icn_index = dice.range(0, u64::from(options.log.icns()) - 1) as u16;
+    let icn = NodeId { role: Role::Icn, index: icn_index };
     match sort {
+        Sort::IcnCrash => Fault::Crash {
+            node: icn,
+            silent: dice.chance(30),
+            after_frames: dice.pick(&[0, 0, 1, 3, 9]),
+            back_after: back_after(dice),
+        },
+        Sort::IcnPower => Fault::PowerFailure {
+            node: icn,
+            back_after: back_after(dice),
+        },
+        Sort::IcnPause => Fault::Pause { node: icn, length },
+        Sort::IcnIsolate => Fault::Isolate { node: icn, length },
+        Sort::IcnCut => {
+            let other = NodeId { role: Role::Icn, index: (icn_index + 1) % 3 };
+            let other = if options.log == Log::Majority && dice.chance(50) { other } else { node };
+            Fault::Cut {
+                a: icn,
+                b: other,
+                one_way: dice.chance(50),
+                length,
+            }
+        }
+        Sort::Disk => Fault::Disk {
+            node: icn,
+            faults: disk_faults(dice),
+            length,
+        },
         Sort::Crash => crash(dice, false, 0),
         Sort::CrashSilent => crash(dice, true, 0),
         Sort::CrashBetweenFrames => {
@@ -233,7 +287,7 @@ fn draw_fault(options: &Options, dice: &mut Dice, sort: Sort, flp_share: u64) ->
         },
         Sort::CutFromIcn => Fault::Cut {
             a: node,
-            b: NodeId::ICN,
+            b: icn,
             one_way: false,
             length,
         },
@@ -245,7 +299,7 @@ fn draw_fault(options: &Options, dice: &mut Dice, sort: Sort, flp_share: u64) ->
         },
         Sort::CutOneWay => {
             let other = if dice.chance(50) {
-                NodeId::ICN
+                icn
             } else {
                 epn(dice)
             };
@@ -282,6 +336,29 @@ fn draw_fault(options: &Options, dice: &mut Dice, sort: Sort, flp_share: u64) ->
                 ..Faults::default()
             },
             length,
+        },
+    }
+}
+
+fn disk_faults(dice: &mut Dice) -> DiskFaults {
+    let usual = DiskFaults::default();
+    match dice.range(1, 4) {
+        1 => DiskFaults {
+            latency: dice.ms(1, 30),
+            ..usual
+        },
+        2 => DiskFaults {
+            slow_once_in: dice.range(2, 20) as u32,
+            slow: dice.ms(20, 400),
+            ..usual
+        },
+        3 => DiskFaults {
+            error_once_in: dice.range(1, 20) as u32,
+            ..usual
+        },
+        _ => DiskFaults {
+            is_full: true,
+            ..usual
         },
     }
 }

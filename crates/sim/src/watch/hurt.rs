@@ -36,7 +36,9 @@ impl Hurt {
             | Fault::Pause { node, .. }
             | Fault::Isolate { node, .. }
             | Fault::Slow { node, .. }
-            | Fault::SinkDown { node, .. } => self.nodes.push(*node),
+            | Fault::SinkDown { node, .. }
+            | Fault::Disk { node, .. }
+            | Fault::PowerFailure { node, .. } => self.nodes.push(*node),
             Fault::Leave { node, .. } => {
                 self.nodes.push(*node);
                 self.has_source_ended |= node.role == Role::Flp;
