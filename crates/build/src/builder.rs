@@ -193,8 +193,11 @@ impl<P: Clone> TfBuilder<P> {
         self.say_stored(now);
         if is_new_leader {
             self.released_version = 0;
+            // Its rosters may be others: nothing is reported before it has said which one a TF has.
             for slot in self.slots.values_mut() {
                 slot.attempt = Attempt(0);
+                slot.roster = None;
+                slot.reported = None;
             }
         }
         self.say_slots();

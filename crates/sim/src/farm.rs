@@ -103,7 +103,10 @@ impl<'a> Farm<'a> {
             trace,
             pool: pieces::pool(options.seed),
         };
-        let icns = (0..options.log.icns()).map(|index| NodeId { role: Role::Icn, index });
+        let icns = (0..options.log.icns()).map(|index| NodeId {
+            role: Role::Icn,
+            index,
+        });
         let flps = (0..options.flps).map(|flp| NodeId::from(FlpId(flp)));
         let epns = (0..options.epns).map(|epn| NodeId::from(EpnId(epn)));
         for node in icns.chain(flps).chain(epns) {
@@ -309,7 +312,9 @@ impl<'a> Farm<'a> {
         ];
         let is_current = self.watch.is_latest_leader(seat.node);
         let may_be_ahead = self.options.log != Log::Memory && !is_last;
-        let same = counts.iter().all(|(said, counted)| said == counted || (may_be_ahead && said > counted));
+        let same = counts
+            .iter()
+            .all(|(said, counted)| said == counted || (may_be_ahead && said > counted));
         if (same || !is_current) && said.balance(open) {
             return Ok(());
         }
@@ -337,19 +342,16 @@ impl<'a> Farm<'a> {
         }
         let mut events = std::mem::take(&mut seat.events);
         seat.take_events(&mut events);
-        // A heartbeat that finds no FLP is called and dropped in one turn, and the verdict is written first.
-        for event in events
-            .iter()
-            .filter(|event| matches!(event, Event::Called { .. }))
-        {
-            self.watch.handle(now, seat.node, event)?;
-        }
+        // A heartbeat that finds no FLP is called and dropped in one turn, and the verdict may be written first.
+        events.sort_by_key(|event| match event {
+            Event::Begin { .. } | Event::Leads { .. } | Event::Run { .. } => 0,
+            Event::Called { .. } => 1,
+            _ => 2,
+        });
         for event in events.drain(..) {
             self.trace
                 .add(|| Line::new(now, &seat.name, tfs_of(&event), format!("{event:?}")));
-            if !matches!(event, Event::Called { .. }) {
-                self.watch.handle(now, seat.node, &event)?;
-            }
+            self.watch.handle(now, seat.node, &event)?;
         }
         seat.events = events;
         if self.options.network.corrupt > 0.0 {
@@ -374,7 +376,11 @@ impl<'a> Farm<'a> {
         seat.process = None;
         self.network.kill(&name, Death::Seen);
         let is_icn = |seat: &Seat| seat.node.role == Role::Icn;
-        let icn_lives = !self.is_run_over && self.seats.iter().any(|seat| is_icn(seat) && seat.process.is_some());
+        let icn_lives = !self.is_run_over
+            && self
+                .seats
+                .iter()
+                .any(|seat| is_icn(seat) && seat.process.is_some());
         let is_over = is_icn(&self.seats[index]);
         self.is_run_over |= is_over;
         if icn_lives && !self.is_stopping {
@@ -384,7 +390,9 @@ impl<'a> Farm<'a> {
             // The run is over, by itself or because somebody asked.
             self.is_stopping = true;
             for index in 0..self.seats.len() {
-                if !is_icn(&self.seats[index]) {
+                let leads =
+                    |seat: &Seat| matches!(&seat.process, Some(Node::Icn(icn)) if icn.leads());
+                if !leads(&self.seats[index]) {
                     self.ask_to_leave(now, index);
                 }
             }

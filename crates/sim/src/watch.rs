@@ -12,7 +12,7 @@ pub(crate) use hurt::Hurt;
 
 use crate::farm::Taken;
 use crate::invariant::Invariant;
-use crate::options::Options;
+use crate::options::{Log, Options};
 use crate::trace::Hash;
 use books::{Fate, RunBook, TfBook};
 use sheaf_balance::Incomplete;
@@ -42,11 +42,13 @@ pub(crate) fn found<T>(
 }
 
 /// One life of a node, as its log tells.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Life {
     incarnation: u64,
     /// Which of the runs it is in.
     run: Option<usize>,
+    /// TFs called for before the run was durable.
+    called: Vec<u64>,
 }
 
 /// Everything that is known of a farm from outside.
@@ -91,6 +93,7 @@ impl<'a> Watch<'a> {
                 let life = Life {
                     incarnation: *incarnation,
                     run: None,
+                    called: Vec::new(),
                 };
                 self.lives.insert(node, life);
                 Ok(())
@@ -99,8 +102,12 @@ impl<'a> Watch<'a> {
                 let run = u64::from_str_radix(run, 16).unwrap_or_default();
                 self.hash.add(run);
                 let index = self.run_index(RunId(run));
-                if let Some(life) = self.lives.get_mut(&node) {
-                    life.run = Some(index);
+                let Some(life) = self.lives.get_mut(&node) else {
+                    return Ok(());
+                };
+                life.run = Some(index);
+                for tf in std::mem::take(&mut life.called) {
+                    self.runs[index].tf(tf)?.call(now);
                 }
                 Ok(())
             }
@@ -114,9 +121,10 @@ impl<'a> Watch<'a> {
             }
             Event::Called { tf } => {
                 self.hash.add(*tf);
-                let (_, book) = self.tf_of(node, *tf)?;
-                book.named_at.get_or_insert(now);
-                book.is_called = true;
+                match self.lives.get_mut(&node) {
+                    Some(life) if life.run.is_none() => life.called.push(*tf),
+                    _ => self.tf_of(node, *tf)?.1.call(now),
+                }
                 Ok(())
             }
             Event::Sent {
@@ -215,7 +223,7 @@ impl<'a> Watch<'a> {
 
     /// The life of `node`, and what is known of `tf` in its run.
     fn tf_of(&mut self, node: NodeId, tf: u64) -> Result<(u64, &mut TfBook), Found> {
-        let life = self.lives.get(&node).copied();
+        let life = self.lives.get(&node);
         let Some((incarnation, run)) = life.and_then(|life| Some((life.incarnation, life.run?)))
         else {
             return found(
@@ -432,7 +440,7 @@ impl<'a> Watch<'a> {
     pub(crate) fn handle_taken(&mut self, node: NodeId, taken: &Taken) -> Result<(), Found> {
         let tf = taken.tf.0;
         self.hash.add(tf ^ 0xc0de);
-        let Some(life) = self.lives.get(&node).copied() else {
+        let Some(life) = self.lives.get(&node).cloned() else {
             return found(
                 Invariant::VerdictFirst,
                 tf,
@@ -501,7 +509,7 @@ impl<'a> Watch<'a> {
     ) -> Result<(), Found> {
         for run in &self.runs {
             for (tf, book) in run.undecided_tfs() {
-                let is_known = book.is_called
+                let is_known = self.is_owed(book)
                     || book.made.iter().any(|part| {
                         let node = NodeId {
                             role: Role::Flp,
@@ -525,7 +533,7 @@ impl<'a> Watch<'a> {
     pub(crate) fn check_end(&self, was_alive: impl Fn(NodeId, u64) -> bool) -> Result<(), Found> {
         for run in &self.runs {
             for (tf, book) in run.tfs() {
-                let is_known = book.is_called
+                let is_known = self.is_owed(book)
                     || book.made.iter().any(|part| {
                         was_alive(
                             NodeId {
@@ -558,6 +566,11 @@ impl<'a> Watch<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Whether the ICN that called for a TF must remember it: its successor may not know of the call.
+    fn is_owed(&self, book: &TfBook) -> bool {
+        book.is_called && self.options.log == Log::Memory
     }
 
     /// The books of all runs together.

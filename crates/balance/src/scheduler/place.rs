@@ -53,8 +53,9 @@ impl Scheduler {
         let Some((roster, members)) = self.rosters.of(tf) else {
             return false;
         };
-        // What a former ICN has called for is known from the sources only.
-        let is_paced = self.config.mode == super::Mode::Paced && !self.is_settling;
+        // What a former ICN has called for is known from the sources only, however late they come.
+        let was_called = self.is_settling || tf < self.frontier;
+        let is_paced = self.config.mode == super::Mode::Paced && !was_called;
         // A TF that only a stranger to its roster has is called by nobody else: then it is dropped, with a verdict.
         let may_call = |source: Source| members.contains(&source) || self.is_deserted(tf, &members);
         if by.is_some_and(|source| is_paced || !may_call(source)) {

@@ -81,6 +81,11 @@ impl<T: Transport> IcnNode<T> {
     }
 
     fn stop_leading(&mut self, term: Term, why: &str) {
+        // The standbys leave at once when the run is over, and with them the majority: the farewell goes on.
+        let is_over = |lead: &Lead| lead.is_over_for_good();
+        if self.lead.as_deref().is_some_and(is_over) {
+            return;
+        }
         let Some(lead) = self.lead.take() else {
             return;
         };

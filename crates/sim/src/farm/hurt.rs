@@ -149,7 +149,11 @@ impl Farm<'_> {
                 self.seats[index].consumer.set_down(true);
                 self.plan(now + *length, Step::SinkUp(index));
             }
-            Fault::Disk { node, faults, length } => {
+            Fault::Disk {
+                node,
+                faults,
+                length,
+            } => {
                 let index = self.seat_of(*node);
                 self.seats[index].disk.set_faults(*faults);
                 self.plan(now + *length, Step::DiskWorks(index));
@@ -228,7 +232,13 @@ impl Farm<'_> {
         for step in &mut self.step_of {
             match step {
                 Some(Step::Heal(a, b)) => self.network.heal(&a.to_string(), &b.to_string()),
-                Some(Step::Thaw(..) | Step::Hurt(_) | Step::Quicken(_) | Step::SinkUp(_) | Step::DiskWorks(_)) => {}
+                Some(
+                    Step::Thaw(..)
+                    | Step::Hurt(_)
+                    | Step::Quicken(_)
+                    | Step::SinkUp(_)
+                    | Step::DiskWorks(_),
+                ) => {}
                 _ => continue,
             }
             *step = None;

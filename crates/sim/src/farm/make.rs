@@ -104,6 +104,7 @@ impl Farm<'_> {
             queue_tfs_max: options.queue_tfs_max,
             tf_deadline_ms: options.tf_deadline_ms,
             stale_ms: options.stale_ms,
+            stf_bytes_max: options.stf_bytes_max(),
             ..SchedulerConfig::default()
         };
         let plan = RunPlan {
@@ -122,13 +123,17 @@ impl Farm<'_> {
         listen(&mut transport, &addresses[usize::from(icn)])?;
         let parts = IcnParts {
             icn,
-            peers: if addresses.len() > 1 { addresses } else { Vec::new() },
+            peers: if addresses.len() > 1 {
+                addresses
+            } else {
+                Vec::new()
+            },
             ledger,
             scheduler: config,
             plan,
             new_run: RunId(options.seed),
             liveness: LivenessConfig::default(),
-            stf_bytes_max: SchedulerConfig::default().stf_bytes_max,
+            stf_bytes_max: options.stf_bytes_max(),
             duration: None,
             incarnation,
             log,
@@ -159,7 +164,11 @@ impl Farm<'_> {
         match opened {
             Ok(ledger) => Ok(Some(ledger)),
             Err(StorageError::Io { .. }) => Ok(None),
-            Err(error) => found(Invariant::NoPanic, None, format!("{} cannot begin: {error}", seat.name)),
+            Err(error) => found(
+                Invariant::NoPanic,
+                None,
+                format!("{} cannot begin: {error}", seat.name),
+            ),
         }
     }
 
@@ -245,7 +254,9 @@ fn uplink(options: &Options, node: NodeId, incarnation: Incarnation, hello: Hell
 }
 
 fn icn_addresses(options: &Options) -> Vec<String> {
-    (0..options.log.icns()).map(|icn| format!("icn-{icn}")).collect()
+    (0..options.log.icns())
+        .map(|icn| format!("icn-{icn}"))
+        .collect()
 }
 
 fn listen(transport: &mut Memory, address: &str) -> Result<(), Found> {

@@ -190,7 +190,10 @@ impl Seat {
             let before = is_stale.then(|| process.state());
             process.handle(here, event);
             if before.is_some_and(|before| before != process.state()) {
-                let detail = format!("{} obeys a message of a term below {}", self.name, self.welcomed_by.0);
+                let detail = format!(
+                    "{} obeys a message of a term below {}",
+                    self.name, self.welcomed_by.0
+                );
                 return found(Invariant::Fenced, None, detail);
             }
         }

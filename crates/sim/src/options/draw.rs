@@ -238,7 +238,10 @@ fn draw_fault(options: &Options, dice: &mut Dice, sort: Sort, flp_share: u64) ->
         back_after: back_after(dice),
     };
     let icn_index = dice.range(0, u64::from(options.log.icns()) - 1) as u16;
-    let icn = NodeId { role: Role::Icn, index: icn_index };
+    let icn = NodeId {
+        role: Role::Icn,
+        index: icn_index,
+    };
     match sort {
         Sort::IcnCrash => Fault::Crash {
             node: icn,
@@ -253,8 +256,15 @@ fn draw_fault(options: &Options, dice: &mut Dice, sort: Sort, flp_share: u64) ->
         Sort::IcnPause => Fault::Pause { node: icn, length },
         Sort::IcnIsolate => Fault::Isolate { node: icn, length },
         Sort::IcnCut => {
-            let other = NodeId { role: Role::Icn, index: (icn_index + 1) % 3 };
-            let other = if options.log == Log::Majority && dice.chance(50) { other } else { node };
+            let other = NodeId {
+                role: Role::Icn,
+                index: (icn_index + 1) % 3,
+            };
+            let other = if options.log == Log::Majority && dice.chance(50) {
+                other
+            } else {
+                node
+            };
             Fault::Cut {
                 a: icn,
                 b: other,
@@ -298,11 +308,7 @@ fn draw_fault(options: &Options, dice: &mut Dice, sort: Sort, flp_share: u64) ->
             length,
         },
         Sort::CutOneWay => {
-            let other = if dice.chance(50) {
-                icn
-            } else {
-                epn(dice)
-            };
+            let other = if dice.chance(50) { icn } else { epn(dice) };
             let (a, b) = if dice.chance(50) {
                 (node, other)
             } else {

@@ -82,6 +82,14 @@ pub(super) struct TfBook {
     pub(super) consumed_at: Option<(u16, u64)>,
 }
 
+impl TfBook {
+    /// The heartbeat calls for it.
+    pub(super) fn call(&mut self, now: Timestamp) {
+        self.named_at.get_or_insert(now);
+        self.is_called = true;
+    }
+}
+
 /// One run.
 #[derive(Debug)]
 pub(super) struct RunBook {
