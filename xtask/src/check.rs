@@ -30,10 +30,14 @@ pub(crate) enum Stage {
     Faults,
     /// Every fuzz target for some seconds; without a nightly toolchain the corpus alone.
     Fuzz,
+    /// Simulated farms under faults: past failures, then 20,000 seeds from the commit id.
+    Torture,
+    /// Every protection taken out once, with the feature `mutants`: the simulator must notice.
+    Mutants,
 }
 
 impl Stage {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 10] = [
         Self::Fetch,
         Self::Fmt,
         Self::Tidy,
@@ -42,6 +46,8 @@ impl Stage {
         Self::Test,
         Self::Faults,
         Self::Fuzz,
+        Self::Torture,
+        Self::Mutants,
     ];
 
     fn name(self) -> &'static str {
@@ -54,6 +60,8 @@ impl Stage {
             Self::Test => "test",
             Self::Faults => "faults",
             Self::Fuzz => "fuzz",
+            Self::Torture => "torture",
+            Self::Mutants => "mutants",
         }
     }
 
@@ -140,6 +148,39 @@ impl Stage {
                 let soak = [&words[..], &["--", "lab", "soak", "--duration", "45s"]].concat();
                 // Both, also if the first one fails: they find different things.
                 lab(&faults).and(lab(&soak))
+            }
+            Self::Torture => {
+                let sheaf = [
+                    "run",
+                    "--profile",
+                    "ci",
+                    "--locked",
+                    "-p",
+                    "sheaf-cli",
+                    "--",
+                    "sim",
+                    "torture",
+                ];
+                let past = ["--past", "crates/sim/seeds/past-failures.txt"];
+                succeed(cargo().args(sheaf).args(past))?;
+                succeed(cargo().args(sheaf).args(["--seeds", "20000"]))
+            }
+            Self::Mutants => {
+                let mutants = [
+                    "run",
+                    "--profile",
+                    "ci",
+                    "--locked",
+                    "-p",
+                    "sheaf-sim",
+                    "--features",
+                    "mutants",
+                ];
+                succeed(
+                    cargo()
+                        .args(mutants)
+                        .args(["--bin", "mutants", "--", "check"]),
+                )
             }
             Self::Fuzz if fuzz::has_nightly() => fuzz::run(),
             Self::Fuzz => {
@@ -273,9 +314,15 @@ mod tests {
 
     #[test]
     fn stages_run_in_order_whatever_the_order_of_their_names() {
-        check("", "fetch fmt tidy clippy doc test faults fuzz");
+        check(
+            "",
+            "fetch fmt tidy clippy doc test faults fuzz torture mutants",
+        );
         check("--only test fmt", "fmt test");
-        check("--skip test doc", "fetch fmt tidy clippy faults fuzz");
+        check(
+            "--skip test doc",
+            "fetch fmt tidy clippy faults fuzz torture mutants",
+        );
         check("--only fmt tidy --skip fmt", "tidy");
     }
 
@@ -283,7 +330,7 @@ mod tests {
     fn a_stage_that_does_not_exist_is_refused() {
         check(
             "--only lint",
-            r#"stage "lint" does not exist, expected one of: fetch fmt tidy clippy doc test faults fuzz"#,
+            r#"stage "lint" does not exist, expected one of: fetch fmt tidy clippy doc test faults fuzz torture mutants"#,
         );
         check(
             "fmt",

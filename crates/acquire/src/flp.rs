@@ -12,6 +12,7 @@ use crate::hold::Hold;
 use beat::Beat;
 use link::Links;
 use sheaf_frame::control::{Announced, Assign, EpnAddress, FlpPulse, Release, Skipped, Start};
+use sheaf_frame::mutant::{self, Mutant};
 use sheaf_frame::{
     Attempt, Control, DropReason, RangeSet, RunId, Source, Stf, StfHeader, Target, TfId, Timestamp,
 };
@@ -209,6 +210,9 @@ impl Flp {
     /// a new term. It counts attempts anew, and what the former one had assigned it may assign elsewhere.
     pub fn handle_joined(&mut self, now: Timestamp, run: RunId, is_new_leader: bool) {
         if self.run == Some(run) {
+            if mutant::is_on(Mutant::NothingAnnouncedOnJoin) {
+                return;
+            }
             if is_new_leader {
                 self.forget_attempts();
             }
@@ -351,7 +355,7 @@ impl Flp {
     /// There will be no STF of `tf`.
     pub fn handle_skipped(&mut self, tf: TfId, reason: DropReason) {
         self.stats.skipped_stfs += 1;
-        if !self.released.contains(tf) {
+        if !self.released.contains(tf) && !mutant::is_on(Mutant::SkipForgotten) {
             self.skips.insert(tf, (reason, None));
             while self.skips.len() > SKIPS_KEPT_MAX {
                 self.skips.pop_first();
@@ -447,7 +451,8 @@ impl Flp {
         let Some(held) = self.hold.get_mut(tf) else {
             return;
         };
-        if held.assigned.is_some_and(|(known, _)| known >= attempt) {
+        let is_old = held.assigned.is_some_and(|(known, _)| known >= attempt);
+        if is_old && !mutant::is_on(Mutant::OldAttemptsObeyed) {
             return;
         }
         let goes_on = held.sent && held.assigned == Some((Attempt(0), target));
@@ -481,6 +486,9 @@ impl Flp {
             header,
             stf: held.stf.clone(),
         });
+        if mutant::is_on(Mutant::SendAndForget) {
+            self.hold.release(|other| other == tf);
+        }
     }
 
     fn handle_release(&mut self, release: &Release) {
@@ -520,7 +528,8 @@ impl Flp {
             })
             .map(|(tf, _)| tf)
             .collect();
-        for tf in assigned {
+        let sends_again = !mutant::is_on(Mutant::NothingSentOnReopen);
+        for tf in assigned.into_iter().filter(|_| sends_again) {
             self.send_stf(tf);
         }
     }
@@ -580,7 +589,8 @@ impl Flp {
             } else {
                 again
             };
-            if now.since(held.announced_at) >= patience {
+            if now.since(held.announced_at) >= patience && !mutant::is_on(Mutant::NoSecondAnnounce)
+            {
                 held.announced_at = now;
                 self.stats.repeated_announces += 1;
                 self.announces.push(Announced {

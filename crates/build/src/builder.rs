@@ -7,6 +7,7 @@ use crate::slot::{Roster, Slot};
 use crate::stats::{RefusedStf, Stats};
 use crate::tf::{Part, Tf};
 use sheaf_frame::control::{Absent, Assign, Built, Commit, EpnPulse, Recover, Release, SlotHeld};
+use sheaf_frame::mutant::{self, Mutant};
 use sheaf_frame::{
     Attempt, Control, FlpId, RangeSet, RosterId, RunId, Source, StfHeader, TfId, Timestamp,
 };
@@ -191,7 +192,7 @@ impl<P: Clone> TfBuilder<P> {
         // The ICN names all the gone again.
         self.gone.clear();
         self.say_stored(now);
-        if is_new_leader {
+        if is_new_leader && !mutant::is_on(Mutant::RosterOfFormerTerm) {
             self.released_version = 0;
             // Its rosters may be others: nothing is reported before it has said which one a TF has.
             for slot in self.slots.values_mut() {
@@ -213,6 +214,9 @@ impl<P: Clone> TfBuilder<P> {
 
     /// Says what is here of undecided TFs: an ICN that has taken over goes on with them where they are.
     fn say_slots(&mut self) {
+        if mutant::is_on(Mutant::SlotsNotSaid) {
+            return;
+        }
         let begun = self.slots.iter().filter(|(_, slot)| !slot.parts.is_empty());
         let held: Vec<SlotHeld> = begun
             .map(|(tf, slot)| SlotHeld {
@@ -272,11 +276,14 @@ impl<P: Clone> TfBuilder<P> {
         if self.run != Some(header.key.run) {
             return Err(RefusedStf::OtherRun);
         }
-        if self.released.contains(tf) || self.delivered.contains_key(&tf) {
+        let is_decided = self.released.contains(tf) || self.delivered.contains_key(&tf);
+        if is_decided && !mutant::is_on(Mutant::NoTombstones) {
             return Err(RefusedStf::Decided);
         }
         if let Some(slot) = self.slots.get(&tf) {
-            if let Some(held) = slot.part(part.source) {
+            if let Some(held) = slot.part(part.source)
+                && !mutant::is_on(Mutant::DuplicateTaken)
+            {
                 let same = held.digest == part.digest && held.bytes == part.bytes;
                 return Err(if same {
                     RefusedStf::Duplicate
@@ -288,6 +295,7 @@ impl<P: Clone> TfBuilder<P> {
                 .roster
                 .as_ref()
                 .is_some_and(|roster| !roster.contains(&part.source))
+                && !mutant::is_on(Mutant::FormerLifeKept)
             {
                 return Err(RefusedStf::OtherRoster);
             }
@@ -299,7 +307,7 @@ impl<P: Clone> TfBuilder<P> {
         if part.bytes > self.config.capacity_bytes.saturating_sub(held) {
             return Err(RefusedStf::NoRoom);
         }
-        if found != header.digest {
+        if found != header.digest && !mutant::is_on(Mutant::DigestNotChecked) {
             self.note_bad_digest(tf, part.source, found);
             return Err(RefusedStf::BadDigest);
         }
@@ -375,7 +383,9 @@ impl<P: Clone> TfBuilder<P> {
             if self.released.contains(assign.tf) {
                 continue;
             }
-            if let Some(handed_over) = self.delivered.get(&assign.tf) {
+            if let Some(handed_over) = self.delivered.get(&assign.tf)
+                && !mutant::is_on(Mutant::NoTombstones)
+            {
                 if *handed_over {
                     self.acks.push(assign.tf);
                 }
@@ -395,7 +405,8 @@ impl<P: Clone> TfBuilder<P> {
                 slot.reported = None;
             }
             slot.roster = Some(roster);
-            let (stfs, bytes) = slot.drop_strangers();
+            let keeps = mutant::is_on(Mutant::FormerLifeKept);
+            let (stfs, bytes) = if keeps { (0, 0) } else { slot.drop_strangers() };
             self.stats.refused[RefusedStf::OtherRoster as usize] += stfs;
             self.open_bytes -= bytes;
             self.report_if_settled(now, assign.tf);
@@ -418,7 +429,10 @@ impl<P: Clone> TfBuilder<P> {
             if self.released.contains(item.tf) {
                 // Done before the ICN that asks took over.
                 self.acks.push(item.tf);
-            } else if let Some(handed_over) = self.delivered.get(&item.tf) {
+            } else if let Some(handed_over) = self.delivered.get(&item.tf)
+                && !mutant::is_on(Mutant::NoTombstones)
+                && !mutant::is_on(Mutant::CommitNotAnsweredAgain)
+            {
                 // On its way to the consumer, the hand-over answers.
                 if *handed_over {
                     self.acks.push(item.tf);
@@ -436,7 +450,8 @@ impl<P: Clone> TfBuilder<P> {
         let Some(found_missing) = slot.missing() else {
             return false;
         };
-        if !found_missing.iter().all(|flp| missing.contains(flp)) {
+        let is_whole = found_missing.iter().all(|flp| missing.contains(flp));
+        if !is_whole && !mutant::is_on(Mutant::IncompleteHandedOn) {
             return false;
         }
         let slot = self
@@ -502,11 +517,12 @@ impl<P: Clone> TfBuilder<P> {
         self.released_version = release.version;
         release.add_to(&mut self.released);
         let released = &self.released;
+        let keeps = mutant::is_on(Mutant::DeadSlotsKept);
         let discarded: Vec<TfId> = self
             .slots
             .keys()
             .copied()
-            .filter(|tf| released.contains(*tf))
+            .filter(|tf| released.contains(*tf) && !keeps)
             .collect();
         for tf in discarded {
             self.discard(tf);
@@ -540,7 +556,7 @@ impl<P: Clone> TfBuilder<P> {
             .iter()
             .filter(|(_, slot)| !slot.stored.is_busy())
             .filter(|(_, slot)| match &slot.reported {
-                Some((at, _)) => now.since(*at) >= repeat,
+                Some((at, _)) => now.since(*at) >= repeat && !mutant::is_on(Mutant::NoSecondReport),
                 None => slot.roster.is_some() && now.since(slot.waits_since) >= stale,
             })
             .map(|(tf, _)| *tf)
@@ -598,6 +614,10 @@ impl<P: Clone> TfBuilder<P> {
             first_byte_age_ns: duration_ns(now.since(slot.first_at)),
             last_byte_age_ns: duration_ns(now.since(slot.last_at)),
         });
+        if mutant::is_on(Mutant::HandOnBeforeCommit) {
+            let missing = self.slots[&tf].missing().unwrap_or_default();
+            self.commit(tf, &missing);
+        }
     }
 
     /// The next thing to do; `None` when nothing is left.

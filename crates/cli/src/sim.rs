@@ -1,5 +1,6 @@
 //! `sheaf sim`: whole farms in virtual time.
 
+mod kills;
 mod torture;
 
 use std::process::ExitCode;
@@ -14,6 +15,7 @@ pub(crate) struct Args {
 #[derive(Clone, Debug, clap::Subcommand)]
 enum Subject {
     Torture(torture::Args),
+    Kills(kills::Args),
 }
 
 /// Simulates what is asked for.
@@ -24,5 +26,6 @@ enum Subject {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.subject {
         Subject::Torture(args) => torture::run(args),
+        Subject::Kills(args) => kills::run(args),
     }
 }

@@ -10,6 +10,7 @@ mod wire;
 use crate::id::{
     Attempt, EpnId, FlpId, Incarnation, NodeId, RosterId, RunId, Source, Target, Term, TfId,
 };
+use crate::mutant::{self, Mutant};
 use crate::range_set::RangeSet;
 use crate::reject::Code;
 use crate::verdict::DropReason;
@@ -461,7 +462,12 @@ impl Release {
 
     /// Puts all decided TFs into `decided`.
     pub fn add_to(&self, decided: &mut RangeSet) {
-        decided.raise_floor(self.floor);
+        let floor_is_wrong = mutant::is_on(Mutant::FloorTooHigh);
+        decided.raise_floor(if floor_is_wrong {
+            self.floor.next()
+        } else {
+            self.floor
+        });
         for (first, end) in &self.ranges {
             decided.insert_range(*first, *end);
         }

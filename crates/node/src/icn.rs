@@ -25,6 +25,7 @@ use peers::Peers;
 use sheaf_balance::policy::{self, UnknownPolicy};
 use sheaf_balance::{RunPlan, Scheduler, SchedulerConfig};
 use sheaf_frame::control::{Hello, Welcome};
+use sheaf_frame::mutant::{self, Mutant};
 use sheaf_frame::reject::Code;
 use sheaf_frame::{Control, Envelope, Incarnation, NodeId, Role, RunId, Term, Timestamp, WireKind};
 use sheaf_ledger::{Ledger, LedgerStatus};
@@ -350,10 +351,10 @@ impl<T: Transport> IcnNode<T> {
             }
             return;
         }
-        let is_ours = self
-            .lead
-            .as_ref()
-            .is_some_and(|lead| envelope.term == lead.term && envelope.run == lead.scheduler.run());
+        let is_ours = self.lead.as_ref().is_some_and(|lead| {
+            let is_term = envelope.term == lead.term || mutant::is_on(Mutant::OldWordsCount);
+            is_term && envelope.run == lead.scheduler.run()
+        });
         if !is_ours {
             self.refused_messages += 1;
             self.object_to(now, conn, envelope);

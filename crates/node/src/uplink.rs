@@ -7,6 +7,7 @@
 use crate::reject;
 use sheaf_acquire::Backoff;
 use sheaf_frame::control::{Hello, Welcome};
+use sheaf_frame::mutant::{self, Mutant};
 use sheaf_frame::reject::Code;
 use sheaf_frame::{Control, Envelope, Incarnation, NodeId, RunId, Term, Timestamp, WireKind};
 use sheaf_transport::{CloseReason, ConnId, Frame, SendError, Transport};
@@ -297,14 +298,18 @@ impl Uplink {
                 Heard::Nothing
             }
             Control::Refused { detail } if envelope.term >= self.term => Heard::Refused(detail),
-            _ if envelope.term < self.term => {
+            _ if envelope.term < self.term && !mutant::is_on(Mutant::LowerTermsObeyed) => {
                 self.fenced += 1;
                 self.send_on(transport, conn, &Control::Fenced);
                 Heard::Nothing
             }
             Control::Welcome(welcome) => self.handle_welcome(conn, envelope, welcome),
             // Of a higher term, but it has not welcomed the node yet.
-            _ if envelope.run != self.run || envelope.term != self.term => Heard::Nothing,
+            _ if envelope.run != self.run
+                || (envelope.term != self.term && !mutant::is_on(Mutant::LowerTermsObeyed)) =>
+            {
+                Heard::Nothing
+            }
             control => Heard::Control(control),
         }
     }

@@ -1,6 +1,7 @@
 //! One farm on a memory network: lets time pass, turns its nodes, hurts them as planned, and has everything watched.
 
 mod consumer;
+mod forget;
 mod hurt;
 mod make;
 mod pieces;
@@ -268,7 +269,7 @@ impl<'a> Farm<'a> {
         match &seat.process {
             Some(Node::Flp(flp)) => {
                 let held = flp.brain().held_stfs();
-                if held < seat.held_stfs {
+                if held < seat.held_stfs && !self.options.sends_and_forgets {
                     for tf in self.watch.undecided_of(seat.node) {
                         if !flp.brain().holds(sheaf_frame::TfId(tf)) {
                             let detail = format!(
@@ -348,6 +349,7 @@ impl<'a> Farm<'a> {
             Event::Called { .. } => 1,
             _ => 2,
         });
+        seat.forget_sent(now, &events);
         for event in events.drain(..) {
             self.trace
                 .add(|| Line::new(now, &seat.name, tfs_of(&event), format!("{event:?}")));

@@ -10,12 +10,15 @@
 mod dice;
 mod farm;
 mod invariant;
+pub mod kills;
 mod kind;
 mod options;
 mod quiet;
 mod trace;
 mod watch;
 
+#[cfg(feature = "mutants")]
+pub mod mutants;
 pub mod torture;
 
 pub use farm::{Farm, Outcome};

@@ -340,7 +340,8 @@ impl<'a> Watch<'a> {
                 format!("TF {tf} is {fate}, and no FLP was hurt"),
             );
         }
-        if fate.verdict != "complete" && named_at >= settled_at && now < stop_at {
+        let may_lose = self.options.sends_and_forgets;
+        if fate.verdict != "complete" && named_at >= settled_at && now < stop_at && !may_lose {
             let detail = format!(
                 "TF {tf} is {fate}, and was made {:?} after the faults had ended and {:?} were over",
                 named_at.since(settled_at),
@@ -365,6 +366,9 @@ impl<'a> Watch<'a> {
         tf: u64,
         reason: &str,
     ) -> Result<(), Found> {
+        if self.options.sends_and_forgets {
+            return Ok(());
+        }
         let is_stopping = now >= self.stop_at || self.hurt.has_source_ended;
         let queue_max = u64::from(self.options.queue_tfs_max);
         let run = self.lives[&icn].run.expect("the caller looked");
@@ -507,6 +511,9 @@ impl<'a> Watch<'a> {
         until: Timestamp,
         is_alive: impl Fn(NodeId, u64) -> bool,
     ) -> Result<(), Found> {
+        if self.options.sends_and_forgets {
+            return Ok(());
+        }
         for run in &self.runs {
             for (tf, book) in run.undecided_tfs() {
                 let is_known = self.is_owed(book)

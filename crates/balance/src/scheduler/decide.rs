@@ -4,6 +4,7 @@ use super::nodes::target_id;
 use super::open_tf::{OpenTf, Part, Phase};
 use super::{Action, Incomplete, Recipient, Record, Scheduler, Trace};
 use sheaf_frame::control::{Assign, Built, Commit};
+use sheaf_frame::mutant::{self, Mutant};
 use sheaf_frame::{Attempt, Control, DropReason, FlpId, Target, TfId, Timestamp, Verdict};
 
 impl Scheduler {
@@ -12,7 +13,9 @@ impl Scheduler {
         let Some(open) = self.tfs.get(&built.tf) else {
             return;
         };
-        if let Phase::Committed { target: winner, .. } = &open.phase {
+        if let Phase::Committed { target: winner, .. } = &open.phase
+            && !mutant::is_on(Mutant::LastReportWins)
+        {
             if *winner == target {
                 self.repeat_commit(now, built.tf);
             }
@@ -25,9 +28,13 @@ impl Scheduler {
         }
         // Of an older roster it may lack somebody who is no member any more.
         let members = open.members.iter().map(|member| member.flp);
-        let missing: Vec<FlpId> = members.filter(|flp| built.missing.contains(flp)).collect();
+        let counts_as_whole = mutant::is_on(Mutant::IncompleteIsWhole);
+        let missing: Vec<FlpId> = members
+            .filter(|flp| built.missing.contains(flp) && !counts_as_whole)
+            .collect();
         // Whole, or as whole as it can ever be.
-        let is_settled = missing.iter().all(|flp| open.reason_of(*flp).is_some());
+        let is_settled = missing.iter().all(|flp| open.reason_of(*flp).is_some())
+            || mutant::is_on(Mutant::AnyReportWins);
         // An EPN that was asked before, or for an earlier attempt, may be stale while the present one is about to
         // finish.
         let is_present = built.attempt == open.attempt
@@ -118,7 +125,9 @@ impl Scheduler {
     fn say_commit(&mut self, target: Target, tf: TfId, missing: Vec<FlpId>) {
         // One message a TF: the driver packs what one flush yields into few writes.
         let commit = Control::Commit(vec![Commit { tf, missing }]);
-        self.send(Recipient::Epn(target.epn), commit);
+        let elsewhere = mutant::is_on(Mutant::CommitToAll);
+        let epn = Recipient::Epn(target.epn);
+        self.send(if elsewhere { Recipient::AllEpns } else { epn }, commit);
     }
 
     pub(super) fn repeat_commit(&mut self, now: Timestamp, tf: TfId) {
@@ -141,7 +150,7 @@ impl Scheduler {
             target,
             roster: open.roster,
         };
-        if self.is_current(target) {
+        if self.is_current(target) && !mutant::is_on(Mutant::CommitSaidOnce) {
             // Without the roster of the TF the EPN cannot tell whether it has what the commit names.
             self.repeat_roster(target, assign);
             self.stats.commits_repeated += 1;
@@ -205,13 +214,16 @@ impl Scheduler {
             self.queue.retain(|queued| *queued != tf);
         }
         self.assigns.retain(|assign| assign.tf != tf);
-        self.released.insert(tf);
+        if !mutant::is_on(Mutant::DecidedForgotten) {
+            self.released.insert(tf);
+        }
         self.released_version += 1;
         if winner.is_some() {
             self.done.insert(tf);
         }
         let version = self.released_version;
-        for booking in open.bookings {
+        let keeps = mutant::is_on(Mutant::CreditsKept);
+        for booking in open.bookings.into_iter().filter(|_| !keeps) {
             let Some(node) = self.epns.get_mut(&booking.target.epn) else {
                 continue;
             };

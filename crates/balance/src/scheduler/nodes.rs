@@ -6,6 +6,7 @@ use super::run::RunPhase;
 use super::{Action, Recipient, Scheduler};
 use crate::load::{TargetId, TargetLoad};
 use sheaf_frame::control::{Absent, Announced, EpnAddress, EpnPulse, FlpPulse, Hello, Skipped};
+use sheaf_frame::mutant::{self, Mutant};
 use sheaf_frame::{
     Control, DropReason, EpnId, FlpId, Incarnation, NodeId, Record, Role, RosterId, Source, Target,
     TfId, Timestamp,
@@ -139,8 +140,9 @@ impl Scheduler {
             self.change_roster();
         }
         self.send(Recipient::AllEpns, Control::SourceGone { source });
+        let forgets = mutant::is_on(Mutant::DeadSourceAwaited);
         let open: Vec<TfId> = self.tfs.keys().copied().collect();
-        for tf in open {
+        for tf in open.into_iter().filter(|_| !forgets) {
             self.write_off(now, tf, source);
         }
         self.advance_run(now);
@@ -239,7 +241,7 @@ impl Scheduler {
     /// An EPN is silent, or its stream has closed: nothing new for it, and its undecided TFs move. It may still
     /// finish them: the first report wins.
     pub fn handle_epn_silent(&mut self, now: Timestamp, target: Target) {
-        if !self.is_current(target) {
+        if !self.is_current(target) || mutant::is_on(Mutant::SilenceIgnored) {
             return;
         }
         self.view.set_available(target_id(target.epn), false);
@@ -298,7 +300,8 @@ impl Scheduler {
             )
             .map(|(tf, _)| *tf)
             .collect();
-        for tf in committed {
+        let forgets = mutant::is_on(Mutant::NothingAbandoned);
+        for tf in committed.into_iter().filter(|_| !forgets) {
             self.leave_committed(tf, target, keeps);
         }
         for tf in self.tfs.values_mut() {
@@ -585,7 +588,7 @@ impl Scheduler {
         }
         self.view.set_held(id, pulse.sink_bytes);
         self.set_stuck(now, target, pulse.storage_full);
-        if applied < self.released_said {
+        if applied < self.released_said && !mutant::is_on(Mutant::ReleaseSaidOnce) {
             self.send(Recipient::Epn(target.epn), Control::Release(self.release()));
         }
         self.place_queued(now);

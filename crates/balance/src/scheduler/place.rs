@@ -6,6 +6,7 @@ use super::{Incomplete, Recipient, Scheduler};
 use crate::load::{Job, LoadView, TargetId};
 use crate::refusal::Refusal;
 use sheaf_frame::control::{Absent, Assign};
+use sheaf_frame::mutant::{self, Mutant};
 use sheaf_frame::{Control, DropReason, FlpId, Source, Target, TfId, Timestamp};
 use std::collections::BTreeMap;
 
@@ -164,7 +165,8 @@ impl Scheduler {
                 avoid: &avoid,
             },
         );
-        if choice.is_err() && avoid.len() > unreachable_count {
+        let asks_again = !mutant::is_on(Mutant::HolderNotAskedAgain);
+        if choice.is_err() && avoid.len() > unreachable_count && asks_again {
             // Nobody else has room: the EPNs that were asked before are better than a deadlock of credits.
             avoid.truncate(unreachable_count);
             let open = &self.tfs[&tf];

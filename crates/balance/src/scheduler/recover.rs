@@ -11,6 +11,7 @@ use super::{Action, Scheduler, SchedulerConfig};
 use crate::policy::UnknownPolicy;
 use crate::scheduler::RunPlan;
 use sheaf_frame::control::{Assign, FlpPulse, SlotHeld};
+use sheaf_frame::mutant::{self, Mutant};
 use sheaf_frame::{
     Attempt, DropReason, EpnId, NodeId, Record, RunId, Source, Target, TfId, Timestamp, Verdict,
 };
@@ -59,6 +60,7 @@ impl Scheduler {
                     is_found = true;
                 }
                 Record::Over => found.phase = RunPhase::Over,
+                Record::Verdict { .. } if mutant::is_on(Mutant::LogNotRead) => {}
                 record => found.replay(now, record, &mut undone),
             }
         }
@@ -289,7 +291,8 @@ impl Scheduler {
             let bytes = open.bytes_expected().max(item.bytes);
             open.bookings.push(Booking { target, bytes });
             self.view.book(target_id(target.epn), bytes);
-            let is_unplaced = matches!(open.phase, Phase::Gathering | Phase::Queued);
+            let adopts = !mutant::is_on(Mutant::NothingAdopted);
+            let is_unplaced = adopts && matches!(open.phase, Phase::Gathering | Phase::Queued);
             if is_unplaced && open.attempt == Attempt(0) {
                 self.adopt(now, item.tf, target);
             }

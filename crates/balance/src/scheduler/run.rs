@@ -5,6 +5,7 @@ use super::open_tf::{Part, Phase};
 use super::rosters::Roster;
 use super::{Action, Mode, Recipient, Scheduler};
 use sheaf_frame::control::{Assign, Start};
+use sheaf_frame::mutant::{self, Mutant};
 use sheaf_frame::{Control, DropReason, EpnId, FlpId, Record, Source, TfId, Timestamp};
 use std::time::Duration;
 
@@ -139,11 +140,21 @@ impl Scheduler {
 
     /// From the frontier on a TF is whole with the FLPs that are there now.
     pub(super) fn change_roster(&mut self) {
-        let is_member =
-            |source: &Source| !self.gone.contains(source) && self.flps[&source.flp].ended.is_none();
+        let is_member = |source: &Source| {
+            let node = &self.flps[&source.flp];
+            // Who comes while a new leader settles begins behind all TFs that are known then: it has no earlier one.
+            let begins_later = self.is_settling && node.first.is_none();
+            !self.gone.contains(source) && node.ended.is_none() && !begins_later
+        };
         let sources = self.flps.values().map(|node| node.source);
         let members: Vec<Source> = sources.filter(is_member).collect();
-        self.rosters.change(self.frontier, members);
+        let at_once = mutant::is_on(Mutant::RosterInTheMiddle);
+        let first = if at_once {
+            self.released.floor()
+        } else {
+            self.frontier
+        };
+        self.rosters.change(first, members);
         self.append_rosters();
     }
 

@@ -3,7 +3,7 @@
 use crate::fail;
 use anyhow::Context as _;
 use serde_json::json;
-use sheaf_sim::torture::{Amount, Config, Failure, Report, replay, run as run_seeds};
+use sheaf_sim::torture::{Amount, Config, Failure, Report, replay, run as run_seeds, run_seed};
 use sheaf_sim::{Kind, OPTIONS_VERSION, Options};
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
@@ -42,6 +42,9 @@ pub(crate) struct Args {
     /// Run this seed alone, and print what was drawn from it.
     #[arg(long, conflicts_with_all = ["seeds", "faults", "seed"])]
     one: Option<u64>,
+    /// Run the seeds of a file of past failures alone: `family seed version` a line.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seeds", "faults", "seed", "one"])]
+    past: Option<PathBuf>,
     /// With --one: print everything that happens.
     #[arg(long, requires = "one")]
     trace: bool,
@@ -86,6 +89,9 @@ fn kind(text: &str) -> Result<Kind, String> {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(seed) = args.one {
         return run_one(args, seed);
+    }
+    if let Some(path) = &args.past {
+        return run_past(path);
     }
     let (first, why) = match args.seed {
         Some(seed) => (seed, "as asked".to_owned()),
@@ -132,6 +138,45 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .write_all(text.as_bytes())
         .context("cannot write the result")?;
     Ok(ExitCode::from(u8::from(report.failed > 0)))
+}
+
+/// Runs the seeds of a file that still mean what they meant.
+fn run_past(path: &std::path::Path) -> anyhow::Result<ExitCode> {
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let (mut ran, mut old, mut failed) = (0_u64, 0_u64, 0_u64);
+    for line in text
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.trim().is_empty())
+    {
+        let mut words = line.split_whitespace();
+        let parsed = (|| {
+            Some((
+                kind(words.next()?).ok()?,
+                words.next()?.parse::<u64>().ok()?,
+                words.next()?.parse::<u32>().ok()?,
+            ))
+        })();
+        let Some((kind, seed, version)) = parsed else {
+            return Err(fail::bad_use(format!(
+                "{}: found \"{line}\", expected family, seed, version",
+                path.display()
+            )));
+        };
+        if version != OPTIONS_VERSION {
+            old += 1;
+            continue;
+        }
+        ran += 1;
+        if let Err(violation) = run_seed(kind, seed) {
+            failed += 1;
+            println!("{}", told(kind, &Failure { seed, violation }));
+        }
+    }
+    println!(
+        "past failures: {ran} seeds run, {failed} failed, {old} of another version of the options"
+    );
+    Ok(ExitCode::from(u8::from(failed > 0)))
 }
 
 fn run_one(args: &Args, seed: u64) -> anyhow::Result<ExitCode> {

@@ -1,6 +1,7 @@
 //! What waits for the verdict log: nothing that follows from a record leaves before the record is durable.
 
 use sheaf_balance::Recipient;
+use sheaf_frame::mutant::{self, Mutant};
 use sheaf_frame::{Control, Record};
 use sheaf_ledger::Position;
 use std::collections::VecDeque;
@@ -136,6 +137,13 @@ impl Gate {
 
 fn follows(control: &Control) -> Follows {
     match control {
+        Control::Commit(_) if mutant::is_on(Mutant::CommitBeforeDurable) => Follows::Nothing,
+        Control::Release(_) if mutant::is_on(Mutant::ReleaseBeforeDurable) => Follows::Nothing,
+        Control::Roster { .. } | Control::Assign(_) | Control::Start(_)
+            if mutant::is_on(Mutant::ShapeBeforeDurable) =>
+        {
+            Follows::Nothing
+        }
         Control::Commit(_)
         | Control::Recover(_)
         | Control::Discard(_)

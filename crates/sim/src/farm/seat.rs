@@ -1,6 +1,7 @@
 //! One place of the farm: the process that lives there now, its log, its consumer, its clock.
 
 use super::consumer::Consumer;
+use super::forget::Forgetting;
 use crate::dice::mix;
 use crate::invariant::Invariant;
 use crate::kind::Kind;
@@ -87,6 +88,8 @@ pub(super) struct Seat {
     pub(super) is_leaving: bool,
     pub(super) held_stfs: usize,
     pub(super) consumer: Consumer,
+    /// Plays send and forget, if the farm is to.
+    forgetting: Option<Forgetting>,
     /// The disk of an ICN; it outlives its processes.
     pub(super) disk: SimDisk,
     /// The highest term that has welcomed the process.
@@ -122,6 +125,8 @@ impl Seat {
             is_leaving: false,
             held_stfs: 0,
             consumer: Consumer::default(),
+            forgetting: (options.sends_and_forgets && node.role == Role::Flp)
+                .then(Forgetting::default),
             disk: SimDisk::new(place),
             welcomed_by: Term(0),
             has_terms: options.log != Log::Memory,
@@ -187,6 +192,10 @@ impl Seat {
         for event in arrived.drain(..) {
             trace.add(|| arrived_line(now, &self.name, &event));
             let is_stale = self.has_terms && is_stale(&mut self.welcomed_by, &event);
+            let event = match &mut self.forgetting {
+                Some(forgetting) => forgetting.replace(event),
+                None => event,
+            };
             let before = is_stale.then(|| process.state());
             process.handle(here, event);
             if before.is_some_and(|before| before != process.state()) {
@@ -222,6 +231,16 @@ impl Seat {
             Node::Epn(_) => self.fair.sleep_until(until),
         }
         Ok(Turn::WaitUntil(now + until.since(here)))
+    }
+
+    /// Plays send and forget with what the process has just written.
+    pub(super) fn forget_sent(&mut self, now: Timestamp, events: &[Event]) {
+        let here = self.here(now);
+        if let (Some(forgetting), Some(process)) = (&mut self.forgetting, &mut self.process)
+            && let Some(release) = forgetting.forget(events)
+        {
+            process.handle(here, release);
+        }
     }
 
     /// Bounds (I9) are the one thing that is read from the nodes.

@@ -95,6 +95,7 @@ pub(super) fn options(kind: Kind, seed: u64) -> Options {
         queue_tfs_max: 4096,
         tf_deadline_ms: 400,
         stale_ms,
+        sends_and_forgets: false,
         clock_spread: Duration::ZERO,
         network: calm_network,
         calm_network,
