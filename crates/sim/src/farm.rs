@@ -378,26 +378,20 @@ impl<'a> Farm<'a> {
         seat.process = None;
         self.network.kill(&name, Death::Seen);
         let is_icn = |seat: &Seat| seat.node.role == Role::Icn;
-        let icn_lives = !self.is_run_over
-            && self
-                .seats
-                .iter()
-                .any(|seat| is_icn(seat) && seat.process.is_some());
-        let is_over = is_icn(&self.seats[index]);
-        self.is_run_over |= is_over;
-        if icn_lives && !self.is_stopping {
-            self.plan(now + Duration::from_millis(20), Step::Start(index));
-        }
-        if !icn_lives {
+        if is_icn(&self.seats[index]) {
             // The run is over, by itself or because somebody asked.
+            self.is_run_over = true;
             self.is_stopping = true;
+        }
+        if self.is_run_over {
+            let leads = |seat: &Seat| matches!(&seat.process, Some(Node::Icn(icn)) if icn.leads());
             for index in 0..self.seats.len() {
-                let leads =
-                    |seat: &Seat| matches!(&seat.process, Some(Node::Icn(icn)) if icn.leads());
                 if !leads(&self.seats[index]) {
                     self.ask_to_leave(now, index);
                 }
             }
+        } else if !self.is_stopping {
+            self.plan(now + Duration::from_millis(20), Step::Start(index));
         }
         Ok(())
     }

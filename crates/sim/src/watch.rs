@@ -276,6 +276,10 @@ impl<'a> Watch<'a> {
         self.hash
             .add(tf ^ (u64::from(attempt.1) << 40) ^ (target.1 << 20));
         let (_, book) = self.tf_of(node, tf)?;
+        // Without a number an FLP goes on with what the leader of an earlier term gave it.
+        if attempt.1 == 0 {
+            return Ok(());
+        }
         // An attempt counts within a term, and goes to one EPN.
         let known = book.attempts.iter().find(|(known, _)| *known == attempt);
         match known {
@@ -307,6 +311,7 @@ impl<'a> Watch<'a> {
         self.hash
             .add(tf ^ (fate.at.map_or(0, |at| at.1) << 32) ^ fate.verdict.len() as u64);
         let (allow, settled_at, stop_at) = (self.options.incomplete, self.settled_at, self.stop_at);
+        let may_lose = self.options.sends_and_forgets;
         let kind = self.options.kind;
         let (_, book) = self.tf_of(node, tf)?;
         if let Some(known) = &book.fate {
@@ -340,7 +345,6 @@ impl<'a> Watch<'a> {
                 format!("TF {tf} is {fate}, and no FLP was hurt"),
             );
         }
-        let may_lose = self.options.sends_and_forgets;
         if fate.verdict != "complete" && named_at >= settled_at && now < stop_at && !may_lose {
             let detail = format!(
                 "TF {tf} is {fate}, and was made {:?} after the faults had ended and {:?} were over",
