@@ -158,7 +158,7 @@ impl Mutant {
         Self::LedgerLeadBeforeMark,
         Self::LedgerJoinAtOnce,
         Self::LedgerNoSync,
-        Self::LedgerNoMending,
+        Self::LedgerSyncErrorIgnored,
     ];
 }
 
