@@ -5,9 +5,10 @@
 use bytes::Bytes;
 use sheaf_build::{Part, Tf};
 use sheaf_frame::control::{
-    Absent, Announced, Assign, Built, Commit, EpnAddress, EpnPulse, FlpPulse, Hello, Release,
-    Skipped, Start, Welcome,
+    Absent, Announced, Assign, Built, Commit, EpnAddress, EpnPulse, FlpPulse, Hello, Order,
+    Recover, Release, Skipped, SlotHeld, Start, Welcome,
 };
+use sheaf_frame::reject::Code;
 use sheaf_frame::{
     Attempt, Control, DataHello, DropReason, Envelope, EpnId, FlpId, Incarnation, NodeId,
     PayloadFormat, Prefix, Record, RosterId, RunId, Source, Stf, StfHeader, Target, Term, TfId,
@@ -240,7 +241,33 @@ fn messages() -> Vec<Control> {
         target,
         roster: RosterId(1),
     };
+    let epn = EpnId(3);
     vec![
+        Control::Slots(vec![SlotHeld { tf, bytes: 6 }]),
+        Control::Stored(vec![tf]),
+        Control::NotStored(vec![tf]),
+        Control::Recover(vec![Recover {
+            tf,
+            incarnation: Incarnation(4),
+            missing: vec![flp],
+        }]),
+        Control::Discard(vec![tf]),
+        Control::Standby,
+        Control::Fenced,
+        Control::Ledger(vec![1, 2, 3].into()),
+        Control::Rejected {
+            code: Code::TooBig,
+            detail: "a head of 4 GiB".to_owned(),
+        },
+        Control::Order(Order::Set {
+            epn,
+            weight_milli: Some(2000),
+            enabled: Some(false),
+        }),
+        Control::Answer {
+            done: true,
+            detail: "epn:3 leaves".to_owned(),
+        },
         Control::Hello(hello),
         Control::Leaving,
         Control::Announce(vec![

@@ -130,40 +130,16 @@ impl Stage {
                 count(cargo().args(args), tally)
             }
             Self::Faults => {
-                let words = [
-                    "run",
-                    "-q",
-                    "--profile",
-                    "ci",
-                    "--locked",
-                    "-p",
-                    "sheaf-cli",
-                ];
-                let lab = |words: &[&str]| succeed(cargo().args(words));
-                let faults = [
-                    &words[..],
-                    &["--", "lab", "faults", "--quick", "--slack", "3"],
-                ]
-                .concat();
-                let soak = [&words[..], &["--", "lab", "soak", "--duration", "45s"]].concat();
+                let lab = |words: &[&str]| succeed(sheaf()?.arg("lab").args(words));
                 // Both, also if the first one fails: they find different things.
-                lab(&faults).and(lab(&soak))
+                let cells = lab(&["faults", "--quick", "--slack", "3"]);
+                cells.and(lab(&["soak", "--duration", "45s"]))
             }
             Self::Torture => {
-                let sheaf = [
-                    "run",
-                    "--profile",
-                    "ci",
-                    "--locked",
-                    "-p",
-                    "sheaf-cli",
-                    "--",
-                    "sim",
-                    "torture",
-                ];
-                let past = ["--past", "crates/sim/seeds/past-failures.txt"];
-                succeed(cargo().args(sheaf).args(past))?;
-                succeed(cargo().args(sheaf).args(["--seeds", "20000"]))
+                let torture =
+                    |words: &[&str]| succeed(sheaf()?.args(["sim", "torture"]).args(words));
+                torture(&["--past", "crates/sim/seeds/past-failures.txt"])?;
+                torture(&["--seeds", "20000"])
             }
             Self::Mutants => {
                 let mutants = [
@@ -190,6 +166,25 @@ impl Stage {
             }
         }
     }
+}
+
+/// The program as the tests have built it: asked for alone it would have other features, and be built once more.
+fn sheaf() -> Result<Command> {
+    let words = [
+        "test",
+        "--profile",
+        "ci",
+        "--locked",
+        "--workspace",
+        "--no-run",
+        "--quiet",
+    ];
+    succeed(cargo().args(words))?;
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), Into::into);
+    let mut command = Command::new(target.join("ci/sheaf"));
+    command.current_dir(root());
+    Ok(command)
 }
 
 /// The stages that `--only` and `--skip` leave, in order; all if there is neither.

@@ -17,6 +17,7 @@ fn the_run_needs_nodes_and_an_end_that_is_one() {
     check(
         "[run]\nflps = 0\nepns = 65536\nduration_s = nan\n",
         "f:2: run.flps: found 0, expected 1 to 65535\n\
+         f:2: transport.connections_max: found 4096, expected at least 65536, the nodes that connect to one\n\
          f:3: run.epns: found 65536, expected 1 to 65535\n\
          f:4: run.duration_s: found NaN, expected seconds from 0 (no end) to 1e9",
     );

@@ -214,8 +214,8 @@ fn a_commit_that_leaves_out_a_part_that_was_stored_publishes_without_it() {
     // And the same after a crash.
     store
         .store(&Tf {
-            tf: TfId(6),
-            ..whole
+            missing: vec![],
+            ..a_tf(6)
         })
         .unwrap();
     let mut next = open(&disk, 2).unwrap();
