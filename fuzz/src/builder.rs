@@ -50,6 +50,7 @@ pub fn builder(bytes: &[u8]) {
         with_consumer: VecDeque::new(),
         not_freed: Vec::new(),
         delivered: BTreeMap::new(),
+        released: RangeSet::default(),
     };
     let mut ops = Ops::new(bytes);
     for _ in 0..STEPS_MAX {
