@@ -197,7 +197,8 @@ impl Flp {
             sent_bytes: self.stats.sent_bytes,
             released_version: self.released_version,
             started: has_begun,
-            elapsed_ns: if has_begun {
+            // One that was asked to leave before the run began knows no time of it.
+            elapsed_ns: if has_begun && self.beat.is_set() {
                 self.beat.elapsed_ns(now)
             } else {
                 0
@@ -232,6 +233,7 @@ impl Flp {
             self.stats.run_ended_stfs += self.hold.clear();
         }
         self.run = Some(run);
+        self.beat = Beat::default();
         self.phase = Phase::Waiting;
         self.next = TfId(0);
         self.end = TfId(0);

@@ -344,11 +344,11 @@ impl<'a> Farm<'a> {
         let mut events = std::mem::take(&mut seat.events);
         seat.take_events(&mut events);
         // A heartbeat that finds no FLP is called and dropped in one turn, and the verdict may be written first.
-        events.sort_by_key(|event| match event {
-            Event::Begin { .. } | Event::Leads { .. } | Event::Run { .. } => 0,
-            Event::Called { .. } => 1,
-            _ => 2,
-        });
+        for event in &events {
+            if let Event::Called { tf } = event {
+                self.watch.call_early(now, seat.node, *tf)?;
+            }
+        }
         seat.forget_sent(now, &events);
         for event in events.drain(..) {
             self.trace

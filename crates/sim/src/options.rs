@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Counts up whenever the same seed comes to stand for another farm: a recorded seed means something with the
 /// version that it was recorded with only.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// One thing that happens to a farm.
 #[derive(Clone, Debug, PartialEq)]

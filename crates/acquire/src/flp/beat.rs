@@ -32,6 +32,11 @@ impl Beat {
         }
     }
 
+    /// Whether a message has ever told the time of the run.
+    pub(super) fn is_set(&self) -> bool {
+        self.window_ends > Timestamp(0)
+    }
+
     /// When something is due that comes `after` the origin; zero if that was before this clock began.
     pub(super) fn due(&self, after: Duration) -> Timestamp {
         let after = Moment::try_from(after.as_nanos()).unwrap_or(Moment::MAX / 2);

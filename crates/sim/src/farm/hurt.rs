@@ -173,14 +173,16 @@ impl Farm<'_> {
 
     fn kill(&mut self, now: Timestamp, index: usize, death: Death, back_after: Option<Duration>) {
         let seat = &mut self.seats[index];
-        if seat.process.take().is_none() {
+        if seat.process.is_none() {
             return;
         }
-        seat.is_frozen = false;
-        seat.dying = None;
         self.trace
             .add(|| Line::new(now, &seat.name, vec![], format!("dies ({death:?})")));
+        // Before the process goes: an endpoint that is dropped dies as its peers can see.
         self.network.kill(&seat.name, death);
+        seat.process = None;
+        seat.is_frozen = false;
+        seat.dying = None;
         if let Some(pause) = back_after {
             self.plan(now + pause, Step::Start(index));
         }

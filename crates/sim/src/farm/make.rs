@@ -4,6 +4,7 @@ use super::Farm;
 use super::hurt::Step;
 use super::pieces::Pieces;
 use super::seat::Node;
+use crate::dice::mix;
 use crate::invariant::Invariant;
 use crate::options::{Log, Options};
 use crate::trace::Line;
@@ -131,7 +132,8 @@ impl Farm<'_> {
             ledger,
             scheduler: config,
             plan,
-            new_run: RunId(options.seed),
+            // As a process draws it: an ICN that finds its last run over opens another one.
+            new_run: RunId(mix(options.seed ^ (incarnation.0 << 40)) | 1),
             liveness: LivenessConfig::default(),
             stf_bytes_max: options.stf_bytes_max(),
             duration: None,

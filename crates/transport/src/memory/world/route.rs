@@ -29,11 +29,12 @@ impl World {
 
     /// A machine whose process died answers with a reset; one that is gone answers nothing, until it is back.
     pub(super) fn knock_at_the_dead(&mut self, parcel: &Parcel, death: Death) {
-        let name = &self.endpoints[self.end(parcel.to).endpoint].name;
-        let back = self
-            .names
-            .get(name)
-            .is_some_and(|latest| self.endpoints[*latest].death.is_none());
+        let here = self.end(parcel.to).endpoint;
+        // A machine that is up again answers, whatever has become of the process that was started on it.
+        let latest = self.names.get(&self.endpoints[here].name).copied();
+        let back = latest.is_some_and(|latest| {
+            latest != here && self.endpoints[latest].death != Some(Death::Silent)
+        });
         if death == Death::Silent && !back {
             return;
         }
