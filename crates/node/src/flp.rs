@@ -10,8 +10,8 @@ use sheaf_acquire::flp::{Action, Demand, Flp};
 use sheaf_acquire::{Made, Slots};
 use sheaf_frame::reject::Code;
 use sheaf_frame::{
-    Control, DataHello, DropReason, NodeId, Role, RunId, Source, Stf, StfHeader, Target, TfId,
-    Timestamp, WireKind,
+    Control, DataHello, DropReason, NodeId, Role, RunId, Source, Stf, StfHeader, Target, Term,
+    TfId, Timestamp, WireKind,
 };
 use sheaf_metric::Registry;
 use sheaf_transport::{ConnId, Frame, Refusal, SendError, Transport};
@@ -82,6 +82,8 @@ pub struct FlpNode<T> {
     is_starved: bool,
     leaving_since: Option<Timestamp>,
     refused: Option<String>,
+    /// The term of the leader whose assignments it obeys.
+    term: Term,
     doorman: Doorman,
 }
 
@@ -118,6 +120,7 @@ impl<T: Transport> FlpNode<T> {
             is_starved: false,
             leaving_since: None,
             refused: None,
+            term: Term(0),
             doorman: Doorman::default(),
         }
     }
@@ -230,6 +233,11 @@ impl<T: Transport> FlpNode<T> {
     }
 
     fn handle_joined(&mut self, now: Timestamp, run: RunId, is_new_leader: bool) {
+        if is_new_leader {
+            // What the former leader had assigned goes out, and into the log, under its term.
+            self.act();
+            self.term = self.uplink.term();
+        }
         if self.brain.run() != Some(run) {
             info!(%run, "Joined a run");
             self.log.add(&Event::Run {
@@ -443,7 +451,7 @@ impl<T: Transport> FlpNode<T> {
     fn log_sent(&mut self, target: Target, header: &StfHeader) {
         self.log.add(&Event::Sent {
             tf: header.key.tf.0,
-            term: self.uplink.term().0,
+            term: self.term.0,
             attempt: header.attempt.0,
             epn: target.epn.0,
             incarnation: target.incarnation.0,

@@ -304,7 +304,14 @@ impl Uplink {
                 Heard::Nothing
             }
             Control::Welcome(welcome) => self.handle_welcome(conn, envelope, welcome),
-            // Of a higher term, but it has not welcomed the node yet.
+            // Its welcome was lost: a leader that the node has not joined takes nothing from it.
+            _ if envelope.term > self.term => {
+                let stream = self.stream_mut(conn);
+                if stream.is_some_and(|stream| matches!(stream.state, State::Joined(_))) {
+                    self.say_hello(now, transport, conn);
+                }
+                Heard::Nothing
+            }
             _ if envelope.run != self.run
                 || (envelope.term != self.term && !mutant::is_on(Mutant::LowerTermsObeyed)) =>
             {

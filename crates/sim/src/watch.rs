@@ -176,7 +176,12 @@ impl<'a> Watch<'a> {
     }
 
     /// A TF is called for somewhere in the lines that come.
-    pub(crate) fn call_early(&mut self, now: Timestamp, node: NodeId, tf: u64) -> Result<(), Found> {
+    pub(crate) fn call_early(
+        &mut self,
+        now: Timestamp,
+        node: NodeId,
+        tf: u64,
+    ) -> Result<(), Found> {
         let run = self.lives.get(&node).and_then(|life| life.run);
         if let Some(run) = run {
             self.runs[run].tf(tf)?.call(now);

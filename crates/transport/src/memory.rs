@@ -180,6 +180,11 @@ impl Network {
         }
     }
 
+    /// The machine of a dead endpoint is up again, though no process is started on it: it answers with resets.
+    pub fn power_up(&self, name: &str) {
+        self.world().power_up(name);
+    }
+
     /// Stops the process of an endpoint: what is for it waits, and its peers notice nothing.
     pub fn freeze(&self, name: &str) {
         self.world().freeze(name, true);

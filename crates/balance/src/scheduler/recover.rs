@@ -177,6 +177,7 @@ impl Scheduler {
         }
         self.is_settling = true;
         self.span.0 = Some(now);
+        self.rosters.forget_below(self.released.floor());
         let newest = self.rosters.newest();
         let mut first_of: BTreeMap<Source, TfId> = BTreeMap::new();
         for (first, members) in self.rosters.all() {
@@ -185,14 +186,15 @@ impl Scheduler {
             }
         }
         for (source, first) in first_of {
-            if newest.contains(&source) {
-                let node = FlpNode::expected(source, self.config.stf_bytes_max, first);
-                self.flps.insert(source.flp, node);
-            } else {
+            let mut node = FlpNode::expected(source, self.config.stf_bytes_max, first);
+            if !newest.contains(&source) {
+                // It died, or it ended and holds what is undecided yet: the run is not over before it had its time.
+                node.gone_at = Some(now);
                 self.gone.insert(source);
             }
+            // Of several lives the latest comes last.
+            self.flps.insert(source.flp, node);
         }
-        self.rosters.forget_below(self.released.floor());
     }
 
     fn restore_decided(&mut self, now: Timestamp, tf: TfId, decided: Decided) {

@@ -254,6 +254,7 @@ impl Farm<'_> {
                 // Its frames were not used up: it dies now, and all who are dead come back.
                 self.kill(now, index, death, None);
             }
+            self.network.power_up(&self.seats[index].name);
             if self.seats[index].process.is_none() && !self.is_stopping {
                 self.start(index)?;
             }

@@ -185,6 +185,14 @@ impl World {
         self.cuts.remove(&pair);
     }
 
+    pub(crate) fn power_up(&mut self, name: &str) {
+        if let Some(index) = self.names.get(name)
+            && let Some(death) = &mut self.endpoints[*index].death
+        {
+            *death = Death::Seen;
+        }
+    }
+
     pub(crate) fn limit_frames(&mut self, name: &str, frames: u32) {
         if let Some(index) = self.names.get(name) {
             self.endpoints[*index].frames_left = Some(frames);
