@@ -28,7 +28,9 @@ pub struct Register {
 pub struct Entry {
     /// Its name, such as `NoTombstones`.
     pub name: String,
-    /// Seeds of the swarm that notice it, the first ones found.
+    /// The family of seeds that notices it.
+    pub kind: String,
+    /// Seeds of the family that notice it, the first ones found.
     pub killed_by: Vec<u64>,
     /// Seeds run until so many had been found, from 0 on.
     pub searched: u64,
@@ -38,6 +40,14 @@ pub struct Entry {
     pub elsewhere: String,
     /// Why nobody has to notice it: another protection covers for it.
     pub redundant: String,
+}
+
+impl Entry {
+    /// The family of seeds that notices it.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        Kind::named(&self.kind).unwrap_or(Kind::Swarm)
+    }
 }
 
 impl Register {
@@ -60,24 +70,25 @@ impl Register {
 /// # Errors
 ///
 /// The first [`Violation`].
-pub fn run(mutant: Mutant, seed: u64) -> Result<(), Violation> {
+pub fn run(mutant: Mutant, kind: Kind, seed: u64) -> Result<(), Violation> {
     mutant::set(Some(mutant));
-    let result = run_seed(Kind::Swarm, seed);
+    let result = run_seed(kind, seed);
     mutant::set(None);
     result.map(|_| ())
 }
 
 /// Looks for seeds that notice `mutant`, from 0 to `seeds_max`, until [`RECORDED`] are found.
 #[must_use]
-pub fn search(mutant: Mutant, seeds_max: u64) -> Entry {
+pub fn search(mutant: Mutant, kind: Kind, seeds_max: u64) -> Entry {
     let mut entry = Entry {
         name: format!("{mutant:?}"),
+        kind: kind.name().to_owned(),
         ..Entry::default()
     };
     while entry.searched < seeds_max && entry.killed_by.len() < RECORDED {
         let seed = entry.searched;
         entry.searched += 1;
-        if let Err(violation) = run(mutant, seed) {
+        if let Err(violation) = run(mutant, kind, seed) {
             if entry.killed_by.is_empty() {
                 entry.invariant = violation.invariant.name().to_owned();
             }

@@ -554,6 +554,41 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
+    /// The faults have ended [`Options::settle`] ago: what was built before is with a consumer or abandoned, and
+    /// FLPs have let it go.
+    pub(crate) fn check_done(
+        &self,
+        until: Timestamp,
+        holds: impl Fn(NodeId, u64, u64) -> bool,
+    ) -> Result<(), Found> {
+        if self.options.sends_and_forgets {
+            return Ok(());
+        }
+        for run in &self.runs {
+            for (tf, book) in run.tfs() {
+                let Some(fate) = &book.fate else { continue };
+                if book.named_at.is_none_or(|at| at > until) {
+                    continue;
+                }
+                let is_built = fate.verdict != "dropped";
+                if is_built && !book.is_abandoned && book.consumed_at.is_none() {
+                    let detail = format!("TF {tf} is {fate}, and no EPN has handed it on since");
+                    return found(Invariant::Live, tf, detail);
+                }
+                let holder = book.made.iter().find(|part| {
+                    let role = Role::Flp;
+                    let index = part.flp;
+                    holds(NodeId { role, index }, part.incarnation, tf)
+                });
+                if let Some(part) = holder {
+                    let detail = format!("flp:{} still holds TF {tf}, which is {fate}", part.flp);
+                    return found(Invariant::Live, tf, detail);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The run is over: nothing is open.
     pub(crate) fn check_end(&self, was_alive: impl Fn(NodeId, u64) -> bool) -> Result<(), Found> {
         for run in &self.runs {

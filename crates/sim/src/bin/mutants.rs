@@ -1,10 +1,11 @@
 //! Takes protections out, one at a time, and looks whether the invariants notice.
 //!
-//! `mutants search [SEEDS] [NAME…]` looks for killing seeds and writes the register; `mutants check [FRESH] [FIRST]`
+//! `mutants search [SEEDS] [KIND] [NAME…]` looks for killing seeds and writes the register; `mutants check [FRESH] [FIRST]`
 //! replays the recorded ones and runs as many fresh ones, and ends with status 1 if a mutant survives that is not
 //! written down as noticed elsewhere or redundant.
 
 use sheaf_frame::mutant::Mutant;
+use sheaf_sim::Kind;
 use sheaf_sim::mutants::{Entry, Register, run, search};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -21,19 +22,18 @@ fn main() -> ExitCode {
     let number = |index: usize| args.get(index).and_then(|text| text.parse::<u64>().ok());
     match args.first().map(String::as_str) {
         Some("search") => {
-            let names = args
+            let kind = args
                 .iter()
-                .skip(1)
-                .filter(|arg| arg.parse::<u64>().is_err());
-            write(
-                number(1).unwrap_or(SEEDS_MAX),
-                &names.cloned().collect::<Vec<_>>(),
-            )
+                .find_map(|arg| Kind::named(arg))
+                .unwrap_or(Kind::Swarm);
+            let is_name = |arg: &&String| arg.parse::<u64>().is_err() && Kind::named(arg).is_none();
+            let names: Vec<String> = args.iter().skip(1).filter(is_name).cloned().collect();
+            write(number(1).unwrap_or(SEEDS_MAX), kind, &names)
         }
         Some("check") => check(number(1).unwrap_or(FRESH), number(2).unwrap_or(1_000_000)),
         _ => {
             eprintln!(
-                "expected: mutants search [SEEDS] [NAME...], or mutants check [FRESH] [FIRST]"
+                "expected: mutants search [SEEDS] [KIND] [NAME...], or mutants check [FRESH] [FIRST]"
             );
             ExitCode::from(2)
         }
@@ -75,7 +75,7 @@ fn for_all<T: Send>(mutants: &[Mutant], work: impl Fn(Mutant) -> T + Sync) -> Ve
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-fn write(seeds_max: u64, names: &[String]) -> ExitCode {
+fn write(seeds_max: u64, kind: Kind, names: &[String]) -> ExitCode {
     let known = read();
     let is_wanted = |mutant: &Mutant| {
         let name = format!("{mutant:?}");
@@ -86,7 +86,7 @@ fn write(seeds_max: u64, names: &[String]) -> ExitCode {
     };
     let wanted: Vec<Mutant> = Mutant::ALL.into_iter().filter(is_wanted).collect();
     let found = for_all(&wanted, |mutant| {
-        let entry = search(mutant, seeds_max);
+        let entry = search(mutant, kind, seeds_max);
         println!(
             "{:<28}{:>8} seeds  {:?} {}",
             entry.name, entry.searched, entry.killed_by, entry.invariant
@@ -101,6 +101,8 @@ fn write(seeds_max: u64, names: &[String]) -> ExitCode {
         let name = format!("{mutant:?}");
         let former = known.of(mutant).cloned().unwrap_or_default();
         let new = found.iter().find(|entry| entry.name == name).cloned();
+        // A search in another family that finds nothing takes nothing away.
+        let new = new.filter(|new| !new.killed_by.is_empty() || former.killed_by.is_empty());
         let new = new.unwrap_or_else(|| former.clone());
         let redundant = if new.killed_by.is_empty() {
             former.redundant
@@ -143,9 +145,10 @@ fn check(fresh: u64, first: u64) -> ExitCode {
         let recorded = entry
             .killed_by
             .iter()
-            .filter(|seed| run(mutant, **seed).is_err())
+            .filter(|seed| run(mutant, entry.kind(), **seed).is_err())
             .count();
-        let is_fresh_killed = (first..first + fresh).any(|seed| run(mutant, seed).is_err());
+        let is_fresh_killed =
+            (first..first + fresh).any(|seed| run(mutant, entry.kind(), seed).is_err());
         println!(
             "{mutant:?}: {recorded} of {} recorded seeds notice it, fresh ones {}",
             entry.killed_by.len(),

@@ -4,7 +4,7 @@ use super::{Farm, Node};
 use crate::options::Fault;
 use crate::trace::Line;
 use crate::watch::Found;
-use sheaf_frame::{NodeId, Timestamp};
+use sheaf_frame::{NodeId, TfId, Timestamp};
 use sheaf_ledger::storage::DiskFaults;
 use sheaf_transport::memory::Death;
 use std::cmp::Reverse;
@@ -274,7 +274,18 @@ impl Farm<'_> {
                 .iter()
                 .any(|seat| seat.node == node && seat.life == life && seat.process.is_some())
         };
-        self.watch.check_settled(calm_at, lives)
+        self.watch.check_settled(calm_at, lives)?;
+        let holds = |node: NodeId, life: u64, tf: u64| {
+            seats.iter().any(|seat| {
+                let is_it = seat.node == node && seat.life == life;
+                let flp = match &seat.process {
+                    Some(Node::Flp(flp)) if is_it => flp,
+                    _ => return false,
+                };
+                flp.brain().holds(TfId(tf))
+            })
+        };
+        self.watch.check_done(calm_at, holds)
     }
 
     /// An operator asks whoever leads, and asks again until the run is over.
