@@ -1,6 +1,7 @@
 //! Takes protections out, one at a time, and looks whether the invariants notice.
 //!
-//! `mutants search [SEEDS] [KIND] [NAME…]` looks for killing seeds and writes the register; `mutants check [FRESH] [FIRST]`
+//! `mutants search [SEEDS] [KIND] [NAME…]` looks for killing seeds and writes the register; `mutants check [FRESH]
+//! [FIRST]`
 //! replays the recorded ones and runs as many fresh ones, and ends with status 1 if a mutant survives that is not
 //! written down as noticed elsewhere or redundant.
 
