@@ -295,11 +295,13 @@ impl<'a> Farm<'a> {
 
     fn check_books(&self, index: usize, is_last: bool) -> Result<(), Found> {
         let seat = &self.seats[index];
-        let (Some(Node::Icn(icn)), Some(counted)) = (&seat.process, self.watch.books_of(seat.node))
-        else {
+        let Some(Node::Icn(icn)) = &seat.process else {
             return Ok(());
         };
         let Some(brain) = icn.scheduler() else {
+            return Ok(());
+        };
+        let Some(counted) = self.watch.books_of(seat.node, brain.run()) else {
             return Ok(());
         };
         let (said, open) = (brain.books(), brain.in_flight());

@@ -47,6 +47,8 @@ struct Life {
     incarnation: u64,
     /// Which of the runs it is in.
     run: Option<usize>,
+    /// The run is over; the next line of another one may come before its name is durable.
+    is_over: bool,
     /// TFs called for before the run was durable.
     called: Vec<u64>,
 }
@@ -93,6 +95,7 @@ impl<'a> Watch<'a> {
                 let life = Life {
                     incarnation: *incarnation,
                     run: None,
+                    is_over: false,
                     called: Vec::new(),
                 };
                 self.lives.insert(node, life);
@@ -106,6 +109,7 @@ impl<'a> Watch<'a> {
                     return Ok(());
                 };
                 life.run = Some(index);
+                life.is_over = false;
                 for tf in std::mem::take(&mut life.called) {
                     self.runs[index].tf(tf)?.call(now);
                 }
@@ -122,7 +126,7 @@ impl<'a> Watch<'a> {
             Event::Called { tf } => {
                 self.hash.add(*tf);
                 match self.lives.get_mut(&node) {
-                    Some(life) if life.run.is_none() => life.called.push(*tf),
+                    Some(life) if life.run.is_none() || life.is_over => life.called.push(*tf),
                     _ => self.tf_of(node, *tf)?.1.call(now),
                 }
                 Ok(())
@@ -171,7 +175,13 @@ impl<'a> Watch<'a> {
                 self.hash.add(*tf);
                 Ok(())
             }
-            Event::Over | Event::End => Ok(()),
+            Event::Over => {
+                if let Some(life) = self.lives.get_mut(&node) {
+                    life.is_over = true;
+                }
+                Ok(())
+            }
+            Event::End => Ok(()),
         }
     }
 
@@ -182,8 +192,8 @@ impl<'a> Watch<'a> {
         node: NodeId,
         tf: u64,
     ) -> Result<(), Found> {
-        let run = self.lives.get(&node).and_then(|life| life.run);
-        if let Some(run) = run {
+        let life = self.lives.get(&node).filter(|life| !life.is_over);
+        if let Some(run) = life.and_then(|life| life.run) {
             self.runs[run].tf(tf)?.call(now);
         }
         Ok(())
@@ -519,8 +529,9 @@ impl<'a> Watch<'a> {
     }
 
     /// The books of the run that `icn` has, recounted.
-    pub(crate) fn books_of(&self, icn: NodeId) -> Option<&Books> {
-        Some(&self.runs[self.lives.get(&icn)?.run?].books)
+    pub(crate) fn books_of(&self, icn: NodeId, run: RunId) -> Option<&Books> {
+        let book = &self.runs[self.lives.get(&icn)?.run?];
+        (book.run == run).then_some(&book.books)
     }
 
     /// The faults have ended [`Options::settle`] ago: every TF that anybody alive knows has its verdict.

@@ -55,7 +55,8 @@ impl Scheduler {
             return false;
         };
         // What a former ICN has called for is known from the sources only, however late they come.
-        let was_called = self.is_settling || tf < self.frontier;
+        // While the farm drains no heartbeat comes past them any more.
+        let was_called = self.is_settling || tf < self.frontier || !self.wants_sources();
         let is_paced = self.config.mode == super::Mode::Paced && !was_called;
         // A TF that only a stranger to its roster has is called by nobody else: then it is dropped, with a verdict.
         let may_call = |source: Source| members.contains(&source) || self.is_deserted(tf, &members);

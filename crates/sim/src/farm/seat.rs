@@ -266,9 +266,9 @@ impl Seat {
                     brain.open_tfs() as u64,
                     brain.open_bytes() + brain.sink_bytes(),
                 );
-                // What was assigned, and twice as many that came unasked: assigned elsewhere meanwhile.
-                if tfs > 3 * u64::from(options.slots) {
-                    return over("TFs in building", tfs, 3 * u64::from(options.slots));
+                // What was assigned, by one leader and by the next, and twice as many that came unasked.
+                if tfs > 4 * u64::from(options.slots) {
+                    return over("TFs in building", tfs, 4 * u64::from(options.slots));
                 }
                 if bytes > options.capacity_bytes() {
                     return over("bytes in its memory", bytes, options.capacity_bytes());
