@@ -56,19 +56,19 @@ fn a_farm_without_faults_builds_every_tf_at_once() {
 
 #[test]
 fn epns_that_crash_hang_and_come_back_cost_no_tf() {
-    let report = check_seeds(Kind::EpnFaults, 200);
+    let report = check_seeds(Kind::EpnFaults, 120);
     assert!(report.books.reassigned > 0, "the schedule must hurt");
 }
 
 #[test]
 fn a_network_that_loses_doubles_and_reorders_costs_no_tf() {
-    let report = check_seeds(Kind::BadNetwork, 150);
+    let report = check_seeds(Kind::BadNetwork, 80);
     assert!(report.books.complete > 0);
 }
 
 #[test]
 fn whatever_happens_no_tf_is_built_twice_mixed_or_forgotten() {
-    let books = check_seeds(Kind::Everything, 200).books;
+    let books = check_seeds(Kind::Everything, 150).books;
     assert!(
         books.incomplete > 0 && books.dropped > 0 && books.abandoned > 0,
         "it must hurt"
@@ -77,13 +77,13 @@ fn whatever_happens_no_tf_is_built_twice_mixed_or_forgotten() {
 
 #[test]
 fn the_heartbeat_of_the_icn_can_lead_instead_of_the_announces() {
-    let report = check_seeds(Kind::Paced, 100);
+    let report = check_seeds(Kind::Paced, 60);
     assert!(report.timeframes > 0);
 }
 
 #[test]
 fn a_swarm_of_faults_breaks_no_promise() {
-    let report = check_seeds(Kind::Swarm, 300);
+    let report = check_seeds(Kind::Swarm, 250);
     assert!(
         report.state_faults > 10 * report.seeds,
         "the schedule must hurt"
