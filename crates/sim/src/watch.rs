@@ -6,6 +6,7 @@
 
 mod books;
 mod hurt;
+mod parts;
 
 pub use books::Books;
 pub(crate) use hurt::Hurt;
@@ -15,6 +16,7 @@ use crate::invariant::Invariant;
 use crate::options::{Log, Options};
 use crate::trace::Hash;
 use books::{Fate, RunBook, TfBook};
+use parts::{check_parts, check_roster};
 use sheaf_balance::Incomplete;
 use sheaf_frame::{NodeId, Role, RunId, Timestamp};
 use sheaf_node::event::{Event, MemberEvent, PartEvent};
@@ -652,60 +654,4 @@ impl<'a> Watch<'a> {
         }
         sum
     }
-}
-
-/// The parts are those of the roster without the missing ones.
-fn check_roster(tf: u64, taken: &Taken, roster: Option<&[MemberEvent]>) -> Result<(), Found> {
-    let Some(roster) = roster else {
-        return found(
-            Invariant::TruePieces,
-            tf,
-            format!("TF {tf} is handed on without a roster in the log"),
-        );
-    };
-    let expected = roster
-        .iter()
-        .filter(|member| !taken.missing.contains(&member.flp));
-    let parts = taken.parts.iter().map(|part| MemberEvent {
-        flp: part.flp,
-        incarnation: part.incarnation,
-    });
-    if expected.copied().eq(parts) {
-        return Ok(());
-    }
-    let detail = format!(
-        "TF {tf} is handed on with {:?}, its roster is {roster:?}, its verdict lacks {:?}",
-        taken.parts, taken.missing
-    );
-    found(Invariant::TruePieces, tf, detail)
-}
-
-fn check_parts(tf: u64, taken: &Taken, made: &[PartEvent]) -> Result<(), Found> {
-    for (index, part) in taken.parts.iter().enumerate() {
-        if taken.parts[..index]
-            .iter()
-            .any(|other| other.flp == part.flp)
-        {
-            return found(
-                Invariant::TruePieces,
-                tf,
-                format!("TF {tf} has two STFs of flp:{}", part.flp),
-            );
-        }
-        if taken.missing.contains(&part.flp) {
-            return found(
-                Invariant::TruePieces,
-                tf,
-                format!("TF {tf} has the STF of flp:{} that it lacks", part.flp),
-            );
-        }
-        if !made.contains(part) {
-            return found(
-                Invariant::TruePieces,
-                tf,
-                format!("TF {tf} has a part that nobody made: {part:?}"),
-            );
-        }
-    }
-    Ok(())
 }
