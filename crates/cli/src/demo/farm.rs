@@ -330,6 +330,13 @@ impl<'a> Farm<'a> {
         living.map(|process| process.node).collect()
     }
 
+    /// Whether `node` was killed and its process has not ended yet.
+    pub(crate) fn is_dying(&self, node: NodeId) -> bool {
+        let mut processes = self.processes.iter();
+        processes
+            .any(|process| process.node == node && process.ended.is_none() && process.was_killed())
+    }
+
     /// Takes note of what a process said when it ended.
     pub(crate) fn set_exit(&mut self, process: usize, exit: Exit) {
         self.processes[process].exit = Some(exit);

@@ -82,7 +82,7 @@ pub(crate) struct Supervisor<'a, 'dir> {
     watch: &'a mut Watch,
     screen: &'a mut Screen,
     agenda: Agenda,
-    /// Faults of ICNs that are due, and wait for an ICN that leads, has died or hangs.
+    /// Faults that are due and wait: for an ICN that leads, has died or hangs, or for a killed process to be gone.
     pending: Vec<Fault>,
     /// ICNs that hang, and those that are dead, the oldest first.
     hanging: Vec<NodeId>,
@@ -378,19 +378,27 @@ impl<'a, 'dir> Supervisor<'a, 'dir> {
             return Ok(());
         };
         while let Some(fault) = self.agenda.take_due(origin.elapsed()) {
-            if fault.node.role == Role::Icn {
-                self.pending.push(fault);
-            } else {
-                self.inject(fault.node, fault.kind)?;
-            }
+            self.pending.push(fault);
         }
         for fault in std::mem::take(&mut self.pending) {
-            match self.icn_for(fault.kind) {
+            let node = match fault.node.role {
+                Role::Icn => self.icn_for(fault.kind),
+                _ if self.must_wait(&fault) => None,
+                _ => Some(fault.node),
+            };
+            match node {
                 Some(node) => self.inject(node, fault.kind)?,
                 None => self.pending.push(fault),
             }
         }
         Ok(())
+    }
+
+    /// A killed process that is within a system call, such as an `fsync`, ends after it: the next life comes then, and
+    /// what is to be done to that life after it.
+    fn must_wait(&self, fault: &Fault) -> bool {
+        let comes_later = self.pending.iter().any(|waits| waits.node == fault.node);
+        comes_later || (fault.kind == FaultKind::Start && self.farm.is_dying(fault.node))
     }
 
     /// The ICN that a fault is for: the one that leads, the one that hangs, the one that is dead. `None` as long as
