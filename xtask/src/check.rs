@@ -28,12 +28,12 @@ pub(crate) enum Stage {
     Test,
     /// Faults done to farms of real processes, and a soak of 45 s.
     Faults,
-    /// Every fuzz target for some seconds; without a nightly toolchain the corpus alone.
-    Fuzz,
     /// Simulated farms under faults: past failures, then 20,000 seeds from the commit id.
     Torture,
     /// Every protection taken out once, with the feature `mutants`: the simulator must notice.
     Mutants,
+    /// Every fuzz target for some seconds; without a nightly toolchain the corpus alone.
+    Fuzz,
 }
 
 impl Stage {
@@ -45,16 +45,10 @@ impl Stage {
         Self::Doc,
         Self::Test,
         Self::Faults,
-        Self::Fuzz,
         Self::Torture,
         Self::Mutants,
+        Self::Fuzz,
     ];
-
-    /// Stages that run when they are asked for: the seeds of the commit may still find what is to be mended, and the
-    /// register of mutants is not complete. They become part of every check with the last of both.
-    fn is_by_name_only(self) -> bool {
-        matches!(self, Self::Torture | Self::Mutants)
-    }
 
     fn name(self) -> &'static str {
         match self {
@@ -209,7 +203,7 @@ pub(crate) fn select(args: &[String]) -> Result<Vec<Stage>> {
     }
     let stages = Stage::ALL
         .into_iter()
-        .filter(|stage| only.contains(stage) || (only.is_empty() && !stage.is_by_name_only()));
+        .filter(|stage| only.is_empty() || only.contains(stage));
     let stages: Vec<_> = stages.filter(|stage| !skip.contains(stage)).collect();
     ensure!(!stages.is_empty(), "no stage is left to run");
     Ok(stages)
@@ -315,10 +309,16 @@ mod tests {
 
     #[test]
     fn stages_run_in_order_whatever_the_order_of_their_names() {
-        check("", "fetch fmt tidy clippy doc test faults fuzz");
+        check(
+            "",
+            "fetch fmt tidy clippy doc test faults torture mutants fuzz",
+        );
         check("--only torture", "torture");
         check("--only test fmt", "fmt test");
-        check("--skip test doc", "fetch fmt tidy clippy faults fuzz");
+        check(
+            "--skip test doc mutants",
+            "fetch fmt tidy clippy faults torture fuzz",
+        );
         check("--only fmt tidy --skip fmt", "tidy");
     }
 
@@ -326,7 +326,7 @@ mod tests {
     fn a_stage_that_does_not_exist_is_refused() {
         check(
             "--only lint",
-            r#"stage "lint" does not exist, expected one of: fetch fmt tidy clippy doc test faults fuzz torture mutants"#,
+            r#"stage "lint" does not exist, expected one of: fetch fmt tidy clippy doc test faults torture mutants fuzz"#,
         );
         check(
             "fmt",
