@@ -17,6 +17,9 @@ mod quiet;
 mod trace;
 mod watch;
 
+pub mod scenario;
+pub mod summary;
+
 #[cfg(feature = "mutants")]
 pub mod mutants;
 pub mod torture;

@@ -1,0 +1,81 @@
+//! The `[network]` table of a scenario.
+
+use serde::{Deserialize, Serialize};
+
+/// Wires and switches: one NIC a node, a switch that is fast enough, or racks with uplinks.
+///
+/// ```text
+///   FLP ══nic══► [port] rack switch [port] ══uplink══► core ══uplink══► [port] rack switch [port] ══nic══► EPN
+/// ```
+///
+/// Every arrow is a link with a rate and a delay, and the switch's port before it has a buffer.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Network {
+    /// Line rate of an FLP's NIC, in Mbit/s.
+    pub flp_mbit_s: f64,
+    /// Line rate of an EPN's NIC, in Mbit/s.
+    pub epn_mbit_s: f64,
+    /// Payload bytes for each byte of the line: 1448 of 1538 for full Ethernet frames, 94.15 of 100 Mbit/s.
+    pub efficiency: f64,
+    /// One way between any two nodes in one rack, in µs; a way over uplinks takes twice this.
+    pub delay_us: u64,
+    /// What the switch keeps for one port, in bytes; a pushed burst beyond it is lost.
+    pub port_buffer_bytes: u64,
+    /// What a TCP sender has under way before it hears from the other side, in bytes: 10 segments of 1460.
+    pub window_bytes: u64,
+    /// The least time after which TCP sends again what nobody acknowledged, in ms; it doubles with every failure.
+    pub rto_ms: u64,
+    /// Racks; nodes beyond them are in one more rack, without a bound on its uplink. None: one switch for all.
+    pub racks: Vec<Rack>,
+    /// Which way control messages go.
+    pub control: Control,
+    /// A control message from node to node, in µs; messages on the primary network also wait for its links.
+    pub control_delay_us: u64,
+    /// How exactly links are shared: a flow's share is passed on to the links it shares when it changes by more than
+    /// this part. 0 for the exact max-min share.
+    pub tolerance: f64,
+}
+
+impl Default for Network {
+    fn default() -> Self {
+        Self {
+            flp_mbit_s: 1000.0,
+            epn_mbit_s: 1000.0,
+            efficiency: 1448.0 / 1538.0,
+            delay_us: 50,
+            port_buffer_bytes: 128 << 10,
+            window_bytes: 14_600,
+            rto_ms: 200,
+            racks: Vec::new(),
+            control: Control::Auxiliary,
+            control_delay_us: 100,
+            tolerance: 0.0,
+        }
+    }
+}
+
+/// Nodes on one top-of-rack switch, taken in the order of their ids.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rack {
+    /// FLPs in it.
+    #[serde(default)]
+    pub flps: u32,
+    /// EPNs in it.
+    #[serde(default)]
+    pub epns: u32,
+    /// Line rate of its uplink each way, in Mbit/s.
+    pub uplink_mbit_s: f64,
+}
+
+/// Which way control messages go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Control {
+    /// A network of their own.
+    #[default]
+    Auxiliary,
+    /// Over the NICs of the data, whose queues they wait in.
+    Primary,
+}

@@ -1,0 +1,348 @@
+//! Tables of a scenario: sizes, rules, nodes, faults.
+
+use serde::{Deserialize, Serialize};
+
+/// What is done about EPNs that fail.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reaction {
+    /// The list of EPNs is what is alive: the dead leave it, the new and the returned join it.
+    #[default]
+    Whitelist,
+    /// The list is fixed at the start of the run; the dead are passed over until the same one is back.
+    Blacklist,
+    /// The dead are struck off for good, and everybody stops meanwhile; what is under way is lost.
+    Reinitialise,
+    /// Nothing: the dead get their share.
+    None,
+}
+
+impl Reaction {
+    /// Name in files and results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Whitelist => "whitelist",
+            Self::Blacklist => "blacklist",
+            Self::Reinitialise => "reinitialise",
+            Self::None => "none",
+        }
+    }
+}
+
+/// Whose rules a run follows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// The shipped scheduler, builder and hold.
+    #[default]
+    Sheaf,
+    /// Those of the prior systems, as the `[legacy]` table switches them on.
+    Legacy,
+}
+
+/// How STFs come to their EPN.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Push {
+    /// Sent as soon as the EPN is chosen.
+    #[default]
+    Eager,
+    /// Offered, and fetched by the EPN from a bounded number of sources at a time, in rotated order.
+    Granted,
+}
+
+impl Push {
+    /// Name in files and results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Eager => "eager",
+            Self::Granted => "granted",
+        }
+    }
+}
+
+/// How large the STFs are. The mean over all FLPs and TFs is always about `bytes`.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Sizes {
+    /// How the size of an STF comes about.
+    pub model: SizeModel,
+    /// Payload bytes of a mean STF.
+    pub bytes: u64,
+    /// Standard deviation of the logarithm of one STF's size within its FLP, in model `tpc`.
+    pub sigma: f64,
+    /// Standard deviation of the logarithm of the FLPs' mean sizes, in model `tpc`: how uneven the detectors are.
+    pub flp_sigma: f64,
+    /// Period of the sine in TFs, in model `sine`.
+    pub period_tfs: u32,
+    /// A file with one size in bytes a line, in model `trace`; FLP `f` begins at line `f`, and behind the end it
+    /// goes on at the beginning. Relative to the scenario file.
+    pub trace: String,
+    /// The sizes of the trace; read with the file.
+    #[serde(skip)]
+    pub trace_bytes: Vec<u64>,
+}
+
+impl Default for Sizes {
+    fn default() -> Self {
+        Self {
+            model: SizeModel::Fixed,
+            bytes: 100_000,
+            sigma: 0.3,
+            flp_sigma: 1.0,
+            period_tfs: 100,
+            trace: String::new(),
+            trace_bytes: Vec::new(),
+        }
+    }
+}
+
+/// How the size of an STF comes about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SizeModel {
+    /// Every STF has `bytes`.
+    #[default]
+    Fixed,
+    /// Evenly spread from half of `bytes` to one and a half times it: the original O2 balancer's random.
+    Random,
+    /// All FLPs swell and shrink together between 0 and twice `bytes`.
+    Sine,
+    /// Lognormal, around a mean that is lognormal over FLPs: a few of them bring most bytes, as a TPC's do.
+    Tpc,
+    /// From a file.
+    Trace,
+}
+
+/// The rules of the prior systems, each to be switched by itself. Sources: `docs/simulator.md`.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Legacy {
+    /// How the EPN makes TFs of messages.
+    pub builder: Builder,
+    /// How long the coordinator counts acknowledgements after the last heartbeat, in ms: 20 in the network
+    /// baseline, 1000 in the round robin of the ICN.
+    pub cutoff_ms: u64,
+    /// Heartbeats and acknowledgements go over the NIC of the data.
+    pub shared_control_nic: bool,
+    /// Every FLP counts its own way round the EPNs, so that two of them may part.
+    pub private_iterators: bool,
+    /// A dead EPN keeps its turn.
+    pub no_removal: bool,
+    /// Messages that wait for one EPN in one FLP at most; what comes then is thrown away without a word. The high
+    /// water mark of FairMQ.
+    pub queue_messages_max: u32,
+    /// Streams that stop for a while at the start of a run.
+    pub start_stalls: Stalls,
+}
+
+impl Default for Legacy {
+    fn default() -> Self {
+        Self {
+            builder: Builder::default(),
+            cutoff_ms: 1000,
+            shared_control_nic: false,
+            private_iterators: false,
+            no_removal: true,
+            queue_messages_max: 1000,
+            start_stalls: Stalls::default(),
+        }
+    }
+}
+
+impl Legacy {
+    pub(super) fn name(&self) -> String {
+        let mut name = match self.builder {
+            Builder::Counting => "counting-builder".to_owned(),
+            Builder::Keyed => "keyed-builder".to_owned(),
+        };
+        name.push_str(&format!("+cutoff-{}ms", self.cutoff_ms));
+        for (is_on, rule) in [
+            (self.shared_control_nic, "+shared-control-nic"),
+            (self.private_iterators, "+private-iterators"),
+            (self.no_removal, "+no-removal"),
+        ] {
+            name.push_str(if is_on { rule } else { "" });
+        }
+        name
+    }
+}
+
+/// How an EPN of the prior systems makes TFs of messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Builder {
+    /// It counts messages: as many as there are FLPs are a TF, and if not all of them name the newest heartbeat, all
+    /// of them are thrown away.
+    #[default]
+    Counting,
+    /// By heartbeat, as the first O2 balancer did.
+    Keyed,
+}
+
+/// Streams between an FLP and an EPN that stop for a while: what a lost packet at the wrong moment does to TCP.
+/// They happen in Sheaf's mode too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Stalls {
+    /// How likely each stream is to stop once, from 0 to 1.
+    pub probability: f64,
+    /// For how long, in ms.
+    pub ms: u64,
+    /// In the first so many s of a run.
+    pub within_s: f64,
+}
+
+/// What EPNs do with a TF: its consumer holds the memory so long.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Processing {
+    /// Mean time for a TF of mean size, in ms; 0 for none.
+    pub ms: f64,
+    /// How the time is spread.
+    pub distribution: Distribution,
+    /// Standard deviation of the logarithm, if lognormal.
+    pub sigma: f64,
+    /// Whether a TF of twice the size takes twice the time.
+    pub by_size: bool,
+    /// TFs in processing at once at one EPN.
+    pub parallel: u32,
+}
+
+impl Default for Processing {
+    fn default() -> Self {
+        Self {
+            ms: 0.0,
+            distribution: Distribution::Fixed,
+            sigma: 0.3,
+            by_size: false,
+            parallel: 1,
+        }
+    }
+}
+
+/// How a time is spread around its mean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Distribution {
+    /// Not at all.
+    #[default]
+    Fixed,
+    /// Exponentially.
+    Exponential,
+    /// Lognormally, with `sigma`.
+    Lognormal,
+}
+
+/// EPNs that differ from the ordinary.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Group {
+    /// How many.
+    pub epns: u32,
+    /// How fast they process; 1 is ordinary.
+    #[serde(default = "one")]
+    pub speed: f64,
+    /// How fast their NIC is; 1 is ordinary.
+    #[serde(default = "one")]
+    pub nic: f64,
+    /// The share of the work that they ask for; 1 is ordinary. Weighted policies read it.
+    #[serde(default = "one")]
+    pub weight: f64,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+/// Deadlines and bounds of the nodes; names and meaning as in a farm file.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Farm {
+    /// The ICN calls for TFs on absolute deadlines; else FLPs make them by their own clocks.
+    pub paced: bool,
+    /// Bytes of TFs that an EPN takes, in building and with its consumer.
+    pub capacity_bytes: u64,
+    /// TFs that an EPN builds at once.
+    pub tfs_in_building_max: u32,
+    /// TFs that wait for room at any EPN.
+    pub queue_tfs_max: u32,
+    /// How long a TF waits for announces.
+    pub announce_deadline_ms: u64,
+    /// How long an EPN has for a TF.
+    pub tf_deadline_ms: u64,
+    /// How long an EPN waits for missing STFs.
+    pub stale_ms: u64,
+    /// How long an answer is awaited before a message is repeated.
+    pub repeat_ms: u64,
+    /// How long the farm has for its last TFs.
+    pub drain_ms: u64,
+    /// How often nodes look at their deadlines.
+    pub tick_ms: u64,
+    /// How often the ICN acts on what it has heard, in µs; 0 for at once.
+    pub icn_batch_us: u64,
+}
+
+impl Default for Farm {
+    fn default() -> Self {
+        Self {
+            paced: false,
+            capacity_bytes: 1 << 30,
+            tfs_in_building_max: 256,
+            queue_tfs_max: 4096,
+            announce_deadline_ms: 50,
+            tf_deadline_ms: 400,
+            stale_ms: 2000,
+            repeat_ms: 100,
+            drain_ms: 5000,
+            tick_ms: 5,
+            icn_batch_us: 0,
+        }
+    }
+}
+
+/// Something that happens to a node or to a path.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fault {
+    /// When, in s after the first TF.
+    pub at_s: f64,
+    /// What.
+    pub kind: FaultKind,
+    /// To which FLP.
+    #[serde(default)]
+    pub flp: Option<u32>,
+    /// To which EPN. A join takes the next free number by itself.
+    #[serde(default)]
+    pub epn: Option<u32>,
+    /// For how long, in s; for ever if it is not said.
+    #[serde(default)]
+    pub for_s: Option<f64>,
+    /// How many times slower.
+    #[serde(default)]
+    pub factor: Option<f64>,
+}
+
+/// What can happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FaultKind {
+    /// The process is killed; with `for_s` a new life of it joins then.
+    Crash,
+    /// The process is stopped (`SIGSTOP`), and goes on after `for_s`.
+    Hang,
+    /// The EPN processes `factor` times slower.
+    Slow,
+    /// The node's NIC is `factor` times slower.
+    SlowNic,
+    /// With `flp` and `epn`: nothing passes between the two. With one of them: nothing passes between it and anybody.
+    Partition,
+    /// The stream from `flp` to `epn` stops, and goes on after `for_s`: a retransmission timeout.
+    Stall,
+    /// A new EPN joins.
+    Join,
+    /// The EPN is asked to leave, and goes when it has nothing left to do.
+    Leave,
+}

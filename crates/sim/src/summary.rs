@@ -1,0 +1,297 @@
+//! What an experiment found: `summary.json`, the machine-readable result of live and simulated runs.
+//!
+//! One [`Summary`] a result directory, one [`Point`] a row of its question's matrix. Live farms (`lab`) and the
+//! simulator write the same words, so that they can be laid side by side. All figures of a point are means over its
+//! accepted runs, unless the field says otherwise. `docs/simulator.md` documents the file.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The version of the file that this build writes. A reader refuses others.
+pub const FORMAT: u32 = 1;
+
+/// A result directory in one file.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+pub struct Summary {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Name of the experiment or scenario.
+    pub experiment: String,
+    /// Where the figures come from: commit, command, machine, kernel, in words. By name, such as `"commit"`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub provenance: BTreeMap<String, String>,
+    /// The points, in the order of the matrix.
+    pub points: Vec<Point>,
+}
+
+/// Whether a point was measured or computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Processes on sockets.
+    Live,
+    /// The simulator.
+    Sim,
+}
+
+/// One point of a matrix: what was asked, and what came out.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+pub struct Point {
+    /// What the rest of the row does not say, such as the name of a scenario; may be empty.
+    #[serde(default)]
+    pub label: String,
+    /// Sources.
+    pub flps: u32,
+    /// Builders at the beginning.
+    pub epns: u32,
+    /// TFs in a second.
+    pub rate_hz: f64,
+    /// Payload bytes of a mean STF of one FLP.
+    pub bytes: u64,
+    /// Who chose the EPN, such as `"round-robin"`.
+    pub policy: String,
+    /// What was done about failing EPNs: `whitelist`, `blacklist`, `reinitialise`, `none`.
+    pub reaction: String,
+    /// `"sheaf"`, or the legacy rules that were in force, such as `"counting-builder+cutoff-20ms"`.
+    pub mode: String,
+    /// How STFs come to the EPN: `"eager"` or `"granted"`.
+    #[serde(default)]
+    pub push: String,
+    /// Measured (`"live"`) or computed (`"sim"`).
+    pub source: Kind,
+    /// How long a run generated, in s.
+    #[serde(default)]
+    pub duration_s: f64,
+    /// Runs that count.
+    pub n: u32,
+    /// Runs rejected by their own check, such as the window of 29.7 to 30.3 s.
+    pub n_rejected: u32,
+    /// TFs announced in a run.
+    pub announced: f64,
+    /// TFs that reached no consumer whole, in a run.
+    pub lost_mean: f64,
+    /// `lost_mean` in percent of `announced`.
+    pub loss_percent: f64,
+    /// Lower and upper end of the 95 % confidence interval of `loss_percent` over runs; both equal if n is 1.
+    pub loss_percent_ci95: [f64; 2],
+    /// TFs in a run that were whole but thrown away, or that reached several EPNs, because of order.
+    pub out_of_order: f64,
+    /// Payload of TFs with their consumers, in Mbit/s of the time from the first TF to the last commit.
+    pub goodput_mbit_s: f64,
+    /// First announce of a TF to the commit of it, over all TFs of all runs.
+    pub latency_us: Latency,
+    /// What the literature printed for this point, in percent of TFs.
+    pub published_loss_percent: Option<f64>,
+    /// `lost_mean` by cause; the values add up to it. Reasons of drops, `incomplete`, `abandoned`, and the legacy
+    /// causes `late-at-run-end`, `out-of-order`, `queue-full`, `dead-epn`.
+    #[serde(default)]
+    pub lost_by: BTreeMap<String, f64>,
+    /// Most bytes that one FLP held at any time of any run.
+    #[serde(default)]
+    pub flp_peak_bytes: u64,
+    /// Most bytes that one EPN held at any time of any run: in building and with its consumer.
+    #[serde(default)]
+    pub epn_peak_bytes: u64,
+    /// Jain's index of TFs by EPN, relative to the speed of each: 1 if all get their share, 1 / EPNs if one gets all.
+    #[serde(default)]
+    pub fairness: f64,
+    /// TFs that EPNs had to be given a second time, in a run.
+    #[serde(default)]
+    pub reassigned: f64,
+}
+
+/// Quantiles of a latency, in µs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
+pub struct Latency {
+    /// Half of all TFs are faster.
+    pub p50: f64,
+    /// 90 % are.
+    pub p90: f64,
+    /// 99 % are.
+    pub p99: f64,
+    /// The slowest.
+    pub max: f64,
+}
+
+impl Summary {
+    /// A summary without points.
+    #[must_use]
+    pub fn new(experiment: &str) -> Self {
+        Self {
+            format: FORMAT,
+            experiment: experiment.to_owned(),
+            provenance: BTreeMap::new(),
+            points: Vec::new(),
+        }
+    }
+
+    /// Reads `summary.json`.
+    ///
+    /// # Errors
+    ///
+    /// A [`SummaryError`] if `text` is no summary, or one of another version.
+    pub fn read(text: &str) -> Result<Self, SummaryError> {
+        #[derive(Deserialize)]
+        struct Version {
+            format: u32,
+        }
+        let Version { format } = serde_json::from_str(text)?;
+        if format != FORMAT {
+            return Err(SummaryError::Version { found: format });
+        }
+        Ok(serde_json::from_str(text)?)
+    }
+
+    /// The text of `summary.json`.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("text, numbers and maps keyed by text")
+    }
+}
+
+/// Why a file is no summary.
+#[derive(Debug, thiserror::Error)]
+pub enum SummaryError {
+    /// No JSON, or a field is missing or of another type.
+    #[error("not a summary: {0}")]
+    Json(#[from] serde_json::Error),
+    /// Another version of Sheaf wrote it.
+    #[error("the summary has format {found}, expected {FORMAT}")]
+    Version {
+        /// The version found.
+        found: u32,
+    },
+}
+
+impl Point {
+    /// The columns of the CSV form of a point.
+    pub const CSV_HEADER: &'static str = "label,flps,epns,rate_hz,bytes,policy,reaction,mode,push,source,duration_s,\
+        n,n_rejected,announced,lost_mean,loss_percent,loss_percent_low,loss_percent_high,out_of_order,goodput_mbit_s,\
+        latency_us_p50,latency_us_p90,latency_us_p99,latency_us_max,published_loss_percent,flp_peak_bytes,\
+        epn_peak_bytes,fairness,reassigned,lost_by";
+
+    /// The point as one CSV row, in the order of [`CSV_HEADER`](Self::CSV_HEADER). `lost_by` is `cause=value`, joined
+    /// by `;`.
+    #[must_use]
+    pub fn csv(&self) -> String {
+        let causes: Vec<String> = self
+            .lost_by
+            .iter()
+            .map(|(cause, lost)| format!("{cause}={lost}"))
+            .collect();
+        let kind = match self.source {
+            Kind::Live => "live",
+            Kind::Sim => "sim",
+        };
+        let cells: [String; 30] = [
+            text(&self.label),
+            self.flps.to_string(),
+            self.epns.to_string(),
+            self.rate_hz.to_string(),
+            self.bytes.to_string(),
+            text(&self.policy),
+            text(&self.reaction),
+            text(&self.mode),
+            text(&self.push),
+            kind.to_owned(),
+            self.duration_s.to_string(),
+            self.n.to_string(),
+            self.n_rejected.to_string(),
+            self.announced.to_string(),
+            self.lost_mean.to_string(),
+            self.loss_percent.to_string(),
+            self.loss_percent_ci95[0].to_string(),
+            self.loss_percent_ci95[1].to_string(),
+            self.out_of_order.to_string(),
+            self.goodput_mbit_s.to_string(),
+            self.latency_us.p50.to_string(),
+            self.latency_us.p90.to_string(),
+            self.latency_us.p99.to_string(),
+            self.latency_us.max.to_string(),
+            self.published_loss_percent
+                .map(|percent| percent.to_string())
+                .unwrap_or_default(),
+            self.flp_peak_bytes.to_string(),
+            self.epn_peak_bytes.to_string(),
+            self.fairness.to_string(),
+            self.reassigned.to_string(),
+            causes.join(";"),
+        ];
+        cells.join(",")
+    }
+}
+
+/// A CSV cell: quoted where a comma, quote or line break stands in it.
+fn text(cell: &str) -> String {
+    if cell.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", cell.replace('"', "\"\""))
+    } else {
+        cell.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point() -> Point {
+        Point {
+            label: "a, b".to_owned(),
+            flps: 2,
+            epns: 5,
+            rate_hz: 200.0,
+            bytes: 29_000,
+            policy: "round-robin".to_owned(),
+            reaction: "whitelist".to_owned(),
+            mode: "sheaf".to_owned(),
+            push: "eager".to_owned(),
+            source: Kind::Sim,
+            duration_s: 30.0,
+            n: 3,
+            n_rejected: 0,
+            announced: 6000.0,
+            lost_mean: 1.5,
+            loss_percent: 0.025,
+            loss_percent_ci95: [0.0, 0.05],
+            out_of_order: 0.0,
+            goodput_mbit_s: 92.8,
+            latency_us: Latency::default(),
+            published_loss_percent: Some(0.51),
+            lost_by: BTreeMap::from([("source-died".to_owned(), 1.5)]),
+            flp_peak_bytes: 1,
+            epn_peak_bytes: 2,
+            fairness: 1.0,
+            reassigned: 0.0,
+        }
+    }
+
+    #[test]
+    fn a_summary_comes_back_as_it_was_written() {
+        let mut summary = Summary::new("tables");
+        summary.points.push(point());
+        assert_eq!(Summary::read(&summary.to_json()).unwrap(), summary);
+        assert!(summary.to_json().contains("\"source\": \"sim\""));
+    }
+
+    #[test]
+    fn a_summary_of_another_version_or_of_none_is_refused_with_the_reason() {
+        let text = Summary::new("tables").to_json().replace(": 1,", ": 2,");
+        let error = Summary::read(&text).unwrap_err().to_string();
+        assert_eq!(error, "the summary has format 2, expected 1");
+        let error = Summary::read("{}").unwrap_err().to_string();
+        assert!(error.contains("missing field `format`"), "{error}");
+    }
+
+    #[test]
+    fn a_csv_row_has_as_many_cells_as_the_header_even_if_a_label_has_a_comma() {
+        let columns = Point::CSV_HEADER.split(',').count();
+        let row = point().csv();
+        assert!(row.starts_with("\"a, b\",2,5,"), "{row}");
+        assert_eq!(
+            row.split(',').count(),
+            columns + 1,
+            "the comma in the label"
+        );
+        assert!(!Point::CSV_HEADER.contains(' '), "no blanks of the source");
+    }
+}
