@@ -12,6 +12,7 @@
 //! ```
 
 use crate::load::{Job, LoadView, TargetId, TargetLoad};
+use crate::measure::Finished;
 use crate::policy::Policy;
 use crate::refusal::Refusal;
 use rand::{RngExt, SeedableRng};
@@ -47,11 +48,16 @@ pub fn check_seed(make: impl Fn(u64) -> Box<dyn Policy>, seed: u64) {
     let name = policy.name();
     let mut now = Timestamp(0);
     for call in 0..CALLS {
-        farm.change();
+        farm.change(now);
         let avoid = farm.avoid();
         let job = farm.job(call, &avoid);
-        // Time stands still at times, but never goes back.
-        now = Timestamp(now.0 + farm.lots.random_range(0..3_000_000));
+        // Time stands still at times, leaps at others, but never goes back.
+        let leap = if farm.lots.random_ratio(1, 20) {
+            1000
+        } else {
+            1
+        };
+        now = Timestamp(now.0 + leap * farm.lots.random_range(0..3_000_000));
         let fail = |what: &str| -> ! {
             panic!(
                 "policy {name} breaks its contract at seed {seed}, call {call}: {what}; {job:?}; {:?}",
@@ -132,7 +138,7 @@ impl Farm {
     }
 
     /// Lets a few things happen between two choices.
-    fn change(&mut self) {
+    fn change(&mut self, now: Timestamp) {
         for _ in 0..self.lots.random_range(0..4) {
             let id = self.some_target();
             let yes = self.lots.random_ratio(2, 3);
@@ -140,13 +146,14 @@ impl Farm {
                 0..15 => self.join(),
                 15..25 => self.leave(id),
                 25..45 => self.view.set_available(id, yes),
-                45..60 => self.view.set_enabled(id, yes),
+                45..55 => self.view.set_enabled(id, yes),
+                55..60 => self.view.set_listed(id, yes),
                 60..75 => {
                     let bytes = self.bytes();
                     self.view.set_held(id, bytes);
                 }
                 75..80 => self.view.set_weight(id, self.lots.random()),
-                80..98 => self.release(),
+                80..98 => self.release(now),
                 98 => self.set_all(false),
                 _ => self.set_all(true),
             }
@@ -176,12 +183,23 @@ impl Farm {
         self.booked.push((id, bytes));
     }
 
-    /// A job ends.
-    fn release(&mut self) {
+    /// A job ends, mostly because its target has finished it.
+    fn release(&mut self, now: Timestamp) {
         if !self.booked.is_empty() {
             let index = self.lots.random_range(..self.booked.len());
             let (id, bytes) = self.booked.swap_remove(index);
             self.view.release(id, bytes);
+            if self.lots.random_ratio(4, 5) {
+                let mut ago =
+                    || Timestamp(now.0.saturating_sub(self.lots.random_range(0..9_000_000)));
+                let finished = Finished {
+                    bytes,
+                    placed_at: ago(),
+                    arrived_at: ago(),
+                    done_at: now,
+                };
+                self.view.observe(id, &finished);
+            }
         }
     }
 
@@ -280,7 +298,9 @@ mod tests {
             let mut last = None;
             Box::new(Bad(move |job: &Job<'_>, view: &LoadView| {
                 let choice = first_fit(job, view)?;
-                Ok(last.replace(choice).unwrap_or(choice))
+                let former: Option<TargetId> = last.replace(choice);
+                let has_left = |id: &TargetId| view.get(*id).is_none();
+                Ok(former.filter(has_left).unwrap_or(choice))
             }))
         });
     }
@@ -334,7 +354,7 @@ mod tests {
         for seed in 0..SEEDS {
             let mut farm = Farm::new(seed);
             for call in 0..CALLS {
-                farm.change();
+                farm.change(Timestamp(call));
                 let avoid = farm.avoid();
                 let job = farm.job(call, &avoid);
                 match LeastLoaded.choose(Timestamp(0), &job, &farm.view) {

@@ -8,13 +8,17 @@
 mod books;
 pub mod contract;
 mod load;
+mod measure;
 pub mod policy;
+mod reaction;
 mod refusal;
 mod scheduler;
 
 pub use books::{Books, SourceBooks};
 pub use load::{Job, LoadView, TargetId, TargetLoad};
+pub use measure::{Finished, Measured};
 pub use policy::{Policy, UnknownPolicy};
+pub use reaction::{Reaction, UnknownReaction};
 pub use refusal::Refusal;
 pub use scheduler::{
     Action, Incomplete, Mode, Recipient, Record, RunPlan, Scheduler, SchedulerConfig, Stats, Trace,

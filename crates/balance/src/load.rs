@@ -7,6 +7,7 @@
 //! ("decisions are reflected immediately"). Which target to take is not answered here, that is the
 //! policy's part; nor is what a booking stands for, that is the owner's.
 
+use crate::measure::{Finished, Measured};
 use crate::refusal::Refusal;
 use std::fmt;
 
@@ -39,6 +40,9 @@ pub struct TargetLoad {
     pub available: bool,
     /// Says itself that it takes nothing now, for instance because its disk is full.
     pub stuck: bool,
+    /// On the list of those that may get work: `false` if the [`Reaction`](crate::Reaction) to failures keeps
+    /// it out.
+    pub listed: bool,
     /// Room in all, in bytes.
     pub capacity_bytes: u64,
     /// Bytes of the jobs booked here and not yet released.
@@ -62,6 +66,7 @@ impl TargetLoad {
             enabled: true,
             available: true,
             stuck: false,
+            listed: true,
             capacity_bytes,
             booked_bytes: 0,
             held_bytes: 0,
@@ -84,10 +89,16 @@ impl TargetLoad {
         self.slots.saturating_sub(self.booked_slots)
     }
 
-    /// Whether it may get work at all: enabled, available and not stuck.
+    /// Bytes that it has to take in or has with its consumer: booked or held.
+    #[must_use]
+    pub fn occupied_bytes(&self) -> u64 {
+        self.booked_bytes.saturating_add(self.held_bytes)
+    }
+
+    /// Whether it may get work at all: enabled, available, listed and not stuck.
     #[must_use]
     pub fn is_online(&self) -> bool {
-        self.enabled && self.available && !self.stuck
+        self.enabled && self.available && self.listed && !self.stuck
     }
 
     /// Whether it can take `job` now: online, not avoided, with a slot and enough bytes free.
@@ -103,11 +114,32 @@ impl TargetLoad {
 /// All targets as known now, in the order of their ids.
 ///
 /// Look-ups take O(log n) and never allocate; only [`insert`](Self::insert) may. A change to a target
-/// that is not in the view is ignored: it has left, and what was booked there left with it.
+/// that is not in the view is ignored: it has left, and what was booked there left with it. Who is online is
+/// kept in a list of its own, so that a policy finds the n-th of them at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadView {
     /// Ascending by id, each id once.
     targets: Vec<TargetLoad>,
+    /// One for each target. Beside them, since most policies read the loads of all targets and these of none.
+    measured: Vec<Measured>,
+    /// Places in `targets` of those that are online, ascending.
+    online: Vec<u32>,
+    /// See [`members_hash`](Self::members_hash).
+    members_hash: u64,
+}
+
+/// A number for one member of a view and its weight; the last step of SplitMix64 (Steele, Lea, Flood:
+/// "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014, figure 17).
+fn member_hash(target: &TargetLoad) -> u64 {
+    mix((u64::from(target.id.0) << 32) | u64::from(target.weight_milli))
+}
+
+/// Spreads a number over all of its 64 bits, each input its own output.
+pub(crate) fn mix(value: u64) -> u64 {
+    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
 }
 
 impl LoadView {
@@ -119,21 +151,37 @@ impl LoadView {
 
     /// Puts `target` in with all that it says, and returns what stood under its id before.
     ///
-    /// The bookings are those of `target`: a restarted target starts without those of its predecessor.
+    /// The bookings are those of `target`: a restarted target starts without those of its predecessor. What was
+    /// measured of that one is forgotten, too; see [`Measured::newcomer`].
     pub fn insert(&mut self, target: TargetLoad) -> Option<TargetLoad> {
-        match self.position(target.id) {
-            Ok(index) => Some(std::mem::replace(&mut self.targets[index], target)),
-            Err(index) => {
-                self.targets.insert(index, target);
-                None
-            }
+        let former = self.remove(target.id);
+        let newcomer = Measured::newcomer(&self.measured);
+        let at = self.targets.partition_point(|other| other.id < target.id);
+        let first = self.online.partition_point(|place| (*place as usize) < at);
+        self.online[first..]
+            .iter_mut()
+            .for_each(|place| *place += 1);
+        if target.is_online() {
+            self.online.insert(first, place_of(at));
         }
+        self.members_hash = self.members_hash.wrapping_add(member_hash(&target));
+        self.targets.insert(at, target);
+        self.measured.insert(at, newcomer);
+        former
     }
 
     /// Takes the target out with its bookings, and returns it.
     pub fn remove(&mut self, id: TargetId) -> Option<TargetLoad> {
-        let index = self.position(id).ok()?;
-        Some(self.targets.remove(index))
+        let at = self.position(id).ok()?;
+        self.set_online(at, false);
+        let behind = self.online.partition_point(|place| (*place as usize) < at);
+        self.online[behind..]
+            .iter_mut()
+            .for_each(|place| *place -= 1);
+        self.measured.remove(at);
+        let target = self.targets.remove(at);
+        self.members_hash = self.members_hash.wrapping_sub(member_hash(&target));
+        Some(target)
     }
 
     /// The target `id`.
@@ -159,6 +207,40 @@ impl LoadView {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.targets.is_empty()
+    }
+
+    /// What was measured of the targets, one for each of [`targets`](Self::targets).
+    #[must_use]
+    pub fn measured(&self) -> &[Measured] {
+        &self.measured
+    }
+
+    /// What was measured of the target `id`.
+    #[must_use]
+    pub fn measured_of(&self, id: TargetId) -> Option<&Measured> {
+        let index = self.position(id).ok()?;
+        Some(&self.measured[index])
+    }
+
+    /// How many targets are online.
+    #[must_use]
+    pub fn online_len(&self) -> usize {
+        self.online.len()
+    }
+
+    /// The target at place `nth` of those that are online, ascending by id. Takes O(1).
+    #[must_use]
+    pub fn online(&self, nth: usize) -> Option<&TargetLoad> {
+        let place = *self.online.get(nth)?;
+        self.targets.get(place as usize)
+    }
+
+    /// A number that tells lists of members apart: it is the same as long as the same targets with the same
+    /// weights are there, online or not, and another one (but once in 2^64) when any differs. A policy that
+    /// keeps a table of the members compares it to know when to make the table anew.
+    #[must_use]
+    pub fn members_hash(&self) -> u64 {
+        self.members_hash
     }
 
     /// Every target once, in the order of ids, starting with the first one behind `last` and going on
@@ -208,32 +290,43 @@ impl LoadView {
         }
     }
 
+    /// Notes a job that the target has finished, for the policies that learn from it. The booking is released
+    /// by [`release`](Self::release), not here.
+    pub fn observe(&mut self, id: TargetId, finished: &Finished) {
+        if let Ok(index) = self.position(id) {
+            self.measured[index].add(finished);
+        }
+    }
+
     /// Notes whether the target is heard of (`true`) or suspect (`false`). Its bookings stay.
     pub fn set_available(&mut self, id: TargetId, available: bool) {
-        if let Some(target) = self.target_mut(id) {
-            target.available = available;
-        }
+        self.switch(id, |target| target.available = available);
     }
 
     /// Notes whether the target says that it takes nothing now. Its bookings stay.
     pub fn set_stuck(&mut self, id: TargetId, stuck: bool) {
-        if let Some(target) = self.target_mut(id) {
-            target.stuck = stuck;
-        }
+        self.switch(id, |target| target.stuck = stuck);
     }
 
     /// Notes whether the operator wants the target to get work. Its bookings stay.
     pub fn set_enabled(&mut self, id: TargetId, enabled: bool) {
-        if let Some(target) = self.target_mut(id) {
-            target.enabled = enabled;
-        }
+        self.switch(id, |target| target.enabled = enabled);
+    }
+
+    /// Notes whether the target is on the list of those that may get work. Its bookings stay.
+    pub fn set_listed(&mut self, id: TargetId, listed: bool) {
+        self.switch(id, |target| target.listed = listed);
     }
 
     /// Notes the share of the work that the target should get, in thousandths.
     pub fn set_weight(&mut self, id: TargetId, weight_milli: u32) {
-        if let Some(target) = self.target_mut(id) {
-            target.weight_milli = weight_milli;
-        }
+        let Ok(at) = self.position(id) else {
+            return;
+        };
+        let target = &mut self.targets[at];
+        self.members_hash = self.members_hash.wrapping_sub(member_hash(target));
+        target.weight_milli = weight_milli;
+        self.members_hash = self.members_hash.wrapping_add(member_hash(target));
     }
 
     /// Why no target has room for `job`: the reason of the target that comes nearest to it, unless the job is
@@ -275,10 +368,35 @@ impl LoadView {
         self.targets.binary_search_by_key(&id, |target| target.id)
     }
 
+    /// Changes something that may take the target online or offline.
+    fn switch(&mut self, id: TargetId, change: impl FnOnce(&mut TargetLoad)) {
+        let Ok(at) = self.position(id) else {
+            return;
+        };
+        change(&mut self.targets[at]);
+        let is_online = self.targets[at].is_online();
+        self.set_online(at, is_online);
+    }
+
+    fn set_online(&mut self, at: usize, is_online: bool) {
+        match self.online.binary_search(&place_of(at)) {
+            Ok(nth) if !is_online => {
+                self.online.remove(nth);
+            }
+            Err(nth) if is_online => self.online.insert(nth, place_of(at)),
+            Ok(_) | Err(_) => {}
+        }
+    }
+
     fn target_mut(&mut self, id: TargetId) -> Option<&mut TargetLoad> {
         let index = self.position(id).ok()?;
         Some(&mut self.targets[index])
     }
+}
+
+/// A place in the list of targets: ids have 32 bits and differ.
+fn place_of(index: usize) -> u32 {
+    u32::try_from(index).expect("no more targets than there are ids")
 }
 
 impl fmt::Display for TargetId {
@@ -333,6 +451,7 @@ mod tests {
             (with(open, |t| t.enabled = false), false),
             (with(open, |t| t.available = false), false),
             (with(open, |t| t.stuck = true), false),
+            (with(open, |t| t.listed = false), false),
             (with(open, |t| t.booked_slots = 1), true),
             (with(open, |t| t.booked_slots = 2), false),
             (with(open, |t| t.booked_slots = 3), false),
@@ -439,6 +558,8 @@ mod tests {
         Book(u32, u64),
         Release(u32),
         Held(u32, u64),
+        Switch(u32, u8, bool),
+        Weight(u32, u32),
     }
 
     fn step() -> impl Strategy<Value = Step> {
@@ -448,7 +569,10 @@ mod tests {
             id.clone().prop_map(Step::Remove),
             (id.clone(), 0_u64..100).prop_map(|(id, bytes)| Step::Book(id, bytes)),
             id.clone().prop_map(Step::Release),
-            (id, 0_u64..100).prop_map(|(id, bytes)| Step::Held(id, bytes)),
+            (id.clone(), 0_u64..100).prop_map(|(id, bytes)| Step::Held(id, bytes)),
+            (id.clone(), 0..4_u8, any::<bool>())
+                .prop_map(|(id, what, on)| Step::Switch(id, what, on)),
+            (id, 0..3_u32).prop_map(|(id, weight)| Step::Weight(id, weight)),
         ]
     }
 
@@ -481,8 +605,23 @@ mod tests {
                         view.set_held(TargetId(id), bytes);
                         model.entry(id).and_modify(|(_, held)| *held = bytes);
                     }
+                    Step::Switch(id, 0, on) => view.set_available(TargetId(id), on),
+                    Step::Switch(id, 1, on) => view.set_enabled(TargetId(id), on),
+                    Step::Switch(id, 2, on) => view.set_listed(TargetId(id), on),
+                    Step::Switch(id, _, on) => view.set_stuck(TargetId(id), on),
+                    Step::Weight(id, weight) => view.set_weight(TargetId(id), weight),
                 }
                 prop_assert_eq!(view.len(), model.len());
+                prop_assert_eq!(view.measured().len(), model.len());
+                let online = ids(view.targets().iter().filter(|target| target.is_online()));
+                let listed = ids((0..view.online_len()).filter_map(|nth| view.online(nth)));
+                prop_assert_eq!(online, listed);
+                // Made in one go or step by step, equal members have one hash.
+                let mut anew = LoadView::new();
+                for target in view.targets().iter().rev() {
+                    anew.insert(*target);
+                }
+                prop_assert_eq!(anew.members_hash(), view.members_hash());
                 for (target, (id, (booked, held))) in view.targets().iter().zip(&model) {
                     let occupied = booked.iter().sum::<u64>() + held;
                     prop_assert_eq!(target.id, TargetId(*id));

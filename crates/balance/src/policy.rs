@@ -6,17 +6,29 @@
 //!
 //! Why one trait, and what was refused: `docs/adr/2026-11-21-one-policy-trait.md`.
 
+mod calendar;
+mod earliest_finish;
+mod first_fit;
 mod fixed;
 mod least_loaded;
+mod maglev;
 mod modulo;
+mod power_of_two;
 mod random;
 mod round_robin;
+mod weighted;
 
+pub use calendar::Calendar;
+pub use earliest_finish::EarliestFinish;
+pub use first_fit::FirstFit;
 pub use fixed::Fixed;
 pub use least_loaded::LeastLoaded;
+pub use maglev::Maglev;
 pub use modulo::Modulo;
+pub use power_of_two::PowerOfTwo;
 pub use random::Random;
 pub use round_robin::RoundRobin;
+pub use weighted::Weighted;
 
 use crate::load::{Job, LoadView, TargetId};
 use crate::refusal::Refusal;
@@ -32,7 +44,9 @@ use sheaf_frame::Timestamp;
 /// - equal seeds and equal calls give equal choices;
 /// - members may join, leave and change in any way between two calls.
 ///
-/// A choice does not allocate, and takes at most a few passes over the view.
+/// A choice does not allocate while the members of the view stay the same, and takes at most a few passes over it.
+/// What a policy learns of the targets it reads from the view ([`LoadView::measured`]), which the owner feeds;
+/// what it remembers itself, such as whose turn it is, begins anew with a new owner.
 pub trait Policy: Send {
     /// Name in configuration files, metrics and reports, such as `"round-robin"`.
     fn name(&self) -> &'static str;
@@ -51,7 +65,19 @@ pub trait Policy: Send {
 }
 
 /// The names that [`by_name`] knows.
-pub const NAMES: &[&str] = &["fixed", "random", "round-robin", "modulo", "least-loaded"];
+pub const NAMES: &[&str] = &[
+    "fixed",
+    "random",
+    "round-robin",
+    "modulo",
+    "first-fit",
+    "least-loaded",
+    "power-of-two",
+    "weighted",
+    "earliest-finish",
+    "calendar",
+    "maglev",
+];
 
 /// Makes the policy that is called `name` in configuration files. `fixed` takes its target behind a
 /// colon: `fixed:3`. Policies that draw lots draw them from `seed`; the others leave it alone.
@@ -65,7 +91,13 @@ pub fn by_name(name: &str, seed: u64) -> Result<Box<dyn Policy>, UnknownPolicy> 
         "random" => Box::new(Random::new(seed)),
         "round-robin" => Box::new(RoundRobin::default()),
         "modulo" => Box::new(Modulo),
+        "first-fit" => Box::new(FirstFit::new(seed)),
         "least-loaded" => Box::new(LeastLoaded),
+        "power-of-two" => Box::new(PowerOfTwo::new(seed)),
+        "weighted" => Box::new(Weighted),
+        "earliest-finish" => Box::new(EarliestFinish),
+        "calendar" => Box::new(Calendar::new(seed)),
+        "maglev" => Box::new(Maglev::default()),
         _ => match name.strip_prefix("fixed:").map(str::parse) {
             Some(Ok(target)) => Box::new(Fixed::new(TargetId(target))),
             _ => {
@@ -149,8 +181,8 @@ mod tests {
             "modulo:3",
         ] {
             let error = by_name(name, 1).err().expect("not a policy").to_string();
-            let names = "fixed, random, round-robin, modulo, least-loaded, or fixed:TARGET";
-            assert!(error.contains(names), "{error}");
+            let names = NAMES.join(", ") + ", or fixed:TARGET";
+            assert!(error.contains(&names), "{error}");
             assert!(error.contains(&format!("`{name}`")), "{error}");
         }
     }

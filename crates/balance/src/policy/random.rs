@@ -13,7 +13,7 @@ use sheaf_frame::Timestamp;
 /// single one), and with n jobs on n targets the fullest gets about ln n / ln ln n of them (Azar, Broder,
 /// Karlin, Upfal: "Balanced Allocations", SIAM J. Comput. 29, 1999, section 1).
 ///
-/// Draws from all targets until one has room, which is O(1) while a good part of them has; after
+/// Draws from all that are online until one has room, which is O(1) while a good part of them has; after
 /// [`DRAWS_MAX`](Self::DRAWS_MAX) failures it counts those with room and draws one of them in O(n).
 /// Both ways are uniform.
 #[derive(Clone, Debug)]
@@ -46,17 +46,17 @@ impl Policy for Random {
         job: &Job<'_>,
         view: &LoadView,
     ) -> Result<TargetId, Refusal> {
-        let targets = view.targets();
-        if targets.is_empty() {
+        let online = view.online_len();
+        if online == 0 {
             return Err(view.refusal(job));
         }
         for _ in 0..Self::DRAWS_MAX {
-            let target = &targets[self.lots.random_range(..targets.len())];
-            if target.fits(job) {
+            let target = view.online(self.lots.random_range(..online));
+            if let Some(target) = target.filter(|target| target.fits(job)) {
                 return Ok(target.id);
             }
         }
-        let with_room = || targets.iter().filter(|target| target.fits(job));
+        let with_room = || view.targets().iter().filter(|target| target.fits(job));
         match with_room().count() {
             0 => Err(view.refusal(job)),
             count => {
