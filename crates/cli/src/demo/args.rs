@@ -90,7 +90,8 @@ pub(crate) struct Args {
     /// LCLS-II files: time of one TF, in ns; the default is the period of 120 Hz.
     #[arg(long, value_name = "NS", default_value = "8333333")]
     pub(crate) window_ns: NonZeroU64,
-    /// Who chooses the EPN: round-robin, least-loaded, random, modulo, fixed or fixed:EPN.
+    /// Who chooses the EPN: fixed, fixed:EPN, random, round-robin, modulo, first-fit, least-loaded, power-of-two,
+    /// weighted, earliest-finish, calendar or maglev.
     #[arg(long, value_name = "NAME", default_value = "round-robin", value_parser = parse_policy)]
     pub(crate) policy: String,
     /// Seed of everything that draws lots.
