@@ -60,6 +60,8 @@ struct Stream {
     state: State,
     pause: Backoff,
     is_first_failure: bool,
+    /// Whether a registry still says that an ICN is there. Of one that is not, a stream that stands stays.
+    is_named: bool,
 }
 
 impl Stream {
@@ -71,6 +73,7 @@ impl Stream {
             },
             pause: Backoff::new(PAUSE_FIRST, PAUSE_MAX, seed),
             is_first_failure: true,
+            is_named: true,
         }
     }
 
@@ -138,14 +141,18 @@ impl Uplink {
         }
     }
 
-    /// The ICNs are at `addresses` from now on, as a registry says. Streams to others are closed.
+    /// The ICNs are at `addresses` from now on, as a registry says.
+    ///
+    /// A registry that was away may have forgotten an ICN that lives and leads: a stream that stands is believed more
+    /// than the list, and is given up when it closes.
     pub fn set_addresses<T: Transport>(&mut self, addresses: &[String], transport: &mut T) {
-        self.streams.retain(|stream| {
-            let stays = addresses.contains(&stream.address);
-            if let (false, Some(conn)) = (stays, stream.conn()) {
-                transport.close(conn);
+        self.streams.retain_mut(|stream| {
+            stream.is_named = addresses.contains(&stream.address);
+            if let (false, State::Connecting(conn)) = (stream.is_named, &stream.state) {
+                transport.close(*conn);
+                return false;
             }
-            stays
+            stream.is_named || stream.conn().is_some()
         });
         for address in addresses {
             if !self.streams.iter().any(|stream| stream.address == *address) {
@@ -251,6 +258,10 @@ impl Uplink {
             stream.is_first_failure = false;
         }
         stream.go_down(now);
+        if !stream.is_named {
+            self.streams
+                .retain(|stream| stream.is_named || stream.conn().is_some());
+        }
     }
 
     fn say_hello<T: Transport>(&mut self, now: Timestamp, transport: &mut T, conn: ConnId) {
@@ -392,5 +403,112 @@ impl Uplink {
             self.pulsed_at = now;
         }
         due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sheaf_frame::EpnId;
+    use sheaf_transport::memory::{Faults, Memory, Network};
+    use sheaf_transport::{Event, ListenerId};
+
+    struct Pair {
+        network: Network,
+        uplink: Uplink,
+        node: Memory,
+        icn: Memory,
+        _listener: ListenerId,
+        address: String,
+    }
+
+    impl Pair {
+        /// A node whose stream to its one ICN stands.
+        fn new() -> Self {
+            let network = Network::new(1, Faults::default());
+            let (node, mut icn) = (network.endpoint("epn"), network.endpoint("icn"));
+            let (listener, address) = icn.listen("icn:1").expect("nobody listens there");
+            let hello = Hello {
+                data_address: "epn:1".to_owned(),
+                capacity_bytes: 1000,
+                slots: 1,
+                stf_bytes_max: 0,
+                weight_milli: 1000,
+                keeps: false,
+            };
+            let id = EpnId(0).into();
+            let uplink = Uplink::new(vec![address.clone()], id, Incarnation(1), hello);
+            let mut pair = Self {
+                network,
+                uplink,
+                node,
+                icn,
+                _listener: listener,
+                address,
+            };
+            pair.pass();
+            pair
+        }
+
+        /// Time passes, and what happens on the streams meanwhile is taken in. Gives what the ICN sees closed.
+        fn pass(&mut self) -> usize {
+            let mut closed = 0;
+            let until = self.network.now() + Duration::from_millis(500);
+            while self.network.now() < until {
+                let now = self.network.now() + Duration::from_millis(5);
+                self.network.advance_to(now);
+                self.uplink.handle_tick(now, &mut self.node);
+                let mut events = Vec::new();
+                self.node
+                    .poll(&mut events, None)
+                    .expect("memory does not fail");
+                for event in events {
+                    match event {
+                        Event::Connected { conn } => {
+                            self.uplink.handle_connected(now, conn, &mut self.node);
+                        }
+                        Event::Closed { conn, reason } => {
+                            self.uplink.handle_closed(now, conn, &reason);
+                        }
+                        _ => {}
+                    }
+                }
+                let mut events = Vec::new();
+                self.icn
+                    .poll(&mut events, None)
+                    .expect("memory does not fail");
+                closed += events
+                    .iter()
+                    .filter(|event| matches!(event, Event::Closed { .. }))
+                    .count();
+            }
+            closed
+        }
+
+        fn conn(&self) -> Option<ConnId> {
+            self.uplink.streams.first()?.conn()
+        }
+    }
+
+    #[test]
+    fn a_stream_that_stands_outlives_a_list_that_lacks_its_icn() {
+        let mut pair = Pair::new();
+        let conn = pair.conn().expect("the stream stands");
+        pair.uplink.set_addresses(&[], &mut pair.node);
+        assert_eq!(pair.pass(), 0, "the ICN sees nothing of it");
+        assert_eq!(pair.conn(), Some(conn));
+        let again = [pair.address.clone()];
+        pair.uplink.set_addresses(&again, &mut pair.node);
+        assert_eq!((pair.pass(), pair.conn()), (0, Some(conn)));
+    }
+
+    #[test]
+    fn an_icn_that_is_on_no_list_any_more_is_not_looked_for() {
+        let mut pair = Pair::new();
+        pair.uplink.set_addresses(&[], &mut pair.node);
+        let conn = pair.conn().expect("the stream stands");
+        pair.uplink
+            .handle_closed(pair.network.now(), conn, &CloseReason::ByPeer);
+        assert!(pair.uplink.streams.is_empty());
     }
 }
