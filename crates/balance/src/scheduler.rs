@@ -10,6 +10,7 @@ mod decide;
 mod nodes;
 mod open_tf;
 mod place;
+mod react;
 mod recover;
 mod rosters;
 mod run;
@@ -23,6 +24,7 @@ use crate::policy::{self, Policy, UnknownPolicy};
 use crate::refusal::Refusal;
 use nodes::{EpnNode, FlpNode};
 use open_tf::{OpenTf, Phase};
+use react::List;
 use recover::EpnSetting;
 use rosters::Rosters;
 use run::RunPhase;
@@ -137,6 +139,10 @@ pub struct Scheduler {
     is_settling: bool,
     /// What an operator set about EPNs.
     settings: BTreeMap<EpnId, EpnSetting>,
+    /// EPNs that may get work, as the reaction to failures has it.
+    list: List,
+    /// EPNs that have asked to leave, or were asked to.
+    leaving: BTreeSet<EpnId>,
     /// TFs with their consumers, for the log.
     done: BTreeSet<TfId>,
     /// When the log was told the time of the run.
@@ -201,6 +207,8 @@ impl Scheduler {
             before: Duration::ZERO,
             is_settling: false,
             settings: BTreeMap::new(),
+            list: List::default(),
+            leaving: BTreeSet::new(),
             done: BTreeSet::new(),
             clock_said_at: Timestamp(0),
             span: (None, None),

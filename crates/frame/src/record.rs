@@ -69,6 +69,11 @@ pub enum Record {
     },
     /// Every TF of the run is decided and done, and the nodes may go.
     Over,
+    /// The EPNs that may get work, under a reaction to failures that fixes their list. A later one replaces it.
+    Listed {
+        /// The EPNs, in whatever life, ascending.
+        epns: Vec<EpnId>,
+    },
 }
 
 /// The code of each kind in the log. A number is never given out twice.
@@ -82,6 +87,7 @@ mod kind {
     pub(super) const STOPPING: u8 = 7;
     pub(super) const SET: u8 = 8;
     pub(super) const OVER: u8 = 9;
+    pub(super) const LISTED: u8 = 10;
 }
 
 impl Record {
@@ -149,6 +155,10 @@ impl Record {
                 out.u8(u8::from(*enabled));
             }
             Self::Over => out.u8(kind::OVER),
+            Self::Listed { epns } => {
+                out.u8(kind::LISTED);
+                out.list(epns, |out, epn| out.u16(epn.0));
+            }
         }
     }
 
@@ -232,11 +242,16 @@ impl Record {
                 enabled: input.flag("enabled")?,
             },
             kind::OVER => Self::Over,
+            kind::LISTED => Self::Listed {
+                epns: input.list("listed EPNs", max, 2, |input| {
+                    Ok(EpnId(input.u16("EPN id")?))
+                })?,
+            },
             found => {
                 return Err(DecodeError::Invalid {
                     what: "kind of record",
                     found: u64::from(found),
-                    expected: "1 to 9",
+                    expected: "1 to 10",
                 });
             }
         })

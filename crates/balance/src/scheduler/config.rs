@@ -1,5 +1,6 @@
 //! What an operator can set about scheduling.
 
+use crate::reaction::Reaction;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -33,6 +34,10 @@ pub struct SchedulerConfig {
     pub policy: String,
     /// Seed of the policy's randomness.
     pub seed: u64,
+    /// How the list of EPNs that the policy chooses from follows their deaths.
+    pub reaction: Reaction,
+    /// How long nothing is placed after a death under the reaction `reinitialise`, in ms.
+    pub reset_ms: u64,
     /// Who says when there is a TF.
     pub mode: Mode,
     /// Rate of the heartbeat in paced mode, in Hz.
@@ -68,6 +73,8 @@ impl Default for SchedulerConfig {
         Self {
             policy: "round-robin".to_owned(),
             seed: 1,
+            reaction: Reaction::Whitelist,
+            reset_ms: 1000,
             mode: Mode::DataDriven,
             paced_rate_hz: 50.0,
             incomplete: Incomplete::Never,
@@ -100,6 +107,10 @@ impl SchedulerConfig {
 
     pub(crate) fn repeat(&self) -> Duration {
         Duration::from_millis(self.repeat_ms)
+    }
+
+    pub(crate) fn reset(&self) -> Duration {
+        Duration::from_millis(self.reset_ms)
     }
 
     pub(crate) fn drain(&self) -> Duration {

@@ -3,6 +3,7 @@
 use super::nodes::target_id;
 use super::open_tf::{OpenTf, Part, Phase};
 use super::{Action, Incomplete, Recipient, Record, Scheduler, Trace};
+use crate::measure::Finished;
 use sheaf_frame::control::{Assign, Built, Commit};
 use sheaf_frame::mutant::{self, Mutant};
 use sheaf_frame::{Attempt, Control, DropReason, FlpId, Target, TfId, Timestamp, Verdict};
@@ -170,6 +171,20 @@ impl Scheduler {
             return;
         }
         let trace = trace(now, open);
+        let booking = open
+            .bookings
+            .iter()
+            .find(|booking| booking.target == target);
+        // Of a TF that was found decided in the log nobody knows when it was placed.
+        if let Some(booking) = booking {
+            let finished = Finished {
+                bytes: booking.bytes,
+                placed_at: booking.placed_at,
+                arrived_at: open.bytes_at.1,
+                done_at: now,
+            };
+            self.view.observe(target_id(target.epn), &finished);
+        }
         self.actions.push_back(Action::Done { tf, target, trace });
         self.finish(tf, Some(target));
     }
@@ -230,7 +245,8 @@ impl Scheduler {
             if node.target != booking.target {
                 continue;
             }
-            if winner == Some(booking.target) {
+            // The dead hold nothing, and hear of no release.
+            if winner == Some(booking.target) || node.is_dead {
                 self.view
                     .release(target_id(booking.target.epn), booking.bytes);
             } else {

@@ -4,7 +4,7 @@ use super::open_tf::{Part, Phase};
 use super::recover::EpnSetting;
 use super::run::RunPhase;
 use super::{Action, Recipient, Scheduler};
-use crate::load::{TargetId, TargetLoad};
+use crate::load::{LoadView, TargetId, TargetLoad};
 use sheaf_frame::control::{Absent, Announced, EpnAddress, EpnPulse, FlpPulse, Hello, Skipped};
 use sheaf_frame::mutant::{self, Mutant};
 use sheaf_frame::{
@@ -48,6 +48,8 @@ pub(super) struct EpnNode {
     pub(super) keeps: bool,
     /// Its stream is closed: it is not merely silent.
     pub(super) is_cut: bool,
+    /// Its life is over, and it stays in the list all the same.
+    pub(super) is_dead: bool,
     pub(super) pulse: EpnPulse,
     /// Bookings of TFs decided elsewhere: given back when the EPN has applied that release.
     pub(super) losing: Vec<(u64, u64)>,
@@ -206,8 +208,11 @@ impl Scheduler {
                 node.is_cut = false;
             }
         } else {
+            self.forget_dead(target.epn);
+            self.leaving.remove(&target.epn);
             let mut load = TargetLoad::new(id, hello.capacity_bytes, hello.slots);
             load.weight_milli = hello.weight_milli;
+            load.listed = self.list.has(target.epn);
             if let Some(setting) = self.setting(target.epn) {
                 load.weight_milli = setting.weight_milli;
                 load.enabled = setting.enabled;
@@ -221,6 +226,7 @@ impl Scheduler {
                     is_leaving: false,
                     keeps: hello.keeps,
                     is_cut: false,
+                    is_dead: false,
                     pulse: EpnPulse::default(),
                     losing: Vec::new(),
                     rosters_said: BTreeSet::new(),
@@ -242,6 +248,9 @@ impl Scheduler {
     /// finish them: the first report wins.
     pub fn handle_epn_silent(&mut self, now: Timestamp, target: Target) {
         if !self.is_current(target) || mutant::is_on(Mutant::SilenceIgnored) {
+            return;
+        }
+        if self.ignores_deaths() {
             return;
         }
         self.view.set_available(target_id(target.epn), false);
@@ -284,10 +293,15 @@ impl Scheduler {
     /// The life of an EPN is over: what it has not acknowledged is abandoned.
     pub fn handle_epn_dead(&mut self, now: Timestamp, target: Target) {
         let keeps = self.keeps(target);
-        if self.is_current(target) {
+        let stays = self.is_current(target) && self.stays_listed(target.epn);
+        if stays {
+            self.bury(target);
+        } else if self.is_current(target) {
+            self.unlist(now, target.epn);
             self.handle_epn_silent(now, target);
             self.view.remove(target_id(target.epn));
             self.epns.remove(&target.epn);
+            self.leaving.remove(&target.epn);
             self.unreachable.retain(|(_, epn), _| *epn != target.epn);
             self.send(Recipient::AllFlps, Control::Epns(self.epn_addresses()));
         }
@@ -304,8 +318,10 @@ impl Scheduler {
         for tf in committed.into_iter().filter(|_| !forgets) {
             self.leave_committed(tf, target, keeps);
         }
-        for tf in self.tfs.values_mut() {
-            tf.bookings.retain(|booking| booking.target != target);
+        if !stays {
+            for tf in self.tfs.values_mut() {
+                tf.bookings.retain(|booking| booking.target != target);
+            }
         }
         self.advance_run(now);
     }
@@ -351,7 +367,8 @@ impl Scheduler {
                 self.take_time_of(now, &pulse);
                 self.handle_flp_pulse(source, pulse);
             }
-            Control::Unreachable { target } if !self.is_current(target) => {}
+            Control::Unreachable { target }
+                if !self.is_current(target) || self.ignores_deaths() => {}
             Control::Unreachable { target } => {
                 let until = now + UNREACHABLE_FOR;
                 self.unreachable.insert((source.flp, target.epn), until);
@@ -484,6 +501,7 @@ impl Scheduler {
             Control::Leaving => {
                 if let Some(node) = self.epns.get_mut(&target.epn) {
                     node.is_leaving = true;
+                    self.leaving.insert(target.epn);
                 }
                 self.view.set_enabled(target_id(target.epn), false);
                 self.advance_run(now);
@@ -502,6 +520,7 @@ impl Scheduler {
         let node = self.epns.get_mut(&epn);
         node.ok_or_else(|| format!("{epn} is not in the farm"))?
             .is_leaving = true;
+        self.leaving.insert(epn);
         self.view.set_enabled(target_id(epn), false);
         self.advance_run(now);
         let has = self
@@ -575,6 +594,11 @@ impl Scheduler {
 
     fn handle_epn_pulse(&mut self, now: Timestamp, target: Target, pulse: EpnPulse) {
         let id = target_id(target.epn);
+        let room = |view: &LoadView| {
+            let load = view.get(id);
+            load.map(|load| (load.free_slots(), load.free_bytes(), load.is_online()))
+        };
+        let before = room(&self.view);
         let Some(node) = self.epns.get_mut(&target.epn) else {
             return;
         };
@@ -591,7 +615,13 @@ impl Scheduler {
         if applied < self.released_said && !mutant::is_on(Mutant::ReleaseSaidOnce) {
             self.send(Recipient::Epn(target.epn), Control::Release(self.release()));
         }
-        self.place_queued(now);
+        // Pulses come by the ten thousand a second from a large farm, and most change nothing.
+        let gained = before
+            .zip(room(&self.view))
+            .is_some_and(|(was, is)| is.0 > was.0 || is.1 > was.1 || (is.2 && !was.2));
+        if gained {
+            self.place_queued(now);
+        }
     }
 
     /// Whether the node has asked to leave: when its stream closes it has left, and has not died.

@@ -1,6 +1,7 @@
 //! One TF that is not done: what is announced of it, where it is built, what was decided.
 
 use sheaf_frame::{Attempt, DropReason, FlpId, RosterId, Source, Target, Timestamp};
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// The sources whose STFs make a TF whole, by FLP id.
@@ -37,6 +38,7 @@ pub(super) enum Phase {
 pub(super) struct Booking {
     pub(super) target: Target,
     pub(super) bytes: u64,
+    pub(super) placed_at: Timestamp,
 }
 
 #[derive(Debug)]
@@ -56,6 +58,9 @@ pub(super) struct OpenTf {
     pub(super) assigned_at: Timestamp,
     /// First and last byte at the EPN that built it.
     pub(super) bytes_at: (Timestamp, Timestamp),
+    /// All parts before this one are heard of: what is heard once stays so, and 250 announces do not look at 250
+    /// parts each.
+    heard_before: Cell<usize>,
 }
 
 impl OpenTf {
@@ -76,11 +81,18 @@ impl OpenTf {
             first_at: now,
             assigned_at: now,
             bytes_at: (now, now),
+            heard_before: Cell::new(0),
         }
     }
 
     pub(super) fn member_index(&self, source: Source) -> Option<usize> {
-        self.members.iter().position(|member| *member == source)
+        self.members.binary_search(&source).ok()
+    }
+
+    /// Takes out a member and what was known of its part.
+    pub(super) fn remove_part(&mut self, index: usize) -> Part {
+        self.heard_before.set(0);
+        self.parts.remove(index)
     }
 
     pub(super) fn is_undecided(&self) -> bool {
@@ -88,10 +100,14 @@ impl OpenTf {
     }
 
     pub(super) fn all_heard(&self) -> bool {
-        !self
-            .parts
+        let before = self.heard_before.get();
+        let rest = self.parts.get(before..).unwrap_or_default();
+        let unheard = rest
             .iter()
-            .any(|part| matches!(part, Part::Unknown(_)))
+            .position(|part| matches!(part, Part::Unknown(_)));
+        self.heard_before
+            .set(before + unheard.unwrap_or(rest.len()));
+        unheard.is_none()
     }
 
     /// Bytes to reserve: what is announced, and the most that the others may bring.

@@ -7,7 +7,7 @@ use crate::load::{Job, LoadView, TargetId};
 use crate::refusal::Refusal;
 use sheaf_frame::control::{Absent, Assign};
 use sheaf_frame::mutant::{self, Mutant};
-use sheaf_frame::{Control, DropReason, FlpId, Source, Target, TfId, Timestamp};
+use sheaf_frame::{Control, DropReason, EpnId, FlpId, Source, Target, TfId, Timestamp};
 use std::collections::BTreeMap;
 
 /// TFs in the table at most; also keeps the ranges of a release within one message.
@@ -141,7 +141,7 @@ impl Scheduler {
 
     /// Asks the policy once and books its choice.
     fn try_place(&mut self, now: Timestamp, tf: TfId) -> Placed {
-        if self.is_settling {
+        if self.is_settling || self.is_resetting(now) {
             return Placed::NoRoom;
         }
         self.write_off_gone(tf);
@@ -205,10 +205,8 @@ impl Scheduler {
     }
 
     fn target_of(&self, id: TargetId) -> Target {
-        let node = self
-            .epns
-            .values()
-            .find(|node| target_id(node.target.epn) == id);
+        let epn = u16::try_from(id.0).map(EpnId);
+        let node = epn.ok().and_then(|epn| self.epns.get(&epn));
         node.expect("a policy chooses a member of the view, and the view has only EPNs")
             .target
     }
@@ -269,8 +267,13 @@ impl Scheduler {
             Some(booking) => {
                 self.view.release(id, booking.bytes);
                 booking.bytes = bytes;
+                booking.placed_at = now;
             }
-            None => open.bookings.push(Booking { target, bytes }),
+            None => open.bookings.push(Booking {
+                target,
+                bytes,
+                placed_at: now,
+            }),
         }
         self.view.book(id, bytes);
         open.attempt.0 += 1;
@@ -345,17 +348,29 @@ impl Scheduler {
 
     /// Tries to place what waits, oldest first. One TF that fits nowhere does not hold up the others.
     pub(super) fn place_queued(&mut self, now: Timestamp) {
-        if self.is_settling {
+        if self.is_settling || self.is_resetting(now) {
             return;
         }
         let (mut at, mut vain) = (0, 0);
+        // What was refused though it could go anywhere is refused for every larger one, too: a full farm of
+        // 2,000 EPNs is looked through once an event, not once a TF.
+        let mut refused_bytes_min = None;
         while at < self.queue.len() && vain < VAIN_TRIES_MAX {
             let tf = self.queue[at];
-            let is_queued = self
-                .tfs
-                .get(&tf)
-                .is_some_and(|open| open.phase == Phase::Queued);
-            if is_queued && self.try_place(now, tf) == Placed::NoRoom {
+            let open = self.tfs.get(&tf);
+            let open = open.filter(|open| open.phase == Phase::Queued);
+            let is_queued = open.is_some();
+            let bytes = open
+                .filter(|open| open.bookings.is_empty() && self.unreachable.is_empty())
+                .map(|open| self.bytes_to_reserve(open));
+            let is_hopeless = bytes
+                .zip(refused_bytes_min)
+                .is_some_and(|(b, min)| b >= min);
+            if is_queued && (is_hopeless || self.try_place(now, tf) == Placed::NoRoom) {
+                refused_bytes_min = match (refused_bytes_min, bytes) {
+                    (Some(min), Some(bytes)) => Some(bytes.min(min)),
+                    (min, bytes) => min.or(bytes),
+                };
                 at += 1;
                 vain += 1;
             } else {

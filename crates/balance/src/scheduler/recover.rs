@@ -127,6 +127,7 @@ impl Scheduler {
                 };
                 self.settings.insert(epn, setting);
             }
+            Record::Listed { epns } => self.list.restore(epns),
             Record::Opened { .. } | Record::Over => {}
         }
     }
@@ -265,6 +266,7 @@ impl Scheduler {
                 self.start_flp(now, source.flp, self.frontier);
             }
         }
+        self.fix_list();
         self.place_queued(now);
         self.advance_run(now);
     }
@@ -291,7 +293,11 @@ impl Scheduler {
             }
             // It may report the TF, and its room is taken, whoever builds it in the end.
             let bytes = open.bytes_expected().max(item.bytes);
-            open.bookings.push(Booking { target, bytes });
+            open.bookings.push(Booking {
+                target,
+                bytes,
+                placed_at: now,
+            });
             self.view.book(target_id(target.epn), bytes);
             let adopts = !mutant::is_on(Mutant::NothingAdopted);
             let is_unplaced = adopts && matches!(open.phase, Phase::Gathering | Phase::Queued);

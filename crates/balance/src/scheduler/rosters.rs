@@ -35,7 +35,8 @@ impl Rosters {
     }
 
     /// A roster of the log: it replaces the one that begins at the same TF and, as a change does, all behind.
-    pub(super) fn restore(&mut self, id: RosterId, first: TfId, members: Vec<Source>) {
+    pub(super) fn restore(&mut self, id: RosterId, first: TfId, mut members: Vec<Source>) {
+        members.sort_unstable();
         self.last_id = self.last_id.max(id.0);
         self.list.retain(|roster| roster.first < first);
         let members = members.into();

@@ -111,6 +111,7 @@ impl Scheduler {
         }
         self.phase = RunPhase::Running;
         self.origin = now;
+        self.fix_list();
         self.change_roster();
         let there = self
             .flps
@@ -260,7 +261,7 @@ impl Scheduler {
             return;
         }
         let books = self.books.source(source.flp);
-        match open.parts.remove(index) {
+        match open.remove_part(index) {
             Part::Unknown(_) => {}
             Part::Skipped(_) => books.skipped -= 1,
             Part::Announced(_) => {
@@ -383,7 +384,7 @@ impl Scheduler {
         self.append(Record::Over);
     }
 
-    fn append(&mut self, record: Record) {
+    pub(super) fn append(&mut self, record: Record) {
         self.actions.push_back(Action::Append(record));
     }
 
@@ -423,11 +424,8 @@ impl Scheduler {
                     |tf| matches!(tf.phase, Phase::Committed { target, .. } if target.epn == epn),
                 )
         };
-        let leaving = self.epns.iter().filter(|(_, node)| node.is_leaving);
-        let free: Vec<EpnId> = leaving
-            .map(|(epn, _)| *epn)
-            .filter(|epn| !holds(*epn))
-            .collect();
+        let leaving = self.leaving.iter().copied();
+        let free: Vec<EpnId> = leaving.filter(|epn| !holds(*epn)).collect();
         for epn in free {
             self.send(Recipient::Epn(epn), Control::Dismissed);
         }

@@ -5,6 +5,7 @@
 mod failing;
 mod laws;
 mod placing;
+mod reacting;
 mod recovering;
 mod run_of_a_farm;
 mod stored;

@@ -4,7 +4,7 @@ use super::duration;
 use super::faults::{self, Moment, Span};
 use sheaf_acquire::SizeModel;
 use sheaf_balance::Incomplete;
-use sheaf_balance::policy;
+use sheaf_balance::{Reaction, policy};
 use sheaf_node::config::{Ack, BulkConfig};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
@@ -94,6 +94,9 @@ pub(crate) struct Args {
     /// weighted, earliest-finish, calendar or maglev.
     #[arg(long, value_name = "NAME", default_value = "round-robin", value_parser = parse_policy)]
     pub(crate) policy: String,
+    /// How the list of EPNs follows their deaths: whitelist, blacklist, reinitialise or none.
+    #[arg(long, value_name = "NAME", default_value_t = Reaction::Whitelist)]
+    pub(crate) reaction: Reaction,
     /// Seed of everything that draws lots.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
@@ -365,6 +368,10 @@ mod tests {
                 "expected equal, random, sine or lognormal",
             ),
             ("--policy best", "expected one of fixed, random"),
+            (
+                "--reaction best",
+                "expected one of whitelist, blacklist, reinitialise, none",
+            ),
             (
                 "--sink file:",
                 "expected verify, discard, file:DIR or unix:PATH",

@@ -48,6 +48,7 @@ pub(crate) fn farm_config(args: &Args, dir: &RunDir) -> anyhow::Result<FarmConfi
     let scheduler = &mut config.icn.scheduler;
     scheduler.policy.clone_from(&args.policy);
     scheduler.seed = args.seed;
+    scheduler.reaction = args.reaction;
     scheduler.incomplete = args.incomplete;
     match (args.rate, args.paced) {
         (Rate::Hz(hz), true) => (scheduler.mode, scheduler.paced_rate_hz) = (Mode::Paced, hz),

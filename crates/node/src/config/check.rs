@@ -8,7 +8,7 @@ use super::flp::SourceConfig;
 use super::icn::LedgerBackend;
 use super::security::BulkConfig;
 use sheaf_acquire::{GeneratorConfig, GeneratorError, SizeModel};
-use sheaf_balance::{Incomplete, Mode, policy};
+use sheaf_balance::{Incomplete, Mode, Reaction, policy};
 use sheaf_frame::{FlpId, Limits};
 use std::path::Path;
 
@@ -252,18 +252,21 @@ impl FarmConfig {
             ),
             Mode::DataDriven => ("flp.rate_hz", flp.rate_hz),
         };
-        let failover_ms = self
-            .icn
-            .liveness
-            .suspect_ms
-            .saturating_add(self.icn.scheduler.tf_deadline_ms);
+        let scheduler = &self.icn.scheduler;
+        let (reset_ms, and_reset) = match scheduler.reaction {
+            Reaction::Reinitialise => (scheduler.reset_ms, ", and icn.scheduler.reset_ms"),
+            Reaction::Whitelist | Reaction::Blacklist | Reaction::None => (0, ""),
+        };
+        let failover_ms = self.icn.liveness.suspect_ms;
+        let failover_ms = failover_ms.saturating_add(scheduler.tf_deadline_ms);
+        let failover_ms = failover_ms.saturating_add(reset_ms);
         if flp.source.is_fed() || !rate_hz.is_finite() || rate_hz <= 0.0 {
             return;
         }
         let stfs = rate_hz * failover_ms as f64 / 1000.0;
         let why = format!(
-            "the STFs of {failover_ms} ms (icn.liveness.suspect_ms and icn.scheduler.tf_deadline_ms) at \
-             {rate_hz} Hz"
+            "the STFs of {failover_ms} ms (icn.liveness.suspect_ms and icn.scheduler.tf_deadline_ms\
+             {and_reset}) at {rate_hz} Hz"
         );
         check.both(
             f64::from(flp.hold_stfs_max) >= stfs,

@@ -374,7 +374,8 @@ pub(super) fn log_record(log: &mut EventLog, record: &Record) {
         Record::Done { .. }
         | Record::Clock { .. }
         | Record::Stopping { .. }
-        | Record::Set { .. } => {}
+        | Record::Set { .. }
+        | Record::Listed { .. } => {}
     }
 }
 

@@ -1,6 +1,7 @@
 //! What holds at every instant, and after every storm.
 
 use super::*;
+use crate::reaction::Reaction;
 use crate::scheduler::open_tf::Part;
 use proptest::prelude::*;
 
@@ -91,8 +92,10 @@ struct Storm {
 }
 
 impl Storm {
-    fn new(mode: Mode, incomplete: Incomplete) -> Self {
+    fn new(mode: Mode, incomplete: Incomplete, reaction: Reaction, policy: &str) -> Self {
         let bench = farm_with(NODES, NODES, |config| {
+            config.reaction = reaction;
+            config.policy = policy.to_owned();
             config.mode = mode;
             config.incomplete = incomplete;
             config.queue_tfs_max = 6;
@@ -259,15 +262,18 @@ proptest! {
     fn whatever_happens_books_and_bookings_add_up_and_calm_settles_everything(
         is_paced in any::<bool>(),
         allows in any::<bool>(),
+        reaction in prop::sample::select(&Reaction::ALL[..]),
+        policy in prop::sample::select(policy::NAMES),
         steps in prop::collection::vec((0..40_u8, 0..NODES, 0..16_u64), 0..150),
     ) {
         let mode = if is_paced { Mode::Paced } else { Mode::DataDriven };
         let incomplete = if allows { Incomplete::Allow } else { Incomplete::Never };
-        let mut storm = Storm::new(mode, incomplete);
+        let mut storm = Storm::new(mode, incomplete, reaction, policy);
         for (what, index, near) in steps {
             storm.step(what, index, near);
         }
-        if !is_paced {
+        // Under `reinitialise` the storm leaves nobody on the list: what is open then ends with the run.
+        if !is_paced && reaction != Reaction::Reinitialise {
             storm.calm();
             let scheduler = &storm.bench.scheduler;
             let booked: u64 = scheduler.view.targets().iter().map(|load| load.booked_bytes).sum();

@@ -4,7 +4,7 @@ use super::*;
 
 impl Bench {
     /// The leader is gone, and another one has nothing but the log.
-    fn take_over(&mut self) {
+    pub(super) fn take_over(&mut self) {
         self.take_over_with(None);
     }
 

@@ -96,7 +96,8 @@ impl Evidence {
             Record::Done { .. }
             | Record::Clock { .. }
             | Record::Stopping { .. }
-            | Record::Set { .. } => {}
+            | Record::Set { .. }
+            | Record::Listed { .. } => {}
         }
     }
 }

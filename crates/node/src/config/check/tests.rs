@@ -53,6 +53,18 @@ fn an_unknown_policy_is_answered_with_the_known_ones() {
 }
 
 #[test]
+fn an_unknown_reaction_is_answered_with_the_known_ones() {
+    check(
+        "[icn.scheduler]\nreaction = \"Whitelist\"\n",
+        "f:2: icn.scheduler.reaction: found \"Whitelist\", expected one of whitelist, blacklist, reinitialise, none",
+    );
+    check(
+        "[icn.scheduler]\nreaction = \"none\"\nreset_ms = 60000\n",
+        "",
+    );
+}
+
+#[test]
 fn a_quorum_is_within_the_run_if_it_counts() {
     let quorum = |rule| format!("[icn.scheduler]\nincomplete = \"{rule}\"\nquorum_stfs_min = 4\n");
     check(&quorum("never"), "");
