@@ -372,6 +372,9 @@ mod tests {
                 enabled: false,
             },
             Record::Over,
+            Record::Listed {
+                epns: vec![EpnId(1), EpnId(3)],
+            },
         ]
     }
 
