@@ -1,5 +1,7 @@
 //! `sheaf lab`: experiments with farms of real processes on this machine.
 
+mod net;
+
 use crate::demo::duration;
 use crate::fail;
 use sheaf_lab::report::{self, Row};
@@ -20,6 +22,8 @@ enum Experiment {
     Faults(FaultsArgs),
     Soak(SoakArgs),
     Kills(KillsArgs),
+    Net(net::NetArgs),
+    Ceiling(net::CeilingArgs),
 }
 
 /// Does faults to farms, and shows what came of each: lost, delivered twice, noticed and recovered after how long.
@@ -125,6 +129,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Experiment::Faults(args) => run_faults(args),
         Experiment::Soak(args) => run_soak(args),
         Experiment::Kills(args) => run_kills(args),
+        Experiment::Net(args) => net::run_net(args),
+        Experiment::Ceiling(args) => net::run_ceiling(args),
     }
 }
 
@@ -198,7 +204,7 @@ fn run_kills(args: &KillsArgs) -> anyhow::Result<ExitCode> {
 /// What the user can mend is told as such.
 fn refuse(error: LabError) -> anyhow::Error {
     match error {
-        LabError::Cell { .. } => fail::bad_use(error.to_string()),
+        LabError::Cell { .. } | LabError::Missing(_) => fail::bad_use(error.to_string()),
         other => other.into(),
     }
 }

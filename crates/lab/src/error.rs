@@ -39,7 +39,7 @@ pub enum LabError {
         known: String,
     },
     /// Something that the machine lacks, where skipping is not allowed.
-    #[error("cells cannot run here: {0}")]
+    #[error("this cannot run here: {0}")]
     Missing(String),
 }
 

@@ -7,6 +7,8 @@
 //! What is changed on the machine is undone in every case (`machine`); nothing outside names that begin with
 //! `sheaf-lab-` is touched.
 
+// Where experiments take place.
+pub mod net;
 // What can be run, and what it gives.
 pub mod faults;
 pub mod kills;
@@ -26,6 +28,7 @@ mod hostile;
 mod inject;
 mod judge;
 pub mod machine;
+pub mod plot;
 mod process;
 mod relay;
 pub mod stat;

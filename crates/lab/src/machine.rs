@@ -21,7 +21,8 @@ pub(crate) fn prefix() -> String {
     format!("{NAME}{}", std::process::id())
 }
 
-fn unique() -> String {
+/// A name that nothing else has: of this process, and counted up.
+pub(crate) fn unique() -> String {
     format!("{}-{}", prefix(), SERIAL.fetch_add(1, Ordering::Relaxed))
 }
 
@@ -160,6 +161,16 @@ impl Drop for Network {
 }
 
 impl Host {
+    /// A host of a network that something else has made: `port` is its port in the namespace `bridge`.
+    pub(crate) fn at(namespace: &str, address: Ipv4Addr, bridge: &str, port: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            address,
+            port: port.to_owned(),
+            bridge: bridge.to_owned(),
+        }
+    }
+
     /// Puts `rules` (in the language of `nft`) in force here, in place of all others.
     ///
     /// # Errors

@@ -115,6 +115,15 @@ pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), LabError> {
             .write_all(text.as_bytes())
             .map_err(LabError::io("write to the standard output"));
     }
+    write(path, &text)
+}
+
+/// Writes `text` to `path`.
+///
+/// # Errors
+///
+/// What writing gives.
+pub fn write(path: &Path, text: &str) -> Result<(), LabError> {
     std::fs::write(path, text).map_err(LabError::io(format!("write {}", path.display())))
 }
 

@@ -1,0 +1,143 @@
+//! `sheaf lab net` and `sheaf lab ceiling`: networks of namespaces, and what TCP gets of their links.
+
+use crate::demo::duration;
+use crate::fail;
+use sheaf_lab::net::ceiling::{self, Options, Row};
+use sheaf_lab::net::{self, Net, Topology};
+use sheaf_lab::report;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Makes, removes or shows a network of namespaces: a topology file, or one that comes with Sheaf.
+///
+/// Making one needs root; nothing of the machine's own network is touched. `sheaf lab run` and `sheaf lab ceiling` make
+/// and remove their networks themselves; one that is made here stays, for experiments by hand.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sheaf lab net show                           what comes with Sheaf
+  sheaf lab net show pi-cluster                nodes, addresses, rates
+  sheaf lab net up pi-cluster
+  ip netns exec sheaf-net-pi-cluster.pi2 ping 10.100.0.8
+  sheaf lab net down pi-cluster
+  sheaf lab net down --stale                   what was left by those who were killed")]
+pub(super) struct NetArgs {
+    #[command(subcommand)]
+    order: Order,
+}
+
+#[derive(Clone, Debug, clap::Subcommand)]
+enum Order {
+    /// Makes a network that stays.
+    Up {
+        /// A file, or the name of one that comes with Sheaf.
+        topology: String,
+    },
+    /// Removes one.
+    Down {
+        /// The one to remove.
+        #[arg(required_unless_present = "stale")]
+        topology: Option<String>,
+        /// Remove what was left by those who were killed.
+        #[arg(long)]
+        stale: bool,
+    },
+    /// Shows one, or the names of all that come with Sheaf.
+    Show {
+        /// A file, or the name of one that comes with Sheaf.
+        topology: Option<String>,
+    },
+}
+
+/// Measures what TCP gets of the links of a topology, with a generator of its own, and with iperf3 if it is installed.
+///
+/// Needs root. One connection a link; after a warm-up of 0.5 s, windows of equal length.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sheaf lab ceiling pi-cluster
+  sheaf lab ceiling pi-cluster --all --window 1s --json ceiling.json --svg ceiling.svg")]
+pub(super) struct CeilingArgs {
+    /// A file, or the name of one that comes with Sheaf.
+    topology: String,
+    /// Windows of each link.
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    samples: u32,
+    /// Length of a window.
+    #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = duration::parse)]
+    window: Duration,
+    /// Measure every cable both ways, and not only one link of each kind.
+    #[arg(long)]
+    all: bool,
+    /// Leave iperf3 out.
+    #[arg(long)]
+    no_iperf3: bool,
+    /// Write the result to this file as JSON; `-` for the standard output.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write a histogram to this file as SVG.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+fn find(name: &str) -> anyhow::Result<Topology> {
+    Topology::find(name).map_err(|error| fail::bad_use(error.to_string()))
+}
+
+/// Does what is asked for.
+pub(super) fn run_net(args: &NetArgs) -> anyhow::Result<ExitCode> {
+    match &args.order {
+        Order::Up { topology } => {
+            let topology = find(topology)?;
+            let _net = Net::up(&topology).map_err(super::refuse)?;
+            print!("{}", net::show(&topology));
+        }
+        Order::Down { topology, stale } => {
+            if *stale {
+                net::needs().map_err(super::refuse)?;
+                for name in net::remove_stale().map_err(super::refuse)? {
+                    println!("removed {name}");
+                }
+            }
+            if let Some(name) = topology {
+                let name = Topology::find(name).map_or_else(|_| name.clone(), |known| known.name);
+                if !net::down(&name).map_err(super::refuse)? {
+                    return Err(fail::bad_use(format!("network {name:?} is not up")));
+                }
+                println!("removed {name}");
+            }
+        }
+        Order::Show { topology: None } => {
+            for name in Topology::built_in() {
+                println!("{name:<18} {}", find(name)?.about);
+            }
+        }
+        Order::Show {
+            topology: Some(name),
+        } => print!("{}", net::show(&find(name)?)),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Measures.
+pub(super) fn run_ceiling(args: &CeilingArgs) -> anyhow::Result<ExitCode> {
+    let topology = find(&args.topology)?;
+    let options = Options {
+        samples: args.samples,
+        window: args.window,
+        all: args.all,
+        iperf3: !args.no_iperf3,
+    };
+    let tell = |row: &Row| {
+        eprintln!(
+            "{} -> {} ({}): {:.2} Mbit/s",
+            row.from, row.to, row.generator, row.mean_mbit_s
+        );
+    };
+    let ceiling = ceiling::run(&topology, &options, tell).map_err(super::refuse)?;
+    if let Some(path) = &args.svg {
+        report::write(path, &ceiling.svg()?)?;
+    }
+    super::finish(&ceiling.text(), &ceiling, args.json.as_deref(), true)
+}
