@@ -4,7 +4,62 @@
 //! connection on a server. A policy sees one job and the load as known now, and names one target. It
 //! does not book (the owner of the [`LoadView`] does, at once), wait, retry or count.
 //!
-//! Why one trait, and what was refused: `docs/adr/2026-11-21-one-policy-trait.md`.
+//! A timeframe on an EPN, in bytes of its memory:
+//!
+//! ```
+//! use sheaf_balance::{Job, LoadView, TargetId, TargetLoad, policy};
+//! use sheaf_frame::Timestamp;
+//!
+//! let mut policy = policy::by_name("earliest-finish", 1)?;
+//! let mut epns = LoadView::new();
+//! for epn in 0..3 {
+//!     epns.insert(TargetLoad::new(TargetId(epn), 64 << 30, 25)); // 64 GiB, 25 TFs at once
+//! }
+//! let tf = Job { id: 4711, bytes: 1_800_000_000, avoid: &[TargetId(0)] }; // EPN 0 failed with it before
+//! let epn = policy.choose(Timestamp(0), &tf, &epns).expect("two have room");
+//! epns.book(epn, tf.bytes);
+//! assert_eq!(epn, TargetId(1));
+//! # Ok::<(), policy::UnknownPolicy>(())
+//! ```
+//!
+//! A file on a writer thread, by the work that the threads did lately:
+//!
+//! ```
+//! # use sheaf_balance::{Finished, Job, LoadView, TargetId, TargetLoad, policy};
+//! # use sheaf_frame::Timestamp;
+//! let mut policy = policy::by_name("weighted", 1)?;
+//! let mut threads = LoadView::new();
+//! for thread in 0..2 {
+//!     threads.insert(TargetLoad::new(TargetId(thread), u64::MAX, 1000)); // as many files as it likes
+//! }
+//! // Thread 0 has written a file of 2 GB in 4 s.
+//! let (placed_at, done_at) = (Timestamp(0), Timestamp(4_000_000_000));
+//! let file = Finished { bytes: 2_000_000_000, placed_at, arrived_at: done_at, done_at };
+//! threads.observe(TargetId(0), &file);
+//! let next = Job { id: 18, bytes: 500_000_000, avoid: &[] };
+//! assert_eq!(policy.choose(done_at, &next, &threads), Ok(TargetId(1)));
+//! # Ok::<(), policy::UnknownPolicy>(())
+//! ```
+//!
+//! A connection on a server, the same one for every connection of one client while the server is there:
+//!
+//! ```
+//! # use sheaf_balance::{Job, LoadView, TargetId, TargetLoad, policy};
+//! # use sheaf_frame::Timestamp;
+//! let mut policy = policy::by_name("maglev", 1)?;
+//! let mut servers = LoadView::new();
+//! for server in [10, 11, 12] {
+//!     servers.insert(TargetLoad::new(TargetId(server), 0, 4096)); // up to 4096 connections, bytes do not count
+//! }
+//! let client = Job { id: 0xC0A8_0107, bytes: 0, avoid: &[] }; // 192.168.1.7
+//! let server = policy.choose(Timestamp(0), &client, &servers).expect("all have room");
+//! servers.book(server, 0);
+//! assert_eq!(policy.choose(Timestamp(9), &client, &servers), Ok(server));
+//! # Ok::<(), policy::UnknownPolicy>(())
+//! ```
+//!
+//! Why one trait, and what was refused: `docs/adr/2026-11-21-one-policy-trait.md`; why a policy reads what was
+//! measured from the view: `docs/adr/2026-11-21-measured-in-the-view.md`. Which to take: `docs/policies.md`.
 
 mod calendar;
 mod earliest_finish;

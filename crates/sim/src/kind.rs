@@ -15,17 +15,20 @@ pub enum Kind {
     Everything,
     /// As everything, and the heartbeat of the ICN leads.
     Paced,
+    /// As `EpnFaults`, under any policy and any reaction to failures; the last EPN is never hurt.
+    Reactions,
 }
 
 impl Kind {
     /// All families.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Swarm,
         Self::Calm,
         Self::EpnFaults,
         Self::BadNetwork,
         Self::Everything,
         Self::Paced,
+        Self::Reactions,
     ];
 
     /// Name on the command line.
@@ -38,6 +41,7 @@ impl Kind {
             Self::BadNetwork => "bad-network",
             Self::Everything => "everything",
             Self::Paced => "paced",
+            Self::Reactions => "reactions",
         }
     }
 
@@ -50,6 +54,9 @@ impl Kind {
     /// Whether every TF has to be complete, whatever happens: no FLP is hurt.
     #[must_use]
     pub fn loses_nothing(self) -> bool {
-        matches!(self, Self::Calm | Self::EpnFaults | Self::BadNetwork)
+        matches!(
+            self,
+            Self::Calm | Self::EpnFaults | Self::BadNetwork | Self::Reactions
+        )
     }
 }

@@ -4,7 +4,7 @@ mod draw;
 
 use crate::kind::Kind;
 use sheaf_acquire::flp::WhenFull;
-use sheaf_balance::{Incomplete, Mode};
+use sheaf_balance::{Incomplete, Mode, Reaction};
 use sheaf_frame::NodeId;
 use sheaf_ledger::storage::DiskFaults;
 use sheaf_transport::memory::Faults;
@@ -138,6 +138,8 @@ pub struct Options {
     pub epns: u16,
     /// Policy of the scheduler.
     pub policy: &'static str,
+    /// How its list of EPNs follows their deaths.
+    pub reaction: Reaction,
     /// Who says when there is a TF.
     pub mode: Mode,
     /// What becomes of a TF that lacks STFs.

@@ -61,6 +61,12 @@ fn epns_that_crash_hang_and_come_back_cost_no_tf() {
 }
 
 #[test]
+fn no_policy_and_no_reaction_to_failures_costs_a_tf() {
+    let report = check_seeds(Kind::Reactions, 200);
+    assert!(report.books.reassigned > 0, "the schedule must hurt");
+}
+
+#[test]
 fn a_network_that_loses_doubles_and_reorders_costs_no_tf() {
     let report = check_seeds(Kind::BadNetwork, 80);
     assert!(report.books.complete > 0);

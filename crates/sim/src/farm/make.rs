@@ -93,6 +93,8 @@ impl Farm<'_> {
         let options = self.options;
         let config = SchedulerConfig {
             policy: options.policy.to_owned(),
+            reaction: options.reaction,
+            reset_ms: 300,
             seed: options.seed,
             mode: options.mode,
             paced_rate_hz: if options.rate_hz > 0.0 {

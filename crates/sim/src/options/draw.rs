@@ -4,7 +4,7 @@ use super::{Fault, Log, Options};
 use crate::dice::Dice;
 use crate::kind::Kind;
 use sheaf_acquire::flp::WhenFull;
-use sheaf_balance::{Incomplete, Mode};
+use sheaf_balance::{Incomplete, Mode, Reaction, policy};
 use sheaf_frame::{EpnId, FlpId, NodeId, Role};
 use sheaf_ledger::storage::DiskFaults;
 use sheaf_transport::memory::Faults;
@@ -83,6 +83,7 @@ pub(super) fn options(kind: Kind, seed: u64) -> Options {
         flps: dice.range(1, 4) as u16,
         epns: dice.range(2, 6) as u16,
         policy: dice.pick(&["round-robin", "random", "least-loaded", "modulo", "fixed"]),
+        reaction: Reaction::Whitelist,
         mode: Mode::DataDriven,
         incomplete: dice.pick(&[Incomplete::Never, Incomplete::Allow]),
         rate_hz: dice.pick(&[20.0, 50.0, 100.0, 200.0]),
@@ -106,6 +107,11 @@ pub(super) fn options(kind: Kind, seed: u64) -> Options {
     };
     match kind {
         Kind::Paced => options.mode = Mode::Paced,
+        Kind::Reactions => {
+            options.epns += 1;
+            options.policy = dice.pick(policy::NAMES);
+            options.reaction = dice.pick(&Reaction::ALL);
+        }
         Kind::Swarm if dice.chance(25) => options.mode = Mode::Paced,
         _ => {}
     }
@@ -126,7 +132,7 @@ pub(super) fn options(kind: Kind, seed: u64) -> Options {
     let is_bad = match kind {
         Kind::Swarm => dice.chance(75),
         Kind::BadNetwork | Kind::Everything | Kind::Paced => true,
-        Kind::Calm | Kind::EpnFaults => false,
+        Kind::Calm | Kind::EpnFaults | Kind::Reactions => false,
     };
     if is_bad {
         options.network = bad_network(kind, &mut dice, delay_max);
@@ -162,7 +168,7 @@ fn bad_network(kind: Kind, dice: &mut Dice, delay_max: Duration) -> Faults {
 fn sorts(kind: Kind, log: Log, dice: &mut Dice) -> Vec<Sort> {
     match kind {
         Kind::Calm | Kind::BadNetwork => Vec::new(),
-        Kind::EpnFaults => vec![
+        Kind::EpnFaults | Kind::Reactions => vec![
             Sort::Crash,
             Sort::CrashSilent,
             Sort::Pause,
@@ -200,7 +206,7 @@ fn draw_faults(options: &mut Options, dice: &mut Dice) {
     };
     // How often it hits an FLP, in percent.
     let flp_share = match options.kind {
-        Kind::EpnFaults => 0,
+        Kind::EpnFaults | Kind::Reactions => 0,
         Kind::Swarm => dice.pick(&[0, 20, 40, 70]),
         _ => 40,
     };
@@ -215,8 +221,10 @@ fn draw_faults(options: &mut Options, dice: &mut Dice) {
 }
 
 fn draw_fault(options: &Options, dice: &mut Dice, sort: Sort, flp_share: u64) -> Fault {
+    // Under `reinitialise` who has died never comes back: somebody has to be left.
+    let spared = u64::from(options.kind == Kind::Reactions);
     let epn = |dice: &mut Dice| -> NodeId {
-        EpnId(dice.range(0, u64::from(options.epns) - 1) as u16).into()
+        EpnId(dice.range(0, u64::from(options.epns) - 1 - spared) as u16).into()
     };
     let flp = |dice: &mut Dice| -> NodeId {
         FlpId(dice.range(0, u64::from(options.flps) - 1) as u16).into()
