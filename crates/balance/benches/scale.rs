@@ -9,6 +9,12 @@
 //! the slowest of nine rounds; under `cargo test` a round of each runs with few TFs. The checksum tells whether two runs
 //! did the same work.
 
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a bench measures time"
+)]
+
 use sheaf_balance::{Action, RunPlan, Scheduler, SchedulerConfig, policy};
 use sheaf_frame::control::{Announced, Built, EpnPulse, Hello};
 use sheaf_frame::{
@@ -109,11 +115,6 @@ fn full(plan: &Plan, epns: u16) {
     );
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "a bench measures time"
-)]
 fn now() -> Instant {
     Instant::now()
 }

@@ -67,12 +67,11 @@ impl FirstFit {
 }
 
 /// Room for a fifth more than the job and, where many are already, for three more of its size.
-fn fits_well(target: &TargetLoad, job: &Job<'_>) -> bool {
-    let spare = job.bytes.saturating_add(job.bytes / 5);
+fn has_spare_room(target: &TargetLoad, job: &Job<'_>) -> bool {
+    let free = target.free_bytes();
     let is_crowded = target.booked_slots > CROWDED_JOBS;
-    target.fits(job)
-        && target.free_bytes() >= spare
-        && (!is_crowded || target.free_bytes() >= job.bytes.saturating_mul(RESERVE_JOBS))
+    free >= job.bytes.saturating_add(job.bytes / 5)
+        && (!is_crowded || free >= job.bytes.saturating_mul(RESERVE_JOBS))
 }
 
 impl Policy for FirstFit {
@@ -88,11 +87,16 @@ impl Policy for FirstFit {
     ) -> Result<TargetId, Refusal> {
         self.follow(view);
         let targets = view.targets();
-        let find = |fits: fn(&TargetLoad, &Job<'_>) -> bool| {
-            let mut queue = self.queue.iter();
-            queue.position(|(_, place)| targets.get(*place).is_some_and(|target| fits(target, job)))
-        };
-        let found = find(fits_well).or_else(|| find(TargetLoad::fits));
+        // Where the first one with room stands, for the case that none has room to spare.
+        let mut tight = None;
+        let spare = self.queue.iter().enumerate().position(|(nth, (_, place))| {
+            let target = targets.get(*place).filter(|target| target.fits(job));
+            target.is_some_and(|target| {
+                tight.get_or_insert(nth);
+                has_spare_room(target, job)
+            })
+        });
+        let found = spare.or(tight);
         let Some(chosen) = found.and_then(|nth| self.queue.remove(nth)) else {
             return Err(view.refusal(job));
         };

@@ -108,7 +108,10 @@ impl Maglev {
                 }
                 walk.saved -= turn;
                 while self.table[walk.next] != EMPTY {
-                    walk.next = (walk.next + walk.skip) % self.size;
+                    walk.next += walk.skip;
+                    if walk.next >= self.size {
+                        walk.next -= self.size;
+                    }
                 }
                 self.table[walk.next] = place;
                 left -= 1;
