@@ -119,8 +119,10 @@ pub enum Fault {
     Loss(u32),
     /// Packets are sent twice.
     Duplicate,
-    /// Every connection is reset while it lasts.
+    /// Whatever comes in is answered with a reset while it lasts, and is not heard.
     Reset,
+    /// Every connection is reset at both its ends, once.
+    ResetOnce,
     /// The cable is out.
     LinkDown,
     /// The address is gone; then it is another one's for a while, then back.
@@ -161,6 +163,8 @@ pub enum Fault {
     KillServers(Servers),
     /// SIGSTOP of ZooKeeper servers, then SIGCONT.
     PauseServers(Servers),
+    /// Nothing passes between it and any ZooKeeper server; connections stay, and new ones are taken.
+    CutServers,
 }
 
 /// Which ZooKeeper servers.
@@ -184,6 +188,7 @@ impl Fault {
                 | Self::Loss(_)
                 | Self::Duplicate
                 | Self::Reset
+                | Self::ResetOnce
                 | Self::LinkDown
                 | Self::AddressAway
                 | Self::SlowLink(_)

@@ -101,9 +101,9 @@ impl Farm {
     pub(crate) fn start(shape: Shape, folder: Folder) -> Result<Self, LabError> {
         let mut network = match shape.ground {
             Ground::Namespaces => Some(Network::make()?),
-            Ground::Loopback | Ground::Relays => None,
+            Ground::Loopback | Ground::Relays | Ground::KeeperRelays => None,
         };
-        let plan = Plan::make(&shape, network.as_mut())?;
+        let mut plan = Plan::make(&shape, network.as_mut())?;
         let mut config = shape.config(folder.path());
         let disk = make_disks(&shape, folder.path())?;
         plan.write_into(&mut config);
@@ -115,6 +115,9 @@ impl Farm {
             .as_ref()
             .map(Ensemble::addresses)
             .unwrap_or_default();
+        if shape.ground == Ground::KeeperRelays {
+            plan.add_keeper_relays(&config.membership.servers)?;
+        }
         if shape.clocks == Clocks::Settable {
             write(&folder.file(WALL_CLOCK), "+0")?;
         }
@@ -280,6 +283,11 @@ impl Farm {
             config.icn.address.clone_from(icn);
         }
         config.epn.advertise.clone_from(&spot.advertise);
+        let keepers = self.plan.keeper_relays(node);
+        if !keepers.is_empty() {
+            let addresses = keepers.iter().map(|relay| relay.address().to_owned());
+            config.membership.servers = addresses.collect();
+        }
         if let (Role::Flp, Some(stfs)) = (node.role, self.shape.hold_stfs) {
             config.flp.hold_stfs_max = stfs;
             // A hold that does not outlast a failure is refused. In an FLP of a paced farm this rate only serves
@@ -377,6 +385,11 @@ impl Farm {
     /// The relay before the data port of an EPN, or between a node and the ICN.
     pub(crate) fn relays(&self) -> &BTreeMap<&'static str, Relay> {
         self.plan.relays()
+    }
+
+    /// The relays between `node` and each ZooKeeper server, if there are any.
+    pub(crate) fn keeper_relays(&self, node: NodeId) -> &[Relay] {
+        self.plan.keeper_relays(node)
     }
 
     /// What the nodes said so far.

@@ -147,7 +147,7 @@ pub fn run_cell(cell: &Cell, options: &Options) -> Result<Row, LabError> {
         // After a cut, TCP waits as long again before it looks whether the way is free: what the last fault left has
         // to be over before the next one is measured.
         let pause_ms = match cell.shape.ground {
-            Ground::Namespaces => rng.random_range(700..900),
+            Ground::Namespaces | Ground::KeeperRelays => rng.random_range(700..900),
             Ground::Loopback | Ground::Relays => rng.random_range(100..300),
         };
         let_pass(Duration::from_millis(pause_ms))?;

@@ -5,7 +5,7 @@ use crate::clock::{let_pass, wait_until};
 use crate::error::LabError;
 use crate::farm::{Farm, Fate};
 use crate::hostile::Peers;
-use crate::machine::MemoryGroup;
+use crate::machine::{Host, MemoryGroup};
 use crate::relay::{Relay, Tamper};
 use crate::tool;
 use rand::RngExt as _;
@@ -69,6 +69,7 @@ pub(crate) fn inject(
         Fault::Reset => set_rules(farm, nodes, |_| {
             chain("input", "tcp dport 1-65535 reject with tcp reset")
         }),
+        Fault::ResetOnce => reset_once(farm, &nodes),
         Fault::LinkDown => {
             for host in nodes.iter().filter_map(|node| farm.host(*node)) {
                 host.set_link(false)?;
@@ -164,6 +165,7 @@ pub(crate) fn inject(
                 ensemble.wait_ready().map_err(bad)
             }))
         }
+        Fault::CutServers => cut_servers(farm, nodes),
         Fault::PauseServers(which) => {
             let members = servers(farm, which);
             if let Some(ensemble) = &mut farm.ensemble {
@@ -193,6 +195,25 @@ fn servers(farm: &Farm, which: Servers) -> Vec<usize> {
             .take(1)
             .collect(),
     }
+}
+
+/// Freezes what lies between `nodes` and the ZooKeeper servers. What was under way arrives when it is healed, late
+/// and perhaps of a session that is over.
+fn cut_servers(farm: &mut Farm, nodes: Vec<NodeId>) -> Result<Remedy, LabError> {
+    for node in &nodes {
+        farm.disturb(*node);
+        let relays = farm.keeper_relays(*node);
+        if relays.is_empty() {
+            let text = format!("there is no relay between {node} and ZooKeeper");
+            return Err(LabError::Farm(text));
+        }
+        relays.iter().for_each(|relay| relay.set(Tamper::Freeze, 0));
+    }
+    Ok(Box::new(move |farm| {
+        let relays = nodes.iter().flat_map(|node| farm.keeper_relays(*node));
+        relays.for_each(|relay| relay.set(Tamper::Nothing, 0));
+        Ok(())
+    }))
 }
 
 fn until_healed<T: 'static>(held: T) -> Remedy {
@@ -285,6 +306,27 @@ fn set_rules(
         let mut hosts = nodes.iter().filter_map(|node| farm.host(*node));
         hosts.try_for_each(|host| host.set_rules(""))
     }))
+}
+
+/// All at the same time, as far as the processors allow: what is reset second must not be back already.
+fn reset_once(farm: &mut Farm, nodes: &[NodeId]) -> Result<Remedy, LabError> {
+    nodes.iter().for_each(|node| farm.disturb(*node));
+    let hosts: Vec<Host> = nodes.iter().filter_map(|node| farm.host(*node)).collect();
+    let counts: Vec<Result<usize, LabError>> = std::thread::scope(|scope| {
+        let threads = hosts
+            .iter()
+            .map(|host| scope.spawn(|| host.reset_connections()));
+        let threads: Vec<_> = threads.collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| thread.join();
+        let counts = threads.into_iter().map(join);
+        let died = |_| LabError::Farm("a thread that resets connections has died".to_owned());
+        counts.map(|count| count.map_err(died)?).collect()
+    });
+    let counts = counts.into_iter().collect::<Result<Vec<usize>, _>>()?;
+    if counts.iter().sum::<usize>() == 0 {
+        farm.problems.push("no connection was reset".to_owned());
+    }
+    Ok(Box::new(|_| Ok(())))
 }
 
 fn cut_pair(farm: &mut Farm, nodes: &[NodeId]) -> Result<Remedy, LabError> {

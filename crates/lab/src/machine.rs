@@ -181,6 +181,17 @@ impl Host {
         tool::run_with_input("ip", words, &format!("flush ruleset\n{rules}\n")).map(drop)
     }
 
+    /// Resets all connections that end here, at both their ends; gives how many.
+    ///
+    /// # Errors
+    ///
+    /// What `ss` says. A kernel without `CONFIG_INET_DIAG_DESTROY` resets none.
+    pub(crate) fn reset_connections(&self) -> Result<usize, LabError> {
+        let exec = ["netns", "exec", &self.namespace];
+        let words = exec.into_iter().chain(["ss", "-K", "-H", "-t"]);
+        Ok(tool::run("ip", words)?.lines().count())
+    }
+
     /// Takes the cable out, or puts it in again.
     ///
     /// # Errors

@@ -17,6 +17,8 @@ const FILED: Shape = Shape::SMALL.led_by(1, LedgerBackend::File);
 const THREE: Shape = Shape::SMALL.led_by(3, LedgerBackend::Majority);
 /// Two ICNs whose verdicts three ZooKeeper servers keep.
 const KEPT: Shape = Shape::SMALL.led_by(2, LedgerBackend::Zookeeper);
+/// The same, with something between every node and every ZooKeeper server that can be closed.
+const KEPT_APART: Shape = KEPT.on(Ground::KeeperRelays);
 const ZK: &[Need] = &[Need::ZooKeeper];
 const NET: &[Need] = &[Need::Namespaces];
 const SOURCE_GONE: &[&str] = &["source-died", "source-late"];

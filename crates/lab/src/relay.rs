@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -44,6 +44,8 @@ pub(crate) struct Relay {
 struct Shared {
     target: SocketAddr,
     tamper: Mutex<(Tamper, u64)>,
+    /// Rings when that changes, or all is over.
+    changed: Condvar,
     /// Whether what is done only once is still to be done.
     is_armed: AtomicBool,
     /// How often bytes were tampered with.
@@ -54,6 +56,8 @@ struct Shared {
 
 /// How long a read waits before it looks whether all is over.
 const LOOK: Duration = Duration::from_millis(20);
+/// The same for a stream that is frozen.
+const FROZEN_LOOK: Duration = Duration::from_millis(500);
 /// Bytes that are passed on at once.
 const PIECE_BYTES: usize = 64 << 10;
 
@@ -73,6 +77,7 @@ impl Relay {
         let shared = Arc::new(Shared {
             target: target_address,
             tamper: Mutex::default(),
+            changed: Condvar::new(),
             is_armed: AtomicBool::new(false),
             done: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
@@ -97,6 +102,7 @@ impl Relay {
     /// From now on the bytes that pass are treated so; what happens to them follows from `seed`.
     pub(crate) fn set(&self, tamper: Tamper, seed: u64) {
         *lock(&self.shared.tamper) = (tamper, seed);
+        self.shared.changed.notify_all();
         self.shared.is_armed.store(true, Ordering::SeqCst);
         if tamper == Tamper::Close {
             self.shared.close_all();
@@ -112,6 +118,7 @@ impl Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::SeqCst);
+        self.shared.changed.notify_all();
         self.shared.close_all();
         // It waits for a connection: this one ends it.
         let _ = TcpStream::connect(&self.address);
@@ -157,6 +164,17 @@ impl Shared {
         *lock(&self.tamper)
     }
 
+    /// Waits while nothing may pass. Frozen streams are many where the ends try again and again: they must not be
+    /// busy.
+    fn await_thaw(&self) {
+        let mut tamper = lock(&self.tamper);
+        while tamper.0 == Tamper::Freeze && !self.is_over.load(Ordering::SeqCst) {
+            // With a bound, since the end may come between the question and the wait.
+            let waited = self.changed.wait_timeout(tamper, FROZEN_LOOK);
+            tamper = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
     fn close_all(&self) {
         for stream in lock(&self.streams).values() {
             let _ = stream.shutdown(Shutdown::Both);
@@ -176,10 +194,7 @@ impl Shared {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(number);
         let _ = from.set_read_timeout(Some(LOOK));
         loop {
-            if self.tamper().0 == Tamper::Freeze && !self.is_over.load(Ordering::SeqCst) {
-                pause(LOOK / 10);
-                continue;
-            }
+            self.await_thaw();
             let count = match from.read(&mut piece) {
                 Ok(0) => break,
                 Ok(count) => count,
@@ -276,6 +291,25 @@ mod tests {
         let oversize = passed(Tamper::Oversize, &words);
         assert_eq!(oversize[12..20], [0xff; 8]);
         assert_eq!(oversize[..12], words[..12]);
+    }
+
+    #[test]
+    fn a_frozen_relay_passes_everything_on_when_it_thaws() {
+        let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let relay = Relay::to(&server.local_addr().unwrap().to_string()).unwrap();
+        relay.set(Tamper::Freeze, 0);
+        let mut client = TcpStream::connect(relay.address()).unwrap();
+        let (mut far, _) = server.accept().unwrap();
+        client.write_all(b"late").unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        far.set_read_timeout(Some(Duration::from_millis(100)))
+            .unwrap();
+        let mut found = Vec::new();
+        assert!(is_timeout(&far.read_to_end(&mut found).unwrap_err()));
+        relay.set(Tamper::Nothing, 0);
+        far.set_read_timeout(None).unwrap();
+        far.read_to_end(&mut found).unwrap();
+        assert_eq!(found, b"late");
     }
 
     #[test]

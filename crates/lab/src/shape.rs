@@ -18,6 +18,8 @@ pub enum Ground {
     Namespaces,
     /// On the loopback device; STFs, and what the first FLP and the first EPN say to the ICN, pass a relay.
     Relays,
+    /// On the loopback device; every node reaches every `ZooKeeper` server through a relay of its own.
+    KeeperRelays,
 }
 
 /// What the EPNs do with TFs.

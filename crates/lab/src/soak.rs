@@ -37,6 +37,8 @@ const BACK_MAX: Duration = Duration::from_secs(15);
 const GAIN_BYTES_MAX: f64 = 4.0 * 1024.0 * 1024.0;
 /// What it may gain in files, for connections that are just being made.
 const GAIN_FILES_MAX: f64 = 3.0;
+/// How far resident memory may be above the budget that a node prints when it starts.
+const OVER_BUDGET_MAX: f64 = 1.1;
 /// Reasons for which TFs may be lost: FLPs are done things to as well.
 const LOSSES: [&str; 2] = ["source-died", "source-late"];
 
@@ -89,6 +91,10 @@ pub struct Growth {
     pub span_s: f64,
     /// Resident memory at the end, in bytes.
     pub rss_bytes: u64,
+    /// Most resident memory at any look, from its start on, in bytes.
+    pub rss_bytes_max: u64,
+    /// What it may take by its own word, in bytes: `budget_bytes` of the line `Memory budget` in its log.
+    pub budget_bytes: u64,
     /// Slope of resident memory (least squares), in bytes per s.
     pub rss_slope_bytes_per_s: f64,
     /// Open files at the end.
@@ -121,6 +127,36 @@ struct Series {
     node: Option<NodeId>,
     begin_ns: u64,
     points: Vec<(f64, u64, u64)>,
+    /// What it may take by its own word; `None` as long as it has not said so.
+    budget_bytes: Option<u64>,
+}
+
+impl Series {
+    fn rss_bytes_max(&self) -> u64 {
+        self.points.iter().map(|point| point.1).max().unwrap_or(0)
+    }
+
+    /// What is wrong with how much it took, however short its life.
+    fn complaint(&self) -> Option<String> {
+        let (node, most) = (self.node?, self.rss_bytes_max());
+        let mib = |bytes: u64| bytes as f64 / 1_048_576.0;
+        match self.budget_bytes {
+            // It died before it had said anything.
+            None if self.points.is_empty() => None,
+            None => Some(format!("{node} has not printed its memory budget")),
+            Some(budget) => (most as f64 > budget as f64 * OVER_BUDGET_MAX).then(|| {
+                let (most, budget) = (mib(most), mib(budget));
+                format!("{node} had {most:.1} MiB resident, its budget is {budget:.1} MiB")
+            }),
+        }
+    }
+}
+
+/// What the log of a node says that it may take.
+fn budget_bytes(log: &str) -> Option<u64> {
+    let line = log.lines().find(|line| line.contains("Memory budget"))?;
+    let mut words = line.split_whitespace();
+    words.find_map(|word| word.strip_prefix("budget_bytes=")?.parse().ok())
 }
 
 /// Runs a farm, does faults to it, and looks at its processes all the while; `tell` hears what is done.
@@ -194,6 +230,8 @@ pub fn run(options: &Options, mut tell: impl FnMut(&str)) -> Result<Report, LabE
         .collect();
     let grown = report.processes.iter().filter_map(complaint);
     report.problems.extend(grown);
+    let over = series.values().filter_map(Series::complaint);
+    report.problems.extend(over);
     report.ok = report.problems.is_empty();
     if !report.ok || options.keep {
         farm.folder().keep();
@@ -218,8 +256,12 @@ fn sample(farm: &Farm, series: &mut BTreeMap<u32, Series>) {
         let entry = series.entry(pid).or_insert_with(|| Series {
             node: Some(life.node),
             begin_ns: now,
-            points: Vec::new(),
+            ..Series::default()
         });
+        if entry.budget_bytes.is_none() {
+            let log = std::fs::read_to_string(&life.log);
+            entry.budget_bytes = budget_bytes(&log.unwrap_or_default());
+        }
         if let (Some(rss), Some(files)) = (process::rss_bytes(pid), process::open_files(pid)) {
             let at_s = (now - entry.begin_ns) as f64 / 1e9;
             entry.points.push((at_s, rss, files));
@@ -250,6 +292,8 @@ fn growth(pid: u32, series: &Series) -> Option<Growth> {
         pid,
         span_s,
         rss_bytes: last.1,
+        rss_bytes_max: series.rss_bytes_max(),
+        budget_bytes: series.budget_bytes.unwrap_or(0),
         rss_slope_bytes_per_s: of(|point| point.1),
         files: last.2,
         files_slope_per_s: of(|point| point.2),
@@ -318,17 +362,19 @@ pub fn text(report: &Report) -> String {
     );
     let _ = writeln!(
         text,
-        "{:<7} {:>7} {:>8} {:>12} {:>13} {:>6} {:>11}",
-        "node", "pid", "seconds", "memory", "slope", "files", "slope"
+        "{:<7} {:>7} {:>8} {:>12} {:>12} {:>12} {:>13} {:>6} {:>11}",
+        "node", "pid", "seconds", "memory", "at most", "budget", "slope", "files", "slope"
     );
     for growth in &report.processes {
         let _ = writeln!(
             text,
-            "{:<7} {:>7} {:>8.0} {:>8.1} MiB {:>7.2} KiB/s {:>6} {:>9.3}/s",
+            "{:<7} {:>7} {:>8.0} {:>8.1} MiB {:>8.1} MiB {:>8.1} MiB {:>7.2} KiB/s {:>6} {:>9.3}/s",
             growth.node,
             growth.pid,
             growth.span_s,
             growth.rss_bytes as f64 / 1_048_576.0,
+            growth.rss_bytes_max as f64 / 1_048_576.0,
+            growth.budget_bytes as f64 / 1_048_576.0,
             growth.rss_slope_bytes_per_s / 1024.0,
             growth.files,
             growth.files_slope_per_s
@@ -355,6 +401,7 @@ mod tests {
                 .map(|number| f64::from(number) / 4.0)
                 .map(|at_s| (at_s, memory(at_s), files(at_s)))
                 .collect(),
+            budget_bytes: Some(100 << 20),
         };
         growth(7, &series).unwrap()
     }
@@ -379,7 +426,30 @@ mod tests {
             points: (0..80)
                 .map(|number| (f64::from(number) / 4.0, 1, 1))
                 .collect(),
+            budget_bytes: None,
         };
         assert_eq!(growth(7, &series), None);
+    }
+
+    #[test]
+    fn a_node_is_held_to_the_budget_that_it_has_printed() {
+        let log = "INFO role: FLP begins\nINFO role: Memory budget budget_bytes=104857600 arena_bytes=1\n";
+        assert_eq!(budget_bytes(log), Some(100 << 20));
+        assert_eq!(budget_bytes("INFO role: FLP begins\n"), None);
+        let told = |peak_mib: u64, budget_bytes| {
+            let series = Series {
+                node: Some(EpnId(1).into()),
+                // A peak between small values: what counts is the most.
+                points: vec![(0.0, 1, 1), (0.2, peak_mib << 20, 1), (0.5, 1, 1)],
+                budget_bytes,
+                ..Series::default()
+            };
+            series.complaint()
+        };
+        assert_eq!(told(110, Some(100 << 20)), None, "a tenth more is in order");
+        let expected = "epn:1 had 111.0 MiB resident, its budget is 100.0 MiB";
+        assert_eq!(told(111, Some(100 << 20)).as_deref(), Some(expected));
+        let expected = "epn:1 has not printed its memory budget";
+        assert_eq!(told(1, None).as_deref(), Some(expected));
     }
 }

@@ -18,6 +18,8 @@ pub enum Need {
     Namespaces,
     /// `tc`.
     TrafficControl,
+    /// `ss`, which can end the connections of others.
+    SocketStatistics,
     /// `strace`, and the right to trace.
     Strace,
     /// The library of `faketime`.
@@ -46,6 +48,7 @@ impl Need {
                 .or_else(|| tool("nft", "nftables"))
                 .or_else(no_namespaces),
             Self::TrafficControl => root().or_else(|| tool("tc", "iproute2")),
+            Self::SocketStatistics => root().or_else(|| tool("ss", "iproute2")),
             Self::Strace => root().or_else(|| tool("strace", "strace")),
             Self::Faketime => faketime_library()
                 .is_none()

@@ -5,6 +5,7 @@
 //! `turn`; [`role`] drives it with sockets and the real clock, the farm tests with the memory transport and a
 //! virtual one. All three read alike.
 
+mod budget;
 pub mod clock;
 pub mod config;
 pub mod epn;

@@ -218,6 +218,11 @@ pub(crate) fn export_transport(registry: &Registry, stats: &Stats, arena: &Arena
         "Connections made.",
         stats.connected,
     );
+    counter(
+        "transport_redials_total",
+        "Connections begun once more because nobody had answered.",
+        stats.redials,
+    );
     counter("transport_closed_total", "Connections ended.", stats.closed);
     counter(
         "transport_handshakes_total",

@@ -3,6 +3,7 @@
 //! Each `run_…` is a function of its configuration and of a [`Shutdown`]: it drains and returns. The three read
 //! alike: make the parts, open the sockets, then `poll`, `handle`, `turn` until the node is done.
 
+use crate::budget::{Budget, HEAP_BYTES_MAX};
 use crate::clock::{Clock, FairClock, new_incarnation, new_run};
 use crate::config::{Ack, FarmConfig, LedgerBackend, MembershipBackend, SinkConfig};
 use crate::epn::{EpnError, EpnNode, EpnParts};
@@ -38,8 +39,6 @@ use tracing::{info, warn};
 
 /// How often the metrics are brought up to date.
 const EXPORT_EVERY: Duration = Duration::from_millis(250);
-/// Heap memory that may stand in for a fragmented arena.
-const HEAP_BYTES_MAX: u64 = 64 << 20;
 /// Descriptors of a process beside its connections: logs, sources, sinks, metrics, the ledger.
 const FILES_BESIDE: u64 = 128;
 /// Arena of a process that moves no STFs.
@@ -530,9 +529,13 @@ impl Process {
         let waker = transport.waker();
         let bell = waker.clone();
         shutdown.ring(move || wake(&bell));
+        let budget = Budget::of(config, node, arena_bytes);
         info!(
-            arena_bytes,
-            heap_bytes_max = HEAP_BYTES_MAX,
+            budget_bytes = budget.total(),
+            arena_bytes = budget.arena,
+            heap_bytes_max = budget.heap,
+            source_bytes = budget.source,
+            program_bytes = budget.program,
             queue_bytes_max_each = queue_bytes_max,
             connections_max,
             files,

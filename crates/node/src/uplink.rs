@@ -3,6 +3,11 @@
 //!
 //! A stream stands to each ICN at all times, so that a change of leaders costs no connection. The node follows the
 //! highest term that has welcomed it. What a lower term says is answered with `Fenced` and changes nothing.
+//!
+//! A leader says something at every pulse. Where it falls silent, the way to it may be cut, or the other end may have
+//! lost the stream without this one hearing of it; after a cut TCP waits as long again before it tries. So a second
+//! stream is begun beside a silent one, and takes its place when the ICN answers on it. If it is the ICN that
+//! hangs, it finds both, and nothing is lost.
 
 use crate::reject;
 use sheaf_acquire::Backoff;
@@ -53,6 +58,20 @@ enum State {
     Joined(ConnId),
 }
 
+/// Pulses of the leader that a node misses before it looks for another way to it: as many as make a node a suspect.
+const PULSES_MISSED_MAX: u32 = 5;
+/// How long a second stream may be without an answer before another one is tried.
+const SPARE_MAX: Duration = Duration::from_secs(1);
+
+/// A second stream beside one on which nothing comes.
+#[derive(Clone, Copy, Debug)]
+struct Spare {
+    conn: ConnId,
+    since: Timestamp,
+    /// Whether the hello is said: then the ICN takes it for the stream of this node.
+    has_greeted: bool,
+}
+
 /// One stream to one ICN.
 #[derive(Debug)]
 struct Stream {
@@ -62,6 +81,13 @@ struct Stream {
     is_first_failure: bool,
     /// Whether a registry still says that an ICN is there. Of one that is not, a stream that stands stays.
     is_named: bool,
+    /// When something came last.
+    heard_at: Timestamp,
+    spare: Option<Spare>,
+    /// No second stream is begun before.
+    spare_at: Timestamp,
+    /// Whether the log says already that a former leader speaks here.
+    is_fenced_said: bool,
 }
 
 impl Stream {
@@ -74,6 +100,10 @@ impl Stream {
             pause: Backoff::new(PAUSE_FIRST, PAUSE_MAX, seed),
             is_first_failure: true,
             is_named: true,
+            heard_at: Timestamp(0),
+            spare: None,
+            spare_at: Timestamp(0),
+            is_fenced_said: false,
         }
     }
 
@@ -87,7 +117,55 @@ impl Stream {
         }
     }
 
+    /// Whether `conn` is the stream, or the one beside it.
+    fn has(&self, conn: ConnId) -> bool {
+        self.conn() == Some(conn) || self.spare.is_some_and(|spare| spare.conn == conn)
+    }
+
+    /// Whether a second stream is to be begun.
+    fn wants_spare(&self, now: Timestamp, silence_max: Duration) -> bool {
+        matches!(self.state, State::Joined(_))
+            && self.spare.is_none()
+            && now >= self.spare_at
+            && now.since(self.heard_at) >= silence_max
+    }
+
+    /// Something has come on `conn`. Gives back the stream that is of no use any more.
+    fn hear(&mut self, now: Timestamp, conn: ConnId) -> Option<ConnId> {
+        self.heard_at = now;
+        let spare = self.spare?;
+        if spare.conn == conn {
+            self.spare = None;
+            let former = self.conn();
+            self.state = State::Greeting { conn, said_at: now };
+            return former;
+        }
+        // After its hello the ICN closes the former stream by itself.
+        if spare.has_greeted {
+            return None;
+        }
+        self.spare = None;
+        Some(spare.conn)
+    }
+
+    /// The stream is gone. One beside it takes its place; `false` if there is none.
+    fn take_spare(&mut self, now: Timestamp) -> bool {
+        let Some(Spare {
+            conn, has_greeted, ..
+        }) = self.spare.take()
+        else {
+            return false;
+        };
+        self.state = if has_greeted {
+            State::Greeting { conn, said_at: now }
+        } else {
+            State::Connecting(conn)
+        };
+        true
+    }
+
     fn go_down(&mut self, now: Timestamp) {
+        self.is_fenced_said = false;
         self.state = State::Down {
             retry_at: now + self.pause.pause(),
         };
@@ -165,14 +243,12 @@ impl Uplink {
     /// Whether events of `conn` are for the uplink.
     #[must_use]
     pub fn owns(&self, conn: ConnId) -> bool {
-        self.streams
-            .iter()
-            .any(|stream| stream.conn() == Some(conn))
+        self.streams.iter().any(|stream| stream.has(conn))
     }
 
     fn stream_mut(&mut self, conn: ConnId) -> Option<&mut Stream> {
         let mut streams = self.streams.iter_mut();
-        streams.find(|stream| stream.conn() == Some(conn))
+        streams.find(|stream| stream.has(conn))
     }
 
     /// The stream to the ICN that is followed.
@@ -229,6 +305,34 @@ impl Uplink {
         for conn in to_greet {
             self.say_hello(now, transport, conn);
         }
+        self.look_for_other_ways(now, transport);
+    }
+
+    /// Begins a second stream beside one on which the leader is silent, and gives up one that nobody answers.
+    fn look_for_other_ways<T: Transport>(&mut self, now: Timestamp, transport: &mut T) {
+        let silence_max = self.pulse * PULSES_MISSED_MAX;
+        for stream in &mut self.streams {
+            if let Some(spare) = stream.spare
+                && now.since(spare.since) >= SPARE_MAX
+            {
+                transport.close(spare.conn);
+                stream.spare = None;
+                stream.spare_at = now + stream.pause.pause();
+            }
+            if !stream.wants_spare(now, silence_max) {
+                continue;
+            }
+            match transport.connect(&stream.address) {
+                Ok(conn) => {
+                    stream.spare = Some(Spare {
+                        conn,
+                        since: now,
+                        has_greeted: false,
+                    });
+                }
+                Err(_) => stream.spare_at = now + stream.pause.pause(),
+            }
+        }
     }
 
     /// The stream that [`handle_tick`](Self::handle_tick) began stands.
@@ -238,8 +342,16 @@ impl Uplink {
         conn: ConnId,
         transport: &mut T,
     ) {
-        if self.owns(conn) {
-            self.say_hello(now, transport, conn);
+        let Some(stream) = self.stream_mut(conn) else {
+            return;
+        };
+        match stream.spare.as_mut().filter(|spare| spare.conn == conn) {
+            Some(spare) => {
+                spare.has_greeted = true;
+                let hello = Control::Hello(self.hello.clone());
+                self.send_on(transport, conn, &hello);
+            }
+            None => self.say_hello(now, transport, conn),
         }
     }
 
@@ -248,8 +360,20 @@ impl Uplink {
         let Some(stream) = self.stream_mut(conn) else {
             return;
         };
+        if stream.spare.is_some_and(|spare| spare.conn == conn) {
+            stream.spare = None;
+            stream.spare_at = now + stream.pause.pause();
+            return;
+        }
+        if stream.take_spare(now) {
+            info!(address = stream.address, %reason, "The stream to the ICN has closed; another one is there");
+            return;
+        }
         if matches!(stream.state, State::Joined(_)) {
             warn!(address = stream.address, %reason, "The stream to the ICN has closed; trying again");
+        } else if stream.is_first_failure && matches!(reason, CloseReason::Refused(_)) {
+            warn!(address = stream.address, %reason, "What answers is no ICN of this version; trying again");
+            stream.is_first_failure = false;
         } else if stream.is_first_failure && matches!(reason, CloseReason::Tls(_)) {
             warn!(address = stream.address, %reason, "The ICN and this node do not trust each other; trying again");
             stream.is_first_failure = false;
@@ -283,6 +407,11 @@ impl Uplink {
         frame: &Frame,
         transport: &mut T,
     ) -> Heard {
+        if let Some(stream) = self.stream_mut(conn)
+            && let Some(useless) = stream.hear(now, conn)
+        {
+            transport.close(useless);
+        }
         let (envelope, control) = match Control::decode(&frame.head) {
             Ok(decoded) if frame.kind == WireKind::Control => decoded,
             Ok(_) => return Heard::Nothing,
@@ -313,6 +442,18 @@ impl Uplink {
             Control::Refused { detail } if envelope.term >= self.term => Heard::Refused(detail),
             _ if envelope.term < self.term && !mutant::is_on(Mutant::LowerTermsObeyed) => {
                 self.fenced += 1;
+                let follows = self.term.0;
+                if let Some(stream) = self.stream_mut(conn)
+                    && !std::mem::replace(&mut stream.is_fenced_said, true)
+                {
+                    let (address, term) = (&stream.address, envelope.term.0);
+                    warn!(
+                        address,
+                        term,
+                        follows,
+                        "Fenced: an ICN of a former term speaks; nothing it says counts"
+                    );
+                }
                 self.send_on(transport, conn, &Control::Fenced);
                 Heard::Nothing
             }
@@ -342,6 +483,7 @@ impl Uplink {
                     stream.state = State::Joined(conn);
                     stream.pause.reset();
                     stream.is_first_failure = true;
+                    stream.is_fenced_said = false;
                 }
                 // Its leader is deposed, or the leader knows us on another stream.
                 State::Joined(other) => {
@@ -405,6 +547,9 @@ impl Uplink {
         due
     }
 }
+
+#[cfg(test)]
+mod silence_tests;
 
 #[cfg(test)]
 mod tests {

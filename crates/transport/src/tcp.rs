@@ -11,6 +11,7 @@
 mod bodies;
 mod config;
 mod connection;
+mod dial;
 mod door;
 mod farewell;
 mod inbox;
@@ -35,6 +36,7 @@ use crate::transport::{
 };
 use bodies::Bodies;
 use connection::{BUFFER_BYTES, CIPHER_BYTES, Connection, Shared, Side};
+use dial::Dial;
 use door::Listener;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
@@ -312,6 +314,11 @@ impl Tcp {
         let conn = self
             .add(Side::Connecting, stream, session, Instant::now())
             .map_err(failed)?;
+        if let Some(connection) = self.connections.get_mut(&conn) {
+            connection.dial = Some(Dial::new(peer, Instant::now()));
+            let due = connection.redial_due(&self.shared.config);
+            self.keep_deadline(due);
+        }
         match begun {
             Err(error) if !in_progress(&error) => {
                 let reason = CloseReason::Unreachable(error.kind());
@@ -321,6 +328,38 @@ impl Tcp {
             _ => {}
         }
         Ok(conn)
+    }
+
+    /// Begins a connection once more, on a new socket. Without one the old socket goes on trying.
+    fn redial(&mut self, conn: ConnId, now: Instant) {
+        let Some(connection) = self.connections.get_mut(&conn) else {
+            return;
+        };
+        let Some(dial) = &mut connection.dial else {
+            return;
+        };
+        let peer = dial.peer;
+        dial.again(now);
+        let Ok(socket) = options::stream_socket(peer, &self.shared.config) else {
+            return;
+        };
+        let begun = socket.connect(&peer.into());
+        if begun.is_err_and(|error| !in_progress(&error)) {
+            return;
+        }
+        let mut stream = TcpStream::from_std(socket.into());
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let registry = self.poll.registry();
+        if registry
+            .register(&mut stream, token(conn.0), interest)
+            .is_err()
+        {
+            return;
+        }
+        // The old socket is closed, which takes it out of epoll anyway.
+        let _ = registry.deregister(connection.socket());
+        connection.redial(stream);
+        self.shared.stats.redials += 1;
     }
 
     fn keep_deadline(&mut self, at: Option<Instant>) {
@@ -430,21 +469,38 @@ impl Tcp {
         if self.deadline.is_none_or(|deadline| now < deadline) {
             return;
         }
-        self.deadline = self
-            .listeners
-            .iter()
-            .filter_map(|listener| listener.again)
-            .min();
-        let mut expired = Vec::new();
-        let mut next = self.deadline;
+        let listeners = self.listeners.iter();
+        let mut next = listeners.filter_map(|listener| listener.again).min();
+        let (mut expired, mut unanswered) = (Vec::new(), Vec::new());
+        let config = &self.shared.config;
         for connection in self.connections.values() {
-            match connection.deadline(&self.shared.config) {
-                Some((at, reason)) if at <= now => expired.push((connection.id, reason)),
-                Some((at, _)) => next = [next, Some(at)].into_iter().flatten().min(),
-                None => {}
+            match connection.deadline(config) {
+                Some((at, reason)) if at <= now => {
+                    expired.push((connection.id, reason));
+                    continue;
+                }
+                deadline => {
+                    next = [next, deadline.map(|(at, _)| at)]
+                        .into_iter()
+                        .flatten()
+                        .min()
+                }
+            }
+            // One that waits for its turn may have been answered.
+            let due = connection.redial_due(config);
+            match due.filter(|_| !connection.listed) {
+                Some(at) if at <= now => unanswered.push(connection.id),
+                due => next = [next, due].into_iter().flatten().min(),
             }
         }
         self.deadline = next;
+        unanswered.sort_unstable();
+        for conn in unanswered {
+            self.redial(conn, now);
+            let connection = self.connections.get(&conn);
+            let due = connection.and_then(|found| found.redial_due(&self.shared.config));
+            self.keep_deadline(due);
+        }
         expired.sort_unstable_by_key(|(conn, _)| *conn);
         for (conn, reason) in expired {
             events.extend(self.remove(conn, reason));

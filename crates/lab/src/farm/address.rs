@@ -27,6 +27,8 @@ pub(super) struct Spot {
 pub(super) struct Plan {
     spots: BTreeMap<NodeId, Spot>,
     relays: BTreeMap<&'static str, Relay>,
+    /// Between each node and each ZooKeeper server.
+    keeper_relays: BTreeMap<NodeId, Vec<Relay>>,
 }
 
 /// Names of the relays of a farm: before the data port of EPN 0, and between FLP 0 or EPN 0 and the ICN.
@@ -72,6 +74,7 @@ impl Plan {
         let mut plan = Self {
             spots,
             relays: BTreeMap::new(),
+            keeper_relays: BTreeMap::new(),
         };
         if shape.ground == Ground::Relays {
             plan.add_relays()?;
@@ -90,6 +93,25 @@ impl Plan {
         let [data_name, flp_name, epn_name] = RELAYS;
         self.relays = [(data_name, data), (flp_name, flp_icn), (epn_name, epn_icn)].into();
         Ok(())
+    }
+
+    /// Puts a relay between every node and every one of `servers`.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system gives.
+    pub(super) fn add_keeper_relays(&mut self, servers: &[String]) -> Result<(), LabError> {
+        for node in self.spots.keys() {
+            let relays = servers.iter().map(|server| Relay::to(server));
+            let relays = relays.collect::<Result<_, _>>()?;
+            self.keeper_relays.insert(*node, relays);
+        }
+        Ok(())
+    }
+
+    /// The relays between `node` and the ZooKeeper servers, in the order of these.
+    pub(super) fn keeper_relays(&self, node: NodeId) -> &[Relay] {
+        self.keeper_relays.get(&node).map_or(&[], Vec::as_slice)
     }
 
     /// Puts what all nodes have in common into the farm file.

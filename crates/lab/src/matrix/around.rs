@@ -1,6 +1,6 @@
 //! What is done around the nodes: ZooKeeper servers, clocks, disks, system calls, limits, strangers.
 
-use super::{KEPT, LAN, NET, RELAYED, SOURCE_GONE, ZK};
+use super::{KEPT, KEPT_APART, LAN, NET, RELAYED, SOURCE_GONE, ZK};
 use crate::cell::{Cell, Fault, Servers, Since, Who};
 use crate::shape::{Clocks, Consumer, Shape};
 use crate::tool::Need;
@@ -95,6 +95,36 @@ pub(super) const CELLS: &[Cell] = &[
             "the ICN that leads is stopped; its session ends",
             Fault::Pause,
             Who::Icn,
+        )
+    },
+    Cell {
+        shape: KEPT_APART,
+        needs: ZK,
+        may_log_errors: true,
+        trials: 5,
+        detect_ms: Some(600),
+        recover_ms: 600,
+        hold_ms: (1500, 3000),
+        ..Cell::new(
+            "zk-cut-icn",
+            "F20",
+            "the ICN that leads is cut off from ZooKeeper only",
+            Fault::CutServers,
+            Who::Icn,
+        )
+    },
+    Cell {
+        shape: KEPT_APART,
+        needs: ZK,
+        trials: 5,
+        recover_ms: 100,
+        hold_ms: (1500, 3000),
+        ..Cell::new(
+            "zk-cut-nodes",
+            "F20",
+            "FLPs and EPNs are cut off from ZooKeeper only",
+            Fault::CutServers,
+            Who::AllNodes,
         )
     },
     Cell {
@@ -281,14 +311,27 @@ pub(super) const CELLS: &[Cell] = &[
     },
     Cell {
         shape: LAN,
+        needs: &[Need::Namespaces, Need::SocketStatistics],
+        hold_ms: (1, 10),
+        recover_ms: 650,
+        ..Cell::new(
+            "storm",
+            "F33",
+            "all connections are reset, and all come back",
+            Fault::ResetOnce,
+            Who::AllNodes,
+        )
+    },
+    Cell {
+        shape: LAN,
         needs: NET,
         hold_ms: (10, 50),
         recover_ms: 1000,
         losses: SOURCE_GONE,
         ..Cell::new(
-            "storm",
+            "storm-deaf",
             "F33",
-            "all connections are reset, and all come back",
+            "the ICN sees all streams reset, the others hear nothing",
             Fault::Reset,
             Who::AllNodes,
         )

@@ -184,7 +184,9 @@ pub(super) const CELLS: &[Cell] = &[
     Cell {
         shape: LAN,
         needs: NET,
-        detect_ms: Some(120),
+        // It comes back to the ICN from the address that it has now, perhaps before anybody misses it. Its data address
+        // is gone, so a TF that it is given waits for its deadline: as with a pair that is cut.
+        recover_ms: 650,
         ..Cell::new(
             "address-away",
             "F15",

@@ -114,6 +114,13 @@ impl Gate {
         (records, messages)
     }
 
+    /// A life of a node is over: what waits for it alone is not for the next one, whose TFs may have the same names.
+    pub(super) fn forget(&mut self, dead: Recipient) {
+        for queue in [&mut self.shape, &mut self.verdicts] {
+            queue.retain(|(_, to, _)| *to != dead);
+        }
+    }
+
     /// Where the last record stands.
     pub(super) fn appended(&self) -> Position {
         self.appended
@@ -164,7 +171,7 @@ fn follows(control: &Control) -> Follows {
 mod tests {
     use super::*;
     use sheaf_frame::control::{Release, Start};
-    use sheaf_frame::{RosterId, RunId, TfId};
+    use sheaf_frame::{EpnId, RosterId, RunId, TfId};
 
     fn roster() -> Record {
         Record::Roster {
@@ -211,6 +218,37 @@ mod tests {
         assert_eq!(gate.waiting(), 1);
         let (records, messages) = gate.open(Position(2));
         assert_eq!((records.len(), names(&messages)), (1, vec!["release"]));
+    }
+
+    #[test]
+    fn a_discard_that_waits_for_a_life_that_is_over_does_not_reach_the_next_one() {
+        // A life of EPN 1 has told of a TF that it holds from before, and builds it anew; then it dies while the log
+        // is slow. What the next life finds of that TF on the disk is committed.
+        let (dead, other) = (Recipient::Epn(EpnId(1)), Recipient::Epn(EpnId(2)));
+        let mut gate = Gate::default();
+        let mut batch = Batch::default();
+        batch.record(Record::Clock { elapsed_ns: 1 });
+        batch.message(dead, Control::Discard(vec![TfId(7)]));
+        batch.message(other, Control::Discard(vec![TfId(8)]));
+        batch.message(Recipient::AllEpns, Control::Release(Release::default()));
+        assert!(gate.pass(batch, |_| Position(1)).is_empty());
+        gate.forget(dead);
+        let mut batch = Batch::default();
+        batch.message(dead, Control::Discard(vec![TfId(9)]));
+        assert!(
+            gate.pass(batch, |_| unreachable!("nothing to append"))
+                .is_empty()
+        );
+        let (_, messages) = gate.open(Position(1));
+        let expected = [
+            (other, Control::Discard(vec![TfId(8)])),
+            (Recipient::AllEpns, Control::Release(Release::default())),
+            (dead, Control::Discard(vec![TfId(9)])),
+        ];
+        assert_eq!(
+            messages, expected,
+            "only what came after that life is for the next"
+        );
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::notices::{Loss, Notices};
 use super::{Session, Terms};
 use crate::event::{Event, EventLog, MemberEvent};
 use sheaf_balance::policy::UnknownPolicy;
-use sheaf_balance::{Action, Scheduler};
+use sheaf_balance::{Action, Recipient, Scheduler};
 use sheaf_frame::control::Hello;
 use sheaf_frame::{
     Control, EpnId, FlpId, NodeId, Record, Role, Source, Target, Term, Timestamp, Verdict,
@@ -207,6 +207,11 @@ impl Lead {
             Change::Dead => {
                 info!(%node, "Its life is over");
                 self.unheard.remove(&node);
+                match node.role {
+                    Role::Flp => self.gate.forget(Recipient::Flp(FlpId(node.index))),
+                    Role::Epn => self.gate.forget(Recipient::Epn(EpnId(node.index))),
+                    Role::Icn | Role::Operator => {}
+                }
             }
             Change::Hopeless => {
                 warn!(%node, "Silent for too long; closing its stream");

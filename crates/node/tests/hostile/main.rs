@@ -341,6 +341,11 @@ impl Scene {
 
 /// Reads frames until one tells a code.
 fn told(stream: &mut TcpStream) -> Option<Code> {
+    rejection(stream).map(|(code, _)| code)
+}
+
+/// The same with the words that it has.
+fn rejection(stream: &mut TcpStream) -> Option<(Code, String)> {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     loop {
         let mut prefix = [0; Prefix::SIZE];
@@ -349,11 +354,43 @@ fn told(stream: &mut TcpStream) -> Option<Code> {
         let mut head = vec![0; prefix.head_bytes as usize];
         stream.read_exact(&mut head).ok()?;
         match Control::decode(&head).unwrap().1 {
-            Control::Rejected { code, .. } => return Some(code),
-            Control::Refused { .. } => return Some(Code::RefusedJoin),
+            Control::Rejected { code, detail } => return Some((code, detail)),
+            Control::Refused { detail } => return Some((Code::RefusedJoin, detail)),
             _ => {}
         }
     }
+}
+
+#[test]
+fn a_node_of_another_version_is_refused_and_told_both_versions() {
+    let folder = tempfile::tempdir().unwrap();
+    let icn = start(Role::Icn, &farm(folder.path(), ""), folder.path());
+    let node: NodeId = EpnId(0).into();
+    let scene = Scene {
+        run: RunId(0),
+        target: Target {
+            epn: EpnId(0),
+            incarnation: Incarnation(5),
+        },
+    };
+    let mut hello = scene.hello(node, 1);
+    hello[4] = Prefix::VERSION + 1;
+    let mut stream = TcpStream::connect(&icn.address).unwrap();
+    stream.write_all(&hello).unwrap();
+    let expected = format!(
+        "frame has wire version {}, this node speaks {}",
+        Prefix::VERSION + 1,
+        Prefix::VERSION
+    );
+    let (code, detail) = rejection(&mut stream).unwrap();
+    assert_eq!(code, Code::OtherVersion);
+    assert!(detail.contains(&expected), "{detail}");
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest); // In order or by a reset: nothing follows.
+    assert!(rest.is_empty(), "the stream is closed behind it");
+    icn.await_count(Code::OtherVersion, 1);
+    icn.shutdown.request();
+    icn.thread.join().unwrap();
 }
 
 /// Resident memory of this process, in bytes.

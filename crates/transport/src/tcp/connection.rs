@@ -5,6 +5,7 @@ mod sealed;
 
 use super::bodies::Bodies;
 use super::config::TcpConfig;
+use super::dial::Dial;
 use super::inbox::Inbox;
 use super::outbox::Outbox;
 use super::session::Session;
@@ -61,6 +62,8 @@ pub(crate) struct Connection {
     backlog: Vec<u8>,
     /// Whether the connection stands. False only while we connect.
     stands: bool,
+    /// Where it goes, while we connect.
+    pub(crate) dial: Option<Dial>,
     /// Whether the socket may have something to read, or room to write, as far as we know. epoll is
     /// edge-triggered: it tells once, and we must remember until the kernel says no.
     readable: bool,
@@ -109,6 +112,7 @@ impl Connection {
             inbox: Inbox::new(now),
             backlog: Vec::new(),
             stands: side == Side::Accepting,
+            dial: None,
             readable: false,
             writable: false,
             ending: false,
@@ -129,6 +133,17 @@ impl Connection {
 
     pub(crate) fn socket(&mut self) -> &mut TcpStream {
         &mut self.stream
+    }
+
+    /// When it is begun once more.
+    pub(crate) fn redial_due(&self, config: &TcpConfig) -> Option<Instant> {
+        self.dial.as_ref()?.due(config)
+    }
+
+    /// `stream` takes the place of the socket on which nobody has answered. Nothing has gone through that one.
+    pub(crate) fn redial(&mut self, stream: TcpStream) {
+        self.stream = stream;
+        (self.readable, self.writable, self.ending) = (false, false, false);
     }
 
     /// Notes what epoll says about the socket.
@@ -302,6 +317,7 @@ impl Connection {
             }
             (Ok(_), _) => {
                 self.stands = true;
+                self.dial = None;
                 Ok(())
             }
             (Err(error), _) if error.kind() == ErrorKind::NotConnected => {

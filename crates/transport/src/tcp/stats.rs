@@ -28,6 +28,8 @@ pub struct Stats {
     pub accepted: u64,
     /// Connections that we made.
     pub connected: u64,
+    /// How often one was begun once more, because nobody had answered.
+    pub redials: u64,
     /// Connections that ended, for any reason, also those that never stood.
     pub closed: u64,
     /// Connections that we could not make.

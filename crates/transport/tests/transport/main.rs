@@ -4,6 +4,7 @@ mod contract;
 mod faults;
 mod hostile;
 mod limits;
+mod redial;
 mod space;
 mod tls;
 
