@@ -1,5 +1,6 @@
 //! `sheaf lab`: experiments with farms of real processes on this machine.
 
+mod experiment;
 mod net;
 
 use crate::demo::duration;
@@ -24,6 +25,13 @@ enum Experiment {
     Kills(KillsArgs),
     Net(net::NetArgs),
     Ceiling(net::CeilingArgs),
+    Run(experiment::RunArgs),
+    /// Runs one process of a legacy run; `sheaf lab run` starts it.
+    #[command(hide = true)]
+    LegacyNode {
+        /// What it is told, as JSON.
+        config: String,
+    },
 }
 
 /// Does faults to farms, and shows what came of each: lost, delivered twice, noticed and recovered after how long.
@@ -131,7 +139,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Experiment::Kills(args) => run_kills(args),
         Experiment::Net(args) => net::run_net(args),
         Experiment::Ceiling(args) => net::run_ceiling(args),
+        Experiment::Run(args) => experiment::run(args),
+        Experiment::LegacyNode { config } => run_legacy_node(config),
     }
+}
+
+fn run_legacy_node(config: &str) -> anyhow::Result<ExitCode> {
+    let config = serde_json::from_str(config).map_err(|error| fail::bad_use(error.to_string()))?;
+    let report = sheaf_lab::legacy::run_node(&config)?;
+    println!("{}", serde_json::to_string(&report)?);
+    Ok(ExitCode::SUCCESS)
 }
 
 fn is_ci() -> bool {
@@ -204,7 +221,10 @@ fn run_kills(args: &KillsArgs) -> anyhow::Result<ExitCode> {
 /// What the user can mend is told as such.
 fn refuse(error: LabError) -> anyhow::Error {
     match error {
-        LabError::Cell { .. } | LabError::Missing(_) => fail::bad_use(error.to_string()),
+        LabError::Cell { .. }
+        | LabError::Missing(_)
+        | LabError::Experiment(_)
+        | LabError::Results { .. } => fail::bad_use(error.to_string()),
         other => other.into(),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::error::LabError;
 use crate::farm::{Fate, Log};
-use sheaf_ledger::verify::{self, Evidence, Options};
+use sheaf_ledger::verify::{self, Audit, Evidence, Options};
 use sheaf_node::status::BooksStatus;
 
 /// What the event logs prove.
@@ -24,6 +24,27 @@ pub(crate) struct Books {
 ///
 /// What reading gives.
 pub(crate) fn make_up(logs: &[Log], status: Option<&BooksStatus>) -> Result<Books, LabError> {
+    let audit = audit(logs, status)?;
+    Ok(Books {
+        in_flight: audit.in_flight,
+        delivered_twice: audit.delivered_twice,
+        contradictions: words(&audit),
+        contradictions_total: audit.contradictions_total,
+    })
+}
+
+/// The first contradictions that an audit found, in words.
+pub(crate) fn words(audit: &Audit) -> Vec<String> {
+    let contradictions = audit.contradictions.iter();
+    contradictions.map(ToString::to_string).collect()
+}
+
+/// As [`make_up`], with all that the logs prove.
+///
+/// # Errors
+///
+/// What reading gives.
+pub(crate) fn audit(logs: &[Log], status: Option<&BooksStatus>) -> Result<Audit, LabError> {
     let mut evidence = Evidence::default();
     for log in logs {
         let fate = match log.fate {
@@ -39,15 +60,5 @@ pub(crate) fn make_up(logs: &[Log], status: Option<&BooksStatus>) -> Result<Book
         books: status.map(Into::into),
         ..Options::default()
     };
-    let audit = verify::audit(&mut evidence, &options);
-    Ok(Books {
-        in_flight: audit.in_flight,
-        delivered_twice: audit.delivered_twice,
-        contradictions: audit
-            .contradictions
-            .iter()
-            .map(ToString::to_string)
-            .collect(),
-        contradictions_total: audit.contradictions_total,
-    })
+    Ok(verify::audit(&mut evidence, &options))
 }

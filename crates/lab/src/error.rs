@@ -1,6 +1,7 @@
 //! What stands in the way of an experiment.
 
 use std::io;
+use std::path::PathBuf;
 use thiserror::Error;
 
 /// Why an experiment could not be made. What a farm does wrong under a fault is a result, not an error.
@@ -37,6 +38,17 @@ pub enum LabError {
         found: String,
         /// All names.
         known: String,
+    },
+    /// The experiment makes no sense.
+    #[error(transparent)]
+    Experiment(#[from] crate::experiment::ExperimentError),
+    /// A folder of results that is none, or belongs to something else. Nothing in it was changed.
+    #[error("{}: {why}", folder.display())]
+    Results {
+        /// The folder.
+        folder: PathBuf,
+        /// What is wrong with it.
+        why: String,
     },
     /// Something that the machine lacks, where skipping is not allowed.
     #[error("this cannot run here: {0}")]

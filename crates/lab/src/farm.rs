@@ -9,7 +9,8 @@ use crate::machine::{Disk, Folder, Host, Network};
 use crate::relay::Relay;
 use crate::shape::{CERTIFICATES, Clocks, Consumer, Ground, Shape};
 use crate::tool;
-use address::{Plan, Spot};
+use address::Plan;
+pub(crate) use address::Spot;
 use rustix::process::{Pid, Signal, kill_process};
 use sheaf_frame::{EpnId, FlpId, NodeId, Role};
 use sheaf_identity::{Authority, CertFiles, IdentityError, Validity};
@@ -72,6 +73,19 @@ impl Life {
     }
 }
 
+/// Where a farm stands that makes no network of its own.
+#[derive(Debug)]
+pub(crate) struct Site {
+    /// How many nodes; the rest of it is not asked.
+    pub(crate) shape: Shape,
+    /// The farm file, but for addresses.
+    pub(crate) config: FarmConfig,
+    /// Where each node stands.
+    pub(crate) spots: BTreeMap<NodeId, Spot>,
+    /// How often the ICN tells how its nodes do, in ms.
+    pub(crate) status_ms: u64,
+}
+
 /// A farm. When it is dropped no process of it lives on.
 #[derive(Debug)]
 pub(crate) struct Farm {
@@ -85,6 +99,7 @@ pub(crate) struct Farm {
     /// The ZooKeeper servers that keep its verdicts.
     pub(crate) ensemble: Option<Ensemble>,
     watch: Watch,
+    status_ms: u64,
     program: PathBuf,
     config: FarmConfig,
     plan: Plan,
@@ -121,8 +136,6 @@ impl Farm {
         if shape.clocks == Clocks::Settable {
             write(&folder.file(WALL_CLOCK), "+0")?;
         }
-        let program =
-            std::env::var_os(PROGRAM).map_or_else(std::env::current_exe, |path| Ok(path.into()));
         let mut farm = Self {
             shape,
             lives: Vec::new(),
@@ -130,7 +143,8 @@ impl Farm {
             disk,
             ensemble,
             watch: Watch::default(),
-            program: program.map_err(LabError::io("find the path of this program"))?,
+            status_ms: STATUS_MS,
+            program: program()?,
             config,
             plan,
             folder,
@@ -141,6 +155,36 @@ impl Farm {
             certify(&farm.folder.file(CERTIFICATES), &nodes)?;
         }
         for node in nodes {
+            farm.launch(node)?;
+        }
+        farm.await_start()?;
+        Ok(farm)
+    }
+
+    /// Starts a farm of one ICN on a network that is there, with a farm file that is made, and waits until it makes TFs.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub(crate) fn start_at(site: Site, folder: Folder) -> Result<Self, LabError> {
+        let mut config = site.config;
+        let plan = Plan::of_spots(site.spots);
+        plan.write_into(&mut config);
+        let mut farm = Self {
+            shape: site.shape,
+            lives: Vec::new(),
+            problems: Vec::new(),
+            disk: None,
+            ensemble: None,
+            watch: Watch::default(),
+            status_ms: site.status_ms,
+            program: program()?,
+            config,
+            plan,
+            folder,
+            _network: None,
+        };
+        for node in farm.all_nodes() {
             farm.launch(node)?;
         }
         farm.await_start()?;
@@ -230,7 +274,7 @@ impl Farm {
             Role::Icn => {
                 command.arg("--index").arg(node.index.to_string());
                 command.arg("--listen").arg(&spot.listen);
-                command.arg("--status-ms").arg(STATUS_MS.to_string());
+                command.arg("--status-ms").arg(self.status_ms.to_string());
             }
             Role::Epn => {
                 command.arg("--index").arg(node.index.to_string());
@@ -446,6 +490,13 @@ impl Farm {
         }
     }
 
+    /// The run ends by itself: no end of a process is a problem, as long as it is in order.
+    pub(crate) fn let_all_end(&mut self) {
+        for life in &mut self.lives {
+            life.may_end = true;
+        }
+    }
+
     /// Takes note that `node` may end from now on without that being a problem.
     pub(crate) fn let_end(&mut self, node: NodeId, fate: Fate) {
         if let Some(life) = self.living(node) {
@@ -531,6 +582,13 @@ impl Drop for Farm {
 
 /// Another binary than the running one, for tests of this crate.
 pub(crate) const PROGRAM: &str = "SHEAF_LAB_PROGRAM";
+
+/// The program whose processes are the nodes.
+pub(crate) fn program() -> Result<PathBuf, LabError> {
+    std::env::var_os(PROGRAM)
+        .map_or_else(std::env::current_exe, |path| Ok(path.into()))
+        .map_err(LabError::io("find the path of this program"))
+}
 
 /// The file from which nodes with a settable clock read it.
 const WALL_CLOCK: &str = "wall-clock";

@@ -9,6 +9,9 @@
 
 // Where experiments take place.
 pub mod net;
+// Questions, their points, and runs of them.
+pub mod experiment;
+pub mod legacy;
 // What can be run, and what it gives.
 pub mod faults;
 pub mod kills;

@@ -126,6 +126,18 @@ impl Net {
         &self.plan.places
     }
 
+    /// Makes the cable of the data of the node in `namespace` `factor` times slower than the topology has it.
+    ///
+    /// # Errors
+    ///
+    /// What `tc` says.
+    pub(crate) fn slow_down(&self, namespace: &str, factor: f64) -> Result<(), LabError> {
+        for (inside, line) in self.plan.slower(&self.topology, namespace, factor) {
+            tool::run_with_input("tc", ["-n", &inside, "-batch", "-"], &line)?;
+        }
+        Ok(())
+    }
+
     /// The node at `place` as the fault cells know it.
     pub(crate) fn host(&self, place: &Place) -> Host {
         Host::at(

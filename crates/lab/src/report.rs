@@ -1,5 +1,7 @@
 //! Results for people and for machines.
 
+pub mod pages;
+
 use crate::error::LabError;
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -11,15 +11,15 @@ use std::net::{Ipv4Addr, TcpListener};
 
 /// Where one node stands.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Spot {
+pub(crate) struct Spot {
     /// Its namespace.
-    pub(super) host: Option<Host>,
+    pub(crate) host: Option<Host>,
     /// Where it listens; empty for an FLP.
-    pub(super) listen: String,
+    pub(crate) listen: String,
     /// What others are told, if it is not the same.
-    pub(super) advertise: Option<String>,
+    pub(crate) advertise: Option<String>,
     /// Where it is told that the ICN is, if it is not where the ICN listens.
-    pub(super) icn: Option<String>,
+    pub(crate) icn: Option<String>,
 }
 
 /// The addresses of a farm.
@@ -80,6 +80,14 @@ impl Plan {
             plan.add_relays()?;
         }
         Ok(plan)
+    }
+
+    /// Nodes that stand where somebody else has put them.
+    pub(super) fn of_spots(spots: BTreeMap<NodeId, Spot>) -> Self {
+        Self {
+            spots,
+            relays: BTreeMap::new(),
+        }
     }
 
     fn add_relays(&mut self) -> Result<(), LabError> {

@@ -21,6 +21,15 @@ pub(crate) struct Change {
 /// The state of an ICN from which on it leads.
 pub(crate) const LEADS: &str = "leads";
 
+/// The most that one node had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Peaks {
+    /// Bytes that an FLP held.
+    pub(crate) flp_bytes: u64,
+    /// Bytes that an EPN had in building and with its consumer.
+    pub(crate) epn_bytes: u64,
+}
+
 #[derive(Debug, Default)]
 struct Heard {
     status: FarmStatus,
@@ -28,6 +37,7 @@ struct Heard {
     states: BTreeMap<NodeId, (String, u64)>,
     changes: Vec<Change>,
     listening: BTreeMap<NodeId, String>,
+    peaks: Peaks,
     /// The ICN that said last that it leads, and the highest term in which one did.
     leader: Option<(NodeId, u64)>,
 }
@@ -108,6 +118,11 @@ impl Watch {
         lock(&self.heard).status.clone()
     }
 
+    /// The most that one node had, by the words of the ICN.
+    pub(crate) fn peaks(&self) -> Peaks {
+        lock(&self.heard).peaks
+    }
+
     /// When nodes were in another state.
     pub(crate) fn changes(&self) -> Vec<Change> {
         lock(&self.heard).changes.clone()
@@ -168,6 +183,13 @@ impl Heard {
             if !is_over {
                 self.states.insert(node, (state, incarnation));
             }
+        }
+        for flp in &status.flps {
+            self.peaks.flp_bytes = self.peaks.flp_bytes.max(flp.held_bytes);
+        }
+        for epn in &status.epns {
+            let bytes = epn.open_bytes.saturating_add(epn.sink_bytes);
+            self.peaks.epn_bytes = self.peaks.epn_bytes.max(bytes);
         }
         self.status = status;
     }

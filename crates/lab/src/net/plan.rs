@@ -96,6 +96,33 @@ impl Plan {
         self.steps.clone()
     }
 
+    /// Both ends of the cable of the node in `namespace`, `factor` times slower: a namespace and a line for `tc` each.
+    pub(super) fn slower(
+        &self,
+        topology: &Topology,
+        namespace: &str,
+        factor: f64,
+    ) -> Vec<(String, String)> {
+        let nodes = topology.nodes();
+        let found = nodes
+            .iter()
+            .zip(&self.places)
+            .find(|(_, place)| place.namespace == namespace);
+        let Some((node, place)) = found else {
+            return Vec::new();
+        };
+        let link = Link {
+            rate_mbit: node.link.rate_mbit / factor,
+            ..node.link
+        };
+        let port = shape(&place.port, &link, link.queue_bytes);
+        let nic = shape("eth0", &link, link.nic_queue_bytes);
+        vec![
+            (self.switches.clone(), port),
+            (place.namespace.clone(), nic),
+        ]
+    }
+
     fn plan_namespaces(&mut self) {
         let names = self.places.iter().map(|place| &place.namespace);
         let lines = names
@@ -297,6 +324,29 @@ mod tests {
         let line = shape("eth0", &link, 4 << 20);
         let expected = "qdisc replace dev eth0 root tbf rate 9843953186bit burst 250000 limit 4194304 overhead 0\n";
         assert_eq!(line, expected);
+    }
+
+    #[test]
+    fn a_slower_cable_is_slower_at_both_ends() {
+        let topology = Topology::find("pi-cluster").unwrap();
+        let lines = Plan::of(&topology, "net").slower(&topology, "net.pi3", 4.0);
+        assert_eq!(lines.len(), 2);
+        assert!(
+            lines[0]
+                .1
+                .starts_with("qdisc replace dev p3 root tbf rate 25000000bit"),
+            "{lines:?}"
+        );
+        assert!(
+            lines[1]
+                .1
+                .starts_with("qdisc replace dev eth0 root tbf rate 25000000bit"),
+            "{lines:?}"
+        );
+        assert_eq!(
+            Plan::of(&topology, "net").slower(&topology, "net.moon", 4.0),
+            []
+        );
     }
 
     #[test]

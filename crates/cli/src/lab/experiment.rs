@@ -1,0 +1,185 @@
+//! `sheaf lab run`: the runs of an experiment file.
+
+use crate::demo::duration;
+use sheaf_lab::LabError;
+use sheaf_lab::experiment::Experiment;
+use sheaf_lab::experiment::result::RunResult;
+use sheaf_lab::experiment::run::{self, Options, Progress};
+use sheaf_lab::report::pages;
+use std::io::{IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Runs an experiment file: every point of its matrix, live on a topology or simulated, several times.
+///
+/// Live points need root. Each run leaves a file in the folder of results: after an interruption the same command goes
+/// on where it was. Runs whose generation takes longer or shorter than it should are rejected, told, and made again.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sheaf lab run experiments/round-robin-icn.toml --list
+  sheaf lab run experiments/round-robin-icn.toml --quick
+  sheaf lab run experiments/round-robin-icn.toml --iterations 30 --out results/round-robin
+  sheaf lab run experiments/network-baseline.toml --only legacy --duration 10s")]
+pub(super) struct RunArgs {
+    /// The experiment file.
+    #[arg(value_name = "EXPERIMENT")]
+    file: PathBuf,
+    /// Every point once, for 5 s.
+    #[arg(long, conflicts_with_all = ["iterations", "duration"])]
+    quick: bool,
+    /// Runs of each point, in place of what the file says.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    iterations: Option<u32>,
+    /// How long each run generates, in place of what the file says.
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    duration: Option<Duration>,
+    /// Only points whose name or description holds this; may be repeated.
+    #[arg(long, value_name = "TEXT")]
+    only: Vec<String>,
+    /// The folder of results; without it, results/NAME, or results/NAME-quick.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Show the points, and run nothing.
+    #[arg(long)]
+    list: bool,
+}
+
+/// Runs it.
+pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
+    let options = options(args).map_err(super::refuse)?;
+    let trials = run::select(&options).map_err(super::refuse)?;
+    if args.list {
+        for trial in &trials {
+            println!("{:<36} {}", trial.id, trial.line());
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut bar = Bar::default();
+    let outcome = run::run(&options, |progress| bar.tell(progress));
+    bar.clear();
+    let summary = match outcome {
+        Ok(summary) => summary,
+        Err(LabError::Interrupted) => {
+            let out = options.out.display();
+            eprintln!("interrupted; the same command goes on with {out}");
+            return Ok(ExitCode::from(130));
+        }
+        Err(error) => return Err(super::refuse(error)),
+    };
+    print!("{}", pages::table(&summary));
+    println!("results are in {}", options.out.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn options(args: &RunArgs) -> Result<Options, LabError> {
+    let text = std::fs::read_to_string(&args.file).map_err(|source| {
+        sheaf_lab::experiment::ExperimentError::Read {
+            path: args.file.clone(),
+            source,
+        }
+    })?;
+    let mut experiment = Experiment::parse(&text, &args.file.display().to_string())?;
+    if args.quick {
+        experiment = experiment.quick();
+    }
+    if let Some(duration) = args.duration {
+        experiment = experiment.last(duration.as_secs_f64());
+    }
+    if let Some(iterations) = args.iterations {
+        experiment.iterations = iterations;
+    }
+    let end = if args.quick { "-quick" } else { "" };
+    let out = || PathBuf::from(format!("results/{}{end}", experiment.name));
+    Ok(Options {
+        out: args.out.clone().unwrap_or_else(out),
+        only: args.only.clone(),
+        is_quick: args.quick,
+        text,
+        experiment,
+    })
+}
+
+/// What is told while runs go on: a bar at a terminal, and a line a run.
+#[derive(Default)]
+struct Bar {
+    is_drawn: bool,
+}
+
+impl Bar {
+    const CELLS: usize = 24;
+
+    fn tell(&mut self, progress: &Progress) {
+        self.clear();
+        if let Some(result) = &progress.result {
+            eprintln!("{}", line_of(result, progress));
+        }
+        if std::io::stderr().is_terminal() {
+            let full = Self::CELLS * progress.done / progress.total.max(1);
+            let bar: String = (0..Self::CELLS)
+                .map(|cell| if cell < full { '#' } else { '.' })
+                .collect();
+            let left = clock(progress.left);
+            let Progress {
+                done, total, line, ..
+            } = progress;
+            let line: String = line.chars().take(60).collect();
+            eprint!("[{bar}] {done}/{total}, {left} left  {line}");
+            let _ = std::io::stderr().flush();
+            self.is_drawn = true;
+        }
+    }
+
+    fn clear(&mut self) {
+        if std::mem::take(&mut self.is_drawn) {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
+
+fn clock(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds / 3600 {
+        0 => format!("{:02}:{:02}", seconds / 60, seconds % 60),
+        hours => format!("{hours}:{:02}:{:02}", seconds / 60 % 60, seconds % 60),
+    }
+}
+
+fn line_of(result: &RunResult, progress: &Progress) -> String {
+    let head = format!(
+        "{}/{} {} run {}",
+        progress.done, progress.total, result.trial, result.iteration
+    );
+    let mut line = match &result.rejected {
+        Some(why) => format!("{head}: rejected: {why}"),
+        None => format!(
+            "{head}: {} of {} lost ({:.2} %), {} out of order, {:.2} Mbit/s, p99 {:.1} ms",
+            result.lost,
+            result.announced,
+            result.loss_percent(),
+            result.out_of_order,
+            result.goodput_mbit_s,
+            result.latency_us.p99 / 1000.0
+        ),
+    };
+    if !std::io::stderr().is_terminal() {
+        line += &format!(", {} left", clock(progress.left));
+    }
+    for problem in &result.problems {
+        line += &format!("\n    problem: {problem}");
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_left_is_read_at_a_glance() {
+        for (seconds, text) in [(59, "00:59"), (754, "12:34"), (4503, "1:15:03")] {
+            assert_eq!(clock(Duration::from_secs(seconds)), text);
+        }
+    }
+}

@@ -1,0 +1,444 @@
+//! An experiment: a question as a file, the points of its matrix, runs of them, and what they found.
+//!
+//! [`Experiment`] is the file, [`Trial`] one point with everything that a run needs to know. Everything is checked before
+//! anything is made: an error names the key and what it accepts. Each run leaves a file in the result folder
+//! ([`store`]), so that an interrupted experiment goes on where it was.
+
+pub(crate) mod live;
+#[cfg(feature = "parquet")]
+mod parquet;
+pub(crate) mod place;
+pub mod result;
+pub mod run;
+mod simulated;
+pub mod store;
+pub mod summary;
+mod trial;
+
+use crate::net::TopologyError;
+use serde::{Deserialize, Serialize};
+use sheaf_sim::scenario::{Fault, Mode, Push, Reaction, Scenario, ScenarioError};
+use sheaf_sim::summary::Kind;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+pub use trial::Trial;
+
+/// Points that one file may ask for.
+const TRIALS_MAX: usize = 2_000;
+/// Length of a run with `--quick`, in s.
+pub const QUICK_S: f64 = 5.0;
+
+/// Why an experiment cannot be run. Nothing has been made of it.
+#[derive(Debug, Error)]
+pub enum ExperimentError {
+    /// The file cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system says.
+        source: std::io::Error,
+    },
+    /// The file is no TOML, or has keys that an experiment has not.
+    #[error("{file}: {message}")]
+    Parse {
+        /// The file.
+        file: String,
+        /// What the reader says, with the line.
+        message: String,
+    },
+    /// A value makes no sense.
+    #[error("{experiment}: {key}: found {found}, expected {expected}")]
+    Value {
+        /// The experiment.
+        experiment: String,
+        /// Where it stands.
+        key: String,
+        /// What stands there.
+        found: String,
+        /// What may stand there.
+        expected: String,
+    },
+    /// A point cannot be simulated.
+    #[error("{experiment}: point {point}: {error}")]
+    Scenario {
+        /// The experiment.
+        experiment: String,
+        /// The point.
+        point: String,
+        /// What is wrong with it.
+        error: ScenarioError,
+    },
+    /// Its topology cannot be made.
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
+}
+
+/// What differs from point to point. What is left out is as in `[base]`, what is left out there as by default.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PointSpec {
+    /// What the rest of the row does not say.
+    pub label: Option<String>,
+    /// Sources.
+    pub flps: Option<u32>,
+    /// Builders.
+    pub epns: Option<u32>,
+    /// TFs in a second.
+    pub rate_hz: Option<f64>,
+    /// Payload bytes of a mean STF of one FLP.
+    pub bytes: Option<u64>,
+    /// Who chooses the EPN.
+    pub policy: Option<String>,
+    /// What is done about failing EPNs.
+    pub reaction: Option<Reaction>,
+    /// Sheaf's rules, or those of the prior systems.
+    pub mode: Option<Mode>,
+    /// How STFs come to their EPN; the simulator alone can be told.
+    pub push: Option<Push>,
+    /// Silence that makes a node suspect, in ms.
+    pub suspect_ms: Option<u64>,
+    /// How long a run generates, in s.
+    pub duration_s: Option<f64>,
+    /// The topology, for live runs.
+    pub topology: Option<String>,
+    /// Whether it is measured or computed.
+    pub source: Option<Kind>,
+    /// What the literature printed, in percent of TFs lost; of the prior systems, whatever the mode of this point.
+    pub published_loss_percent: Option<f64>,
+    /// What happens when; in place of the list of the file.
+    pub fault: Option<Vec<Fault>>,
+}
+
+/// The `[matrix]` table: each list replaces a key, and every combination with every point is one trial.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Matrix {
+    /// Values of `flps`.
+    pub flps: Vec<u32>,
+    /// Values of `epns`.
+    pub epns: Vec<u32>,
+    /// Values of `rate_hz`.
+    pub rate_hz: Vec<f64>,
+    /// Values of `bytes`.
+    pub bytes: Vec<u64>,
+    /// Values of `policy`.
+    pub policy: Vec<String>,
+    /// Values of `reaction`.
+    pub reaction: Vec<Reaction>,
+    /// Values of `mode`.
+    pub mode: Vec<Mode>,
+    /// Values of `push`.
+    pub push: Vec<Push>,
+    /// Values of `suspect_ms`.
+    pub suspect_ms: Vec<u64>,
+    /// Values of `duration_s`.
+    pub duration_s: Vec<f64>,
+    /// Values of `topology`.
+    pub topology: Vec<String>,
+    /// Values of `source`.
+    pub source: Vec<Kind>,
+}
+
+/// The `[live]` table: what nodes in namespaces are told.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LiveSettings {
+    /// TFs in EPNs at once, as a time of the offered rate, in ms: their memory follows. Beyond it TFs wait at the FLPs.
+    pub in_flight_ms: u64,
+    /// The same for one EPN at least, in TFs.
+    pub in_flight_tfs_min: u64,
+    /// How long an EPN has for a TF, in ms.
+    pub tf_deadline_ms: u64,
+    /// How far the time of the generation may be off, in percent: a run that is further off is rejected.
+    pub window_percent: f64,
+    /// How often a rejected run is made again.
+    pub retries: u32,
+    /// Whether heartbeats of legacy runs are paced by FairMQ's rate limiter with its dead band of 1/64.
+    pub legacy_dead_band: bool,
+}
+
+impl Default for LiveSettings {
+    fn default() -> Self {
+        Self {
+            in_flight_ms: 150,
+            in_flight_tfs_min: 2,
+            tf_deadline_ms: 1000,
+            window_percent: 1.0,
+            retries: 2,
+            legacy_dead_band: false,
+        }
+    }
+}
+
+/// The `[chaos]` table: nodes that are killed all the time, and come again.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Chaos {
+    /// From one kill to the next, in s.
+    pub every_s: f64,
+    /// How long a node stays away, in s.
+    pub away_s: f64,
+    /// Whether FLPs are killed, too; what they held is lost.
+    #[serde(default)]
+    pub flps: bool,
+}
+
+/// An experiment file.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Experiment {
+    /// Its name, also that of its folder.
+    pub name: String,
+    /// What it is to find out, in a sentence.
+    pub question: String,
+    /// Where the published values come from.
+    #[serde(default)]
+    pub reference: String,
+    /// Runs of each point.
+    #[serde(default = "three")]
+    pub iterations: u32,
+    /// Everything random comes from it.
+    #[serde(default = "one")]
+    pub seed: u64,
+    /// What all points have in common.
+    #[serde(default)]
+    pub base: PointSpec,
+    /// Points; none is one point with nothing of its own.
+    #[serde(default)]
+    pub point: Vec<PointSpec>,
+    /// What is combined with every point.
+    #[serde(default)]
+    pub matrix: Matrix,
+    /// Settings of live runs.
+    #[serde(default)]
+    pub live: LiveSettings,
+    /// What happens when.
+    #[serde(default)]
+    pub fault: Vec<Fault>,
+    /// Nodes that are killed all the time.
+    #[serde(default)]
+    pub chaos: Option<Chaos>,
+    /// What simulated points have that nobody else needs, and the rules of legacy ones (`legacy`), the bytes that FLPs
+    /// hold (`hold_bytes`) and the sizes (`size`) of all. The keys of a scenario, docs/simulator.md; those of a point
+    /// are replaced.
+    #[serde(default)]
+    pub scenario: Scenario,
+}
+
+fn three() -> u32 {
+    3
+}
+
+fn one() -> u64 {
+    1
+}
+
+impl Experiment {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    ///
+    /// All of [`ExperimentError`].
+    pub fn read(path: &Path) -> Result<Self, ExperimentError> {
+        let text = std::fs::read_to_string(path).map_err(|source| ExperimentError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+        Self::parse(&text, &path.display().to_string())
+    }
+
+    /// Reads and checks the text of a file; `file` is for messages.
+    ///
+    /// # Errors
+    ///
+    /// All of [`ExperimentError`] but those of reading.
+    pub fn parse(text: &str, file: &str) -> Result<Self, ExperimentError> {
+        let experiment: Self = toml::from_str(text).map_err(|error| ExperimentError::Parse {
+            file: file.to_owned(),
+            message: error.to_string().trim().to_owned(),
+        })?;
+        experiment.trials()?;
+        Ok(experiment)
+    }
+
+    /// The same with one run of [`QUICK_S`] seconds a point.
+    #[must_use]
+    pub fn quick(mut self) -> Self {
+        self.iterations = 1;
+        self.last(QUICK_S)
+    }
+
+    /// The same with runs of `seconds` each. What happens later does not happen.
+    #[must_use]
+    pub fn last(mut self, seconds: f64) -> Self {
+        let all = self.point.iter_mut().chain([&mut self.base]);
+        for spec in all {
+            spec.duration_s = Some(seconds);
+            if let Some(faults) = &mut spec.fault {
+                faults.retain(|fault| fault.at_s < seconds);
+            }
+        }
+        self.matrix.duration_s.clear();
+        self.fault.retain(|fault| fault.at_s < seconds);
+        self.scenario.faults.retain(|fault| fault.at_s < seconds);
+        self
+    }
+
+    /// Every combination, checked, in the order of the file. Points that a shorter duration made equal stand once.
+    ///
+    /// # Errors
+    ///
+    /// An [`ExperimentError`] of the first that makes no sense.
+    pub fn trials(&self) -> Result<Vec<Trial>, ExperimentError> {
+        self.check()?;
+        let none = [PointSpec::default()];
+        let points = if self.point.is_empty() {
+            &none[..]
+        } else {
+            &self.point
+        };
+        let mut specs: Vec<PointSpec> =
+            points.iter().map(|point| over(point, &self.base)).collect();
+        let matrix = &self.matrix;
+        vary(&mut specs, &matrix.source, |s, v| s.source = Some(*v));
+        vary(&mut specs, &matrix.topology, |s, v| {
+            s.topology = Some(v.clone())
+        });
+        vary(&mut specs, &matrix.mode, |s, v| s.mode = Some(*v));
+        vary(&mut specs, &matrix.flps, |s, v| s.flps = Some(*v));
+        vary(&mut specs, &matrix.epns, |s, v| s.epns = Some(*v));
+        vary(&mut specs, &matrix.rate_hz, |s, v| s.rate_hz = Some(*v));
+        vary(&mut specs, &matrix.bytes, |s, v| s.bytes = Some(*v));
+        vary(&mut specs, &matrix.policy, |s, v| {
+            s.policy = Some(v.clone())
+        });
+        vary(&mut specs, &matrix.reaction, |s, v| s.reaction = Some(*v));
+        vary(&mut specs, &matrix.push, |s, v| s.push = Some(*v));
+        vary(&mut specs, &matrix.suspect_ms, |s, v| {
+            s.suspect_ms = Some(*v)
+        });
+        vary(&mut specs, &matrix.duration_s, |s, v| {
+            s.duration_s = Some(*v)
+        });
+        if specs.len() > TRIALS_MAX {
+            let expected = format!("at most {TRIALS_MAX} points");
+            return Err(self.value("matrix", specs.len(), expected));
+        }
+        let mut trials: Vec<Trial> = Vec::new();
+        for spec in &specs {
+            let trial = Trial::of(self, spec)?;
+            if !trials.contains(&trial) {
+                trials.push(trial);
+            }
+        }
+        for (index, trial) in trials.iter_mut().enumerate() {
+            trial.number(index + 1);
+        }
+        Ok(trials)
+    }
+
+    /// The simulated points, for the simulator's own command.
+    ///
+    /// # Errors
+    ///
+    /// As [`trials`](Self::trials).
+    pub fn scenarios(&self) -> Result<Vec<Scenario>, ExperimentError> {
+        let trials = self.trials()?.into_iter();
+        let simulated = trials.filter(|trial| trial.source == Kind::Sim);
+        Ok(simulated.map(|trial| trial.scenario).collect())
+    }
+
+    /// For messages: `key` is wrong.
+    pub(crate) fn value(
+        &self,
+        key: &str,
+        found: impl ToString,
+        expected: impl ToString,
+    ) -> ExperimentError {
+        ExperimentError::Value {
+            experiment: self.name.clone(),
+            key: key.to_owned(),
+            found: found.to_string(),
+            expected: expected.to_string(),
+        }
+    }
+
+    fn check(&self) -> Result<(), ExperimentError> {
+        let is_fine = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        if self.name.is_empty() || self.name.len() > 64 || !self.name.chars().all(is_fine) {
+            let expected = "lower-case letters, digits and `-`, at most 64 of them";
+            return Err(self.value("name", format!("{:?}", self.name), expected));
+        }
+        if self.iterations == 0 {
+            return Err(self.value("iterations", 0, "at least 1"));
+        }
+        let live = &self.live;
+        if !(0.1..=100.0).contains(&live.window_percent) {
+            return Err(self.value("live.window_percent", live.window_percent, "0.1 to 100"));
+        }
+        if live.in_flight_ms == 0 || live.in_flight_tfs_min == 0 {
+            return Err(self.value("live.in_flight_ms, live.in_flight_tfs_min", 0, "at least 1"));
+        }
+        if let Some(chaos) = &self.chaos {
+            let is_positive = chaos.every_s.is_finite() && chaos.every_s > 0.0;
+            if !is_positive || !(chaos.away_s > 0.0 && chaos.away_s < chaos.every_s) {
+                let found = format!("every {} s, away {} s", chaos.every_s, chaos.away_s);
+                let expected = "times above 0, away_s shorter than every_s";
+                return Err(self.value("chaos", found, expected));
+            }
+        }
+        for (key, length) in [
+            ("fault", self.fault.len()),
+            ("chaos", usize::from(self.chaos.is_some())),
+        ] {
+            if length > 0 && !self.scenario.faults.is_empty() {
+                let found = format!("{key} and scenario.faults");
+                return Err(self.value(key, found, "one list of faults: [[fault]] or [chaos]"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `point`, and `base` where it says nothing.
+fn over(point: &PointSpec, base: &PointSpec) -> PointSpec {
+    let (point, base) = (point.clone(), base.clone());
+    PointSpec {
+        label: point.label.or(base.label),
+        flps: point.flps.or(base.flps),
+        epns: point.epns.or(base.epns),
+        rate_hz: point.rate_hz.or(base.rate_hz),
+        bytes: point.bytes.or(base.bytes),
+        policy: point.policy.or(base.policy),
+        reaction: point.reaction.or(base.reaction),
+        mode: point.mode.or(base.mode),
+        push: point.push.or(base.push),
+        suspect_ms: point.suspect_ms.or(base.suspect_ms),
+        duration_s: point.duration_s.or(base.duration_s),
+        topology: point.topology.or(base.topology),
+        source: point.source.or(base.source),
+        published_loss_percent: point.published_loss_percent.or(base.published_loss_percent),
+        fault: point.fault.or(base.fault),
+    }
+}
+
+fn vary<V>(specs: &mut Vec<PointSpec>, values: &[V], set: impl Fn(&mut PointSpec, &V)) {
+    // Far more than are allowed: whoever counts them refuses.
+    if values.is_empty() || specs.len() > 10 * TRIALS_MAX {
+        return;
+    }
+    let one = |spec: &PointSpec| {
+        let spec = spec.clone();
+        let set = &set;
+        values.iter().map(move |value| {
+            let mut varied = spec.clone();
+            set(&mut varied, value);
+            varied
+        })
+    };
+    *specs = specs.iter().flat_map(one).collect();
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+//! Which node of a topology is what in a farm.
+
+use crate::net::{Can, Topology};
+use std::fmt;
+
+/// Nodes by their place in the topology.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Placement {
+    pub(crate) icn: usize,
+    pub(crate) flps: Vec<usize>,
+    pub(crate) epns: Vec<usize>,
+}
+
+/// Why a farm does not fit a topology.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Misfit {
+    pub(crate) key: &'static str,
+    pub(crate) found: String,
+    pub(crate) expected: String,
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: found {}, expected {}",
+            self.key, self.found, self.expected
+        )
+    }
+}
+
+impl Placement {
+    /// The first node that can be the ICN, then the first ones that can be FLPs, then EPNs of those that are left: in
+    /// the order of the file, which is how the founding report numbered them.
+    ///
+    /// # Errors
+    ///
+    /// A [`Misfit`] that says for how many there is room.
+    pub(crate) fn of(topology: &Topology, flps: u16, epns: u16) -> Result<Self, Misfit> {
+        let nodes = topology.nodes();
+        let mut taken = vec![false; nodes.len()];
+        let mut take = |can: Can, count: usize| {
+            let mut found = Vec::new();
+            for (index, node) in nodes.iter().enumerate() {
+                if found.len() < count && !taken[index] && node.can.contains(&can) {
+                    taken[index] = true;
+                    found.push(index);
+                }
+            }
+            found
+        };
+        let icn = take(Can::Icn, 1);
+        let found_flps = take(Can::Flp, flps.into());
+        let found_epns = take(Can::Epn, epns.into());
+        let misfit = |key, asked: u16, room: usize| Misfit {
+            key,
+            found: asked.to_string(),
+            expected: format!("at most {room} on topology {}", topology.name),
+        };
+        if found_flps.len() < flps.into() {
+            return Err(misfit("flps", flps, found_flps.len()));
+        }
+        if found_epns.len() < epns.into() {
+            return Err(misfit("epns", epns, found_epns.len()));
+        }
+        match icn.first() {
+            Some(icn) => Ok(Self {
+                icn: *icn,
+                flps: found_flps,
+                epns: found_epns,
+            }),
+            None => Err(Misfit {
+                key: "topology",
+                found: topology.name.clone(),
+                expected: "a node that can be icn".to_owned(),
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_of_the_cluster_are_what_they_were_in_the_report() {
+        let cluster = Topology::find("pi-cluster").unwrap();
+        let one = Placement::of(&cluster, 1, 6).unwrap();
+        assert_eq!(
+            (one.icn, one.flps, one.epns),
+            (0, vec![1], vec![2, 3, 4, 5, 6, 7])
+        );
+        // The node of the first EPN becomes the second FLP.
+        let two = Placement::of(&cluster, 2, 5).unwrap();
+        assert_eq!((two.flps, two.epns), (vec![1, 2], vec![3, 4, 5, 6, 7]));
+    }
+
+    #[test]
+    fn a_farm_that_does_not_fit_is_refused_with_the_room_there_is() {
+        let cluster = Topology::find("pi-cluster").unwrap();
+        let text = |flps, epns| Placement::of(&cluster, flps, epns).unwrap_err().to_string();
+        assert_eq!(
+            text(3, 1),
+            "flps: found 3, expected at most 2 on topology pi-cluster"
+        );
+        assert_eq!(
+            text(2, 6),
+            "epns: found 6, expected at most 5 on topology pi-cluster"
+        );
+    }
+}

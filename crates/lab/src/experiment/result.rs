@@ -1,0 +1,208 @@
+//! What one run found.
+
+use serde::{Deserialize, Serialize};
+use sheaf_sim::summary::Latency;
+use std::collections::BTreeMap;
+
+/// Points of the distribution of latencies that a run keeps: every half percent.
+pub const LATENCY_POINTS: usize = 201;
+
+/// One run of one trial, as its file has it.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunResult {
+    /// The trial.
+    pub trial: String,
+    /// Which run of it, from 1.
+    pub iteration: u32,
+    /// Which attempt at it, from 1.
+    pub attempt: u32,
+    /// What chance followed from.
+    pub seed: u64,
+    /// When it began, in s since 1970.
+    pub began_unix_s: u64,
+    /// How long it took with start and end, in s.
+    pub wall_s: f64,
+    /// Why it does not count.
+    pub rejected: Option<String>,
+    /// How long TFs were called for: from the first to the last and one period, in s.
+    pub generation_s: f64,
+    /// TFs that were called for.
+    pub announced: u64,
+    /// TFs that reached no consumer whole.
+    pub lost: u64,
+    /// These, by cause.
+    pub lost_by: BTreeMap<String, u64>,
+    /// TFs that were whole but thrown away because of order, or whose parts went to several EPNs.
+    pub out_of_order: u64,
+    /// TFs whose parts went to several EPNs.
+    pub mixed_target: u64,
+    /// TFs handed on more than once.
+    pub delivered_twice: u64,
+    /// What the sources made in a second of the generation, in Mbit/s.
+    pub offered_mbit_s: f64,
+    /// Payload of whole TFs over the time from the first TF to the last commit, in Mbit/s.
+    pub goodput_mbit_s: f64,
+    /// From the first TF to the last commit, in s.
+    pub span_s: f64,
+    /// First announce to commit, in µs.
+    pub latency_us: Latency,
+    /// The same as [`LATENCY_POINTS`] quantiles, from the fastest to the slowest.
+    pub latency_quantiles_us: Vec<f64>,
+    /// Whole TFs by EPN.
+    pub tfs_by_epn: Vec<u64>,
+    /// Assignments after the first one of a TF.
+    pub reassigned: u64,
+    /// Most bytes that one FLP held.
+    pub flp_peak_bytes: u64,
+    /// Most bytes that one EPN held.
+    pub epn_peak_bytes: u64,
+    /// Faults done.
+    pub faults: u64,
+    /// What is wrong with the books or the nodes; a run with problems is a finding, and counts.
+    pub problems: Vec<String>,
+}
+
+impl RunResult {
+    /// Whether it counts.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        self.rejected.is_none()
+    }
+
+    /// TFs lost, in percent.
+    #[must_use]
+    pub fn loss_percent(&self) -> f64 {
+        percent(self.lost as f64, self.announced as f64)
+    }
+
+    /// Takes in latencies, in µs.
+    pub(crate) fn set_latencies(&mut self, mut values: Vec<f64>) {
+        values.sort_by(f64::total_cmp);
+        let at = |q: f64| quantile_of_sorted(&values, q);
+        self.latency_us = latency_of(&at);
+        self.latency_quantiles_us = match values.is_empty() {
+            true => Vec::new(),
+            false => (0..LATENCY_POINTS)
+                .map(|index| at(index as f64 / (LATENCY_POINTS - 1) as f64))
+                .collect(),
+        };
+    }
+
+    /// Columns of the CSV form.
+    pub const CSV_HEADER: &'static str = "trial,iteration,attempt,valid,rejected,seed,began_unix_s,wall_s,generation_s,\
+        announced,lost,loss_percent,out_of_order,mixed_target,delivered_twice,offered_mbit_s,goodput_mbit_s,span_s,\
+        latency_us_p50,latency_us_p90,latency_us_p99,latency_us_max,reassigned,flp_peak_bytes,epn_peak_bytes,faults,\
+        lost_by,tfs_by_epn,problems";
+
+    /// The run as one CSV row.
+    #[must_use]
+    pub fn csv(&self) -> String {
+        let causes: Vec<String> = self
+            .lost_by
+            .iter()
+            .map(|(cause, lost)| format!("{cause}={lost}"))
+            .collect();
+        let by_epn: Vec<String> = self.tfs_by_epn.iter().map(u64::to_string).collect();
+        let latency = &self.latency_us;
+        let cells = [
+            self.trial.clone(),
+            self.iteration.to_string(),
+            self.attempt.to_string(),
+            self.is_valid().to_string(),
+            cell(self.rejected.as_deref().unwrap_or_default()),
+            self.seed.to_string(),
+            self.began_unix_s.to_string(),
+            format!("{:.3}", self.wall_s),
+            format!("{:.4}", self.generation_s),
+            self.announced.to_string(),
+            self.lost.to_string(),
+            format!("{:.4}", self.loss_percent()),
+            self.out_of_order.to_string(),
+            self.mixed_target.to_string(),
+            self.delivered_twice.to_string(),
+            format!("{:.3}", self.offered_mbit_s),
+            format!("{:.3}", self.goodput_mbit_s),
+            format!("{:.4}", self.span_s),
+            format!("{:.1}", latency.p50),
+            format!("{:.1}", latency.p90),
+            format!("{:.1}", latency.p99),
+            format!("{:.1}", latency.max),
+            self.reassigned.to_string(),
+            self.flp_peak_bytes.to_string(),
+            self.epn_peak_bytes.to_string(),
+            self.faults.to_string(),
+            causes.join(";"),
+            by_epn.join(";"),
+            cell(&self.problems.join("; ")),
+        ];
+        cells.join(",")
+    }
+}
+
+/// `part` in percent of `whole`; 0 of nothing.
+pub(crate) fn percent(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 {
+        100.0 * part / whole
+    } else {
+        0.0
+    }
+}
+
+/// The quantile `q` of sorted values; 0 of none.
+pub(crate) fn quantile_of_sorted(sorted: &[f64], q: f64) -> f64 {
+    let Some(last) = sorted.len().checked_sub(1) else {
+        return 0.0;
+    };
+    // The smallest value that at least this share does not exceed.
+    let rank = (q * sorted.len() as f64).ceil() as usize;
+    sorted[rank.saturating_sub(1).min(last)]
+}
+
+/// The four quantiles of a summary.
+pub(crate) fn latency_of(at: impl Fn(f64) -> f64) -> Latency {
+    Latency {
+        p50: at(0.5),
+        p90: at(0.9),
+        p99: at(0.99),
+        max: at(1.0),
+    }
+}
+
+/// A CSV cell: quoted where it has to be.
+fn cell(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_csv_row_has_as_many_cells_as_its_header() {
+        let run = RunResult {
+            trial: "001".to_owned(),
+            problems: vec!["one, two".to_owned()],
+            ..RunResult::default()
+        };
+        let commas_in_quotes = 1;
+        let cells = run.csv().split(',').count() - commas_in_quotes;
+        assert_eq!(cells, RunResult::CSV_HEADER.split(',').count());
+        assert!(!RunResult::CSV_HEADER.contains(' '));
+    }
+
+    #[test]
+    fn latencies_are_kept_as_quantiles() {
+        let mut run = RunResult::default();
+        run.set_latencies((1..=1000).rev().map(f64::from).collect());
+        assert_eq!(run.latency_us.p50, 500.0);
+        assert_eq!((run.latency_us.p99, run.latency_us.max), (990.0, 1000.0));
+        assert_eq!(run.latency_quantiles_us.len(), LATENCY_POINTS);
+        run.set_latencies(Vec::new());
+        assert!(run.latency_quantiles_us.is_empty());
+    }
+}

@@ -1,0 +1,298 @@
+//! All runs of an experiment, one after the other, into a folder that keeps what is done.
+
+use super::live::{self, Turn};
+use super::result::RunResult;
+use super::store::Store;
+use super::{Experiment, Trial};
+use crate::clock;
+use crate::error::LabError;
+use crate::machine::Folder;
+use crate::net::{self, Net};
+use sheaf_sim::scenario::Mode;
+use sheaf_sim::summary::{Kind, Summary};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// What a run takes beside its generation: start, drain, counting.
+const OVERHEAD_S: f64 = 3.0;
+
+/// How an experiment is run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The experiment.
+    pub experiment: Experiment,
+    /// The text of its file.
+    pub text: String,
+    /// Whether runs were cut short.
+    pub is_quick: bool,
+    /// The folder of results.
+    pub out: PathBuf,
+    /// Only trials whose name or line holds one of these; none: all.
+    pub only: Vec<String>,
+}
+
+/// How far an experiment is.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    /// Runs that are done, those of earlier times included.
+    pub done: usize,
+    /// All of them.
+    pub total: usize,
+    /// How long the rest will take.
+    pub left: Duration,
+    /// The trial that is next, or was just run.
+    pub line: String,
+    /// What was just found; `None` before a run.
+    pub result: Option<RunResult>,
+}
+
+/// The trials of `options`.
+///
+/// # Errors
+///
+/// [`LabError::Experiment`], also if nothing is left of `only`.
+pub fn select(options: &Options) -> Result<Vec<Trial>, LabError> {
+    let mut trials = options.experiment.trials()?;
+    let is_wanted = |trial: &Trial| {
+        let line = trial.line();
+        let mut words = options.only.iter();
+        options.only.is_empty() || words.any(|word| trial.id.contains(word) || line.contains(word))
+    };
+    let known: Vec<String> = trials.iter().map(|trial| trial.id.clone()).collect();
+    trials.retain(is_wanted);
+    if trials.is_empty() {
+        let found = format!("{:?}", options.only.join(", "));
+        let expected = format!("part of one of: {}", known.join(", "));
+        return Err(options.experiment.value("--only", found, expected).into());
+    }
+    Ok(trials)
+}
+
+/// Makes the runs that are missing; `tell` hears before and after each.
+///
+/// # Errors
+///
+/// [`LabError::Experiment`], [`LabError::Results`], [`LabError::Missing`] before anything is made;
+/// [`LabError::Interrupted`], after which the same call goes on; and what stands in the way of a run.
+pub fn run(options: &Options, mut tell: impl FnMut(&Progress)) -> Result<Summary, LabError> {
+    let all = options.experiment.trials()?;
+    let trials = select(options)?;
+    if trials.iter().any(|trial| trial.source == Kind::Live) {
+        net::needs()?;
+    }
+    let store = Store::open(
+        &options.out,
+        &options.experiment,
+        &options.text,
+        options.is_quick,
+    )?;
+    clock::end_on_signals()?;
+    for name in crate::machine::clean() {
+        tracing::info!(name, "Removed what an earlier experiment left");
+    }
+    let outcome = run_all(options, &trials, &store, &mut tell);
+    // What there is counts, also after an interruption.
+    let summary = store.conclude(&all)?;
+    outcome.map(|()| summary)
+}
+
+fn run_all(
+    options: &Options,
+    trials: &[Trial],
+    store: &Store,
+    tell: &mut impl FnMut(&Progress),
+) -> Result<(), LabError> {
+    let mut runs = store.runs()?;
+    let iterations = options.experiment.iterations;
+    let mut clock = Pace::default();
+    let mut ground: Option<Net> = None;
+    for iteration in 1..=iterations {
+        for trial in trials {
+            while let Some(attempt) = next_attempt(&runs, trial, iteration) {
+                clock::check_quit()?;
+                let progress = |runs: &[RunResult], clock: &Pace, result| Progress {
+                    done: done(runs, trials, iterations),
+                    total: trials.len() * iterations as usize,
+                    left: clock.left(runs, trials, iterations),
+                    line: trial.line(),
+                    result,
+                };
+                tell(&progress(&runs, &clock, None));
+                let begin = Instant::now();
+                let turn = Turn {
+                    iteration,
+                    attempt,
+                    // Another seed for each, the same one when the experiment is repeated.
+                    seed: options.experiment.seed
+                        + u64::from(iteration - 1)
+                        + 1000 * u64::from(attempt - 1),
+                };
+                let result = run_one(trial, &turn, &mut ground)?;
+                clock.took(trial, begin.elapsed());
+                store.keep(&result)?;
+                runs.push(result.clone());
+                tell(&progress(&runs, &clock, Some(result)));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn run_one(trial: &Trial, turn: &Turn, ground: &mut Option<Net>) -> Result<RunResult, LabError> {
+    let Some(topology) = &trial.topology else {
+        return super::simulated::run(trial, turn);
+    };
+    if ground.as_ref().is_none_or(|net| net.topology() != topology) {
+        // The old one goes first: there may not be room for both.
+        *ground = None;
+        *ground = Some(Net::make(topology)?);
+    }
+    let net = ground.as_ref().expect("made above");
+    let folder = Folder::make(false)?;
+    match trial.scenario.mode {
+        Mode::Sheaf => live::run(trial, net, turn, folder),
+        Mode::Legacy => crate::legacy::run(trial, net, turn, &folder),
+    }
+}
+
+/// The attempt that comes next at run `iteration` of `trial`; `None` if it is done or was tried often enough.
+fn next_attempt(runs: &[RunResult], trial: &Trial, iteration: u32) -> Option<u32> {
+    let attempts = runs
+        .iter()
+        .filter(|run| run.trial == trial.id && run.iteration == iteration);
+    let mut last = 0;
+    for run in attempts {
+        if run.is_valid() {
+            return None;
+        }
+        last = last.max(run.attempt);
+    }
+    (last <= trial.live.retries).then_some(last + 1)
+}
+
+fn done(runs: &[RunResult], trials: &[Trial], iterations: u32) -> usize {
+    let is_done = |trial: &Trial, iteration| next_attempt(runs, trial, iteration).is_none();
+    let of_trial = |trial| {
+        (1..=iterations)
+            .filter(|iteration| is_done(trial, *iteration))
+            .count()
+    };
+    trials.iter().map(of_trial).sum()
+}
+
+/// How much longer than their generation runs take, here and now.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    overhead_s: f64,
+    /// Real time for a simulated second.
+    simulated: f64,
+    live_runs: u32,
+    sim_runs: u32,
+}
+
+impl Pace {
+    fn took(&mut self, trial: &Trial, time: Duration) {
+        let generation_s = trial.scenario.duration_s;
+        if trial.source == Kind::Live {
+            self.overhead_s += time.as_secs_f64() - generation_s;
+            self.live_runs += 1;
+        } else {
+            self.simulated += time.as_secs_f64() / generation_s;
+            self.sim_runs += 1;
+        }
+    }
+
+    fn expected_s(&self, trial: &Trial) -> f64 {
+        let generation_s = trial.scenario.duration_s;
+        if trial.source == Kind::Sim {
+            let factor = if self.sim_runs > 0 {
+                self.simulated / f64::from(self.sim_runs)
+            } else {
+                0.5
+            };
+            return factor * generation_s;
+        }
+        let overhead = if self.live_runs > 0 {
+            self.overhead_s / f64::from(self.live_runs)
+        } else {
+            OVERHEAD_S
+        };
+        generation_s + overhead
+    }
+
+    fn left(&self, runs: &[RunResult], trials: &[Trial], iterations: u32) -> Duration {
+        let open = trials.iter().map(|trial| {
+            let missing = (1..=iterations)
+                .filter(|iteration| next_attempt(runs, trial, *iteration).is_some());
+            missing.count() as f64 * self.expected_s(trial)
+        });
+        Duration::try_from_secs_f64(open.sum()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trials() -> Vec<Trial> {
+        let text = "name = 'x'\nquestion = '?'\n[base]\ntopology = 'pi-cluster'\nduration_s = 30.0\nepns = 2\n\
+                    [matrix]\nbytes = [100, 200]";
+        Experiment::parse(text, "x").unwrap().trials().unwrap()
+    }
+
+    fn run_of(trial: &Trial, iteration: u32, attempt: u32, rejected: bool) -> RunResult {
+        RunResult {
+            trial: trial.id.clone(),
+            iteration,
+            attempt,
+            rejected: rejected.then(|| "too long".to_owned()),
+            ..RunResult::default()
+        }
+    }
+
+    #[test]
+    fn a_rejected_run_is_made_again_and_given_up_after_two_more() {
+        let trials = trials();
+        let trial = &trials[0];
+        let mut runs = Vec::new();
+        for attempt in 1..=3 {
+            assert_eq!(next_attempt(&runs, trial, 1), Some(attempt));
+            runs.push(run_of(trial, 1, attempt, true));
+        }
+        assert_eq!(next_attempt(&runs, trial, 1), None);
+        assert_eq!(next_attempt(&runs, trial, 2), Some(1));
+        runs.push(run_of(trial, 2, 1, false));
+        assert_eq!(next_attempt(&runs, trial, 2), None);
+        assert_eq!(done(&runs, &trials, 2), 2);
+    }
+
+    #[test]
+    fn the_time_left_is_that_of_runs_that_are_missing() {
+        let trials = trials();
+        let mut pace = Pace::default();
+        assert_eq!(pace.left(&[], &trials, 2), Duration::from_secs(4 * 33));
+        pace.took(&trials[0], Duration::from_secs(32));
+        let runs = [run_of(&trials[0], 1, 1, false)];
+        assert_eq!(pace.left(&runs, &trials, 2), Duration::from_secs(3 * 32));
+    }
+
+    #[test]
+    fn only_what_is_asked_for_is_run_and_nonsense_is_refused_with_what_there_is() {
+        let text =
+            "name = 'x'\nquestion = '?'\n[base]\nsource = 'sim'\n[matrix]\nbytes = [100, 200]";
+        let mut options = Options {
+            experiment: Experiment::parse(text, "x").unwrap(),
+            text: text.to_owned(),
+            is_quick: false,
+            out: PathBuf::new(),
+            only: vec!["200b".to_owned()],
+        };
+        assert_eq!(select(&options).unwrap().len(), 1);
+        options.only = vec!["moon".to_owned()];
+        let error = select(&options).unwrap_err().to_string();
+        assert!(
+            error.contains("--only: found \"moon\", expected part of one of: 001-"),
+            "{error}"
+        );
+    }
+}

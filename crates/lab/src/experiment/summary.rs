@@ -1,0 +1,165 @@
+//! Runs of a trial as one point of a summary.
+
+use super::Trial;
+use super::result::{RunResult, latency_of, percent, quantile_of_sorted};
+use super::store::Card;
+use crate::stat;
+use sheaf_sim::summary::{Point, Summary};
+use std::collections::BTreeMap;
+
+/// The summary of `runs`; trials without any run are left out.
+#[must_use]
+pub fn of(card: &Card, trials: &[Trial], runs: &[RunResult]) -> Summary {
+    let mut summary = Summary::new(&card.experiment);
+    summary.provenance.clone_from(&card.provenance);
+    if card.is_quick {
+        let note = "yes: one short run a point".to_owned();
+        summary.provenance.insert("quick".to_owned(), note);
+    }
+    for trial in trials {
+        let of_trial: Vec<&RunResult> = runs.iter().filter(|run| run.trial == trial.id).collect();
+        if !of_trial.is_empty() {
+            summary.points.push(point(trial, &of_trial));
+        }
+    }
+    summary
+}
+
+fn point(trial: &Trial, runs: &[&RunResult]) -> Point {
+    let valid: Vec<&RunResult> = runs.iter().copied().filter(|run| run.is_valid()).collect();
+    let mean_of = |value: &dyn Fn(&RunResult) -> f64| {
+        let values: Vec<f64> = valid.iter().map(|run| value(run)).collect();
+        stat::mean(&values).unwrap_or(0.0)
+    };
+    let losses: Vec<f64> = valid.iter().map(|run| run.loss_percent()).collect();
+    let announced = mean_of(&|run| run.announced as f64);
+    let lost_mean = mean_of(&|run| run.lost as f64);
+    let mut latencies: Vec<f64> = valid
+        .iter()
+        .flat_map(|run| run.latency_quantiles_us.iter().copied())
+        .collect();
+    latencies.sort_by(f64::total_cmp);
+    let scenario = &trial.scenario;
+    Point {
+        label: trial.label.clone(),
+        flps: scenario.flps,
+        epns: scenario.epns,
+        rate_hz: scenario.rate_hz,
+        bytes: scenario.size.bytes,
+        policy: scenario.policy.clone(),
+        reaction: scenario.reaction.name().to_owned(),
+        mode: trial.mode_name(),
+        push: scenario.push.name().to_owned(),
+        source: trial.source,
+        duration_s: scenario.duration_s,
+        n: count(valid.len()),
+        n_rejected: count(runs.len() - valid.len()),
+        announced,
+        lost_mean,
+        loss_percent: percent(lost_mean, announced),
+        loss_percent_ci95: stat::bootstrap_ci95(&losses, scenario.seed).unwrap_or_default(),
+        out_of_order: mean_of(&|run| run.out_of_order as f64),
+        goodput_mbit_s: mean_of(&|run| run.goodput_mbit_s),
+        latency_us: latency_of(|q| quantile_of_sorted(&latencies, q)),
+        published_loss_percent: scenario.published_loss_percent,
+        lost_by: mean_by_cause(&valid),
+        flp_peak_bytes: valid
+            .iter()
+            .map(|run| run.flp_peak_bytes)
+            .max()
+            .unwrap_or(0),
+        epn_peak_bytes: valid
+            .iter()
+            .map(|run| run.epn_peak_bytes)
+            .max()
+            .unwrap_or(0),
+        fairness: mean_of(&|run| jain(&run.tfs_by_epn)),
+        reassigned: mean_of(&|run| run.reassigned as f64),
+    }
+}
+
+fn count(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}
+
+fn mean_by_cause(runs: &[&RunResult]) -> BTreeMap<String, f64> {
+    let mut sums: BTreeMap<String, f64> = BTreeMap::new();
+    for (cause, lost) in runs.iter().flat_map(|run| &run.lost_by) {
+        *sums.entry(cause.clone()).or_default() += *lost as f64;
+    }
+    for sum in sums.values_mut() {
+        *sum /= runs.len().max(1) as f64;
+    }
+    sums
+}
+
+/// Jain's index of shares: 1 if all are equal, 1 / n if one has all (Jain, Chiu and Hawe 1984). 1 of nothing.
+fn jain(shares: &[u64]) -> f64 {
+    let sum: f64 = shares.iter().map(|share| *share as f64).sum();
+    let squares: f64 = shares.iter().map(|share| (*share as f64).powi(2)).sum();
+    if squares > 0.0 {
+        sum * sum / (shares.len() as f64 * squares)
+    } else {
+        1.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Experiment;
+    use super::*;
+
+    fn runs() -> (Vec<Trial>, Vec<RunResult>) {
+        let text = "name = 'x'\nquestion = '?'\n[base]\nsource = 'sim'\npublished_loss_percent = 0.5\n[matrix]\nbytes = [100, 200]";
+        let trials = Experiment::parse(text, "x").unwrap().trials().unwrap();
+        let run = |iteration, lost: u64, rejected: Option<&str>| {
+            let mut run = RunResult {
+                trial: trials[0].id.clone(),
+                iteration,
+                rejected: rejected.map(str::to_owned),
+                announced: 1000,
+                lost,
+                lost_by: BTreeMap::from([("late-at-run-end".to_owned(), lost)]),
+                tfs_by_epn: vec![10, 10],
+                ..RunResult::default()
+            };
+            run.set_latencies(vec![f64::from(iteration) * 100.0; 10]);
+            run
+        };
+        let runs = vec![
+            run(1, 10, None),
+            run(2, 30, None),
+            run(3, 900, Some("window")),
+        ];
+        (trials, runs)
+    }
+
+    #[test]
+    fn a_point_is_the_mean_of_runs_that_count_and_tells_how_many_do_not() {
+        let (trials, runs) = runs();
+        let card = Card {
+            version: 1,
+            experiment: "x".to_owned(),
+            checksum: 0,
+            is_quick: true,
+            provenance: BTreeMap::new(),
+        };
+        let summary = of(&card, &trials, &runs);
+        assert_eq!(summary.points.len(), 1, "the other trial has no runs");
+        let point = &summary.points[0];
+        assert_eq!((point.n, point.n_rejected), (2, 1));
+        assert_eq!((point.lost_mean, point.loss_percent), (20.0, 2.0));
+        assert_eq!(point.loss_percent_ci95, [1.0, 3.0]);
+        assert_eq!(point.lost_by["late-at-run-end"], 20.0);
+        assert_eq!(point.published_loss_percent, Some(0.5));
+        assert_eq!((point.latency_us.p50, point.latency_us.max), (100.0, 200.0));
+        assert!(summary.provenance.contains_key("quick"));
+    }
+
+    #[test]
+    fn fairness_is_one_for_equal_shares_and_falls_to_one_of_n() {
+        assert_eq!(jain(&[5, 5, 5, 5]), 1.0);
+        assert_eq!(jain(&[20, 0, 0, 0]), 0.25);
+        assert_eq!(jain(&[]), 1.0);
+    }
+}
