@@ -87,6 +87,7 @@ impl Plan {
         Self {
             spots,
             relays: BTreeMap::new(),
+            keeper_relays: BTreeMap::new(),
         }
     }
 
