@@ -5,9 +5,9 @@
 //! EPN full, so that what comes waits. Unit: µs per TF on the scheduler's side (CPU, wall time of one thread), and
 //! ns per pulse of an EPN. Aim on one core: below 1 ms a TF at 250 FLPs × 2,000 EPNs, and a cost per TF that does not
 //! grow with the EPNs by more than the policy's own scan.
-//! `cargo bench --profile ci -p sheaf-balance --bench scale` measures and prints a table with the fastest, the median and
-//! the slowest of nine rounds; under `cargo test` a round of each runs with few TFs. The checksum tells whether two runs
-//! did the same work.
+//! `cargo bench --profile ci -p sheaf-balance --bench scale` measures and prints the fastest, the median and
+//! the slowest of nine rounds; under `cargo test` a round of each runs with few TFs. The checksum tells whether
+//! two runs did the same work.
 
 #![expect(
     clippy::disallowed_methods,

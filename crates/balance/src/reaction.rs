@@ -19,8 +19,8 @@ pub enum Reaction {
     /// `restartFairRoot=false`.
     Blacklist,
     /// The list is fixed when the run begins. On a death it is made anew without the dead, who never come back, and
-    /// nothing is placed for the reset time meanwhile. O2-Balancer with `restartFairRoot=true`, where the whole FLP goes
-    /// through the states of a FairMQ device once.
+    /// nothing is placed for the reset time meanwhile. O2-Balancer with `restartFairRoot=true`, where the whole FLP
+    /// goes through the states of a FairMQ device once.
     Reinitialise,
     /// The list does not notice deaths: jobs go on to the dead, and wait there until their deadline moves them. The
     /// ICN of O2-Balancer2 (tag `experiment-2`), which never removes an EPN, but with the jobs kept.

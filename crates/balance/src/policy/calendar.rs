@@ -21,8 +21,8 @@ const GAIN_DIVISOR: i128 = 4;
 ///
 /// EJFAT, the ESnet–JLab FPGA accelerated transport: the data plane (`esnet/udplb`) takes nine bits of the event's tick
 /// as the slot; the control plane (`esnet/udplbd2`) lays out the next epoch every second: weight += control signal
-/// of the node, mean normalised to 1000, slots in proportion, clamped to half and twice, leftovers in turn, shuffled. Its
-/// nodes compute that signal from the fill of their queues with gains that are 0 as shipped. Here the view has the
+/// of the node, mean normalised to 1000, slots in proportion, clamped to half and twice, leftovers in turn, shuffled.
+/// Its nodes compute that signal from the fill of their queues with gains that are 0 as shipped. Here the view has the
 /// fills, and the signal is a quarter of how far a target is below the mean, relative to the mean (proportional
 /// control, with the sum in the weight as the integral).
 ///

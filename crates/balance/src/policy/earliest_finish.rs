@@ -18,8 +18,8 @@ use std::time::Duration;
 ///                                 per byte, as measured of this target
 /// ```
 ///
-/// Minimum completion time (MCT) of Maheswaran, Ali, Siegel, Hensgen, Freund, "Dynamic mapping of a class of independent
-/// tasks onto heterogeneous computing systems", J. Parallel Distrib. Comput. 59, 1999, section 3, with the
+/// Minimum completion time (MCT) of Maheswaran, Ali, Siegel, Hensgen, Freund, "Dynamic mapping of a class of
+/// independent tasks onto heterogeneous computing systems", J. Parallel Distrib. Comput. 59, 1999, section 3, with the
 /// times measured ([`Measured`]) instead of given. It finds slow links and slow machines by itself. A target that was
 /// not measured in the last [`STALE_AFTER`](Self::STALE_AFTER) counts as an average one, so that one hiccup
 /// does not shut it out for ever. Takes O(n).
