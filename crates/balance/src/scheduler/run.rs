@@ -90,12 +90,29 @@ impl Scheduler {
     }
 
     /// Whether every FLP that is there has said, after it ended, that it holds nothing any more.
-    fn all_holds_empty(&self) -> bool {
-        let there = self
-            .flps
-            .values()
-            .filter(|node| !self.gone.contains(&node.source));
-        there.into_iter().all(|node| node.holds_nothing)
+    /// Whether no FLP holds anything that it may still speak of. One that has said its end and was cut off since may be
+    /// back in a moment, with TFs of which no word came through.
+    fn all_holds_empty(&self, now: Timestamp) -> bool {
+        self.flps.values().all(|node| {
+            let is_awaited = !self.gone.contains(&node.source)
+                || node.ended.is_some() && !has_given_up(node, now);
+            node.holds_nothing || !is_awaited
+        })
+    }
+
+    /// TFs that FLPs have made by their own last word, and that nobody has announced: nobody will any more.
+    fn close_unheard(&mut self, now: Timestamp) {
+        let floor = self.released.floor();
+        let made_by = |node: &FlpNode| Some((node.source, node.first?.max(floor), node.ended?));
+        let made: Vec<_> = self.flps.values().filter_map(made_by).collect();
+        for (source, first, end) in made {
+            for tf in (first.0..end.0).map(TfId) {
+                let is_unheard = !self.released.contains(tf) && !self.tfs.contains_key(&tf);
+                if is_unheard && self.open_tf(now, tf, Some(source)) {
+                    self.drop_tf(tf, DropReason::SourceDied);
+                }
+            }
+        }
     }
 
     fn end(&self) -> TfId {
@@ -315,8 +332,9 @@ impl Scheduler {
                 }
                 if self.tfs.is_empty()
                     && self.strays.is_empty()
-                    && (is_late || self.all_holds_empty())
+                    && (is_late || self.all_holds_empty(now))
                 {
+                    self.close_unheard(now);
                     self.set_over();
                     self.say_dismissed();
                 }
@@ -328,13 +346,8 @@ impl Scheduler {
     /// Whether nobody will make anything more. Who is gone without a word may be back in a moment, with TFs that
     /// only it knows of.
     fn all_flps_done(&self, now: Timestamp) -> bool {
-        let is_given_up = |node: &FlpNode| {
-            let is_gone = self.gone.contains(&node.source);
-            is_gone
-                && node
-                    .gone_at
-                    .is_none_or(|at| now.since(at) >= GIVEN_UP_AFTER)
-        };
+        let is_given_up =
+            |node: &FlpNode| self.gone.contains(&node.source) && has_given_up(node, now);
         self.flps
             .values()
             .all(|node| node.ended.is_some() || is_given_up(node))
@@ -475,4 +488,10 @@ impl Scheduler {
             RunPhase::Over => self.say_dismissed(),
         }
     }
+}
+
+/// Whether a node that is gone has had its time to come back.
+fn has_given_up(node: &FlpNode, now: Timestamp) -> bool {
+    node.gone_at
+        .is_none_or(|at| now.since(at) >= GIVEN_UP_AFTER)
 }
