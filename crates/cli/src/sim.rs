@@ -1,11 +1,12 @@
 //! `sheaf sim`: whole farms in virtual time.
 
 mod kills;
+mod run;
 mod torture;
 
 use std::process::ExitCode;
 
-/// Simulates whole farms: the shipped nodes in virtual time, under seeded faults.
+/// Simulates whole farms in virtual time: their performance, or the shipped nodes under seeded faults.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -14,6 +15,7 @@ pub(crate) struct Args {
 
 #[derive(Clone, Debug, clap::Subcommand)]
 enum Subject {
+    Run(run::Args),
     Torture(torture::Args),
     Kills(kills::Args),
 }
@@ -25,6 +27,7 @@ enum Subject {
 /// What is wrong with the arguments, or a file that cannot be written.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.subject {
+        Subject::Run(args) => run::run(args),
         Subject::Torture(args) => torture::run(args),
         Subject::Kills(args) => kills::run(args),
     }

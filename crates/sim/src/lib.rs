@@ -17,6 +17,7 @@ mod quiet;
 mod trace;
 mod watch;
 
+pub mod des;
 pub mod scenario;
 pub mod summary;
 

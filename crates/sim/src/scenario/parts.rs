@@ -2,34 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What is done about EPNs that fail.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Reaction {
-    /// The list of EPNs is what is alive: the dead leave it, the new and the returned join it.
-    #[default]
-    Whitelist,
-    /// The list is fixed at the start of the run; the dead are passed over until the same one is back.
-    Blacklist,
-    /// The dead are struck off for good, and everybody stops meanwhile; what is under way is lost.
-    Reinitialise,
-    /// Nothing: the dead get their share.
-    None,
-}
-
-impl Reaction {
-    /// Name in files and results.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Whitelist => "whitelist",
-            Self::Blacklist => "blacklist",
-            Self::Reinitialise => "reinitialise",
-            Self::None => "none",
-        }
-    }
-}
-
 /// Whose rules a run follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]

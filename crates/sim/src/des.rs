@@ -1,0 +1,53 @@
+//! The simulator of performance: scenarios in virtual time, by the million events a second.
+//!
+//! Beside the torture harness, which holds whole nodes against their contract step by step, this is what answers "how
+//! much, how fast, how fair" for farms of any size: same brains, modelled wires ([`Scenario`] says which). Equal
+//! scenarios and seeds give equal runs, to the byte ([`Run::trace_hash`]). `docs/simulator.md` has the model, its
+//! limits and how well it agrees with live farms.
+
+mod draw;
+mod farm;
+mod legacy;
+mod network;
+mod point;
+mod queue;
+mod tally;
+
+pub use point::{PointRun, run_point};
+pub use tally::Run;
+
+use crate::scenario::{Mode, Scenario, ScenarioError};
+
+/// How far a run has come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// Time simulated, in s.
+    pub simulated_s: f64,
+    /// Time that TFs are made for, in s.
+    pub duration_s: f64,
+}
+
+/// Simulates one run. `progress` is told now and then how far it is; if it says `false`, the run is broken off there,
+/// and what is under way counts as in flight.
+///
+/// # Errors
+///
+/// A [`ScenarioError`] if the scenario cannot be run.
+pub fn run(
+    scenario: &Scenario,
+    seed: u64,
+    mut progress: impl FnMut(Progress) -> bool,
+) -> Result<Run, ScenarioError> {
+    scenario.check()?;
+    let duration_s = scenario.duration_s;
+    let tell = |now: u64| {
+        progress(Progress {
+            simulated_s: now as f64 / 1e9,
+            duration_s,
+        })
+    };
+    Ok(match scenario.mode {
+        Mode::Sheaf => farm::Farm::new(scenario, seed).run(tell),
+        Mode::Legacy => legacy::Legacy::new(scenario, seed).run(tell),
+    })
+}

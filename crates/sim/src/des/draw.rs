@@ -1,0 +1,202 @@
+//! Chance, seeded: sizes of STFs and times of processing.
+
+use crate::dice::mix;
+use crate::scenario::{Distribution, Processing, Scenario, SizeModel, Sizes};
+use rand::{RngExt, SeedableRng};
+use rand_distr::{Distribution as _, Exp1, StandardNormal};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// How many times its FLP's mean the largest STF of model `tpc` is; what is drawn above is cut.
+const TPC_CUT: f64 = 8.0;
+
+/// Which part of a run the chance is for: they do not disturb each other.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Stream {
+    Sizes = 1,
+    Processing = 2,
+    Stalls = 3,
+    Lists = 4,
+}
+
+/// The generator of one part of a run.
+pub(super) fn chance(seed: u64, stream: Stream) -> Xoshiro256PlusPlus {
+    Xoshiro256PlusPlus::seed_from_u64(mix(seed) ^ (stream as u64))
+}
+
+/// Sizes of STFs.
+#[derive(Debug)]
+pub(super) struct SizeDraw {
+    sizes: Sizes,
+    /// Mean of each FLP in bytes, in model `tpc`.
+    means: Vec<f64>,
+    chance: Xoshiro256PlusPlus,
+}
+
+impl SizeDraw {
+    pub(super) fn new(scenario: &Scenario, seed: u64) -> Self {
+        let mut chance = chance(seed, Stream::Sizes);
+        let sizes = scenario.size.clone();
+        let mut means: Vec<f64> = (0..scenario.flps)
+            .map(|_| lognormal(&mut chance, sizes.flp_sigma))
+            .collect();
+        // The farm as a whole brings what the scenario says, whatever was drawn.
+        let sum: f64 = means.iter().sum();
+        let scale = sizes.bytes as f64 * means.len() as f64 / sum;
+        means.iter_mut().for_each(|mean| *mean *= scale);
+        Self {
+            sizes,
+            means,
+            chance,
+        }
+    }
+
+    /// Bytes of the STF of `flp` in `tf`, at least 1. Called once for each, in any fixed order.
+    pub(super) fn bytes(&mut self, flp: u32, tf: u64) -> u64 {
+        let mean = self.sizes.bytes;
+        let bytes = match self.sizes.model {
+            SizeModel::Fixed => mean,
+            SizeModel::Random => {
+                let factor: f64 = self.chance.random();
+                (mean as f64 * (0.5 + factor)) as u64
+            }
+            SizeModel::Sine => {
+                let turn = tf as f64 / f64::from(self.sizes.period_tfs) * std::f64::consts::TAU;
+                (mean as f64 * (1.0 + turn.sin())) as u64
+            }
+            SizeModel::Tpc => {
+                let factor = lognormal(&mut self.chance, self.sizes.sigma).min(TPC_CUT);
+                (self.means[flp as usize] * factor) as u64
+            }
+            SizeModel::Trace => {
+                let trace = &self.sizes.trace_bytes;
+                trace[((u64::from(flp) + tf) % trace.len() as u64) as usize]
+            }
+        };
+        bytes.max(1)
+    }
+
+    /// The largest STF that `flp` can make, in bytes.
+    pub(super) fn bytes_max(&self, flp: u32) -> u64 {
+        let mean = self.sizes.bytes;
+        let most = match self.sizes.model {
+            SizeModel::Fixed => mean,
+            SizeModel::Random => mean.saturating_mul(3) / 2,
+            SizeModel::Sine => mean.saturating_mul(2),
+            SizeModel::Tpc => (self.means[flp as usize] * TPC_CUT) as u64,
+            SizeModel::Trace => self.sizes.trace_bytes.iter().copied().max().unwrap_or(1),
+        };
+        most.max(1)
+    }
+}
+
+/// Times of processing.
+#[derive(Debug)]
+pub(super) struct TimeDraw {
+    processing: Processing,
+    /// Bytes of a mean TF.
+    tf_bytes: f64,
+    chance: Xoshiro256PlusPlus,
+}
+
+impl TimeDraw {
+    pub(super) fn new(scenario: &Scenario, seed: u64) -> Self {
+        Self {
+            processing: scenario.processing,
+            tf_bytes: scenario.size.bytes as f64 * f64::from(scenario.flps),
+            chance: chance(seed, Stream::Processing),
+        }
+    }
+
+    /// How long an EPN of `speed` works on a TF of `bytes`, in ns.
+    pub(super) fn ns(&mut self, speed: f64, bytes: u64) -> u64 {
+        let mean = self.processing.ms * 1e6;
+        if mean <= 0.0 {
+            return 0;
+        }
+        let spread = match self.processing.distribution {
+            Distribution::Fixed => 1.0,
+            Distribution::Exponential => {
+                let drawn: f64 = Exp1.sample(&mut self.chance);
+                drawn
+            }
+            Distribution::Lognormal => lognormal(&mut self.chance, self.processing.sigma),
+        };
+        let size = if self.processing.by_size {
+            bytes as f64 / self.tf_bytes
+        } else {
+            1.0
+        };
+        (mean * spread * size / speed) as u64
+    }
+}
+
+/// A lognormal number whose mean is 1.
+fn lognormal(chance: &mut Xoshiro256PlusPlus, sigma: f64) -> f64 {
+    let normal: f64 = StandardNormal.sample(chance);
+    (sigma * normal - sigma * sigma / 2.0).exp()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scenario(model: SizeModel) -> Scenario {
+        let mut scenario = Scenario {
+            flps: 40,
+            ..Scenario::default()
+        };
+        scenario.size.model = model;
+        scenario.size.trace_bytes = vec![50_000, 150_000, 100_000];
+        scenario
+    }
+
+    #[test]
+    fn every_size_model_keeps_the_mean_and_its_own_bound() {
+        let models = [
+            (SizeModel::Fixed, 0.0),
+            (SizeModel::Random, 0.02),
+            (SizeModel::Sine, 0.01),
+            (SizeModel::Tpc, 0.05),
+            (SizeModel::Trace, 0.01),
+        ];
+        for (model, tolerance) in models {
+            let mut draw = SizeDraw::new(&scenario(model), 7);
+            let mut sum = 0.0;
+            for tf in 0..300 {
+                for flp in 0..40 {
+                    let bytes = draw.bytes(flp, tf);
+                    assert!(bytes <= draw.bytes_max(flp), "{model:?}");
+                    sum += bytes as f64;
+                }
+            }
+            let mean = sum / 12_000.0 / 100_000.0;
+            assert!((mean - 1.0).abs() <= tolerance, "{model:?}: {mean}");
+        }
+    }
+
+    #[test]
+    fn a_tpc_makes_a_few_flps_bring_most_bytes() {
+        let draw = SizeDraw::new(&scenario(SizeModel::Tpc), 7);
+        let mut means = draw.means.clone();
+        means.sort_by(f64::total_cmp);
+        let upper: f64 = means[30..].iter().sum();
+        assert!(upper > 0.45 * means.iter().sum::<f64>(), "{means:?}");
+    }
+
+    #[test]
+    fn processing_takes_its_mean_and_less_on_a_faster_node() {
+        for distribution in [
+            Distribution::Fixed,
+            Distribution::Exponential,
+            Distribution::Lognormal,
+        ] {
+            let mut scenario = scenario(SizeModel::Fixed);
+            scenario.processing.ms = 10.0;
+            scenario.processing.distribution = distribution;
+            let mut draw = TimeDraw::new(&scenario, 3);
+            let total: u64 = (0..20_000).map(|_| draw.ns(2.0, 1)).sum();
+            let mean_ms = total as f64 / 20_000.0 / 1e6;
+            assert!((mean_ms - 5.0).abs() < 0.15, "{distribution:?}: {mean_ms}");
+        }
+    }
+}

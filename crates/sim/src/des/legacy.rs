@@ -1,0 +1,520 @@
+//! The prior systems' rules on the same wires, each switched by itself.
+//!
+//! One heartbeat a period goes to all FLPs, each of which sends one message to the EPN whose turn it is. What they did
+//! with it, as read in their code (`docs/simulator.md`, section "Legacy rules"): an EPN counts messages; the
+//! coordinator stops counting acknowledgements soon after its last heartbeat; full queues drop without a word; FLPs
+//! may go their own way round the EPNs; dead EPNs may keep their turn. An announced TF here is a heartbeat, a lost one
+//! a heartbeat without a counted acknowledgement.
+
+mod builder;
+
+use super::draw::{SizeDraw, Stream as Chance, chance};
+use super::network::{FlowId, Network, Seen};
+use super::queue::{MS, Nanos, Queue, seconds};
+use super::tally::{Run, TraceHash};
+use crate::scenario::{Fault, FaultKind, Reaction, Scenario};
+use builder::Epn;
+use rand::RngExt;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::collections::VecDeque;
+
+/// Bytes of a heartbeat or an acknowledgement on the wire.
+const CONTROL_BYTES: u64 = 120;
+/// How long FLPs send nothing when they make their list of EPNs anew, in ms.
+const REINIT_MS: u64 = 1000;
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// The coordinator sends a heartbeat.
+    Beat,
+    /// FLPs get it.
+    Heard {
+        beat: u64,
+        target: u16,
+    },
+    /// A stream begins to send.
+    Start(u32),
+    /// A flow may be done.
+    Flow(FlowId),
+    /// An acknowledgement arrives.
+    Ack {
+        beat: u64,
+        sent_at: Nanos,
+    },
+    Fault(u16),
+    FaultEnd(u16),
+    /// A list of EPNs changes.
+    Noticed {
+        list: u16,
+        epn: u16,
+        is_back: bool,
+    },
+}
+
+impl Event {
+    fn words(self) -> (u8, u64) {
+        match self {
+            Self::Beat => (64, 0),
+            Self::Heard { beat, target } => (65, beat << 16 | u64::from(target)),
+            Self::Start(stream) => (66, u64::from(stream)),
+            Self::Flow(id) => (67, u64::from(id.index) << 32 | u64::from(id.life)),
+            Self::Ack { beat, .. } => (68, beat),
+            Self::Fault(index) => (69, u64::from(index)),
+            Self::FaultEnd(index) => (70, u64::from(index)),
+            Self::Noticed { list, epn, .. } => (71, u64::from(list) << 16 | u64::from(epn)),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Message {
+    beat: u64,
+    bytes: u64,
+}
+
+#[derive(Debug, Default)]
+struct Stream {
+    queue: VecDeque<Message>,
+    flow: Option<FlowId>,
+    is_starting: bool,
+    stall: Option<(Nanos, Nanos)>,
+}
+
+#[derive(Debug)]
+struct Flp {
+    is_up: bool,
+    /// Where it is on its own way round, with private iterators.
+    turn: u64,
+    held_bytes: u64,
+}
+
+/// What became of messages and heartbeats, beside being acknowledged.
+#[derive(Debug, Default)]
+struct Losses {
+    out_of_order: u64,
+    queue_full: u64,
+    dead_epn: u64,
+    reinitialised: u64,
+}
+
+/// A run by the prior systems' rules.
+pub(super) struct Legacy {
+    scenario: Scenario,
+    queue: Queue<Event>,
+    network: Network,
+    hash: TraceHash,
+    run: Run,
+    sizes: SizeDraw,
+    streams: Vec<Stream>,
+    flps: Vec<Flp>,
+    epns: Vec<Epn>,
+    /// The EPNs in the list of each FLP, or in the one list of the coordinator.
+    lists: Vec<Vec<u16>>,
+    turn: u64,
+    next_beat: u64,
+    paused_until: Nanos,
+    chance: Xoshiro256PlusPlus,
+    losses: Losses,
+    bytes: u64,
+    last_ack_at: Nanos,
+    ends_at: Nanos,
+}
+
+impl Legacy {
+    /// A run in which nothing has happened yet. The scenario has been checked.
+    pub(super) fn new(scenario: &Scenario, seed: u64) -> Self {
+        let lists = if scenario.legacy.private_iterators {
+            scenario.flps
+        } else {
+            1
+        };
+        let all: Vec<u16> = (0..scenario.epns as u16).collect();
+        let flp = |_| Flp {
+            is_up: true,
+            turn: 0,
+            held_bytes: 0,
+        };
+        let made = scenario.timeframes() as f64 / scenario.rate_hz;
+        Self {
+            queue: Queue::new(),
+            network: Network::new(scenario, scenario.epns),
+            hash: TraceHash::new(),
+            run: Run {
+                seed,
+                ..Run::default()
+            },
+            sizes: SizeDraw::new(scenario, seed),
+            streams: (0..scenario.flps * scenario.epns)
+                .map(|_| Stream::default())
+                .collect(),
+            flps: (0..scenario.flps).map(flp).collect(),
+            epns: (0..scenario.epns)
+                .map(|_| Epn::new(scenario.legacy.builder, scenario.flps))
+                .collect(),
+            lists: vec![all; lists as usize],
+            turn: 0,
+            next_beat: 0,
+            paused_until: 0,
+            chance: chance(seed, Chance::Lists),
+            losses: Losses::default(),
+            bytes: 0,
+            last_ack_at: 0,
+            ends_at: seconds(made) + scenario.legacy.cutoff_ms * MS,
+            scenario: scenario.clone(),
+        }
+    }
+
+    /// Lets everything happen, until the coordinator stops counting.
+    pub(super) fn run(mut self, mut progress: impl FnMut(Nanos) -> bool) -> Run {
+        self.queue.push(0, Event::Beat);
+        for (index, fault) in self.scenario.faults.iter().enumerate() {
+            self.queue
+                .push(seconds(fault.at_s), Event::Fault(index as u16));
+        }
+        self.draw_stalls();
+        while let Some(event) = self.queue.pop() {
+            let now = self.queue.now();
+            if now > self.ends_at {
+                break;
+            }
+            let (kind, what) = event.words();
+            self.hash.add(now, kind, what);
+            self.handle(now, event);
+            for look in self.network.take_looks() {
+                if look.at != Nanos::MAX {
+                    self.queue.push(look.at, Event::Flow(look.flow));
+                }
+            }
+            if self.queue.popped().is_multiple_of(4096) && !progress(now) {
+                break;
+            }
+        }
+        self.end()
+    }
+
+    fn draw_stalls(&mut self) {
+        let stalls = self.scenario.legacy.start_stalls;
+        if stalls.probability <= 0.0 {
+            return;
+        }
+        let mut chance = chance(self.run.seed, Chance::Stalls);
+        for stream in &mut self.streams {
+            let (is_hit, part): (f64, f64) = (chance.random(), chance.random());
+            if is_hit < stalls.probability {
+                let at = seconds(part * stalls.within_s);
+                stream.stall = Some((at, at + stalls.ms * MS));
+            }
+        }
+    }
+
+    fn handle(&mut self, now: Nanos, event: Event) {
+        match event {
+            Event::Beat => self.beat(now),
+            Event::Heard { beat, target } => {
+                for flp in 0..self.flps.len() {
+                    self.hear(now, flp, beat, target);
+                }
+            }
+            Event::Start(stream) => self.start(now, stream),
+            Event::Flow(id) => {
+                if let Seen::Done { tag } = self.network.look(now, id) {
+                    self.arrive(now, tag);
+                }
+            }
+            Event::Ack { beat, sent_at } => {
+                self.hash.add(now, 72, beat);
+                self.run.complete += 1;
+                self.run.latencies_ns.push(now - sent_at);
+                self.last_ack_at = now;
+            }
+            Event::Fault(index) => {
+                let fault = self.scenario.faults[usize::from(index)].clone();
+                if let Some(for_s) = fault.for_s {
+                    self.queue
+                        .push(now + seconds(for_s), Event::FaultEnd(index));
+                }
+                self.do_fault(now, &fault, true);
+            }
+            Event::FaultEnd(index) => {
+                let fault = self.scenario.faults[usize::from(index)].clone();
+                self.do_fault(now, &fault, false);
+            }
+            Event::Noticed { list, epn, is_back } => self.notice(now, list, epn, is_back),
+        }
+    }
+
+    fn beat(&mut self, now: Nanos) {
+        let beat = self.next_beat;
+        self.next_beat += 1;
+        self.run.announced += 1;
+        // A coordinator without any EPN goes on as if all were there.
+        let list = &self.lists[0];
+        let target = match self.scenario.policy.as_str() {
+            "modulo" => list.get((beat % list.len().max(1) as u64) as usize),
+            "random" if !list.is_empty() => list.get(self.chance.random_range(0..list.len())),
+            _ => list.get((self.turn % list.len().max(1) as u64) as usize),
+        };
+        let target = target
+            .copied()
+            .unwrap_or((beat % self.epns.len() as u64) as u16);
+        self.turn += 1;
+        let delay = self.scenario.network.control_delay_us * 1000;
+        self.queue.push(now + delay, Event::Heard { beat, target });
+        if self.next_beat < self.scenario.timeframes() {
+            let next = seconds(self.next_beat as f64 / self.scenario.rate_hz);
+            self.queue.push(next, Event::Beat);
+        }
+    }
+
+    fn hear(&mut self, now: Nanos, flp: usize, beat: u64, target: u16) {
+        let is_shared = self.scenario.legacy.shared_control_nic;
+        if is_shared {
+            self.network.charge_flp(flp as u32, CONTROL_BYTES);
+        }
+        let bytes = self.sizes.bytes(flp as u32, beat);
+        let node = &mut self.flps[flp];
+        if !node.is_up || now < self.paused_until {
+            // One message of the heartbeat is enough to lose it; the first FLP stands for it.
+            self.losses.reinitialised += u64::from(flp == 0);
+            return;
+        }
+        let mut target = target;
+        if self.scenario.legacy.private_iterators {
+            let list = &self.lists[flp];
+            if let Some(own) = list.get((node.turn % list.len().max(1) as u64) as usize) {
+                target = *own;
+            }
+            node.turn += 1;
+        }
+        if flp == 0 && !self.epns[usize::from(target)].is_up {
+            self.losses.dead_epn += 1;
+        }
+        let stream_index = flp * self.epns.len() + usize::from(target);
+        let stream = &mut self.streams[stream_index];
+        if stream.queue.len() >= self.scenario.legacy.queue_messages_max as usize {
+            self.losses.queue_full += 1;
+            return;
+        }
+        stream.queue.push_back(Message { beat, bytes });
+        node.held_bytes += bytes;
+        self.run.flp_peak_bytes = self.run.flp_peak_bytes.max(node.held_bytes);
+        self.start_if_idle(now, stream_index as u32);
+    }
+
+    fn start_if_idle(&mut self, now: Nanos, stream_index: u32) {
+        let (flp, epn) = self.pair(stream_index);
+        let stream = &mut self.streams[stream_index as usize];
+        let is_idle = stream.flow.is_none() && !stream.is_starting && !stream.queue.is_empty();
+        if is_idle && self.epns[epn as usize].is_up {
+            stream.is_starting = true;
+            let delay = self.network.delay(flp, epn);
+            self.queue.push(now + delay, Event::Start(stream_index));
+        }
+    }
+
+    fn pair(&self, stream: u32) -> (u32, u32) {
+        let epns = self.epns.len() as u32;
+        (stream / epns, stream % epns)
+    }
+
+    fn start(&mut self, now: Nanos, stream_index: u32) {
+        let (flp, epn) = self.pair(stream_index);
+        let stream = &mut self.streams[stream_index as usize];
+        if !stream.is_starting {
+            return;
+        }
+        if let Some((from, until)) = stream.stall
+            && (from..until).contains(&now)
+        {
+            self.queue.push(until, Event::Start(stream_index));
+            return;
+        }
+        stream.is_starting = false;
+        if let Some(message) = stream.queue.front() {
+            let bytes = message.bytes;
+            let flow = self.network.begin(now, flp, epn, bytes, stream_index);
+            self.streams[stream_index as usize].flow = Some(flow);
+        }
+    }
+
+    fn arrive(&mut self, now: Nanos, stream_index: u32) {
+        let (flp, epn) = self.pair(stream_index);
+        let stream = &mut self.streams[stream_index as usize];
+        let (Some(flow), Some(message)) = (stream.flow, stream.queue.pop_front()) else {
+            return;
+        };
+        self.flps[flp as usize].held_bytes -= message.bytes;
+        self.run.stfs += 1;
+        let pause = stream
+            .stall
+            .filter(|(from, until)| (*from..*until).contains(&now));
+        match (stream.queue.front().map(|next| next.bytes), pause) {
+            (Some(bytes), None) => self.network.go_on(now, flow, bytes),
+            (next, pause) => {
+                stream.flow = None;
+                self.network.end(now, flow);
+                if let (Some(_), Some((_, until))) = (next, pause) {
+                    self.streams[stream_index as usize].is_starting = true;
+                    self.queue.push(until, Event::Start(stream_index));
+                }
+            }
+        }
+        let node = &mut self.epns[epn as usize];
+        let closed = node.take(message.beat, message.bytes);
+        self.run.epn_peak_bytes = self.run.epn_peak_bytes.max(node.open_bytes());
+        self.losses.out_of_order += u64::from(closed.is_thrown_away);
+        if let Some((beat, bytes)) = closed.whole {
+            self.bytes += bytes;
+            if self.scenario.legacy.shared_control_nic {
+                self.network.charge_epn(epn, CONTROL_BYTES);
+            }
+            let delay = self.scenario.network.control_delay_us * 1000;
+            let sent_at = seconds(beat as f64 / self.scenario.rate_hz);
+            self.queue.push(now + delay, Event::Ack { beat, sent_at });
+        }
+    }
+
+    fn do_fault(&mut self, now: Nanos, fault: &Fault, begins: bool) {
+        match (fault.kind, fault.flp, fault.epn) {
+            (FaultKind::Crash, Some(flp), _) => {
+                let node = &mut self.flps[flp as usize];
+                node.is_up = !begins;
+                node.turn = 0;
+            }
+            (FaultKind::Crash, None, Some(epn)) => self.crash_epn(now, epn, begins),
+            (FaultKind::Hang | FaultKind::Partition, Some(flp), None) => {
+                self.network
+                    .set_flp_rate(now, flp, if begins { 0.0 } else { 1.0 });
+            }
+            (FaultKind::Hang | FaultKind::Partition, None, Some(epn)) => {
+                self.network
+                    .set_epn_rate(now, epn, if begins { 0.0 } else { 1.0 });
+            }
+            (FaultKind::SlowNic, flp, epn) => {
+                let factor = fault
+                    .factor
+                    .filter(|_| begins)
+                    .map_or(1.0, |factor| 1.0 / factor);
+                if let Some(flp) = flp {
+                    self.network.set_flp_rate(now, flp, factor);
+                }
+                if let Some(epn) = epn {
+                    self.network.set_epn_rate(now, epn, factor);
+                }
+            }
+            (FaultKind::Stall | FaultKind::Partition, Some(flp), Some(epn)) if begins => {
+                let until = now + seconds(fault.for_s.unwrap_or(1e6));
+                let stream = &mut self.streams[flp as usize * self.epns.len() + epn as usize];
+                stream.stall = Some((now, until));
+                if let Some(flow) = stream.flow {
+                    self.network.stall(now, flow, until);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn crash_epn(&mut self, now: Nanos, epn: u32, begins: bool) {
+        self.epns[epn as usize].is_up = !begins;
+        if begins {
+            self.epns[epn as usize].forget();
+        }
+        for flp in 0..self.flps.len() {
+            let index = flp * self.epns.len() + epn as usize;
+            let stream = &mut self.streams[index];
+            if begins {
+                stream.is_starting = false;
+                if let Some(flow) = stream.flow.take() {
+                    // What was under way is lost with the connection; what waits stays for a restart.
+                    if let Some(message) = stream.queue.pop_front() {
+                        self.flps[flp].held_bytes -= message.bytes;
+                    }
+                    self.network.end(now, flow);
+                }
+            } else {
+                self.start_if_idle(now, index as u32);
+            }
+        }
+        if self.scenario.legacy.no_removal || self.scenario.reaction == Reaction::None {
+            return;
+        }
+        let detection = self.scenario.registry.suspect_ms * MS;
+        let noticed = now + if begins { detection } else { 0 };
+        for list in 0..self.lists.len() {
+            // FLPs with lists of their own learn it one by one.
+            let later = self.chance.random_range(0..=2 * MS) * u64::from(self.lists.len() > 1);
+            let event = Event::Noticed {
+                list: list as u16,
+                epn: epn as u16,
+                is_back: !begins,
+            };
+            self.queue.push(noticed + later, event);
+        }
+    }
+
+    fn notice(&mut self, now: Nanos, list: u16, epn: u16, is_back: bool) {
+        let reaction = self.scenario.reaction;
+        let entries = &mut self.lists[usize::from(list)];
+        if is_back {
+            if reaction != Reaction::Reinitialise && !entries.contains(&epn) {
+                entries.push(epn);
+                entries.sort_unstable();
+            }
+            return;
+        }
+        entries.retain(|listed| *listed != epn);
+        if reaction == Reaction::Reinitialise {
+            self.paused_until = now + REINIT_MS * MS;
+            for (index, stream) in self.streams.iter_mut().enumerate() {
+                let flp = index / self.epns.len();
+                let waiting: u64 = stream.queue.iter().map(|message| message.bytes).sum();
+                self.losses.reinitialised += if flp == 0 {
+                    stream.queue.len() as u64
+                } else {
+                    0
+                };
+                self.flps[flp].held_bytes -= waiting;
+                stream.queue.clear();
+                stream.is_starting = false;
+                if let Some(flow) = stream.flow.take() {
+                    self.network.end(now, flow);
+                }
+            }
+            self.epns.iter_mut().for_each(Epn::forget);
+        }
+    }
+
+    fn end(self) -> Run {
+        let mut run = self.run;
+        let lost = run.announced - run.complete;
+        // Whatever has no other reason was still under way when the counting ended.
+        let mut left = lost;
+        for (cause, count) in [
+            ("out-of-order", self.losses.out_of_order),
+            ("dead-epn", self.losses.dead_epn),
+            ("reinitialising", self.losses.reinitialised),
+            (
+                "queue-full",
+                self.losses.queue_full.div_ceil(self.flps.len() as u64),
+            ),
+        ] {
+            let count = count.min(left);
+            run.lose(cause, count);
+            left -= count;
+        }
+        run.lose("late-at-run-end", left);
+        run.out_of_order = self.losses.out_of_order;
+        run.bytes = self.bytes;
+        run.span_ns = self.last_ack_at;
+        run.tfs_by_epn = self.epns.iter().map(|epn| (epn.whole(), 1.0)).collect();
+        run.timeouts = self.network.timeouts();
+        run.books_agree = run.latencies_ns.len() as u64 == run.complete;
+        run.events = self.queue.popped();
+        run.simulated_ns = self.queue.now();
+        run.trace_hash = self.hash.value();
+        run
+    }
+}
+
+#[cfg(test)]
+mod tests;

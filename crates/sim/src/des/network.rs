@@ -1,0 +1,625 @@
+//! The network as flows: who sends to whom at which rate, and who has to wait for a retransmission.
+//!
+//! A [`Flow`] carries bytes over the ports of its path: the sender's NIC, the rack's uplink and downlink if there are
+//! racks, and the switch's port towards the receiver. Nothing is simulated per packet. Rates are the max-min fair
+//! share, which TCP flows of equal round trips come to: each port divides its rate among its flows, and what a flow
+//! cannot use because it is narrower elsewhere goes to the others. The shares are found as routers would
+//! (A. Charny, D. Clark, R. Jain, "Congestion control with explicit rate indication", ICC 1995): each port computes
+//! its share from the limits that its flows have elsewhere, and passes on what changed.
+//!
+//! A port of a switch keeps only so many bytes. A sender that begins puts a window of 10 segments under way before it
+//! hears anything; if the windows of all flows of a port exceed its buffer and what the wire itself holds, the newcomer
+//! loses them all, nobody tells it, and it sends again only after the retransmission timeout, which doubles each
+//! time: the incast collapse (A. Phanishayee et al., "Measurement and analysis of TCP throughput collapse in
+//! cluster-based storage systems", FAST 2008; their figure of the servers that a buffer supports is proportional to the buffer,
+//! 64 for 1 MiB, which this rule gives with 16 KiB a sender).
+
+use super::queue::{MS, Nanos};
+use crate::scenario::{Network as Wires, Scenario};
+
+/// Ports that a flow passes at most: NIC, uplink, downlink, port.
+const PATH_MAX: usize = 4;
+/// Timeouts do not double for ever.
+const RTO_DOUBLED_MAX: u32 = 6;
+/// Longest line of updates after one change; shares that still move then are left as they are.
+const UPDATES_MAX: usize = 100_000;
+/// Updates after one change if shares may be a little off.
+const UPDATES_MAX_ROUGH: usize = 48;
+
+/// A number of a flow, with the life that it is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FlowId {
+    pub(super) index: u32,
+    pub(super) life: u32,
+}
+
+#[derive(Debug)]
+struct Port {
+    /// Bytes in a ns.
+    rate: f64,
+    /// What a switch keeps for it, in bytes, with what the wire holds; none for the queue of a host.
+    buffer: Option<u64>,
+    /// Windows of its flows, in bytes.
+    windows: u64,
+    /// The most that a flow gets here; infinite while all of its flows are narrower elsewhere.
+    share: f64,
+    flows: Vec<u32>,
+    is_queued: bool,
+    /// Bytes of small messages that passed and took nobody's time yet: the next flow carries them.
+    debt: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Flow {
+    life: u32,
+    /// What the owner calls it.
+    tag: u32,
+    ports: [u32; PATH_MAX],
+    /// Where it stands in the list of each port.
+    places: [u32; PATH_MAX],
+    count: u8,
+    state: State,
+    timeouts: u8,
+    /// Bytes that are left at `since`.
+    left: f64,
+    since: Nanos,
+    /// Bytes in a ns.
+    rate: f64,
+    window: u64,
+    /// The earliest event that looks after it; never if there is none.
+    due: Nanos,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// No such flow.
+    Free,
+    /// Sends.
+    Active,
+    /// Waits for its retransmission timeout, or is stopped.
+    Stalled,
+}
+
+/// When somebody has to look at a flow again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Look {
+    pub(super) flow: FlowId,
+    pub(super) at: Nanos,
+}
+
+/// What looking at a flow found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// It is of an earlier life, or not done.
+    Nothing,
+    /// Its bytes are through; it is still there, for the next bytes or to be ended.
+    Done { tag: u32 },
+}
+
+/// All ports and flows.
+#[derive(Debug)]
+pub(super) struct Network {
+    ports: Vec<Port>,
+    flows: Vec<Flow>,
+    free: Vec<u32>,
+    /// Rack of each FLP and EPN.
+    flp_racks: Vec<u32>,
+    epn_racks: Vec<u32>,
+    racks: u32,
+    wires: Wires,
+    looks: Vec<Look>,
+    worklist: Vec<u32>,
+    touched: Vec<u32>,
+    limits: Vec<f64>,
+    timeouts: u64,
+}
+
+impl Network {
+    pub(super) fn new(scenario: &Scenario, epns_in_all: u32) -> Self {
+        let wires = scenario.network.clone();
+        let racks = wires.racks.len() as u32 + 1;
+        let mut network = Self {
+            ports: Vec::new(),
+            flows: Vec::new(),
+            free: Vec::new(),
+            flp_racks: racks_of(scenario.flps, wires.racks.iter().map(|rack| rack.flps)),
+            epn_racks: racks_of(epns_in_all, wires.racks.iter().map(|rack| rack.epns)),
+            racks,
+            wires,
+            looks: Vec::new(),
+            worklist: Vec::new(),
+            touched: Vec::new(),
+            limits: Vec::new(),
+            timeouts: 0,
+        };
+        let flp_rate = network.bytes_a_ns(network.wires.flp_mbit_s);
+        for _ in 0..scenario.flps {
+            network.add_port(flp_rate, false);
+        }
+        let epn_rate = network.bytes_a_ns(network.wires.epn_mbit_s);
+        for epn in 0..epns_in_all {
+            let factor = group_of(scenario, epn).map_or(1.0, |group| group.nic);
+            network.add_port(epn_rate * factor, true);
+        }
+        for rack in 0..network.racks as usize {
+            let line = network.wires.racks.get(rack).map(|rack| rack.uplink_mbit_s);
+            let rate = line.map_or(f64::INFINITY, |line| network.bytes_a_ns(line));
+            network.add_port(rate, true);
+            network.add_port(rate, true);
+        }
+        network
+    }
+
+    fn bytes_a_ns(&self, mbit_s: f64) -> f64 {
+        mbit_s * self.wires.efficiency / 8000.0
+    }
+
+    fn add_port(&mut self, rate: f64, is_switch: bool) {
+        let wire = rate * (2 * self.wires.delay_us * 1000) as f64;
+        let is_bounded = is_switch && rate.is_finite();
+        self.ports.push(Port {
+            rate,
+            buffer: is_bounded.then(|| self.wires.port_buffer_bytes + wire as u64),
+            windows: 0,
+            share: f64::INFINITY,
+            flows: Vec::new(),
+            is_queued: false,
+            debt: 0,
+        });
+    }
+
+    fn flp_port(flp: u32) -> u32 {
+        flp
+    }
+
+    fn epn_port(&self, epn: u32) -> u32 {
+        self.flp_racks.len() as u32 + epn
+    }
+
+    fn uplink(&self, rack: u32) -> u32 {
+        (self.flp_racks.len() + self.epn_racks.len()) as u32 + 2 * rack
+    }
+
+    /// From one node to another, in ns.
+    pub(super) fn delay(&self, flp: u32, epn: u32) -> Nanos {
+        let is_far = self.flp_racks[flp as usize] != self.epn_racks[epn as usize];
+        self.wires.delay_us * 1000 * if is_far { 2 } else { 1 }
+    }
+
+    /// A small message passes an FLP's NIC.
+    pub(super) fn charge_flp(&mut self, flp: u32, bytes: u64) {
+        self.ports[Self::flp_port(flp) as usize].debt += bytes;
+    }
+
+    /// A small message passes an EPN's port.
+    pub(super) fn charge_epn(&mut self, epn: u32, bytes: u64) {
+        let port = self.epn_port(epn);
+        self.ports[port as usize].debt += bytes;
+    }
+
+    /// What the flow carries beside its own bytes.
+    fn take_debts(&mut self, index: u32) -> u64 {
+        let flow = self.flows[index as usize];
+        let ports = &flow.ports[..usize::from(flow.count)];
+        let debt = |port: &u32| std::mem::take(&mut self.ports[*port as usize].debt);
+        ports.iter().map(debt).max().unwrap_or(0)
+    }
+
+    /// Retransmission timeouts so far.
+    pub(super) fn timeouts(&self) -> u64 {
+        self.timeouts
+    }
+
+    /// Bytes that pass the narrowest port of the path in a ns.
+    #[cfg(test)]
+    pub(super) fn path_rate(&self, flp: u32, epn: u32) -> f64 {
+        let ports = [Self::flp_port(flp), self.epn_port(epn)];
+        ports
+            .map(|port| self.ports[port as usize].rate)
+            .into_iter()
+            .fold(f64::INFINITY, f64::min)
+    }
+
+    /// A flow of `bytes` from `flp` to `epn` begins. `tag` comes back when it is done.
+    pub(super) fn begin(&mut self, now: Nanos, flp: u32, epn: u32, bytes: u64, tag: u32) -> FlowId {
+        let (from, to) = (self.flp_racks[flp as usize], self.epn_racks[epn as usize]);
+        let mut ports = [Self::flp_port(flp), self.epn_port(epn), 0, 0];
+        let mut count = 2;
+        if from != to {
+            ports[2] = self.uplink(from);
+            ports[3] = self.uplink(to) + 1;
+            count = 4;
+        }
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.flows.push(Flow {
+                life: 0,
+                tag: 0,
+                ports: [0; PATH_MAX],
+                places: [0; PATH_MAX],
+                count: 0,
+                state: State::Free,
+                timeouts: 0,
+                left: 0.0,
+                since: 0,
+                rate: 0.0,
+                window: 0,
+                due: Nanos::MAX,
+            });
+            self.flows.len() as u32 - 1
+        });
+        let flow = &mut self.flows[index as usize];
+        *flow = Flow {
+            life: flow.life + 1,
+            tag,
+            ports,
+            places: [0; PATH_MAX],
+            count,
+            state: State::Stalled,
+            timeouts: 0,
+            left: bytes as f64,
+            since: now,
+            rate: 0.0,
+            window: bytes.min(self.wires.window_bytes),
+            due: Nanos::MAX,
+        };
+        let life = flow.life;
+        self.flows[index as usize].left += self.take_debts(index) as f64;
+        self.try_send(now, index);
+        FlowId { index, life }
+    }
+
+    /// The stream of a flow that is done carries `bytes` more, without a pause.
+    pub(super) fn go_on(&mut self, now: Nanos, id: FlowId, bytes: u64) {
+        let Some(flow) = self.flow_mut(id) else {
+            return;
+        };
+        flow.left = bytes as f64;
+        flow.since = now;
+        flow.due = Nanos::MAX;
+        self.flows[id.index as usize].left += self.take_debts(id.index) as f64;
+        self.look_after(now, id.index);
+    }
+
+    /// The flow is over, done or not.
+    pub(super) fn end(&mut self, now: Nanos, id: FlowId) {
+        if self.flow_mut(id).is_none() {
+            return;
+        }
+        self.leave_ports(now, id.index);
+        let flow = &mut self.flows[id.index as usize];
+        flow.state = State::Free;
+        self.free.push(id.index);
+    }
+
+    /// The flow stops until `until`, or for ever if that is never.
+    pub(super) fn stall(&mut self, now: Nanos, id: FlowId, until: Nanos) {
+        if self.flow_mut(id).is_none() {
+            return;
+        }
+        self.leave_ports(now, id.index);
+        let flow = &mut self.flows[id.index as usize];
+        flow.state = State::Stalled;
+        flow.due = until;
+        self.looks.push(Look {
+            flow: id,
+            at: until,
+        });
+    }
+
+    /// A flow that was stopped for ever goes on.
+    pub(super) fn resume(&mut self, now: Nanos, id: FlowId) {
+        if self
+            .flow_mut(id)
+            .is_some_and(|flow| flow.state == State::Stalled)
+        {
+            self.try_send(now, id.index);
+        }
+    }
+
+    /// Looks at a flow when [`Look`] asked for it.
+    pub(super) fn look(&mut self, now: Nanos, id: FlowId) -> Seen {
+        let Some(flow) = self.flow_mut(id) else {
+            return Seen::Nothing;
+        };
+        if flow.due != now {
+            return Seen::Nothing; // Another look is to come, or none.
+        }
+        match flow.state {
+            State::Free => Seen::Nothing,
+            State::Stalled => {
+                self.try_send(now, id.index);
+                Seen::Nothing
+            }
+            State::Active => {
+                let (end, tag) = (flow.ends_at(), flow.tag);
+                if end <= now {
+                    flow.left = 0.0;
+                    flow.since = now;
+                    return Seen::Done { tag };
+                }
+                flow.due = Nanos::MAX;
+                self.look_after(now, id.index);
+                Seen::Nothing
+            }
+        }
+    }
+
+    /// What has to be looked at, since the last call.
+    pub(super) fn take_looks(&mut self) -> impl Iterator<Item = Look> + '_ {
+        self.looks.drain(..)
+    }
+
+    /// The NIC of an FLP has `factor` of its rate; 0 if nothing passes.
+    pub(super) fn set_flp_rate(&mut self, now: Nanos, flp: u32, factor: f64) {
+        let rate = self.bytes_a_ns(self.wires.flp_mbit_s) * factor;
+        self.set_rate(now, Self::flp_port(flp), rate);
+    }
+
+    /// The NIC of an EPN has `rate_factor` of the ordinary rate; 0 if nothing passes.
+    pub(super) fn set_epn_rate(&mut self, now: Nanos, epn: u32, rate_factor: f64) {
+        let rate = self.bytes_a_ns(self.wires.epn_mbit_s) * rate_factor;
+        self.set_rate(now, self.epn_port(epn), rate);
+    }
+
+    fn set_rate(&mut self, now: Nanos, port: u32, rate: f64) {
+        self.ports[port as usize].rate = rate;
+        self.enqueue(port);
+        self.share_out(now);
+    }
+
+    fn flow_mut(&mut self, id: FlowId) -> Option<&mut Flow> {
+        let flow = self.flows.get_mut(id.index as usize)?;
+        (flow.life == id.life && flow.state != State::Free).then_some(flow)
+    }
+
+    /// Sends if every buffer on the way has room for the window, else waits for the timeout.
+    fn try_send(&mut self, now: Nanos, index: u32) {
+        let flow = self.flows[index as usize];
+        let count = usize::from(flow.count);
+        let overflows = flow.ports[..count].iter().any(|port| {
+            let port = &self.ports[*port as usize];
+            // The first sender always gets through: its window is acknowledged at the port's rate.
+            port.windows > 0
+                && port
+                    .buffer
+                    .is_some_and(|buffer| port.windows + flow.window > buffer)
+        });
+        if overflows {
+            self.timeouts += 1;
+            let doubled = u32::from(flow.timeouts).min(RTO_DOUBLED_MAX);
+            let at = now + (self.wires.rto_ms * MS << doubled);
+            let flow = &mut self.flows[index as usize];
+            flow.timeouts = flow.timeouts.saturating_add(1);
+            flow.state = State::Stalled;
+            flow.due = at;
+            let life = flow.life;
+            self.looks.push(Look {
+                flow: FlowId { index, life },
+                at,
+            });
+            return;
+        }
+        for (place, port) in flow.ports[..count].iter().enumerate() {
+            let port = &mut self.ports[*port as usize];
+            self.flows[index as usize].places[place] = port.flows.len() as u32;
+            port.flows.push(index);
+            port.windows += flow.window;
+        }
+        let flow = &mut self.flows[index as usize];
+        flow.state = State::Active;
+        flow.timeouts = 0;
+        flow.since = now;
+        flow.rate = 0.0;
+        flow.due = Nanos::MAX;
+        self.touched.push(index);
+        for port in &flow.ports.clone()[..count] {
+            self.enqueue(*port);
+        }
+        self.share_out(now);
+    }
+
+    fn leave_ports(&mut self, now: Nanos, index: u32) {
+        let flow = self.flows[index as usize];
+        if flow.state != State::Active {
+            return;
+        }
+        let count = usize::from(flow.count);
+        for place in 0..count {
+            let port_index = flow.ports[place];
+            let port = &mut self.ports[port_index as usize];
+            let at = self.flows[index as usize].places[place] as usize;
+            port.windows -= flow.window;
+            port.flows.swap_remove(at);
+            if let Some(moved) = port.flows.get(at).copied() {
+                let moved = &mut self.flows[moved as usize];
+                let ports = &moved.ports[..usize::from(moved.count)];
+                let place = ports.iter().position(|port| *port == port_index);
+                moved.places[place.expect("it stands in this port's list")] = at as u32;
+            }
+            self.enqueue(port_index);
+        }
+        let flow = &mut self.flows[index as usize];
+        flow.advance(now);
+        flow.rate = 0.0;
+        flow.state = State::Stalled;
+        flow.due = Nanos::MAX;
+        self.share_out(now);
+    }
+
+    fn enqueue(&mut self, port: u32) {
+        let queued = &mut self.ports[port as usize].is_queued;
+        if !std::mem::replace(queued, true) {
+            self.worklist.push(port);
+        }
+    }
+
+    /// Brings shares and rates to where they belong after a change.
+    fn share_out(&mut self, now: Nanos) {
+        let tolerance = self.wires.tolerance;
+        let most = if tolerance > 0.0 {
+            UPDATES_MAX_ROUGH
+        } else {
+            UPDATES_MAX
+        };
+        let mut done = 0;
+        let mut at = 0;
+        while at < self.worklist.len() {
+            let port = self.worklist[at];
+            at += 1;
+            self.ports[port as usize].is_queued = false;
+            if done < most {
+                done += 1;
+                self.update(port, tolerance);
+            }
+        }
+        self.worklist.clear();
+        for at in 0..self.touched.len() {
+            let index = self.touched[at];
+            self.set_flow_rate(now, index, tolerance);
+        }
+        self.touched.clear();
+    }
+
+    /// Computes the share of a port anew, and tells the ports that have to know.
+    fn update(&mut self, index: u32, tolerance: f64) {
+        let old = self.ports[index as usize].share;
+        let mut limits = std::mem::take(&mut self.limits);
+        limits.clear();
+        for flow in &self.ports[index as usize].flows {
+            limits.push(self.limit_elsewhere(&self.flows[*flow as usize], index));
+        }
+        let new = fair_share(self.ports[index as usize].rate, &mut limits);
+        self.limits = limits;
+        self.ports[index as usize].share = new;
+        if !differs(old, new, tolerance) {
+            return;
+        }
+        for at in 0..self.ports[index as usize].flows.len() {
+            let flow_index = self.ports[index as usize].flows[at];
+            self.touched.push(flow_index);
+            let flow = self.flows[flow_index as usize];
+            for other in &flow.ports[..usize::from(flow.count)] {
+                // A limit above the share there changes nothing there.
+                let share = self.ports[*other as usize].share;
+                if *other != index && (old < share || new < share || share.is_infinite()) {
+                    self.enqueue(*other);
+                }
+            }
+        }
+    }
+
+    fn limit_elsewhere(&self, flow: &Flow, port: u32) -> f64 {
+        flow.ports[..usize::from(flow.count)]
+            .iter()
+            .filter(|other| **other != port)
+            .map(|other| self.ports[*other as usize].share)
+            .fold(f64::INFINITY, f64::min)
+    }
+
+    fn set_flow_rate(&mut self, now: Nanos, index: u32, tolerance: f64) {
+        let flow = self.flows[index as usize];
+        if flow.state != State::Active {
+            return;
+        }
+        let rate = self.limit_elsewhere(&flow, u32::MAX);
+        if !differs(flow.rate, rate, tolerance / 2.0) && flow.due != Nanos::MAX {
+            return;
+        }
+        let flow = &mut self.flows[index as usize];
+        flow.advance(now);
+        flow.rate = rate;
+        self.look_after(now, index);
+    }
+
+    /// Sees to it that somebody looks at the flow when it is done. A look that comes too early is repeated then.
+    fn look_after(&mut self, now: Nanos, index: u32) {
+        let flow = &mut self.flows[index as usize];
+        let end = flow.ends_at().max(now);
+        if end < flow.due {
+            flow.due = end;
+            let life = flow.life;
+            self.looks.push(Look {
+                flow: FlowId { index, life },
+                at: end,
+            });
+        }
+    }
+}
+
+impl Flow {
+    fn advance(&mut self, now: Nanos) {
+        let sent = self.rate * (now - self.since) as f64;
+        self.left = (self.left - sent).max(0.0);
+        self.since = now;
+    }
+
+    fn ends_at(&self) -> Nanos {
+        if self.left <= 0.0 {
+            return self.since;
+        }
+        if self.rate <= 0.0 {
+            return Nanos::MAX;
+        }
+        let ns = (self.left / self.rate).ceil();
+        if ns >= 1e18 {
+            Nanos::MAX
+        } else {
+            self.since + ns as Nanos
+        }
+    }
+}
+
+fn differs(old: f64, new: f64, tolerance: f64) -> bool {
+    if old == new {
+        return false;
+    }
+    (old - new).abs() > tolerance * old.min(new) || old.is_infinite() || new.is_infinite()
+}
+
+/// What a flow without a limit of its own gets of `rate`, beside flows with `limits`.
+fn fair_share(rate: f64, limits: &mut [f64]) -> f64 {
+    if limits.is_empty() {
+        return f64::INFINITY;
+    }
+    let even = rate / limits.len() as f64;
+    if limits.iter().all(|limit| *limit >= even) {
+        // Nobody is narrower elsewhere than here.
+        return even;
+    }
+    limits.sort_unstable_by(f64::total_cmp);
+    let mut left = rate;
+    for (at, limit) in limits.iter().enumerate() {
+        let even = left / (limits.len() - at) as f64;
+        if *limit >= even {
+            return even;
+        }
+        left -= limit;
+    }
+    f64::INFINITY
+}
+
+fn racks_of(nodes: u32, counts: impl Iterator<Item = u32>) -> Vec<u32> {
+    let mut racks = Vec::with_capacity(nodes as usize);
+    let mut rack = 0;
+    for count in counts {
+        for _ in 0..count {
+            racks.push(rack);
+        }
+        rack += 1;
+    }
+    racks.resize(nodes as usize, rack);
+    racks
+}
+
+/// The group that an EPN is in, if it is in any.
+pub(super) fn group_of(scenario: &Scenario, epn: u32) -> Option<crate::scenario::Group> {
+    let mut first = 0;
+    scenario.groups.iter().copied().find(|group| {
+        let is_in = (first..first + group.epns).contains(&epn);
+        first += group.epns;
+        is_in
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,202 @@
+use super::*;
+use crate::scenario::Rack;
+
+fn wires(flps: u32, epns: u32) -> Scenario {
+    let mut scenario = Scenario {
+        flps,
+        epns,
+        ..Scenario::default()
+    };
+    scenario.network.flp_mbit_s = 1000.0;
+    scenario.network.epn_mbit_s = 1000.0;
+    scenario.network.efficiency = 1.0; // 8 ns a byte.
+    scenario.network.delay_us = 0;
+    scenario
+}
+
+/// Runs flows, each `(start, flp, epn, bytes)`, and gives the end of each.
+fn ends(scenario: &Scenario, flows: &[(Nanos, u32, u32, u64)]) -> Vec<Nanos> {
+    let mut network = Network::new(scenario, scenario.epns);
+    let mut looks: Vec<Look> = Vec::new();
+    let mut ends = vec![0; flows.len()];
+    let mut ids = vec![None; flows.len()];
+    loop {
+        let start = flows.iter().zip(&ids).filter(|(_, id)| id.is_none());
+        let start = start.map(|((at, ..), _)| *at).min();
+        let look = looks.iter().map(|look| look.at).min();
+        let Some(now) = start.into_iter().chain(look).min() else {
+            return ends;
+        };
+        for (tag, (at, flp, epn, bytes)) in flows.iter().enumerate() {
+            if ids[tag].is_none() && *at == now {
+                ids[tag] = Some(network.begin(now, *flp, *epn, *bytes, tag as u32));
+            }
+        }
+        let due: Vec<Look> = looks.extract_if(.., |look| look.at == now).collect();
+        for look in due {
+            if let Seen::Done { tag } = network.look(now, look.flow) {
+                ends[tag as usize] = now;
+                network.end(now, look.flow);
+            }
+        }
+        looks.extend(network.take_looks().filter(|look| look.at != Nanos::MAX));
+    }
+}
+
+#[track_caller]
+fn check(found: &[Nanos], expected: &[Nanos]) {
+    for (found, expected) in found.iter().zip(expected) {
+        assert!(
+            found.abs_diff(*expected) <= 2,
+            "{found}, expected {expected}"
+        );
+    }
+}
+
+#[test]
+fn one_flow_takes_its_bytes_over_the_narrowest_rate() {
+    let mut scenario = wires(1, 1);
+    check(&ends(&scenario, &[(5, 0, 0, 1_000_000)]), &[8_000_005]);
+    scenario.network.epn_mbit_s = 100.0;
+    check(&ends(&scenario, &[(0, 0, 0, 1_000_000)]), &[80_000_000]);
+    scenario.network.efficiency = 0.5;
+    check(&ends(&scenario, &[(0, 0, 0, 1_000_000)]), &[160_000_000]);
+}
+
+#[test]
+fn flows_of_one_port_share_it_evenly_and_take_over_what_others_leave() {
+    let scenario = wires(2, 1);
+    let two = [(0, 0, 0, 1_000_000), (0, 1, 0, 1_000_000)];
+    check(&ends(&scenario, &two), &[16_000_000, 16_000_000]);
+    // The second is half as long: it ends when each has had half a megabyte, and the first goes on alone.
+    let uneven = [(0, 0, 0, 1_000_000), (0, 1, 0, 500_000)];
+    check(&ends(&scenario, &uneven), &[12_000_000, 8_000_000]);
+    // The second begins when the first is half through.
+    let later = [(0, 0, 0, 1_000_000), (4_000_000, 1, 0, 1_000_000)];
+    check(&ends(&scenario, &later), &[12_000_000, 16_000_000]);
+}
+
+#[test]
+fn shares_are_max_min_fair_over_several_ports() {
+    // FLP 0 sends to EPNs 0 and 1, FLPs 1 and 2 to EPN 0: the port of EPN 0 is shared by three, and what is left of
+    // FLP 0's NIC goes to EPN 1.
+    let scenario = wires(3, 2);
+    let mut network = Network::new(&scenario, 2);
+    for (tag, (flp, epn)) in [(0, 0), (1, 0), (2, 0), (0, 1)].into_iter().enumerate() {
+        network.begin(0, flp, epn, 1_000_000, tag as u32);
+    }
+    let rates: Vec<f64> = network.flows.iter().map(|flow| flow.rate * 8.0).collect();
+    for (found, expected) in rates
+        .iter()
+        .zip([1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0, 2.0 / 3.0])
+    {
+        assert!((found - expected).abs() < 1e-9, "{rates:?}");
+    }
+}
+
+#[test]
+fn random_shares_use_up_a_port_of_every_flow_and_exceed_none() {
+    let mut seed = 1;
+    let mut next = |below: u64| {
+        seed = crate::dice::mix(seed + 1);
+        seed % below
+    };
+    for case in 0..200 {
+        let (flps, epns) = (1 + next(12) as u32, 1 + next(12) as u32);
+        let mut scenario = wires(flps, epns);
+        scenario.network.port_buffer_bytes = 1 << 30;
+        scenario.network.flp_mbit_s = 100.0 + next(1000) as f64;
+        scenario.network.racks.push(Rack {
+            flps: flps / 2,
+            epns: epns / 2,
+            uplink_mbit_s: 50.0 + next(2000) as f64,
+        });
+        let mut network = Network::new(&scenario, epns);
+        let mut ids = Vec::new();
+        for tag in 0..1 + next(60) as u32 {
+            let pair = (next(flps.into()) as u32, next(epns.into()) as u32);
+            ids.push(network.begin(0, pair.0, pair.1, 1 << 30, tag));
+            if next(4) == 0 {
+                let at = next(ids.len() as u64) as usize;
+                network.end(0, ids.swap_remove(at));
+            }
+        }
+        for (index, port) in network.ports.iter().enumerate() {
+            let used: f64 = port
+                .flows
+                .iter()
+                .map(|flow| network.flows[*flow as usize].rate)
+                .sum();
+            assert!(
+                used <= port.rate * (1.0 + 1e-9),
+                "case {case}, port {index}: {used} of {}",
+                port.rate
+            );
+        }
+        for flow in network
+            .flows
+            .iter()
+            .filter(|flow| flow.state == State::Active)
+        {
+            let is_bounded = flow.ports[..usize::from(flow.count)].iter().any(|port| {
+                let port = &network.ports[*port as usize];
+                let rates = port
+                    .flows
+                    .iter()
+                    .map(|flow| network.flows[*flow as usize].rate);
+                let (used, most) = rates.fold((0.0, 0.0_f64), |(sum, most), rate| {
+                    (sum + rate, most.max(rate))
+                });
+                used >= port.rate * (1.0 - 1e-9) && flow.rate >= most * (1.0 - 1e-9)
+            });
+            assert!(is_bounded, "case {case}: no port is full for {flow:?}");
+        }
+    }
+}
+
+#[test]
+fn an_uplink_is_shared_by_what_leaves_the_rack_and_by_nothing_else() {
+    let mut scenario = wires(2, 2);
+    scenario.network.racks.push(Rack {
+        flps: 2,
+        epns: 1,
+        uplink_mbit_s: 100.0,
+    });
+    // FLP 0 to the EPN in the rack at 1000 Mbit/s, FLP 1 to the one outside at 100.
+    let flows = [(0, 0, 0, 1_000_000), (0, 1, 1, 1_000_000)];
+    check(&ends(&scenario, &flows), &[8_000_000, 80_000_000]);
+    let network = Network::new(&scenario, 2);
+    assert_eq!(network.delay(1, 1), 2 * network.delay(1, 0));
+    assert!((network.path_rate(0, 0) - 0.125).abs() < 1e-12);
+}
+
+#[test]
+fn pushed_bursts_beyond_a_buffer_wait_for_the_retransmission_timeout() {
+    // 24 senders of 64 KB into 1 Gbit/s, 128 KiB of buffer: 8 windows of 14600 bytes fit.
+    let scenario = wires(24, 1);
+    let flows: Vec<_> = (0..24).map(|flp| (0, flp, 0, 64_000)).collect();
+    let found = ends(&scenario, &flows);
+    let at_once = found.iter().filter(|end| **end < 200 * MS).count();
+    assert_eq!(at_once, 8, "{found:?}");
+    let last = found.iter().max().copied().unwrap_or(0);
+    assert!(last > 600 * MS, "third timeouts of the last: {last}");
+    // Without loss it would be 12.3 ms: the goodput is a few percent.
+    let mut patient = scenario;
+    patient.network.port_buffer_bytes = 1 << 20;
+    let flows: Vec<_> = (0..24).map(|flp| (0, flp, 0, 64_000)).collect();
+    check(&ends(&patient, &flows)[23..], &[12_288_000]);
+}
+
+#[test]
+fn a_link_without_rate_holds_its_flows_until_it_has_one_again() {
+    let scenario = wires(1, 1);
+    let mut network = Network::new(&scenario, 1);
+    let flow = network.begin(0, 0, 0, 1_000_000, 7);
+    network.set_epn_rate(4_000_000, 0, 0.0);
+    assert_eq!(network.look(8_000_000, flow), Seen::Nothing);
+    network.set_epn_rate(100 * MS, 0, 0.5);
+    let looks: Vec<Look> = network.take_looks().collect();
+    let end = looks.last().expect("it has a rate again").at;
+    check(&[end], &[108 * MS]);
+    assert_eq!(network.look(end, flow), Seen::Done { tag: 7 });
+}
