@@ -10,6 +10,17 @@ use std::time::{Duration, Instant};
 /// What a cold run on two cores may take, as the issue of the foundation asks.
 const BUDGET: Duration = Duration::from_secs(25 * 60);
 
+/// How everything that runs is built: once, with the switches of the mutants in it, which are off unless asked for.
+const TESTS: [&str; 7] = [
+    "test",
+    "--profile",
+    "ci",
+    "--locked",
+    "--workspace",
+    "--features",
+    "sheaf-sim/mutants,sheaf-ledger/mutants",
+];
+
 /// One step of the check. They run in the order of [`Stage::ALL`]: cheap ones first, and what only
 /// reads the sources before what builds them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,46 +129,20 @@ impl Stage {
                     ])
                     .env("RUSTDOCFLAGS", "-D warnings"),
             ),
-            Self::Test => {
-                let args = [
-                    "test",
-                    "--profile",
-                    "ci",
-                    "--locked",
-                    "--workspace",
-                    "--no-fail-fast",
-                ];
-                count(cargo().args(args), tally)
-            }
+            Self::Test => count(cargo().args(TESTS).arg("--no-fail-fast"), tally),
             Self::Faults => {
-                let lab = |words: &[&str]| succeed(sheaf()?.arg("lab").args(words));
+                let lab = |words: &[&str]| succeed(built("sheaf")?.arg("lab").args(words));
                 // Both, also if the first one fails: they find different things.
                 let cells = lab(&["faults", "--quick", "--slack", "3"]);
                 cells.and(lab(&["soak", "--duration", "45s"]))
             }
             Self::Torture => {
                 let torture =
-                    |words: &[&str]| succeed(sheaf()?.args(["sim", "torture"]).args(words));
+                    |words: &[&str]| succeed(built("sheaf")?.args(["sim", "torture"]).args(words));
                 torture(&["--past", "crates/sim/seeds/past-failures.txt"])?;
                 torture(&["--seeds", "20000"])
             }
-            Self::Mutants => {
-                let mutants = [
-                    "run",
-                    "--profile",
-                    "ci",
-                    "--locked",
-                    "-p",
-                    "sheaf-sim",
-                    "--features",
-                    "mutants",
-                ];
-                succeed(
-                    cargo()
-                        .args(mutants)
-                        .args(["--bin", "mutants", "--", "check"]),
-                )
-            }
+            Self::Mutants => succeed(built("mutants")?.arg("check")),
             Self::Fuzz if fuzz::has_nightly() => fuzz::run(),
             Self::Fuzz => {
                 println!("fuzz: skipped: no nightly toolchain (rustup toolchain install nightly)");
@@ -168,21 +153,12 @@ impl Stage {
     }
 }
 
-/// The program as the tests have built it: asked for alone it would have other features, and be built once more.
-fn sheaf() -> Result<Command> {
-    let words = [
-        "test",
-        "--profile",
-        "ci",
-        "--locked",
-        "--workspace",
-        "--no-run",
-        "--quiet",
-    ];
-    succeed(cargo().args(words))?;
+/// A program as the tests have built it: asked for alone it would have other features, and be built once more.
+fn built(name: &str) -> Result<Command> {
+    succeed(cargo().args(TESTS).args(["--no-run", "--quiet"]))?;
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), Into::into);
-    let mut command = Command::new(target.join("ci/sheaf"));
+    let mut command = Command::new(target.join("ci").join(name));
     command.current_dir(root());
     Ok(command)
 }
