@@ -26,6 +26,8 @@ enum Experiment {
     Net(net::NetArgs),
     Ceiling(net::CeilingArgs),
     Run(experiment::RunArgs),
+    Report(experiment::ReportArgs),
+    Compare(experiment::CompareArgs),
     /// Runs one process of a legacy run; `sheaf lab run` starts it.
     #[command(hide = true)]
     LegacyNode {
@@ -140,6 +142,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Experiment::Net(args) => net::run_net(args),
         Experiment::Ceiling(args) => net::run_ceiling(args),
         Experiment::Run(args) => experiment::run(args),
+        Experiment::Report(args) => experiment::report(args),
+        Experiment::Compare(args) => experiment::compare(args),
         Experiment::LegacyNode { config } => run_legacy_node(config),
     }
 }

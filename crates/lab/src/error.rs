@@ -42,6 +42,9 @@ pub enum LabError {
     /// The experiment makes no sense.
     #[error(transparent)]
     Experiment(#[from] crate::experiment::ExperimentError),
+    /// A figure cannot be drawn.
+    #[error(transparent)]
+    Plot(#[from] crate::plot::PlotError),
     /// A folder of results that is none, or belongs to something else. Nothing in it was changed.
     #[error("{}: {why}", folder.display())]
     Results {

@@ -207,7 +207,10 @@ pub struct Experiment {
     /// Points; none is one point with nothing of its own.
     #[serde(default)]
     pub point: Vec<PointSpec>,
-    /// What is combined with every point.
+    /// What is combined with every point, a few keys at a time; a label is put behind that of the point.
+    #[serde(default)]
+    pub variant: Vec<PointSpec>,
+    /// What is combined with every point and variant.
     #[serde(default)]
     pub matrix: Matrix,
     /// Settings of live runs.
@@ -272,7 +275,7 @@ impl Experiment {
     /// The same with runs of `seconds` each. What happens later does not happen.
     #[must_use]
     pub fn last(mut self, seconds: f64) -> Self {
-        let all = self.point.iter_mut().chain([&mut self.base]);
+        let all = self.point.iter_mut().chain(&mut self.variant).chain([&mut self.base]);
         for spec in all {
             spec.duration_s = Some(seconds);
             if let Some(faults) = &mut spec.fault {
@@ -298,8 +301,13 @@ impl Experiment {
         } else {
             &self.point
         };
-        let mut specs: Vec<PointSpec> =
-            points.iter().map(|point| over(point, &self.base)).collect();
+        let variants = if self.variant.is_empty() {
+            &none[..]
+        } else {
+            &self.variant
+        };
+        let of_point = |point| variants.iter().map(move |variant| self.spec(point, variant));
+        let mut specs: Vec<PointSpec> = points.iter().flat_map(of_point).collect();
         let matrix = &self.matrix;
         vary(&mut specs, &matrix.source, |s, v| s.source = Some(*v));
         vary(&mut specs, &matrix.topology, |s, v| {
@@ -347,6 +355,16 @@ impl Experiment {
         let trials = self.trials()?.into_iter();
         let simulated = trials.filter(|trial| trial.source == Kind::Sim);
         Ok(simulated.map(|trial| trial.scenario).collect())
+    }
+
+    /// A point in a variant: what the variant says, else the point, else the base.
+    fn spec(&self, point: &PointSpec, variant: &PointSpec) -> PointSpec {
+        let labels = [&point.label, &variant.label].into_iter().flatten();
+        let labels: Vec<&str> = labels.map(String::as_str).collect();
+        PointSpec {
+            label: (!labels.is_empty()).then(|| labels.join(" ")),
+            ..over(&over(variant, point), &self.base)
+        }
     }
 
     /// For messages: `key` is wrong.

@@ -22,7 +22,7 @@ use crate::clock::{now_ns, wait_until};
 use crate::error::LabError;
 use crate::experiment::Trial;
 use crate::experiment::live::{Cast, Turn, outside};
-use crate::experiment::result::RunResult;
+use crate::experiment::result::{RunResult, jain};
 use crate::farm;
 use crate::machine::Folder;
 use crate::net::{Net, Place};
@@ -437,6 +437,7 @@ fn judge(trial: &Trial, reports: &[(NodeId, NodeReport)], faults: u64) -> RunRes
             0.0
         },
         span_s,
+        fairness: jain(&icn.acks_by_epn),
         tfs_by_epn: icn.acks_by_epn.clone(),
         flp_peak_bytes: of(Role::Flp)
             .map(|report| report.peak_bytes)

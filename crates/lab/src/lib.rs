@@ -12,6 +12,7 @@ pub mod net;
 // Questions, their points, and runs of them.
 pub mod experiment;
 pub mod legacy;
+pub mod compare;
 // What can be run, and what it gives.
 pub mod faults;
 pub mod kills;

@@ -1,6 +1,8 @@
 //! Results for people and for machines.
 
 pub mod pages;
+pub mod results;
+pub mod verdict;
 
 use crate::error::LabError;
 use serde::Serialize;

@@ -5,9 +5,11 @@ use sheaf_lab::LabError;
 use sheaf_lab::experiment::Experiment;
 use sheaf_lab::experiment::result::RunResult;
 use sheaf_lab::experiment::run::{self, Options, Progress};
+use sheaf_lab::compare;
 use sheaf_lab::report::pages;
+use sheaf_lab::report::results::Results;
 use std::io::{IsTerminal as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -46,6 +48,68 @@ pub(super) struct RunArgs {
     list: bool,
 }
 
+/// Shows results: one page of HTML with its figures inside, and the figures as SVG files beside it.
+///
+/// Reads what `sheaf lab run` or `sheaf sim run` left. Writes report.html and plots/ into the same folder.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sheaf lab report results/round-robin-icn
+  sheaf lab report summary.json --out page")]
+pub(super) struct ReportArgs {
+    /// A folder of results, or a summary.json.
+    #[arg(value_name = "DIR")]
+    results: PathBuf,
+    /// Write into this folder instead.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+/// Compares two sets of results: differences, their size in standard deviations, and whether they may be chance.
+///
+/// Points are the same if the same was asked; if that names one point only, rules and way may differ, so that sheaf can be
+/// compared with legacy, and live with simulated.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sheaf lab compare results/before results/after")]
+pub(super) struct CompareArgs {
+    /// A folder of results, or a summary.json.
+    a: PathBuf,
+    /// Another one.
+    b: PathBuf,
+    /// Write the comparison to this file as JSON; `-` for the standard output.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// Writes the page.
+pub(super) fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
+    let results = Results::read(&args.results).map_err(super::refuse)?;
+    let beside = if args.results.is_dir() {
+        Some(args.results.as_path())
+    } else {
+        args.results.parent()
+    };
+    let folder = args.out.as_deref().or(beside).unwrap_or(Path::new("."));
+    let page = pages::write(&results, folder).map_err(super::refuse)?;
+    print!("{}", pages::table(&results.summary));
+    println!("{}", page.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Compares.
+pub(super) fn compare(args: &CompareArgs) -> anyhow::Result<ExitCode> {
+    let read = |path: &Path| Results::read(path).map_err(super::refuse);
+    let comparison = compare::of(&read(&args.a)?, &read(&args.b)?);
+    super::finish(
+        &compare::table(&comparison),
+        &comparison,
+        args.json.as_deref(),
+        true,
+    )
+}
+
 /// Runs it.
 pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let options = options(args).map_err(super::refuse)?;
@@ -69,7 +133,9 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         Err(error) => return Err(super::refuse(error)),
     };
     print!("{}", pages::table(&summary));
-    println!("results are in {}", options.out.display());
+    let results = Results::read(&options.out).map_err(super::refuse)?;
+    let page = pages::write(&results, &options.out).map_err(super::refuse)?;
+    println!("results are in {}, shown by {}", options.out.display(), page.display());
     Ok(ExitCode::SUCCESS)
 }
 

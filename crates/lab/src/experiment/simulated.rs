@@ -3,9 +3,54 @@
 use super::Trial;
 use super::live::Turn;
 use super::result::RunResult;
+use crate::clock;
 use crate::error::LabError;
+use sheaf_sim::des;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+/// Simulates `trial` once.
+///
+/// # Errors
+///
+/// [`LabError::Interrupted`], and [`LabError::Farm`] for a scenario that the simulator refuses.
 pub(super) fn run(trial: &Trial, turn: &Turn) -> Result<RunResult, LabError> {
-    let _ = (trial, turn);
-    Err(LabError::Missing("simulated points".to_owned()))
+    let begin = Instant::now();
+    let began = SystemTime::now().duration_since(UNIX_EPOCH);
+    let run = des::run(&trial.scenario, turn.seed, |_| clock::check_quit().is_ok())
+        .map_err(|error| LabError::Farm(format!("point {}: {error}", trial.line())))?;
+    clock::check_quit()?;
+    let mut lost_by = run.lost_by.clone();
+    if run.in_flight > 0 {
+        lost_by.insert("no-verdict".to_owned(), run.in_flight);
+    }
+    let mut problems = Vec::new();
+    if !run.is_conserved() {
+        problems.push("the books of the simulated farm do not add up".to_owned());
+    }
+    let mut result = RunResult {
+        trial: trial.id.clone(),
+        iteration: turn.iteration,
+        attempt: turn.attempt,
+        seed: turn.seed,
+        began_unix_s: began.map_or(0, |began| began.as_secs()),
+        wall_s: begin.elapsed().as_secs_f64(),
+        generation_s: trial.scenario.duration_s,
+        announced: run.announced,
+        lost: lost_by.values().sum(),
+        lost_by,
+        out_of_order: run.out_of_order,
+        offered_mbit_s: trial.offered_mbit_s(),
+        goodput_mbit_s: run.goodput_mbit_s(),
+        span_s: run.span_ns as f64 / 1e9,
+        tfs_by_epn: run.tfs_by_epn.iter().map(|(tfs, _)| *tfs).collect(),
+        fairness: run.fairness(),
+        reassigned: run.reassigned,
+        flp_peak_bytes: run.flp_peak_bytes,
+        epn_peak_bytes: run.epn_peak_bytes,
+        faults: trial.scenario.faults.len() as u64,
+        problems,
+        ..RunResult::default()
+    };
+    result.set_latencies(run.latencies_ns.iter().map(|ns| *ns as f64 / 1e3).collect());
+    Ok(result)
 }

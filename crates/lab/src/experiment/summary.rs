@@ -73,7 +73,7 @@ fn point(trial: &Trial, runs: &[&RunResult]) -> Point {
             .map(|run| run.epn_peak_bytes)
             .max()
             .unwrap_or(0),
-        fairness: mean_of(&|run| jain(&run.tfs_by_epn)),
+        fairness: mean_of(&|run| run.fairness),
         reassigned: mean_of(&|run| run.reassigned as f64),
     }
 }
@@ -91,17 +91,6 @@ fn mean_by_cause(runs: &[&RunResult]) -> BTreeMap<String, f64> {
         *sum /= runs.len().max(1) as f64;
     }
     sums
-}
-
-/// Jain's index of shares: 1 if all are equal, 1 / n if one has all (Jain, Chiu and Hawe 1984). 1 of nothing.
-fn jain(shares: &[u64]) -> f64 {
-    let sum: f64 = shares.iter().map(|share| *share as f64).sum();
-    let squares: f64 = shares.iter().map(|share| (*share as f64).powi(2)).sum();
-    if squares > 0.0 {
-        sum * sum / (shares.len() as f64 * squares)
-    } else {
-        1.0
-    }
 }
 
 #[cfg(test)]
@@ -154,12 +143,5 @@ mod tests {
         assert_eq!(point.published_loss_percent, Some(0.5));
         assert_eq!((point.latency_us.p50, point.latency_us.max), (100.0, 200.0));
         assert!(summary.provenance.contains_key("quick"));
-    }
-
-    #[test]
-    fn fairness_is_one_for_equal_shares_and_falls_to_one_of_n() {
-        assert_eq!(jain(&[5, 5, 5, 5]), 1.0);
-        assert_eq!(jain(&[20, 0, 0, 0]), 0.25);
-        assert_eq!(jain(&[]), 1.0);
     }
 }

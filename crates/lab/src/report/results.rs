@@ -1,0 +1,97 @@
+//! A folder of results, or a summary by itself, read back.
+
+use crate::error::LabError;
+use crate::experiment::result::RunResult;
+use crate::experiment::store;
+use serde::Deserialize;
+use sheaf_sim::summary::{Kind, Point, Summary};
+use std::path::Path;
+
+/// A summary, and the runs that it was made of if they are there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Results {
+    /// The points.
+    pub summary: Summary,
+    /// Runs of each point, in the order of the points; nothing where only a summary is there.
+    pub runs: Vec<Vec<RunResult>>,
+    /// What was asked.
+    pub question: String,
+    /// Where published values come from.
+    pub reference: String,
+}
+
+/// What a report needs of an experiment file.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Asked {
+    question: String,
+    reference: String,
+}
+
+impl Results {
+    /// Reads `path`: a folder with `summary.json` in it, of `sheaf lab run` or `sheaf sim run`, or that file.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::Results`] if there is no summary, or one that cannot be read.
+    pub fn read(path: &Path) -> Result<Self, LabError> {
+        let folder = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
+        let file = if path.is_dir() { path.join("summary.json") } else { path.to_owned() };
+        let refuse = |why: String| LabError::Results {
+            folder: path.to_owned(),
+            why,
+        };
+        let text = std::fs::read_to_string(&file).map_err(|error| {
+            refuse(format!("cannot read {}: {error}; expected a folder of results", file.display()))
+        })?;
+        let summary = Summary::read(&text).map_err(|error| refuse(error.to_string()))?;
+        let asked = std::fs::read_to_string(folder.join("experiment.toml")).unwrap_or_default();
+        let Asked { question, reference } = toml::from_str(&asked).unwrap_or_default();
+        let runs = by_point(store::read_runs(folder)?, summary.points.len());
+        Ok(Self {
+            summary,
+            runs,
+            question,
+            reference,
+        })
+    }
+
+    /// Runs of the point at `index`, those that count.
+    pub fn valid_runs(&self, index: usize) -> impl Iterator<Item = &RunResult> {
+        let runs = self.runs.get(index).into_iter().flatten();
+        runs.filter(|run| run.is_valid())
+    }
+}
+
+/// Points stand in the order of their trials, and so do runs; a summary that does not fit them has none.
+fn by_point(runs: Vec<RunResult>, points: usize) -> Vec<Vec<RunResult>> {
+    let mut groups: Vec<Vec<RunResult>> = Vec::new();
+    for run in runs {
+        match groups.last_mut() {
+            Some(group) if group[0].trial == run.trial => group.push(run),
+            _ => groups.push(vec![run]),
+        }
+    }
+    if groups.len() == points { groups } else { Vec::new() }
+}
+
+/// What a point is called: its label, or its policy.
+#[must_use]
+pub fn name(point: &Point) -> &str {
+    if point.label.is_empty() { &point.policy } else { &point.label }
+}
+
+/// `live` or `sim`.
+#[must_use]
+pub fn kind(source: Kind) -> &'static str {
+    match source {
+        Kind::Live => "live",
+        Kind::Sim => "sim",
+    }
+}
+
+/// Bits that the sources of a point made in a second, in Mbit/s.
+#[must_use]
+pub fn offered_mbit_s(point: &Point) -> f64 {
+    f64::from(point.flps) * point.bytes as f64 * 8.0 * point.rate_hz / 1e6
+}

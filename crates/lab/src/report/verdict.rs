@@ -1,0 +1,179 @@
+//! What a point says, in plain words.
+
+use super::results::offered_mbit_s;
+use sheaf_sim::summary::Point;
+
+/// Published losses count as reproduced within this many percent of them,
+const WITHIN_PERCENT: f64 = 10.0;
+/// or within this many TFs, whichever is more.
+const WITHIN_TFS: f64 = 10.0;
+
+/// How a point compares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Whether it is what was hoped for: nothing lost in mode sheaf, the published loss in a legacy one.
+    pub is_good: bool,
+    /// In a sentence.
+    pub words: String,
+}
+
+/// The verdict on `point`.
+#[must_use]
+pub fn of(point: &Point) -> Verdict {
+    if point.n == 0 {
+        let words = format!("no run counts: all {} were rejected", point.n_rejected);
+        return Verdict {
+            is_good: false,
+            words,
+        };
+    }
+    let mut verdict = if point.mode == "sheaf" { of_sheaf(point) } else { of_legacy(point) };
+    if point.n_rejected > 0 {
+        verdict.words += &format!("; {} rejected", runs(point.n_rejected));
+    }
+    if point.n < 3 {
+        verdict.words += &format!("; {} only, so nothing is known of the spread", runs(point.n));
+    }
+    verdict
+}
+
+fn runs(count: u32) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{count} run{s}")
+}
+
+fn of_sheaf(point: &Point) -> Verdict {
+    let published = match point.published_loss_percent {
+        Some(loss) if loss > 0.0 => format!(", where {loss:.2} % were published"),
+        Some(_) => ", as published".to_owned(),
+        None => String::new(),
+    };
+    if point.lost_mean == 0.0 && point.out_of_order == 0.0 {
+        return Verdict {
+            is_good: true,
+            words: format!("nothing lost, nothing out of order{published}"),
+        };
+    }
+    let causes: Vec<String> = point.lost_by.iter().map(|(cause, lost)| format!("{lost:.1} {cause}")).collect();
+    let offered = offered_mbit_s(point);
+    let is_overload = point.goodput_mbit_s < 0.999 * offered && point.out_of_order == 0.0;
+    let why = if is_overload {
+        format!("; {offered:.1} Mbit/s were offered and {:.2} went through", point.goodput_mbit_s)
+    } else {
+        String::new()
+    };
+    Verdict {
+        is_good: false,
+        words: format!(
+            "{:.1} TFs ({:.2} %) lost, all accounted for: {}{why}{published}",
+            point.lost_mean,
+            point.loss_percent,
+            causes.join(", ")
+        ),
+    }
+}
+
+fn of_legacy(point: &Point) -> Verdict {
+    let main = point.lost_by.iter().max_by(|a, b| a.1.total_cmp(b.1));
+    let why = match main {
+        Some((cause, _)) if point.lost_mean > 0.0 => format!(", mostly {cause}"),
+        _ => String::new(),
+    };
+    let Some(published) = point.published_loss_percent else {
+        return Verdict {
+            is_good: true,
+            words: format!("{:.1} TFs ({:.2} %) lost{why}", point.lost_mean, point.loss_percent),
+        };
+    };
+    let published_tfs = published / 100.0 * point.announced;
+    let off = (point.lost_mean - published_tfs).abs();
+    let is_good = off <= WITHIN_TFS.max(published_tfs * WITHIN_PERCENT / 100.0);
+    let compared = if is_good { "reproduces" } else { "differs from" };
+    Verdict {
+        is_good,
+        words: format!(
+            "{:.1} TFs ({:.2} %) lost{why}: {compared} the published {published_tfs:.0} ({published:.2} %)",
+            point.lost_mean, point.loss_percent
+        ),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use sheaf_sim::summary::{Kind, Latency};
+    use std::collections::BTreeMap;
+
+    pub(in crate::report) fn point(mode: &str, lost: f64, published: Option<f64>) -> Point {
+        Point {
+            label: "5".to_owned(),
+            flps: 1,
+            epns: 1,
+            rate_hz: 200.0,
+            bytes: 58_750,
+            policy: "fixed".to_owned(),
+            reaction: "whitelist".to_owned(),
+            mode: mode.to_owned(),
+            push: "eager".to_owned(),
+            source: Kind::Live,
+            duration_s: 30.0,
+            n: 3,
+            n_rejected: 0,
+            announced: 6000.0,
+            lost_mean: lost,
+            loss_percent: lost / 60.0,
+            loss_percent_ci95: [lost / 60.0; 2],
+            out_of_order: 0.0,
+            goodput_mbit_s: 93.25,
+            latency_us: Latency::default(),
+            published_loss_percent: published,
+            lost_by: BTreeMap::from([("late-at-run-end".to_owned(), lost)]),
+            flp_peak_bytes: 0,
+            epn_peak_bytes: 0,
+            fairness: 1.0,
+            reassigned: 0.0,
+        }
+    }
+
+    #[test]
+    fn verdicts_are_plain() {
+        for (mode, lost, published, is_good, words) in [
+            ("sheaf", 0.0, Some(0.7), true, "nothing lost, nothing out of order, where 0.70 % were published"),
+            (
+                "sheaf",
+                60.0,
+                None,
+                false,
+                "60.0 TFs (1.00 %) lost, all accounted for: 60.0 late-at-run-end; 94.0 Mbit/s were offered and 93.25 \
+                 went through",
+            ),
+            (
+                "legacy",
+                43.0,
+                Some(0.7),
+                true,
+                "43.0 TFs (0.72 %) lost, mostly late-at-run-end: reproduces the published 42 (0.70 %)",
+            ),
+            (
+                "legacy",
+                60.0,
+                Some(0.7),
+                false,
+                "60.0 TFs (1.00 %) lost, mostly late-at-run-end: differs from the published 42 (0.70 %)",
+            ),
+        ] {
+            let verdict = of(&point(mode, lost, published));
+            assert_eq!((verdict.is_good, verdict.words.as_str()), (is_good, words));
+        }
+    }
+
+    #[test]
+    fn few_runs_and_rejected_ones_are_told() {
+        let mut few = point("sheaf", 0.0, None);
+        (few.n, few.n_rejected) = (1, 2);
+        let words = of(&few).words;
+        assert!(words.ends_with("; 2 runs rejected; 1 run only, so nothing is known of the spread"), "{words}");
+        few.n = 0;
+        assert_eq!(of(&few).words, "no run counts: all 2 were rejected");
+    }
+}
