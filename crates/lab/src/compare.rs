@@ -52,32 +52,71 @@ pub fn of(a: &Results, b: &Results) -> Comparison {
     let mut taken = vec![false; b.summary.points.len()];
     for (at, point) in a.summary.points.iter().enumerate() {
         let find = |is_same: &dyn Fn(&Point) -> bool| {
-            let open = b.summary.points.iter().enumerate().filter(|(index, other)| !taken[*index] && is_same(other));
+            let open = b
+                .summary
+                .points
+                .iter()
+                .enumerate()
+                .filter(|(index, other)| !taken[*index] && is_same(other));
             let mut found = open.map(|(index, _)| index);
             found.next().filter(|_| found.next().is_none())
         };
-        let whole = find(&|other| key(other) == key(point) && (&other.mode, other.source) == (&point.mode, point.source));
+        let whole = find(&|other| {
+            key(other) == key(point) && (&other.mode, other.source) == (&point.mode, point.source)
+        });
         let Some(other) = whole.or_else(|| find(&|other| key(other) == key(point))) else {
             comparison.only_in_one.push(describe(point));
             continue;
         };
         taken[other] = true;
-        comparison.differences.extend(compare(point, &b.summary.points[other], (a, at), (b, other)));
+        comparison.differences.extend(compare(
+            point,
+            &b.summary.points[other],
+            (a, at),
+            (b, other),
+        ));
     }
-    let left = b.summary.points.iter().zip(&taken).filter(|(_, taken)| !**taken);
-    comparison.only_in_one.extend(left.map(|(point, _)| describe(point)));
+    let left = b
+        .summary
+        .points
+        .iter()
+        .zip(&taken)
+        .filter(|(_, taken)| !**taken);
+    comparison
+        .only_in_one
+        .extend(left.map(|(point, _)| describe(point)));
     comparison
 }
 
 /// What was asked, but for the rules and the way.
 fn key(point: &Point) -> impl PartialEq {
     let rate = point.rate_hz.to_bits();
-    let asked = (point.flps, point.epns, rate, point.bytes, point.duration_s.to_bits());
-    (point.label.clone(), point.policy.clone(), point.reaction.clone(), point.push.clone(), asked)
+    let asked = (
+        point.flps,
+        point.epns,
+        rate,
+        point.bytes,
+        point.duration_s.to_bits(),
+    );
+    (
+        point.label.clone(),
+        point.policy.clone(),
+        point.reaction.clone(),
+        point.push.clone(),
+        asked,
+    )
 }
 
 fn describe(point: &Point) -> String {
-    format!("{} ({} FLP, {} EPN, {} Hz, {} B, {})", name(point), point.flps, point.epns, point.rate_hz, point.bytes, point.mode)
+    format!(
+        "{} ({} FLP, {} EPN, {} Hz, {} B, {})",
+        name(point),
+        point.flps,
+        point.epns,
+        point.rate_hz,
+        point.bytes,
+        point.mode
+    )
 }
 
 /// A point of a set of results.
@@ -87,14 +126,26 @@ type FigureOf = (&'static str, fn(&RunResult) -> f64, fn(&Point) -> f64);
 
 fn compare(a: &Point, b: &Point, a_at: At<'_>, b_at: At<'_>) -> Vec<Difference> {
     let figures: [FigureOf; 3] = [
-        ("loss_percent", RunResult::loss_percent, |point| point.loss_percent),
-        ("goodput_mbit_s", |run| run.goodput_mbit_s, |point| point.goodput_mbit_s),
-        ("latency_us_p99", |run| run.latency_us.p99, |point| point.latency_us.p99),
+        ("loss_percent", RunResult::loss_percent, |point| {
+            point.loss_percent
+        }),
+        (
+            "goodput_mbit_s",
+            |run| run.goodput_mbit_s,
+            |point| point.goodput_mbit_s,
+        ),
+        (
+            "latency_us_p99",
+            |run| run.latency_us.p99,
+            |point| point.latency_us.p99,
+        ),
     ];
     let row = |(figure, of_run, of_point): FigureOf| {
-        let values = |(results, at): At<'_>| -> Vec<f64> { results.valid_runs(at).map(of_run).collect() };
+        let values =
+            |(results, at): At<'_>| -> Vec<f64> { results.valid_runs(at).map(of_run).collect() };
         let (x, y) = (values(a_at), values(b_at));
-        let mean = |values: &[f64], point: &Point| stat::mean(values).unwrap_or_else(|| of_point(point));
+        let mean =
+            |values: &[f64], point: &Point| stat::mean(values).unwrap_or_else(|| of_point(point));
         let (a_mean, b_mean) = (mean(&x, a), mean(&y, b));
         Difference {
             point: describe(a),
@@ -167,7 +218,8 @@ pub fn table(comparison: &Comparison) -> String {
             let _ = writeln!(text, "{}", row.point);
             last = &row.point;
         }
-        let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.3}"));
+        let number =
+            |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.3}"));
         let _ = writeln!(
             text,
             "  {:<15} {:>11.3} (n {:>2}) {:>11.3} (n {:>2})  difference {:>+11.3}  g {:>8}  p {:>6}  {}",
@@ -195,8 +247,14 @@ mod tests {
     #[test]
     fn welch_gives_the_value_that_integration_gives() {
         // t = 2.8353 at 27.714 degrees of freedom; the tail of Student's t, integrated numerically elsewhere, is 0.008453.
-        let x = [27.5, 21.0, 19.0, 23.6, 17.0, 17.9, 16.9, 20.1, 21.9, 22.6, 23.1, 19.6, 19.0, 21.7, 21.4];
-        let y = [27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8, 22.0, 24.8, 20.2, 21.9, 22.1, 22.9, 30.0, 23.9];
+        let x = [
+            27.5, 21.0, 19.0, 23.6, 17.0, 17.9, 16.9, 20.1, 21.9, 22.6, 23.1, 19.6, 19.0, 21.7,
+            21.4,
+        ];
+        let y = [
+            27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8, 22.0, 24.8, 20.2, 21.9, 22.1, 22.9, 30.0,
+            23.9,
+        ];
         let p = welch(&x, &y).unwrap();
         assert!((p - 0.008_453).abs() < 2e-5, "{p}");
         assert_eq!(welch(&[1.0], &[2.0, 3.0]), None);

@@ -275,7 +275,11 @@ impl Experiment {
     /// The same with runs of `seconds` each. What happens later does not happen.
     #[must_use]
     pub fn last(mut self, seconds: f64) -> Self {
-        let all = self.point.iter_mut().chain(&mut self.variant).chain([&mut self.base]);
+        let all = self
+            .point
+            .iter_mut()
+            .chain(&mut self.variant)
+            .chain([&mut self.base]);
         for spec in all {
             spec.duration_s = Some(seconds);
             if let Some(faults) = &mut spec.fault {
@@ -306,7 +310,11 @@ impl Experiment {
         } else {
             &self.variant
         };
-        let of_point = |point| variants.iter().map(move |variant| self.spec(point, variant));
+        let of_point = |point| {
+            variants
+                .iter()
+                .map(move |variant| self.spec(point, variant))
+        };
         let mut specs: Vec<PointSpec> = points.iter().flat_map(of_point).collect();
         let matrix = &self.matrix;
         vary(&mut specs, &matrix.source, |s, v| s.source = Some(*v));

@@ -10,9 +10,9 @@
 // Where experiments take place.
 pub mod net;
 // Questions, their points, and runs of them.
+pub mod compare;
 pub mod experiment;
 pub mod legacy;
-pub mod compare;
 // What can be run, and what it gives.
 pub mod faults;
 pub mod kills;

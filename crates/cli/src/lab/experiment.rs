@@ -2,10 +2,10 @@
 
 use crate::demo::duration;
 use sheaf_lab::LabError;
+use sheaf_lab::compare;
 use sheaf_lab::experiment::Experiment;
 use sheaf_lab::experiment::result::RunResult;
 use sheaf_lab::experiment::run::{self, Options, Progress};
-use sheaf_lab::compare;
 use sheaf_lab::report::pages;
 use sheaf_lab::report::results::Results;
 use std::io::{IsTerminal as _, Write as _};
@@ -135,7 +135,11 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     print!("{}", pages::table(&summary));
     let results = Results::read(&options.out).map_err(super::refuse)?;
     let page = pages::write(&results, &options.out).map_err(super::refuse)?;
-    println!("results are in {}, shown by {}", options.out.display(), page.display());
+    println!(
+        "results are in {}, shown by {}",
+        options.out.display(),
+        page.display()
+    );
     Ok(ExitCode::SUCCESS)
 }
 

@@ -64,9 +64,8 @@ struct Totals {
 /// A file that is no scenario, results that are there already, books that do not agree, or a file that cannot be
 /// written.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut file = ScenarioFile::read(&args.file).map_err(|error| {
-        fail::bad_use(format!("{}: {error}", args.file.display()))
-    })?;
+    let mut file = ScenarioFile::read(&args.file)
+        .map_err(|error| fail::bad_use(format!("{}: {error}", args.file.display())))?;
     if let Some(seed) = args.seed {
         file.base.seed = seed;
     }
@@ -126,7 +125,10 @@ fn run_all(args: &Args, name: &str, scenarios: &[Scenario]) -> anyhow::Result<Ex
     if broken.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
-    anyhow::bail!("the books do not agree with what happened: {}", broken.join("; "))
+    anyhow::bail!(
+        "the books do not agree with what happened: {}",
+        broken.join("; ")
+    )
 }
 
 fn totals(points: &[PointRun], wall: Duration) -> Totals {
@@ -136,9 +138,9 @@ fn totals(points: &[PointRun], wall: Duration) -> Totals {
         stfs: runs().map(|run| run.stfs).sum(),
         simulated_s: runs().map(|run| run.simulated_ns as f64 / 1e9).sum(),
         wall_s: wall.as_secs_f64(),
-        trace_hash: points
-            .iter()
-            .fold(0, |hash: u64, point| hash.rotate_left(17) ^ point.trace_hash),
+        trace_hash: points.iter().fold(0, |hash: u64, point| {
+            hash.rotate_left(17) ^ point.trace_hash
+        }),
     }
 }
 

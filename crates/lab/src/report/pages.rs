@@ -18,10 +18,26 @@ const HISTOGRAM_FROM: usize = 8;
 pub fn table(summary: &Summary) -> String {
     let mut text = format!(
         "{:<14} {:<5} {:>4} {:>5} {:>7} {:>8} {:>3} {:>4} {:>9} {:>8} {:>9} {:>6} {:>9} {:>9}  {}\n",
-        "point", "by", "FLPs", "EPNs", "Hz", "bytes", "n", "rej.", "lost", "loss %", "published", "OOO", "Mbit/s", "p99 ms", "mode"
+        "point",
+        "by",
+        "FLPs",
+        "EPNs",
+        "Hz",
+        "bytes",
+        "n",
+        "rej.",
+        "lost",
+        "loss %",
+        "published",
+        "OOO",
+        "Mbit/s",
+        "p99 ms",
+        "mode"
     );
     for point in &summary.points {
-        let published = point.published_loss_percent.map_or("-".to_owned(), |loss| format!("{loss:.2}"));
+        let published = point
+            .published_loss_percent
+            .map_or("-".to_owned(), |loss| format!("{loss:.2}"));
         let _ = writeln!(
             text,
             "{:<14} {:<5} {:>4} {:>5} {:>7} {:>8} {:>3} {:>4} {:>9.2} {:>8.3} {:>9} {:>6.1} {:>9.2} {:>9.2}  {}",
@@ -78,53 +94,92 @@ pub fn write(results: &Results, folder: &Path) -> Result<PathBuf, LabError> {
 /// [`PlotError`] for values that are not finite.
 pub fn figures(results: &Results) -> Result<Vec<Figure>, PlotError> {
     let points = &results.summary.points;
-    let groups: BTreeSet<(&str, &str)> = points.iter().map(|point| (kind(point.source), point.mode.as_str())).collect();
+    let groups: BTreeSet<(&str, &str)> = points
+        .iter()
+        .map(|point| (kind(point.source), point.mode.as_str()))
+        .collect();
     let mut figures = Vec::new();
     for (number, (source, mode)) in groups.iter().enumerate() {
-        let of_group = || points.iter().enumerate().filter(|(_, point)| (kind(point.source), point.mode.as_str()) == (*source, *mode));
+        let of_group = || {
+            points
+                .iter()
+                .enumerate()
+                .filter(|(_, point)| (kind(point.source), point.mode.as_str()) == (*source, *mode))
+        };
         let bars = |value: &dyn Fn(usize, &Point) -> Bar| -> Vec<Bar> {
-            of_group().map(|(index, point)| value(index, point)).collect()
+            of_group()
+                .map(|(index, point)| value(index, point))
+                .collect()
         };
         let file = |what: &str| format!("{what}-{}-{}", source, number + 1);
         let loss = |index: usize, point: &Point| Bar {
             label: name(point).to_owned(),
             value: point.loss_percent,
             interval: Some(point.loss_percent_ci95),
-            values: results.valid_runs(index).map(crate::experiment::result::RunResult::loss_percent).collect(),
+            values: results
+                .valid_runs(index)
+                .map(crate::experiment::result::RunResult::loss_percent)
+                .collect(),
             published: point.published_loss_percent,
         };
         figures.push(Figure {
             name: file("loss"),
-            svg: plot::bars(&format!("TFs lost, {mode} ({source})"), "% of TFs", &bars(&loss))?,
+            svg: plot::bars(
+                &format!("TFs lost, {mode} ({source})"),
+                "% of TFs",
+                &bars(&loss),
+            )?,
         });
         let goodput = |index: usize, point: &Point| Bar {
             label: name(point).to_owned(),
             value: point.goodput_mbit_s,
             interval: None,
-            values: results.valid_runs(index).map(|run| run.goodput_mbit_s).collect(),
+            values: results
+                .valid_runs(index)
+                .map(|run| run.goodput_mbit_s)
+                .collect(),
             published: Some(offered_mbit_s(point)),
         };
         figures.push(Figure {
             name: file("goodput"),
-            svg: plot::bars(&format!("Goodput, and what was offered, {mode} ({source})"), "Mbit/s", &bars(&goodput))?,
+            svg: plot::bars(
+                &format!("Goodput, and what was offered, {mode} ({source})"),
+                "Mbit/s",
+                &bars(&goodput),
+            )?,
         });
         let latency = |index: usize, point: &Point| Bar {
             label: name(point).to_owned(),
             value: point.latency_us.p99 / 1000.0,
             interval: Some([point.latency_us.p50 / 1000.0, point.latency_us.max / 1000.0]),
-            values: results.valid_runs(index).map(|run| run.latency_us.p99 / 1000.0).collect(),
+            values: results
+                .valid_runs(index)
+                .map(|run| run.latency_us.p99 / 1000.0)
+                .collect(),
             published: None,
         };
         figures.push(Figure {
             name: file("latency"),
-            svg: plot::bars(&format!("Latency: p99, from p50 to the slowest, {mode} ({source})"), "ms", &bars(&latency))?,
+            svg: plot::bars(
+                &format!("Latency: p99, from p50 to the slowest, {mode} ({source})"),
+                "ms",
+                &bars(&latency),
+            )?,
         });
     }
     for (index, point) in points.iter().enumerate() {
-        let losses: Vec<f64> = results.valid_runs(index).map(crate::experiment::result::RunResult::loss_percent).collect();
+        let losses: Vec<f64> = results
+            .valid_runs(index)
+            .map(crate::experiment::result::RunResult::loss_percent)
+            .collect();
         let is_spread = losses.iter().any(|loss| *loss != losses[0]);
         if losses.len() >= HISTOGRAM_FROM && is_spread {
-            let title = format!("Point {}, {}: loss of {} runs", name(point), point.mode, losses.len());
+            let title = format!(
+                "Point {}, {}: loss of {} runs",
+                name(point),
+                point.mode,
+                losses.len()
+            );
             figures.push(Figure {
                 name: format!("spread-{:03}", index + 1),
                 svg: plot::histogram(&title, "% of TFs", &losses, &[])?,
@@ -139,7 +194,11 @@ pub fn figures(results: &Results) -> Result<Vec<Figure>, PlotError> {
 pub fn html(results: &Results, figures: &[Figure]) -> String {
     let summary = &results.summary;
     let mut page = String::from(HEAD);
-    let _ = writeln!(page, "<title>{}</title></head><body>", text(&summary.experiment));
+    let _ = writeln!(
+        page,
+        "<title>{}</title></head><body>",
+        text(&summary.experiment)
+    );
     let _ = writeln!(page, "<h1>{}</h1>", text(&summary.experiment));
     if !results.question.is_empty() {
         let _ = writeln!(page, "<p class=question>{}</p>", text(&results.question));
@@ -148,7 +207,12 @@ pub fn html(results: &Results, figures: &[Figure]) -> String {
     page.push_str(&points(results));
     page.push_str("<h2>Figures</h2>\n<p>Dots are runs, whiskers 95 % intervals of the mean (latency: from the median to the slowest TF), red lines what was published (goodput: what was offered).</p>\n");
     for figure in figures {
-        let _ = writeln!(page, "<figure id=\"{}\">{}</figure>", text(&figure.name), figure.svg);
+        let _ = writeln!(
+            page,
+            "<figure id=\"{}\">{}</figure>",
+            text(&figure.name),
+            figure.svg
+        );
     }
     page.push_str(&causes(summary));
     page.push_str(&runs(results));
@@ -158,7 +222,11 @@ pub fn html(results: &Results, figures: &[Figure]) -> String {
 }
 
 fn in_short(summary: &Summary) -> String {
-    let verdicts: Vec<_> = summary.points.iter().map(|point| (point, verdict::of(point))).collect();
+    let verdicts: Vec<_> = summary
+        .points
+        .iter()
+        .map(|point| (point, verdict::of(point)))
+        .collect();
     let count = |is_sheaf: bool, is_good: bool| {
         let fits = |(point, verdict): &&(&Point, verdict::Verdict)| {
             (point.mode == "sheaf") == is_sheaf && (verdict.is_good || !is_good)
@@ -168,10 +236,19 @@ fn in_short(summary: &Summary) -> String {
     let mut text = String::from("<h2>In short</h2>\n<ul>\n");
     let (sheaf, legacy) = (count(true, false), count(false, false));
     if sheaf > 0 {
-        let _ = writeln!(text, "<li>Sheaf lost nothing at {} of {sheaf} points.</li>", count(true, true));
+        let _ = writeln!(
+            text,
+            "<li>Sheaf lost nothing at {} of {sheaf} points.</li>",
+            count(true, true)
+        );
     }
-    let published = verdicts.iter().filter(|(point, _)| point.mode != "sheaf" && point.published_loss_percent.is_some());
-    let good = published.clone().filter(|(_, verdict)| verdict.is_good).count();
+    let published = verdicts
+        .iter()
+        .filter(|(point, _)| point.mode != "sheaf" && point.published_loss_percent.is_some());
+    let good = published
+        .clone()
+        .filter(|(_, verdict)| verdict.is_good)
+        .count();
     if legacy > 0 && published.clone().count() > 0 {
         let _ = writeln!(
             text,
@@ -181,7 +258,10 @@ fn in_short(summary: &Summary) -> String {
     }
     let rejected: u32 = summary.points.iter().map(|point| point.n_rejected).sum();
     let all: u32 = summary.points.iter().map(|point| point.n).sum::<u32>() + rejected;
-    let _ = writeln!(text, "<li>{all} runs, {rejected} of them rejected by their own check.</li>\n</ul>");
+    let _ = writeln!(
+        text,
+        "<li>{all} runs, {rejected} of them rejected by their own check.</li>\n</ul>"
+    );
     text
 }
 
@@ -193,9 +273,18 @@ fn points(results: &Results) -> String {
     );
     for (index, point) in results.summary.points.iter().enumerate() {
         let verdict = verdict::of(point);
-        let lost: Vec<f64> = results.valid_runs(index).map(|run| run.lost as f64).collect();
-        let sd = if lost.len() > 1 { format!("{:.2}", stat::standard_deviation(&lost)) } else { "-".to_owned() };
-        let published = point.published_loss_percent.map_or("-".to_owned(), |loss| format!("{loss:.2}"));
+        let lost: Vec<f64> = results
+            .valid_runs(index)
+            .map(|run| run.lost as f64)
+            .collect();
+        let sd = if lost.len() > 1 {
+            format!("{:.2}", stat::standard_deviation(&lost))
+        } else {
+            "-".to_owned()
+        };
+        let published = point
+            .published_loss_percent
+            .map_or("-".to_owned(), |loss| format!("{loss:.2}"));
         let [low, high] = point.loss_percent_ci95;
         let class = if verdict.is_good { "good" } else { "open" };
         let _ = writeln!(
@@ -227,25 +316,42 @@ fn points(results: &Results) -> String {
 
 /// Loss by cause: a bar for each point that lost something.
 fn causes(summary: &Summary) -> String {
-    let lossy: Vec<&Point> = summary.points.iter().filter(|point| point.lost_mean > 0.0).collect();
+    let lossy: Vec<&Point> = summary
+        .points
+        .iter()
+        .filter(|point| point.lost_mean > 0.0)
+        .collect();
     if lossy.is_empty() {
         return String::new();
     }
-    let names: BTreeSet<&str> = lossy.iter().flat_map(|point| point.lost_by.keys().map(String::as_str)).collect();
+    let names: BTreeSet<&str> = lossy
+        .iter()
+        .flat_map(|point| point.lost_by.keys().map(String::as_str))
+        .collect();
     let mut page = String::from("<h2>Loss by cause</h2>\n<table><tr><th>point<th>rules");
     for cause in &names {
         let _ = write!(page, "<th>{}", text(cause));
     }
     page.push_str("<th class=words>share</tr>\n");
     for point in lossy {
-        let _ = write!(page, "<tr><td>{}<td>{}", text(name(point)), text(&point.mode.replace('+', " + ")));
+        let _ = write!(
+            page,
+            "<tr><td>{}<td>{}",
+            text(name(point)),
+            text(&point.mode.replace('+', " + "))
+        );
         let mut share = String::new();
         for (index, cause) in names.iter().enumerate() {
             let lost = point.lost_by.get(*cause).copied().unwrap_or(0.0);
             let _ = write!(page, "<td>{lost:.2}");
             if lost > 0.0 {
                 let width = 100.0 * lost / point.lost_mean;
-                let _ = write!(share, "<i class=c{} style=\"width:{width:.1}%\" title=\"{}\"></i>", index % 6, text(cause));
+                let _ = write!(
+                    share,
+                    "<i class=c{} style=\"width:{width:.1}%\" title=\"{}\"></i>",
+                    index % 6,
+                    text(cause)
+                );
             }
         }
         let _ = writeln!(page, "<td class=words><div class=share>{share}</div></tr>");
@@ -263,7 +369,11 @@ fn runs(results: &Results) -> String {
          <th>generation s<th>announced<th>lost<th>out of order<th>mixed target<th>goodput<th>p99 ms<th>seed<th>remark</tr>\n",
     );
     for run in results.runs.iter().flatten() {
-        let remark = run.rejected.iter().map(|why| format!("rejected: {why}")).chain(run.problems.iter().cloned());
+        let remark = run
+            .rejected
+            .iter()
+            .map(|why| format!("rejected: {why}"))
+            .chain(run.problems.iter().cloned());
         let remark: Vec<String> = remark.collect();
         let _ = writeln!(
             page,
@@ -289,10 +399,19 @@ fn runs(results: &Results) -> String {
 fn origin(results: &Results) -> String {
     let mut page = String::from("<h2>Where this comes from</h2>\n<table class=origin>\n");
     if !results.reference.is_empty() {
-        let _ = writeln!(page, "<tr><th>published values<td class=words>{}</tr>", text(&results.reference));
+        let _ = writeln!(
+            page,
+            "<tr><th>published values<td class=words>{}</tr>",
+            text(&results.reference)
+        );
     }
     for (key, value) in &results.summary.provenance {
-        let _ = writeln!(page, "<tr><th>{}<td class=words>{}</tr>", text(key), text(value));
+        let _ = writeln!(
+            page,
+            "<tr><th>{}<td class=words>{}</tr>",
+            text(key),
+            text(value)
+        );
     }
     page.push_str("</table>\n");
     page
@@ -300,7 +419,10 @@ fn origin(results: &Results) -> String {
 
 /// `text` as it may stand in a page.
 fn text(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }
 
 const HEAD: &str = "<!doctype html>
@@ -327,8 +449,13 @@ mod tests {
 
     fn results() -> Results {
         let mut summary = Summary::new("net<work>");
-        summary.points = vec![point("sheaf", 0.0, Some(0.7)), point("counting-builder+cutoff-20ms", 43.0, Some(0.7))];
-        summary.provenance.insert("commit".to_owned(), "abc".to_owned());
+        summary.points = vec![
+            point("sheaf", 0.0, Some(0.7)),
+            point("counting-builder+cutoff-20ms", 43.0, Some(0.7)),
+        ];
+        summary
+            .provenance
+            .insert("commit".to_owned(), "abc".to_owned());
         Results {
             summary,
             runs: Vec::new(),
@@ -363,13 +490,24 @@ mod tests {
     fn a_folder_has_the_page_and_a_file_a_figure_also_of_a_summary_alone() {
         let folder = tempfile::tempdir().unwrap();
         let written = results();
-        std::fs::write(folder.path().join("summary.json"), written.summary.to_json()).unwrap();
+        std::fs::write(
+            folder.path().join("summary.json"),
+            written.summary.to_json(),
+        )
+        .unwrap();
         let read = Results::read(folder.path()).unwrap();
         assert_eq!(read.summary, written.summary);
         let page = write(&read, folder.path()).unwrap();
         assert!(page.is_file());
-        assert_eq!(std::fs::read_dir(folder.path().join("plots")).unwrap().count(), 6);
-        let error = Results::read(&folder.path().join("plots")).unwrap_err().to_string();
+        assert_eq!(
+            std::fs::read_dir(folder.path().join("plots"))
+                .unwrap()
+                .count(),
+            6
+        );
+        let error = Results::read(&folder.path().join("plots"))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("expected a folder of results"), "{error}");
     }
 

@@ -35,18 +35,32 @@ impl Results {
     ///
     /// [`LabError::Results`] if there is no summary, or one that cannot be read.
     pub fn read(path: &Path) -> Result<Self, LabError> {
-        let folder = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
-        let file = if path.is_dir() { path.join("summary.json") } else { path.to_owned() };
+        let folder = if path.is_dir() {
+            path
+        } else {
+            path.parent().unwrap_or(path)
+        };
+        let file = if path.is_dir() {
+            path.join("summary.json")
+        } else {
+            path.to_owned()
+        };
         let refuse = |why: String| LabError::Results {
             folder: path.to_owned(),
             why,
         };
         let text = std::fs::read_to_string(&file).map_err(|error| {
-            refuse(format!("cannot read {}: {error}; expected a folder of results", file.display()))
+            refuse(format!(
+                "cannot read {}: {error}; expected a folder of results",
+                file.display()
+            ))
         })?;
         let summary = Summary::read(&text).map_err(|error| refuse(error.to_string()))?;
         let asked = std::fs::read_to_string(folder.join("experiment.toml")).unwrap_or_default();
-        let Asked { question, reference } = toml::from_str(&asked).unwrap_or_default();
+        let Asked {
+            question,
+            reference,
+        } = toml::from_str(&asked).unwrap_or_default();
         let runs = by_point(store::read_runs(folder)?, summary.points.len());
         Ok(Self {
             summary,
@@ -72,13 +86,21 @@ fn by_point(runs: Vec<RunResult>, points: usize) -> Vec<Vec<RunResult>> {
             _ => groups.push(vec![run]),
         }
     }
-    if groups.len() == points { groups } else { Vec::new() }
+    if groups.len() == points {
+        groups
+    } else {
+        Vec::new()
+    }
 }
 
 /// What a point is called: its label, or its policy.
 #[must_use]
 pub fn name(point: &Point) -> &str {
-    if point.label.is_empty() { &point.policy } else { &point.label }
+    if point.label.is_empty() {
+        &point.policy
+    } else {
+        &point.label
+    }
 }
 
 /// `live` or `sim`.

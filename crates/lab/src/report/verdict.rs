@@ -27,12 +27,19 @@ pub fn of(point: &Point) -> Verdict {
             words,
         };
     }
-    let mut verdict = if point.mode == "sheaf" { of_sheaf(point) } else { of_legacy(point) };
+    let mut verdict = if point.mode == "sheaf" {
+        of_sheaf(point)
+    } else {
+        of_legacy(point)
+    };
     if point.n_rejected > 0 {
         verdict.words += &format!("; {} rejected", runs(point.n_rejected));
     }
     if point.n < 3 {
-        verdict.words += &format!("; {} only, so nothing is known of the spread", runs(point.n));
+        verdict.words += &format!(
+            "; {} only, so nothing is known of the spread",
+            runs(point.n)
+        );
     }
     verdict
 }
@@ -54,11 +61,18 @@ fn of_sheaf(point: &Point) -> Verdict {
             words: format!("nothing lost, nothing out of order{published}"),
         };
     }
-    let causes: Vec<String> = point.lost_by.iter().map(|(cause, lost)| format!("{lost:.1} {cause}")).collect();
+    let causes: Vec<String> = point
+        .lost_by
+        .iter()
+        .map(|(cause, lost)| format!("{lost:.1} {cause}"))
+        .collect();
     let offered = offered_mbit_s(point);
     let is_overload = point.goodput_mbit_s < 0.999 * offered && point.out_of_order == 0.0;
     let why = if is_overload {
-        format!("; {offered:.1} Mbit/s were offered and {:.2} went through", point.goodput_mbit_s)
+        format!(
+            "; {offered:.1} Mbit/s were offered and {:.2} went through",
+            point.goodput_mbit_s
+        )
     } else {
         String::new()
     };
@@ -82,13 +96,20 @@ fn of_legacy(point: &Point) -> Verdict {
     let Some(published) = point.published_loss_percent else {
         return Verdict {
             is_good: true,
-            words: format!("{:.1} TFs ({:.2} %) lost{why}", point.lost_mean, point.loss_percent),
+            words: format!(
+                "{:.1} TFs ({:.2} %) lost{why}",
+                point.lost_mean, point.loss_percent
+            ),
         };
     };
     let published_tfs = published / 100.0 * point.announced;
     let off = (point.lost_mean - published_tfs).abs();
     let is_good = off <= WITHIN_TFS.max(published_tfs * WITHIN_PERCENT / 100.0);
-    let compared = if is_good { "reproduces" } else { "differs from" };
+    let compared = if is_good {
+        "reproduces"
+    } else {
+        "differs from"
+    };
     Verdict {
         is_good,
         words: format!(
@@ -138,7 +159,13 @@ pub(super) mod tests {
     #[test]
     fn verdicts_are_plain() {
         for (mode, lost, published, is_good, words) in [
-            ("sheaf", 0.0, Some(0.7), true, "nothing lost, nothing out of order, where 0.70 % were published"),
+            (
+                "sheaf",
+                0.0,
+                Some(0.7),
+                true,
+                "nothing lost, nothing out of order, where 0.70 % were published",
+            ),
             (
                 "sheaf",
                 60.0,
@@ -172,7 +199,10 @@ pub(super) mod tests {
         let mut few = point("sheaf", 0.0, None);
         (few.n, few.n_rejected) = (1, 2);
         let words = of(&few).words;
-        assert!(words.ends_with("; 2 runs rejected; 1 run only, so nothing is known of the spread"), "{words}");
+        assert!(
+            words.ends_with("; 2 runs rejected; 1 run only, so nothing is known of the spread"),
+            "{words}"
+        );
         few.n = 0;
         assert_eq!(of(&few).words, "no run counts: all 2 were rejected");
     }
