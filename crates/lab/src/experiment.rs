@@ -1,6 +1,6 @@
 //! An experiment: a question as a file, the points of its matrix, runs of them, and what they found.
 //!
-//! [`Experiment`] is the file, [`Trial`] one point with everything that a run needs to know. Everything is checked before
+//! [`Experiment`] is the file, [`Trial`] one point with everything that a run needs to know. All is checked before
 //! anything is made: an error names the key and what it accepts. Each run leaves a file in the result folder
 //! ([`store`]), so that an interrupted experiment goes on where it was.
 

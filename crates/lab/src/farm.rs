@@ -161,7 +161,7 @@ impl Farm {
         Ok(farm)
     }
 
-    /// Starts a farm of one ICN on a network that is there, with a farm file that is made, and waits until it makes TFs.
+    /// Starts a farm of one ICN on a network and with a farm file that are there, and waits until it makes TFs.
     ///
     /// # Errors
     ///

@@ -9,6 +9,7 @@ mod faults;
 mod harness;
 mod icns;
 mod lab;
+mod lab_run;
 mod orders;
 mod security;
 mod shapes;

@@ -15,8 +15,8 @@ pub(super) enum Pace {
     Feedback(Feedback),
 }
 
-/// The controller of FairMQ 1.3 (`fairmq/tools/RateLimit.h`): it sleeps a while in every beat, and corrects that only if
-/// beats take more than 1/64 longer or shorter than they should.
+/// The controller of FairMQ 1.3 (`fairmq/tools/RateLimit.h`): it sleeps a while in every beat, and corrects that only
+/// if beats take more than 1/64 longer or shorter than they should.
 #[derive(Debug)]
 pub(super) struct Feedback {
     period_ns: f64,

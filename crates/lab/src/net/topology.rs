@@ -116,8 +116,8 @@ pub struct Link {
     pub rate_mbit: f64,
     /// How bytes are counted.
     pub framing: Framing,
-    /// What may leave at once after a pause, in bytes. Less than 10 ms of the rate is lost on a busy machine, which comes
-    /// too late to let frames go.
+    /// What may leave at once after a pause, in bytes. Less than 10 ms of the rate is lost on a busy machine, which
+    /// comes too late to let frames go.
     pub burst_bytes: u32,
     /// What waits at a port of a switch before frames are dropped, in bytes.
     pub queue_bytes: u32,
