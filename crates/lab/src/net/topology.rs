@@ -520,7 +520,7 @@ mod tests {
         assert!((cluster.link.goodput_mbit() - 94.15).abs() < 0.01);
         assert!(cluster.auxiliary.is_some());
         let fairmq = Topology::find("pi-cluster-fairmq").unwrap();
-        assert!((fairmq.link.goodput_mbit() - 93.32).abs() < 0.01);
+        assert!((fairmq.link.goodput_mbit() - 93.37).abs() < 0.01);
     }
 
     const GOOD: &str = "
