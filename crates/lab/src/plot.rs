@@ -177,7 +177,8 @@ pub fn bars(title: &str, unit: &str, bars: &[Bar]) -> Result<String, PlotError> 
             .map(|bar| bar.label.chars().count())
             .max()
             .unwrap_or(0);
-        let is_upright = bars.len() > 6 || labels_long > 12;
+        // About so many letters fit beside each other.
+        let is_upright = bars.len() * (labels_long + 1) > 100;
         let label_pixels = if is_upright {
             14 + 6 * labels_long.min(30) as u32
         } else {

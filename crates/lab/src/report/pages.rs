@@ -256,6 +256,9 @@ fn in_short(summary: &Summary) -> String {
             published.count()
         );
     }
+    if summary.provenance.contains_key("quick") {
+        text.push_str("<li>Runs were cut short (--quick): what is late at the end or overflows later is not seen.</li>\n");
+    }
     let rejected: u32 = summary.points.iter().map(|point| point.n_rejected).sum();
     let all: u32 = summary.points.iter().map(|point| point.n).sum::<u32>() + rejected;
     let _ = writeln!(
@@ -436,7 +439,7 @@ table { border-collapse: collapse; font-size: 13px } th { text-align: left; font
 td, th { padding: 3px 8px; border-bottom: 1px solid #ddd } td { text-align: right; white-space: nowrap }
 td:first-child, td:nth-child(2), td:nth-child(3), td.words { text-align: left } 
 td.words { white-space: normal; min-width: 18em }
-td:nth-child(3) { white-space: normal; max-width: 15em } tr.good td:first-child { border-left: 5px solid #4a9a5a }
+td:nth-child(3) { white-space: normal; min-width: 14em } tr.good td:first-child { border-left: 5px solid #4a9a5a }
 tr.open td:first-child { border-left: 5px solid #c44e24 } .origin td { text-align: left }
 figure { display: inline-block; margin: 0 1em 1em 0; border: 1px solid #e4e4e4 } 
 figure svg { display: block; max-width: 100% }
