@@ -100,8 +100,8 @@ mod tests {
         let cluster = Topology::find("pi-cluster").unwrap();
         let text = |flps, epns| Placement::of(&cluster, flps, epns).unwrap_err().to_string();
         assert_eq!(
-            text(3, 1),
-            "flps: found 3, expected at most 2 on topology pi-cluster"
+            text(4, 1),
+            "flps: found 4, expected at most 3 on topology pi-cluster"
         );
         assert_eq!(
             text(2, 6),
