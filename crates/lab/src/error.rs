@@ -41,7 +41,7 @@ pub enum LabError {
     },
     /// The experiment makes no sense.
     #[error(transparent)]
-    Experiment(#[from] crate::experiment::ExperimentError),
+    Experiment(Box<crate::experiment::ExperimentError>),
     /// A figure cannot be drawn.
     #[error(transparent)]
     Plot(#[from] crate::plot::PlotError),
@@ -56,6 +56,12 @@ pub enum LabError {
     /// Something that the machine lacks, where skipping is not allowed.
     #[error("this cannot run here: {0}")]
     Missing(String),
+}
+
+impl From<crate::experiment::ExperimentError> for LabError {
+    fn from(error: crate::experiment::ExperimentError) -> Self {
+        Self::Experiment(Box::new(error))
+    }
 }
 
 impl LabError {

@@ -67,7 +67,7 @@ pub enum ExperimentError {
         /// The point.
         point: String,
         /// What is wrong with it.
-        error: ScenarioError,
+        error: Box<ScenarioError>,
     },
     /// Its topology cannot be made.
     #[error(transparent)]
@@ -319,7 +319,7 @@ impl Experiment {
         let matrix = &self.matrix;
         vary(&mut specs, &matrix.source, |s, v| s.source = Some(*v));
         vary(&mut specs, &matrix.topology, |s, v| {
-            s.topology = Some(v.clone())
+            s.topology = Some(v.clone());
         });
         vary(&mut specs, &matrix.mode, |s, v| s.mode = Some(*v));
         vary(&mut specs, &matrix.flps, |s, v| s.flps = Some(*v));
@@ -327,15 +327,15 @@ impl Experiment {
         vary(&mut specs, &matrix.rate_hz, |s, v| s.rate_hz = Some(*v));
         vary(&mut specs, &matrix.bytes, |s, v| s.bytes = Some(*v));
         vary(&mut specs, &matrix.policy, |s, v| {
-            s.policy = Some(v.clone())
+            s.policy = Some(v.clone());
         });
         vary(&mut specs, &matrix.reaction, |s, v| s.reaction = Some(*v));
         vary(&mut specs, &matrix.push, |s, v| s.push = Some(*v));
         vary(&mut specs, &matrix.suspect_ms, |s, v| {
-            s.suspect_ms = Some(*v)
+            s.suspect_ms = Some(*v);
         });
         vary(&mut specs, &matrix.duration_s, |s, v| {
-            s.duration_s = Some(*v)
+            s.duration_s = Some(*v);
         });
         if specs.len() > TRIALS_MAX {
             let expected = format!("at most {TRIALS_MAX} points");
@@ -376,6 +376,10 @@ impl Experiment {
     }
 
     /// For messages: `key` is wrong.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "numbers and texts are told alike, and who tells them is done with them"
+    )]
     pub(crate) fn value(
         &self,
         key: &str,
@@ -408,7 +412,8 @@ impl Experiment {
         }
         if let Some(chaos) = &self.chaos {
             let is_positive = chaos.every_s.is_finite() && chaos.every_s > 0.0;
-            if !is_positive || !(chaos.away_s > 0.0 && chaos.away_s < chaos.every_s) {
+            let is_back = chaos.away_s > 0.0 && chaos.away_s < chaos.every_s;
+            if !is_positive || !is_back {
                 let found = format!("every {} s, away {} s", chaos.every_s, chaos.away_s);
                 let expected = "times above 0, away_s shorter than every_s";
                 return Err(self.value("chaos", found, expected));

@@ -214,7 +214,8 @@ pub fn remove_stale() -> Result<Vec<String>, LabError> {
         // A mark outlives a reboot of a container, its namespaces do not.
         let is_gone = namespaces(&kept_prefix(name)).is_empty();
         let maker_lives = Path::new(&format!("/proc/{}", mark.pid)).exists();
-        if is_gone && (mark.is_up || !maker_lives) || !mark.is_up && !maker_lives {
+        let is_stale = if mark.is_up { is_gone } else { !maker_lives };
+        if is_stale {
             remove(&kept_prefix(name))?;
             fs::remove_file(&path).map_err(LabError::io(format!("remove {}", path.display())))?;
             removed.push(format!("{KEPT}{name}"));

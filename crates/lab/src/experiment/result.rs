@@ -82,7 +82,7 @@ impl RunResult {
     pub(crate) fn set_latencies(&mut self, mut values: Vec<f64>) {
         values.sort_by(f64::total_cmp);
         let at = |q: f64| quantile_of_sorted(&values, q);
-        self.latency_us = latency_of(&at);
+        self.latency_us = latency_of(at);
         self.latency_quantiles_us = match values.is_empty() {
             true => Vec::new(),
             false => (0..LATENCY_POINTS)

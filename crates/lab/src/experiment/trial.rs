@@ -139,7 +139,7 @@ impl Trial {
             .map_err(|error| ExperimentError::Scenario {
                 experiment: experiment.name.clone(),
                 point: self.line(),
-                error,
+                error: Box::new(error),
             })?;
         if self.source == Kind::Sim {
             return Ok(());

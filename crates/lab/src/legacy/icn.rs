@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -64,7 +64,12 @@ struct Icn {
 /// What sockets give, and `TimedOut` if not all nodes come.
 pub(super) fn run(config: &NodeConfig) -> io::Result<NodeReport> {
     let listener = wire::listen(config.control)?;
-    let mut icn = Icn::at(listener);
+    // All that can be said of every heartbeat, and of nodes that come and go.
+    let said_max = usize::try_from(config.heartbeats)
+        .unwrap_or(0)
+        .saturating_mul(2)
+        .saturating_add(4096);
+    let mut icn = Icn::at(listener, said_max);
     icn.await_that("all nodes", START_MAX, |icn| {
         icn.flps.len() == usize::from(config.flps) && icn.epns.len() == usize::from(config.epns)
     })?;
@@ -135,9 +140,9 @@ fn publish(connection: &TcpStream) -> io::Result<Arc<Lanes<Message>>> {
 
 impl Icn {
     /// A thread that takes connections, and one for each that listens.
-    fn at(listener: TcpListener) -> Self {
-        let (tell, heard) = mpsc::channel();
-        let (come, comers) = mpsc::channel();
+    fn at(listener: TcpListener, said_max: usize) -> Self {
+        let (tell, heard) = mpsc::sync_channel(said_max);
+        let (come, comers) = mpsc::sync_channel(4096);
         thread::spawn(move || {
             for (number, connection) in listener.incoming().map_while(Result::ok).enumerate() {
                 let Ok(reader) = connection.try_clone() else {
@@ -193,7 +198,7 @@ impl Icn {
                     .or_insert((heard.connection, address));
             }
             Some(Message::Ack { heartbeat }) => {
-                self.acks.push((heard.at, heartbeat, heard.connection))
+                self.acks.push((heard.at, heartbeat, heard.connection));
             }
             Some(Message::End) | None => self.over.push(heard.connection),
             Some(Message::Heartbeat { .. } | Message::Channels { .. }) => {}
@@ -250,7 +255,7 @@ impl Icn {
     }
 }
 
-fn listen(connection: &TcpStream, number: usize, tell: &Sender<Heard>) {
+fn listen(connection: &TcpStream, number: usize, tell: &SyncSender<Heard>) {
     loop {
         // A connection that breaks is over.
         let message = Message::read(connection).ok().flatten();

@@ -184,7 +184,7 @@ fn socket() -> std::io::Result<Socket> {
 /// Windows of one connection, in Mbit/s.
 fn measure(from: &Place, to: &Place, options: &Options) -> Result<Vec<f64>, LabError> {
     let address = SocketAddr::from((to.primary, PORT));
-    let (ready_in, ready) = mpsc::channel();
+    let (ready_in, ready) = mpsc::sync_channel(1);
     let (samples, window) = (options.samples, options.window);
     let receiver = inside(&to.namespace, move || {
         receive(address, samples, window, &ready_in)
@@ -211,7 +211,7 @@ fn receive(
     address: SocketAddr,
     samples: u32,
     window: Duration,
-    ready: &mpsc::Sender<()>,
+    ready: &mpsc::SyncSender<()>,
 ) -> std::io::Result<Vec<f64>> {
     let listener = socket()?;
     listener.set_reuse_address(true)?;

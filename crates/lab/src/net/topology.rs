@@ -315,6 +315,10 @@ impl Topology {
         nodes
     }
 
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "numbers and texts are told alike, and who tells them is done with them"
+    )]
     fn value(&self, key: &str, found: impl ToString, expected: impl ToString) -> TopologyError {
         TopologyError::Value {
             topology: self.name.clone(),
@@ -324,6 +328,10 @@ impl Topology {
         }
     }
 
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "numbers and texts are told alike, and who tells them is done with them"
+    )]
     fn limit(&self, key: &str, found: impl ToString, limit: impl ToString) -> TopologyError {
         TopologyError::KernelLimit {
             topology: self.name.clone(),
