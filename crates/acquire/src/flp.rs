@@ -203,6 +203,7 @@ impl Flp {
             } else {
                 0
             },
+            epns_digest: self.links.digest(),
         }
     }
 

@@ -2,9 +2,9 @@
 
 use super::config::FlpConfig;
 use crate::backoff::Backoff;
-use sheaf_frame::control::EpnAddress;
+use sheaf_frame::control::{EpnAddress, digest_of_targets};
 use sheaf_frame::{Source, Target, Timestamp};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Longest pause between two attempts to open a stream.
@@ -53,9 +53,15 @@ impl Links {
             .is_some_and(|link| matches!(link.state, State::Open))
     }
 
+    /// Says which EPNs are known.
+    pub(super) fn digest(&self) -> u32 {
+        digest_of_targets(self.links.keys().copied())
+    }
+
     /// Forgets every stream to an EPN that is not in `epns`; gives them back.
     pub(super) fn keep_only(&mut self, epns: &[EpnAddress]) -> Vec<Target> {
-        let is_listed = |target: &Target| epns.iter().any(|epn| epn.target == *target);
+        let listed: BTreeSet<Target> = epns.iter().map(|epn| epn.target).collect();
+        let is_listed = |target: &Target| listed.contains(target);
         let gone: Vec<Target> = self
             .links
             .keys()

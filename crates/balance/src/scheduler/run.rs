@@ -4,7 +4,7 @@ use super::nodes::{FlpNode, target_id};
 use super::open_tf::{Part, Phase};
 use super::rosters::Roster;
 use super::{Action, Mode, Recipient, Scheduler};
-use sheaf_frame::control::{Assign, Start};
+use sheaf_frame::control::{Assign, Start, digest_of_targets};
 use sheaf_frame::mutant::{self, Mutant};
 use sheaf_frame::{Control, DropReason, EpnId, FlpId, Record, Source, TfId, Timestamp};
 use std::time::Duration;
@@ -459,10 +459,30 @@ impl Scheduler {
         }
     }
 
+    /// Says the list of EPNs again to whoever has another one, by its last pulse.
+    fn repeat_epns(&mut self) {
+        let digest = digest_of_targets(self.epns.values().map(|node| node.target));
+        let stale: Vec<FlpId> = self
+            .flps
+            .iter()
+            .filter(|(_, node)| {
+                node.pulse.epns_digest != digest && !self.gone.contains(&node.source)
+            })
+            .map(|(flp, _)| *flp)
+            .collect();
+        if stale.is_empty() {
+            return;
+        }
+        let epns = Control::Epns(self.epn_addresses());
+        for flp in stale {
+            self.send(Recipient::Flp(flp), epns.clone());
+        }
+    }
+
     /// Says again what a node may have missed.
     pub(super) fn repeat_run_messages(&mut self, now: Timestamp) {
         if self.phase != RunPhase::Over {
-            self.send(Recipient::AllFlps, Control::Epns(self.epn_addresses()));
+            self.repeat_epns();
         }
         self.repeat_recover();
         match self.phase {

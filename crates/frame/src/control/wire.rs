@@ -453,6 +453,7 @@ fn write_flp_pulse(out: &mut Writer<'_>, pulse: &FlpPulse) {
     out.u64(pulse.released_version);
     out.u8(u8::from(pulse.started));
     out.u64(pulse.elapsed_ns);
+    out.u32(pulse.epns_digest);
 }
 
 fn read_flp_pulse(input: &mut Reader<'_>) -> Result<FlpPulse, DecodeError> {
@@ -464,6 +465,7 @@ fn read_flp_pulse(input: &mut Reader<'_>) -> Result<FlpPulse, DecodeError> {
         released_version: input.u64("released version")?,
         started: input.flag("started")?,
         elapsed_ns: input.u64("elapsed ns")?,
+        epns_digest: input.u32("digest of EPNs")?,
     })
 }
 

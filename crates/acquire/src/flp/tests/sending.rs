@@ -1,6 +1,7 @@
 //! Where STFs go, over streams that come and go.
 
 use super::*;
+use sheaf_frame::control::digest_of_targets;
 
 #[test]
 fn an_stf_goes_where_it_is_assigned() {
@@ -119,4 +120,18 @@ fn the_icn_hears_of_an_epn_out_of_reach_after_a_while_and_again() {
          epns 1              => disconnect 0
          wait 1000           =>",
     );
+}
+
+#[test]
+fn the_pulse_says_which_epns_are_known() {
+    let mut bench = running(|_| {});
+    let mut known = |script: &str| {
+        bench.after(script);
+        bench.flp.pulse(bench.now).epns_digest
+    };
+    let both = known("epns 0 1");
+    assert_eq!(both, digest_of_targets([target("0"), target("1")]));
+    assert_ne!(known("epns 0"), both);
+    assert_eq!(known("epns 1 0"), both, "whatever the order of the list");
+    assert_eq!(known("epns"), 0);
 }

@@ -1,6 +1,7 @@
 //! EPNs and FLPs fall silent, die, come back, say things late or twice.
 
 use super::*;
+use sheaf_frame::control::{FlpPulse, digest_of_targets};
 
 fn allowing(flps: u16, epns: u16, quorum_stfs_min: u32) -> Bench {
     farm_with(flps, epns, |config| {
@@ -416,4 +417,34 @@ fn an_announce_of_who_is_not_in_the_roster_makes_no_tf() {
          flp 0 has 3     => assign 3#1>0",
     );
     assert_eq!(bench.scheduler.books().announced, 1);
+}
+
+#[test]
+fn the_list_of_epns_is_said_again_only_to_those_who_have_another_one() {
+    let mut bench = farm(2, 2);
+    let digest = digest_of_targets([target_of("0"), target_of("1")]);
+    for (flp, epns_digest) in [("0", digest), ("1", digest ^ 1)] {
+        let pulse = FlpPulse {
+            epns_digest,
+            ..FlpPulse::default()
+        };
+        let pulse = Control::FlpPulse(pulse);
+        bench.scheduler.handle_flp(bench.now, source_of(flp), pulse);
+    }
+    bench.settle();
+    let mut told = Vec::new();
+    for _ in 0..50 {
+        bench.now = bench.now + Duration::from_millis(10);
+        bench.scheduler.handle_tick(bench.now);
+        while let Some(action) = bench.scheduler.poll_action() {
+            if let Action::Send(to, Control::Epns(_)) = action {
+                told.push(to);
+            }
+        }
+    }
+    assert!(told.len() > 1, "it is repeated");
+    assert!(
+        told.iter().all(|to| *to == Recipient::Flp(FlpId(1))),
+        "{told:?}"
+    );
 }

@@ -73,6 +73,7 @@ fn one_of_each() -> Vec<Control> {
         Control::Ended { next: tf },
         Control::FlpPulse(FlpPulse {
             held_stfs: 1,
+            epns_digest: 0x1234_5678,
             ..FlpPulse::default()
         }),
         Control::Unreachable { target },
