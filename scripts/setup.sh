@@ -12,6 +12,9 @@ cd "$(dirname "$0")/.."
 test_packages='java:default-jre-headless systemd-analyze:systemd strace:strace
     nft:nftables ip:iproute2 tc:iproute2 faketime:faketime'
 
+# file:package, for what is no command: real ZeroMQ, for C and for Debian's Python.
+test_files='/usr/include/zmq.h:libzmq3-dev /usr/lib/python3/dist-packages/zmq/__init__.py:python3-zmq'
+
 fail() {
     echo "setup: $1" >&2
     exit 1
@@ -38,6 +41,9 @@ need_packages() {
     missing=''
     for entry in $test_packages; do
         has_command "${entry%%:*}" || missing="$missing ${entry##*:}"
+    done
+    for entry in $test_files; do
+        [ -f "${entry%%:*}" ] || missing="$missing ${entry##*:}"
     done
     [ -n "$missing" ] || return 0
     if [ "$(id -u)" -ne 0 ] || ! has apt-get; then

@@ -1,0 +1,158 @@
+//! Why a connection ended.
+
+use crate::command::CommandError;
+use crate::frame::FrameError;
+use crate::greeting::GreetingError;
+use crate::socket_type::SocketType;
+use std::io;
+use thiserror::Error;
+
+/// Why there is no connection to a peer, or no more.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PeerError {
+    /// It does not speak ZMTP 3 with mechanism NULL.
+    #[error(transparent)]
+    Greeting(#[from] GreetingError),
+    /// A frame begins with what is no head.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// A command cannot be understood.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    /// A frame is larger than is accepted. Nothing was allocated for it.
+    #[error("frame of {found} bytes, at most {max} are accepted")]
+    FrameTooLarge {
+        /// Bytes announced.
+        found: u64,
+        /// The cap.
+        max: u64,
+    },
+    /// The parts of a message are larger together than is accepted.
+    #[error("message of at least {found} bytes, at most {max} are accepted")]
+    MessageTooLarge {
+        /// Bytes announced so far.
+        found: u64,
+        /// The cap.
+        max: u64,
+    },
+    /// A message has too many parts.
+    #[error("message of more than {max} parts")]
+    TooManyParts {
+        /// The cap.
+        max: usize,
+    },
+    /// There is no memory for a frame within the cap.
+    #[error("no memory for a frame of {bytes} bytes")]
+    NoMemory {
+        /// Bytes of the frame.
+        bytes: u64,
+    },
+    /// Sockets of these types do not talk to each other.
+    #[error("the peer is a {found}, expected {} of a {ours}", ours.peers().join(" or "))]
+    SocketType {
+        /// What the peer is.
+        found: String,
+        /// What we are.
+        ours: SocketType,
+    },
+    /// The peer refuses us.
+    #[error("refused by the peer: {reason}")]
+    Refused {
+        /// What it says.
+        reason: String,
+    },
+    /// Something that has no place here.
+    #[error("the peer sends {what}, expected {expected}")]
+    Unexpected {
+        /// What came.
+        what: &'static str,
+        /// What should have come.
+        expected: &'static str,
+    },
+    /// More subscriptions than are kept for one peer.
+    #[error("the peer subscribes to more than {topics} topics or {bytes} bytes of them")]
+    Subscriptions {
+        /// Topics kept.
+        topics: usize,
+        /// Bytes of topics kept.
+        bytes: usize,
+    },
+    /// The handshake did not end in time: a half-open connection, or a peer that waits.
+    #[error("no handshake within {limit_ms} ms")]
+    Slow {
+        /// The limit, in ms.
+        limit_ms: u64,
+    },
+    /// Nothing was heard for too long, though we asked.
+    #[error("no sign of life for {limit_ms} ms")]
+    Silent {
+        /// The limit, in ms.
+        limit_ms: u64,
+    },
+    /// The peer takes nothing, while others would.
+    #[error("no byte taken for {limit_ms} ms")]
+    Stalled {
+        /// The limit, in ms.
+        limit_ms: u64,
+    },
+    /// The peer ended the stream between two messages.
+    #[error("closed by the peer")]
+    Closed,
+    /// The stream ended inside a message or the handshake.
+    #[error("cut off inside {part}")]
+    Cut {
+        /// Where.
+        part: &'static str,
+    },
+    /// We closed it.
+    #[error("closed by this node")]
+    ByUs,
+    /// There are too many connections.
+    #[error("too many connections, at most {max} are accepted")]
+    Crowded {
+        /// The cap.
+        max: usize,
+    },
+    /// Nobody answers at the address.
+    #[error("unreachable: {0}")]
+    Unreachable(io::ErrorKind),
+    /// The operating system says so.
+    #[error("failed: {0}")]
+    Io(io::ErrorKind),
+}
+
+impl PeerError {
+    /// A short name for counters and metrics.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Greeting(GreetingError::Protocol { .. }) => "protocol",
+            Self::Greeting(GreetingError::Old { .. }) => "version",
+            Self::Greeting(GreetingError::Mechanism { .. }) => "mechanism",
+            Self::Frame(_) => "frame",
+            Self::Command(_) => "command",
+            Self::FrameTooLarge { .. } | Self::MessageTooLarge { .. } => "too-large",
+            Self::TooManyParts { .. } => "too-many-parts",
+            Self::NoMemory { .. } => "no-memory",
+            Self::SocketType { .. } => "socket-type",
+            Self::Refused { .. } => "refused",
+            Self::Unexpected { .. } => "unexpected",
+            Self::Subscriptions { .. } => "subscriptions",
+            Self::Slow { .. } => "slow",
+            Self::Silent { .. } => "silent",
+            Self::Stalled { .. } => "stalled",
+            Self::Closed => "closed",
+            Self::Cut { .. } => "cut",
+            Self::ByUs => "by-us",
+            Self::Crowded { .. } => "crowded",
+            Self::Unreachable(_) => "unreachable",
+            Self::Io(_) => "io",
+        }
+    }
+
+    /// Whether it is an ordinary end, and nothing is wrong.
+    #[must_use]
+    pub fn is_ordinary(&self) -> bool {
+        matches!(self, Self::Closed | Self::ByUs)
+    }
+}

@@ -1,0 +1,246 @@
+//! How connections come and go: accepted, dialled, greeted, given up, dialled again.
+
+use super::{Event, Peer, PeerId, Socket};
+use crate::endpoint::Endpoint;
+use crate::error::PeerError;
+use crate::session::{PeerHello, Session, SessionConfig, millis};
+use crate::socket_type::SocketType;
+use crate::stream::Stream;
+use rustix::event::epoll::{self, EventFlags};
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// How long to wait after a connection could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// What is due is looked at no more often than this: a deadline may have passed that nothing can be done about yet.
+const STEP: Duration = Duration::from_millis(10);
+
+/// An endpoint that is connected to, whenever it is not.
+#[derive(Debug)]
+pub(super) struct Dialer {
+    endpoint: Endpoint,
+    addresses: Vec<SocketAddr>,
+    /// Which address is next.
+    at: usize,
+    pause: Duration,
+    /// When it is tried again; `None` while there is a connection.
+    due: Option<Instant>,
+}
+
+impl Dialer {
+    pub(super) fn new(endpoint: Endpoint, addresses: Vec<SocketAddr>, pause: Duration) -> Self {
+        Self {
+            endpoint,
+            addresses,
+            at: 0,
+            pause,
+            due: None,
+        }
+    }
+
+    fn begin(&mut self, buffer_bytes: Option<usize>) -> io::Result<Stream> {
+        if let Endpoint::Ipc(path) = &self.endpoint {
+            return Stream::unix(path);
+        }
+        let address = self.addresses.get(self.at % self.addresses.len().max(1));
+        self.at = self.at.wrapping_add(1);
+        let address = address.copied().ok_or(io::ErrorKind::AddrNotAvailable)?;
+        Stream::begin(address, buffer_bytes)
+    }
+}
+
+impl Socket {
+    pub(super) fn accept(&mut self, listener: u64, now: Instant) {
+        while let Some(accepted) = self.listeners.get(&listener).map(super::Listener::accept) {
+            match accepted {
+                Ok((stream, address)) => self.add(stream, address, None, now),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // The peer has gone while it waited.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    self.accept_again = now.checked_add(ACCEPT_PAUSE);
+                    self.tell(Event::NotAccepted(error.kind()));
+                    return;
+                }
+            }
+        }
+    }
+
+    pub(super) fn dial(&mut self, id: u64, now: Instant) {
+        let buffer_bytes = self.config.socket_buffer_bytes;
+        let Some(dialer) = self.dialers.get_mut(&id) else {
+            return;
+        };
+        dialer.due = None;
+        let address = dialer.endpoint.to_string();
+        match dialer.begin(buffer_bytes) {
+            Ok(stream) => self.add(stream, address, Some(id), now),
+            Err(error) => {
+                let peer = PeerId(self.new_id());
+                self.lose(
+                    peer,
+                    address,
+                    Some(id),
+                    PeerError::Unreachable(error.kind()),
+                    now,
+                );
+            }
+        }
+    }
+
+    fn add(&mut self, stream: Stream, address: String, dialer: Option<u64>, now: Instant) {
+        let id = self.new_id();
+        let max = self.config.peers_max;
+        if self.peers.len() >= max {
+            self.lose(PeerId(id), address, dialer, PeerError::Crowded { max }, now);
+            return;
+        }
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        if let Err(error) = epoll::add(&self.epoll, &stream, epoll::EventData::new_u64(id), flags) {
+            let kind = io::Error::from(error).kind();
+            self.lose(PeerId(id), address, dialer, PeerError::Io(kind), now);
+            return;
+        }
+        let session = SessionConfig {
+            socket_type: self.socket_type,
+            identity: self.config.identity.clone(),
+            limits: self.config.limits,
+            handshake: self.config.handshake,
+            heartbeat: self.config.heartbeat,
+        };
+        let is_connected = dialer.is_none();
+        let peer = Peer {
+            stream,
+            session: Session::new(session, now),
+            address,
+            dialer,
+            is_connected,
+            is_readable: false,
+            has_turn: false,
+        };
+        self.peers.insert(id, peer);
+        // The epoll says when it can be written to, also for the first time.
+    }
+
+    /// The handshake with a peer is done.
+    pub(super) fn greet(&mut self, id: u64, hello: PeerHello, now: Instant) {
+        let Some(peer) = self.peers.get_mut(&id) else {
+            return;
+        };
+        for topic in self.topics.topics() {
+            peer.session.subscribe(topic, true);
+        }
+        if let Some(dialer) = peer.dialer.and_then(|dialer| self.dialers.get_mut(&dialer)) {
+            dialer.pause = self.config.redial.0;
+        }
+        let address = peer.address.clone();
+        self.stats.peers += 1;
+        self.tell(Event::Ready {
+            peer: PeerId(id),
+            address,
+            hello,
+        });
+        self.flush(id, now);
+    }
+
+    /// Ends the connection to a peer. What a PUSH had for it goes to the others.
+    pub(super) fn close(&mut self, id: u64, reason: PeerError, now: Instant) {
+        let Some(mut peer) = self.peers.remove(&id) else {
+            return;
+        };
+        if self.socket_type == SocketType::Push {
+            let before = self.returned.len();
+            self.returned.extend(peer.session.outbox().take_back());
+            self.stats.returned_messages += (self.returned.len() - before) as u64;
+        }
+        let Peer {
+            stream,
+            address,
+            dialer,
+            ..
+        } = peer;
+        drop(stream);
+        self.lose(PeerId(id), address, dialer, reason, now);
+    }
+
+    fn lose(
+        &mut self,
+        peer: PeerId,
+        address: String,
+        dialer: Option<u64>,
+        reason: PeerError,
+        now: Instant,
+    ) {
+        self.stats.end(&reason);
+        if let Some(dialer) = dialer.and_then(|dialer| self.dialers.get_mut(&dialer)) {
+            dialer.due = now.checked_add(dialer.pause);
+            dialer.pause = (dialer.pause * 2).min(self.config.redial.1);
+        }
+        self.tell(Event::Gone {
+            peer,
+            address,
+            reason,
+        });
+    }
+
+    /// Does what is due.
+    pub(super) fn keep_time(&mut self, now: Instant) {
+        if self.deadline().is_none_or(|deadline| deadline > now) {
+            return;
+        }
+        self.kept = now;
+        if self.accept_again.is_some_and(|due| due <= now) {
+            self.accept_again = None;
+            let listeners: Vec<u64> = self.listeners.keys().copied().collect();
+            listeners.into_iter().for_each(|id| self.accept(id, now));
+        }
+        let due = self
+            .dialers
+            .iter()
+            .filter(|(_, dialer)| dialer.due.is_some_and(|due| due <= now));
+        let due: Vec<u64> = due.map(|(id, _)| *id).collect();
+        due.into_iter().for_each(|id| self.dial(id, now));
+        let peers: Vec<u64> = self.peers.keys().copied().collect();
+        for id in peers {
+            let others_can = self.socket_type == SocketType::Push && self.other_is_idle(id);
+            let Some(peer) = self.peers.get_mut(&id) else {
+                continue;
+            };
+            let is_unread = peer.is_readable || peer.session.held_bytes() > 0;
+            let stall = self.config.stall;
+            let outcome = match peer.session.tick(now, is_unread) {
+                Ok(()) if others_can && peer.session.stalled_for(now) >= stall => {
+                    Err(PeerError::Stalled {
+                        limit_ms: millis(stall),
+                    })
+                }
+                other => other,
+            };
+            match outcome {
+                Ok(()) => self.flush(id, now),
+                Err(reason) => self.close(id, reason, now),
+            }
+        }
+    }
+
+    fn other_is_idle(&self, id: u64) -> bool {
+        let mut others = self.peers.iter().filter(|(other, _)| **other != id);
+        others.any(|(_, peer)| peer.session.is_ready() && peer.session.queued_messages() == 0)
+    }
+
+    /// When [`drive`](Self::drive) has something to do even if no peer is heard.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        let stall = (self.socket_type == SocketType::Push && self.peers.len() > 1)
+            .then_some(self.config.stall);
+        let peers = self.peers.values().flat_map(|peer| {
+            let stalled = stall.and_then(|stall| peer.session.stalled_since()?.checked_add(stall));
+            peer.session.deadline().into_iter().chain(stalled)
+        });
+        let dialers = self.dialers.values().filter_map(|dialer| dialer.due);
+        let soonest = peers.chain(dialers).chain(self.accept_again).min()?;
+        Some(soonest.max(self.kept.checked_add(STEP)?))
+    }
+}

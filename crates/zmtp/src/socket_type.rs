@@ -1,0 +1,52 @@
+//! The four socket types, and who may talk to whom.
+
+use std::fmt;
+
+/// What a socket does with messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SocketType {
+    /// Hands each message to one of its peers, in turn.
+    Push,
+    /// Takes messages of all its peers, in turn.
+    Pull,
+    /// Hands each message to all peers that have subscribed to it.
+    Pub,
+    /// Takes the messages that it has subscribed to.
+    Sub,
+}
+
+impl SocketType {
+    /// The name in the property `Socket-Type`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Push => "PUSH",
+            Self::Pull => "PULL",
+            Self::Pub => "PUB",
+            Self::Sub => "SUB",
+        }
+    }
+
+    /// The names of those it may talk to (RFC 37, "The Socket-Type Property").
+    #[must_use]
+    pub fn peers(self) -> &'static [&'static str] {
+        match self {
+            Self::Push => &["PULL"],
+            Self::Pull => &["PUSH"],
+            Self::Pub => &["SUB", "XSUB"],
+            Self::Sub => &["PUB", "XPUB"],
+        }
+    }
+
+    /// Whether messages come in.
+    #[must_use]
+    pub fn receives(self) -> bool {
+        matches!(self, Self::Pull | Self::Sub)
+    }
+}
+
+impl fmt::Display for SocketType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
