@@ -136,6 +136,12 @@ fn message(ops: &mut Ops<'_>) -> Message {
             }
         }
         6 => Message::Campaign { term },
+        _ if ops.once_in(3) => Message::Install {
+            term,
+            round: ops.number(),
+            base_index: ops.number(),
+            base_term: Term(ops.number()),
+        },
         _ if ops.once_in(2) => Message::AskState {
             term,
             nonce: ops.number(),

@@ -10,9 +10,9 @@ use sheaf_frame::control::{
 };
 use sheaf_frame::reject::Code;
 use sheaf_frame::{
-    Attempt, Control, DataHello, DropReason, Envelope, EpnId, FlpId, Incarnation, NodeId,
-    PayloadFormat, Prefix, Record, RosterId, RunId, Source, Stf, StfHeader, Target, Term, TfId,
-    WireKind, crc32c,
+    Attempt, Checkpoint, Control, DataHello, DropReason, Envelope, EpnId, FlpId, Incarnation,
+    NodeId, PayloadFormat, Prefix, Record, RosterId, RunId, Source, Stf, StfHeader, SummedSource,
+    Target, Term, TfId, Verdict, WireKind, crc32c,
 };
 use sheaf_ledger::entry::Entry;
 use sheaf_ledger::majority::Message;
@@ -64,6 +64,44 @@ fn seed(target: &'static str, name: impl Into<String>, bytes: impl Into<Vec<u8>>
     }
 }
 
+/// One of each record that stands in checkpoints only.
+fn checkpoint() -> Vec<Record> {
+    let (tf, target) = (
+        TfId(7),
+        Target {
+            epn: EpnId(2),
+            incarnation: Incarnation(3),
+        },
+    );
+    let head = Checkpoint {
+        run: RunId(1),
+        frontier: TfId(9),
+        last_roster: RosterId(2),
+        floor: TfId(5),
+        complete: 3,
+        ..Checkpoint::default()
+    };
+    vec![
+        Record::Checkpoint(Box::new(head)),
+        Record::Released {
+            ranges: vec![(TfId(6), TfId(7))],
+        },
+        Record::Sources {
+            sources: vec![SummedSource {
+                flp: FlpId(3),
+                built: 4,
+            }],
+        },
+        Record::Undone {
+            tf,
+            attempt: Attempt(2),
+            verdict: Verdict::Complete { target },
+            bytes: 8,
+        },
+        Record::Again(Box::new(Record::Abandoned { tf, target })),
+    ]
+}
+
 /// Messages between ICNs, a member that is elected and one that follows, and directories that were tampered with.
 fn ledger() -> Vec<Seed> {
     let term = Term(7);
@@ -86,6 +124,26 @@ fn ledger() -> Vec<Seed> {
                 asked: Term(8),
                 is_trial: false,
                 is_granted: true,
+            },
+        ),
+        (
+            "install",
+            Message::Install {
+                term,
+                round: 9,
+                base_index: 40,
+                base_term: Term(6),
+            },
+        ),
+        (
+            "checkpoint",
+            Message::Append {
+                term,
+                round: 9,
+                previous_index: 3,
+                previous_term: Term(2),
+                commit: 1,
+                entries: Entry::of(Term(6), 4, &checkpoint()),
             },
         ),
         (

@@ -21,5 +21,6 @@ pub use policy::{Policy, UnknownPolicy};
 pub use reaction::{Reaction, UnknownReaction};
 pub use refusal::Refusal;
 pub use scheduler::{
-    Action, Incomplete, Mode, Recipient, Record, RunPlan, Scheduler, SchedulerConfig, Stats, Trace,
+    Action, Incomplete, Mode, Recipient, Record, RunPlan, Scheduler, SchedulerConfig, Stats,
+    Summary, Trace,
 };

@@ -5,6 +5,7 @@
 //! at most one verdict, because only [`decide`](Scheduler) writes one and takes the TF out of the undecided
 //! phases in the same step. See `docs/protocol.md` for the life of a TF.
 
+mod checkpoint;
 mod config;
 mod decide;
 mod nodes;
@@ -16,16 +17,17 @@ mod rosters;
 mod run;
 mod stored;
 
+pub use checkpoint::Summary;
 pub use config::{Incomplete, Mode, RunPlan, SchedulerConfig};
 
 use crate::books::Books;
 use crate::load::LoadView;
 use crate::policy::{self, Policy, UnknownPolicy};
 use crate::refusal::Refusal;
+use checkpoint::EpnSetting;
 use nodes::{EpnNode, FlpNode};
 use open_tf::{OpenTf, Phase};
 use react::List;
-use recover::EpnSetting;
 use rosters::Rosters;
 use run::RunPhase;
 pub use sheaf_frame::Record;

@@ -6,6 +6,7 @@
 //! (`docs/protocol.md` draws the same layouts). It does no I/O, takes no time and allocates nothing that
 //! a peer could size.
 
+mod checkpoint;
 mod codec;
 pub mod control;
 mod data_hello;
@@ -19,6 +20,7 @@ pub mod reject;
 mod stf;
 mod verdict;
 
+pub use checkpoint::{Checkpoint, SummedSource};
 pub use codec::DecodeError;
 pub use control::{Control, Envelope};
 pub use data_hello::DataHello;

@@ -93,6 +93,13 @@ impl RangeSet {
         }
     }
 
+    /// How many TFs are in the set.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        let in_ranges: u64 = self.ranges.iter().map(|(first, end)| end - first).sum();
+        self.floor.saturating_add(in_ranges)
+    }
+
     /// How many TFs from `first` up to, not including, `end` are not in the set.
     #[must_use]
     pub fn missing_in(&self, first: TfId, end: TfId) -> u64 {
@@ -139,6 +146,7 @@ mod tests {
                 let mut copy = RangeSet::default();
                 copy.extend(&set);
                 prop_assert_eq!(&copy, &set);
+                prop_assert_eq!(set.count(), model.len() as u64);
             }
         }
     }

@@ -3,6 +3,7 @@
 //! The log is what an ICN that takes over knows of the run: it replays the records, oldest first. A record says
 //! what was decided, never what somebody holds; that is asked of the nodes.
 
+use crate::checkpoint::{Checkpoint, SummedSource};
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::control::Control;
 use crate::id::{Attempt, EpnId, FlpId, Incarnation, RosterId, RunId, Source, Target, TfId};
@@ -74,6 +75,33 @@ pub enum Record {
         /// The EPNs, in whatever life, ascending.
         epns: Vec<EpnId>,
     },
+    /// A checkpoint begins: the first record of an append that sums up all before it in the run. The others are the
+    /// four kinds below, and rosters, settings, the list, the clock and the stop as they are in force.
+    Checkpoint(Box<Checkpoint>),
+    /// Of a checkpoint: TFs above its floor that are decided and done.
+    Released {
+        /// First TF and first TF behind, ascending, without overlap.
+        ranges: Vec<(TfId, TfId)>,
+    },
+    /// Of a checkpoint: the books of FLPs.
+    Sources {
+        /// By FLP.
+        sources: Vec<SummedSource>,
+    },
+    /// Of a checkpoint: a verdict that the books count already, on a TF that is not with its consumer yet.
+    Undone {
+        /// The TF.
+        tf: TfId,
+        /// As in [`Verdict`](Self::Verdict).
+        attempt: Attempt,
+        /// What was decided.
+        verdict: Verdict,
+        /// Payload bytes of the built TF.
+        bytes: u64,
+    },
+    /// Of a checkpoint: a [`Verdict`](Self::Verdict) or [`Abandoned`](Self::Abandoned) that it sums up, said again
+    /// because its writer had not heard that it is durable, and so may have told nobody.
+    Again(Box<Record>),
 }
 
 /// The code of each kind in the log. A number is never given out twice.
@@ -88,11 +116,22 @@ mod kind {
     pub(super) const SET: u8 = 8;
     pub(super) const OVER: u8 = 9;
     pub(super) const LISTED: u8 = 10;
+    pub(super) const CHECKPOINT: u8 = 11;
+    pub(super) const RELEASED: u8 = 12;
+    pub(super) const SOURCES: u8 = 13;
+    pub(super) const UNDONE: u8 = 14;
+    pub(super) const AGAIN: u8 = 15;
 }
 
 impl Record {
     /// Most ranges in one [`Done`](Self::Done); writers split.
     pub const RANGES_MAX: usize = Control::ENTRIES_MAX;
+
+    /// Whether the encoded records in `bytes` begin with a checkpoint.
+    #[must_use]
+    pub fn is_checkpoint_first(bytes: &[u8]) -> bool {
+        bytes.first() == Some(&kind::CHECKPOINT)
+    }
 
     /// Appends the bytes of the record.
     pub fn encode_into(&self, bytes: &mut Vec<u8>) {
@@ -118,10 +157,7 @@ impl Record {
                 bytes,
             } => {
                 out.u8(kind::VERDICT);
-                out.u64(tf.0);
-                out.u32(attempt.0);
-                out.u64(*bytes);
-                write_verdict(&mut out, verdict);
+                write_decision(&mut out, *tf, *attempt, verdict, *bytes);
             }
             Self::Abandoned { tf, target } => {
                 out.u8(kind::ABANDONED);
@@ -130,10 +166,7 @@ impl Record {
             }
             Self::Done { ranges } => {
                 out.u8(kind::DONE);
-                out.list(ranges, |out, (first, end)| {
-                    out.u64(first.0);
-                    out.u64(end.0);
-                });
+                write_ranges(&mut out, ranges);
             }
             Self::Clock { elapsed_ns } => {
                 out.u8(kind::CLOCK);
@@ -158,6 +191,34 @@ impl Record {
             Self::Listed { epns } => {
                 out.u8(kind::LISTED);
                 out.list(epns, |out, epn| out.u16(epn.0));
+            }
+            Self::Checkpoint(checkpoint) => {
+                out.u8(kind::CHECKPOINT);
+                checkpoint.write(&mut out);
+            }
+            Self::Released { ranges } => {
+                out.u8(kind::RELEASED);
+                write_ranges(&mut out, ranges);
+            }
+            Self::Sources { sources } => {
+                out.u8(kind::SOURCES);
+                out.list(sources, |out, source| {
+                    out.u16(source.flp.0);
+                    out.u64(source.built);
+                });
+            }
+            Self::Undone {
+                tf,
+                attempt,
+                verdict,
+                bytes,
+            } => {
+                out.u8(kind::UNDONE);
+                write_decision(&mut out, *tf, *attempt, verdict, *bytes);
+            }
+            Self::Again(record) => {
+                out.u8(kind::AGAIN);
+                record.encode_into(bytes);
             }
         }
     }
@@ -206,25 +267,13 @@ impl Record {
                     })
                 })?,
             },
-            kind::VERDICT => {
-                let tf = read_tf(input)?;
-                let attempt = Attempt(input.u32("attempt")?);
-                let bytes = input.u64("TF bytes")?;
-                Self::Verdict {
-                    tf,
-                    attempt,
-                    verdict: read_verdict(input)?,
-                    bytes,
-                }
-            }
+            kind::VERDICT => Self::read_decision(input)?,
             kind::ABANDONED => Self::Abandoned {
                 tf: read_tf(input)?,
                 target: read_target(input)?,
             },
             kind::DONE => Self::Done {
-                ranges: input.list("done ranges", Self::RANGES_MAX, 16, |input| {
-                    Ok((read_tf(input)?, read_tf(input)?))
-                })?,
+                ranges: input.list("done ranges", Self::RANGES_MAX, 16, read_range)?,
             },
             kind::CLOCK => Self::Clock {
                 elapsed_ns: input.u64("elapsed ns")?,
@@ -247,15 +296,86 @@ impl Record {
                     Ok(EpnId(input.u16("EPN id")?))
                 })?,
             },
+            kind::CHECKPOINT => Self::Checkpoint(Box::new(Checkpoint::read(input)?)),
+            kind::RELEASED => Self::Released {
+                ranges: input.list("released ranges", Self::RANGES_MAX, 16, read_range)?,
+            },
+            kind::SOURCES => Self::Sources {
+                sources: input.list("summed sources", max, 10, |input| {
+                    Ok(SummedSource {
+                        flp: FlpId(input.u16("FLP id")?),
+                        built: input.u64("built STFs")?,
+                    })
+                })?,
+            },
+            kind::UNDONE => match Self::read_decision(input)? {
+                Self::Verdict {
+                    tf,
+                    attempt,
+                    verdict,
+                    bytes,
+                } => Self::Undone {
+                    tf,
+                    attempt,
+                    verdict,
+                    bytes,
+                },
+                other => other,
+            },
+            // One level only: what nests without end would end the stack of a reader.
+            kind::AGAIN => match input.u8("kind of a record said again")? {
+                kind::VERDICT => Self::Again(Box::new(Self::read_decision(input)?)),
+                kind::ABANDONED => Self::Again(Box::new(Self::Abandoned {
+                    tf: read_tf(input)?,
+                    target: read_target(input)?,
+                })),
+                found => {
+                    return Err(DecodeError::Invalid {
+                        what: "kind of a record said again",
+                        found: u64::from(found),
+                        expected: "3 (verdict) or 4 (abandoned)",
+                    });
+                }
+            },
             found => {
                 return Err(DecodeError::Invalid {
                     what: "kind of record",
                     found: u64::from(found),
-                    expected: "1 to 10",
+                    expected: "1 to 15",
                 });
             }
         })
     }
+
+    fn read_decision(input: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let tf = read_tf(input)?;
+        let attempt = Attempt(input.u32("attempt")?);
+        let bytes = input.u64("TF bytes")?;
+        Ok(Self::Verdict {
+            tf,
+            attempt,
+            verdict: read_verdict(input)?,
+            bytes,
+        })
+    }
+}
+
+fn write_decision(out: &mut Writer<'_>, tf: TfId, attempt: Attempt, verdict: &Verdict, bytes: u64) {
+    out.u64(tf.0);
+    out.u32(attempt.0);
+    out.u64(bytes);
+    write_verdict(out, verdict);
+}
+
+fn write_ranges(out: &mut Writer<'_>, ranges: &[(TfId, TfId)]) {
+    out.list(ranges, |out, (first, end)| {
+        out.u64(first.0);
+        out.u64(end.0);
+    });
+}
+
+fn read_range(input: &mut Reader<'_>) -> Result<(TfId, TfId), DecodeError> {
+    Ok((read_tf(input)?, read_tf(input)?))
 }
 
 fn write_verdict(out: &mut Writer<'_>, verdict: &Verdict) {
@@ -375,6 +495,34 @@ mod tests {
             Record::Listed {
                 epns: vec![EpnId(1), EpnId(3)],
             },
+            Record::Checkpoint(Box::new(Checkpoint {
+                run: RunId(1),
+                frontier: TfId(9),
+                last_roster: RosterId(2),
+                floor: TfId(5),
+                complete: 3,
+                incomplete: 1,
+                dropped: [1; DropReason::ALL.len()],
+                abandoned: 1,
+                bytes: 77,
+            })),
+            Record::Released {
+                ranges: vec![(TfId(6), TfId(8))],
+            },
+            Record::Sources {
+                sources: vec![SummedSource {
+                    flp: FlpId(3),
+                    built: 4,
+                }],
+            },
+            Record::Undone {
+                tf,
+                attempt: Attempt(2),
+                verdict: Verdict::Complete { target },
+                bytes: 8,
+            },
+            Record::Again(Box::new(verdict(Verdict::Complete { target }))),
+            Record::Again(Box::new(Record::Abandoned { tf, target })),
         ]
     }
 
@@ -405,8 +553,35 @@ mod tests {
 
     #[test]
     fn what_is_no_record_is_refused() {
-        for bytes in [&[0][..], &[10], &[4; 7], &[7, 2, 0, 0, 0, 0, 0, 0, 0, 0]] {
+        for bytes in [&[0][..], &[16], &[4; 7], &[7, 2, 0, 0, 0, 0, 0, 0, 0, 0]] {
             assert!(Record::decode(bytes).is_err(), "{bytes:?}");
         }
+    }
+
+    #[test]
+    fn what_is_no_checkpoint_is_named() {
+        let check = |bytes: &[u8], expected: &str| {
+            let error = Record::decode(bytes).unwrap_err().to_string();
+            assert_eq!(error, expected);
+        };
+        check(&[11, 2], "version of a checkpoint is 2, expected 1");
+        let mut bytes = Vec::new();
+        Record::Checkpoint(Box::default()).encode_into(&mut bytes);
+        assert!(Record::is_checkpoint_first(&bytes));
+        // The floor stands behind version, run, frontier and roster.
+        bytes[22] = 7;
+        check(
+            &bytes,
+            "floor of a checkpoint is 7, expected at most the frontier",
+        );
+        // A record of these that holds itself would never end.
+        check(
+            &[15, 15, 15],
+            "kind of a record said again is 15, expected 3 (verdict) or 4 (abandoned)",
+        );
+        check(
+            &[12, 255, 255, 255, 255],
+            "released ranges has 4294967295 entries, at most 8192 are allowed",
+        );
     }
 }

@@ -134,6 +134,13 @@ impl Entry {
         }
     }
 
+    /// Whether a checkpoint begins with it, which is an append of its own.
+    #[must_use]
+    pub fn begins_checkpoint(&self) -> bool {
+        let records = self.body.get(Self::HEAD_BYTES..).unwrap_or_default();
+        !matches!(self.kind(), Ok(BodyKind::Mark)) && Record::is_checkpoint_first(records)
+    }
+
     /// How many records the head of the body says there are; 0 if there is no head.
     #[must_use]
     pub fn records_said(&self) -> u64 {

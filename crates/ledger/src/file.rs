@@ -135,6 +135,7 @@ impl<S: Storage> Ledger for FileLedger<S> {
                         {
                             durable = Some(position);
                         }
+                        self.storage.release(self.storage.durable_index());
                         if let Some(position) = durable {
                             return Some(Notice::Durable(position));
                         }

@@ -31,7 +31,7 @@ pub enum Notice {
     Lead {
         /// The term.
         term: Term,
-        /// Every record of the log.
+        /// Every record of the log from its last checkpoint on, or from its begin if there is none.
         replay: Replay,
     },
     /// Everything appended in this term up to here is durable: it is in the log for ever.
@@ -101,7 +101,8 @@ pub struct LedgerStatus {
 ///
 /// Nothing here blocks: what takes time goes on elsewhere, and its end shows in [`poll`](Self::poll).
 pub trait Ledger {
-    /// Appends records, in order and all or none. Only a leader's append has an effect.
+    /// Appends records, in order and all or none. Only a leader's append has an effect. A checkpoint is an append of
+    /// its own, its head first; what is before it may be removed when it is durable.
     fn append(&mut self, now: Timestamp, records: Vec<Record>) -> Position;
 
     /// What is new; `None` when nothing is. A driver polls until then, after every event and every
@@ -130,6 +131,11 @@ pub trait Ledger {
 
     /// Whether another ICN can go on when this one ends.
     fn has_others(&self) -> bool {
+        false
+    }
+
+    /// Whether a takeover would be slow without another checkpoint: one should be appended soon.
+    fn wants_checkpoint(&self) -> bool {
         false
     }
 
@@ -164,6 +170,10 @@ impl<L: Ledger + ?Sized> Ledger for Box<L> {
 
     fn has_others(&self) -> bool {
         (**self).has_others()
+    }
+
+    fn wants_checkpoint(&self) -> bool {
+        (**self).wants_checkpoint()
     }
 
     fn status(&self) -> LedgerStatus {

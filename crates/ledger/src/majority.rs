@@ -178,6 +178,8 @@ impl<S: Storage> MajorityLedger<S> {
             Office::Joining(Join::new(rng.random()))
         };
         storage.save(state);
+        // What a checkpoint stands for was committed before it was removed.
+        let commit = storage.first_index() - 1;
         Ok(Self {
             config,
             storage,
@@ -188,7 +190,7 @@ impl<S: Storage> MajorityLedger<S> {
             heard_at: Timestamp(0),
             is_orphan: false,
             campaign_due: Timestamp(0),
-            commit: 0,
+            commit,
             verified: 0,
             acknowledged: (icn, Term(0), 0),
             peers: (0..icns).map(|_| Peer::default()).collect(),
@@ -427,6 +429,12 @@ impl<S: Storage> MajorityLedger<S> {
                     self.handle_appended(from, round, outcome);
                 }
             }
+            Message::Install {
+                term,
+                round,
+                base_index,
+                base_term,
+            } => self.handle_install(now, from, term, round, (base_index, base_term)),
             Message::Campaign { term } => {
                 if term == self.state.term && self.may_campaign() {
                     self.campaign(now);

@@ -5,6 +5,7 @@
 //! ticket, and [`Storage::poll`] says when everything before it is durable. What is asked while the disk works goes
 //! with the next batch, so a slow disk makes larger batches, not a longer queue.
 
+mod checkpoints;
 pub mod disk;
 mod file;
 mod layout;
@@ -103,6 +104,15 @@ pub enum StorageError {
         /// What is wrong.
         source: BodyError,
     },
+    /// The begin of the log was removed and no checkpoint stands for it: this member was being brought up to date when
+    /// it ended, and cannot lead before it is.
+    #[error("the log begins at entry {first} and holds no checkpoint up to entry {to}")]
+    NoCheckpoint {
+        /// The first entry.
+        first: u64,
+        /// How far it was looked for.
+        to: u64,
+    },
     /// The directory belongs to another log.
     #[error("the ledger directory is that of {found}, expected that of {expected}")]
     Seat {
@@ -128,10 +138,13 @@ pub trait Storage {
     /// Term and vote, as last saved, durable or not; `None` if none was ever saved.
     fn hard_state(&self) -> Option<HardState>;
 
-    /// The last entry, 0 if there is none.
+    /// The last entry; the one before [`first_index`](Self::first_index) if there is none.
     fn last_index(&self) -> u64;
 
-    /// The term of an entry, 0 at index 0, `None` behind the last one.
+    /// The first entry that the log still has, or will have; what is before it a checkpoint stands for.
+    fn first_index(&self) -> u64;
+
+    /// The term of an entry, 0 at index 0, `None` behind the last one and before the one that the first follows.
     fn term_at(&self, index: u64) -> Option<Term>;
 
     /// The first entry of the term of the entry at `index`, for leaders that look for the place where logs part.
@@ -149,6 +162,12 @@ pub trait Storage {
 
     /// Cuts off `from` and everything behind it.
     fn truncate(&mut self, from: u64);
+
+    /// Everything up to `committed` stays for ever: what lies before the last checkpoint but one in it may be removed.
+    fn release(&mut self, committed: u64);
+
+    /// Throws all entries away and goes on behind entry `index` of `term`, which others have in a checkpoint.
+    fn reset(&mut self, index: u64, term: Term);
 
     /// Saves term and vote.
     fn save(&mut self, state: HardState);
@@ -171,11 +190,12 @@ pub trait Storage {
     /// If they have to be read from the disk and cannot be.
     fn read(&mut self, from: u64, bytes_max: usize) -> Result<Vec<Entry>, StorageError>;
 
-    /// All entries up to `to`, which are durable, read while they are asked for.
+    /// All entries from the last checkpoint that ends at `to` or before, up to `to`, which are durable, read while
+    /// they are asked for. From the first one if there is no checkpoint.
     ///
     /// # Errors
     ///
-    /// If the disk cannot be read at all.
+    /// If the disk cannot be read at all; [`StorageError::NoCheckpoint`].
     fn replay(&self, to: u64) -> Result<Entries, StorageError>;
 
     /// What recovery found, for people.

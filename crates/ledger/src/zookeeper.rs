@@ -5,7 +5,7 @@
 //! - `election/icn-0001-<session>-<number>`: one ephemeral node for each ICN that wants to lead. The lowest number
 //!   leads, each of the others watches the one before it. This is only who *should* succeed.
 //! - `term`: who took the lead last. A new leader counts it up with a set that checks the version it has read.
-//! - `log/seg-0000000001`, …: the log. Every write is one `multi`: check that `term` has still the version of this
+//! - `log/seg-0000000001`, …: the log, from the last checkpoint but one on. Every write is one `multi`: check that `term` has still the version of this
 //!   leader, check that the segment before is there, create the next one. That is the fence: whoever's term is over
 //!   cannot write, whatever it believes.
 //!
@@ -16,6 +16,7 @@
 //! All of it is a state machine over a [`Keeper`], which the simulator drives over a model.
 
 mod names;
+mod remove;
 mod segment;
 mod takeover;
 mod writer;
@@ -36,9 +37,6 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// After a lost answer, until the next attempt.
 const RETRY_LOST: Duration = Duration::from_millis(20);
-
-/// Segments that are removed with one request.
-const REMOVED_AT_ONCE: u64 = 64;
 
 /// How a log in ZooKeeper is used.
 #[derive(Clone, Debug)]
@@ -95,6 +93,14 @@ pub struct ZooKeeperLedger<K> {
     first_segment: u64,
     /// The segments in which runs begin.
     opened: Vec<u64>,
+    /// The segments in which the last whole checkpoints begin, at most two.
+    checkpoints: VecDeque<u64>,
+    /// One has begun, and its end is not durable.
+    checkpoint_open: Option<u64>,
+    /// How many segments the last takeover has read.
+    segments_read: u64,
+    /// The removal up to here was refused, and waits for the next checkpoint.
+    remove_refused: u64,
     trouble_of_way: Option<String>,
     trouble_of_log: Option<String>,
     /// Trouble was said and its end was not.
@@ -158,6 +164,10 @@ impl<K: Keeper> ZooKeeperLedger<K> {
             records: 0,
             first_segment: 1,
             opened: Vec::new(),
+            checkpoints: VecDeque::new(),
+            checkpoint_open: None,
+            segments_read: 0,
+            remove_refused: 0,
             trouble_of_way: None,
             trouble_of_log: None,
             is_in_trouble: false,
@@ -169,6 +179,21 @@ impl<K: Keeper> ZooKeeperLedger<K> {
     /// What the ledger stands on.
     pub fn keeper(&self) -> &K {
         &self.keeper
+    }
+
+    /// How many segments this ICN has read when it took over last. For tests and people.
+    #[must_use]
+    pub fn segments_read(&self) -> u64 {
+        self.segments_read
+    }
+
+    /// How many segments stand in the log, as far as this leader knows.
+    #[must_use]
+    pub fn segments_kept(&self) -> u64 {
+        match &self.stage {
+            Stage::Leading(writer) => writer.last_number() + 1 - self.first_segment,
+            _ => 0,
+        }
     }
 
     /// Ends the ledger and gives back what it stood on.
@@ -284,12 +309,15 @@ impl<K: Keeper> ZooKeeperLedger<K> {
             },
             Purpose::ReadClaim | Purpose::Claim => self.handle_claim(now, purpose, answer),
             Purpose::ListLog | Purpose::ReadSegment(_) => self.handle_log(now, purpose, answer),
-            Purpose::Remove(last) => {
-                // Whatever is left is found by the next leader.
-                if answer.is_ok() {
+            Purpose::Remove(last) => match answer {
+                Ok(_) => self.first_segment = *last + 1,
+                // All of them or none: they are gone by a request whose answer was lost.
+                Err(error) if *error.root() == KeeperError::NoNode => {
                     self.first_segment = *last + 1;
                 }
-            }
+                // Whatever is left is found by the next leader.
+                Err(_) => self.remove_refused = self.keep_from().unwrap_or(0),
+            },
             Purpose::Write(_) | Purpose::ReadBack(_) => {}
         }
     }
@@ -399,6 +427,18 @@ impl<K: Keeper> ZooKeeperLedger<K> {
             durable = flight.ends.or(durable);
             if flight.opens_run {
                 self.opened.push(flight.number);
+            }
+            if flight.checkpoint.begins && flight.checkpoint.ends {
+                // Whether the one that ends is the one that begins does not matter: the older place is safe.
+                let first = self.checkpoint_open.take().unwrap_or(flight.number);
+                self.checkpoints.push_back(first);
+            } else if flight.checkpoint.begins {
+                self.checkpoint_open = Some(flight.number);
+            } else if flight.checkpoint.ends {
+                self.checkpoints.extend(self.checkpoint_open.take());
+            }
+            while self.checkpoints.len() > 2 {
+                self.checkpoints.pop_front();
             }
         }
         if let Some(position) = durable {
@@ -556,30 +596,7 @@ impl<K: Keeper> ZooKeeperLedger<K> {
             flight.ticket = Some(ticket);
             self.asked.insert(ticket, Purpose::Write(flight.number));
         }
-        self.remove_former_runs(now);
-    }
-
-    /// The last finished run stays; what is older goes, in the order of its age.
-    fn remove_former_runs(&mut self, now: Timestamp) {
-        let Stage::Leading(writer) = &self.stage else {
-            return;
-        };
-        let Some(keep) = self.opened.len().checked_sub(2).map(|at| self.opened[at]) else {
-            return;
-        };
-        let is_removing = |asked: &Purpose| matches!(asked, Purpose::Remove(_));
-        if self.first_segment >= keep || self.asked.values().any(is_removing) {
-            return;
-        }
-        let version = Some(writer.version);
-        let path = self.paths.term.clone();
-        let last = (self.first_segment + REMOVED_AT_ONCE).min(keep) - 1;
-        let mut steps = vec![Step::Check { path, version }];
-        steps.extend((self.first_segment..=last).map(|number| Step::Delete {
-            path: self.paths.segment(number),
-            version: None,
-        }));
-        self.ask(now, Purpose::Remove(last), Request::Multi(steps));
+        self.remove_old(now);
     }
 
     /// When a leader that hears nothing stops by itself: two thirds of a session after it last heard, of which a
@@ -642,6 +659,10 @@ impl<K: Keeper> Ledger for ZooKeeperLedger<K> {
             0 => Stage::Idle,
             _ => Stage::Enlisting,
         });
+    }
+
+    fn wants_checkpoint(&self) -> bool {
+        matches!(&self.stage, Stage::Leading(writer) if writer.wants_checkpoint())
     }
 
     fn has_others(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use sheaf_frame::{Record, RunId, Term, Timestamp};
+use sheaf_frame::{Checkpoint, Record, RunId, Term, TfId, Timestamp};
 use sheaf_ledger::zookeeper::{ZooKeeperLedger, ZooKeeperLedgerOptions};
 use sheaf_ledger::{Ledger, Notice, Position};
 use sheaf_membership::keeper::model::{Model, ModelKeeper};
@@ -21,6 +21,8 @@ struct Icn {
     is_paused: bool,
     /// The records of this leadership by append; `None` while it does not lead.
     leading: Option<BTreeMap<Position, u64>>,
+    /// What the log is to this leader, with what it has appended.
+    content: Vec<u64>,
     said: Vec<String>,
 }
 
@@ -36,6 +38,8 @@ struct Farm {
     log: Vec<u64>,
     last_term: Term,
     leads: usize,
+    /// What each checkpoint stands for, by its frontier.
+    sums: BTreeMap<u64, Vec<u64>>,
 }
 
 impl Farm {
@@ -51,6 +55,7 @@ impl Farm {
             log: Vec::new(),
             last_term: Term(0),
             leads: 0,
+            sums: BTreeMap::new(),
         };
         (0..icns).for_each(|icn| farm.start(icn));
         farm
@@ -63,6 +68,7 @@ impl Farm {
             ledger,
             is_paused: false,
             leading: None,
+            content: Vec::new(),
             said: Vec::new(),
         });
     }
@@ -75,13 +81,39 @@ impl Farm {
     fn append(&mut self, icn: usize) {
         let now = self.now;
         let Icn {
-            ledger, leading, ..
+            ledger,
+            leading,
+            content,
+            ..
         } = &mut self.icns[icn];
         if let Some(open) = leading {
             self.next_id += 1;
+            content.push(self.next_id);
             let position = ledger.append(now, vec![record(self.next_id)]);
             open.insert(position, self.next_id);
         }
+    }
+
+    /// Sums up what the leader has appended, in more records than fit a segment if `is_large`.
+    fn append_checkpoint(&mut self, icn: usize, is_large: bool) {
+        let now = self.now;
+        let one = &mut self.icns[icn];
+        if one.leading.is_none() {
+            return;
+        }
+        let sum = self.sums.len() as u64 + 1;
+        self.sums.insert(sum, one.content.clone());
+        let head = Checkpoint {
+            frontier: TfId(sum),
+            ..Checkpoint::default()
+        };
+        let mut records = vec![Record::Checkpoint(Box::new(head))];
+        let ranges = vec![(TfId(1), TfId(2)); Record::RANGES_MAX];
+        let released = || Record::Released {
+            ranges: ranges.clone(),
+        };
+        records.extend((0..if is_large { 5 } else { 0 }).map(|_| released()));
+        one.ledger.append(now, records);
     }
 
     fn poll(&mut self, icn: usize) {
@@ -96,11 +128,17 @@ impl Farm {
                     );
                     self.last_term = term;
                     self.leads += 1;
-                    let ids = replay.filter_map(|record| match record {
-                        Record::Clock { elapsed_ns } => Some(elapsed_ns),
-                        _ => None,
-                    });
-                    let log: Vec<_> = ids.collect();
+                    let mut log = Vec::new();
+                    for (at, record) in replay.enumerate() {
+                        match record {
+                            Record::Clock { elapsed_ns } => log.push(elapsed_ns),
+                            Record::Checkpoint(head) => {
+                                assert_eq!(at, 0, "a replay begins at its last checkpoint");
+                                log.clone_from(&self.sums[&head.frontier.0]);
+                            }
+                            _ => {}
+                        }
+                    }
                     assert!(
                         log.starts_with(&self.log),
                         "{log:?} does not go on {:?}",
@@ -110,6 +148,7 @@ impl Farm {
                     for id in &self.durable {
                         assert!(log.contains(id), "{id} was durable and is not in {log:?}");
                     }
+                    one.content.clone_from(&log);
                     self.log = log;
                     one.leading = Some(BTreeMap::new());
                     one.said.push(format!("lead {}", term.0));
@@ -243,6 +282,62 @@ fn a_leader_that_hears_nothing_stops_before_its_session_is_over() {
     farm.model.set_cut(farm.now, farm.id(0), false);
     farm.run(100);
     assert_eq!(farm.said(0), "healed; lead 2");
+}
+
+#[test]
+fn a_takeover_reads_from_the_last_checkpoint_on_and_what_is_before_the_last_but_one_is_gone() {
+    let mut farm = Farm::new(8, 2);
+    farm.run(100);
+    let first = farm.leader().unwrap();
+    let mut checkpoints = 0;
+    for at in 0..500 {
+        farm.append(first);
+        if farm.icns[first].ledger.wants_checkpoint() {
+            checkpoints += 1;
+            farm.append_checkpoint(first, at % 2 == 0);
+        }
+        farm.run(8);
+    }
+    farm.run(50);
+    assert!(checkpoints >= 4, "{checkpoints}");
+    let kept = farm.model.list(farm.now, "/farm/run/log").len() as u64;
+    assert_eq!(kept, farm.icns[first].ledger.segments_kept());
+    assert!(kept < 250, "{kept} segments");
+    assert_eq!(farm.durable.len(), 500);
+    farm.icns.remove(first);
+    farm.run(1000);
+    assert_eq!(farm.log.len(), 500);
+    let read = farm.icns[0].ledger.segments_read();
+    assert!(read < 130, "{read} of {kept} segments");
+    // Records before the first segment that is there are counted, too.
+    assert!(farm.icns[0].ledger.status().records > 500);
+}
+
+#[test]
+fn a_checkpoint_whose_leader_died_in_the_middle_counts_for_nothing() {
+    let mut farm = Farm::new(9, 2);
+    farm.run(100);
+    let first = farm.leader().unwrap();
+    for _ in 0..20 {
+        farm.append(first);
+        farm.run(8);
+    }
+    farm.append_checkpoint(first, false);
+    farm.append(first);
+    farm.run(20);
+    // A large one goes in pieces, and the first of them is all that arrives.
+    farm.append_checkpoint(first, true);
+    let before = farm.model.list(farm.now, "/farm/run/log").len();
+    while farm.model.list(farm.now, "/farm/run/log").len() == before {
+        let now = farm.now;
+        farm.run(0);
+        farm.poll(first);
+        farm.now = Timestamp(now.0 + 10_000);
+    }
+    farm.icns.remove(first);
+    farm.run(1000);
+    assert_eq!(farm.leads, 2);
+    assert_eq!(farm.log.len(), 21);
 }
 
 #[test]

@@ -65,6 +65,8 @@ pub struct IcnParts {
     pub stf_bytes_max: u64,
     /// How long the run lasts after the first announce; `None` for no end.
     pub duration: Option<Duration>,
+    /// After how many records at most the log gets a checkpoint.
+    pub checkpoint_records: u64,
     /// Which life of the ICN this is.
     pub incarnation: Incarnation,
     /// Its event log.
@@ -98,6 +100,7 @@ struct Terms {
     liveness: LivenessConfig,
     stf_bytes_max: u64,
     duration: Option<Duration>,
+    checkpoint_records: u64,
     registry: Arc<Registry>,
 }
 
@@ -153,6 +156,7 @@ impl<T: Transport> IcnNode<T> {
                 liveness: parts.liveness,
                 stf_bytes_max: parts.stf_bytes_max,
                 duration: parts.duration,
+                checkpoint_records: parts.checkpoint_records,
                 registry: parts.registry,
             },
             ledger: parts.ledger,
@@ -561,6 +565,10 @@ impl<T: Transport> IcnNode<T> {
         let batch = lead.take_batch(&mut self.log);
         let ledger = &mut self.ledger;
         let messages = lead.gate.pass(batch, |records| ledger.append(now, records));
+        let limit = self.terms.checkpoint_records;
+        if let Some(checkpoint) = lead.checkpoint(now, limit, ledger.wants_checkpoint()) {
+            ledger.append(now, checkpoint);
+        }
         self.flush_log();
         self.send_all(messages);
     }

@@ -207,6 +207,7 @@ pub fn run_icn(
         liveness: config.icn.liveness,
         stf_bytes_max: config.icn.scheduler.stf_bytes_max,
         duration: config.run.duration(),
+        checkpoint_records: config.icn.ledger.checkpoint_records,
         incarnation: new_incarnation(),
         log: process.log.take().unwrap_or_else(EventLog::none),
         registry: process.registry.clone(),

@@ -144,6 +144,7 @@ impl Scene {
             liveness: LivenessConfig::default(),
             stf_bytes_max: 1 << 20,
             duration: None,
+            checkpoint_records: 5000,
             incarnation: LIFE,
             log: EventLog::none(),
             registry: Arc::new(Registry::default()),

@@ -132,6 +132,8 @@ pub struct Options {
     pub kind: Kind,
     /// Where verdicts are kept, and so how many ICNs there are.
     pub log: Log,
+    /// After so many records the log gets a checkpoint.
+    pub checkpoint_records: u64,
     /// FLPs, from index 0.
     pub flps: u16,
     /// EPNs, from index 0.

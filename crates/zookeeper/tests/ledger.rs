@@ -1,6 +1,6 @@
 //! The verdict log on real servers: leaders die, stop, are cut off and lose answers, and so do servers.
 
-use sheaf_frame::{Record, Timestamp};
+use sheaf_frame::{Checkpoint, Record, TfId, Timestamp};
 use sheaf_ledger::zookeeper::{ZooKeeperLedger, ZooKeeperLedgerOptions};
 use sheaf_ledger::{Ledger, Notice, Position};
 use sheaf_membership::keeper::{Answer, Keeper, KeeperError, KeeperEvent, Kind, Request};
@@ -250,6 +250,45 @@ fn the_next_leader_goes_on_with_the_log_of_one_that_was_killed() {
     assert_eq!(farm.await_lead(second), (2, (1..=100).collect()));
     let position = farm.append(second, 101);
     farm.await_durable(second, position);
+}
+
+#[test]
+fn after_thousands_of_segments_a_takeover_reads_few_of_them() {
+    let Some(server) = &*SERVER else { return };
+    let mut farm = Farm::new();
+    let (first, second) = (farm.start(server.addresses()), 1);
+    farm.await_lead(first);
+    farm.start(server.addresses());
+    let (segments, mut summed) = (2000, 0);
+    for id in 1..=segments {
+        let mut last = farm.append(first, id);
+        if farm.icns[first].ledger.wants_checkpoint() {
+            let head = Checkpoint {
+                frontier: TfId(id),
+                ..Checkpoint::default()
+            };
+            let now = farm.now();
+            let records = vec![Record::Checkpoint(Box::new(head))];
+            last = farm.icns[first].ledger.append(now, records);
+            summed = id;
+        }
+        farm.await_durable(first, last);
+    }
+    // The last removal is on its way.
+    let end = Instant::now() + LONG;
+    while farm.icns[first].ledger.segments_kept() > 300 {
+        farm.poll();
+        assert!(Instant::now() < end, "nothing is removed");
+    }
+    assert!(farm.segments().len() <= 300);
+    let other = ledger_that_waits(&farm);
+    let killed = std::mem::replace(&mut farm.icns[first].ledger, other);
+    killed.into_keeper().vanish();
+    let (term, log) = farm.await_lead(second);
+    assert_eq!((term, log), (2, (summed + 1..=segments).collect()));
+    let read = farm.icns[second].ledger.segments_read();
+    println!("{read} of {segments} segments read");
+    assert!(read <= 120, "{read} of {segments} segments read");
 }
 
 /// A ledger in the place of one that is gone: it reaches no server.

@@ -1,7 +1,7 @@
 //! FLPs and EPNs as the scheduler knows them: who joins, falls silent, goes, and what they say.
 
+use super::checkpoint::EpnSetting;
 use super::open_tf::{Part, Phase};
-use super::recover::EpnSetting;
 use super::run::RunPhase;
 use super::{Action, Recipient, Scheduler};
 use crate::load::{LoadView, TargetId, TargetLoad};

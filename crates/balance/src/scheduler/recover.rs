@@ -4,6 +4,7 @@
 //! and the EPNs say what they have of it. Until all who are expected have spoken, or their time is up, nothing is
 //! placed (*settling*): a TF that is half built somewhere is best finished there.
 
+use super::checkpoint::{Decided, EpnSetting, Summary};
 use super::nodes::{FlpNode, target_id};
 use super::open_tf::{Booking, OpenTf, Part, Phase};
 use super::run::RunPhase;
@@ -21,19 +22,6 @@ use std::time::Duration;
 /// What an FLP may say of the run's time beyond what the log knows. More is a broken clock.
 const TIME_LEAP_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// A TF of the log that has its verdict and may not be with its consumer yet.
-struct Decided {
-    attempt: Attempt,
-    verdict: Verdict,
-}
-
-/// What an operator set about an EPN, in whatever life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct EpnSetting {
-    pub(super) weight_milli: u32,
-    pub(super) enabled: bool,
-}
-
 impl Scheduler {
     /// The scheduler of a leader that finds `log`: of the last run in it, or of `first_run` if there is none. If
     /// the last run is over, `next_run` is opened; `None` only sends the nodes of the last one home. In the middle
@@ -50,121 +38,52 @@ impl Scheduler {
         first_run: RunId,
         log: impl Iterator<Item = Record>,
     ) -> Result<Self, UnknownPolicy> {
-        let mut found = Self::empty(config.clone(), plan, first_run)?;
-        let (mut is_found, mut undone) = (false, BTreeMap::new());
-        for record in log {
-            match record {
-                Record::Opened { run: opened } => {
-                    found = Self::empty(config.clone(), plan, opened)?;
-                    undone.clear();
-                    is_found = true;
-                }
-                Record::Over => found.phase = RunPhase::Over,
-                Record::Verdict { .. } if mutant::is_on(Mutant::LogNotRead) => {}
-                record => found.replay(now, record, &mut undone),
-            }
-        }
-        match next_run {
-            _ if !is_found => Self::new(config, plan, first_run),
-            Some(next_run) if found.is_over() => Self::new(config, plan, next_run),
-            _ => {
-                found.go_on(now, undone);
-                Ok(found)
-            }
-        }
+        let mut summary = Summary::default();
+        log.for_each(|record| summary.replay(&record));
+        Self::resume(now, config, plan, next_run, first_run, summary)
     }
 
-    fn replay(&mut self, now: Timestamp, record: Record, undone: &mut BTreeMap<TfId, Decided>) {
-        match record {
-            Record::Roster { id, first, members } => {
-                self.rosters.restore(id, first, members);
-                self.frontier = self.frontier.max(first);
-                self.phase = match self.phase {
-                    RunPhase::Waiting => RunPhase::Running,
-                    phase => phase,
-                };
-            }
-            Record::Verdict {
-                tf,
-                attempt,
-                verdict,
-                bytes,
-            } => {
-                self.replay_verdict(tf, &verdict, bytes);
-                if matches!(verdict, Verdict::Dropped { .. }) {
-                    self.restore_released(tf);
-                } else {
-                    undone.insert(tf, Decided { attempt, verdict });
-                }
-            }
-            Record::Abandoned { tf, .. } => {
-                self.books.abandoned += 1;
-                undone.remove(&tf);
-                self.restore_released(tf);
-            }
-            Record::Done { ranges } => {
-                for (first, end) in ranges {
-                    let done: Vec<TfId> = undone.range(first..end).map(|(tf, _)| *tf).collect();
-                    for tf in done {
-                        undone.remove(&tf);
-                        self.restore_released(tf);
-                    }
-                }
-            }
-            Record::Clock { elapsed_ns } => self.before = Duration::from_nanos(elapsed_ns),
-            Record::Stopping { stop_at } => {
-                let since = now;
-                self.phase = RunPhase::Stopping { since, stop_at };
-            }
-            Record::Set {
-                epn,
-                weight_milli,
-                enabled,
-            } => {
-                let setting = EpnSetting {
-                    weight_milli,
-                    enabled,
-                };
-                self.settings.insert(epn, setting);
-            }
-            Record::Listed { epns } => self.list.restore(epns),
-            Record::Opened { .. } | Record::Over => {}
-        }
-    }
-
-    fn replay_verdict(&mut self, tf: TfId, verdict: &Verdict, bytes: u64) {
-        self.frontier = self.frontier.max(tf.next());
-        self.books.announced += 1;
-        self.books.bytes += bytes;
-        let missing = match verdict {
-            Verdict::Complete { .. } => {
-                self.books.complete += 1;
-                &[][..]
-            }
-            Verdict::Incomplete { missing, .. } => {
-                self.books.incomplete += 1;
-                missing
-            }
-            Verdict::Dropped { reason } => {
-                // Who had announced it the log does not say; it is in no source's books then.
-                self.books.dropped[reason.index()] += 1;
-                return;
-            }
+    /// As [`recover`](Self::recover), for a log that was read already.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn resume(
+        now: Timestamp,
+        config: SchedulerConfig,
+        plan: RunPlan,
+        next_run: Option<RunId>,
+        first_run: RunId,
+        summary: Summary,
+    ) -> Result<Self, UnknownPolicy> {
+        let Some(run) = summary.run() else {
+            return Self::new(config, plan, first_run);
         };
-        let members = self.rosters.of(tf).map(|(_, members)| members);
-        for source in members.iter().flat_map(|members| members.iter()) {
-            if !missing.contains(&source.flp) {
-                let books = self.books.source(source.flp);
-                books.announced += 1;
-                books.built += 1;
-            }
+        if let Some(next_run) = next_run.filter(|_| summary.is_over()) {
+            return Self::new(config, plan, next_run);
         }
-    }
-
-    fn restore_released(&mut self, tf: TfId) {
-        if self.released.insert(tf) {
-            self.released_version += 1;
+        let mut found = Self::empty(config, plan, run)?;
+        found.phase = summary.phase(now);
+        let Summary {
+            rosters,
+            frontier,
+            released,
+            undone,
+            books,
+            before,
+            settings,
+            listed,
+            ..
+        } = summary;
+        // Nobody has a version that a leader before this one gave out for more than this.
+        found.released_version = released.count();
+        (found.rosters, found.frontier, found.released) = (rosters, frontier, released);
+        (found.books, found.before, found.settings) = (books, before, settings);
+        if let Some(epns) = listed {
+            found.list.restore(epns);
         }
+        found.go_on(now, undone);
+        Ok(found)
     }
 
     /// The log is read: what is decided is said again until it is done, and who made STFs is expected back.

@@ -3,7 +3,7 @@
 use super::open_tf::Members;
 use sheaf_frame::{RosterId, Source, TfId};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Roster {
     pub(super) first: TfId,
     pub(super) id: RosterId,
@@ -11,7 +11,7 @@ pub(super) struct Roster {
 }
 
 /// All rosters of a run that open TFs may still need, oldest first.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rosters {
     list: Vec<Roster>,
     last_id: u32,
@@ -41,6 +41,26 @@ impl Rosters {
         self.list.retain(|roster| roster.first < first);
         let members = members.into();
         self.list.push(Roster { first, id, members });
+    }
+
+    /// No roster after this one has had a name up to `last`.
+    pub(super) fn skip_names(&mut self, last: RosterId) {
+        self.last_id = self.last_id.max(last.0);
+    }
+
+    /// The highest name that was ever given.
+    pub(super) fn last_name(&self) -> RosterId {
+        RosterId(self.last_id)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// The list from the roster of `floor` on.
+    pub(super) fn from(&self, floor: TfId) -> &[Roster] {
+        let at = self.list.partition_point(|roster| roster.first <= floor);
+        &self.list[at.saturating_sub(1)..]
     }
 
     /// What the log has not been told, in the order in which it happened.

@@ -36,13 +36,19 @@ impl LedgerDir {
         &self.folder
     }
 
-    /// The records with term and index of their entry, oldest first. After an error there is nothing more.
+    /// The records with term and index of their entry, oldest first: all of them, or from the first checkpoint on if
+    /// the begin was removed. After an error there is nothing more.
     pub fn records(
         &self,
     ) -> impl Iterator<Item = Result<(Term, u64, Record), StorageError>> + use<> {
         let mut reader = LogReader::new(self.disk.clone());
         let last = self.findings.last_index;
-        Records::new((1..=last).map(move |index| reader.read(index, last)))
+        let first = match self.findings.base.0 {
+            0 => 1,
+            // Without a checkpoint there is nothing that could be read.
+            _ => self.findings.checkpoints.first().unwrap_or(last + 1),
+        };
+        Records::new((first..=last).map(move |index| reader.read(index, last)))
     }
 
     /// Term of the last entry and its index: of two logs of a majority, the higher one has everything committed.

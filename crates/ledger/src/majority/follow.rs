@@ -18,23 +18,11 @@ impl<S: Storage> MajorityLedger<S> {
         commit: u64,
         mut entries: Vec<Entry>,
     ) {
-        if term < self.state.term && !mutant::is_on(Mutant::LedgerNoFence) {
-            // The answer carries the higher term, and the old leader learns of it.
-            self.answer((from, self.state.term, round), Err(previous_index));
-            return;
-        }
         // Without the fence the leader of an old term does not even learn that it is one.
         let asked = (from, term, round);
-        match self.office {
-            // Two leaders of one term cannot be.
-            Office::Leader(_) => return,
-            Office::Trial(_) | Office::Candidate(_) => self.office = Office::Follower,
-            Office::Follower | Office::Joining(_) => {}
+        if !self.hear_leader(now, asked, previous_index) {
+            return;
         }
-        self.leader = Some(from);
-        self.heard_at = now;
-        self.is_orphan = false;
-        self.be_patient(now);
         if self.storage.term_at(previous_index) != Some(previous_term) {
             let last = self.storage.last_index();
             if !mutant::is_on(Mutant::LedgerNoLogMatching) || previous_index > last {
@@ -64,10 +52,68 @@ impl<S: Storage> MajorityLedger<S> {
         }
         self.verified = self.verified.max(end);
         self.commit = self.commit.max(commit.min(self.verified));
+        self.storage.release(self.commit);
         // What is new is acknowledged when the disk has it.
         if !is_new || mutant::is_on(Mutant::LedgerAckBeforeSync) {
             self.answer(asked, Ok(self.verified.min(self.durable())));
         }
+        self.acknowledged = asked;
+    }
+
+    /// A message of a leader has come; `false` if it is none any more.
+    fn hear_leader(&mut self, now: Timestamp, asked: (u16, Term, u64), hint: u64) -> bool {
+        let (from, term, round) = asked;
+        if term < self.state.term && !mutant::is_on(Mutant::LedgerNoFence) {
+            // The answer carries the higher term, and the old leader learns of it.
+            self.answer((from, self.state.term, round), Err(hint));
+            return false;
+        }
+        match self.office {
+            // Two leaders of one term cannot be.
+            Office::Leader(_) => return false,
+            Office::Trial(_) | Office::Candidate(_) => self.office = Office::Follower,
+            Office::Follower | Office::Joining(_) => {}
+        }
+        self.leader = Some(from);
+        self.heard_at = now;
+        self.is_orphan = false;
+        self.be_patient(now);
+        true
+    }
+
+    /// What this member lacks is gone at the leader: a checkpoint stands for it, which comes next. Everything here is
+    /// older than that checkpoint, which most members have without this one, so nothing committed hangs on it.
+    pub(super) fn handle_install(
+        &mut self,
+        now: Timestamp,
+        from: u16,
+        term: Term,
+        round: u64,
+        base: (u64, Term),
+    ) {
+        let asked = (from, term, round);
+        if !self.hear_leader(now, asked, base.0) {
+            return;
+        }
+        let (index, base_term) = base;
+        if self.storage.term_at(index) == Some(base_term) {
+            // It has that entry, and with it all before.
+            self.verified = self.verified.max(index);
+            self.commit = self.commit.max(index);
+            self.acknowledged = asked;
+            return self.answer(asked, Ok(self.verified.min(self.durable())));
+        }
+        if index <= self.commit {
+            // An old message; or only a leader that is none can want that.
+            self.refused += 1;
+            return;
+        }
+        if self.trouble.is_none() {
+            self.storage.reset(index, base_term);
+            self.storage.sync(now);
+            (self.verified, self.commit) = (index, index);
+        }
+        // Acknowledged when the disk has it.
         self.acknowledged = asked;
     }
 

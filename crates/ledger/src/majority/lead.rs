@@ -167,6 +167,7 @@ impl<S: Storage> MajorityLedger<S> {
         if let Some(position) = done {
             self.out.push_back(Notice::Durable(position));
         }
+        self.storage.release(self.commit);
         Ok(())
     }
 
@@ -183,6 +184,10 @@ impl<S: Storage> MajorityLedger<S> {
                 let is_full = peer.progress.bytes_under_way() >= WINDOW_BYTES;
                 if !peer.is_connected || next > self.storage.last_index() || is_full {
                     break;
+                }
+                if next < self.storage.first_index() {
+                    self.send_base(icn);
+                    continue;
                 }
                 let page = self.storage.read(next, Message::ENTRIES_BYTES_MAX)?;
                 self.send_entries(icn, page);
@@ -221,6 +226,28 @@ impl<S: Storage> MajorityLedger<S> {
             previous_term: self.storage.term_at(previous_index).unwrap_or_default(),
             commit: self.commit,
             entries,
+        };
+        self.send(to, &message);
+    }
+
+    /// This log does not reach back to where the follower is: it gets the begin of it, and then all behind.
+    fn send_base(&mut self, to: u16) {
+        let base_index = self.storage.first_index() - 1;
+        let base_term = self.storage.term_at(base_index).unwrap_or_default();
+        let term = self.state.term;
+        let Office::Leader(reign) = &mut self.office else {
+            return;
+        };
+        reign.round += 1;
+        let round = reign.round;
+        let progress = &mut self.peers[usize::from(to)].progress;
+        progress.is_sent_to = true;
+        progress.next = base_index + 1;
+        let message = Message::Install {
+            term,
+            round,
+            base_index,
+            base_term,
         };
         self.send(to, &message);
     }

@@ -89,6 +89,18 @@ pub enum Message {
         /// Whether it leads in this term.
         is_leader: bool,
     },
+    /// The leader has no entry any more that this follower lacks: it is to throw its log away and go on behind the
+    /// entry before the checkpoint that the leader's log begins with. The answer is [`Appended`](Self::Appended).
+    Install {
+        /// The leader's term.
+        term: Term,
+        /// As in [`Append`](Self::Append).
+        round: u64,
+        /// The entry before the first one of the leader's log, which is committed.
+        base_index: u64,
+        /// The term of that entry.
+        base_term: Term,
+    },
 }
 
 /// Why bytes are no message.
@@ -138,6 +150,7 @@ mod kind {
     pub(super) const CAMPAIGN: u8 = 5;
     pub(super) const ASK_STATE: u8 = 6;
     pub(super) const STATE: u8 = 7;
+    pub(super) const INSTALL: u8 = 8;
 }
 
 impl Message {
@@ -154,7 +167,8 @@ impl Message {
             | Self::Appended { term, .. }
             | Self::Campaign { term }
             | Self::AskState { term, .. }
-            | Self::State { term, .. } => *term,
+            | Self::State { term, .. }
+            | Self::Install { term, .. } => *term,
         }
     }
 
@@ -238,6 +252,17 @@ impl Message {
                 put(&mut out, *last_index);
                 out.push(u8::from(*is_leader));
             }
+            Self::Install {
+                round,
+                base_index,
+                base_term,
+                ..
+            } => {
+                head(&mut out, kind::INSTALL);
+                for number in [*round, *base_index, base_term.0] {
+                    put(&mut out, number);
+                }
+            }
         }
         out.into()
     }
@@ -290,7 +315,22 @@ impl Message {
                 last_index: input.index("last index")?,
                 is_leader: input.flag("leader")?,
             },
-            found => return Err(value("kind", found.into(), "1 to 7")),
+            kind::INSTALL => {
+                let round = input.u64("round")?;
+                let base_index = input.index("base index")?;
+                let base_term = input.term("base term")?;
+                if base_term > term {
+                    let expected = "not above the leader's";
+                    return Err(value("base term", base_term.0, expected));
+                }
+                Self::Install {
+                    term,
+                    round,
+                    base_index,
+                    base_term,
+                }
+            }
+            found => return Err(value("kind", found.into(), "1 to 8")),
         };
         match input.0.len() {
             0 => Ok(message),
@@ -452,6 +492,12 @@ mod tests {
                 last_index: 2,
                 is_leader: true,
             },
+            Message::Install {
+                term,
+                round: 9,
+                base_index: 40,
+                base_term: Term(6),
+            },
         ]
     }
 
@@ -492,8 +538,8 @@ mod tests {
         check(
             &all[0],
             1,
-            8,
-            "kind of a ledger message is 8, expected 1 to 7",
+            9,
+            "kind of a ledger message is 9, expected 1 to 8",
         );
         check(
             &all[0],
@@ -506,6 +552,12 @@ mod tests {
             10,
             2,
             "trial of a ledger message is 2, expected 0 or 1",
+        );
+        check(
+            &all[8],
+            26,
+            8,
+            "base term of a ledger message is 8, expected not above the leader's",
         );
         check(
             &all[2],

@@ -166,6 +166,10 @@ impl Storage for FileStorage {
         self.view.last()
     }
 
+    fn first_index(&self) -> u64 {
+        self.view.first()
+    }
+
     fn term_at(&self, index: u64) -> Option<Term> {
         self.view.term_at(index)
     }
@@ -197,6 +201,18 @@ impl Storage for FileStorage {
         self.ask(Op::Truncate(from));
     }
 
+    fn release(&mut self, committed: u64) {
+        if let Some(below) = self.view.release(committed) {
+            self.ask(Op::Release(below));
+        }
+    }
+
+    fn reset(&mut self, index: u64, term: Term) {
+        self.view.reset(index, term);
+        self.reader.forget();
+        self.ask(Op::Reset(index, term));
+    }
+
     fn save(&mut self, state: HardState) {
         self.view.state = Some(state);
         self.ask(Op::Save(state));
@@ -225,7 +241,10 @@ impl Storage for FileStorage {
 
     fn replay(&self, to: u64) -> Result<Entries, StorageError> {
         let mut reader = LogReader::new(self.disk.clone());
-        Ok(Box::new((1..=to).map(move |index| reader.read(index, to))))
+        let from = self.view.replay_from(to)?;
+        Ok(Box::new(
+            (from..=to).map(move |index| reader.read(index, to)),
+        ))
     }
 
     fn findings(&self) -> Vec<String> {

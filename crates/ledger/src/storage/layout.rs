@@ -9,9 +9,9 @@ use sheaf_frame::{Digest, Term, crc32c};
 
 /// A segment is closed when the next entry would begin behind this.
 pub(crate) const SEGMENT_BYTES: u64 = 8 << 20;
-/// Head of a segment: magic, first index, CRC-32C of both, 4 bytes zero.
-pub(crate) const SEGMENT_HEAD: usize = 24;
-const SEGMENT_MAGIC: [u8; 8] = *b"SHFLOG1\n";
+/// Head of a segment: magic, first index, term of the entry before, records before, CRC-32C of all, 4 bytes zero.
+pub(crate) const SEGMENT_HEAD: usize = 40;
+const SEGMENT_MAGIC: [u8; 8] = *b"SHFLOG2\n";
 /// Head of an entry: length of the body (4), CRC-32C of all that follows it and of the length (4), term (8),
 /// index (8), what was synced when it was written (8).
 pub(crate) const ENTRY_HEAD: usize = 32;
@@ -40,13 +40,26 @@ pub(crate) fn segment_first(name: &str) -> Option<u64> {
     is_number.then(|| digits.parse().ok()).flatten()
 }
 
-pub(crate) fn segment_head(first: u64) -> [u8; SEGMENT_HEAD] {
-    let mut head = [0; SEGMENT_HEAD];
-    head[..8].copy_from_slice(&SEGMENT_MAGIC);
-    head[8..16].copy_from_slice(&first.to_le_bytes());
-    let crc = crc32c(&head[..16]);
-    head[16..20].copy_from_slice(&crc.to_le_bytes());
-    head
+/// What a segment goes on from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentHead {
+    /// Its first entry.
+    pub(crate) first: u64,
+    /// The term of the entry before it.
+    pub(crate) term: Term,
+    /// Records in all entries before it.
+    pub(crate) records: u64,
+}
+
+pub(crate) fn segment_head(head: SegmentHead) -> [u8; SEGMENT_HEAD] {
+    let mut bytes = [0; SEGMENT_HEAD];
+    bytes[..8].copy_from_slice(&SEGMENT_MAGIC);
+    bytes[8..16].copy_from_slice(&head.first.to_le_bytes());
+    bytes[16..24].copy_from_slice(&head.term.0.to_le_bytes());
+    bytes[24..32].copy_from_slice(&head.records.to_le_bytes());
+    let crc = crc32c(&bytes[..32]);
+    bytes[32..36].copy_from_slice(&crc.to_le_bytes());
+    bytes
 }
 
 /// Appends the bytes of `entry`; everything up to index `synced` was synced before.
@@ -119,9 +132,14 @@ pub(crate) fn read_entry(bytes: &[u8]) -> Result<Stored, &'static str> {
     })
 }
 
-/// Whether `bytes` begin with the head of the segment of `first`.
-pub(crate) fn is_segment_head(bytes: &[u8], first: u64) -> bool {
-    bytes.starts_with(&segment_head(first))
+/// The head of the segment of `first`; `None` if `bytes` do not begin with one.
+pub(crate) fn read_segment_head(bytes: &[u8], first: u64) -> Option<SegmentHead> {
+    let head = SegmentHead {
+        first,
+        term: Term(u64_at(bytes, 16)?),
+        records: u64_at(bytes, 24)?,
+    };
+    bytes.starts_with(&segment_head(head)).then_some(head)
 }
 
 pub(crate) fn state_bytes(state: &HardState) -> [u8; STATE_BYTES] {

@@ -1,12 +1,13 @@
 //! Writes a log into files, so that what a crash at any step leaves is a prefix of what was asked.
 
 use super::layout::{
-    SEGMENT_BYTES, SEGMENT_HEAD, STATE, STATE_NEXT, SYNCED, put_entry, read_entry, segment_head,
-    segment_name, state_bytes, synced_bytes,
+    SEGMENT_BYTES, SEGMENT_HEAD, STATE, STATE_NEXT, SYNCED, SegmentHead, put_entry, read_entry,
+    read_segment_head, segment_head, segment_name, state_bytes, synced_bytes,
 };
 use super::scan::{Findings, LEFTOVERS, io_error, scan};
 use super::{Disk, HardState, StorageError};
 use crate::entry::Entry;
+use sheaf_frame::Term;
 use sheaf_frame::mutant::{self, Mutant};
 use std::collections::VecDeque;
 
@@ -17,6 +18,10 @@ pub(crate) enum Op {
     Append(Entry),
     /// This index and all behind it go.
     Truncate(u64),
+    /// Segments that are wholly below this index go.
+    Release(u64),
+    /// Everything goes; the log goes on behind this index, which is of this term.
+    Reset(u64, Term),
     /// Term and vote.
     Save(HardState),
 }
@@ -28,6 +33,10 @@ struct End {
     /// Of the last segment.
     bytes: u64,
     index: u64,
+    /// Of the entry at `index`.
+    term: Term,
+    /// In all entries that there ever were.
+    records: u64,
 }
 
 /// The files of a log that is written.
@@ -58,6 +67,8 @@ impl<D: Disk> LogFiles<D> {
                 segments: found.segments.clone(),
                 bytes: found.last_bytes,
                 index: found.last_index,
+                term: found.terms.last().map_or(found.base.1, |(_, term)| *term),
+                records: found.records,
             },
             disk,
             is_dirty: true,
@@ -73,7 +84,6 @@ impl<D: Disk> LogFiles<D> {
         Ok((files, found))
     }
 
-    #[cfg(test)]
     pub(crate) fn set_segment_bytes(&mut self, bytes: u64) {
         self.segment_bytes = bytes;
     }
@@ -95,6 +105,8 @@ impl<D: Disk> LogFiles<D> {
             self.is_dirty = true;
             let done = match ops.front() {
                 Some(Op::Truncate(from)) => self.truncate(*from).map(|()| 1),
+                Some(Op::Release(below)) => self.release(*below).map(|()| 1),
+                Some(Op::Reset(index, term)) => self.reset(*index, *term).map(|()| 1),
                 _ => self.write_run(ops),
             };
             match done {
@@ -119,7 +131,7 @@ impl<D: Disk> LogFiles<D> {
         let mut count = 0;
         for op in ops {
             match op {
-                Op::Truncate(_) => break,
+                Op::Truncate(_) | Op::Release(_) | Op::Reset(..) => break,
                 Op::Save(state) => self.save(state)?,
                 Op::Append(entry) => {
                     let length = end.bytes + bytes.len() as u64;
@@ -132,6 +144,8 @@ impl<D: Disk> LogFiles<D> {
                     }
                     put_entry(&mut bytes, entry, self.durable.index);
                     end.index = entry.index;
+                    end.term = entry.term;
+                    end.records += entry.records_said();
                 }
             }
             count += 1;
@@ -162,7 +176,12 @@ impl<D: Disk> LogFiles<D> {
 
     fn begin_segment(&self, end: &mut End, first: u64) -> Result<(), StorageError> {
         let name = segment_name(first);
-        let written = self.disk.write_at(&name, 0, &segment_head(first));
+        let head = segment_head(SegmentHead {
+            first,
+            term: end.term,
+            records: end.records,
+        });
+        let written = self.disk.write_at(&name, 0, &head);
         written.map_err(io_error(&self.disk, "write", &name))?;
         // A name that lasts has a head that lasts, so recovery never meets a segment without one in the middle.
         self.sync(&name)?;
@@ -217,54 +236,112 @@ impl<D: Disk> LogFiles<D> {
             .segments
             .last()
             .copied()
-            .filter(|first| *first >= from)
+            // The first segment stays: its head says what the log goes on from.
+            .filter(|first| *first >= from && self.durable.segments.len() > 1)
         {
             let before = self.durable.segments.iter().rev().nth(1).copied();
-            let bytes = before
-                .map(|before| self.offset_of(before, first))
-                .transpose()?;
+            let end = before.map(|before| self.end_at(before, first));
+            let end = end.transpose()?;
             let name = segment_name(first);
             self.disk
                 .remove(&name)
                 .map_err(io_error(&self.disk, "remove", &name))?;
             // One at a time, from the last: what is left is without gaps whenever the power goes.
             self.durable.segments.pop();
-            self.durable.bytes = bytes.unwrap_or(0);
-            self.durable.index = first - 1;
+            let segments = std::mem::take(&mut self.durable.segments);
+            self.durable = End {
+                segments,
+                ..end.unwrap_or_default()
+            };
             self.sync_names()?;
         }
         let mut end = self.durable.clone();
         if let Some(last) = end.segments.last() {
             let name = segment_name(*last);
-            end.bytes = self.offset_of(*last, from)?;
+            end = End {
+                segments: end.segments.clone(),
+                ..self.end_at(*last, from)?
+            };
             let cut = self.disk.truncate(&name, end.bytes);
             cut.map_err(io_error(&self.disk, "truncate", &name))?;
             self.sync(&name)?;
         }
-        end.index = from.saturating_sub(1);
         self.durable = end;
         Ok(())
     }
 
-    /// Where the entry `index` begins in the segment of `first`, or the end of it.
-    fn offset_of(&self, first: u64, index: u64) -> Result<u64, StorageError> {
+    /// Removes the segments that are wholly below `below`.
+    fn release(&mut self, below: u64) -> Result<(), StorageError> {
+        while let [first, second, ..] = self.durable.segments[..]
+            && second <= below
+        {
+            let name = segment_name(first);
+            self.disk
+                .remove(&name)
+                .map_err(io_error(&self.disk, "remove", &name))?;
+            // One at a time, from the first: what is left is without gaps whenever the power goes.
+            self.sync_names()?;
+            self.durable.segments.remove(0);
+        }
+        Ok(())
+    }
+
+    /// Removes everything and begins anew behind `index`.
+    fn reset(&mut self, index: u64, term: Term) -> Result<(), StorageError> {
+        // The mark first, and for good: it must never promise what is being taken away.
+        self.mark(0)?;
+        self.sync(SYNCED)?;
+        while let Some(last) = self.durable.segments.last().copied() {
+            let name = segment_name(last);
+            self.disk
+                .remove(&name)
+                .map_err(io_error(&self.disk, "remove", &name))?;
+            self.sync_names()?;
+            self.durable.segments.pop();
+            self.durable.bytes = match self.durable.segments.last() {
+                Some(before) => self.end_at(*before, last)?.bytes,
+                None => 0,
+            };
+        }
+        let mut end = End {
+            index,
+            term,
+            ..End::default()
+        };
+        self.begin_segment(&mut end, index + 1)?;
+        self.mark(index)?;
+        self.durable = end;
+        Ok(())
+    }
+
+    /// The log as it is before the entry `index`, or at the end of the segment of `first`, which has it.
+    fn end_at(&self, first: u64, index: u64) -> Result<End, StorageError> {
         let name = segment_name(first);
         let bytes = self.disk.read_at(&name, 0, usize::MAX);
         let bytes = bytes.map_err(io_error(&self.disk, "read", &name))?;
-        let mut at = SEGMENT_HEAD.min(bytes.len());
-        for _ in first..index {
-            if at == bytes.len() {
-                break;
-            }
-            at += read_entry(&bytes[at..])
-                .map_err(|why| StorageError::Corrupt {
-                    file: self.disk.path(&name),
-                    offset: at as u64,
-                    why: why.to_owned(),
-                })?
-                .bytes;
+        let corrupt = |at: usize, why: &str| StorageError::Corrupt {
+            file: self.disk.path(&name),
+            offset: at as u64,
+            why: why.to_owned(),
+        };
+        let head = read_segment_head(&bytes, first)
+            .ok_or_else(|| corrupt(0, "the head of the segment is wrong"))?;
+        let mut end = End {
+            segments: Vec::new(),
+            bytes: SEGMENT_HEAD as u64,
+            index: first.saturating_sub(1),
+            term: head.term,
+            records: head.records,
+        };
+        let mut at = SEGMENT_HEAD;
+        while end.index + 1 < index && at < bytes.len() {
+            let stored = read_entry(&bytes[at..]).map_err(|why| corrupt(at, why))?;
+            at += stored.bytes;
+            end.bytes = at as u64;
+            (end.index, end.term) = (stored.entry.index, stored.entry.term);
+            end.records += stored.entry.records_said();
         }
-        Ok(at as u64)
+        Ok(end)
     }
 
     /// Takes away what a failed write has left.
@@ -280,7 +357,10 @@ impl<D: Disk> LogFiles<D> {
             .collect();
         stray.retain(|first| !self.durable.segments.contains(first));
         stray.sort_unstable();
-        for first in stray.iter().rev() {
+        // What lies before the log goes from its begin, what lies behind it from its end: never a gap.
+        let log_first = self.durable.segments.first().copied().unwrap_or(0);
+        let behind = stray.partition_point(|first| *first < log_first);
+        for first in stray[..behind].iter().chain(stray[behind..].iter().rev()) {
             let name = segment_name(*first);
             self.disk
                 .remove(&name)

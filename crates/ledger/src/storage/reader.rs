@@ -60,7 +60,8 @@ impl<D: Disk> LogReader<D> {
         self.forget();
         let names = self.disk.list().map_err(io_error(&self.disk, "list", ""))?;
         let firsts = names.iter().filter_map(|name| segment_first(name));
-        let first = firsts.filter(|first| *first <= index).max().unwrap_or(1);
+        let first = firsts.filter(|first| *first <= index).max();
+        let first = first.unwrap_or(index);
         self.place = Some((first, SEGMENT_HEAD as u64));
         self.next = first;
         Ok(())

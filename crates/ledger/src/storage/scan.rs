@@ -5,9 +5,10 @@
 //! the file `synced`, exact after a kill and some seconds old after a power failure, and every entry behind the bad
 //! one, which says what was synced when it was written.
 
+use super::checkpoints::Checkpoints;
 use super::layout::{
     ENTRY_HEAD, SEGMENT_HEAD, STATE, STATE_BYTES, STATE_NEXT, SYNCED, SYNCED_BYTES, entry_bytes,
-    is_segment_head, read_entry, read_state, read_synced, segment_first, segment_name,
+    read_entry, read_segment_head, read_state, read_synced, segment_first, segment_name,
 };
 use super::{Disk, HardState, StorageError};
 use sheaf_frame::Term;
@@ -46,6 +47,11 @@ pub struct Findings {
     pub state: Option<HardState>,
     /// The first index of each segment.
     pub segments: Vec<u64>,
+    /// The entry that the first one follows, and its term; 0 for a log that has its begin.
+    pub base: (u64, Term),
+    pub(crate) checkpoints: Checkpoints,
+    /// A checkpoint begins with the first entry.
+    begins_with_checkpoint: bool,
     /// The last whole entry.
     pub last_index: u64,
     /// Bytes of the last segment that are whole.
@@ -105,10 +111,34 @@ pub(crate) fn scan<D: Disk>(disk: &D) -> Result<Findings, StorageError> {
     if found.last_index < synced {
         let (file, offset) = match found.segments.last() {
             Some(first) => (segment_name(*first), found.last_bytes),
-            None => (segment_name(1), 0),
+            None => (segment_name(found.base.0 + 1), 0),
         };
         let why = format!("entry {} is missing", found.last_index + 1);
         return Err(corrupt(disk, &file, offset, why));
+    }
+    let first = found.base.0 + 1;
+    let has_begin = first == 1
+        || found.last_index < first
+        || found.begins_with_checkpoint
+        || found.checkpoints.first().is_some();
+    if !has_begin && synced == 0 {
+        // It was being thrown away for a newer one, and nothing in it is promised any more.
+        let torn = Torn {
+            file: disk.path(&segment_name(first)),
+            offset: 0,
+            bytes: found.last_bytes,
+            why: "a log without a begin, which was being replaced",
+        };
+        return Ok(Findings {
+            state: found.state,
+            torn: Some(torn),
+            ..Findings::default()
+        });
+    }
+    if !has_begin {
+        let why =
+            format!("it begins with entry {first}, and no checkpoint stands for those before");
+        return Err(corrupt(disk, &segment_name(first), 0, why));
     }
     if found.state.is_none() && found.last_index > 0 {
         return Err(corrupt(
@@ -155,8 +185,9 @@ fn read_segment<D: Disk>(
     let bytes = disk
         .read_at(&name, 0, usize::MAX)
         .map_err(io_error(disk, "read", &name))?;
-    // A segment begins when the one before is whole and synced.
-    if first != found.last_index + 1 {
+    // A segment begins when the one before is whole and synced. Of a log whose begin was removed, any may be the first.
+    let is_first = found.segments.is_empty();
+    if first == 0 || !is_first && first != found.last_index + 1 {
         let why = format!(
             "it begins with entry {first}, expected {}",
             found.last_index + 1
@@ -165,8 +196,13 @@ fn read_segment<D: Disk>(
     }
     let mut at = 0;
     let mut wrong = None;
-    if is_segment_head(&bytes, first) {
+    if let Some(head) = read_segment_head(&bytes, first) {
         at = SEGMENT_HEAD;
+        if is_first {
+            found.base = (first - 1, head.term);
+            found.last_index = first - 1;
+            found.records = head.records;
+        }
         while at < bytes.len() && wrong.is_none() {
             match read_entry(&bytes[at..]) {
                 Ok(stored) if stored.entry.index != found.last_index + 1 => {
@@ -178,6 +214,10 @@ fn read_segment<D: Disk>(
                         found.terms.push((index, term));
                     }
                     found.records += stored.entry.records_said();
+                    found.checkpoints.see(&stored.entry);
+                    if index == found.base.0 + 1 {
+                        found.begins_with_checkpoint = stored.entry.begins_checkpoint();
+                    }
                     found.last_index = index;
                     at += stored.bytes;
                 }

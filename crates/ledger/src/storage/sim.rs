@@ -16,6 +16,9 @@ use crate::entry::Entry;
 use sheaf_frame::{Term, Timestamp};
 use std::collections::VecDeque;
 
+/// Size of a segment here: a simulated run is short, and should come to removing some.
+const SEGMENT_BYTES: u64 = 16 << 10;
+
 /// A process that uses a simulated disk. Dropping it kills it: what the disk was at is done in part.
 #[derive(Debug)]
 pub struct SimStorage {
@@ -40,7 +43,8 @@ impl SimStorage {
     /// As [`FileStorage::open`](super::FileStorage::open).
     pub fn open(disk: &SimDisk) -> Result<Self, StorageError> {
         disk.start_process();
-        let (files, found) = LogFiles::open(disk.clone())?;
+        let (mut files, found) = LogFiles::open(disk.clone())?;
+        files.set_segment_bytes(SEGMENT_BYTES);
         Ok(Self {
             view: View::new(&found),
             reader: LogReader::new(disk.clone()),
@@ -106,6 +110,10 @@ impl Storage for SimStorage {
         self.view.last()
     }
 
+    fn first_index(&self) -> u64 {
+        self.view.first()
+    }
+
     fn term_at(&self, index: u64) -> Option<Term> {
         self.view.term_at(index)
     }
@@ -135,6 +143,18 @@ impl Storage for SimStorage {
             .truncate(from, |index| reader.read(index, durable).ok());
         self.reader.forget();
         self.ops.push_back(Op::Truncate(from));
+    }
+
+    fn release(&mut self, committed: u64) {
+        if let Some(below) = self.view.release(committed) {
+            self.ops.push_back(Op::Release(below));
+        }
+    }
+
+    fn reset(&mut self, index: u64, term: Term) {
+        self.view.reset(index, term);
+        self.reader.forget();
+        self.ops.push_back(Op::Reset(index, term));
     }
 
     fn save(&mut self, state: HardState) {
@@ -169,7 +189,10 @@ impl Storage for SimStorage {
 
     fn replay(&self, to: u64) -> Result<Entries, StorageError> {
         let mut reader = LogReader::new(self.files.disk().clone());
-        Ok(Box::new((1..=to).map(move |index| reader.read(index, to))))
+        let from = self.view.replay_from(to)?;
+        Ok(Box::new(
+            (from..=to).map(move |index| reader.read(index, to)),
+        ))
     }
 
     fn findings(&self) -> Vec<String> {

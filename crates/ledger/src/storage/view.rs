@@ -1,7 +1,8 @@
 //! A log as its owner sees it at once, while the disk is still at work: terms, the newest entries, open tickets.
 
+use super::checkpoints::Checkpoints;
 use super::scan::Findings;
-use super::{HardState, Ticket};
+use super::{HardState, StorageError, Ticket};
 use crate::entry::Entry;
 use sheaf_frame::Term;
 use std::collections::VecDeque;
@@ -15,6 +16,9 @@ pub(crate) struct View {
     pub(crate) state: Option<HardState>,
     /// First index and term of each run.
     terms: Vec<(u64, Term)>,
+    /// The entry that the first one follows, and its term.
+    base: (u64, Term),
+    checkpoints: Checkpoints,
     last: u64,
     durable: u64,
     pub(crate) records: u64,
@@ -31,6 +35,8 @@ impl View {
         Self {
             state: found.state,
             terms: found.terms.clone(),
+            base: found.base,
+            checkpoints: found.checkpoints.clone(),
             last: found.last_index,
             durable: found.last_index,
             records: found.records,
@@ -49,21 +55,26 @@ impl View {
         self.durable
     }
 
+    pub(crate) fn first(&self) -> u64 {
+        self.base.0 + 1
+    }
+
     pub(crate) fn term_at(&self, index: u64) -> Option<Term> {
-        if index == 0 {
-            return Some(Term(0));
+        let (base, term) = self.base;
+        if index <= base {
+            return (index == base).then_some(term);
         }
         (index <= self.last).then(|| self.terms[self.run_of(index)].1)
     }
 
     pub(crate) fn term_first(&self, index: u64) -> u64 {
-        if index == 0 || index > self.last {
-            return index;
+        if index <= self.base.0 || index > self.last {
+            return index.max(self.base.0);
         }
-        self.terms[self.run_of(index)].0
+        self.terms[self.run_of(index)].0.max(self.first())
     }
 
-    /// The run that `index` lies in, which is at most `last` and at least 1.
+    /// The run that `index` lies in, which is at most `last` and above the base.
     fn run_of(&self, index: u64) -> usize {
         self.terms.partition_point(|(first, _)| *first <= index) - 1
     }
@@ -78,6 +89,7 @@ impl View {
             self.terms.push((entry.index, entry.term));
         }
         self.last = entry.index;
+        self.checkpoints.see(&entry);
         self.records += entry.records_said();
         self.newest_bytes += entry.body.len();
         self.newest.push_back(entry);
@@ -86,6 +98,7 @@ impl View {
 
     /// Cuts; `read` gives entries that are only on the disk, to count what goes.
     pub(crate) fn truncate(&mut self, from: u64, mut read: impl FnMut(u64) -> Option<Entry>) {
+        let from = from.max(self.first());
         while self.last >= from {
             let entry = match self.newest.pop_back() {
                 Some(entry) => {
@@ -101,10 +114,49 @@ impl View {
             self.last -= 1;
         }
         self.terms.retain(|(first, _)| *first < from);
+        self.checkpoints.cut(from);
         let end = from.saturating_sub(1);
         self.durable = self.durable.min(end);
         for (_, index) in &mut self.tickets {
             *index = (*index).min(end);
+        }
+    }
+
+    /// What may be removed once everything up to `committed` stays: all below the entry that comes back.
+    pub(crate) fn release(&mut self, committed: u64) -> Option<u64> {
+        let first = self.checkpoints.last(committed.min(self.durable), 1)?;
+        if first <= self.first() {
+            return None;
+        }
+        self.base = (first - 1, self.term_at(first - 1)?);
+        // The run of the base goes when nothing of it is left.
+        let runs = self.terms.partition_point(|(run, _)| *run <= first);
+        self.terms.drain(..runs.saturating_sub(1));
+        self.checkpoints.forget_before(first);
+        Some(first)
+    }
+
+    /// Everything is thrown away; the log goes on behind entry `index` of `term`.
+    pub(crate) fn reset(&mut self, index: u64, term: Term) {
+        self.terms.clear();
+        self.base = (index, term);
+        self.checkpoints = Checkpoints::default();
+        (self.last, self.durable) = (index, 0);
+        self.records = 0;
+        self.newest.clear();
+        self.newest_bytes = 0;
+        for (_, index) in &mut self.tickets {
+            *index = 0;
+        }
+    }
+
+    /// Where a replay of everything up to `to` begins.
+    pub(crate) fn replay_from(&self, to: u64) -> Result<u64, StorageError> {
+        let first = self.first();
+        match self.checkpoints.last(to, 0) {
+            Some(from) => Ok(from),
+            None if first == 1 => Ok(1),
+            None => Err(StorageError::NoCheckpoint { first, to }),
         }
     }
 

@@ -1,9 +1,9 @@
 //! Holds the logs against each other, and against the books of the ICN.
 
-use super::evidence::{Evidence, life_name};
+use super::evidence::{Counts, Evidence, life_name};
 use super::finding::{Contradiction, Kind};
 use super::rosters::RosterSource;
-use super::tables::{Facts, LifeIndex};
+use super::tables::{Facts, LifeIndex, Verdict};
 use super::tf::Tf;
 use serde::{Deserialize, Serialize};
 use sheaf_frame::Role;
@@ -146,6 +146,8 @@ pub(super) struct Auditor<'a> {
     pub(super) audit: Audit,
     pub(super) evidence: &'a Evidence,
     told_max: usize,
+    /// Of the TFs that a checkpoint sums up, as the logs tell of them.
+    summed: Counts,
 }
 
 impl Auditor<'_> {
@@ -175,6 +177,7 @@ pub fn audit(evidence: &mut Evidence, options: &Options) -> Audit {
         },
         evidence,
         told_max: options.told_max,
+        summed: Counts::default(),
     };
     for found in &evidence.broken {
         auditor.contradict(found.kind, found.tf, found.text.clone());
@@ -186,6 +189,7 @@ pub fn audit(evidence: &mut Evidence, options: &Options) -> Audit {
         holes.look(id, &facts, &mut auditor);
         Tf::new(id, facts, evidence).judge(&mut auditor);
     }
+    auditor.check_summed();
     if let Some(books) = &options.books {
         auditor.settle_unannounced(books);
         auditor.compare(books);
@@ -204,6 +208,44 @@ impl Auditor<'_> {
                 .collect();
             let text = format!("the logs are of several runs: {}", runs.join(", "));
             self.contradict(Kind::ForeignRun, None, text);
+        }
+    }
+
+    pub(super) fn count_summed(&mut self, tf: u64, verdicts: &[&Verdict], is_abandoned: bool) {
+        let Some(summed) = self
+            .evidence
+            .summed
+            .as_ref()
+            .filter(|summed| summed.has(tf))
+        else {
+            return;
+        };
+        if let Some(verdict) = verdicts.first() {
+            let name = verdict.reason.as_ref().unwrap_or(&verdict.name);
+            self.summed.add(name, 1);
+        }
+        self.summed
+            .add("abandoned", u64::from(is_abandoned && summed.is_done(tf)));
+    }
+
+    /// The verdict log begins with a checkpoint: the event logs have to come to the same.
+    fn check_summed(&mut self) {
+        let Some(summed) = &self.evidence.summed else {
+            return;
+        };
+        if !self.evidence.has_icns {
+            let text = format!(
+                "the verdict log begins with a checkpoint at TF {}, and no ICN left an event log: the verdicts before \
+                 are known as sums only",
+                summed.frontier()
+            );
+            return self.contradict(Kind::MissingLog, None, text);
+        }
+        for (what, logs, sum) in self.summed.differ(&summed.counts()) {
+            let text = format!(
+                "{what}: before the checkpoint that the verdict log begins with the logs say {logs}, the checkpoint {sum}"
+            );
+            self.contradict(Kind::Ledger, None, text);
         }
     }
 

@@ -1,6 +1,9 @@
 //! What the event logs of a farm and its verdict log say, gathered by timeframe.
 
 mod records;
+mod summed;
+
+pub(super) use summed::{Counts, Summed};
 
 use super::finding::{Contradiction, Kind};
 use super::rosters::{self, RosterSource, Rosters};
@@ -80,6 +83,8 @@ pub struct Evidence {
     pub(super) roster_source: RosterSource,
     pub(super) is_over: bool,
     pub(super) has_ledger: bool,
+    /// What a checkpoint stands for that the verdict log begins with.
+    pub(super) summed: Option<Summed>,
     pub(super) has_icns: bool,
     pub(super) consumer_faults: u64,
     lines: u64,

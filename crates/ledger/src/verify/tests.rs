@@ -3,6 +3,7 @@
 mod files;
 mod kinds;
 mod run;
+mod summed;
 
 use super::*;
 use crate::event::{Event, PartEvent};

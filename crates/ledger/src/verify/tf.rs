@@ -31,6 +31,7 @@ impl<'a> Tf<'a> {
         self.check_decisions(&verdicts, auditor);
         if self.evidence.has_ledger {
             self.check_ledger(auditor);
+            auditor.count_summed(self.id, &verdicts, !self.facts.abandoned.is_empty());
         }
         for verdict in &verdicts {
             self.check_verdict(verdict, auditor);
@@ -180,7 +181,11 @@ impl<'a> Tf<'a> {
     /// One verdict, about something that exists.
     fn check_decisions(&self, verdicts: &[&Verdict], auditor: &mut Auditor<'_>) {
         let (tf, facts) = (self.id, &self.facts);
-        if verdicts.is_empty() && self.evidence.is_over && self.is_announced() {
+        if verdicts.is_empty()
+            && self.evidence.is_over
+            && self.is_announced()
+            && !self.is_known_by_sum()
+        {
             let text = format!("TF {tf} has no verdict, and the run is over");
             self.contradict(Kind::NoVerdict, text, auditor);
         }
@@ -219,6 +224,12 @@ impl<'a> Tf<'a> {
         }
     }
 
+    /// Whether there is a verdict, of which the verdict log has only the sum.
+    fn is_known_by_sum(&self) -> bool {
+        let summed = self.evidence.summed.as_ref();
+        summed.is_some_and(|summed| summed.has(self.id))
+    }
+
     /// A verdict and who wrote it first.
     fn told(&self, verdict: &Verdict) -> String {
         let tables = &self.evidence.tables;
@@ -250,7 +261,16 @@ impl<'a> Tf<'a> {
         let (tf, rows) = (self.id, self.facts.decided);
         let in_ledger = rows.iter().any(|row| is_of_ledger(&row));
         let in_events = rows.iter().find(|row| !is_of_ledger(row));
-        if let Some(row) = in_events.filter(|_| !in_ledger) {
+        let summed = self.evidence.summed.as_ref();
+        let is_summed = summed.is_some_and(|summed| summed.has(tf));
+        let is_dark = is_summed && !in_ledger && in_events.is_none();
+        if is_dark && self.evidence.has_icns {
+            let text = format!(
+                "TF {tf} is decided, says the checkpoint that the verdict log begins with, and no ICN wrote it down"
+            );
+            self.contradict(Kind::Ledger, text, auditor);
+        }
+        if let Some(row) = in_events.filter(|_| !in_ledger && !is_summed) {
             let by = &tables.sessions.at(row.session).by;
             let text = format!("TF {tf} has a verdict by {by}, and none in the verdict log");
             self.contradict(Kind::Ledger, text, auditor);
@@ -455,6 +475,7 @@ impl<'a> Tf<'a> {
         let by = life_name(epn);
         let found = self.evidence.tables.flp_lists.at(delivery.missing);
         match verdict {
+            None if self.is_known_by_sum() => {}
             None => {
                 let text = format!("TF {tf} was handed on by {by} without a verdict");
                 self.contradict(Kind::DeliveredUnbidden, text, auditor);

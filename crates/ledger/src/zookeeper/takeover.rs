@@ -12,22 +12,28 @@ use std::collections::BTreeMap;
 /// Segments that are read at once.
 const READS_MAX: usize = 16;
 
-/// The log as far as it has been read.
+/// The log as far as it has been read: from its end back to the last whole checkpoint, or to its begin.
 #[derive(Debug)]
 pub(super) struct Reading {
     term: Term,
     version: i32,
     /// First and last number, once they are known; `None` for an empty log.
     range: Option<Option<(u64, u64)>>,
-    /// The next number to ask for.
-    next: u64,
+    /// The lowest number that was asked for.
+    lowest: u64,
     /// Numbers whose answer was lost.
     again: Vec<u64>,
-    /// What has come before its turn.
-    early: BTreeMap<u64, Segment>,
-    /// The number whose turn it is.
-    turn: u64,
-    /// Records of whole appends.
+    segments: BTreeMap<u64, Segment>,
+    /// The highest segment in which a checkpoint begins that may be whole.
+    from: Option<u64>,
+    /// Checkpoints from here on are not whole: their leader ended in the middle.
+    cut_from: u64,
+}
+
+/// What a part of the log comes to.
+#[derive(Debug, Default)]
+struct Log {
+    /// Records of whole appends, from the last checkpoint on if there is one.
     records: Vec<Record>,
     /// Records of an append whose end has not come, and the term that began it.
     open: (Term, Vec<Record>),
@@ -44,15 +50,11 @@ impl Reading {
             term,
             version,
             range: None,
-            next: 0,
+            lowest: 0,
             again: Vec::new(),
-            early: BTreeMap::new(),
-            turn: 0,
-            records: Vec::new(),
-            open: (Term(0), Vec::new()),
-            count: None,
-            last_term: Term(0),
-            opened: Vec::new(),
+            segments: BTreeMap::new(),
+            from: None,
+            cut_from: u64::MAX,
         }
     }
 
@@ -80,40 +82,73 @@ impl Reading {
         }
         let range = numbers.first().copied().zip(numbers.last().copied());
         self.range = Some(range);
-        (self.next, self.turn) = range.map_or((1, 1), |(first, _)| (first, first));
+        self.lowest = range.map_or(1, |(_, last)| last + 1);
         Ok(())
     }
 
     fn next_to_ask(&mut self) -> Option<u64> {
-        let (_, last) = self.range??;
-        self.again.pop().or_else(|| {
-            let number = self.next;
-            (number <= last).then(|| self.next += 1)?;
-            Some(number)
-        })
-    }
-
-    fn is_complete(&self) -> bool {
-        match self.range {
-            None => false,
-            Some(None) => true,
-            Some(Some((_, last))) => self.turn > last,
+        let (first, _) = self.range??;
+        if let Some(number) = self.again.pop() {
+            return Some(number);
         }
-    }
-
-    /// Takes one segment; those before it may come later.
-    fn take(&mut self, segment: Segment) -> Result<(), (u64, String)> {
-        self.early.insert(segment.number, segment);
-        while let Some(segment) = self.early.remove(&self.turn) {
-            let number = segment.number;
-            self.take_in_turn(segment).map_err(|what| (number, what))?;
-            self.turn += 1;
+        if self.from.is_some() || self.lowest <= first {
+            return None;
         }
-        Ok(())
+        self.lowest -= 1;
+        Some(self.lowest)
     }
 
-    fn take_in_turn(&mut self, segment: Segment) -> Result<(), String> {
-        let (term, own) = (segment.term.0, self.term.0);
+    fn take(&mut self, segment: Segment) {
+        let number = segment.number;
+        let has_checkpoint = segment
+            .records
+            .iter()
+            .any(|record| matches!(record, Record::Checkpoint(_)));
+        if has_checkpoint && number < self.cut_from {
+            self.from = self.from.max(Some(number));
+        }
+        self.segments.insert(number, segment);
+    }
+
+    /// The log, if all of it that is needed is there; nothing is under way.
+    fn finish(&mut self) -> Result<Option<Log>, (u64, String)> {
+        let Some(range) = self.range else {
+            return Ok(None);
+        };
+        let Some((first, _)) = range else {
+            return Ok(Some(Log::default()));
+        };
+        let from = match self.from {
+            Some(from) => from,
+            None if self.lowest <= first => first,
+            None => return Ok(None),
+        };
+        let mut log = Log::default();
+        for (number, segment) in self.segments.range(from..) {
+            log.take(self.term, segment)
+                .map_err(|what| (*number, what))?;
+        }
+        let is_checkpoint = |record: &Record| matches!(record, Record::Checkpoint(_));
+        match log.records.iter().rposition(is_checkpoint) {
+            Some(at) => drop(log.records.drain(..at)),
+            None if self.from.is_some() => {
+                // The one that begins there has no end.
+                self.cut_from = from;
+                let whole = self.segments.range(..from).rev();
+                let mut whole =
+                    whole.filter(|(_, segment)| segment.records.iter().any(is_checkpoint));
+                self.from = whole.next().map(|(number, _)| *number);
+                return self.finish();
+            }
+            None => {}
+        }
+        Ok(Some(log))
+    }
+}
+
+impl Log {
+    fn take(&mut self, own: Term, segment: &Segment) -> Result<(), String> {
+        let (term, own) = (segment.term.0, own.0);
         if term < self.last_term.0 {
             return Err(format!(
                 "found term {term}, expected {} or later",
@@ -144,7 +179,7 @@ impl Reading {
             self.open.1.clear();
         }
         self.open.0 = segment.term;
-        self.open.1.extend(segment.records);
+        self.open.1.extend(segment.records.iter().cloned());
         if !segment.goes_on {
             self.records.append(&mut self.open.1);
         }
@@ -236,11 +271,11 @@ impl<K: Keeper> ZooKeeperLedger<K> {
                 }
             }
             (Purpose::ReadSegment(number), Ok(Answer::Data { data, .. })) => {
-                let taken = Segment::decode(*number, &data)
-                    .map_err(|error| (*number, error.to_string()))
-                    .and_then(|segment| reading.take(segment));
-                if let Err((number, what)) = taken {
-                    self.refuse(now, &self.paths.segment(number), &what);
+                match Segment::decode(*number, &data) {
+                    Ok(segment) => reading.take(segment),
+                    Err(error) => {
+                        self.refuse(now, &self.paths.segment(*number), &error.to_string());
+                    }
                 }
             }
             (_, other) => {
@@ -274,30 +309,36 @@ impl<K: Keeper> ZooKeeperLedger<K> {
             let ticket = self.keeper.submit(now, Request::Get { path, watch });
             self.asked.insert(ticket, Purpose::ReadSegment(number));
         }
-        if reading.is_complete() {
-            self.lead();
+        if !self.asked.is_empty() || !reading.again.is_empty() {
+            return;
+        }
+        match reading.finish() {
+            Ok(Some(log)) => self.lead(log),
+            // The checkpoint that was found has no end: it goes on before it.
+            Ok(None) => self.step_reading(now),
+            Err((number, what)) => self.refuse(now, &self.paths.segment(number), &what),
         }
     }
 
-    fn lead(&mut self) {
+    fn lead(&mut self, log: Log) {
         let Stage::Reading(reading) = std::mem::replace(&mut self.stage, Stage::Idle) else {
             return;
         };
         let (first, last) = reading.range.flatten().unwrap_or((1, 0));
-        let count = reading.count.unwrap_or(0);
+        let count = log.count.unwrap_or(0);
         self.records = count;
         self.first_segment = first;
-        self.opened = reading.opened;
+        self.opened = log.opened;
+        self.checkpoints = reading.from.into_iter().collect();
+        (self.checkpoint_open, self.remove_refused) = (None, 0);
+        self.segments_read = reading.segments.len() as u64;
         self.is_list_dirty = true;
         self.heal_log();
         let term = reading.term;
-        self.enter(Stage::Leading(Writer::new(
-            term,
-            reading.version,
-            last,
-            count,
-        )));
-        let replay = Replay::new(reading.records.into_iter());
+        let mut writer = Writer::new(term, reading.version, last, count);
+        writer.set_behind_checkpoint(last + 1 - reading.from.unwrap_or(first).min(last + 1));
+        self.enter(Stage::Leading(writer));
+        let replay = Replay::new(log.records.into_iter());
         self.notices.push_back(Notice::Lead { term, replay });
     }
 }

@@ -13,6 +13,9 @@ const SEGMENT_BYTES: usize = 256 << 10;
 /// Segments on the way at once.
 const FLIGHTS_MAX: usize = 4;
 
+/// After so many segments a checkpoint is wanted: a takeover reads them one by one, some thousand a second.
+const CHECKPOINT_SEGMENTS: u64 = 100;
+
 /// The appends of one leader.
 #[derive(Debug)]
 pub(super) struct Writer {
@@ -27,6 +30,8 @@ pub(super) struct Writer {
     /// When the first of those was appended.
     since: Timestamp,
     pub(super) flights: VecDeque<Flight>,
+    /// Segments made since a checkpoint was appended.
+    since_checkpoint: u64,
 }
 
 /// Records that stay in one segment.
@@ -37,6 +42,14 @@ struct Piece {
     /// The append that ends with it; `None` if the next piece goes on with it.
     ends: Option<Position>,
     opens_run: bool,
+    checkpoint: Ends,
+}
+
+/// Whether a checkpoint begins and ends in some records.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ends {
+    pub(super) begins: bool,
+    pub(super) ends: bool,
 }
 
 /// One segment that is not known to be in the log.
@@ -48,6 +61,7 @@ pub(super) struct Flight {
     /// The last append that ends in it.
     pub(super) ends: Option<Position>,
     pub(super) opens_run: bool,
+    pub(super) checkpoint: Ends,
     /// Sent and not answered.
     pub(super) ticket: Option<Ticket>,
     pub(super) is_durable: bool,
@@ -65,7 +79,23 @@ impl Writer {
             waiting: VecDeque::new(),
             since: Timestamp(0),
             flights: VecDeque::new(),
+            since_checkpoint: 0,
         }
+    }
+
+    /// The last segment that was made.
+    pub(super) fn last_number(&self) -> u64 {
+        self.next_number - 1
+    }
+
+    /// Whether a takeover would have to read many segments.
+    pub(super) fn wants_checkpoint(&self) -> bool {
+        self.since_checkpoint >= CHECKPOINT_SEGMENTS
+    }
+
+    /// There are `segments` behind the last checkpoint already.
+    pub(super) fn set_behind_checkpoint(&mut self, segments: u64) {
+        self.since_checkpoint = segments;
     }
 
     pub(super) fn append(&mut self, now: Timestamp, records: &[Record]) -> Position {
@@ -78,8 +108,14 @@ impl Writer {
             count: 0,
             ends: None,
             opens_run: false,
+            checkpoint: Ends::default(),
         };
         let mut piece = empty();
+        let is_checkpoint = matches!(records.first(), Some(Record::Checkpoint(_)));
+        piece.checkpoint.begins = is_checkpoint;
+        if is_checkpoint {
+            self.since_checkpoint = 0;
+        }
         for record in records {
             let mut bytes = Vec::new();
             record.encode_into(&mut bytes);
@@ -92,6 +128,7 @@ impl Writer {
             piece.opens_run |= matches!(record, Record::Opened { .. });
         }
         piece.ends = Some(self.appended);
+        piece.checkpoint.ends = is_checkpoint;
         self.waiting.push_back(piece);
         self.appended
     }
@@ -123,6 +160,8 @@ impl Writer {
             piece.count += more.count;
             piece.ends = more.ends;
             piece.opens_run |= more.opens_run;
+            piece.checkpoint.begins |= more.checkpoint.begins;
+            piece.checkpoint.ends |= more.checkpoint.ends;
             ends = more.ends.or(ends);
         }
         let (number, before) = (self.next_number, self.next_record);
@@ -136,6 +175,7 @@ impl Writer {
             &piece.bytes,
         );
         self.next_number += 1;
+        self.since_checkpoint += 1;
         self.next_record += u64::from(piece.count);
         self.since = now;
         self.flights.push_back(Flight {
@@ -144,6 +184,7 @@ impl Writer {
             count: piece.count,
             ends,
             opens_run: piece.opens_run,
+            checkpoint: piece.checkpoint,
             ticket: None,
             is_durable: false,
         });

@@ -139,6 +139,13 @@ impl FarmConfig {
             ),
             LedgerBackend::Zookeeper => {}
         }
+        let records = self.icn.ledger.checkpoint_records;
+        check.that(
+            (1..=1_000_000).contains(&records),
+            "icn.ledger.checkpoint_records",
+            records,
+            "1 to 1000000 records",
+        );
         if backend.has_files() {
             check.that(
                 !self.icn.ledger.directory.as_os_str().is_empty(),

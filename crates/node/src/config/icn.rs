@@ -84,11 +84,23 @@ impl LedgerBackend {
 }
 
 /// The `[icn.ledger]` table: where verdicts are kept.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LedgerConfig {
     /// Where the verdict log is.
     pub backend: LedgerBackend,
     /// The folder of its files, made if it is not there. `{icn}` stands for the index of the ICN.
     pub directory: PathBuf,
+    /// After so many records the log gets a checkpoint, or after 10 s if it has fewer: what a takeover has to read.
+    pub checkpoint_records: u64,
+}
+
+impl Default for LedgerConfig {
+    fn default() -> Self {
+        Self {
+            backend: LedgerBackend::default(),
+            directory: PathBuf::new(),
+            checkpoint_records: 5000,
+        }
+    }
 }

@@ -136,6 +136,11 @@ impl Gate {
         self.appended <= self.durable
     }
 
+    /// The records that are not known to be durable, oldest first.
+    pub(super) fn unheard(&self) -> impl Iterator<Item = &Record> {
+        self.records.iter().flat_map(|(_, records)| records)
+    }
+
     /// Records that are not durable yet.
     pub(super) fn waiting(&self) -> usize {
         self.records.iter().map(|(_, records)| records.len()).sum()
@@ -212,7 +217,12 @@ mod tests {
         batch.message(Recipient::AllFlps, start());
         assert!(gate.pass(batch, |_| Position(2)).is_empty());
 
+        assert_eq!(gate.unheard().count(), 3);
         let (records, messages) = gate.open(Position(1));
+        assert_eq!(
+            gate.unheard().collect::<Vec<_>>(),
+            [&Record::Clock { elapsed_ns: 1 }]
+        );
         assert_eq!(records.len(), 2);
         assert_eq!(names(&messages), ["start", "start", "release"]);
         assert_eq!(gate.waiting(), 1);

@@ -6,7 +6,7 @@ use super::notices::{Loss, Notices};
 use super::{Session, Terms};
 use crate::event::{Event, EventLog, MemberEvent};
 use sheaf_balance::policy::UnknownPolicy;
-use sheaf_balance::{Action, Recipient, Scheduler};
+use sheaf_balance::{Action, Recipient, Scheduler, Summary};
 use sheaf_frame::control::Hello;
 use sheaf_frame::{
     Control, EpnId, FlpId, NodeId, Record, Role, Source, Target, Term, Timestamp, Verdict,
@@ -20,6 +20,8 @@ use tracing::{info, warn};
 
 /// How long a new leader waits for nodes to say what they hold, before it goes on without them.
 const SETTLE: Duration = Duration::from_millis(100);
+/// After this time the log gets a checkpoint, if anything was written to it.
+const CHECKPOINT_EVERY: Duration = Duration::from_secs(10);
 /// How long a life that only the log knows has to come back: its node may have to find this ICN first.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -30,6 +32,9 @@ pub(super) struct Lead {
     pub(super) members: Members,
     pub(super) gate: Gate,
     pub(super) latencies: Latencies,
+    /// What the log comes to, with everything that was appended.
+    summary: Summary,
+    summed_at: Timestamp,
     notices: Notices,
     hopeless: Vec<NodeId>,
     /// Who has yet to say what it holds.
@@ -52,13 +57,15 @@ impl Lead {
         opens_new: bool,
     ) -> Result<Self, UnknownPolicy> {
         let new_run = opens_new.then_some(terms.new_run);
-        let scheduler = Scheduler::recover(
+        let mut summary = Summary::default();
+        log.for_each(|record| summary.replay(&record));
+        let scheduler = Scheduler::resume(
             now,
             terms.scheduler.clone(),
             terms.plan,
             new_run,
             terms.new_run,
-            log,
+            summary.clone(),
         )?;
         let is_over = scheduler.is_over();
         Ok(Self {
@@ -67,6 +74,8 @@ impl Lead {
             members: Members::new(terms.liveness),
             gate: Gate::default(),
             latencies: Latencies::new(&terms.registry),
+            summary,
+            summed_at: now,
             notices: Notices::default(),
             hopeless: Vec::new(),
             unheard: BTreeSet::new(),
@@ -278,7 +287,10 @@ impl Lead {
         let mut batch = Batch::default();
         while let Some(action) = self.scheduler.poll_action() {
             match action {
-                Action::Append(record) => batch.record(record),
+                Action::Append(record) => {
+                    self.summary.take(&record);
+                    batch.record(record);
+                }
                 Action::Done { target, trace, .. } => self.latencies.record(target, &trace),
                 Action::Send(to, control) => {
                     if let Control::Pace(tfs) = &control {
@@ -290,6 +302,25 @@ impl Lead {
             }
         }
         batch
+    }
+
+    /// A checkpoint behind everything that was appended, if it is time for one: after `limit` records, after some
+    /// time, or when the log asks for it.
+    pub(super) fn checkpoint(
+        &mut self,
+        now: Timestamp,
+        limit: u64,
+        is_wanted: bool,
+    ) -> Option<Vec<Record>> {
+        let is_late = now.since(self.summed_at) >= CHECKPOINT_EVERY;
+        let since = self.summary.since();
+        let is_due = since >= limit || since > 0 && (is_late || is_wanted);
+        if !is_due || self.summary.is_over() {
+            return None;
+        }
+        self.summed_at = now;
+        let records = self.summary.checkpoint(self.gate.unheard());
+        (!records.is_empty()).then_some(records)
     }
 
     /// These records are in the log for ever.
@@ -362,7 +393,13 @@ pub(super) fn log_record(log: &mut EventLog, record: &Record) {
         Record::Opened { run } => log.add(&Event::Run {
             run: run.to_string(),
         }),
-        Record::Verdict { tf, verdict, .. } => log.add(&verdict_event(tf.0, verdict)),
+        Record::Checkpoint(head) => log.add(&Event::Run {
+            run: head.run.to_string(),
+        }),
+        Record::Verdict { tf, verdict, .. } | Record::Undone { tf, verdict, .. } => {
+            log.add(&verdict_event(tf.0, verdict));
+        }
+        Record::Again(record) => log_record(log, record),
         Record::Abandoned { tf, .. } => log.add(&Event::Abandoned { tf: tf.0 }),
         Record::Roster { id, first, members } => {
             let member = |source: &Source| MemberEvent {
@@ -380,6 +417,8 @@ pub(super) fn log_record(log: &mut EventLog, record: &Record) {
         | Record::Clock { .. }
         | Record::Stopping { .. }
         | Record::Set { .. }
+        | Record::Released { .. }
+        | Record::Sources { .. }
         | Record::Listed { .. } => {}
     }
 }

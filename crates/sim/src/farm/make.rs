@@ -139,6 +139,7 @@ impl Farm<'_> {
             liveness: LivenessConfig::default(),
             stf_bytes_max: options.stf_bytes_max(),
             duration: None,
+            checkpoint_records: options.checkpoint_records,
             incarnation,
             log,
             registry: Arc::new(Registry::default()),

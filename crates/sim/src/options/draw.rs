@@ -80,6 +80,7 @@ pub(super) fn options(kind: Kind, seed: u64) -> Options {
         seed,
         kind,
         log: Log::Memory,
+        checkpoint_records: checkpoint_records(seed),
         flps: dice.range(1, 4) as u16,
         epns: dice.range(2, 6) as u16,
         policy: dice.pick(&["round-robin", "random", "least-loaded", "modulo", "fixed"]),
@@ -139,6 +140,12 @@ pub(super) fn options(kind: Kind, seed: u64) -> Options {
     }
     draw_faults(&mut options, &mut dice);
     options
+}
+
+/// From dice of its own, so that a seed stands for the farm that it stood for before there were checkpoints.
+fn checkpoint_records(seed: u64) -> u64 {
+    let mut dice = Dice::new(seed ^ 0xc4ec_0000);
+    dice.pick(&[1, 3, 10, 10, 40, 200, 5000])
 }
 
 fn bad_network(kind: Kind, dice: &mut Dice, delay_max: Duration) -> Faults {

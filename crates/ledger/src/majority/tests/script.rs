@@ -234,6 +234,38 @@ fn a_member_that_is_far_behind_catches_up_by_pages() {
 }
 
 #[test]
+fn a_member_that_was_away_while_the_log_was_cut_gets_it_from_the_last_checkpoint_but_one_on() {
+    let (mut world, leader) = farm(11);
+    let (behind, third) = others(leader);
+    world.kill(behind, true, false);
+    for _ in 0..40 {
+        pass(&mut world, ms(20), |_| false);
+        world.append_checkpoint(leader);
+    }
+    pass(&mut world, ms(50), |_| false);
+    let first = world.ledger(leader).unwrap().storage().first_index();
+    assert!(
+        first > 10,
+        "the leader still has everything from {first} on"
+    );
+    assert_eq!(world.installs, 0);
+    let known = world.truth().len();
+    world.start_soon(behind, ms(0));
+    pass(&mut world, ms(300), |_| false);
+    assert!(world.installs > 0);
+    assert!(world.ledger(behind).unwrap().storage().first_index() >= first);
+    // What it has now is as good as what any other has.
+    world.kill(third, true, true);
+    pass(&mut world, ms(50), |_| false);
+    world.kill(leader, true, true);
+    world.wipe(leader);
+    world.start_soon(third, ms(0));
+    pass(&mut world, ms(1000), |world| world.leads.len() > 1);
+    assert_eq!(world.leads.len(), 2);
+    assert!(world.truth().len() >= known);
+}
+
+#[test]
 fn a_directory_of_another_seat_is_refused() {
     let disk = SimDisk::new(1);
     let open = |me, icns| {

@@ -21,7 +21,7 @@ fn nothing_durable_is_lost_and_logs_never_part_whatever_happens() {
         Some(seed) => seed..seed + 1,
         None => 0..number("SHEAF_SEEDS").unwrap_or(SEEDS),
     };
-    let (mut faults, mut durable, mut leads) = (0, 0, 0);
+    let (mut faults, mut durable, mut leads, mut installs) = (0, 0, 0, 0);
     for seed in seeds {
         let world = run(seed).unwrap_or_else(|why| {
             panic!("SHEAF_SEED={seed}: {why}; {:?}", Options::of(seed));
@@ -29,8 +29,9 @@ fn nothing_durable_is_lost_and_logs_never_part_whatever_happens() {
         faults += world.faults;
         durable += world.durable;
         leads += world.leads.len();
+        installs += world.installs;
     }
-    println!("{faults} faults, {leads} leaders, {durable} records durable");
+    println!("{faults} faults, {leads} leaders, {durable} records durable, {installs} installs");
 }
 
 #[test]

@@ -2,13 +2,13 @@
 
 mod hurt;
 
-use crate::majority::{MajorityConfig, MajorityLedger, Office};
+use crate::majority::{MajorityConfig, MajorityLedger, Message, Office};
 use crate::storage::{DiskFaults, SimDisk, SimStorage, Storage};
 use crate::{Ledger, Notice, Position};
 use bytes::Bytes;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use sheaf_frame::{Digest, Record, Term, Timestamp};
+use sheaf_frame::{Checkpoint, Digest, Record, Term, TfId, Timestamp};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -145,13 +145,16 @@ pub(super) struct World {
     is_cut: [[bool; ICNS as usize]; ICNS as usize],
     is_peace: bool,
     /// Every record that was ever said to be durable or replayed, by place.
-    truth: Vec<Record>,
+    /// `None` for one that only a checkpoint stands for: its leader died before it heard that it is durable.
+    truth: Vec<Option<Record>>,
     /// The term of the leader that said so first. They only grow.
     truth_terms: Vec<Term>,
     leaders: BTreeMap<Term, u16>,
     /// The term of every entry that somebody calls committed.
-    committed: Vec<Term>,
+    committed: BTreeMap<u64, Term>,
     made: u64,
+    /// Installs that were carried.
+    pub(super) installs: u64,
     /// When each member began to lead.
     pub(super) leads: Vec<(Timestamp, u16, Term)>,
     pub(super) durable: u64,
@@ -195,8 +198,9 @@ impl World {
             truth: Vec::new(),
             truth_terms: Vec::new(),
             leaders: BTreeMap::new(),
-            committed: Vec::new(),
+            committed: BTreeMap::new(),
             made: 0,
+            installs: 0,
             leads: Vec::new(),
             durable: 0,
             trace: Digest::default(),
@@ -251,7 +255,7 @@ impl World {
         ledger.map_or(0, |ledger| ledger.storage().durable_index())
     }
 
-    pub(super) fn truth(&self) -> &[Record] {
+    pub(super) fn truth(&self) -> &[Option<Record>] {
         &self.truth
     }
 
@@ -441,6 +445,9 @@ impl World {
 
     /// A leader has something to decide.
     fn work(&mut self, icn: u16) {
+        if self.once_in(12) {
+            self.append_checkpoint(icn);
+        }
         let count = self.rng.random_range(1..=3);
         let records: Vec<Record> = (0..count)
             .map(|at| Record::Clock {
@@ -457,6 +464,30 @@ impl World {
         lead.open.push_back((position, records));
         let after = self.draw_us(500, 12_000);
         self.schedule(after, icn, Event::Work);
+    }
+
+    /// The leader sums up what it has appended: in these tests, by the number of records.
+    pub(super) fn append_checkpoint(&mut self, icn: u16) {
+        let now = self.now;
+        let is_large = self.once_in(10);
+        let node = self.node(icn);
+        let (Some(ledger), Some(lead)) = (&mut node.ledger, &mut node.lead) else {
+            return;
+        };
+        let open: usize = lead.open.iter().map(|(_, records)| records.len()).sum();
+        let head = Checkpoint {
+            frontier: TfId((lead.records + open) as u64),
+            ..Checkpoint::default()
+        };
+        let mut records = vec![Record::Checkpoint(Box::new(head))];
+        if is_large {
+            // More than fits an entry.
+            let ranges = vec![(TfId(1), TfId(2)); Record::RANGES_MAX];
+            let released = Record::Released { ranges };
+            records.extend([released.clone(), released]);
+        }
+        let position = ledger.append(now, records.clone());
+        lead.open.push_back((position, records));
     }
 
     /// Everything that a member has to say now.
@@ -500,12 +531,17 @@ impl World {
                         term.0
                     ));
                 }
-                self.learn(icn, term, 0, &records)?;
+                // A replay may begin with a checkpoint, which says how much it stands for.
+                let at = match records.first() {
+                    Some(Record::Checkpoint(head)) => head.frontier.0 as usize,
+                    _ => 0,
+                };
+                self.learn(icn, term, at, &records)?;
                 // A leader that hears late of its own election may have successors already. They fence it off, and
                 // what they have decided it does not know.
                 let known = self.truth_terms.partition_point(|of| *of <= term);
-                if records.len() < known {
-                    let found = records.len();
+                let found = at + records.len();
+                if found < known {
                     return Err(format!(
                         "{now:?}: ICN {icn} leads in term {} with {found} records, {known} were durable",
                         term.0
@@ -514,7 +550,7 @@ impl World {
                 let node = self.node(icn);
                 node.lead = Some(Lead {
                     term,
-                    records: records.len(),
+                    records: found,
                     open: VecDeque::new(),
                 });
                 self.schedule(Duration::from_micros(10), icn, Event::Work);
@@ -544,16 +580,21 @@ impl World {
     /// `records` are in the log for ever, from place `at` on.
     fn learn(&mut self, icn: u16, term: Term, at: usize, records: &[Record]) -> Checked {
         let now = self.now;
+        if at > self.truth.len() {
+            self.truth.resize(at, None);
+            self.truth_terms.resize(at, term);
+        }
         for (place, record) in (at..).zip(records) {
-            match self.truth.get(place) {
-                Some(known) if known == record => {}
+            match self.truth.get_mut(place) {
+                Some(Some(known)) if known == record => {}
+                Some(unheard @ None) => *unheard = Some(record.clone()),
                 Some(known) => {
                     return Err(format!(
                         "{now:?}: ICN {icn} has {record:?} at place {place}, where {known:?} was durable"
                     ));
                 }
                 None => {
-                    self.truth.push(record.clone());
+                    self.truth.push(Some(record.clone()));
                     self.truth_terms.push(term);
                 }
             }
@@ -568,12 +609,14 @@ impl World {
         let Some(ledger) = &node.ledger else {
             return Ok(());
         };
-        for index in node.committed + 1..=ledger.committed() {
+        // Of what is removed only the last entry is still known.
+        let known = (node.committed + 1).max(ledger.storage().first_index().saturating_sub(1));
+        for index in known.max(1)..=ledger.committed() {
             let term = ledger
                 .storage()
                 .term_at(index)
                 .ok_or("committed and not there")?;
-            match self.committed.get(index as usize - 1) {
+            match self.committed.get(&index) {
                 Some(known) if *known == term => {}
                 Some(known) => {
                     return Err(format!(
@@ -581,7 +624,7 @@ impl World {
                         term.0, known.0
                     ));
                 }
-                None => self.committed.push(term),
+                None => drop(self.committed.insert(index, term)),
             }
         }
         node.committed = ledger.committed();
@@ -589,6 +632,8 @@ impl World {
     }
 
     fn carry(&mut self, from: u16, to: u16, message: &Bytes) {
+        let decoded = Message::decode(message);
+        self.installs += u64::from(matches!(decoded, Ok(Message::Install { .. })));
         self.trace.update(message);
         if self.is_cut[usize::from(from)][usize::from(to)] {
             return;
