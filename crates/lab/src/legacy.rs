@@ -71,6 +71,8 @@ pub struct NodeConfig {
     pub is_fixed: bool,
     /// Whether the rate limiter with its dead band sets the pace, instead of absolute deadlines.
     pub has_dead_band: bool,
+    /// Whether the counting builder looks at the order of messages.
+    pub has_order: bool,
     /// The rules.
     pub rules: Legacy,
     /// What chance follows from: when streams stall.
@@ -219,6 +221,7 @@ impl<'a> Troupe<'a> {
             bytes: scenario.size.bytes,
             is_fixed: scenario.policy == "fixed",
             has_dead_band: trial.live.legacy_dead_band,
+            has_order: trial.live.legacy_order,
             rules: rules.clone(),
             seed: turn.seed,
         };

@@ -98,7 +98,13 @@ impl Trial {
     /// How the rules in force are called in results.
     #[must_use]
     pub fn mode_name(&self) -> String {
-        self.scenario.mode_name()
+        let name = self.scenario.mode_name();
+        let is_blind = self.scenario.mode == Mode::Legacy && !self.live.legacy_order;
+        if is_blind {
+            name.replacen("+cutoff", "+any-order+cutoff", 1)
+        } else {
+            name
+        }
     }
 
     /// Bits that the sources make in a second, in Mbit/s.
@@ -128,7 +134,7 @@ impl Trial {
             scenario.rate_hz,
             scenario.size.bytes,
             scenario.policy,
-            scenario.mode_name(),
+            self.mode_name(),
             scenario.duration_s
         )
     }

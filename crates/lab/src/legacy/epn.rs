@@ -31,7 +31,7 @@ pub(super) fn run(config: &NodeConfig) -> io::Result<NodeReport> {
     accept_all(listener, &lanes, message_bytes);
     register(&control, config.index, address)?;
     wait_for_end(control.try_clone()?, &lanes);
-    let mut rule = Rule::new(is_counting(&config.rules), config.flps);
+    let mut rule = Rule::new(is_counting(&config.rules), config.has_order, config.flps);
     let mut report = NodeReport::default();
     while let Some(heartbeat) = lanes.pop() {
         report.messages += 1;

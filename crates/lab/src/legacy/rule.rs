@@ -15,13 +15,15 @@ pub(super) struct Counting {
     flps: u16,
     current: u64,
     messages: u16,
+    /// Whether messages of different heartbeats make a set that is thrown away.
+    has_order: bool,
     is_out_of_order: bool,
     /// Sets that were thrown away.
     pub(super) out_of_order: u64,
 }
 
 impl Rule {
-    pub(super) fn new(is_counting: bool, flps: u16) -> Self {
+    pub(super) fn new(is_counting: bool, has_order: bool, flps: u16) -> Self {
         if !is_counting {
             return Self::Keyed {
                 flps,
@@ -32,6 +34,7 @@ impl Rule {
             flps,
             current: 0,
             messages: 0,
+            has_order,
             is_out_of_order: false,
             out_of_order: 0,
         })
@@ -70,7 +73,7 @@ impl Counting {
             self.current = heartbeat;
         }
         if heartbeat != self.current {
-            self.is_out_of_order = true;
+            self.is_out_of_order = self.has_order;
         }
         self.messages += 1;
         if self.messages < self.flps {
@@ -91,7 +94,7 @@ mod tests {
 
     /// What is acknowledged of these messages, and how many sets are thrown away.
     fn check(flps: u16, messages: &[u64], acks: &[u64], out_of_order: u64) {
-        let mut rule = Rule::new(true, flps);
+        let mut rule = Rule::new(true, true, flps);
         let got: Vec<u64> = messages
             .iter()
             .filter_map(|heartbeat| rule.take(*heartbeat))
@@ -125,8 +128,22 @@ mod tests {
     }
 
     #[test]
+    fn the_first_experiment_took_messages_in_any_order() {
+        let mut rule = Rule::new(true, false, 2);
+        let messages = [0, 0, 5, 10, 5, 10, 15];
+        assert_eq!(
+            messages
+                .iter()
+                .filter_map(|heartbeat| rule.take(*heartbeat))
+                .count(),
+            3
+        );
+        assert_eq!(rule.leftovers(), (0, 1));
+    }
+
+    #[test]
     fn a_builder_with_keys_loses_nothing_by_order() {
-        let mut rule = Rule::new(false, 2);
+        let mut rule = Rule::new(false, true, 2);
         let messages = [0, 0, 5, 10, 15, 5, 10, 15];
         let acks: Vec<u64> = messages
             .iter()

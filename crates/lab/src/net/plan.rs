@@ -255,16 +255,25 @@ fn segments(link: &Link) -> &'static str {
 
 /// The line for `tc` that gives `device` the rate of `link`.
 fn shape(device: &str, link: &Link, queue_bytes: u32) -> String {
-    let (rate, burst, overhead) = match link.framing {
-        Framing::Frame => (link.rate_mbit, link.burst_bytes, OVERHEAD_BYTES),
+    let (rate, burst, queue, overhead) = match link.framing {
+        Framing::Frame => (
+            link.rate_mbit,
+            link.burst_bytes,
+            queue_bytes,
+            OVERHEAD_BYTES,
+        ),
         Framing::Bulk => {
             let in_time = link.rate_mbit * 1e6 / 8.0 * BULK_BURST_S;
             let burst = (in_time as u32).max(BULK_BYTES_MAX).max(link.burst_bytes);
-            (link.rate_mbit * COUNTED_OF_WIRE, burst, 0)
+            (
+                link.rate_mbit * COUNTED_OF_WIRE,
+                burst,
+                queue_bytes.max(burst),
+                0,
+            )
         }
     };
     let bits = (rate * 1e6).round();
-    let queue = queue_bytes.max(burst);
     format!(
         "qdisc replace dev {device} root tbf rate {bits}bit burst {burst} limit {queue} overhead {overhead}\n"
     )
@@ -293,10 +302,10 @@ mod tests {
             .collect();
         // Eight nodes on two networks, two ends each, and one uplink with two ends.
         assert_eq!(shapes.len(), 8 * 2 * 2 + 2);
-        let nic = "qdisc replace dev eth0 root tbf rate 100000000bit burst 120000 limit 1000000 overhead 24";
+        let nic = "qdisc replace dev eth0 root tbf rate 100000000bit burst 250000 limit 1000000 overhead 24";
         assert_eq!(shapes.iter().filter(|line| **line == nic).count(), 8);
         let port =
-            "qdisc replace dev p8 root tbf rate 100000000bit burst 120000 limit 131072 overhead 24";
+            "qdisc replace dev p8 root tbf rate 100000000bit burst 250000 limit 131072 overhead 24";
         assert!(shapes.contains(&port), "{shapes:#?}");
     }
 

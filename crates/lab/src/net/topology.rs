@@ -116,7 +116,7 @@ pub struct Link {
     pub rate_mbit: f64,
     /// How bytes are counted.
     pub framing: Framing,
-    /// What may leave at once after a pause, in bytes. Less than 10 ms of the rate is lost on a busy machine, which
+    /// What may leave at once after a pause, in bytes. Less than 20 ms of the rate is lost on a busy machine, which
     /// comes too late to let frames go.
     pub burst_bytes: u32,
     /// What waits at a port of a switch before frames are dropped, in bytes.
@@ -130,7 +130,7 @@ impl Default for Link {
         Self {
             rate_mbit: 100.0,
             framing: Framing::Frame,
-            burst_bytes: 120_000,
+            burst_bytes: 250_000,
             queue_bytes: 128 << 10,
             nic_queue_bytes: 1_000_000,
         }
