@@ -41,8 +41,8 @@ pub struct Comparison {
     pub only_in_one: Vec<String>,
 }
 
-/// Compares `a` with `b`. Points are the same if all that was asked is; if only the rules or the way differ (a simulated
-/// set with a live one, sheaf with legacy), these are left out of the question where that names one point.
+/// Compares `a` with `b`. Points are the same if all that was asked is; if only the rules or the way differ (a
+/// simulated set with a live one, sheaf with legacy), these are left out of the question where that names one point.
 #[must_use]
 pub fn of(a: &Results, b: &Results) -> Comparison {
     let mut comparison = Comparison {

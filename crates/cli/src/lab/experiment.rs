@@ -67,8 +67,8 @@ pub(super) struct ReportArgs {
 
 /// Compares two sets of results: differences, their size in standard deviations, and whether they may be chance.
 ///
-/// Points are the same if the same was asked; if that names one point only, rules and way may differ, so that sheaf can be
-/// compared with legacy, and live with simulated.
+/// Points are the same if the same was asked; if that names one point only, rules and way may differ, so that sheaf can
+/// be compared with legacy, and live with simulated.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

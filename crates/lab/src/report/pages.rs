@@ -437,11 +437,11 @@ body { font: 15px/1.45 system-ui, sans-serif; color: #222; margin: 2em auto; max
 h1 { margin-bottom: 0 } h2 { margin-top: 1.6em } .question { font-size: 1.15em; color: #444 }
 table { border-collapse: collapse; font-size: 13px } th { text-align: left; font-weight: 600; vertical-align: bottom }
 td, th { padding: 3px 8px; border-bottom: 1px solid #ddd } td { text-align: right; white-space: nowrap }
-td:first-child, td:nth-child(2), td:nth-child(3), td.words { text-align: left } 
+td:first-child, td:nth-child(2), td:nth-child(3), td.words { text-align: left }
 td.words { white-space: normal; min-width: 18em }
 td:nth-child(3) { white-space: normal; min-width: 14em } tr.good td:first-child { border-left: 5px solid #4a9a5a }
 tr.open td:first-child { border-left: 5px solid #c44e24 } .origin td { text-align: left }
-figure { display: inline-block; margin: 0 1em 1em 0; border: 1px solid #e4e4e4 } 
+figure { display: inline-block; margin: 0 1em 1em 0; border: 1px solid #e4e4e4 }
 figure svg { display: block; max-width: 100% }
 .share { display: flex; height: 14px; width: 16em; background: #f2f2f2 } .share i { display: block; height: 14px }
 .c0 { background: #1f629e } .c1 { background: #c44e24 } .c2 { background: #4a9a5a } .c3 { background: #8a63b0 }
