@@ -101,11 +101,11 @@ fn written(tfs: u64, with_checkpoints: bool) -> TempDir {
     for first in (0..tfs).step_by(GROUP as usize) {
         let mut last = ledger.append(Timestamp(0), (first..first + GROUP).map(verdict).collect());
         let end = first + GROUP;
-        if with_checkpoints && end % CHECKPOINT_EVERY == 0 {
+        if with_checkpoints && end.is_multiple_of(CHECKPOINT_EVERY) {
             last = ledger.append(Timestamp(0), checkpoint(end));
         }
         // As a farm does: it decides no more than the log keeps up with.
-        let mut is_durable = end % 1000 != 0;
+        let mut is_durable = !end.is_multiple_of(1000);
         while !is_durable {
             match ledger.poll(Timestamp(0)) {
                 Some(Notice::Durable(at)) => is_durable = at >= last,
