@@ -290,8 +290,8 @@ impl Scheduler {
             self.released_said = self.released_version;
             self.rosters.forget_below(self.released.floor());
             let release = self.release();
-            self.send(Recipient::AllFlps, Control::Release(release.clone()));
-            self.send(Recipient::AllEpns, Control::Release(release));
+            self.send(Recipient::AllFlps, Control::Release(release));
+            self.say_release_to_epns();
         }
         debug_assert!(self.books.balance(self.in_flight()), "{:?}", self.books);
     }

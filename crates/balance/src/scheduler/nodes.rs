@@ -613,7 +613,8 @@ impl Scheduler {
         self.view.set_held(id, pulse.sink_bytes);
         self.set_stuck(now, target, pulse.storage_full);
         if applied < self.released_said && !mutant::is_on(Mutant::ReleaseSaidOnce) {
-            self.send(Recipient::Epn(target.epn), Control::Release(self.release()));
+            let release = self.release_for(target);
+            self.send(Recipient::Epn(target.epn), Control::Release(release));
         }
         // Pulses come by the ten thousand a second from a large farm, and most change nothing.
         let gained = before

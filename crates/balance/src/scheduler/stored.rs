@@ -7,8 +7,9 @@
 use super::nodes::target_id;
 use super::open_tf::Phase;
 use super::{Action, Recipient, Scheduler, Trace};
-use sheaf_frame::control::Recover;
-use sheaf_frame::{Control, DropReason, EpnId, FlpId, Record, Target, TfId, Timestamp};
+use sheaf_frame::control::{Recover, Release};
+use sheaf_frame::{Control, DropReason, EpnId, FlpId, RangeSet, Record, Target, TfId, Timestamp};
+use std::collections::BTreeSet;
 
 /// A committed TF whose EPN has died with it on its disk.
 #[derive(Debug)]
@@ -131,6 +132,7 @@ impl Scheduler {
             return false;
         }
         if let Some(Stray { target, .. }) = self.strays.remove(&tf) {
+            self.note_stray_end(target);
             self.done.insert(tf);
             // How long its EPN was away says nothing about the farm.
             let trace = Trace::default();
@@ -139,8 +141,16 @@ impl Scheduler {
         true
     }
 
+    /// What was left out of the release of an EPN is in the next one.
+    fn note_stray_end(&mut self, stored_by: Target) {
+        if self.is_current(stored_by) {
+            self.released_version += 1;
+        }
+    }
+
     fn abandon_stray(&mut self, tf: TfId) {
         if let Some(Stray { target, .. }) = self.strays.remove(&tf) {
+            self.note_stray_end(target);
             self.books.abandoned += 1;
             let record = Record::Abandoned { tf, target };
             self.actions.push_back(Action::Append(record));
@@ -151,6 +161,44 @@ impl Scheduler {
     pub(super) fn abandon_strays(&mut self) {
         let strays: Vec<TfId> = self.strays.keys().copied().collect();
         strays.into_iter().for_each(|tf| self.abandon_stray(tf));
+    }
+
+    /// The state of the release for one EPN. What is committed to the life that it is in, and counted as stray while
+    /// that was thought dead, is left out: the EPN discards what others have decided.
+    pub(super) fn release_for(&self, target: Target) -> Release {
+        let own: BTreeSet<TfId> = self.own_strays(target).collect();
+        if own.is_empty() {
+            return self.release();
+        }
+        let below = (TfId(0), self.released.floor());
+        let mut left = RangeSet::default();
+        for (mut first, end) in [below].into_iter().chain(self.released.ranges()) {
+            for tf in own.range(first..end) {
+                left.insert_range(first, *tf);
+                first = tf.next();
+            }
+            left.insert_range(first, end);
+        }
+        Release::of(self.released_version, &left)
+    }
+
+    fn own_strays(&self, target: Target) -> impl Iterator<Item = TfId> + '_ {
+        self.strays_of(target.epn)
+            .filter(move |(_, stray)| stray.target == target)
+            .map(|(tf, _)| tf)
+    }
+
+    /// Tells all EPNs what is released.
+    pub(super) fn say_release_to_epns(&mut self) {
+        let targets: Vec<Target> = self.epns.values().map(|node| node.target).collect();
+        let is_back = |target: &Target| self.own_strays(*target).next().is_some();
+        if self.strays.is_empty() || !targets.iter().any(is_back) {
+            return self.send(Recipient::AllEpns, Control::Release(self.release()));
+        }
+        for target in targets {
+            let release = self.release_for(target);
+            self.send(Recipient::Epn(target.epn), Control::Release(release));
+        }
     }
 
     /// Whether TFs of a former life of `epn` wait for it.

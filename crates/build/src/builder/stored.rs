@@ -119,12 +119,15 @@ impl<P: Clone> TfBuilder<P> {
         }
     }
 
-    /// The ICN says that these TFs, stored by a former life, are committed to this EPN.
+    /// The ICN says that these TFs, stored by a life that it takes for dead, are committed to this EPN.
     pub fn handle_recover(&mut self, items: &[Recover]) {
-        let (Some(storing), Some(run)) = (&mut self.storing, self.run) else {
-            return;
-        };
         for item in items {
+            if self.storing.is_some() && self.has_itself(item) {
+                continue;
+            }
+            let (Some(storing), Some(run)) = (&mut self.storing, self.run) else {
+                return;
+            };
             match storing.recovered.get(&item.tf) {
                 Some(true) => self.acks.push(item.tf),
                 Some(false) => {}
@@ -136,6 +139,18 @@ impl<P: Clone> TfBuilder<P> {
                 }
             }
         }
+    }
+
+    /// Whether it was this very life that stored the TF: cut off for long, it counted as dead. Then this is a commit.
+    fn has_itself(&mut self, item: &Recover) -> bool {
+        if let Some(is_handed_over) = self.delivered.get(&item.tf) {
+            if *is_handed_over {
+                self.acks.push(item.tf);
+            }
+            return true;
+        }
+        let slot = self.slots.get(&item.tf);
+        slot.is_some_and(|slot| slot.stored != Stored::No) && self.commit(item.tf, &item.missing)
     }
 
     /// What [`Action::Recover`] asked for is done, or (`found` is false) cannot be: the TF is not on the disk.

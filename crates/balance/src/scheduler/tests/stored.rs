@@ -124,3 +124,19 @@ fn a_tf_for_which_no_storage_is_left_is_shed_for_that_reason() {
          flp 0 skips 3 source-overrun    => 3 dropped source-overrun",
     );
 }
+
+#[test]
+fn an_epn_that_was_only_thought_dead_is_not_told_to_discard_what_is_committed_to_it() {
+    let mut bench = keeping();
+    bench.shown = &["release"];
+    bench.check(
+        "flp 0 has 0-1         => assign 0#1>0 1#1>1
+         epn 0 built 0         => 0 complete, commit 0 epn:0
+         epn 0 dead            => flps: release v1 1, epns: release v1 1
+         epn 0 joins keeping   => recover 0.1 epn:0
+         epn 1 built 1         => 1 complete, commit 1 epn:1
+         epn 1 acks 1          => flps: release v2 2, epn:0: release v2 0 1..2, epn:1: release v2 2
+         epn 0 acks 0          => flps: release v3 2, epns: release v3 2",
+    );
+    assert_eq!(bench.scheduler.books().abandoned, 0);
+}

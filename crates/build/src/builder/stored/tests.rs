@@ -167,3 +167,19 @@ fn another_run_leaves_stored_tfs_where_they_are() {
     bench.stored(6);
     assert_eq!((bench.said().as_str(), bench.builder.sink_bytes()), ("", 0));
 }
+
+#[test]
+fn an_epn_that_was_only_thought_dead_hands_on_what_it_has_itself() {
+    let mut bench = bench(&[]);
+    bench.build(5);
+    assert_eq!(bench.said(), "store 5 without []");
+    bench.stored(5);
+    assert_eq!(bench.said(), "built 5 without []");
+    // Its commit was lost with the stream, and the ICN has given this life up.
+    bench.recover(5);
+    assert_eq!(bench.said(), "deliver 5 without [], ack 5");
+    bench.recover(5);
+    assert_eq!(bench.said(), "ack 5");
+    bench.recover(6);
+    assert_eq!(bench.said(), "recover 6");
+}
