@@ -126,12 +126,12 @@ impl<T: Transport> FlpNode<T> {
     }
 
     /// Finds the ICNs in a registry, and is written down there.
-    pub(crate) fn look_out(&mut self, lookout: Lookout) {
+    pub fn look_out(&mut self, lookout: Lookout) {
         self.lookout = Some(lookout);
     }
 
     /// The node ends: a registry need not wait for its session.
-    pub(crate) fn sign_off(&mut self, now: Timestamp) {
+    pub fn sign_off(&mut self, now: Timestamp) {
         if let Some(lookout) = &mut self.lookout {
             lookout.leave(now);
         }

@@ -180,12 +180,12 @@ impl<T: Transport> IcnNode<T> {
     }
 
     /// Looks at the sessions of nodes in a registry, and is found there.
-    pub(crate) fn look_out(&mut self, lookout: Lookout) {
+    pub fn look_out(&mut self, lookout: Lookout) {
         self.lookout = Some(lookout);
     }
 
     /// The ICN ends: a registry need not wait for its session.
-    pub(crate) fn sign_off(&mut self, now: Timestamp) {
+    pub fn sign_off(&mut self, now: Timestamp) {
         if let Some(lookout) = &mut self.lookout {
             lookout.leave(now);
         }

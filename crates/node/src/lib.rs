@@ -16,7 +16,7 @@ pub mod icn;
 mod ledger;
 mod metrics;
 pub mod operator;
-mod registry;
+pub mod registry;
 mod reject;
 pub mod role;
 pub mod security;

@@ -39,7 +39,7 @@ pub(crate) fn open(
 }
 
 /// A registry, and what this node has made of it.
-pub(crate) struct Lookout {
+pub struct Lookout {
     registry: Box<dyn Registry>,
     icns: Vec<String>,
     there: BTreeSet<(NodeId, Incarnation)>,
@@ -47,9 +47,19 @@ pub(crate) struct Lookout {
     over: BTreeSet<(NodeId, Incarnation)>,
 }
 
+impl std::fmt::Debug for Lookout {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lookout")
+            .field("registry", &self.registry.name())
+            .field("there", &self.there)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Lookout {
     /// Writes `me` down in `registry` and looks out for others.
-    pub(crate) fn new(mut registry: Box<dyn Registry>, now: Timestamp, me: Member) -> Self {
+    #[must_use]
+    pub fn new(mut registry: Box<dyn Registry>, now: Timestamp, me: Member) -> Self {
         registry.join(now, me);
         Self {
             registry,

@@ -4,8 +4,10 @@ mod consumer;
 mod forget;
 mod hurt;
 mod make;
+mod outside;
 mod pieces;
 mod seat;
+mod store;
 
 pub(crate) use consumer::Taken;
 
@@ -18,6 +20,7 @@ use bytes::Bytes;
 use hurt::Step;
 use seat::{Node, Seat};
 use sheaf_frame::{EpnId, FlpId, NodeId, Role, Timestamp};
+use sheaf_membership::keeper::model::Model;
 use sheaf_node::event::Event;
 use sheaf_node::flp::Turn;
 use sheaf_transport::memory::{Death, EndpointId, Network, Settings, Totals};
@@ -64,6 +67,9 @@ pub struct Farm<'a> {
     is_run_over: bool,
     is_settled: bool,
     storms: u32,
+    /// The registry outside the farm, and how many outages it is in.
+    zookeeper: Option<Model>,
+    outages: u32,
     state_faults: u64,
     icn_turns: u64,
     watch: Watch<'a>,
@@ -98,6 +104,8 @@ impl<'a> Farm<'a> {
             is_run_over: false,
             is_settled: false,
             storms: 0,
+            zookeeper: outside::model(options),
+            outages: 0,
             state_faults: 0,
             icn_turns: 0,
             watch: Watch::new(options),
@@ -111,7 +119,7 @@ impl<'a> Farm<'a> {
         let flps = (0..options.flps).map(|flp| NodeId::from(FlpId(flp)));
         let epns = (0..options.epns).map(|epn| NodeId::from(EpnId(epn)));
         for node in icns.chain(flps).chain(epns) {
-            farm.seats.push(Seat::new(node, options));
+            farm.seats.push(Seat::new(node, options, &farm.network));
         }
         for (at, fault) in &options.faults {
             farm.plan(Timestamp(0) + *at, Step::Hurt(fault.clone()));
@@ -331,7 +339,7 @@ impl<'a> Farm<'a> {
     /// Takes in what a process has written and what its consumer was handed.
     fn read_logs(&mut self, now: Timestamp, index: usize) -> Result<(), Found> {
         let seat = &mut self.seats[index];
-        for taken in seat.consumer.take() {
+        for taken in seat.take_taken() {
             let node = seat.node;
             self.trace.add(|| {
                 Line::new(
@@ -377,7 +385,12 @@ impl<'a> Farm<'a> {
         self.trace
             .add(|| Line::new(now, &seat.name, vec![], "ends".to_owned()));
         let name = seat.name.clone();
+        let here = seat.here(now);
+        if let Some(process) = &mut seat.process {
+            process.sign_off(here);
+        }
         seat.process = None;
+        self.end_sessions(now, index);
         self.network.kill(&name, Death::Seen);
         let is_icn = |seat: &Seat| seat.node.role == Role::Icn;
         if is_icn(&self.seats[index]) {
@@ -443,6 +456,7 @@ fn tfs_of(event: &Event) -> Vec<u64> {
         | Event::Fault { tf, .. }
         | Event::Called { tf }
         | Event::Verdict { tf, .. }
+        | Event::Recovered { tf, .. }
         | Event::Abandoned { tf } => vec![*tf],
         _ => Vec::new(),
     }

@@ -7,7 +7,7 @@
 use crate::farm::Farm;
 use crate::invariant::Violation;
 use crate::kind::Kind;
-use crate::options::{Fault, Options};
+use crate::options::{Ack, Fault, Options};
 use crate::watch::Books;
 use sheaf_acquire::flp::WhenFull;
 use sheaf_balance::Incomplete;
@@ -34,6 +34,8 @@ pub struct Config {
     pub flps: u16,
     /// EPNs.
     pub epns: u16,
+    /// When EPNs say that a TF is built. With [`Ack::Stored`] every other kill hits between two steps of the disk.
+    pub ack: Ack,
     /// An STF is let go when it was sent.
     pub sends_and_forgets: bool,
     /// The first seed.
@@ -96,6 +98,7 @@ fn options(config: &Config, seed: u64) -> Options {
     options.network.delay_max = Duration::from_millis(2);
     options.calm_network = options.network;
     options.sends_and_forgets = config.sends_and_forgets;
+    options.ack = config.ack;
     let mut dice = crate::dice::Dice::new(seed);
     for kill in 0..KILLS_A_FARM {
         let jitter = dice.ms(0, 50);
@@ -104,7 +107,11 @@ fn options(config: &Config, seed: u64) -> Options {
         let fault = Fault::Crash {
             node: EpnId(dice.range(0, u64::from(config.epns) - 1) as u16).into(),
             silent: kill % 2 == 1,
-            after_frames: 0,
+            // Of 4 kills: seen, silent, and both of them between two steps.
+            after_frames: match config.ack {
+                Ack::Stored if kill % 4 >= 2 => dice.range(1, 12) as u32,
+                Ack::Stored | Ack::Built => 0,
+            },
             back_after: Some(BACK_AFTER),
         };
         options.faults.push((at, fault));
@@ -127,6 +134,7 @@ mod tests {
             rate_hz: 200,
             flps: 3,
             epns: 6,
+            ack: Ack::Built,
             sends_and_forgets,
             seed: 1,
         };
@@ -134,5 +142,24 @@ mod tests {
         assert_eq!((kept.kills, kept.lost()), (KILLS_A_FARM, 0));
         let forgotten = run(&config(1000, true), &mut |_| {}).unwrap();
         assert!(forgotten.lost() > 0, "{forgotten:?}");
+    }
+
+    #[test]
+    fn what_was_stored_before_it_was_reported_is_never_abandoned() {
+        let config = |ack| Config {
+            kills: 8 * KILLS_A_FARM,
+            hold: Duration::from_millis(1000),
+            rate_hz: 200,
+            flps: 3,
+            epns: 6,
+            ack,
+            sends_and_forgets: false,
+            seed: 1,
+        };
+        let built = run(&config(Ack::Built), &mut |_| {}).unwrap();
+        let stored = run(&config(Ack::Stored), &mut |_| {}).unwrap();
+        assert!(built.books.abandoned > 0, "{built:?}");
+        assert_eq!((stored.lost(), stored.books.abandoned), (0, 0));
+        assert!(stored.books.recovered > 0, "{stored:?}");
     }
 }

@@ -3,8 +3,10 @@
 /// A family of seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Everything may happen; each seed enables some faults and weighs them. What `sheaf sim torture` runs.
+    /// Everything may happen to the nodes; each seed enables some faults and weighs them. The usual one.
     Swarm,
+    /// As the swarm, and all that is outside of the nodes: each farm has a ZooKeeper, or EPNs with disks, or both.
+    Outside,
     /// Nothing happens.
     Calm,
     /// EPNs crash, hang and come back.
@@ -21,8 +23,9 @@ pub enum Kind {
 
 impl Kind {
     /// All families.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Swarm,
+        Self::Outside,
         Self::Calm,
         Self::EpnFaults,
         Self::BadNetwork,
@@ -36,6 +39,7 @@ impl Kind {
     pub fn name(self) -> &'static str {
         match self {
             Self::Swarm => "swarm",
+            Self::Outside => "outside",
             Self::Calm => "calm",
             Self::EpnFaults => "epn-faults",
             Self::BadNetwork => "bad-network",

@@ -28,6 +28,6 @@ pub mod torture;
 pub use farm::{Farm, Outcome};
 pub use invariant::{Invariant, Violation};
 pub use kind::Kind;
-pub use options::{Fault, Log, Options, VERSION as OPTIONS_VERSION};
+pub use options::{Ack, Fault, Log, Options, VERSION as OPTIONS_VERSION};
 pub use trace::{Line, Trace};
 pub use watch::Books;

@@ -92,6 +92,23 @@ pub enum Fault {
         /// When it is started again; `None`: when the faults end.
         back_after: Option<Duration>,
     },
+    /// All servers of the registry are away for a while: nobody's session ends meanwhile, and nobody can write.
+    RegistryAway {
+        /// For how long.
+        length: Duration,
+    },
+    /// A node does not reach the registry for a while, and its session there may run out.
+    RegistryCut {
+        /// Who.
+        node: NodeId,
+        /// For how long.
+        length: Duration,
+    },
+    /// The registry ends the sessions of a node that is alive.
+    SessionExpired {
+        /// Whose.
+        node: NodeId,
+    },
     /// The network is much worse for a while.
     Storm {
         /// How bad.
@@ -110,6 +127,17 @@ pub enum Log {
     File,
     /// On the disks of three ICNs, of which two decide.
     Majority,
+    /// In a ZooKeeper, with two ICNs. Nodes find each other there, too.
+    ZooKeeper,
+}
+
+/// When an EPN says that it has built a TF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ack {
+    /// When it has all STFs.
+    Built,
+    /// When the TF is on its disk and survives its death.
+    Stored,
 }
 
 impl Log {
@@ -118,6 +146,7 @@ impl Log {
     pub fn icns(self) -> u16 {
         match self {
             Self::Memory | Self::File => 1,
+            Self::ZooKeeper => 2,
             Self::Majority => 3,
         }
     }
@@ -134,6 +163,10 @@ pub struct Options {
     pub log: Log,
     /// After so many records the log gets a checkpoint.
     pub checkpoint_records: u64,
+    /// How long a session in the registry outlives silence, if there is one.
+    pub session: Duration,
+    /// When EPNs say that a TF is built.
+    pub ack: Ack,
     /// FLPs, from index 0.
     pub flps: u16,
     /// EPNs, from index 0.

@@ -13,7 +13,7 @@ pub(crate) use hurt::Hurt;
 
 use crate::farm::Taken;
 use crate::invariant::Invariant;
-use crate::options::{Log, Options};
+use crate::options::{Ack, Log, Options};
 use crate::trace::Hash;
 use books::{Fate, RunBook, TfBook};
 use parts::{check_parts, check_roster};
@@ -173,10 +173,9 @@ impl<'a> Watch<'a> {
                 self.hash.add(*term);
                 Ok(())
             }
-            Event::Recovered { tf, .. } => {
-                self.hash.add(*tf);
-                Ok(())
-            }
+            Event::Recovered {
+                tf, incarnation, ..
+            } => self.handle_recovered(node, *tf, *incarnation),
             Event::Over => {
                 if let Some(life) = self.lives.get_mut(&node) {
                     life.is_over = true;
@@ -404,12 +403,15 @@ impl<'a> Watch<'a> {
         let run = self.lives[&icn].run.expect("the caller looked");
         let undecided = self.runs[run].undecided();
         let corrupted = self.hurt.corrupted(tf);
+        let stores = self.options.ack == Ack::Stored;
+        let is_storage_full = self.hurt.was_storage_full;
         let book = self.runs[run].tf(tf)?;
         let is_true = match reason {
             "source-died" | "source-late" => self.hurt.may_lose_stfs(),
             "source-overrun" => book.skipped.iter().any(|(_, why)| why == reason),
             "corrupt-at-source" => corrupted >= 2,
             "shed-overload" => undecided >= queue_max,
+            "shed-storage-full" => stores && is_storage_full,
             "run-ended" => is_stopping,
             _ => false,
         };
@@ -426,6 +428,7 @@ impl<'a> Watch<'a> {
     fn handle_abandoned(&mut self, node: NodeId, tf: u64) -> Result<(), Found> {
         self.hash.add(tf ^ 0xaba0);
         let hurt_epns = self.hurt.has_hurt(Role::Epn);
+        let stores = self.options.ack == Ack::Stored;
         let (_, book) = self.tf_of(node, tf)?;
         let Some(fate) = book.fate.clone() else {
             return found(
@@ -439,6 +442,13 @@ impl<'a> Watch<'a> {
                 Invariant::OneVerdict,
                 tf,
                 format!("TF {tf} is {fate}, and abandoned"),
+            );
+        }
+        if stores {
+            return found(
+                Invariant::TrueReason,
+                tf,
+                format!("TF {tf} is abandoned, and was on the disk of its EPN"),
             );
         }
         if !hurt_epns {
@@ -470,6 +480,27 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
+    /// The EPN has written that it made visible what a former life was committed.
+    fn handle_recovered(&mut self, node: NodeId, tf: u64, life: u64) -> Result<(), Found> {
+        self.hash.add(tf ^ 0x4ec0);
+        let (_, book) = self.tf_of(node, tf)?;
+        let is_committed = book
+            .fate
+            .as_ref()
+            .is_some_and(|fate| fate.at == Some((node.index, life)));
+        let is_visible = book.consumed_at.is_some_and(|(epn, _)| epn == node.index);
+        if is_committed && is_visible {
+            let run = self.lives[&node].run.expect("tf_of found it");
+            self.runs[run].books.recovered += 1;
+            return Ok(());
+        }
+        let detail = format!(
+            "{node} writes that it published TF {tf} for its life {life}; visible at {:?}, fate {:?}",
+            book.consumed_at, book.fate
+        );
+        found(Invariant::OneHandOn, tf, detail)
+    }
+
     /// The consumer of `node` has been handed a TF.
     pub(crate) fn handle_taken(&mut self, node: NodeId, taken: &Taken) -> Result<(), Found> {
         let tf = taken.tf.0;
@@ -498,7 +529,10 @@ impl<'a> Watch<'a> {
                 format!("{node} hands on TF {tf}, which has no verdict"),
             );
         };
-        if fate.at != Some(at) {
+        // What a former life has stored, a later one publishes.
+        let may_recover = self.options.ack == Ack::Stored;
+        let is_own = |by: (u16, u64)| by == at || (may_recover && by.0 == at.0 && by.1 < at.1);
+        if !fate.at.is_some_and(is_own) {
             return found(
                 Invariant::VerdictFirst,
                 tf,

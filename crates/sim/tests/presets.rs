@@ -95,3 +95,9 @@ fn a_swarm_of_faults_breaks_no_promise() {
         "the schedule must hurt"
     );
 }
+
+#[test]
+fn a_registry_that_is_away_and_disks_that_fail_break_no_promise() {
+    let books = check_seeds(Kind::Outside, 100).books;
+    assert!(books.recovered > 0, "EPNs must come back to their disks");
+}

@@ -3,6 +3,7 @@
 use crate::fail;
 use anyhow::Context as _;
 use serde_json::json;
+use sheaf_sim::Ack;
 use sheaf_sim::kills::{Config, Report, run as run_kills};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -31,6 +32,9 @@ pub(crate) struct Args {
     /// EPNs.
     #[arg(long, default_value_t = 6)]
     epns: u16,
+    /// When an EPN says that a TF is built: when it has it, or when it has it on its disk.
+    #[arg(long, value_enum, default_value_t = AckArg::Built)]
+    ack: AckArg,
     /// Beside it: an STF is let go when it was sent, as earlier systems do.
     #[arg(long)]
     send_and_forget: bool,
@@ -40,6 +44,15 @@ pub(crate) struct Args {
     /// Write the figures to this file, too.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+}
+
+/// When an EPN says that a TF is built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum AckArg {
+    /// When it has all STFs; what it dies with in its hands is abandoned.
+    Built,
+    /// When it survives the death of the EPN on its disk; a later life publishes it.
+    Stored,
 }
 
 struct Row {
@@ -71,6 +84,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 rate_hz: args.rate_hz,
                 flps: args.flps,
                 epns: args.epns,
+                ack: match args.ack {
+                    AckArg::Built => Ack::Built,
+                    AckArg::Stored => Ack::Stored,
+                },
                 sends_and_forgets: rule,
                 seed: args.seed,
             };
@@ -92,7 +109,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let rows: Vec<_> = rows.iter().map(to_json).collect();
         let text = format!(
             "{:#}\n",
-            json!({ "rate_hz": args.rate_hz, "epns": args.epns, "flps": args.flps, "rows": rows })
+            json!({
+                "rate_hz": args.rate_hz,
+                "epns": args.epns,
+                "flps": args.flps,
+                "ack": format!("{:?}", args.ack).to_lowercase(),
+                "rows": rows,
+            })
         );
         std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
@@ -104,8 +127,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 fn table(rows: &[Row]) -> String {
     let mut text = format!(
-        "{:<18}{:>7}{:>9}{:>7}{:>10}{:>11}{:>14}{:>8}\n",
-        "hold", "kills", "TFs", "lost", "per kill", "abandoned", "per kill", "moved"
+        "{:<18}{:>7}{:>9}{:>7}{:>10}{:>11}{:>14}{:>8}{:>11}\n",
+        "hold", "kills", "TFs", "lost", "per kill", "abandoned", "per kill", "moved", "recovered"
     );
     for Row {
         hold_ms,
@@ -121,7 +144,7 @@ fn table(rows: &[Row]) -> String {
         let kills = report.kills.max(1) as f64;
         let _ = writeln!(
             text,
-            "{hold:<18}{:>7}{:>9}{:>7}{:>10.3}{:>11}{:>14.3}{:>8}",
+            "{hold:<18}{:>7}{:>9}{:>7}{:>10.3}{:>11}{:>14.3}{:>8}{:>11}",
             report.kills,
             report.books.decided,
             report.lost(),
@@ -129,6 +152,7 @@ fn table(rows: &[Row]) -> String {
             report.books.abandoned,
             report.books.abandoned as f64 / kills,
             report.books.reassigned,
+            report.books.recovered,
         );
     }
     text
@@ -146,6 +170,7 @@ fn to_json(row: &Row) -> serde_json::Value {
         "incomplete": books.incomplete,
         "abandoned": books.abandoned,
         "reassigned": books.reassigned,
+        "recovered": books.recovered,
         "reasons": books.reasons,
         "simulated_s": row.report.simulated.as_secs_f64(),
     })

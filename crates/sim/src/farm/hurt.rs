@@ -1,5 +1,6 @@
 //! What is done to a farm, and how it is undone.
 
+use super::store::StoreDisk;
 use super::{Farm, Node};
 use crate::options::Fault;
 use crate::trace::Line;
@@ -23,6 +24,8 @@ pub(super) enum Step {
     Quicken(usize),
     SinkUp(usize),
     DiskWorks(usize),
+    RegistryBack,
+    RegistryHeals(usize),
     StormEnds,
     Calm,
     Settled,
@@ -61,8 +64,10 @@ impl Farm<'_> {
             }
             Step::Start(index) => self.start(index)?,
             Step::Quicken(index) => self.quicken(index),
-            Step::SinkUp(index) => self.seats[index].consumer.set_down(false),
+            Step::SinkUp(index) => self.seats[index].set_down(false),
             Step::DiskWorks(index) => self.seats[index].disk.set_faults(DiskFaults::default()),
+            Step::RegistryBack => self.give_registry_back(now, false),
+            Step::RegistryHeals(index) => self.heal_registry(now, index, false),
             Step::StormEnds => {
                 self.storms = self.storms.saturating_sub(1);
                 if self.storms == 0 && !self.is_calm {
@@ -91,8 +96,11 @@ impl Farm<'_> {
                     self.kill(now, index, death, *back_after);
                 } else if self.seats[index].process.is_some() && self.seats[index].dying.is_none() {
                     self.seats[index].dying = Some((death, *back_after));
-                    self.network
-                        .limit_frames(&self.seats[index].name, *after_frames);
+                    let seat = &self.seats[index];
+                    self.network.limit_frames(&seat.name, *after_frames);
+                    if let Some(store) = &seat.store {
+                        store.limit_steps(Some(*after_frames));
+                    }
                 }
             }
             Fault::Pause { node, length } => {
@@ -102,6 +110,7 @@ impl Farm<'_> {
                     seat.is_frozen = true;
                     self.network.freeze(&seat.name);
                     let life = seat.life;
+                    self.pause_sessions(now, index, true);
                     self.plan(now + *length, Step::Thaw(index, life));
                 }
             }
@@ -129,6 +138,13 @@ impl Farm<'_> {
                     self.network.cut(&node.to_string(), &other.to_string());
                     self.plan(now + *length, Step::Heal(*node, other));
                 }
+                self.cut_from_registry(now, *node, *length);
+            }
+            Fault::RegistryAway { length } => self.take_registry_away(now, *length),
+            Fault::RegistryCut { node, length } => self.cut_from_registry(now, *node, *length),
+            Fault::SessionExpired { node } => {
+                let index = self.seat_of(*node);
+                self.end_sessions(now, index);
             }
             Fault::Leave { node, back_after } => {
                 let index = self.seat_of(*node);
@@ -146,7 +162,7 @@ impl Farm<'_> {
             }
             Fault::SinkDown { node, length } => {
                 let index = self.seat_of(*node);
-                self.seats[index].consumer.set_down(true);
+                self.seats[index].set_down(true);
                 self.plan(now + *length, Step::SinkUp(index));
             }
             Fault::Disk {
@@ -183,6 +199,12 @@ impl Farm<'_> {
         seat.process = None;
         seat.is_frozen = false;
         seat.dying = None;
+        if let Some(store) = &seat.store {
+            store.limit_steps(None);
+            if death == Death::Silent {
+                store.fail_power();
+            }
+        }
         if let Some(pause) = back_after {
             self.plan(now + pause, Step::Start(index));
         }
@@ -192,7 +214,8 @@ impl Farm<'_> {
     pub(super) fn die_between_frames(&mut self, now: Timestamp, index: usize) {
         let seat = &self.seats[index];
         if let Some((death, back_after)) = seat.dying
-            && self.network.frames_left(&seat.name) == Some(0)
+            && (self.network.frames_left(&seat.name) == Some(0)
+                || seat.store.as_ref().is_some_and(StoreDisk::is_stopped))
         {
             self.kill(now, index, death, back_after);
         }
@@ -217,6 +240,7 @@ impl Farm<'_> {
             seat.is_frozen = false;
             seat.wake_at = now;
             self.network.thaw(&seat.name);
+            self.pause_sessions(now, index, false);
         }
     }
 
@@ -239,16 +263,20 @@ impl Farm<'_> {
                     | Step::Hurt(_)
                     | Step::Quicken(_)
                     | Step::SinkUp(_)
+                    | Step::RegistryBack
+                    | Step::RegistryHeals(_)
                     | Step::DiskWorks(_),
                 ) => {}
                 _ => continue,
             }
             *step = None;
         }
+        self.give_registry_back(now, true);
         for index in 0..self.seats.len() {
             self.thaw(now, index);
             self.quicken(index);
-            self.seats[index].consumer.set_down(false);
+            self.heal_registry(now, index, true);
+            self.seats[index].set_down(false);
             self.seats[index].disk.set_faults(DiskFaults::default());
             if let Some((death, _)) = self.seats[index].dying {
                 // Its frames were not used up: it dies now, and all who are dead come back.

@@ -4,9 +4,10 @@ use super::Farm;
 use super::hurt::Step;
 use super::pieces::Pieces;
 use super::seat::Node;
+use super::store;
 use crate::dice::mix;
 use crate::invariant::Invariant;
-use crate::options::{Log, Options};
+use crate::options::{Ack, Log, Options};
 use crate::trace::Line;
 use crate::watch::{Found, found};
 use bytes::Bytes;
@@ -27,7 +28,7 @@ use sheaf_node::epn::{EpnNode, EpnParts};
 use sheaf_node::event::EventLog;
 use sheaf_node::flp::{FlpNode, FlpParts};
 use sheaf_node::icn::{IcnNode, IcnParts};
-use sheaf_node::sink::SinkHandle;
+use sheaf_node::sink::{SinkHandle, TfStore};
 use sheaf_node::source::Input;
 use sheaf_node::uplink::Uplink;
 use sheaf_transport::Transport;
@@ -51,9 +52,11 @@ impl Farm<'_> {
         let seat = &self.seats[index];
         let (id, incarnation) = (seat.node, Incarnation(life));
         let log = EventLog::to_memory(seat.log.clone());
+        self.seats[index].keepers.clear();
+        let seat = &self.seats[index];
         let transport = self.network.endpoint(&seat.name);
         let endpoint = transport.id();
-        let node = match id.role {
+        let mut node = match id.role {
             Role::Icn => match self.icn(transport, index, incarnation, log)? {
                 Some(icn) => Node::Icn(Box::new(icn)),
                 None => return Ok(()),
@@ -71,6 +74,14 @@ impl Farm<'_> {
                 log,
             )?)),
         };
+        let found_at = match id.role {
+            Role::Icn => icn_address(id.index),
+            Role::Epn => epn_address(EpnId(id.index), incarnation),
+            _ => String::new(),
+        };
+        if let Some(lookout) = self.lookout(index, incarnation, &found_at) {
+            node.look_out(lookout);
+        }
         let at = endpoint.index();
         if self.endpoints.len() <= at {
             self.endpoints.resize(at + 1, 0);
@@ -108,6 +119,7 @@ impl Farm<'_> {
             tf_deadline_ms: options.tf_deadline_ms,
             stale_ms: options.stale_ms,
             stf_bytes_max: options.stf_bytes_max(),
+            epns_keep: options.ack == Ack::Stored,
             ..SchedulerConfig::default()
         };
         let plan = RunPlan {
@@ -116,20 +128,20 @@ impl Farm<'_> {
             timeframes: options.timeframes,
         };
         let icn = self.seats[index].node.index;
-        let addresses = icn_addresses(options);
+        let address = icn_address(icn);
         let Some(ledger) = self.ledger(index)? else {
             // Its disk does not let it begin: it tries again, as a service manager has it do.
             let now = self.network.now();
             self.plan(now + RESTART_AFTER, Step::Start(index));
             return Ok(None);
         };
-        listen(&mut transport, &addresses[usize::from(icn)])?;
+        listen(&mut transport, &address)?;
         let parts = IcnParts {
             icn,
-            peers: if addresses.len() > 1 {
-                addresses
-            } else {
-                Vec::new()
+            // Only members of a log of their own speak with each other.
+            peers: match options.log {
+                Log::Majority => icn_addresses(options),
+                Log::Memory | Log::File | Log::ZooKeeper => Vec::new(),
             },
             ledger,
             scheduler: config,
@@ -151,14 +163,17 @@ impl Farm<'_> {
     }
 
     /// The log of the ICN in a seat; `None` if its disk fails now.
-    fn ledger(&self, index: usize) -> Result<Option<Box<dyn Ledger>>, Found> {
+    fn ledger(&mut self, index: usize) -> Result<Option<Box<dyn Ledger>>, Found> {
+        if let Some(ledger) = self.zookeeper_ledger(index) {
+            return Ok(Some(ledger));
+        }
         let (options, seat) = (self.options, &self.seats[index]);
         if options.log == Log::Memory {
             return Ok(Some(Box::new(MemoryLedger::new())));
         }
         let opened = SimStorage::open(&seat.disk).and_then(|storage| {
             Ok::<Box<dyn Ledger>, StorageError>(match options.log {
-                Log::Memory | Log::File => Box::new(FileLedger::open(storage)?),
+                Log::Memory | Log::File | Log::ZooKeeper => Box::new(FileLedger::open(storage)?),
                 Log::Majority => {
                     let (icn, seed) = (seat.node.index, options.seed ^ self.lives);
                     let config = MajorityConfig::new(icn, options.log.icns(), seed);
@@ -226,7 +241,7 @@ impl Farm<'_> {
         log: EventLog,
     ) -> Result<EpnNode<Memory>, Found> {
         let options = self.options;
-        let address = format!("epn-{}-{}", epn.0, incarnation.0);
+        let address = epn_address(epn, incarnation);
         listen(&mut transport, &address)?;
         let config = BuildConfig {
             capacity_bytes: options.capacity_bytes(),
@@ -240,13 +255,27 @@ impl Farm<'_> {
             slots: config.tfs_in_building_max,
             stf_bytes_max: 0,
             weight_milli: 1000,
-            keeps: false,
+            keeps: options.ack == Ack::Stored,
         };
-        let consumer = self.seats[self.seat_of(epn.into())].consumer.clone();
+        let target = Target { epn, incarnation };
+        let mut brain = TfBuilder::<Bytes>::new(config);
+        let seat = &self.seats[self.seat_of(epn.into())];
+        let sink = match &seat.store {
+            Some(disk) => {
+                let store = TfStore::open_on(Box::new(disk.clone()), store::ROOT.into(), target);
+                let store = match store {
+                    Ok(store) => store,
+                    Err(error) => return found(Invariant::NoPanic, None, error.to_string()),
+                };
+                brain.store_first(store.former());
+                SinkHandle::inline_store(store)
+            }
+            None => SinkHandle::inline(Box::new(seat.consumer.clone()), QUEUE_TFS),
+        };
         let parts = EpnParts {
-            target: Target { epn, incarnation },
-            brain: TfBuilder::<Bytes>::new(config),
-            sink: SinkHandle::inline(Box::new(consumer), QUEUE_TFS),
+            target,
+            brain,
+            sink,
             uplink: uplink(options, epn.into(), incarnation, hello),
             log,
         };
@@ -255,13 +284,24 @@ impl Farm<'_> {
 }
 
 fn uplink(options: &Options, node: NodeId, incarnation: Incarnation, hello: Hello) -> Uplink {
-    Uplink::new(icn_addresses(options), node, incarnation, hello)
+    let icns = match options.log {
+        // The registry tells.
+        Log::ZooKeeper => Vec::new(),
+        Log::Memory | Log::File | Log::Majority => icn_addresses(options),
+    };
+    Uplink::new(icns, node, incarnation, hello)
 }
 
 fn icn_addresses(options: &Options) -> Vec<String> {
-    (0..options.log.icns())
-        .map(|icn| format!("icn-{icn}"))
-        .collect()
+    (0..options.log.icns()).map(icn_address).collect()
+}
+
+fn icn_address(icn: u16) -> String {
+    format!("icn-{icn}")
+}
+
+fn epn_address(epn: EpnId, incarnation: Incarnation) -> String {
+    format!("epn-{}-{}", epn.0, incarnation.0)
 }
 
 fn listen(transport: &mut Memory, address: &str) -> Result<(), Found> {

@@ -1,11 +1,12 @@
 //! One place of the farm: the process that lives there now, its log, its consumer, its clock.
 
-use super::consumer::Consumer;
+use super::consumer::{Consumer, Taken};
 use super::forget::Forgetting;
+use super::store::StoreDisk;
 use crate::dice::mix;
 use crate::invariant::Invariant;
 use crate::kind::Kind;
-use crate::options::{Log, Options};
+use crate::options::{Ack, Log, Options};
 use crate::trace::{Line, Trace};
 use crate::watch::{Found, found};
 use sheaf_frame::{Control, NodeId, Role, Term, Timestamp, WireKind};
@@ -15,7 +16,7 @@ use sheaf_node::epn::EpnNode;
 use sheaf_node::event::Event;
 use sheaf_node::flp::{FlpNode, Turn};
 use sheaf_node::icn::IcnNode;
-use sheaf_transport::memory::{Death, EndpointId, Memory};
+use sheaf_transport::memory::{Death, EndpointId, Memory, Network};
 use sheaf_transport::{Event as Net, Transport};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -92,6 +93,11 @@ pub(super) struct Seat {
     forgetting: Option<Forgetting>,
     /// The disk of an ICN; it outlives its processes.
     pub(super) disk: SimDisk,
+    /// The disk of an EPN that stores what it builds.
+    pub(super) store: Option<StoreDisk>,
+    /// The sessions of the process in the registry.
+    pub(super) keepers: Vec<usize>,
+    pub(super) cuts_from_registry: u32,
     /// The highest term that has welcomed the process.
     welcomed_by: Term,
     /// Whether more than one term can speak.
@@ -103,10 +109,11 @@ pub(super) struct Seat {
 }
 
 impl Seat {
-    pub(super) fn new(node: NodeId, options: &Options) -> Self {
+    pub(super) fn new(node: NodeId, options: &Options, network: &Network) -> Self {
         let spread = options.clock_spread.as_nanos() as u64;
         let place = mix(options.seed ^ (node.role as u64) << 32 ^ u64::from(node.index) << 40);
         let ahead = place.checked_rem(spread).unwrap_or(0);
+        let stores = options.ack == Ack::Stored && node.role == Role::Epn;
         Self {
             node,
             name: node.to_string(),
@@ -128,6 +135,9 @@ impl Seat {
             forgetting: (options.sends_and_forgets && node.role == Role::Flp)
                 .then(Forgetting::default),
             disk: SimDisk::new(place),
+            store: stores.then(|| StoreDisk::new(place, network.clone(), node.to_string())),
+            keepers: Vec::new(),
+            cuts_from_registry: 0,
             welcomed_by: Term(0),
             has_terms: options.log != Log::Memory,
             log: Arc::default(),
@@ -155,6 +165,22 @@ impl Seat {
     /// The time of the farm as the clock of this node shows it.
     pub(super) fn here(&self, now: Timestamp) -> Timestamp {
         now + self.clock_ahead
+    }
+
+    /// The consumer takes nothing, or takes again; an EPN that stores has a full disk then.
+    pub(super) fn set_down(&self, is_down: bool) {
+        match &self.store {
+            Some(store) => store.set_full(is_down),
+            None => self.consumer.set_down(is_down),
+        }
+    }
+
+    /// What was handed on since the last call.
+    pub(super) fn take_taken(&self) -> Vec<Taken> {
+        match &self.store {
+            Some(store) => store.take(),
+            None => self.consumer.take(),
+        }
     }
 
     /// The log since the last call, in `events`.

@@ -1,6 +1,6 @@
 //! Draws the options of a seed.
 
-use super::{Fault, Log, Options};
+use super::{Ack, Fault, Log, Options};
 use crate::dice::Dice;
 use crate::kind::Kind;
 use sheaf_acquire::flp::WhenFull;
@@ -35,7 +35,21 @@ enum Sort {
     IcnIsolate,
     IcnCut,
     Disk,
+    RegistryAway,
+    RegistryCut,
+    SessionExpired,
 }
+
+/// What only farms with a registry outside of them can suffer.
+const REGISTRY_SORTS: [Sort; 7] = [
+    Sort::IcnCrash,
+    Sort::IcnPause,
+    Sort::IcnIsolate,
+    Sort::IcnCut,
+    Sort::RegistryAway,
+    Sort::RegistryCut,
+    Sort::SessionExpired,
+];
 
 /// What only farms with a log on disks can suffer.
 const ICN_SORTS: [Sort; 6] = [
@@ -63,7 +77,12 @@ const SORTS: [Sort; 13] = [
     Sort::Storm,
 ];
 
-pub(super) fn options(kind: Kind, seed: u64) -> Options {
+pub(super) fn options(family: Kind, seed: u64) -> Options {
+    // What is outside comes from dice of its own; the rest of the farm is that of the same seed of the swarm.
+    let kind = match family {
+        Kind::Outside => Kind::Swarm,
+        other => other,
+    };
     let mut dice = Dice::new(seed ^ 0x5eed_0000);
     let calm_at = dice.ms(500, 2000);
     let delay_max = dice.ms(0, 3);
@@ -81,6 +100,8 @@ pub(super) fn options(kind: Kind, seed: u64) -> Options {
         kind,
         log: Log::Memory,
         checkpoint_records: checkpoint_records(seed),
+        session: Duration::ZERO,
+        ack: Ack::Built,
         flps: dice.range(1, 4) as u16,
         epns: dice.range(2, 6) as u16,
         policy: dice.pick(&["round-robin", "random", "least-loaded", "modulo", "fixed"]),
@@ -131,14 +152,18 @@ pub(super) fn options(kind: Kind, seed: u64) -> Options {
         }
     }
     let is_bad = match kind {
-        Kind::Swarm => dice.chance(75),
+        Kind::Swarm | Kind::Outside => dice.chance(75),
         Kind::BadNetwork | Kind::Everything | Kind::Paced => true,
         Kind::Calm | Kind::EpnFaults | Kind::Reactions => false,
     };
     if is_bad {
         options.network = bad_network(kind, &mut dice, delay_max);
     }
+    if family == Kind::Outside {
+        draw_outside(&mut options, &mut Dice::new(seed ^ 0x5eed_0004));
+    }
     draw_faults(&mut options, &mut dice);
+    options.kind = family;
     options
 }
 
@@ -146,6 +171,21 @@ pub(super) fn options(kind: Kind, seed: u64) -> Options {
 fn checkpoint_records(seed: u64) -> u64 {
     let mut dice = Dice::new(seed ^ 0xc4ec_0000);
     dice.pick(&[1, 3, 10, 10, 40, 200, 5000])
+}
+
+/// A registry outside the farm, EPNs with disks, or both.
+fn draw_outside(options: &mut Options, dice: &mut Dice) {
+    let (has_registry, stores) = dice.pick(&[(true, false), (false, true), (true, true)]);
+    if has_registry {
+        options.log = Log::ZooKeeper;
+        options.session = dice.pick(&[400, 600, 1000].map(Duration::from_millis));
+        // Whoever died last leaves a session behind that holds the others up.
+        options.settle += options.session;
+        options.stop_at += options.session;
+    }
+    if stores {
+        options.ack = Ack::Stored;
+    }
 }
 
 fn bad_network(kind: Kind, dice: &mut Dice, delay_max: Duration) -> Faults {
@@ -183,7 +223,7 @@ fn sorts(kind: Kind, log: Log, dice: &mut Dice) -> Vec<Sort> {
             Sort::Leave,
         ],
         Kind::Everything | Kind::Paced => SORTS.to_vec(),
-        Kind::Swarm => {
+        Kind::Swarm | Kind::Outside => {
             let mut sorts = Vec::new();
             for sort in SORTS {
                 if dice.chance(50) {
@@ -191,8 +231,13 @@ fn sorts(kind: Kind, log: Log, dice: &mut Dice) -> Vec<Sort> {
                     sorts.extend(std::iter::repeat_n(sort, weight));
                 }
             }
-            for sort in ICN_SORTS {
-                if log != Log::Memory && dice.chance(60) {
+            let of_log: &[Sort] = match log {
+                Log::Memory => &[],
+                Log::File | Log::Majority => &ICN_SORTS,
+                Log::ZooKeeper => &REGISTRY_SORTS,
+            };
+            for sort in of_log.iter().copied() {
+                if dice.chance(60) {
                     let weight = dice.range(1, 4) as usize;
                     sorts.extend(std::iter::repeat_n(sort, weight));
                 }
@@ -274,7 +319,7 @@ fn draw_fault(options: &Options, dice: &mut Dice, sort: Sort, flp_share: u64) ->
         Sort::IcnCut => {
             let other = NodeId {
                 role: Role::Icn,
-                index: (icn_index + 1) % 3,
+                index: (icn_index + 1) % options.log.icns(),
             };
             let other = if options.log == Log::Majority && dice.chance(50) {
                 other
@@ -292,6 +337,14 @@ fn draw_fault(options: &Options, dice: &mut Dice, sort: Sort, flp_share: u64) ->
             node: icn,
             faults: disk_faults(dice),
             length,
+        },
+        Sort::RegistryAway => Fault::RegistryAway { length },
+        Sort::RegistryCut => Fault::RegistryCut {
+            node: if dice.chance(60) { icn } else { node },
+            length,
+        },
+        Sort::SessionExpired => Fault::SessionExpired {
+            node: if dice.chance(60) { icn } else { node },
         },
         Sort::Crash => crash(dice, false, 0),
         Sort::CrashSilent => crash(dice, true, 0),

@@ -23,6 +23,8 @@ pub struct Books {
     pub dropped: u64,
     /// Built TFs whose EPN died before it said that its consumer has them.
     pub abandoned: u64,
+    /// Built TFs that a later life of their EPN published.
+    pub recovered: u64,
     /// Assignments after the first one of a TF.
     pub reassigned: u64,
     /// Dropped TFs by reason.
@@ -37,6 +39,7 @@ impl Books {
         self.incomplete += other.incomplete;
         self.dropped += other.dropped;
         self.abandoned += other.abandoned;
+        self.recovered += other.recovered;
         self.reassigned += other.reassigned;
         for (reason, count) in &other.reasons {
             *self.reasons.entry(reason.clone()).or_default() += count;

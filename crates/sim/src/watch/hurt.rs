@@ -13,6 +13,8 @@ pub(crate) struct Hurt {
     is_network_bad: bool,
     /// Damaged STFs, by TF and FLP.
     corrupted: BTreeMap<(u64, u16), u32>,
+    /// Whether the storage of an EPN took nothing for a while.
+    pub(crate) was_storage_full: bool,
     /// Whether an FLP has left.
     pub(crate) has_source_ended: bool,
 }
@@ -31,6 +33,7 @@ impl Hurt {
     }
 
     pub(crate) fn add(&mut self, fault: &Fault) {
+        self.was_storage_full |= matches!(fault, Fault::SinkDown { .. });
         match fault {
             Fault::Crash { node, .. }
             | Fault::Pause { node, .. }
@@ -38,7 +41,15 @@ impl Hurt {
             | Fault::Slow { node, .. }
             | Fault::SinkDown { node, .. }
             | Fault::Disk { node, .. }
+            | Fault::RegistryCut { node, .. }
+            | Fault::SessionExpired { node }
             | Fault::PowerFailure { node, .. } => self.nodes.push(*node),
+            // Nobody leads without it, and who starts meanwhile finds nobody.
+            Fault::RegistryAway { .. } => {
+                let roles = [Role::Icn, Role::Flp, Role::Epn];
+                self.nodes
+                    .extend(roles.map(|role| NodeId { role, index: 0 }));
+            }
             Fault::Leave { node, .. } => {
                 self.nodes.push(*node);
                 self.has_source_ended |= node.role == Role::Flp;
