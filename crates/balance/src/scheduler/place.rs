@@ -474,20 +474,27 @@ impl Scheduler {
     }
 
     /// A TF whose FLPs cannot all reach one EPN waits no longer than a stale one: it goes on without those that
-    /// miss the EPN that most can reach, as the quorum rule says. One bad cable does not stop the farm.
+    /// miss the EPN that most can reach, as the quorum rule says. One bad cable does not stop the farm. An EPN that no
+    /// FLP reaches is no EPN: where there is no other one, the TF waits as if all were gone.
     pub(super) fn give_up_unreachable(&mut self, now: Timestamp, tf: TfId) {
         let Some(open) = self.tfs.get(&tf) else {
             return;
         };
+        let parts = open.members.iter().zip(&open.parts);
+        let needed: Vec<Source> = parts
+            .filter(|(_, part)| !matches!(part, Part::Skipped(_)))
+            .map(|(source, _)| *source)
+            .collect();
         let cut_off_from = |target: Target| -> Vec<Source> {
-            let parts = open.members.iter().zip(&open.parts);
-            let needed = parts.filter(|(_, part)| !matches!(part, Part::Skipped(_)));
             let is_cut = |source: &Source| self.unreachable.contains_key(&(source.flp, target.epn));
-            needed.map(|(source, _)| *source).filter(is_cut).collect()
+            needed.iter().copied().filter(is_cut).collect()
         };
         let targets = self.epns.values().map(|node| node.target);
         let available = targets.filter(|target| self.is_available(*target));
-        let fewest = available.map(cut_off_from).min_by_key(Vec::len);
+        let fewest = available
+            .map(cut_off_from)
+            .filter(|cut| cut.len() < needed.len())
+            .min_by_key(Vec::len);
         for source in fewest.unwrap_or_default() {
             self.skip(now, tf, source, DropReason::SourceLate);
         }

@@ -448,3 +448,14 @@ fn the_list_of_epns_is_said_again_only_to_those_who_have_another_one() {
         "{told:?}"
     );
 }
+
+#[test]
+fn a_tf_whose_only_epn_no_flp_reaches_waits_for_it() {
+    let mut bench = farm(2, 1);
+    bench.after("flp 0 has 0; flp 1 has 0");
+    for _ in 0..5 {
+        bench.after("flp 0 unreachable 0; flp 1 unreachable 0; wait 900");
+    }
+    assert_eq!(bench.scheduler.books().dropped_total(), 0);
+    assert_eq!(bench.scheduler.in_flight(), 1);
+}
