@@ -1,12 +1,13 @@
-//! `sheaf sim run`: a scenario in virtual time.
+//! `sheaf sim run`: a scenario, or the simulated points of an experiment, in virtual time.
 
 use crate::fail;
 use crate::proc::usage;
 use anyhow::Context as _;
 use serde_json::json;
+use sheaf_lab::experiment::Experiment;
 use sheaf_sim::des::{PointRun, Progress, run_point};
 use sheaf_sim::scenario::{Scenario, ScenarioFile};
-use sheaf_sim::summary::{Point, Summary};
+use sheaf_sim::summary::{Kind, Point, Summary};
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -26,7 +27,7 @@ Examples:
   sheaf sim run experiments/scale-250x1750.toml --json s.json
   sheaf sim run scenarios/small.toml --seed 7 --duration 2 other seed, 2 s only")]
 pub(crate) struct Args {
-    /// The scenario, a TOML file.
+    /// The scenario, a TOML file; of an experiment file, its simulated points are run.
     file: PathBuf,
     /// Seed of everything random, instead of the file's.
     #[arg(long)]
@@ -64,23 +65,54 @@ struct Totals {
 /// A file that is no scenario, results that are there already, books that do not agree, or a file that cannot be
 /// written.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut file = ScenarioFile::read(&args.file)
-        .map_err(|error| fail::bad_use(format!("{}: {error}", args.file.display())))?;
-    if let Some(seed) = args.seed {
-        file.base.seed = seed;
-    }
-    if let Some(duration_s) = args.duration {
-        file.base.duration_s = duration_s;
-    }
-    if let Some(iterations) = args.iterations {
-        file.base.iterations = iterations;
-    }
-    let name = file.base.name.clone();
-    let scenarios = file.points().map_err(fail::bad_use)?;
+    let (name, scenarios) = read(args)?;
     if let Some(folder) = &args.out {
         claim(folder)?;
     }
     run_all(args, &name, &scenarios)
+}
+
+/// The points of the file, with what the command line says of them.
+fn read(args: &Args) -> anyhow::Result<(String, Vec<Scenario>)> {
+    let wrong =
+        |error: &dyn std::fmt::Display| fail::bad_use(format!("{}: {error}", args.file.display()));
+    if is_experiment(&args.file) {
+        let mut experiment = Experiment::read(&args.file).map_err(|error| fail::bad_use(&error))?;
+        if let Some(duration_s) = args.duration {
+            experiment = experiment.last(duration_s);
+        }
+        experiment.seed = args.seed.unwrap_or(experiment.seed);
+        let iterations = args.iterations.unwrap_or(experiment.iterations);
+        let trials = experiment.trials().map_err(|error| fail::bad_use(&error))?;
+        let simulated = trials.into_iter().filter(|trial| trial.source == Kind::Sim);
+        let scenarios: Vec<Scenario> = simulated
+            .map(|trial| Scenario {
+                iterations,
+                ..trial.scenario
+            })
+            .collect();
+        if scenarios.is_empty() {
+            let expected = "no point has source = \"sim\"; `sheaf lab run` makes live ones";
+            return Err(wrong(&expected));
+        }
+        return Ok((experiment.name, scenarios));
+    }
+    let mut file = ScenarioFile::read(&args.file).map_err(|error| wrong(&error))?;
+    let base = &mut file.base;
+    base.seed = args.seed.unwrap_or(base.seed);
+    base.duration_s = args.duration.unwrap_or(base.duration_s);
+    base.iterations = args.iterations.unwrap_or(base.iterations);
+    let points = file.points().map_err(|error| wrong(&error))?;
+    Ok((file.base.name, points))
+}
+
+/// Whether the file has a table that only experiments have. What is wrong with it is told by the reader of its kind.
+fn is_experiment(path: &Path) -> bool {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let table: toml::Table = toml::from_str(&text).unwrap_or_default();
+    ["base", "point", "live", "scenario", "chaos", "fault"]
+        .iter()
+        .any(|key| table.contains_key(*key))
 }
 
 /// Makes the folder of results, or says that there are others.
@@ -162,6 +194,7 @@ fn keep(
         text
     };
     if let Some(path) = &args.json {
+        let used = usage(std::process::id()).unwrap_or_default();
         let text = json!({
             "format": summary.format,
             "experiment": summary.experiment,
@@ -169,7 +202,8 @@ fn keep(
             "events_per_s": totals.events as f64 / totals.wall_s,
             "simulated_s": totals.simulated_s,
             "wall_s": totals.wall_s,
-            "rss_bytes_max": usage(std::process::id()).map_or(0, |used| used.rss_bytes_max),
+            "cpu_s": used.cpu_s,
+            "rss_bytes_max": used.rss_bytes_max,
             "trace_hash": format!("{:016x}", totals.trace_hash),
             "points": summary.points,
         });

@@ -13,6 +13,7 @@ mod lab_run;
 mod orders;
 mod security;
 mod shapes;
+mod simulator;
 mod start_order;
 mod stored;
 mod systemd;

@@ -11,8 +11,8 @@
 //! hears anything; if the windows of all flows of a port exceed its buffer and what the wire itself holds, the newcomer
 //! loses them all, nobody tells it, and it sends again only after the retransmission timeout, which doubles each
 //! time: the incast collapse (A. Phanishayee et al., "Measurement and analysis of TCP throughput collapse in
-//! cluster-based storage systems", FAST 2008; their figure of the servers that a buffer supports is proportional to the buffer,
-//! 64 for 1 MiB, which this rule gives with 16 KiB a sender).
+//! cluster-based storage systems", FAST 2008; the servers that a buffer supports there are proportional to it, 64 for
+//! 1 MiB, which this rule gives with 16 KiB a sender).
 
 use super::queue::{MS, Nanos};
 use crate::scenario::{Network as Wires, Scenario};
@@ -490,10 +490,10 @@ impl Network {
         }
         let new = fair_share(self.ports[index as usize].rate, &mut limits);
         self.limits = limits;
-        self.ports[index as usize].share = new;
         if !differs(old, new, tolerance) {
-            return;
+            return; // The old one stands, so that small changes add up to one that is told.
         }
+        self.ports[index as usize].share = new;
         for at in 0..self.ports[index as usize].flows.len() {
             let flow_index = self.ports[index as usize].flows[at];
             self.touched.push(flow_index);

@@ -12,6 +12,8 @@ pub struct Run {
     pub seed: u64,
     /// TFs announced.
     pub announced: u64,
+    /// TFs that a source named and nobody opened: none of its roster.
+    pub unopened: u64,
     /// TFs with their consumers, whole.
     pub complete: u64,
     /// TFs with their consumers, with STFs missing.

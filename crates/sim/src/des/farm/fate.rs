@@ -21,6 +21,11 @@ impl Bits {
         }
     }
 
+    fn contains(&self, tf: TfId) -> bool {
+        let word = self.words.get((tf.0 / 64) as usize);
+        word.is_some_and(|word| word & (1 << (tf.0 % 64)) != 0)
+    }
+
     /// `false` if it was there.
     fn insert(&mut self, tf: TfId) -> bool {
         let at = (tf.0 / 64) as usize;
@@ -48,6 +53,8 @@ pub(super) struct Fates {
     abandoned_incomplete: u64,
     bytes: u64,
     twice: u64,
+    /// Verdicts on TFs that nobody had called.
+    unheard_of: u64,
     first_at: Option<Nanos>,
     last_at: Nanos,
 }
@@ -65,6 +72,7 @@ impl Fates {
             abandoned_incomplete: 0,
             bytes: 0,
             twice: 0,
+            unheard_of: 0,
             first_at: None,
             last_at: 0,
         }
@@ -86,6 +94,7 @@ impl Fates {
                 if !self.decided.insert(*tf) {
                     self.twice += 1;
                 }
+                self.unheard_of += u64::from(!self.called.contains(*tf));
                 self.bytes += bytes;
                 match verdict {
                     Verdict::Complete { .. } => {
@@ -117,7 +126,9 @@ impl Fates {
     /// Writes down what became of all TFs, and whether the scheduler's books say the same.
     pub(super) fn settle(&self, books: &Books, in_flight: u64, run: &mut Run) {
         let incomplete = self.incomplete.len() as u64;
-        run.announced = self.called.count;
+        // What a source names that is no TF of its roster is never opened, and has no fate.
+        run.announced = self.decided.count + in_flight;
+        run.unopened = self.called.count.saturating_sub(run.announced);
         run.incomplete = incomplete - self.abandoned_incomplete;
         run.complete = self.complete - (self.abandoned - self.abandoned_incomplete);
         run.lose("incomplete", run.incomplete);
@@ -125,7 +136,7 @@ impl Fates {
         for (reason, count) in DropReason::ALL.iter().zip(self.dropped) {
             run.lose(reason.name(), count);
         }
-        run.in_flight = run.announced.saturating_sub(self.decided.count);
+        run.in_flight = in_flight;
         run.out_of_order = self.twice;
         run.bytes = self.bytes;
         run.span_ns = self.last_at.saturating_sub(self.first_at.unwrap_or(0));
@@ -134,6 +145,7 @@ impl Fates {
             && books.incomplete == incomplete
             && books.dropped == self.dropped
             && books.abandoned == self.abandoned
-            && in_flight == run.in_flight;
+            && self.unheard_of == 0
+            && self.called.count >= run.announced;
     }
 }

@@ -194,7 +194,9 @@ impl Farm {
             let Some((flp, header)) = self.epns[epn as usize].offered.pop_front() else {
                 return;
             };
-            if !self.streams[self.stream_index(flp.into(), epn)].is_open {
+            // Of a TF that was decided meanwhile nothing is fetched.
+            let is_decided = header.key.tf < self.epn_release.floor;
+            if is_decided || !self.streams[self.stream_index(flp.into(), epn)].is_open {
                 continue;
             }
             self.epns[epn as usize].fetching += 1;
