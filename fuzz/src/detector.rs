@@ -3,12 +3,13 @@
 use bytes::Bytes;
 use sheaf_acquire::inspect::{FileFormat, Inspection};
 use sheaf_acquire::km3net::{Km3netConfig, Km3netFile};
+use sheaf_acquire::stf_file::{Equipments, FileTfs, StfFile, TfImage, TfName};
 use sheaf_acquire::xtc2::{Xtc2Config, Xtc2File};
 use sheaf_acquire::{
-    CutConfig, HeapSlots, Made, RawFile, Rdh, Replay, ReplayConfig, Share, StfSource, Template,
-    Walker, hbfs,
+    CutConfig, Findings, HeapSlots, Made, RawFile, Rdh, Replay, ReplayConfig, Share, StfSource,
+    Template, Walker, hbfs,
 };
-use sheaf_frame::{PayloadFormat, TfId};
+use sheaf_frame::{FlpId, PayloadFormat, TfId};
 use std::num::{NonZeroU32, NonZeroU64};
 
 /// Pages with raw data headers: each by itself, and the walk over all.
@@ -56,6 +57,49 @@ pub fn xtc2(input: &[u8]) {
         let file = Xtc2File::new(bytes.clone(), &config).0;
         let tfs = file.tfs();
         make_some(file, tfs, input.len());
+    }
+}
+
+/// TF files of DataDistribution: walked, inspected, read as a source, and written again.
+pub fn stf_file(input: &[u8]) {
+    inspect(input, Some(FileFormat::StfFile));
+    inspect(input, None);
+    let (mut end, mut tfs, mut findings) = (0, FileTfs::new(input), Findings::default());
+    while let Some(tf) = tfs.next_good(&mut findings) {
+        assert!(tf.offset >= end, "TFs overlap at byte {}", tf.offset);
+        end = tf.offset + tf.bytes;
+        let mut at = tf.offset;
+        for block in &tf.blocks {
+            assert!(block.offset >= at && block.payload.end <= end);
+            at = block.payload.end;
+        }
+    }
+    assert!(end <= input.len());
+    let bytes = Bytes::copy_from_slice(input);
+    for index in 0..2 {
+        let share = Share::new(index, 2).expect("an index below the count");
+        for equipments in [
+            Equipments::Dealt(share),
+            Equipments::All { first_counter: 1 },
+        ] {
+            let source = StfFile::new(vec![bytes.clone()], equipments).0;
+            let tfs = source.tfs();
+            make_some(source, tfs, input.len());
+        }
+    }
+    // Any bytes are a payload: what was laid out is read again without a fault.
+    let name = TfName {
+        run: 1,
+        counter: 1,
+        write_time_ms: 1,
+    };
+    for format in [PayloadFormat::RdhPages, PayloadFormat::Opaque] {
+        let image = TfImage::new(name, &[(FlpId(0), format, input)]);
+        let file: Vec<u8> = image.slices(&[input]).flatten().copied().collect();
+        let (mut tfs, mut findings) = (FileTfs::new(&file), Findings::default());
+        let tf = tfs.next_good(&mut findings).expect("it was just laid out");
+        assert_eq!(tf.payload_bytes(), input.len() as u64);
+        assert!(findings.faults.is_empty() && tfs.next_good(&mut findings).is_none());
     }
 }
 

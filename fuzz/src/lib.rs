@@ -18,7 +18,7 @@ mod stream;
 mod wire;
 
 pub use builder::builder;
-pub use detector::{check_stf, cut, km3net, rdh, xtc2};
+pub use detector::{check_stf, cut, km3net, rdh, stf_file, xtc2};
 #[cfg(feature = "node")]
 pub use disk::{farm_file, feed_record, tf_file};
 pub use ledger::{ledger_files, ledger_message, majority};
@@ -47,6 +47,7 @@ pub const TARGETS: &[Target] = &[
     ("majority", majority),
     ("rdh", rdh),
     ("scheduler", scheduler),
+    ("stf_file", stf_file),
     ("stf_header", stf_header),
     ("stream", stream),
     #[cfg(feature = "node")]

@@ -3,6 +3,7 @@
 //! `cargo run -p sheaf-fuzz --example seeds` writes them; a test holds the corpus against them.
 
 use bytes::Bytes;
+use sheaf_acquire::stf_file::{TfImage, TfName};
 use sheaf_build::{Part, Tf};
 use sheaf_frame::control::{
     Absent, Announced, Assign, Built, Commit, EpnAddress, EpnPulse, FlpPulse, Hello, Order,
@@ -524,9 +525,46 @@ fn files(root: &Path) -> std::io::Result<Vec<Seed>> {
             seeds.push(seed(target, name, bytes));
         }
     }
+    seeds.extend(stf_files(&std::fs::read(
+        root.join("data/alice-its-rdh7/10_rdh.raw"),
+    )?));
     let example = std::fs::read(root.join("config/example.toml"))?;
     seeds.extend(tables(&String::from_utf8_lossy(&example)));
     Ok(seeds)
+}
+
+/// TF files of DataDistribution: two TFs of `pages` and of other parts, and one that is cut.
+fn stf_files(pages: &[u8]) -> Vec<Seed> {
+    let tf = |counter| {
+        let name = TfName {
+            run: 9,
+            counter,
+            write_time_ms: 1_700_000_000_000,
+        };
+        let parts = [
+            (FlpId(0), PayloadFormat::RdhPages, pages),
+            (FlpId(1), PayloadFormat::RdhPages, &pages[..pages.len() - 1]),
+            (FlpId(2), PayloadFormat::Opaque, b"payload"),
+        ];
+        let image = TfImage::new(name, &parts);
+        let payloads = parts.map(|(_, _, payload)| payload);
+        let bytes: Vec<u8> = image.slices(&payloads).flatten().copied().collect();
+        bytes
+    };
+    let cut = tf(1);
+    let one = TfImage::new(
+        TfName {
+            run: 9,
+            counter: 2,
+            write_time_ms: 0,
+        },
+        &[],
+    );
+    vec![
+        seed("stf_file", "cut", &cut[..cut.len() / 2]),
+        seed("stf_file", "empty", one.heads),
+        seed("stf_file", "three-parts", cut),
+    ]
 }
 
 /// A farm file by its tables, each a file of its own and short of comments: the whole is too long a seed.

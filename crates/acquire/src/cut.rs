@@ -179,7 +179,8 @@ impl RawFile {
             .filter(|(at, _)| share.has(*at))
             .map(|(_, l)| l)
             .collect();
-        let first = config.first_orbit.or_else(|| earliest(&hbfs)).unwrap_or(0);
+        let orbits = hbfs.iter().map(|hbf| hbf.orbit);
+        let first = config.first_orbit.or_else(|| earliest(orbits)).unwrap_or(0);
         hbfs.retain(|hbf| mine.contains(&hbf.link));
         // Orbits are serial numbers: the half of the range behind `first` is the future.
         let since_first = |hbf: &Hbf| hbf.orbit.wrapping_sub(first);
@@ -215,11 +216,10 @@ impl RawFile {
 }
 
 /// The earliest orbit as a serial number, counted from the first one.
-fn earliest(hbfs: &[Hbf]) -> Option<u32> {
-    let reference = hbfs.first()?.orbit;
-    hbfs.iter()
-        .map(|hbf| hbf.orbit)
-        .min_by_key(|orbit| orbit.wrapping_sub(reference).cast_signed())
+pub(crate) fn earliest(mut orbits: impl Iterator<Item = u32>) -> Option<u32> {
+    let reference = orbits.next()?;
+    let since = |orbit: &u32| orbit.wrapping_sub(reference).cast_signed();
+    std::iter::once(reference).chain(orbits).min_by_key(since)
 }
 
 impl StfSource for RawFile {

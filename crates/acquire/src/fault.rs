@@ -16,6 +16,10 @@ pub enum FaultKind {
     BadHeaderSize,
     /// Sizes or offsets that contradict each other.
     BadOffset,
+    /// No header where one should be, or one of another kind.
+    BadHeader,
+    /// An index that says something else than the blocks it is about.
+    BadIndex,
     /// The input ends inside a page, record or datagram.
     Truncated,
     /// The pages of an HBF are not numbered 0, 1, 2, …: pages are missing or out of order.
@@ -36,6 +40,8 @@ impl FaultKind {
             Self::BadVersion => "bad-version",
             Self::BadHeaderSize => "bad-header-size",
             Self::BadOffset => "bad-offset",
+            Self::BadHeader => "bad-header",
+            Self::BadIndex => "bad-index",
             Self::Truncated => "truncated",
             Self::PageGap => "page-gap",
             Self::PacketGap => "packet-gap",
@@ -57,6 +63,8 @@ pub enum NoteKind {
     Again,
     /// Two HBFs in a row that both begin a TF.
     TfBitRepeated,
+    /// A TF of another run than the one before.
+    OtherRun,
 }
 
 impl NoteKind {
@@ -68,6 +76,7 @@ impl NoteKind {
             Self::Backwards => "backwards",
             Self::Again => "again",
             Self::TfBitRepeated => "tf-bit-repeated",
+            Self::OtherRun => "other-run",
         }
     }
 }

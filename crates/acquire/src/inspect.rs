@@ -6,6 +6,7 @@
 use crate::fault::{Fault, Findings, Note};
 use crate::km3net::{Packets, Records};
 use crate::rdh::{Link, Rdh};
+use crate::stf_file::{Equipment, FileTfs, text};
 use crate::walk::Walker;
 use crate::xtc2::{Datagrams, EventTime, Service};
 use serde::{Serialize, Serializer};
@@ -21,6 +22,8 @@ pub enum FileFormat {
     Km3net,
     /// LCLS-II datagrams.
     Xtc2,
+    /// TFs as DataDistribution writes them.
+    StfFile,
 }
 
 impl FileFormat {
@@ -32,6 +35,8 @@ impl FileFormat {
             Self::Rdh
         } else if Records::are_at_start_of(bytes) || Packets::are_at_start_of(bytes) {
             Self::Km3net
+        } else if FileTfs::are_at_start_of(bytes) {
+            Self::StfFile
         } else if Datagrams::are_at_start_of(bytes) {
             Self::Xtc2
         } else {
@@ -46,6 +51,7 @@ impl FileFormat {
             Self::Rdh => "rdh",
             Self::Km3net => "km3net",
             Self::Xtc2 => "xtc2",
+            Self::StfFile => "stf-file",
         }
     }
 }
@@ -87,6 +93,8 @@ pub enum Content {
     Packets(PacketContent),
     /// Of XTC2 datagrams.
     Xtc2(Xtc2Content),
+    /// Of a TF file of DataDistribution.
+    StfFile(StfFileContent),
 }
 
 /// What a file of RDH pages contains.
@@ -184,6 +192,42 @@ pub struct Xtc2Content {
     pub leftover_bytes: u64,
 }
 
+/// What a TF file of DataDistribution contains.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct StfFileContent {
+    /// Whole TFs.
+    pub tfs: u64,
+    /// Smallest and largest of them in the file.
+    pub tf_bytes: Option<(u64, u64)>,
+    /// Runs.
+    pub run_numbers: BTreeSet<u32>,
+    /// Counters of the TFs, ascending.
+    pub tf_counters: BTreeSet<u32>,
+    /// Orbits that TFs begin with, ascending.
+    pub first_orbits: BTreeSet<u32>,
+    /// Blocks of data.
+    pub blocks: u64,
+    /// Bytes in them, without headers.
+    pub payload_bytes: u64,
+    /// How many blocks there are of each equipment, by origin, description and subspecification.
+    #[serde(serialize_with = "as_names")]
+    pub equipment: BTreeMap<Equipment, u64>,
+    /// First and last time at which a TF was written, in ms since 1970.
+    pub write_time_ms: Option<(u64, u64)>,
+    /// Bytes of TFs that are not whole, and of what follows them.
+    pub leftover_bytes: u64,
+}
+
+fn as_names<S: Serializer>(
+    equipment: &BTreeMap<Equipment, u64>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(equipment.iter().map(|(name, blocks)| {
+        let (origin, description) = (text(&name.origin), text(&name.description));
+        (origin, description, name.subspec, *blocks)
+    }))
+}
+
 fn as_text<S: Serializer>(time: &Option<EventTime>, serializer: S) -> Result<S::Ok, S::Error> {
     match time {
         Some(time) => serializer.collect_str(time),
@@ -201,6 +245,7 @@ impl Inspection {
             FileFormat::Km3net if Packets::are_at_start_of(bytes) => packet_content(bytes),
             FileFormat::Km3net => record_content(bytes),
             FileFormat::Xtc2 => xtc2_content(bytes),
+            FileFormat::StfFile => stf_file_content(bytes),
         };
         findings.sort();
         Self {
@@ -300,6 +345,28 @@ fn xtc2_content(bytes: &[u8]) -> (Content, Findings) {
     }
     content.leftover_bytes = (bytes.len() - end) as u64;
     (Content::Xtc2(content), findings)
+}
+
+fn stf_file_content(bytes: &[u8]) -> (Content, Findings) {
+    let (mut content, mut findings) = (StfFileContent::default(), Findings::default());
+    let mut tfs = FileTfs::new(bytes);
+    let mut whole = 0;
+    while let Some(tf) = tfs.next_good(&mut findings) {
+        whole += tf.bytes;
+        content.tfs += 1;
+        content.run_numbers.insert(tf.run());
+        content.tf_counters.insert(tf.counter());
+        content.first_orbits.insert(tf.first_orbit());
+        content.blocks += tf.blocks.len() as u64;
+        content.payload_bytes += tf.payload_bytes();
+        for block in &tf.blocks {
+            *content.equipment.entry(block.header.equipment).or_default() += 1;
+        }
+        widen(&mut content.tf_bytes, tf.bytes as u64);
+        widen(&mut content.write_time_ms, tf.write_time_ms);
+    }
+    content.leftover_bytes = (bytes.len() - whole) as u64;
+    (Content::StfFile(content), findings)
 }
 
 /// Widens the range from smallest to largest so that it holds `size`.

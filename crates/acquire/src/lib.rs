@@ -17,6 +17,7 @@ mod generator;
 mod replay;
 
 pub mod km3net;
+pub mod stf_file;
 pub mod xtc2;
 
 pub mod inspect;

@@ -12,9 +12,9 @@ use std::process::ExitCode;
 
 /// Print what files of detector data contain: pages, links, orbits, heartbeat frames, faults.
 ///
-/// Reads ALICE raw data (RDH 6 and 7), KM3NeT DAQ records and packets, and LCLS-II XTC2. Exit status: 0 if all
-/// files are clean, 1 if one has faults, 2 if one cannot be read (missing, a directory, empty); the others are
-/// printed all the same. A file is read whole: it takes as much memory as it is large.
+/// Reads ALICE raw data (RDH 6 and 7), TF files of DataDistribution, KM3NeT DAQ records and packets, and LCLS-II
+/// XTC2. Exit status: 0 if all files are clean, 1 if one has faults, 2 if one cannot be read (missing, a directory,
+/// empty); the others are printed all the same. A file is read whole: it takes as much memory as it is large.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The files.
@@ -34,6 +34,7 @@ enum Format {
     Rdh,
     Km3net,
     Xtc2,
+    StfFile,
 }
 
 impl Format {
@@ -43,6 +44,7 @@ impl Format {
             Self::Rdh => Some(FileFormat::Rdh),
             Self::Km3net => Some(FileFormat::Km3net),
             Self::Xtc2 => Some(FileFormat::Xtc2),
+            Self::StfFile => Some(FileFormat::StfFile),
         }
     }
 }
@@ -106,7 +108,7 @@ fn print(
 }
 
 /// The bytes of a file that has any. What never ends, such as `/dev/zero`, or leaves no memory to others is not read.
-fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     let memory = proc::memory_available_bytes().unwrap_or(u64::MAX);
     let bytes = read_up_to(path, memory / 4 * 3)
         .with_context(|| format!("cannot read {}", path.display()))?;
@@ -267,6 +269,24 @@ fn rows(content: &Content) -> Vec<(&'static str, String)> {
                 c.last_event
                     .map_or("none".to_owned(), |time| format!("{time} s")),
             ),
+            ("leftover_bytes", c.leftover_bytes.to_string()),
+        ],
+        Content::StfFile(c) => vec![
+            ("tfs", c.tfs.to_string()),
+            ("tf_bytes", span(c.tf_bytes)),
+            ("run_numbers", listed(&c.run_numbers)),
+            (
+                "tf_counters",
+                ranges(c.tf_counters.iter().map(|counter| i64::from(*counter))),
+            ),
+            (
+                "first_orbits",
+                ranges(c.first_orbits.iter().map(|orbit| i64::from(*orbit))),
+            ),
+            ("blocks", c.blocks.to_string()),
+            ("payload_bytes", c.payload_bytes.to_string()),
+            ("equipment", counted(&c.equipment)),
+            ("write_time_ms", span(c.write_time_ms)),
             ("leftover_bytes", c.leftover_bytes.to_string()),
         ],
     }

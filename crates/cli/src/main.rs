@@ -3,6 +3,7 @@
 mod bench;
 mod cert;
 mod config;
+mod convert;
 mod demo;
 mod fail;
 mod inspect;
@@ -37,7 +38,8 @@ Examples:
   sheaf config check farm.toml                 what is wrong with a farm file
   sheaf icn --config farm.toml                 one node of a real farm
   sheaf drain epn:3 --config farm.toml         send an EPN home; nothing is lost
-  sheaf inspect run.raw                        what is in a file of raw data")]
+  sheaf inspect run.raw                        what is in a file of raw data
+  sheaf convert --to stf run.raw run.tf        raw data as a TF file of DataDistribution")]
 struct Cli {
     #[command(flatten)]
     logging: logging::Args,
@@ -56,6 +58,7 @@ enum Command {
     Config(config::Args),
     Cert(cert::Args),
     Inspect(inspect::Args),
+    Convert(convert::Args),
     Verify(verify::Args),
     Bench(bench::Args),
     Sim(sim::Args),
@@ -85,6 +88,7 @@ fn main() -> ExitCode {
         Command::Config(args) => config::run(args),
         Command::Cert(args) => cert::run(args),
         Command::Inspect(args) => inspect::run(args),
+        Command::Convert(args) => convert::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Sim(args) => sim::run(args),

@@ -19,12 +19,14 @@ mod security;
 mod transport;
 
 pub use address::{for_index, is_address};
-pub use epn::{Ack, DiscardSink, EpnConfig, FileSink, SinkConfig, UnixSink, VerifySink};
+pub use epn::{
+    Ack, DiscardSink, EpnConfig, FileSink, SinkConfig, StfFileSink, UnixSink, VerifySink,
+};
 pub use error::{ConfigError, ConfigErrors};
 pub(crate) use files::path_for;
 pub use flp::{
-    FileSource, FlpConfig, Km3netSource, ReplaySource, SourceConfig, StdinSource, TcpSource,
-    UnixSource, Xtc2Source,
+    FileSource, FlpConfig, Km3netSource, ReplaySource, SourceConfig, StdinSource, StfFileSource,
+    StfShare, TcpSource, UnixSource, Xtc2Source,
 };
 pub use icn::{IcnConfig, LedgerBackend, LedgerConfig};
 pub use membership::{MembershipBackend, MembershipConfig, MembershipFileError};

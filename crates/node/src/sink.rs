@@ -10,6 +10,7 @@ mod discard;
 mod disk;
 mod file;
 mod patience;
+mod stf_files;
 mod store;
 mod store_worker;
 mod tf_file;
@@ -22,8 +23,9 @@ pub use discard::Discard;
 pub use disk::{Disk, DiskFile, RealDisk};
 pub use file::TfFiles;
 pub use patience::Patience;
+pub use stf_files::StfFiles;
 pub use store::{Recovered, TfStore};
-pub use tf_file::{TfFileError, read_tf_file};
+pub use tf_file::{TfFileError, read_tf_file, tf_file_head};
 pub use unix::Consumer;
 pub use verify::Verify;
 
@@ -134,6 +136,12 @@ pub fn open(config: &SinkConfig, epn: EpnId) -> Result<Box<dyn Sink>, SinkError>
             path_for(&file.directory, epn.into()),
             epn,
             file.fsync,
+        )?),
+        SinkConfig::StfFile(file) => Box::new(StfFiles::open(
+            path_for(&file.directory, epn.into()),
+            epn,
+            file.fsync,
+            file.roll_bytes,
         )?),
         SinkConfig::Unix(unix) => Box::new(Consumer::listen(path_for(&unix.path, epn.into()))?),
     })
@@ -500,6 +508,7 @@ mod tests {
             ("kind = \"discard\"", "discard"),
             ("kind = \"verify\"", "verify"),
             ("kind = \"file\"\ndirectory = \"DIR\"", "file"),
+            ("kind = \"stf-file\"\ndirectory = \"DIR\"", "stf-file"),
             ("kind = \"unix\"\npath = \"DIR/{epn}\"", "unix"),
         ] {
             let folder = tempfile::tempdir().unwrap();

@@ -16,13 +16,15 @@ pub use feed::{Fed, Feed, FeedStats};
 pub use record::{RecordError, RecordHeader};
 
 use crate::config::{
-    FarmConfig, FileSource, Km3netSource, ReplaySource, SourceConfig, Xtc2Source, for_index,
+    FarmConfig, FileSource, Km3netSource, ReplaySource, SourceConfig, StfFileSource, StfShare,
+    Xtc2Source, for_index,
 };
 use crate::slots::ArenaSlots;
 use bytes::Bytes;
 use deal::Dealt;
 use joined::Joined;
 use sheaf_acquire::km3net::{Km3netConfig, Km3netFile};
+use sheaf_acquire::stf_file::{Equipments, StfFile};
 use sheaf_acquire::xtc2::{Xtc2Config, Xtc2File};
 use sheaf_acquire::{
     CutConfig, Fault, Findings, Generator, GeneratorConfig, GeneratorError, RawFile, Replay,
@@ -138,6 +140,7 @@ pub fn open(config: &FarmConfig, flp: FlpId, wake: Wake) -> Result<Input, Source
         SourceConfig::Generator(generator) => Box::new(open_generator(config, generator, flp)?),
         SourceConfig::Km3net(source) => Box::new(open_km3net(source, flp, flps)?),
         SourceConfig::Xtc2(source) => Box::new(open_xtc2(source, flp, flps)?),
+        SourceConfig::StfFile(source) => Box::new(open_stf_files(source, flp, flps)?),
         SourceConfig::Stdin(_) => {
             return Feed::stdin(stf_bytes_max, wake)
                 .map(Input::Fed)
@@ -256,6 +259,38 @@ fn open_xtc2(source: &Xtc2Source, flp: FlpId, flps: u32) -> Result<Joined, Sourc
     })
 }
 
+fn open_stf_files(source: &StfFileSource, flp: FlpId, flps: u32) -> Result<StfFile, SourceError> {
+    let (mine, equipments): (Vec<&PathBuf>, _) = match source.share {
+        StfShare::Equipment => {
+            let equipments = Equipments::Dealt(share(flp, flps)?);
+            (source.files.iter().collect(), equipments)
+        }
+        StfShare::Files => {
+            let dealt = Dealt::one_file_a_flp("stf-file", source.files.len(), flp, flps)?;
+            let first_counter = match source.first_counter {
+                None => origin::first_counter(&source.files)?.unwrap_or(1),
+                Some(given) => given,
+            };
+            let mine = dealt.files.iter().map(|index| &source.files[*index]);
+            (mine.collect(), Equipments::All { first_counter })
+        }
+    };
+    let inputs = mine.iter().map(|file| read(file));
+    let (stfs, findings) = StfFile::new(inputs.collect::<Result<_, _>>()?, equipments);
+    for (file, findings) in mine.iter().zip(&findings) {
+        log_findings(file, findings);
+    }
+    if stfs.tfs_repeated() > 0 {
+        let tfs = stfs.tfs_repeated();
+        warn!(tfs, "TFs that stand a second time in a file are left out");
+    }
+    if stfs.tfs_with_data() == 0 {
+        let faults = findings.into_iter().flat_map(|findings| findings.faults);
+        return Err(no_data(flp, &mine, faults.into_iter().next()));
+    }
+    Ok(stfs)
+}
+
 /// Opens the files that were dealt to `flp`, and joins those that have data.
 fn open_each(
     files: &[PathBuf],
@@ -276,17 +311,21 @@ fn open_each(
         }
     }
     if sources.is_empty() {
-        let reason = first_fault.map_or_else(
-            || "nothing in them is its share".to_owned(),
-            |fault| fault.to_string(),
-        );
-        return Err(SourceError::NoData {
-            flp,
-            files: names(&mine),
-            reason,
-        });
+        return Err(no_data(flp, &mine, first_fault));
     }
     Ok(Joined::new(sources))
+}
+
+fn no_data(flp: FlpId, files: &[&PathBuf], first_fault: Option<Fault>) -> SourceError {
+    let reason = first_fault.map_or_else(
+        || "nothing in them is its share".to_owned(),
+        |fault| fault.to_string(),
+    );
+    SourceError::NoData {
+        flp,
+        files: names(files),
+        reason,
+    }
 }
 
 fn share(flp: FlpId, flps: u32) -> Result<Share, ShareError> {

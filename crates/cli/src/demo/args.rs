@@ -100,8 +100,8 @@ pub(crate) struct Args {
     /// Seed of everything that draws lots.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// What EPNs do with TFs: `verify` every byte, `discard`, write them to `file:DIR`, or give them to the
-    /// consumer that connects to `unix:PATH` ({epn} in it is the index of the EPN).
+    /// What EPNs do with TFs: `verify` every byte, `discard`, write them to `file:DIR`, or as DataDistribution does to
+    /// `stf-file:DIR`, or give them to the consumer that connects to `unix:PATH` ({epn} in it is the index of the EPN).
     #[arg(long, value_name = "SINK", default_value = "verify", value_parser = parse_sink)]
     pub(crate) sink: Sink,
     /// When a TF counts as built: `built`, when it is in memory, or `stored`, when it is on the disk: then a killed EPN
@@ -185,6 +185,8 @@ pub(crate) enum Sink {
     Discard,
     /// A file for each TF, in this directory.
     File(PathBuf),
+    /// Files as DataDistribution writes them, in this directory.
+    StfFile(PathBuf),
     /// A consumer at this Unix socket.
     Unix(PathBuf),
 }
@@ -223,9 +225,10 @@ fn parse_sink(text: &str) -> Result<Sink, String> {
         None if text == "verify" => Ok(Sink::Verify),
         None if text == "discard" => Ok(Sink::Discard),
         Some(("file", path)) if !path.is_empty() => Ok(Sink::File(path.into())),
+        Some(("stf-file", path)) if !path.is_empty() => Ok(Sink::StfFile(path.into())),
         Some(("unix", path)) if !path.is_empty() => Ok(Sink::Unix(path.into())),
         _ => Err(format!(
-            "found `{text}`, expected verify, discard, file:DIR or unix:PATH"
+            "found `{text}`, expected verify, discard, file:DIR, stf-file:DIR or unix:PATH"
         )),
     }
 }
@@ -374,7 +377,7 @@ mod tests {
             ),
             (
                 "--sink file:",
-                "expected verify, discard, file:DIR or unix:PATH",
+                "expected verify, discard, file:DIR, stf-file:DIR or unix:PATH",
             ),
             ("--incomplete maybe", "expected never or allow"),
             ("--kill epn:2", "expected NODE@TIME, such as epn:2@3s"),

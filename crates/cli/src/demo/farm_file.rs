@@ -10,7 +10,7 @@ use sheaf_frame::{NodeId, Role};
 use sheaf_identity::{Authority, CertFiles, Validity};
 use sheaf_node::config::{
     Ack, DiscardSink, FarmConfig, FileSink, Km3netSource, ReplaySource, SinkConfig, SourceConfig,
-    UnixSink, VerifySink, Xtc2Source,
+    StfFileSink, StfFileSource, UnixSink, VerifySink, Xtc2Source,
 };
 use std::fs::File;
 use std::io::Read as _;
@@ -221,8 +221,9 @@ fn of_files(
         .map(|path| format_of(path))
         .collect::<anyhow::Result<Vec<_>>>()?;
     formats.dedup();
-    // Links of pages are dealt out over the FLPs; of the other formats an FLP takes whole files.
-    if formats != [FileFormat::Rdh] && files.len() < usize::from(args.flps) {
+    // Links of pages and equipment of TFs are dealt out over the FLPs; of the other formats an FLP takes whole files.
+    let is_dealt = matches!(formats.as_slice(), [FileFormat::Rdh | FileFormat::StfFile]);
+    if !is_dealt && files.len() < usize::from(args.flps) {
         bail!(
             "--source has {}, expected at least one for each of {} FLPs (--flps)",
             super::counted(files.len(), "file"),
@@ -239,6 +240,10 @@ fn of_files(
             files,
             window_ns: args.window_ns,
             ..Xtc2Source::default()
+        })),
+        [FileFormat::StfFile] => Ok(SourceConfig::StfFile(StfFileSource {
+            files,
+            ..StfFileSource::default()
         })),
         several => {
             let names: Vec<&str> = several.iter().map(|format| format.name()).collect();
@@ -275,6 +280,13 @@ fn sink(args: &Args) -> SinkConfig {
             SinkConfig::File(FileSink {
                 directory,
                 fsync: false,
+            })
+        }
+        Sink::StfFile(directory) => {
+            let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.clone());
+            SinkConfig::StfFile(StfFileSink {
+                directory,
+                ..StfFileSink::default()
             })
         }
         Sink::Unix(path) => {

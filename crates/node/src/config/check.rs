@@ -2,9 +2,9 @@
 
 use super::FarmConfig;
 use super::address::{for_index, is_address};
-use super::epn::{Ack, SinkConfig};
+use super::epn::{Ack, FileSink, SinkConfig, StfFileSink};
 use super::error::ConfigError;
-use super::flp::SourceConfig;
+use super::flp::{SourceConfig, StfShare};
 use super::icn::LedgerBackend;
 use super::security::BulkConfig;
 use sheaf_acquire::{GeneratorConfig, GeneratorError, SizeModel};
@@ -303,7 +303,11 @@ impl FarmConfig {
                 "no file",
                 "at least one file",
             );
-            let is_one_a_flp = matches!(source, SourceConfig::Km3net(_) | SourceConfig::Xtc2(_));
+            let is_one_a_flp = match source {
+                SourceConfig::Km3net(_) | SourceConfig::Xtc2(_) => true,
+                SourceConfig::StfFile(source) => source.share == StfShare::Files,
+                _ => false,
+            };
             if is_one_a_flp && !files.is_empty() {
                 check.both(
                     files.len() >= self.run.flps as usize,
@@ -383,8 +387,9 @@ impl FarmConfig {
         );
         match &epn.sink {
             SinkConfig::Discard(_) | SinkConfig::Verify(_) => {}
-            SinkConfig::File(file) => check.that(
-                !file.directory.as_os_str().is_empty(),
+            SinkConfig::File(FileSink { directory, .. })
+            | SinkConfig::StfFile(StfFileSink { directory, .. }) => check.that(
+                !directory.as_os_str().is_empty(),
                 "epn.sink.directory",
                 "none",
                 "a directory that is there",

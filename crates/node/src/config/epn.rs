@@ -73,6 +73,8 @@ pub enum SinkConfig {
     Verify(VerifySink),
     /// A file for each TF.
     File(FileSink),
+    /// Files of many TFs, as DataDistribution writes them.
+    StfFile(StfFileSink),
     /// A consumer process at a Unix socket.
     Unix(UnixSink),
 }
@@ -91,6 +93,7 @@ impl SinkConfig {
             Self::Discard(_) => "discard",
             Self::Verify(_) => "verify",
             Self::File(_) => "file",
+            Self::StfFile(_) => "stf-file",
             Self::Unix(_) => "unix",
         }
     }
@@ -114,6 +117,28 @@ pub struct FileSink {
     pub directory: PathBuf,
     /// Whether a TF is on the disk, not only with the kernel, before it counts as delivered.
     pub fsync: bool,
+}
+
+/// `kind = "stf-file"`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StfFileSink {
+    /// Where the runs' folders are made. It must be there. `{epn}` stands for the index of the EPN.
+    pub directory: PathBuf,
+    /// Whether a TF is on the disk, not only with the kernel, before it counts as delivered.
+    pub fsync: bool,
+    /// A file that has this many bytes gets no further TF; 0: one TF a file.
+    pub roll_bytes: u64,
+}
+
+impl Default for StfFileSink {
+    fn default() -> Self {
+        Self {
+            directory: PathBuf::new(),
+            fsync: false,
+            roll_bytes: 4 << 30,
+        }
+    }
 }
 
 /// `kind = "unix"`.

@@ -55,6 +55,9 @@ impl FarmConfig {
             SinkConfig::File(sink) => {
                 check_directory("epn.sink.directory", &path_for(&sink.directory, node))
             }
+            SinkConfig::StfFile(sink) => {
+                check_directory("epn.sink.directory", &path_for(&sink.directory, node))
+            }
             SinkConfig::Unix(sink) => check_socket("epn.sink.path", &path_for(&sink.path, node)),
         };
         error.into_iter().collect()

@@ -91,6 +91,8 @@ pub enum SourceConfig {
     Km3net(Km3netSource),
     /// Recorded LCLS-II datagrams once, cut by event time.
     Xtc2(Xtc2Source),
+    /// TF files as DataDistribution writes them, once.
+    StfFile(StfFileSource),
     /// Whoever writes STFs to the standard input of the FLP.
     Stdin(StdinSource),
     /// Whoever connects to a Unix socket.
@@ -115,6 +117,7 @@ impl SourceConfig {
             Self::Generator(_) => "generator",
             Self::Km3net(_) => "km3net",
             Self::Xtc2(_) => "xtc2",
+            Self::StfFile(_) => "stf-file",
             Self::Stdin(_) => "stdin",
             Self::Unix(_) => "unix",
             Self::Tcp(_) => "tcp",
@@ -135,6 +138,7 @@ impl SourceConfig {
             Self::File(source) => Some(&source.files),
             Self::Km3net(source) => Some(&source.files),
             Self::Xtc2(source) => Some(&source.files),
+            Self::StfFile(source) => Some(&source.files),
             _ => None,
         }
     }
@@ -220,6 +224,30 @@ impl Default for Xtc2Source {
             first_ns: windows.first_ns,
         }
     }
+}
+
+/// `kind = "stf-file"`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StfFileSource {
+    /// TF files, in any order.
+    pub files: Vec<PathBuf>,
+    /// What of them an FLP has.
+    pub share: StfShare,
+    /// With `share = "files"`: the TF counter that is TF 0; without it, the lowest of all files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_counter: Option<u32>,
+}
+
+/// What of TF files an FLP has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StfShare {
+    /// Every FLP reads all files, which hold whole TFs; their equipment is dealt out over the FLPs.
+    #[default]
+    Equipment,
+    /// Files hold STFs and are dealt out over the FLPs: at least one an FLP.
+    Files,
 }
 
 /// `kind = "stdin"`.

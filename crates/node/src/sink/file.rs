@@ -1,6 +1,6 @@
 //! One file a TF: written under another name, and renamed when it is whole.
 
-use super::tf_file::encode_head;
+use super::tf_file::tf_file_head;
 use super::vectored::write_all_vectored;
 use super::{DeliverError, Delivery, Patience, Sink, SinkError, recomputed};
 use bytes::Bytes;
@@ -75,7 +75,7 @@ impl TfFiles {
             }
             opened => opened?,
         };
-        let head = encode_head(tf);
+        let head = tf_file_head(tf);
         let payloads = tf.parts.iter().map(|part| IoSlice::new(&part.payload));
         let mut slices: Vec<IoSlice<'_>> =
             [IoSlice::new(&head)].into_iter().chain(payloads).collect();

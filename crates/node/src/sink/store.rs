@@ -6,7 +6,7 @@
 //! whether it is committed. See `docs/adr/2026-11-21-stored-before-built.md`.
 
 use super::disk::{Disk, RealDisk};
-use super::tf_file::{encode_head, read_tf_file};
+use super::tf_file::{read_tf_file, tf_file_head};
 use super::vectored::write_all_vectored;
 use super::{DeliverError, Delivery, SinkError, recomputed};
 use crate::event::PartEvent;
@@ -188,7 +188,7 @@ impl TfStore {
             }
             created => created?,
         };
-        let head = encode_head(tf);
+        let head = tf_file_head(tf);
         let payloads = tf.parts.iter().map(|part| IoSlice::new(&part.payload));
         let mut slices: Vec<IoSlice<'_>> =
             [IoSlice::new(&head)].into_iter().chain(payloads).collect();

@@ -100,7 +100,7 @@ fn head_bytes(parts: u64, missing: u64) -> u64 {
 /// # Panics
 ///
 /// If the TF has 2^26 parts or more: there are at most 2^16 FLPs.
-pub(super) fn encode_head(tf: &Tf<Bytes>) -> Vec<u8> {
+pub fn tf_file_head(tf: &Tf<Bytes>) -> Vec<u8> {
     let bytes = head_bytes(tf.parts.len() as u64, tf.missing.len() as u64);
     let head_u32 = u32::try_from(bytes).expect("a table of at most 2^16 FLPs");
     let count = |count: usize| u32::try_from(count).expect("at most 2^16 FLPs");
@@ -288,7 +288,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn file(tf: &Tf<Bytes>) -> Vec<u8> {
-        let mut bytes = encode_head(tf);
+        let mut bytes = tf_file_head(tf);
         tf.parts
             .iter()
             .for_each(|part| bytes.extend_from_slice(&part.payload));

@@ -4,7 +4,7 @@
 //! is written again from its first byte to the next one: a consumer that got a cut TF throws it away. What a
 //! consumer had in its socket when it died is gone; who cannot bear that writes files (`docs/tf-file.md`).
 
-use super::tf_file::{encode_head, payload_bytes};
+use super::tf_file::{payload_bytes, tf_file_head};
 use super::vectored::write_all_vectored;
 use super::{DeliverError, Delivery, Patience, Sink, SinkError, recomputed};
 use crate::source::unix_socket::UnixSocket;
@@ -90,7 +90,7 @@ impl Sink for Consumer {
     }
 
     fn deliver(&mut self, tf: &Tf<Bytes>, patience: &Patience) -> Result<Delivery, DeliverError> {
-        let head = encode_head(tf);
+        let head = tf_file_head(tf);
         let length = (head.len() as u64 + payload_bytes(tf)).to_le_bytes();
         loop {
             let stream = self.stream(patience)?;

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use sheaf_acquire::Findings;
 use sheaf_acquire::hbfs;
 use sheaf_acquire::km3net::{Packets, Records};
+use sheaf_acquire::stf_file::FileTfs;
 use sheaf_acquire::xtc2::{Datagrams, Service};
 use std::path::PathBuf;
 
@@ -53,6 +54,16 @@ pub(super) fn first_ns(files: &[PathBuf]) -> Result<Option<u64>, SourceError> {
             .collect()
     })?;
     Ok(times.into_iter().min())
+}
+
+/// The lowest counter of all TFs in `files`.
+pub(super) fn first_counter(files: &[PathBuf]) -> Result<Option<u32>, SourceError> {
+    let counters = of_all(files, |input| {
+        let (mut tfs, mut findings) = (FileTfs::new(input), Findings::default());
+        let found = std::iter::from_fn(|| tfs.next_good(&mut findings));
+        found.map(|tf| tf.counter()).collect()
+    })?;
+    Ok(counters.into_iter().min())
 }
 
 fn of_all<T>(

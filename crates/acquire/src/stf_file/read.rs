@@ -1,0 +1,395 @@
+//! Walks a file TF by TF, without copying: what each is made of, and what is wrong with it.
+//!
+//! Blocks are believed, the index is held against them. A TF that is cut or whose blocks contradict its size is left
+//! out as a whole: part of a TF must not pass for a TF.
+
+use super::header::{DataHeader, HeaderError};
+use super::{ENTRY_BYTES, Equipment, FILE_VERSION, INDEX, META, META_BYTES};
+use crate::fault::{FaultKind, Findings, NoteKind};
+use crate::fields::{array, u32_le};
+use std::ops::Range;
+
+/// One block of a TF.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Byte of the input where its header begins.
+    pub offset: usize,
+    /// Its header.
+    pub header: DataHeader,
+    /// Where its payload lies in the input.
+    pub payload: Range<usize>,
+}
+
+/// One TF of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileTf {
+    /// Byte of the input where it begins.
+    pub offset: usize,
+    /// Its bytes in the file, headers and index included.
+    pub bytes: usize,
+    /// When it was written, in ms since 1970.
+    pub write_time_ms: u64,
+    /// Its data, in the order of the file.
+    pub blocks: Vec<Block>,
+}
+
+impl FileTf {
+    /// Counts the TFs of its run, from 1; 0 if no block says it.
+    #[must_use]
+    pub fn counter(&self) -> u32 {
+        self.first_of(|header| header.tf_counter)
+    }
+
+    /// Its run; 0 if no block says it.
+    #[must_use]
+    pub fn run(&self) -> u32 {
+        self.first_of(|header| header.run)
+    }
+
+    /// The orbit that it begins with; 0 if no block says it.
+    #[must_use]
+    pub fn first_orbit(&self) -> u32 {
+        self.first_of(|header| header.first_orbit)
+    }
+
+    /// Bytes of all payloads.
+    #[must_use]
+    pub fn payload_bytes(&self) -> u64 {
+        self.blocks
+            .iter()
+            .map(|block| block.payload.len() as u64)
+            .sum()
+    }
+
+    fn first_of(&self, field: impl Fn(&DataHeader) -> u32) -> u32 {
+        let mut values = self.blocks.iter().map(|block| field(&block.header));
+        values.find(|value| *value != 0).unwrap_or(0)
+    }
+}
+
+/// What is wrong with a TF: where, what kind, in words.
+struct Refusal {
+    offset: usize,
+    kind: FaultKind,
+    detail: String,
+}
+
+impl Refusal {
+    fn new(offset: usize, kind: FaultKind, detail: String) -> Self {
+        Self {
+            offset,
+            kind,
+            detail,
+        }
+    }
+}
+
+/// The TFs of an input in their order.
+#[derive(Clone, Debug)]
+pub struct FileTfs<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    before: Option<(u32, u32)>,
+}
+
+impl<'a> FileTfs<'a> {
+    /// The TFs in `bytes`, which begins with a TF.
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self {
+            bytes,
+            at: 0,
+            before: None,
+        }
+    }
+
+    /// Whether `bytes` begin like such a file.
+    #[must_use]
+    pub fn are_at_start_of(bytes: &[u8]) -> bool {
+        DataHeader::is_at_start_of(bytes)
+    }
+
+    /// Byte of the input up to which it was walked.
+    #[must_use]
+    pub fn position(&self) -> usize {
+        self.at
+    }
+
+    /// The next whole TF. What is none is reported to `findings`, and passed over by the size that it states if a TF
+    /// or the end is there; if not, the walk ends.
+    pub fn next_good(&mut self, findings: &mut Findings) -> Option<FileTf> {
+        while self.at < self.bytes.len() {
+            let start = self.at;
+            match self.tf_at(start, findings) {
+                Ok(tf) => {
+                    self.at = start + tf.bytes;
+                    self.note_order(&tf, findings);
+                    return Some(tf);
+                }
+                Err((refusal, stated)) => {
+                    let resumed = stated.and_then(|bytes| self.resume(start, bytes));
+                    findings.fault(refusal.offset, refusal.kind, || match resumed {
+                        Some(at) => format!("{}; the walk goes on at byte {at}", refusal.detail),
+                        None => format!("{}; the walk stops here", refusal.detail),
+                    });
+                    self.at = resumed.unwrap_or(self.bytes.len());
+                    if resumed.is_none() {
+                        return None;
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Where the TF behind one of `bytes` bytes at `start` begins, if there is one or the end.
+    fn resume(&self, start: usize, bytes: usize) -> Option<usize> {
+        let next = start.checked_add(bytes)?;
+        let rest = self.bytes.get(next..)?;
+        let is_good = bytes > 0 && (rest.is_empty() || is_tf_start(rest));
+        is_good.then_some(next)
+    }
+
+    /// The TF that begins at byte `start`, or what is wrong and the size that it states.
+    fn tf_at(
+        &self,
+        start: usize,
+        findings: &mut Findings,
+    ) -> Result<FileTf, (Refusal, Option<usize>)> {
+        let input = self.bytes.get(start..).unwrap_or_default();
+        let (stated, write_time_ms, index_at) =
+            meta(input, start).map_err(|error| (error, None))?;
+        let Some(tf) = input.get(..stated) else {
+            let detail = format!("TF is cut: {} of {stated} bytes", input.len());
+            let refusal = Refusal::new(start, FaultKind::Truncated, detail);
+            return Err((refusal, None));
+        };
+        let blocks = self
+            .blocks(tf, start, index_at, findings)
+            .map_err(|error| (error, Some(stated)))?;
+        Ok(FileTf {
+            offset: start,
+            bytes: stated,
+            write_time_ms,
+            blocks,
+        })
+    }
+
+    /// The blocks of `tf`, whose index begins at its byte `index_at`; an empty TF has none.
+    fn blocks(
+        &self,
+        tf: &[u8],
+        start: usize,
+        index_at: usize,
+        findings: &mut Findings,
+    ) -> Result<Vec<Block>, Refusal> {
+        if index_at == tf.len() {
+            return Ok(Vec::new());
+        }
+        let (header, payload) = block_at(tf, index_at, start)?;
+        if header.equipment.description != INDEX {
+            let detail = format!("block is {}, expected FILE_STF_INDEX", header.equipment);
+            return Err(Refusal::new(start + index_at, FaultKind::BadHeader, detail));
+        }
+        let mut blocks = Vec::new();
+        let mut at = payload.end;
+        while at < tf.len() {
+            let (header, payload) = block_at(tf, at, start)?;
+            let offset = start + at;
+            at = payload.end;
+            blocks.push(Block {
+                offset,
+                header,
+                payload: start + payload.start..start + payload.end,
+            });
+        }
+        let entries = tf.get(payload.clone()).unwrap_or_default();
+        check_index(
+            entries,
+            start + payload.start,
+            start + payload.end,
+            &blocks,
+            findings,
+        );
+        Ok(blocks)
+    }
+
+    fn note_order(&mut self, tf: &FileTf, findings: &mut Findings) {
+        let now = (tf.run(), tf.counter());
+        let Some((run, counter)) = self.before.replace(now) else {
+            return;
+        };
+        if run != now.0 {
+            findings.note(tf.offset, NoteKind::OtherRun, || {
+                format!("TF of run {} follows one of run {run}", now.0)
+            });
+        } else if counter == now.1 && counter != 0 {
+            findings.note(tf.offset, NoteKind::Again, || {
+                format!("TF {counter} comes once more")
+            });
+        } else if now.1 < counter {
+            findings.note(tf.offset, NoteKind::Backwards, || {
+                format!("TF {} follows TF {counter}", now.1)
+            });
+        } else if now.1 - counter > 1 {
+            findings.note(tf.offset, NoteKind::Gap, || {
+                let missing = now.1 - counter - 1;
+                format!("TF {} follows TF {counter}: {missing} missing", now.1)
+            });
+        }
+    }
+}
+
+/// Whether `bytes` begin with the first header of a TF.
+fn is_tf_start(bytes: &[u8]) -> bool {
+    DataHeader::is_at_start_of(bytes) && array(bytes, 32) == Some(META)
+}
+
+/// Size, write time and the byte behind the description of the TF at the start of `input`, which lies at byte `start`.
+fn meta(input: &[u8], start: usize) -> Result<(usize, u64, usize), Refusal> {
+    let (header, head) = DataHeader::decode(input).map_err(|error| refused(error, start))?;
+    if header.equipment.description != META {
+        let detail = format!("block is {}, expected FILE_STF_META", header.equipment);
+        return Err(Refusal::new(start, FaultKind::BadHeader, detail));
+    }
+    if header.payload_bytes != META_BYTES as u64 {
+        let detail = format!(
+            "FILE_STF_META states {} bytes, expected {META_BYTES}",
+            header.payload_bytes
+        );
+        return Err(Refusal::new(start, FaultKind::BadOffset, detail));
+    }
+    let number = |at: usize| array(input, head + at).map(u64::from_le_bytes);
+    let (Some(version), Some(size), Some(time)) = (number(0), number(8), number(16)) else {
+        let detail = format!(
+            "FILE_STF_META is cut: {} of {META_BYTES} bytes",
+            input.len() - head
+        );
+        return Err(Refusal::new(start, FaultKind::Truncated, detail));
+    };
+    if version != FILE_VERSION {
+        let detail = format!("TF has file version {version}, expected {FILE_VERSION}");
+        return Err(Refusal::new(start, FaultKind::BadVersion, detail));
+    }
+    let end = head + META_BYTES;
+    match usize::try_from(size) {
+        Ok(bytes) if bytes >= end => Ok((bytes, time, end)),
+        _ => {
+            let detail = format!("TF states a size of {size} bytes, expected at least {end}");
+            Err(Refusal::new(start, FaultKind::BadOffset, detail))
+        }
+    }
+}
+
+/// Header and payload of the block at byte `at` of `tf`, which lies at byte `start` of the input.
+fn block_at(tf: &[u8], at: usize, start: usize) -> Result<(DataHeader, Range<usize>), Refusal> {
+    let rest = tf.get(at..).unwrap_or_default();
+    let (header, head) = DataHeader::decode(rest).map_err(|error| refused(error, start + at))?;
+    let left = rest.len() - head;
+    match usize::try_from(header.payload_bytes) {
+        Ok(bytes) if bytes <= left => Ok((header, at + head..at + head + bytes)),
+        _ => {
+            let detail = format!(
+                "block {} states {} bytes of payload, its TF has {left} left",
+                header.equipment, header.payload_bytes
+            );
+            Err(Refusal::new(start + at, FaultKind::BadOffset, detail))
+        }
+    }
+}
+
+fn refused(error: HeaderError, offset: usize) -> Refusal {
+    let kind = match error {
+        HeaderError::Truncated { .. } => FaultKind::Truncated,
+        HeaderError::Version { .. } => FaultKind::BadVersion,
+        HeaderError::Size { .. } => FaultKind::BadHeaderSize,
+        HeaderError::Magic { .. } | HeaderError::Kind { .. } | HeaderError::Stack => {
+            FaultKind::BadHeader
+        }
+    };
+    Refusal::new(offset, kind, error.to_string())
+}
+
+/// An entry of the index as the blocks make it: equipment, number of blocks, offset behind the index, bytes.
+type Entry = (Equipment, u32, u64, u64);
+
+/// Holds `entries`, which begin at byte `offset`, against the blocks, which begin at `blocks_at`. Tells the first
+/// difference.
+fn check_index(
+    entries: &[u8],
+    offset: usize,
+    blocks_at: usize,
+    blocks: &[Block],
+    findings: &mut Findings,
+) {
+    if !entries.len().is_multiple_of(ENTRY_BYTES) {
+        findings.fault(offset, FaultKind::BadIndex, || {
+            format!(
+                "index has {} bytes, expected a multiple of {ENTRY_BYTES}",
+                entries.len()
+            )
+        });
+        return;
+    }
+    let expected = grouped(blocks, blocks_at);
+    let stated = entries.chunks_exact(ENTRY_BYTES).map(entry);
+    let mut stated_count = 0;
+    for (index, found) in stated.enumerate() {
+        stated_count = index + 1;
+        let at = offset + index * ENTRY_BYTES;
+        match expected.get(index) {
+            Some(expected) if found.as_ref() == Some(expected) => {}
+            expected => {
+                findings.fault(at, FaultKind::BadIndex, || {
+                    let told = |entry: Option<&Entry>| entry.map_or("nothing".to_owned(), describe);
+                    format!(
+                        "index names {}, its TF has {}",
+                        told(found.as_ref()),
+                        told(expected)
+                    )
+                });
+                return;
+            }
+        }
+    }
+    if stated_count < expected.len() {
+        findings.fault(offset, FaultKind::BadIndex, || {
+            format!(
+                "index has {stated_count} entries, its TF has {} groups of blocks",
+                expected.len()
+            )
+        });
+    }
+}
+
+fn describe(entry: &Entry) -> String {
+    let (equipment, blocks, offset, bytes) = entry;
+    format!("{equipment} with {blocks} blocks of {bytes} bytes at {offset}")
+}
+
+fn entry(bytes: &[u8]) -> Option<Entry> {
+    let equipment = Equipment {
+        description: array(bytes, 0)?,
+        origin: array(bytes, 16)?,
+        subspec: u32_le(bytes, 24)?,
+    };
+    let number = |at| array(bytes, at).map(u64::from_le_bytes);
+    Some((equipment, u32_le(bytes, 20)?, number(32)?, number(40)?))
+}
+
+/// The blocks as an index has them: those of one equipment that follow each other make an entry.
+fn grouped(blocks: &[Block], blocks_at: usize) -> Vec<Entry> {
+    let mut groups: Vec<Entry> = Vec::new();
+    for block in blocks {
+        let equipment = block.header.equipment;
+        let bytes = (block.payload.end - block.offset) as u64;
+        match groups.last_mut() {
+            Some((last, count, _, sum)) if *last == equipment => {
+                *count = count.saturating_add(1);
+                *sum += bytes;
+            }
+            _ => groups.push((equipment, 1, (block.offset - blocks_at) as u64, bytes)),
+        }
+    }
+    groups
+}
