@@ -237,11 +237,13 @@ pub struct FlpPulse {
     pub started: bool,
     /// Time since TF 0 was due as the FLP has it, in ns; 0 before it was started.
     pub elapsed_ns: u64,
-    /// [`digest_of_targets`] of the EPNs that it knows. The ICN says them again as long as that is another one than its own.
+    /// [`digest_of_targets`] of the EPNs that it knows. The ICN says them again as long as that is
+    /// another one than its own.
     pub epns_digest: u32,
 }
 
-/// What two nodes compare to know whether they have the same list of EPNs. Give `targets` in ascending order; of none it is 0.
+/// What two nodes compare to know whether they have the same list of EPNs. Give `targets` in ascending order; of
+/// none it is 0.
 #[must_use]
 pub fn digest_of_targets(targets: impl IntoIterator<Item = Target>) -> u32 {
     let mut digest = Digest::default();

@@ -5,9 +5,9 @@
 //! - `election/icn-0001-<session>-<number>`: one ephemeral node for each ICN that wants to lead. The lowest number
 //!   leads, each of the others watches the one before it. This is only who *should* succeed.
 //! - `term`: who took the lead last. A new leader counts it up with a set that checks the version it has read.
-//! - `log/seg-0000000001`, …: the log, from the last checkpoint but one on. Every write is one `multi`: check that `term` has still the version of this
-//!   leader, check that the segment before is there, create the next one. That is the fence: whoever's term is over
-//!   cannot write, whatever it believes.
+//! - `log/seg-0000000001`, …: the log, from the last checkpoint but one on. Every write is one `multi`: check that
+//!   `term` has still the version of this leader, check that the segment before is there, create the next one. That
+//!   is the fence: whoever's term is over cannot write, whatever it believes.
 //!
 //! A write whose answer is lost is neither repeated blindly nor given up: the same `multi` is sent again, and if the
 //! segment is there already its bytes are read back. After two thirds of a session without an answer a leader stops by

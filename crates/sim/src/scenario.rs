@@ -134,6 +134,10 @@ pub enum ScenarioError {
 }
 
 impl ScenarioError {
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "callers give numbers and texts as they have them"
+    )]
     pub(crate) fn value(key: &str, found: impl ToString, expected: &str) -> Self {
         Self::Value {
             key: key.to_owned(),

@@ -483,7 +483,7 @@ impl Tcp {
                     next = [next, deadline.map(|(at, _)| at)]
                         .into_iter()
                         .flatten()
-                        .min()
+                        .min();
                 }
             }
             // One that waits for its turn may have been answered.

@@ -166,8 +166,8 @@ fn without_event_logs_of_icns_only_sums_are_known_and_that_is_said() {
     run.logs.retain(|node, _| node.role != ICN0.role);
     let found = run.audit(true);
     assert_eq!(found.contradictions[0].kind, Kind::MissingLog);
-    let expected = "the verdict log begins with a checkpoint at TF 5, and no ICN left an event log: the verdicts before \
-                    are known as sums only";
+    let expected = "the verdict log begins with a checkpoint at TF 5, and no ICN left an event log: \
+                    the verdicts before are known as sums only";
     assert_eq!(found.contradictions[0].text, expected);
     let is_unbidden = |found: &Contradiction| found.kind == Kind::DeliveredUnbidden;
     assert!(!found.contradictions.iter().any(is_unbidden));
