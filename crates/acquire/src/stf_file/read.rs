@@ -133,9 +133,7 @@ impl<'a> FileTfs<'a> {
                         None => format!("{}; the walk stops here", refusal.detail),
                     });
                     self.at = resumed.unwrap_or(self.bytes.len());
-                    if resumed.is_none() {
-                        return None;
-                    }
+                    resumed?;
                 }
             }
         }

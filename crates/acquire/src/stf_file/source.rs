@@ -25,12 +25,15 @@ pub enum Equipments {
     },
 }
 
+/// The place of a file, and pieces of it.
+type Place = (usize, Vec<Range<usize>>);
+
 /// The STFs of TF files.
 #[derive(Clone, Debug)]
 pub struct StfFile {
     inputs: Vec<Bytes>,
     /// Place of the file, and the pieces in it.
-    stfs: BTreeMap<u64, Vec<(usize, Vec<Range<usize>>)>>,
+    stfs: BTreeMap<u64, Vec<Place>>,
     tfs: u64,
     bytes_max: u64,
     format: PayloadFormat,

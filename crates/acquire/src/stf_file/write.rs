@@ -82,7 +82,7 @@ impl TfImage {
             let Some(frames) = whole else {
                 let made = Made {
                     part,
-                    pieces: vec![0..payload.len()],
+                    pieces: std::iter::once(0..payload.len()).collect(),
                 };
                 let equipment = Equipment::of_stf(*flp, *format);
                 blocks.entry(equipment).or_default().push(made);
@@ -175,8 +175,11 @@ impl TfImage {
     }
 }
 
+/// Equipment, orbit and place of an HBF.
+type WholeHbf = (Equipment, u32, Vec<Range<usize>>);
+
 /// Equipment, orbit and place of all HBFs of `payload`, if it is made of nothing else.
-fn whole_hbfs(payload: &[u8]) -> Option<Vec<(Equipment, u32, Vec<Range<usize>>)>> {
+fn whole_hbfs(payload: &[u8]) -> Option<Vec<WholeHbf>> {
     let (frames, _) = hbfs(payload);
     let whole: usize = frames.iter().map(crate::cut::Hbf::bytes).sum();
     if whole != payload.len() || payload.is_empty() {

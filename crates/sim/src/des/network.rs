@@ -387,7 +387,7 @@ impl Network {
         if overflows {
             self.timeouts += 1;
             let doubled = u32::from(flow.timeouts).min(RTO_DOUBLED_MAX);
-            let at = now + (self.wires.rto_ms * MS << doubled);
+            let at = now + ((self.wires.rto_ms * MS) << doubled);
             let flow = &mut self.flows[index as usize];
             flow.timeouts = flow.timeouts.saturating_add(1);
             flow.state = State::Stalled;
@@ -411,8 +411,9 @@ impl Network {
         flow.since = now;
         flow.rate = 0.0;
         flow.due = Nanos::MAX;
+        let ports = flow.ports;
         self.touched.push(index);
-        for port in &flow.ports.clone()[..count] {
+        for port in &ports[..count] {
             self.enqueue(*port);
         }
         self.share_out(now);
