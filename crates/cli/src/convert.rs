@@ -80,7 +80,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut faults = 0;
     for path in inputs {
         let bytes = inspect::read(path).map_err(|error| fail::bad_use(fail::message(&error)))?;
-        let findings = convert(args, path, Bytes::from(bytes), &mut output)
+        let findings = convert(args, path, &Bytes::from(bytes), &mut output)
             .map_err(|error| fail::bad_use(fail::message(&error)))?;
         faults += tell(path, &findings);
     }
@@ -113,18 +113,18 @@ fn tell(path: &Path, findings: &Findings) -> u64 {
 fn convert(
     args: &Args,
     path: &Path,
-    input: Bytes,
+    input: &Bytes,
     output: &mut Output,
 ) -> anyhow::Result<Findings> {
     let named = || format!("cannot convert {}", path.display());
     if input.starts_with(SHEAF_MAGIC) {
-        let tf = read_tf_file(&input).with_context(named)?;
-        output.add(&owned(&tf, &input)).with_context(named)?;
+        let tf = read_tf_file(input).with_context(named)?;
+        output.add(&owned(&tf, input)).with_context(named)?;
         return Ok(Findings::default());
     }
-    match FileFormat::detect(&input) {
+    match FileFormat::detect(input) {
         FileFormat::StfFile => of_stf_file(args, input, output).with_context(named),
-        FileFormat::Rdh => of_raw(args, &input, output).with_context(named),
+        FileFormat::Rdh => of_raw(args, input, output).with_context(named),
         other => anyhow::bail!(
             "{}: it is of format {}, expected rdh, stf-file or a TF file of Sheaf",
             named(),
@@ -176,8 +176,8 @@ fn tf_of(run: u64, tf: u64, parts: Vec<Part<Bytes>>) -> Tf<Bytes> {
 }
 
 /// TFs keep run and counter; whole STFs of Sheaf go back to their FLPs, all other equipment is dealt out.
-fn of_stf_file(args: &Args, input: Bytes, output: &mut Output) -> anyhow::Result<Findings> {
-    let (mut tfs, mut findings) = (FileTfs::new(&input), Findings::default());
+fn of_stf_file(args: &Args, input: &Bytes, output: &mut Output) -> anyhow::Result<Findings> {
+    let (mut tfs, mut findings) = (FileTfs::new(input), Findings::default());
     let mut place: u32 = 0;
     while let Some(tf) = tfs.next_good(&mut findings) {
         place = place.saturating_add(1);
@@ -198,7 +198,7 @@ fn of_stf_file(args: &Args, input: Bytes, output: &mut Output) -> anyhow::Result
             .iter()
             .any(|block| block.header.equipment.flp().is_none());
         if has_data || tf.blocks.is_empty() {
-            add_dealt(args, image, &mut parts)?;
+            add_dealt(args, &image, &mut parts)?;
         }
         parts.sort_by_key(|part| part.source.flp);
         if let Some([one, _]) = parts
@@ -216,7 +216,7 @@ fn of_stf_file(args: &Args, input: Bytes, output: &mut Output) -> anyhow::Result
 }
 
 /// The data of one TF that no STF of Sheaf was, dealt out over the FLPs.
-fn add_dealt(args: &Args, image: Bytes, parts: &mut Vec<Part<Bytes>>) -> anyhow::Result<()> {
+fn add_dealt(args: &Args, image: &Bytes, parts: &mut Vec<Part<Bytes>>) -> anyhow::Result<()> {
     for flp in 0..args.flps {
         let share = Share::new(flp, args.flps)?;
         let (mut source, _) = StfFile::new(vec![image.clone()], Equipments::Dealt(share));
