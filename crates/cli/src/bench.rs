@@ -3,6 +3,8 @@
 //! `farm` measures a whole farm and, in turn with it, a plain pair of TCP sockets: `args` says what is wanted,
 //! `cpus` where each process stays, `plain` runs the pair, `farm` the farm and `window` cuts the measured time
 //! out of its life; `report` makes rows of the pairs, and `table` shows them.
+//!
+//! `transport` measures the transport alone beside plain TCP and other libraries, with `transport_peer` as one side.
 
 mod args;
 mod cpus;
@@ -10,6 +12,8 @@ mod farm;
 mod plain;
 mod report;
 mod table;
+mod transport;
+mod transport_peer;
 mod window;
 
 use crate::demo::{farm::Notice, quit_on_signals};
@@ -37,6 +41,10 @@ pub(crate) struct Args {
 #[derive(Clone, Debug, clap::Subcommand)]
 enum Subject {
     Farm(Box<FarmArgs>),
+    Transport(Box<transport::args::TransportArgs>),
+    /// One side of `transport`, which starts it.
+    #[command(hide = true)]
+    TransportPeer(peer_harness::Args),
 }
 
 /// Runs the benchmark.
@@ -45,7 +53,11 @@ enum Subject {
 ///
 /// What is wrong with the arguments, or why a run did not come to its end in order.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let Subject::Farm(args) = &args.subject;
+    let args = match &args.subject {
+        Subject::Farm(args) => args,
+        Subject::Transport(args) => return transport::run(args),
+        Subject::TransportPeer(args) => return transport_peer::run(args),
+    };
     let report = measure(args)?;
     // To machines first: a reader of the table may have gone.
     if let Some(path) = &args.json {

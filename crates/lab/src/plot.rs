@@ -1,5 +1,7 @@
 //! Figures as SVG: what is drawn is decided here, that it is drawn well by the crate `plotters`.
 
+pub mod lines;
+
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};

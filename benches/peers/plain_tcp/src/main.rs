@@ -7,6 +7,7 @@
 
 mod frame;
 mod pair;
+mod peer;
 mod pool;
 mod process;
 mod receive;
@@ -32,6 +33,8 @@ struct Cli {
 enum Command {
     /// Start both sides as two processes, once for each message size, and print what they moved.
     Run(RunArgs),
+    /// One side with one or many connections, for `sheaf bench transport`; see the README of `benches/peers`
+    Peer(peer_harness::Args),
     /// The sending side; `run` starts it with the connection as standard input.
     #[command(hide = true)]
     Send {
@@ -64,6 +67,7 @@ struct RunArgs {
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Run(args) => run(&args),
+        Command::Peer(args) => peer::run(&args),
         Command::Send { side } => pair::serve(&side, send::send),
         Command::Receive { side } => pair::serve(&side, receive::receive),
     };

@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result};
 use rustix::io::Errno;
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 
 /// Both ends of one connection and what the kernel made of the wishes.
 #[derive(Debug)]
@@ -49,6 +49,58 @@ pub(crate) fn connect(congestion: &str, buffer_bytes: usize) -> Result<Connectio
         sender: sender.into(),
         receiver: receiver.into(),
     })
+}
+
+/// Listens at `address`; what is accepted inherits the options.
+pub(crate) fn listen(
+    address: SocketAddr,
+    congestion: Option<&str>,
+    buffer_bytes: usize,
+) -> Result<TcpListener> {
+    let socket = socket_for(address, congestion, buffer_bytes)?;
+    socket.set_reuse_address(true)?;
+    socket
+        .bind(&address.into())
+        .with_context(|| format!("cannot listen at {address}"))?;
+    socket.listen(1024)?;
+    Ok(socket.into())
+}
+
+/// Connects to `address`.
+pub(crate) fn connect_to(
+    address: SocketAddr,
+    congestion: Option<&str>,
+    buffer_bytes: usize,
+) -> Result<TcpStream> {
+    let socket = socket_for(address, congestion, buffer_bytes)?;
+    socket
+        .connect(&address.into())
+        .with_context(|| format!("cannot connect to {address}"))?;
+    Ok(socket.into())
+}
+
+/// The congestion control in force.
+pub(crate) fn congestion_of(stream: &TcpStream) -> Result<String> {
+    in_force(&SockRef::from(stream))
+}
+
+/// A refused congestion control is no error: whoever runs this asks which is in force.
+fn socket_for(
+    address: SocketAddr,
+    congestion: Option<&str>,
+    buffer_bytes: usize,
+) -> Result<Socket> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    socket.set_send_buffer_size(buffer_bytes)?;
+    socket.set_recv_buffer_size(buffer_bytes)?;
+    if let Some(name) = congestion {
+        let _ = socket.set_tcp_congestion(name.as_bytes());
+    }
+    Ok(socket)
 }
 
 /// A socket with its buffers set: an accepted socket inherits them, and the window scale needs them early.

@@ -1,0 +1,169 @@
+//! Lines over sizes: throughput, CPU time and memory over the bytes of a message, as posters of benchmarks have them.
+
+use super::{INK, PlotError, bad, caption, short};
+use plotters::prelude::*;
+
+/// Width and height of a figure, in pixels.
+const SIZE: (u32, u32) = (860, 440);
+/// Lines of others; ours is thick and blue.
+const COLOURS: [RGBColor; 8] = [
+    RGBColor(40, 40, 40),
+    RGBColor(196, 78, 36),
+    RGBColor(74, 154, 90),
+    RGBColor(138, 99, 176),
+    RGBColor(184, 145, 42),
+    RGBColor(60, 160, 170),
+    RGBColor(200, 100, 150),
+    RGBColor(130, 130, 130),
+];
+
+/// What is along an axis.
+#[derive(Clone, Debug)]
+pub struct Axis {
+    /// Words beside it.
+    pub unit: String,
+}
+
+/// One line.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// What it is.
+    pub label: String,
+    /// Whether it stands out.
+    pub is_ours: bool,
+    /// Where along the axis, and value, least and most there.
+    pub points: Vec<(f64, [f64; 3])>,
+}
+
+/// Values over sizes, which are above 0 and have a logarithmic axis, as an SVG.
+///
+/// # Errors
+///
+/// [`PlotError`] if a value is not finite, or a size is not above 0.
+pub fn over_sizes(title: &str, x: &Axis, y: &Axis, lines: &[Line]) -> Result<String, PlotError> {
+    let mut svg = String::new();
+    {
+        let points = || lines.iter().flat_map(|line| &line.points);
+        let is_good = |(x, [a, b, c]): &(f64, [f64; 3])| {
+            x.is_finite() && *x > 0.0 && [a, b, c].iter().all(|value| value.is_finite())
+        };
+        if !points().all(is_good) {
+            return Err(PlotError {
+                what: title.to_owned(),
+                why: "a value is not a finite number".to_owned(),
+            });
+        }
+        let (low, high) = points().fold((f64::INFINITY, 0.0_f64), |(low, high), (x, _)| {
+            (low.min(*x), high.max(*x))
+        });
+        let (low, high) = if low > high {
+            (1.0, 10.0)
+        } else {
+            (low * 0.8, high * 1.25)
+        };
+        let top = points().map(|(_, [_, _, most])| *most).fold(0.0, f64::max);
+        let top = if top > 0.0 { top * 1.1 } else { 1.0 };
+        let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        caption(&area, title)?;
+        let mut chart = ChartBuilder::on(&area)
+            .margin(14)
+            .margin_top(38)
+            .margin_right(130)
+            .x_label_area_size(40)
+            .y_label_area_size(62)
+            .build_cartesian_2d((low..high).log_scale(), 0.0..top)
+            .map_err(bad("axes"))?;
+        chart
+            .configure_mesh()
+            .light_line_style(TRANSPARENT)
+            .axis_style(INK)
+            .x_desc(x.unit.as_str())
+            .y_desc(y.unit.as_str())
+            .x_label_formatter(&|x| size(*x))
+            .y_label_formatter(&|y| short(*y))
+            .draw()
+            .map_err(bad("axes"))?;
+        let (mut others, mut labels) = (COLOURS.iter().cycle(), Vec::new());
+        for line in lines {
+            let (colour, width) = match line.is_ours {
+                true => (super::OURS, 3),
+                false => (others.next().copied().unwrap_or(INK), 1),
+            };
+            let mut points = line.points.clone();
+            points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let values = points.iter().map(|(x, [value, _, _])| (*x, *value));
+            let drawn = LineSeries::new(values.clone(), colour.stroke_width(width));
+            chart.draw_series(drawn).map_err(bad("a line"))?;
+            let dots = values.map(|at| Circle::new(at, 3, colour.filled()));
+            chart.draw_series(dots).map_err(bad("dots"))?;
+            let spread = points.iter().filter(|(_, [_, least, most])| least < most);
+            let bars = spread.map(|(x, [value, least, most])| {
+                ErrorBar::new_vertical(*x, *least, *value, *most, colour.stroke_width(1), 6)
+            });
+            chart.draw_series(bars).map_err(bad("a spread"))?;
+            if let Some((x, [value, _, _])) = points.last() {
+                labels.push((
+                    chart.backend_coord(&(*x, *value)),
+                    line.label.clone(),
+                    colour,
+                ));
+            }
+        }
+        // At the end of its line, but not over another.
+        labels.sort_by_key(|((_, y), _, _)| *y);
+        let mut free_y = 0;
+        for ((_, y), label, colour) in labels {
+            let at = (SIZE.0 as i32 - 126, y.max(free_y) - 7);
+            free_y = y.max(free_y) + 15;
+            let style = ("sans-serif", 13).into_font().color(&colour);
+            area.draw(&Text::new(label, at, style))
+                .map_err(bad("a label"))?;
+        }
+        area.present().map_err(bad("a figure"))?;
+    }
+    Ok(svg)
+}
+
+/// A size in the units of a person.
+fn size(bytes: f64) -> String {
+    match bytes {
+        _ if bytes >= 1e6 => format!("{:.0} MB", bytes / 1e6),
+        _ if bytes >= 1e3 => format!("{:.0} kB", bytes / 1e3),
+        _ => format!("{bytes:.0} B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_have_their_names_and_nonsense_does_not_panic() {
+        let axis = |unit: &str| Axis {
+            unit: unit.to_owned(),
+        };
+        let line = |label: &str, value: f64| Line {
+            label: label.to_owned(),
+            is_ours: label == "sheaf",
+            points: vec![
+                (4096.0, [value, value * 0.9, value * 1.1]),
+                (1e6, [value; 3]),
+            ],
+        };
+        let draw =
+            |lines: &[Line]| over_sizes("one <to> one", &axis("bytes"), &axis("MB/s"), lines);
+        let svg = draw(&[line("sheaf", 5000.0), line("libzmq", 4000.0)]).unwrap();
+        for word in [
+            "one &lt;to&gt; one",
+            "sheaf",
+            "libzmq",
+            "MB/s",
+            "10 kB",
+            "<polyline",
+        ] {
+            assert!(svg.contains(word), "{word}: {svg}");
+        }
+        assert!(draw(&[line("one", 0.0)]).is_ok() && draw(&[]).is_ok());
+        assert!(draw(&[line("one", f64::NAN)]).is_err());
+    }
+}
