@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use rustix::time::{ClockId, clock_gettime};
 use std::io::{BufRead as _, Write as _};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -65,12 +65,13 @@ impl Run {
             marks: Mutex::new(Vec::new()),
             times: Histogram::new(),
         });
-        let (go, went) = channel();
+        let (go, went) = sync_channel(1);
         let heard = Arc::clone(&shared);
         std::thread::spawn(move || {
             for line in std::io::stdin().lock().lines().map_while(Result::ok) {
                 match line.trim() {
-                    "go" => drop(go.send(())),
+                    // A second one says nothing new.
+                    "go" => drop(go.try_send(())),
                     "mark" => heard.mark(),
                     _ => break,
                 }

@@ -176,7 +176,7 @@ fn measure_case(
             is_pinned: rig.cpus.pair().is_some(),
             failed,
         };
-        Row::new(one.kind, case, &runs, conditions)
+        Row::new(one.kind, case, &runs, &conditions)
     });
     rows.collect()
 }

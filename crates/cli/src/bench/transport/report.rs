@@ -139,7 +139,7 @@ impl Row {
         kind: &'static Kind,
         case: &Case,
         runs: &[Run],
-        conditions: Conditions<'_>,
+        conditions: &Conditions<'_>,
     ) -> Self {
         let kept: Vec<&Run> = runs.iter().filter(|run| run.is_kept()).collect();
         let used = if kept.is_empty() {
@@ -188,7 +188,7 @@ impl Row {
             doubts: Vec::new(),
             skipped: conditions.failed.clone(),
         };
-        row.doubts = row.doubts(kind, case, kept.len(), &conditions);
+        row.doubts = row.doubts(kind, case, kept.len(), conditions);
         row.trusted = row.doubts.is_empty() && row.skipped.is_none();
         row
     }
@@ -297,7 +297,7 @@ pub(crate) mod tests {
             is_pinned: true,
             failed: failed.map(str::to_owned),
         };
-        Row::new(&KINDS[1], &case(), runs, conditions)
+        Row::new(&KINDS[1], &case(), runs, &conditions)
     }
 
     pub(crate) fn report(rows: Vec<Row>) -> Report {

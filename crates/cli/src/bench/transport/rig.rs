@@ -12,13 +12,16 @@ use peer_harness::{Latency, Mark, PeerReport};
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 /// How long a process may take for what it was told.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// A process has at least so much memory for payloads, and a pool at least so many messages.
 const POOL_BYTES_MIN: usize = 4 << 20;
+
+/// Lines that may wait; a process that says more waits.
+const LINES_MAX: usize = 64;
 
 /// What is measured in a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -128,7 +131,7 @@ impl Rig<'_> {
     }
 
     fn run_peers(&self, found: &Found, case: &Case) -> anyhow::Result<RunFigures> {
-        let (said, says) = channel();
+        let (said, says) = sync_channel(LINES_MAX);
         let mut processes = Vec::new();
         let (first, second) = match case.binds {
             Side::Receiver => (Side::Receiver, Side::Sender),
@@ -251,7 +254,7 @@ impl Rig<'_> {
         side: Side,
         number: usize,
         words: Vec<String>,
-        (index, said): (usize, &Sender<Said>),
+        (index, said): (usize, &SyncSender<Said>),
     ) -> anyhow::Result<Process> {
         if let (Side::Receiver, Some((address, token))) = (side, &self.remote) {
             let request = Request {
@@ -277,7 +280,7 @@ impl Rig<'_> {
         mut command: Command,
         side: Side,
         number: usize,
-        (index, said): (usize, Sender<Said>),
+        (index, said): (usize, SyncSender<Said>),
     ) -> anyhow::Result<Process> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let cpu = self.cpu(side, number);
@@ -319,7 +322,7 @@ fn count(shape: Shape, side: Side) -> usize {
 }
 
 /// Hands on what is written to `output`, line by line.
-fn listen(output: impl Read + Send + 'static, index: usize, said: Sender<Said>) {
+fn listen(output: impl Read + Send + 'static, index: usize, said: SyncSender<Said>) {
     std::thread::spawn(move || {
         for line in BufReader::new(output).lines().map_while(Result::ok) {
             if said.send((index, Some(line))).is_err() {
