@@ -14,6 +14,8 @@ const PACED_AT_ONCE_MAX: usize = 4096;
 
 /// How long the end of a run waits for an FLP that is gone without a word.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(2);
+/// TFs beyond the last known one that an FLP may have made before it was cut off.
+const UNHEARD_MAX: u64 = 4096;
 /// How often the log is told how long the run has lasted.
 const CLOCK_EVERY: Duration = Duration::from_secs(1);
 
@@ -100,10 +102,13 @@ impl Scheduler {
         })
     }
 
-    /// TFs that FLPs have made by their own last word, and that nobody has announced: nobody will any more.
+    /// TFs that FLPs have made by their own last word, and that nobody has announced: nobody will any more. A last word
+    /// that is far beyond all that was heard of is not believed.
     fn close_unheard(&mut self, now: Timestamp) {
         let floor = self.released.floor();
-        let made_by = |node: &FlpNode| Some((node.source, node.first?.max(floor), node.ended?));
+        let last = TfId(self.frontier.0.saturating_add(UNHEARD_MAX));
+        let made_by =
+            |node: &FlpNode| Some((node.source, node.first?.max(floor), node.ended?.min(last)));
         let made: Vec<_> = self.flps.values().filter_map(made_by).collect();
         for (source, first, end) in made {
             for tf in (first.0..end.0).map(TfId) {

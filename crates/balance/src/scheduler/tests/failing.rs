@@ -459,3 +459,14 @@ fn a_tf_whose_only_epn_no_flp_reaches_waits_for_it() {
     assert_eq!(bench.scheduler.books().dropped_total(), 0);
     assert_eq!(bench.scheduler.in_flight(), 1);
 }
+
+#[test]
+fn the_last_word_of_an_flp_that_is_far_beyond_everything_is_not_believed() {
+    let mut bench = farm(1, 1);
+    bench.after("flp 0 has 0; epn 0 built 0; epn 0 acks 0");
+    let next = TfId(u64::MAX);
+    let ended = Control::Ended { next };
+    bench.scheduler.handle_flp(bench.now, source_of("0"), ended);
+    bench.after("flp 0 gone; wait 2000; wait 6000");
+    assert!(bench.scheduler.books().announced <= 5000);
+}
