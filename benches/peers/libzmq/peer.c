@@ -46,7 +46,8 @@ int main(int argc, char **argv) {
         peer_wait_go();
         while (!peer_stopping()) {
             // A slot is written again only when the library has let go of what was in it.
-            while (peer.messages - __atomic_load_n(&freed, __ATOMIC_ACQUIRE) >= peer.slots - 1 && !peer_stopping()) usleep(10);
+            while (peer.messages - __atomic_load_n(&freed, __ATOMIC_ACQUIRE) >= peer.slots - 1 && !peer_stopping())
+                usleep(10);
             zmq_msg_t message;
             zmq_msg_init_data(&message, peer_slot(), peer.bytes, slot_free, NULL);
             int sent;

@@ -1,8 +1,10 @@
 //! Where the two sides stand: network namespaces of the benchmark's own, with the congestion control that is asked for.
 //!
-//! The machine's default may be BBR, which paces even on loopback, and most libraries let nobody choose. A namespace may
+//! The machine's default may be BBR, which paces even on loopback, and most libraries let nobody choose. A
+//! namespace may
 //! not choose either, unless the whole machine allows it; but a route may (`congctl`, ip-route(8)), and the routes of a
-//! namespace are its own. So nothing of this machine is changed, and the namespaces end with the process that holds them.
+//! namespace are its own. So nothing of this machine is changed, and the namespaces end with the process that
+//! holds them.
 
 use super::args::Path;
 use anyhow::{Context as _, ensure};
@@ -148,7 +150,8 @@ impl Stage {
 }
 
 impl Place {
-    /// Runs `work` in a thread that stands here, on one CPU if it is given: what it makes, sockets and processes, stands
+    /// Runs `work` in a thread that stands here, on one CPU if it is given: what it makes, sockets and processes,
+    /// stands
     /// here too.
     ///
     /// # Errors
