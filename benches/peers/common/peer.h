@@ -1,11 +1,9 @@
-// What all peers of `sheaf bench transport` in C and C++ have in common: command line, words on the standard
-// input, stamps,
-// checks, counts, one line of JSON. The same as the Rust crate in ../harness; ../README.md describes both.
+// What all peers of `sheaf bench transport` in C and C++ have in common: command line, words on the standard input,
+// stamps, checks, counts, one line of JSON. The same as the Rust crate in ../harness; ../README.md describes both.
 //
 // A peer calls peer_start, makes its sockets, and calls peer_ready. A sender then calls peer_wait_go and, until
-// peer_stopping, peer_slot for each message and peer_sent when the library has it. A receiver calls peer_received
-// for each
-// message and goes on until peer_over. Both end with peer_finish.
+// peer_stopping, peer_slot for each message and peer_sent when the library has it. A receiver calls peer_received for
+// each message and goes on until peer_over. Both end with peer_finish.
 
 #ifndef SHEAF_PEER_H
 #define SHEAF_PEER_H

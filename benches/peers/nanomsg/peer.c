@@ -41,8 +41,9 @@ int main(int argc, char **argv) {
             if (!message) peer_die("no memory for a message");
             memcpy(message, peer_slot(), peer.bytes);
             int sent;
-            while ((sent = nn_send(socket, &message, NN_MSG, 0)) < 0 && (nn_errno() == ETIMEDOUT || nn_errno() ==
-                EAGAIN) && !peer_stopping()) {}
+            do {
+                sent = nn_send(socket, &message, NN_MSG, 0);
+            } while (sent < 0 && (nn_errno() == ETIMEDOUT || nn_errno() == EAGAIN) && !peer_stopping());
             if (sent < 0) break;
             peer_sent();
         }

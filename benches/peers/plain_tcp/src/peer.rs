@@ -1,8 +1,7 @@
 //! One side in a process of its own, as `sheaf bench transport` starts them: one connection or hundreds.
 //!
 //! Framing as everywhere here, with a stamp of the benchmark in the place of the sequence number. With one
-//! connection both
-//! sides block in their system calls; with several they take turns, one batch or one read each.
+//! connection both sides block in their system calls; with several they take turns, one batch or one read each.
 
 use crate::pool::Pool;
 use crate::socket;

@@ -1,8 +1,7 @@
 //! The crate `rzmq`: PUSH to PULL, messages sent from the pool without a copy.
 //!
 //! What is sent is shared and cannot be written any more, so stamps stand in the pool from the start: they have
-//! the number
-//! of the slot and no time. The receiver counts the laps; it times nothing.
+//! the number of the slot and no time. The receiver counts the laps; it times nothing.
 
 use anyhow::{Context as _, Result};
 use bytes::Bytes;

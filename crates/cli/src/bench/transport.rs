@@ -1,9 +1,8 @@
 //! `sheaf bench transport`: the transport alone, beside plain TCP and other libraries.
 //!
-//! `args` says what is wanted and `kinds` what there is to measure; `stage` makes the networks, `rig` does one
-//! run, with
-//! `iperf3` for the program that speaks its own language and `serve` for receivers at another host; `report` makes rows
-//! of the runs, `table` and `page` show them.
+//! `args` says what is wanted and `kinds` what there is to measure; `stage` makes the networks, `rig` does one run,
+//! with `iperf3` for the program that speaks its own language and `serve` for receivers at another host; `report` makes
+//! rows of the runs, `table` and `page` show them.
 
 pub(crate) mod args;
 mod iperf3;
@@ -125,8 +124,7 @@ fn cases(args: &TransportArgs) -> Vec<Case> {
 }
 
 /// Takes rounds until each transport has enough undisturbed ones, or twice as many were taken. A transport that
-/// fails is
-/// told and left out from then on.
+/// fails is told and left out from then on.
 fn measure_case(
     rig: &Rig<'_>,
     path: Path,

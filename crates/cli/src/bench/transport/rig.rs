@@ -170,14 +170,15 @@ impl Rig<'_> {
         tell(processes.iter_mut(), "mark")?;
         tell(processes.iter_mut().take(case.shape.senders), "stop")?;
         let mut reports = vec![None; processes.len()];
-        await_reports(&says, &mut reports, 0..case.shape.senders)?;
+        let mut ended = vec![false; processes.len()];
+        await_reports(&says, &mut reports, &mut ended, 0..case.shape.senders)?;
         let receivers_from = case.shape.senders;
         for process in processes.iter_mut().skip(receivers_from) {
             // One whose streams have ended has reported and ended already.
             let _ = tell(std::iter::once(process), "stop");
         }
         let all = receivers_from..processes.len();
-        await_reports(&says, &mut reports, all)?;
+        await_reports(&says, &mut reports, &mut ended, all)?;
         let reports: Vec<PeerReport> = reports.into_iter().flatten().collect();
         let (senders, receivers) = reports
             .split_at_checked(case.shape.senders)
@@ -364,11 +365,15 @@ fn await_all(says: &Receiver<Said>, count: usize) -> anyhow::Result<()> {
 fn await_reports(
     says: &Receiver<Said>,
     reports: &mut [Option<PeerReport>],
+    ended: &mut [bool],
     of: std::ops::Range<usize>,
 ) -> anyhow::Result<()> {
     let deadline = Instant::now() + PATIENCE;
-    let mut left = of.len();
-    while left > 0 {
+    // Some may have ended before they were waited for.
+    while of
+        .clone()
+        .any(|index| !ended.get(index).copied().unwrap_or(true))
+    {
         let rest = deadline.saturating_duration_since(Instant::now());
         let (index, said) = says
             .recv_timeout(rest)
@@ -376,7 +381,9 @@ fn await_reports(
         let Some(line) = said else {
             let has_reported = reports.get(index).is_some_and(Option::is_some);
             ensure!(has_reported, "process {index} failed");
-            left -= usize::from(of.contains(&index));
+            if let Some(ended) = ended.get_mut(index) {
+                *ended = true;
+            }
             continue;
         };
         let report = serde_json::from_str(&line);

@@ -1,10 +1,9 @@
-//! Where the two sides stand: network namespaces of the benchmark's own, with the congestion control that is asked for.
+//! Where the two sides stand: network namespaces of the benchmark's own, with the congestion control asked for.
 //!
-//! The machine's default may be BBR, which paces even on loopback, and most libraries let nobody choose. A
-//! namespace may
-//! not choose either, unless the whole machine allows it; but a route may (`congctl`, ip-route(8)), and the routes of a
-//! namespace are its own. So nothing of this machine is changed, and the namespaces end with the process that
-//! holds them.
+//! The machine's default may be BBR, which paces even on loopback, and most libraries let nobody choose. A namespace
+//! may not choose either, unless the whole machine allows it; but a route may (`congctl`, ip-route(8)), and the
+//! routes of a namespace are its own. So nothing of this machine is changed, and a namespace ends with the process
+//! that holds it.
 
 use super::args::Path;
 use anyhow::{Context as _, ensure};
@@ -88,7 +87,8 @@ impl Stage {
         let namespace = Namespace::make()?;
         let route = |to: &str| {
             format!(
-                "route replace local {to} dev lo table local proto kernel scope host src 127.0.0.1 congctl {congestion}\n"
+                "route replace local {to} dev lo table local proto kernel scope host src 127.0.0.1 \
+                 congctl {congestion}\n"
             )
         };
         let lines = [
@@ -151,8 +151,7 @@ impl Stage {
 
 impl Place {
     /// Runs `work` in a thread that stands here, on one CPU if it is given: what it makes, sockets and processes,
-    /// stands
-    /// here too.
+    /// stands here too.
     ///
     /// # Errors
     ///
