@@ -249,6 +249,8 @@ static double peer_quantile_us(double share, uint64_t n) {
 }
 
 static void peer_finish(const char *version, const char *congestion) {
+    // Marks come before the word to stop; one whose senders have gone may not have heard of them yet.
+    while (!peer_stopping()) usleep(1000);
     uint64_t n = 0;
     long rss_kib = 0;
     char line[256];

@@ -10,6 +10,7 @@ use std::io::{BufRead as _, Write as _};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// From this size on every message is timed; of smaller ones every 64th, since looking at the clock costs 2 % of them.
@@ -30,6 +31,8 @@ pub struct Run {
     next: Vec<u64>,
     count: u64,
     went: Receiver<()>,
+    /// Ends with the word to stop.
+    ears: JoinHandle<()>,
     last_heard: Instant,
 }
 
@@ -67,7 +70,7 @@ impl Run {
         });
         let (go, went) = sync_channel(1);
         let heard = Arc::clone(&shared);
-        std::thread::spawn(move || {
+        let ears = std::thread::spawn(move || {
             for line in std::io::stdin().lock().lines().map_while(Result::ok) {
                 match line.trim() {
                     // A second one says nothing new.
@@ -91,6 +94,7 @@ impl Run {
             next: vec![0; senders],
             count: 0,
             went,
+            ears,
             last_heard: Instant::now(),
         })
     }
@@ -184,12 +188,15 @@ impl Run {
         Ok(())
     }
 
-    /// Prints the report.
+    /// Prints the report, when it was told to stop: a receiver whose senders have gone may not have heard yet of marks
+    /// that were set before.
     ///
     /// # Errors
     ///
     /// If nobody reads it.
-    pub fn finish(&self, version: &str, congestion: Option<String>) -> Result<()> {
+    pub fn finish(self, version: &str, congestion: Option<String>) -> Result<()> {
+        // It does not panic.
+        let _ = self.ears.join();
         let marks = self
             .shared
             .marks

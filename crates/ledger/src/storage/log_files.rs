@@ -47,6 +47,10 @@ pub(crate) struct LogFiles<D> {
     durable: End,
     /// What may lie behind it is of a failed write.
     is_dirty: bool,
+    /// What the mark has to say now: never more than what is durable and stays.
+    promised: u64,
+    /// The mark may say more than that: a write of it failed, which may have reached the disk all the same.
+    is_mark_unsure: bool,
     segment_bytes: u64,
 }
 
@@ -72,6 +76,8 @@ impl<D: Disk> LogFiles<D> {
             },
             disk,
             is_dirty: true,
+            promised: found.synced,
+            is_mark_unsure: false,
             segment_bytes: SEGMENT_BYTES,
         };
         files.mend_names(&names)?;
@@ -203,9 +209,13 @@ impl<D: Disk> LogFiles<D> {
 
     /// Says up to where all is synced. Not synced itself: after a kill it is exact all the same, and after a power
     /// failure it is only older than the truth.
-    fn mark(&self, index: u64) -> Result<(), StorageError> {
+    fn mark(&mut self, index: u64) -> Result<(), StorageError> {
+        self.promised = self.promised.min(index);
         let written = self.disk.write_at(SYNCED, 0, &synced_bytes(index));
-        written.map_err(io_error(&self.disk, "write", SYNCED))
+        self.is_mark_unsure |= written.is_err();
+        written.map_err(io_error(&self.disk, "write", SYNCED))?;
+        self.promised = index;
+        Ok(())
     }
 
     fn sync(&self, name: &str) -> Result<(), StorageError> {
@@ -346,6 +356,12 @@ impl<D: Disk> LogFiles<D> {
 
     /// Takes away what a failed write has left.
     fn mend(&mut self) -> Result<(), StorageError> {
+        if self.is_mark_unsure {
+            // Before anything is cut, and for good: a mark that says too much makes a torn write look like a loss.
+            self.mark(self.promised)?;
+            self.sync(SYNCED)?;
+            self.is_mark_unsure = false;
+        }
         let names = self.disk.list().map_err(io_error(&self.disk, "list", ""))?;
         self.mend_names(&names)
     }
@@ -367,8 +383,13 @@ impl<D: Disk> LogFiles<D> {
                 .map_err(io_error(&self.disk, "remove", &name))?;
             self.sync_names()?;
         }
-        if let Some(last) = self.durable.segments.last() {
-            let name = segment_name(*last);
+        // It is not there if its removal could not be made to last: that is done again.
+        let last = self
+            .durable
+            .segments
+            .last()
+            .map(|first| segment_name(*first));
+        if let Some(name) = last.filter(|name| names.contains(name)) {
             let cut = self.disk.truncate(&name, self.durable.bytes);
             cut.map_err(io_error(&self.disk, "truncate", &name))?;
             // Or stale bytes could come back under new ones after a power failure.

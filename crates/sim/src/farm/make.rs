@@ -52,6 +52,10 @@ impl Farm<'_> {
         let seat = &self.seats[index];
         let (id, incarnation) = (seat.node, Incarnation(life));
         let log = EventLog::to_memory(seat.log.clone());
+        if let Some(store) = &seat.store {
+            // The life before may have left in order while it was to die at one of its next steps.
+            store.limit_steps(None);
+        }
         self.seats[index].keepers.clear();
         let seat = &self.seats[index];
         let transport = self.network.endpoint(&seat.name);

@@ -1,10 +1,14 @@
 //! Addresses and socket options.
 
 use super::config::TcpConfig;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
+
+/// A stream that carries nothing for so long is asked whether the other end is there, again and again; no answer
+/// within [`TcpConfig::unacknowledged_ms`] closes it. Whole seconds, 1 s at least: the kernel has no finer ones.
+const ASK_AFTER: Duration = Duration::from_secs(1);
 
 /// What the kernel gave of what [`TcpConfig`] asks for. Belongs into every report of a throughput.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +62,9 @@ pub(crate) fn stream_socket(address: SocketAddr, config: &TcpConfig) -> io::Resu
     socket.set_recv_buffer_size(config.receive_buffer_bytes)?;
     // A path that swallows packets closes nothing by itself. A peer that is only stopped still acknowledges.
     socket.set_tcp_user_timeout(Some(Duration::from_millis(config.unacknowledged_ms)))?;
+    // One that only receives has nothing that could stay unacknowledged: it would wait for a sender that gave up.
+    let asks = TcpKeepalive::new().with_time(ASK_AFTER);
+    socket.set_tcp_keepalive(&asks.with_interval(ASK_AFTER))?;
     if let Some(name) = &config.congestion_control {
         // A kernel without it, or that keeps it from us, stays at its default: `in_force` reports which.
         let _ = socket.set_tcp_congestion(name.as_bytes());
@@ -84,6 +91,22 @@ mod tests {
         assert!(options.no_delay);
         assert!(!options.congestion_control.is_empty());
         assert!(options.send_buffer_bytes > 0 && options.receive_buffer_bytes > 0);
+    }
+
+    #[test]
+    fn an_accepted_stream_asks_whether_its_sender_is_there() {
+        let config = TcpConfig::default();
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let listener = listening_socket(any, &config).unwrap();
+        let address = listener.local_addr().unwrap();
+        listener.set_nonblocking(false).unwrap();
+        let _sender = std::net::TcpStream::connect(address.as_socket().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        assert!(accepted.keepalive().unwrap());
+        assert_eq!(accepted.tcp_keepalive_time().unwrap(), ASK_AFTER);
+        assert_eq!(accepted.tcp_keepalive_interval().unwrap(), ASK_AFTER);
+        let limit = Duration::from_millis(config.unacknowledged_ms);
+        assert_eq!(accepted.tcp_user_timeout().unwrap(), Some(limit));
     }
 
     #[test]

@@ -432,3 +432,39 @@ fn a_crash_while_a_log_is_cut_at_its_front_leaves_one_without_gaps() {
     }
     assert!(steps > 40, "{steps} steps");
 }
+
+#[test]
+fn a_crash_on_a_disk_that_fails_now_and_then_leaves_nothing_that_looks_like_a_loss() {
+    for (seed, name) in (0..600).zip(["script", "cutting script"].into_iter().cycle()) {
+        for step in (0..120).step_by(3) {
+            let disk = SimDisk::new(seed);
+            let (mut files, _) = open(&disk);
+            disk.set_faults(DiskFaults {
+                error_once_in: 5,
+                ..DiskFaults::default()
+            });
+            disk.die_at(step);
+            files.set_segment_bytes(300);
+            let script = if name == "script" {
+                script()
+            } else {
+                cutting_script()
+            };
+            let mut ops: VecDeque<Op> = script.into_iter().flatten().collect();
+            let mut tries = 0;
+            while files.write(&mut ops).is_err() && !disk.is_dead() {
+                tries += 1;
+                assert!(tries < 1000, "{name}, seed {seed}: it never heals: {ops:?}");
+            }
+            drop(files);
+            if seed % 4 > 1 {
+                disk.fail_power();
+            }
+            disk.set_faults(DiskFaults::default());
+            disk.start_process();
+            if let Err(error) = LogFiles::open(disk.clone()) {
+                panic!("{name}, seed {seed}, step {step}: {error}");
+            }
+        }
+    }
+}
