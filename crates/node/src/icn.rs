@@ -335,7 +335,7 @@ impl<T: Transport> IcnNode<T> {
             return self.reject(now, conn, Code::RoleDenied, &detail);
         }
         match session.node.role {
-            Role::Icn => self.handle_icn(now, session.node.index, control),
+            Role::Icn => self.handle_icn(now, &envelope, control),
             Role::Operator => self.handle_operator(now, conn, &control),
             Role::Flp | Role::Epn => self.handle_node(now, conn, session, &envelope, control),
         }
@@ -371,10 +371,16 @@ impl<T: Transport> IcnNode<T> {
         });
     }
 
-    fn handle_icn(&mut self, now: Timestamp, icn: u16, control: Control) {
+    fn handle_icn(&mut self, now: Timestamp, envelope: &Envelope, control: Control) {
+        // One that still leads may learn of its successor and of the end of the run in the same moment.
+        let lead = self.lead.as_ref();
+        let is_led = lead.is_none_or(|lead| envelope.term > lead.term);
         match control {
-            Control::Ledger(message) => self.ledger.handle_message(now, icn, &message),
-            Control::Dismissed if self.lead.is_none() => {
+            Control::Ledger(message) => {
+                let icn = envelope.sender.index;
+                self.ledger.handle_message(now, icn, &message);
+            }
+            Control::Dismissed if is_led => {
                 info!("The run is over, says the leader");
                 self.is_dismissed = true;
             }
