@@ -39,7 +39,8 @@ pub(crate) enum Stage {
     Test,
     /// Faults done to farms of real processes, and a soak of 45 s.
     Faults,
-    /// Simulated farms under faults: past failures, then 20,000 seeds from the commit id.
+    /// Simulated farms under faults: past failures, then 20,000 seeds from the commit id, and 1,000 of farms with a
+    /// ZooKeeper or with disks.
     Torture,
     /// Every protection taken out once, with the feature `mutants`: the simulator must notice.
     Mutants,
@@ -60,12 +61,6 @@ impl Stage {
         Self::Mutants,
         Self::Fuzz,
     ];
-
-    /// Stages that run when they are asked for, as long as there are open findings of theirs: with those they fail
-    /// for most commits, and say nothing about the change. What is open stands in `docs/results/torture.md`.
-    fn is_by_name_only(self) -> bool {
-        matches!(self, Self::Torture | Self::Mutants)
-    }
 
     fn name(self) -> &'static str {
         match self {
@@ -146,7 +141,9 @@ impl Stage {
                 let torture =
                     |words: &[&str]| succeed(built("sheaf")?.args(["sim", "torture"]).args(words));
                 torture(&["--past", "crates/sim/seeds/past-failures.txt"])?;
-                torture(&["--seeds", "20000"])
+                // Both, also if the first one fails: they find different things.
+                let swarm = torture(&["--seeds", "20000"]);
+                swarm.and(torture(&["--kind", "outside", "--seeds", "1000"]))
             }
             Self::Mutants => succeed(built("mutants")?.arg("check")),
             Self::Fuzz if fuzz::has_nightly() => fuzz::run(),
@@ -185,7 +182,7 @@ pub(crate) fn select(args: &[String]) -> Result<Vec<Stage>> {
     }
     let stages = Stage::ALL
         .into_iter()
-        .filter(|stage| only.contains(stage) || (only.is_empty() && !stage.is_by_name_only()));
+        .filter(|stage| only.contains(stage) || only.is_empty());
     let stages: Vec<_> = stages.filter(|stage| !skip.contains(stage)).collect();
     ensure!(!stages.is_empty(), "no stage is left to run");
     Ok(stages)
@@ -291,11 +288,17 @@ mod tests {
 
     #[test]
     fn stages_run_in_order_whatever_the_order_of_their_names() {
-        check("", "fetch fmt tidy clippy doc test faults fuzz");
+        check(
+            "",
+            "fetch fmt tidy clippy doc test faults torture mutants fuzz",
+        );
         check("--only mutants torture", "torture mutants");
         check("--only torture", "torture");
         check("--only test fmt", "fmt test");
-        check("--skip test doc", "fetch fmt tidy clippy faults fuzz");
+        check(
+            "--skip test doc",
+            "fetch fmt tidy clippy faults torture mutants fuzz",
+        );
         check("--only fmt tidy --skip fmt", "tidy");
     }
 

@@ -188,13 +188,13 @@ impl Scheduler {
             .map(|(tf, _)| tf)
     }
 
-    /// Tells all EPNs what is released.
+    /// Tells all EPNs what is released. While there are strays, each by its name: who is thought dead may be back in
+    /// the same life by the time that this leaves, and must not discard what it has stored.
     pub(super) fn say_release_to_epns(&mut self) {
-        let targets: Vec<Target> = self.epns.values().map(|node| node.target).collect();
-        let is_back = |target: &Target| self.own_strays(*target).next().is_some();
-        if self.strays.is_empty() || !targets.iter().any(is_back) {
+        if self.strays.is_empty() {
             return self.send(Recipient::AllEpns, Control::Release(self.release()));
         }
+        let targets: Vec<Target> = self.epns.values().map(|node| node.target).collect();
         for target in targets {
             let release = self.release_for(target);
             self.send(Recipient::Epn(target.epn), Control::Release(release));

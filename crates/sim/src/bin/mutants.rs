@@ -105,10 +105,11 @@ fn write(seeds_max: u64, kind: Kind, names: &[String]) -> ExitCode {
         // A search in another family that finds nothing takes nothing away.
         let new = new.filter(|new| !new.killed_by.is_empty() || former.killed_by.is_empty());
         let new = new.unwrap_or_else(|| former.clone());
-        let redundant = if new.killed_by.is_empty() {
-            former.redundant
-        } else {
+        let is_newly_noticed = former.killed_by.is_empty() && !new.killed_by.is_empty();
+        let redundant = if is_newly_noticed {
             String::new()
+        } else {
+            former.redundant
         };
         register.mutant.push(Entry {
             name,

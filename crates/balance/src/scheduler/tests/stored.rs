@@ -44,7 +44,7 @@ fn the_flps_may_forget_a_tf_that_waits_for_its_epn() {
     bench.check(
         "flp 0 has 0       => assign 0#1>0
          epn 0 built 0     => 0 complete, commit 0 epn:0
-         epn 0 dead        => flps: release v1 1, epns: release v1 1",
+         epn 0 dead        => flps: release v1 1, epn:1: release v1 1",
     );
 }
 
@@ -132,7 +132,7 @@ fn an_epn_that_was_only_thought_dead_is_not_told_to_discard_what_is_committed_to
     bench.check(
         "flp 0 has 0-1         => assign 0#1>0 1#1>1
          epn 0 built 0         => 0 complete, commit 0 epn:0
-         epn 0 dead            => flps: release v1 1, epns: release v1 1
+         epn 0 dead            => flps: release v1 1, epn:1: release v1 1
          epn 0 joins keeping   => recover 0.1 epn:0
          epn 1 built 1         => 1 complete, commit 1 epn:1
          epn 1 acks 1          => flps: release v2 2, epn:0: release v2 0 1..2, epn:1: release v2 2
