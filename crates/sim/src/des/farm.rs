@@ -13,7 +13,7 @@ mod node;
 mod wire;
 
 use super::draw::{SizeDraw, Stream as Chance, TimeDraw, chance};
-use super::network::{FlowId, Network, Seen, group_of};
+use super::network::{Network, Seen, Sight, group_of};
 use super::queue::{MS, Nanos, Queue, Shelf, seconds};
 use super::tally::{Run, TraceHash};
 use crate::scenario::{Control as Way, FaultKind, Push, Scenario, SizeModel};
@@ -52,8 +52,8 @@ pub(super) enum Event {
     Offers(u32),
     /// First bytes of streams arrive at the network.
     Starts(u32),
-    /// A flow may be done.
-    Flow(FlowId),
+    /// A flow may be done, or a port change its rate.
+    Network(Sight),
     /// Streams are open, or are refused.
     Links(u32),
     /// FLPs find streams closed.
@@ -85,7 +85,7 @@ impl Event {
             Self::FromIcn(_) => (5, 0),
             Self::Offers(_) => (6, 0),
             Self::Starts(_) => (7, 0),
-            Self::Flow(id) => (8, u64::from(id.index) << 32 | u64::from(id.life)),
+            Self::Network(sight) => (8, sight.word()),
             Self::Links(_) => (9, 0),
             Self::Closed(_) => (10, 0),
             Self::SourceClosed(_) => (11, 0),
@@ -350,8 +350,8 @@ impl Farm {
             Event::FromIcn(at) => self.arrive_words(at),
             Event::Offers(at) => self.take_offers(at),
             Event::Starts(at) => self.start_streams(at),
-            Event::Flow(id) => {
-                if let Seen::Done { tag } = self.network.look(self.queue.now(), id) {
+            Event::Network(sight) => {
+                if let Seen::Done { tag } = self.network.look(self.queue.now(), sight) {
                     self.arrive(tag);
                 }
             }
@@ -386,7 +386,7 @@ impl Farm {
         self.send_off_streams();
         for look in self.network.take_looks() {
             if look.at != Nanos::MAX {
-                self.queue.push(look.at, Event::Flow(look.flow));
+                self.queue.push(look.at, Event::Network(look.sight));
             }
         }
         if let Some(due) = self.scheduler.next_pace_at()

@@ -9,7 +9,7 @@
 mod builder;
 
 use super::draw::{SizeDraw, Stream as Chance, chance};
-use super::network::{FlowId, Network, Seen};
+use super::network::{FlowId, Network, Seen, Sight};
 use super::queue::{MS, Nanos, Queue, seconds};
 use super::tally::{Run, TraceHash};
 use crate::scenario::{Fault, FaultKind, Reaction, Scenario};
@@ -35,7 +35,7 @@ enum Event {
     /// A stream begins to send.
     Start(u32),
     /// A flow may be done.
-    Flow(FlowId),
+    Network(Sight),
     /// An acknowledgement arrives.
     Ack {
         beat: u64,
@@ -57,7 +57,7 @@ impl Event {
             Self::Beat => (64, 0),
             Self::Heard { beat, target } => (65, beat << 16 | u64::from(target)),
             Self::Start(stream) => (66, u64::from(stream)),
-            Self::Flow(id) => (67, u64::from(id.index) << 32 | u64::from(id.life)),
+            Self::Network(sight) => (67, sight.word()),
             Self::Ack { beat, .. } => (68, beat),
             Self::Fault(index) => (69, u64::from(index)),
             Self::FaultEnd(index) => (70, u64::from(index)),
@@ -182,7 +182,7 @@ impl Legacy {
             self.handle(now, event);
             for look in self.network.take_looks() {
                 if look.at != Nanos::MAX {
-                    self.queue.push(look.at, Event::Flow(look.flow));
+                    self.queue.push(look.at, Event::Network(look.sight));
                 }
             }
             if self.queue.popped().is_multiple_of(4096) && !progress(now) {
@@ -216,8 +216,8 @@ impl Legacy {
                 }
             }
             Event::Start(stream) => self.start(now, stream),
-            Event::Flow(id) => {
-                if let Seen::Done { tag } = self.network.look(now, id) {
+            Event::Network(sight) => {
+                if let Seen::Done { tag } = self.network.look(now, sight) {
                     self.arrive(now, tag);
                 }
             }

@@ -13,12 +13,20 @@
 //! time: the incast collapse (A. Phanishayee et al., "Measurement and analysis of TCP throughput collapse in
 //! cluster-based storage systems", FAST 2008; the servers that a buffer supports there are proportional to it, 64 for
 //! 1 MiB, which this rule gives with 16 KiB a sender).
+//!
+//! Ports of a lab are shaped by token buckets, which let a burst through at the speed of the machine after a pause
+//! ([`Bucket`]), and its nodes share the processors of that machine: one more port that all flows pass.
+
+mod bucket;
+mod flow;
 
 use super::queue::{MS, Nanos};
 use crate::scenario::{Network as Wires, Scenario};
+use bucket::Bucket;
+use flow::{Flow, State};
 
-/// Ports that a flow passes at most: NIC, uplink, downlink, port.
-const PATH_MAX: usize = 4;
+/// Ports that a flow passes at most: NIC, port, uplink, downlink, machine.
+const PATH_MAX: usize = 5;
 /// Timeouts do not double for ever.
 const RTO_DOUBLED_MAX: u32 = 6;
 /// Longest line of updates after one change; shares that still move then are left as they are.
@@ -37,6 +45,8 @@ pub(super) struct FlowId {
 struct Port {
     /// Bytes in a ns.
     rate: f64,
+    /// What may pass at once after a pause.
+    bucket: Option<Bucket>,
     /// What a switch keeps for it, in bytes, with what the wire holds; none for the queue of a host.
     buffer: Option<u64>,
     /// Windows of its flows, in bytes.
@@ -49,41 +59,29 @@ struct Port {
     debt: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Flow {
-    life: u32,
-    /// What the owner calls it.
-    tag: u32,
-    ports: [u32; PATH_MAX],
-    /// Where it stands in the list of each port.
-    places: [u32; PATH_MAX],
-    count: u8,
-    state: State,
-    timeouts: u8,
-    /// Bytes that are left at `since`.
-    left: f64,
-    since: Nanos,
-    /// Bytes in a ns.
-    rate: f64,
-    window: u64,
-    /// The earliest event that looks after it; never if there is none.
-    due: Nanos,
-}
-
+/// What somebody has to look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// No such flow.
-    Free,
-    /// Sends.
-    Active,
-    /// Waits for its retransmission timeout, or is stopped.
-    Stalled,
+pub(super) enum Sight {
+    /// A flow that may be done.
+    Flow(FlowId),
+    /// A port whose bucket may be empty.
+    Port(u32),
 }
 
-/// When somebody has to look at a flow again.
+impl Sight {
+    /// For the trace.
+    pub(super) fn word(self) -> u64 {
+        match self {
+            Self::Flow(id) => u64::from(id.index) << 32 | u64::from(id.life),
+            Self::Port(port) => u64::MAX - u64::from(port),
+        }
+    }
+}
+
+/// When somebody has to look at something again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Look {
-    pub(super) flow: FlowId,
+    pub(super) sight: Sight,
     pub(super) at: Nanos,
 }
 
@@ -111,6 +109,10 @@ pub(super) struct Network {
     worklist: Vec<u32>,
     touched: Vec<u32>,
     limits: Vec<f64>,
+    /// Ports with buckets that more or less is taken from than before.
+    drawn: Vec<u32>,
+    /// The port that stands for the machine, if all nodes share one.
+    machine: Option<u32>,
     timeouts: u64,
 }
 
@@ -130,6 +132,8 @@ impl Network {
             worklist: Vec::new(),
             touched: Vec::new(),
             limits: Vec::new(),
+            drawn: Vec::new(),
+            machine: None,
             timeouts: 0,
         };
         let flp_rate = network.bytes_a_ns(network.wires.flp_mbit_s);
@@ -147,6 +151,10 @@ impl Network {
             network.add_port(rate, true);
             network.add_port(rate, true);
         }
+        if let Some(mbit_s) = network.wires.machine_mbit_s {
+            network.machine = Some(network.ports.len() as u32);
+            network.add_machine(mbit_s / 8000.0);
+        }
         network
     }
 
@@ -157,8 +165,10 @@ impl Network {
     fn add_port(&mut self, rate: f64, is_switch: bool) {
         let wire = rate * (2 * self.wires.delay_us * 1000) as f64;
         let is_bounded = is_switch && rate.is_finite();
+        let burst = self.wires.burst_bytes as f64 * self.wires.efficiency;
         self.ports.push(Port {
             rate,
+            bucket: (burst > 0.0 && rate.is_finite()).then(|| Bucket::new(rate, burst)),
             buffer: is_bounded.then(|| self.wires.port_buffer_bytes + wire as u64),
             windows: 0,
             share: f64::INFINITY,
@@ -166,6 +176,14 @@ impl Network {
             is_queued: false,
             debt: 0,
         });
+    }
+
+    /// What the processors of one machine do for all nodes.
+    fn add_machine(&mut self, rate: f64) {
+        self.add_port(rate, false);
+        if let Some(port) = self.ports.last_mut() {
+            port.bucket = None;
+        }
     }
 
     fn flp_port(flp: u32) -> u32 {
@@ -197,12 +215,18 @@ impl Network {
         self.ports[port as usize].debt += bytes;
     }
 
-    /// What the flow carries beside its own bytes.
+    /// What the flow carries beside its own bytes: the words that went over its narrowest port. Those of wider ones
+    /// have passed in what was to spare there.
     fn take_debts(&mut self, index: u32) -> u64 {
         let flow = self.flows[index as usize];
         let ports = &flow.ports[..usize::from(flow.count)];
-        let debt = |port: &u32| std::mem::take(&mut self.ports[*port as usize].debt);
-        ports.iter().map(debt).max().unwrap_or(0)
+        let share = |port: &u32| self.ports[*port as usize].share;
+        let narrowest = ports.iter().min_by(|a, b| share(a).total_cmp(&share(b)));
+        let debt = narrowest.map_or(0, |port| self.ports[*port as usize].debt);
+        for port in ports {
+            self.ports[*port as usize].debt = 0;
+        }
+        debt
     }
 
     /// Retransmission timeouts so far.
@@ -223,12 +247,16 @@ impl Network {
     /// A flow of `bytes` from `flp` to `epn` begins. `tag` comes back when it is done.
     pub(super) fn begin(&mut self, now: Nanos, flp: u32, epn: u32, bytes: u64, tag: u32) -> FlowId {
         let (from, to) = (self.flp_racks[flp as usize], self.epn_racks[epn as usize]);
-        let mut ports = [Self::flp_port(flp), self.epn_port(epn), 0, 0];
+        let mut ports = [Self::flp_port(flp), self.epn_port(epn), 0, 0, 0];
         let mut count = 2;
         if from != to {
             ports[2] = self.uplink(from);
             ports[3] = self.uplink(to) + 1;
             count = 4;
+        }
+        if let Some(machine) = self.machine {
+            ports[count] = machine;
+            count += 1;
         }
         let index = self.free.pop().unwrap_or_else(|| {
             self.flows.push(Flow {
@@ -253,7 +281,7 @@ impl Network {
             tag,
             ports,
             places: [0; PATH_MAX],
-            count,
+            count: count as u8,
             state: State::Stalled,
             timeouts: 0,
             left: bytes as f64,
@@ -301,7 +329,7 @@ impl Network {
         flow.state = State::Stalled;
         flow.due = until;
         self.looks.push(Look {
-            flow: id,
+            sight: Sight::Flow(id),
             at: until,
         });
     }
@@ -316,8 +344,27 @@ impl Network {
         }
     }
 
-    /// Looks at a flow when [`Look`] asked for it.
-    pub(super) fn look(&mut self, now: Nanos, id: FlowId) -> Seen {
+    /// Looks at something when [`Look`] asked for it.
+    pub(super) fn look(&mut self, now: Nanos, sight: Sight) -> Seen {
+        match sight {
+            Sight::Flow(id) => self.look_at_flow(now, id),
+            Sight::Port(port) => {
+                self.look_at_port(now, port);
+                Seen::Nothing
+            }
+        }
+    }
+
+    /// A bucket that is empty lets through what the line takes.
+    fn look_at_port(&mut self, now: Nanos, port: u32) {
+        let bucket = self.ports[port as usize].bucket.as_mut();
+        if bucket.is_some_and(|bucket| bucket.look(now)) {
+            self.enqueue(port);
+            self.share_out(now);
+        }
+    }
+
+    fn look_at_flow(&mut self, now: Nanos, id: FlowId) -> Seen {
         let Some(flow) = self.flow_mut(id) else {
             return Seen::Nothing;
         };
@@ -362,7 +409,11 @@ impl Network {
     }
 
     fn set_rate(&mut self, now: Nanos, port: u32, rate: f64) {
-        self.ports[port as usize].rate = rate;
+        let shaped = &mut self.ports[port as usize];
+        shaped.rate = rate;
+        if let Some(bucket) = &mut shaped.bucket {
+            bucket.set_line(now, rate);
+        }
         self.enqueue(port);
         self.share_out(now);
     }
@@ -394,7 +445,7 @@ impl Network {
             flow.due = at;
             let life = flow.life;
             self.looks.push(Look {
-                flow: FlowId { index, life },
+                sight: Sight::Flow(FlowId { index, life }),
                 at,
             });
             return;
@@ -439,6 +490,7 @@ impl Network {
             }
             self.enqueue(port_index);
         }
+        self.draw(now, index, 0.0);
         let flow = &mut self.flows[index as usize];
         flow.advance(now);
         flow.rate = 0.0;
@@ -470,7 +522,7 @@ impl Network {
             self.ports[port as usize].is_queued = false;
             if done < most {
                 done += 1;
-                self.update(port, tolerance);
+                self.update(now, port, tolerance);
             }
         }
         self.worklist.clear();
@@ -479,17 +531,48 @@ impl Network {
             self.set_flow_rate(now, index, tolerance);
         }
         self.touched.clear();
+        for at in 0..self.drawn.len() {
+            let port = self.drawn[at];
+            let bucket = self.ports[port as usize].bucket.as_mut();
+            if let Some(at) = bucket.and_then(Bucket::next_look) {
+                let sight = Sight::Port(port);
+                self.looks.push(Look { sight, at });
+            }
+        }
+        self.drawn.clear();
+    }
+
+    /// The flow takes `rate` of the ports on its way from now on.
+    fn draw(&mut self, now: Nanos, index: u32, rate: f64) {
+        if self.wires.burst_bytes == 0 {
+            return;
+        }
+        let flow = self.flows[index as usize];
+        for port_index in &flow.ports[..usize::from(flow.count)] {
+            let port = &mut self.ports[*port_index as usize];
+            let Some(bucket) = &mut port.bucket else {
+                continue;
+            };
+            bucket.draw(now, rate - flow.rate);
+            if port.flows.is_empty() {
+                bucket.rest();
+            }
+            self.drawn.push(*port_index);
+        }
     }
 
     /// Computes the share of a port anew, and tells the ports that have to know.
-    fn update(&mut self, index: u32, tolerance: f64) {
+    fn update(&mut self, now: Nanos, index: u32, tolerance: f64) {
         let old = self.ports[index as usize].share;
         let mut limits = std::mem::take(&mut self.limits);
         limits.clear();
         for flow in &self.ports[index as usize].flows {
             limits.push(self.limit_elsewhere(&self.flows[*flow as usize], index));
         }
-        let new = fair_share(self.ports[index as usize].rate, &mut limits);
+        let port = &mut self.ports[index as usize];
+        let bucket = port.bucket.as_mut();
+        let rate = bucket.map_or(port.rate, |bucket| bucket.rate(now));
+        let new = fair_share(rate, &mut limits);
         self.limits = limits;
         if !differs(old, new, tolerance) {
             return; // The old one stands, so that small changes add up to one that is told.
@@ -526,6 +609,7 @@ impl Network {
         if !differs(flow.rate, rate, tolerance / 2.0) && flow.due != Nanos::MAX {
             return;
         }
+        self.draw(now, index, rate);
         let flow = &mut self.flows[index as usize];
         flow.advance(now);
         flow.rate = rate;
@@ -540,32 +624,9 @@ impl Network {
             flow.due = end;
             let life = flow.life;
             self.looks.push(Look {
-                flow: FlowId { index, life },
+                sight: Sight::Flow(FlowId { index, life }),
                 at: end,
             });
-        }
-    }
-}
-
-impl Flow {
-    fn advance(&mut self, now: Nanos) {
-        let sent = self.rate * (now - self.since) as f64;
-        self.left = (self.left - sent).max(0.0);
-        self.since = now;
-    }
-
-    fn ends_at(&self) -> Nanos {
-        if self.left <= 0.0 {
-            return self.since;
-        }
-        if self.rate <= 0.0 {
-            return Nanos::MAX;
-        }
-        let ns = (self.left / self.rate).ceil();
-        if ns >= 1e18 {
-            Nanos::MAX
-        } else {
-            self.since + ns as Nanos
         }
     }
 }

@@ -77,6 +77,15 @@ impl Scenario {
                 return Err(ScenarioError::value(key, 0, "1 or more"));
             }
         }
+        match network.machine_mbit_s {
+            Some(mbit_s) => positive("network.machine_mbit_s", mbit_s, 1e9)?,
+            None if network.burst_bytes > 0 => {
+                let expected = "how fast a burst is, if network.burst_bytes is not 0";
+                let key = "network.machine_mbit_s";
+                return Err(ScenarioError::value(key, "none", expected));
+            }
+            None => {}
+        }
         for (index, rack) in network.racks.iter().enumerate() {
             let key = format!("network.racks[{index}].uplink_mbit_s");
             positive(&key, rack.uplink_mbit_s, 1e9)?;

@@ -22,6 +22,14 @@ pub struct Network {
     pub delay_us: u64,
     /// What the switch keeps for one port, in bytes; a pushed burst beyond it is lost.
     pub port_buffer_bytes: u64,
+    /// What a shaped port lets through at once after a pause, in bytes on the line; 0 for a line as it is. The token
+    /// buckets of the lab; needs [`machine_mbit_s`](Self::machine_mbit_s), which is how fast a burst is.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub burst_bytes: u64,
+    /// What the processors move for all nodes together if they share one machine, in Mbit/s of payload: making,
+    /// sending, forwarding, receiving. None: every node has processors enough.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine_mbit_s: Option<f64>,
     /// What a TCP sender has under way before it hears from the other side, in bytes: 10 segments of 1460.
     pub window_bytes: u64,
     /// The least time after which TCP sends again what nobody acknowledged, in ms; it doubles with every failure.
@@ -45,6 +53,8 @@ impl Default for Network {
             efficiency: 1448.0 / 1538.0,
             delay_us: 50,
             port_buffer_bytes: 128 << 10,
+            burst_bytes: 0,
+            machine_mbit_s: None,
             window_bytes: 14_600,
             rto_ms: 200,
             racks: Vec::new(),
@@ -53,6 +63,11 @@ impl Default for Network {
             tolerance: 0.0,
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 /// Nodes on one top-of-rack switch, taken in the order of their ids.

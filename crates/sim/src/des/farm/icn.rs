@@ -7,8 +7,11 @@ use sheaf_frame::control::Welcome;
 use sheaf_frame::{Control, EpnId, FlpId, Incarnation, NodeId, Role, Source, Target};
 use sheaf_membership::{Change, MemberEvent};
 
-/// Bytes of a control message on the wire beside its items: envelope, frame, headers of TCP, IP and Ethernet.
-const WORD_BYTES: u64 = 150;
+/// Headers of a segment on the wire: Ethernet with checksum and gap, IP, TCP with time stamps. As much is an
+/// acknowledgement by itself, and what is said to one node in one moment has them once.
+const HEADERS_BYTES: u64 = 90;
+/// Bytes of a control message beside its items: prefix, envelope.
+const WORD_BYTES: u64 = 60;
 /// Bytes of an item.
 const ITEM_BYTES: u64 = 24;
 
@@ -264,41 +267,56 @@ impl Farm {
         self.touched_epns = epns;
     }
 
-    /// Words on the network of the data take bytes from it.
+    /// Words on the network of the data take bytes from it: on the way there, and their acknowledgements on the way
+    /// back.
     pub(super) fn charge_said(&mut self, said: &[Said]) {
         if !self.is_primary() {
             return;
         }
-        for Said { node, word, .. } in said {
-            if node.role == Role::Flp {
-                let items = match word {
-                    Word::Control(Control::Announce(items)) => items.len() as u64,
-                    _ => 1,
-                };
-                let bytes = WORD_BYTES + ITEM_BYTES * items;
-                self.network.charge_flp(u32::from(node.index), bytes);
+        // What a node says in one moment stands together.
+        for words in said.chunk_by(|a, b| a.node == b.node) {
+            let index = u32::from(words[0].node.index);
+            if words[0].node.role == Role::Flp {
+                let items: u64 = words.iter().map(items_of).sum();
+                let bytes = HEADERS_BYTES + WORD_BYTES * words.len() as u64 + ITEM_BYTES * items;
+                self.network.charge_flp(index, bytes);
+            } else {
+                self.network.charge_epn(index, HEADERS_BYTES);
             }
         }
     }
 
-    /// Words on the network of the data take bytes from it.
+    /// As [`charge_said`](Self::charge_said), for words of the ICN.
     pub(super) fn charge_told(&mut self, told: &[(Recipient, Control)]) {
         if !self.is_primary() {
             return;
         }
-        for (to, _) in told {
-            let bytes = WORD_BYTES + ITEM_BYTES;
-            match to {
-                Recipient::Epn(epn) => self.network.charge_epn(u32::from(epn.0), bytes),
-                Recipient::AllEpns => {
-                    for epn in 0..self.epns.len() as u32 {
-                        self.network.charge_epn(epn, bytes);
-                    }
-                }
-                // The way into an FLP is not the way of the data.
-                Recipient::Flp(_) | Recipient::AllFlps => {}
+        let count = |is_meant: &dyn Fn(&Recipient) -> bool| {
+            told.iter().filter(|(to, _)| is_meant(to)).count() as u64
+        };
+        let bytes = |words: u64| match words {
+            0 => 0,
+            words => HEADERS_BYTES + (WORD_BYTES + ITEM_BYTES) * words,
+        };
+        let to_all_epns = count(&|to| *to == Recipient::AllEpns);
+        for epn in 0..self.epns.len() as u32 {
+            let to_one = count(&|to| *to == Recipient::Epn(EpnId(epn as u16)));
+            self.network.charge_epn(epn, bytes(to_all_epns + to_one));
+        }
+        // The way into an FLP is not the way of the data, that of its acknowledgements is.
+        let to_all_flps = count(&|to| *to == Recipient::AllFlps);
+        for flp in 0..self.flps.len() as u32 {
+            if to_all_flps + count(&|to| *to == Recipient::Flp(FlpId(flp as u16))) > 0 {
+                self.network.charge_flp(flp, HEADERS_BYTES);
             }
         }
+    }
+}
+
+fn items_of(said: &Said) -> u64 {
+    match &said.word {
+        Word::Control(Control::Announce(items)) => items.len() as u64,
+        _ => 1,
     }
 }
 

@@ -4,12 +4,12 @@ use super::super::network::FlowId;
 use super::super::queue::Nanos;
 use super::node::Condition;
 use super::{Event, Farm};
-use sheaf_frame::{Source, StfHeader, Target};
+use sheaf_frame::{Prefix, Source, StfHeader, Target};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Bytes of the head of an STF on the wire.
-const HEAD_BYTES: u64 = 80;
+/// What stands before the payload of an STF on the wire.
+const HEAD_BYTES: u64 = (Prefix::SIZE + StfHeader::SIZE) as u64;
 
 /// One stream.
 #[derive(Debug, Default)]

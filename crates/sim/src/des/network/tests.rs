@@ -34,9 +34,10 @@ fn ends(scenario: &Scenario, flows: &[(Nanos, u32, u32, u64)]) -> Vec<Nanos> {
         }
         let due: Vec<Look> = looks.extract_if(.., |look| look.at == now).collect();
         for look in due {
-            if let Seen::Done { tag } = network.look(now, look.flow) {
+            let seen = network.look(now, look.sight);
+            if let (Seen::Done { tag }, Sight::Flow(flow)) = (seen, look.sight) {
                 ends[tag as usize] = now;
-                network.end(now, look.flow);
+                network.end(now, flow);
             }
         }
         looks.extend(network.take_looks().filter(|look| look.at != Nanos::MAX));
@@ -154,6 +155,55 @@ fn random_shares_use_up_a_port_of_every_flow_and_exceed_none() {
     }
 }
 
+/// 100 Mbit/s behind buckets of 250 kB, on a machine that moves a byte a ns.
+fn shaped(flps: u32, epns: u32) -> Scenario {
+    let mut scenario = wires(flps, epns);
+    scenario.network.flp_mbit_s = 100.0;
+    scenario.network.epn_mbit_s = 100.0;
+    scenario.network.burst_bytes = 250_000;
+    scenario.network.machine_mbit_s = Some(8000.0);
+    scenario
+}
+
+#[test]
+fn a_shaped_port_lets_a_burst_through_at_the_speed_of_the_machine_and_the_rest_at_its_own() {
+    let scenario = shaped(1, 1);
+    check(&ends(&scenario, &[(0, 0, 0, 200_000)]), &[200_000]);
+    // All but a frame of the bucket, and what flows in meanwhile, leaves at once.
+    let at_once = (250_000.0 - 1538.0) / (1.0 - 0.0125);
+    let end = (at_once + (1_000_000.0 - at_once) / 0.0125) as Nanos;
+    // 10 ms later there are 125 kB in it again.
+    let later = end + 10 * MS;
+    let found = ends(&scenario, &[(0, 0, 0, 1_000_000), (later, 0, 0, 100_000)]);
+    assert!(found[0].abs_diff(end) <= 500, "{found:?}, expected {end}");
+    assert!(
+        found[1].abs_diff(later + 100_000) <= 500,
+        "{found:?}, expected {later} and 100 us"
+    );
+}
+
+#[test]
+fn nodes_that_share_a_machine_share_its_processors() {
+    let flows = [(0, 0, 0, 100_000), (0, 1, 1, 100_000)];
+    check(&ends(&shaped(2, 2), &flows), &[200_000, 200_000]);
+}
+
+#[test]
+fn a_port_whose_rate_is_changed_has_a_full_bucket_and_one_that_is_cut_off_lets_nothing_through() {
+    let scenario = shaped(1, 1);
+    let mut network = Network::new(&scenario, 1);
+    network.set_epn_rate(0, 0, 0.0);
+    let flow = network.begin(0, 0, 0, 100_000, 7);
+    assert_eq!(network.look(MS, Sight::Flow(flow)), Seen::Nothing);
+    assert_eq!(network.flows[0].rate, 0.0);
+    network.set_epn_rate(5 * MS, 0, 0.1);
+    let ends: Vec<Look> = network.take_looks().collect();
+    assert!(
+        ends.iter().any(|look| look.at == 5 * MS + 100_000),
+        "{ends:?}"
+    );
+}
+
 #[test]
 fn an_uplink_is_shared_by_what_leaves_the_rack_and_by_nothing_else() {
     let mut scenario = wires(2, 2);
@@ -193,10 +243,10 @@ fn a_link_without_rate_holds_its_flows_until_it_has_one_again() {
     let mut network = Network::new(&scenario, 1);
     let flow = network.begin(0, 0, 0, 1_000_000, 7);
     network.set_epn_rate(4_000_000, 0, 0.0);
-    assert_eq!(network.look(8_000_000, flow), Seen::Nothing);
+    assert_eq!(network.look(8_000_000, Sight::Flow(flow)), Seen::Nothing);
     network.set_epn_rate(100 * MS, 0, 0.5);
     let looks: Vec<Look> = network.take_looks().collect();
     let end = looks.last().expect("it has a rate again").at;
     check(&[end], &[108 * MS]);
-    assert_eq!(network.look(end, flow), Seen::Done { tag: 7 });
+    assert_eq!(network.look(end, Sight::Flow(flow)), Seen::Done { tag: 7 });
 }
