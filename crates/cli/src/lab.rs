@@ -28,6 +28,7 @@ enum Experiment {
     Run(experiment::RunArgs),
     Report(experiment::ReportArgs),
     Compare(experiment::CompareArgs),
+    Calibrate(experiment::CalibrateArgs),
     /// Runs one process of a legacy run; `sheaf lab run` starts it.
     #[command(hide = true)]
     LegacyNode {
@@ -144,6 +145,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Experiment::Run(args) => experiment::run(args),
         Experiment::Report(args) => experiment::report(args),
         Experiment::Compare(args) => experiment::compare(args),
+        Experiment::Calibrate(args) => experiment::calibrate(args),
         Experiment::LegacyNode { config } => run_legacy_node(config),
     }
 }
@@ -228,7 +230,8 @@ fn refuse(error: LabError) -> anyhow::Error {
         LabError::Cell { .. }
         | LabError::Missing(_)
         | LabError::Experiment(_)
-        | LabError::Results { .. } => fail::bad_use(error.to_string()),
+        | LabError::Results { .. }
+        | LabError::Unpaired { .. } => fail::bad_use(error.to_string()),
         other => other.into(),
     }
 }

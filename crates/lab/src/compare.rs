@@ -89,7 +89,7 @@ pub fn of(a: &Results, b: &Results) -> Comparison {
 }
 
 /// What was asked, but for the rules and the way.
-fn key(point: &Point) -> impl PartialEq {
+pub(crate) fn key(point: &Point) -> impl PartialEq {
     let rate = point.rate_hz.to_bits();
     let asked = (
         point.flps,
@@ -107,7 +107,7 @@ fn key(point: &Point) -> impl PartialEq {
     )
 }
 
-fn describe(point: &Point) -> String {
+pub(crate) fn describe(point: &Point) -> String {
     format!(
         "{} ({} FLP, {} EPN, {} Hz, {} B, {})",
         name(point),

@@ -53,6 +53,19 @@ pub enum LabError {
         /// What is wrong with it.
         why: String,
     },
+    /// Results of which no point was both measured and simulated.
+    #[error(
+        "{}: found {live} live and {simulated} simulated points, expected two of a kind that ask the same",
+        folder.display()
+    )]
+    Unpaired {
+        /// The folder.
+        folder: PathBuf,
+        /// Live points in it.
+        live: usize,
+        /// Simulated ones.
+        simulated: usize,
+    },
     /// Something that the machine lacks, where skipping is not allowed.
     #[error("this cannot run here: {0}")]
     Missing(String),

@@ -4,6 +4,7 @@
 //! anything is made: an error names the key and what it accepts. Each run leaves a file in the result folder
 //! ([`store`]), so that an interrupted experiment goes on where it was.
 
+mod likeness;
 pub(crate) mod live;
 #[cfg(feature = "parquet")]
 mod parquet;
@@ -100,7 +101,7 @@ pub struct PointSpec {
     pub suspect_ms: Option<u64>,
     /// How long a run generates, in s.
     pub duration_s: Option<f64>,
-    /// The topology, for live runs.
+    /// The topology; a simulated point without one has the network of `[scenario]`.
     pub topology: Option<String>,
     /// Whether it is measured or computed.
     pub source: Option<Kind>,
@@ -175,6 +176,46 @@ impl Default for LiveSettings {
     }
 }
 
+impl LiveSettings {
+    /// Memory of each EPN of a farm of this `scenario`, in bytes.
+    pub(crate) fn capacity_bytes(&self, scenario: &Scenario) -> u64 {
+        let offered = trial::offered_mbit_s(scenario) * 1e6 / 8.0;
+        let in_flight = offered * self.in_flight_ms as f64 / 1000.0 / f64::from(scenario.epns);
+        let tf_bytes_max = u64::from(scenario.flps).saturating_mul(live::stf_bytes_max(scenario));
+        let least = self.in_flight_tfs_min.saturating_mul(tf_bytes_max);
+        (in_flight as u64).max(least)
+    }
+}
+
+/// The `[machine]` table: what simulated points on a topology take for the machine that live ones share, and that is no
+/// matter of its cables. Defaults were measured, docs/simulator.md, "Calibration".
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Machine {
+    /// From process to process on two nodes, bytes and words alike: waking, reading, thinking, writing; in µs.
+    pub hop_us: u64,
+    /// What its processors move for all nodes where links charge frames, in Mbit/s of payload.
+    pub frames_mbit_s: f64,
+    /// The same where links charge segments in bulk.
+    pub bulk_mbit_s: f64,
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Self {
+            hop_us: 90,
+            frames_mbit_s: 1400.0,
+            bulk_mbit_s: 9000.0,
+        }
+    }
+}
+
+impl Machine {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// The `[chaos]` table: nodes that are killed all the time, and come again.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -220,6 +261,9 @@ pub struct Experiment {
     /// Settings of live runs.
     #[serde(default)]
     pub live: LiveSettings,
+    /// The machine of simulated points on a topology.
+    #[serde(default, skip_serializing_if = "Machine::is_default")]
+    pub machine: Machine,
     /// What happens when.
     #[serde(default)]
     pub fault: Vec<Fault>,

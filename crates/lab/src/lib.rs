@@ -10,6 +10,7 @@
 // Where experiments take place.
 pub mod net;
 // Questions, their points, and runs of them.
+pub mod calibrate;
 pub mod compare;
 pub mod experiment;
 pub mod legacy;

@@ -22,7 +22,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::thread::JoinHandle;
-pub use topology::{Can, Framing, Link, Topology, TopologyError};
+pub use topology::{Can, Framing, Link, Node, Topology, TopologyError};
 
 /// Where `ip netns` keeps names.
 const NAMESPACES: &str = "/run/netns";

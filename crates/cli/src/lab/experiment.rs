@@ -2,12 +2,12 @@
 
 use crate::demo::duration;
 use sheaf_lab::LabError;
-use sheaf_lab::compare;
 use sheaf_lab::experiment::Experiment;
 use sheaf_lab::experiment::result::RunResult;
 use sheaf_lab::experiment::run::{self, Options, Progress};
 use sheaf_lab::report::pages;
 use sheaf_lab::report::results::Results;
+use sheaf_lab::{calibrate, compare};
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -83,6 +83,24 @@ pub(super) struct CompareArgs {
     json: Option<PathBuf>,
 }
 
+/// Shows how far the simulator is from live farms, by points that one experiment both measured and simulated.
+///
+/// Losses differ by percentage points, goodput and quantiles of the latency by percent of the live figure, each the
+/// median of its runs; then the median error over all points, the worst, and whether they are below 10 %.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sheaf lab run experiments/calibration.toml
+  sheaf lab calibrate results/calibration --json calibration.json")]
+pub(super) struct CalibrateArgs {
+    /// A folder of results, or a summary.json.
+    #[arg(value_name = "DIR")]
+    results: PathBuf,
+    /// Write the errors to this file as JSON; `-` for the standard output.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
 /// Writes the page.
 pub(super) fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     let results = Results::read(&args.results).map_err(super::refuse)?;
@@ -105,6 +123,18 @@ pub(super) fn compare(args: &CompareArgs) -> anyhow::Result<ExitCode> {
     super::finish(
         &compare::table(&comparison),
         &comparison,
+        args.json.as_deref(),
+        true,
+    )
+}
+
+/// Shows the errors of the simulator.
+pub(super) fn calibrate(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
+    let results = Results::read(&args.results).map_err(super::refuse)?;
+    let calibration = calibrate::of(&results, &args.results).map_err(super::refuse)?;
+    super::finish(
+        &calibrate::table(&calibration),
+        &calibration,
         args.json.as_deref(),
         true,
     )

@@ -185,6 +185,47 @@ fn simulated_runs_are_kept_gone_on_with_shown_and_compared() {
 }
 
 #[test]
+fn the_simulator_is_held_against_live_points_of_the_same_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("x.toml");
+    // 120 Mbit/s into a link of 100 that lets a burst of 250 kB through.
+    let text = "name = 'x'\nquestion = '?'\niterations = 1\n[base]\nsource = 'sim'\ntopology = 'pi-single'\n\
+                flps = 1\nepns = 1\nrate_hz = 200.0\nbytes = 75000\nduration_s = 2.0\n";
+    std::fs::write(&file, text).unwrap();
+    let out = folder.path().join("out");
+    let (file, dir) = (file.to_str().unwrap(), out.to_str().unwrap());
+    check_ok(&sheaf(&["lab", "run", file, "--out", dir]));
+    let alone = sheaf(&["lab", "calibrate", dir]);
+    assert_eq!(alone.status.code(), Some(2));
+    let told = "found 0 live and 1 simulated points, expected two of a kind that ask the same";
+    assert!(alone.stderr.contains(told), "{}", alone.stderr);
+
+    // The same as if it had been measured, with a quarter more goodput.
+    let mut summary = read_json(&out.join("summary.json"));
+    let mut live = summary["points"][0].clone();
+    let goodput = live["goodput_mbit_s"].as_f64().unwrap();
+    assert!((93.5..96.0).contains(&goodput), "{live:#}");
+    live["source"] = "live".into();
+    live["goodput_mbit_s"] = (goodput * 1.25).into();
+    summary["points"].as_array_mut().unwrap().push(live);
+    let both = folder.path().join("summary.json");
+    std::fs::write(&both, summary.to_string()).unwrap();
+    let json = folder.path().join("errors.json");
+    let words = ["lab", "calibrate", both.to_str().unwrap(), "--json"];
+    let ended = sheaf(&[&words[..], &[json.to_str().unwrap()]].concat());
+    check_ok(&ended);
+    let errors = read_json(&json);
+    for (at, expected) in [(0, 0.0), (1, 20.0), (2, 0.0), (3, 0.0), (4, 0.0)] {
+        let worst = errors["overall"][at]["worst"].as_f64().unwrap();
+        assert!((worst - expected).abs() < 1e-9, "{errors:#}");
+    }
+    let verdict = "below 10 % at every point: loss_percent, latency_us_p50, latency_us_p90, latency_us_p99; \
+                   not below 10 %: goodput_mbit_s";
+    assert_eq!(errors["verdict"], verdict);
+    assert_eq!(ended.stdout.last().unwrap(), verdict);
+}
+
+#[test]
 fn six_points_of_the_report_lose_nothing_live() {
     if !can_run_live("six_points_of_the_report_lose_nothing_live") {
         return;

@@ -192,16 +192,22 @@ fn generator(scenario: &Scenario, seed: u64) -> GeneratorConfig {
     }
 }
 
-/// The farm file of a trial, but for addresses.
-fn config(trial: &Trial, seed: u64) -> Result<FarmConfig, LabError> {
-    let scenario = &trial.scenario;
-    let source = generator(scenario, seed);
-    let stf_bytes_max = match source.sizes {
+/// The largest STF that live FLPs make of a scenario, in bytes.
+pub(super) fn stf_bytes_max(scenario: &Scenario) -> u64 {
+    let source = generator(scenario, 0);
+    match source.sizes {
         Sizes::Random => source.bytes_mean + source.bytes_mean / 2,
         Sizes::Sine => 2 * source.bytes_mean,
         Sizes::Lognormal => (16 * source.bytes_mean).min(source.pool_bytes),
         Sizes::Equal | Sizes::Trace => source.bytes_mean,
-    };
+    }
+}
+
+/// The farm file of a trial, but for addresses.
+fn config(trial: &Trial, seed: u64) -> Result<FarmConfig, LabError> {
+    let scenario = &trial.scenario;
+    let source = generator(scenario, seed);
+    let stf_bytes_max = stf_bytes_max(scenario);
     let tf_bytes_max = u64::from(scenario.flps) * stf_bytes_max;
     let mut config = FarmConfig::default();
     config.security.insecure = true;
@@ -228,10 +234,7 @@ fn config(trial: &Trial, seed: u64) -> Result<FarmConfig, LabError> {
     // Sources of an experiment are detectors: they do not wait.
     config.flp.when_full = WhenFull::DropNewest;
     config.flp.source = SourceConfig::Generator(source);
-    let offered = trial.offered_mbit_s() * 1e6 / 8.0;
-    let in_flight = offered * trial.live.in_flight_ms as f64 / 1000.0 / f64::from(scenario.epns);
-    let least = trial.live.in_flight_tfs_min.saturating_mul(tf_bytes_max);
-    config.epn.build.capacity_bytes = (in_flight as u64).max(least);
+    config.epn.build.capacity_bytes = trial.live.capacity_bytes(scenario);
     config.epn.sink = SinkConfig::Discard(DiscardSink {});
     config.transport.huge_pages = false;
     let wrong = config.check();

@@ -139,8 +139,9 @@ fn run_all(
 }
 
 fn run_one(trial: &Trial, turn: &Turn, ground: &mut Option<Net>) -> Result<RunResult, LabError> {
-    let Some(topology) = &trial.topology else {
-        return super::simulated::run(trial, turn);
+    let topology = match (trial.source, &trial.topology) {
+        (Kind::Live, Some(topology)) => topology,
+        _ => return super::simulated::run(trial, turn),
     };
     if ground.as_ref().is_none_or(|net| net.topology() != topology) {
         // The old one goes first: there may not be room for both.

@@ -200,3 +200,21 @@ fn every_experiment_that_comes_along_is_sound() {
     }
     assert!(found > 0, "{}", folder.display());
 }
+
+#[test]
+fn every_point_of_the_calibration_is_measured_and_simulated_on_the_same_wires() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/calibration.toml");
+    let trials = Experiment::read(&path).unwrap().trials().unwrap();
+    assert!(trials.len() >= 20 && trials.len().is_multiple_of(2));
+    for pair in trials.chunks(2) {
+        assert_eq!((pair[0].source, pair[1].source), (Kind::Live, Kind::Sim));
+        assert_eq!(pair[0].topology, pair[1].topology);
+        let (live, simulated) = (&pair[0].scenario, &pair[1].scenario);
+        assert_eq!(pair[0].label, pair[1].label);
+        assert_eq!(
+            (&live.size, &live.faults),
+            (&simulated.size, &simulated.faults)
+        );
+        assert!(simulated.network.burst_bytes > 0 && simulated.farm.paced);
+    }
+}

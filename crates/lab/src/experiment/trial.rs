@@ -1,5 +1,6 @@
 //! One point of an experiment, with everything that a run of it needs.
 
+use super::likeness::liken;
 use super::place::Placement;
 use super::{Chaos, Experiment, ExperimentError, LiveSettings, PointSpec};
 use crate::net::Topology;
@@ -18,7 +19,7 @@ pub struct Trial {
     pub label: String,
     /// Whether it is measured or computed.
     pub source: Kind,
-    /// The topology of a live one.
+    /// The topology; a simulated one need not have any.
     pub topology: Option<Topology>,
     /// Settings of a live one.
     pub live: LiveSettings,
@@ -58,14 +59,16 @@ impl Trial {
         if let Some(chaos) = &experiment.chaos {
             scenario.faults.extend(disorder(chaos, &scenario));
         }
-        let topology = match (source, &spec.topology) {
-            (Kind::Sim, _) => None,
-            (Kind::Live, Some(name)) => Some(Topology::find(name)?),
+        let topology = spec.topology.as_deref().map(Topology::find).transpose()?;
+        match (source, &topology) {
             (Kind::Live, None) => {
                 let expected = "the name of a topology for live points, or source = \"sim\"";
                 return Err(experiment.value("base.topology", "none", expected));
             }
-        };
+            (Kind::Sim, Some(topology)) => liken(&mut scenario, topology, experiment)
+                .map_err(|wrong| experiment.value(wrong.key, wrong.found, wrong.expected))?,
+            _ => {}
+        }
         let trial = Self {
             id: String::new(),
             label: spec.label.clone().unwrap_or_default(),
@@ -110,17 +113,17 @@ impl Trial {
     /// Bits that the sources make in a second, in Mbit/s.
     #[must_use]
     pub fn offered_mbit_s(&self) -> f64 {
-        let scenario = &self.scenario;
-        f64::from(scenario.flps) * scenario.size.bytes as f64 * 8.0 * scenario.rate_hz / 1e6
+        offered_mbit_s(&self.scenario)
     }
 
     /// For people: what it is, in a line.
     #[must_use]
     pub fn line(&self) -> String {
         let scenario = &self.scenario;
-        let place = match &self.topology {
-            Some(topology) => topology.name.as_str(),
-            None => "simulated",
+        let place = match (self.source, &self.topology) {
+            (Kind::Live, Some(topology)) => topology.name.clone(),
+            (Kind::Sim, Some(topology)) => format!("simulated {}", topology.name),
+            (_, None) => "simulated".to_owned(),
         };
         format!(
             "{}{} FLP, {} EPN, {} Hz, {} B, {}, {} on {place}, {} s",
@@ -206,6 +209,11 @@ impl Trial {
         }
         Ok(())
     }
+}
+
+/// Bits that the sources of a scenario make in a second, in Mbit/s.
+pub(super) fn offered_mbit_s(scenario: &Scenario) -> f64 {
+    f64::from(scenario.flps) * scenario.size.bytes as f64 * 8.0 * scenario.rate_hz / 1e6
 }
 
 fn fill<T>(slot: &mut T, value: Option<T>) {

@@ -10,10 +10,6 @@ pub(super) const SEPARATOR: char = '.';
 const OVERHEAD_BYTES: u32 = 24;
 /// A frame of 1500 bytes as the kernel counts it, and on the wire.
 const COUNTED_OF_WIRE: f64 = 1514.0 / 1538.0;
-/// Largest packet with segments of TCP that have not been cut yet.
-const BULK_BYTES_MAX: u32 = 80_000;
-/// What may leave at once at rates that are too high for `burst_bytes`, in s of the rate.
-const BULK_BURST_S: f64 = 0.000_2;
 
 /// Where a node stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -255,24 +251,11 @@ fn segments(link: &Link) -> &'static str {
 
 /// The line for `tc` that gives `device` the rate of `link`.
 fn shape(device: &str, link: &Link, queue_bytes: u32) -> String {
-    let (rate, burst, queue, overhead) = match link.framing {
-        Framing::Frame => (
-            link.rate_mbit,
-            link.burst_bytes,
-            queue_bytes,
-            OVERHEAD_BYTES,
-        ),
-        Framing::Bulk => {
-            let in_time = link.rate_mbit * 1e6 / 8.0 * BULK_BURST_S;
-            let burst = (in_time as u32).max(BULK_BYTES_MAX).max(link.burst_bytes);
-            (
-                link.rate_mbit * COUNTED_OF_WIRE,
-                burst,
-                queue_bytes.max(burst),
-                0,
-            )
-        }
+    let (rate, overhead) = match link.framing {
+        Framing::Frame => (link.rate_mbit, OVERHEAD_BYTES),
+        Framing::Bulk => (link.rate_mbit * COUNTED_OF_WIRE, 0),
     };
+    let (burst, queue) = (link.burst(), link.longest(queue_bytes));
     let bits = (rate * 1e6).round();
     format!(
         "qdisc replace dev {device} root tbf rate {bits}bit burst {burst} limit {queue} overhead {overhead}\n"

@@ -15,6 +15,10 @@ pub const BRIDGE_PORTS_MAX: u32 = 1023;
 const NODES_MAX: u32 = 62_500;
 /// Most bytes that an Ethernet frame of 1500 bytes has on the wire: preamble, header, checksum, gap.
 const WIRE_BYTES: f64 = 1538.0;
+/// Largest packet with segments of TCP that have not been cut yet.
+const BULK_BYTES_MAX: u32 = 80_000;
+/// What may leave at once at rates that are too high for `burst_bytes`, in s of the rate.
+const BULK_BURST_S: f64 = 0.000_2;
 /// Of these, what TCP carries.
 const PAYLOAD_BYTES: f64 = 1448.0;
 
@@ -142,6 +146,33 @@ impl Link {
     #[must_use]
     pub fn goodput_mbit(&self) -> f64 {
         self.rate_mbit * PAYLOAD_BYTES / WIRE_BYTES
+    }
+
+    /// What the kernel lets leave at once, in bytes.
+    #[must_use]
+    pub fn burst(&self) -> u32 {
+        match self.framing {
+            Framing::Frame => self.burst_bytes,
+            Framing::Bulk => {
+                let in_time = self.rate_mbit * 1e6 / 8.0 * BULK_BURST_S;
+                (in_time as u32).max(BULK_BYTES_MAX).max(self.burst_bytes)
+            }
+        }
+    }
+
+    /// What waits at a port of a switch before frames are dropped, in bytes: a burst at least, where whole segments
+    /// are charged.
+    #[must_use]
+    pub fn queue(&self) -> u32 {
+        self.longest(self.queue_bytes)
+    }
+
+    /// The same of a queue of `bytes`.
+    pub(super) fn longest(&self, bytes: u32) -> u32 {
+        match self.framing {
+            Framing::Frame => bytes,
+            Framing::Bulk => bytes.max(self.burst()),
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::results::{Results, kind, name, offered_mbit_s};
 use super::verdict;
+use crate::calibrate;
 use crate::error::LabError;
 use crate::plot::{self, Bar, PlotError};
 use crate::stat;
@@ -215,6 +216,7 @@ pub fn html(results: &Results, figures: &[Figure]) -> String {
         );
     }
     page.push_str(&causes(summary));
+    page.push_str(&calibration(results));
     page.push_str(&runs(results));
     page.push_str(&origin(results));
     page.push_str("</body></html>\n");
@@ -359,6 +361,44 @@ fn causes(summary: &Summary) -> String {
             }
         }
         let _ = writeln!(page, "<td class=words><div class=share>{share}</div></tr>");
+    }
+    page.push_str("</table>\n");
+    page
+}
+
+/// How far the simulator is off, if points were both measured and simulated.
+fn calibration(results: &Results) -> String {
+    let Ok(calibration) = calibrate::of(results, Path::new("")) else {
+        return String::new();
+    };
+    let mut page = format!(
+        "<h2>The simulator beside the live farm</h2>\n<p>{}.</p>\n<table><tr><th>point<th>n<th>n simulated",
+        text(&calibration.verdict)
+    );
+    let figures = calibration.overall.iter().map(|one| one.figure);
+    for (name, unit, _) in figures.map(calibrate::shown) {
+        let _ = write!(page, "<th>{name}, {unit}<th>simulated<th>error");
+    }
+    page.push_str("</tr>\n");
+    for pair in &calibration.pairs {
+        let _ = write!(
+            page,
+            "<tr><td>{}<td>{}<td>{}",
+            text(&pair.point),
+            pair.n_live,
+            pair.n_simulated
+        );
+        for one in &pair.figures {
+            let (.., factor) = calibrate::shown(one.figure);
+            let _ = write!(
+                page,
+                "<td>{:.2}<td>{:.2}<td>{}",
+                one.live * factor,
+                one.simulated * factor,
+                calibrate::told(one.figure, one.error)
+            );
+        }
+        page.push_str("</tr>\n");
     }
     page.push_str("</table>\n");
     page

@@ -120,12 +120,12 @@ fn of_legacy(point: &Point) -> Verdict {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
     use sheaf_sim::summary::{Kind, Latency};
     use std::collections::BTreeMap;
 
-    pub(in crate::report) fn point(mode: &str, lost: f64, published: Option<f64>) -> Point {
+    pub(crate) fn point(mode: &str, lost: f64, published: Option<f64>) -> Point {
         Point {
             label: "5".to_owned(),
             flps: 1,
