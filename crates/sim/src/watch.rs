@@ -338,7 +338,12 @@ impl<'a> Watch<'a> {
         let (allow, settled_at, stop_at) = (self.options.incomplete, self.settled_at, self.stop_at);
         let may_lose = self.options.sends_and_forgets;
         let kind = self.options.kind;
+        // Its caller may have died before the run was durable: it never said in its log which run that was.
+        let is_called = self.lives.values().any(|life| life.called.contains(&tf));
         let (_, book) = self.tf_of(node, tf)?;
+        if book.named_at.is_none() && is_called {
+            book.call(now);
+        }
         if let Some(known) = &book.fate {
             if known == fate {
                 return Ok(());
