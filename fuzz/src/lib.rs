@@ -16,6 +16,7 @@ mod scheduler;
 pub mod seeds;
 mod stream;
 mod wire;
+mod zmtp;
 
 pub use builder::builder;
 pub use detector::{check_stf, cut, km3net, rdh, stf_file, xtc2};
@@ -25,6 +26,9 @@ pub use ledger::{ledger_files, ledger_message, majority};
 pub use scheduler::scheduler;
 pub use stream::stream;
 pub use wire::{control, data_hello, frame, stf_header};
+#[cfg(feature = "node")]
+pub use zmtp::zmq_message;
+pub use zmtp::zmtp;
 
 /// One target: its name, which is also its folder in the corpus, and its function.
 pub type Target = (&'static str, fn(&[u8]));
@@ -53,4 +57,7 @@ pub const TARGETS: &[Target] = &[
     #[cfg(feature = "node")]
     ("tf_file", tf_file),
     ("xtc2", xtc2),
+    #[cfg(feature = "node")]
+    ("zmq_message", zmq_message),
+    ("zmtp", zmtp),
 ];

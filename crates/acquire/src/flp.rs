@@ -317,6 +317,12 @@ impl Flp {
         self.phase == Phase::Running
     }
 
+    /// The TF whose STF comes next.
+    #[must_use]
+    pub fn next_tf(&self) -> TfId {
+        self.next
+    }
+
     /// The source has made an STF. An id that was passed over before is skipped; one that was made is refused.
     pub fn handle_stf(&mut self, now: Timestamp, stf: Stf) {
         let tf = stf.tf;

@@ -6,6 +6,7 @@ mod config;
 mod convert;
 mod demo;
 mod fail;
+mod gateway;
 mod inspect;
 mod lab;
 mod logging;
@@ -60,6 +61,7 @@ enum Command {
     Inspect(inspect::Args),
     Convert(convert::Args),
     Verify(verify::Args),
+    Gateway(gateway::Args),
     Bench(bench::Args),
     Sim(sim::Args),
     Lab(lab::Args),
@@ -68,7 +70,7 @@ enum Command {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let is_role = match &cli.command {
-        Command::Icn(_) | Command::Flp(_) => true,
+        Command::Icn(_) | Command::Flp(_) | Command::Gateway(_) => true,
         Command::Epn(command) => command.is_role(),
         _ => false,
     };
@@ -90,6 +92,7 @@ fn main() -> ExitCode {
         Command::Inspect(args) => inspect::run(args),
         Command::Convert(args) => convert::run(args),
         Command::Verify(args) => verify::run(args),
+        Command::Gateway(args) => gateway::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Sim(args) => sim::run(args),
         Command::Lab(args) => lab::run(args),

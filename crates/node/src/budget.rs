@@ -1,6 +1,7 @@
 //! How much memory a node may take.
 
 use crate::config::{FarmConfig, SourceConfig};
+use crate::source::QUEUE_STFS;
 use sheaf_frame::{NodeId, Role};
 
 /// Heap that may stand in for a full arena, in bytes.
@@ -16,8 +17,8 @@ pub(crate) struct Budget {
     pub(crate) arena: u64,
     /// Payloads on the heap while the arena is full.
     pub(crate) heap: u64,
-    /// What the source keeps: the pool that a generator takes payloads from. Recorded files are read as they are
-    /// needed or mapped, and not counted.
+    /// What the source keeps: the pool that a generator takes payloads from, or messages of ZeroMQ. Recorded files are
+    /// read as they are needed or mapped, and not counted.
     pub(crate) source: u64,
     /// All else.
     pub(crate) program: u64,
@@ -28,6 +29,11 @@ impl Budget {
     pub(crate) fn of(config: &FarmConfig, node: NodeId, arena: u64) -> Self {
         let source = match (&config.flp.source, node.role) {
             (SourceConfig::Generator(generator), Role::Flp) => generator.pool_bytes,
+            (SourceConfig::Zmq(zmq), Role::Flp) => {
+                // A message of each producer that has not come whole, the queue, and one STF between.
+                let stfs = u64::from(zmq.peers_max) + QUEUE_STFS as u64 + 1;
+                stfs.saturating_mul(config.flp.stf_bytes_max)
+            }
             _ => 0,
         };
         Self {

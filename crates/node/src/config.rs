@@ -17,6 +17,7 @@ mod membership;
 mod read;
 mod security;
 mod transport;
+mod zmq;
 
 pub use address::{for_index, is_address};
 pub use epn::{
@@ -32,6 +33,9 @@ pub use icn::{IcnConfig, LedgerBackend, LedgerConfig};
 pub use membership::{MembershipBackend, MembershipConfig, MembershipFileError};
 pub use security::{BulkConfig, SecurityConfig};
 pub use transport::TransportConfig;
+pub use zmq::{
+    StfFormat, ZmqFraming, ZmqIntake, ZmqLayout, ZmqMethod, ZmqOutlet, ZmqSink, ZmqSource,
+};
 
 use serde::{Deserialize, Serialize};
 use sheaf_balance::{RunPlan, SchedulerConfig};

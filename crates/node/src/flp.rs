@@ -353,6 +353,10 @@ impl<T: Transport> FlpNode<T> {
                     }
                     match feed.try_next() {
                         Fed::Stf(stf) => stf,
+                        Fed::Counted(stf) => Stf {
+                            tf: self.brain.next_tf(),
+                            ..stf
+                        },
                         Fed::Nothing => return now + TICK,
                         Fed::Ended => {
                             info!("The source has ended");

@@ -297,7 +297,8 @@ pub fn run_flp(
         config.flp.arena_bytes(),
     )?;
     let waker = process.waker.clone();
-    let input = source::open(config, flp, Box::new(move || wake(&waker)))?;
+    let bell = Box::new(move || wake(&waker));
+    let input = source::open(config, flp, bell, &process.registry)?;
     process.serve_metrics(options.metrics.as_ref().or(config.flp.metrics.as_ref()))?;
     let stf_bytes_max = match &input {
         Input::Made(source) => source.bytes_max().min(config.flp.stf_bytes_max),
@@ -398,7 +399,7 @@ pub fn run_epn(
             SinkHandle::spawn_store(store, bell)?
         }
         (config_of_sink, _) => {
-            let sink = sink::open(config_of_sink, epn)?;
+            let sink = sink::open(config_of_sink, epn, &process.registry)?;
             SinkHandle::spawn(sink, config.epn.queue_tfs, bell)?
         }
     };

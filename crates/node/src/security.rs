@@ -3,11 +3,12 @@
 //! On loopback nothing is needed. Anywhere else a process needs certificates, or has to be told that it may do
 //! without; then everybody who looks at it is told so, too.
 
-use crate::config::{BulkConfig, FarmConfig, SourceConfig, for_index};
+use crate::config::{BulkConfig, FarmConfig, SinkConfig, SourceConfig, for_index};
 use sheaf_frame::{Control, NodeId, Role};
 use sheaf_identity::{Credentials, IdentityError, Moment, Tls};
 use sheaf_metric::Registry;
 use sheaf_transport::{Bulk, ConnId, Security, Transport};
+use sheaf_zmtp::Endpoint;
 use std::time::Duration;
 use thiserror::Error;
 use tracing::{info, warn};
@@ -122,10 +123,11 @@ pub fn open(
 
 const SERVES_METRICS: &str = "serves metrics at";
 const TAKES_STFS: &str = "takes STFs at";
+const HANDS_TFS_ON: &str = "hands TFs on at";
 
-/// Metrics and the input of an FLP are not TLS, whatever certificates there are.
+/// Metrics, the input of an FLP and the output of an EPN are not TLS, whatever certificates there are.
 fn is_farm_stream(does: &str) -> bool {
-    does != SERVES_METRICS && does != TAKES_STFS
+    ![SERVES_METRICS, TAKES_STFS, HANDS_TFS_ON].contains(&does)
 }
 
 /// What `node` does off loopback.
@@ -145,11 +147,20 @@ fn outside(
             all.extend(given.or(own).map(|own| ("listens at", own)));
         }
         Role::Flp => {
-            if let SourceConfig::Tcp(source) = &config.flp.source {
-                all.push((TAKES_STFS, for_index(&source.listen, node)));
+            let found = match &config.flp.source {
+                SourceConfig::Tcp(source) => Some(for_index(&source.listen, node)),
+                SourceConfig::Zmq(source) => host_port(&for_index(&source.endpoint, node)),
+                _ => None,
+            };
+            all.extend(found.map(|address| (TAKES_STFS, address)));
+        }
+        Role::Epn => {
+            all.push(("listens at", given.unwrap_or(config.epn.listen.clone())));
+            if let SinkConfig::Zmq(sink) = &config.epn.sink {
+                let found = host_port(&for_index(&sink.endpoint, node));
+                all.extend(found.map(|address| (HANDS_TFS_ON, address)));
             }
         }
-        Role::Epn => all.push(("listens at", given.unwrap_or(config.epn.listen.clone()))),
         Role::Operator => {}
     }
     all.extend(icns.into_iter().map(|icn| ("connects to", icn)));
@@ -158,8 +169,13 @@ fn outside(
     all
 }
 
+/// The address of an endpoint of ZeroMQ, unless it is a Unix socket.
+fn host_port(endpoint: &str) -> Option<String> {
+    endpoint.parse::<Endpoint>().ok()?.host_port()
+}
+
 /// Whether others than this machine can be at `address`. What has no address yet is named as such later.
-fn is_outside(address: &str) -> bool {
+pub(crate) fn is_outside(address: &str) -> bool {
     sheaf_transport::tcp::resolve(address)
         .is_ok_and(|found| !found.ip().to_canonical().is_loopback())
 }

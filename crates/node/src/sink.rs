@@ -18,6 +18,7 @@ mod unix;
 mod vectored;
 mod verify;
 mod worker;
+mod zmq;
 
 pub use discard::Discard;
 pub use disk::{Disk, DiskFile, RealDisk};
@@ -28,17 +29,22 @@ pub use store::{Recovered, TfStore};
 pub use tf_file::{TfFileError, read_tf_file, tf_file_head};
 pub use unix::Consumer;
 pub use verify::Verify;
+pub use zmq::Outlet;
 
-use crate::config::{FileSink, SinkConfig, path_for};
+use crate::config::{FileSink, SinkConfig, for_index, path_for};
 use crate::event::PartEvent;
 use crate::source::Wake;
+use crate::zmq::ZmqError;
 use bytes::Bytes;
 use sheaf_build::{Part, Tf};
 use sheaf_frame::control::Recover;
 use sheaf_frame::{Attempt, EpnId, Incarnation, RunId, Target, TfId, crc32c};
+use sheaf_metric::Registry;
 use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 use store_worker::{Lanes, Order, StoreWorker};
 use thiserror::Error;
 use worker::Worker;
@@ -61,6 +67,12 @@ pub trait Sink: Send {
     ///
     /// [`DeliverError`] if it was not handed over. The same TF comes again.
     fn deliver(&mut self, tf: &Tf<Bytes>, patience: &Patience) -> Result<Delivery, DeliverError>;
+
+    /// Looks after its consumers while there is no TF. Gives how soon it wants to do so again; `None`: not before the
+    /// next TF.
+    fn idle(&mut self) -> Option<Duration> {
+        None
+    }
 }
 
 /// What a sink saw of a TF that it handed over.
@@ -118,17 +130,24 @@ pub enum SinkError {
         /// What the operating system says.
         source: io::Error,
     },
+    /// There is no socket for its consumers.
+    #[error("cannot hand TFs on by ZeroMQ: {0}")]
+    Zmq(#[from] ZmqError),
     /// There is no thread for it.
     #[error("cannot start the thread of the sink: {0}")]
     Thread(io::Error),
 }
 
-/// Opens the sink of `epn` as `config` says.
+/// Opens the sink of `epn` as `config` says. What it counts goes to `registry`.
 ///
 /// # Errors
 ///
 /// [`SinkError`] if its folder or its socket cannot be had.
-pub fn open(config: &SinkConfig, epn: EpnId) -> Result<Box<dyn Sink>, SinkError> {
+pub fn open(
+    config: &SinkConfig,
+    epn: EpnId,
+    registry: &Arc<Registry>,
+) -> Result<Box<dyn Sink>, SinkError> {
     Ok(match config {
         SinkConfig::Discard(_) => Box::new(Discard),
         SinkConfig::Verify(_) => Box::new(Verify),
@@ -144,6 +163,10 @@ pub fn open(config: &SinkConfig, epn: EpnId) -> Result<Box<dyn Sink>, SinkError>
             file.roll_bytes,
         )?),
         SinkConfig::Unix(unix) => Box::new(Consumer::listen(path_for(&unix.path, epn.into()))?),
+        SinkConfig::Zmq(zmq) => {
+            let endpoint = for_index(&zmq.endpoint, epn.into());
+            Box::new(Outlet::open(zmq, &endpoint, epn, registry)?)
+        }
     })
 }
 
@@ -431,7 +454,6 @@ mod tests {
     use super::*;
     use sheaf_frame::{FlpId, Incarnation, PayloadFormat, RunId, Source};
     use std::sync::mpsc::{Receiver, sync_channel};
-    use std::time::Duration;
 
     /// A TF of opaque payloads, of FLP 0 and so on, without FLP 9.
     pub(super) fn tf(id: u64, payloads: &[&[u8]]) -> Tf<Bytes> {

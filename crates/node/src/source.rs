@@ -6,13 +6,17 @@
 
 mod deal;
 mod feed;
+mod framing;
 mod joined;
 mod origin;
 pub(crate) mod record;
 pub(crate) mod stop;
 pub(crate) mod unix_socket;
+mod zmq;
 
+pub(crate) use feed::QUEUE_STFS;
 pub use feed::{Fed, Feed, FeedStats};
+pub use framing::{Framing, FramingError};
 pub use record::{RecordError, RecordHeader};
 
 use crate::config::{
@@ -20,6 +24,7 @@ use crate::config::{
     Xtc2Source, for_index,
 };
 use crate::slots::ArenaSlots;
+use crate::zmq::ZmqError;
 use bytes::Bytes;
 use deal::Dealt;
 use joined::Joined;
@@ -31,9 +36,11 @@ use sheaf_acquire::{
     ReplayConfig, ReplayError, Share, ShareError, StfSource, Template,
 };
 use sheaf_frame::FlpId;
+use sheaf_metric::Registry;
 use sheaf_transport::{Arena, ArenaError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use thiserror::Error;
 use tracing::{info, warn};
 
@@ -107,6 +114,9 @@ pub enum SourceError {
         /// What the operating system says.
         source: io::Error,
     },
+    /// There is no socket for its producers.
+    #[error("cannot take STFs by ZeroMQ: {0}")]
+    Zmq(#[from] ZmqError),
 }
 
 /// The pool lies on pages like those of the holds, since the kernel copies out of it as out of them.
@@ -124,14 +134,20 @@ fn open_generator(
     )?)
 }
 
-/// Opens the source of `flp` as `config` says. `wake` is called for each STF of a [`Feed`].
+/// Opens the source of `flp` as `config` says. `wake` is called for each STF of a [`Feed`]; what it counts beside STFs
+/// goes to `registry`.
 ///
 /// What is wrong with files is logged with offset and kind; the good part of them is used.
 ///
 /// # Errors
 ///
 /// [`SourceError`] if there is nothing to make STFs of.
-pub fn open(config: &FarmConfig, flp: FlpId, wake: Wake) -> Result<Input, SourceError> {
+pub fn open(
+    config: &FarmConfig,
+    flp: FlpId,
+    wake: Wake,
+    registry: &Arc<Registry>,
+) -> Result<Input, SourceError> {
     let flps = config.run.flps;
     let stf_bytes_max = config.flp.stf_bytes_max;
     let source: Box<dyn StfSource> = match &config.flp.source {
@@ -157,6 +173,11 @@ pub fn open(config: &FarmConfig, flp: FlpId, wake: Wake) -> Result<Input, Source
             return Feed::tcp(&address, stf_bytes_max, wake)
                 .map(Input::Fed)
                 .map_err(|source| listen_error(address, source));
+        }
+        SourceConfig::Zmq(source) => {
+            let endpoint = for_index(&source.endpoint, flp.into());
+            let feed = Feed::zmq(source, &endpoint, stf_bytes_max, wake, registry)?;
+            return Ok(Input::Fed(feed));
         }
     };
     let bytes_max = source.bytes_max();
@@ -383,7 +404,7 @@ mod tests {
     }
 
     fn made(config: &FarmConfig, flp: u16) -> Result<Box<dyn StfSource>, SourceError> {
-        match open(config, FlpId(flp), Box::new(|| {}))? {
+        match open(config, FlpId(flp), Box::new(|| {}), &Arc::default())? {
             Input::Made(source) => Ok(source),
             Input::Fed(_) => panic!("a source that is read from files is made"),
         }

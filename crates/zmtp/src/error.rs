@@ -89,7 +89,7 @@ pub enum PeerError {
         /// The limit, in ms.
         limit_ms: u64,
     },
-    /// The peer takes nothing, while others would.
+    /// The peer takes nothing, while others do without.
     #[error("no byte taken for {limit_ms} ms")]
     Stalled {
         /// The limit, in ms.

@@ -47,8 +47,11 @@ pub struct SocketConfig {
     pub handshake: Duration,
     /// Whether and how peers are asked for a sign of life.
     pub heartbeat: Option<Heartbeat>,
-    /// A peer of a PUSH that takes nothing for so long, while another could, is given up.
+    /// A peer of a PUSH that takes nothing for so long, while another could, is given up; one of a PUB in any case.
     pub stall: Duration,
+    /// Whether what a peer of a PUSH did not wholly take before it went goes to the next one, first. Else it is counted
+    /// and thrown away, for an owner who sends it again himself.
+    pub resends: bool,
     /// Pause before an address is tried again: the first, then twice as long up to the second.
     pub redial: (Duration, Duration),
     /// Send and receive buffer that the kernel is asked for, in bytes each; without it, what the kernel thinks best.
@@ -68,6 +71,7 @@ impl Default for SocketConfig {
                 timeout: Duration::from_secs(30),
             }),
             stall: Duration::from_secs(30),
+            resends: true,
             redial: (Duration::from_millis(100), Duration::from_secs(2)),
             socket_buffer_bytes: None,
         }

@@ -19,3 +19,4 @@ mod start_order;
 mod stored;
 mod systemd;
 mod verify;
+mod zmq;

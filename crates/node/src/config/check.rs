@@ -7,9 +7,11 @@ use super::error::ConfigError;
 use super::flp::{SourceConfig, StfShare};
 use super::icn::LedgerBackend;
 use super::security::BulkConfig;
+use super::zmq::{ZmqIntake, ZmqMethod};
 use sheaf_acquire::{GeneratorConfig, GeneratorError, SizeModel};
 use sheaf_balance::{Incomplete, Mode, Reaction, policy};
-use sheaf_frame::{FlpId, Limits};
+use sheaf_frame::{EpnId, FlpId, Limits};
+use sheaf_zmtp::Endpoint;
 use std::path::Path;
 
 /// Linux has no longer names of congestion control (`TCP_CA_NAME_MAX`, 16 with the final zero).
@@ -20,6 +22,8 @@ const SOCKET_PATH_BYTES_MAX: usize = 107;
 const WEIGHT_MIN: f64 = 0.001;
 /// A weight beyond leaves the others nothing, and is a mistake.
 const WEIGHT_MAX: f64 = 1000.0;
+/// Producers of one FLP at most: each may have one message in memory.
+const ZMQ_PEERS_MAX: u32 = 1024;
 /// Faster no clock of a node ticks.
 const RATE_HZ_MAX: f64 = 1e6;
 
@@ -335,6 +339,23 @@ impl FarmConfig {
                     ADDRESS,
                 );
             }
+            SourceConfig::Zmq(zmq) => {
+                let endpoint = for_index(&zmq.endpoint, FlpId(0).into());
+                check.endpoint("flp.source.endpoint", &endpoint, zmq.method);
+                check.that(
+                    (1..=ZMQ_PEERS_MAX).contains(&zmq.peers_max),
+                    "flp.source.peers_max",
+                    zmq.peers_max,
+                    format!("1 to {ZMQ_PEERS_MAX}"),
+                );
+                check.both(
+                    zmq.topic.is_empty() || zmq.pattern == ZmqIntake::Sub,
+                    "flp.source.topic",
+                    "flp.source.pattern",
+                    format!("\"{}\"", zmq.topic),
+                    "none with pattern = \"pull\"".to_owned(),
+                );
+            }
             _ => {}
         }
     }
@@ -395,6 +416,16 @@ impl FarmConfig {
                 "a directory that is there",
             ),
             SinkConfig::Unix(unix) => check.socket_path("epn.sink.path", &unix.path),
+            SinkConfig::Zmq(zmq) => {
+                let endpoint = for_index(&zmq.endpoint, EpnId(0).into());
+                check.endpoint("epn.sink.endpoint", &endpoint, zmq.method);
+                check.that(
+                    zmq.stall_ms >= 1,
+                    "epn.sink.stall_ms",
+                    zmq.stall_ms,
+                    "at least 1 ms",
+                );
+            }
         }
         if epn.ack == Ack::Stored {
             check.both(
@@ -611,6 +642,22 @@ impl Check {
         if let Some(text) = text {
             self.address(key, text);
         }
+    }
+
+    /// An endpoint of ZeroMQ. To connect to one, it has to be known.
+    fn endpoint(&mut self, key: &str, text: &str, method: ZmqMethod) {
+        let found = text.parse::<Endpoint>();
+        let is_known = match &found {
+            Ok(Endpoint::Tcp { host, port }) => host != "*" && *port != 0,
+            Ok(Endpoint::Ipc(_)) => true,
+            Err(_) => false,
+        };
+        self.that(
+            found.is_ok() && (is_known || method == ZmqMethod::Bind),
+            key,
+            format!("\"{text}\""),
+            "tcp://HOST:PORT or ipc://PATH, such as tcp://127.0.0.1:5555",
+        );
     }
 
     fn socket_path(&mut self, key: &str, path: &Path) {

@@ -1,5 +1,6 @@
 //! The `[epn]` table and what it can hand its TFs to.
 
+use super::zmq::ZmqSink;
 use serde::{Deserialize, Serialize};
 use sheaf_build::BuildConfig;
 use std::path::PathBuf;
@@ -77,6 +78,8 @@ pub enum SinkConfig {
     StfFile(StfFileSink),
     /// A consumer process at a Unix socket.
     Unix(UnixSink),
+    /// Programs that speak ZeroMQ.
+    Zmq(ZmqSink),
 }
 
 impl Default for SinkConfig {
@@ -95,6 +98,7 @@ impl SinkConfig {
             Self::File(_) => "file",
             Self::StfFile(_) => "stf-file",
             Self::Unix(_) => "unix",
+            Self::Zmq(_) => "zmq",
         }
     }
 }

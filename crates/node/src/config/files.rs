@@ -51,7 +51,7 @@ impl FarmConfig {
     fn check_sink_files(&self) -> Vec<ConfigError> {
         let node = EpnId(0).into();
         let error = match &self.epn.sink {
-            SinkConfig::Discard(_) | SinkConfig::Verify(_) => None,
+            SinkConfig::Discard(_) | SinkConfig::Verify(_) | SinkConfig::Zmq(_) => None,
             SinkConfig::File(sink) => {
                 check_directory("epn.sink.directory", &path_for(&sink.directory, node))
             }

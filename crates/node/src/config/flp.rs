@@ -1,5 +1,6 @@
 //! The `[flp]` table and what it can be fed from.
 
+use super::zmq::ZmqSource;
 use serde::{Deserialize, Serialize};
 use sheaf_acquire::flp::{self, Pace, WhenFull};
 use sheaf_acquire::xtc2::Xtc2Config;
@@ -99,6 +100,8 @@ pub enum SourceConfig {
     Unix(UnixSource),
     /// Whoever connects to a TCP address.
     Tcp(TcpSource),
+    /// Programs that speak ZeroMQ.
+    Zmq(ZmqSource),
 }
 
 impl Default for SourceConfig {
@@ -121,13 +124,17 @@ impl SourceConfig {
             Self::Stdin(_) => "stdin",
             Self::Unix(_) => "unix",
             Self::Tcp(_) => "tcp",
+            Self::Zmq(_) => "zmq",
         }
     }
 
     /// Whether a producer outside says when there is an STF.
     #[must_use]
     pub fn is_fed(&self) -> bool {
-        matches!(self, Self::Stdin(_) | Self::Unix(_) | Self::Tcp(_))
+        matches!(
+            self,
+            Self::Stdin(_) | Self::Unix(_) | Self::Tcp(_) | Self::Zmq(_)
+        )
     }
 
     /// The files that it is read from, of all FLPs together.

@@ -139,8 +139,19 @@ impl Hands {
 
     /// The next TF; `None` when there is none and none will come.
     fn next(&mut self) -> Option<Tf<Bytes>> {
-        let mut state = self.shared.lock();
+        let shared = self.shared.clone();
         loop {
+            let again = self.sink.idle();
+            let is_idle = |state: &mut State| state.queue.is_empty() && !state.is_ending;
+            let state = shared.lock();
+            let mut state = match again {
+                None => shared.offered.wait_while(state, is_idle),
+                Some(again) => match shared.offered.wait_timeout_while(state, again, is_idle) {
+                    Ok((state, _)) => Ok(state),
+                    Err(poisoned) => Err(PoisonError::new(poisoned.into_inner().0)),
+                },
+            }
+            .unwrap_or_else(PoisonError::into_inner);
             if let Some(tf) = state.queue.pop_front() {
                 state.is_busy = true;
                 return Some(tf);
@@ -148,11 +159,6 @@ impl Hands {
             if state.is_ending {
                 return None;
             }
-            state = self
-                .shared
-                .offered
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
         }
     }
 

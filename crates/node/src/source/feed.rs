@@ -8,7 +8,7 @@ use super::Wake;
 use super::record::{RecordError, read_record};
 use super::stop::{Stop, Stopper, Waited, stop_cord};
 use super::unix_socket::UnixSocket;
-use rustix::event::PollFlags;
+use rustix::event::{EventfdFlags, PollFlags, eventfd};
 use sheaf_frame::Stf;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -16,14 +16,14 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tracing::{info, warn};
 
 /// STFs that wait for the FLP. When there are more, the producer waits.
-const QUEUE_STFS: usize = 8;
+pub(crate) const QUEUE_STFS: usize = 8;
 /// How long to wait after a connection could not be accepted, for instance because file descriptors ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -32,6 +32,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub enum Fed {
     /// The next STF, in the order in which its producer wrote it.
     Stf(Stf),
+    /// As before, of a producer that does not say which TF it is of: the next one. The id in it means nothing.
+    Counted(Stf),
     /// Nothing now.
     Nothing,
     /// Nothing any more. Only the standard input ends; a socket waits for the next producer.
@@ -50,16 +52,78 @@ pub struct FeedStats {
 }
 
 #[derive(Debug, Default)]
-struct Counts {
-    producers: AtomicU64,
-    stfs: AtomicU64,
-    refused: AtomicU64,
+pub(super) struct Counts {
+    pub(super) producers: AtomicU64,
+    pub(super) stfs: AtomicU64,
+    pub(super) refused: AtomicU64,
+}
+
+/// What the thread of a feed holds of it.
+pub(super) struct Hands {
+    pub(super) stfs: SyncSender<Fed>,
+    pub(super) stop: Stop,
+    pub(super) counts: Arc<Counts>,
+    pub(super) wake: Wake,
+    /// Tells that the FLP has taken an STF.
+    pub(super) room: Arc<Room>,
+}
+
+impl Hands {
+    /// Nothing more comes.
+    pub(super) fn end(self) {
+        let Self { stfs, wake, .. } = self;
+        drop(stfs); // First the end, then the bell: who is woken has to find it.
+        wake();
+    }
+}
+
+/// Rings for a thread that has found the queue full and has more to do than to wait for room in it.
+#[derive(Debug)]
+pub(super) struct Room {
+    is_awaited: AtomicBool,
+    bell: OwnedFd,
+}
+
+impl Room {
+    fn new() -> io::Result<Self> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        Ok(Self {
+            is_awaited: AtomicBool::new(false),
+            bell: eventfd(0, flags)?,
+        })
+    }
+
+    /// From now on it rings, once. Who awaits it looks at the queue once more before it waits.
+    pub(super) fn wait_for(&self) {
+        self.is_awaited.store(true, Ordering::SeqCst);
+    }
+
+    /// It need not ring, or has rung.
+    pub(super) fn clear(&self) {
+        self.is_awaited.store(false, Ordering::SeqCst);
+        // Nothing to read: it has not rung.
+        let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+    }
+
+    fn ring(&self) {
+        if self.is_awaited.swap(false, Ordering::SeqCst) {
+            // It cannot be full: it is cleared before it rings again.
+            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+        }
+    }
+}
+
+impl AsFd for Room {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
 }
 
 /// A thread that reads STFs, and the queue between it and the FLP.
 pub struct Feed {
     /// Taken when the feed is dropped, so that a waiting thread finds nobody at the other end.
-    stfs: Option<Receiver<Stf>>,
+    stfs: Option<Receiver<Fed>>,
+    room: Arc<Room>,
     stopper: Option<Stopper>,
     thread: Option<JoinHandle<()>>,
     counts: Arc<Counts>,
@@ -115,22 +179,34 @@ impl Feed {
     }
 
     fn start(origin: Origin, stf_bytes_max: u64, wake: Wake) -> io::Result<Self> {
+        Self::spawn(wake, move |hands| {
+            let reading = Reading {
+                hands,
+                stf_bytes_max,
+            };
+            reading.run(&origin);
+        })
+    }
+
+    /// A feed whose thread does `work`.
+    pub(super) fn spawn(wake: Wake, work: impl FnOnce(Hands) + Send + 'static) -> io::Result<Self> {
         let (sender, stfs) = sync_channel(QUEUE_STFS);
         let (stopper, stop) = stop_cord()?;
-        let counts = Arc::new(Counts::default());
-        let reading = Reading {
+        let (counts, room) = (Arc::new(Counts::default()), Arc::new(Room::new()?));
+        let hands = Hands {
             stfs: sender,
             stop,
             counts: counts.clone(),
             wake,
-            stf_bytes_max,
+            room: room.clone(),
         };
         let thread = std::thread::Builder::new()
             .name("feed".to_owned())
-            .spawn(move || reading.run(&origin))?;
+            .spawn(move || work(hands))?;
         let (stfs, stopper, thread) = (Some(stfs), Some(stopper), Some(thread));
         Ok(Self {
             stfs,
+            room,
             stopper,
             thread,
             counts,
@@ -141,7 +217,10 @@ impl Feed {
     /// What there is now.
     pub fn try_next(&mut self) -> Fed {
         match self.stfs.as_ref().map(Receiver::try_recv) {
-            Some(Ok(stf)) => Fed::Stf(stf),
+            Some(Ok(fed)) => {
+                self.room.ring();
+                fed
+            }
             Some(Err(TryRecvError::Empty)) => Fed::Nothing,
             Some(Err(TryRecvError::Disconnected)) | None => Fed::Ended,
         }
@@ -156,6 +235,10 @@ impl Feed {
             stfs: load(&self.counts.stfs),
             refused: load(&self.counts.refused),
         }
+    }
+
+    pub(super) fn set_address(&mut self, address: Option<SocketAddr>) {
+        self.address = address;
     }
 
     /// Where it listens for TCP, with the actual port.
@@ -185,10 +268,7 @@ enum Origin {
 
 /// The thread's side of a feed.
 struct Reading {
-    stfs: SyncSender<Stf>,
-    stop: Stop,
-    counts: Arc<Counts>,
-    wake: Wake,
+    hands: Hands,
     stf_bytes_max: u64,
 }
 
@@ -214,9 +294,7 @@ impl Reading {
                 Ok((peer.to_string(), stream.into()))
             }),
         }
-        let Self { stfs, wake, .. } = self;
-        drop(stfs); // First the end, then the bell: who is woken has to find it.
-        wake();
+        self.hands.end();
     }
 
     fn serve_all(
@@ -225,7 +303,7 @@ impl Reading {
         accept: impl Fn() -> io::Result<(String, OwnedFd)>,
     ) {
         loop {
-            match self.stop.wait(listener, PollFlags::IN, None) {
+            match self.hands.stop.wait(listener, PollFlags::IN, None) {
                 Ok(Waited::Ready) => {}
                 Ok(Waited::TimedOut) => continue,
                 Ok(Waited::Stopped) => return,
@@ -243,7 +321,7 @@ impl Reading {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => {
                     warn!(%error, "A producer cannot be accepted");
-                    if self.stop.pause(ACCEPT_PAUSE).unwrap_or(true) {
+                    if self.hands.stop.pause(ACCEPT_PAUSE).unwrap_or(true) {
                         return;
                     }
                 }
@@ -253,11 +331,11 @@ impl Reading {
 
     /// Reads all records of one producer.
     fn serve(&self, peer: &str, stream: &File) -> Over {
-        self.counts.producers.fetch_add(1, Ordering::Relaxed);
+        self.hands.counts.producers.fetch_add(1, Ordering::Relaxed);
         info!(peer, "A producer feeds STFs");
         let mut stream = Stoppable {
             stream,
-            stop: &self.stop,
+            stop: &self.hands.stop,
             read_bytes: 0,
             is_stopped: false,
         };
@@ -267,11 +345,11 @@ impl Reading {
             match read_record(&mut reader, self.stf_bytes_max) {
                 Ok(Some(stf)) => {
                     stfs += 1;
-                    self.counts.stfs.fetch_add(1, Ordering::Relaxed);
-                    if self.stfs.send(stf).is_err() {
+                    self.hands.counts.stfs.fetch_add(1, Ordering::Relaxed);
+                    if self.hands.stfs.send(Fed::Stf(stf)).is_err() {
                         return Over::Feed;
                     }
-                    (self.wake)();
+                    (self.hands.wake)();
                 }
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(error),
@@ -288,7 +366,7 @@ impl Reading {
     }
 
     fn refuse(&self, peer: &str, stfs: u64, offset: u64, error: &RecordError) {
-        self.counts.refused.fetch_add(1, Ordering::Relaxed);
+        self.hands.counts.refused.fetch_add(1, Ordering::Relaxed);
         warn!(peer, stfs, offset, %error, "A producer is cut off");
     }
 }
@@ -315,7 +393,7 @@ impl Read for Stoppable<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::record::RecordHeader;
     use super::*;
     use sheaf_frame::{PayloadFormat, TfId};
@@ -324,11 +402,11 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     /// Where the waker puts its calls, and the test waits for them.
-    struct Bell(Receiver<()>);
+    pub(in crate::source) struct Bell(Receiver<()>);
 
-    const PATIENCE: Duration = Duration::from_secs(30);
+    pub(in crate::source) const PATIENCE: Duration = Duration::from_secs(30);
 
-    fn bell() -> (Wake, Bell) {
+    pub(in crate::source) fn bell() -> (Wake, Bell) {
         let (sender, receiver) = sync_channel(1);
         // A bell that has rung already need not ring again.
         let wake = Box::new(move || {
@@ -338,7 +416,7 @@ mod tests {
     }
 
     impl Bell {
-        fn next(&self, feed: &mut Feed) -> Fed {
+        pub(in crate::source) fn next(&self, feed: &mut Feed) -> Fed {
             loop {
                 match feed.try_next() {
                     Fed::Nothing => self

@@ -56,6 +56,29 @@ impl Stop {
         })
     }
 
+    /// Waits until one of two peers can be read from, for at most `timeout`.
+    pub(crate) fn wait_for_either(
+        &self,
+        first: BorrowedFd<'_>,
+        second: BorrowedFd<'_>,
+        timeout: Duration,
+    ) -> io::Result<Waited> {
+        let mut fds = [
+            PollFd::new(&self.cord, PollFlags::IN),
+            PollFd::from_borrowed_fd(first, PollFlags::IN),
+            PollFd::from_borrowed_fd(second, PollFlags::IN),
+        ];
+        poll(&mut fds, Some(timeout))?;
+        let [cord, peers @ ..] = fds;
+        Ok(if !cord.revents().is_empty() {
+            Waited::Stopped
+        } else if peers.iter().any(|peer| !peer.revents().is_empty()) {
+            Waited::Ready
+        } else {
+            Waited::TimedOut
+        })
+    }
+
     /// Waits for the end, for at most `timeout`. Tells whether it has come.
     pub(crate) fn pause(&self, timeout: Duration) -> io::Result<bool> {
         let mut fds = [PollFd::new(&self.cord, PollFlags::IN)];

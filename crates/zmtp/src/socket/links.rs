@@ -3,6 +3,8 @@
 use super::{Event, Peer, PeerId, Socket};
 use crate::endpoint::Endpoint;
 use crate::error::PeerError;
+use crate::input::Limits;
+use crate::message::Message;
 use crate::session::{PeerHello, Session, SessionConfig, millis};
 use crate::socket_type::SocketType;
 use crate::stream::Stream;
@@ -15,6 +17,8 @@ use std::time::{Duration, Instant};
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// What is due is looked at no more often than this: a deadline may have passed that nothing can be done about yet.
 const STEP: Duration = Duration::from_millis(10);
+/// Bytes of a message that subscribes: the topic, and one byte before it. As many as all topics of a peer may have.
+const SUBSCRIPTION_BYTES_MAX: u64 = 64 << 10;
 
 /// An endpoint that is connected to, whenever it is not.
 #[derive(Debug)]
@@ -106,7 +110,7 @@ impl Socket {
         let session = SessionConfig {
             socket_type: self.socket_type,
             identity: self.config.identity.clone(),
-            limits: self.config.limits,
+            limits: self.accepted(),
             handshake: self.config.handshake,
             heartbeat: self.config.heartbeat,
         };
@@ -122,6 +126,18 @@ impl Socket {
         };
         self.peers.insert(id, peer);
         // The epoll says when it can be written to, also for the first time.
+    }
+
+    /// What may come in: of who only sends, nothing but the subscriptions of a peer of before ZMTP 3.1.
+    fn accepted(&self) -> Limits {
+        if self.socket_type.receives() {
+            return self.config.limits;
+        }
+        Limits {
+            frame_bytes_max: SUBSCRIPTION_BYTES_MAX,
+            message_bytes_max: SUBSCRIPTION_BYTES_MAX,
+            parts_max: 1,
+        }
     }
 
     /// The handshake with a peer is done.
@@ -151,9 +167,11 @@ impl Socket {
             return;
         };
         if self.socket_type == SocketType::Push {
-            let before = self.returned.len();
-            self.returned.extend(peer.session.outbox().take_back());
-            self.stats.returned_messages += (self.returned.len() - before) as u64;
+            let back: Vec<Message> = peer.session.outbox().take_back().collect();
+            self.stats.returned_messages += back.len() as u64;
+            if self.config.resends {
+                self.returned.extend(back);
+            }
         }
         let Peer {
             stream,
@@ -204,14 +222,18 @@ impl Socket {
         due.into_iter().for_each(|id| self.dial(id, now));
         let peers: Vec<u64> = self.peers.keys().copied().collect();
         for id in peers {
-            let others_can = self.socket_type == SocketType::Push && self.other_is_idle(id);
+            let is_missed = match self.socket_type {
+                SocketType::Push => self.other_is_idle(id),
+                SocketType::Pub => true,
+                SocketType::Pull | SocketType::Sub => false,
+            };
             let Some(peer) = self.peers.get_mut(&id) else {
                 continue;
             };
             let is_unread = peer.is_readable || peer.session.held_bytes() > 0;
             let stall = self.config.stall;
             let outcome = match peer.session.tick(now, is_unread) {
-                Ok(()) if others_can && peer.session.stalled_for(now) >= stall => {
+                Ok(()) if is_missed && peer.session.stalled_for(now) >= stall => {
                     Err(PeerError::Stalled {
                         limit_ms: millis(stall),
                     })
@@ -233,8 +255,12 @@ impl Socket {
     /// When [`drive`](Self::drive) has something to do even if no peer is heard.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
-        let stall = (self.socket_type == SocketType::Push && self.peers.len() > 1)
-            .then_some(self.config.stall);
+        let may_stall = match self.socket_type {
+            SocketType::Push => self.peers.len() > 1,
+            SocketType::Pub => true,
+            SocketType::Pull | SocketType::Sub => false,
+        };
+        let stall = may_stall.then_some(self.config.stall);
         let peers = self.peers.values().flat_map(|peer| {
             let stalled = stall.and_then(|stall| peer.session.stalled_since()?.checked_add(stall));
             peer.session.deadline().into_iter().chain(stalled)

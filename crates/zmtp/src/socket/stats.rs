@@ -17,7 +17,7 @@ pub struct Stats {
     pub sent_messages: u64,
     /// Messages that a PUB has dropped for a subscriber without room.
     pub dropped_messages: u64,
-    /// Messages that a peer did not take before it went, and that went to another.
+    /// Messages that a peer did not wholly take before it went.
     pub returned_messages: u64,
     /// Connections that ended, by [`PeerError::code`].
     pub ended: BTreeMap<&'static str, u64>,

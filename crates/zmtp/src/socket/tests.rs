@@ -528,3 +528,66 @@ fn a_socket_does_only_what_its_type_does() {
     assert!(socket(SocketType::Push).try_recv().is_none());
     assert_eq!(socket(SocketType::Pub).try_send(numbered(0, 1)), Ok(0));
 }
+
+#[test]
+fn a_subscriber_that_stops_reading_is_given_up() {
+    let mut publisher = Socket::new(
+        SocketType::Pub,
+        SocketConfig {
+            stall: Duration::from_millis(50),
+            ..config()
+        },
+    )
+    .unwrap();
+    let mut stuck = raw(&mut publisher);
+    stuck.write_all(&hello("SUB")).unwrap();
+    stuck.write_all(b"\x04\x0a\x09SUBSCRIBE").unwrap();
+    until(&mut [&mut publisher], |all| {
+        (all[0].subscribers() == 1).then_some(())
+    });
+    let large = Message::from(Bytes::from(vec![7; 40 << 20]));
+    assert_eq!(publisher.try_send(large), Ok(1));
+    assert!(matches!(gone(&mut publisher), PeerError::Stalled { .. }));
+    assert_eq!(publisher.queued_messages(), 0);
+}
+
+#[test]
+fn who_sends_again_himself_gets_nothing_sent_for_him() {
+    let mut push = Socket::new(
+        SocketType::Push,
+        SocketConfig {
+            resends: false,
+            ..config()
+        },
+    )
+    .unwrap();
+    let mut gone_soon = raw(&mut push);
+    gone_soon.write_all(&hello("PULL")).unwrap();
+    until(&mut [&mut push], |all| (all[0].peers() == 1).then_some(()));
+    let large = Message::from(Bytes::from(vec![7; 40 << 20]));
+    assert_eq!(push.try_send(large), Ok(1));
+    drop(gone_soon);
+    gone(&mut push);
+    assert_eq!(
+        (push.queued_messages(), push.stats().returned_messages),
+        (0, 1)
+    );
+}
+
+#[test]
+fn nobody_has_to_keep_what_comes_to_a_sender() {
+    for (ours, theirs) in [(SocketType::Push, "PULL"), (SocketType::Pub, "SUB")] {
+        let mut socket = socket(ours);
+        let mut peer = raw(&mut socket);
+        peer.write_all(&hello(theirs)).unwrap();
+        // A message of 1 MiB is announced to one that takes none.
+        peer.write_all(b"\x02\0\0\0\0\0\x10\0\0").unwrap();
+        assert!(matches!(
+            gone(&mut socket),
+            PeerError::FrameTooLarge {
+                found: 0x10_0000,
+                ..
+            }
+        ));
+    }
+}

@@ -184,6 +184,22 @@ fn sources_and_sinks_have_what_they_need() {
         "",
     );
     check(
+        "[flp.source]\nkind = \"zmq\"\nendpoint = \"tcp://*:0\"\nmethod = \"connect\"\ntopic = \"a\"\npeers_max = 0\n\
+         [epn.sink]\nkind = \"zmq\"\nendpoint = \"127.0.0.1:1\"\nstall_ms = 0\n",
+        "f:3: flp.source.endpoint: found \"tcp://*:0\", expected tcp://HOST:PORT or ipc://PATH, such as \
+         tcp://127.0.0.1:5555\n\
+         f:5: flp.source.topic: found \"a\", expected none with pattern = \"pull\"\n\
+         f:6: flp.source.peers_max: found 0, expected 1 to 1024\n\
+         f:9: epn.sink.endpoint: found \"127.0.0.1:1\", expected tcp://HOST:PORT or ipc://PATH, such as \
+         tcp://127.0.0.1:5555\n\
+         f:10: epn.sink.stall_ms: found 0, expected at least 1 ms",
+    );
+    check(
+        "[flp.source]\nkind = \"zmq\"\nendpoint = \"tcp://*:560{flp}\"\n[epn.sink]\nkind = \"zmq\"\n\
+         endpoint = \"ipc:///run/epn{epn}\"\nmethod = \"connect\"\n",
+        "",
+    );
+    check(
         "epn.sink.kind = \"file\"\n",
         "f:1: epn.sink.directory: found none, expected a directory that is there",
     );

@@ -1,0 +1,129 @@
+//! `sheaf gateway`: programs of other systems at the ends of a farm.
+
+use crate::fail;
+use crate::role::parse_address;
+use anyhow::Context as _;
+use serde::Serialize;
+use sheaf_node::gateway::{self, GatewayConfig, GatewayError, GatewayReport, Listening};
+use sheaf_node::shutdown::Shutdown;
+use std::io::Write as _;
+use std::net::SocketAddrV4;
+use std::process::ExitCode;
+
+/// Lets programs of another system stand at the ends of a farm.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    system: System,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum System {
+    O2(O2Args),
+}
+
+/// Stands in for the ICN and the EPNs of O2-Balancer2, so that its FLPs feed a farm.
+///
+/// Its FLPs subscribe to the heartbeats, are told to push their data here, and each of them feeds one FLP of the farm, whose
+/// source is `zmq` with `framing = "o2-balancer"`. Its EPNs stand behind sinks of the farm and register and
+/// acknowledge here. Prints where it listens, and in the end what it has done, as JSON lines. SIGTERM or SIGINT: it ends
+/// without the heartbeats that are left. Details: docs/zmq.md.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sheaf gateway o2 --flp tcp://127.0.0.1:5600 --flp tcp://127.0.0.1:5601 --iterations 1500
+  sheaf gateway o2 --heartbeats 'tcp://*:5005' --feedback 'tcp://*:5000' --data 'tcp://*:5555' \\
+      --advertise 10.0.0.1:5555 --flp tcp://10.0.0.11:5600 --rate 200 --insecure")]
+struct O2Args {
+    /// Where an FLP of the farm takes STFs; once for each FLP of O2-Balancer2.
+    #[arg(long = "flp", required = true, value_name = "ENDPOINT")]
+    flps: Vec<String>,
+    /// Publish heartbeats here (PUB).
+    #[arg(long, value_name = "ENDPOINT", default_value = "tcp://127.0.0.1:5005")]
+    heartbeats: String,
+    /// Take what EPNs say here (PULL).
+    #[arg(long, value_name = "ENDPOINT", default_value = "tcp://127.0.0.1:5000")]
+    feedback: String,
+    /// Take the data of FLPs here (PULL).
+    #[arg(long, value_name = "ENDPOINT", default_value = "tcp://127.0.0.1:5555")]
+    data: String,
+    /// The IPv4 address and port that FLPs are told to push to, if it is not where data are taken.
+    #[arg(long, value_name = "ADDR")]
+    advertise: Option<SocketAddrV4>,
+    /// Heartbeats a second.
+    #[arg(long, value_name = "HZ", default_value_t = 50.0, value_parser = parse_rate)]
+    rate: f64,
+    /// Heartbeats to publish; 0: until it is told to end.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    iterations: u64,
+    /// The first heartbeat.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    first: u64,
+    /// Heartbeats whose data have not come from all FLPs; one more waits.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..))]
+    ahead: u64,
+    /// Largest message of data, in bytes.
+    #[arg(long, value_name = "N", default_value_t = 64 << 20)]
+    message_bytes_max: u64,
+    /// Serve metrics at this address.
+    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
+    metrics: Option<String>,
+    /// Listen and connect where others can: nothing is encrypted, and nobody proves who he is.
+    #[arg(long)]
+    insecure: bool,
+}
+
+fn parse_rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if (1e-3..=1e5).contains(&rate) => Ok(rate),
+        _ => Err(format!("found `{text}`, expected 0.001 to 100000")),
+    }
+}
+
+/// A line on the standard output.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Line<'a> {
+    Listening(&'a Listening),
+    Done(&'a GatewayReport),
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// What does not let it begin, or go on.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let System::O2(args) = &args.system;
+    let config = GatewayConfig {
+        heartbeats: args.heartbeats.clone(),
+        feedback: args.feedback.clone(),
+        data: args.data.clone(),
+        advertise: args.advertise,
+        flps: args.flps.clone(),
+        rate_hz: args.rate,
+        first: args.first,
+        iterations: args.iterations,
+        ahead_max: args.ahead,
+        message_bytes_max: args.message_bytes_max,
+        metrics: args.metrics.clone(),
+        insecure: args.insecure,
+    };
+    let shutdown = Shutdown::on_signals().context("cannot handle signals")?;
+    let outcome = gateway::run_o2(&config, &shutdown, |at| print(&Line::Listening(at)));
+    let report = outcome.map_err(|error| match error {
+        GatewayError::Outside { .. } | GatewayError::Advertise { .. } => fail::bad_use(error),
+        other => other.into(),
+    })?;
+    print(&Line::Done(&report));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints one line for whoever started it. If nobody reads any more, it goes on all the same.
+fn print(line: &Line<'_>) {
+    let text = serde_json::to_string(line).expect("names and numbers always have a JSON form");
+    let mut out = std::io::stdout().lock();
+    if let Err(error) = writeln!(out, "{text}").and_then(|()| out.flush()) {
+        tracing::debug!(%error, "Nobody reads the standard output");
+    }
+}
