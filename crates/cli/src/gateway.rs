@@ -24,10 +24,10 @@ enum System {
 
 /// Stands in for the ICN and the EPNs of O2-Balancer2, so that its FLPs feed a farm.
 ///
-/// Its FLPs subscribe to the heartbeats, are told to push their data here, and each of them feeds one FLP of the farm, whose
-/// source is `zmq` with `framing = "o2-balancer"`. Its EPNs stand behind sinks of the farm and register and
-/// acknowledge here. Prints where it listens, and in the end what it has done, as JSON lines. SIGTERM or SIGINT: it ends
-/// without the heartbeats that are left. Details: docs/zmq.md.
+/// Its FLPs subscribe to the heartbeats, are told to push their data here, and each of them feeds one FLP of the
+/// farm, whose source is `zmq` with `framing = "o2-balancer"`. Its EPNs stand behind sinks of the farm and register
+/// and acknowledge here. Prints where it listens, and in the end what it has done, as JSON lines. SIGTERM or SIGINT:
+/// it ends without the heartbeats that are left. Details: docs/zmq.md.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -1,10 +1,10 @@
 //! A stand-in for the ICN and the EPNs of O2-Balancer2, so that its FLPs feed a farm.
 //!
-//! To those FLPs it looks like the whole rest of their system: it publishes the list of channels, which has only itself in
-//! it, and heartbeats; they push their data to it. It hands the data of each on to one FLP of the farm, whose source is
-//! `zmq`, and from there the farm does what it always does. EPNs of O2-Balancer2 stand behind the sinks of the farm;
-//! what they say on the feedback channel is counted here. Layout of the messages: [`o2_balancer`](crate::zmq::o2_balancer);
-//! who says what when: `docs/zmq.md`.
+//! To those FLPs it looks like the whole rest of their system: it publishes the list of channels, which has only itself
+//! in it, and heartbeats; they push their data to it. It hands the data of each on to one FLP of the farm, whose source
+//! is `zmq`, and from there the farm does what it always does. EPNs of O2-Balancer2 stand behind the sinks of the farm;
+//! what they say on the feedback channel is counted here. Layout of the messages:
+//! [`o2_balancer`](crate::zmq::o2_balancer); who says what when: `docs/zmq.md`.
 //!
 //! O2-Balancer2 has no back-pressure: an FLP that cannot send throws away. So a heartbeat waits until data have come
 //! for all but a few of those before it, and memory is bounded.

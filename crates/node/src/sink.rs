@@ -536,7 +536,7 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let text = text.replace("DIR", folder.path().to_str().unwrap());
             let config: SinkConfig = toml::from_str(&text).unwrap();
-            let sink = open(&config, EpnId(4)).unwrap();
+            let sink = open(&config, EpnId(4), &Arc::default()).unwrap();
             assert_eq!((sink.name(), config.kind()), (expected, expected));
             assert_eq!(folder.path().join("4").exists(), expected == "unix");
         }

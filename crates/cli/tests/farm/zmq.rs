@@ -1,5 +1,5 @@
-//! Farms with programs that speak ZeroMQ at their ends: pyzmq, and libzmq from C. The codec itself is tested against both in
-//! `crates/zmtp/tests/peers.rs`, whose producers feed the sources here.
+//! Farms with programs that speak ZeroMQ at their ends: pyzmq, and libzmq from C. The codec itself is tested against
+//! both in `crates/zmtp/tests/peers.rs`, whose producers feed the sources here.
 //!
 //! Needs the Debian packages python3-zmq and libzmq3-dev (`scripts/setup.sh test`). Without them a test says that it is
 //! skipped; with `CI=true` it fails.

@@ -1,7 +1,7 @@
 //! STFs of programs that speak ZeroMQ.
 //!
-//! A message is decoded when the FLP has room for it; what is not asked for stays in the kernel, and its producer waits.
-//! Memory is bounded by one message for each producer, the queue of the feed, and one STF between.
+//! A message is decoded when the FLP has room for it; what is not asked for stays in the kernel, and its producer
+//! waits. Memory is bounded by one message for each producer, the queue of the feed, and one STF between.
 
 use super::Wake;
 use super::feed::{Fed, Feed, Hands};
@@ -260,7 +260,7 @@ mod tests {
     /// Sends all of `messages`, however long the other side takes.
     fn send(push: &mut Socket, messages: impl IntoIterator<Item = Message>) {
         let start = Instant::now();
-        let mut wait = |push: &mut Socket| {
+        let wait = |push: &mut Socket| {
             assert!(start.elapsed() < PATIENCE, "nobody takes it");
             push.wait(Duration::from_millis(10)).unwrap();
         };
@@ -358,7 +358,7 @@ mod tests {
         assert_eq!(test.feed.stats().refused, 2);
         for reason in ["no-payload", "id-bytes"] {
             test.await_metric(&format!(
-                "node_zmq_refused_total{{socket=\"source\",reason=\"{reason}\"}} 1"
+                "node_zmq_refused_total{{reason=\"{reason}\",socket=\"source\"}} 1"
             ));
         }
     }
@@ -399,7 +399,7 @@ mod tests {
             send(&mut producer, [message(number, b"good")]);
             assert_eq!(test.next(), stf(number, b"good"));
             test.await_metric(&format!(
-                "node_zmq_ended_total{{socket=\"source\",reason=\"{reason}\"}} 1"
+                "node_zmq_ended_total{{reason=\"{reason}\",socket=\"source\"}} 1"
             ));
         }
     }

@@ -3,10 +3,10 @@
     o2_balancer.py flp HEARTBEATS ITERATIONS BYTES
     o2_balancer.py epn FEEDBACK ID FLPS ENDPOINT
 
-The FLP subscribes to the heartbeats, connects to the channels that it is told, and pushes a header and BYTES of payload for each
-heartbeat. The EPN listens at ENDPOINT and prints it, registers, counts FLPS messages a heartbeat and acknowledges them by its
-id, unless they were of different heartbeats. It ends when its standard input does, and prints the sets that it has
-acknowledged and those that it has thrown away.
+The FLP subscribes to the heartbeats, connects to the channels that it is told, and pushes a header and BYTES of payload
+for each heartbeat. The EPN listens at ENDPOINT and prints it, registers, counts FLPS messages a heartbeat and
+acknowledges them by its id, unless they were of different heartbeats. It ends when its standard input does, and prints
+the sets that it has acknowledged, those that it has thrown away, and the messages in one that did not end.
 """
 
 import struct

@@ -2,8 +2,9 @@
 
     take.py pull|sub bind|connect ENDPOINT FOLDER COUNT
 
-Prints where it is bound or connected, and `begun` when the first message has come. Writes message N to FOLDER/N, its parts one
-behind the other, and ends behind COUNT of them; with a COUNT of 0 behind one that has a single part, a TF without STFs.
+Prints where it is bound or connected, and `begun` when the first message has come. Writes message N to FOLDER/N, its
+parts one behind the other, and ends behind COUNT of them; with a COUNT of 0 behind one that has a single part, a TF
+without STFs.
 """
 
 import pathlib
