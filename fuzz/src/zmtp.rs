@@ -101,10 +101,10 @@ fn words(bytes: &[u8]) {
 /// A message to the source of an FLP, each part with a byte of length in front. The first two bytes say how it is read.
 #[cfg(feature = "node")]
 pub fn zmq_message(bytes: &[u8]) {
-    let [kind, first_tf, mut rest @ ..] = bytes else {
+    let [kind, first_tf, rest @ ..] = bytes else {
         return;
     };
-    let mut parts = Vec::new();
+    let (mut rest, mut parts) = (rest, Vec::new());
     while let Some((length, behind)) = rest.split_first() {
         let (part, behind) = behind.split_at(behind.len().min(usize::from(*length)));
         parts.push(Bytes::copy_from_slice(part));

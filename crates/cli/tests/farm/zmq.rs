@@ -161,7 +161,9 @@ fn producer(kind: Kind, pattern: &str, we_bind: bool) -> Option<(Feed, Receiver<
         let mut config = FarmConfig::default();
         config.flp.source = SourceConfig::Zmq(source.clone());
         // A bell that has rung already need not ring again.
-        let wake = Box::new(move || drop(bell.try_send(())));
+        let wake = Box::new(move || {
+            let _ = bell.try_send(());
+        });
         match source::open(&config, FlpId(0), wake, &Arc::default()).unwrap() {
             Input::Fed(feed) => feed,
             Input::Made(_) => panic!("a producer makes its STFs"),
@@ -278,7 +280,9 @@ fn check_sink(kind: Kind, pattern: &str, we_bind: bool) {
         (open(&peer.line()), peer)
     };
     let (bell, rings) = sync_channel(1);
-    let wake = Box::new(move || drop(bell.try_send(())));
+    let wake = Box::new(move || {
+        let _ = bell.try_send(());
+    });
     let mut sink = SinkHandle::spawn(Box::new(outlet), 4, wake).unwrap();
     let (begun, has_begun) = sync_channel(1);
     let mut warm_up = 0;
