@@ -10,7 +10,8 @@ cd "$(dirname "$0")/.."
 
 # command:package, for what tests need beyond Rust, a C compiler and make. One place: add here.
 test_packages='java:default-jre-headless systemd-analyze:systemd strace:strace
-    nft:nftables ip:iproute2 tc:iproute2 faketime:faketime'
+    nft:nftables ip:iproute2 tc:iproute2 faketime:faketime
+    ssh:openssh-client sshd:openssh-server'
 
 # file:package, for what is no command: real ZeroMQ, for C and for Debian's Python.
 test_files='/usr/include/zmq.h:libzmq3-dev /usr/lib/python3/dist-packages/zmq/__init__.py:python3-zmq'
@@ -52,6 +53,7 @@ need_packages() {
     echo "setup: installing$missing"
     export DEBIAN_FRONTEND=noninteractive
     log=$(mktemp)
+    hold_services
     # The words of $missing are package names, one argument each.
     # shellcheck disable=SC2086
     if ! { apt-get update -q && apt-get install -q -y --no-install-recommends $missing; } \
@@ -61,6 +63,23 @@ need_packages() {
         fail "missing:$missing; apt-get could not install them: $reason"
     fi
     rm -f "$log"
+    disable_sshd
+}
+
+# Tests start their own sshd, on a network of their own. That of the machine, if it comes with the package now, is
+# neither started nor enabled: nobody who runs tests has asked for it.
+hold_services() {
+    policy=/usr/sbin/policy-rc.d
+    [ ! -e "$policy" ] || return 0
+    trap 'rm -f "$policy"' EXIT
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod 755 "$policy"
+}
+
+disable_sshd() {
+    case "$missing" in
+    *openssh-server*) ! has systemctl || systemctl disable ssh.service ssh.socket >/dev/null 2>&1 || true ;;
+    esac
 }
 
 # The jars of ZooKeeper, fetched once from Maven Central and held against the sums of a list in this tree. Where that

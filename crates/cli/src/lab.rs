@@ -1,6 +1,7 @@
-//! `sheaf lab`: experiments with farms of real processes on this machine.
+//! `sheaf lab`: experiments with farms of real processes, on this machine and on others.
 
 mod experiment;
+mod hosts;
 mod net;
 
 use crate::demo::duration;
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Experiments with farms of real processes on this machine.
+/// Experiments with farms of real processes, on this machine or on others.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -25,6 +26,7 @@ enum Experiment {
     Kills(KillsArgs),
     Net(net::NetArgs),
     Ceiling(net::CeilingArgs),
+    Hosts(hosts::HostsArgs),
     Run(experiment::RunArgs),
     Report(experiment::ReportArgs),
     Compare(experiment::CompareArgs),
@@ -34,6 +36,13 @@ enum Experiment {
     LegacyNode {
         /// What it is told, as JSON.
         config: String,
+    },
+    /// Runs `sheaf WORDS` and looks after it for the other end of an ssh; `sheaf lab run --hosts` starts it.
+    #[command(hide = true)]
+    Attend {
+        /// What is run.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
     },
 }
 
@@ -142,11 +151,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Experiment::Kills(args) => run_kills(args),
         Experiment::Net(args) => net::run_net(args),
         Experiment::Ceiling(args) => net::run_ceiling(args),
+        Experiment::Hosts(args) => hosts::run(args),
         Experiment::Run(args) => experiment::run(args),
         Experiment::Report(args) => experiment::report(args),
         Experiment::Compare(args) => experiment::compare(args),
         Experiment::Calibrate(args) => experiment::calibrate(args),
         Experiment::LegacyNode { config } => run_legacy_node(config),
+        Experiment::Attend { words } => {
+            Ok(ExitCode::from(sheaf_lab::hosts::attend::attend(words)?))
+        }
     }
 }
 
@@ -230,6 +243,7 @@ fn refuse(error: LabError) -> anyhow::Error {
         LabError::Cell { .. }
         | LabError::Missing(_)
         | LabError::Experiment(_)
+        | LabError::Inventory(_)
         | LabError::Results { .. }
         | LabError::Unpaired { .. } => fail::bad_use(error.to_string()),
         other => other.into(),

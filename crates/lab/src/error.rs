@@ -42,6 +42,12 @@ pub enum LabError {
     /// The experiment makes no sense.
     #[error(transparent)]
     Experiment(Box<crate::experiment::ExperimentError>),
+    /// An inventory of hosts makes no sense.
+    #[error(transparent)]
+    Inventory(#[from] crate::hosts::InventoryError),
+    /// A host is not as it has to be.
+    #[error(transparent)]
+    Host(#[from] crate::hosts::HostError),
     /// A figure cannot be drawn.
     #[error(transparent)]
     Plot(#[from] crate::plot::PlotError),

@@ -15,7 +15,9 @@ mod simulated;
 pub mod store;
 pub mod summary;
 mod trial;
+pub mod venue;
 
+use crate::hosts::Inventory;
 use crate::net::TopologyError;
 use serde::{Deserialize, Serialize};
 use sheaf_sim::scenario::{Fault, Mode, Push, Reaction, Scenario, ScenarioError};
@@ -275,6 +277,9 @@ pub struct Experiment {
     /// are replaced.
     #[serde(default)]
     pub scenario: Scenario,
+    /// Where live points are run, in place of their topologies; the file does not say it.
+    #[serde(skip)]
+    pub hosts: Option<Inventory>,
 }
 
 fn three() -> u32 {
@@ -305,10 +310,25 @@ impl Experiment {
     ///
     /// All of [`ExperimentError`] but those of reading.
     pub fn parse(text: &str, file: &str) -> Result<Self, ExperimentError> {
-        let experiment: Self = toml::from_str(text).map_err(|error| ExperimentError::Parse {
-            file: file.to_owned(),
-            message: error.to_string().trim().to_owned(),
-        })?;
+        Self::parse_for(text, file, None)
+    }
+
+    /// As [`parse`](Self::parse), for live points that are run on `hosts` and need no topology then.
+    ///
+    /// # Errors
+    ///
+    /// As [`parse`](Self::parse).
+    pub fn parse_for(
+        text: &str,
+        file: &str,
+        hosts: Option<Inventory>,
+    ) -> Result<Self, ExperimentError> {
+        let mut experiment: Self =
+            toml::from_str(text).map_err(|error| ExperimentError::Parse {
+                file: file.to_owned(),
+                message: error.to_string().trim().to_owned(),
+            })?;
+        experiment.hosts = hosts;
         experiment.trials()?;
         Ok(experiment)
     }

@@ -1,17 +1,21 @@
 //! A farm of real processes: started, heard, signalled, started again, ended, and never left behind.
 
 mod address;
+mod distant;
+mod process;
 mod watch;
 
 use crate::clock::{self, wait_until};
 use crate::error::LabError;
+use crate::hosts;
 use crate::machine::{Disk, Folder, Host, Network};
 use crate::relay::Relay;
 use crate::shape::{CERTIFICATES, Clocks, Consumer, Ground, Shape};
 use crate::tool;
 use address::Plan;
 pub(crate) use address::Spot;
-use rustix::process::{Pid, Signal, kill_process};
+use process::Process;
+use rustix::process::Signal;
 use sheaf_frame::{EpnId, FlpId, NodeId, Role};
 use sheaf_identity::{Authority, CertFiles, IdentityError, Validity};
 use sheaf_node::config::{FarmConfig, LedgerBackend};
@@ -21,7 +25,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 pub(crate) use watch::{Change, LEADS, Watch};
 
@@ -56,7 +60,9 @@ pub(crate) struct Life {
     pub(crate) ended: Option<ExitStatus>,
     /// Whether its end was brought about by the experiment.
     pub(crate) may_end: bool,
-    child: Child,
+    /// Its event log on the host where it runs, if that is another one.
+    distant_events: Option<String>,
+    process: Process,
 }
 
 /// The event log of one life, and what was done to that.
@@ -69,7 +75,7 @@ pub(crate) struct Log {
 
 impl Life {
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.process.id()
     }
 }
 
@@ -184,6 +190,9 @@ impl Farm {
             folder,
             _network: None,
         };
+        for session in farm.sessions() {
+            hosts::begin_run(&session)?;
+        }
         for node in farm.all_nodes() {
             farm.launch(node)?;
         }
@@ -237,14 +246,27 @@ impl Farm {
         let events = self.folder.file(&format!("{name}.events"));
         let log = self.folder.file(&format!("{name}.log"));
         let stderr = File::create(&log).map_err(LabError::io(format!("make {}", log.display())))?;
-        let mut command = self.command(node, &events)?;
-        let mut child = command
-            .stdin(Stdio::null())
+        let session = self.plan.spot(node).session.clone();
+        let distant_events = session.as_ref().map(|session| session.run_file(&events));
+        let mut command = match (&session, &distant_events) {
+            (Some(session), Some(events)) => self.distant_command(node, session, events)?,
+            _ => self.command(node, &events)?,
+        };
+        let child = command
+            .stdin(if session.is_some() {
+                Stdio::piped()
+            } else {
+                Stdio::null()
+            })
             .stdout(Stdio::piped())
             .stderr(stderr)
             .spawn()
             .map_err(LabError::io(format!("start {}", self.program.display())))?;
-        if let Some(stdout) = child.stdout.take() {
+        let mut process = match session {
+            Some(_) => Process::there(child),
+            None => Process::here(child),
+        };
+        if let Some(stdout) = process.stdout() {
             self.watch.listen(node, stdout);
         }
         self.lives.push(Life {
@@ -254,7 +276,8 @@ impl Farm {
             log,
             ended: None,
             may_end: false,
-            child,
+            distant_events,
+            process,
         });
         Ok(())
     }
@@ -263,31 +286,35 @@ impl Farm {
         let spot = self.plan.spot(node);
         let file = self.write_farm_file(node, spot)?;
         let mut command = self.wrapped(node, spot);
-        command
-            .arg(node.role.to_string())
-            .arg("--config")
-            .arg(file)
-            .arg("--events")
-            .arg(events);
+        command.args(self.words(node, &file.to_string_lossy(), &events.to_string_lossy()));
         command.arg("--parent").arg(std::process::id().to_string());
-        match node.role {
-            Role::Icn => {
-                command.arg("--index").arg(node.index.to_string());
-                command.arg("--listen").arg(&spot.listen);
-                command.arg("--status-ms").arg(self.status_ms.to_string());
-            }
-            Role::Epn => {
-                command.arg("--index").arg(node.index.to_string());
-                command.arg("--listen").arg(&spot.listen);
-            }
-            _ => {
-                command.arg("--index").arg(node.index.to_string());
-            }
-        }
         // A Ctrl-C at the terminal goes to the whole process group: it is for the experiment alone.
         command.process_group(0);
         command.env_remove("RUST_LOG");
         Ok(command)
+    }
+
+    /// What the program is told to be `node`.
+    fn words(&self, node: NodeId, file: &str, events: &str) -> Vec<String> {
+        let (role, index) = (node.role.to_string(), node.index.to_string());
+        let listen = &self.plan.spot(node).listen;
+        let mut words = vec![
+            role.as_str(),
+            "--config",
+            file,
+            "--events",
+            events,
+            "--index",
+            &index,
+        ];
+        let status_ms = self.status_ms.to_string();
+        if matches!(node.role, Role::Icn | Role::Epn) {
+            words.extend(["--listen", listen]);
+        }
+        if node.role == Role::Icn {
+            words.extend(["--status-ms", &status_ms]);
+        }
+        words.into_iter().map(str::to_owned).collect()
     }
 
     /// The program, or what starts it in its namespace or with its clock.
@@ -369,12 +396,11 @@ impl Farm {
         let Some(life) = self.living(node) else {
             return false;
         };
-        // It is not reaped yet, so the id is still its own.
-        let is_sent = kill_process(Pid::from_child(&life.child), signal).is_ok();
+        let is_sent = life.process.signal(signal);
         if signal == Signal::KILL {
             life.fate = Fate::Killed;
             life.may_end = true;
-            life.ended = life.child.wait().ok();
+            life.ended = life.process.wait();
             self.watch.forget(node);
         }
         is_sent
@@ -477,7 +503,7 @@ impl Farm {
             if life.ended.is_some() {
                 continue;
             }
-            let Ok(Some(status)) = life.child.try_wait() else {
+            let Some(status) = life.process.ended() else {
                 continue;
             };
             life.ended = Some(status);
@@ -515,7 +541,7 @@ impl Farm {
         self.reap();
         for life in self.lives.iter_mut().filter(|life| life.ended.is_none()) {
             life.may_end = true;
-            let _ = kill_process(Pid::from_child(&life.child), Signal::CONT);
+            life.process.signal(Signal::CONT);
         }
         if self.shape.icns > 1 {
             // One of several ICNs that is asked to end hands over.
@@ -559,6 +585,7 @@ impl Farm {
             }
         }
         self.watch.finish();
+        self.fetch_logs();
         Ok(())
     }
 
@@ -572,9 +599,12 @@ impl Drop for Farm {
     fn drop(&mut self) {
         for life in &mut self.lives {
             if life.ended.is_none() {
-                // Errors mean that it has ended already.
-                let _ = life.child.kill();
-                let _ = life.child.wait();
+                life.process.kill();
+            }
+        }
+        for session in self.sessions() {
+            if let Err(error) = hosts::end_run(&session) {
+                tracing::warn!(%error, "A host may have something left of a run");
             }
         }
     }

@@ -8,6 +8,7 @@
 //! `sheaf-lab-` is touched.
 
 // Where experiments take place.
+pub mod hosts;
 pub mod net;
 // Questions, their points, and runs of them.
 pub mod calibrate;

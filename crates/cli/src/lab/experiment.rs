@@ -5,6 +5,7 @@ use sheaf_lab::LabError;
 use sheaf_lab::experiment::Experiment;
 use sheaf_lab::experiment::result::RunResult;
 use sheaf_lab::experiment::run::{self, Options, Progress};
+use sheaf_lab::hosts::Inventory;
 use sheaf_lab::report::pages;
 use sheaf_lab::report::results::Results;
 use sheaf_lab::{calibrate, compare};
@@ -15,15 +16,17 @@ use std::time::Duration;
 
 /// Runs an experiment file: every point of its matrix, live on a topology or simulated, several times.
 ///
-/// Live points need root. Each run leaves a file in the folder of results: after an interruption the same command goes
-/// on where it was. Runs whose generation takes longer or shorter than it should are rejected, told, and made again.
+/// Live points need root, or machines to run on (--hosts). Each run leaves a file in the folder of results: after an
+/// interruption the same command goes on where it was. Runs whose generation takes longer or shorter than it should are
+/// rejected, told, and made again.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   sheaf lab run experiments/round-robin-icn.toml --list
   sheaf lab run experiments/round-robin-icn.toml --quick
   sheaf lab run experiments/round-robin-icn.toml --iterations 30 --out results/round-robin
-  sheaf lab run experiments/network-baseline.toml --only legacy --duration 10s")]
+  sheaf lab run experiments/network-baseline.toml --only legacy --duration 10s
+  sheaf lab run experiments/failover.toml --only sheaf --hosts stand.toml")]
 pub(super) struct RunArgs {
     /// The experiment file.
     #[arg(value_name = "EXPERIMENT")]
@@ -43,6 +46,9 @@ pub(super) struct RunArgs {
     /// The folder of results; without it, results/NAME, or results/NAME-quick.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Run live points on the machines of this inventory (see `sheaf lab hosts`), in place of namespaces.
+    #[arg(long, value_name = "INVENTORY")]
+    hosts: Option<PathBuf>,
     /// Show the points, and run nothing.
     #[arg(long)]
     list: bool,
@@ -180,7 +186,9 @@ fn options(args: &RunArgs) -> Result<Options, LabError> {
             source,
         }
     })?;
-    let mut experiment = Experiment::parse(&text, &args.file.display().to_string())?;
+    let hosts = args.hosts.as_deref().map(Inventory::read).transpose()?;
+    let file = args.file.display().to_string();
+    let mut experiment = Experiment::parse_for(&text, &file, hosts)?;
     if args.quick {
         experiment = experiment.quick();
     }

@@ -10,8 +10,10 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+/// The program under test.
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_sheaf");
 /// No test of a farm takes as long.
-const PATIENCE: Duration = Duration::from_secs(180);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Held by a test as long as it has a farm.
 static ONE_FARM: Mutex<()> = Mutex::new(());
@@ -39,8 +41,14 @@ pub(crate) struct Ended {
 impl Running {
     /// Starts `sheaf` with `words`.
     pub(crate) fn start<S: AsRef<std::ffi::OsStr>>(words: &[S]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_sheaf"))
-            .args(words)
+        let mut command = Command::new(PROGRAM);
+        command.args(words);
+        Self::of(command)
+    }
+
+    /// Starts `command`, which is the program under test or runs it.
+    pub(crate) fn of(mut command: Command) -> Self {
+        let mut child = command
             .env_remove("RUST_LOG")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -63,13 +71,10 @@ impl Running {
             let _ = stderr.read_to_end(&mut all);
             let _ = text.send(String::from_utf8_lossy(&all).into_owned());
         });
-        let name = words
-            .iter()
-            .map(|word| word.as_ref().to_string_lossy())
-            .collect::<Vec<_>>();
+        let name = command.get_args().map(|word| word.to_string_lossy());
         Self {
             child,
-            name: name.join(" "),
+            name: name.collect::<Vec<_>>().join(" "),
             stdout: stdout_lines,
             stderr: stderr_text,
         }

@@ -18,8 +18,7 @@ pub(super) fn liken(
     topology: &Topology,
     experiment: &Experiment,
 ) -> Result<(), Misfit> {
-    let count = |count| u16::try_from(count).unwrap_or(u16::MAX);
-    let placement = Placement::of(topology, count(scenario.flps), count(scenario.epns))?;
+    let placement = Placement::on_topology(topology, scenario.flps, scenario.epns)?;
     let nodes = topology.nodes();
     let at = |indices: &[usize]| -> Vec<&Node> { indices.iter().map(|at| &nodes[*at]).collect() };
     let (flps, epns) = (at(&placement.flps), at(&placement.epns));

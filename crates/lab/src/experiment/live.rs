@@ -1,10 +1,11 @@
-//! A live run of the shipped nodes in the namespaces of a topology, counted from their event logs.
+//! A live run of the shipped nodes, in the namespaces of a topology or on hosts, counted from their event logs.
 
 mod disturb;
 
 use super::Trial;
 use super::place::Placement;
 use super::result::{RunResult, jain};
+use super::venue::Stage;
 use crate::books;
 use crate::clock::{now_ns, wait_until};
 use crate::error::LabError;
@@ -41,7 +42,7 @@ pub(crate) struct Turn {
     pub(crate) seed: u64,
 }
 
-/// Runs `trial` on `net` once. Its files are in `folder`, and go with it.
+/// Runs `trial` on `stage` once. Its files are in `folder`, and go with it.
 ///
 /// # Errors
 ///
@@ -49,21 +50,22 @@ pub(crate) struct Turn {
 /// [`LabError::Interrupted`]. What the farm does wrong is in the result.
 pub(crate) fn run(
     trial: &Trial,
-    net: &Net,
+    stage: &Stage,
     turn: &Turn,
     folder: Folder,
 ) -> Result<RunResult, LabError> {
     let begin = Instant::now();
     let began_unix_s = unix_s();
-    let places = Cast::of(trial, net)?;
+    let spots = stage.spots(trial)?;
+    let count_of = |role| spots.keys().filter(|node| node.role == role).count();
     let site = Site {
         shape: Shape {
-            flps: places.flps.len() as u16, // of u16 both, see `Cast::of`
-            epns: places.epns.len() as u16,
+            flps: count_of(Role::Flp) as u16, // indices are of u16
+            epns: count_of(Role::Epn) as u16,
             ..Shape::SMALL
         },
         config: config(trial, turn.seed)?,
-        spots: places.spots(net),
+        spots,
         status_ms: STATUS_MS,
     };
     let drain = Duration::from_millis(site.config.icn.scheduler.drain_ms);
@@ -73,10 +75,10 @@ pub(crate) fn run(
     let patience = Duration::from_secs_f64(trial.scenario.duration_s * 1.1) + drain + FAREWELL_MAX;
     let is_over = wait_until(patience, || {
         farm.reap();
-        disturber.act(&mut farm, net)?;
+        disturber.act(&mut farm, stage)?;
         Ok(!is_alive(&farm, Some(Role::Icn)))
     })?;
-    disturber.heal_all(&mut farm, net)?;
+    disturber.heal_all(&mut farm, stage)?;
     if !is_over {
         farm.problems.push(format!(
             "the run was not over after {:.1} s",
@@ -131,9 +133,8 @@ impl<'a> Cast<'a> {
     ///
     /// [`LabError::Farm`] if the farm does not fit; whoever read the experiment has said so already.
     pub(crate) fn of(trial: &Trial, net: &'a Net) -> Result<Self, LabError> {
-        let count = |count: u32| u16::try_from(count).unwrap_or(u16::MAX);
         let scenario = &trial.scenario;
-        let placement = Placement::of(net.topology(), count(scenario.flps), count(scenario.epns))
+        let placement = Placement::on_topology(net.topology(), scenario.flps, scenario.epns)
             .map_err(|misfit| LabError::Farm(misfit.to_string()))?;
         let at = |indices: &[usize]| indices.iter().map(|index| &net.places()[*index]).collect();
         Ok(Self {
@@ -143,7 +144,8 @@ impl<'a> Cast<'a> {
         })
     }
 
-    fn spots(&self, net: &Net) -> BTreeMap<NodeId, Spot> {
+    /// Where each node stands.
+    pub(crate) fn spots(&self, net: &Net) -> BTreeMap<NodeId, Spot> {
         let spot = |place: &Place, listen: String| Spot {
             host: Some(net.host(place)),
             listen,

@@ -1,9 +1,10 @@
-//! Which node of a topology is what in a farm.
+//! Which node of a topology, or which room on a host, is what in a farm.
 
+use crate::hosts::Inventory;
 use crate::net::{Can, Topology};
 use std::fmt;
 
-/// Nodes by their place in the topology.
+/// Nodes by their place in the topology, or among the slots of an inventory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Placement {
     pub(crate) icn: usize,
@@ -11,7 +12,7 @@ pub(crate) struct Placement {
     pub(crate) epns: Vec<usize>,
 }
 
-/// Why a farm does not fit a topology.
+/// Why a farm does not fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Misfit {
     pub(crate) key: &'static str,
@@ -30,19 +31,40 @@ impl fmt::Display for Misfit {
 }
 
 impl Placement {
-    /// The first node that can be the ICN, then the first ones that can be FLPs, then EPNs of those that are left: in
-    /// the order of the file, which is how the founding report numbered them.
+    /// On the nodes of `topology`.
     ///
     /// # Errors
     ///
     /// A [`Misfit`] that says for how many there is room.
-    pub(crate) fn of(topology: &Topology, flps: u16, epns: u16) -> Result<Self, Misfit> {
+    pub(crate) fn on_topology(topology: &Topology, flps: u32, epns: u32) -> Result<Self, Misfit> {
         let nodes = topology.nodes();
+        let can: Vec<&[Can]> = nodes.iter().map(|node| node.can.as_slice()).collect();
+        Self::of(("topology", &topology.name), &can, flps, epns)
+    }
+
+    /// On the slots of `inventory`.
+    ///
+    /// # Errors
+    ///
+    /// As [`on_topology`](Self::on_topology).
+    pub(crate) fn on_hosts(inventory: &Inventory, flps: u32, epns: u32) -> Result<Self, Misfit> {
+        let can: Vec<&[Can]> = inventory.slots().iter().map(|slot| slot.can).collect();
+        Self::of(("hosts", &inventory.name), &can, flps, epns)
+    }
+
+    /// The first node that can be the ICN, then the first ones that can be FLPs, then EPNs of those that are left: in
+    /// the order of the file, which is how the founding report numbered them.
+    fn of(
+        (kind, name): (&'static str, &str),
+        nodes: &[&[Can]],
+        flps: u32,
+        epns: u32,
+    ) -> Result<Self, Misfit> {
         let mut taken = vec![false; nodes.len()];
-        let mut take = |can: Can, count: usize| {
+        let mut take = |can: Can, count: u32| {
             let mut found = Vec::new();
             for (index, node) in nodes.iter().enumerate() {
-                if found.len() < count && !taken[index] && node.can.contains(&can) {
+                if found.len() < count as usize && !taken[index] && node.contains(&can) {
                     taken[index] = true;
                     found.push(index);
                 }
@@ -50,17 +72,17 @@ impl Placement {
             found
         };
         let icn = take(Can::Icn, 1);
-        let found_flps = take(Can::Flp, flps.into());
-        let found_epns = take(Can::Epn, epns.into());
-        let misfit = |key, asked: u16, room: usize| Misfit {
+        let found_flps = take(Can::Flp, flps);
+        let found_epns = take(Can::Epn, epns);
+        let misfit = |key, asked: u32, room: usize| Misfit {
             key,
             found: asked.to_string(),
-            expected: format!("at most {room} on topology {}", topology.name),
+            expected: format!("at most {room} on {kind} {name}"),
         };
-        if found_flps.len() < flps.into() {
+        if found_flps.len() < flps as usize {
             return Err(misfit("flps", flps, found_flps.len()));
         }
-        if found_epns.len() < epns.into() {
+        if found_epns.len() < epns as usize {
             return Err(misfit("epns", epns, found_epns.len()));
         }
         match icn.first() {
@@ -70,8 +92,8 @@ impl Placement {
                 epns: found_epns,
             }),
             None => Err(Misfit {
-                key: "topology",
-                found: topology.name.clone(),
+                key: kind,
+                found: name.to_owned(),
                 expected: "a node that can be icn".to_owned(),
             }),
         }
@@ -85,20 +107,24 @@ mod tests {
     #[test]
     fn nodes_of_the_cluster_are_what_they_were_in_the_report() {
         let cluster = Topology::find("pi-cluster").unwrap();
-        let one = Placement::of(&cluster, 1, 6).unwrap();
+        let one = Placement::on_topology(&cluster, 1, 6).unwrap();
         assert_eq!(
             (one.icn, one.flps, one.epns),
             (0, vec![1], vec![2, 3, 4, 5, 6, 7])
         );
         // The node of the first EPN becomes the second FLP.
-        let two = Placement::of(&cluster, 2, 5).unwrap();
+        let two = Placement::on_topology(&cluster, 2, 5).unwrap();
         assert_eq!((two.flps, two.epns), (vec![1, 2], vec![3, 4, 5, 6, 7]));
     }
 
     #[test]
     fn a_farm_that_does_not_fit_is_refused_with_the_room_there_is() {
         let cluster = Topology::find("pi-cluster").unwrap();
-        let text = |flps, epns| Placement::of(&cluster, flps, epns).unwrap_err().to_string();
+        let text = |flps, epns| {
+            Placement::on_topology(&cluster, flps, epns)
+                .unwrap_err()
+                .to_string()
+        };
         assert_eq!(
             text(4, 1),
             "flps: found 4, expected at most 3 on topology pi-cluster"

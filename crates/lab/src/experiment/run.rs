@@ -3,13 +3,16 @@
 use super::live::{self, Turn};
 use super::result::RunResult;
 use super::store::Store;
+use super::venue::{Stage, Venue};
 use super::{Experiment, Trial};
 use crate::clock;
 use crate::error::LabError;
+use crate::hosts::Fleet;
 use crate::machine::Folder;
-use crate::net::{self, Net};
+use crate::net;
 use sheaf_sim::scenario::Mode;
 use sheaf_sim::summary::{Kind, Summary};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -65,6 +68,9 @@ pub fn select(options: &Options) -> Result<Vec<Trial>, LabError> {
         let expected = format!("part of one of: {}", known.join(", "));
         return Err(options.experiment.value("--only", found, expected).into());
     }
+    for trial in &trials {
+        trial.check_on_hosts(&options.experiment)?;
+    }
     Ok(trials)
 }
 
@@ -77,20 +83,30 @@ pub fn select(options: &Options) -> Result<Vec<Trial>, LabError> {
 pub fn run(options: &Options, mut tell: impl FnMut(&Progress)) -> Result<Summary, LabError> {
     let all = options.experiment.trials()?;
     let trials = select(options)?;
-    if trials.iter().any(|trial| trial.source == Kind::Live) {
-        net::needs()?;
+    let is_live = |trial: &Trial| trial.source == Kind::Live;
+    let mut stage = None;
+    let mut hosts = BTreeMap::new();
+    match &options.experiment.hosts {
+        Some(inventory) if trials.iter().any(is_live) => {
+            let fleet = Fleet::open(inventory)?;
+            hosts = fleet.provenance()?;
+            stage = Some(Stage::Hosts(fleet));
+        }
+        _ if trials.iter().any(is_live) => net::needs()?,
+        _ => {}
     }
     let store = Store::open(
         &options.out,
         &options.experiment,
         &options.text,
         options.is_quick,
+        hosts,
     )?;
     clock::end_on_signals()?;
     for name in crate::machine::clean() {
         tracing::info!(name, "Removed what an earlier experiment left");
     }
-    let outcome = run_all(options, &trials, &store, &mut tell);
+    let outcome = run_all(options, &trials, &store, &mut stage, &mut tell);
     // What there is counts, also after an interruption.
     let summary = store.conclude(&all)?;
     outcome.map(|()| summary)
@@ -100,12 +116,12 @@ fn run_all(
     options: &Options,
     trials: &[Trial],
     store: &Store,
+    stage: &mut Option<Stage>,
     tell: &mut impl FnMut(&Progress),
 ) -> Result<(), LabError> {
     let mut runs = store.runs()?;
     let iterations = options.experiment.iterations;
     let mut clock = Pace::default();
-    let mut ground: Option<Net> = None;
     for iteration in 1..=iterations {
         for trial in trials {
             while let Some(attempt) = next_attempt(&runs, trial, iteration) {
@@ -127,7 +143,7 @@ fn run_all(
                         + u64::from(iteration - 1)
                         + 1000 * u64::from(attempt - 1),
                 };
-                let result = run_one(trial, &turn, &mut ground)?;
+                let result = run_one(trial, &turn, stage)?;
                 clock.took(trial, begin.elapsed());
                 store.keep(&result)?;
                 runs.push(result.clone());
@@ -138,22 +154,28 @@ fn run_all(
     Ok(())
 }
 
-fn run_one(trial: &Trial, turn: &Turn, ground: &mut Option<Net>) -> Result<RunResult, LabError> {
-    let topology = match (trial.source, &trial.topology) {
-        (Kind::Live, Some(topology)) => topology,
+fn run_one(trial: &Trial, turn: &Turn, stage: &mut Option<Stage>) -> Result<RunResult, LabError> {
+    let venue = match (trial.source, &trial.venue) {
+        (Kind::Live, Some(venue)) => venue,
         _ => return super::simulated::run(trial, turn),
     };
-    if ground.as_ref().is_none_or(|net| net.topology() != topology) {
-        // The old one goes first: there may not be room for both.
-        *ground = None;
-        *ground = Some(Net::make(topology)?);
-    }
-    let net = ground.as_ref().expect("made above");
+    let stage = on_stage(stage, venue)?;
     let folder = Folder::make(false)?;
-    match trial.scenario.mode {
-        Mode::Sheaf => live::run(trial, net, turn, folder),
-        Mode::Legacy => crate::legacy::run(trial, net, turn, &folder),
+    match (trial.scenario.mode, stage) {
+        (Mode::Legacy, Stage::Net(net)) => crate::legacy::run(trial, net, turn, &folder),
+        _ => live::run(trial, stage, turn, folder),
     }
+}
+
+/// What is made for `venue`, or was already.
+fn on_stage<'a>(stage: &'a mut Option<Stage>, venue: &Venue) -> Result<&'a Stage, LabError> {
+    let kept = stage.take().filter(|stage| stage.is(venue));
+    // Another one is gone by now: there may not be room for both.
+    let made = match kept {
+        Some(kept) => kept,
+        None => Stage::make(venue)?,
+    };
+    Ok(stage.insert(made))
 }
 
 /// The attempt that comes next at run `iteration` of `trial`; `None` if it is done or was tried often enough.

@@ -46,7 +46,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the folder of `experiment`, or makes it. `text` is what the file had in it.
+    /// Opens the folder of `experiment`, or makes it. `text` is what the file had in it, `hosts` where it is run, if on
+    /// other machines.
     ///
     /// # Errors
     ///
@@ -56,13 +57,14 @@ impl Store {
         experiment: &Experiment,
         text: &str,
         is_quick: bool,
+        hosts: BTreeMap<String, String>,
     ) -> Result<Self, LabError> {
         let card = Card {
             version: 1,
             experiment: experiment.name.clone(),
             checksum: checksum(experiment)?,
             is_quick,
-            provenance: provenance(),
+            provenance: provenance().into_iter().chain(hosts).collect(),
         };
         let path = folder.join(CARD);
         let refuse = |why: String| LabError::Results {
@@ -86,6 +88,13 @@ impl Store {
                     card.experiment
                 );
                 return Err(refuse(why));
+            }
+            let venue = |card: &Card| card.provenance.get(HOSTS).cloned();
+            let (was, is) = (venue(&found), venue(&card));
+            if was != is {
+                let here = || "this machine".to_owned();
+                let (was, is) = (was.unwrap_or_else(here), is.unwrap_or_else(here));
+                return Err(refuse(format!("it was run on {was}, expected {is}")));
             }
             return Ok(Self {
                 folder: folder.to_owned(),
@@ -176,6 +185,8 @@ impl Store {
 }
 
 const CARD: &str = "experiment.json";
+/// In the provenance: which hosts an experiment was run on, if not on this machine.
+pub(crate) const HOSTS: &str = "hosts";
 const RUNS: &str = "runs";
 
 /// The runs of a folder of results.
@@ -285,7 +296,7 @@ mod tests {
     }
 
     fn open(folder: &Path, text: &str) -> Result<Store, LabError> {
-        Store::open(folder, &experiment(text), text, false)
+        Store::open(folder, &experiment(text), text, false, BTreeMap::new())
     }
 
     #[test]
@@ -308,6 +319,23 @@ mod tests {
         assert_eq!(summary.points[0].loss_percent, 1.0);
         let csv = fs::read_to_string(path.join("raw.csv")).unwrap();
         assert!(csv.contains("# kernel: Linux") && csv.lines().last().unwrap().starts_with("001-"));
+    }
+
+    #[test]
+    fn runs_of_other_machines_do_not_get_among_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("results");
+        let open_on = |hosts: &str| {
+            let hosts = BTreeMap::from([(HOSTS.to_owned(), hosts.to_owned())]);
+            Store::open(&path, &experiment(TEXT), TEXT, false, hosts)
+        };
+        open_on("stand: a 10.0.0.1").unwrap();
+        open_on("stand: a 10.0.0.1").unwrap();
+        let other = open_on("stand: b 10.0.0.2").unwrap_err().to_string();
+        let told = "it was run on stand: a 10.0.0.1, expected stand: b 10.0.0.2";
+        assert!(other.contains(told), "{other}");
+        let here = open(&path, TEXT).unwrap_err().to_string();
+        assert!(here.contains("expected this machine"), "{here}");
     }
 
     #[test]

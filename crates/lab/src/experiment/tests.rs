@@ -208,7 +208,7 @@ fn every_point_of_the_calibration_is_measured_and_simulated_on_the_same_wires() 
     assert!(trials.len() >= 20 && trials.len().is_multiple_of(2));
     for pair in trials.chunks(2) {
         assert_eq!((pair[0].source, pair[1].source), (Kind::Live, Kind::Sim));
-        assert_eq!(pair[0].topology, pair[1].topology);
+        assert_eq!(pair[0].venue, pair[1].venue);
         let (live, simulated) = (&pair[0].scenario, &pair[1].scenario);
         assert_eq!(pair[0].label, pair[1].label);
         assert_eq!(

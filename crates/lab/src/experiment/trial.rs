@@ -1,7 +1,8 @@
 //! One point of an experiment, with everything that a run of it needs.
 
 use super::likeness::liken;
-use super::place::Placement;
+use super::place::Misfit;
+use super::venue::Venue;
 use super::{Chaos, Experiment, ExperimentError, LiveSettings, PointSpec};
 use crate::net::Topology;
 use rand::{RngExt as _, SeedableRng as _};
@@ -19,8 +20,8 @@ pub struct Trial {
     pub label: String,
     /// Whether it is measured or computed.
     pub source: Kind,
-    /// The topology; a simulated one need not have any.
-    pub topology: Option<Topology>,
+    /// Where a live one is run, or whose network a simulated one has, if any.
+    pub venue: Option<Venue>,
     /// Settings of a live one.
     pub live: LiveSettings,
     /// Everything else. `iterations` and `seed` of it are not used: they are those of the experiment.
@@ -60,20 +61,24 @@ impl Trial {
             scenario.faults.extend(disorder(chaos, &scenario));
         }
         let topology = spec.topology.as_deref().map(Topology::find).transpose()?;
-        match (source, &topology) {
-            (Kind::Live, None) => {
+        let venue = match (source, &experiment.hosts, topology) {
+            (Kind::Live, Some(hosts), _) => Some(Venue::Hosts(hosts.clone())),
+            (Kind::Live, None, None) => {
                 let expected = "the name of a topology for live points, or source = \"sim\"";
                 return Err(experiment.value("base.topology", "none", expected));
             }
-            (Kind::Sim, Some(topology)) => liken(&mut scenario, topology, experiment)
-                .map_err(|wrong| experiment.value(wrong.key, wrong.found, wrong.expected))?,
-            _ => {}
-        }
+            (Kind::Sim, _, Some(topology)) => {
+                liken(&mut scenario, &topology, experiment)
+                    .map_err(|wrong| experiment.value(wrong.key, wrong.found, wrong.expected))?;
+                Some(Venue::Net(topology))
+            }
+            (_, _, topology) => topology.map(Venue::Net),
+        };
         let trial = Self {
             id: String::new(),
             label: spec.label.clone().unwrap_or_default(),
             source,
-            topology,
+            venue,
             live: experiment.live.clone(),
             scenario,
         };
@@ -120,9 +125,9 @@ impl Trial {
     #[must_use]
     pub fn line(&self) -> String {
         let scenario = &self.scenario;
-        let place = match (self.source, &self.topology) {
-            (Kind::Live, Some(topology)) => topology.name.clone(),
-            (Kind::Sim, Some(topology)) => format!("simulated {}", topology.name),
+        let place = match (self.source, &self.venue) {
+            (Kind::Live, Some(venue)) => venue.name().to_owned(),
+            (Kind::Sim, Some(venue)) => format!("simulated {}", venue.name()),
             (_, None) => "simulated".to_owned(),
         };
         format!(
@@ -170,14 +175,40 @@ impl Trial {
         for fault in &scenario.faults {
             self.check_fault(experiment, fault)?;
         }
-        let topology = self
-            .topology
-            .as_ref()
-            .expect("live points have a topology, see above");
-        let count = |count| u16::try_from(count).unwrap_or(u16::MAX);
-        Placement::of(topology, count(scenario.flps), count(scenario.epns))
-            .map(drop)
-            .map_err(|wrong| experiment.value(wrong.key, wrong.found, wrong.expected))
+        match &self.venue {
+            // Which points are run is not known yet: those that are, are checked then.
+            Some(Venue::Hosts(_)) | None => Ok(()),
+            Some(venue) => self.check_place(experiment, venue),
+        }
+    }
+
+    fn check_place(&self, experiment: &Experiment, venue: &Venue) -> Result<(), ExperimentError> {
+        let Scenario { flps, epns, .. } = self.scenario;
+        let wrong = |wrong: Misfit| experiment.value(wrong.key, wrong.found, wrong.expected);
+        venue.place(flps, epns).map(drop).map_err(wrong)
+    }
+
+    /// Whether it can be run on hosts, if that is where it is to be run.
+    ///
+    /// # Errors
+    ///
+    /// [`ExperimentError::Value`].
+    pub(super) fn check_on_hosts(&self, experiment: &Experiment) -> Result<(), ExperimentError> {
+        let Some(venue @ Venue::Hosts(_)) = &self.venue else {
+            return Ok(());
+        };
+        if self.scenario.mode == Mode::Legacy {
+            let expected = "sheaf on hosts; `--only sheaf` leaves the others out";
+            return Err(experiment.value("mode", "legacy", expected));
+        }
+        let on_wires =
+            |fault: &&Fault| matches!(fault.kind, FaultKind::SlowNic | FaultKind::Partition);
+        if let Some(fault) = self.scenario.faults.iter().find(on_wires) {
+            let found = format!("{:?}", fault.kind).to_lowercase();
+            let expected = "crash, hang or leave on hosts: their wires are left alone";
+            return Err(experiment.value("fault.kind", found, expected));
+        }
+        self.check_place(experiment, venue)
     }
 
     fn check_fault(&self, experiment: &Experiment, fault: &Fault) -> Result<(), ExperimentError> {

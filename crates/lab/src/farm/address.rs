@@ -1,6 +1,7 @@
 //! Where every node of a farm listens, and how the others get there.
 
 use crate::error::LabError;
+use crate::hosts::Session;
 use crate::machine::{Host, Network};
 use crate::relay::Relay;
 use crate::shape::{Ground, Shape};
@@ -8,12 +9,15 @@ use sheaf_frame::{EpnId, FlpId, NodeId, Role};
 use sheaf_node::config::FarmConfig;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, TcpListener};
+use std::sync::Arc;
 
 /// Where one node stands.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spot {
     /// Its namespace.
     pub(crate) host: Option<Host>,
+    /// The connection to its machine, if that is another one.
+    pub(crate) session: Option<Arc<Session>>,
     /// Where it listens; empty for an FLP.
     pub(crate) listen: String,
     /// What others are told, if it is not the same.

@@ -1,12 +1,12 @@
 //! Faults of a live run, each at its time.
 
 use super::super::Trial;
+use super::super::venue::Stage;
 use crate::cell::{Fault as Kind, Way};
 use crate::clock::now_ns;
 use crate::error::LabError;
 use crate::farm::Farm;
 use crate::inject::{self, Remedy};
-use crate::net::Net;
 use rand::SeedableRng as _;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::process::Signal;
@@ -54,12 +54,12 @@ impl Disturber {
     /// # Errors
     ///
     /// What tools and the operating system say.
-    pub(super) fn act(&mut self, farm: &mut Farm, net: &Net) -> Result<(), LabError> {
+    pub(super) fn act(&mut self, farm: &mut Farm, stage: &Stage) -> Result<(), LabError> {
         let now = now_ns();
         let due = |fault: &Fault| self.begin_ns.saturating_add((fault.at_s * 1e9) as u64) <= now;
         let is_due = self.faults.last().is_some_and(due);
         if let Some(fault) = is_due.then(|| self.faults.pop()).flatten() {
-            let undo = self.inject(&fault, farm, net)?;
+            let undo = self.inject(&fault, farm, stage)?;
             self.done += 1;
             if let (Some(undo), Some(for_s)) = (undo, fault.for_s) {
                 self.remedies
@@ -69,7 +69,7 @@ impl Disturber {
         }
         while let Some(at) = self.remedies.iter().position(|(at, _)| *at <= now) {
             let (_, undo) = self.remedies.remove(at);
-            heal(undo, farm, net)?;
+            heal(undo, farm, stage)?;
         }
         Ok(())
     }
@@ -79,7 +79,7 @@ impl Disturber {
     /// # Errors
     ///
     /// What tools and the operating system say.
-    pub(super) fn heal_all(&mut self, farm: &mut Farm, net: &Net) -> Result<(), LabError> {
+    pub(super) fn heal_all(&mut self, farm: &mut Farm, stage: &Stage) -> Result<(), LabError> {
         for (_, undo) in self.remedies.drain(..) {
             match undo {
                 Undo::Launch(_) => {}
@@ -87,7 +87,7 @@ impl Disturber {
                     remedy(farm)?;
                     farm.let_all_end();
                 }
-                Undo::Rate(node) => set_rate(farm, net, node, 1.0)?,
+                Undo::Rate(node) => set_rate(farm, stage, node, 1.0)?,
             }
         }
         Ok(())
@@ -97,7 +97,7 @@ impl Disturber {
         &mut self,
         fault: &Fault,
         farm: &mut Farm,
-        net: &Net,
+        stage: &Stage,
     ) -> Result<Option<Undo>, LabError> {
         let number = |index: u32| u16::try_from(index).unwrap_or(u16::MAX);
         let node: NodeId = match (fault.flp, fault.epn) {
@@ -131,7 +131,7 @@ impl Disturber {
                 )?))
             }
             FaultKind::SlowNic => {
-                set_rate(farm, net, node, fault.factor.unwrap_or(1.0))?;
+                set_rate(farm, stage, node, fault.factor.unwrap_or(1.0))?;
                 Some(Undo::Rate(node))
             }
             // Refused when the experiment was read.
@@ -140,7 +140,7 @@ impl Disturber {
     }
 }
 
-fn heal(undo: Undo, farm: &mut Farm, net: &Net) -> Result<(), LabError> {
+fn heal(undo: Undo, farm: &mut Farm, stage: &Stage) -> Result<(), LabError> {
     match undo {
         Undo::Farm(remedy) => remedy(farm)?,
         Undo::Launch(node) => {
@@ -150,15 +150,15 @@ fn heal(undo: Undo, farm: &mut Farm, net: &Net) -> Result<(), LabError> {
                 farm.launch(node)?;
             }
         }
-        Undo::Rate(node) => set_rate(farm, net, node, 1.0)?,
+        Undo::Rate(node) => set_rate(farm, stage, node, 1.0)?,
     }
     farm.let_all_end();
     Ok(())
 }
 
-fn set_rate(farm: &Farm, net: &Net, node: NodeId, factor: f64) -> Result<(), LabError> {
+fn set_rate(farm: &Farm, stage: &Stage, node: NodeId, factor: f64) -> Result<(), LabError> {
     match farm.host(node) {
-        Some(host) => net.slow_down(&host.namespace, factor),
+        Some(host) => stage.slow_down(&host, factor),
         None => Ok(()),
     }
 }

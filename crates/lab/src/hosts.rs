@@ -1,0 +1,254 @@
+//! Experiments, and farms by hand, on real machines: those of an inventory, reached by `ssh`.
+//!
+//! A [`Fleet`] is an inventory whose hosts are all connected. Everything that a host has of it lies in one folder:
+//! the program, and the files of a farm or a run. Processes are known by the program that they run: whatever runs
+//! `FOLDER/sheaf` belongs to it, and nothing else is ever signalled.
+
+pub mod attend;
+mod error;
+mod facts;
+mod farm;
+pub mod inventory;
+mod session;
+
+use crate::clock;
+use crate::error::LabError;
+use crate::machine::Folder;
+use crate::tool;
+pub use error::HostError;
+pub use facts::Facts;
+use facts::{FUNCTIONS, MARK};
+pub use farm::Started;
+pub(crate) use farm::{begin_run, end_run};
+pub use inventory::{Inventory, InventoryError};
+pub(crate) use session::Session;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Hosts that are asked at the same time.
+const AT_ONCE: usize = 32;
+/// What a run has on a host, below the folder.
+const RUN: &str = "run";
+/// What a farm that was started by hand has there.
+const FARM: &str = "farm";
+
+/// All hosts of an inventory, connected.
+#[derive(Debug)]
+pub struct Fleet {
+    inventory: Inventory,
+    sessions: Vec<Arc<Session>>,
+    /// Sockets of the connections.
+    _folder: Folder,
+}
+
+/// What a host answered.
+pub type Answer<T> = (String, Result<T, LabError>);
+
+impl Fleet {
+    /// Connects to all hosts.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::Missing`] without `ssh`, and the [`HostError`] of the first host that cannot be reached.
+    pub fn open(inventory: &Inventory) -> Result<Self, LabError> {
+        let (folder, answers) = connect(inventory)?;
+        let sessions = answers
+            .into_iter()
+            .map(|(_, session)| session.map(Arc::new));
+        Ok(Self {
+            inventory: inventory.clone(),
+            sessions: sessions.collect::<Result<_, _>>()?,
+            _folder: folder,
+        })
+    }
+
+    /// Its hosts.
+    #[must_use]
+    pub fn inventory(&self) -> &Inventory {
+        &self.inventory
+    }
+
+    /// What each host is; all have to be ready for a run.
+    ///
+    /// # Errors
+    ///
+    /// The [`HostError`] of the first that is not.
+    pub fn ready(&self) -> Result<Vec<Facts>, LabError> {
+        let digest = digest(&crate::farm::program()?)?;
+        self.on_all(|session| {
+            let facts = Facts::ask(session)?;
+            facts.check_ready(session, &digest)?;
+            Ok(facts)
+        })
+    }
+
+    /// As [`ready`](Self::ready), as it stands in the provenance of results.
+    ///
+    /// # Errors
+    ///
+    /// As [`ready`](Self::ready).
+    pub(crate) fn provenance(&self) -> Result<BTreeMap<String, String>, LabError> {
+        let facts = self.ready()?;
+        let hosts = self.inventory.hosts.iter().zip(&facts);
+        let lines = hosts.map(|(host, facts)| (format!("host {}", host.name), facts.line()));
+        let venue = (
+            crate::experiment::store::HOSTS.to_owned(),
+            self.inventory.line(),
+        );
+        Ok(lines.chain([venue]).collect())
+    }
+
+    /// Brings this program to all hosts that have not got it; `tell` hears of each.
+    ///
+    /// # Errors
+    ///
+    /// The first [`HostError`]. Other hosts may have got it.
+    pub fn push(&self, tell: impl Fn(&str, &str) + Sync) -> Result<(), LabError> {
+        let program = crate::farm::program()?;
+        let digest = digest(&program)?;
+        let what = || LabError::io(format!("read {}", program.display()));
+        let bytes = std::fs::metadata(&program).map_err(what())?.len();
+        // The old one stays until the new one is whole.
+        let mib = bytes.div_ceil(1 << 20) + 1;
+        self.on_all(|session| {
+            let facts = Facts::ask(session)?;
+            facts.check_folder(session)?;
+            let name = session.host().name.as_str();
+            if facts.digest.as_deref() == Some(&digest) {
+                tell(name, "has it already");
+                return Ok(());
+            }
+            facts.check_idle(session)?;
+            facts.check_space(session, mib)?;
+            push_to(session, &program, &digest)?;
+            tell(name, &format!("has got {mib} MiB"));
+            Ok(())
+        })
+        .map(drop)
+    }
+
+    /// Ends all processes at once and removes the folders; gives how many processes each host had.
+    ///
+    /// # Errors
+    ///
+    /// The first [`HostError`], after all others have been asked.
+    pub fn purge(&self) -> Result<Vec<(String, u64)>, LabError> {
+        self.on_all(|session| {
+            let host = session.host();
+            let said = session.run("purge", &script(PURGE), &[&host.folder, MARK])?;
+            Ok((host.name.clone(), said.trim().parse().unwrap_or(0)))
+        })
+    }
+
+    /// Does `work` on all hosts, some at a time; the results in the order of the inventory.
+    fn on_all<T: Send>(
+        &self,
+        work: impl Fn(&Session) -> Result<T, LabError> + Sync,
+    ) -> Result<Vec<T>, LabError> {
+        let answers = at_once(&self.sessions, |session| work(session));
+        answers.into_iter().collect()
+    }
+}
+
+/// What each host of `inventory` is, or why that is not known or it is not ready.
+///
+/// # Errors
+///
+/// [`LabError::Missing`] without `ssh`.
+pub fn check(inventory: &Inventory) -> Result<Vec<Answer<Facts>>, LabError> {
+    let digest = digest(&crate::farm::program()?)?;
+    let (_folder, sessions) = connect(inventory)?;
+    Ok(at_once(&sessions, |(name, session)| {
+        let ask = || -> Result<Facts, LabError> {
+            let session = session.as_ref().map_err(|error| match error {
+                LabError::Host(error) => LabError::Host(error.clone()),
+                other => LabError::Farm(other.to_string()),
+            })?;
+            let facts = Facts::ask(session)?;
+            facts.check_ready(session, &digest)?;
+            Ok(facts)
+        };
+        (name.clone(), ask())
+    }))
+}
+
+/// Connects to all hosts; the folder holds the sockets of the connections.
+fn connect(inventory: &Inventory) -> Result<(Folder, Vec<Answer<Session>>), LabError> {
+    if tool::find("ssh").is_none() {
+        let text = "needs `ssh` (Debian package openssh-client)".to_owned();
+        return Err(LabError::Missing(text));
+    }
+    clock::end_on_signals()?;
+    let folder = Folder::make(false)?;
+    let numbered: Vec<_> = inventory.hosts.iter().enumerate().collect();
+    let sessions = at_once(&numbered, |(index, host)| {
+        let session = Session::open(host, folder.file(&format!("ssh-{index}")));
+        (host.name.clone(), session)
+    });
+    clock::check_quit()?;
+    Ok((folder, sessions))
+}
+
+/// Does `work` on all of `items`, some at a time; the results in their order.
+fn at_once<I: Sync, T: Send>(items: &[I], work: impl Fn(&I) -> T + Sync) -> Vec<T> {
+    let work = &work;
+    let mut results = Vec::with_capacity(items.len());
+    for some in items.chunks(AT_ONCE) {
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = some
+                .iter()
+                .map(|item| scope.spawn(move || work(item)))
+                .collect();
+            let ended = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
+            results
+                .extend(ended.map(|result| result.expect("what is done on a host does not panic")));
+        });
+    }
+    results
+}
+
+/// The SHA-256 of a file.
+fn digest(path: &Path) -> Result<String, LabError> {
+    let said = tool::run("sha256sum", ["--", &path.to_string_lossy()])?;
+    Ok(said.split(' ').next().unwrap_or_default().to_owned())
+}
+
+fn script(text: &str) -> String {
+    format!("{FUNCTIONS}{text}")
+}
+
+fn push_to(session: &Session, program: &Path, digest: &str) -> Result<(), LabError> {
+    let folder = &session.host().folder;
+    session.run("make its folder", MAKE, &[folder, MARK])?;
+    session.copy_to(program, &format!("{folder}/sheaf.part"))?;
+    session
+        .run("install the program", INSTALL, &[folder, digest])
+        .map(drop)
+}
+
+/// `$1` is the folder, `$2` the mark.
+const MAKE: &str = r#"
+set -e
+[ -d "$1" ] || mkdir "$1"
+: >"$1/$2"
+"#;
+
+/// `$1` is the folder, `$2` the SHA-256 that the program has to have. What does not run here is not installed.
+const INSTALL: &str = r#"
+set -e
+cd "$1"
+found=$(sha256sum <sheaf.part | cut -d ' ' -f 1)
+[ "$found" = "$2" ] || { rm -f sheaf.part; echo "it came with SHA-256 $found, expected $2" >&2; exit 1; }
+chmod 755 sheaf.part
+said=$(./sheaf.part --version 2>&1) || { rm -f sheaf.part; echo "it does not run here: $said" >&2; exit 1; }
+mv -f sheaf.part sheaf
+"#;
+
+/// `$1` is the folder, `$2` the mark. Prints how many processes there were.
+const PURGE: &str = r#"
+[ -e "$folder/$2" ] || { echo 0; exit 0; }
+pids | grep -c .
+end_all
+rm -rf "$folder"
+"#;
