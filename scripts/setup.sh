@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 # command:package, for what tests need beyond Rust, a C compiler and make. One place: add here.
 test_packages='java:default-jre-headless systemd-analyze:systemd strace:strace
     nft:nftables ip:iproute2 tc:iproute2 faketime:faketime
-    ssh:openssh-client sshd:openssh-server'
+    ssh:openssh-client sshd:openssh-server ansible-playbook:ansible-core'
 
 # file:package, for what is no command: real ZeroMQ, for C and for Debian's Python.
 test_files='/usr/include/zmq.h:libzmq3-dev /usr/lib/python3/dist-packages/zmq/__init__.py:python3-zmq'

@@ -3,6 +3,7 @@
 //! One farm at a time, so that the timing of one is not that of the machine. No test sleeps: it waits for a line,
 //! an exit or a descriptor, with a generous bound.
 
+mod ansible;
 mod bench_transport;
 mod command_line;
 mod ends;
