@@ -290,10 +290,10 @@ impl<'a> Gateway<'a> {
             if end.is_none() && (shutdown.is_requested() || self.is_over()) {
                 end = Some(now + DRAIN);
             }
-            if let Some(end) = end {
-                if shutdown.is_requested() || self.is_drained() || now >= end {
-                    return Ok(());
-                }
+            if let Some(end) = end
+                && (shutdown.is_requested() || self.is_drained() || now >= end)
+            {
+                return Ok(());
             }
             let timeout = match (is_busy, wake) {
                 (true, _) => Duration::ZERO,
