@@ -243,7 +243,7 @@ fn refuse(error: LabError) -> anyhow::Error {
         LabError::Cell { .. }
         | LabError::Missing(_)
         | LabError::Experiment(_)
-        | LabError::Inventory(_)
+        | LabError::Input(_)
         | LabError::Results { .. }
         | LabError::Unpaired { .. } => fail::bad_use(error.to_string()),
         other => other.into(),

@@ -4,13 +4,12 @@
 //! likewise. Errors are those of the simulator: of losses in percentage points, of everything else in percent of the
 //! live figure. All points count alike.
 
-use crate::compare::{describe, key};
+use crate::compare::{self, FigureOf, GOODPUT, P99, describe, key};
 use crate::error::LabError;
-use crate::experiment::result::RunResult;
 use crate::report::results::Results;
 use crate::stat;
 use serde::Serialize;
-use sheaf_sim::summary::{Kind, Point};
+use sheaf_sim::summary::Kind;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -78,16 +77,9 @@ pub struct Calibration {
     pub verdict: String,
 }
 
-/// A figure: its name, its value for a run, and its value for a point.
-type FigureOf = (&'static str, fn(&RunResult) -> f64, fn(&Point) -> f64);
-
 const FIGURES: [FigureOf; 5] = [
-    (LOSS, RunResult::loss_percent, |point| point.loss_percent),
-    (
-        "goodput_mbit_s",
-        |run| run.goodput_mbit_s,
-        |point| point.goodput_mbit_s,
-    ),
+    compare::LOSS,
+    GOODPUT,
     (
         "latency_us_p50",
         |run| run.latency_us.p50,
@@ -98,13 +90,9 @@ const FIGURES: [FigureOf; 5] = [
         |run| run.latency_us.p90,
         |point| point.latency_us.p90,
     ),
-    (
-        "latency_us_p99",
-        |run| run.latency_us.p99,
-        |point| point.latency_us.p99,
-    ),
+    P99,
 ];
-const LOSS: &str = "loss_percent";
+const LOSS: &str = compare::LOSS.0;
 
 /// The error of the simulator in `results`, which were read from `folder`.
 ///
@@ -293,7 +281,7 @@ pub fn table(calibration: &Calibration) -> String {
 mod tests {
     use super::*;
     use crate::report::verdict::tests::point;
-    use sheaf_sim::summary::Summary;
+    use sheaf_sim::summary::{Point, Summary};
 
     /// A live and a simulated point: loss, goodput, median of the latency.
     fn both(label: &str, live: [f64; 3], simulated: [f64; 3]) -> [Point; 2] {

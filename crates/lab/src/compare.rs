@@ -122,24 +122,23 @@ pub(crate) fn describe(point: &Point) -> String {
 /// A point of a set of results.
 type At<'a> = (&'a Results, usize);
 /// A figure: its name, its value for a run, and its mean for a point.
-type FigureOf = (&'static str, fn(&RunResult) -> f64, fn(&Point) -> f64);
+pub(crate) type FigureOf = (&'static str, fn(&RunResult) -> f64, fn(&Point) -> f64);
+
+pub(crate) const LOSS: FigureOf = ("loss_percent", RunResult::loss_percent, |point| {
+    point.loss_percent
+});
+pub(crate) const GOODPUT: FigureOf = (
+    "goodput_mbit_s",
+    |run| run.goodput_mbit_s,
+    |point| point.goodput_mbit_s,
+);
+pub(crate) const P99: FigureOf = (
+    "latency_us_p99",
+    |run| run.latency_us.p99,
+    |point| point.latency_us.p99,
+);
 
 fn compare(a: &Point, b: &Point, a_at: At<'_>, b_at: At<'_>) -> Vec<Difference> {
-    let figures: [FigureOf; 3] = [
-        ("loss_percent", RunResult::loss_percent, |point| {
-            point.loss_percent
-        }),
-        (
-            "goodput_mbit_s",
-            |run| run.goodput_mbit_s,
-            |point| point.goodput_mbit_s,
-        ),
-        (
-            "latency_us_p99",
-            |run| run.latency_us.p99,
-            |point| point.latency_us.p99,
-        ),
-    ];
     let row = |(figure, of_run, of_point): FigureOf| {
         let values =
             |(results, at): At<'_>| -> Vec<f64> { results.valid_runs(at).map(of_run).collect() };
@@ -157,7 +156,7 @@ fn compare(a: &Point, b: &Point, a_at: At<'_>, b_at: At<'_>) -> Vec<Difference> 
             p: welch(&x, &y),
         }
     };
-    figures.into_iter().map(row).collect()
+    [LOSS, GOODPUT, P99].into_iter().map(row).collect()
 }
 
 /// The difference of means in pooled standard deviations, with the correction for small samples (Hedges 1981).

@@ -42,9 +42,9 @@ pub enum LabError {
     /// The experiment makes no sense.
     #[error(transparent)]
     Experiment(Box<crate::experiment::ExperimentError>),
-    /// An inventory of hosts makes no sense.
+    /// A file cannot be used.
     #[error(transparent)]
-    Inventory(#[from] crate::hosts::InventoryError),
+    Input(#[from] crate::input::InputError),
     /// A host is not as it has to be.
     #[error(transparent)]
     Host(#[from] crate::hosts::HostError),

@@ -18,11 +18,12 @@ mod trial;
 pub mod venue;
 
 use crate::hosts::Inventory;
+use crate::input::{self, InputError};
 use crate::net::TopologyError;
 use serde::{Deserialize, Serialize};
 use sheaf_sim::scenario::{Fault, Mode, Push, Reaction, Scenario, ScenarioError};
 use sheaf_sim::summary::Kind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use thiserror::Error;
 pub use trial::Trial;
 
@@ -34,34 +35,9 @@ pub const QUICK_S: f64 = 5.0;
 /// Why an experiment cannot be run. Nothing has been made of it.
 #[derive(Debug, Error)]
 pub enum ExperimentError {
-    /// The file cannot be read.
-    #[error("cannot read {path}: {source}")]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the operating system says.
-        source: std::io::Error,
-    },
-    /// The file is no TOML, or has keys that an experiment has not.
-    #[error("{file}: {message}")]
-    Parse {
-        /// The file.
-        file: String,
-        /// What the reader says, with the line.
-        message: String,
-    },
-    /// A value makes no sense.
-    #[error("{experiment}: {key}: found {found}, expected {expected}")]
-    Value {
-        /// The experiment.
-        experiment: String,
-        /// Where it stands.
-        key: String,
-        /// What stands there.
-        found: String,
-        /// What may stand there.
-        expected: String,
-    },
+    /// The file cannot be used.
+    #[error(transparent)]
+    Input(#[from] InputError),
     /// A point cannot be simulated.
     #[error("{experiment}: point {point}: {error}")]
     Scenario {
@@ -297,11 +273,7 @@ impl Experiment {
     ///
     /// All of [`ExperimentError`].
     pub fn read(path: &Path) -> Result<Self, ExperimentError> {
-        let text = std::fs::read_to_string(path).map_err(|source| ExperimentError::Read {
-            path: path.to_owned(),
-            source,
-        })?;
-        Self::parse(&text, &path.display().to_string())
+        Self::parse(&input::read(path)?, &path.display().to_string())
     }
 
     /// Reads and checks the text of a file; `file` is for messages.
@@ -323,11 +295,7 @@ impl Experiment {
         file: &str,
         hosts: Option<Inventory>,
     ) -> Result<Self, ExperimentError> {
-        let mut experiment: Self =
-            toml::from_str(text).map_err(|error| ExperimentError::Parse {
-                file: file.to_owned(),
-                message: error.to_string().trim().to_owned(),
-            })?;
+        let mut experiment: Self = input::parse(text, file)?;
         experiment.hosts = hosts;
         experiment.trials()?;
         Ok(experiment)
@@ -444,22 +412,13 @@ impl Experiment {
     }
 
     /// For messages: `key` is wrong.
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "numbers and texts are told alike, and who tells them is done with them"
-    )]
     pub(crate) fn value(
         &self,
         key: &str,
         found: impl ToString,
         expected: impl ToString,
     ) -> ExperimentError {
-        ExperimentError::Value {
-            experiment: self.name.clone(),
-            key: key.to_owned(),
-            found: found.to_string(),
-            expected: expected.to_string(),
-        }
+        InputError::value(&self.name, key, found, expected).into()
     }
 
     fn check(&self) -> Result<(), ExperimentError> {

@@ -20,7 +20,7 @@ pub use facts::Facts;
 use facts::{FUNCTIONS, MARK};
 pub use farm::Started;
 pub(crate) use farm::{begin_run, end_run};
-pub use inventory::{Inventory, InventoryError};
+pub use inventory::Inventory;
 pub(crate) use session::Session;
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -14,6 +14,7 @@ pub mod net;
 pub mod calibrate;
 pub mod compare;
 pub mod experiment;
+pub mod input;
 pub mod legacy;
 // What can be run, and what it gives.
 pub mod faults;

@@ -20,7 +20,7 @@ use parts::{check_parts, check_roster};
 use sheaf_balance::Incomplete;
 use sheaf_frame::{NodeId, Role, RunId, Timestamp};
 use sheaf_node::event::{Event, MemberEvent, PartEvent};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What did not hold, before it is known when.
 #[derive(Clone, Debug)]
@@ -62,6 +62,8 @@ pub(crate) struct Watch<'a> {
     runs: Vec<RunBook>,
     /// Terms, and who led in them.
     leaders: Vec<(u64, NodeId)>,
+    /// TFs called for by lives that ended before their run was durable: their logs do not say which run that was.
+    called_in_vain: BTreeSet<u64>,
     pub(crate) hurt: Hurt,
     pub(crate) hash: Hash,
     settled_at: Timestamp,
@@ -75,6 +77,7 @@ impl<'a> Watch<'a> {
             lives: BTreeMap::new(),
             runs: Vec::new(),
             leaders: Vec::new(),
+            called_in_vain: BTreeSet::new(),
             hurt: Hurt::new(options),
             hash: Hash::new(),
             settled_at: Timestamp(0) + options.calm_at + options.settle,
@@ -100,7 +103,9 @@ impl<'a> Watch<'a> {
                     is_over: false,
                     called: Vec::new(),
                 };
-                self.lives.insert(node, life);
+                if let Some(former) = self.lives.insert(node, life) {
+                    self.called_in_vain.extend(former.called);
+                }
                 Ok(())
             }
             Event::Run { run } => {
@@ -338,8 +343,8 @@ impl<'a> Watch<'a> {
         let (allow, settled_at, stop_at) = (self.options.incomplete, self.settled_at, self.stop_at);
         let may_lose = self.options.sends_and_forgets;
         let kind = self.options.kind;
-        // Its caller may have died before the run was durable: it never said in its log which run that was.
-        let is_called = self.lives.values().any(|life| life.called.contains(&tf));
+        let is_called = self.called_in_vain.contains(&tf)
+            || self.lives.values().any(|life| life.called.contains(&tf));
         let (_, book) = self.tf_of(node, tf)?;
         if book.named_at.is_none() && is_called {
             book.call(now);

@@ -180,12 +180,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn options(args: &RunArgs) -> Result<Options, LabError> {
-    let text = std::fs::read_to_string(&args.file).map_err(|source| {
-        sheaf_lab::experiment::ExperimentError::Read {
-            path: args.file.clone(),
-            source,
-        }
-    })?;
+    let text = sheaf_lab::input::read(&args.file)?;
     let hosts = args.hosts.as_deref().map(Inventory::read).transpose()?;
     let file = args.file.display().to_string();
     let mut experiment = Experiment::parse_for(&text, &file, hosts)?;

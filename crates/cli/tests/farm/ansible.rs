@@ -69,14 +69,7 @@ fn playbooks_install_configure_start_stop_and_collect_a_farm() {
         command
             .current_dir(folder())
             .env("ANSIBLE_HOME", stand.file("ansible"));
-        let ended = Running::of(command).end();
-        let stdout = ended.stdout.join("\n");
-        assert!(
-            ended.status.success(),
-            "{books:?}: {stdout}\n{}",
-            ended.stderr
-        );
-        stdout
+        Running::of(command).end().ok(books);
     };
     play(&["install.yml", "configure.yml", "start.yml"]);
     assert_eq!(stand.processes().len(), 5);

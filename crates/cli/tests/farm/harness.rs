@@ -38,6 +38,20 @@ pub(crate) struct Ended {
     pub(crate) stderr: String,
 }
 
+impl Ended {
+    /// What it said, line by line; it has to have succeeded.
+    #[track_caller]
+    pub(crate) fn ok(self, words: &[&str]) -> String {
+        let stdout = self.stdout.join("\n");
+        assert!(
+            self.status.success(),
+            "{words:?}: {stdout}\n{}",
+            self.stderr
+        );
+        stdout
+    }
+}
+
 impl Running {
     /// Starts `sheaf` with `words`.
     pub(crate) fn start<S: AsRef<std::ffi::OsStr>>(words: &[S]) -> Self {

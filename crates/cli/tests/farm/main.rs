@@ -14,6 +14,8 @@ mod icns;
 mod lab;
 mod lab_run;
 mod orders;
+#[path = "../../../zmtp/tests/peer/program.rs"]
+mod program;
 mod security;
 mod shapes;
 mod simulator;

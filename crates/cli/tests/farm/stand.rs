@@ -188,14 +188,7 @@ impl Stand {
     /// As [`sheaf`](Self::sheaf), and expects it to succeed.
     #[track_caller]
     pub(crate) fn sheaf_ok(&self, words: &[&str]) -> String {
-        let ended = self.sheaf(words);
-        let stdout = ended.stdout.join("\n");
-        assert!(
-            ended.status.success(),
-            "{words:?}: {stdout}\n{}",
-            ended.stderr
-        );
-        stdout
+        self.sheaf(words).ok(words)
     }
 
     /// Processes whose program lies on the disk of a host, whatever its name.

@@ -1,10 +1,9 @@
 //! Farms with programs that speak ZeroMQ at their ends: pyzmq, and libzmq from C. The codec itself is tested against
 //! both in `crates/zmtp/tests/peers.rs`, whose producers feed the sources here.
-//!
-//! Needs the Debian packages python3-zmq and libzmq3-dev (`scripts/setup.sh test`). Without them a test says that it is
-//! skipped; with `CI=true` it fails.
+//! The packages that this needs, and what a test does without them: `program`.
 
 use crate::harness::{Ended, Running, farm_turn, free_address, write};
+use crate::program::{Kind, Peer, SIZES, program};
 use bytes::Bytes;
 use serde_json::Value;
 use sheaf_build::{Part, Tf};
@@ -14,121 +13,17 @@ use sheaf_node::config::{
 };
 use sheaf_node::sink::{Outlet, SinkEvent, SinkHandle, read_tf_file};
 use sheaf_node::source::{self, Fed, Feed, Input};
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Empty, the edges of short frames, and larger than any buffer on the way.
-const SIZES: [usize; 8] = [0, 1, 255, 256, 70_000, 1025, 3_000_000, 17];
 const COUNT: u64 = 40;
-/// Debian's package belongs to Debian's Python, which need not be the first on the path.
-const PYTHON: &str = "/usr/bin/python3";
-
-/// One of the two ways to real ZeroMQ.
-#[derive(Clone, Copy, Debug)]
-enum Kind {
-    Pyzmq,
-    Libzmq,
-}
-
-fn folder(of: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(of)
-}
-
-fn has_pyzmq() -> bool {
-    let mut python = Command::new(PYTHON);
-    python.args(["-c", "import zmq"]).stderr(Stdio::null());
-    python.status().is_ok_and(|status| status.success()) || missing("python3-zmq")
-}
-
-/// Says that a package is missing; never true.
-fn missing(package: &str) -> bool {
-    let is_ci = std::env::var_os("CI").is_some_and(|value| value == "true");
-    assert!(
-        !is_ci,
-        "the package {package} is missing; run scripts/setup.sh test"
-    );
-    println!("skipped: the package {package} is not installed");
-    false
-}
-
-/// The command of the program `stem`, in Python or in C; `None` if its kind is not here.
-fn program(kind: Kind, stem: &Path) -> Option<Command> {
-    match kind {
-        Kind::Pyzmq => has_pyzmq().then(|| {
-            let mut command = Command::new(PYTHON);
-            command.arg(stem.with_extension("py"));
-            command
-        }),
-        Kind::Libzmq => {
-            if !Path::new("/usr/include/zmq.h").exists() {
-                missing("libzmq3-dev");
-                return None;
-            }
-            let name = stem.file_stem().unwrap().to_str().unwrap();
-            let binary = Path::new(env!("CARGO_TARGET_TMPDIR"))
-                .join(format!("farm-zmq-{name}-{}", std::process::id()));
-            let mut cc = Command::new("cc");
-            cc.args(["-O1", "-Wall", "-Werror", "-o"]).arg(&binary);
-            cc.arg(stem.with_extension("c")).arg("-lzmq");
-            static PRODUCER: Once = Once::new();
-            static CONSUMER: Once = Once::new();
-            let once = if name == "peer" { &PRODUCER } else { &CONSUMER };
-            once.call_once(|| assert!(cc.status().unwrap().success(), "{name}.c does not compile"));
-            Some(Command::new(binary))
-        }
-    }
-}
-
-/// A program at the other end.
-struct Peer {
-    process: Child,
-    output: BufReader<ChildStdout>,
-}
-
-impl Peer {
-    fn start(mut command: Command, words: &[&str]) -> Self {
-        let mut process = command
-            .args(words)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let output = BufReader::new(process.stdout.take().unwrap());
-        Self { process, output }
-    }
-
-    /// The next line that it prints.
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.output.read_line(&mut line).unwrap();
-        line.trim().to_owned()
-    }
-
-    /// Ends its input, and gives the rest of what it prints.
-    fn end(mut self) -> String {
-        drop(self.process.stdin.take());
-        let mut rest = String::new();
-        self.output.read_to_string(&mut rest).unwrap();
-        assert!(
-            self.process.wait().unwrap().success(),
-            "the peer has failed"
-        );
-        rest.trim().to_owned()
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        // Of a test that has failed; after `end` it has ended already.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
+/// The programs, below the folder of this crate.
+const PRODUCER: &str = "../zmtp/tests/peer/peer";
+const CONSUMER: &str = "tests/farm/zmq/take";
+const O2_BALANCER: &str = "tests/farm/zmq/o2_balancer";
 
 fn method(we_bind: bool) -> ZmqMethod {
     if we_bind {
@@ -142,7 +37,7 @@ const ANY: &str = "tcp://127.0.0.1:*";
 
 /// A source, and a program of `pattern` that produces for it.
 fn producer(kind: Kind, pattern: &str, we_bind: bool) -> Option<(Feed, Receiver<()>, Peer)> {
-    let command = program(kind, &folder("../zmtp/tests/peer/peer"))?;
+    let command = program(kind, PRODUCER)?;
     let sizes: Vec<String> = SIZES.iter().map(ToString::to_string).collect();
     let (count, sizes) = (COUNT.to_string(), sizes.join(","));
     let mut source = ZmqSource {
@@ -169,18 +64,17 @@ fn producer(kind: Kind, pattern: &str, we_bind: bool) -> Option<(Feed, Receiver<
             Input::Made(_) => panic!("a producer makes its STFs"),
         }
     };
-    let words = |method: &str, endpoint: &str| {
-        [pattern, method, endpoint, &count, &sizes].map(str::to_owned)
+    let start = |method: &str, endpoint: &str| {
+        Peer::start(command, &[pattern, method, endpoint, &count, &sizes])
     };
-    let start = |words: [String; 5]| Peer::start(command, &words.each_ref().map(String::as_str));
     if we_bind {
         let feed = open(&source);
         let at = format!("tcp://{}", feed.address().unwrap());
-        let mut peer = start(words("connect", &at));
+        let mut peer = start("connect", &at);
         peer.line();
         return Some((feed, rings, peer));
     }
-    let mut peer = start(words("bind", ANY));
+    let mut peer = start("bind", ANY);
     source.endpoint = peer.line();
     Some((open(&source), rings, peer))
 }
@@ -196,8 +90,7 @@ fn check_source(kind: Kind, pattern: &str, we_bind: bool) {
         // A PUB cannot know that it is heard: it is told to begin when its first message, which is no STF, has come.
         if !has_begun && pattern == "pub" && feed.stats().refused > 0 {
             has_begun = true;
-            let begin = peer.process.stdin.as_mut().unwrap().write_all(b"\n");
-            begin.unwrap();
+            peer.begin();
         }
         match feed.try_next() {
             Fed::Stf(stf) => {
@@ -251,7 +144,7 @@ fn deliver(sink: &mut SinkHandle, rings: &Receiver<()>, tf: &Tf<Bytes>) {
 }
 
 fn check_sink(kind: Kind, pattern: &str, we_bind: bool) {
-    let Some(command) = program(kind, &folder("tests/farm/zmq/take")) else {
+    let Some(command) = program(kind, CONSUMER) else {
         return;
     };
     let taken = tempfile::tempdir().unwrap();
@@ -390,8 +283,8 @@ impl Farm {
 fn a_farm_between_pyzmq_and_libzmq_hands_on_every_tf() {
     let _turn = farm_turn();
     let (Some(python), Some(c)) = (
-        program(Kind::Pyzmq, &folder("../zmtp/tests/peer/peer")),
-        program(Kind::Libzmq, &folder("tests/farm/zmq/take")),
+        program(Kind::Pyzmq, PRODUCER),
+        program(Kind::Libzmq, CONSUMER),
     ) else {
         return;
     };
@@ -422,14 +315,11 @@ fn a_farm_between_pyzmq_and_libzmq_hands_on_every_tf() {
 fn o2_balancer_stands_at_both_ends_of_a_farm_behind_its_gateway() {
     const HEARTBEATS: u64 = 100;
     let _turn = farm_turn();
-    if !has_pyzmq() {
+    let process = || program(Kind::Pyzmq, O2_BALANCER);
+    if process().is_none() {
         return;
     }
-    let process = || {
-        let mut command = Command::new(PYTHON);
-        command.arg(folder("tests/farm/zmq/o2_balancer.py"));
-        command
-    };
+    let start = |words: &[&str]| Peer::start(process().expect("it was here"), words);
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| format!("ipc://{}/{name}", dir.path().display());
     let iterations = HEARTBEATS.to_string();
@@ -446,7 +336,7 @@ fn o2_balancer_stands_at_both_ends_of_a_farm_behind_its_gateway() {
     let feedback = listening("feedback");
     let epns = ["0", "1"].map(|id| {
         let at = at(&format!("epn{id}"));
-        let mut epn = Peer::start(process(), &["epn", &feedback, id, "2", &at]);
+        let mut epn = start(&["epn", &feedback, id, "2", &at]);
         assert_eq!(epn.line(), at);
         epn
     });
@@ -461,7 +351,7 @@ fn o2_balancer_stands_at_both_ends_of_a_farm_behind_its_gateway() {
     let heartbeats = listening("heartbeats");
     let flps = [20_000, 0].map(|bytes: u32| {
         let words = ["flp", &heartbeats, &iterations, &bytes.to_string()];
-        Peer::start(process(), &words)
+        start(&words)
     });
     farm.end(HEARTBEATS);
     flps.into_iter().for_each(|flp| drop(flp.end()));

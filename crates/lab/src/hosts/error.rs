@@ -117,17 +117,14 @@ impl HostError {
         let address = format!("{}:{}", host.address, host.ssh_port);
         let found = said(stderr);
         if status != Some(CONNECTION_FAILED) {
-            let what = what.to_owned();
-            return match stderr.contains("No space left on device") {
-                true => Self::Failed {
-                    host: name,
-                    what,
-                    found: format!("no space left in {}", host.folder),
-                },
-                false => Self::Failed {
-                    host: name,
-                    what,
-                    found,
+            let is_full = stderr.contains("No space left on device");
+            return Self::Failed {
+                host: name,
+                what: what.to_owned(),
+                found: if is_full {
+                    format!("no space left in {}", host.folder)
+                } else {
+                    found
                 },
             };
         }

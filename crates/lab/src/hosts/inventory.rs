@@ -1,11 +1,11 @@
 //! An inventory file: machines, how `ssh` gets there, and what each can be in a farm.
 
+use crate::input::{self, InputError};
 use crate::net::Can;
 use serde::{Deserialize, Serialize};
 use sheaf_node::config::is_address;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use thiserror::Error;
 
 /// Where `sshd` usually listens.
 const SSH_PORT: u16 = 22;
@@ -15,39 +15,6 @@ const NAME_MAX: usize = 48;
 const HOSTS_MAX: usize = 500;
 /// Nodes of one host.
 const NODES_MAX: u16 = 100;
-
-/// Why an inventory cannot be used. No host was asked.
-#[derive(Debug, Error)]
-pub enum InventoryError {
-    /// The file cannot be read.
-    #[error("cannot read {path}: {source}")]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the operating system says.
-        source: std::io::Error,
-    },
-    /// The file is no TOML, or has other keys than an inventory.
-    #[error("{file}: {message}")]
-    Parse {
-        /// The file.
-        file: String,
-        /// What the reader says, with the line.
-        message: String,
-    },
-    /// A value makes no sense.
-    #[error("{file}: {key}: found {found}, expected {expected}")]
-    Value {
-        /// The file.
-        file: String,
-        /// Where it stands.
-        key: String,
-        /// What stands there.
-        found: String,
-        /// What may stand there.
-        expected: String,
-    },
-}
 
 /// What all hosts have in common, unless they say otherwise: the `[all]` table.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -159,26 +126,19 @@ impl Inventory {
     ///
     /// # Errors
     ///
-    /// All of [`InventoryError`].
-    pub fn read(path: &Path) -> Result<Self, InventoryError> {
-        let text = std::fs::read_to_string(path).map_err(|source| InventoryError::Read {
-            path: path.to_owned(),
-            source,
-        })?;
-        Self::parse(&text, path)
+    /// All of [`InputError`].
+    pub fn read(path: &Path) -> Result<Self, InputError> {
+        Self::parse(&input::read(path)?, path)
     }
 
     /// Reads and checks the text of a file; relative paths in it begin where `path` lies.
     ///
     /// # Errors
     ///
-    /// All of [`InventoryError`] but those of reading.
-    pub fn parse(text: &str, path: &Path) -> Result<Self, InventoryError> {
+    /// All of [`InputError`] but those of reading.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, InputError> {
         let name = path.display().to_string();
-        let file: File = toml::from_str(text).map_err(|error| InventoryError::Parse {
-            file: name.clone(),
-            message: error.to_string().trim().to_owned(),
-        })?;
+        let file: File = input::parse(text, &name)?;
         let beside = path.parent().unwrap_or(Path::new("")).to_owned();
         Reader { name, beside }.inventory(file)
     }
@@ -219,16 +179,16 @@ impl Reader {
         key: impl Into<String>,
         found: impl std::fmt::Debug,
         expected: impl Into<String>,
-    ) -> InventoryError {
-        InventoryError::Value {
-            file: self.name.clone(),
-            key: key.into(),
-            found: format!("{found:?}"),
-            expected: expected.into(),
-        }
+    ) -> InputError {
+        InputError::value(
+            &self.name,
+            key.into(),
+            format!("{found:?}"),
+            expected.into(),
+        )
     }
 
-    fn inventory(&self, file: File) -> Result<Inventory, InventoryError> {
+    fn inventory(&self, file: File) -> Result<Inventory, InputError> {
         self.check_name("name", &file.name)?;
         if file.host.is_empty() || file.host.len() > HOSTS_MAX {
             let expected = format!("1 to {HOSTS_MAX} hosts");
@@ -257,7 +217,7 @@ impl Reader {
         })
     }
 
-    fn host(&self, spec: HostSpec, all: &Common) -> Result<Host, InventoryError> {
+    fn host(&self, spec: HostSpec, all: &Common) -> Result<Host, InputError> {
         self.check_name("host.name", &spec.name)?;
         let key = |key: &str| format!("host {}: {key}", spec.name);
         let (address, ssh_port) = split(&spec.address)
@@ -329,7 +289,7 @@ impl Reader {
         })
     }
 
-    fn check_name(&self, key: &str, name: &str) -> Result<(), InventoryError> {
+    fn check_name(&self, key: &str, name: &str) -> Result<(), InputError> {
         if is_word(name) && name.len() <= NAME_MAX {
             return Ok(());
         }

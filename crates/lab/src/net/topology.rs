@@ -1,8 +1,9 @@
 //! A topology file: nodes, switches, what lies between them, and how fast it is.
 
+use crate::input::{self, InputError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use thiserror::Error;
 
 /// Longest name of a network device (`IFNAMSIZ`, 16 with the final zero) but for the `br-` of a bridge.
@@ -58,34 +59,9 @@ pub enum TopologyError {
         /// Names of those that come with Sheaf.
         known: String,
     },
-    /// The file cannot be read.
-    #[error("cannot read {path}: {source}")]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the operating system says.
-        source: std::io::Error,
-    },
-    /// The file is no TOML, or has other keys than a topology.
-    #[error("{file}: {message}")]
-    Parse {
-        /// The file.
-        file: String,
-        /// What the reader says, with the line.
-        message: String,
-    },
-    /// A value makes no sense.
-    #[error("{topology}: {key}: found {found}, expected {expected}")]
-    Value {
-        /// The topology.
-        topology: String,
-        /// Where it stands.
-        key: String,
-        /// What stands there.
-        found: String,
-        /// What may stand there.
-        expected: String,
-    },
+    /// The file cannot be used.
+    #[error(transparent)]
+    Input(#[from] InputError),
     /// The kernel cannot have so many, or so long ones.
     #[error("{topology}: {key}: found {found}, but the kernel takes {limit}")]
     KernelLimit {
@@ -299,11 +275,7 @@ impl Topology {
                 known: known.join(", "),
             });
         }
-        let text = std::fs::read_to_string(path).map_err(|source| TopologyError::Read {
-            path: path.to_owned(),
-            source,
-        })?;
-        Self::parse(&text, name)
+        Self::parse(&input::read(path)?, name)
     }
 
     /// Names of those that come with Sheaf.
@@ -317,10 +289,7 @@ impl Topology {
     ///
     /// All of [`TopologyError`] but those of reading.
     pub fn parse(text: &str, file: &str) -> Result<Self, TopologyError> {
-        let topology: Self = toml::from_str(text).map_err(|error| TopologyError::Parse {
-            file: file.to_owned(),
-            message: error.to_string().trim().to_owned(),
-        })?;
+        let topology: Self = input::parse(text, file)?;
         topology.check()?;
         Ok(topology)
     }
@@ -346,17 +315,8 @@ impl Topology {
         nodes
     }
 
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "numbers and texts are told alike, and who tells them is done with them"
-    )]
     fn value(&self, key: &str, found: impl ToString, expected: impl ToString) -> TopologyError {
-        TopologyError::Value {
-            topology: self.name.clone(),
-            key: key.to_owned(),
-            found: found.to_string(),
-            expected: expected.to_string(),
-        }
+        InputError::value(&self.name, key, found, expected).into()
     }
 
     #[expect(

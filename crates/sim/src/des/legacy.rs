@@ -34,7 +34,7 @@ enum Event {
     },
     /// A stream begins to send.
     Start(u32),
-    /// A flow may be done.
+    /// A flow may be done, or a port change its rate.
     Network(Sight),
     /// An acknowledgement arrives.
     Ack {

@@ -291,22 +291,26 @@ impl Farm {
         if !self.is_primary() {
             return;
         }
-        let count = |is_meant: &dyn Fn(&Recipient) -> bool| {
-            told.iter().filter(|(to, _)| is_meant(to)).count() as u64
-        };
-        let bytes = |words: u64| match words {
-            0 => 0,
-            words => HEADERS_BYTES + (WORD_BYTES + ITEM_BYTES) * words,
-        };
-        let to_all_epns = count(&|to| *to == Recipient::AllEpns);
-        for epn in 0..self.epns.len() as u32 {
-            let to_one = count(&|to| *to == Recipient::Epn(EpnId(epn as u16)));
-            self.network.charge_epn(epn, bytes(to_all_epns + to_one));
+        let (mut to_epn, mut to_flp) = (vec![0; self.epns.len()], vec![0; self.flps.len()]);
+        let (mut to_epns, mut to_flps) = (0, 0);
+        for (to, _) in told {
+            match to {
+                Recipient::Epn(epn) => to_epn[usize::from(epn.0)] += 1,
+                Recipient::Flp(flp) => to_flp[usize::from(flp.0)] += 1,
+                Recipient::AllEpns => to_epns += 1,
+                Recipient::AllFlps => to_flps += 1,
+            }
+        }
+        for (epn, words) in (0..).zip(to_epn) {
+            let words: u64 = to_epns + words;
+            if words > 0 {
+                let bytes = HEADERS_BYTES + (WORD_BYTES + ITEM_BYTES) * words;
+                self.network.charge_epn(epn, bytes);
+            }
         }
         // The way into an FLP is not the way of the data, that of its acknowledgements is.
-        let to_all_flps = count(&|to| *to == Recipient::AllFlps);
-        for flp in 0..self.flps.len() as u32 {
-            if to_all_flps + count(&|to| *to == Recipient::Flp(FlpId(flp as u16))) > 0 {
+        for (flp, words) in (0..).zip(to_flp) {
+            if to_flps + words > 0 {
                 self.network.charge_flp(flp, HEADERS_BYTES);
             }
         }

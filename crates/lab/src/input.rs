@@ -1,0 +1,79 @@
+//! Files that people write: experiments, topologies, inventories. What can be wrong with any of them.
+
+use serde::de::DeserializeOwned;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// Why a file cannot be used. Nothing has been made of it.
+#[derive(Debug, Error)]
+pub enum InputError {
+    /// The file cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system says.
+        source: std::io::Error,
+    },
+    /// The file is no TOML, or has keys that such a file has not.
+    #[error("{file}: {message}")]
+    Parse {
+        /// The file.
+        file: String,
+        /// What the reader says, with the line.
+        message: String,
+    },
+    /// A value makes no sense.
+    #[error("{file}: {key}: found {found}, expected {expected}")]
+    Value {
+        /// The file, or what it calls itself.
+        file: String,
+        /// Where it stands.
+        key: String,
+        /// What stands there.
+        found: String,
+        /// What may stand there.
+        expected: String,
+    },
+}
+
+impl InputError {
+    /// The value of `key` makes no sense.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "numbers and texts are told alike, and who tells them is done with them"
+    )]
+    pub(crate) fn value(
+        file: &str,
+        key: impl ToString,
+        found: impl ToString,
+        expected: impl ToString,
+    ) -> Self {
+        Self::Value {
+            file: file.to_owned(),
+            key: key.to_string(),
+            found: found.to_string(),
+            expected: expected.to_string(),
+        }
+    }
+}
+
+/// The text of a file.
+///
+/// # Errors
+///
+/// [`InputError::Read`].
+pub fn read(path: &Path) -> Result<String, InputError> {
+    std::fs::read_to_string(path).map_err(|source| InputError::Read {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// What the text of a file says; `file` is for messages.
+pub(crate) fn parse<T: DeserializeOwned>(text: &str, file: &str) -> Result<T, InputError> {
+    toml::from_str(text).map_err(|error| InputError::Parse {
+        file: file.to_owned(),
+        message: error.to_string().trim().to_owned(),
+    })
+}
