@@ -1,7 +1,7 @@
 //! A node of an experiment on another machine: who looks after it there, and who tells that one what to do.
 //!
 //! `sheaf lab attend WORDS` runs there, at the end of an `ssh`, and starts `sheaf WORDS`. Its input has an order a
-//! line: the name of a signal for the node, or nothing. When its input ends, or is silent for [`SILENCE_MAX`], whoever
+//! line: the name of a signal for the node, or nothing. When its input ends, or is silent for too long, whoever
 //! began the experiment is gone: it kills the node. So no node outlives its experiment, whatever happens to that, to
 //! the `ssh` or to the network between.
 

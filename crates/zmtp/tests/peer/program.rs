@@ -32,7 +32,7 @@ fn missing(package: &str) -> Option<Command> {
     None
 }
 
-/// The command of the program `stem`, in Python or in C, below the folder of this crate; `None` if its kind is not here.
+/// The command of the program `stem` below the folder of this crate; `None` if what runs its kind is not here.
 pub(crate) fn program(kind: Kind, stem: &str) -> Option<Command> {
     let stem = Path::new(env!("CARGO_MANIFEST_DIR")).join(stem);
     match kind {
