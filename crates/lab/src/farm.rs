@@ -626,8 +626,20 @@ const WALL_CLOCK: &str = "wall-clock";
 /// Three ZooKeeper servers, with the short times of tests.
 fn start_servers() -> Result<Ensemble, LabError> {
     let home = Home::find().map_err(|error| LabError::Farm(error.to_string()))?;
-    Ensemble::start(&home, &ServerOptions::ensemble())
+    let options = ServerOptions {
+        place: servers_place(),
+        ..ServerOptions::ensemble()
+    };
+    Ensemble::start(&home, &options)
         .map_err(|error| LabError::Farm(format!("cannot start ZooKeeper: {error}")))
+}
+
+/// In memory, unless `TMPDIR` says otherwise. These servers stand for machines with disks of their own: on the one disk
+/// of this machine they wait for each other's `fsync`, and for those of the farm.
+fn servers_place() -> Option<PathBuf> {
+    let memory = Path::new("/dev/shm");
+    let is_free = std::env::var_os("TMPDIR").is_none() && memory.is_dir();
+    is_free.then(|| memory.to_owned())
 }
 
 fn make_disks(shape: &Shape, folder: &Path) -> Result<Option<Disk>, LabError> {

@@ -44,6 +44,8 @@ pub struct ServerOptions {
     pub session_min_ms: u32,
     /// With these files, members also listen for TLS, and ask clients for certificates.
     pub tls: Option<ServerTls>,
+    /// Where their temporary folder is made; none: where the system has such folders.
+    pub place: Option<PathBuf>,
 }
 
 /// The files of servers that speak TLS, PEM each.
@@ -65,6 +67,7 @@ impl ServerOptions {
             sync_limit: 5,
             session_min_ms: 200,
             tls: None,
+            place: None,
         }
     }
 
@@ -151,10 +154,11 @@ impl Ensemble {
     ///
     /// [`ServerError`] names what is missing or failed; nothing is left behind.
     pub fn start(home: &Home, options: &ServerOptions) -> Result<Self, ServerError> {
+        let place = options.place.clone().unwrap_or_else(std::env::temp_dir);
         let folder = tempfile::Builder::new()
             .prefix("sheaf-zookeeper-")
-            .tempdir()
-            .map_err(io_error("a temporary folder"))?;
+            .tempdir_in(&place)
+            .map_err(io_error(format!("a folder in {}", place.display())))?;
         let addresses = free_addresses(options.members.max(1))?;
         let mut members = Vec::new();
         for (index, address) in addresses.iter().enumerate() {

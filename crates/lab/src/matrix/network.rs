@@ -46,6 +46,7 @@ pub(super) const CELLS: &[Cell] = &[
         detect_ms: Some(120),
         shape: LAN,
         needs: NET,
+        recover_ms: 650,
         ..Cell::new(
             "cut-out",
             "F8",
