@@ -62,13 +62,6 @@ impl Stage {
         Self::Fuzz,
     ];
 
-    /// A stage that runs when it is asked for, as long as about one seed in 40,000 finds something that is not new:
-    /// with that it fails for some commits, and says nothing about the change. What it has found stands
-    /// in `docs/results/torture.md`.
-    fn is_by_name_only(self) -> bool {
-        self == Self::Torture
-    }
-
     fn name(self) -> &'static str {
         match self {
             Self::Fetch => "fetch",
@@ -189,7 +182,7 @@ pub(crate) fn select(args: &[String]) -> Result<Vec<Stage>> {
     }
     let stages = Stage::ALL
         .into_iter()
-        .filter(|stage| only.contains(stage) || (only.is_empty() && !stage.is_by_name_only()));
+        .filter(|stage| only.is_empty() || only.contains(stage));
     let stages: Vec<_> = stages.filter(|stage| !skip.contains(stage)).collect();
     ensure!(!stages.is_empty(), "no stage is left to run");
     Ok(stages)
@@ -295,13 +288,16 @@ mod tests {
 
     #[test]
     fn stages_run_in_order_whatever_the_order_of_their_names() {
-        check("", "fetch fmt tidy clippy doc test faults mutants fuzz");
+        check(
+            "",
+            "fetch fmt tidy clippy doc test faults torture mutants fuzz",
+        );
         check("--only mutants torture", "torture mutants");
         check("--only torture", "torture");
         check("--only test fmt", "fmt test");
         check(
             "--skip test doc",
-            "fetch fmt tidy clippy faults mutants fuzz",
+            "fetch fmt tidy clippy faults torture mutants fuzz",
         );
         check("--only fmt tidy --skip fmt", "tidy");
     }

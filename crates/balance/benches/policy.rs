@@ -70,6 +70,7 @@ fn job(id: u64) -> Job<'static> {
         id,
         bytes: JOB_BYTES,
         avoid: &[],
+        is_early: false,
     }
 }
 

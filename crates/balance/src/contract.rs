@@ -220,7 +220,13 @@ impl Farm {
             2 => self.bytes(),
             _ => self.bytes() / 16,
         };
-        Job { id, bytes, avoid }
+        let is_early = self.lots.random_ratio(1, 4);
+        Job {
+            id,
+            bytes,
+            avoid,
+            is_early,
+        }
     }
 
     /// What the next job avoids: mostly nothing, at times all there are.

@@ -24,6 +24,21 @@ pub struct Job<'a> {
     pub bytes: u64,
     /// Targets that must not get this one, in any order. Short: it is searched once for each target.
     pub avoid: &'a [TargetId],
+    /// Placed before all that it needs is there. It leaves room behind for another one of its size: the last room of
+    /// a target is for jobs that wait for nobody, or jobs that wait for those could take it all.
+    pub is_early: bool,
+}
+
+impl Job<'_> {
+    /// Slots that have to be free for it: its own, and the one that an early one leaves.
+    fn slots_wanted(&self) -> u32 {
+        1 + u32::from(self.is_early)
+    }
+
+    /// Bytes that have to be free for it.
+    fn bytes_wanted(&self) -> u64 {
+        self.bytes.saturating_mul(1 + u64::from(self.is_early))
+    }
 }
 
 /// One target as known now.
@@ -101,12 +116,13 @@ impl TargetLoad {
         self.enabled && self.available && self.listed && !self.stuck
     }
 
-    /// Whether it can take `job` now: online, not avoided, with a slot and enough bytes free.
+    /// Whether it can take `job` now: online, not avoided, with a slot and enough bytes free, and for an early job
+    /// with as much again.
     #[must_use]
     pub fn fits(&self, job: &Job<'_>) -> bool {
         self.is_online()
-            && self.free_slots() > 0
-            && self.free_bytes() >= job.bytes
+            && self.free_slots() >= job.slots_wanted()
+            && self.free_bytes() >= job.bytes_wanted()
             && !job.avoid.contains(&self.id)
     }
 }
@@ -348,7 +364,7 @@ impl LoadView {
         for target in self.targets.iter().filter(|target| target.is_online()) {
             if job.avoid.contains(&target.id) {
                 nearest = nearest.max(Refusal::NoneAllowed);
-            } else if target.free_slots() == 0 {
+            } else if target.free_slots() < job.slots_wanted() {
                 nearest = nearest.max(Refusal::NoSlot);
             } else {
                 return Refusal::NoMemory;
@@ -418,6 +434,14 @@ mod tests {
             id: 0,
             bytes,
             avoid,
+            is_early: false,
+        }
+    }
+
+    fn early(bytes: u64) -> Job<'static> {
+        Job {
+            is_early: true,
+            ..job(bytes, &[])
         }
     }
 
@@ -472,6 +496,24 @@ mod tests {
         for (target, fits) in cases {
             check(target, &[], fits);
         }
+    }
+
+    #[test]
+    fn an_early_job_leaves_room_for_another_one_of_its_size() {
+        let open = TargetLoad::new(TARGET, 100, 2);
+        let check = |target: TargetLoad, bytes: u64, refusal: Option<Refusal>| {
+            let view = view([target]);
+            assert_eq!(target.fits(&early(bytes)), refusal.is_none(), "{target:?}");
+            if let Some(refusal) = refusal {
+                assert_eq!(view.refusal(&early(bytes)), refusal, "{target:?}");
+                assert!(target.fits(&job(bytes, &[])), "{target:?}");
+            }
+        };
+        check(open, 50, None);
+        check(open, 51, Some(Refusal::NoMemory));
+        check(with(open, |t| t.held_bytes = 1), 50, Some(Refusal::NoMemory));
+        check(with(open, |t| t.booked_slots = 1), 1, Some(Refusal::NoSlot));
+        check(with(open, |t| t.slots = 1), 0, Some(Refusal::NoSlot));
     }
 
     #[test]

@@ -15,7 +15,7 @@
 //! for epn in 0..3 {
 //!     epns.insert(TargetLoad::new(TargetId(epn), 64 << 30, 25)); // 64 GiB, 25 TFs at once
 //! }
-//! let tf = Job { id: 4711, bytes: 1_800_000_000, avoid: &[TargetId(0)] }; // EPN 0 failed with it before
+//! let tf = Job { id: 4711, bytes: 1_800_000_000, avoid: &[TargetId(0)], is_early: false }; // EPN 0 failed with it before
 //! let epn = policy.choose(Timestamp(0), &tf, &epns).expect("two have room");
 //! epns.book(epn, tf.bytes);
 //! assert_eq!(epn, TargetId(1));
@@ -36,7 +36,7 @@
 //! let (placed_at, done_at) = (Timestamp(0), Timestamp(4_000_000_000));
 //! let file = Finished { bytes: 2_000_000_000, placed_at, arrived_at: done_at, done_at };
 //! threads.observe(TargetId(0), &file);
-//! let next = Job { id: 18, bytes: 500_000_000, avoid: &[] };
+//! let next = Job { id: 18, bytes: 500_000_000, avoid: &[], is_early: false };
 //! assert_eq!(policy.choose(done_at, &next, &threads), Ok(TargetId(1)));
 //! # Ok::<(), policy::UnknownPolicy>(())
 //! ```
@@ -51,7 +51,7 @@
 //! for server in [10, 11, 12] {
 //!     servers.insert(TargetLoad::new(TargetId(server), 0, 4096)); // up to 4096 connections, bytes do not count
 //! }
-//! let client = Job { id: 0xC0A8_0107, bytes: 0, avoid: &[] }; // 192.168.1.7
+//! let client = Job { id: 0xC0A8_0107, bytes: 0, avoid: &[], is_early: false }; // 192.168.1.7
 //! let server = policy.choose(Timestamp(0), &client, &servers).expect("all have room");
 //! servers.book(server, 0);
 //! assert_eq!(policy.choose(Timestamp(9), &client, &servers), Ok(server));
@@ -206,7 +206,7 @@ mod tests {
         }
         let answers = jobs.iter().map(|&(id, bytes)| {
             let avoid = &[];
-            match policy.choose(Timestamp(id), &Job { id, bytes, avoid }, &view) {
+            match policy.choose(Timestamp(id), &Job { id, bytes, avoid, is_early: false }, &view) {
                 Ok(target) => {
                     view.book(target, bytes);
                     target.to_string()

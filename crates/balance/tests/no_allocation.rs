@@ -54,6 +54,7 @@ fn no_policy_allocates_to_choose_or_to_refuse() {
             id: 0,
             bytes: 1000,
             avoid: &avoid,
+            is_early: false,
         };
         policy
             .choose(Timestamp(0), &first, &view)
@@ -65,6 +66,7 @@ fn no_policy_allocates_to_choose_or_to_refuse() {
                 id,
                 bytes: 1000,
                 avoid: &avoid,
+                is_early: false,
             };
             // Ten seconds in all: tables that are made anew now and then are so meanwhile.
             match policy.choose(Timestamp(id * 10_000_000), &job, &view) {

@@ -231,6 +231,7 @@ mod tests {
             id,
             bytes: 1,
             avoid: &[],
+            is_early: false,
         };
         policy
             .choose(Timestamp(second * SECOND), &job, view)

@@ -110,6 +110,7 @@ mod tests {
         id: 0,
         bytes: 1 << 20,
         avoid: &[],
+        is_early: false,
     };
 
     /// Targets with room for 100 jobs of a MiB, of which a first one took this many ms to come and to be done.

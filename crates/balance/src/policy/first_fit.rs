@@ -174,6 +174,7 @@ mod tests {
             id: 0,
             bytes: 1,
             avoid: &[],
+            is_early: false,
         };
         let mut policy = in_order(4);
         policy.members = None;

@@ -176,6 +176,7 @@ mod tests {
                 id,
                 bytes: 1,
                 avoid: &[],
+                is_early: false,
             };
             policy.choose(Timestamp(0), &job, view).expect("room").0
         };

@@ -110,6 +110,7 @@ mod tests {
                 id,
                 bytes: 1,
                 avoid: &[],
+                is_early: false,
             };
             let target = policy
                 .choose(Timestamp(0), &job, &view)

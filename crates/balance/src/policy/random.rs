@@ -101,6 +101,7 @@ mod tests {
             id: 0,
             bytes: 0,
             avoid: &[],
+            is_early: false,
         };
         let mut policy = Random::new(2);
         let mut chosen = vec![0_u32; count as usize];

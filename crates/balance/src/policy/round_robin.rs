@@ -71,6 +71,7 @@ mod tests {
             id: 0,
             bytes: 1,
             avoid: &[],
+            is_early: false,
         };
         let mut policy = RoundRobin::default();
         let mut next = |view: &LoadView| policy.choose(Timestamp(0), &job, view).map(|t| t.0);

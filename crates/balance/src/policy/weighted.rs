@@ -92,6 +92,7 @@ mod tests {
             id: 0,
             bytes: 1,
             avoid: &[],
+            is_early: false,
         };
         Weighted
             .choose(at(second), &job, &view)

@@ -21,14 +21,37 @@ const RESEND_BYTES_FREE: u64 = 256 << 20;
 const RESEND_DIVISOR: u64 = 5;
 /// Rosters that an EPN is taken to remember; it forgets older ones.
 const ROSTERS_SAID_MAX: usize = 256;
-/// How many TFs of the queue are tried in vain before the rest waits for the next event.
+/// How many TFs of the queue are tried in vain before the rest waits for the next event: so many that are early, and
+/// so many that wait for nobody.
 const VAIN_TRIES_MAX: usize = 16;
+/// How far into the queue one event looks.
+const LOOKED_AT_MAX: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Placed {
     Yes,
     Dropped,
     NoRoom,
+}
+
+/// What found no room in one look through the queue.
+#[derive(Clone, Copy, Debug, Default)]
+struct Refused {
+    tries: usize,
+    /// The smallest that could have gone anywhere and was refused: every larger one would be, too.
+    bytes_min: Option<u64>,
+}
+
+impl Refused {
+    fn covers(self, bytes: Option<u64>) -> bool {
+        let pair = bytes.zip(self.bytes_min);
+        self.tries >= VAIN_TRIES_MAX || pair.is_some_and(|(bytes, min)| bytes >= min)
+    }
+
+    fn add(&mut self, bytes: Option<u64>) {
+        self.tries += 1;
+        self.bytes_min = [self.bytes_min, bytes].into_iter().flatten().min();
+    }
 }
 
 /// Whether the booking can become one of `bytes`.
@@ -102,8 +125,12 @@ impl Scheduler {
         match open.phase {
             Phase::Gathering if open.all_heard() => self.assign_or_drop(now, tf),
             Phase::Queued | Phase::Building { .. } => {
+                let is_queued = open.phase == Phase::Queued;
                 if let Some(reason) = self.cannot_build(open) {
                     self.drop_tf(tf, reason);
+                } else if open.all_heard() && is_queued {
+                    // It needs less than before, and may have the room that early ones have to leave.
+                    self.place_queued(now);
                 } else if open.all_heard() {
                     self.give_back_surplus(tf);
                     self.restart_deadline(now, tf);
@@ -134,6 +161,8 @@ impl Scheduler {
     }
 
     pub(super) fn assign_or_drop(&mut self, now: Timestamp, tf: TfId) {
+        // Free room is for those that wait longer; a younger one gets what they cannot use.
+        self.place_queued(now);
         if self.try_place(now, tf) == Placed::NoRoom {
             self.enqueue(tf);
         }
@@ -151,6 +180,7 @@ impl Scheduler {
             return Placed::Dropped;
         }
         let bytes = self.bytes_to_reserve(open);
+        let is_early = self.is_early(tf, open);
         let mut avoid = self.unreachable_for(open);
         let unreachable_count = avoid.len();
         avoid.extend(
@@ -164,6 +194,7 @@ impl Scheduler {
                 id: tf.0,
                 bytes,
                 avoid: &avoid,
+                is_early,
             },
         );
         let asks_again = !mutant::is_on(Mutant::HolderNotAskedAgain);
@@ -193,6 +224,14 @@ impl Scheduler {
             }
             Err(_) => Placed::NoRoom,
         }
+    }
+
+    /// Whether a TF waits for FLPs while others may wait for room only. With a hold that is full of older TFs an FLP
+    /// makes none before those are done, and they are never done if such TFs have all the room. The oldest TF
+    /// without a verdict waits for no other.
+    fn is_early(&self, tf: TfId, open: &OpenTf) -> bool {
+        let oldest = || self.tfs.iter().find(|(_, open)| open.is_undecided());
+        !open.all_heard() && oldest().is_some_and(|(oldest, _)| *oldest != tf)
     }
 
     fn choose(&mut self, now: Timestamp, job: &Job<'_>) -> Result<TargetId, Refusal> {
@@ -337,13 +376,14 @@ impl Scheduler {
             return;
         }
         open.phase = Phase::Queued;
-        let behind = |queued: &TfId| {
-            let other = self.tfs.get(queued);
-            *queued > tf || other.is_none_or(|other| other.attempt.0 == 0)
+        // What was assigned before goes first; then the oldest.
+        let rank = |tf: TfId| {
+            let open = self.tfs.get(&tf);
+            (open.is_some_and(|open| open.attempt.0 == 0), tf)
         };
-        // What was assigned before goes first, in its own order.
-        let at = self.queue.iter().position(behind).filter(|_| was_assigned);
-        self.queue.insert(at.unwrap_or(self.queue.len()), tf);
+        let before = |queued: &TfId| rank(*queued) < rank(tf);
+        let at = self.queue.iter().rposition(before);
+        self.queue.insert(at.map_or(0, |at| at + 1), tf);
     }
 
     /// Tries to place what waits, oldest first. One TF that fits nowhere does not hold up the others.
@@ -351,33 +391,28 @@ impl Scheduler {
         if self.is_settling || self.is_resetting(now) {
             return;
         }
-        let (mut at, mut vain) = (0, 0);
-        // What was refused though it could go anywhere is refused for every larger one, too: a full farm of
-        // 2,000 EPNs is looked through once an event, not once a TF.
-        let mut refused_bytes_min = None;
-        while at < self.queue.len() && vain < VAIN_TRIES_MAX {
+        let mut at = 0;
+        // By whether it is early. What was refused though it could go anywhere is refused for every larger one, too:
+        // a full farm of 2,000 EPNs is looked through once an event, not once a TF.
+        let mut refused = [Refused::default(); 2];
+        while at < self.queue.len().min(LOOKED_AT_MAX) {
             let tf = self.queue[at];
             let open = self.tfs.get(&tf);
-            let open = open.filter(|open| open.phase == Phase::Queued);
-            let is_queued = open.is_some();
-            let bytes = open
-                .filter(|open| open.bookings.is_empty() && self.unreachable.is_empty())
-                .map(|open| self.bytes_to_reserve(open));
-            let is_hopeless = bytes
-                .zip(refused_bytes_min)
-                .is_some_and(|(b, min)| b >= min);
-            if is_queued && (is_hopeless || self.try_place(now, tf) == Placed::NoRoom) {
-                refused_bytes_min = match (refused_bytes_min, bytes) {
-                    (Some(min), Some(bytes)) => Some(bytes.min(min)),
-                    (min, bytes) => min.or(bytes),
-                };
+            let Some(open) = open.filter(|open| open.phase == Phase::Queued) else {
+                self.queue.remove(at);
+                continue;
+            };
+            let is_early = self.is_early(tf, open);
+            let goes_anywhere = open.bookings.is_empty() && self.unreachable.is_empty();
+            let bytes = goes_anywhere.then(|| self.bytes_to_reserve(open));
+            if refused[usize::from(is_early)].covers(bytes) {
                 at += 1;
-                vain += 1;
-            } else {
+            } else if self.try_place(now, tf) == Placed::NoRoom {
+                refused[usize::from(is_early)].add(bytes);
+                at += 1;
+            } else if self.queue.get(at) == Some(&tf) {
                 // Placed or dropped; dropping may have shortened the queue already.
-                if self.queue.get(at) == Some(&tf) {
-                    self.queue.remove(at);
-                }
+                self.queue.remove(at);
             }
         }
     }

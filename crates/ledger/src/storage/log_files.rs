@@ -82,12 +82,30 @@ impl<D: Disk> LogFiles<D> {
         };
         files.mend_names(&names)?;
         // A kill leaves whole entries that were never synced. They are read, so they have to last.
-        if let Some(first) = files.durable.segments.last() {
-            files.sync(&segment_name(*first))?;
+        if let Some(first) = files.durable.segments.last().copied() {
+            files.write_again(first, found.synced)?;
+            files.sync(&segment_name(first))?;
         }
         files.sync_names()?;
         files.mark(files.durable.index)?;
         Ok((files, found))
+    }
+
+    /// Writes what the last segment holds behind the mark once more. A sync of the life before may have failed on it:
+    /// then Linux has dropped it and calls it clean, it can be read, and no sync would ever bring it to the disk.
+    fn write_again(&self, first: u64, synced: u64) -> Result<(), StorageError> {
+        let from = match synced < first {
+            true => 0,
+            false => self.end_at(first, synced + 1)?.bytes,
+        };
+        let name = segment_name(first);
+        let bytes = self.disk.read_at(&name, from, usize::MAX);
+        let bytes = bytes.map_err(io_error(&self.disk, "read", &name))?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let written = self.disk.write_at(&name, from, &bytes);
+        written.map_err(io_error(&self.disk, "write", &name))
     }
 
     pub(crate) fn set_segment_bytes(&mut self, bytes: u64) {

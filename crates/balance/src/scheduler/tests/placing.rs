@@ -173,8 +173,7 @@ fn a_tf_that_may_turn_out_smaller_is_not_oversize_yet() {
     bench.check(
         "epn 0 joins 35 9         =>
          flp 0 has 0; wait 50     =>
-         flp 1 has 0              =>
-         wait 1                   => assign 0#1>0",
+         flp 1 has 0              => assign 0#1>0",
     );
 }
 
@@ -245,6 +244,53 @@ fn the_heartbeat_calls_on_absolute_deadlines_and_assigns_at_once() {
     );
     assert_eq!(bench.scheduler.next_pace_at(), Some(Timestamp(25_000_000)));
     assert_eq!(bench.scheduler.stats().pace_late_ns_max, 5_000_000);
+}
+
+#[test]
+fn the_last_room_of_an_epn_is_for_tfs_that_wait_for_nobody() {
+    let mut bench = farm_with(1, 0, |config| config.mode = Mode::Paced);
+    bench.after("epn 0 joins 1000 2");
+    bench.check(
+        "wait 0         => pace 0, assign 0#1>0
+         wait 20        => pace 1
+         wait 20        => pace 2
+         flp 0 has 2    => assign 2#1>0
+         flp 0 has 0-1  =>
+         epn 0 built 2  => 2 complete, commit 2 epn:0
+         epn 0 acks 2   => assign 1#1>0",
+    );
+    // And bytes as slots: 200 are reserved for what is called for.
+    let mut bench = farm_with(1, 0, |config| config.mode = Mode::Paced);
+    bench.after("epn 0 joins 399 9");
+    bench.check(
+        "wait 0         => pace 0, assign 0#1>0
+         flp 0 has 0    =>
+         wait 20        => pace 1
+         flp 0 has 1    => assign 1#1>0",
+    );
+}
+
+#[test]
+fn the_oldest_tf_may_take_the_last_room_though_not_all_have_announced_it() {
+    let mut bench = farm(2, 0);
+    bench.after("epn 0 joins 1000 1");
+    bench.check(
+        "flp 0 has 0-1; wait 50   => assign 0#1>0
+         epn 0 built 0 without 1  => 0 dropped source-late",
+    );
+}
+
+#[test]
+fn the_queue_is_in_the_order_of_the_tfs() {
+    let mut bench = farm(2, 0);
+    bench.after("epn 0 joins 100 9");
+    bench.check(
+        "flps have 0 of 45               => assign 0#1>0
+         flp 0 has 2 of 6; wait 50       =>
+         flps have 1 of 6                =>
+         flp 1 has 2 of 5                =>
+         epn 0 built 0; epn 0 acks 0     => 0 complete, commit 0 epn:0, assign 1#1>0 2#1>0",
+    );
 }
 
 #[test]

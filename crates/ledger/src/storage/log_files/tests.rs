@@ -468,3 +468,32 @@ fn a_crash_on_a_disk_that_fails_now_and_then_leaves_nothing_that_looks_like_a_lo
         }
     }
 }
+
+/// Lives that end one after the other on a disk that fails now and then, and last the power. What a life has read when
+/// it was open is what it would answer for.
+#[test]
+fn what_a_life_on_a_failing_disk_has_left_outlasts_the_power() {
+    let mut reread = 0;
+    for seed in 0..2000 {
+        let disk = SimDisk::new(seed);
+        let (mut files, _) = open(&disk);
+        disk.set_faults(DiskFaults {
+            error_once_in: 6,
+            ..DiskFaults::default()
+        });
+        disk.die_at(seed % 100);
+        files.set_segment_bytes(300);
+        let mut ops: VecDeque<Op> = script().into_iter().flatten().collect();
+        while files.write(&mut ops).is_err() && !disk.is_dead() {}
+        drop(files);
+        disk.set_faults(DiskFaults::default());
+        disk.start_process();
+        let (files, found) = open(&disk);
+        drop(files);
+        disk.fail_power();
+        let (_, again) = open(&disk);
+        assert_eq!(again, found, "seed {seed}");
+        reread += found.entries.len();
+    }
+    assert!(reread > 2000, "only {reread} entries");
+}
