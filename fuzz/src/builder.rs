@@ -2,7 +2,7 @@
 
 use crate::ops::Ops;
 use sheaf_build::{Action, BuildConfig, RefusedStf, Tf, TfBuilder};
-use sheaf_frame::control::{Absent, Assign, Commit, Release};
+use sheaf_frame::control::{Absent, Assign, Commit, Offered, Release};
 use sheaf_frame::{
     Attempt, Control, EpnId, FlpId, Incarnation, PayloadFormat, RangeSet, RosterId, RunId, Source,
     StfHeader, StfKey, Target, TfId, Timestamp,
@@ -17,6 +17,8 @@ const CONFIG: BuildConfig = BuildConfig {
     capacity_bytes: 600,
     tfs_in_building_max: 4,
     stale_ms: 20,
+    grants_max: 2,
+    grant_ms: 15,
     repeat_ms: 10,
 };
 
@@ -25,6 +27,8 @@ struct Bench {
     builder: TfBuilder<()>,
     now: Timestamp,
     run: u64,
+    /// What was ever offered.
+    offered: BTreeSet<(TfId, Source)>,
     /// Data streams that are open.
     streams: BTreeMap<Source, u32>,
     /// Handed to the consumer, which has yet to say so.
@@ -46,6 +50,7 @@ pub fn builder(bytes: &[u8]) {
         builder: TfBuilder::new(CONFIG),
         now: Timestamp(0),
         run: 0,
+        offered: BTreeSet::new(),
         streams: BTreeMap::new(),
         with_consumer: VecDeque::new(),
         not_freed: Vec::new(),
@@ -77,6 +82,16 @@ impl Bench {
                 self.builder.handle_joined(self.now, RunId(self.run), false);
             }
             1..=4 => self.stf(ops),
+            5 if ops.once_in(3) => {
+                let (source, tfs) = (source(ops), ops.list(4, tf));
+                self.builder.handle_withdrawn(self.now, source, &tfs);
+            }
+            5 if ops.once_in(2) => {
+                let (source, tfs) = (source(ops), ops.list(4, tf));
+                self.offered.extend(tfs.iter().map(|tf| (*tf, source)));
+                let items: Vec<_> = tfs.iter().map(|tf| Offered { tf: *tf, bytes: 1 }).collect();
+                self.builder.handle_offer(self.now, source, &items);
+            }
             5 => {
                 let source = source(ops);
                 *self.streams.entry(source).or_default() += 1;
@@ -184,6 +199,13 @@ impl Bench {
         while let Some(action) = self.builder.poll_action() {
             match action {
                 Action::Deliver(tf) => self.check_delivery(tf),
+                Action::Say { source, control } => {
+                    let Control::Grant(tfs) = control else {
+                        panic!("an EPN says {} to an FLP", control.name());
+                    };
+                    let is_offered = |tf: &TfId| self.offered.contains(&(*tf, source));
+                    assert!(tfs.iter().all(is_offered), "{tfs:?} of {}", source.flp);
+                }
                 Action::Send(Control::CommitAck { tfs, .. }) => {
                     for tf in tfs {
                         let taken = self.delivered.get(&(RunId(self.run), tf));

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use sheaf_acquire::stf_file::{TfImage, TfName};
 use sheaf_build::{Part, Tf};
 use sheaf_frame::control::{
-    Absent, Announced, Assign, Built, Commit, EpnAddress, EpnPulse, FlpPulse, Hello, Order,
-    Recover, Release, Skipped, SlotHeld, Start, Welcome,
+    Absent, Announced, Assign, Built, Commit, EpnAddress, EpnPulse, FlpPulse, Hello, Offered,
+    Order, Recover, Release, Skipped, SlotHeld, Start, Welcome,
 };
 use sheaf_frame::reject::Code;
 use sheaf_frame::{
@@ -314,6 +314,9 @@ fn messages() -> Vec<Control> {
             missing: vec![flp],
         }]),
         Control::Discard(vec![tf]),
+        Control::Offer(vec![Offered { tf, bytes: 7 }]),
+        Control::Withdrawn(vec![tf]),
+        Control::Grant(vec![tf]),
         Control::Standby,
         Control::Fenced,
         Control::Ledger(vec![1, 2, 3].into()),

@@ -39,8 +39,8 @@ pub(crate) enum Stage {
     Test,
     /// Faults done to farms of real processes, and a soak of 45 s.
     Faults,
-    /// Simulated farms under faults: past failures, then 20,000 seeds from the commit id, and 1,000 of farms with a
-    /// ZooKeeper or with disks.
+    /// Simulated farms under faults: past failures, then 20,000 seeds from the commit id, 1,000 of farms with a
+    /// ZooKeeper or with disks, and 1,000 of farms whose STFs are fetched.
     Torture,
     /// Every protection taken out once, with the feature `mutants`: the simulator must notice.
     Mutants,
@@ -141,9 +141,11 @@ impl Stage {
                 let torture =
                     |words: &[&str]| succeed(built("sheaf")?.args(["sim", "torture"]).args(words));
                 torture(&["--past", "crates/sim/seeds/past-failures.txt"])?;
-                // Both, also if the first one fails: they find different things.
+                // All, also if the first one fails: they find different things.
                 let swarm = torture(&["--seeds", "20000"]);
-                swarm.and(torture(&["--kind", "outside", "--seeds", "1000"]))
+                let outside = torture(&["--kind", "outside", "--seeds", "1000"]);
+                let grants = torture(&["--kind", "grants", "--seeds", "1000"]);
+                swarm.and(outside).and(grants)
             }
             Self::Mutants => succeed(built("mutants")?.arg("check")),
             Self::Fuzz if fuzz::has_nightly() => fuzz::run(),

@@ -3,15 +3,18 @@
 mod beat;
 mod config;
 mod link;
+mod sending;
 mod stats;
 
-pub use config::{FlpConfig, Pace, WhenFull};
+pub use config::{FlpConfig, Pace, Push, WhenFull};
 pub use stats::Stats;
 
 use crate::hold::Hold;
 use beat::Beat;
 use link::Links;
-use sheaf_frame::control::{Announced, Assign, EpnAddress, FlpPulse, Release, Skipped, Start};
+use sheaf_frame::control::{
+    Announced, Assign, EpnAddress, FlpPulse, Offered, Release, Skipped, Start,
+};
 use sheaf_frame::mutant::{self, Mutant};
 use sheaf_frame::{
     Attempt, Control, DropReason, RangeSet, RunId, Source, Stf, StfHeader, Target, TfId, Timestamp,
@@ -41,6 +44,13 @@ pub enum Action {
         header: StfHeader,
         /// The STF; its payload is shared, not copied.
         stf: Stf,
+    },
+    /// Say this to that EPN, on the stream that is open to it.
+    Say {
+        /// Whom to.
+        target: Target,
+        /// An offer, or that one is withdrawn.
+        control: Control,
     },
     /// Open a data stream to this EPN.
     Connect {
@@ -107,6 +117,8 @@ pub struct Flp {
     released: RangeSet,
     released_version: u64,
     announces: Vec<Announced>,
+    /// What EPNs have not been told yet.
+    offers: BTreeMap<Target, Vec<Offered>>,
     /// TFs without an STF whose fate is not known, why, and when the ICN was told.
     skips: BTreeMap<TfId, (DropReason, Option<Timestamp>)>,
     actions: VecDeque<Action>,
@@ -135,6 +147,7 @@ impl Flp {
             released: RangeSet::default(),
             released_version: 0,
             announces: Vec::new(),
+            offers: BTreeMap::new(),
             skips: BTreeMap::new(),
             actions: VecDeque::new(),
             ticked_at: Timestamp(0),
@@ -243,6 +256,7 @@ impl Flp {
         self.released = RangeSet::default();
         self.released_version = 0;
         self.announces.clear();
+        self.offers.clear();
         self.skips.clear();
     }
 
@@ -456,50 +470,6 @@ impl Flp {
         }
     }
 
-    fn assign(&mut self, tf: TfId, attempt: Attempt, target: Target) {
-        let Some(held) = self.hold.get_mut(tf) else {
-            return;
-        };
-        let is_old = held.assigned.is_some_and(|(known, _)| known >= attempt);
-        if is_old && !mutant::is_on(Mutant::OldAttemptsObeyed) {
-            return;
-        }
-        let goes_on = held.sent && held.assigned == Some((Attempt(0), target));
-        if goes_on {
-            held.assigned = Some((attempt, target));
-            return;
-        }
-        if held.assigned.is_some() {
-            self.stats.reassigned_stfs += 1;
-        }
-        held.assigned = Some((attempt, target));
-        held.sent = false;
-        if self.links.is_open(target) {
-            self.send_stf(tf);
-        }
-    }
-
-    fn send_stf(&mut self, tf: TfId) {
-        let (Some(run), Some(held)) = (self.run, self.hold.get_mut(tf)) else {
-            return;
-        };
-        let Some((attempt, target)) = held.assigned else {
-            return;
-        };
-        held.sent = true;
-        self.stats.sent_stfs += 1;
-        self.stats.sent_bytes += held.stf.bytes();
-        let header = StfHeader::of(&held.stf, run, self.source, attempt);
-        self.actions.push_back(Action::SendStf {
-            target,
-            header,
-            stf: held.stf.clone(),
-        });
-        if mutant::is_on(Mutant::SendAndForget) {
-            self.hold.release(|other| other == tf);
-        }
-    }
-
     fn handle_release(&mut self, release: &Release) {
         if release.version <= self.released_version {
             return;
@@ -518,38 +488,6 @@ impl Flp {
         }
         for (target, address) in self.links.add_new(epns) {
             self.actions.push_back(Action::Connect { target, address });
-        }
-    }
-
-    /// The data stream to `target` is open: everything assigned to it goes out, also what an earlier stream may
-    /// have carried already, because nobody knows what of that arrived.
-    pub fn handle_link_opened(&mut self, target: Target) {
-        if !self.links.opened(target) {
-            return;
-        }
-        let assigned: Vec<TfId> = self
-            .hold
-            .iter_mut()
-            // What a former leader assigned, the present one assigns anew, here or elsewhere.
-            .filter(|(_, held)| {
-                held.assigned
-                    .is_some_and(|(attempt, to)| to == target && attempt > Attempt(0))
-            })
-            .map(|(tf, _)| tf)
-            .collect();
-        let sends_again = !mutant::is_on(Mutant::NothingSentOnReopen);
-        for tf in assigned.into_iter().filter(|_| sends_again) {
-            self.send_stf(tf);
-        }
-    }
-
-    /// The data stream to `target` is closed, or could not be opened.
-    pub fn handle_link_closed(&mut self, now: Timestamp, target: Target) {
-        self.links.closed(now, target);
-        for (_, held) in self.hold.iter_mut() {
-            if held.assigned.is_some_and(|(_, to)| to == target) {
-                held.sent = false;
-            }
         }
     }
 
@@ -636,6 +574,7 @@ impl Flp {
             self.actions
                 .push_back(Action::Send(Control::Announce(items)));
         }
+        self.flush_offers();
         let untold = self
             .skips
             .iter_mut()

@@ -3,6 +3,17 @@
 use sheaf_frame::{Attempt, Stf, Target, TfId, Timestamp};
 use std::collections::BTreeMap;
 
+/// How far an STF is on its way to the EPN that it is assigned to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Nothing has been done for it on the stream that is open to the EPN now.
+    Waiting,
+    /// The EPN was told of it and has not asked for it yet.
+    Offered,
+    /// It was handed to the stream that is open now.
+    Sent,
+}
+
 /// One STF that is kept.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
@@ -11,8 +22,7 @@ pub(crate) struct Held {
     pub(crate) announced_at: Timestamp,
     /// The latest assignment of its TF.
     pub(crate) assigned: Option<(Attempt, Target)>,
-    /// Whether it was handed to the stream that is open to that target now.
-    pub(crate) sent: bool,
+    pub(crate) progress: Progress,
 }
 
 /// All STFs of the run that are not released, with their bytes counted.
@@ -36,7 +46,7 @@ impl Hold {
         let held = Held {
             announced_at: now,
             assigned: None,
-            sent: false,
+            progress: Progress::Waiting,
             stf,
         };
         let replaced = self.stfs.insert(held.stf.tf, held);

@@ -511,7 +511,11 @@ mod tests {
         };
         check(open, 50, None);
         check(open, 51, Some(Refusal::NoMemory));
-        check(with(open, |t| t.held_bytes = 1), 50, Some(Refusal::NoMemory));
+        check(
+            with(open, |t| t.held_bytes = 1),
+            50,
+            Some(Refusal::NoMemory),
+        );
         check(with(open, |t| t.booked_slots = 1), 1, Some(Refusal::NoSlot));
         check(with(open, |t| t.slots = 1), 0, Some(Refusal::NoSlot));
     }

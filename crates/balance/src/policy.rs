@@ -206,7 +206,16 @@ mod tests {
         }
         let answers = jobs.iter().map(|&(id, bytes)| {
             let avoid = &[];
-            match policy.choose(Timestamp(id), &Job { id, bytes, avoid, is_early: false }, &view) {
+            match policy.choose(
+                Timestamp(id),
+                &Job {
+                    id,
+                    bytes,
+                    avoid,
+                    is_early: false,
+                },
+                &view,
+            ) {
                 Ok(target) => {
                     view.book(target, bytes);
                     target.to_string()

@@ -138,6 +138,7 @@ impl Epn {
                         .handle_delivered(tf.tf, tf.bytes(), tf.missing.len());
                 }
                 Action::Send(_)
+                | Action::Say { .. }
                 | Action::Store(_)
                 | Action::Unstore { .. }
                 | Action::Recover { .. } => {}

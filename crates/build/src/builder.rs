@@ -1,8 +1,10 @@
 //! The table of TFs in building, and what is said to the ICN about them.
 
+mod fetch;
 mod stored;
 
 use crate::config::BuildConfig;
+use crate::grants::Grants;
 use crate::slot::{Roster, Slot};
 use crate::stats::{RefusedStf, Stats};
 use crate::tf::{Part, Tf};
@@ -26,6 +28,13 @@ const REPORTS_AT_ONCE_MAX: usize = 512;
 pub enum Action<P> {
     /// Send this to the ICN.
     Send(Control),
+    /// Say this to that FLP, on its data stream.
+    Say {
+        /// Whom to.
+        source: Source,
+        /// What to send of that which it has offered.
+        control: Control,
+    },
     /// Hand this to the consumer, then call [`TfBuilder::handle_delivered`].
     Deliver(Tf<P>),
     /// Write this where it survives a crash, under a name that nobody reads, then call
@@ -76,6 +85,10 @@ pub struct TfBuilder<P> {
     gone: BTreeSet<Source>,
     /// Sources with an open data stream, each with how many.
     streams: BTreeMap<Source, u32>,
+    /// What FLPs have offered.
+    grants: Grants,
+    /// TFs that are granted, and not said yet.
+    asked: BTreeMap<Source, Vec<TfId>>,
     /// The last wrong digest of an STF, so that the same one again is told to the ICN.
     bad_digests: BTreeMap<(TfId, Source), u32>,
     deliveries: VecDeque<Tf<P>>,
@@ -106,6 +119,8 @@ impl<P: Clone> TfBuilder<P> {
             released_version: 0,
             gone: BTreeSet::new(),
             streams: BTreeMap::new(),
+            grants: Grants::default(),
+            asked: BTreeMap::new(),
             bad_digests: BTreeMap::new(),
             deliveries: VecDeque::new(),
             messages: VecDeque::new(),
@@ -250,12 +265,14 @@ impl<P: Clone> TfBuilder<P> {
             bytes: header.payload_bytes,
             payload,
         };
+        let tf = header.key.tf;
+        self.grants.done(tf, part.source);
         let outcome = self.admit(header, found, &part);
         if let Err(reason) = outcome {
             self.stats.refused[reason as usize] += 1;
+            self.fetch(now);
             return Err(reason);
         }
-        let tf = header.key.tf;
         let first_at = Timestamp(now.0.saturating_sub(duration_ns(spent)));
         self.stats.accepted_stfs += 1;
         self.stats.accepted_bytes += part.bytes;
@@ -268,6 +285,7 @@ impl<P: Clone> TfBuilder<P> {
         slot.changes += 1;
         slot.parts.push(part);
         self.report_if_settled(now, tf);
+        self.fetch(now);
         Ok(())
     }
 
@@ -342,6 +360,10 @@ impl<P: Clone> TfBuilder<P> {
             *count -= 1;
             if *count == 0 {
                 self.streams.remove(&source);
+                // When it has a stream again it offers anew.
+                self.grants.keep_only(|_, other| other != source);
+                self.asked.remove(&source);
+                self.fetch(now);
             }
         }
         if self.is_gone(source) {
@@ -531,6 +553,7 @@ impl<P: Clone> TfBuilder<P> {
         self.delivered.retain(|tf, _| !released.contains(*tf));
         self.bad_digests
             .retain(|(tf, _), _| !released.contains(*tf));
+        self.grants.keep_only(|tf, _| !released.contains(tf));
     }
 
     fn discard(&mut self, tf: TfId) {
@@ -571,6 +594,7 @@ impl<P: Clone> TfBuilder<P> {
             self.report(now, tf);
         }
         self.repeat_stored(now);
+        self.tick_grants(now);
     }
 
     fn report_all_settled(&mut self, now: Timestamp) {
@@ -630,6 +654,9 @@ impl<P: Clone> TfBuilder<P> {
             return Some(Action::Deliver(tf));
         }
         if let Some(action) = self.poll_storing() {
+            return Some(action);
+        }
+        if let Some(action) = self.poll_grants() {
             return Some(action);
         }
         if let Some(message) = self.messages.pop_front() {

@@ -14,6 +14,10 @@ pub struct BuildConfig {
     /// How long a TF waits for its missing STFs before the EPN reports it as it is, in ms since its latest
     /// assignment.
     pub stale_ms: u64,
+    /// STFs fetched at once from FLPs that offer them (`flp.push = "granted"`).
+    pub grants_max: u32,
+    /// How long an STF that was asked for keeps the place of another one, in ms.
+    pub grant_ms: u64,
     /// How long an answer of the ICN is awaited before a report is repeated, in ms.
     pub repeat_ms: u64,
 }
@@ -24,6 +28,8 @@ impl Default for BuildConfig {
             capacity_bytes: 256 << 20,
             tfs_in_building_max: 256,
             stale_ms: 2000,
+            grants_max: 4,
+            grant_ms: 200,
             repeat_ms: 100,
         }
     }
@@ -32,6 +38,10 @@ impl Default for BuildConfig {
 impl BuildConfig {
     pub(crate) fn stale(&self) -> Duration {
         Duration::from_millis(self.stale_ms)
+    }
+
+    pub(crate) fn grant(&self) -> Duration {
+        Duration::from_millis(self.grant_ms)
     }
 
     pub(crate) fn repeat(&self) -> Duration {

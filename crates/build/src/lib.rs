@@ -9,6 +9,7 @@
 
 mod builder;
 mod config;
+mod grants;
 mod slot;
 mod stats;
 mod tf;

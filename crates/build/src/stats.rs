@@ -57,6 +57,10 @@ pub struct Stats {
     pub accepted_stfs: u64,
     /// Payload bytes of them.
     pub accepted_bytes: u64,
+    /// STFs that FLPs have offered, repeats included.
+    pub offers: u64,
+    /// STFs asked for, repeats included.
+    pub grants: u64,
     /// STFs refused, by [`RefusedStf`] as index.
     pub refused: [u64; RefusedStf::ALL.len()],
     /// TFs handed on with all parts.

@@ -91,6 +91,17 @@ pub enum Control {
     /// Parts of undecided TFs that the EPN has, said when it joins: an ICN that has just taken over goes on there.
     Slots(Vec<SlotHeld>),
 
+    // FLP → EPN, on a data stream
+    /// STFs that are assigned to the EPN and wait here until it asks for them with [`Grant`](Self::Grant). Replaces what
+    /// was offered of the same TFs before.
+    Offer(Vec<Offered>),
+    /// Answers [`Grant`](Self::Grant): of these TFs nothing will come on this stream unless it is offered anew.
+    Withdrawn(Vec<TfId>),
+
+    // EPN → FLP, on a data stream
+    /// Send what you have offered of these TFs.
+    Grant(Vec<TfId>),
+
     // any → any
     /// What the receiver sent is rejected. The stream is closed behind it, or goes on if that does no harm.
     Rejected {
@@ -205,6 +216,15 @@ pub struct Hello {
 /// One STF that an FLP holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Announced {
+    /// The TF.
+    pub tf: TfId,
+    /// Payload bytes.
+    pub bytes: u64,
+}
+
+/// One STF that an EPN may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offered {
     /// The TF.
     pub tf: TfId,
     /// Payload bytes.
@@ -459,6 +479,9 @@ impl Control {
             Self::Recover(_) => "recover",
             Self::Discard(_) => "discard",
             Self::Assign(_) => "assign",
+            Self::Offer(_) => "offer",
+            Self::Withdrawn(_) => "withdrawn",
+            Self::Grant(_) => "grant",
         }
     }
 }

@@ -255,13 +255,29 @@ impl<T: Transport> EpnNode<T> {
                 Ok((_, Control::Rejected { code, detail })) => {
                     reject::tell("an FLP", code, &detail);
                 }
-                _ => self.reject(
-                    now,
-                    conn,
-                    Code::WrongStream,
-                    "a control message on a data stream",
-                ),
+                Ok((_, control)) => self.handle_word(now, conn, &control),
+                Err(error) => {
+                    self.reject(now, conn, Code::BadMessage, &error.to_string());
+                }
             },
+        }
+    }
+
+    /// An FLP says what it has, on its data stream.
+    fn handle_word(&mut self, now: Timestamp, conn: ConnId, control: &Control) {
+        let source = self.streams.get(&conn).copied().flatten();
+        match (control, source) {
+            (Control::Offer(items), Some(source)) => self.brain.handle_offer(now, source, items),
+            (Control::Withdrawn(tfs), Some(source)) => {
+                self.brain.handle_withdrawn(now, source, tfs);
+            }
+            (Control::Offer(_) | Control::Withdrawn(_), None) => {
+                self.reject(now, conn, Code::NotJoined, "an offer before hello");
+            }
+            (other, _) => {
+                let detail = format!("{} on a data stream", other.name());
+                self.reject(now, conn, Code::WrongStream, &detail);
+            }
         }
     }
 
@@ -507,6 +523,7 @@ impl<T: Transport> EpnNode<T> {
         let mut messages = Vec::new();
         loop {
             match self.brain.poll_action() {
+                Some(Action::Say { source, control }) => self.say(source, &control),
                 Some(Action::Deliver(tf)) => {
                     self.waiting.push_back(tf);
                     self.hand_on(now);
@@ -526,6 +543,16 @@ impl<T: Transport> EpnNode<T> {
         }
         for control in &messages {
             self.uplink.send(&mut self.transport, control);
+        }
+    }
+
+    /// On the newest data stream of the FLP. What a full stream does not take is asked for again when it is overdue.
+    fn say(&mut self, source: Source, control: &Control) {
+        let mut streams = self.streams.iter().rev();
+        let newest = streams.find(|(_, known)| **known == Some(source));
+        if let Some((conn, _)) = newest {
+            let frame = reject::on_data_stream(self.target.epn.into(), control);
+            let _ = self.transport.send(*conn, frame);
         }
     }
 

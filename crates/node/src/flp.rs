@@ -176,7 +176,7 @@ impl<T: Transport> FlpNode<T> {
             }
             Net::Writable { conn } => self.send_held_back(conn),
             Net::Accepted { conn, .. } => self.transport.close(conn),
-            Net::Received { conn, frame, .. } => self.handle_word(conn, &frame),
+            Net::Received { conn, frame, .. } => self.handle_word(now, conn, &frame),
             Net::Woken => {}
         }
     }
@@ -211,12 +211,32 @@ impl<T: Transport> FlpNode<T> {
         self.doorman.export(registry);
     }
 
-    /// An EPN says something on a data stream: why it rejects what this FLP sent.
-    fn handle_word(&self, conn: ConnId, frame: &Frame) {
-        if let Ok((_, Control::Rejected { code, detail })) = Control::decode(&frame.head) {
-            let target = self.targets.get(&conn);
-            let peer = target.map_or("a peer".to_owned(), |target| target.epn.to_string());
-            reject::tell(&peer, code, &detail);
+    /// An EPN says something on a data stream: what it wants, or why it rejects what this FLP sent.
+    fn handle_word(&mut self, now: Timestamp, conn: ConnId, frame: &Frame) {
+        let Some(target) = self.targets.get(&conn).copied() else {
+            return;
+        };
+        let transport = &mut self.transport;
+        match Control::decode(&frame.head) {
+            Ok((_, Control::Rejected { code, detail })) => {
+                reject::tell(&target.epn.to_string(), code, &detail);
+            }
+            Ok((_, control)) if frame.kind == WireKind::Control => {
+                // A stream that was replaced has nothing more to ask for.
+                if self.conns.get(&target) == Some(&conn) {
+                    self.brain.handle_word(target, &control);
+                }
+            }
+            Ok(_) => {
+                let detail = "an EPN sends no payload";
+                self.doorman
+                    .reject(now, transport, conn, Code::WrongStream, detail);
+            }
+            Err(error) => {
+                let detail = error.to_string();
+                self.doorman
+                    .reject(now, transport, conn, Code::BadMessage, &detail);
+            }
         }
     }
 
@@ -402,6 +422,7 @@ impl<T: Transport> FlpNode<T> {
 
     fn act(&mut self) {
         let mut messages = Vec::new();
+        let mut words = Vec::new();
         let mut stfs = Vec::new();
         while let Some(action) = self.brain.poll_action() {
             match action {
@@ -414,6 +435,7 @@ impl<T: Transport> FlpNode<T> {
                     header,
                     stf,
                 } => stfs.push((target, header, stf)),
+                Action::Say { target, control } => words.push((target, control)),
                 Action::Connect { target, address } => self.connect(target, &address),
                 Action::Disconnect { target } => {
                     if let Some(conn) = self.conns.remove(&target) {
@@ -432,8 +454,18 @@ impl<T: Transport> FlpNode<T> {
         for control in &messages {
             self.uplink.send(&mut self.transport, control);
         }
+        for (target, control) in words {
+            let sender = self.source.flp.into();
+            self.send_to(target, reject::on_data_stream(sender, &control));
+        }
         for (target, header, stf) in stfs {
-            self.send_stf(target, &header, stf);
+            let head = header.encode().to_vec().into();
+            let frame = Frame {
+                kind: WireKind::Stf,
+                head,
+                body: stf.payload,
+            };
+            self.send_to(target, frame);
         }
     }
 
@@ -477,15 +509,10 @@ impl<T: Transport> FlpNode<T> {
         }
     }
 
-    fn send_stf(&mut self, target: Target, header: &StfHeader, stf: Stf) {
+    /// Behind what was held back before: an EPN gets all in order.
+    fn send_to(&mut self, target: Target, frame: Frame) {
         let Some(conn) = self.conns.get(&target).copied() else {
             return;
-        };
-        let head = header.encode().to_vec().into();
-        let frame = Frame {
-            kind: WireKind::Stf,
-            head,
-            body: stf.payload,
         };
         if let Some(waiting) = self.held_back.get_mut(&conn) {
             waiting.push_back(frame);
@@ -496,7 +523,7 @@ impl<T: Transport> FlpNode<T> {
                 self.held_back.entry(conn).or_default().push_back(frame);
             }
             Err(SendError::TooLarge(error)) => {
-                warn!(tf_id = header.key.tf.0, %error, "STF not sent");
+                warn!(%target.epn, %error, "Not sent");
             }
             Ok(()) | Err(SendError::Closed) => {}
         }

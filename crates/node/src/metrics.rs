@@ -37,6 +37,11 @@ pub(crate) fn export_flp(registry: &Registry, brain: &Flp) {
         stats.late_stfs,
     );
     counter(
+        "acquire_stf_offered_total",
+        "STFs offered to an EPN, repeats included.",
+        stats.offered_stfs,
+    );
+    counter(
         "acquire_stf_sent_total",
         "STFs sent, repeats included.",
         stats.sent_stfs,
@@ -101,6 +106,11 @@ pub(crate) fn export_epn<P: Clone>(registry: &Registry, brain: &TfBuilder<P>) {
             )
             .raise_to(stats.refused(reason));
     }
+    counter(
+        "build_stf_granted_total",
+        "STFs asked for, repeats included.",
+        stats.grants,
+    );
     counter(
         "build_tf_complete_total",
         "TFs handed on whole.",

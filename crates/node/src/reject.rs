@@ -45,16 +45,21 @@ pub(crate) fn code_of(reason: &CloseReason) -> Option<Code> {
 
 /// A rejection as a frame. It is of no run and no term: whoever gets it only tells of it.
 pub(crate) fn message(code: Code, detail: &str) -> Frame {
+    let detail = detail.to_owned();
+    // Whose word it is does not matter: it is the last one.
+    on_data_stream(NodeId::ICN, &Control::Rejected { code, detail })
+}
+
+/// The frame of a message on a data stream. Run and life of its ends were said at its begin, so the envelope has none.
+pub(crate) fn on_data_stream(sender: NodeId, control: &Control) -> Frame {
     let envelope = Envelope {
         run: RunId(0),
-        sender: NodeId::ICN,
+        sender,
         incarnation: Incarnation(0),
         term: Term(0),
         sequence: 0,
     };
-    let detail = detail.to_owned();
-    let head = Control::Rejected { code, detail }.encode(&envelope);
-    Frame::without_body(WireKind::Control, head.into())
+    Frame::without_body(WireKind::Control, control.encode(&envelope).into())
 }
 
 /// What a transport says to a peer whose connection it ends.

@@ -254,6 +254,8 @@ pub(crate) fn may_say(role: Role, control: &Control) -> bool {
         | Control::Recover(_)
         | Control::Discard(_)
         | Control::Assign(_) => role == Role::Icn,
+        // For data streams only.
+        Control::Offer(_) | Control::Withdrawn(_) | Control::Grant(_) => false,
     }
 }
 

@@ -7,6 +7,8 @@ pub enum Kind {
     Swarm,
     /// As the swarm, and all that is outside of the nodes: each farm has a ZooKeeper, or EPNs with disks, or both.
     Outside,
+    /// As the swarm, and large STFs are offered and fetched.
+    Grants,
     /// Nothing happens.
     Calm,
     /// EPNs crash, hang and come back.
@@ -23,9 +25,10 @@ pub enum Kind {
 
 impl Kind {
     /// All families.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Swarm,
         Self::Outside,
+        Self::Grants,
         Self::Calm,
         Self::EpnFaults,
         Self::BadNetwork,
@@ -40,6 +43,7 @@ impl Kind {
         match self {
             Self::Swarm => "swarm",
             Self::Outside => "outside",
+            Self::Grants => "grants",
             Self::Calm => "calm",
             Self::EpnFaults => "epn-faults",
             Self::BadNetwork => "bad-network",

@@ -3,7 +3,7 @@
 mod draw;
 
 use crate::kind::Kind;
-use sheaf_acquire::flp::WhenFull;
+use sheaf_acquire::flp::{Push, WhenFull};
 use sheaf_balance::{Incomplete, Mode, Reaction};
 use sheaf_frame::NodeId;
 use sheaf_ledger::storage::DiskFaults;
@@ -189,6 +189,12 @@ pub struct Options {
     pub hold_stfs: u32,
     /// What an FLP with a full hold does.
     pub when_full: WhenFull,
+    /// How STFs get to their EPN.
+    pub push: Push,
+    /// STFs up to this size are pushed in any case, in bytes.
+    pub eager_bytes: u64,
+    /// STFs that an EPN fetches at once.
+    pub grants_max: u32,
     /// Whole TFs of the largest size that an EPN has room for.
     pub capacity_tfs: u64,
     /// TFs that an EPN builds at once.

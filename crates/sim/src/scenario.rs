@@ -12,11 +12,12 @@ mod parts;
 pub use file::{Matrix, ScenarioFile};
 pub use network::{Control, Network, Rack};
 pub use parts::{
-    Builder, Distribution, Farm, Fault, FaultKind, Group, Legacy, Mode, Processing, Push,
-    SizeModel, Sizes, Stalls,
+    Builder, Distribution, Farm, Fault, FaultKind, Group, Legacy, Mode, Processing, SizeModel,
+    Sizes, Stalls,
 };
 
 use serde::{Deserialize, Serialize};
+pub use sheaf_acquire::flp::Push;
 pub use sheaf_balance::Reaction;
 use sheaf_balance::UnknownPolicy;
 use sheaf_membership::LivenessConfig;

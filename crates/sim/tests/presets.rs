@@ -101,3 +101,17 @@ fn a_registry_that_is_away_and_disks_that_fail_break_no_promise() {
     let books = check_seeds(Kind::Outside, 100).books;
     assert!(books.recovered > 0, "EPNs must come back to their disks");
 }
+
+#[test]
+fn stfs_that_are_offered_and_fetched_break_no_promise() {
+    let books = check_seeds(Kind::Grants, 100).books;
+    assert!(books.complete > 0);
+    let (_, trace) = replay(Kind::Grants, 1);
+    let said = |word: &str| {
+        trace
+            .lines()
+            .iter()
+            .any(|line| line.to_string().contains(word))
+    };
+    assert!(said(": Offer(") && said(": Grant("), "nothing was fetched");
+}

@@ -26,6 +26,31 @@ pub enum WhenFull {
     DropNewest,
 }
 
+/// How STFs get to their EPN.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Push {
+    /// Pushed as soon as they are assigned. The shortest way where switches have room for the bursts of all FLPs.
+    #[default]
+    Eager,
+    /// Large ones are offered, and the EPN fetches a few at a time. For switches with shallow buffers.
+    Granted,
+}
+
+impl Push {
+    /// Both ways.
+    pub const ALL: [Self; 2] = [Self::Eager, Self::Granted];
+
+    /// Name in files, flags and results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Eager => "eager",
+            Self::Granted => "granted",
+        }
+    }
+}
+
 /// How an FLP paces, holds and repeats.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FlpConfig {
@@ -37,6 +62,10 @@ pub struct FlpConfig {
     pub hold_bytes: u64,
     /// STFs kept until their TF is decided.
     pub hold_stfs_max: u32,
+    /// How STFs get to their EPN.
+    pub push: Push,
+    /// With [`Push::Granted`], STFs up to this size are pushed all the same, in bytes.
+    pub eager_bytes: u64,
     /// How long an answer of the ICN is awaited before an announce is repeated, in ms.
     pub repeat_ms: u64,
     /// First pause before a broken data stream is opened again, in ms; it doubles up to a second.
@@ -52,6 +81,8 @@ impl Default for FlpConfig {
             when_full: WhenFull::Block,
             hold_bytes: 512 << 20,
             hold_stfs_max: 4096,
+            push: Push::Eager,
+            eager_bytes: 64 << 10,
             repeat_ms: 100,
             reconnect_ms: 10,
             unreachable_ms: 200,

@@ -13,6 +13,8 @@ pub struct Stats {
     pub refused_stfs: u64,
     /// STFs made after their TF was decided without them.
     pub late_stfs: u64,
+    /// STFs offered to an EPN, repeats included.
+    pub offered_stfs: u64,
     /// STFs handed to the network, repeats included.
     pub sent_stfs: u64,
     /// Payload bytes handed to the network, repeats included.

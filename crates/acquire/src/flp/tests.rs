@@ -124,6 +124,11 @@ impl Bench {
                 return self.flp.handle_stf(now, stf(tf(words[0]), bytes));
             }
             "source-ends" => return self.flp.handle_source_ended(),
+            "grant" => {
+                let tfs = words[1..].iter().map(|word| tf(word)).collect();
+                let grant = Control::Grant(tfs);
+                return self.flp.handle_word(target(words[0]), &grant);
+            }
             "open" => return self.flp.handle_link_opened(target(words[0])),
             "close" => return self.flp.handle_link_closed(now, target(words[0])),
             "wait" => {
@@ -198,6 +203,9 @@ impl Bench {
                 Action::Connect { target, .. } => format!("connect {}", epn_word(target)),
                 Action::Disconnect { target } => format!("disconnect {}", epn_word(target)),
                 Action::Send(control) => control_word(&control),
+                Action::Say { target, control } => {
+                    format!("{} to {}", control_word(&control), epn_word(target))
+                }
             });
         }
         words.join(", ")
@@ -219,6 +227,14 @@ fn control_word(control: &Control) -> String {
                 .iter()
                 .map(|item| format!("{} {}", item.tf, item.reason));
             format!("skip {}", words.collect::<Vec<_>>().join(" "))
+        }
+        Control::Offer(items) => {
+            let words = items.iter().map(|item| item.tf.to_string());
+            format!("offer {}", words.collect::<Vec<_>>().join(" "))
+        }
+        Control::Withdrawn(tfs) => {
+            let words = tfs.iter().map(TfId::to_string);
+            format!("withdraw {}", words.collect::<Vec<_>>().join(" "))
         }
         Control::Stopped { next } => format!("stopped {next}"),
         Control::Ended { next } => format!("ended {next}"),

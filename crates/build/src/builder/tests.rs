@@ -11,7 +11,7 @@ pub(super) struct Bench {
     pub(super) now: Timestamp,
 }
 
-fn source(flp: u16) -> Source {
+pub(super) fn source(flp: u16) -> Source {
     Source {
         flp: FlpId(flp),
         incarnation: Incarnation(1),
@@ -120,11 +120,19 @@ impl Bench {
                 Action::Send(Control::NotStored(tfs)) => {
                     words.extend(tfs.iter().map(|tf| format!("not stored {tf}")));
                 }
+                Action::Say { source, control } => words.push(match control {
+                    Control::Grant(tfs) => format!("grant {:?} of {}", ids(&tfs), source.flp.0),
+                    other => other.name().to_owned(),
+                }),
                 Action::Send(other) => words.push(other.name().to_owned()),
             }
         }
         words.join(", ")
     }
+}
+
+fn ids(tfs: &[TfId]) -> Vec<u64> {
+    tfs.iter().map(|tf| tf.0).collect()
 }
 
 fn flps(flps: &[FlpId]) -> Vec<u16> {

@@ -3,6 +3,7 @@
 use super::duration;
 use super::faults::{self, Moment, Span};
 use sheaf_acquire::SizeModel;
+use sheaf_acquire::flp::Push;
 use sheaf_balance::Incomplete;
 use sheaf_balance::{Reaction, policy};
 use sheaf_node::config::{Ack, BulkConfig};
@@ -64,6 +65,9 @@ pub(crate) struct Args {
     /// The ICN calls for every TF on its clock, instead of the FLPs announcing them on theirs.
     #[arg(long)]
     pub(crate) paced: bool,
+    /// How STFs get to their EPN: `eager`, pushed at once, or `granted`, fetched by the EPN a few at a time.
+    #[arg(long, value_name = "eager|granted", default_value = "eager", value_parser = parse_push)]
+    pub(crate) push: Push,
     /// Stop the sources after this time, counted from the first announce, such as 10s, 1.5m or 500ms.
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) duration: Option<Duration>,
@@ -189,6 +193,11 @@ pub(crate) enum Sink {
     StfFile(PathBuf),
     /// A consumer at this Unix socket.
     Unix(PathBuf),
+}
+
+fn parse_push(text: &str) -> Result<Push, String> {
+    let found = Push::ALL.into_iter().find(|push| push.name() == text);
+    found.ok_or_else(|| "expected eager or granted".to_owned())
 }
 
 fn parse_rate(text: &str) -> Result<Rate, String> {

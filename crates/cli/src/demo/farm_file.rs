@@ -56,6 +56,7 @@ pub(crate) fn farm_config(args: &Args, dir: &RunDir) -> anyhow::Result<FarmConfi
         (Rate::Max, true) => bail!("--paced needs a --rate: a number or lhc, not max"),
         (Rate::Max, false) => config.flp.rate_hz = 0.0,
     }
+    config.flp.push = args.push;
     let (source, sizes) = source(args, dir)?;
     config.flp.source = source;
     config.flp.stf_bytes_max = sizes.stf_bytes_max;

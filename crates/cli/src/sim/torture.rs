@@ -48,7 +48,8 @@ pub(crate) struct Args {
     /// With --one: print everything that happens.
     #[arg(long, requires = "one")]
     trace: bool,
-    /// Family of seeds: swarm, outside, calm, epn-faults, bad-network, everything, paced.
+    /// Family of seeds: swarm, outside, grants, calm, epn-faults, bad-network, everything, paced,
+    /// reactions.
     #[arg(long, value_parser = kind, default_value = "swarm")]
     kind: Kind,
     /// Threads; as many as there are processors.

@@ -56,6 +56,13 @@ fn the_icn_can_call_for_every_tf_on_its_clock() {
 }
 
 #[test]
+fn stfs_can_be_fetched_by_the_epns_also_when_one_dies() {
+    let summary = demo("--push granted --rate 200 --timeframes 600 --kill epn:1@1s");
+    summary.assert_nothing_lost();
+    assert_eq!(summary.count("announced"), 600);
+}
+
+#[test]
 fn more_flps_than_links_repeat_the_links() {
     let summary = demo("--flps 14 --epns 2 --timeframes 50 --orbits-per-tf 2");
     summary.assert_nothing_lost();

@@ -2,7 +2,7 @@
 
 use super::{
     Absent, Announced, Assign, Built, Commit, Control, Envelope, EpnAddress, EpnPulse, FlpPulse,
-    Hello, Order, Recover, Release, Skipped, SlotHeld, Start, Welcome,
+    Hello, Offered, Order, Recover, Release, Skipped, SlotHeld, Start, Welcome,
 };
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::id::{
@@ -52,6 +52,9 @@ mod kind {
     pub(super) const REJECTED: u16 = 73;
     pub(super) const ORDER: u16 = 80;
     pub(super) const ANSWER: u16 = 81;
+    pub(super) const OFFER: u16 = 90;
+    pub(super) const WITHDRAWN: u16 = 91;
+    pub(super) const GRANT: u16 = 92;
 }
 
 impl Control {
@@ -126,6 +129,9 @@ impl Control {
             Self::Commit(_) => kind::COMMIT,
             Self::Absent(_) => kind::ABSENT,
             Self::Assign(_) => kind::ASSIGN,
+            Self::Offer(_) => kind::OFFER,
+            Self::Withdrawn(_) => kind::WITHDRAWN,
+            Self::Grant(_) => kind::GRANT,
         }
     }
 
@@ -157,9 +163,17 @@ impl Control {
                 out.u16(flp.0);
             }
             Self::EpnPulse(pulse) => write_epn_pulse(out, pulse),
-            Self::Stored(tfs) | Self::NotStored(tfs) | Self::Discard(tfs) => {
+            Self::Stored(tfs)
+            | Self::NotStored(tfs)
+            | Self::Discard(tfs)
+            | Self::Withdrawn(tfs)
+            | Self::Grant(tfs) => {
                 out.list(tfs, |out, tf| out.u64(tf.0));
             }
+            Self::Offer(items) => out.list(items, |out, item| {
+                out.u64(item.tf.0);
+                out.u64(item.bytes);
+            }),
             Self::Rejected { code, detail } => {
                 out.u8(code.number());
                 out.text(detail, Self::TEXT_BYTES_MAX);
@@ -361,6 +375,14 @@ impl Control {
                     roster: RosterId(input.u32("roster id")?),
                 })
             })?),
+            kind::OFFER => Self::Offer(input.list("offered STFs", max, 16, |input| {
+                Ok(Offered {
+                    tf: read_tf(input)?,
+                    bytes: input.u64("STF bytes")?,
+                })
+            })?),
+            kind::WITHDRAWN => Self::Withdrawn(input.list("withdrawn TFs", max, 8, read_tf)?),
+            kind::GRANT => Self::Grant(input.list("granted TFs", max, 8, read_tf)?),
             found => {
                 return Err(DecodeError::Invalid {
                     what: "kind of control message",

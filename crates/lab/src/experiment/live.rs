@@ -16,7 +16,7 @@ use crate::shape::Shape;
 use crate::trace::{Outcome, Trace};
 use disturb::Disturber;
 use rustix::process::Signal;
-use sheaf_acquire::flp::WhenFull;
+use sheaf_acquire::flp::{Push, WhenFull};
 use sheaf_acquire::{GeneratorConfig, SizeModel as Sizes};
 use sheaf_balance::Mode;
 use sheaf_frame::{EpnId, FlpId, NodeId, Role};
@@ -236,6 +236,12 @@ fn config(trial: &Trial, seed: u64) -> Result<FarmConfig, LabError> {
     // Sources of an experiment are detectors: they do not wait.
     config.flp.when_full = WhenFull::DropNewest;
     config.flp.source = SourceConfig::Generator(source);
+    config.flp.push = scenario.push;
+    if scenario.push == Push::Granted {
+        // As simulated ones: all are fetched, whatever their size.
+        config.flp.eager_bytes = 0;
+        config.epn.build.grants_max = scenario.granted_sources;
+    }
     config.epn.build.capacity_bytes = trial.live.capacity_bytes(scenario);
     config.epn.sink = SinkConfig::Discard(DiscardSink {});
     config.transport.huge_pages = false;

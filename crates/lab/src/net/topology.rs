@@ -24,7 +24,7 @@ const BULK_BURST_S: f64 = 0.000_2;
 const PAYLOAD_BYTES: f64 = 1448.0;
 
 /// Topologies that come with Sheaf: name and file.
-const BUILT_IN: [(&str, &str); 6] = [
+const BUILT_IN: [(&str, &str); 7] = [
     (
         "pi-cluster",
         include_str!("../../../../topologies/pi-cluster.toml"),
@@ -46,6 +46,7 @@ const BUILT_IN: [(&str, &str); 6] = [
         "rack-10g",
         include_str!("../../../../topologies/rack-10g.toml"),
     ),
+    ("incast", include_str!("../../../../topologies/incast.toml")),
 ];
 
 /// Why a topology cannot be made. Nothing has been made of it.
@@ -616,6 +617,6 @@ mod tests {
             error.starts_with("topology \"moon\" does not exist"),
             "{error}"
         );
-        assert!(error.ends_with("lan-1g, rack-10g"), "{error}");
+        assert!(error.ends_with("lan-1g, rack-10g, incast"), "{error}");
     }
 }

@@ -174,6 +174,7 @@ impl FarmConfig {
             ("icn.scheduler.repeat_ms", scheduler.repeat_ms),
             ("icn.scheduler.drain_ms", scheduler.drain_ms),
             ("epn.build.repeat_ms", build.repeat_ms),
+            ("epn.build.grant_ms", build.grant_ms),
         ] {
             check.that(ms >= 1, key, ms, "at least 1 ms");
         }
@@ -405,6 +406,12 @@ impl FarmConfig {
             "epn.build.tfs_in_building_max",
             epn.build.tfs_in_building_max,
             "at least 1 TF",
+        );
+        check.that(
+            epn.build.grants_max >= 1,
+            "epn.build.grants_max",
+            epn.build.grants_max,
+            "at least 1 STF",
         );
         match &epn.sink {
             SinkConfig::Discard(_) | SinkConfig::Verify(_) => {}

@@ -2,7 +2,7 @@
 
 use super::zmq::ZmqSource;
 use serde::{Deserialize, Serialize};
-use sheaf_acquire::flp::{self, Pace, WhenFull};
+use sheaf_acquire::flp::{self, Pace, Push, WhenFull};
 use sheaf_acquire::xtc2::Xtc2Config;
 use sheaf_acquire::{CutConfig, GeneratorConfig, ReplayConfig};
 use sheaf_balance::{Mode, SchedulerConfig};
@@ -19,6 +19,10 @@ pub struct FlpConfig {
     pub hold_stfs_max: u32,
     /// What happens to a TF that is due while the hold is full.
     pub when_full: WhenFull,
+    /// Whether STFs are pushed as soon as they are assigned, or large ones offered and fetched by the EPN.
+    pub push: Push,
+    /// With `push = "granted"`, STFs up to this size are pushed all the same, in bytes.
+    pub eager_bytes: u64,
     /// TFs a second in data-driven mode; 0: as fast as the hold takes them. The ICN's clock rules in paced mode.
     pub rate_hz: f64,
     /// Largest STF that this FLP announces, in bytes. A larger one is skipped as `oversize`.
@@ -37,6 +41,8 @@ impl Default for FlpConfig {
             hold_bytes: brain.hold_bytes,
             hold_stfs_max: brain.hold_stfs_max,
             when_full: brain.when_full,
+            push: brain.push,
+            eager_bytes: brain.eager_bytes,
             rate_hz: 100.0,
             stf_bytes_max: SchedulerConfig::default().stf_bytes_max,
             metrics: None,
@@ -73,6 +79,8 @@ impl FlpConfig {
             when_full: self.when_full,
             hold_bytes: self.hold_bytes,
             hold_stfs_max: self.hold_stfs_max,
+            push: self.push,
+            eager_bytes: self.eager_bytes,
             ..flp::FlpConfig::default()
         }
     }

@@ -500,6 +500,7 @@ fn epn_brain(scenario: &Scenario) -> TfBuilder<()> {
         tfs_in_building_max: scenario.farm.tfs_in_building_max,
         stale_ms: scenario.farm.stale_ms,
         repeat_ms: scenario.farm.repeat_ms,
+        ..BuildConfig::default()
     })
 }
 

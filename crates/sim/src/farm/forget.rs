@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use sheaf_frame::control::Release;
-use sheaf_frame::{Control, Envelope, RangeSet, TfId, WireKind};
+use sheaf_frame::{Control, Envelope, RangeSet, Role, TfId, WireKind};
 use sheaf_node::event::Event;
 use sheaf_transport::{ConnId, Event as Net, Frame};
 use std::time::Duration;
@@ -31,6 +31,9 @@ impl Forgetting {
         let Ok((envelope, control)) = Control::decode(&frame.head) else {
             return event;
         };
+        if envelope.sender.role != Role::Icn {
+            return event;
+        }
         self.icn = Some((*conn, envelope));
         match control {
             Control::Release(release) => {

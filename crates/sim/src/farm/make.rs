@@ -215,6 +215,8 @@ impl Farm<'_> {
             when_full: options.when_full,
             hold_bytes: options.hold_bytes(),
             hold_stfs_max: options.hold_stfs,
+            push: options.push,
+            eager_bytes: options.eager_bytes,
             ..FlpConfig::default()
         };
         let hello = Hello {
@@ -251,6 +253,7 @@ impl Farm<'_> {
             capacity_bytes: options.capacity_bytes(),
             tfs_in_building_max: options.slots,
             stale_ms: options.stale_ms,
+            grants_max: options.grants_max,
             ..BuildConfig::default()
         };
         let hello = Hello {

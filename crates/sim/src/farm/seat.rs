@@ -371,7 +371,10 @@ fn tfs_in(control: &Control) -> Vec<u64> {
         Control::Built(items) => items.iter().map(|item| item.tf.0).collect(),
         Control::CommitAck { tfs, .. } => tfs.iter().map(|tf| tf.0).collect(),
         Control::Corrupt { tf, .. } => vec![tf.0],
-        Control::Pace(tfs) => tfs.iter().map(|tf| tf.0).collect(),
+        Control::Pace(tfs) | Control::Grant(tfs) | Control::Withdrawn(tfs) => {
+            tfs.iter().map(|tf| tf.0).collect()
+        }
+        Control::Offer(items) => items.iter().map(|item| item.tf.0).collect(),
         Control::Commit(items) => items.iter().map(|item| item.tf.0).collect(),
         Control::Absent(items) => items.iter().map(|item| item.tf.0).collect(),
         Control::Assign(items) => items.iter().map(|item| item.tf.0).collect(),

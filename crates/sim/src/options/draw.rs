@@ -3,7 +3,7 @@
 use super::{Ack, Fault, Log, Options};
 use crate::dice::Dice;
 use crate::kind::Kind;
-use sheaf_acquire::flp::WhenFull;
+use sheaf_acquire::flp::{Push, WhenFull};
 use sheaf_balance::{Incomplete, Mode, Reaction, policy};
 use sheaf_frame::{EpnId, FlpId, NodeId, Role};
 use sheaf_ledger::storage::DiskFaults;
@@ -80,7 +80,7 @@ const SORTS: [Sort; 13] = [
 pub(super) fn options(family: Kind, seed: u64) -> Options {
     // What is outside comes from dice of its own; the rest of the farm is that of the same seed of the swarm.
     let kind = match family {
-        Kind::Outside => Kind::Swarm,
+        Kind::Outside | Kind::Grants => Kind::Swarm,
         other => other,
     };
     let mut dice = Dice::new(seed ^ 0x5eed_0000);
@@ -113,6 +113,9 @@ pub(super) fn options(family: Kind, seed: u64) -> Options {
         stf_bytes: dice.range(0, 300),
         hold_stfs: dice.range(64, 400) as u32,
         when_full: WhenFull::Block,
+        push: Push::Eager,
+        eager_bytes: 0,
+        grants_max: 4,
         capacity_tfs: dice.range(4, 60),
         slots: dice.range(4, 20) as u32,
         queue_tfs_max: 4096,
@@ -152,7 +155,7 @@ pub(super) fn options(family: Kind, seed: u64) -> Options {
         }
     }
     let is_bad = match kind {
-        Kind::Swarm | Kind::Outside => dice.chance(75),
+        Kind::Swarm | Kind::Outside | Kind::Grants => dice.chance(75),
         Kind::BadNetwork | Kind::Everything | Kind::Paced => true,
         Kind::Calm | Kind::EpnFaults | Kind::Reactions => false,
     };
@@ -161,6 +164,9 @@ pub(super) fn options(family: Kind, seed: u64) -> Options {
     }
     if family == Kind::Outside {
         draw_outside(&mut options, &mut Dice::new(seed ^ 0x5eed_0004));
+    }
+    if family == Kind::Grants {
+        draw_grants(&mut options, &mut Dice::new(seed ^ 0x5eed_0006));
     }
     draw_faults(&mut options, &mut dice);
     options.kind = family;
@@ -171,6 +177,13 @@ pub(super) fn options(family: Kind, seed: u64) -> Options {
 fn checkpoint_records(seed: u64) -> u64 {
     let mut dice = Dice::new(seed ^ 0xc4ec_0000);
     dice.pick(&[1, 3, 10, 10, 40, 200, 5000])
+}
+
+/// Which STFs are offered, and how many an EPN fetches at once.
+fn draw_grants(options: &mut Options, dice: &mut Dice) {
+    options.push = Push::Granted;
+    options.eager_bytes = dice.pick(&[0, 0, 50, 150]);
+    options.grants_max = dice.range(1, 6) as u32;
 }
 
 /// A registry outside the farm, EPNs with disks, or both.
@@ -223,7 +236,7 @@ fn sorts(kind: Kind, log: Log, dice: &mut Dice) -> Vec<Sort> {
             Sort::Leave,
         ],
         Kind::Everything | Kind::Paced => SORTS.to_vec(),
-        Kind::Swarm | Kind::Outside => {
+        Kind::Swarm | Kind::Outside | Kind::Grants => {
             let mut sorts = Vec::new();
             for sort in SORTS {
                 if dice.chance(50) {

@@ -13,28 +13,6 @@ pub enum Mode {
     Legacy,
 }
 
-/// How STFs come to their EPN.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Push {
-    /// Sent as soon as the EPN is chosen.
-    #[default]
-    Eager,
-    /// Offered, and fetched by the EPN from a bounded number of sources at a time, in rotated order.
-    Granted,
-}
-
-impl Push {
-    /// Name in files and results.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Eager => "eager",
-            Self::Granted => "granted",
-        }
-    }
-}
-
 /// How large the STFs are. The mean over all FLPs and TFs is always about `bytes`.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]

@@ -135,3 +135,60 @@ fn the_pulse_says_which_epns_are_known() {
     assert_eq!(known("epns 1 0"), both, "whatever the order of the list");
     assert_eq!(known("epns"), 0);
 }
+
+fn granted() -> Bench {
+    running(|config| {
+        config.push = Push::Granted;
+        config.eager_bytes = 5;
+    })
+}
+
+#[test]
+fn what_is_offered_goes_when_the_epn_asks_for_it() {
+    let mut bench = granted();
+    bench.check(
+        "make                => announce 0 1 2
+         assign 0#1>0 1#1>0  => offer 0 1 to 0
+         grant 0 1           => send 1#1 to 0
+         grant 0 1           =>
+         grant 1 0           => withdraw 0 to 1
+         assign 0#2>1        => offer 0 to 1
+         grant 0 0 7         => withdraw 0 7 to 0
+         grant 1 0           => send 0#2 to 1",
+    );
+    let stats = bench.flp.stats();
+    assert_eq!((stats.offered_stfs, stats.sent_stfs), (3, 2));
+}
+
+#[test]
+fn what_is_small_is_pushed_though_large_ones_are_offered() {
+    granted().check(
+        "stf 0 5; stf 1 6    => announce 0 1
+         assign 0#1>0 1#1>0  => send 0#1 to 0, offer 1 to 0",
+    );
+}
+
+#[test]
+fn a_stream_that_opens_again_hears_all_offers_anew_also_of_what_the_old_one_was_granted() {
+    granted().check(
+        "stf 0; stf 1        => announce 0 1
+         assign 0#1>0 1#1>0  => offer 0 1 to 0
+         grant 0 0           => send 0#1 to 0
+         close 0             =>
+         grant 0 1           => withdraw 1 to 0
+         open 0              => offer 0 1 to 0
+         release 1 1; open 0 => offer 1 to 0",
+    );
+}
+
+#[test]
+fn what_a_former_leader_had_assigned_is_not_sent_before_the_new_one_assigns_it() {
+    let mut bench = granted();
+    bench.after("stf 0; assign 0#1>0");
+    bench.flp.handle_joined(bench.now, RunId(9), true);
+    bench.check(
+        "grant 0 0     => withdraw 0 to 0, announce 0
+         assign 0#1>0  => offer 0 to 0
+         grant 0 0     => send 0#1 to 0",
+    );
+}

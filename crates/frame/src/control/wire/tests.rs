@@ -38,6 +38,9 @@ fn one_of_each() -> Vec<Control> {
         Control::Stored(vec![tf]),
         Control::NotStored(vec![tf, TfId(12)]),
         Control::Discard(vec![tf]),
+        Control::Offer(vec![Offered { tf, bytes: 1 << 40 }]),
+        Control::Withdrawn(vec![tf]),
+        Control::Grant(vec![tf, TfId(12)]),
         Control::Recover(vec![Recover {
             tf,
             incarnation: Incarnation(3),

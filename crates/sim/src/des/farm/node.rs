@@ -302,6 +302,8 @@ impl Farm {
                 FlpAction::SendStf { target, header, .. } => self.send_stf(flp, target, header),
                 FlpAction::Connect { target, .. } => self.connecting.push((flp as u16, target)),
                 FlpAction::Disconnect { target } => self.disconnect(flp, target),
+                // The network model fetches by itself: its FLPs push.
+                FlpAction::Say { .. } => {}
             }
         }
     }
@@ -334,7 +336,10 @@ impl Farm {
                     self.process(epn);
                 }
                 // Nothing is stored: the ack level of simulated farms is `built`.
-                EpnAction::Store(_) | EpnAction::Unstore { .. } | EpnAction::Recover { .. } => {}
+                EpnAction::Say { .. }
+                | EpnAction::Store(_)
+                | EpnAction::Unstore { .. }
+                | EpnAction::Recover { .. } => {}
             }
         }
     }
