@@ -15,7 +15,8 @@
 //! for epn in 0..3 {
 //!     epns.insert(TargetLoad::new(TargetId(epn), 64 << 30, 25)); // 64 GiB, 25 TFs at once
 //! }
-//! let tf = Job { id: 4711, bytes: 1_800_000_000, avoid: &[TargetId(0)], is_early: false }; // EPN 0 failed with it before
+//! let avoid = [TargetId(0)]; // it failed with it before
+//! let tf = Job { id: 4711, bytes: 1_800_000_000, avoid: &avoid, is_early: false };
 //! let epn = policy.choose(Timestamp(0), &tf, &epns).expect("two have room");
 //! epns.book(epn, tf.bytes);
 //! assert_eq!(epn, TargetId(1));

@@ -92,8 +92,8 @@ pub enum Control {
     Slots(Vec<SlotHeld>),
 
     // FLP → EPN, on a data stream
-    /// STFs that are assigned to the EPN and wait here until it asks for them with [`Grant`](Self::Grant). Replaces what
-    /// was offered of the same TFs before.
+    /// STFs that are assigned to the EPN and wait here until it asks for them with [`Grant`](Self::Grant). Replaces
+    /// what was offered of the same TFs before.
     Offer(Vec<Offered>),
     /// Answers [`Grant`](Self::Grant): of these TFs nothing will come on this stream unless it is offered anew.
     Withdrawn(Vec<TfId>),

@@ -33,7 +33,7 @@ fn main() {
         threads: 1,
         until_first: false,
     };
-    let report = run(&config, &mut |_| {});
+    let report = run(&config, &mut |_| std::ops::ControlFlow::Continue(()));
     for failure in report.failures.iter().take(12) {
         println!("{} {}", failure.seed, failure.violation);
     }

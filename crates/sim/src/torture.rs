@@ -11,6 +11,7 @@ use crate::trace::Trace;
 use crate::watch::Books;
 use sheaf_frame::Timestamp;
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
@@ -149,12 +150,12 @@ pub fn run_twice(kind: Kind, seed: u64) -> Result<Outcome, Violation> {
     })
 }
 
-/// Runs what `config` says, and calls `progress` with the report so far after every seed.
+/// Runs what `config` says, and calls `progress` with the report so far after every seed, until that wants no more.
 ///
 /// # Panics
 ///
 /// If the operating system gives no thread.
-pub fn run(config: &Config, progress: &mut dyn FnMut(&Report)) -> Report {
+pub fn run(config: &Config, progress: &mut dyn FnMut(&Report) -> ControlFlow<()>) -> Report {
     let mut report = Report::default();
     let (next, is_over) = (AtomicU64::new(0), AtomicBool::new(report.is_enough(config)));
     let threads = config.threads.max(1);
@@ -182,18 +183,19 @@ pub fn run(config: &Config, progress: &mut dyn FnMut(&Report)) -> Report {
         }
         drop(sender);
         let (mut early, mut due) = (BTreeMap::new(), 0);
+        let mut is_wanted = true;
         for (index, result) in results {
             early.insert(index, result);
             while let Some(result) = early.remove(&due) {
-                if report.is_enough(config) {
+                if report.is_enough(config) || !is_wanted {
                     break;
                 }
                 let seed = config.first.wrapping_add(due);
                 report.add(seed, result, due.is_multiple_of(TWICE_EVERY));
                 due += 1;
-                progress(&report);
+                is_wanted = progress(&report).is_continue();
             }
-            if report.is_enough(config) {
+            if report.is_enough(config) || !is_wanted {
                 is_over.store(true, Ordering::Relaxed);
             }
         }
@@ -215,10 +217,26 @@ mod tests {
             until_first: false,
         };
         for amount in [Amount::Seeds(12), Amount::Faults(3000)] {
-            let one = run(&config(1, amount), &mut |_| {});
-            let three = run(&config(3, amount), &mut |_| {});
+            let one = run(&config(1, amount), &mut |_| ControlFlow::Continue(()));
+            let three = run(&config(3, amount), &mut |_| ControlFlow::Continue(()));
             assert_eq!(one, three);
             assert!(one.seeds > 0);
         }
+    }
+
+    #[test]
+    fn who_wants_no_more_gets_the_report_so_far() {
+        let config = Config {
+            kind: Kind::Calm,
+            first: 1,
+            amount: Amount::Seeds(1000),
+            threads: 2,
+            until_first: false,
+        };
+        let report = run(&config, &mut |report| match report.seeds {
+            3 => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        });
+        assert_eq!(report.seeds, 3);
     }
 }

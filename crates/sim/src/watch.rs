@@ -240,8 +240,7 @@ impl<'a> Watch<'a> {
                 format!("{node} names a roster before it is in a run"),
             );
         };
-        self.runs[run].add_roster(first, members);
-        Ok(())
+        self.runs[run].add_roster(node, id, first, members)
     }
 
     fn run_index(&mut self, run: RunId) -> usize {

@@ -28,7 +28,7 @@ fn check_seeds(kind: Kind, count: u64) -> Report {
         threads: 1,
         until_first: true,
     };
-    let report = run(&config, &mut |_| {});
+    let report = run(&config, &mut |_| std::ops::ControlFlow::Continue(()));
     if let Some(failure) = report.failures.first() {
         let (_, trace) = replay(kind, failure.seed);
         for line in trace.last_of(failure.violation.tf, 60) {

@@ -3,10 +3,12 @@
 use crate::fail;
 use anyhow::Context as _;
 use serde_json::json;
+use sheaf_node::shutdown::Shutdown;
 use sheaf_sim::torture::{Amount, Config, Failure, Report, replay, run as run_seeds, run_seed};
 use sheaf_sim::{Kind, OPTIONS_VERSION, Options};
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
@@ -22,7 +24,7 @@ const FAILURES_SHOWN: usize = 3;
 ///
 /// Each seed draws a farm and what happens to it: crashes, pauses, cuts, a network that loses, doubles and reorders.
 /// Then the faults end, and everything must be decided in time. A seed that breaks a promise is printed with all
-/// that was drawn from it, and the status is 1.
+/// that was drawn from it, and the status is 1. Ctrl-C ends it with the report so far.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -121,7 +123,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     );
     let began = Instant::now();
     let mut progress = Progress::new(&config, began);
-    let report = run_seeds(&config, &mut |report| progress.tell(report));
+    let shutdown = Shutdown::on_signals().context("cannot listen for signals")?;
+    let report = run_seeds(&config, &mut |report| {
+        progress.tell(report);
+        match shutdown.is_requested() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    });
     progress.end();
     let wall = began.elapsed();
     if let Some(path) = &args.json {
@@ -230,6 +239,7 @@ struct Progress {
     began: Instant,
     told_at: Instant,
     is_terminal: bool,
+    failures_told: usize,
 }
 
 impl Progress {
@@ -239,10 +249,16 @@ impl Progress {
             began,
             told_at: began,
             is_terminal: std::io::stderr().is_terminal(),
+            failures_told: 0,
         }
     }
 
     fn tell(&mut self, report: &Report) {
+        for failure in report.failures.iter().skip(self.failures_told) {
+            self.end();
+            eprintln!("seed {}: {}", failure.seed, failure.violation);
+        }
+        self.failures_told = report.failures.len();
         let every = Duration::from_secs(if self.is_terminal { 1 } else { 10 });
         if self.told_at.elapsed() < every {
             return;

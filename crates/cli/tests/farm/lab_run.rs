@@ -304,9 +304,11 @@ fn no_tf_goes_to_two_epns_while_nodes_are_killed_and_come_back() {
     let _turn = farm_turn();
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
-    check_ok(&run("same-target-proof", &out, &["--duration", "30s"]));
+    // The faster of its two points.
+    let args = ["--duration", "60s", "--only", "live-2x5-200"];
+    check_ok(&run("same-target-proof", &out, &args));
     let runs = runs(&out);
-    assert!(runs.len() >= 2);
+    assert!(!runs.is_empty());
     for run in runs {
         assert_eq!(run["mixed_target"], 0, "{run:#}");
         assert_eq!(run["delivered_twice"], 0, "{run:#}");

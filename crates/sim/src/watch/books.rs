@@ -2,7 +2,7 @@
 
 use super::{Found, found};
 use crate::invariant::Invariant;
-use sheaf_frame::{RunId, Timestamp};
+use sheaf_frame::{NodeId, RunId, Timestamp};
 use sheaf_node::event::{MemberEvent, PartEvent};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -100,22 +100,36 @@ pub(super) struct RunBook {
     tfs: Vec<TfBook>,
     /// Every TF below has a verdict or was never named.
     floor: usize,
-    /// The first TF of each roster, ascending.
-    rosters: Vec<(u64, Vec<MemberEvent>)>,
+    /// The first TF and the members of each roster. A later one replaces those with the same or a later first TF.
+    rosters: BTreeMap<u32, (u64, Vec<MemberEvent>)>,
     pub(super) books: Books,
 }
 
 impl RunBook {
-    /// Replaces every roster with the same or a later first TF.
-    pub(super) fn add_roster(&mut self, first: u64, members: &[MemberEvent]) {
-        self.rosters.retain(|(known, _)| *known < first);
-        self.rosters.push((first, members.to_vec()));
+    /// A roster that an ICN has found in the log. Whoever reads the log later, or wakes up late, says the same.
+    pub(super) fn add_roster(
+        &mut self,
+        node: NodeId,
+        id: u32,
+        first: u64,
+        members: &[MemberEvent],
+    ) -> Result<(), Found> {
+        let said = (first, members.to_vec());
+        let known = self.rosters.entry(id).or_insert_with(|| said.clone());
+        if *known == said {
+            return Ok(());
+        }
+        found(
+            Invariant::TruePieces,
+            first,
+            format!("roster {id} is {said:?} for {node}, and was {known:?} before"),
+        )
     }
 
     /// Whose STFs make `tf` whole, as the log says.
     pub(super) fn roster_of(&self, tf: u64) -> Option<&[MemberEvent]> {
-        let mut known = self.rosters.iter().rev();
-        known
+        let mut latest = self.rosters.values().rev();
+        latest
             .find(|(first, _)| *first <= tf)
             .map(|(_, members)| members.as_slice())
     }
@@ -125,7 +139,7 @@ impl RunBook {
             run,
             tfs: Vec::new(),
             floor: 0,
-            rosters: Vec::new(),
+            rosters: BTreeMap::new(),
             books: Books::default(),
         }
     }
