@@ -73,10 +73,12 @@ pub struct PointSpec {
     pub reaction: Option<Reaction>,
     /// Sheaf's rules, or those of the prior systems.
     pub mode: Option<Mode>,
-    /// How STFs come to their EPN; the simulator alone can be told.
+    /// How STFs come to their EPN.
     pub push: Option<Push>,
     /// Silence that makes a node suspect, in ms.
     pub suspect_ms: Option<u64>,
+    /// What simulated consumers take for a TF, in ms; live ones take nothing.
+    pub processing_ms: Option<f64>,
     /// How long a run generates, in s.
     pub duration_s: Option<f64>,
     /// The topology; a simulated point without one has the network of `[scenario]`.
@@ -473,6 +475,7 @@ fn over(point: &PointSpec, base: &PointSpec) -> PointSpec {
         mode: point.mode.or(base.mode),
         push: point.push.or(base.push),
         suspect_ms: point.suspect_ms.or(base.suspect_ms),
+        processing_ms: point.processing_ms.or(base.processing_ms),
         duration_s: point.duration_s.or(base.duration_s),
         topology: point.topology.or(base.topology),
         source: point.source.or(base.source),

@@ -67,6 +67,8 @@ pub struct Scenario {
     pub processing: Processing,
     /// EPNs that differ from others, in the order of their ids; those behind the last group are ordinary.
     pub groups: Vec<Group>,
+    /// The groups come again and again, up to the last EPN.
+    pub groups_repeat: bool,
     /// Deadlines and bounds of the nodes.
     pub farm: Farm,
     /// Who is alive: how soon a silent or dead node is noticed.
@@ -98,6 +100,7 @@ impl Default for Scenario {
             network: Network::default(),
             processing: Processing::default(),
             groups: Vec::new(),
+            groups_repeat: false,
             farm: Farm::default(),
             registry: LivenessConfig::default(),
             faults: Vec::new(),

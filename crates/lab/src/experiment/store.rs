@@ -239,7 +239,7 @@ fn provenance() -> BTreeMap<String, String> {
         .map_or("unknown", |(_, model)| model);
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     [
-        ("commit", commit()),
+        ("commit", env!("SHEAF_COMMIT").to_owned()),
         ("version", env!("CARGO_PKG_VERSION").to_owned()),
         ("command", command.join(" ")),
         ("host", system.nodename().to_string_lossy().into_owned()),
@@ -263,21 +263,6 @@ fn provenance() -> BTreeMap<String, String> {
     .into_iter()
     .map(|(key, value)| (key.to_owned(), value))
     .collect()
-}
-
-/// The commit of the sources in the current folder, with a mark if they were changed; `unknown` elsewhere.
-fn commit() -> String {
-    let git = |words: &[&str]| crate::tool::run("git", words.iter().copied());
-    let Ok(head) = git(&["rev-parse", "--short=12", "HEAD"]) else {
-        return "unknown".to_owned();
-    };
-    let changes = git(&["status", "--porcelain", "--untracked-files=no"]).unwrap_or_default();
-    let mark = if changes.trim().is_empty() {
-        ""
-    } else {
-        " (changed)"
-    };
-    format!("{}{mark}", head.trim())
 }
 
 #[cfg(test)]

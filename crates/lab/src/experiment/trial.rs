@@ -49,6 +49,7 @@ impl Trial {
         fill(&mut scenario.mode, spec.mode);
         fill(&mut scenario.push, spec.push);
         fill(&mut scenario.registry.suspect_ms, spec.suspect_ms);
+        fill(&mut scenario.processing.ms, spec.processing_ms);
         fill(&mut scenario.duration_s, spec.duration_s);
         if let Some(faults) = spec
             .fault

@@ -676,6 +676,11 @@ fn racks_of(nodes: u32, counts: impl Iterator<Item = u32>) -> Vec<u32> {
 /// The group that an EPN is in, if it is in any.
 pub(super) fn group_of(scenario: &Scenario, epn: u32) -> Option<crate::scenario::Group> {
     let mut first = 0;
+    let grouped: u32 = scenario.groups.iter().map(|group| group.epns).sum();
+    let epn = match scenario.groups_repeat {
+        true => epn.checked_rem(grouped)?,
+        false => epn,
+    };
     scenario.groups.iter().copied().find(|group| {
         let is_in = (first..first + group.epns).contains(&epn);
         first += group.epns;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::scenario::Rack;
+use crate::scenario::{Group, Rack};
 
 fn wires(flps: u32, epns: u32) -> Scenario {
     let mut scenario = Scenario {
@@ -249,4 +249,28 @@ fn a_link_without_rate_holds_its_flows_until_it_has_one_again() {
     let end = looks.last().expect("it has a rate again").at;
     check(&[end], &[108 * MS]);
     assert_eq!(network.look(end, Sight::Flow(flow)), Seen::Done { tag: 7 });
+}
+
+#[test]
+fn groups_stand_at_the_begin_or_come_again_and_again() {
+    let group = |epns, speed| Group {
+        epns,
+        speed,
+        nic: 1.0,
+        weight: 1.0,
+    };
+    let mut scenario = Scenario {
+        epns: 8,
+        groups: vec![group(1, 0.5), group(2, 2.0)],
+        ..Scenario::default()
+    };
+    let speeds = |scenario: &Scenario| -> Vec<f64> {
+        let speed = |epn| group_of(scenario, epn).map_or(1.0, |group| group.speed);
+        (0..8).map(speed).collect()
+    };
+    assert_eq!(speeds(&scenario), [0.5, 2.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0]);
+    scenario.groups_repeat = true;
+    assert_eq!(speeds(&scenario), [0.5, 2.0, 2.0, 0.5, 2.0, 2.0, 0.5, 2.0]);
+    scenario.groups.clear();
+    assert_eq!(speeds(&scenario), [1.0; 8]);
 }
