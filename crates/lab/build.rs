@@ -15,7 +15,12 @@ fn commit() -> String {
     let Some(head) = git(&["rev-parse", "--short=12", "HEAD"]) else {
         return "unknown".to_owned();
     };
-    let changes = git(&["status", "--porcelain", "--untracked-files=no", "../../crates"]);
+    let changes = git(&[
+        "status",
+        "--porcelain",
+        "--untracked-files=no",
+        "../../crates",
+    ]);
     match changes.is_none_or(|changes| changes.is_empty()) {
         true => head,
         false => format!("{head} (changed)"),

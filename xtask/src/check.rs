@@ -1,9 +1,11 @@
 //! The stages of `cargo xtask check`: what they run, how long they took, what failed.
 
+use crate::background::Job;
 use crate::tally::Tally;
 use crate::{cargo, fuzz, root, tidy, typed};
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -37,8 +39,6 @@ pub(crate) enum Stage {
     Doc,
     /// All tests, the examples in the docs, and the benches on tiny input.
     Test,
-    /// Faults done to farms of real processes, and a soak of 45 s.
-    Faults,
     /// Simulated farms under faults: past failures, then 20,000 seeds from the commit id, 1,000 of farms with a
     /// ZooKeeper or with disks, and 1,000 of farms whose STFs are fetched.
     Torture,
@@ -46,6 +46,8 @@ pub(crate) enum Stage {
     Mutants,
     /// Every fuzz target for some seconds; without a nightly toolchain the corpus alone.
     Fuzz,
+    /// Faults done to farms of real processes, and a soak of 45 s. Last: what they measure wants a quiet machine.
+    Faults,
 }
 
 impl Stage {
@@ -56,10 +58,10 @@ impl Stage {
         Self::Clippy,
         Self::Doc,
         Self::Test,
-        Self::Faults,
         Self::Torture,
         Self::Mutants,
         Self::Fuzz,
+        Self::Faults,
     ];
 
     fn name(self) -> &'static str {
@@ -161,11 +163,30 @@ impl Stage {
 /// A program as the tests have built it: asked for alone it would have other features, and be built once more.
 fn built(name: &str) -> Result<Command> {
     succeed(cargo().args(TESTS).args(["--no-run", "--quiet"]))?;
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), Into::into);
-    let mut command = Command::new(target.join("ci").join(name));
+    let mut command = Command::new(target_dir().join("ci").join(name));
     command.current_dir(root());
     Ok(command)
+}
+
+/// Where cargo builds.
+pub(crate) fn target_dir() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), Into::into)
+}
+
+/// What of `stages` can be done while the tests run, begun; each is waited for when its turn comes. Everything is
+/// built before, so that nobody measures a compiler.
+fn begin_early(stages: &[Stage]) -> Result<Vec<(Stage, Job)>> {
+    let mut jobs = Vec::new();
+    let wants = |stage| stages.contains(&Stage::Test) && stages.contains(&stage);
+    if wants(Stage::Torture) {
+        succeed(cargo().args(TESTS).arg("--no-run"))?;
+        let args = ["check", "--only", "torture"];
+        jobs.push((Stage::Torture, Job::of_xtask("torture", &args)?));
+    }
+    if wants(Stage::Fuzz) && fuzz::has_nightly() {
+        jobs.push((Stage::Fuzz, Job::of_xtask("fuzz", &["fuzz-build"])?));
+    }
+    Ok(jobs)
 }
 
 /// The stages that `--only` and `--skip` leave, in order; all if there is neither.
@@ -195,10 +216,21 @@ pub(crate) fn run(stages: &[Stage]) -> Result<bool> {
     let start = Instant::now();
     let mut tally = Tally::default();
     let mut rows = Vec::new();
+    let mut early: Vec<(Stage, Job)> = Vec::new();
     for &stage in stages {
         println!("\n== {} ==", stage.name());
         let stage_start = Instant::now();
-        let outcome = stage.run(&mut tally);
+        let job = early.iter().position(|(other, _)| *other == stage);
+        let outcome = match job.map(|at| early.swap_remove(at)) {
+            // That was all of it.
+            Some((Stage::Torture, job)) => job.finish(),
+            Some((_, job)) => job.finish().and_then(|()| stage.run(&mut tally)),
+            None if stage == Stage::Test => begin_early(stages).and_then(|jobs| {
+                early = jobs;
+                stage.run(&mut tally)
+            }),
+            None => stage.run(&mut tally),
+        };
         if let Err(error) = &outcome {
             println!("{} failed: {error:#}", stage.name());
         }
@@ -292,14 +324,14 @@ mod tests {
     fn stages_run_in_order_whatever_the_order_of_their_names() {
         check(
             "",
-            "fetch fmt tidy clippy doc test faults torture mutants fuzz",
+            "fetch fmt tidy clippy doc test torture mutants fuzz faults",
         );
         check("--only mutants torture", "torture mutants");
         check("--only torture", "torture");
         check("--only test fmt", "fmt test");
         check(
             "--skip test doc",
-            "fetch fmt tidy clippy faults torture mutants fuzz",
+            "fetch fmt tidy clippy torture mutants fuzz faults",
         );
         check("--only fmt tidy --skip fmt", "tidy");
     }
@@ -308,7 +340,7 @@ mod tests {
     fn a_stage_that_does_not_exist_is_refused() {
         check(
             "--only lint",
-            r#"stage "lint" does not exist, expected one of: fetch fmt tidy clippy doc test faults torture mutants fuzz"#,
+            r#"stage "lint" does not exist, expected one of: fetch fmt tidy clippy doc test torture mutants fuzz faults"#,
         );
         check(
             "fmt",

@@ -78,6 +78,12 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
+/// Builds what [`run`] runs.
+pub(crate) fn build_only() -> Result<bool> {
+    build(std::env::var_os("FUZZ_SECONDS").is_some())?;
+    Ok(true)
+}
+
 fn seconds(text: Option<&str>) -> Result<u32> {
     let Some(text) = text else {
         return Ok(SECONDS);

@@ -4,6 +4,7 @@
 //! what each took. `tidy` holds the repository against what it says about itself: crate arrows, code
 //! map, links, licences. There are no other scripts that CI depends on.
 
+mod background;
 mod check;
 mod fuzz;
 mod tally;
@@ -17,7 +18,8 @@ const USAGE: &str = "\
 Usage: cargo xtask check [--only STAGE...] [--skip STAGE...]
        cargo xtask tidy
 
-check  runs all that CI runs; stages: fetch fmt tidy clippy doc test fuzz
+check  runs all that CI runs; stages: fetch fmt tidy clippy doc test torture mutants fuzz
+       faults; torture and the build of the fuzz targets go on while the tests run
 tidy   holds the repository against what it says about itself
 ";
 
@@ -41,6 +43,8 @@ fn run(args: &[String]) -> Result<bool> {
     match (command, rest) {
         ("check", rest) => check::run(&check::select(rest)?),
         ("tidy", []) => tidy::run(&root()),
+        // What `check` begins early.
+        ("fuzz-build", []) => fuzz::build_only(),
         ("help" | "--help" | "-h", []) => {
             print!("{USAGE}");
             Ok(true)
