@@ -5,6 +5,7 @@ use sheaf_zookeeper::server::Home;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 /// Where system tools may lie that are not on every user's path.
 const SYSTEM_FOLDERS: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/bin"];
@@ -76,13 +77,17 @@ impl Need {
 pub(crate) const MEMORY_GROUPS: &str = "/sys/fs/cgroup/memory";
 
 fn no_namespaces() -> Option<String> {
-    // Made and removed at once: a container may have `ip` and root, and no right to do this.
-    let name = format!("{}-probe", crate::machine::prefix());
-    let made = run("ip", ["netns", "add", &name]);
-    let removed = run("ip", ["netns", "del", &name]);
-    made.and(removed)
-        .err()
-        .map(|error| format!("needs network namespaces: {error}"))
+    // Once a process: two threads that try at the same moment would take each other's away.
+    static FOUND: OnceLock<Option<String>> = OnceLock::new();
+    let try_one = || {
+        // Made and removed at once: a container may have `ip` and root, and no right to do this.
+        let name = format!("{}-probe", crate::machine::prefix());
+        let made = run("ip", ["netns", "add", &name]);
+        let removed = run("ip", ["netns", "del", &name]);
+        let error = made.and(removed).err()?;
+        Some(format!("needs network namespaces: {error}"))
+    };
+    FOUND.get_or_init(try_one).clone()
 }
 
 /// Whether this process is root.
