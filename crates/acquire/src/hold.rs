@@ -25,6 +25,15 @@ pub(crate) struct Held {
     pub(crate) progress: Progress,
 }
 
+impl Held {
+    /// Whether it is to go to `target`. What a former leader assigned (attempt 0) does not count: the present one
+    /// assigns it anew, here or elsewhere.
+    pub(crate) fn is_assigned_to(&self, target: Target) -> bool {
+        self.assigned
+            .is_some_and(|(attempt, to)| to == target && attempt > Attempt(0))
+    }
+}
+
 /// All STFs of the run that are not released, with their bytes counted.
 #[derive(Debug, Default)]
 pub(crate) struct Hold {

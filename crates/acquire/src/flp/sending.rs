@@ -88,10 +88,8 @@ impl Flp {
     fn handle_grant(&mut self, target: Target, tfs: &[TfId]) {
         let mut withdrawn = Vec::new();
         for tf in tfs {
-            let held = self.hold.get_mut(*tf).filter(|held| {
-                held.assigned
-                    .is_some_and(|(attempt, to)| to == target && attempt > Attempt(0))
-            });
+            let held = self.hold.get_mut(*tf);
+            let held = held.filter(|held| held.is_assigned_to(target));
             match held.map(|held| held.progress) {
                 Some(Progress::Offered) => self.send_stf(*tf),
                 // On its way: the EPN has asked twice.
@@ -114,11 +112,7 @@ impl Flp {
         let assigned: Vec<TfId> = self
             .hold
             .iter_mut()
-            // What a former leader assigned, the present one assigns anew, here or elsewhere.
-            .filter(|(_, held)| {
-                held.assigned
-                    .is_some_and(|(attempt, to)| to == target && attempt > Attempt(0))
-            })
+            .filter(|(_, held)| held.is_assigned_to(target))
             .map(|(tf, _)| tf)
             .collect();
         let sends_again = !mutant::is_on(Mutant::NothingSentOnReopen);

@@ -1,7 +1,7 @@
 //! Hostile peers against a running farm: every input that is rejected has a code, which the peer is told, a counter
 //! has, and no other peer notices.
 
-use sheaf_frame::control::{Announced, EpnPulse, Hello};
+use sheaf_frame::control::{Announced, EpnPulse, Hello, Offered};
 use sheaf_frame::reject::Code;
 use sheaf_frame::{
     Attempt, Control, DataHello, Envelope, EpnId, FlpId, Incarnation, Limits, NodeId,
@@ -234,6 +234,11 @@ impl Scene {
             bytes: 1,
         }]);
         let pulse = Control::EpnPulse(EpnPulse::default());
+        let offer = Control::Offer(vec![Offered {
+            tf: TfId(1),
+            bytes: 1,
+        }]);
+        let grant = Control::Grant(vec![TfId(1)]);
         let mut other_version = frame(WireKind::Control, &[0; 8], &[]);
         other_version[4] = 9;
         let mut huge = Prefix::new(WireKind::Stf, &[], u64::from(u32::MAX))
@@ -272,12 +277,23 @@ impl Scene {
                 after_hello(frame(WireKind::Stf, &[7; 9], b"abc")),
             ),
             (
+                epn,
+                Code::BadMessage,
+                after_hello(frame(WireKind::Control, &[7; 50], &[])),
+            ),
+            (
                 icn,
                 Code::WrongStream,
                 frame(WireKind::Stf, &[7; 64], b"abc"),
             ),
             (epn, Code::WrongStream, self.said(stranger, &pulse)),
+            (
+                epn,
+                Code::WrongStream,
+                after_hello(self.said(stranger, &grant)),
+            ),
             (icn, Code::NotJoined, self.said(stranger, &pulse)),
+            (epn, Code::NotJoined, self.said(stranger, &offer)),
             (epn, Code::NotJoined, self.stf(run, 9, b"abc", good)),
             (epn, Code::NotJoined, after_hello(hello.clone())),
             (icn, Code::RefusedJoin, self.hello(stranger, 0)),
