@@ -17,6 +17,7 @@ pub fn stream(bytes: &[u8]) {
     let options = ArenaOptions {
         huge_pages: false,
         prefault: false,
+        shared: false,
     };
     let arena = Arena::new(1 << 20, options).expect("a megabyte is there");
     let cut = frames_of(stream, usize::from(*piece_bytes), &limits, &arena);

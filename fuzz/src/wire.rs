@@ -30,6 +30,8 @@ pub fn frame(bytes: &[u8]) {
         WireKind::Control => control(head),
         WireKind::Stf => header(head, prefix.body_bytes),
         WireKind::DataHello => data_hello(head),
+        // A word between transports: `sheaf-transport` has tests of it.
+        WireKind::Lane => {}
     }
 }
 

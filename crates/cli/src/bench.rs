@@ -44,7 +44,7 @@ enum Subject {
     Transport(Box<transport::args::TransportArgs>),
     /// One side of `transport`, which starts it.
     #[command(hide = true)]
-    TransportPeer(peer_harness::Args),
+    TransportPeer(transport_peer::PeerArgs),
 }
 
 /// Runs the benchmark.

@@ -12,6 +12,8 @@ pub enum WireKind {
     Stf,
     /// A hello of the data stream: who connects. In the head, no body.
     DataHello,
+    /// What two transports on one machine say about memory that they share; no node ever sees it. In the head, no body.
+    Lane,
 }
 
 /// The largest frame that a node accepts. A peer that announces more is refused before anything is allocated.
@@ -68,7 +70,7 @@ pub enum PrefixError {
         found: u8,
     },
     /// No such kind of frame.
-    #[error("frame is of kind {found}, expected 1 (control), 2 (STF) or 3 (data hello)")]
+    #[error("frame is of kind {found}, expected 1 (control), 2 (STF), 3 (data hello) or 4 (lane)")]
     Kind {
         /// The kind found.
         found: u8,
@@ -135,6 +137,7 @@ impl Prefix {
             WireKind::Control => 1,
             WireKind::Stf => 2,
             WireKind::DataHello => 3,
+            WireKind::Lane => 4,
         };
         bytes[8..12].copy_from_slice(&self.head_bytes.to_le_bytes());
         bytes[12..20].copy_from_slice(&self.body_bytes.to_le_bytes());
@@ -159,6 +162,7 @@ impl Prefix {
             1 => WireKind::Control,
             2 => WireKind::Stf,
             3 => WireKind::DataHello,
+            4 => WireKind::Lane,
             found => return Err(PrefixError::Kind { found }),
         };
         let head_bytes = u32::from_le_bytes(bytes[8..12].try_into().expect("4 of 24 bytes"));
@@ -223,7 +227,12 @@ mod tests {
     #[test]
     fn a_prefix_survives_the_wire() {
         let head = b"head";
-        for kind in [WireKind::Control, WireKind::Stf, WireKind::DataHello] {
+        for kind in [
+            WireKind::Control,
+            WireKind::Stf,
+            WireKind::DataHello,
+            WireKind::Lane,
+        ] {
             let prefix = Prefix::new(kind, head, 77);
             let read = Prefix::decode(&prefix.encode(), &Limits::default()).unwrap();
             assert_eq!(read, prefix);
@@ -253,7 +262,7 @@ mod tests {
         );
         assert_eq!(
             changed(5, 7),
-            "frame is of kind 7, expected 1 (control), 2 (STF) or 3 (data hello)"
+            "frame is of kind 7, expected 1 (control), 2 (STF), 3 (data hello) or 4 (lane)"
         );
         assert_eq!(
             changed(9, 1),

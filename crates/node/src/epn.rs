@@ -11,8 +11,7 @@ use bytes::Bytes;
 use sheaf_build::{Action, RefusedStf, Tf, TfBuilder};
 use sheaf_frame::reject::Code;
 use sheaf_frame::{
-    Control, DataHello, NodeId, Role, RunId, Source, StfHeader, Target, TfId, Timestamp, WireKind,
-};
+    Control, DataHello, NodeId, Role, RunId, Source, StfHeader, Target, TfId, Timestamp, WireKind, crc32c};
 use sheaf_metric::Registry;
 use sheaf_transport::{ConnId, Frame, ListenError, Refusal, Transport};
 use std::collections::{BTreeMap, VecDeque};
@@ -242,7 +241,7 @@ impl<T: Transport> EpnNode<T> {
         now: Timestamp,
         conn: ConnId,
         frame: Frame,
-        digest: u32,
+        digest: Option<u32>,
         spent: Duration,
     ) {
         if self.doorman.is_rejected(conn) {
@@ -260,6 +259,10 @@ impl<T: Transport> EpnNode<T> {
                     self.reject(now, conn, Code::BadMessage, &error.to_string());
                 }
             },
+            WireKind::Lane => {
+                let detail = "a word of transports in a node's frame";
+                self.reject(now, conn, Code::WrongStream, detail);
+            }
         }
     }
 
@@ -320,7 +323,7 @@ impl<T: Transport> EpnNode<T> {
         now: Timestamp,
         conn: ConnId,
         frame: Frame,
-        digest: u32,
+        digest: Option<u32>,
         spent: Duration,
     ) {
         let bytes = frame.body.len() as u64;
@@ -341,6 +344,8 @@ impl<T: Transport> EpnNode<T> {
             }
             None => return self.reject(now, conn, Code::NotJoined, "an STF before hello"),
         }
+        // A body that lies in memory of the FLP is looked at here for the first time.
+        let digest = digest.unwrap_or_else(|| crc32c(&frame.body));
         let outcome = self
             .brain
             .handle_stf(now, &header, digest, frame.body, spent);

@@ -212,6 +212,26 @@ pub(crate) fn export_transport(registry: &Registry, stats: &Stats, arena: &Arena
         stats.frames_out,
     );
     counter("transport_bytes_out_total", "Bytes sent.", stats.bytes_out);
+    counter(
+        "transport_lanes_total",
+        "Streams that got a lane of shared memory beside them.",
+        stats.lanes,
+    );
+    counter(
+        "transport_lanes_failed_total",
+        "Lanes that did not come to stand.",
+        stats.lanes_failed,
+    );
+    counter(
+        "transport_lent_bytes_in_total",
+        "Bytes that came over lanes, not among those received.",
+        stats.lent_bytes_in,
+    );
+    counter(
+        "transport_lent_bytes_out_total",
+        "Bytes that went over lanes, not among those sent.",
+        stats.lent_bytes_out,
+    );
     counter("transport_reads_total", "Read system calls.", stats.reads);
     counter(
         "transport_writes_total",
@@ -263,6 +283,7 @@ pub(crate) fn export_transport(registry: &Registry, stats: &Stats, arena: &Arena
         ("body_too_large", refused.body_too_large),
         ("digest", refused.digest),
         ("cut", refused.cut),
+        ("shm", refused.shm),
         ("silent", refused.silent),
         ("stalled", refused.stalled),
         ("too_many", refused.too_many),

@@ -35,6 +35,7 @@ pub(crate) fn code_of(reason: &CloseReason) -> Option<Code> {
         CloseReason::Cut { .. } => Code::Cut,
         CloseReason::Crowded => Code::TooManyConnections,
         CloseReason::Tls(_) => Code::Untrusted,
+        CloseReason::Shm(_) => Code::BadMessage,
         CloseReason::ByPeer
         | CloseReason::ByUs
         | CloseReason::Reset

@@ -289,16 +289,17 @@ pub fn run_flp(
     options: RoleOptions,
     shutdown: &Shutdown,
 ) -> Result<(), RoleError> {
-    let mut process = Process::start(
-        config,
-        flp.into(),
-        &options,
-        shutdown,
-        config.flp.arena_bytes(),
-    )?;
+    let arena_bytes = config.flp.arena_bytes(&config.transport);
+    let mut process = Process::start(config, flp.into(), &options, shutdown, arena_bytes)?;
+    let lent_bytes_max = config.flp.lent_bytes_max(&config.transport);
+    let arena = process.arena.clone();
+    process.transport().lend(&arena, lent_bytes_max);
     let waker = process.waker.clone();
     let bell = Box::new(move || wake(&waker));
-    let input = source::open(config, flp, bell, &process.registry)?;
+    let registry = process.registry.clone();
+    // Payloads that lie there for ever may be lent as often as anybody wants them.
+    let lend = &mut |pool: &Arc<Arena>| process.transport().lend(pool, u64::MAX);
+    let input = source::open(config, flp, bell, &registry, lend)?;
     process.serve_metrics(options.metrics.as_ref().or(config.flp.metrics.as_ref()))?;
     let stf_bytes_max = match &input {
         Input::Made(source) => source.bytes_max().min(config.flp.stf_bytes_max),
@@ -512,7 +513,11 @@ impl Process {
         )?;
         let level = security::level(&security);
         let bytes = usize::try_from(arena_bytes).unwrap_or(usize::MAX);
-        let arena = Arena::new(bytes, config.transport.arena())?;
+        let options = match node.role {
+            Role::Flp => config.transport.lent_arena(),
+            _ => config.transport.arena(),
+        };
+        let arena = Arena::new(bytes, options)?;
         let limits = Limits {
             body_bytes_max: config.icn.scheduler.stf_bytes_max,
             ..Limits::default()

@@ -124,9 +124,11 @@ fn open_generator(
     config: &FarmConfig,
     generator: &GeneratorConfig,
     flp: FlpId,
+    lend: &mut dyn FnMut(&Arc<Arena>),
 ) -> Result<Generator, SourceError> {
     let pool_bytes = usize::try_from(generator.pool_bytes).unwrap_or(usize::MAX);
-    let arena = Arena::new(pool_bytes, config.transport.arena())?;
+    let arena = Arena::new(pool_bytes, config.transport.lent_arena())?;
+    lend(&arena);
     Ok(Generator::new_in(
         generator.clone(),
         flp,
@@ -135,7 +137,7 @@ fn open_generator(
 }
 
 /// Opens the source of `flp` as `config` says. `wake` is called for each STF of a [`Feed`]; what it counts beside STFs
-/// goes to `registry`.
+/// goes to `registry`; `lend` is told of memory that payloads lie in for ever.
 ///
 /// What is wrong with files is logged with offset and kind; the good part of them is used.
 ///
@@ -147,13 +149,16 @@ pub fn open(
     flp: FlpId,
     wake: Wake,
     registry: &Arc<Registry>,
+    lend: &mut dyn FnMut(&Arc<Arena>),
 ) -> Result<Input, SourceError> {
     let flps = config.run.flps;
     let stf_bytes_max = config.flp.stf_bytes_max;
     let source: Box<dyn StfSource> = match &config.flp.source {
         SourceConfig::Replay(source) => Box::new(open_replay(source, flp, flps)?),
         SourceConfig::File(source) => Box::new(open_files(source, flp, flps)?),
-        SourceConfig::Generator(generator) => Box::new(open_generator(config, generator, flp)?),
+        SourceConfig::Generator(generator) => {
+            Box::new(open_generator(config, generator, flp, lend)?)
+        }
         SourceConfig::Km3net(source) => Box::new(open_km3net(source, flp, flps)?),
         SourceConfig::Xtc2(source) => Box::new(open_xtc2(source, flp, flps)?),
         SourceConfig::StfFile(source) => Box::new(open_stf_files(source, flp, flps)?),

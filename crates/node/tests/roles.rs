@@ -34,6 +34,7 @@ fn tcp(authority: &Authority, node: NodeId) -> Tcp {
     let options = ArenaOptions {
         huge_pages: false,
         prefault: false,
+        shared: false,
     };
     let arena = Arena::new(16 << 20, options).unwrap();
     let pem = authority.issue(node, Validity::of_days(1)).unwrap();

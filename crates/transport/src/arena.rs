@@ -3,19 +3,19 @@
 //! A page that the kernel hands out for the first time costs ten times the copy of what is read into it
 //! (fault and zeroing, about 2.5 GB/s on one core). So an endpoint maps all of its memory at the start,
 //! in huge pages, touches it, and cuts bodies out of it. A body goes back when its last [`Bytes`] is
-//! dropped, on whatever thread that happens. This file has all of the crate's `unsafe`.
+//! dropped, on whatever thread that happens.
 
 #![expect(
     unsafe_code,
-    reason = "mapped memory is shared out by hand here, and nowhere else"
+    reason = "mapped memory is shared out by hand here"
 )]
 
 mod free_list;
 
+use crate::mapping::Mapping;
 use bytes::Bytes;
 use free_list::FreeList;
-use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -28,9 +28,6 @@ pub const UNIT_BYTES: usize = 64 << 10;
 /// The arena begins at a multiple of this and is as long as a multiple of it: one huge page of x86-64 and aarch64.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// No Linux has smaller pages.
-const PAGE_BYTES_MIN: usize = 4 << 10;
-
 /// How the memory of an arena is had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArenaOptions {
@@ -38,6 +35,9 @@ pub struct ArenaOptions {
     pub huge_pages: bool,
     /// Touches every page at the start, so that none is faulted in while data flows.
     pub prefault: bool,
+    /// Memory that can be lent to other processes of this machine. Its pages are small ones unless
+    /// `/sys/kernel/mm/transparent_hugepage/shmem_enabled` says `advise`.
+    pub shared: bool,
 }
 
 impl Default for ArenaOptions {
@@ -45,6 +45,7 @@ impl Default for ArenaOptions {
         Self {
             huge_pages: true,
             prefault: true,
+            shared: false,
         }
     }
 }
@@ -99,22 +100,28 @@ impl Arena {
             .checked_next_multiple_of(HUGE_PAGE_BYTES)
             .filter(|capacity| isize::try_from(capacity.saturating_add(HUGE_PAGE_BYTES)).is_ok())
             .ok_or(ArenaError::Size { bytes })?;
-        let mapping_bytes = capacity_bytes + HUGE_PAGE_BYTES;
-        let mapping = Mapping::new(mapping_bytes).map_err(|errno| ArenaError::Map {
+        let failed = |errno: rustix::io::Errno| ArenaError::Map {
             bytes,
             source: errno.into(),
-        })?;
-        let offset = mapping.start.as_ptr().align_offset(HUGE_PAGE_BYTES);
-        assert!(
-            offset < HUGE_PAGE_BYTES,
-            "a byte pointer can be aligned to any boundary"
-        );
-        mapping
-            .prepare(offset, capacity_bytes, options)
-            .map_err(|errno| ArenaError::Map {
-                bytes,
-                source: errno.into(),
-            })?;
+        };
+        let (mapping, offset) = if options.shared {
+            // The kernel aligns it itself where it has huge pages for shared memory.
+            (Mapping::shared(capacity_bytes).map_err(failed)?, 0)
+        } else {
+            let mapping = Mapping::anonymous(capacity_bytes + HUGE_PAGE_BYTES).map_err(failed)?;
+            let offset = mapping.start().as_ptr().align_offset(HUGE_PAGE_BYTES);
+            assert!(
+                offset < HUGE_PAGE_BYTES,
+                "a byte pointer can be aligned to any boundary"
+            );
+            (mapping, offset)
+        };
+        if options.huge_pages {
+            mapping.ask_for_huge_pages(offset, capacity_bytes);
+        }
+        if options.prefault {
+            mapping.touch(offset, capacity_bytes).map_err(failed)?;
+        }
         Ok(Arc::new(Self {
             mapping,
             offset,
@@ -169,7 +176,7 @@ impl Arena {
         };
         // SAFETY: the free list hands out units below `capacity_bytes / UNIT_BYTES` only, and the mapping is
         // `capacity_bytes` and more behind `offset`.
-        let start = unsafe { self.mapping.start.add(self.offset + first * UNIT_BYTES) };
+        let start = unsafe { self.mapping.start().add(self.offset + first * UNIT_BYTES) };
         let place = Place::Arena { first, units };
         Some(Block::new(Extent {
             arena: Arc::clone(self),
@@ -204,6 +211,19 @@ impl Arena {
         }))
     }
 
+    /// Where `bytes` begin, counted from the start of the memory that other processes can map; `None` if they do not
+    /// lie in it, or it cannot be mapped.
+    pub(crate) fn place_of(&self, bytes: &[u8]) -> Option<u64> {
+        self.mapping.file()?;
+        let offset = (bytes.as_ptr() as usize).checked_sub(self.mapping.start().as_ptr() as usize)?;
+        (offset.checked_add(bytes.len())? <= self.mapping.len()).then_some(offset as u64)
+    }
+
+    /// The memory, for another process, with its length; `None` if it cannot be lent.
+    pub(crate) fn file(&self) -> Option<(BorrowedFd<'_>, usize)> {
+        Some((self.mapping.file()?, self.mapping.len()))
+    }
+
     /// Has `freed` called when a block comes back after [`want`](Self::want).
     pub(crate) fn tell_when_freed(&self, freed: &Arc<Freed>) {
         let mut listeners = lock(&self.listeners);
@@ -235,77 +255,6 @@ impl fmt::Debug for Arena {
             .field("used_bytes", &self.used_bytes())
             .field("heap_bytes", &self.heap_bytes())
             .finish_non_exhaustive()
-    }
-}
-
-/// Anonymous memory, unmapped when dropped.
-struct Mapping {
-    start: NonNull<u8>,
-    bytes: usize,
-}
-
-// SAFETY: a mapping is a pointer and a length until it is dropped; who reads and writes behind the pointer, the
-// free list decides.
-unsafe impl Send for Mapping {}
-// SAFETY: as for `Send`.
-unsafe impl Sync for Mapping {}
-
-impl Mapping {
-    fn new(bytes: usize) -> rustix::io::Result<Self> {
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new private mapping at an address of the kernel's choice touches no memory of ours.
-        let start = unsafe {
-            rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, protection, MapFlags::PRIVATE)?
-        };
-        let start = NonNull::new(start.cast()).ok_or(Errno::NOMEM)?;
-        Ok(Self { start, bytes })
-    }
-
-    /// Makes `bytes` from `offset` on what `options` ask for. Called before anybody else knows the mapping.
-    fn prepare(
-        &self,
-        offset: usize,
-        bytes: usize,
-        options: ArenaOptions,
-    ) -> rustix::io::Result<()> {
-        if options.huge_pages {
-            // A hint: a kernel that cannot follow it still gives memory, in small pages.
-            let _ = self.advise(offset, bytes, Advice::LinuxHugepage);
-        }
-        if !options.prefault {
-            return Ok(());
-        }
-        match self.advise(offset, bytes, Advice::LinuxPopulateWrite) {
-            Err(Errno::INVAL) => self.touch(offset, bytes), // Linux before 5.14 does not know the advice.
-            populated => populated?,
-        }
-        Ok(())
-    }
-
-    fn advise(&self, offset: usize, bytes: usize, advice: Advice) -> rustix::io::Result<()> {
-        assert!(
-            offset + bytes <= self.bytes,
-            "the advice stays inside the mapping"
-        );
-        // SAFETY: the range is inside the mapping, and neither kind of advice changes what is in it.
-        unsafe { rustix::mm::madvise(self.start.add(offset).as_ptr().cast(), bytes, advice) }
-    }
-
-    fn touch(&self, offset: usize, bytes: usize) {
-        assert!(offset + bytes <= self.bytes, "only the mapping is touched");
-        for at in (offset..offset + bytes).step_by(PAGE_BYTES_MIN) {
-            // SAFETY: inside the mapping, which nobody else knows yet. Volatile, so that the write is not
-            // taken for superfluous.
-            unsafe { self.start.add(at).write_volatile(0) };
-        }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: `new` made exactly this mapping, and every block holds its arena, so none is left.
-        let unmapped = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.bytes) };
-        debug_assert!(unmapped.is_ok(), "a mapping is unmapped once");
     }
 }
 
@@ -487,6 +436,7 @@ mod tests {
             ArenaOptions {
                 huge_pages: false,
                 prefault: false,
+                shared: false,
             },
         )
         .unwrap()
@@ -591,7 +541,6 @@ mod tests {
         assert_eq!(arena.capacity_bytes(), 4 << 20);
         let block = arena.allocate(4 << 20).unwrap();
         assert!(block.as_ref().iter().all(|byte| *byte == 0));
-        arena.mapping.touch(arena.offset, arena.capacity_bytes);
     }
 
     #[test]

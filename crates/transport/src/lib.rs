@@ -5,9 +5,12 @@
 //! [`sheaf_frame`]; who talks to whom, and what to do when a connection closes, that of the node.
 //!
 //! - [`Transport`] is the trait, [`contract`] the suite that every implementation passes;
-//! - [`Tcp`] is the real one: one epoll loop, vectored batches out, bodies read straight into an [`Arena`];
+//! - [`Tcp`] is the real one: one epoll loop, vectored batches out, bodies read straight into an [`Arena`]. Between two
+//!   processes of one machine bodies stay where they are, and only their places travel, through shared memory;
 //! - [`memory`] is the one for tests and simulation: virtual time, seeded faults.
 
+mod mapping;
+mod shm;
 mod transport;
 
 pub mod arena;
@@ -18,6 +21,7 @@ pub mod tcp;
 pub use arena::{Arena, ArenaError, ArenaOptions, Block};
 pub use sheaf_frame::{Limits, PrefixError, WireKind};
 pub use sheaf_identity::Identity;
+pub use shm::ShmFault;
 pub use tcp::{Bulk, Farewell, Refusal, Security, Stats, Tcp, TcpConfig, Waker};
 pub use transport::{
     CloseReason, ConnId, ConnectError, Event, Frame, ListenError, ListenerId, SendError,

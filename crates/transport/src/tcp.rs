@@ -15,6 +15,7 @@ mod dial;
 mod door;
 mod farewell;
 mod inbox;
+mod lanes;
 mod options;
 mod outbox;
 mod recorded;
@@ -38,6 +39,7 @@ use bodies::Bodies;
 use connection::{BUFFER_BYTES, CIPHER_BYTES, Connection, Shared, Side};
 use dial::Dial;
 use door::Listener;
+use lanes::Lanes;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use session::Session;
@@ -83,6 +85,7 @@ pub struct Tcp {
     ready: VecDeque<ConnId>,
     /// Connections that wait for a place for a body.
     waiting: Vec<ConnId>,
+    lanes: Lanes,
     /// Events that came up between two polls.
     pending: Vec<Event>,
     /// The earliest time at which a deadline can pass. May be too early, never too late.
@@ -172,6 +175,7 @@ impl Tcp {
             refusals: Vec::new(),
             ready: VecDeque::new(),
             waiting: Vec::new(),
+            lanes: Lanes::default(),
             pending: Vec::new(),
             deadline: None,
             shared: Shared {
@@ -181,6 +185,7 @@ impl Tcp {
                 bodies,
                 buffer,
                 cipher: vec![0; cipher_bytes].into_boxed_slice(),
+                offers: Vec::new(),
             },
             options,
         })
@@ -275,6 +280,7 @@ impl Tcp {
         }
         // Closing the socket takes it out of epoll anyway; a failure here has no consequence.
         let _ = self.poll.registry().deregister(connection.socket());
+        self.part(conn, &mut connection);
         self.shared.stats.count_close(&reason);
         self.shaking.remove(&conn);
         if let Some((_, peer)) = connection.take_arrival() {
@@ -316,6 +322,7 @@ impl Tcp {
             .map_err(failed)?;
         if let Some(connection) = self.connections.get_mut(&conn) {
             connection.dial = Some(Dial::new(peer, Instant::now()));
+            connection.is_bulk = is_bulk;
             let due = connection.redial_due(&self.shared.config);
             self.keep_deadline(due);
         }
@@ -367,8 +374,10 @@ impl Tcp {
     }
 
     /// How long to sleep: not at all while there is something to do.
-    fn sleep(&self, timeout: Option<Duration>) -> Option<Duration> {
+    fn sleep(&mut self, timeout: Option<Duration>) -> Option<Duration> {
+        let lanes_sleep = self.lanes_sleep();
         let busy = !self.ready.is_empty()
+            || !lanes_sleep
             || !self.pending.is_empty()
             || self
                 .listeners
@@ -423,6 +432,8 @@ impl Tcp {
                 .find(|listener| listener.id.0 == id)
             {
                 listener.ready = true;
+            } else {
+                self.lanes.awake.push(id);
             }
         }
         self.notices = notices;
@@ -443,7 +454,8 @@ impl Tcp {
             connection.listed = false;
             match connection.turn(&mut self.shared, events, now) {
                 Ok(()) => {
-                    if connection.is_known() && self.shaking.remove(&conn) {
+                    let is_new = connection.is_known() && self.shaking.remove(&conn);
+                    if is_new {
                         self.greeting.insert(conn);
                     }
                     if connection.has_greeted() {
@@ -455,6 +467,9 @@ impl Tcp {
                     }
                     let deadline = connection.deadline(&self.shared.config).map(|(at, _)| at);
                     self.keep_deadline(deadline);
+                    if is_new {
+                        self.offer_lane(conn);
+                    }
                     self.enlist(conn);
                 }
                 Err(reason) => events.extend(self.remove(conn, reason)),
@@ -594,6 +609,7 @@ impl Transport for Tcp {
         events.append(&mut self.pending);
         let now = Instant::now();
         self.accept_all(events, now);
+        self.meet(events);
         self.take_turns(events, now);
         self.expire(events);
         Ok(())

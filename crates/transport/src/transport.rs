@@ -1,5 +1,6 @@
 //! The trait, and the words that callers and implementations share.
 
+use crate::shm::ShmFault;
 use bytes::Bytes;
 use sheaf_frame::{Limits, Prefix, PrefixError, WireKind};
 use sheaf_identity::Identity;
@@ -82,8 +83,9 @@ pub enum Event {
         conn: ConnId,
         /// What.
         frame: Frame,
-        /// CRC-32C of the body, taken piece by piece as it arrived, while the piece was in the cache.
-        body_digest: u32,
+        /// CRC-32C of the body, taken piece by piece as it arrived, while the piece was in the cache. `None` for a
+        /// body that did not arrive: it lies in memory of the peer, and nobody has looked at it yet.
+        body_digest: Option<u32>,
         /// From the first byte of the frame to its last, as this endpoint saw them. Zero if one read brought both.
         spent: Duration,
     },
@@ -125,6 +127,9 @@ pub enum CloseReason {
     /// What the peer sent is not a frame that this node accepts.
     #[error("refused: {0}")]
     Refused(PrefixError),
+    /// What the peer did to memory that it shares with us cannot be.
+    #[error("shared memory: {0}")]
+    Shm(ShmFault),
     /// A peer connected and sent no whole frame in time.
     #[error("no whole frame came within {limit_ms} ms of connecting")]
     Silent {

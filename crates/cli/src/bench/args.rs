@@ -63,6 +63,10 @@ pub(crate) struct FarmArgs {
     /// Bytes of TFs that an EPN has at once; else the farm file's default.
     #[arg(long, value_name = "BYTES")]
     pub(crate) capacity_bytes: Option<u64>,
+    /// Let EPNs look at STFs where they lie in the memory of FLPs, as in any farm on one machine. Without it they
+    /// travel, as between machines.
+    #[arg(long)]
+    pub(crate) shared_memory: bool,
     /// Write the report for machines to this file.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,

@@ -105,6 +105,7 @@ fn farm_config(args: &FarmArgs, shape: Shape, stf_bytes: u64) -> FarmConfig {
     config.run.flps = shape.flps.into();
     config.run.epns = shape.epns.into();
     config.transport.congestion.clone_from(&args.congestion);
+    config.transport.shared_memory = args.shared_memory;
     config.flp.rate_hz = 0.0;
     config.flp.source = SourceConfig::Generator(GeneratorConfig {
         bytes_mean: stf_bytes,

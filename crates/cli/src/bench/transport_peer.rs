@@ -22,14 +22,28 @@ const BUFFER_BYTES: (usize, usize) = (4 << 20, 256 << 10);
 /// Heads are cut out of blocks of so many bytes.
 const HEADS_BYTES: usize = 64 << 10;
 
+/// What one side is told.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct PeerArgs {
+    #[command(flatten)]
+    common: Args,
+    /// Lend bodies to the other side, or borrow them
+    #[arg(long)]
+    shared_memory: bool,
+}
+
 /// Runs one side.
 ///
 /// # Errors
 ///
 /// What is wrong with the arguments, the connections, or a message that came.
-pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &PeerArgs) -> anyhow::Result<ExitCode> {
+    let (args, shares) = (&args.common, args.shared_memory);
     args.check()?;
-    let config = config(args);
+    let config = TcpConfig {
+        shared_memory: shares,
+        ..config(args)
+    };
     let mut peer = Peer::new(args, config)?;
     let (run, conns) = match args.bind {
         Some(address) => {
@@ -87,7 +101,11 @@ impl Peer {
                 .memory_bytes
                 .max((args.peers + 1) * 2 * args.bytes.max(1 << 20)),
         };
-        let arena = Arena::new(bytes, ArenaOptions::default())?;
+        let options = ArenaOptions {
+            shared: config.shared_memory && args.role == Role::Send,
+            ..ArenaOptions::default()
+        };
+        let arena = Arena::new(bytes, options)?;
         let mut pool = Bytes::new();
         if args.role == Role::Send {
             let mut block = arena
@@ -96,7 +114,8 @@ impl Peer {
             fill(block.as_mut());
             pool = block.freeze();
         }
-        let tcp = Tcp::with_security(config, arena, Security::Insecure)?;
+        let mut tcp = Tcp::with_security(config, arena.clone(), Security::Insecure)?;
+        tcp.lend(&arena, u64::MAX);
         Ok(Self {
             tcp,
             events: Vec::new(),

@@ -59,7 +59,7 @@ fn producer(kind: Kind, pattern: &str, we_bind: bool) -> Option<(Feed, Receiver<
         let wake = Box::new(move || {
             let _ = bell.try_send(());
         });
-        match source::open(&config, FlpId(0), wake, &Arc::default()).unwrap() {
+        match source::open(&config, FlpId(0), wake, &Arc::default(), &mut |_| {}).unwrap() {
             Input::Fed(feed) => feed,
             Input::Made(_) => panic!("a producer makes its STFs"),
         }

@@ -1,5 +1,6 @@
 //! The `[flp]` table and what it can be fed from.
 
+use super::transport::TransportConfig;
 use super::zmq::ZmqSource;
 use serde::{Deserialize, Serialize};
 use sheaf_acquire::flp::{self, Pace, Push, WhenFull};
@@ -52,13 +53,27 @@ impl Default for FlpConfig {
 }
 
 impl FlpConfig {
-    /// Memory for payloads: the hold, and one STF that is being made. The payloads of a generator are slices of
-    /// a pool of its own and take none.
+    /// Memory for payloads: the hold, one STF that is being made, and what EPNs on the same machine may keep when the
+    /// hold has let go of it. The payloads of a generator are slices of a pool of its own and take none.
     #[must_use]
-    pub fn arena_bytes(&self) -> u64 {
-        match self.source {
-            SourceConfig::Generator(_) => self.stf_bytes_max,
-            _ => self.hold_bytes.saturating_add(self.stf_bytes_max),
+    pub fn arena_bytes(&self, transport: &TransportConfig) -> u64 {
+        let parts = match self.source {
+            SourceConfig::Generator(_) => [self.stf_bytes_max, 0, 0],
+            _ => [
+                self.stf_bytes_max,
+                self.hold_bytes,
+                self.lent_bytes_max(transport),
+            ],
+        };
+        parts.into_iter().fold(0, u64::saturating_add)
+    }
+
+    /// Bytes of it that are lent at once: a quarter of the hold, but 64 MiB if the hold has them.
+    #[must_use]
+    pub fn lent_bytes_max(&self, transport: &TransportConfig) -> u64 {
+        match transport.shared_memory {
+            true => (self.hold_bytes / 4).max(self.hold_bytes.min(64 << 20)),
+            false => 0,
         }
     }
 
@@ -314,9 +329,17 @@ mod tests {
     fn only_payloads_that_are_written_take_memory_for_the_hold() {
         let mut config = FlpConfig::default();
         let (hold, largest) = (config.hold_bytes, config.stf_bytes_max);
-        assert_eq!(config.arena_bytes(), hold + largest);
+        let transport = |shared_memory| TransportConfig {
+            shared_memory,
+            ..TransportConfig::default()
+        };
+        assert_eq!(config.arena_bytes(&transport(false)), hold + largest);
+        let lent = hold / 4;
+        assert_eq!(config.arena_bytes(&transport(true)), hold + largest + lent);
+        config.hold_bytes = 5;
+        assert_eq!(config.arena_bytes(&transport(true)), 5 + largest + 5);
         config.source = SourceConfig::Generator(GeneratorConfig::default());
-        assert_eq!(config.arena_bytes(), largest);
+        assert_eq!(config.arena_bytes(&transport(true)), largest);
     }
 
     #[test]

@@ -13,6 +13,8 @@ pub struct TransportConfig {
     pub socket_buffer_bytes: u32,
     /// Whether payload memory is asked for in huge pages.
     pub huge_pages: bool,
+    /// Whether STFs for an EPN on the same machine stay where they are, and the EPN looks at them there.
+    pub shared_memory: bool,
     /// Connections that peers may have open at once.
     pub connections_max: u32,
     /// The same for the peers of one address.
@@ -25,6 +27,7 @@ impl Default for TransportConfig {
             congestion: "cubic".to_owned(),
             socket_buffer_bytes: 4 << 20,
             huge_pages: true,
+            shared_memory: true,
             connections_max: 4096,
             connections_per_address_max: 2048,
         }
@@ -42,6 +45,7 @@ impl TransportConfig {
             receive_buffer_bytes: buffer_bytes,
             accepted_max: self.connections_max as usize,
             accepted_per_ip_max: self.connections_per_address_max as usize,
+            shared_memory: self.shared_memory,
             ..TcpConfig::default()
         }
     }
@@ -52,6 +56,15 @@ impl TransportConfig {
         ArenaOptions {
             huge_pages: self.huge_pages,
             ..ArenaOptions::default()
+        }
+    }
+
+    /// How payload memory is had that may be lent to processes of the same machine.
+    #[must_use]
+    pub fn lent_arena(&self) -> ArenaOptions {
+        ArenaOptions {
+            shared: self.shared_memory,
+            ..self.arena()
         }
     }
 }

@@ -63,7 +63,7 @@ impl Forgetting {
         Some(Net::Received {
             conn,
             frame: Frame::without_body(WireKind::Control, head),
-            body_digest: 0,
+            body_digest: None,
             spent: Duration::ZERO,
         })
     }

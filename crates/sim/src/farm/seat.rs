@@ -344,6 +344,7 @@ fn arrived_line(now: Timestamp, name: &str, event: &Net) -> Line {
             }
             Err(error) => format!("{conn:?} no message: {error}"),
         },
+        WireKind::Lane => format!("{conn:?} a word of transports"),
         WireKind::Stf => {
             let header = sheaf_frame::StfHeader::decode(&frame.head, frame.body.len() as u64);
             if let Ok(header) = header {

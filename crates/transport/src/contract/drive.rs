@@ -167,9 +167,9 @@ pub(super) fn check_received(event: Event, on: ConnId, expected: &Frame) {
         frame.body == expected.body,
         "the body changed on the way: {bytes} bytes of {sent}"
     );
-    assert_eq!(
-        body_digest,
-        crc32c(&expected.body),
+    let digest = crc32c(&expected.body);
+    assert!(
+        body_digest.is_none_or(|found| found == digest),
         "the digest is not that of the body"
     );
 }

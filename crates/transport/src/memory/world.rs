@@ -464,7 +464,7 @@ impl World {
             }
             What::Frame(frame, _) => {
                 self.totals.delivered += 1;
-                let body_digest = crc32c(&frame.body);
+                let body_digest = Some(crc32c(&frame.body));
                 Some(Event::Received {
                     conn,
                     frame,

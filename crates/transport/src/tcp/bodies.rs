@@ -83,6 +83,7 @@ mod tests {
         let options = ArenaOptions {
             huge_pages: false,
             prefault: false,
+            shared: false,
         };
         Bodies::new(Arena::new(bytes, options).unwrap(), 0)
     }

@@ -48,6 +48,10 @@ pub struct TcpConfig {
     /// Connections of peers whose first frame has not come. One more, and the oldest is given up: whoever means it
     /// says hello at once, and whoever does not cannot keep others out.
     pub greeting_max: usize,
+    /// Whether bulk data between two processes of one machine stays where it is: see [`Tcp::lend`](crate::Tcp::lend).
+    pub shared_memory: bool,
+    /// Bytes of frames that may lie in such a lane and wait for the peer to take them, one frame in any case.
+    pub lane_bytes_max: u64,
 }
 
 impl Default for TcpConfig {
@@ -71,6 +75,8 @@ impl Default for TcpConfig {
             accepted_max: 4096,
             accepted_per_ip_max: 2048,
             greeting_max: 512,
+            shared_memory: true,
+            lane_bytes_max: 32 << 20,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! One TCP connection and its turn.
 
+mod lane;
 mod read;
 mod sealed;
 
@@ -10,6 +11,7 @@ use super::inbox::Inbox;
 use super::outbox::Outbox;
 use super::session::Session;
 use super::stats::Stats;
+use crate::shm::meeting::Offer;
 use crate::transport::{CloseReason, ConnId, Event, ListenerId, TlsFailure};
 use mio::net::TcpStream;
 use sheaf_frame::Limits;
@@ -18,6 +20,7 @@ use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Shutdown};
 use std::time::{Duration, Instant};
 
+pub(crate) use lane::{LaneIn, OFFER, OPEN};
 pub(crate) use sealed::CIPHER_BYTES;
 
 /// Bytes that one connection may read, and write, before the next one has its turn.
@@ -38,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) buffer: Box<[u8]>,
     /// Where a batch is encrypted. Empty where no connection has a session.
     pub(crate) cipher: Box<[u8]>,
+    /// Lanes that peers have offered since the last turns.
+    pub(crate) offers: Vec<(ConnId, Offer)>,
 }
 
 /// Who made a connection.
@@ -53,7 +58,11 @@ pub(crate) struct Connection {
     pub(crate) side: Side,
     /// Whom it is counted for, if a peer made it.
     pub(crate) ip: Option<IpAddr>,
+    /// Whether it carries bulk data.
+    pub(crate) is_bulk: bool,
     pub(crate) outbox: Outbox,
+    /// What comes in over a lane.
+    pub(crate) lane: Option<Box<LaneIn>>,
     stream: TcpStream,
     /// The TLS session; `None` on a plain connection.
     session: Option<Box<Session>>,
@@ -106,6 +115,8 @@ impl Connection {
             id,
             side,
             ip: None,
+            is_bulk: false,
+            lane: None,
             outbox: Outbox::new(config.queue_bytes_max, config.when_full),
             stream,
             session: session.map(Box::new),
@@ -158,6 +169,14 @@ impl Connection {
         !self.finishing && !self.peer_finished && self.broken.is_none()
     }
 
+    /// Whether the peer is on this machine, and in this network namespace: a stream to an address of our own goes nowhere.
+    pub(crate) fn is_local(&self) -> bool {
+        match (self.stream.peer_addr(), self.stream.local_addr()) {
+            (Ok(peer), Ok(own)) => peer.ip() == own.ip(),
+            _ => false,
+        }
+    }
+
     /// Sends what is queued and then our end.
     pub(crate) fn finish(&mut self) {
         self.finishing = true;
@@ -165,18 +184,22 @@ impl Connection {
 
     /// Whether a turn would do something.
     pub(crate) fn wants_turn(&self) -> bool {
-        let reads = self.readable && !self.peer_finished && !self.inbox.wants_space();
+        let reads = self.readable
+            && !self.peer_finished
+            && !self.inbox.wants_space()
+            && !self.is_ahead();
         let writes = self.writable && self.has_output();
         let ends = self.stands && self.may_end();
-        reads || writes || ends || (!self.stands && self.writable)
+        let lane = self.lane_has_more() || (self.stands && self.outbox.can_lend());
+        reads || writes || ends || lane || (!self.stands && self.writable)
     }
 
     /// Whether there is something that the socket could take now.
     fn has_output(&self) -> bool {
         match &self.session {
-            None => !self.outbox.is_empty(),
+            None => self.outbox.has_output(),
             Some(session) if session.stands() => {
-                !session.outgoing.is_empty() || !self.outbox.is_empty()
+                !session.outgoing.is_empty() || self.outbox.has_output()
             }
             Some(session) => !session.outgoing.is_empty(),
         }
@@ -223,6 +246,7 @@ impl Connection {
     /// Writes once what is queued, as far as the kernel takes it.
     pub(crate) fn flush_once(&mut self, shared: &mut Shared, now: Instant) {
         self.writable = true;
+        let _ = self.lend(shared);
         if let Some(mut session) = self.session.take() {
             // It is closed in any case.
             let _ = self.write_sealed(&mut session, shared, now);
@@ -278,6 +302,7 @@ impl Connection {
                 events.push(Event::Connected { conn: self.id });
             }
         }
+        self.lend(shared)?;
         if let Some(session) = self.session.take() {
             let mut session = session;
             let outcome = self.turn_sealed(&mut session, shared, events, now);
@@ -289,12 +314,13 @@ impl Connection {
             events.push(Event::Writable { conn: self.id });
         }
         self.read(shared, events)?;
+        self.take_lane(shared, events)?;
         self.check_end()
     }
 
     /// Whether both sides have said all they had to say.
     fn check_end(&self) -> Result<(), CloseReason> {
-        if self.peer_finished && self.is_flushed() {
+        if self.peer_finished && self.is_flushed() && !self.lane_has_more() {
             return Err(if self.finishing {
                 CloseReason::ByUs
             } else {
@@ -330,7 +356,7 @@ impl Connection {
 
     fn write(&mut self, shared: &mut Shared, now: Instant) {
         let mut left = TURN_BYTES;
-        while self.writable && !self.outbox.is_empty() && left > 0 {
+        while self.writable && self.outbox.has_output() && left > 0 {
             shared.stats.writes += 1;
             match self.outbox.write(&self.stream, WRITE_BYTES.min(left)) {
                 Ok(written) => {

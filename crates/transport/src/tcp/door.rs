@@ -46,9 +46,10 @@ impl Tcp {
         true
     }
 
-    fn count_in(&mut self, conn: ConnId, ip: IpAddr) {
+    fn count_in(&mut self, conn: ConnId, ip: IpAddr, is_bulk: bool) {
         if let Some(connection) = self.connections.get_mut(&conn) {
             connection.ip = Some(ip);
+            connection.is_bulk = is_bulk;
             *self.by_ip.entry(ip).or_default() += 1;
         }
     }
@@ -187,13 +188,14 @@ impl Tcp {
         if let Some(tls) = self.security.tls(is_bulk) {
             let session = Session::server(tls, (listener, peer)).map_err(io::Error::other)?;
             let conn = self.add(Side::Accepting, stream, Some(session), now)?;
-            self.count_in(conn, ip);
+            self.count_in(conn, ip, is_bulk);
             return Ok(None);
         }
         let conn = self.add(Side::Accepting, stream, None, now)?;
-        self.count_in(conn, ip);
+        self.count_in(conn, ip, is_bulk);
         self.greeting.insert(conn);
         self.shared.stats.accepted += 1;
+        self.offer_lane(conn);
         Ok(Some(Event::Accepted {
             conn,
             listener,

@@ -249,6 +249,7 @@ mod tests {
         let options = ArenaOptions {
             huge_pages: false,
             prefault: false,
+            shared: false,
         };
         Bodies::new(Arena::new(2 << 20, options).unwrap(), 0)
     }

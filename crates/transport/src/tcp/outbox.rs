@@ -1,5 +1,7 @@
 //! What is to be sent on one connection.
 
+use crate::shm::ShmFault;
+use crate::shm::lane::{Lender, Sent};
 use crate::transport::{Frame, SendError, WhenFull};
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use sheaf_frame::Prefix;
@@ -14,23 +16,46 @@ pub(super) const SLICES_MAX: usize = 256;
 ///
 /// Prefix, head and body go out as three slices of one vectored write over many frames: nothing is copied
 /// together, and a small frame costs a fraction of a system call.
-#[derive(Debug)]
+///
+/// With a [lane](crate::shm) all further frames wait for it, and only those that it cannot carry go on to the kernel.
 pub(crate) struct Outbox {
     frames: VecDeque<Queued>,
     /// Bytes of the first frame that the kernel has.
     sent: usize,
-    /// Bytes of all frames that the kernel does not have.
+    /// Bytes of all frames that neither the kernel nor the peer has.
     bytes: u64,
     bytes_max: u64,
     when_full: WhenFull,
     /// Wire bytes of the frame that was last refused, until there is room for it.
     refused: Option<u64>,
+    lane: Option<Box<Lane>>,
 }
 
-#[derive(Debug)]
 struct Queued {
     prefix: [u8; Prefix::SIZE],
     frame: Frame,
+}
+
+impl Queued {
+    fn new(frame: Frame) -> Self {
+        let prefix = Prefix::new(frame.kind, &frame.head, frame.body.len() as u64).encode();
+        Self { prefix, frame }
+    }
+}
+
+/// Frames that wait for a lane.
+struct Lane {
+    lender: Lender,
+    frames: VecDeque<Frame>,
+    /// The lane had no room, and the peer knows that we wait.
+    is_full: bool,
+}
+
+/// What went over a lane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lent {
+    pub(crate) frames: u64,
+    pub(crate) bytes: u64,
 }
 
 /// How a frame was taken.
@@ -61,6 +86,7 @@ impl Outbox {
             bytes_max,
             when_full,
             refused: None,
+            lane: None,
         }
     }
 
@@ -68,8 +94,25 @@ impl Outbox {
         self.when_full = when_full;
     }
 
+    /// Whether nothing waits, for the kernel or for a lane.
     pub(crate) fn is_empty(&self) -> bool {
         self.frames.is_empty()
+            && self
+                .lane
+                .as_ref()
+                .is_none_or(|lane| lane.frames.is_empty())
+    }
+
+    /// Whether something waits for the kernel.
+    pub(crate) fn has_output(&self) -> bool {
+        !self.frames.is_empty()
+    }
+
+    /// Whether something waits that the lane may have room for.
+    pub(crate) fn can_lend(&self) -> bool {
+        self.lane
+            .as_ref()
+            .is_some_and(|lane| !lane.is_full && !lane.frames.is_empty())
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -102,26 +145,95 @@ impl Outbox {
                 return Ok(taken);
             }
         }
-        let prefix = Prefix::new(frame.kind, &frame.head, frame.body.len() as u64).encode();
         self.bytes += wire_bytes;
-        self.frames.push_back(Queued { prefix, frame });
+        match &mut self.lane {
+            Some(lane) => lane.frames.push_back(frame),
+            None => self.frames.push_back(Queued::new(frame)),
+        }
         Ok(taken)
     }
 
-    /// Makes room by dropping from the front, but not what the peer has begun to receive.
+    /// From now on frames go over the lane of `lender`, behind `last`, which is the last of those before.
+    pub(crate) fn open_lane(&mut self, lender: Lender, last: Frame) {
+        self.bytes += last.wire_bytes();
+        self.frames.push_back(Queued::new(last));
+        self.lane = Some(Box::new(Lane {
+            lender,
+            frames: VecDeque::new(),
+            is_full: false,
+        }));
+    }
+
+    /// The lane, if there is one.
+    pub(crate) fn lender(&mut self) -> Option<&mut Lender> {
+        self.lane.as_mut().map(|lane| &mut lane.lender)
+    }
+
+    /// Gives the lane up. What waits for it is dropped.
+    pub(crate) fn take_lender(&mut self) -> Option<Lender> {
+        let lane = self.lane.take()?;
+        let waiting: u64 = lane.frames.iter().map(Frame::wire_bytes).sum();
+        self.bytes -= waiting;
+        Some(lane.lender)
+    }
+
+    /// The peer has made room, perhaps.
+    pub(crate) fn try_lane_again(&mut self) {
+        if let Some(lane) = &mut self.lane {
+            lane.is_full = false;
+        }
+    }
+
+    /// Puts as much as it takes on the lane, and what it cannot carry behind what waits for the kernel.
+    pub(crate) fn lend(&mut self) -> Result<Lent, ShmFault> {
+        let mut lent = Lent::default();
+        let Some(lane) = &mut self.lane else {
+            return Ok(lent);
+        };
+        lane.lender.reap()?;
+        while !lane.is_full
+            && let Some(frame) = lane.frames.front()
+        {
+            let wire_bytes = frame.wire_bytes();
+            match lane.lender.send(frame)? {
+                Sent::Lent => {
+                    lent.frames += 1;
+                    lent.bytes += wire_bytes;
+                    self.bytes -= wire_bytes;
+                    lane.frames.pop_front();
+                }
+                Sent::OnStream => {
+                    self.frames
+                        .extend(lane.frames.pop_front().map(Queued::new));
+                }
+                Sent::Full => {
+                    lane.lender.publish();
+                    lane.is_full = lane.lender.wait()?;
+                    lane.lender.reap()?;
+                }
+            }
+        }
+        lane.lender.publish();
+        Ok(lent)
+    }
+
+    /// Makes room by dropping from the front, but not what the peer has begun to receive, or was told of.
     fn drop_oldest(&mut self, wire_bytes: u64, taken: &mut Taken) {
         let begun = usize::from(self.sent > 0);
         while !self.has_room(wire_bytes)
-            && let Some(oldest) = self.frames.remove(begun)
+            && let Some(oldest) = match &mut self.lane {
+                Some(lane) => lane.frames.pop_front(),
+                None => self.frames.remove(begun).map(|queued| queued.frame),
+            }
         {
-            let bytes = oldest.frame.wire_bytes();
+            let bytes = oldest.wire_bytes();
             self.bytes -= bytes;
             taken.frames_dropped += 1;
             taken.bytes_dropped += bytes;
         }
     }
 
-    /// Offers the kernel up to `bytes_max` bytes in one system call. The queue must not be empty.
+    /// Offers the kernel up to `bytes_max` bytes in one system call. Something must wait for it.
     pub(crate) fn write(&mut self, socket: impl AsFd, bytes_max: usize) -> io::Result<Written> {
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
         let (count, offered) = self.batch(&mut slices, bytes_max);
@@ -191,9 +303,12 @@ impl Outbox {
         again
     }
 
-    /// Forgets everything.
+    /// Forgets everything but what is lent.
     pub(crate) fn clear(&mut self) {
         self.frames.clear();
+        if let Some(lane) = &mut self.lane {
+            lane.frames.clear();
+        }
         self.sent = 0;
         self.bytes = 0;
         self.refused = None;

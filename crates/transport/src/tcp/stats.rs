@@ -52,6 +52,18 @@ pub struct Stats {
     pub handshakes: u64,
     /// Those of them that took up an earlier session, which spares both sides the certificates.
     pub handshakes_resumed: u64,
+    /// Streams that got a lane of shared memory beside them, on either side.
+    pub lanes: u64,
+    /// Lanes that were offered or begun and did not come to stand: the stream carries all.
+    pub lanes_failed: u64,
+    /// Frames that went over lanes.
+    pub lent_frames_out: u64,
+    /// Their bytes. None of them is in `bytes_out`.
+    pub lent_bytes_out: u64,
+    /// Frames that came over lanes.
+    pub lent_frames_in: u64,
+    /// Their bytes. None of them is in `bytes_in`.
+    pub lent_bytes_in: u64,
     /// Connections of peers that we ended, by reason.
     pub refused: Refused,
 }
@@ -73,6 +85,8 @@ pub struct Refused {
     pub digest: u64,
     /// A stream that ended inside a frame.
     pub cut: u64,
+    /// Shared memory that cannot be as it is.
+    pub shm: u64,
     /// No first frame in time.
     pub silent: u64,
     /// Nothing moved inside a frame.
@@ -105,6 +119,7 @@ impl Stats {
             CloseReason::Unreachable(_) => self.unreachable += 1,
             CloseReason::Tls(failure) => self.refused.count_tls(failure),
             CloseReason::Cut { .. } => self.refused.cut += 1,
+            CloseReason::Shm(_) => self.refused.shm += 1,
             CloseReason::Silent { .. } => self.refused.silent += 1,
             CloseReason::Stalled { .. } => self.refused.stalled += 1,
             CloseReason::Crowded => self.refused.too_many += 1,

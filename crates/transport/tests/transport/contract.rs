@@ -16,6 +16,7 @@ fn tcp_endpoint() -> Tcp {
     let options = ArenaOptions {
         huge_pages: false,
         prefault: false,
+        shared: false,
     };
     let arena = Arena::new(256 << 20, options).unwrap();
     Tcp::new(

@@ -5,6 +5,7 @@ mod faults;
 mod hostile;
 mod limits;
 mod redial;
+mod shm;
 mod space;
 mod tls;
 
@@ -25,6 +26,7 @@ fn arena(bytes: usize) -> Arc<Arena> {
         ArenaOptions {
             huge_pages: false,
             prefault: false,
+            shared: false,
         },
     )
     .unwrap()

@@ -599,7 +599,7 @@ fn a_full_arena_holds_an_encrypted_sender_back_and_loses_nothing() {
                     frame, body_digest, ..
                 } => {
                     assert_eq!(frame, stf(frame.head[0], 300_000));
-                    assert_eq!(body_digest, sheaf_frame::crc32c(&frame.body));
+                    assert_eq!(body_digest, Some(sheaf_frame::crc32c(&frame.body)));
                     received.push(frame.head[0]);
                     held.push(frame);
                 }
@@ -624,6 +624,7 @@ const NONE: Refused = Refused {
     body_too_large: 0,
     digest: 0,
     cut: 0,
+    shm: 0,
     silent: 0,
     stalled: 0,
     too_many: 0,

@@ -44,7 +44,7 @@ const fn peer(name: &'static str, program: &'static str) -> Kind {
 }
 
 /// All of them. The first is what the others are held against.
-pub(crate) const KINDS: [Kind; 9] = [
+pub(crate) const KINDS: [Kind; 10] = [
     Kind {
         program: Program::Peer("plain_tcp", &["peer"]),
         ..peer("plain-tcp", "plain_tcp")
@@ -52,6 +52,10 @@ pub(crate) const KINDS: [Kind; 9] = [
     Kind {
         program: Program::Own(&["bench", "transport-peer"]),
         ..peer("sheaf", "")
+    },
+    Kind {
+        program: Program::Own(&["bench", "transport-peer", "--shared-memory"]),
+        ..peer("sheaf-shm", "")
     },
     peer("libzmq", "libzmq_peer"),
     peer("nanomsg", "nanomsg_peer"),

@@ -3,6 +3,7 @@
 use super::{Connection, Shared, TURN_BYTES, closed_with};
 use crate::tcp::inbox::{Arrived, Step};
 use crate::transport::{CloseReason, Event};
+use sheaf_frame::WireKind;
 use std::io::{self, ErrorKind, IoSliceMut, Read};
 use std::time::Instant;
 
@@ -27,7 +28,12 @@ impl Connection {
             self.take(&backlog, shared, events, Instant::now())?;
         }
         let mut left = TURN_BYTES;
-        while self.readable && !self.peer_finished && !self.inbox.wants_space() && left > 0 {
+        while self.readable
+            && !self.peer_finished
+            && !self.inbox.wants_space()
+            && !self.is_ahead()
+            && left > 0
+        {
             shared.stats.reads += 1;
             let mut buffer = std::mem::take(&mut shared.buffer);
             let outcome = self.read_once(&mut buffer);
@@ -118,7 +124,7 @@ impl Connection {
             .then(|| self.inbox.filled(read.body))
             .flatten()
         {
-            self.hand_out(arrived, shared, events, now);
+            self.hand_out(arrived, shared, events, now)?;
         }
         self.take(&buffer[..read.buffer], shared, events, now)
     }
@@ -136,7 +142,7 @@ impl Connection {
                 .inbox
                 .take(&mut input, &shared.limits, &mut shared.bodies, now);
             match step.map_err(CloseReason::Refused)? {
-                Step::Arrived(arrived) => self.hand_out(arrived, shared, events, now),
+                Step::Arrived(arrived) => self.hand_out(arrived, shared, events, now)?,
                 Step::Bytes => {}
                 Step::Space => {
                     self.backlog = input.to_vec();
@@ -154,22 +160,31 @@ impl Connection {
         shared: &mut Shared,
         events: &mut Vec<Event>,
         now: Instant,
-    ) {
-        self.frames_in += 1;
-        shared.stats.frames_in += 1;
+    ) -> Result<(), CloseReason> {
+        self.large_before = arrived.frame.body.len() >= LARGE_BYTES;
+        let spent = now.saturating_duration_since(arrived.began);
         let Arrived {
-            frame,
-            body_digest,
-            began,
+            frame, body_digest, ..
         } = arrived;
-        self.large_before = frame.body.len() >= LARGE_BYTES;
-        let spent = now.saturating_duration_since(began);
-        events.push(Event::Received {
+        if frame.kind == WireKind::Lane {
+            return self.handle_lane_word(&frame.head, shared);
+        }
+        let event = Event::Received {
             conn: self.id,
             frame,
-            body_digest,
+            body_digest: Some(body_digest),
             spent,
-        });
+        };
+        if let Some(event) = self.put_behind_lane(event) {
+            self.emit(event, shared, events);
+        }
+        Ok(())
+    }
+
+    pub(super) fn emit(&mut self, event: Event, shared: &mut Shared, events: &mut Vec<Event>) {
+        self.frames_in += 1;
+        shared.stats.frames_in += 1;
+        events.push(event);
     }
 
     pub(super) fn peer_ends(&mut self) -> Result<(), CloseReason> {

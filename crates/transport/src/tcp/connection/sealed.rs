@@ -38,6 +38,7 @@ impl Connection {
         let outcome = self
             .read_sealed(session, shared, events)
             .map_err(|reason| in_handshake(session, reason))
+            .and_then(|()| self.take_lane(shared, events))
             .and_then(|()| self.write_sealed(session, shared, now));
         if let Err(CloseReason::Tls(_)) = outcome {
             // Why, as far as the peer may know it. It is closed in any case, so one attempt is enough.
@@ -75,7 +76,7 @@ impl Connection {
                 let sent = self.send_sealed(&pending, shared, now);
                 session.outgoing = pending[sent..].to_vec();
                 left = left.saturating_sub(sent);
-            } else if session.stands() && !self.outbox.is_empty() {
+            } else if session.stands() && self.outbox.has_output() {
                 let mut cipher = std::mem::take(&mut shared.cipher);
                 let sealed = self.seal(session, &mut cipher);
                 if let Ok((bytes, frames)) = sealed {
@@ -202,7 +203,7 @@ impl Connection {
     }
 
     fn may_read(&self, left: usize) -> bool {
-        self.readable && !self.peer_finished && left > 0
+        self.readable && !self.peer_finished && !self.is_ahead() && left > 0
     }
 
     /// One system call. The end of the stream is an error unless the peer has said before that it sends no more.

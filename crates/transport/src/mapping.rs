@@ -1,0 +1,229 @@
+//! Mapped memory: of this process alone, or shared with others of the machine.
+//!
+//! The pointers of the crate begin here. What is shared is read and written through atomics and copies; only bodies
+//! that a peer has lent are looked at in place.
+
+#![expect(unsafe_code, reason = "memory is mapped by hand here")]
+
+use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::slice;
+
+/// No Linux has smaller pages.
+const PAGE_BYTES_MIN: usize = 4 << 10;
+
+/// A mapping, unmapped when dropped.
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    bytes: usize,
+    /// What is mapped, if others can map it too.
+    file: Option<OwnedFd>,
+}
+
+// SAFETY: a mapping is a pointer and a length until it is dropped; who may read and write behind the pointer, its
+// users decide.
+unsafe impl Send for Mapping {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Memory of this process alone.
+    pub(crate) fn anonymous(bytes: usize) -> rustix::io::Result<Self> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new private mapping at an address of the kernel's choice touches no memory of ours.
+        let start = unsafe {
+            rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, protection, MapFlags::PRIVATE)?
+        };
+        let start = NonNull::new(start.cast()).ok_or(Errno::NOMEM)?;
+        Ok(Self {
+            start,
+            bytes,
+            file: None,
+        })
+    }
+
+    /// Memory that other processes can map, of a size that nobody can change any more.
+    pub(crate) fn shared(bytes: usize) -> rustix::io::Result<Self> {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = rustix::fs::memfd_create("sheaf", flags)?;
+        rustix::fs::ftruncate(&file, bytes as u64)?;
+        // Whoever shrank it would have us killed (SIGBUS) at the next look behind the new end.
+        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        rustix::fs::fcntl_add_seals(&file, seals)?;
+        Self::of(file, bytes, ProtFlags::READ | ProtFlags::WRITE)
+    }
+
+    /// Memory of another process. It must be sealed, and as long as stated.
+    pub(crate) fn of_peer(file: OwnedFd, bytes: usize, is_writable: bool) -> io::Result<Self> {
+        let refused = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
+        let seals = rustix::fs::fcntl_get_seals(&file)?;
+        if !seals.contains(SealFlags::SHRINK) {
+            return Err(refused("shared memory is not sealed".to_owned()));
+        }
+        let found = rustix::fs::fstat(&file)?.st_size;
+        if bytes == 0 || u64::try_from(found).is_ok_and(|found| found < bytes as u64) {
+            let what = format!("shared memory has {found} bytes, its owner says {bytes}");
+            return Err(refused(what));
+        }
+        let write = if is_writable { ProtFlags::WRITE } else { ProtFlags::empty() };
+        Ok(Self::of(file, bytes, ProtFlags::READ | write)?)
+    }
+
+    fn of(file: OwnedFd, bytes: usize, protection: ProtFlags) -> rustix::io::Result<Self> {
+        let place = std::ptr::null_mut();
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
+        let start =
+            unsafe { rustix::mm::mmap(place, bytes, protection, MapFlags::SHARED, &file, 0)? };
+        let start = NonNull::new(start.cast()).ok_or(Errno::NOMEM)?;
+        let file = Some(file);
+        Ok(Self { start, bytes, file })
+    }
+
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.file.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Asks for huge pages: a hint. A kernel that cannot follow it still gives memory, in small pages.
+    pub(crate) fn ask_for_huge_pages(&self, offset: usize, bytes: usize) {
+        let _ = self.advise(offset, bytes, Advice::LinuxHugepage);
+    }
+
+    /// Has every page from `offset` there before it is used. Called before anybody else knows the mapping.
+    pub(crate) fn touch(&self, offset: usize, bytes: usize) -> rustix::io::Result<()> {
+        match self.advise(offset, bytes, Advice::LinuxPopulateWrite) {
+            Err(Errno::INVAL) => self.touch_each(offset, bytes), // Linux before 5.14 does not know the advice.
+            populated => populated?,
+        }
+        Ok(())
+    }
+
+    fn advise(&self, offset: usize, bytes: usize, advice: Advice) -> rustix::io::Result<()> {
+        let start = self.at(offset, bytes);
+        // SAFETY: the range is inside the mapping, and neither kind of advice changes what is in it.
+        unsafe { rustix::mm::madvise(start.as_ptr().cast(), bytes, advice) }
+    }
+
+    fn touch_each(&self, offset: usize, bytes: usize) {
+        for at in (offset..offset + bytes).step_by(PAGE_BYTES_MIN) {
+            // SAFETY: inside the mapping, which nobody else knows yet. Volatile, so that the write is not
+            // taken for superfluous.
+            unsafe { self.at(at, 1).as_ptr().write_volatile(0) };
+        }
+    }
+
+    /// Where `bytes` bytes from `offset` lie.
+    fn at(&self, offset: usize, bytes: usize) -> NonNull<u8> {
+        let end = offset.checked_add(bytes);
+        assert!(
+            end.is_some_and(|end| end <= self.bytes),
+            "{bytes} bytes from {offset} lie in a mapping of {}",
+            self.bytes
+        );
+        // SAFETY: inside the mapping, or one behind its end.
+        unsafe { self.start.add(offset) }
+    }
+
+    /// A word that other processes change too.
+    ///
+    /// # Panics
+    ///
+    /// If it does not lie in the mapping, or across its boundary.
+    pub(crate) fn word(&self, offset: usize) -> &AtomicU64 {
+        let word = self.at(offset, 8).cast::<u64>();
+        assert!(word.is_aligned(), "words lie at multiples of their size");
+        // SAFETY: aligned, inside the mapping, which lives as long as `self`; all changes of it are atomic.
+        unsafe { AtomicU64::from_ptr(word.as_ptr()) }
+    }
+
+    /// As [`word`](Self::word), of 32 bits.
+    pub(crate) fn half(&self, offset: usize) -> &AtomicU32 {
+        let half = self.at(offset, 4).cast::<u32>();
+        assert!(half.is_aligned(), "words lie at multiples of their size");
+        // SAFETY: as for `word`.
+        unsafe { AtomicU32::from_ptr(half.as_ptr()) }
+    }
+
+    /// Copies `bytes` to `offset`.
+    pub(crate) fn copy_in(&self, offset: usize, bytes: &[u8]) {
+        let to = self.at(offset, bytes.len());
+        // SAFETY: inside the mapping; nobody else writes there until it has been published.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.as_ptr(), bytes.len()) };
+    }
+
+    /// Copies what lies at `offset`. A peer that does not keep to the rules may change it meanwhile: the copy is then
+    /// any bytes, and is checked as such.
+    pub(crate) fn copy_out(&self, offset: usize, bytes: &mut [u8]) {
+        let from = self.at(offset, bytes.len());
+        // SAFETY: inside the mapping.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), bytes.as_mut_ptr(), bytes.len()) };
+    }
+
+    /// What lies at `offset`, in place; `None` if it does not lie in the mapping. Its owner has lent it: it does not
+    /// write there until it has it back. One that does changes a payload whose digest was taken; nothing else.
+    pub(crate) fn look(&self, offset: u64, bytes: u64) -> Option<&[u8]> {
+        let (offset, bytes) = (usize::try_from(offset).ok()?, usize::try_from(bytes).ok()?);
+        (offset.checked_add(bytes)? <= self.bytes).then(|| {
+            // SAFETY: inside the mapping, which lives as long as `self`.
+            unsafe { slice::from_raw_parts(self.at(offset, bytes).as_ptr(), bytes) }
+        })
+    }
+}
+
+/// The same memory, for somebody who is only to read.
+pub(crate) fn read_only(file: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: one of the constructors made exactly this mapping; who looks into it borrows it, and every block
+        // of an arena holds its arena.
+        let unmapped = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.bytes) };
+        debug_assert!(unmapped.is_ok(), "a mapping is unmapped once");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_writes_another_reads_and_cannot_change() {
+        let mine = Mapping::shared(8192).unwrap();
+        mine.copy_in(4000, b"hello");
+        let file = read_only(mine.file().unwrap()).unwrap();
+        let refused = Mapping::of_peer(file.try_clone().unwrap(), 8192, true);
+        assert_eq!(refused.err().map(|error| error.kind()), Some(io::ErrorKind::PermissionDenied));
+        let theirs = Mapping::of_peer(file, 8192, false).unwrap();
+        assert_eq!(theirs.look(4000, 5), Some(b"hello".as_slice()));
+        assert_eq!(theirs.look(8190, 3), None);
+        assert_eq!(theirs.look(u64::MAX, 3), None);
+    }
+
+    #[test]
+    fn memory_that_can_shrink_or_is_too_short_is_refused() {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let open = rustix::fs::memfd_create("open", flags).unwrap();
+        rustix::fs::ftruncate(&open, 4096).unwrap();
+        let refused = Mapping::of_peer(open, 4096, true).err().unwrap();
+        assert_eq!(refused.to_string(), "shared memory is not sealed");
+        let short = Mapping::shared(4096).unwrap();
+        let file = read_only(short.file().unwrap()).unwrap();
+        let refused = Mapping::of_peer(file, 8192, false).err().unwrap();
+        assert_eq!(refused.to_string(), "shared memory has 4096 bytes, its owner says 8192");
+    }
+}

@@ -1,0 +1,589 @@
+//! Frames whose bodies are lent: what the two ends of a lane do.
+
+use super::ring::{self, Reader, Writer};
+use super::{ShmFault, meeting};
+use crate::arena::Arena;
+use crate::mapping::Mapping;
+use crate::transport::Frame;
+use bytes::Bytes;
+use sheaf_frame::{Limits, Prefix, PrefixError};
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use thiserror::Error;
+
+/// Bytes of records under way: some 8,000 frames.
+pub(crate) const RING_BYTES: usize = 1 << 20;
+/// Bodies that can be lent at once.
+const SLOTS: u32 = 1 << 16;
+/// Bytes of the ring in which they come back: a record a slot, so that it is never full.
+pub(crate) const BACK_BYTES: usize = SLOTS as usize * 8;
+/// Where that ring begins.
+const BACK: usize = ring::bytes_of(RING_BYTES);
+/// Bytes of memory that both ends of a lane write to.
+pub(crate) const MEMORY_BYTES: usize = BACK + ring::bytes_of(BACK_BYTES);
+
+/// Heads above this go by the stream, so that no record takes much of the ring.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+
+/// The kinds of records.
+const NO_BODY: u8 = 0;
+const LENT: u8 = 1;
+const ON_STREAM: u8 = 2;
+
+/// What every record begins with: kind, region, slot, offset.
+const FIXED: usize = 16;
+
+/// Memory that may be lent, up to a bound over all lanes of an endpoint.
+#[derive(Clone)]
+pub(crate) struct Lendable {
+    pub(crate) arena: Arc<Arena>,
+    bytes_max: u64,
+    lent_bytes: Arc<AtomicU64>,
+}
+
+impl Lendable {
+    pub(crate) fn new(arena: Arc<Arena>, bytes_max: u64) -> Self {
+        let lent_bytes = Arc::default();
+        Self {
+            arena,
+            bytes_max,
+            lent_bytes,
+        }
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        let lent = self.lent_bytes.load(Ordering::Relaxed);
+        lent.saturating_add(bytes as u64) <= self.bytes_max
+    }
+
+    fn count(&self, bytes: usize, is_lent: bool) {
+        match is_lent {
+            true => self.lent_bytes.fetch_add(bytes as u64, Ordering::Relaxed),
+            false => self.lent_bytes.fetch_sub(bytes as u64, Ordering::Relaxed),
+        };
+    }
+}
+
+/// What became of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// The peer will find it.
+    Lent,
+    /// The peer will look for it on the stream: it is to be sent there.
+    OnStream,
+    /// There is no room now.
+    Full,
+}
+
+/// The end that sends.
+pub(crate) struct Lender {
+    ring: Writer,
+    back: Reader,
+    /// Bodies that are lent, by slot, and the region of each.
+    slots: Vec<Option<(Bytes, u16)>>,
+    free: Vec<u32>,
+    regions: Vec<Lendable>,
+    socket: OwnedFd,
+    record: Vec<u8>,
+    /// Frames that the peer has not taken: where the ring ended behind each, and its bytes.
+    under_way: VecDeque<(u64, u64)>,
+    under_way_bytes: u64,
+    under_way_bytes_max: u64,
+}
+
+impl Lender {
+    /// The sending end of a lane over `memory`, which is new, for bodies that lie in `regions`. Frames of at most
+    /// `under_way_bytes_max` wait there to be taken, but one in any case.
+    pub(crate) fn new(
+        memory: Arc<Mapping>,
+        regions: Vec<Lendable>,
+        socket: OwnedFd,
+        under_way_bytes_max: u64,
+    ) -> Self {
+        Self {
+            under_way: VecDeque::new(),
+            under_way_bytes: 0,
+            under_way_bytes_max,
+            ring: Writer::new(Arc::clone(&memory), 0, RING_BYTES),
+            back: Reader::new(memory, BACK, BACK_BYTES),
+            slots: Vec::new(),
+            free: Vec::new(),
+            regions,
+            socket,
+            record: Vec::new(),
+        }
+    }
+
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Whether the peer has bodies of ours.
+    pub(crate) fn has_lent(&self) -> bool {
+        self.free.len() < self.slots.len()
+    }
+
+    /// Sends `frame`; the peer learns of it with [`publish`](Self::publish).
+    pub(crate) fn send(&mut self, frame: &Frame) -> Result<Sent, ShmFault> {
+        let bytes = frame.wire_bytes();
+        if !self.has_room(bytes)? {
+            return Ok(Sent::Full);
+        }
+        let is_small = frame.head.len() <= HEAD_BYTES_MAX;
+        let place = is_small.then(|| self.place(&frame.body)).flatten();
+        if !is_small || (place.is_none() && !frame.body.is_empty()) {
+            let fixed = fixed(ON_STREAM, 0, 0, 0);
+            return Ok(match self.ring.push(&[&fixed])? {
+                true => Sent::OnStream,
+                false => Sent::Full,
+            });
+        }
+        let prefix = Prefix::new(frame.kind, &frame.head, frame.body.len() as u64).encode();
+        let Some((body, region, offset)) = place else {
+            let fixed = fixed(NO_BODY, 0, 0, 0);
+            return Ok(match self.ring.push(&[&fixed, &prefix, &frame.head])? {
+                true => Sent::Lent,
+                false => Sent::Full,
+            });
+        };
+        let Some(slot) = self.slot() else {
+            return Ok(Sent::Full);
+        };
+        let fixed = fixed(LENT, region, slot, offset);
+        if !self.ring.push(&[&fixed, &prefix, &frame.head])? {
+            self.free.push(slot);
+            return Ok(Sent::Full);
+        }
+        self.regions[usize::from(region)].count(body.len(), true);
+        self.slots[slot as usize] = Some((body, region));
+        self.under_way.push_back((self.ring.tail(), bytes));
+        self.under_way_bytes += bytes;
+        Ok(Sent::Lent)
+    }
+
+    /// Whether `bytes` more may be under way: what counts is bytes, not frames.
+    fn has_room(&mut self, bytes: u64) -> Result<bool, ShmFault> {
+        let has_room = |under_way| under_way == 0 || under_way + bytes <= self.under_way_bytes_max;
+        if has_room(self.under_way_bytes) {
+            return Ok(true);
+        }
+        let head = self.ring.head()?;
+        while let Some((end, bytes)) = self.under_way.front().copied()
+            && end <= head
+        {
+            self.under_way.pop_front();
+            self.under_way_bytes -= bytes;
+        }
+        Ok(has_room(self.under_way_bytes))
+    }
+
+    /// Where `body` lies in memory that is shared, or is copied to, once; `None` if there is no room for it there, or so
+    /// much is lent that it must travel.
+    fn place(&self, body: &Bytes) -> Option<(Bytes, u16, u64)> {
+        if body.is_empty() {
+            return None;
+        }
+        for (index, region) in (0..).zip(&self.regions) {
+            if let Some(offset) = region.arena.place_of(body) {
+                let place = || (body.clone(), index, offset);
+                return region.has_room(body.len()).then(place);
+            }
+        }
+        let region = self.regions.first()?;
+        // A source that needs the memory itself comes first.
+        let is_idle = region.arena.used_bytes() < region.arena.capacity_bytes() / 2;
+        if !is_idle || !region.has_room(body.len()) {
+            return None;
+        }
+        let mut block = region.arena.allocate(body.len())?;
+        block.as_mut().copy_from_slice(body);
+        let copy = block.freeze();
+        let offset = region.arena.place_of(&copy)?;
+        Some((copy, 0, offset))
+    }
+
+    fn slot(&mut self) -> Option<u32> {
+        if let Some(slot) = self.free.pop() {
+            return Some(slot);
+        }
+        let slot = u32::try_from(self.slots.len()).ok()?;
+        (slot < SLOTS).then(|| {
+            self.slots.push(None);
+            slot
+        })
+    }
+
+    /// Shows the peer what was sent, and wakes it if it sleeps.
+    pub(crate) fn publish(&mut self) {
+        if self.ring.publish() {
+            meeting::wake(self.socket());
+        }
+    }
+
+    /// Asks to be woken when there is room again; `false` if there is some now.
+    pub(crate) fn wait(&mut self) -> Result<bool, ShmFault> {
+        let waits = self.ring.wait()?;
+        Ok(self.back.sleep() && waits)
+    }
+
+    /// Takes back what the peer gives back.
+    pub(crate) fn reap(&mut self) -> Result<(), ShmFault> {
+        while self.back.pop(&mut self.record)? {
+            let slot: [u8; 4] = self.record.as_slice().try_into().map_err(|_| {
+                let (found, least, most) = (self.record.len(), 4, 4);
+                ShmFault::Record { found, least, most }
+            })?;
+            let slot = u32::from_le_bytes(slot);
+            let lent = self.slots.get_mut(slot as usize).and_then(Option::take);
+            let (body, region) = lent.ok_or(ShmFault::Slot { slot })?;
+            self.regions[usize::from(region)].count(body.len(), false);
+            self.free.push(slot);
+        }
+        // Who gives back never waits for room.
+        let _ = self.back.free();
+        Ok(())
+    }
+}
+
+impl Drop for Lender {
+    fn drop(&mut self) {
+        for (body, region) in self.slots.drain(..).flatten() {
+            self.regions[usize::from(region)].count(body.len(), false);
+        }
+    }
+}
+
+fn fixed(kind: u8, region: u16, slot: u32, offset: u64) -> [u8; FIXED] {
+    let mut fixed = [0; FIXED];
+    fixed[0] = kind;
+    fixed[2..4].copy_from_slice(&region.to_le_bytes());
+    fixed[4..8].copy_from_slice(&slot.to_le_bytes());
+    fixed[8..].copy_from_slice(&offset.to_le_bytes());
+    fixed
+}
+
+/// Why a lane is given up, and its connection with it.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub(crate) enum LaneError {
+    #[error(transparent)]
+    Shm(#[from] ShmFault),
+    #[error(transparent)]
+    Prefix(#[from] PrefixError),
+}
+
+/// What comes next.
+#[derive(Debug)]
+pub(crate) enum Came {
+    /// A frame. Its body is looked at where it lies, and goes back when its last [`Bytes`] is dropped.
+    Frame(Frame),
+    /// The next frame of the stream.
+    OnStream,
+    /// Nothing yet.
+    Nothing,
+}
+
+/// The end that receives.
+pub(crate) struct Borrower {
+    ring: Reader,
+    session: Arc<Session>,
+    record: Vec<u8>,
+}
+
+/// What bodies that were lent hold on to. Its socket closes when the last of them is gone: then the lender may forget us.
+struct Session {
+    regions: Vec<Mapping>,
+    back: Mutex<Writer>,
+    socket: OwnedFd,
+}
+
+impl Session {
+    fn give_back(&self, slot: u32) {
+        let mut back = self.back.lock().unwrap_or_else(PoisonError::into_inner);
+        // A lender that has broken the ring gets nothing back: it is its own memory.
+        if matches!(back.push(&[&slot.to_le_bytes()]), Ok(true)) && back.publish() {
+            meeting::wake(self.socket.as_fd());
+        }
+    }
+}
+
+impl Borrower {
+    /// The receiving end of a lane over `memory`, for bodies that lie in `regions`.
+    pub(crate) fn new(memory: Mapping, regions: Vec<Mapping>, socket: OwnedFd) -> Self {
+        let memory = Arc::new(memory);
+        let back = Mutex::new(Writer::new(Arc::clone(&memory), BACK, BACK_BYTES));
+        Self {
+            ring: Reader::new(memory, 0, RING_BYTES),
+            session: Arc::new(Session {
+                regions,
+                back,
+                socket,
+            }),
+            record: Vec::new(),
+        }
+    }
+
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.session.socket.as_fd()
+    }
+
+    /// Takes the next record.
+    pub(crate) fn next(&mut self, limits: &Limits) -> Result<Came, LaneError> {
+        if !self.ring.pop(&mut self.record)? {
+            return Ok(Came::Nothing);
+        }
+        let found = self.record.len();
+        let wrong = |least| {
+            let most = FIXED + Prefix::SIZE + HEAD_BYTES_MAX;
+            LaneError::Shm(ShmFault::Record { found, least, most })
+        };
+        let (fixed, rest) = self
+            .record
+            .split_first_chunk::<FIXED>()
+            .ok_or_else(|| wrong(FIXED))?;
+        let kind = fixed[0];
+        if kind == ON_STREAM {
+            return Ok(Came::OnStream);
+        }
+        if kind != NO_BODY && kind != LENT {
+            return Err(ShmFault::Kind { found: kind }.into());
+        }
+        let (prefix, head) = rest
+            .split_first_chunk::<{ Prefix::SIZE }>()
+            .ok_or_else(|| wrong(FIXED + Prefix::SIZE))?;
+        let prefix = Prefix::decode(prefix, limits)?;
+        if head.len() != prefix.head_bytes as usize {
+            return Err(wrong(FIXED + Prefix::SIZE + prefix.head_bytes as usize));
+        }
+        prefix.check(head)?;
+        let place = Borrowed {
+            session: Arc::clone(&self.session),
+            region: u16::from_le_bytes([fixed[2], fixed[3]]),
+            slot: u32::from_le_bytes([fixed[4], fixed[5], fixed[6], fixed[7]]),
+            offset: u64::from_le_bytes(fixed[8..].try_into().expect("eight bytes")),
+            bytes: if kind == LENT { prefix.body_bytes } else { 0 },
+        };
+        let body = if kind == LENT {
+            place.look().ok_or(ShmFault::Place {
+                region: place.region,
+                offset: place.offset,
+                bytes: place.bytes,
+            })?;
+            Bytes::from_owner(place)
+        } else if prefix.body_bytes == 0 {
+            Bytes::new()
+        } else {
+            return Err(wrong(FIXED));
+        };
+        Ok(Came::Frame(Frame {
+            kind: prefix.kind,
+            head: Bytes::copy_from_slice(head),
+            body,
+        }))
+    }
+
+    /// Gives the room of what was taken back, and wakes the peer if it waits for that.
+    pub(crate) fn free(&mut self) {
+        if self.ring.free() {
+            meeting::wake(self.socket());
+        }
+    }
+
+    /// Whether there is something to take.
+    pub(crate) fn has_more(&self) -> bool {
+        self.ring.has_more()
+    }
+
+    /// Asks to be woken for the next record; `false` if there is one.
+    pub(crate) fn sleep(&self) -> bool {
+        self.ring.sleep()
+    }
+}
+
+/// A body that was lent.
+struct Borrowed {
+    session: Arc<Session>,
+    region: u16,
+    slot: u32,
+    offset: u64,
+    bytes: u64,
+}
+
+impl Borrowed {
+    fn look(&self) -> Option<&[u8]> {
+        let region = self.session.regions.get(usize::from(self.region))?;
+        region.look(self.offset, self.bytes)
+    }
+}
+
+impl AsRef<[u8]> for Borrowed {
+    fn as_ref(&self) -> &[u8] {
+        self.look().unwrap_or_default()
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.session.give_back(self.slot);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arena::ArenaOptions;
+    use crate::mapping::read_only;
+    use crate::shm::meeting::Heard;
+    use proptest::prelude::*;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    use sheaf_frame::WireKind;
+
+    const LIMITS: Limits = Limits {
+        head_bytes_max: 1 << 20,
+        body_bytes_max: 1 << 20,
+    };
+
+    /// Both ends of a lane, the memory that is lent, and that of the lane.
+    struct Two {
+        lender: Lender,
+        borrower: Borrower,
+        arena: Arc<Arena>,
+        memory: Arc<Mapping>,
+    }
+
+    fn two(lent_bytes_max: u64, under_way_bytes_max: u64) -> Two {
+        let options = ArenaOptions {
+            huge_pages: false,
+            prefault: false,
+            shared: true,
+        };
+        let arena = Arena::new(4 << 20, options).unwrap();
+        let memory = Arc::new(Mapping::shared(MEMORY_BYTES).unwrap());
+        let again = |file, bytes, is_writable| {
+            let file = BorrowedFd::try_clone_to_owned(&file).unwrap();
+            Mapping::of_peer(file, bytes, is_writable).unwrap()
+        };
+        let (file, bytes) = arena.file().unwrap();
+        let region = Mapping::of_peer(read_only(file).unwrap(), bytes, false).unwrap();
+        let lane = again(memory.file().unwrap(), MEMORY_BYTES, true);
+        let flags = SocketFlags::NONBLOCK;
+        let (one, other) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        let lendable = vec![Lendable::new(Arc::clone(&arena), lent_bytes_max)];
+        Two {
+            lender: Lender::new(Arc::clone(&memory), lendable, one, under_way_bytes_max),
+            borrower: Borrower::new(lane, vec![region], other),
+            arena,
+            memory,
+        }
+    }
+
+    fn frame(body: Bytes) -> Frame {
+        Frame {
+            kind: WireKind::Stf,
+            head: Bytes::from_static(b"head"),
+            body,
+        }
+    }
+
+    impl Two {
+        fn body(&self, fill: u8, bytes: usize) -> Bytes {
+            let mut block = self.arena.allocate(bytes).unwrap();
+            block.as_mut().fill(fill);
+            block.freeze()
+        }
+
+        fn next(&mut self) -> Frame {
+            match self.borrower.next(&LIMITS).unwrap() {
+                Came::Frame(frame) => frame,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_elsewhere_is_copied_once_and_what_is_too_much_travels() {
+        let mut two = two(300_000, u64::MAX);
+        let sent = |two: &mut Two, body| two.lender.send(&frame(body)).unwrap();
+        assert_eq!(sent(&mut two, Bytes::from(vec![5; 200_000])), Sent::Lent);
+        let here = two.body(6, 100_000);
+        assert_eq!(sent(&mut two, here.clone()), Sent::Lent);
+        assert_eq!(sent(&mut two, here.clone()), Sent::OnStream);
+        two.lender.publish();
+        let copied = two.next();
+        assert_eq!(copied.body, vec![5; 200_000]);
+        assert_eq!(two.next().body, here);
+        assert!(matches!(two.borrower.next(&LIMITS), Ok(Came::OnStream)));
+        drop(copied);
+        two.lender.reap().unwrap();
+        assert_eq!(sent(&mut two, here), Sent::Lent);
+    }
+
+    #[test]
+    fn what_is_under_way_is_bounded_in_bytes() {
+        let mut two = two(u64::MAX, 250_000);
+        let body = two.body(1, 100_000);
+        let mut sent = || two.lender.send(&frame(body.clone())).unwrap();
+        assert_eq!((sent(), sent(), sent()), (Sent::Lent, Sent::Lent, Sent::Full));
+        two.lender.publish();
+        assert!(two.lender.wait().unwrap());
+        let frame_of_one = two.next();
+        two.borrower.free();
+        assert_eq!(meeting::listen(two.lender.socket()), Heard::Wakes);
+        let sent = two.lender.send(&frame(body)).unwrap();
+        assert_eq!(sent, Sent::Lent, "what is taken is not under way");
+        assert_eq!(frame_of_one.body.len(), 100_000);
+    }
+
+    #[test]
+    fn a_place_that_was_not_lent_is_refused_in_both_directions() {
+        let mut two = two(u64::MAX, u64::MAX);
+        let prefix = Prefix::new(WireKind::Stf, b"", 100).encode();
+        for (region, offset) in [(1, 0), (0, (4 << 20) - 99), (0, u64::MAX)] {
+            let fixed = fixed(LENT, region, 0, offset);
+            assert!(two.lender.ring.push(&[&fixed, &prefix]).unwrap());
+            let _ = two.lender.ring.publish();
+            let refused = two.borrower.next(&LIMITS).unwrap_err();
+            let bytes = 100;
+            let place = ShmFault::Place {
+                region,
+                offset,
+                bytes,
+            };
+            assert_eq!(refused, LaneError::Shm(place));
+        }
+        // What was refused went back, although nobody had lent it.
+        assert_eq!(two.lender.reap(), Err(ShmFault::Slot { slot: 0 }));
+    }
+
+    proptest! {
+        #[test]
+        fn no_record_breaks_the_borrower(
+            records in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..80), 1..20),
+            noise in prop::collection::vec((0_usize..4096, any::<u64>()), 0..20),
+        ) {
+            let mut two = two(u64::MAX, u64::MAX);
+            for mut record in records {
+                if let Some(kind) = record.first_mut() {
+                    *kind %= 4;
+                }
+                prop_assert!(two.lender.ring.push(&[&record]).unwrap());
+            }
+            let _ = two.lender.ring.publish();
+            for (at, value) in noise {
+                two.memory.copy_in(at, &value.to_le_bytes());
+            }
+            let mut frames = Vec::new();
+            for _ in 0..100 {
+                match two.borrower.next(&LIMITS) {
+                    Ok(Came::Frame(frame)) => frames.push(frame),
+                    Ok(Came::OnStream) => {}
+                    Ok(Came::Nothing) | Err(_) => break,
+                }
+            }
+        }
+    }
+}
