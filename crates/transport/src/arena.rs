@@ -302,11 +302,21 @@ impl Drop for Extent {
 pub struct Block {
     start: NonNull<u8>,
     len: usize,
-    /// `None` for the empty block.
-    extent: Option<Arc<Extent>>,
+    keep: Keep,
 }
 
-// SAFETY: a block is the only one that names its bytes, as a `Box<[u8]>` would be.
+/// What a block holds on to.
+enum Keep {
+    /// Nothing: it is empty.
+    Nothing,
+    /// Its memory.
+    Extent(Extent),
+    /// Memory that it has in common with others, of which these are its own bytes.
+    Part(Bytes),
+}
+
+// SAFETY: a block is the only one that names its bytes, as a `Box<[u8]>` would be: those that have memory in common
+// name bytes of their own, and nobody reads through `Part` before the block is frozen.
 unsafe impl Send for Block {}
 // SAFETY: a shared block can only be read.
 unsafe impl Sync for Block {}
@@ -316,7 +326,7 @@ impl Block {
         Self {
             start: extent.start,
             len: extent.bytes,
-            extent: Some(Arc::new(extent)),
+            keep: Keep::Extent(extent),
         }
     }
 
@@ -324,7 +334,7 @@ impl Block {
         Self {
             start: NonNull::dangling(),
             len: 0,
-            extent: None,
+            keep: Keep::Nothing,
         }
     }
 
@@ -343,16 +353,26 @@ impl Block {
     /// Whether the bytes are heap memory that stands in for a full arena.
     #[must_use]
     pub fn is_on_heap(&self) -> bool {
-        self.extent
-            .as_ref()
-            .is_some_and(|extent| matches!(extent.place, Place::Heap { .. }))
+        match &self.keep {
+            Keep::Extent(extent) => matches!(extent.place, Place::Heap { .. }),
+            Keep::Nothing | Keep::Part(_) => false,
+        }
     }
 
-    /// Cuts the first `at` bytes off into a block of their own. The memory goes back when both are dropped.
+    /// The same bytes, to be cut into parts by [`split_to`](Self::split_to), which then costs no allocation. The memory
+    /// goes back when all parts are dropped.
+    #[must_use]
+    pub fn into_parts(self) -> Self {
+        let (start, len) = (self.start, self.len);
+        let keep = Keep::Part(self.freeze());
+        Self { start, len, keep }
+    }
+
+    /// Cuts the first `at` bytes off a block of [parts](Self::into_parts).
     ///
     /// # Panics
     ///
-    /// If the block has fewer than `at` bytes.
+    /// If the block has fewer than `at` bytes, or was not made to be cut.
     #[must_use]
     pub fn split_to(&mut self, at: usize) -> Self {
         assert!(
@@ -360,12 +380,15 @@ impl Block {
             "cannot cut {at} bytes off a block of {}",
             self.len
         );
+        let Keep::Part(bytes) = &mut self.keep else {
+            panic!("a block that is cut is one of parts");
+        };
         let front = Self {
             start: self.start,
             len: at,
-            extent: self.extent.clone(),
+            keep: Keep::Part(bytes.split_to(at)),
         };
-        // SAFETY: `at <= len`, so the pointer stays inside the extent or one behind its end.
+        // SAFETY: `at <= len`, so the pointer stays inside the memory or one behind its end.
         let start = unsafe { self.start.add(at) };
         self.start = start;
         self.len -= at;
@@ -377,30 +400,23 @@ impl Block {
         self.len = self.len.min(len);
     }
 
-    /// Takes everything back that was ever cut off, if all of it has been dropped; `false` if not.
-    pub fn restore(&mut self) -> bool {
-        // `get_mut` also waits for what other threads read before they dropped their parts.
-        let Some(extent) = self.extent.as_mut().and_then(Arc::get_mut) else {
-            return false;
-        };
-        (self.start, self.len) = (extent.start, extent.bytes);
-        true
-    }
-
     /// The bytes, from now on shared and immutable. The last drop gives the memory back, on any thread.
     #[must_use]
     pub fn freeze(self) -> Bytes {
-        if self.is_empty() {
-            Bytes::new()
-        } else {
-            Bytes::from_owner(self)
+        match self.keep {
+            _ if self.is_empty() => Bytes::new(),
+            Keep::Part(mut bytes) => {
+                bytes.truncate(self.len);
+                bytes
+            }
+            Keep::Nothing | Keep::Extent(_) => Bytes::from_owner(self),
         }
     }
 }
 
 impl AsRef<[u8]> for Block {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: `start` and `len` name bytes of an extent that this block keeps alive and no other block
+        // SAFETY: `start` and `len` name bytes of memory that this block keeps alive and no other block
         // names; they were written by the kernel (a fresh mapping is zero) or by us. Empty: dangling is allowed.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
@@ -490,18 +506,18 @@ mod tests {
     #[test]
     fn the_parts_of_a_block_are_apart_and_keep_it_together() {
         let arena = arena(1);
-        let mut rest = arena.allocate(10).unwrap();
+        let mut rest = arena.allocate(10).unwrap().into_parts();
         let mut front = rest.split_to(4);
-        assert!(!rest.restore());
         front.as_mut().fill(1);
         rest.as_mut().fill(2);
         assert_eq!(
             (front.as_ref(), rest.as_ref()),
             ([1; 4].as_slice(), [2; 6].as_slice())
         );
+        rest.truncate(5);
+        let (front, rest) = (front.freeze(), rest.freeze());
+        assert_eq!((&front[..], &rest[..]), ([1; 4].as_slice(), [2; 5].as_slice()));
         drop(front);
-        assert!(rest.restore());
-        assert_eq!(rest.as_ref(), [1, 1, 1, 1, 2, 2, 2, 2, 2, 2]);
         assert_eq!(arena.used_bytes(), UNIT_BYTES as u64);
         drop(rest);
         assert_eq!(arena.used_bytes(), 0);

@@ -21,7 +21,7 @@ pub struct ListenerId(pub u64);
 pub struct Frame {
     /// What the head is.
     pub kind: WireKind,
-    /// The encoded message. Copied on arrival, so that it pins nothing.
+    /// The encoded message. Copied on arrival, to a chunk that it shares with others: who keeps it for long copies it.
     pub head: Bytes,
     /// The payload, empty for most messages. Never copied on the way out.
     pub body: Bytes,

@@ -329,7 +329,13 @@ impl Borrower {
     }
 
     /// Takes the next record.
-    pub(crate) fn next(&mut self, limits: &Limits) -> Result<Came, LaneError> {
+    ///
+    /// `keep_head` copies a head to where it stays.
+    pub(crate) fn next(
+        &mut self,
+        limits: &Limits,
+        keep_head: &mut dyn FnMut(&[u8]) -> Bytes,
+    ) -> Result<Came, LaneError> {
         if !self.ring.pop(&mut self.record)? {
             return Ok(Came::Nothing);
         }
@@ -378,7 +384,7 @@ impl Borrower {
         };
         Ok(Came::Frame(Frame {
             kind: prefix.kind,
-            head: Bytes::copy_from_slice(head),
+            head: keep_head(head),
             body,
         }))
     }
@@ -497,7 +503,7 @@ mod tests {
         }
 
         fn next(&mut self) -> Frame {
-            match self.borrower.next(&LIMITS).unwrap() {
+            match self.borrower.next(&LIMITS, &mut Bytes::copy_from_slice).unwrap() {
                 Came::Frame(frame) => frame,
                 other => panic!("{other:?}"),
             }
@@ -516,7 +522,7 @@ mod tests {
         let copied = two.next();
         assert_eq!(copied.body, vec![5; 200_000]);
         assert_eq!(two.next().body, here);
-        assert!(matches!(two.borrower.next(&LIMITS), Ok(Came::OnStream)));
+        assert!(matches!(two.borrower.next(&LIMITS, &mut Bytes::copy_from_slice), Ok(Came::OnStream)));
         drop(copied);
         two.lender.reap().unwrap();
         assert_eq!(sent(&mut two, here), Sent::Lent);
@@ -546,7 +552,7 @@ mod tests {
             let fixed = fixed(LENT, region, 0, offset);
             assert!(two.lender.ring.push(&[&fixed, &prefix]).unwrap());
             let _ = two.lender.ring.publish();
-            let refused = two.borrower.next(&LIMITS).unwrap_err();
+            let refused = two.borrower.next(&LIMITS, &mut Bytes::copy_from_slice).unwrap_err();
             let bytes = 100;
             let place = ShmFault::Place {
                 region,
@@ -578,7 +584,7 @@ mod tests {
             }
             let mut frames = Vec::new();
             for _ in 0..100 {
-                match two.borrower.next(&LIMITS) {
+                match two.borrower.next(&LIMITS, &mut Bytes::copy_from_slice) {
                     Ok(Came::Frame(frame)) => frames.push(frame),
                     Ok(Came::OnStream) => {}
                     Ok(Came::Nothing) | Err(_) => break,

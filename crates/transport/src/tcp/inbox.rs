@@ -32,6 +32,7 @@ enum State {
         bytes: [u8; Prefix::SIZE],
         filled: usize,
     },
+    /// A head that comes in pieces.
     Head {
         prefix: Prefix,
         head: Vec<u8>,
@@ -103,8 +104,19 @@ impl Inbox {
                         return Ok(Step::Bytes);
                     }
                     let prefix = Prefix::decode(bytes, limits)?;
-                    let head = Vec::with_capacity(HEAD_AT_ONCE.min(prefix.head_bytes as usize));
-                    self.state = State::Head { prefix, head };
+                    let head_bytes = prefix.head_bytes as usize;
+                    self.state = if input.len() >= head_bytes {
+                        let head = split(input, head_bytes);
+                        prefix.check(head)?;
+                        State::Space {
+                            kind: prefix.kind,
+                            head: bodies.head(head),
+                            body_bytes: prefix.body_bytes,
+                        }
+                    } else {
+                        let head = Vec::with_capacity(HEAD_AT_ONCE.min(head_bytes));
+                        State::Head { prefix, head }
+                    };
                 }
                 State::Head { prefix, head } => {
                     head.extend_from_slice(split(input, prefix.head_bytes as usize - head.len()));

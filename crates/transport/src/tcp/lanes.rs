@@ -109,22 +109,18 @@ impl Tcp {
 
     /// Whether every lane has asked for a wake, or has nothing that a turn would take.
     pub(super) fn lanes_sleep(&mut self) -> bool {
-        let connections = &self.connections;
-        let awake: Vec<ConnId> = self
-            .lanes
-            .standing
-            .values()
-            .copied()
-            .filter(|conn| {
-                connections
-                    .get(conn)
-                    .is_some_and(|found| !found.listed && !found.lane_sleeps())
-            })
-            .collect();
-        for conn in &awake {
-            self.enlist(*conn);
+        let mut all_sleep = true;
+        for conn in self.lanes.standing.values() {
+            if let Some(connection) = self.connections.get_mut(conn)
+                && !connection.listed
+                && !connection.lane_sleeps()
+            {
+                connection.listed = true;
+                self.ready.push_back(*conn);
+                all_sleep = false;
+            }
         }
-        awake.is_empty()
+        all_sleep
     }
 
     /// Brings lanes on: offers that came, guests, welcomes, wakes, and what comes back.
@@ -134,7 +130,8 @@ impl Tcp {
                 self.shared.stats.lanes_failed += 1;
             }
         }
-        for id in std::mem::take(&mut self.lanes.awake) {
+        let mut awake = std::mem::take(&mut self.lanes.awake);
+        for id in awake.drain(..) {
             if self.lanes.door.as_ref().is_some_and(|(door, _)| *door == id) {
                 self.let_in();
             } else if self.lanes.guests.contains_key(&id) {
@@ -149,6 +146,7 @@ impl Tcp {
                 self.lanes.parting.remove(&id);
             }
         }
+        self.lanes.awake = awake;
         self.take_back(events);
     }
 

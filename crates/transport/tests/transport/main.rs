@@ -7,6 +7,8 @@ mod limits;
 mod redial;
 mod shm;
 mod space;
+mod steady;
+mod storm;
 mod tls;
 
 use bytes::Bytes;

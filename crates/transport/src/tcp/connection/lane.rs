@@ -149,7 +149,9 @@ impl Connection {
             if !lane.is_open || left == 0 {
                 break;
             }
-            let came = lane.borrower.next(&shared.limits).map_err(|error| match error {
+            let keep_head = &mut |head: &[u8]| shared.bodies.head(head);
+            let came = lane.borrower.next(&shared.limits, keep_head);
+            let came = came.map_err(|error| match error {
                 LaneError::Shm(fault) => CloseReason::Shm(fault),
                 LaneError::Prefix(error) => CloseReason::Refused(error),
             })?;
