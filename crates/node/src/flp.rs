@@ -30,6 +30,9 @@ const MADE_BYTES_AT_ONCE_MAX: u64 = 4 << 20;
 /// How long a node that wants to leave waits for an ICN that is not there.
 pub(crate) const LEAVE_ALONE_AFTER: Duration = Duration::from_secs(5);
 
+/// What stands between the addresses of an EPN that listens at several network cards.
+pub(crate) const DATA_ADDRESSES_BETWEEN: &str = ",";
+
 /// What an FLP is made of.
 pub struct FlpParts {
     /// Who it is.
@@ -75,6 +78,8 @@ pub struct FlpNode<T> {
     log: EventLog,
     conns: BTreeMap<Target, ConnId>,
     targets: BTreeMap<ConnId, Target>,
+    /// How often an EPN that this FLP has no stream to was connected to.
+    tried: BTreeMap<Target, usize>,
     /// STFs that a full queue gave back, by stream, in order.
     held_back: BTreeMap<ConnId, VecDeque<Frame>>,
     ticked_at: Timestamp,
@@ -115,6 +120,7 @@ impl<T: Transport> FlpNode<T> {
             log,
             conns: BTreeMap::new(),
             targets: BTreeMap::new(),
+            tried: BTreeMap::new(),
             held_back: BTreeMap::new(),
             ticked_at: Timestamp(0),
             is_starved: false,
@@ -282,6 +288,7 @@ impl<T: Transport> FlpNode<T> {
         };
         let frame = Frame::without_body(WireKind::DataHello, hello.encode().into());
         if self.transport.send(conn, frame).is_ok() {
+            self.tried.remove(&target);
             self.brain.handle_link_opened(target);
         }
     }
@@ -438,6 +445,7 @@ impl<T: Transport> FlpNode<T> {
                 Action::Say { target, control } => words.push((target, control)),
                 Action::Connect { target, address } => self.connect(target, &address),
                 Action::Disconnect { target } => {
+                    self.tried.remove(&target);
                     if let Some(conn) = self.conns.remove(&target) {
                         self.targets.remove(&conn);
                         self.transport.close(conn);
@@ -494,7 +502,12 @@ impl<T: Transport> FlpNode<T> {
         });
     }
 
-    fn connect(&mut self, target: Target, address: &str) {
+    /// `addresses` are those of one EPN: the pairs of FLPs and EPNs share out its network cards, and who reached nobody
+    /// takes the next one.
+    fn connect(&mut self, target: Target, addresses: &str) {
+        let tried = self.tried.entry(target).or_default();
+        let address = card_for(addresses, self.source, target, *tried);
+        *tried += 1;
         match self.transport.connect_bulk(address) {
             Ok(conn) => {
                 self.conns.insert(target, conn);
@@ -541,5 +554,41 @@ impl<T: Transport> FlpNode<T> {
                 return;
             }
         }
+    }
+}
+
+/// Which of the addresses of an EPN a source takes when it has reached nobody `tried` times.
+fn card_for(addresses: &str, source: Source, target: Target, tried: usize) -> &str {
+    let turn = usize::from(source.flp.0) + usize::from(target.epn.0) + tried;
+    let count = addresses.split(DATA_ADDRESSES_BETWEEN).count();
+    let mut cards = addresses.split(DATA_ADDRESSES_BETWEEN);
+    cards.nth(turn % count).unwrap_or(addresses)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sheaf_frame::{EpnId, FlpId, Incarnation};
+
+    #[test]
+    fn pairs_share_out_the_cards_and_every_card_is_tried() {
+        let card = |flp, epn, tried| {
+            let incarnation = Incarnation(1);
+            let source = Source {
+                flp: FlpId(flp),
+                incarnation,
+            };
+            let target = Target {
+                epn: EpnId(epn),
+                incarnation,
+            };
+            card_for("a:1,b:1,c:1", source, target, tried)
+        };
+        let of_one_flp: Vec<&str> = (0..6).map(|epn| card(2, epn, 0)).collect();
+        assert_eq!(of_one_flp, ["c:1", "a:1", "b:1", "c:1", "a:1", "b:1"]);
+        let of_one_epn: Vec<&str> = (0..3).map(|flp| card(flp, 1, 0)).collect();
+        assert_eq!(of_one_epn, ["b:1", "c:1", "a:1"]);
+        let tried: Vec<&str> = (0..3).map(|tried| card(0, 0, tried)).collect();
+        assert_eq!(tried, ["a:1", "b:1", "c:1"]);
     }
 }

@@ -8,7 +8,7 @@ use crate::clock::{Clock, FairClock, new_incarnation, new_run};
 use crate::config::{Ack, FarmConfig, LedgerBackend, MembershipBackend, SinkConfig};
 use crate::epn::{EpnError, EpnNode, EpnParts};
 use crate::event::EventLog;
-use crate::flp::{FlpError, FlpNode, FlpParts, Turn};
+use crate::flp::{DATA_ADDRESSES_BETWEEN, FlpError, FlpNode, FlpParts, Turn};
 use crate::http::{self, MetricsError};
 use crate::icn::{IcnError, IcnNode, IcnParts};
 use crate::ledger::{self, LedgerError};
@@ -385,6 +385,11 @@ pub fn run_epn(
     let arena_bytes = config.epn.build.capacity_bytes.saturating_mul(5) / 4;
     let mut process = Process::start(config, epn.into(), &options, shutdown, arena_bytes)?;
     let (_, address) = process.transport().listen_bulk(&config.epn.listen)?;
+    let mut others = Vec::new();
+    for other in &config.epn.listen_also {
+        let (_, actual) = process.transport().listen_bulk(other)?;
+        others.push(actual);
+    }
     process.serve_metrics(options.metrics.as_ref().or(config.epn.metrics.as_ref()))?;
     let waker = process.waker.clone();
     let target = Target {
@@ -404,7 +409,11 @@ pub fn run_epn(
             SinkHandle::spawn(sink, config.epn.queue_tfs, bell)?
         }
     };
-    let data_address = resolve(config.epn.advertise.as_ref().unwrap_or(&address))?;
+    let mut data_addresses = vec![resolve(config.epn.advertise.as_ref().unwrap_or(&address))?];
+    for other in &others {
+        data_addresses.push(resolve(other)?);
+    }
+    let data_address = data_addresses.join(DATA_ADDRESSES_BETWEEN);
     let hello = Hello {
         data_address: data_address.clone(),
         capacity_bytes: config.epn.build.capacity_bytes,
@@ -413,7 +422,7 @@ pub fn run_epn(
         weight_milli: config.epn.weight_milli(),
         keeps: brain.stores_first(),
     };
-    info!(%epn, address, sink = config.epn.sink.kind(), "EPN listens");
+    info!(%epn, address, ?others, sink = config.epn.sink.kind(), "EPN listens");
     if let Some(tell) = options.on_listening.take() {
         tell(&address);
     }

@@ -388,6 +388,9 @@ impl FarmConfig {
         let epn = &self.epn;
         check.address("epn.listen", &epn.listen);
         check.optional_address("epn.advertise", epn.advertise.as_deref());
+        for address in &epn.listen_also {
+            check.address("epn.listen_also", address);
+        }
         check.optional_address("epn.metrics", epn.metrics.as_deref());
         check.that(
             (WEIGHT_MIN..=WEIGHT_MAX).contains(&epn.weight),

@@ -14,6 +14,10 @@ pub struct EpnConfig {
     /// What the FLPs are told to connect to; without it, where the EPN listens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advertise: Option<String>,
+    /// Further addresses where it listens for STFs, of other network cards. FLPs are shared out over all, and take the
+    /// next one where they reach nobody.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub listen_also: Vec<String>,
     /// Share of the work relative to other EPNs.
     pub weight: f64,
     /// TFs that may wait for the consumer. When one more is committed it waits in the EPN, its memory counted.
@@ -34,6 +38,7 @@ impl Default for EpnConfig {
         Self {
             listen: "127.0.0.1:0".to_owned(),
             advertise: None,
+            listen_also: Vec::new(),
             weight: 1.0,
             queue_tfs: 64,
             ack: Ack::Built,

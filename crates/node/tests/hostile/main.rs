@@ -281,6 +281,8 @@ impl Scene {
                 Code::BadMessage,
                 after_hello(frame(WireKind::Control, &[7; 50], &[])),
             ),
+            (icn, Code::BadMessage, frame(WireKind::Lane, &[2], &[])),
+            (epn, Code::BadMessage, frame(WireKind::Lane, &[2], &[])),
             (
                 icn,
                 Code::WrongStream,
@@ -369,6 +371,9 @@ fn rejection(stream: &mut TcpStream) -> Option<(Code, String)> {
         let prefix = Prefix::decode(&prefix, &Limits::default()).unwrap();
         let mut head = vec![0; prefix.head_bytes as usize];
         stream.read_exact(&mut head).ok()?;
+        if prefix.kind == WireKind::Lane {
+            continue; // An EPN offers memory to whoever is on its machine.
+        }
         match Control::decode(&head).unwrap().1 {
             Control::Rejected { code, detail } => return Some((code, detail)),
             Control::Refused { detail } => return Some((Code::RefusedJoin, detail)),
@@ -447,6 +452,24 @@ fn books(icn: &Node) -> (u64, u64, u64) {
         count("complete"),
         dropped + count("incomplete"),
     )
+}
+
+#[test]
+fn an_flp_takes_the_next_card_of_an_epn_where_it_reaches_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let cards = format!(
+        "[epn]\nadvertise = \"{}\"\nlisten_also = [\"127.0.0.2:0\"]\n",
+        free_address()
+    );
+    let config = farm(folder.path(), &cards);
+    let icn = start(Role::Icn, &config, folder.path());
+    let epn = start(Role::Epn, &config, folder.path());
+    let flp = start(Role::Flp, &config, folder.path());
+    while books(&icn).1 < 20 {}
+    for node in [flp, epn, icn] {
+        node.shutdown.request();
+        node.thread.join().unwrap();
+    }
 }
 
 #[test]
