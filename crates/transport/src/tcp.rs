@@ -568,6 +568,10 @@ impl Transport for Tcp {
                 return Err(error);
             }
         }
+        if connection.outbox.can_lend() {
+            // What is wrong with the lane is found once more in its turn, and told there.
+            let _ = connection.lend_now(stats);
+        }
         self.enlist(conn);
         Ok(())
     }

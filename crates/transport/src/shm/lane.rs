@@ -9,7 +9,7 @@ use bytes::Bytes;
 use sheaf_frame::{Limits, Prefix, PrefixError};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use thiserror::Error;
 
@@ -23,6 +23,12 @@ pub(crate) const BACK_BYTES: usize = SLOTS as usize * 8;
 const BACK: usize = ring::bytes_of(RING_BYTES);
 /// Bytes of memory that both ends of a lane write to.
 pub(crate) const MEMORY_BYTES: usize = BACK + ring::bytes_of(BACK_BYTES);
+
+/// Bytes of records that are shown to the peer together: each time costs both processors a cache line.
+const UNPUBLISHED_BYTES: u64 = 4 << 10;
+
+/// Bytes of the ring of what comes back that are shown together.
+const UNSHOWN_BYTES: u64 = 32 * 8;
 
 /// Heads above this go by the stream, so that no record takes much of the ring.
 const HEAD_BYTES_MAX: usize = 16 << 10;
@@ -160,7 +166,15 @@ impl Lender {
         self.slots[slot as usize] = Some((body, region));
         self.under_way.push_back((self.ring.tail(), bytes));
         self.under_way_bytes += bytes;
+        if self.ring.unpublished() > UNPUBLISHED_BYTES {
+            self.publish();
+        }
         Ok(Sent::Lent)
+    }
+
+    /// Whether the peer cannot see all that was sent.
+    pub(crate) fn is_unpublished(&self) -> bool {
+        self.ring.unpublished() > 0
     }
 
     /// Whether `bytes` more may be under way: what counts is bytes, not frames.
@@ -228,8 +242,9 @@ impl Lender {
         Ok(self.back.sleep() && waits)
     }
 
-    /// Takes back what the peer gives back.
-    pub(crate) fn reap(&mut self) -> Result<(), ShmFault> {
+    /// Takes back what the peer gives back; `true` if there was something.
+    pub(crate) fn reap(&mut self) -> Result<bool, ShmFault> {
+        let before = self.free.len();
         while self.back.pop(&mut self.record)? {
             let slot: [u8; 4] = self.record.as_slice().try_into().map_err(|_| {
                 let (found, least, most) = (self.record.len(), 4, 4);
@@ -243,7 +258,7 @@ impl Lender {
         }
         // Who gives back never waits for room.
         let _ = self.back.free();
-        Ok(())
+        Ok(self.free.len() > before)
     }
 }
 
@@ -295,6 +310,8 @@ pub(crate) struct Borrower {
 struct Session {
     regions: Vec<Mapping>,
     back: Mutex<Writer>,
+    /// The borrower is gone: nobody else shows what comes back.
+    is_alone: AtomicBool,
     socket: OwnedFd,
 }
 
@@ -302,9 +319,25 @@ impl Session {
     fn give_back(&self, slot: u32) {
         let mut back = self.back.lock().unwrap_or_else(PoisonError::into_inner);
         // A lender that has broken the ring gets nothing back: it is its own memory.
-        if matches!(back.push(&[&slot.to_le_bytes()]), Ok(true)) && back.publish() {
+        let is_back = matches!(back.push(&[&slot.to_le_bytes()]), Ok(true));
+        let shows = back.unpublished() >= UNSHOWN_BYTES || self.is_alone.load(Ordering::Acquire);
+        if is_back && shows && back.publish() {
             meeting::wake(self.socket.as_fd());
         }
+    }
+
+    fn show(&self) {
+        let mut back = self.back.lock().unwrap_or_else(PoisonError::into_inner);
+        if back.publish() {
+            meeting::wake(self.socket.as_fd());
+        }
+    }
+}
+
+impl Drop for Borrower {
+    fn drop(&mut self) {
+        self.session.is_alone.store(true, Ordering::Release);
+        self.session.show();
     }
 }
 
@@ -318,6 +351,7 @@ impl Borrower {
             session: Arc::new(Session {
                 regions,
                 back,
+                is_alone: AtomicBool::new(false),
                 socket,
             }),
             record: Vec::new(),
@@ -394,6 +428,11 @@ impl Borrower {
         if self.ring.free() {
             meeting::wake(self.socket());
         }
+    }
+
+    /// Shows the lender what came back so far. Until then some of it may be known to us alone.
+    pub(crate) fn show_given_back(&self) {
+        self.session.show();
     }
 
     /// Whether there is something to take.
@@ -524,6 +563,7 @@ mod tests {
         assert_eq!(two.next().body, here);
         assert!(matches!(two.borrower.next(&LIMITS, &mut Bytes::copy_from_slice), Ok(Came::OnStream)));
         drop(copied);
+        two.borrower.show_given_back();
         two.lender.reap().unwrap();
         assert_eq!(sent(&mut two, here), Sent::Lent);
     }
@@ -545,6 +585,28 @@ mod tests {
     }
 
     #[test]
+    fn a_lender_without_a_slot_goes_on_when_one_comes_back() {
+        let mut two = two(u64::MAX, u64::MAX);
+        let body = two.body(1, 64);
+        let mut held = Vec::new();
+        while held.len() < SLOTS as usize {
+            assert_eq!(two.lender.send(&frame(body.clone())), Ok(Sent::Lent));
+            two.lender.publish();
+            held.push(two.next());
+            two.borrower.free();
+        }
+        let one_more = frame(body);
+        assert_eq!(two.lender.send(&one_more), Ok(Sent::Full));
+        assert_eq!(two.lender.reap(), Ok(false));
+        assert_eq!(two.lender.wait(), Ok(true));
+        held.truncate(SLOTS as usize - 1);
+        two.borrower.show_given_back();
+        assert_eq!(meeting::listen(two.lender.socket()), Heard::Wakes);
+        assert_eq!(two.lender.reap(), Ok(true));
+        assert_eq!(two.lender.send(&one_more), Ok(Sent::Lent));
+    }
+
+    #[test]
     fn a_place_that_was_not_lent_is_refused_in_both_directions() {
         let mut two = two(u64::MAX, u64::MAX);
         let prefix = Prefix::new(WireKind::Stf, b"", 100).encode();
@@ -562,6 +624,7 @@ mod tests {
             assert_eq!(refused, LaneError::Shm(place));
         }
         // What was refused went back, although nobody had lent it.
+        two.borrower.show_given_back();
         assert_eq!(two.lender.reap(), Err(ShmFault::Slot { slot: 0 }));
     }
 

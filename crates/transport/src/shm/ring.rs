@@ -142,6 +142,11 @@ impl Writer {
         }
     }
 
+    /// Bytes written that the reader cannot see.
+    pub(crate) fn unpublished(&self) -> u64 {
+        self.tail - self.published
+    }
+
     /// Bytes written so far.
     pub(crate) fn tail(&self) -> u64 {
         self.tail

@@ -108,11 +108,11 @@ impl Outbox {
         !self.frames.is_empty()
     }
 
-    /// Whether something waits that the lane may have room for.
+    /// Whether something waits that the lane may have room for, or was put there and not shown yet.
     pub(crate) fn can_lend(&self) -> bool {
-        self.lane
-            .as_ref()
-            .is_some_and(|lane| !lane.is_full && !lane.frames.is_empty())
+        self.lane.as_ref().is_some_and(|lane| {
+            (!lane.is_full && !lane.frames.is_empty()) || lane.lender.is_unpublished()
+        })
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -184,13 +184,13 @@ impl Outbox {
         }
     }
 
-    /// Puts as much as it takes on the lane, and what it cannot carry behind what waits for the kernel.
+    /// Puts as much as it takes on the lane, and what it cannot carry behind what waits for the kernel. The peer sees it
+    /// with [`show_lent`](Self::show_lent), or when it is some dozen frames.
     pub(crate) fn lend(&mut self) -> Result<Lent, ShmFault> {
         let mut lent = Lent::default();
         let Some(lane) = &mut self.lane else {
             return Ok(lent);
         };
-        lane.lender.reap()?;
         while !lane.is_full
             && let Some(frame) = lane.frames.front()
         {
@@ -208,13 +208,18 @@ impl Outbox {
                 }
                 Sent::Full => {
                     lane.lender.publish();
-                    lane.is_full = lane.lender.wait()?;
-                    lane.lender.reap()?;
+                    lane.is_full = !lane.lender.reap()? && lane.lender.wait()?;
                 }
             }
         }
-        lane.lender.publish();
         Ok(lent)
+    }
+
+    /// Shows the peer what was put on the lane.
+    pub(crate) fn show_lent(&mut self) {
+        if let Some(lane) = &mut self.lane {
+            lane.lender.publish();
+        }
     }
 
     /// Makes room by dropping from the front, but not what the peer has begun to receive, or was told of.

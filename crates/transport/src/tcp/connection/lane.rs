@@ -4,6 +4,7 @@ use super::{Connection, Shared, Side, TURN_BYTES};
 use crate::shm::ShmFault;
 use crate::shm::lane::{Borrower, Came, LaneError};
 use crate::shm::meeting::Offer;
+use crate::tcp::stats::Stats;
 use crate::transport::{CloseReason, Event};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -52,8 +53,14 @@ impl LaneIn {
 impl Connection {
     /// Puts what waits for the lane on it.
     pub(super) fn lend(&mut self, shared: &mut Shared) -> Result<(), CloseReason> {
+        self.lend_now(&mut shared.stats)?;
+        self.outbox.show_lent();
+        Ok(())
+    }
+
+    /// The same, but the peer need not see it before the next turn.
+    pub(crate) fn lend_now(&mut self, stats: &mut Stats) -> Result<(), CloseReason> {
         let lent = self.outbox.lend().map_err(CloseReason::Shm)?;
-        let stats = &mut shared.stats;
         stats.frames_out += lent.frames;
         stats.lent_frames_out += lent.frames;
         stats.lent_bytes_out += lent.bytes;
@@ -68,6 +75,9 @@ impl Connection {
     /// Asks the peer for a wake when something comes; `false` if something is there.
     pub(crate) fn lane_sleeps(&self) -> bool {
         let lane = self.lane.as_ref();
+        if let Some(lane) = lane {
+            lane.borrower.show_given_back();
+        }
         lane.is_none_or(|lane| !lane.is_open || lane.awaits_stream || lane.borrower.sleep())
     }
 
