@@ -213,6 +213,16 @@ pub(crate) fn export_transport(registry: &Registry, stats: &Stats, arena: &Arena
     );
     counter("transport_bytes_out_total", "Bytes sent.", stats.bytes_out);
     counter(
+        "transport_zero_copy_sends_total",
+        "Sends that the kernel was asked not to copy.",
+        stats.zero_copy_sends,
+    );
+    counter(
+        "transport_zero_copy_copied_total",
+        "Those of them for which it copied after all.",
+        stats.zero_copy_copied,
+    );
+    counter(
         "transport_lanes_total",
         "Streams that got a lane of shared memory beside them.",
         stats.lanes,

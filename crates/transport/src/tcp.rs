@@ -22,6 +22,7 @@ mod recorded;
 mod security;
 mod session;
 mod stats;
+mod zero_copy;
 
 pub use config::TcpConfig;
 pub use farewell::Farewell;
@@ -278,6 +279,7 @@ impl Tcp {
         if let Some(frame) = self.farewell.and_then(|farewell| farewell(&reason)) {
             connection.say_farewell(frame, &mut self.shared, Instant::now());
         }
+        connection.forget_sends(&mut self.shared);
         // Closing the socket takes it out of epoll anyway; a failure here has no consequence.
         let _ = self.poll.registry().deregister(connection.socket());
         self.part(conn, &mut connection);

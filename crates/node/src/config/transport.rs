@@ -15,6 +15,9 @@ pub struct TransportConfig {
     pub huge_pages: bool,
     /// Whether STFs for an EPN on the same machine stay where they are, and the EPN looks at them there.
     pub shared_memory: bool,
+    /// Whether the kernel is asked not to copy large STFs that go to other machines. It is asked no more on a connection where it
+    /// copies after all.
+    pub zero_copy: bool,
     /// Connections that peers may have open at once.
     pub connections_max: u32,
     /// The same for the peers of one address.
@@ -28,6 +31,7 @@ impl Default for TransportConfig {
             socket_buffer_bytes: 4 << 20,
             huge_pages: true,
             shared_memory: true,
+            zero_copy: true,
             connections_max: 4096,
             connections_per_address_max: 2048,
         }
@@ -46,6 +50,7 @@ impl TransportConfig {
             accepted_max: self.connections_max as usize,
             accepted_per_ip_max: self.connections_per_address_max as usize,
             shared_memory: self.shared_memory,
+            zero_copy: self.zero_copy,
             ..TcpConfig::default()
         }
     }

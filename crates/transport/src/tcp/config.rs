@@ -48,6 +48,11 @@ pub struct TcpConfig {
     /// Connections of peers whose first frame has not come. One more, and the oldest is given up: whoever means it
     /// says hello at once, and whoever does not cannot keep others out.
     pub greeting_max: usize,
+    /// Whether large bodies are sent without a copy by the kernel (`MSG_ZEROCOPY`), on connections that we make to other
+    /// machines, until the kernel says that it copies after all.
+    pub zero_copy: bool,
+    /// The same to this machine, where it always copies: for tests.
+    pub zero_copy_everywhere: bool,
     /// Whether bulk data between two processes of one machine stays where it is: see [`Tcp::lend`](crate::Tcp::lend).
     pub shared_memory: bool,
     /// Bytes of frames that may lie in such a lane and wait for the peer to take them, one frame in any case.
@@ -75,6 +80,8 @@ impl Default for TcpConfig {
             accepted_max: 4096,
             accepted_per_ip_max: 2048,
             greeting_max: 512,
+            zero_copy: true,
+            zero_copy_everywhere: false,
             shared_memory: true,
             lane_bytes_max: 32 << 20,
         }

@@ -11,11 +11,13 @@ use super::inbox::Inbox;
 use super::outbox::Outbox;
 use super::session::Session;
 use super::stats::Stats;
+use super::zero_copy::ZeroCopy;
 use crate::shm::meeting::Offer;
 use crate::transport::{CloseReason, ConnId, Event, ListenerId, TlsFailure};
 use mio::net::TcpStream;
 use sheaf_frame::Limits;
 use sheaf_identity::Identity;
+use socket2::SockRef;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Shutdown};
 use std::time::{Duration, Instant};
@@ -66,6 +68,8 @@ pub(crate) struct Connection {
     stream: TcpStream,
     /// The TLS session; `None` on a plain connection.
     session: Option<Box<Session>>,
+    /// Sends that the kernel does not copy; `None` where it would after all.
+    zero_copy: Option<ZeroCopy>,
     inbox: Inbox,
     /// Bytes that were read and cannot be taken yet, because a body before them waits for its place.
     backlog: Vec<u8>,
@@ -77,6 +81,8 @@ pub(crate) struct Connection {
     /// edge-triggered: it tells once, and we must remember until the kernel says no.
     readable: bool,
     writable: bool,
+    /// The kernel has something to say about memory that it reads.
+    is_told: bool,
     /// The peer's end or an error stands in the queue, of which epoll tells only once: read on until it comes.
     ending: bool,
     /// Frames that came in, and whether the last one was large, as the next one then probably is.
@@ -120,6 +126,7 @@ impl Connection {
             outbox: Outbox::new(config.queue_bytes_max, config.when_full),
             stream,
             session: session.map(Box::new),
+            zero_copy: None,
             inbox: Inbox::new(now),
             backlog: Vec::new(),
             stands: side == Side::Accepting,
@@ -127,6 +134,7 @@ impl Connection {
             readable: false,
             writable: false,
             ending: false,
+            is_told: false,
             frames_in: 0,
             large_before: false,
             opened: now,
@@ -161,7 +169,38 @@ impl Connection {
     pub(crate) fn notice(&mut self, event: &mio::event::Event) {
         self.readable |= event.is_readable() || event.is_read_closed() || event.is_error();
         self.writable |= event.is_writable() || event.is_write_closed() || event.is_error();
-        self.ending |= event.is_read_closed() || event.is_write_closed() || event.is_error();
+        let is_error = event.is_error() || event.is_write_closed();
+        if self.zero_copy.is_some() && is_error && !event.is_read_closed() {
+            // The kernel has something to say about memory, which is no end of the connection.
+            self.is_told = true;
+        } else {
+            self.ending |= event.is_read_closed() || is_error;
+        }
+    }
+
+    /// Takes in what the kernel has said about memory of ours.
+    fn hear_zero_copy(&mut self, shared: &mut Shared) {
+        let Some(zero_copy) = &mut self.zero_copy else {
+            return;
+        };
+        self.is_told = false;
+        match zero_copy.hear(&self.stream) {
+            Ok(told) => {
+                shared.stats.zero_copy_sends += told.done;
+                shared.stats.zero_copy_copied += told.copied;
+            }
+            // Then the next read or write finds it too.
+            Err(_) => self.ending = true,
+        }
+    }
+
+    /// The connection ends now. The kernel forgets what it still reads of our memory, which is about to be used again.
+    pub(crate) fn forget_sends(&mut self, shared: &mut Shared) {
+        self.hear_zero_copy(shared);
+        if self.zero_copy.as_ref().is_some_and(ZeroCopy::is_reading) {
+            // A reset: nothing waits to be sent once more.
+            let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
+        }
     }
 
     /// Whether frames may still be queued.
@@ -190,7 +229,7 @@ impl Connection {
             && !self.is_ahead();
         let writes = self.writable && self.has_output();
         let ends = self.stands && self.may_end();
-        let lane = self.lane_has_more() || (self.stands && self.outbox.can_lend());
+        let lane = self.is_told || self.lane_has_more() || (self.stands && self.outbox.can_lend());
         reads || writes || ends || lane || (!self.stands && self.writable)
     }
 
@@ -297,10 +336,18 @@ impl Connection {
                 return Ok(());
             }
             self.opened = now;
+            let copies = !shared.config.zero_copy || self.session.is_some();
+            // To an address of our own, and in loopback, it copies in any case, and later.
+            if !copies && (shared.config.zero_copy_everywhere || !self.is_local()) {
+                self.zero_copy = ZeroCopy::begin(&self.stream);
+            }
             if self.session.is_none() {
                 shared.stats.connected += 1;
                 events.push(Event::Connected { conn: self.id });
             }
+        }
+        if self.is_told {
+            self.hear_zero_copy(shared);
         }
         self.lend(shared)?;
         if let Some(session) = self.session.take() {
@@ -358,7 +405,9 @@ impl Connection {
         let mut left = TURN_BYTES;
         while self.writable && self.outbox.has_output() && left > 0 {
             shared.stats.writes += 1;
-            match self.outbox.write(&self.stream, WRITE_BYTES.min(left)) {
+            let zero_copy = self.zero_copy.as_mut();
+            let bytes_max = WRITE_BYTES.min(left);
+            match self.outbox.write(&self.stream, bytes_max, zero_copy) {
                 Ok(written) => {
                     left -= written.bytes;
                     self.moved_out = now;

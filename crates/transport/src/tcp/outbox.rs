@@ -2,7 +2,10 @@
 
 use crate::shm::ShmFault;
 use crate::shm::lane::{Lender, Sent};
+use crate::tcp::zero_copy::{self, ZeroCopy};
 use crate::transport::{Frame, SendError, WhenFull};
+use bytes::Bytes;
+use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use sheaf_frame::Prefix;
 use std::collections::VecDeque;
@@ -239,11 +242,82 @@ impl Outbox {
     }
 
     /// Offers the kernel up to `bytes_max` bytes in one system call. Something must wait for it.
-    pub(crate) fn write(&mut self, socket: impl AsFd, bytes_max: usize) -> io::Result<Written> {
+    ///
+    /// With `zero_copy` large bodies go in calls of their own, which the kernel does not copy.
+    pub(crate) fn write(
+        &mut self,
+        socket: impl AsFd,
+        bytes_max: usize,
+        zero_copy: Option<&mut ZeroCopy>,
+    ) -> io::Result<Written> {
+        let zero_copy = zero_copy.filter(|zero_copy| zero_copy.has_room());
+        let Some(zero_copy) = zero_copy else {
+            return self.write_batch(socket, bytes_max, SendFlags::empty());
+        };
+        let Some(piece) = self.large_body(bytes_max) else {
+            // Its head, and what is before: the body follows at once.
+            return match self.bytes_before_large() {
+                Some(before) => self.write_batch(socket, bytes_max.min(before), SendFlags::MORE),
+                None => self.write_batch(socket, bytes_max, SendFlags::empty()),
+            };
+        };
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let asked = SendFlags::from_bits_retain(libc::MSG_ZEROCOPY.cast_unsigned());
+        let slices = [IoSlice::new(&piece)];
+        let control = &mut SendAncillaryBuffer::default();
+        let bytes = match sendmsg(&socket, &slices, control, flags | asked) {
+            // As much memory as this process may have the kernel hold is held: this piece is copied.
+            Err(Errno::NOBUFS) => {
+                let control = &mut SendAncillaryBuffer::default();
+                sendmsg(&socket, &slices, control, flags)?
+            }
+            sent => {
+                let bytes = sent?;
+                zero_copy.sent(piece.slice(..bytes));
+                bytes
+            }
+        };
+        let whole = bytes == piece.len();
+        let frames = self.advance(bytes);
+        Ok(Written {
+            bytes,
+            frames,
+            whole,
+        })
+    }
+
+    /// The rest of the first frame, if that is a large piece of its body, up to `bytes_max`.
+    fn large_body(&self, bytes_max: usize) -> Option<Bytes> {
+        let Queued { frame, .. } = self.frames.front()?;
+        let begin = self.sent.checked_sub(Prefix::SIZE + frame.head.len())?;
+        let rest = frame.body.slice(begin..);
+        let piece = rest.slice(..rest.len().min(bytes_max));
+        (piece.len() >= zero_copy::BYTES_MIN).then_some(piece)
+    }
+
+    /// Bytes before the first large body.
+    fn bytes_before_large(&self) -> Option<usize> {
+        let mut before = 0;
+        for Queued { frame, .. } in self.frames.iter().take(SLICES_MAX / 3) {
+            before += Prefix::SIZE + frame.head.len();
+            if frame.body.len() >= zero_copy::BYTES_MIN {
+                return before.checked_sub(self.sent).filter(|before| *before > 0);
+            }
+            before += frame.body.len();
+        }
+        None
+    }
+
+    fn write_batch(
+        &mut self,
+        socket: impl AsFd,
+        bytes_max: usize,
+        more: SendFlags,
+    ) -> io::Result<Written> {
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
         let (count, offered) = self.batch(&mut slices, bytes_max);
         // Not `writev`: in a process that did not ignore SIGPIPE, a peer that is gone would end it.
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT | more;
         let control = &mut SendAncillaryBuffer::default();
         let bytes = sendmsg(socket, &slices[..count], control, flags)?;
         let frames = self.advance(bytes);
@@ -323,7 +397,6 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bytes::Bytes;
     use proptest::prelude::*;
     use sheaf_frame::WireKind;
 

@@ -52,6 +52,10 @@ pub struct Stats {
     pub handshakes: u64,
     /// Those of them that took up an earlier session, which spares both sides the certificates.
     pub handshakes_resumed: u64,
+    /// Sends that the kernel was asked not to copy, and is done with.
+    pub zero_copy_sends: u64,
+    /// Those of them for which it copied after all.
+    pub zero_copy_copied: u64,
     /// Streams that got a lane of shared memory beside them, on either side.
     pub lanes: u64,
     /// Lanes that were offered or begun and did not come to stand: the stream carries all.

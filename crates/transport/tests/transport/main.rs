@@ -10,6 +10,7 @@ mod space;
 mod steady;
 mod storm;
 mod tls;
+mod zero_copy;
 
 use bytes::Bytes;
 use sheaf_identity::{Authority, Credentials, Moment, Tls, Validity, parse_node};

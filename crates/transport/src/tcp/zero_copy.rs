@@ -1,0 +1,195 @@
+//! Sends that the kernel does not copy (`MSG_ZEROCOPY`), for network cards that read memory by themselves.
+//!
+//! The kernel says of every call when it is done with the memory, and whether it had to copy after all, as on loopback and on
+//! virtual cards. Then the connection stops asking for it: pinning pages and hearing of them costs more than the copy.
+//! Source: Linux, `Documentation/networking/msg_zerocopy.rst`.
+
+#![expect(unsafe_code, reason = "the error queue of a socket has no safe interface")]
+
+use bytes::Bytes;
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsFd, AsRawFd};
+
+/// What the headers of Linux say on the processors that Sheaf is built for; `libc` does not have them.
+const SO_ZEROCOPY: libc::c_int = 60;
+const SO_EE_ORIGIN_ZEROCOPY: u8 = 5;
+const SO_EE_CODE_ZEROCOPY_COPIED: u8 = 1;
+
+/// Bodies below this are copied: it costs less than telling.
+pub(crate) const BYTES_MIN: usize = 64 << 10;
+
+/// Calls that may be under way on one connection. One more is copied.
+const CALLS_MAX: usize = 256;
+
+/// What the kernel still reads of a connection.
+#[derive(Debug)]
+pub(crate) struct ZeroCopy {
+    /// Whether further calls ask for it.
+    pub(crate) is_on: bool,
+    /// The number of the next call; the kernel counts along.
+    next: u32,
+    /// What each call that is not done reads.
+    under_way: VecDeque<(u32, Option<Bytes>)>,
+}
+
+/// What the kernel has said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// Calls that are done.
+    pub(crate) done: u64,
+    /// Those of them for which it copied.
+    pub(crate) copied: u64,
+}
+
+impl ZeroCopy {
+    /// Asks for it; `None` if this kernel or this kind of socket has nothing of the kind.
+    pub(crate) fn begin(socket: impl AsFd) -> Option<Self> {
+        let on: libc::c_int = 1;
+        // SAFETY: the option takes an int, which lives as long as the call.
+        let set = unsafe {
+            libc::setsockopt(
+                socket.as_fd().as_raw_fd(),
+                libc::SOL_SOCKET,
+                SO_ZEROCOPY,
+                (&raw const on).cast(),
+                libc::socklen_t::try_from(size_of::<libc::c_int>()).ok()?,
+            )
+        };
+        (set == 0).then(|| Self {
+            is_on: true,
+            next: 0,
+            under_way: VecDeque::new(),
+        })
+    }
+
+    /// Whether one more call may ask for it.
+    pub(crate) fn has_room(&self) -> bool {
+        self.is_on && self.under_way.len() < CALLS_MAX
+    }
+
+    /// Whether the kernel reads memory of ours.
+    pub(crate) fn is_reading(&self) -> bool {
+        !self.under_way.is_empty()
+    }
+
+    /// A call was taken that reads `body`.
+    pub(crate) fn sent(&mut self, body: Bytes) {
+        self.under_way.push_back((self.next, Some(body)));
+        self.next = self.next.wrapping_add(1);
+    }
+
+    /// Takes in what the kernel has said. A call whose memory it did copy is the last that asked.
+    pub(crate) fn hear(&mut self, socket: impl AsFd) -> io::Result<Told> {
+        let mut told = Told::default();
+        while let Some(range) = next_range(&socket)? {
+            for (_, body) in self.under_way.iter_mut().filter(|(id, _)| range.has(*id)) {
+                if body.take().is_some() {
+                    told.done += 1;
+                    told.copied += u64::from(range.is_copied);
+                }
+            }
+            // The kernel may tell of a later call first.
+            while let Some((_, None)) = self.under_way.front() {
+                self.under_way.pop_front();
+            }
+        }
+        self.is_on &= told.copied == 0;
+        Ok(told)
+    }
+}
+
+/// Calls that are done, the last included.
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    first: u32,
+    last: u32,
+    is_copied: bool,
+}
+
+impl Range {
+    /// Numbers go round at 2³².
+    fn has(self, id: u32) -> bool {
+        id.wrapping_sub(self.first) <= self.last.wrapping_sub(self.first)
+    }
+}
+
+/// Room for one message of the error queue: its head, the error, and the address behind it.
+#[repr(C, align(8))]
+struct Control([u8; 256]);
+
+/// The next message of the error queue; `None` if it is empty.
+fn next_range(socket: &impl AsFd) -> io::Result<Option<Range>> {
+    loop {
+        let mut control = Control([0; 256]);
+        // SAFETY: all zero is a message header without name, data and control.
+        let mut message: libc::msghdr = unsafe { zeroed() };
+        message.msg_control = control.0.as_mut_ptr().cast();
+        message.msg_controllen = size_of::<Control>();
+        let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+        let socket = socket.as_fd().as_raw_fd();
+        // SAFETY: the header names `control`, with its length, and nothing else.
+        let received = unsafe { libc::recvmsg(socket, &raw mut message, flags) };
+        if received < 0 {
+            let error = io::Error::last_os_error();
+            return match Errno::from_io_error(&error) {
+                Some(Errno::AGAIN) => Ok(None),
+                Some(Errno::INTR) => continue,
+                _ => Err(error),
+            };
+        }
+        // SAFETY: the kernel has filled the header; what it names is in `control`.
+        if let Some(range) = unsafe { range_in(&message) } {
+            return Ok(Some(range));
+        }
+    }
+}
+
+/// The range in a message of the error queue, if it is of this kind.
+///
+/// # Safety
+///
+/// `message` is as `recvmsg` left it, and its control buffer is still there.
+unsafe fn range_in(message: &libc::msghdr) -> Option<Range> {
+    // SAFETY: as the caller promises.
+    let head = unsafe { libc::CMSG_FIRSTHDR(message) };
+    if head.is_null() {
+        return None;
+    }
+    // SAFETY: it lies in the control buffer, aligned, and the kernel has filled it.
+    let (level, kind, len) = unsafe { ((*head).cmsg_level, (*head).cmsg_type, (*head).cmsg_len) };
+    let is_error = (level, kind) == (libc::SOL_IP, libc::IP_RECVERR)
+        || (level, kind) == (libc::SOL_IPV6, libc::IPV6_RECVERR);
+    if !is_error || len < size_of::<libc::cmsghdr>() + size_of::<libc::sock_extended_err>() {
+        return None;
+    }
+    // SAFETY: the message is long enough to hold one.
+    let error: libc::sock_extended_err =
+        unsafe { libc::CMSG_DATA(head).cast::<libc::sock_extended_err>().read_unaligned() };
+    let is_ours = error.ee_errno == 0 && error.ee_origin == SO_EE_ORIGIN_ZEROCOPY;
+    is_ours.then(|| Range {
+        first: error.ee_info,
+        last: error.ee_data,
+        is_copied: error.ee_code & SO_EE_CODE_ZEROCOPY_COPIED != 0,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_goes_round() {
+        let range = |first, last| Range {
+            first,
+            last,
+            is_copied: false,
+        };
+        assert!(range(3, 5).has(3) && range(3, 5).has(5));
+        assert!(!range(3, 5).has(2) && !range(3, 5).has(6));
+        let round = range(u32::MAX, 1);
+        assert!(round.has(u32::MAX) && round.has(0) && round.has(1) && !round.has(2));
+    }
+}
