@@ -11,7 +11,9 @@ use bytes::Bytes;
 use sheaf_build::{Action, RefusedStf, Tf, TfBuilder};
 use sheaf_frame::reject::Code;
 use sheaf_frame::{
-    Control, DataHello, NodeId, Role, RunId, Source, StfHeader, Target, TfId, Timestamp, WireKind, crc32c};
+    Control, DataHello, NodeId, Role, RunId, Source, StfHeader, Target, TfId, Timestamp, WireKind,
+    crc32c,
+};
 use sheaf_metric::Registry;
 use sheaf_transport::{ConnId, Frame, ListenError, Refusal, Transport};
 use std::collections::{BTreeMap, VecDeque};

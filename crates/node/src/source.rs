@@ -409,7 +409,13 @@ mod tests {
     }
 
     fn made(config: &FarmConfig, flp: u16) -> Result<Box<dyn StfSource>, SourceError> {
-        match open(config, FlpId(flp), Box::new(|| {}), &Arc::default(), &mut |_| {})? {
+        match open(
+            config,
+            FlpId(flp),
+            Box::new(|| {}),
+            &Arc::default(),
+            &mut |_| {},
+        )? {
             Input::Made(source) => Ok(source),
             Input::Fed(_) => panic!("a source that is read from files is made"),
         }

@@ -5,10 +5,7 @@
 //! in huge pages, touches it, and cuts bodies out of it. A body goes back when its last [`Bytes`] is
 //! dropped, on whatever thread that happens.
 
-#![expect(
-    unsafe_code,
-    reason = "mapped memory is shared out by hand here"
-)]
+#![expect(unsafe_code, reason = "mapped memory is shared out by hand here")]
 
 mod free_list;
 
@@ -215,7 +212,8 @@ impl Arena {
     /// lie in it, or it cannot be mapped.
     pub(crate) fn place_of(&self, bytes: &[u8]) -> Option<u64> {
         self.mapping.file()?;
-        let offset = (bytes.as_ptr() as usize).checked_sub(self.mapping.start().as_ptr() as usize)?;
+        let offset =
+            (bytes.as_ptr() as usize).checked_sub(self.mapping.start().as_ptr() as usize)?;
         (offset.checked_add(bytes.len())? <= self.mapping.len()).then_some(offset as u64)
     }
 
@@ -516,7 +514,10 @@ mod tests {
         );
         rest.truncate(5);
         let (front, rest) = (front.freeze(), rest.freeze());
-        assert_eq!((&front[..], &rest[..]), ([1; 4].as_slice(), [2; 5].as_slice()));
+        assert_eq!(
+            (&front[..], &rest[..]),
+            ([1; 4].as_slice(), [2; 5].as_slice())
+        );
         drop(front);
         assert_eq!(arena.used_bytes(), UNIT_BYTES as u64);
         drop(rest);

@@ -11,8 +11,8 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::slice;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// No Linux has smaller pages.
 const PAGE_BYTES_MIN: usize = 4 << 10;
@@ -70,7 +70,11 @@ impl Mapping {
             let what = format!("shared memory has {found} bytes, its owner says {bytes}");
             return Err(refused(what));
         }
-        let write = if is_writable { ProtFlags::WRITE } else { ProtFlags::empty() };
+        let write = if is_writable {
+            ProtFlags::WRITE
+        } else {
+            ProtFlags::empty()
+        };
         Ok(Self::of(file, bytes, ProtFlags::READ | write)?)
     }
 
@@ -207,7 +211,10 @@ mod tests {
         mine.copy_in(4000, b"hello");
         let file = read_only(mine.file().unwrap()).unwrap();
         let refused = Mapping::of_peer(file.try_clone().unwrap(), 8192, true);
-        assert_eq!(refused.err().map(|error| error.kind()), Some(io::ErrorKind::PermissionDenied));
+        assert_eq!(
+            refused.err().map(|error| error.kind()),
+            Some(io::ErrorKind::PermissionDenied)
+        );
         let theirs = Mapping::of_peer(file, 8192, false).unwrap();
         assert_eq!(theirs.look(4000, 5), Some(b"hello".as_slice()));
         assert_eq!(theirs.look(8190, 3), None);
@@ -224,6 +231,9 @@ mod tests {
         let short = Mapping::shared(4096).unwrap();
         let file = read_only(short.file().unwrap()).unwrap();
         let refused = Mapping::of_peer(file, 8192, false).err().unwrap();
-        assert_eq!(refused.to_string(), "shared memory has 4096 bytes, its owner says 8192");
+        assert_eq!(
+            refused.to_string(),
+            "shared memory has 4096 bytes, its owner says 8192"
+        );
     }
 }

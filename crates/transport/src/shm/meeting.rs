@@ -1,8 +1,8 @@
 //! How two processes come to share memory: a Unix socket beside the stream.
 //!
 //! The accepting side of a stream offers: a name and a token, said on the stream itself, so that whoever brings the
-//! token is at its other end. The connecting side brings it to the socket of that name, with the memory. Names are of the
-//! abstract kind, which a network namespace has for itself and which nobody has to delete.
+//! token is at its other end. The connecting side brings it to the socket of that name, with the memory. Names are of
+//! the abstract kind, which a network namespace has for itself and which nobody has to delete.
 
 use super::lane::Lendable;
 use crate::mapping::{Mapping, read_only};
@@ -117,11 +117,7 @@ fn is_ours(socket: BorrowedFd<'_>) -> bool {
 }
 
 /// Brings the memory of a lane to where `offer` says.
-pub(crate) fn knock(
-    offer: &Offer,
-    lane: &Mapping,
-    regions: &[Lendable],
-) -> io::Result<OwnedFd> {
+pub(crate) fn knock(offer: &Offer, lane: &Mapping, regions: &[Lendable]) -> io::Result<OwnedFd> {
     let socket = socket()?;
     rustix::net::connect(&socket, &SocketAddrUnix::new_abstract_name(&offer.name)?)?;
     if !is_ours(socket.as_fd()) {

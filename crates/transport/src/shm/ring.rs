@@ -1,8 +1,8 @@
 //! Records through shared memory: one writer, one reader, any two processes.
 //!
 //! Both ends count bytes up from 0 and publish their count in a word of its own cache line. A reader that is about to
-//! sleep says so in a third word; the writer that finds it set wakes it. Neither believes the other: what a peer could have
-//! written there is checked before it is used.
+//! sleep says so in a third word; the writer that finds it set wakes it. Neither believes the other: what a peer
+//! could have written there is checked before it is used.
 
 use super::ShmFault;
 use crate::mapping::Mapping;
@@ -160,7 +160,8 @@ impl Writer {
         Ok(head)
     }
 
-    /// Writes one record of `parts`; `false` if there is no room now. The reader sees it after [`publish`](Self::publish).
+    /// Writes one record of `parts`; `false` if there is no room now. The reader sees it after
+    /// [`publish`](Self::publish).
     pub(crate) fn push(&mut self, parts: &[&[u8]]) -> Result<bool, ShmFault> {
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
         let space = (LENGTH + bytes).next_multiple_of(ALIGNMENT);

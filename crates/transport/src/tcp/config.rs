@@ -48,8 +48,8 @@ pub struct TcpConfig {
     /// Connections of peers whose first frame has not come. One more, and the oldest is given up: whoever means it
     /// says hello at once, and whoever does not cannot keep others out.
     pub greeting_max: usize,
-    /// Whether large bodies are sent without a copy by the kernel (`MSG_ZEROCOPY`), on connections that we make to other
-    /// machines, until the kernel says that it copies after all.
+    /// Whether large bodies are sent without a copy by the kernel (`MSG_ZEROCOPY`), on connections that we make to
+    /// other machines, until the kernel says that it copies after all.
     pub zero_copy: bool,
     /// The same to this machine, where it always copies: for tests.
     pub zero_copy_everywhere: bool,

@@ -208,7 +208,8 @@ impl Connection {
         !self.finishing && !self.peer_finished && self.broken.is_none()
     }
 
-    /// Whether the peer is on this machine, and in this network namespace: a stream to an address of our own goes nowhere.
+    /// Whether the peer is on this machine, and in this network namespace: a stream to an address of our own goes
+    /// nowhere.
     pub(crate) fn is_local(&self) -> bool {
         match (self.stream.peer_addr(), self.stream.local_addr()) {
             (Ok(peer), Ok(own)) => peer.ip() == own.ip(),
@@ -223,10 +224,8 @@ impl Connection {
 
     /// Whether a turn would do something.
     pub(crate) fn wants_turn(&self) -> bool {
-        let reads = self.readable
-            && !self.peer_finished
-            && !self.inbox.wants_space()
-            && !self.is_ahead();
+        let reads =
+            self.readable && !self.peer_finished && !self.inbox.wants_space() && !self.is_ahead();
         let writes = self.writable && self.has_output();
         let ends = self.stands && self.may_end();
         let lane = self.is_told || self.lane_has_more() || (self.stands && self.outbox.can_lend());

@@ -2,7 +2,8 @@
 //!
 //! The accepting side of a bulk stream whose peer has an address of this machine offers a lane on the stream. The
 //! connecting side brings the memory to the door that the offer names, is welcomed there, and says on the stream
-//! that all further frames are named in the lane. Whatever fails on the way, the stream carries all, as to another machine.
+//! that all further frames are named in the lane. Whatever fails on the way, the stream carries all, as to another
+//! machine.
 
 use super::connection::{Connection, LaneIn, OFFER, OPEN};
 use super::{Tcp, token};
@@ -132,7 +133,12 @@ impl Tcp {
         }
         let mut awake = std::mem::take(&mut self.lanes.awake);
         for id in awake.drain(..) {
-            if self.lanes.door.as_ref().is_some_and(|(door, _)| *door == id) {
+            if self
+                .lanes
+                .door
+                .as_ref()
+                .is_some_and(|(door, _)| *door == id)
+            {
                 self.let_in();
             } else if self.lanes.guests.contains_key(&id) {
                 self.hear_guest(id);

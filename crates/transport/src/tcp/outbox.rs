@@ -99,11 +99,7 @@ impl Outbox {
 
     /// Whether nothing waits, for the kernel or for a lane.
     pub(crate) fn is_empty(&self) -> bool {
-        self.frames.is_empty()
-            && self
-                .lane
-                .as_ref()
-                .is_none_or(|lane| lane.frames.is_empty())
+        self.frames.is_empty() && self.lane.as_ref().is_none_or(|lane| lane.frames.is_empty())
     }
 
     /// Whether something waits for the kernel.
@@ -187,8 +183,8 @@ impl Outbox {
         }
     }
 
-    /// Puts as much as it takes on the lane, and what it cannot carry behind what waits for the kernel. The peer sees it
-    /// with [`show_lent`](Self::show_lent), or when it is some dozen frames.
+    /// Puts as much as it takes on the lane, and what it cannot carry behind what waits for the kernel. The peer sees
+    /// it with [`show_lent`](Self::show_lent), or when it is some dozen frames.
     pub(crate) fn lend(&mut self) -> Result<Lent, ShmFault> {
         let mut lent = Lent::default();
         let Some(lane) = &mut self.lane else {
@@ -206,8 +202,7 @@ impl Outbox {
                     lane.frames.pop_front();
                 }
                 Sent::OnStream => {
-                    self.frames
-                        .extend(lane.frames.pop_front().map(Queued::new));
+                    self.frames.extend(lane.frames.pop_front().map(Queued::new));
                 }
                 Sent::Full => {
                     lane.lender.publish();

@@ -1,10 +1,13 @@
 //! Sends that the kernel does not copy (`MSG_ZEROCOPY`), for network cards that read memory by themselves.
 //!
-//! The kernel says of every call when it is done with the memory, and whether it had to copy after all, as on loopback and on
-//! virtual cards. Then the connection stops asking for it: pinning pages and hearing of them costs more than the copy.
-//! Source: Linux, `Documentation/networking/msg_zerocopy.rst`.
+//! The kernel says of every call when it is done with the memory, and whether it had to copy after all, as on
+//! loopback and on virtual cards. Then the connection stops asking for it: pinning pages and hearing of them costs
+//! more than the copy. Source: Linux, `Documentation/networking/msg_zerocopy.rst`.
 
-#![expect(unsafe_code, reason = "the error queue of a socket has no safe interface")]
+#![expect(
+    unsafe_code,
+    reason = "the error queue of a socket has no safe interface"
+)]
 
 use bytes::Bytes;
 use rustix::io::Errno;
@@ -166,8 +169,11 @@ unsafe fn range_in(message: &libc::msghdr) -> Option<Range> {
         return None;
     }
     // SAFETY: the message is long enough to hold one.
-    let error: libc::sock_extended_err =
-        unsafe { libc::CMSG_DATA(head).cast::<libc::sock_extended_err>().read_unaligned() };
+    let error: libc::sock_extended_err = unsafe {
+        libc::CMSG_DATA(head)
+            .cast::<libc::sock_extended_err>()
+            .read_unaligned()
+    };
     let is_ours = error.ee_errno == 0 && error.ee_origin == SO_EE_ORIGIN_ZEROCOPY;
     is_ours.then(|| Range {
         first: error.ee_info,

@@ -92,7 +92,13 @@ impl Transport for Lending {
 
     fn send(&mut self, conn: ConnId, frame: Frame) -> Result<(), SendError> {
         let body = self.place(&frame.body);
-        match self.tcp.send(conn, Frame { body, ..frame.clone() }) {
+        match self.tcp.send(
+            conn,
+            Frame {
+                body,
+                ..frame.clone()
+            },
+        ) {
             Err(SendError::Full(_)) => Err(SendError::Full(frame)),
             sent => sent,
         }
@@ -146,7 +152,10 @@ fn check_contract(mut security: impl FnMut() -> (Security, Security)) -> Stats {
 #[test]
 fn lanes_keep_the_contract() {
     let stats = check_contract(|| (Security::default(), Security::default()));
-    println!("{} of {} frames were lent", stats.lent_frames_in, stats.frames_in);
+    println!(
+        "{} of {} frames were lent",
+        stats.lent_frames_in, stats.frames_in
+    );
 }
 
 #[test]
@@ -230,14 +239,23 @@ fn a_lent_body_is_not_moved_and_comes_back_when_it_is_dropped() {
     two.client.send(two.to_server, frame).unwrap();
     let received = two.receive(1);
     assert_eq!(received[0].body, vec![7; 1_000_000]);
-    assert!(two.server.stats().bytes_in < 1000, "it did not come by the stream");
+    assert!(
+        two.server.stats().bytes_in < 1000,
+        "it did not come by the stream"
+    );
     assert_eq!(two.client.stats().lent_frames_out, 1);
     assert_eq!(two.memory.used_bytes(), 16 << 16);
     let body = received.into_iter().next().unwrap().body;
     let part = body.slice(3..5);
     drop(body);
-    two.client.poll(&mut Vec::new(), Some(Duration::ZERO)).unwrap();
-    assert_eq!(two.memory.used_bytes(), 16 << 16, "a part of it is still looked at");
+    two.client
+        .poll(&mut Vec::new(), Some(Duration::ZERO))
+        .unwrap();
+    assert_eq!(
+        two.memory.used_bytes(),
+        16 << 16,
+        "a part of it is still looked at"
+    );
     // On any thread.
     let read = std::thread::spawn(move || part.to_vec()).join().unwrap();
     assert_eq!(read, [7, 7]);
@@ -331,7 +349,9 @@ fn what_a_borrower_had_comes_back_when_it_is_killed() {
     let (start, mut events) = (Instant::now(), Vec::new());
     while client.stats().lanes == 0 {
         assert!(start.elapsed() < PATIENCE, "no lane has come");
-        client.poll(&mut events, Some(Duration::from_millis(1))).unwrap();
+        client
+            .poll(&mut events, Some(Duration::from_millis(1)))
+            .unwrap();
     }
     for fill in 1..=3 {
         let mut block = memory.allocate(300_000).unwrap();
@@ -354,8 +374,13 @@ fn what_a_borrower_had_comes_back_when_it_is_killed() {
     });
     let start = Instant::now();
     while client.parting_lanes() > 0 {
-        assert!(start.elapsed() < PATIENCE, "the borrower is still waited for");
-        client.poll(&mut events, Some(Duration::from_millis(1))).unwrap();
+        assert!(
+            start.elapsed() < PATIENCE,
+            "the borrower is still waited for"
+        );
+        client
+            .poll(&mut events, Some(Duration::from_millis(1)))
+            .unwrap();
     }
     assert_eq!(memory.used_bytes(), 0);
 }
@@ -368,7 +393,9 @@ fn what_a_lender_had_lent_stays_when_it_is_killed() {
     let (start, mut events, mut frames) = (Instant::now(), Vec::new(), Vec::new());
     while frames.len() < 3 {
         assert!(start.elapsed() < PATIENCE, "the frames have not come");
-        server.poll(&mut events, Some(Duration::from_millis(1))).unwrap();
+        server
+            .poll(&mut events, Some(Duration::from_millis(1)))
+            .unwrap();
         frames.extend(events.drain(..).filter_map(|event| match event {
             Event::Received { frame, .. } => Some(frame),
             _ => None,
@@ -456,7 +483,9 @@ fn a_receiver_that_sleeps_is_woken() {
     let start = Instant::now();
     while !reader.is_finished() {
         assert!(start.elapsed() < PATIENCE, "a wake was lost");
-        two.client.poll(&mut events, Some(Duration::from_millis(1))).unwrap();
+        two.client
+            .poll(&mut events, Some(Duration::from_millis(1)))
+            .unwrap();
     }
     reader.join().unwrap();
     drop(waker);
@@ -489,8 +518,12 @@ fn an_endpoint_that_shares_nothing_is_served_by_the_stream() {
         let start = Instant::now();
         while server.stats().frames_in == 0 {
             assert!(start.elapsed() < PATIENCE, "the frame has not come");
-            client.poll(&mut events, Some(Duration::from_millis(1))).unwrap();
-            server.poll(&mut events, Some(Duration::from_millis(1))).unwrap();
+            client
+                .poll(&mut events, Some(Duration::from_millis(1)))
+                .unwrap();
+            server
+                .poll(&mut events, Some(Duration::from_millis(1)))
+                .unwrap();
         }
         assert_eq!((client.stats().lanes, server.stats().lanes), (0, 0));
     }
@@ -502,9 +535,18 @@ fn words_on_lanes_where_there_can_be_none_end_the_stream() {
     let (_, bulk) = server.listen_bulk("127.0.0.1:0").unwrap();
     for (word, says) in [
         (vec![2], "the opening of a lane that there is not"),
-        (vec![1; 30], "neither an offer nor an opening that this side may say"),
-        (vec![], "neither an offer nor an opening that this side may say"),
-        (vec![9], "neither an offer nor an opening that this side may say"),
+        (
+            vec![1; 30],
+            "neither an offer nor an opening that this side may say",
+        ),
+        (
+            vec![],
+            "neither an offer nor an opening that this side may say",
+        ),
+        (
+            vec![9],
+            "neither an offer nor an opening that this side may say",
+        ),
     ] {
         let mut peer = TcpStream::connect(&bulk).unwrap();
         let prefix = Prefix::new(WireKind::Lane, &word, 0);
@@ -514,7 +556,10 @@ fn words_on_lanes_where_there_can_be_none_end_the_stream() {
             Event::Closed { reason, .. } => Some(reason.to_string()),
             _ => None,
         });
-        assert_eq!(reason, format!("shared memory: unexpected word on shared memory: {says}"));
+        assert_eq!(
+            reason,
+            format!("shared memory: unexpected word on shared memory: {says}")
+        );
         let mut rest = Vec::new();
         let _ = peer.read_to_end(&mut rest);
     }

@@ -99,7 +99,9 @@ impl Two {
 
     fn poll(&mut self) {
         for endpoint in [&mut self.client, &mut self.server] {
-            endpoint.poll(&mut self.events, Some(Duration::ZERO)).unwrap();
+            endpoint
+                .poll(&mut self.events, Some(Duration::ZERO))
+                .unwrap();
             self.events.clear(); // What came is let go, as by an EPN that is done with it.
         }
     }
@@ -146,7 +148,10 @@ fn a_small_frame_allocates_nothing_of_its_own() {
         println!("{bytes} bytes: {found:.4} allocations a frame");
         // A chunk for 256 heads of 64 bytes, a block for the bodies of a MiB, and what the lists of free extents take.
         let most = 0.01 + bytes as f64 / f64::from(1 << 20) * 3.0;
-        assert!(found <= most, "{bytes} bytes: {found} allocations a frame, {most} at most");
+        assert!(
+            found <= most,
+            "{bytes} bytes: {found} allocations a frame, {most} at most"
+        );
     }
 }
 

@@ -15,7 +15,8 @@ struct Storm {
     events: Vec<Event>,
 }
 
-/// Memory in bytes: of this thread's on the heap, and of the kernel's for TCP on the whole machine, with all that others do.
+/// Memory in bytes: of this thread's on the heap, and of the kernel's for TCP on the whole machine, with all that
+/// others do.
 fn memory() -> (i64, i64) {
     let sockstat = std::fs::read_to_string("/proc/net/sockstat").unwrap();
     let tcp = sockstat.lines().find(|line| line.starts_with("TCP:"));
@@ -30,7 +31,10 @@ fn memory() -> (i64, i64) {
 fn allow_files(count: u64) {
     let mut limit = getrlimit(Resource::Nofile);
     let hard = limit.maximum.unwrap_or(u64::MAX);
-    assert!(hard >= count, "the hard limit of open files is {hard}, this test needs {count}");
+    assert!(
+        hard >= count,
+        "the hard limit of open files is {hard}, this test needs {count}"
+    );
     limit.current = Some(limit.current.unwrap_or(u64::MAX).max(count));
     setrlimit(Resource::Nofile, limit).unwrap();
 }
@@ -119,7 +123,10 @@ fn check(who: &str, count: usize, body_bytes: usize, bytes_max: i64) {
         each(after.1, before.1)
     );
     let found = each(after.0, before.0);
-    assert!(found <= bytes_max, "{found} bytes a connection, {bytes_max} at most");
+    assert!(
+        found <= bytes_max,
+        "{found} bytes a connection, {bytes_max} at most"
+    );
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Sends that the kernel is asked not to copy. Here it always copies, so what is tested is that nothing is lost, that memory comes
-//! back, and that a connection stops asking.
+//! Sends that the kernel is asked not to copy. Here it always copies, so what is tested is that nothing is lost, that
+//! memory comes back, and that a connection stops asking.
 
 use crate::{PATIENCE, arena, stf};
 use bytes::Bytes;
@@ -49,7 +49,11 @@ fn a_connection_stops_asking_when_the_kernel_copies_and_loses_nothing() {
         }
         while received.len() < 60 || memory.used_bytes() > 0 {
             turn(&mut client, &mut server, &mut events, &mut received);
-            assert!(start.elapsed() < PATIENCE, "{} frames are there", received.len());
+            assert!(
+                start.elapsed() < PATIENCE,
+                "{} frames are there",
+                received.len()
+            );
         }
         for (number, (head, filled, bytes)) in (0_u8..).zip(received) {
             assert_eq!(head, [number; 8]);
@@ -57,11 +61,22 @@ fn a_connection_stops_asking_when_the_kernel_copies_and_loses_nothing() {
             assert_eq!(bytes, sizes[usize::from(number) % sizes.len()]);
         }
         let stats = client.stats();
-        println!("{} sends without a copy, {} of them copied", stats.zero_copy_sends, stats.zero_copy_copied);
+        println!(
+            "{} sends without a copy, {} of them copied",
+            stats.zero_copy_sends, stats.zero_copy_copied
+        );
         assert!(stats.zero_copy_copied > 0, "loopback copies");
         let asked = stats.zero_copy_sends;
         // From now on it asks no more.
-        client.send(conn, Frame { body: body(&memory, 1, 1 << 20), ..stf(1, 0) }).unwrap();
+        client
+            .send(
+                conn,
+                Frame {
+                    body: body(&memory, 1, 1 << 20),
+                    ..stf(1, 0)
+                },
+            )
+            .unwrap();
         let mut received = Vec::new();
         while received.is_empty() {
             turn(&mut client, &mut server, &mut events, &mut received);
@@ -92,13 +107,20 @@ fn a_connection_that_is_closed_gives_its_memory_back_at_once() {
     let mut client = Tcp::new(config(), arena(1 << 20)).unwrap();
     // Nobody reads there.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let conn = client.connect(&listener.local_addr().unwrap().to_string()).unwrap();
+    let conn = client
+        .connect(&listener.local_addr().unwrap().to_string())
+        .unwrap();
     let (mut events, start) = (Vec::new(), Instant::now());
     while client.stats().connected == 0 {
-        client.poll(&mut events, Some(Duration::from_millis(1))).unwrap();
+        client
+            .poll(&mut events, Some(Duration::from_millis(1)))
+            .unwrap();
         assert!(start.elapsed() < PATIENCE, "no connection");
     }
-    let frame = Frame { body: body(&memory, 1, 30 << 20), ..stf(1, 0) };
+    let frame = Frame {
+        body: body(&memory, 1, 30 << 20),
+        ..stf(1, 0)
+    };
     client.send(conn, frame).unwrap();
     client.poll(&mut events, Some(Duration::ZERO)).unwrap();
     assert!(memory.used_bytes() > 0);
