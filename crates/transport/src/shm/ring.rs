@@ -196,7 +196,6 @@ impl Writer {
     }
 
     /// Asks to be woken when the reader has made room; `false` if it has made some meanwhile.
-    #[must_use]
     pub(crate) fn wait(&mut self) -> Result<bool, ShmFault> {
         self.place.set(WAITS);
         let head = self.place.see(HEAD);

@@ -175,7 +175,7 @@ unsafe fn range_in(message: &libc::msghdr) -> Option<Range> {
             .read_unaligned()
     };
     let is_ours = error.ee_errno == 0 && error.ee_origin == SO_EE_ORIGIN_ZEROCOPY;
-    is_ours.then(|| Range {
+    is_ours.then_some(Range {
         first: error.ee_info,
         last: error.ee_data,
         is_copied: error.ee_code & SO_EE_CODE_ZEROCOPY_COPIED != 0,
