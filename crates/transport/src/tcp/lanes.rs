@@ -185,8 +185,12 @@ impl Tcp {
 
     /// Brings a lane to where `offer` says.
     fn knock(&mut self, conn: ConnId, offer: &Offer) -> io::Result<()> {
-        let is_local = |found: &Connection| found.is_local();
-        if self.lanes.lendable.is_empty() || !self.connections.get(&conn).is_some_and(is_local) {
+        let has_knocked = self.lanes.knocked.values().any(|(of, _)| *of == conn);
+        // One lane a stream, however often it is offered.
+        let is_wanted =
+            |found: &mut Connection| found.is_local() && found.outbox.lender().is_none();
+        let connection = self.connections.get_mut(&conn);
+        if self.lanes.lendable.is_empty() || has_knocked || !connection.is_some_and(is_wanted) {
             return Ok(());
         }
         let memory = Mapping::shared(MEMORY_BYTES)?;
