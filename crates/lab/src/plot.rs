@@ -182,7 +182,7 @@ pub fn bars(title: &str, unit: &str, bars: &[Bar]) -> Result<String, PlotError> 
         // About so many letters fit beside each other.
         let is_upright = bars.len() * (labels_long + 1) > 100;
         let label_pixels = if is_upright {
-            14 + 6 * labels_long.min(30) as u32
+            14 + 6 * labels_long.min(40) as u32
         } else {
             32
         };

@@ -173,6 +173,8 @@ impl Shape {
             config.epn.ack = Ack::Stored;
         }
         config.transport.huge_pages = false;
+        // What stays in memory passes no relay.
+        config.transport.shared_memory = self.ground != Ground::Relays;
         config
     }
 }

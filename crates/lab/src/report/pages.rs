@@ -1,6 +1,6 @@
 //! Results as a table of text, and as one page of HTML with its figures inside.
 
-use super::results::{Results, kind, name, offered_mbit_s};
+use super::results::{Results, kind, name, name_among, offered_mbit_s};
 use super::verdict;
 use crate::calibrate;
 use crate::error::LabError;
@@ -17,8 +17,11 @@ const HISTOGRAM_FROM: usize = 8;
 /// The points of a summary, a line each.
 #[must_use]
 pub fn table(summary: &Summary) -> String {
+    let names = summary.points.iter();
+    let names = names.map(|point| name_among(&summary.points, point).chars().count());
+    let width = names.max().unwrap_or(0).max(14);
     let mut text = format!(
-        "{:<14} {:<5} {:>4} {:>5} {:>7} {:>8} {:>3} {:>4} {:>9} {:>8} {:>9} {:>6} {:>9} {:>9}  {}\n",
+        "{:<width$} {:<5} {:>4} {:>5} {:>7} {:>8} {:>3} {:>4} {:>9} {:>8} {:>9} {:>6} {:>9} {:>9}  {}\n",
         "point",
         "by",
         "FLPs",
@@ -41,8 +44,8 @@ pub fn table(summary: &Summary) -> String {
             .map_or("-".to_owned(), |loss| format!("{loss:.2}"));
         let _ = writeln!(
             text,
-            "{:<14} {:<5} {:>4} {:>5} {:>7} {:>8} {:>3} {:>4} {:>9.2} {:>8.3} {:>9} {:>6.1} {:>9.2} {:>9.2}  {}",
-            name(point),
+            "{:<width$} {:<5} {:>4} {:>5} {:>7} {:>8} {:>3} {:>4} {:>9.2} {:>8.3} {:>9} {:>6.1} {:>9.2} {:>9.2}  {}",
+            name_among(&summary.points, point),
             kind(point.source),
             point.flps,
             point.epns,
@@ -114,7 +117,7 @@ pub fn figures(results: &Results) -> Result<Vec<Figure>, PlotError> {
         };
         let file = |what: &str| format!("{what}-{}-{}", source, number + 1);
         let loss = |index: usize, point: &Point| Bar {
-            label: name(point).to_owned(),
+            label: name_among(points, point),
             value: point.loss_percent,
             interval: Some(point.loss_percent_ci95),
             values: results
@@ -132,7 +135,7 @@ pub fn figures(results: &Results) -> Result<Vec<Figure>, PlotError> {
             )?,
         });
         let goodput = |index: usize, point: &Point| Bar {
-            label: name(point).to_owned(),
+            label: name_among(points, point),
             value: point.goodput_mbit_s,
             interval: None,
             values: results
@@ -150,7 +153,7 @@ pub fn figures(results: &Results) -> Result<Vec<Figure>, PlotError> {
             )?,
         });
         let latency = |index: usize, point: &Point| Bar {
-            label: name(point).to_owned(),
+            label: name_among(points, point),
             value: point.latency_us.p99 / 1000.0,
             interval: Some([point.latency_us.p50 / 1000.0, point.latency_us.max / 1000.0]),
             values: results
@@ -177,7 +180,7 @@ pub fn figures(results: &Results) -> Result<Vec<Figure>, PlotError> {
         if losses.len() >= HISTOGRAM_FROM && is_spread {
             let title = format!(
                 "Point {}, {}: loss of {} runs",
-                name(point),
+                name_among(points, point),
                 point.mode,
                 losses.len()
             );

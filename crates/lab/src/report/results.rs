@@ -103,6 +103,18 @@ pub fn name(point: &Point) -> &str {
     }
 }
 
+/// What a point is called among `points`: with its policy, where others of its name differ in that.
+#[must_use]
+pub fn name_among(points: &[Point], point: &Point) -> String {
+    let differs = points.iter().any(|other| {
+        (name(other), other.source) == (name(point), point.source) && other.policy != point.policy
+    });
+    match differs {
+        true => format!("{}, {}", name(point), point.policy),
+        false => name(point).to_owned(),
+    }
+}
+
 /// `live` or `sim`.
 #[must_use]
 pub fn kind(source: Kind) -> &'static str {

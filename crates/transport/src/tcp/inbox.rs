@@ -107,7 +107,12 @@ impl Inbox {
                     let head_bytes = prefix.head_bytes as usize;
                     self.state = if input.len() >= head_bytes {
                         let head = split(input, head_bytes);
-                        prefix.check(head)?;
+                        if let Err(refused) = prefix.check(head) {
+                            // As if it had come in pieces.
+                            let head = head.to_vec();
+                            self.state = State::Head { prefix, head };
+                            return Err(refused);
+                        }
                         State::Space {
                             kind: prefix.kind,
                             head: bodies.head(head),
