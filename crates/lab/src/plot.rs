@@ -285,7 +285,7 @@ fn draw_labels(
         } else {
             (font, Pos::new(HPos::Center, VPos::Top))
         };
-        let label: String = bar.label.chars().take(30).collect();
+        let label: String = bar.label.chars().take(40).collect();
         let style = font.color(&INK).pos(position);
         area.draw(&Text::new(label, (x, y + 8), style))
             .map_err(bad("a label"))?;
