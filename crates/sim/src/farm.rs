@@ -200,6 +200,16 @@ impl<'a> Farm<'a> {
         }
     }
 
+    /// The run is over: whoever does not lead is asked to leave.
+    fn send_home(&mut self, now: Timestamp) {
+        let leads = |seat: &Seat| matches!(&seat.process, Some(Node::Icn(icn)) if icn.leads());
+        for index in 0..self.seats.len() {
+            if !leads(&self.seats[index]) {
+                self.ask_to_leave(now, index);
+            }
+        }
+    }
+
     fn stuck(&self) -> Result<(), Found> {
         let left: Vec<&str> = self
             .seats
@@ -399,12 +409,7 @@ impl<'a> Farm<'a> {
             self.is_stopping = true;
         }
         if self.is_run_over {
-            let leads = |seat: &Seat| matches!(&seat.process, Some(Node::Icn(icn)) if icn.leads());
-            for index in 0..self.seats.len() {
-                if !leads(&self.seats[index]) {
-                    self.ask_to_leave(now, index);
-                }
-            }
+            self.send_home(now);
         } else if !self.is_stopping {
             self.plan(now + Duration::from_millis(20), Step::Start(index));
         }

@@ -14,6 +14,9 @@ use std::time::Duration;
 /// How often an operator asks for the end of a run that goes on.
 const STOP_AGAIN: Duration = Duration::from_millis(200);
 
+/// How often whoever is left of a run that is over is asked to leave.
+const SEND_HOME_AGAIN: Duration = Duration::from_secs(2);
+
 /// Something that is planned.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
@@ -329,7 +332,11 @@ impl Farm<'_> {
                 seat.wake_at = now;
             }
         }
-        if !self.is_run_over {
+        if self.is_run_over {
+            // One that led, cut off, when the others were sent home does so no more, and nobody is left to tell it.
+            self.send_home(now);
+            self.plan(now + SEND_HOME_AGAIN, Step::Stop);
+        } else {
             self.plan(now + STOP_AGAIN, Step::Stop);
         }
     }
