@@ -1,7 +1,7 @@
 //! `sheaf drain`, `sheaf epn set`, `sheaf stop`: orders to a running farm.
 
 use crate::fail;
-use crate::role::parse_address;
+use crate::role::parse_node_address;
 use anyhow::Context as _;
 use serde::Serialize;
 use sheaf_frame::control::Order;
@@ -23,7 +23,7 @@ struct Reach {
     #[arg(long, value_name = "FILE", required_unless_present = "icn")]
     config: Option<PathBuf>,
     /// Where the ICNs are; overrides the farm file. Several: one after the other.
-    #[arg(long, value_name = "ADDR", value_parser = parse_address, num_args = 1..)]
+    #[arg(long, value_name = "ADDR", value_parser = parse_node_address, num_args = 1..)]
     icn: Vec<String>,
     /// Give up when no ICN has carried out the order after this time.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = crate::demo::parse_duration)]

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use rustix::time::ClockId;
 use serde::{Deserialize, Serialize};
 use sheaf_frame::{EpnId, FlpId, NodeId, Role};
-use sheaf_node::config::{FarmConfig, is_address};
+use sheaf_node::config::{FarmConfig, NODE_ADDRESS, is_address, is_node_address};
 use sheaf_node::role::{self, RoleError, RoleOptions};
 use sheaf_node::shutdown::Shutdown;
 use sheaf_node::status::FarmStatus;
@@ -53,7 +53,7 @@ pub(crate) struct IcnArgs {
     #[arg(long, value_name = "N", default_value_t = 0)]
     index: u16,
     /// Listen here; overrides `icn.address` and `icn.addresses` of the farm file.
-    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
+    #[arg(long, value_name = "ADDR", value_parser = parse_node_address)]
     listen: Option<String>,
     /// Print the farm's status this often, in ms (docs/status.md).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
@@ -75,7 +75,7 @@ pub(crate) struct FlpArgs {
     #[arg(long, value_name = "N")]
     index: u16,
     /// Where the ICN is; overrides `icn.address` and `icn.addresses` of the farm file. Several: one after the other.
-    #[arg(long, value_name = "ADDR", value_parser = parse_address, num_args = 1..)]
+    #[arg(long, value_name = "ADDR", value_parser = parse_node_address, num_args = 1..)]
     icn: Vec<String>,
 }
 
@@ -131,10 +131,10 @@ pub(crate) struct EpnArgs {
     #[arg(long, value_name = "N")]
     index: u16,
     /// Where the ICN is; overrides `icn.address` and `icn.addresses` of the farm file. Several: one after the other.
-    #[arg(long, value_name = "ADDR", value_parser = parse_address, num_args = 1..)]
+    #[arg(long, value_name = "ADDR", value_parser = parse_node_address, num_args = 1..)]
     icn: Vec<String>,
     /// Listen for STFs here; overrides `epn.listen` of the farm file.
-    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
+    #[arg(long, value_name = "ADDR", value_parser = parse_node_address)]
     listen: Option<String>,
 }
 
@@ -146,6 +146,15 @@ pub(crate) fn parse_address(text: &str) -> Result<String, String> {
         Err(format!(
             "found `{text}`, expected HOST:PORT, such as 127.0.0.1:7000"
         ))
+    }
+}
+
+/// Reads HOST:PORT or `unix:PATH`.
+pub(crate) fn parse_node_address(text: &str) -> Result<String, String> {
+    if is_node_address(text) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("found `{text}`, expected {NODE_ADDRESS}"))
     }
 }
 

@@ -11,7 +11,7 @@ pub struct Member {
     pub node: NodeId,
     /// Which life of it.
     pub incarnation: Incarnation,
-    /// HOST:PORT where it listens; empty if it does not.
+    /// Where it listens, HOST:PORT or unix:PATH, several with commas between; empty if it does not.
     pub address: String,
 }
 
@@ -202,11 +202,11 @@ impl Member {
             found: cut(&incarnation),
             expected: "an incarnation from 0 to 2^64 - 1",
         })?;
-        let address = line("`address` and HOST:PORT", "address ")?;
-        if !(address.is_empty() || is_address(&address)) {
+        let address = line("`address` and HOST:PORT or unix:PATH", "address ")?;
+        if !(address.is_empty() || address.split(',').all(is_address)) {
             return Err(MemberError::Line {
                 found: cut(&address),
-                expected: "HOST:PORT",
+                expected: "HOST:PORT or unix:PATH",
             });
         }
         match (lines.next(), lines.next()) {
@@ -223,8 +223,13 @@ impl Member {
     }
 }
 
-/// Whether `text` may be looked up as HOST:PORT. Whether anybody is there is another question.
+/// Whether `text` may be looked up as HOST:PORT, or is `unix:PATH`. Whether anybody is there is another question.
 fn is_address(text: &str) -> bool {
+    if let Some(path) = text.strip_prefix("unix:") {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"./_-+@=~:".contains(&byte);
+        // As many bytes as the address of a Unix socket holds.
+        return path.starts_with('/') && path.len() <= 107 && path.bytes().all(allowed);
+    }
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]%".contains(&byte);
     text.rsplit_once(':').is_some_and(|(host, port)| {
         !host.is_empty()
@@ -253,7 +258,13 @@ mod tests {
 
     #[test]
     fn a_node_survives_being_written_down() {
-        for address in ["", "10.0.0.7:7100", "flp3.farm:1", "[::1]:7000"] {
+        for address in [
+            "",
+            "10.0.0.7:7100",
+            "flp3.farm:1",
+            "[::1]:7000",
+            "unix:/run/icn.sock,10.0.0.7:7100",
+        ] {
             let member = member(address);
             assert_eq!(Member::decode(member.node, &member.encode()), Ok(member));
         }
@@ -299,11 +310,11 @@ mod tests {
         );
         check(
             b"sheaf 1\nincarnation 1\naddress a b:1\n",
-            "found \"a b:1\", expected HOST:PORT",
+            "found \"a b:1\", expected HOST:PORT or unix:PATH",
         );
         check(
             b"sheaf 1\nincarnation 1\naddress a:0\n",
-            "found \"a:0\", expected HOST:PORT",
+            "found \"a:0\", expected HOST:PORT or unix:PATH",
         );
         check(
             b"sheaf 1\nincarnation 1\naddress a:1",

@@ -19,7 +19,7 @@ mod security;
 mod transport;
 mod zmq;
 
-pub use address::{for_index, is_address};
+pub use address::{NODE_ADDRESS, for_index, is_address, is_node_address};
 pub use epn::{
     Ack, DiscardSink, EpnConfig, FileSink, SinkConfig, StfFileSink, UnixSink, VerifySink,
 };

@@ -214,10 +214,12 @@ pub(crate) fn tell(peer: &str, code: Code, detail: &str) {
     warn!(peer, %code, detail, "A peer has rejected what this node sent");
 }
 
-/// The address without its port: a peer that comes again comes from another one.
+/// The address without its port: a peer that comes again comes from another one. Those at a Unix socket have no other
+/// name than that of the socket.
 fn host_of(address: &str) -> String {
-    address
-        .rsplit_once(':')
+    let host_and_port = address.rsplit_once(':');
+    host_and_port
+        .filter(|_| !address.starts_with("unix:"))
         .map_or(address, |(host, _)| host)
         .to_owned()
 }

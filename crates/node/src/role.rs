@@ -5,7 +5,7 @@
 
 use crate::budget::{Budget, HEAP_BYTES_MAX};
 use crate::clock::{Clock, FairClock, new_incarnation, new_run};
-use crate::config::{Ack, FarmConfig, LedgerBackend, MembershipBackend, SinkConfig};
+use crate::config::{Ack, FarmConfig, LedgerBackend, MembershipBackend, SinkConfig, for_index};
 use crate::epn::{EpnError, EpnNode, EpnParts};
 use crate::event::EventLog;
 use crate::flp::{DATA_ADDRESSES_BETWEEN, FlpError, FlpNode, FlpParts, Turn};
@@ -384,10 +384,12 @@ pub fn run_epn(
     // Small bodies share blocks, and one that is kept keeps its block: a quarter is to spare.
     let arena_bytes = config.epn.build.capacity_bytes.saturating_mul(5) / 4;
     let mut process = Process::start(config, epn.into(), &options, shutdown, arena_bytes)?;
-    let (_, address) = process.transport().listen_bulk(&config.epn.listen)?;
+    let own = |text: &str| for_index(text, epn.into());
+    let transport = process.transport();
+    let (_, address) = transport.listen_bulk(&own(&config.epn.listen))?;
     let mut others = Vec::new();
     for other in &config.epn.listen_also {
-        let (_, actual) = process.transport().listen_bulk(other)?;
+        let (_, actual) = transport.listen_bulk(&own(other))?;
         others.push(actual);
     }
     process.serve_metrics(options.metrics.as_ref().or(config.epn.metrics.as_ref()))?;
@@ -409,7 +411,8 @@ pub fn run_epn(
             SinkHandle::spawn(sink, config.epn.queue_tfs, bell)?
         }
     };
-    let mut data_addresses = vec![resolve(config.epn.advertise.as_ref().unwrap_or(&address))?];
+    let told = config.epn.advertise.as_deref().map(own);
+    let mut data_addresses = vec![resolve(told.as_ref().unwrap_or(&address))?];
     for other in &others {
         data_addresses.push(resolve(other)?);
     }
@@ -649,7 +652,7 @@ fn resolve(address: &str) -> Result<String, RoleError> {
         source,
     };
     let found = sheaf_transport::tcp::resolve(address).map_err(failed)?;
-    if found.ip().is_unspecified() {
+    if found.ip().is_some_and(|ip| ip.is_unspecified()) {
         return Err(RoleError::Unspecified {
             address: address.to_owned(),
         });

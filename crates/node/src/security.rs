@@ -155,7 +155,8 @@ fn outside(
             all.extend(found.map(|address| (TAKES_STFS, address)));
         }
         Role::Epn => {
-            all.push(("listens at", given.unwrap_or(config.epn.listen.clone())));
+            let own = given.unwrap_or_else(|| config.epn.listen.clone());
+            all.push(("listens at", for_index(&own, node)));
             if let SinkConfig::Zmq(sink) = &config.epn.sink {
                 let found = host_port(&for_index(&sink.endpoint, node));
                 all.extend(found.map(|address| (HANDS_TFS_ON, address)));
@@ -176,8 +177,7 @@ fn host_port(endpoint: &str) -> Option<String> {
 
 /// Whether others than this machine can be at `address`. What has no address yet is named as such later.
 pub(crate) fn is_outside(address: &str) -> bool {
-    sheaf_transport::tcp::resolve(address)
-        .is_ok_and(|found| !found.ip().to_canonical().is_loopback())
+    sheaf_transport::tcp::resolve(address).is_ok_and(|found| !found.is_of_this_machine())
 }
 
 /// Brings the metric up to date: 1 for the level in force, 0 for the others.
@@ -281,6 +281,8 @@ mod tests {
         for node in [NodeId::ICN, FlpId(0).into(), EpnId(0).into()] {
             let text = "[icn]\naddress = \"localhost:7000\"\n[epn]\nlisten = \"[::1]:0\"\n";
             assert_eq!(opened(text, node, Some("127.0.0.2:9100")), Ok("loopback"));
+            let text = "[icn]\naddress = \"unix:/run/icn\"\n[epn]\nlisten = \"unix:/run/{epn}\"\n";
+            assert_eq!(opened(text, node, None), Ok("loopback"));
         }
     }
 

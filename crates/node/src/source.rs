@@ -11,7 +11,6 @@ mod joined;
 mod origin;
 pub(crate) mod record;
 pub(crate) mod stop;
-pub(crate) mod unix_socket;
 mod zmq;
 
 pub(crate) use feed::QUEUE_STFS;

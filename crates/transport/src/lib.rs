@@ -5,8 +5,9 @@
 //! [`sheaf_frame`]; who talks to whom, and what to do when a connection closes, that of the node.
 //!
 //! - [`Transport`] is the trait, [`contract`] the suite that every implementation passes;
-//! - [`Tcp`] is the real one: one epoll loop, vectored batches out, bodies read straight into an [`Arena`]. Between two
-//!   processes of one machine bodies stay where they are, and only their places travel, through shared memory;
+//! - [`Tcp`] is the real one, over TCP and Unix sockets: one epoll loop, vectored batches out, bodies read straight
+//!   into an [`Arena`]. Between two processes of one machine bodies stay where they are, and only their places travel,
+//!   through shared memory;
 //! - [`memory`] is the one for tests and simulation: virtual time, seeded faults.
 
 mod mapping;
@@ -17,6 +18,7 @@ pub mod arena;
 pub mod contract;
 pub mod memory;
 pub mod tcp;
+pub mod unix;
 
 pub use arena::{Arena, ArenaError, ArenaOptions, Block};
 pub use sheaf_frame::{Limits, PrefixError, WireKind};

@@ -1,4 +1,4 @@
-//! The transport over TCP: one epoll loop, many connections.
+//! The transport over TCP and Unix sockets: one epoll loop, many connections.
 //!
 //! This module decides which connection has its turn and when to sleep. `outbox` batches what goes out,
 //! `inbox` makes frames of what comes in, `connection` joins both to a socket.
@@ -8,6 +8,7 @@
 //! three quarters of it at 10 KB. Batches of 256 KiB cost a tenth of the throughput of 1 MB frames against batches
 //! of 1 MB. Zero-copy sends are twice as slow on loopback, where the kernel copies after all.
 
+mod address;
 mod bodies;
 mod config;
 mod connection;
@@ -22,11 +23,13 @@ mod recorded;
 mod security;
 mod session;
 mod stats;
+mod stream;
 mod zero_copy;
 
+pub use address::{Address, UnixPathError, resolve, unix_path};
 pub use config::TcpConfig;
 pub use farewell::Farewell;
-pub use options::{SocketOptions, resolve};
+pub use options::SocketOptions;
 pub use recorded::{Recorded, frames_of};
 pub use security::{Bulk, Refusal, Security};
 pub use stats::{Refused, Stats};
@@ -41,17 +44,18 @@ use connection::{BUFFER_BYTES, CIPHER_BYTES, Connection, Shared, Side};
 use dial::Dial;
 use door::Listener;
 use lanes::Lanes;
-use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use session::Session;
 use sheaf_frame::Limits;
 use sheaf_identity::Identity;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use stream::Stream;
 
 /// The token of the waker. Connections and listeners have their id, which counts up from 0.
 const WAKE: Token = Token(usize::MAX);
@@ -62,7 +66,7 @@ const EVENTS_MAX: usize = 4096;
 /// Peers turned away that are remembered until somebody asks; further ones are only counted.
 const REFUSALS_MAX: usize = 64;
 
-/// A [`Transport`] over TCP.
+/// A [`Transport`] over TCP, and over Unix sockets where an address says so.
 pub struct Tcp {
     poll: Poll,
     notices: Events,
@@ -249,7 +253,7 @@ impl Tcp {
     fn add(
         &mut self,
         side: Side,
-        mut stream: TcpStream,
+        mut stream: Stream,
         session: Option<Session>,
         now: Instant,
     ) -> io::Result<ConnId> {
@@ -305,20 +309,29 @@ impl Tcp {
             address: address.to_owned(),
             source,
         };
-        let peer: SocketAddr = address.parse().map_err(|_| ConnectError::Address {
+        let refused = |found| ConnectError::Path {
             address: address.to_owned(),
-        })?;
+            found,
+        };
+        let peer = match unix_path(address) {
+            Some(path) => Address::Unix(path.map(Path::to_owned).map_err(refused)?),
+            None => Address::Inet(address.parse().map_err(|_| ConnectError::Address {
+                address: address.to_owned(),
+            })?),
+        };
         let session = match self.security.tls(is_bulk) {
-            Some(tls) => Some(Session::client(tls, peer).map_err(|f| failed(io::Error::other(f)))?),
-            None if self.security.allows(peer) => None,
+            Some(tls) => {
+                Some(Session::client(tls, &peer).map_err(|f| failed(io::Error::other(f)))?)
+            }
+            None if self.security.allows(&peer) => None,
             None => {
                 let address = address.to_owned();
                 return Err(ConnectError::Insecure { address });
             }
         };
-        let socket = options::stream_socket(peer, &self.shared.config).map_err(failed)?;
-        let begun = socket.connect(&peer.into());
-        let stream = TcpStream::from_std(socket.into());
+        let socket = options::stream_socket(&peer, &self.shared.config).map_err(failed)?;
+        let begun = peer.begin(&socket);
+        let stream = Stream::new(socket, &peer);
         let conn = self
             .add(Side::Connecting, stream, session, Instant::now())
             .map_err(failed)?;
@@ -328,13 +341,9 @@ impl Tcp {
             let due = connection.redial_due(&self.shared.config);
             self.keep_deadline(due);
         }
-        match begun {
-            Err(error) if !in_progress(&error) => {
-                let reason = CloseReason::Unreachable(error.kind());
-                let closed = self.remove(conn, reason);
-                self.pending.extend(closed);
-            }
-            _ => {}
+        if let Err(error) = begun {
+            let closed = self.remove(conn, CloseReason::Unreachable(error.kind()));
+            self.pending.extend(closed);
         }
         Ok(conn)
     }
@@ -347,16 +356,20 @@ impl Tcp {
         let Some(dial) = &mut connection.dial else {
             return;
         };
-        let peer = dial.peer;
+        let peer = dial.peer.clone();
         dial.again(now);
-        let Ok(socket) = options::stream_socket(peer, &self.shared.config) else {
+        let Ok(socket) = options::stream_socket(&peer, &self.shared.config) else {
             return;
         };
-        let begun = socket.connect(&peer.into());
-        if begun.is_err_and(|error| !in_progress(&error)) {
+        if let Err(error) = peer.begin(&socket) {
+            // Nobody listens at the socket any more. On a network the old attempt may still be heard.
+            if peer.ip().is_none() {
+                let closed = self.remove(conn, CloseReason::Unreachable(error.kind()));
+                self.pending.extend(closed);
+            }
             return;
         }
-        let mut stream = TcpStream::from_std(socket.into());
+        let mut stream = Stream::new(socket, &peer);
         let interest = Interest::READABLE | Interest::WRITABLE;
         let registry = self.poll.registry();
         if registry
@@ -526,7 +539,7 @@ impl Tcp {
 }
 
 impl Transport for Tcp {
-    /// Listens at HOST:PORT. A name is looked up, which can wait for a name server.
+    /// Listens at HOST:PORT or `unix:PATH`. A name is looked up, which can wait for a name server.
     fn listen(&mut self, address: &str) -> Result<(ListenerId, String), ListenError> {
         self.open(address, false)
     }
@@ -535,7 +548,7 @@ impl Transport for Tcp {
         self.open(address, true)
     }
 
-    /// Connects to IP:PORT. Names are for [`resolve`], which can wait.
+    /// Connects to IP:PORT or `unix:PATH`. Names are for [`resolve`], which can wait.
     fn connect(&mut self, address: &str) -> Result<ConnId, ConnectError> {
         self.dial(address, false)
     }
@@ -642,9 +655,4 @@ fn token(id: u64) -> Token {
     Token(
         usize::try_from(id).expect("ids count up from 0 and do not reach 2^32 on a 32-bit machine"),
     )
-}
-
-/// What a non-blocking connect says when it has begun.
-fn in_progress(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error())
 }

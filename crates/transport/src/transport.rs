@@ -1,6 +1,8 @@
 //! The trait, and the words that callers and implementations share.
 
 use crate::shm::ShmFault;
+use crate::tcp::UnixPathError;
+use crate::unix::UnixBindError;
 use bytes::Bytes;
 use sheaf_frame::{Limits, Prefix, PrefixError, WireKind};
 use sheaf_identity::Identity;
@@ -200,11 +202,31 @@ pub enum WhenFull {
 pub enum ListenError {
     /// The text is no address.
     #[error(
-        "cannot listen at \"{address}\": expected HOST:PORT, such as 0.0.0.0:7100 or [::]:7100"
+        "cannot listen at \"{address}\": expected HOST:PORT, such as 0.0.0.0:7100 or [::]:7100, or {}",
+        UnixPathError::EXPECTED
     )]
     Address {
         /// The text.
         address: String,
+    },
+    /// No node could be told of the path.
+    #[error(
+        "cannot listen at \"{address}\": found {found}, expected {}",
+        UnixPathError::EXPECTED
+    )]
+    Path {
+        /// The text.
+        address: String,
+        /// What is wrong with the path.
+        found: UnixPathError,
+    },
+    /// The socket cannot be had.
+    #[error("cannot listen at {address}: {source}")]
+    Unix {
+        /// The address.
+        address: String,
+        /// Why.
+        source: UnixBindError,
     },
     /// The address cannot be had; [`io::ErrorKind::AddrInUse`] says that another process has it.
     #[error("cannot listen at {address}: {source}")]
@@ -227,11 +249,23 @@ pub enum ListenError {
 pub enum ConnectError {
     /// The text is no address. Names are resolved by the caller, since that can block.
     #[error(
-        "cannot connect to \"{address}\": expected IP:PORT, such as 10.0.0.1:7100 or [::1]:7100"
+        "cannot connect to \"{address}\": expected IP:PORT, such as 10.0.0.1:7100 or [::1]:7100, or {}",
+        UnixPathError::EXPECTED
     )]
     Address {
         /// The text.
         address: String,
+    },
+    /// No socket can have the path.
+    #[error(
+        "cannot connect to \"{address}\": found {found}, expected {}",
+        UnixPathError::EXPECTED
+    )]
+    Path {
+        /// The text.
+        address: String,
+        /// What is wrong with the path.
+        found: UnixPathError,
     },
     /// The operating system refuses at once, for instance because no file descriptor is left.
     #[error("cannot connect to {address}: {source}")]

@@ -1,6 +1,8 @@
 //! Addresses and paths as they stand in a farm file.
 
+use super::check::Check;
 use sheaf_frame::NodeId;
+use sheaf_transport::tcp::{UnixPathError, unix_path};
 
 /// Whether `text` is HOST:PORT, such as `10.0.0.7:7100`, `flp3.farm:7100` or `[::1]:7100`.
 ///
@@ -24,6 +26,29 @@ pub fn is_address(text: &str) -> bool {
         }
     };
     is_port && is_host
+}
+
+/// Whether a node can listen or connect at `text`: HOST:PORT, or `unix:PATH` such as `unix:/run/sheaf/epn-0.sock`.
+#[must_use]
+pub fn is_node_address(text: &str) -> bool {
+    unix_path(text).map_or_else(|| is_address(text), |path| path.is_ok())
+}
+
+/// What a node address is, for messages.
+pub const NODE_ADDRESS: &str = "HOST:PORT, such as 10.0.0.7:7100 or [::1]:7100, or unix:PATH";
+
+impl Check {
+    /// An address of a node, which may be a Unix socket.
+    pub(super) fn node_address(&mut self, key: &str, text: &str) {
+        match unix_path(text) {
+            Some(Ok(_)) => {}
+            Some(Err(error)) => {
+                let found = format!("\"{text}\", {error}");
+                self.that(false, key, found, UnixPathError::EXPECTED);
+            }
+            None => self.that(is_address(text), key, format!("\"{text}\""), NODE_ADDRESS),
+        }
+    }
 }
 
 /// Whether `host` is made of numbers and dots only, and still is no IPv4 address.
@@ -73,6 +98,17 @@ mod tests {
         ] {
             assert!(!is_address(bad), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_node_may_have_a_socket_in_the_file_system() {
+        for good in ["127.0.0.1:0", "unix:/run/sheaf/epn-0.sock"] {
+            assert!(is_node_address(good), "{good}");
+        }
+        for bad in ["", "7000", "unix:", "unix:run/s", "unix:/a,b", "/run/s"] {
+            assert!(!is_node_address(bad), "{bad}");
+        }
+        assert!(!is_address("unix:/run/sheaf/epn-0.sock"));
     }
 
     #[test]

@@ -11,13 +11,12 @@ use super::zmq::{ZmqIntake, ZmqMethod};
 use sheaf_acquire::{GeneratorConfig, GeneratorError, SizeModel};
 use sheaf_balance::{Incomplete, Mode, Reaction, policy};
 use sheaf_frame::{EpnId, FlpId, Limits};
+use sheaf_transport::unix::PATH_BYTES_MAX as SOCKET_PATH_BYTES_MAX;
 use sheaf_zmtp::Endpoint;
 use std::path::Path;
 
 /// Linux has no longer names of congestion control (`TCP_CA_NAME_MAX`, 16 with the final zero).
 const CONGESTION_BYTES_MAX: usize = 15;
-/// A Unix socket address has 108 bytes for the path (`sockaddr_un`), the last of which is zero.
-const SOCKET_PATH_BYTES_MAX: usize = 107;
 /// Weights are told in thousandths.
 const WEIGHT_MIN: f64 = 0.001;
 /// A weight beyond leaves the others nothing, and is a mistake.
@@ -60,7 +59,7 @@ impl FarmConfig {
     }
 
     fn check_icn(&self, check: &mut Check) {
-        check.address("icn.address", &self.icn.address);
+        check.node_address("icn.address", &self.icn.address);
         check.that(
             !self.icn.address.ends_with(":0"),
             "icn.address",
@@ -110,7 +109,7 @@ impl FarmConfig {
         let (icns, backend) = (self.icn.addresses.len(), self.icn.ledger.backend);
         for (index, address) in self.icn.addresses.iter().enumerate() {
             let key = format!("icn.addresses[{index}]");
-            check.address(&key, address);
+            check.node_address(&key, address);
             check.that(
                 !address.ends_with(":0"),
                 &key,
@@ -386,10 +385,13 @@ impl FarmConfig {
 
     fn check_epn(&self, check: &mut Check) {
         let epn = &self.epn;
-        check.address("epn.listen", &epn.listen);
-        check.optional_address("epn.advertise", epn.advertise.as_deref());
+        let first = |text: &str| for_index(text, EpnId(0).into());
+        check.node_address("epn.listen", &first(&epn.listen));
+        if let Some(address) = &epn.advertise {
+            check.node_address("epn.advertise", &first(address));
+        }
         for address in &epn.listen_also {
-            check.address("epn.listen_also", address);
+            check.node_address("epn.listen_also", &first(address));
         }
         check.optional_address("epn.metrics", epn.metrics.as_deref());
         check.that(

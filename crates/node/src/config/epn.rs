@@ -9,7 +9,8 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EpnConfig {
-    /// Where the EPN listens for STFs. Port 0: any free one.
+    /// Where the EPN listens for STFs, HOST:PORT or `unix:PATH`. Port 0: any free one. Here and in the next two `{epn}`
+    /// stands for the index of the EPN.
     pub listen: String,
     /// What the FLPs are told to connect to; without it, where the EPN listens.
     #[serde(skip_serializing_if = "Option::is_none")]

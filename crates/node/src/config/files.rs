@@ -6,6 +6,7 @@ use super::epn::SinkConfig;
 use super::error::ConfigError;
 use super::flp::SourceConfig;
 use sheaf_frame::{EpnId, FlpId, NodeId, Role};
+use sheaf_transport::tcp::unix_path;
 use std::path::{Path, PathBuf};
 
 impl FarmConfig {
@@ -15,10 +16,37 @@ impl FarmConfig {
     #[must_use]
     pub fn check_files(&self, role: Role) -> Vec<ConfigError> {
         match role {
-            Role::Icn | Role::Operator => Vec::new(),
+            Role::Icn => self.check_icn_sockets(),
+            Role::Operator => Vec::new(),
             Role::Flp => self.check_source_files(),
-            Role::Epn => self.check_sink_files(),
+            Role::Epn => {
+                let mut errors = self.check_epn_sockets();
+                errors.extend(self.check_sink_files());
+                errors
+            }
         }
+    }
+
+    fn check_icn_sockets(&self) -> Vec<ConfigError> {
+        if self.icn.addresses.is_empty() {
+            let error = check_node_address("icn.address", &self.icn.address);
+            return error.into_iter().collect();
+        }
+        let addresses = self.icn.addresses.iter().enumerate();
+        addresses
+            .filter_map(|(index, address)| {
+                check_node_address(&format!("icn.addresses[{index}]"), address)
+            })
+            .collect()
+    }
+
+    fn check_epn_sockets(&self) -> Vec<ConfigError> {
+        let first = |text: &str| for_index(text, EpnId(0).into());
+        let also = self.epn.listen_also.iter();
+        check_node_address("epn.listen", &first(&self.epn.listen))
+            .into_iter()
+            .chain(also.filter_map(|other| check_node_address("epn.listen_also", &first(other))))
+            .collect()
     }
 
     fn check_source_files(&self) -> Vec<ConfigError> {
@@ -70,6 +98,11 @@ pub(crate) fn path_for(path: &Path, node: NodeId) -> PathBuf {
         Some(text) => for_index(text, node).into(),
         None => path.to_owned(),
     }
+}
+
+/// Where a node listens. What is no address at all is named as such elsewhere.
+fn check_node_address(key: &str, address: &str) -> Option<ConfigError> {
+    check_socket(key, unix_path(address)?.ok()?)
 }
 
 fn check_socket(key: &str, path: &Path) -> Option<ConfigError> {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct IcnConfig {
-    /// Where the ICN listens and where all nodes find it, if there is one.
+    /// Where the ICN listens and where all nodes find it, if there is one, HOST:PORT or `unix:PATH`.
     pub address: String,
     /// Where the ICNs listen, by index, if there are several; then `address` is not used.
     pub addresses: Vec<String>,

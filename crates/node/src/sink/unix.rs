@@ -7,10 +7,10 @@
 use super::tf_file::{payload_bytes, tf_file_head};
 use super::vectored::write_all_vectored;
 use super::{DeliverError, Delivery, Patience, Sink, SinkError, recomputed};
-use crate::source::unix_socket::UnixSocket;
 use bytes::Bytes;
 use rustix::event::PollFlags;
 use sheaf_build::Tf;
+use sheaf_transport::unix::UnixSocket;
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
@@ -42,7 +42,10 @@ impl Consumer {
                 socket,
                 stream: None,
             }),
-            Err(source) => Err(SinkError::Listen { path, source }),
+            Err(error) => Err(SinkError::Listen {
+                path,
+                source: error.into(),
+            }),
         }
     }
 
@@ -255,7 +258,7 @@ mod tests {
         let path = path.display();
         assert_eq!(
             error,
-            format!("cannot listen for a consumer at {path}: Address already in use (os error 98)")
+            format!("cannot listen for a consumer at {path}: somebody listens there")
         );
     }
 }

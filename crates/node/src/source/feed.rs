@@ -7,9 +7,9 @@
 use super::Wake;
 use super::record::{RecordError, read_record};
 use super::stop::{Stop, Stopper, Waited, stop_cord};
-use super::unix_socket::UnixSocket;
 use rustix::event::{EventfdFlags, PollFlags, eventfd};
 use sheaf_frame::Stf;
+use sheaf_transport::unix::UnixSocket;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::net::{SocketAddr, TcpListener};

@@ -1,4 +1,4 @@
-//! One TCP connection and its turn.
+//! One connection and its turn.
 
 mod lane;
 mod read;
@@ -11,10 +11,10 @@ use super::inbox::Inbox;
 use super::outbox::Outbox;
 use super::session::Session;
 use super::stats::Stats;
+use super::stream::Stream;
 use super::zero_copy::ZeroCopy;
 use crate::shm::meeting::Offer;
 use crate::transport::{CloseReason, ConnId, Event, ListenerId, TlsFailure};
-use mio::net::TcpStream;
 use sheaf_frame::Limits;
 use sheaf_identity::Identity;
 use socket2::SockRef;
@@ -65,7 +65,7 @@ pub(crate) struct Connection {
     pub(crate) outbox: Outbox,
     /// What comes in over a lane.
     pub(crate) lane: Option<Box<LaneIn>>,
-    stream: TcpStream,
+    stream: Stream,
     /// The TLS session; `None` on a plain connection.
     session: Option<Box<Session>>,
     /// Sends that the kernel does not copy; `None` where it would after all.
@@ -112,7 +112,7 @@ impl Connection {
     pub(crate) fn new(
         id: ConnId,
         side: Side,
-        stream: TcpStream,
+        stream: Stream,
         session: Option<Session>,
         config: &TcpConfig,
         now: Instant,
@@ -150,7 +150,7 @@ impl Connection {
         }
     }
 
-    pub(crate) fn socket(&mut self) -> &mut TcpStream {
+    pub(crate) fn socket(&mut self) -> &mut Stream {
         &mut self.stream
     }
 
@@ -160,7 +160,7 @@ impl Connection {
     }
 
     /// `stream` takes the place of the socket on which nobody has answered. Nothing has gone through that one.
-    pub(crate) fn redial(&mut self, stream: TcpStream) {
+    pub(crate) fn redial(&mut self, stream: Stream) {
         self.stream = stream;
         (self.readable, self.writable, self.ending) = (false, false, false);
     }
@@ -208,13 +208,9 @@ impl Connection {
         !self.finishing && !self.peer_finished && self.broken.is_none()
     }
 
-    /// Whether the peer is on this machine, and in this network namespace: a stream to an address of our own goes
-    /// nowhere.
+    /// Whether the peer is on this machine.
     pub(crate) fn is_local(&self) -> bool {
-        match (self.stream.peer_addr(), self.stream.local_addr()) {
-            (Ok(peer), Ok(own)) => peer.ip() == own.ip(),
-            _ => false,
-        }
+        self.stream.is_local()
     }
 
     /// Sends what is queued and then our end.
@@ -224,8 +220,9 @@ impl Connection {
 
     /// Whether a turn would do something.
     pub(crate) fn wants_turn(&self) -> bool {
-        let reads =
-            self.readable && !self.peer_finished && !self.inbox.wants_space() && !self.is_ahead();
+        let may_read = !self.peer_finished && !self.inbox.wants_space() && !self.is_ahead();
+        // A Unix socket that is not connected yet is told to have ended.
+        let reads = self.stands && self.readable && may_read;
         let writes = self.writable && self.has_output();
         let ends = self.stands && self.may_end();
         let lane = self.is_told || self.lane_has_more() || (self.stands && self.outbox.can_lend());

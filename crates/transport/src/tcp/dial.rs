@@ -5,8 +5,8 @@
 //! than a farm waits for a node. So a new socket takes the place of one that has heard nothing for a while; who uses
 //! the connection sees one attempt.
 
+use super::address::Address;
 use super::config::TcpConfig;
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// Attempts at even distance, as many as the kernel makes (`tcp_syn_linear_timeouts`); then each takes twice as long
@@ -16,13 +16,13 @@ const EVEN_ATTEMPTS: u32 = 4;
 /// Where a connection goes, and when it was tried last.
 #[derive(Clone, Debug)]
 pub(crate) struct Dial {
-    pub(crate) peer: SocketAddr,
+    pub(crate) peer: Address,
     at: Instant,
     attempts: u32,
 }
 
 impl Dial {
-    pub(crate) fn new(peer: SocketAddr, now: Instant) -> Self {
+    pub(crate) fn new(peer: Address, now: Instant) -> Self {
         Self {
             peer,
             at: now,
@@ -54,7 +54,7 @@ mod tests {
     fn attempts_come_evenly_and_then_twice_as_far_apart() {
         let config = TcpConfig::default();
         let begin = Instant::now();
-        let mut dial = Dial::new(([127, 0, 0, 1], 1).into(), begin);
+        let mut dial = Dial::new(Address::Inet(([127, 0, 0, 1], 1).into()), begin);
         let mut at_ms = Vec::new();
         for _ in 0..7 {
             let due = dial.due(&config).unwrap();

@@ -1,13 +1,20 @@
 //! Where peers come in: listening, accepting, and the room that there is for them.
 
+use super::address::{Address, resolve, unix_path};
+use super::config::TcpConfig;
 use super::connection::{Connection, Side};
 use super::session::Session;
-use super::{Tcp, farewell, options, resolve, token};
+use super::stream::Stream;
+use super::{Tcp, farewell, options, token};
 use crate::transport::{CloseReason, ConnId, Event, ListenError, ListenerId, TlsFailure};
+use crate::unix::UnixSocket;
 use mio::Interest;
-use mio::net::{TcpListener, TcpStream};
+use mio::unix::SourceFd;
+use rustix::net::SocketFlags;
+use socket2::{SockRef, Socket};
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::time::{Duration, Instant};
 
 /// Connections accepted at a listener in one poll.
@@ -23,12 +30,61 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// One address that peers connect to.
 pub(super) struct Listener {
     pub(super) id: ListenerId,
-    socket: TcpListener,
+    gate: Gate,
     is_bulk: bool,
     /// Whether there may be somebody to accept.
     pub(super) ready: bool,
     /// When to try again after a failure.
     pub(super) again: Option<Instant>,
+}
+
+/// What peers connect to.
+enum Gate {
+    Inet(Socket),
+    /// Its file goes with it.
+    Unix(UnixSocket),
+}
+
+impl Gate {
+    fn socket(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Inet(socket) => socket.as_fd(),
+            Self::Unix(socket) => socket.as_fd(),
+        }
+    }
+
+    /// Where it is.
+    fn address(&self) -> io::Result<Address> {
+        match self {
+            Self::Inet(socket) => {
+                let address = socket.local_addr()?.as_socket();
+                Ok(Address::Inet(address.ok_or(ErrorKind::InvalidData)?))
+            }
+            Self::Unix(socket) => Ok(Address::Unix(socket.path().to_owned())),
+        }
+    }
+
+    /// The next peer and its address. That of a Unix socket has no name of its own, and has that where it came in.
+    fn accept(&self, config: &TcpConfig) -> io::Result<(Stream, Address)> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (socket, peer) = rustix::net::acceptfrom_with(self.socket(), flags)?;
+        let address = match self {
+            Self::Inet(_) => {
+                let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+                Address::Inet(peer.ok_or(ErrorKind::ConnectionAborted)?)
+            }
+            Self::Unix(_) => {
+                options::prepare_unix(&SockRef::from(&socket), config)?;
+                self.address()?
+            }
+        };
+        Ok((Stream::new(socket.into(), &address), address))
+    }
+}
+
+/// Whom a peer is counted for: one without an address on the network is a peer of this machine, like those on loopback.
+fn counted_for(peer: &Address) -> IpAddr {
+    peer.ip().unwrap_or(Ipv4Addr::LOCALHOST.into())
 }
 
 impl Tcp {
@@ -64,7 +120,7 @@ impl Tcp {
     }
 
     /// Turns somebody away: with a word where the stream can carry one, and a note of it.
-    fn turn_away(&mut self, stream: TcpStream, peer: SocketAddr, is_bulk: bool, now: Instant) {
+    fn turn_away(&mut self, stream: Stream, peer: &Address, is_bulk: bool, now: Instant) {
         let reason = CloseReason::Crowded;
         self.shared.stats.refused.too_many += 1;
         let frame = self.farewell.and_then(|farewell| farewell(&reason));
@@ -100,24 +156,46 @@ impl Tcp {
             address: address.to_owned(),
             source,
         };
+        if let Some(Err(found)) = unix_path(address) {
+            let address = address.to_owned();
+            return Err(ListenError::Path { address, found });
+        }
         let asked = resolve(address).map_err(|_| ListenError::Address {
             address: address.to_owned(),
         })?;
-        if self.security.tls(is_bulk).is_none() && !self.security.allows(asked) {
+        if self.security.tls(is_bulk).is_none() && !self.security.allows(&asked) {
             let address = address.to_owned();
             return Err(ListenError::Insecure { address });
         }
-        let socket = options::listening_socket(asked, &self.shared.config).map_err(failed)?;
-        let mut socket = TcpListener::from_std(socket.into());
-        let actual = socket.local_addr().map_err(failed)?;
+        let config = &self.shared.config;
+        let gate = match &asked {
+            Address::Inet(asked) => {
+                Gate::Inet(options::listening_socket(*asked, config).map_err(failed)?)
+            }
+            Address::Unix(path) => {
+                let socket = UnixSocket::bind(path).map_err(|source| ListenError::Unix {
+                    address: address.to_owned(),
+                    source,
+                })?;
+                // It listens already; this says how many may wait.
+                let backlog = i32::from(config.listen_backlog);
+                rustix::net::listen(&socket, backlog).map_err(|error| failed(error.into()))?;
+                Gate::Unix(socket)
+            }
+        };
+        let actual = gate.address().map_err(failed)?;
         let id = ListenerId(self.id());
         let registry = self.poll.registry();
         registry
-            .register(&mut socket, token(id.0), Interest::READABLE)
+            .register(
+                &mut SourceFd(&gate.socket().as_raw_fd()),
+                token(id.0),
+                Interest::READABLE,
+            )
             .map_err(failed)?;
         self.listeners.push(Listener {
             id,
-            socket,
+            gate,
             is_bulk,
             ready: true,
             again: None,
@@ -149,12 +227,12 @@ impl Tcp {
     }
 
     fn accept(&mut self, listener: &mut Listener, events: &mut Vec<Event>, now: Instant) {
-        let error = match listener.socket.accept() {
-            Ok((stream, peer)) if !self.make_room(peer.ip(), events) => {
-                self.turn_away(stream, peer, listener.is_bulk, now);
+        let error = match listener.gate.accept(&self.shared.config) {
+            Ok((stream, peer)) if !self.make_room(counted_for(&peer), events) => {
+                self.turn_away(stream, &peer, listener.is_bulk, now);
                 return;
             }
-            Ok((stream, peer)) => match self.welcome(listener, stream, peer, now) {
+            Ok((stream, peer)) => match self.welcome(listener, stream, &peer, now) {
                 Ok(event) => {
                     events.extend(event);
                     return;
@@ -179,12 +257,12 @@ impl Tcp {
     fn welcome(
         &mut self,
         listener: &Listener,
-        stream: TcpStream,
-        peer: SocketAddr,
+        stream: Stream,
+        peer: &Address,
         now: Instant,
     ) -> io::Result<Option<Event>> {
         let (listener, is_bulk) = (listener.id, listener.is_bulk);
-        let (ip, peer) = (peer.ip(), peer.to_string());
+        let (ip, peer) = (counted_for(peer), peer.to_string());
         if let Some(tls) = self.security.tls(is_bulk) {
             let session = Session::server(tls, (listener, peer)).map_err(io::Error::other)?;
             let conn = self.add(Side::Accepting, stream, Some(session), now)?;

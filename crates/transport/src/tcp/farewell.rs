@@ -2,8 +2,8 @@
 
 use super::connection::{Connection, Shared, Side};
 use super::stats::Stats;
+use super::stream::Stream;
 use crate::transport::{CloseReason, ConnId, Frame};
-use mio::net::TcpStream;
 use std::io::{ErrorKind, Read};
 use std::net::Shutdown;
 use std::time::Instant;
@@ -28,7 +28,7 @@ impl Connection {
         let mut left = DRAIN_BYTES_MAX;
         let mut buffer = std::mem::take(&mut shared.buffer);
         while left > 0 {
-            match self.socket().read(&mut buffer) {
+            match (&*self.socket()).read(&mut buffer) {
                 Ok(0) => break,
                 Ok(bytes) => left = left.saturating_sub(bytes),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -40,7 +40,7 @@ impl Connection {
 }
 
 /// Says `frame` to somebody who is not taken in.
-pub(super) fn turn_away(stream: TcpStream, frame: Frame, shared: &mut Shared, now: Instant) {
+pub(super) fn turn_away(stream: Stream, frame: Frame, shared: &mut Shared, now: Instant) {
     let (conn, stats) = (ConnId(u64::MAX), shared.stats);
     let mut connection = Connection::new(conn, Side::Accepting, stream, None, &shared.config, now);
     connection.say_farewell(frame, shared, now);

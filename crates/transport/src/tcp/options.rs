@@ -1,9 +1,10 @@
-//! Addresses and socket options.
+//! Sockets and their options.
 
+use super::address::Address;
 use super::config::TcpConfig;
-use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// A stream that carries nothing for so long is asked whether the other end is there, again and again; no answer
@@ -11,6 +12,8 @@ use std::time::Duration;
 const ASK_AFTER: Duration = Duration::from_secs(1);
 
 /// What the kernel gave of what [`TcpConfig`] asks for. Belongs into every report of a throughput.
+///
+/// Of TCP: a Unix socket has the send buffer of this, and nothing else of what is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SocketOptions {
     /// The congestion control in force, by its kernel name.
@@ -23,21 +26,9 @@ pub struct SocketOptions {
     pub no_delay: bool,
 }
 
-/// The first address that HOST:PORT stands for. HOST may be a name: then this may ask a name server and wait.
-///
-/// # Errors
-///
-/// If the text is no HOST:PORT or the name is not known.
-pub fn resolve(address: &str) -> io::Result<SocketAddr> {
-    address
-        .to_socket_addrs()?
-        .next()
-        .ok_or_else(|| io::ErrorKind::NotFound.into())
-}
-
 /// What the kernel gives to a socket made now.
 pub(crate) fn in_force(config: &TcpConfig) -> io::Result<SocketOptions> {
-    let socket = stream_socket(SocketAddr::from(([127, 0, 0, 1], 0)), config)?;
+    let socket = inet_socket(([127, 0, 0, 1], 0).into(), config)?;
     let name = socket.tcp_congestion()?;
     let name: Vec<u8> = name.into_iter().take_while(|byte| *byte != 0).collect();
     Ok(SocketOptions {
@@ -48,8 +39,27 @@ pub(crate) fn in_force(config: &TcpConfig) -> io::Result<SocketOptions> {
     })
 }
 
+/// A socket that connects to `peer`.
+pub(crate) fn stream_socket(peer: &Address, config: &TcpConfig) -> io::Result<Socket> {
+    match peer {
+        Address::Inet(address) => inet_socket(*address, config),
+        Address::Unix(_) => {
+            let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+            socket.set_nonblocking(true)?;
+            prepare_unix(&SockRef::from(&socket), config)?;
+            Ok(socket)
+        }
+    }
+}
+
+/// The one option that a Unix socket has: its bytes lie in the send buffer until the peer reads them, its end is told
+/// at once, and nothing is between the two that could be slow or gone. One that is accepted inherits nothing.
+pub(crate) fn prepare_unix(socket: &SockRef<'_>, config: &TcpConfig) -> io::Result<()> {
+    socket.set_send_buffer_size(config.send_buffer_bytes)
+}
+
 /// A socket that connects to `address`, or that listens there: what is accepted inherits the options.
-pub(crate) fn stream_socket(address: SocketAddr, config: &TcpConfig) -> io::Result<Socket> {
+fn inet_socket(address: SocketAddr, config: &TcpConfig) -> io::Result<Socket> {
     let socket = Socket::new(
         Domain::for_address(address),
         Type::STREAM,
@@ -74,7 +84,7 @@ pub(crate) fn stream_socket(address: SocketAddr, config: &TcpConfig) -> io::Resu
 
 /// A socket that listens at `address`.
 pub(crate) fn listening_socket(address: SocketAddr, config: &TcpConfig) -> io::Result<Socket> {
-    let socket = stream_socket(address, config)?;
+    let socket = inet_socket(address, config)?;
     socket.set_reuse_address(true)?; // A restarted node gets its port although old connections linger.
     socket.bind(&address.into())?;
     socket.listen(i32::from(config.listen_backlog))?;

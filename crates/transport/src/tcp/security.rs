@@ -1,13 +1,13 @@
 //! What an endpoint says in the clear, and to whom.
 
+use super::address::Address;
 use crate::transport::CloseReason;
 use sheaf_identity::Tls;
-use std::net::SocketAddr;
 
 /// How the connections of an endpoint are guarded.
 #[derive(Clone, Debug, Default)]
 pub enum Security {
-    /// In the clear, and therefore on loopback only: listening or connecting anywhere else is refused.
+    /// In the clear, and therefore on loopback and Unix sockets only: listening or connecting anywhere else is refused.
     #[default]
     Loopback,
     /// In the clear, anywhere. Whoever reaches the network can read, change and send everything.
@@ -45,8 +45,8 @@ impl Security {
     }
 
     /// Whether a plain connection to or from `address` was asked for.
-    pub(super) fn allows(&self, address: SocketAddr) -> bool {
-        !matches!(self, Self::Loopback) || address.ip().to_canonical().is_loopback()
+    pub(super) fn allows(&self, address: &Address) -> bool {
+        !matches!(self, Self::Loopback) || address.is_of_this_machine()
     }
 }
 

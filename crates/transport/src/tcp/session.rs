@@ -3,6 +3,7 @@
 //! The session moves no bytes itself. It takes apart what was read, and puts together what is to be written; when,
 //! and in which pieces, is the business of the connection.
 
+use super::address::Address;
 use crate::transport::{ListenerId, TlsFailure};
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::{DnsName, ServerName};
@@ -12,7 +13,8 @@ use rustls::unbuffered::{
 };
 use rustls::{CertificateError, CommonState, HandshakeKind, InvalidMessage};
 use sheaf_identity::{Identity, Moment, PeerError, Tls};
-use std::net::SocketAddr;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::net::Ipv4Addr;
 
 /// The longest TLS record: header, 16 KiB, and what encryption may add (RFC 8446, section 5.2).
 pub(super) const RECORD_BYTES_MAX: usize = 5 + (16 << 10) + 256;
@@ -64,7 +66,7 @@ pub(super) enum Step {
 
 impl Session {
     /// The session of a connection that we make to `peer`.
-    pub(super) fn client(tls: &Tls, peer: SocketAddr) -> Result<Self, TlsFailure> {
+    pub(super) fn client(tls: &Tls, peer: &Address) -> Result<Self, TlsFailure> {
         let end = UnbufferedClientConnection::new(tls.client(), session_name(peer))
             .map_err(|error| failure(&error))?;
         Ok(Self::new(End::Client(end), tls, None))
@@ -299,10 +301,21 @@ fn append<Data>(data: &mut EncodeTlsData<'_, Data>, out: &mut Vec<u8>) -> Result
 
 /// The name under which the client keeps sessions to resume: nobody resolves or sends it. Each address has its own,
 /// since the tickets of one node are worth nothing at another.
-fn session_name(peer: SocketAddr) -> ServerName<'static> {
-    let host = peer.ip().to_string().replace([':', '.'], "-");
-    let name = format!("p{}.a{host}a", peer.port());
-    DnsName::try_from(name).map_or_else(|_| ServerName::from(peer.ip()), ServerName::DnsName)
+fn session_name(peer: &Address) -> ServerName<'static> {
+    let name = match peer {
+        Address::Inet(peer) => {
+            let host = peer.ip().to_string().replace([':', '.'], "-");
+            format!("p{}.a{host}a", peer.port())
+        }
+        Address::Unix(path) => {
+            // Two of one digest would try tickets in vain, no more.
+            let mut digest = DefaultHasher::new();
+            path.hash(&mut digest);
+            format!("u{:016x}.unix", digest.finish())
+        }
+    };
+    let fallback = || ServerName::from(peer.ip().unwrap_or(Ipv4Addr::LOCALHOST.into()));
+    DnsName::try_from(name).map_or_else(|_| fallback(), ServerName::DnsName)
 }
 
 /// What an error of the TLS library means to a node.

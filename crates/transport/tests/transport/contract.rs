@@ -68,7 +68,27 @@ fn tcp_keeps_the_contract_over_ipv6() {
 }
 
 #[test]
+fn unix_sockets_keep_the_contract() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| format!("unix:{}/{name}", folder.path().display());
+    check(|| tcp_pair(&at("server"), at("nobody")));
+    // The contract has let every server go.
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn tls_over_unix_sockets_keeps_the_contract() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| format!("unix:{}/{name}", folder.path().display());
+    check_tls(&at("server"), || at("nobody"));
+}
+
+#[test]
 fn tls_keeps_the_contract() {
+    check_tls("127.0.0.1:0", || free_address("127.0.0.1"));
+}
+
+fn check_tls(address: &str, nobody: impl Fn() -> String) {
     let authority = authority();
     let endpoint = |node| {
         let config = TcpConfig {
@@ -81,7 +101,7 @@ fn tls_keeps_the_contract() {
     check(|| Pair {
         client: endpoint("flp:0"),
         server: endpoint("epn:0"),
-        ..tcp_pair("127.0.0.1:0", free_address("127.0.0.1"))
+        ..tcp_pair(address, nobody())
     });
 }
 

@@ -10,6 +10,7 @@ mod space;
 mod steady;
 mod storm;
 mod tls;
+mod unix;
 mod zero_copy;
 
 use bytes::Bytes;

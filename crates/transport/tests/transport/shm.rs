@@ -130,15 +130,23 @@ fn free_address() -> String {
     listener.local_addr().unwrap().to_string()
 }
 
-fn check_contract(mut security: impl FnMut() -> (Security, Security)) -> Stats {
+fn check_contract(security: impl FnMut() -> (Security, Security)) -> Stats {
+    check_contract_at("127.0.0.1:0", free_address, security)
+}
+
+fn check_contract_at(
+    address: &str,
+    nobody: impl Fn() -> String,
+    mut security: impl FnMut() -> (Security, Security),
+) -> Stats {
     let total = Rc::default();
     check(|| {
         let (client, server) = security();
         Pair {
             client: Lending::new(config(), client, &total),
             server: Lending::new(config(), server, &total),
-            address: "127.0.0.1:0".to_owned(),
-            nobody: free_address(),
+            address: address.to_owned(),
+            nobody: nobody(),
             limits: LIMITS,
             held_bytes_max: ((8 + 8 + 2 * 4 + 2 * 4 + 1) << 20) + LANE_BYTES,
         }
@@ -155,6 +163,17 @@ fn lanes_keep_the_contract() {
     println!(
         "{} of {} frames were lent",
         stats.lent_frames_in, stats.frames_in
+    );
+}
+
+#[test]
+fn lanes_beside_unix_sockets_keep_the_contract() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| format!("unix:{}/{name}", folder.path().display());
+    check_contract_at(
+        &at("server"),
+        || at("nobody"),
+        || (Security::default(), Security::default()),
     );
 }
 

@@ -146,8 +146,9 @@ impl Remote {
     pub(crate) fn start(host: &str) -> anyhow::Result<Self> {
         ensure!(!host.starts_with('-'), "{host:?} is no host");
         let name = host.rsplit('@').next().unwrap_or(host);
-        let ip = sheaf_transport::tcp::resolve(&format!("{name}:0"));
-        let ip = ip.with_context(|| format!("{name} has no address"))?.ip();
+        let found = sheaf_transport::tcp::resolve(&format!("{name}:0"));
+        let ip = found.ok().and_then(|found| found.ip());
+        let ip = ip.with_context(|| format!("{name} has no address"))?;
         let serve = SocketAddr::new(ip, 0).to_string();
         let mut command = Command::new("ssh");
         // With a terminal the other side ends when this one does.

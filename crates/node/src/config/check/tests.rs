@@ -32,10 +32,10 @@ fn the_run_needs_nodes_and_an_end_that_is_one() {
 fn addresses_have_a_host_and_a_port() {
     check(
         "[icn]\naddress = \"7000\"\nmetrics = \"a b:1\"\n[epn]\nlisten = \"[::1\"\nadvertise = \"x:99999\"\n",
-        "f:2: icn.address: found \"7000\", expected HOST:PORT, such as 10.0.0.7:7100 or [::1]:7100\n\
+        "f:2: icn.address: found \"7000\", expected HOST:PORT, such as 10.0.0.7:7100 or [::1]:7100, or unix:PATH\n\
          f:3: icn.metrics: found \"a b:1\", expected HOST:PORT, such as 10.0.0.7:7100 or [::1]:7100\n\
-         f:5: epn.listen: found \"[::1\", expected HOST:PORT, such as 10.0.0.7:7100 or [::1]:7100\n\
-         f:6: epn.advertise: found \"x:99999\", expected HOST:PORT, such as 10.0.0.7:7100 or [::1]:7100",
+         f:5: epn.listen: found \"[::1\", expected HOST:PORT, such as 10.0.0.7:7100 or [::1]:7100, or unix:PATH\n\
+         f:6: epn.advertise: found \"x:99999\", expected HOST:PORT, such as 10.0.0.7:7100 or [::1]:7100, or unix:PATH",
     );
     check(
         "icn.address = \"icn:0\"\n",
