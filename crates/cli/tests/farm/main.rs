@@ -23,5 +23,6 @@ mod stand;
 mod start_order;
 mod stored;
 mod systemd;
+mod unix;
 mod verify;
 mod zmq;
