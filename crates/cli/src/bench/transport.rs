@@ -135,7 +135,7 @@ fn measure_case(
     let wanted = rig.args.pairs as usize;
     let mut tracks: Vec<(&Found, Vec<Run>, Option<String>)> = found
         .iter()
-        .map(|one| (one, Vec::new(), one.refuses(case.shape, case.bytes)))
+        .map(|one| (one, Vec::new(), one.refuses(path, case.shape, case.bytes)))
         .collect();
     for round in 0..2 * wanted {
         let mut plain = None;

@@ -12,6 +12,8 @@ use sheaf_transport::{
     WireKind,
 };
 use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::os::unix::process::parent_id;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -30,6 +32,9 @@ pub(crate) struct PeerArgs {
     /// Lend bodies to the other side, or borrow them
     #[arg(long)]
     shared_memory: bool,
+    /// Talk over Unix sockets, each of which stands for an address
+    #[arg(long)]
+    unix: bool,
 }
 
 /// Runs one side.
@@ -38,7 +43,14 @@ pub(crate) struct PeerArgs {
 ///
 /// What is wrong with the arguments, the connections, or a message that came.
 pub(crate) fn run(args: &PeerArgs) -> anyhow::Result<ExitCode> {
-    let (args, shares) = (&args.common, args.shared_memory);
+    let (args, shares, is_unix) = (&args.common, args.shared_memory, args.unix);
+    let at = |address: &SocketAddr| {
+        if is_unix {
+            socket_of(address)
+        } else {
+            address.to_string()
+        }
+    };
     args.check()?;
     let config = TcpConfig {
         shared_memory: shares,
@@ -47,28 +59,32 @@ pub(crate) fn run(args: &PeerArgs) -> anyhow::Result<ExitCode> {
     let mut peer = Peer::new(args, config)?;
     let (run, conns) = match args.bind {
         Some(address) => {
-            peer.tcp.listen_bulk(&address.to_string())?;
+            peer.tcp.listen_bulk(&at(&address))?;
             let run = Run::ready(args)?;
             let conns = peer.await_conns(args.peers)?;
             (run, conns)
         }
         None => {
-            let connect = |address: &_| peer.tcp.connect_bulk(&format!("{address}"));
+            let connect = |address: &_| peer.tcp.connect_bulk(&at(address));
             let conns: Result<Vec<ConnId>, _> = args.connect.iter().map(connect).collect();
             peer.await_conns(args.peers)?;
             (Run::ready(args)?, conns?)
         }
     };
-    let congestion = peer.tcp.socket_options().congestion_control.clone();
+    let congestion = (!is_unix).then(|| peer.tcp.socket_options().congestion_control.clone());
     let run = match args.role {
         Role::Send => peer.send(args, run, &conns)?,
         Role::Receive => peer.receive(args, run)?,
     };
-    run.finish(
-        concat!("sheaf ", env!("CARGO_PKG_VERSION")),
-        Some(congestion),
-    )?;
+    run.finish(concat!("sheaf ", env!("CARGO_PKG_VERSION")), congestion)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The socket that stands for an address. Both sides are children of one process, which has given out the addresses.
+fn socket_of(address: &SocketAddr) -> String {
+    let folder = std::env::temp_dir();
+    let (folder, parent, port) = (folder.display(), parent_id(), address.port());
+    format!("unix:{folder}/sheaf-bench-{parent}-{port}.sock")
 }
 
 fn config(args: &Args) -> TcpConfig {

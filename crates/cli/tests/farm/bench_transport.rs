@@ -48,9 +48,9 @@ fn check(report: &Value, rows_expected: usize) {
 
 #[test]
 fn one_sender_and_one_receiver_are_measured_beside_plain_sockets() {
-    let words = "--sizes 10000,300000 --transports plain-tcp,sheaf";
+    let words = "--sizes 10000,300000 --transports plain-tcp,sheaf,sheaf-unix";
     let Some(report) = bench(words) else { return };
-    check(&report, 4);
+    check(&report, 6);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The transports that can be measured, and where their programs are. A new one is a row of [`KINDS`].
 
-use super::args::{Shape, TransportArgs};
+use super::args::{Path, Shape, TransportArgs};
 use anyhow::{Context as _, bail};
 use std::path::PathBuf;
 use std::process::Command;
@@ -16,6 +16,8 @@ pub(crate) struct Kind {
     bytes_max: usize,
     /// Whether it can have several peers.
     has_many: bool,
+    /// Whether it goes over a network; if not, it is measured beside loopback only.
+    has_network: bool,
     /// Whether it sends from and receives into memory that has left the caches, filled with what is checked on arrival.
     pub(crate) is_checked: bool,
 }
@@ -39,12 +41,13 @@ const fn peer(name: &'static str, program: &'static str) -> Kind {
         program: Program::Peer(program, &[]),
         bytes_max: ANY,
         has_many: true,
+        has_network: true,
         is_checked: true,
     }
 }
 
 /// All of them. The first is what the others are held against.
-pub(crate) const KINDS: [Kind; 10] = [
+pub(crate) const KINDS: [Kind; 11] = [
     Kind {
         program: Program::Peer("plain_tcp", &["peer"]),
         ..peer("plain-tcp", "plain_tcp")
@@ -56,6 +59,11 @@ pub(crate) const KINDS: [Kind; 10] = [
     Kind {
         program: Program::Own(&["bench", "transport-peer", "--shared-memory"]),
         ..peer("sheaf-shm", "")
+    },
+    Kind {
+        program: Program::Own(&["bench", "transport-peer", "--unix"]),
+        has_network: false,
+        ..peer("sheaf-unix", "")
     },
     peer("libzmq", "libzmq_peer"),
     peer("nanomsg", "nanomsg_peer"),
@@ -73,6 +81,7 @@ pub(crate) const KINDS: [Kind; 10] = [
         // It refuses blocks of more than 1 MiB.
         bytes_max: 1 << 20,
         has_many: false,
+        has_network: true,
         is_checked: false,
     },
 ];
@@ -101,8 +110,11 @@ impl Found {
         self.kind.program == Program::Iperf3
     }
 
-    /// Whether it can carry messages of `bytes` in `shape`; if not, why.
-    pub(crate) fn refuses(&self, shape: Shape, bytes: usize) -> Option<String> {
+    /// Whether it can carry messages of `bytes` in `shape` over `path`; if not, why.
+    pub(crate) fn refuses(&self, path: Path, shape: Shape, bytes: usize) -> Option<String> {
+        if path != Path::Loopback && !self.kind.has_network {
+            return Some("it is for processes of one machine".to_owned());
+        }
         if bytes > self.kind.bytes_max {
             return Some(format!(
                 "it takes no more than {} bytes",
@@ -204,8 +216,12 @@ mod tests {
             Found { kind, program }
         };
         let shape = |text: &str| text.parse::<Shape>().unwrap();
-        assert_eq!(of("sheaf").refuses(shape("240-1"), 100_000_000), None);
-        assert!(of("rzmq").refuses(shape("1-1"), 100_000_000).is_some());
-        assert!(of("iperf3").refuses(shape("2-1"), 1000).is_some());
+        let refused = |name, path, text, bytes| of(name).refuses(path, shape(text), bytes);
+        let (loopback, veth) = (Path::Loopback, Path::Veth);
+        assert_eq!(refused("sheaf", veth, "240-1", 100_000_000), None);
+        assert!(refused("rzmq", loopback, "1-1", 100_000_000).is_some());
+        assert!(refused("iperf3", loopback, "2-1", 1000).is_some());
+        assert_eq!(refused("sheaf-unix", loopback, "2-3", 1000), None);
+        assert!(refused("sheaf-unix", veth, "1-1", 1000).is_some());
     }
 }
