@@ -242,6 +242,13 @@ mod tests {
     }
 
     #[test]
+    fn a_peer_is_named_without_what_changes_when_it_comes_again() {
+        assert_eq!(host_of("10.0.0.7:40000"), "10.0.0.7");
+        assert_eq!(host_of("[::1]:40000"), "[::1]");
+        assert_eq!(host_of("unix:/run/a:b.sock"), "unix:/run/a:b.sock");
+    }
+
+    #[test]
     fn peers_are_told_apart_up_to_a_bound_and_the_log_is_told_once_a_second() {
         let mut doorman = Doorman::default();
         let at = |ms: u64| Timestamp(ms * 1_000_000);

@@ -28,9 +28,13 @@ struct Scene {
 
 impl Scene {
     fn new(config: TcpConfig) -> Self {
+        Self::at("127.0.0.1:0", config)
+    }
+
+    fn at(address: &str, config: TcpConfig) -> Self {
         let authority = authority();
         let mut server = sealed_tcp(config, tls_of(&authority, "epn:0"));
-        let (_, address) = server.listen("127.0.0.1:0").unwrap();
+        let (_, address) = server.listen(address).unwrap();
         Self {
             authority,
             server,
@@ -478,7 +482,17 @@ fn pass(from: &mut TcpStream, to: &mut TcpStream, flip_at: Option<usize>) {
 
 #[test]
 fn who_comes_back_takes_up_the_session() {
-    let mut scene = Scene::new(TcpConfig::default());
+    check_resumed("127.0.0.1:0");
+}
+
+#[test]
+fn who_comes_back_to_a_unix_socket_takes_up_the_session() {
+    let folder = tempfile::tempdir().unwrap();
+    check_resumed(&format!("unix:{}/s", folder.path().display()));
+}
+
+fn check_resumed(address: &str) {
+    let mut scene = Scene::at(address, TcpConfig::default());
     let mut client = scene.honest();
     for round in 0..3 {
         let (at_client, at_server) = scene.join(&mut client);
