@@ -226,9 +226,12 @@ impl Scheduler {
         }
     }
 
-    /// As for an announce, but no source has named the TF yet.
+    /// As for an announce, but no source has named the TF yet. Below the frontier perhaps none ever will, since all of
+    /// them may be dead: then the EPN alone knows of it, and would keep it for ever, without a verdict and without a
+    /// credit that counts it. What lies ahead is named by its sources, except while settling.
     fn open_held(&mut self, now: Timestamp, tf: TfId) -> bool {
-        self.tfs.contains_key(&tf) || (self.is_settling && self.open_tf(now, tf, None))
+        let may_open = self.is_settling || tf < self.frontier;
+        self.tfs.contains_key(&tf) || (may_open && self.open_tf(now, tf, None))
     }
 
     /// The TF goes on where it is.

@@ -87,6 +87,56 @@ fn an_epn_tells_of_a_tf_whose_only_flp_is_gone() {
     assert_eq!(bench.after("epn 0 built 0#0"), "0 complete, commit 0 epn:0");
 }
 
+/// A farm whose FLP died with the leader. The log tells the next one of TF 3 only, and EPN 0, which has parts of
+/// others, was cut off while it settled.
+fn with_a_late_epn() -> Bench {
+    let mut bench = farm(1, 2);
+    bench.after("flp 0 has 0-3; epn 1 built 3");
+    bench.take_over();
+    bench.after("epn 1 joins; epn 1 acks 3; flp 0 gone; flp 0.2 joins; settled; epn 0 joins");
+    bench
+}
+
+#[test]
+fn an_epn_that_speaks_late_tells_of_tfs_that_nobody_else_knows() {
+    let mut bench = with_a_late_epn();
+    bench.check(
+        "epn 0 has 0 => epn:0: 0 without 0, assign 0#1>0
+        epn 0 built 0 => 0 complete, commit 0 epn:0
+        epn 0 has 2 => epn:0: 2 without 0, assign 2#1>0
+        epn 0 built 2 without 0 => 2 dropped source-died",
+    );
+}
+
+#[test]
+fn what_an_epn_holds_that_speaks_late_counts_in_its_credits() {
+    let mut bench = with_a_late_epn();
+    let free = |bench: &Bench| bench.scheduler.epn_load(EpnId(0)).unwrap().free_bytes();
+    assert_eq!(free(&bench), CAPACITY.0);
+    bench.after("epn 0 has 0 600; epn 0 has 2 390");
+    assert_eq!(free(&bench), 10);
+    // Said again, it counts once.
+    bench.after("epn 0 has 0 600");
+    assert_eq!(free(&bench), 10);
+    assert_eq!(bench.after("epn 1 silent; flp 0.2 has 4 of 20"), "");
+    bench.after("epn 0 built 0 without 0; epn 0 built 2 without 0");
+    assert_eq!(
+        free(&bench),
+        10,
+        "it may hold them until it has the release"
+    );
+    let version = bench.scheduler.release().version;
+    let said = bench.after(&format!("epn 0 pulse {version}"));
+    assert_eq!((said.as_str(), free(&bench)), ("assign 4#1>0", 980));
+}
+
+#[test]
+fn what_an_epn_holds_ahead_of_all_sources_waits_for_them() {
+    let mut bench = with_a_late_epn();
+    assert_eq!(bench.after("epn 0 has 9"), "");
+    assert_eq!(bench.after("flp 0.2 has 4"), "assign 4#1>0");
+}
+
 #[test]
 fn an_flp_that_does_not_come_back_is_gone_with_what_it_held() {
     let mut bench = farm(2, 1);
