@@ -1,6 +1,7 @@
 //! The table of TFs in building, and what is said to the ICN about them.
 
 mod fetch;
+mod held;
 mod stored;
 
 use crate::config::BuildConfig;
@@ -8,7 +9,7 @@ use crate::grants::Grants;
 use crate::slot::{Roster, Slot};
 use crate::stats::{RefusedStf, Stats};
 use crate::tf::{Part, Tf};
-use sheaf_frame::control::{Absent, Assign, Built, Commit, EpnPulse, Recover, Release, SlotHeld};
+use sheaf_frame::control::{Absent, Assign, Built, Commit, EpnPulse, Recover, Release};
 use sheaf_frame::mutant::{self, Mutant};
 use sheaf_frame::{
     Attempt, Control, FlpId, RangeSet, RosterId, RunId, Source, StfHeader, TfId, Timestamp,
@@ -100,6 +101,8 @@ pub struct TfBuilder<P> {
     storing: Option<Storing<P>>,
     /// The storage behind the consumer takes nothing now.
     is_storage_full: bool,
+    /// When the ICN was last told what it may not know to be here.
+    slots_said_at: Timestamp,
 }
 
 impl<P: Clone> TfBuilder<P> {
@@ -129,6 +132,7 @@ impl<P: Clone> TfBuilder<P> {
             stats: Stats::default(),
             storing: None,
             is_storage_full: false,
+            slots_said_at: Timestamp(0),
         }
     }
 
@@ -216,7 +220,7 @@ impl<P: Clone> TfBuilder<P> {
                 slot.reported = None;
             }
         }
-        self.say_slots();
+        self.say_slots(now);
         let reported: Vec<TfId> = self
             .slots
             .iter_mut()
@@ -224,23 +228,6 @@ impl<P: Clone> TfBuilder<P> {
             .collect();
         for tf in reported {
             self.report_if_settled(now, tf);
-        }
-    }
-
-    /// Says what is here of undecided TFs: an ICN that has taken over goes on with them where they are.
-    fn say_slots(&mut self) {
-        if mutant::is_on(Mutant::SlotsNotSaid) {
-            return;
-        }
-        let begun = self.slots.iter().filter(|(_, slot)| !slot.parts.is_empty());
-        let held: Vec<SlotHeld> = begun
-            .map(|(tf, slot)| SlotHeld {
-                tf: *tf,
-                bytes: slot.bytes(),
-            })
-            .collect();
-        for items in held.chunks(Control::ENTRIES_MAX) {
-            self.messages.push_back(Control::Slots(items.to_vec()));
         }
     }
 
@@ -593,6 +580,7 @@ impl<P: Clone> TfBuilder<P> {
             }
             self.report(now, tf);
         }
+        self.repeat_slots(now);
         self.repeat_stored(now);
         self.tick_grants(now);
     }

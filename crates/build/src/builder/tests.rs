@@ -117,6 +117,10 @@ impl Bench {
                 Action::Send(Control::Stored(tfs)) => {
                     words.extend(tfs.iter().map(|tf| format!("stored {tf}")));
                 }
+                Action::Send(Control::Slots(items)) => {
+                    let tfs = items.iter().map(|item| format!(" {}", item.tf));
+                    words.push(format!("slots{}", tfs.collect::<String>()));
+                }
                 Action::Send(Control::NotStored(tfs)) => {
                     words.extend(tfs.iter().map(|tf| format!("not stored {tf}")));
                 }
@@ -371,7 +375,7 @@ fn another_run_begins_with_nothing_and_the_same_run_is_told_again() {
     (0..3).for_each(|flp| bench.stf(5, flp).unwrap());
     assert_eq!(bench.said(), "built 5 without []");
     bench.builder.handle_joined(bench.now, RUN, false);
-    assert_eq!(bench.said(), "slots, built 5 without []");
+    assert_eq!(bench.said(), "slots 5, built 5 without []");
     bench.builder.handle_joined(bench.now, RunId(10), false);
     assert_eq!(
         (bench.builder.open_tfs(), bench.builder.open_bytes()),
