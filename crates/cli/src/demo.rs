@@ -56,7 +56,7 @@ const NOTICES_MAX: usize = 1024;
 ///
 /// What is wrong with the arguments, or why the farm did not come to its end in order.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    check_json(args)?;
+    check_json(args.json.as_deref())?;
     let mut dir = RunDir::make(args.out.as_deref()).map_err(|error| bad_use(&error))?;
     let file = dir.file("farm.toml");
     let (config, _ensemble) =
@@ -102,8 +102,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Whether the summary can be written where it is wanted: better told now than after an hour.
-fn check_json(args: &Args) -> anyhow::Result<()> {
-    let Some(path) = args.json.as_ref().filter(|_| !args.is_json_on_stdout()) else {
+pub(crate) fn check_json(path: Option<&Path>) -> anyhow::Result<()> {
+    let Some(path) = path.filter(|path| path.as_os_str() != "-") else {
         return Ok(());
     };
     let file = std::fs::File::options()

@@ -3,6 +3,7 @@
 mod bench;
 mod cert;
 mod config;
+mod consume;
 mod convert;
 mod demo;
 mod fail;
@@ -39,6 +40,7 @@ Examples:
   sheaf config check farm.toml                 what is wrong with a farm file
   sheaf icn --config farm.toml                 one node of a real farm
   sheaf drain epn:3 --config farm.toml         send an EPN home; nothing is lost
+  sheaf consume /run/sheaf/epn-0               look at timeframes in the memory of an EPN
   sheaf inspect run.raw                        what is in a file of raw data
   sheaf convert --to stf run.raw run.tf        raw data as a TF file of DataDistribution")]
 struct Cli {
@@ -61,6 +63,7 @@ enum Command {
     Inspect(inspect::Args),
     Convert(convert::Args),
     Verify(verify::Args),
+    Consume(consume::Args),
     Gateway(gateway::Args),
     Bench(bench::Args),
     Sim(sim::Args),
@@ -92,6 +95,7 @@ fn main() -> ExitCode {
         Command::Inspect(args) => inspect::run(args),
         Command::Convert(args) => convert::run(args),
         Command::Verify(args) => verify::run(args),
+        Command::Consume(args) => consume::run(args),
         Command::Gateway(args) => gateway::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Sim(args) => sim::run(args),

@@ -21,7 +21,7 @@ mod zmq;
 
 pub use address::{NODE_ADDRESS, for_index, is_address, is_node_address};
 pub use epn::{
-    Ack, DiscardSink, EpnConfig, FileSink, SinkConfig, StfFileSink, UnixSink, VerifySink,
+    Ack, DiscardSink, EpnConfig, FileSink, ShmSink, SinkConfig, StfFileSink, UnixSink, VerifySink,
 };
 pub use error::{ConfigError, ConfigErrors};
 pub(crate) use files::path_for;

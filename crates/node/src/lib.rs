@@ -8,6 +8,7 @@
 mod budget;
 pub mod clock;
 pub mod config;
+pub mod consume;
 pub mod epn;
 pub mod event;
 pub mod flp;

@@ -29,7 +29,9 @@ use sheaf_frame::control::Hello;
 use sheaf_frame::{EpnId, FlpId, Limits, NodeId, Role, Source, Target, Timestamp};
 use sheaf_membership::Member;
 use sheaf_metric::Registry;
-use sheaf_transport::{Arena, ArenaError, ListenError, Tcp, TcpConfig, Transport, Waker};
+use sheaf_transport::{
+    Arena, ArenaError, ArenaOptions, ListenError, Tcp, TcpConfig, Transport, Waker,
+};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -407,8 +409,12 @@ pub fn run_epn(
             SinkHandle::spawn_store(store, bell)?
         }
         (config_of_sink, _) => {
-            let sink = sink::open(config_of_sink, epn, &process.registry)?;
-            SinkHandle::spawn(sink, config.epn.queue_tfs, bell)?
+            let memory = sink::Memory {
+                arena: process.arena.clone(),
+                holdings: process.transport().holdings(),
+            };
+            let sink = (config_of_sink, config.epn.queue_tfs);
+            sink::open(sink, epn, memory, &process.registry, bell)?
         }
     };
     let told = config.epn.advertise.as_deref().map(own);
@@ -527,6 +533,11 @@ impl Process {
         let bytes = usize::try_from(arena_bytes).unwrap_or(usize::MAX);
         let options = match node.role {
             Role::Flp => config.transport.lent_arena(),
+            // Its consumers look at it.
+            Role::Epn if matches!(config.epn.sink, SinkConfig::Shm(_)) => ArenaOptions {
+                shared: true,
+                ..config.transport.arena()
+            },
             _ => config.transport.arena(),
         };
         let arena = Arena::new(bytes, options)?;

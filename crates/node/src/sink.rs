@@ -10,6 +10,7 @@ mod discard;
 mod disk;
 mod file;
 mod patience;
+mod shm;
 mod stf_files;
 mod store;
 mod store_worker;
@@ -24,8 +25,10 @@ pub use discard::Discard;
 pub use disk::{Disk, DiskFile, RealDisk};
 pub use file::TfFiles;
 pub use patience::Patience;
+pub use shm::Memory;
 pub use stf_files::StfFiles;
 pub use store::{Recovered, TfStore};
+pub(crate) use tf_file::tf_of_head;
 pub use tf_file::{TfFileError, read_tf_file, tf_file_head};
 pub use unix::Consumer;
 pub use verify::Verify;
@@ -40,6 +43,7 @@ use sheaf_build::{Part, Tf};
 use sheaf_frame::control::Recover;
 use sheaf_frame::{Attempt, EpnId, Incarnation, RunId, Target, TfId, crc32c};
 use sheaf_metric::Registry;
+use shm::ShmWorker;
 use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
@@ -138,17 +142,20 @@ pub enum SinkError {
     Thread(io::Error),
 }
 
-/// Opens the sink of `epn` as `config` says. What it counts goes to `registry`.
+/// Opens the sink of `epn` as `config` says, for TFs that lie in `memory`. What it counts goes to `registry`; `wake`
+/// and `queue_tfs` are as for [`SinkHandle::spawn`].
 ///
 /// # Errors
 ///
-/// [`SinkError`] if its folder or its socket cannot be had.
+/// [`SinkError`] if its folder, its socket or its thread cannot be had.
 pub fn open(
-    config: &SinkConfig,
+    (config, queue_tfs): (&SinkConfig, u32),
     epn: EpnId,
+    memory: Memory,
     registry: &Arc<Registry>,
-) -> Result<Box<dyn Sink>, SinkError> {
-    Ok(match config {
+    wake: Wake,
+) -> Result<SinkHandle, SinkError> {
+    let sink: Box<dyn Sink> = match config {
         SinkConfig::Discard(_) => Box::new(Discard),
         SinkConfig::Verify(_) => Box::new(Verify),
         SinkConfig::File(file) => Box::new(TfFiles::open(
@@ -167,7 +174,14 @@ pub fn open(
             let endpoint = for_index(&zmq.endpoint, epn.into());
             Box::new(Outlet::open(zmq, &endpoint, epn, registry)?)
         }
-    })
+        SinkConfig::Shm(shm) => {
+            let path = path_for(&shm.path, epn.into());
+            let worker = ShmWorker::spawn(shm, path, memory, registry, queue_tfs, wake)?;
+            let inner = Inner::Shared(worker);
+            return Ok(SinkHandle { inner });
+        }
+    };
+    SinkHandle::spawn(sink, queue_tfs, wake)
 }
 
 /// Opens the storage of an EPN for ack level `stored`.
@@ -190,8 +204,8 @@ pub enum SinkEvent {
         attempt: Attempt,
         /// Payload bytes.
         bytes: u64,
-        /// The STFs in it. All sinks but `discard` compute the digests from the bytes; `discard` repeats what was
-        /// stated, which the transport has compared.
+        /// The STFs in it. All sinks but `discard` and `shm` compute the digests from the bytes; those two repeat what
+        /// was stated, which the transport has compared.
         parts: Vec<PartEvent>,
         /// FLPs of the roster without an STF in it.
         missing: Vec<u16>,
@@ -259,6 +273,7 @@ enum Inner {
         events_max: usize,
     },
     Threaded(Worker),
+    Shared(ShmWorker),
     Storing(StoreWorker),
     StoringInline(Box<(TfStore, Lanes)>),
 }
@@ -329,7 +344,7 @@ impl SinkHandle {
         match &mut self.inner {
             Inner::Storing(worker) => worker.with(put),
             Inner::StoringInline(inner) => put(&mut inner.1),
-            Inner::Inline { .. } | Inner::Threaded(_) => {
+            Inner::Inline { .. } | Inner::Threaded(_) | Inner::Shared(_) => {
                 debug_assert!(false, "only a sink that stores is asked to");
             }
         }
@@ -359,6 +374,7 @@ impl SinkHandle {
     pub fn offer(&mut self, tf: Tf<Bytes>) -> Result<(), Tf<Bytes>> {
         match &mut self.inner {
             Inner::Threaded(worker) => worker.offer(tf),
+            Inner::Shared(worker) => worker.offer(tf),
             Inner::Storing(_) | Inner::StoringInline(_) => {
                 self.lanes(|lanes| lanes.order(Order::Publish(tf)));
                 Ok(())
@@ -390,6 +406,7 @@ impl SinkHandle {
     pub fn poll(&mut self) -> Option<SinkEvent> {
         match &mut self.inner {
             Inner::Threaded(worker) => worker.poll(),
+            Inner::Shared(worker) => worker.poll(),
             Inner::Storing(worker) => worker.poll(),
             Inner::StoringInline(inner) => {
                 let (store, lanes) = &mut **inner;
@@ -406,6 +423,7 @@ impl SinkHandle {
     pub fn finish(&mut self) {
         match &mut self.inner {
             Inner::Threaded(worker) => worker.finish(),
+            Inner::Shared(worker) => worker.finish(),
             Inner::Storing(worker) => worker.finish(),
             Inner::Inline { .. } | Inner::StoringInline(_) => {}
         }
@@ -423,7 +441,7 @@ fn stated(part: &Part<Bytes>) -> PartEvent {
 }
 
 /// The digests of all payloads, taken again from their bytes.
-fn recomputed(tf: &Tf<Bytes>) -> Delivery {
+pub(crate) fn recomputed(tf: &Tf<Bytes>) -> Delivery {
     let mut delivery = Delivery::default();
     for part in &tf.parts {
         let found = PartEvent {
@@ -453,6 +471,8 @@ fn recomputed(tf: &Tf<Bytes>) -> Delivery {
 mod tests {
     use super::*;
     use sheaf_frame::{FlpId, Incarnation, PayloadFormat, RunId, Source};
+    use sheaf_transport::handover::Holdings;
+    use sheaf_transport::{Arena, ArenaOptions};
     use std::sync::mpsc::{Receiver, sync_channel};
 
     /// A TF of opaque payloads, of FLP 0 and so on, without FLP 9.
@@ -479,6 +499,19 @@ mod tests {
     /// What a sink that looks at the bytes says of `tf`.
     pub(super) fn delivered(tf: &Tf<Bytes>) -> SinkEvent {
         SinkEvent::delivered(tf, recomputed(tf))
+    }
+
+    /// Memory that can be shared, of an EPN to which nobody has lent any.
+    pub(super) fn memory() -> Memory {
+        let options = ArenaOptions {
+            huge_pages: false,
+            prefault: false,
+            shared: true,
+        };
+        Memory {
+            arena: Arena::new(4 << 20, options).unwrap(),
+            holdings: Holdings::default(),
+        }
     }
 
     /// Where the waker puts its calls, and the test waits for them.
@@ -532,13 +565,18 @@ mod tests {
             ("kind = \"file\"\ndirectory = \"DIR\"", "file"),
             ("kind = \"stf-file\"\ndirectory = \"DIR\"", "stf-file"),
             ("kind = \"unix\"\npath = \"DIR/{epn}\"", "unix"),
+            ("kind = \"shm\"\npath = \"DIR/{epn}\"", "shm"),
         ] {
             let folder = tempfile::tempdir().unwrap();
             let text = text.replace("DIR", folder.path().to_str().unwrap());
             let config: SinkConfig = toml::from_str(&text).unwrap();
-            let sink = open(&config, EpnId(4), &Arc::default()).unwrap();
-            assert_eq!((sink.name(), config.kind()), (expected, expected));
-            assert_eq!(folder.path().join("4").exists(), expected == "unix");
+            let wake = Box::new(|| {});
+            let _sink = open((&config, 1), EpnId(4), memory(), &Arc::default(), wake).unwrap();
+            assert_eq!(config.kind(), expected);
+            assert_eq!(
+                folder.path().join("4").exists(),
+                ["unix", "shm"].contains(&expected)
+            );
         }
     }
 }

@@ -212,9 +212,7 @@ impl Arena {
     /// lie in it, or it cannot be mapped.
     pub(crate) fn place_of(&self, bytes: &[u8]) -> Option<u64> {
         self.mapping.file()?;
-        let offset =
-            (bytes.as_ptr() as usize).checked_sub(self.mapping.start().as_ptr() as usize)?;
-        (offset.checked_add(bytes.len())? <= self.mapping.len()).then_some(offset as u64)
+        self.mapping.place_of(bytes)
     }
 
     /// The memory, for another process, with its length; `None` if it cannot be lent.

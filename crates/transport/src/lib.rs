@@ -8,6 +8,7 @@
 //! - [`Tcp`] is the real one, over TCP and Unix sockets: one epoll loop, vectored batches out, bodies read straight
 //!   into an [`Arena`]. Between two processes of one machine bodies stay where they are, and only their places travel,
 //!   through shared memory;
+//! - [`handover`] gives messages of many bodies to a process that is no node, without a copy;
 //! - [`memory`] is the one for tests and simulation: virtual time, seeded faults.
 
 mod mapping;
@@ -16,6 +17,7 @@ mod transport;
 
 pub mod arena;
 pub mod contract;
+pub mod handover;
 pub mod memory;
 pub mod tcp;
 pub mod unix;

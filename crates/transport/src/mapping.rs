@@ -100,6 +100,12 @@ impl Mapping {
         self.file.as_ref().map(AsFd::as_fd)
     }
 
+    /// Where `bytes` begin in the mapping; `None` if they do not lie in it.
+    pub(crate) fn place_of(&self, bytes: &[u8]) -> Option<u64> {
+        let offset = (bytes.as_ptr() as usize).checked_sub(self.start.as_ptr() as usize)?;
+        (offset.checked_add(bytes.len())? <= self.bytes).then_some(offset as u64)
+    }
+
     /// Asks for huge pages: a hint. A kernel that cannot follow it still gives memory, in small pages.
     pub(crate) fn ask_for_huge_pages(&self, offset: usize, bytes: usize) {
         let _ = self.advise(offset, bytes, Advice::LinuxHugepage);

@@ -47,11 +47,19 @@ pub enum ShmFault {
     #[error("body of {bytes} bytes from {offset} is not in region {region}")]
     Place {
         /// The region named.
-        region: u16,
+        region: u32,
         /// Where in it.
         offset: u64,
         /// Bytes of the body.
         bytes: u64,
+    },
+    /// A message is marked as what no message can be.
+    #[error("message {message} is marked {found:#x}")]
+    Claim {
+        /// Its number.
+        message: u64,
+        /// The mark.
+        found: u64,
     },
     /// Something comes back that was not lent.
     #[error("slot {slot} comes back and was not lent")]

@@ -35,6 +35,7 @@ pub use security::{Bulk, Refusal, Security};
 pub use stats::{Refused, Stats};
 
 use crate::arena::{Arena, Freed};
+use crate::handover::Holdings;
 use crate::transport::{
     CloseReason, ConnId, ConnectError, Event, Frame, ListenError, ListenerId, SendError, Transport,
     WhenFull,
@@ -91,6 +92,7 @@ pub struct Tcp {
     /// Connections that wait for a place for a body.
     waiting: Vec<ConnId>,
     lanes: Lanes,
+    holdings: Holdings,
     /// Events that came up between two polls.
     pending: Vec<Event>,
     /// The earliest time at which a deadline can pass. May be too early, never too late.
@@ -181,6 +183,7 @@ impl Tcp {
             ready: VecDeque::new(),
             waiting: Vec::new(),
             lanes: Lanes::default(),
+            holdings: Holdings::default(),
             pending: Vec::new(),
             deadline: None,
             shared: Shared {

@@ -12,6 +12,9 @@ use thiserror::Error;
 /// Bytes of the longest path of a Unix socket: its address (`sockaddr_un`) has 108, the last of which is zero.
 pub const PATH_BYTES_MAX: usize = 107;
 
+/// Connections that may wait to be accepted, as std has it for streams.
+const BACKLOG: i32 = 128;
+
 /// Why nobody can listen at a path.
 #[derive(Debug, Error)]
 pub enum UnixBindError {
@@ -69,14 +72,36 @@ impl UnixSocket {
     ///
     /// [`UnixBindError`]; whatever lies at `path` then stays.
     pub fn bind(path: &Path) -> Result<Self, UnixBindError> {
+        Self::bind_with(path, |path| UnixListener::bind(path))
+    }
+
+    /// As [`bind`](Self::bind), for sockets that keep packets apart (`SOCK_SEQPACKET`).
+    ///
+    /// # Errors
+    ///
+    /// As [`bind`](Self::bind).
+    pub fn bind_packets(path: &Path) -> Result<Self, UnixBindError> {
+        Self::bind_with(path, |path| {
+            let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+            let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None)?;
+            rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+            rustix::net::listen(&socket, BACKLOG)?;
+            Ok(socket.into())
+        })
+    }
+
+    fn bind_with(
+        path: &Path,
+        open: impl Fn(&Path) -> io::Result<UnixListener>,
+    ) -> Result<Self, UnixBindError> {
         let found = path.as_os_str().len();
         if found > PATH_BYTES_MAX {
             return Err(UnixBindError::TooLong { found });
         }
-        let bound = match UnixListener::bind(path) {
+        let bound = match open(path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                 make_way(path)?;
-                UnixListener::bind(path)
+                open(path)
             }
             bound => bound,
         };

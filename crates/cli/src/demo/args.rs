@@ -105,7 +105,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
     /// What EPNs do with TFs: `verify` every byte, `discard`, write them to `file:DIR`, or as DataDistribution does to
-    /// `stf-file:DIR`, or give them to the consumer that connects to `unix:PATH` ({epn} in it is the index of the EPN).
+    /// `stf-file:DIR`, or give them to the consumer that connects to `unix:PATH`, or let those that connect to
+    /// `shm:PATH` look at them in memory ({epn} in it is the index of the EPN).
     #[arg(long, value_name = "SINK", default_value = "verify", value_parser = parse_sink)]
     pub(crate) sink: Sink,
     /// When a TF counts as built: `built`, when it is in memory, or `stored`, when it is on the disk: then a killed EPN
@@ -193,6 +194,8 @@ pub(crate) enum Sink {
     StfFile(PathBuf),
     /// A consumer at this Unix socket.
     Unix(PathBuf),
+    /// Consumers that come to this Unix socket, and look at TFs in the memory of the EPN.
+    Shm(PathBuf),
 }
 
 fn parse_push(text: &str) -> Result<Push, String> {
@@ -236,8 +239,9 @@ fn parse_sink(text: &str) -> Result<Sink, String> {
         Some(("file", path)) if !path.is_empty() => Ok(Sink::File(path.into())),
         Some(("stf-file", path)) if !path.is_empty() => Ok(Sink::StfFile(path.into())),
         Some(("unix", path)) if !path.is_empty() => Ok(Sink::Unix(path.into())),
+        Some(("shm", path)) if !path.is_empty() => Ok(Sink::Shm(path.into())),
         _ => Err(format!(
-            "found `{text}`, expected verify, discard, file:DIR, stf-file:DIR or unix:PATH"
+            "found `{text}`, expected verify, discard, file:DIR, stf-file:DIR, unix:PATH or shm:PATH"
         )),
     }
 }
@@ -386,7 +390,7 @@ mod tests {
             ),
             (
                 "--sink file:",
-                "expected verify, discard, file:DIR, stf-file:DIR or unix:PATH",
+                "expected verify, discard, file:DIR, stf-file:DIR, unix:PATH or shm:PATH",
             ),
             ("--incomplete maybe", "expected never or allow"),
             ("--kill epn:2", "expected NODE@TIME, such as epn:2@3s"),

@@ -9,8 +9,8 @@ use sheaf_balance::Mode;
 use sheaf_frame::{NodeId, Role};
 use sheaf_identity::{Authority, CertFiles, Validity};
 use sheaf_node::config::{
-    Ack, DiscardSink, FarmConfig, FileSink, Km3netSource, ReplaySource, SinkConfig, SourceConfig,
-    StfFileSink, StfFileSource, UnixSink, VerifySink, Xtc2Source,
+    Ack, DiscardSink, FarmConfig, FileSink, Km3netSource, ReplaySource, ShmSink, SinkConfig,
+    SourceConfig, StfFileSink, StfFileSource, UnixSink, VerifySink, Xtc2Source,
 };
 use std::fs::File;
 use std::io::Read as _;
@@ -123,11 +123,16 @@ fn check_fault_nodes(args: &Args) -> anyhow::Result<()> {
 /// A Unix socket has one listener.
 fn check_sockets(args: &Args) -> anyhow::Result<()> {
     match &args.sink {
-        Sink::Unix(path) if args.epns > 1 && !path.to_string_lossy().contains("{epn}") => bail!(
-            "--sink unix:{}: {} EPNs would share it, expected {{epn}} in the path",
-            path.display(),
-            args.epns
-        ),
+        Sink::Unix(path) | Sink::Shm(path)
+            if args.epns > 1 && !path.to_string_lossy().contains("{epn}") =>
+        {
+            let kind = sink(args).kind();
+            bail!(
+                "--sink {kind}:{}: {} EPNs would share it, expected {{epn}} in the path",
+                path.display(),
+                args.epns
+            )
+        }
         _ => Ok(()),
     }
 }
@@ -293,6 +298,13 @@ fn sink(args: &Args) -> SinkConfig {
         Sink::Unix(path) => {
             let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
             SinkConfig::Unix(UnixSink { path })
+        }
+        Sink::Shm(path) => {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            SinkConfig::Shm(ShmSink {
+                path,
+                ..ShmSink::default()
+            })
         }
     }
 }

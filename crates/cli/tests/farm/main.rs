@@ -6,6 +6,7 @@
 mod ansible;
 mod bench_transport;
 mod command_line;
+mod consume;
 mod ends;
 mod faults;
 mod harness;

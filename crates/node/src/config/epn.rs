@@ -84,6 +84,8 @@ pub enum SinkConfig {
     StfFile(StfFileSink),
     /// A consumer process at a Unix socket.
     Unix(UnixSink),
+    /// Consumer processes that look at TFs in the memory of the EPN.
+    Shm(ShmSink),
     /// Programs that speak ZeroMQ.
     Zmq(ZmqSink),
 }
@@ -104,6 +106,7 @@ impl SinkConfig {
             Self::File(_) => "file",
             Self::StfFile(_) => "stf-file",
             Self::Unix(_) => "unix",
+            Self::Shm(_) => "shm",
             Self::Zmq(_) => "zmq",
         }
     }
@@ -157,6 +160,31 @@ impl Default for StfFileSink {
 pub struct UnixSink {
     /// Where the EPN listens for its consumer. `{epn}` stands for the index of the EPN.
     pub path: PathBuf,
+}
+
+/// `kind = "shm"`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ShmSink {
+    /// Where the EPN listens for its consumers. `{epn}` stands for the index of the EPN.
+    pub path: PathBuf,
+    /// Consumers that may be connected at once.
+    pub consumers_max: u16,
+    /// Bytes of payload that one of them may have at once, but one TF in any case.
+    pub consumer_bytes_max: u64,
+    /// What a consumer leaves lying for so long goes to another one.
+    pub call_back_ms: u64,
+}
+
+impl Default for ShmSink {
+    fn default() -> Self {
+        Self {
+            path: PathBuf::new(),
+            consumers_max: 16,
+            consumer_bytes_max: 512 << 20,
+            call_back_ms: 1000,
+        }
+    }
 }
 
 #[cfg(test)]

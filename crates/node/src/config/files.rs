@@ -87,6 +87,7 @@ impl FarmConfig {
                 check_directory("epn.sink.directory", &path_for(&sink.directory, node))
             }
             SinkConfig::Unix(sink) => check_socket("epn.sink.path", &path_for(&sink.path, node)),
+            SinkConfig::Shm(sink) => check_socket("epn.sink.path", &path_for(&sink.path, node)),
         };
         error.into_iter().collect()
     }

@@ -145,6 +145,73 @@ pub(super) fn payload_bytes(tf: &Tf<Bytes>) -> u64 {
 ///
 /// [`TfFileError`] with the first thing that is wrong.
 pub fn read_tf_file(bytes: &[u8]) -> Result<Tf<&[u8]>, TfFileError> {
+    let (head, mut offset) = head_of(bytes)?;
+    let fields = Fields { bytes };
+    let mut parts = Vec::with_capacity(head.parts.len());
+    for part in head.parts {
+        let payload = fields.payload(offset, part.bytes)?;
+        let found = crc32c(payload);
+        if found != part.digest {
+            let (flp, stated) = (part.source.flp, part.digest);
+            return Err(TfFileError::PayloadDigest { flp, found, stated });
+        }
+        offset += part.bytes;
+        parts.push(with_payload(&part, payload));
+    }
+    let left = bytes.len() as u64 - offset;
+    if left > 0 {
+        return Err(TfFileError::Trailing { left });
+    }
+    let (run, tf, attempt, missing) = (head.run, head.tf, head.attempt, head.missing);
+    Ok(Tf {
+        run,
+        tf,
+        attempt,
+        parts,
+        missing,
+    })
+}
+
+/// Puts the payloads to a head that came by itself. Their digests are not compared.
+///
+/// # Errors
+///
+/// [`TfFileError`] if the head is damaged, or the payloads are not as many or as long as it states.
+pub(crate) fn tf_of_head(bytes: &[u8], payloads: Vec<Bytes>) -> Result<Tf<Bytes>, TfFileError> {
+    let (head, head_bytes) = head_of(bytes)?;
+    let (found, expected) = (payloads.len() as u64, head.parts.len() as u64);
+    expect("number of payloads", found, expected)?;
+    let left = bytes.len() as u64 - head_bytes;
+    if left > 0 {
+        return Err(TfFileError::Trailing { left });
+    }
+    let mut parts = Vec::with_capacity(head.parts.len());
+    for (part, payload) in head.parts.into_iter().zip(payloads) {
+        expect("bytes of a payload", payload.len() as u64, part.bytes)?;
+        parts.push(with_payload(&part, payload));
+    }
+    let (run, tf, attempt, missing) = (head.run, head.tf, head.attempt, head.missing);
+    Ok(Tf {
+        run,
+        tf,
+        attempt,
+        parts,
+        missing,
+    })
+}
+
+fn with_payload<P>(part: &Part<()>, payload: P) -> Part<P> {
+    Part {
+        source: part.source,
+        format: part.format,
+        digest: part.digest,
+        bytes: part.bytes,
+        payload,
+    }
+}
+
+/// What the head says, and its length.
+fn head_of(bytes: &[u8]) -> Result<(Tf<()>, u64), TfFileError> {
     let fields = Fields { bytes };
     let magic = fields.array(0)?;
     if magic != MAGIC {
@@ -192,11 +259,7 @@ pub fn read_tf_file(bytes: &[u8]) -> Result<Tf<&[u8]>, TfFileError> {
             list: "missing FLPs",
         });
     }
-    let left = bytes.len() as u64 - head_bytes - tf.bytes();
-    if left > 0 {
-        return Err(TfFileError::Trailing { left });
-    }
-    Ok(tf)
+    Ok((tf, head_bytes))
 }
 
 fn expect(what: &'static str, found: u64, expected: u64) -> Result<(), TfFileError> {
@@ -239,8 +302,8 @@ impl<'a> Fields<'a> {
         self.array(at).map(u64::from_le_bytes)
     }
 
-    /// The table of `count` parts, which lies in the head, and their payloads, which begin at `offset`.
-    fn parts(self, count: u32, mut offset: u64) -> Result<Vec<Part<&'a [u8]>>, TfFileError> {
+    /// The table of `count` parts, which lies in the head, of payloads that begin at `offset`.
+    fn parts(self, count: u32, mut offset: u64) -> Result<Vec<Part<()>>, TfFileError> {
         let mut parts = Vec::with_capacity(count as usize);
         for at in (FIXED..).step_by(ENTRY).take(count as usize) {
             let [code, reserved] = self.array(at + 2)?;
@@ -249,24 +312,22 @@ impl<'a> Fields<'a> {
             let Some(format) = PayloadFormat::from_code(code) else {
                 return Err(TfFileError::Format { flp, found: code });
             };
-            let source = Source {
-                flp,
-                incarnation: Incarnation(self.u64(at + 8)?),
-            };
             expect("offset of a payload", self.u64(at + 16)?, offset)?;
-            let (bytes, stated) = (self.u64(at + 24)?, self.u32(at + 4)?);
-            let payload = self.payload(offset, bytes)?;
-            let found = crc32c(payload);
-            if found != stated {
-                return Err(TfFileError::PayloadDigest { flp, found, stated });
-            }
-            offset += bytes;
+            let bytes = self.u64(at + 24)?;
+            let got = self.bytes.len() as u64;
+            offset = offset.checked_add(bytes).ok_or(TfFileError::Truncated {
+                got,
+                needed: u64::MAX,
+            })?;
             parts.push(Part {
-                source,
+                source: Source {
+                    flp,
+                    incarnation: Incarnation(self.u64(at + 8)?),
+                },
                 format,
-                digest: stated,
+                digest: self.u32(at + 4)?,
                 bytes,
-                payload,
+                payload: (),
             });
         }
         Ok(parts)
@@ -379,7 +440,7 @@ mod tests {
         check(|b| b[64] = 191, "offset of a payload is 191, expected 192");
         check(
             |b| b[79] = 255,
-            "TF file is cut: 199 of at least 18374686479671623875 bytes",
+            "offset of a payload is 195, expected 18374686479671623875",
         );
         check(
             |b| b[192] = b'x',
@@ -394,6 +455,23 @@ mod tests {
         bytes[20] ^= 1;
         let error = read_tf_file(&bytes).unwrap_err();
         assert!(matches!(error, TfFileError::HeadDigest { .. }), "{error}");
+    }
+
+    #[test]
+    fn payloads_that_came_by_themselves_are_put_to_their_head() {
+        let tf = tf(5, &[b"abc", b"", b"defg"]);
+        let head = tf_file_head(&tf);
+        let payloads: Vec<Bytes> = tf.parts.iter().map(|part| part.payload.clone()).collect();
+        assert_eq!(tf_of_head(&head, payloads.clone()).unwrap(), tf);
+        let refused = |head: &[u8], payloads: &[Bytes]| {
+            tf_of_head(head, payloads.to_vec()).unwrap_err().to_string()
+        };
+        let two = refused(&head, &payloads[..2]);
+        assert_eq!(two, "number of payloads is 2, expected 3");
+        let mixed = refused(&head, &[&payloads[1..], &payloads[..1]].concat());
+        assert_eq!(mixed, "bytes of a payload is 0, expected 3");
+        let long = refused(&[&head[..], b"x"].concat(), &payloads);
+        assert_eq!(long, "TF file has 1 bytes behind its last payload");
     }
 
     proptest! {

@@ -308,7 +308,7 @@ pub(crate) struct Borrower {
 
 /// What bodies that were lent hold on to. Its socket closes when the last of them is gone: then the lender may forget
 /// us.
-struct Session {
+pub(crate) struct Session {
     regions: Vec<Mapping>,
     back: Mutex<Writer>,
     /// The borrower is gone: nobody else shows what comes back.
@@ -317,6 +317,17 @@ struct Session {
 }
 
 impl Session {
+    /// The memory that `body` lies in, and where in it.
+    pub(crate) fn place_of(&self, body: &[u8]) -> Option<(&Mapping, u64)> {
+        let place = |region| Some((region, Mapping::place_of(region, body)?));
+        self.regions.iter().find_map(place)
+    }
+
+    /// What the lender listens to. It takes us for alive as long as anybody has it.
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
     fn give_back(&self, slot: u32) {
         let mut back = self.back.lock().unwrap_or_else(PoisonError::into_inner);
         // A lender that has broken the ring gets nothing back: it is its own memory.
@@ -360,7 +371,12 @@ impl Borrower {
     }
 
     pub(crate) fn socket(&self) -> BorrowedFd<'_> {
-        self.session.socket.as_fd()
+        self.session.socket()
+    }
+
+    /// What its bodies hold on to.
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.session
     }
 
     /// Takes the next record.
@@ -407,7 +423,7 @@ impl Borrower {
         };
         let body = if kind == LENT {
             place.look().ok_or(ShmFault::Place {
-                region: place.region,
+                region: place.region.into(),
                 offset: place.offset,
                 bytes: place.bytes,
             })?;

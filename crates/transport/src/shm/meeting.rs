@@ -102,7 +102,7 @@ impl Door {
     }
 }
 
-fn socket() -> rustix::io::Result<OwnedFd> {
+pub(crate) fn socket() -> rustix::io::Result<OwnedFd> {
     rustix::net::socket_with(
         AddressFamily::UNIX,
         SocketType::SEQPACKET,
@@ -112,7 +112,7 @@ fn socket() -> rustix::io::Result<OwnedFd> {
 }
 
 /// Whether the process at the other end runs as the user that we run as.
-fn is_ours(socket: BorrowedFd<'_>) -> bool {
+pub(crate) fn is_ours(socket: BorrowedFd<'_>) -> bool {
     socket_peercred(socket).is_ok_and(|peer| peer.uid == rustix::process::geteuid())
 }
 

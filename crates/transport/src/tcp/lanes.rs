@@ -8,6 +8,7 @@
 use super::connection::{Connection, LaneIn, OFFER, OPEN};
 use super::{Tcp, token};
 use crate::arena::Arena;
+use crate::handover::Holdings;
 use crate::mapping::Mapping;
 use crate::shm::lane::{Borrower, Lendable, Lender, MEMORY_BYTES};
 use crate::shm::meeting::{self, Door, Heard, Offer, REGIONS_MAX, Token};
@@ -56,6 +57,12 @@ impl Tcp {
         if arena.file().is_some() && lendable.len() < REGIONS_MAX {
             lendable.push(Lendable::new(Arc::clone(arena), bytes_max));
         }
+    }
+
+    /// What peers have lent to this endpoint, to be handed to further processes where it lies.
+    #[must_use]
+    pub fn holdings(&self) -> Holdings {
+        self.holdings.clone()
     }
 
     /// Offers a lane to a peer on this machine.
@@ -251,6 +258,7 @@ impl Tcp {
         match offered.filter(|(_, conn)| self.connections.contains_key(conn) && is_welcome()) {
             Some((hello, conn)) => {
                 let borrower = Borrower::new(hello.lane, hello.regions, guest);
+                self.holdings.add(borrower.session());
                 if let Some(connection) = self.connections.get_mut(&conn) {
                     connection.lane = Some(Box::new(LaneIn::new(borrower)));
                     self.lanes.standing.insert(id, conn);

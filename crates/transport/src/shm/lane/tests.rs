@@ -151,7 +151,7 @@ fn a_place_that_was_not_lent_is_refused_in_both_directions() {
             .unwrap_err();
         let bytes = 100;
         let place = ShmFault::Place {
-            region,
+            region: region.into(),
             offset,
             bytes,
         };

@@ -1,0 +1,87 @@
+//! Messages handed to other processes of this machine, which look at their bodies where they lie.
+//!
+//! A [`Giver`] has one process at the other end, a [`Taker`]. A message is a head, which is copied, and any number of
+//! bodies, which are not: they lie in memory of the giver ([shared](crate::ArenaOptions::shared) arenas), or in memory
+//! that somebody else has lent to it ([`Holdings`]), and stay there until the taker has dropped all of them. What lies
+//! elsewhere is copied, once, into memory made for it.
+//!
+//! - *Claims.* A taker marks a message before it looks at it, in a word that both sides change atomically. So the
+//!   giver can call back what nobody has looked at yet, from a taker that is dead or slow, and every message is had by
+//!   one taker, or by none.
+//! - *Ends.* The two share a Unix socket (`SOCK_SEQPACKET`), which carries descriptors and wakes, and which the kernel
+//!   closes when a process dies of anything. A taker outlives its giver: what it has taken, and what lies in its ring,
+//!   it can still look at. The socket over which a third process has lent its memory goes along with that memory, so
+//!   that it stays lent as long as the taker lives.
+//! - *Trust.* Both run as the same user. Takers can write to the rings, and to nothing else. Whatever a peer writes
+//!   there is checked before it is used; who breaks the rules has his own messages spoilt, or gets none any more.
+
+mod giver;
+mod taker;
+mod words;
+
+pub use giver::{Gave, Giver, GiverError, Left};
+pub use taker::{Next, TakeError, Taken, Taker};
+
+use crate::shm::lane::Session;
+use crate::shm::ring;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// Bytes of the ring of messages: 2^16 bodies with a head of 32 bytes for each fit it.
+const RING_BYTES: usize = 4 << 20;
+/// Messages that a taker can have at once.
+const SLOTS: u32 = 1 << 12;
+/// Bytes of the ring in which they come back: a record a slot, so that it is never full.
+const BACK_BYTES: usize = SLOTS as usize * 8;
+/// Where that ring begins.
+const BACK: usize = ring::bytes_of(RING_BYTES);
+/// Where the claims begin, a word a slot.
+const CLAIMS: usize = BACK + ring::bytes_of(BACK_BYTES);
+/// Bytes of memory that both sides write to.
+const MEMORY_BYTES: usize = CLAIMS + SLOTS as usize * 8;
+
+/// What a record begins with: number, slot, bytes of the head, bodies.
+const FIXED: usize = 8 + 4 + 4 + 4;
+/// A body in a record: region, offset, bytes.
+const PLACE: usize = 4 + 8 + 8;
+
+/// Marks of a message, in the low bits of its word; above them is its number, so that a word which was used again is
+/// not taken for the former one.
+const OFFERED: u64 = 1;
+const TAKEN: u64 = 2;
+const CALLED_BACK: u64 = 3;
+
+fn mark(number: u64, state: u64) -> u64 {
+    number << 2 | state
+}
+
+fn claim_at(slot: u32) -> usize {
+    CLAIMS + slot as usize * 8
+}
+
+/// What peers have lent to an endpoint of this process.
+#[derive(Clone, Default)]
+pub struct Holdings(Arc<Mutex<Vec<Weak<Session>>>>);
+
+impl Holdings {
+    pub(crate) fn add(&self, session: &Arc<Session>) {
+        let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.retain(|session| session.strong_count() > 0);
+        sessions.push(Arc::downgrade(session));
+    }
+
+    /// The peer whose memory `body` lies in.
+    fn find(&self, body: &[u8]) -> Option<Arc<Session>> {
+        let sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut alive = sessions.iter().filter_map(Weak::upgrade);
+        alive.find(|session| session.place_of(body).is_some())
+    }
+}
+
+impl std::fmt::Debug for Holdings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Holdings").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

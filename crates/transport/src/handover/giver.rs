@@ -1,0 +1,559 @@
+//! The side that has the messages.
+
+use super::words::{self, Heard, Word};
+use super::{
+    BACK, BACK_BYTES, CALLED_BACK, FIXED, Holdings, MEMORY_BYTES, OFFERED, PLACE, RING_BYTES,
+    SLOTS, TAKEN, claim_at, mark,
+};
+use crate::arena::Arena;
+use crate::mapping::{Mapping, read_only};
+use crate::shm::lane::Session;
+use crate::shm::ring::{Reader, Writer};
+use crate::shm::{ShmFault, meeting};
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use thiserror::Error;
+
+/// Why nothing more can be given to a taker.
+#[derive(Debug, Error)]
+pub enum GiverError {
+    /// It runs as another user, and would see all of our memory.
+    #[error("the process at the other end runs as another user")]
+    OtherUser,
+    /// The operating system does not give what is needed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// It has written what cannot be.
+    #[error(transparent)]
+    Shm(#[from] ShmFault),
+    /// A message that no ring is large enough for.
+    #[error("a message of {bodies} bodies needs a record of {found} bytes, of at most {most}")]
+    Size {
+        /// Its bodies.
+        bodies: usize,
+        /// Bytes of its record.
+        found: usize,
+        /// Bytes of the largest.
+        most: usize,
+    },
+}
+
+/// What became of a message.
+#[derive(Debug)]
+#[must_use]
+pub enum Gave<M> {
+    /// The taker will find it.
+    Offered,
+    /// It cannot be offered now.
+    Full(M),
+}
+
+/// What is left when a taker has gone, the oldest first.
+#[derive(Debug)]
+pub struct Left<M> {
+    /// Nobody has looked at these.
+    pub untaken: Vec<M>,
+    /// Taken and not given back, each with whether [`Giver::take_in`] has told so.
+    pub taken: Vec<(M, bool)>,
+}
+
+/// Gives messages to one taker. `M` is what keeps the bodies of a message alive.
+pub struct Giver<M> {
+    socket: OwnedFd,
+    memory: Arc<Mapping>,
+    pub(super) ring: Writer,
+    back: Reader,
+    own: Vec<Arc<Arena>>,
+    holdings: Holdings,
+    regions: Vec<Region>,
+    regions_named: u32,
+    /// Regions that the taker has to be told to forget.
+    forgotten: VecDeque<u32>,
+    slots: Vec<Option<Given<M>>>,
+    free: Vec<u32>,
+    /// Slots of messages that nobody is known to have taken, the oldest first.
+    offered: VecDeque<u32>,
+    messages: u64,
+    copied_bytes: u64,
+    is_leaving: bool,
+    record: Vec<u8>,
+}
+
+struct Given<M> {
+    message: M,
+    number: u64,
+    /// The region with the copies of bodies that lay nowhere that could be shared.
+    copy: Option<(u32, Mapping)>,
+    is_told: bool,
+}
+
+/// Memory that the taker knows.
+struct Region {
+    number: u32,
+    of: Owner,
+}
+
+enum Owner {
+    Arena(Arc<Arena>),
+    Peer(Weak<Session>, usize),
+}
+
+impl Region {
+    fn place_of(&self, body: &[u8]) -> Option<u64> {
+        match &self.of {
+            Owner::Arena(arena) => arena.place_of(body),
+            // One that is gone has been unmapped, and its addresses may mean something else by now.
+            Owner::Peer(session, start) => session.upgrade().and_then(|session| {
+                let (region, offset) = session.place_of(body)?;
+                (region.start().as_ptr() as usize == *start).then_some(offset)
+            }),
+        }
+    }
+}
+
+impl<M> Giver<M> {
+    /// Gives to the process at the other end of `socket`, which is of the kind `SOCK_SEQPACKET`, what lies in `own`, in
+    /// memory of `holdings`, or elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// [`GiverError`] if it is not of our user, or there is no memory for the rings.
+    pub fn new(
+        socket: OwnedFd,
+        own: Vec<Arc<Arena>>,
+        holdings: Holdings,
+    ) -> Result<Self, GiverError> {
+        if !meeting::is_ours(socket.as_fd()) {
+            return Err(GiverError::OtherUser);
+        }
+        let memory = Arc::new(Mapping::shared(MEMORY_BYTES).map_err(io::Error::from)?);
+        let file = memory.file().ok_or_else(unmapped)?;
+        let bytes = MEMORY_BYTES as u64;
+        if !words::say(socket.as_fd(), Word::Hello { bytes }, &[file])? {
+            return Err(io::Error::from(io::ErrorKind::WouldBlock).into());
+        }
+        Ok(Self {
+            ring: Writer::new(Arc::clone(&memory), 0, RING_BYTES),
+            back: Reader::new(Arc::clone(&memory), BACK, BACK_BYTES),
+            socket,
+            memory,
+            own,
+            holdings,
+            regions: Vec::new(),
+            regions_named: 0,
+            forgotten: VecDeque::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            offered: VecDeque::new(),
+            messages: 0,
+            copied_bytes: 0,
+            is_leaving: false,
+            record: Vec::new(),
+        })
+    }
+
+    /// Becomes readable when the taker has done something, after [`sleep`](Self::sleep), or is gone.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Gives nothing more. The taker meets its end when it has taken all that was offered, and can still give back.
+    pub fn close(&mut self) {
+        self.is_leaving = true;
+        // It fails if the taker is gone already.
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write);
+    }
+
+    /// Messages that nobody is known to have taken.
+    #[must_use]
+    pub fn untaken(&self) -> usize {
+        self.offered.len()
+    }
+
+    /// Bytes that were copied, because they lay in no memory that can be shared.
+    #[must_use]
+    pub fn copied_bytes(&self) -> u64 {
+        self.copied_bytes
+    }
+
+    /// Nothing more can be given: the taker has said so, or the giver is [closed](Self::close).
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
+        self.is_leaving
+    }
+
+    /// Offers a message of `head` and `bodies`, which `message` keeps alive.
+    ///
+    /// # Errors
+    ///
+    /// [`GiverError`]; the message is lost only then, and the taker with it.
+    pub fn give<'a>(
+        &mut self,
+        message: M,
+        head: &[u8],
+        bodies: impl ExactSizeIterator<Item = &'a Bytes> + Clone,
+    ) -> Result<Gave<M>, (GiverError, M)> {
+        match self.offer(head, bodies) {
+            Ok(Some((slot, number, copy))) => {
+                self.slots[slot as usize] = Some(Given {
+                    message,
+                    number,
+                    copy,
+                    is_told: false,
+                });
+                self.offered.push_back(slot);
+                if self.ring.publish() {
+                    words::wake(self.socket());
+                }
+                Ok(Gave::Offered)
+            }
+            Ok(None) => Ok(Gave::Full(message)),
+            Err(error) => Err((error, message)),
+        }
+    }
+
+    /// Writes the record of a message, which the taker does not see yet. `None`: there is no room.
+    #[expect(
+        clippy::type_complexity,
+        reason = "slot, number and copy of one message"
+    )]
+    fn offer<'a>(
+        &mut self,
+        head: &[u8],
+        bodies: impl ExactSizeIterator<Item = &'a Bytes> + Clone,
+    ) -> Result<Option<(u32, u64, Option<(u32, Mapping)>)>, GiverError> {
+        let count = bodies.len();
+        let record_bytes = FIXED + head.len() + count * PLACE;
+        if record_bytes > RING_BYTES - 8 {
+            let (bodies, found, most) = (count, record_bytes, RING_BYTES - 8);
+            return Err(GiverError::Size {
+                bodies,
+                found,
+                most,
+            });
+        }
+        if self.is_leaving || !self.tell_forgotten()? {
+            return Ok(None);
+        }
+        let Some(slot) = self.slot() else {
+            return Ok(None);
+        };
+        let number = self.messages;
+        let mut record = std::mem::take(&mut self.record);
+        record.clear();
+        record.extend_from_slice(&number.to_le_bytes());
+        record.extend_from_slice(&slot.to_le_bytes());
+        for count in [head.len(), count] {
+            let count = u32::try_from(count).expect("a record is smaller than its ring");
+            record.extend_from_slice(&count.to_le_bytes());
+        }
+        record.extend_from_slice(head);
+        let written = self.write_places(&mut record, bodies).and_then(|copy| {
+            let Some(copy) = copy else { return Ok(None) };
+            let claim = self.memory.word(claim_at(slot));
+            claim.store(mark(number, OFFERED), Ordering::Relaxed);
+            if self.ring.push(&[&record])? {
+                return Ok(Some(copy));
+            }
+            self.forgotten.extend(copy.map(|(number, _)| number));
+            Ok(None)
+        });
+        self.record = record;
+        match written {
+            Ok(Some(copy)) => {
+                self.messages += 1;
+                Ok(Some((slot, number, copy)))
+            }
+            Ok(None) => {
+                self.free.push(slot);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes down where the bodies lie, and gives what had to be copied; `None`: there is no room on the socket.
+    #[expect(
+        clippy::option_option,
+        reason = "no room, or what was copied, if anything"
+    )]
+    fn write_places<'a>(
+        &mut self,
+        record: &mut Vec<u8>,
+        bodies: impl Iterator<Item = &'a Bytes> + Clone,
+    ) -> Result<Option<Option<(u32, Mapping)>>, GiverError> {
+        let mut put = |region: u32, offset: u64, bytes: usize| {
+            record.extend_from_slice(&region.to_le_bytes());
+            record.extend_from_slice(&offset.to_le_bytes());
+            record.extend_from_slice(&(bytes as u64).to_le_bytes());
+        };
+        let mut copies: Option<(u32, Mapping, usize)> = None;
+        let mut rest = bodies;
+        while let Some(body) = rest.next() {
+            if body.is_empty() {
+                put(0, 0, 0);
+                continue;
+            }
+            match self.place_of(body)? {
+                Place::In(region, offset) => put(region, offset, body.len()),
+                Place::NoRoom => {
+                    self.forgotten.extend(copies.map(|(number, ..)| number));
+                    return Ok(None);
+                }
+                Place::Nowhere => {
+                    if copies.is_none() {
+                        // All that may follow fits, too.
+                        let bytes = body.len() + rest.clone().map(Bytes::len).sum::<usize>();
+                        let memory = Mapping::shared(bytes).map_err(io::Error::from)?;
+                        let Some(number) = self.name(&memory, None)? else {
+                            return Ok(None);
+                        };
+                        copies = Some((number, memory, 0));
+                    }
+                    if let Some((number, memory, filled)) = &mut copies {
+                        memory.copy_in(*filled, body);
+                        put(*number, *filled as u64, body.len());
+                        *filled += body.len();
+                        self.copied_bytes += body.len() as u64;
+                    }
+                }
+            }
+        }
+        Ok(Some(copies.map(|(number, memory, _)| (number, memory))))
+    }
+
+    fn place_of(&mut self, body: &Bytes) -> Result<Place, GiverError> {
+        let known = |region: &Region| Some((region.number, region.place_of(body)?));
+        if let Some((number, offset)) = self.regions.iter().find_map(known) {
+            return Ok(Place::In(number, offset));
+        }
+        let own = |arena: &&Arc<Arena>| arena.place_of(body).is_some();
+        if let Some(arena) = self.own.iter().find(own).cloned() {
+            let (file, bytes) = arena.file().ok_or_else(unmapped)?;
+            let number = self.name_file(file, bytes, None)?;
+            return Ok(self.named(number, Owner::Arena(arena), body));
+        }
+        let Some(session) = self.holdings.find(body) else {
+            return Ok(Place::Nowhere);
+        };
+        let (region, _) = session.place_of(body).ok_or_else(unmapped)?;
+        let number = self.name(region, Some(session.socket()))?;
+        let start = region.start().as_ptr() as usize;
+        Ok(self.named(number, Owner::Peer(Arc::downgrade(&session), start), body))
+    }
+
+    fn named(&mut self, number: Option<u32>, of: Owner, body: &Bytes) -> Place {
+        let Some(number) = number else {
+            return Place::NoRoom;
+        };
+        let region = Region { number, of };
+        let place = region.place_of(body);
+        self.regions.push(region);
+        place.map_or(Place::Nowhere, |offset| Place::In(number, offset))
+    }
+
+    fn name(
+        &mut self,
+        memory: &Mapping,
+        keeper: Option<BorrowedFd<'_>>,
+    ) -> Result<Option<u32>, GiverError> {
+        let file = memory.file().ok_or_else(unmapped)?;
+        self.name_file(file, memory.len(), keeper)
+    }
+
+    /// Gives the taker memory to look at, and the number that records call it by; `None`: it cannot be told now.
+    fn name_file(
+        &mut self,
+        file: BorrowedFd<'_>,
+        bytes: usize,
+        keeper: Option<BorrowedFd<'_>>,
+    ) -> Result<Option<u32>, GiverError> {
+        let number = self.regions_named;
+        let file = read_only(file).map_err(io::Error::from)?;
+        let files = [Some(file.as_fd()), keeper];
+        let files: Vec<BorrowedFd<'_>> = files.into_iter().flatten().collect();
+        let bytes = bytes as u64;
+        if !words::say(self.socket(), Word::Region { number, bytes }, &files)? {
+            return Ok(None);
+        }
+        self.regions_named = number.checked_add(1).ok_or_else(unmapped)?;
+        Ok(Some(number))
+    }
+
+    /// Tells the taker which memory it need not keep; `false` if that cannot be told now.
+    fn tell_forgotten(&mut self) -> Result<bool, GiverError> {
+        let forgotten = &mut self.forgotten;
+        self.regions.retain(|region| {
+            let is_there = match &region.of {
+                Owner::Arena(_) => true,
+                Owner::Peer(session, _) => session.strong_count() > 0,
+            };
+            if !is_there {
+                forgotten.push_back(region.number);
+            }
+            is_there
+        });
+        while let Some(number) = self.forgotten.front().copied() {
+            if !words::say(self.socket.as_fd(), Word::Forget { number }, &[])? {
+                return Ok(false);
+            }
+            self.forgotten.pop_front();
+        }
+        Ok(true)
+    }
+
+    fn slot(&mut self) -> Option<u32> {
+        if let Some(slot) = self.free.pop() {
+            return Some(slot);
+        }
+        let slot = u32::try_from(self.slots.len()).ok()?;
+        (slot < SLOTS).then(|| {
+            self.slots.push(None);
+            slot
+        })
+    }
+
+    /// Takes in what the taker has done: `taken` is called with each message that it has begun to look at, `back`, with
+    /// each of which it has dropped all bodies, later. Gives `false` if it is gone: then [`part`](Self::part).
+    ///
+    /// # Errors
+    ///
+    /// [`ShmFault`] if it breaks the rules.
+    pub fn take_in(
+        &mut self,
+        mut taken: impl FnMut(&M),
+        mut back: impl FnMut(M),
+    ) -> Result<bool, ShmFault> {
+        let is_there = self.listen();
+        self.see_taken(&mut taken)?;
+        let mut record = std::mem::take(&mut self.record);
+        while self.back.pop(&mut record)? {
+            let slot: [u8; 4] = record.as_slice().try_into().map_err(|_| {
+                let (found, least, most) = (record.len(), 4, 4);
+                ShmFault::Record { found, least, most }
+            })?;
+            let slot = u32::from_le_bytes(slot);
+            // It may have been taken after we looked, and is back already.
+            self.see_taken(&mut taken)?;
+            let found = self.slots.get_mut(slot as usize);
+            let is_taken = |given: &mut Given<M>| given.is_told;
+            let given = found.and_then(|given| given.take_if(is_taken));
+            let given = given.ok_or(ShmFault::Slot { slot })?;
+            self.free(slot, given.copy);
+            back(given.message);
+        }
+        self.record = record;
+        // Who gives back never waits for room.
+        let _ = self.back.free();
+        Ok(is_there)
+    }
+
+    fn free(&mut self, slot: u32, copy: Option<(u32, Mapping)>) {
+        self.free.push(slot);
+        self.forgotten.extend(copy.map(|(number, _)| number));
+    }
+
+    fn listen(&mut self) -> bool {
+        loop {
+            match words::hear(self.socket.as_fd()) {
+                Heard::Word(Some(Word::Leave), ..) => self.is_leaving = true,
+                Heard::Word(..) => {}
+                Heard::Nothing => return true,
+                Heard::Gone => return false,
+            }
+        }
+    }
+
+    fn see_taken(&mut self, taken: &mut impl FnMut(&M)) -> Result<(), ShmFault> {
+        while let Some(slot) = self.offered.front().copied() {
+            let Some(given) = &mut self.slots[slot as usize] else {
+                return Err(ShmFault::Slot { slot });
+            };
+            let found = self.memory.word(claim_at(slot)).load(Ordering::Acquire);
+            if found == mark(given.number, OFFERED) {
+                break;
+            }
+            if found != mark(given.number, TAKEN) {
+                let message = given.number;
+                return Err(ShmFault::Claim { message, found });
+            }
+            given.is_told = true;
+            taken(&given.message);
+            self.offered.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Calls back what nobody has taken yet, the oldest first. The taker will not have it.
+    pub fn call_back(&mut self) -> Vec<M> {
+        let mut back = Vec::new();
+        for slot in std::mem::take(&mut self.offered) {
+            let called = self.slots[slot as usize].take_if(|given| {
+                let claim = self.memory.word(claim_at(slot));
+                let (from, to) = (mark(given.number, OFFERED), mark(given.number, CALLED_BACK));
+                let swapped = claim.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
+                swapped.is_ok()
+            });
+            match called {
+                Some(given) => {
+                    self.free(slot, given.copy);
+                    back.push(given.message);
+                }
+                None => self.offered.push_back(slot),
+            }
+        }
+        back
+    }
+
+    /// What a taker leaves that is gone, or that breaks the rules.
+    #[must_use]
+    pub fn part(mut self) -> Left<M> {
+        let untaken = self.call_back();
+        let mut rest: Vec<Given<M>> = self.slots.drain(..).flatten().collect();
+        rest.sort_unstable_by_key(|given| given.number);
+        let taken = rest.into_iter().map(|given| (given.message, given.is_told));
+        Left {
+            untaken,
+            taken: taken.collect(),
+        }
+    }
+
+    /// Asks to be told on the [socket](Self::socket) when the taker has taken something or given something back;
+    /// `false` if it has meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`ShmFault`] if it breaks the rules.
+    pub fn sleep(&mut self) -> Result<bool, ShmFault> {
+        let sleeps = self.back.sleep();
+        let waits = self.offered.is_empty() || self.ring.wait()?;
+        Ok(sleeps && waits)
+    }
+}
+
+/// What was shared before cannot be any more.
+fn unmapped() -> GiverError {
+    GiverError::Io(io::ErrorKind::InvalidInput.into())
+}
+
+/// Where a body lies.
+enum Place {
+    In(u32, u64),
+    /// In memory that the taker cannot be told of now.
+    NoRoom,
+    /// In memory of this process alone.
+    Nowhere,
+}
+
+impl<M> std::fmt::Debug for Giver<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Giver")
+            .field("messages", &self.messages)
+            .field("untaken", &self.untaken())
+            .finish_non_exhaustive()
+    }
+}

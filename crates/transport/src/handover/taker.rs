@@ -1,0 +1,386 @@
+//! The side that looks at the messages.
+
+use super::words::{self, Heard, Word};
+use super::{
+    BACK, BACK_BYTES, FIXED, MEMORY_BYTES, OFFERED, PLACE, RING_BYTES, SLOTS, TAKEN, claim_at, mark,
+};
+use crate::mapping::Mapping;
+use crate::shm::ring::{Reader, Writer};
+use crate::shm::{ShmFault, meeting};
+use bytes::Bytes;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::net::SocketAddrUnix;
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use thiserror::Error;
+
+/// Why nothing can be taken.
+#[derive(Debug, Error)]
+pub enum TakeError {
+    /// Nobody gives there.
+    #[error("cannot take from {}: {source}", path.display())]
+    Connect {
+        /// Where the giver should be.
+        path: PathBuf,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// The process there does not belong to us.
+    #[error("the process at {} runs as another user", path.display())]
+    OtherUser {
+        /// Where it is.
+        path: PathBuf,
+    },
+    /// Nobody said anything in time.
+    #[error("the process at {} has said nothing for {} ms", path.display(), waited.as_millis())]
+    Silent {
+        /// Where it is.
+        path: PathBuf,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// It speaks something else, or another version.
+    #[error("the giver said {found:02x?}, expected {expected}")]
+    Word {
+        /// The first bytes of what it said.
+        found: Vec<u8>,
+        /// What was expected.
+        expected: &'static str,
+    },
+    /// What it gives cannot be looked at.
+    #[error("cannot look at memory of the giver: {0}")]
+    Memory(io::Error),
+    /// It has written what cannot be.
+    #[error(transparent)]
+    Shm(#[from] ShmFault),
+    /// The wait failed.
+    #[error("cannot wait for the giver: {0}")]
+    Wait(io::Error),
+}
+
+/// What comes next.
+#[derive(Debug)]
+pub enum Next {
+    /// A message.
+    Message(Taken),
+    /// None in time.
+    Nothing,
+    /// The giver is gone, and all that it had offered is taken.
+    End,
+}
+
+/// A message. Its bodies lie where their owner has them, and go back to it when all of them are dropped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Copied.
+    pub head: Vec<u8>,
+    /// Not copied. Who wants to keep them for long copies them: the giver waits for its memory.
+    pub bodies: Vec<Bytes>,
+}
+
+/// Takes messages from one giver.
+pub struct Taker {
+    ring: Reader,
+    pub(super) memory: Arc<Mapping>,
+    pub(super) returns: Arc<Returns>,
+    regions: HashMap<u32, Arc<Region>>,
+    record: Vec<u8>,
+    is_alone: bool,
+}
+
+/// Where bodies go back. The socket closes when the last of them is gone, and the taker.
+pub(super) struct Returns {
+    pub(super) back: Mutex<Writer>,
+    socket: OwnedFd,
+}
+
+struct Region {
+    memory: Mapping,
+    /// As long as this is open, whose memory it is does not use it for anything else, even if the giver dies.
+    _keeper: Option<OwnedFd>,
+}
+
+/// A message that was taken, until its last body is dropped.
+struct Loan {
+    slot: u32,
+    returns: Arc<Returns>,
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        let returns = &self.returns;
+        let mut back = returns.back.lock().unwrap_or_else(PoisonError::into_inner);
+        // A giver that has broken the ring gets nothing back: it is its own memory.
+        if matches!(back.push(&[&self.slot.to_le_bytes()]), Ok(true)) && back.publish() {
+            words::wake(returns.socket.as_fd());
+        }
+    }
+}
+
+struct Body {
+    region: Arc<Region>,
+    offset: u64,
+    bytes: u64,
+    _loan: Arc<Loan>,
+}
+
+impl AsRef<[u8]> for Body {
+    fn as_ref(&self) -> &[u8] {
+        let place = self.region.memory.look(self.offset, self.bytes);
+        place.unwrap_or_default() // looked at before: it is there
+    }
+}
+
+impl Taker {
+    /// Takes from who listens at `path`, once it has said its hello, within `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// [`TakeError`] if nobody is there, or something else.
+    pub fn connect(path: &Path, timeout: Duration) -> Result<Self, TakeError> {
+        let failed = |source: io::Error| TakeError::Connect {
+            path: path.to_owned(),
+            source,
+        };
+        let socket = meeting::socket().map_err(|errno| failed(errno.into()))?;
+        let address = SocketAddrUnix::new(path).map_err(|errno| failed(errno.into()))?;
+        rustix::net::connect(&socket, &address).map_err(|errno| failed(errno.into()))?;
+        if !meeting::is_ours(socket.as_fd()) {
+            let path = path.to_owned();
+            return Err(TakeError::OtherUser { path });
+        }
+        if !wait(socket.as_fd(), Some(timeout)).map_err(TakeError::Wait)? {
+            return Err(TakeError::Silent {
+                path: path.to_owned(),
+                waited: timeout,
+            });
+        }
+        match words::hear(socket.as_fd()) {
+            Heard::Word(Some(Word::Hello { bytes }), files, found) => {
+                if bytes != MEMORY_BYTES as u64 {
+                    let expected = "rings of the size of this version";
+                    return Err(TakeError::Word { found, expected });
+                }
+                Self::begin(socket, files)
+            }
+            Heard::Word(_, _, found) => Err(TakeError::Word {
+                found,
+                expected: "the hello of a giver of version 1",
+            }),
+            Heard::Gone | Heard::Nothing => Err(failed(io::ErrorKind::ConnectionReset.into())),
+        }
+    }
+
+    pub(super) fn begin(socket: OwnedFd, files: Vec<OwnedFd>) -> Result<Self, TakeError> {
+        let file = files.into_iter().next().ok_or_else(|| TakeError::Word {
+            found: Vec::new(),
+            expected: "rings with the hello",
+        })?;
+        let memory = Mapping::of_peer(file, MEMORY_BYTES, true).map_err(TakeError::Memory)?;
+        let memory = Arc::new(memory);
+        Ok(Self {
+            ring: Reader::new(Arc::clone(&memory), 0, RING_BYTES),
+            returns: Arc::new(Returns {
+                back: Mutex::new(Writer::new(Arc::clone(&memory), BACK, BACK_BYTES)),
+                socket,
+            }),
+            memory,
+            regions: HashMap::new(),
+            record: Vec::new(),
+            is_alone: false,
+        })
+    }
+
+    /// Becomes readable when there is something to take after [`next`](Self::next) gave [`Next::Nothing`].
+    #[must_use]
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.returns.socket.as_fd()
+    }
+
+    /// The next message, waited for for at most `timeout`; `None`: for ever.
+    ///
+    /// # Errors
+    ///
+    /// [`TakeError`] if the giver breaks the rules.
+    pub fn next(&mut self, timeout: Option<Duration>) -> Result<Next, TakeError> {
+        let until = timeout.map(|timeout| Instant::now() + timeout);
+        loop {
+            let was_alone = self.is_alone;
+            self.listen()?;
+            if let Some(message) = self.take()? {
+                return Ok(Next::Message(message));
+            }
+            if was_alone {
+                return Ok(Next::End);
+            }
+            if self.is_alone || !self.ring.sleep() {
+                continue; // there is something now, or it is the last look
+            }
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if !wait(self.returns.socket.as_fd(), left).map_err(TakeError::Wait)? {
+                return Ok(Next::Nothing);
+            }
+        }
+    }
+
+    /// Takes what is there, if something is that was not called back.
+    fn take(&mut self) -> Result<Option<Taken>, TakeError> {
+        let mut record = std::mem::take(&mut self.record);
+        let mut taken = None;
+        while taken.is_none() && self.ring.pop(&mut record)? {
+            taken = self.claim(&record)?;
+            if self.ring.free() {
+                words::wake(self.returns.socket.as_fd());
+            }
+        }
+        self.record = record;
+        Ok(taken)
+    }
+
+    /// The message of a record; `None` if it was called back.
+    fn claim(&mut self, record: &[u8]) -> Result<Option<Taken>, TakeError> {
+        let found = record.len();
+        let wrong = |least: usize| ShmFault::Record {
+            found,
+            least,
+            most: RING_BYTES,
+        };
+        let (fixed, rest) = record.split_at_checked(FIXED).ok_or_else(|| wrong(FIXED))?;
+        let (number, fixed) = fixed.split_first_chunk().ok_or_else(|| wrong(FIXED))?;
+        let number = u64::from_le_bytes(*number);
+        let half = |at: usize| {
+            let half = fixed[4 * at..][..4].try_into().expect("four bytes");
+            u32::from_le_bytes(half)
+        };
+        let (slot, head_bytes, count) = (half(0), half(1) as usize, half(2) as usize);
+        let needed = count
+            .checked_mul(PLACE)
+            .and_then(|bytes| bytes.checked_add(head_bytes));
+        if needed != Some(rest.len()) {
+            return Err(
+                wrong(needed.map_or(usize::MAX, |bytes| bytes.saturating_add(FIXED))).into(),
+            );
+        }
+        if slot >= SLOTS {
+            return Err(ShmFault::Slot { slot }.into());
+        }
+        let claim = self.memory.word(claim_at(slot));
+        let (from, to) = (mark(number, OFFERED), mark(number, TAKEN));
+        if claim
+            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
+            .is_err()
+        {
+            return Ok(None);
+        }
+        let loan = Arc::new(Loan {
+            slot,
+            returns: Arc::clone(&self.returns),
+        });
+        let (head, places) = rest.split_at(head_bytes);
+        let (places, _) = places.as_chunks::<PLACE>();
+        let mut bodies = Vec::with_capacity(count);
+        for place in places {
+            bodies.push(self.body(place, &loan)?);
+        }
+        let head = head.to_vec();
+        Ok(Some(Taken { head, bodies }))
+    }
+
+    fn body(&mut self, place: &[u8; PLACE], loan: &Arc<Loan>) -> Result<Bytes, TakeError> {
+        let number = |at: usize| {
+            let number = place[at..at + 8].try_into().expect("eight bytes");
+            u64::from_le_bytes(number)
+        };
+        let region = u32::from_le_bytes(place[..4].try_into().expect("four bytes"));
+        let (offset, bytes) = (number(4), number(12));
+        if bytes == 0 {
+            return Ok(Bytes::new());
+        }
+        if !self.regions.contains_key(&region) {
+            self.listen()?; // It was told of before the record could be seen.
+        }
+        let found = self.regions.get(&region);
+        let found = found.filter(|found| found.memory.look(offset, bytes).is_some());
+        let found = found.ok_or(ShmFault::Place {
+            region,
+            offset,
+            bytes,
+        })?;
+        Ok(Bytes::from_owner(Body {
+            region: Arc::clone(found),
+            offset,
+            bytes,
+            _loan: Arc::clone(loan),
+        }))
+    }
+
+    /// Takes in what the giver has said.
+    fn listen(&mut self) -> Result<(), TakeError> {
+        loop {
+            match words::hear(self.returns.socket.as_fd()) {
+                Heard::Nothing => return Ok(()),
+                Heard::Gone => {
+                    self.is_alone = true;
+                    return Ok(());
+                }
+                Heard::Word(Some(Word::Wake), ..) => {}
+                Heard::Word(Some(Word::Region { number, bytes }), files, found) => {
+                    let mut files = files.into_iter();
+                    let (Some(file), Ok(bytes)) = (files.next(), usize::try_from(bytes)) else {
+                        let expected = "memory with its descriptor";
+                        return Err(TakeError::Word { found, expected });
+                    };
+                    let memory = Mapping::of_peer(file, bytes, false).map_err(TakeError::Memory)?;
+                    let region = Region {
+                        memory,
+                        _keeper: files.next(),
+                    };
+                    self.regions.insert(number, Arc::new(region));
+                }
+                Heard::Word(Some(Word::Forget { number }), ..) => {
+                    self.regions.remove(&number);
+                }
+                Heard::Word(_, _, found) => {
+                    let expected = "a word of a giver of version 1";
+                    return Err(TakeError::Word { found, expected });
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Taker {
+    fn drop(&mut self) {
+        // Bodies that are still out keep the socket open. If this is not heard, what is offered is called back in time.
+        let _ = words::say(self.returns.socket.as_fd(), Word::Leave, &[]);
+    }
+}
+
+impl std::fmt::Debug for Taker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Taker")
+            .field("regions", &self.regions.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Waits until `socket` can be read from, for at most `timeout`. Tells whether it can.
+fn wait(socket: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<bool> {
+    let timeout = timeout.map(|timeout| Timespec {
+        tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: timeout.subsec_nanos().into(),
+    });
+    let mut fds = [PollFd::from_borrowed_fd(socket, PollFlags::IN)];
+    match rustix::event::poll(&mut fds, timeout.as_ref()) {
+        Ok(ready) => Ok(ready > 0),
+        // A signal: whoever waits may want to look at what it means.
+        Err(Errno::INTR) => Ok(false),
+        Err(errno) => Err(errno.into()),
+    }
+}

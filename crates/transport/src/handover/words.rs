@@ -1,0 +1,166 @@
+//! What giver and taker say on their socket.
+
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+/// What the first word of a giver begins with; the last byte is the version.
+const MAGIC: [u8; 8] = *b"SHEFTAK\x01";
+const REGION: u8 = b'R';
+const FORGET: u8 = b'F';
+const LEAVE: u8 = b'L';
+const WAKE: u8 = 0;
+
+/// Descriptors that come with one word.
+const FILES_MAX: usize = 2;
+const WORD_BYTES_MAX: usize = 32;
+
+/// A word, without its descriptors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Word {
+    /// The rings, of so many bytes.
+    Hello { bytes: u64 },
+    /// Memory in which bodies lie, as records name it.
+    Region { number: u32, bytes: u64 },
+    /// No record will name it again.
+    Forget { number: u32 },
+    /// Look at the rings.
+    Wake,
+    /// I take nothing any more.
+    Leave,
+}
+
+impl Word {
+    fn encode(self) -> Vec<u8> {
+        match self {
+            Self::Hello { bytes } => [&MAGIC[..], &bytes.to_le_bytes()].concat(),
+            Self::Region { number, bytes } => {
+                [&[REGION][..], &number.to_le_bytes(), &bytes.to_le_bytes()].concat()
+            }
+            Self::Forget { number } => [&[FORGET][..], &number.to_le_bytes()].concat(),
+            Self::Wake => vec![WAKE],
+            Self::Leave => vec![LEAVE],
+        }
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        if let Some(rest) = bytes.strip_prefix(&MAGIC) {
+            let bytes = u64::from_le_bytes(rest.try_into().ok()?);
+            return Some(Self::Hello { bytes });
+        }
+        Some(match bytes {
+            [REGION, rest @ ..] => {
+                let (number, rest) = rest.split_first_chunk()?;
+                Self::Region {
+                    number: u32::from_le_bytes(*number),
+                    bytes: u64::from_le_bytes(rest.try_into().ok()?),
+                }
+            }
+            [FORGET, rest @ ..] => Self::Forget {
+                number: u32::from_le_bytes(rest.try_into().ok()?),
+            },
+            [WAKE] => Self::Wake,
+            [LEAVE] => Self::Leave,
+            _ => return None,
+        })
+    }
+}
+
+/// Says `word`, with `files`; `false` if there is no room for it now.
+pub(super) fn say(
+    socket: BorrowedFd<'_>,
+    word: Word,
+    files: &[BorrowedFd<'_>],
+) -> io::Result<bool> {
+    let bytes = word.encode();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !files.is_empty() && !control.push(SendAncillaryMessage::ScmRights(files)) {
+        return Err(ErrorKind::InvalidInput.into());
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    loop {
+        match rustix::net::sendmsg(socket, &[IoSlice::new(&bytes)], &mut control, flags) {
+            Ok(_) => return Ok(true),
+            Err(Errno::AGAIN) => return Ok(false),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+/// What was heard.
+#[derive(Debug)]
+pub(super) enum Heard {
+    /// Something was said. What is no word is `None`, with its first bytes.
+    Word(Option<Word>, Vec<OwnedFd>, Vec<u8>),
+    /// Nothing now.
+    Nothing,
+    /// The other end is gone.
+    Gone,
+}
+
+/// Takes in the next word.
+pub(super) fn hear(socket: BorrowedFd<'_>) -> Heard {
+    let mut bytes = [0; WORD_BYTES_MAX];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let received = loop {
+        let slices = &mut [IoSliceMut::new(&mut bytes)];
+        match rustix::net::recvmsg(socket, slices, &mut control, flags) {
+            Ok(received) => break received.bytes,
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Heard::Nothing,
+            Err(_) => return Heard::Gone,
+        }
+    };
+    if received == 0 {
+        return Heard::Gone;
+    }
+    let mut files = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(some) = message {
+            files.extend(some);
+        }
+    }
+    let said = &bytes[..received];
+    Heard::Word(Word::decode(said), files, said.to_vec())
+}
+
+/// Wakes the other end. If that cannot be said now, many a wake is waiting there already; if it is gone, its socket
+/// says so.
+pub(super) fn wake(socket: BorrowedFd<'_>) {
+    let _ = say(socket, Word::Wake, &[]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_come_back_as_they_were_said() {
+        for word in [
+            Word::Hello { bytes: 1 << 40 },
+            Word::Region {
+                number: 7,
+                bytes: 9,
+            },
+            Word::Forget { number: u32::MAX },
+            Word::Wake,
+            Word::Leave,
+        ] {
+            let bytes = word.encode();
+            assert_eq!(Word::decode(&bytes), Some(word));
+            assert_eq!(Word::decode(&[&bytes[..], b"x"].concat()), None);
+            assert!(bytes.len() <= WORD_BYTES_MAX);
+        }
+        assert_eq!(Word::decode(b"RxF"), None);
+        assert_eq!(Word::decode(b"SHEFTAK\x02\0\0\0\0\0\0\0\0"), None);
+    }
+}
