@@ -29,9 +29,7 @@ use sheaf_frame::control::Hello;
 use sheaf_frame::{EpnId, FlpId, Limits, NodeId, Role, Source, Target, Timestamp};
 use sheaf_membership::Member;
 use sheaf_metric::Registry;
-use sheaf_transport::{
-    Arena, ArenaError, ArenaOptions, ListenError, Tcp, TcpConfig, Transport, Waker,
-};
+use sheaf_transport::{Arena, ArenaError, ListenError, Tcp, TcpConfig, Transport, Waker};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -534,10 +532,9 @@ impl Process {
         let options = match node.role {
             Role::Flp => config.transport.lent_arena(),
             // Its consumers look at it.
-            Role::Epn if matches!(config.epn.sink, SinkConfig::Shm(_)) => ArenaOptions {
-                shared: true,
-                ..config.transport.arena()
-            },
+            Role::Epn if matches!(config.epn.sink, SinkConfig::Shm(_)) => {
+                config.transport.shared_arena()
+            }
             _ => config.transport.arena(),
         };
         let arena = Arena::new(bytes, options)?;

@@ -430,18 +430,12 @@ impl FarmConfig {
             SinkConfig::Unix(unix) => check.socket_path("epn.sink.path", &unix.path),
             SinkConfig::Shm(shm) => {
                 check.socket_path("epn.sink.path", &shm.path);
-                check.that(
-                    shm.consumers_max >= 1,
-                    "epn.sink.consumers_max",
-                    shm.consumers_max,
-                    "at least 1 consumer",
-                );
-                check.that(
-                    shm.call_back_ms >= 1,
-                    "epn.sink.call_back_ms",
-                    shm.call_back_ms,
-                    "at least 1 ms",
-                );
+                for (key, found) in [
+                    ("epn.sink.consumers_max", u64::from(shm.consumers_max)),
+                    ("epn.sink.call_back_ms", shm.call_back_ms),
+                ] {
+                    check.that(found >= 1, key, found, "at least 1");
+                }
             }
             SinkConfig::Zmq(zmq) => {
                 let endpoint = for_index(&zmq.endpoint, EpnId(0).into());

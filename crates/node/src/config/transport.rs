@@ -64,6 +64,15 @@ impl TransportConfig {
         }
     }
 
+    /// How payload memory is had that other processes of the machine map, whatever becomes of the streams.
+    #[must_use]
+    pub fn shared_arena(&self) -> ArenaOptions {
+        ArenaOptions {
+            shared: true,
+            ..self.arena()
+        }
+    }
+
     /// How payload memory is had that may be lent to processes of the same machine.
     #[must_use]
     pub fn lent_arena(&self) -> ArenaOptions {

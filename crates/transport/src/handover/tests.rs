@@ -49,7 +49,8 @@ fn pair(own: &[Arc<Arena>], holdings: Holdings) -> (Giver<Message>, Taker) {
 }
 
 fn give(giver: &mut Giver<Message>, head: &[u8], bodies: Message) {
-    let gave = giver.give(bodies.clone(), head, bodies.iter());
+    let kept = bodies.clone();
+    let gave = giver.give(bodies, head, kept.iter());
     assert!(matches!(gave, Ok(Gave::Offered)), "{gave:?}");
 }
 
@@ -70,7 +71,7 @@ fn heard(giver: &mut Giver<Message>) -> (usize, Vec<Message>, bool) {
 #[test]
 fn bodies_are_looked_at_where_they_lie_and_go_back_after_the_last_look() {
     let arena = arena(true);
-    let (mut giver, mut taker) = pair(&[arena.clone()], Holdings::default());
+    let (mut giver, mut taker) = pair(std::slice::from_ref(&arena), Holdings::default());
     let bodies = vec![body(&arena, b"one"), Bytes::new(), body(&arena, b"three")];
     let written = bodies[0].as_ptr();
     give(&mut giver, b"head", bodies);
@@ -99,7 +100,7 @@ fn bodies_are_looked_at_where_they_lie_and_go_back_after_the_last_look() {
 #[test]
 fn what_lies_elsewhere_is_copied_once_and_its_memory_is_forgotten() {
     let shared = arena(true);
-    let (mut giver, mut taker) = pair(&[shared.clone()], Holdings::default());
+    let (mut giver, mut taker) = pair(std::slice::from_ref(&shared), Holdings::default());
     for turn in 0..3_u8 {
         let private = body(&arena(false), &[turn; 100]);
         let heap = Bytes::from(vec![turn; 70_000]);
@@ -197,7 +198,7 @@ fn what_is_called_back_is_not_taken() {
 #[test]
 fn a_taker_leaves_what_it_has_not_taken_and_what_it_took() {
     let arena = arena(true);
-    let (mut giver, mut taker) = pair(&[arena.clone()], Holdings::default());
+    let (mut giver, mut taker) = pair(std::slice::from_ref(&arena), Holdings::default());
     for number in 0..3_u8 {
         give(&mut giver, &[], vec![body(&arena, &[number])]);
     }
@@ -281,7 +282,7 @@ fn each_message_is_had_by_one_taker_however_they_race() {
 #[test]
 fn a_taker_that_keeps_everything_fills_its_slots_and_no_more() {
     let arena = arena(true);
-    let (mut giver, mut taker) = pair(&[arena.clone()], Holdings::default());
+    let (mut giver, mut taker) = pair(std::slice::from_ref(&arena), Holdings::default());
     let one = body(&arena, b"x");
     let mut kept = Vec::new();
     let full = loop {
