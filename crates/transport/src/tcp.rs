@@ -46,6 +46,7 @@ use dial::Dial;
 use door::Listener;
 use lanes::Lanes;
 use mio::{Events, Interest, Poll, Token};
+use rustc_hash::FxHashMap;
 use session::Session;
 use sheaf_frame::Limits;
 use sheaf_identity::Identity;
@@ -76,7 +77,8 @@ pub struct Tcp {
     _freed: Arc<Freed>,
     ids: u64,
     listeners: Vec<Listener>,
-    connections: HashMap<ConnId, Connection>,
+    /// By ids that we give out ourselves: nobody can choose them so that they collide.
+    connections: FxHashMap<ConnId, Connection>,
     accepted: usize,
     security: Security,
     /// Connections of peers whose handshake is not over, the oldest first.
@@ -161,7 +163,8 @@ impl Tcp {
             body_bytes_max: config.limits.body_bytes_max.min(room),
             ..config.limits
         };
-        let bodies = Bodies::new(arena, config.heap_bytes_max);
+        let mut bodies = Bodies::new(arena, config.heap_bytes_max);
+        bodies.takes_digests = config.body_digests;
         let buffer = vec![0; BUFFER_BYTES].into_boxed_slice();
         let has_sessions = matches!(security, Security::Tls { .. });
         let cipher_bytes = if has_sessions { CIPHER_BYTES } else { 0 };
@@ -172,7 +175,7 @@ impl Tcp {
             _freed: freed,
             ids: 0,
             listeners: Vec::new(),
-            connections: HashMap::new(),
+            connections: FxHashMap::default(),
             accepted: 0,
             security,
             shaking: BTreeSet::new(),

@@ -85,8 +85,8 @@ pub enum Event {
         conn: ConnId,
         /// What.
         frame: Frame,
-        /// CRC-32C of the body, taken piece by piece as it arrived, while the piece was in the cache. `None` for a
-        /// body that did not arrive: it lies in memory of the peer, and nobody has looked at it yet.
+        /// CRC-32C of the body, taken piece by piece as it arrived, while the piece was in the cache. `None` if nobody
+        /// has looked at it yet: it lies in memory of the peer, or [digests](crate::TcpConfig::body_digests) are off.
         body_digest: Option<u32>,
         /// From the first byte of the frame to its last, as this endpoint saw them. Zero if one read brought both.
         spent: Duration,

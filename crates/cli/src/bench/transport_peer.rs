@@ -98,6 +98,8 @@ fn config(args: &Args) -> TcpConfig {
         send_buffer_bytes: buffer_bytes,
         receive_buffer_bytes: buffer_bytes,
         congestion_control: args.congestion.clone(),
+        // No peer looks at payloads. What it costs a farm is in `bench farm`.
+        body_digests: false,
         ..TcpConfig::default()
     }
 }

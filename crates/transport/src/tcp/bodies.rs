@@ -27,6 +27,8 @@ pub(crate) struct Bodies {
     heap_fallbacks: u64,
     /// What is left of the chunk that heads share now.
     heads: BytesMut,
+    /// Whether the digests of bodies are taken as they arrive.
+    pub(crate) takes_digests: bool,
 }
 
 impl Bodies {
@@ -41,6 +43,7 @@ impl Bodies {
             shared_bytes,
             heap_fallbacks: 0,
             heads: BytesMut::new(),
+            takes_digests: true,
         }
     }
 

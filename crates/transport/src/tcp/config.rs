@@ -53,6 +53,9 @@ pub struct TcpConfig {
     pub zero_copy: bool,
     /// The same to this machine, where it always copies: for tests.
     pub zero_copy_everywhere: bool,
+    /// Whether the CRC-32C of bodies is taken while they arrive. Without it nobody can tell damaged ones, unless
+    /// somebody takes it later, from memory.
+    pub body_digests: bool,
     /// Whether bulk data between two processes of one machine stays where it is: see [`Tcp::lend`](crate::Tcp::lend).
     pub shared_memory: bool,
     /// Bytes of frames that may lie in such a lane and wait for the peer to take them, one frame in any case.
@@ -82,6 +85,7 @@ impl Default for TcpConfig {
             greeting_max: 512,
             zero_copy: true,
             zero_copy_everywhere: false,
+            body_digests: true,
             shared_memory: true,
             lane_bytes_max: 32 << 20,
         }

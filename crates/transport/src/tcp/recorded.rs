@@ -35,7 +35,10 @@ pub fn frames_of(
     for mut piece in stream.chunks(piece_bytes.max(1)) {
         loop {
             match inbox.take(&mut piece, limits, &mut bodies, now) {
-                Ok(Step::Arrived(arrived)) => frames.push((arrived.frame, arrived.body_digest)),
+                Ok(Step::Arrived(arrived)) => {
+                    let digest = arrived.body_digest.unwrap_or_default(); // it is taken, unless turned off
+                    frames.push((arrived.frame, digest));
+                }
                 Ok(Step::Bytes) => break,
                 Ok(Step::Space) => return recorded(frames, None, &inbox),
                 Err(error) => return recorded(frames, Some(error), &inbox),

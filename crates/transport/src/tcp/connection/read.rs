@@ -172,7 +172,7 @@ impl Connection {
         let event = Event::Received {
             conn: self.id,
             frame,
-            body_digest: Some(body_digest),
+            body_digest,
             spent,
         };
         if let Some(event) = self.put_behind_lane(event) {
