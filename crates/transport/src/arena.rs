@@ -103,7 +103,7 @@ impl Arena {
         };
         let (mapping, offset) = if options.shared {
             // The kernel aligns it itself where it has huge pages for shared memory.
-            (Mapping::shared(capacity_bytes).map_err(failed)?, 0)
+            (Mapping::lent(capacity_bytes).map_err(failed)?, 0)
         } else {
             let mapping = Mapping::anonymous(capacity_bytes + HUGE_PAGE_BYTES).map_err(failed)?;
             let offset = mapping.start().as_ptr().align_offset(HUGE_PAGE_BYTES);

@@ -17,6 +17,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 /// No Linux has smaller pages.
 const PAGE_BYTES_MIN: usize = 4 << 10;
 
+/// Whoever shrank what others have mapped would have them killed (SIGBUS) at the next look behind the new end.
+const SIZE_SEALS: SealFlags = SealFlags::SHRINK
+    .union(SealFlags::GROW)
+    .union(SealFlags::SEAL);
+
 /// A mapping, unmapped when dropped.
 pub(crate) struct Mapping {
     start: NonNull<u8>,
@@ -47,15 +52,30 @@ impl Mapping {
         })
     }
 
-    /// Memory that other processes can map, of a size that nobody can change any more.
+    /// Memory that other processes can map and write to, of a size that nobody can change any more.
     pub(crate) fn shared(bytes: usize) -> rustix::io::Result<Self> {
+        Self::sealed(bytes, SIZE_SEALS)
+    }
+
+    /// As [`shared`](Self::shared), but nobody else can map it to write to it, whatever descriptor of it he has.
+    ///
+    /// Linux before 5.1 does not know that: there, who was given it [to read](read_only) and goes looking for a way to
+    /// write (`/proc/self/fd`) finds one.
+    pub(crate) fn lent(bytes: usize) -> rustix::io::Result<Self> {
+        match Self::sealed(bytes, SIZE_SEALS | SealFlags::FUTURE_WRITE) {
+            Err(Errno::INVAL) => Self::sealed(bytes, SIZE_SEALS),
+            lent => lent,
+        }
+    }
+
+    fn sealed(bytes: usize, seals: SealFlags) -> rustix::io::Result<Self> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = rustix::fs::memfd_create("sheaf", flags)?;
         rustix::fs::ftruncate(&file, bytes as u64)?;
-        // Whoever shrank it would have us killed (SIGBUS) at the next look behind the new end.
-        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
-        rustix::fs::fcntl_add_seals(&file, seals)?;
-        Self::of(file, bytes, ProtFlags::READ | ProtFlags::WRITE)
+        let mapping = Self::of(file, bytes, ProtFlags::READ | ProtFlags::WRITE)?;
+        // Our own mapping is there already: it is not one of the future.
+        rustix::fs::fcntl_add_seals(mapping.file().ok_or(Errno::BADF)?, seals)?;
+        Ok(mapping)
     }
 
     /// Memory of another process. It must be sealed, and as long as stated.
@@ -225,6 +245,30 @@ mod tests {
         assert_eq!(theirs.look(4000, 5), Some(b"hello".as_slice()));
         assert_eq!(theirs.look(8190, 3), None);
         assert_eq!(theirs.look(u64::MAX, 3), None);
+    }
+
+    #[test]
+    fn what_is_lent_cannot_be_written_to_by_any_descriptor() {
+        let mine = Mapping::lent(1 << 20).unwrap();
+        mine.touch(0, mine.len()).unwrap();
+        mine.copy_in(4000, b"hello");
+        let file = read_only(mine.file().unwrap()).unwrap();
+        let seals = rustix::fs::fcntl_get_seals(&file).unwrap();
+        if !seals.contains(SealFlags::FUTURE_WRITE) {
+            eprintln!("skipped: this kernel does not know F_SEAL_FUTURE_WRITE");
+            return;
+        }
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        let reopened = rustix::fs::open(path, flags, Mode::empty()).unwrap();
+        let written = rustix::io::pwrite(&reopened, b"other", 4000).unwrap_err();
+        assert_eq!(written, Errno::PERM);
+        let refused = Mapping::of_peer(reopened.try_clone().unwrap(), mine.len(), true);
+        let refused = refused.err().map(|error| error.kind());
+        assert_eq!(refused, Some(io::ErrorKind::PermissionDenied));
+        let theirs = Mapping::of_peer(reopened, mine.len(), false).unwrap();
+        mine.copy_in(4000, b"still");
+        assert_eq!(theirs.look(4000, 5), Some(b"still".as_slice()));
     }
 
     #[test]
