@@ -12,8 +12,10 @@
 //!   closes when a process dies of anything. A taker outlives its giver: what it has taken, and what lies in its ring,
 //!   it can still look at. The socket over which a third process has lent its memory goes along with that memory, so
 //!   that it stays lent as long as the taker lives.
-//! - *Trust.* Both run as the same user. Takers can write to the rings, and to nothing else. Whatever a peer writes
-//!   there is checked before it is used; who breaks the rules has his own messages spoilt, or gets none any more.
+//! - *Trust.* Both run as the same user. Takers can map the rings to write to them, and nothing else. Whatever a peer
+//!   writes there is checked before it is used; who breaks the rules has his own messages spoilt, or gets none any more.
+//! - *Accidents.* A giver that is dropped without [`part`](Giver::part), as by a panic, never uses again what its taker
+//!   looks at.
 
 mod giver;
 mod taker;

@@ -11,6 +11,7 @@ use crate::shm::lane::Session;
 use crate::shm::ring::{Reader, Writer};
 use crate::shm::{ShmFault, meeting};
 use bytes::Bytes;
+use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,13 +19,17 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use thiserror::Error;
 
+/// Words that are heard in one turn.
+const WORDS_AT_ONCE_MAX: usize = 1000;
+
 /// Why nothing more can be given to a taker.
 #[derive(Debug, Error)]
 pub enum GiverError {
     /// It runs as another user, and would see all of our memory.
     #[error("the process at the other end runs as another user")]
     OtherUser,
-    /// The operating system does not give what is needed.
+    /// The operating system does not give what is needed. [`give`](Giver::give) says so only of a socket that is closed:
+    /// what this process lacks may be had later.
     #[error(transparent)]
     Io(#[from] io::Error),
     /// It has written what cannot be.
@@ -80,7 +85,18 @@ pub struct Giver<M> {
     messages: u64,
     copied_bytes: u64,
     is_leaving: bool,
+    /// The ring had no room for the last message.
+    lacks_room: bool,
+    is_socket_full: bool,
+    shortage: Option<io::Error>,
     record: Vec<u8>,
+}
+
+/// A message whose record is written.
+struct Offered {
+    slot: u32,
+    number: u64,
+    copy: Option<(u32, Mapping)>,
 }
 
 struct Given<M> {
@@ -152,6 +168,9 @@ impl<M> Giver<M> {
             messages: 0,
             copied_bytes: 0,
             is_leaving: false,
+            lacks_room: false,
+            is_socket_full: false,
+            shortage: None,
             record: Vec::new(),
         })
     }
@@ -198,7 +217,7 @@ impl<M> Giver<M> {
         bodies: impl ExactSizeIterator<Item = &'a Bytes> + Clone,
     ) -> Result<Gave<M>, (GiverError, M)> {
         match self.offer(head, bodies) {
-            Ok(Some((slot, number, copy))) => {
+            Ok(Some(Offered { slot, number, copy })) => {
                 self.slots[slot as usize] = Some(Given {
                     message,
                     number,
@@ -212,20 +231,35 @@ impl<M> Giver<M> {
                 Ok(Gave::Offered)
             }
             Ok(None) => Ok(Gave::Full(message)),
+            // The taker has nothing to do with it, and it may be over soon.
+            Err(GiverError::Io(error)) if is_shortage(&error) => {
+                self.shortage = Some(error);
+                Ok(Gave::Full(message))
+            }
             Err(error) => Err((error, message)),
         }
     }
 
+    /// Why a message was [`Full`](Gave::Full) since the last [`take_in`](Self::take_in), if it was for something that this
+    /// process lacks, such as memory or descriptors. Nobody tells when it has that again: try after a while.
+    #[must_use]
+    pub fn shortage(&self) -> Option<&io::Error> {
+        self.shortage.as_ref()
+    }
+
+    /// Whether a message was [`Full`](Gave::Full) since the last [`take_in`](Self::take_in) because nothing more could be
+    /// said: it can be tried again when the [socket](Self::socket) is writable.
+    #[must_use]
+    pub fn wants_writable(&self) -> bool {
+        self.is_socket_full
+    }
+
     /// Writes the record of a message, which the taker does not see yet. `None`: there is no room.
-    #[expect(
-        clippy::type_complexity,
-        reason = "slot, number and copy of one message"
-    )]
     fn offer<'a>(
         &mut self,
         head: &[u8],
         bodies: impl ExactSizeIterator<Item = &'a Bytes> + Clone,
-    ) -> Result<Option<(u32, u64, Option<(u32, Mapping)>)>, GiverError> {
+    ) -> Result<Option<Offered>, GiverError> {
         let count = bodies.len();
         let record_bytes = FIXED + head.len() + count * PLACE;
         if record_bytes > RING_BYTES - 8 {
@@ -237,6 +271,10 @@ impl<M> Giver<M> {
             });
         }
         if self.is_leaving || !self.tell_forgotten()? {
+            return Ok(None);
+        }
+        self.lacks_room = !self.ring.has_room(record_bytes)?;
+        if self.lacks_room {
             return Ok(None);
         }
         let Some(slot) = self.slot() else {
@@ -256,23 +294,18 @@ impl<M> Giver<M> {
             let Some(copy) = copy else { return Ok(None) };
             let claim = self.memory.word(claim_at(slot));
             claim.store(mark(number, OFFERED), Ordering::Relaxed);
-            if self.ring.push(&[&record])? {
-                return Ok(Some(copy));
-            }
-            self.forgotten.extend(copy.map(|(number, _)| number));
-            Ok(None)
+            Ok(self.ring.push(&[&record])?.then_some(copy))
         });
         self.record = record;
         match written {
             Ok(Some(copy)) => {
                 self.messages += 1;
-                Ok(Some((slot, number, copy)))
+                Ok(Some(Offered { slot, number, copy }))
             }
-            Ok(None) => {
+            other => {
                 self.free.push(slot);
-                Ok(None)
+                other.map(|_| None)
             }
-            Err(error) => Err(error),
         }
     }
 
@@ -286,47 +319,46 @@ impl<M> Giver<M> {
         record: &mut Vec<u8>,
         bodies: impl Iterator<Item = &'a Bytes> + Clone,
     ) -> Result<Option<Option<(u32, Mapping)>>, GiverError> {
-        let mut put = |region: u32, offset: u64, bytes: usize| {
+        let begin = record.len();
+        let (mut elsewhere, mut copied_bytes) = (Vec::new(), 0);
+        for (index, body) in bodies.clone().enumerate() {
+            let (region, offset) = match self.place_of(body)? {
+                Place::In(region, offset) => (region, offset),
+                Place::NoRoom => return Ok(None),
+                Place::Nowhere => {
+                    let offset = copied_bytes;
+                    elsewhere.push((index, offset));
+                    copied_bytes += body.len();
+                    (0, offset as u64)
+                }
+            };
             record.extend_from_slice(&region.to_le_bytes());
             record.extend_from_slice(&offset.to_le_bytes());
-            record.extend_from_slice(&(bytes as u64).to_le_bytes());
-        };
-        let mut copies: Option<(u32, Mapping, usize)> = None;
-        let mut rest = bodies;
-        while let Some(body) = rest.next() {
-            if body.is_empty() {
-                put(0, 0, 0);
-                continue;
-            }
-            match self.place_of(body)? {
-                Place::In(region, offset) => put(region, offset, body.len()),
-                Place::NoRoom => {
-                    self.forgotten.extend(copies.map(|(number, ..)| number));
-                    return Ok(None);
-                }
-                Place::Nowhere => {
-                    if copies.is_none() {
-                        // All that may follow fits, too.
-                        let bytes = body.len() + rest.clone().map(Bytes::len).sum::<usize>();
-                        let memory = Mapping::shared(bytes).map_err(io::Error::from)?;
-                        let Some(number) = self.name(&memory, None)? else {
-                            return Ok(None);
-                        };
-                        copies = Some((number, memory, 0));
-                    }
-                    if let Some((number, memory, filled)) = &mut copies {
-                        memory.copy_in(*filled, body);
-                        put(*number, *filled as u64, body.len());
-                        *filled += body.len();
-                        self.copied_bytes += body.len() as u64;
-                    }
-                }
-            }
+            record.extend_from_slice(&(body.len() as u64).to_le_bytes());
         }
-        Ok(Some(copies.map(|(number, memory, _)| (number, memory))))
+        if elsewhere.is_empty() {
+            return Ok(Some(None));
+        }
+        // All of them go into one piece of memory, once it is sure that the taker hears of it.
+        let memory = Mapping::lent(copied_bytes).map_err(io::Error::from)?;
+        let Some(number) = self.name(&memory, None)? else {
+            return Ok(None);
+        };
+        let mut bodies = bodies.enumerate();
+        for (index, offset) in elsewhere {
+            let body = bodies.find(|(other, _)| *other == index);
+            let (_, body) = body.expect("it was there a moment ago");
+            memory.copy_in(offset, body);
+            record[begin + index * PLACE..][..4].copy_from_slice(&number.to_le_bytes());
+        }
+        self.copied_bytes += copied_bytes as u64;
+        Ok(Some(Some((number, memory))))
     }
 
     fn place_of(&mut self, body: &Bytes) -> Result<Place, GiverError> {
+        if body.is_empty() {
+            return Ok(Place::In(0, 0)); // not looked for there
+        }
         let known = |region: &Region| Some((region.number, region.place_of(body)?));
         if let Some((number, offset)) = self.regions.iter().find_map(known) {
             return Ok(Place::In(number, offset));
@@ -378,6 +410,7 @@ impl<M> Giver<M> {
         let files: Vec<BorrowedFd<'_>> = files.into_iter().flatten().collect();
         let bytes = bytes as u64;
         if !words::say(self.socket(), Word::Region { number, bytes }, &files)? {
+            self.is_socket_full = true;
             return Ok(None);
         }
         self.regions_named = number.checked_add(1).ok_or_else(unmapped)?;
@@ -399,6 +432,7 @@ impl<M> Giver<M> {
         });
         while let Some(number) = self.forgotten.front().copied() {
             if !words::say(self.socket.as_fd(), Word::Forget { number }, &[])? {
+                self.is_socket_full = true;
                 return Ok(false);
             }
             self.forgotten.pop_front();
@@ -428,7 +462,10 @@ impl<M> Giver<M> {
         mut taken: impl FnMut(&M),
         mut back: impl FnMut(M),
     ) -> Result<bool, ShmFault> {
+        (self.is_socket_full, self.shortage) = (false, None);
         let is_there = self.listen();
+        // Nothing else may look at this for long.
+        self.ring.head()?;
         self.see_taken(&mut taken)?;
         let mut record = std::mem::take(&mut self.record);
         while self.back.pop(&mut record)? {
@@ -458,7 +495,8 @@ impl<M> Giver<M> {
     }
 
     fn listen(&mut self) -> bool {
-        loop {
+        // One that never stops talking is not listened to alone: the rest comes in the next turn.
+        for _ in 0..WORDS_AT_ONCE_MAX {
             match words::hear(self.socket.as_fd()) {
                 Heard::Word(Some(Word::Leave), ..) => self.is_leaving = true,
                 Heard::Word(..) => {}
@@ -466,6 +504,7 @@ impl<M> Giver<M> {
                 Heard::Gone => return false,
             }
         }
+        true
     }
 
     fn see_taken(&mut self, taken: &mut impl FnMut(&M)) -> Result<(), ShmFault> {
@@ -530,9 +569,36 @@ impl<M> Giver<M> {
     /// [`ShmFault`] if it breaks the rules.
     pub fn sleep(&mut self) -> Result<bool, ShmFault> {
         let sleeps = self.back.sleep();
-        let waits = self.offered.is_empty() || self.ring.wait()?;
-        Ok(sleeps && waits)
+        if self.offered.is_empty() && !self.lacks_room {
+            return Ok(sleeps);
+        }
+        let waits = self.ring.wait()?;
+        // It may have been taken after we looked, and its room was seen when something was offered since.
+        let is_taken = self.offered.front().is_some_and(|slot| {
+            let given = self.slots[*slot as usize].as_ref();
+            let offered = given.map(|given| mark(given.number, OFFERED));
+            let found = self.memory.word(claim_at(*slot)).load(Ordering::Acquire);
+            offered != Some(found)
+        });
+        Ok(sleeps && waits && !is_taken)
     }
+}
+
+impl<M> Drop for Giver<M> {
+    /// After [`part`](Self::part) there is nothing left to do. Else what the taker looks at stays as it is: its memory
+    /// is never used again.
+    fn drop(&mut self) {
+        drop(self.call_back());
+        for given in self.slots.drain(..).flatten() {
+            std::mem::forget(given.message);
+        }
+    }
+}
+
+/// Whether it is this process that lacks something.
+fn is_shortage(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    errno.is_some_and(|errno| ![Errno::PIPE, Errno::CONNRESET].contains(&errno))
 }
 
 /// What was shared before cannot be any more.
@@ -555,5 +621,18 @@ impl<M> std::fmt::Debug for Giver<M> {
             .field("messages", &self.messages)
             .field("untaken", &self.untaken())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_taker_is_blamed_for_nothing_but_a_closed_socket() {
+        let of = |errno: Errno| is_shortage(&errno.into());
+        assert!(of(Errno::MFILE) && of(Errno::NOMEM) && of(Errno::TOOMANYREFS));
+        assert!(!of(Errno::PIPE) && !of(Errno::CONNRESET));
+        assert!(!is_shortage(&io::ErrorKind::InvalidInput.into()));
     }
 }

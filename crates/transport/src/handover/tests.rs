@@ -169,7 +169,7 @@ fn what_a_peer_has_lent_is_passed_on_and_stays_lent_when_the_giver_is_gone() {
     assert_eq!(message.bodies[0], &b"payload"[..]);
 
     // Nobody in the middle has the memory any more: whom it belongs to still takes its borrower for alive.
-    drop((borrower, giver));
+    drop((borrower, giver.part()));
     let hear = || crate::shm::meeting::listen(lender.socket());
     assert_eq!(hear(), crate::shm::meeting::Heard::Wakes);
     drop(taker);
@@ -303,17 +303,101 @@ fn a_taker_that_keeps_everything_fills_its_slots_and_no_more() {
 
 #[test]
 fn a_sleeper_is_told_of_what_was_taken_and_of_what_is_back() {
-    let (mut giver, mut taker) = pair(&[], Holdings::default());
+    let arena = arena(true);
+    let (mut giver, mut taker) = pair(std::slice::from_ref(&arena), Holdings::default());
     assert!(giver.sleep().unwrap());
-    give(&mut giver, b"", vec![]);
+    give(&mut giver, b"", vec![body(&arena, b"x")]);
     while !giver.sleep().unwrap() {}
-    assert!(matches!(words::hear(giver.socket()), words::Heard::Nothing));
-    take(&mut taker);
+    assert_quiet(&giver);
+    let message = take(&mut taker);
+    assert_woken(&giver);
+    assert_eq!(heard(&mut giver), (1, vec![], true));
+    while !giver.sleep().unwrap() {}
+    assert_quiet(&giver);
+    drop(message);
+    assert_woken(&giver);
+    assert_eq!(heard(&mut giver).1.len(), 1);
+}
+
+fn assert_quiet(giver: &Giver<Message>) {
+    let heard = words::hear(giver.socket());
+    assert!(matches!(heard, words::Heard::Nothing), "{heard:?}");
+}
+
+fn assert_woken(giver: &Giver<Message>) {
     let heard = words::hear(giver.socket());
     assert!(
         matches!(heard, words::Heard::Word(Some(Word::Wake), ..)),
         "{heard:?}"
     );
+}
+
+#[test]
+fn nobody_sleeps_over_what_was_taken_before_something_else_was_offered() {
+    let (mut giver, mut taker) = pair(&[], Holdings::default());
+    let head = vec![7; 1 << 20];
+    for _ in 0..3 {
+        give(&mut giver, &head, vec![]);
+    }
+    assert_eq!(heard(&mut giver).0, 0);
+    // What has no room is not copied.
+    let large = vec![Bytes::from_static(b"large")];
+    let full = giver.give(large.clone(), &head, large.iter()).unwrap();
+    assert!(matches!(full, Gave::Full(_)) && giver.copied_bytes() == 0);
+    take(&mut taker);
+    give(&mut giver, &head, vec![]); // which looks for room, and sees where the taker is
+    assert!(!giver.sleep().unwrap());
+    assert_eq!(heard(&mut giver).0, 1);
+}
+
+#[test]
+fn who_found_the_ring_full_is_told_of_room_even_if_nothing_in_it_is_offered() {
+    let (mut giver, mut taker) = pair(&[], Holdings::default());
+    let head = vec![7; 1 << 20];
+    for _ in 0..3 {
+        give(&mut giver, &head, vec![]);
+    }
+    assert_eq!(giver.call_back().len(), 3);
+    let full = giver.give(vec![], &head, [].iter()).unwrap();
+    assert!(matches!(full, Gave::Full(_)));
+    while !giver.sleep().unwrap() {}
+    assert_quiet(&giver);
+    assert!(matches!(taker.next(NOW).unwrap(), Next::Nothing));
+    assert_woken(&giver);
+    give(&mut giver, &head, vec![]);
+}
+
+#[test]
+fn what_cannot_be_said_waits_until_the_socket_is_writable() {
+    let (mut giver, mut taker) = pair(&[], Holdings::default());
+    while words::say(giver.socket(), Word::Wake, &[]).unwrap() {}
+    let copied = vec![Bytes::from_static(b"to be copied")];
+    let full = giver.give(copied.clone(), b"", copied.iter()).unwrap();
+    assert!(matches!(full, Gave::Full(_)));
+    assert!(giver.wants_writable() && giver.shortage().is_none());
+    assert_eq!(giver.copied_bytes(), 0);
+    assert!(matches!(taker.next(NOW).unwrap(), Next::Nothing));
+    assert_eq!(heard(&mut giver), (0, vec![], true));
+    assert!(!giver.wants_writable());
+    give(&mut giver, b"", copied);
+    assert_eq!(giver.copied_bytes(), 12);
+    assert_eq!(take(&mut taker).bodies[0], &b"to be copied"[..]);
+}
+
+#[test]
+fn what_is_looked_at_when_its_giver_is_dropped_is_not_used_again() {
+    let arena = arena(true);
+    let (mut giver, mut taker) = pair(std::slice::from_ref(&arena), Holdings::default());
+    for byte in 0..3 {
+        give(&mut giver, b"", vec![body(&arena, &[byte])]);
+    }
+    let message = take(&mut taker);
+    let unseen = take(&mut taker);
+    drop(unseen);
+    drop(giver);
+    let kept = arena.used_bytes() / crate::arena::UNIT_BYTES as u64;
+    assert_eq!(kept, 2, "nobody has looked whether the other one is back");
+    assert_eq!(message.bodies[0], &[0][..]);
 }
 
 #[test]
@@ -335,6 +419,10 @@ fn who_breaks_the_rules_is_found_out() {
     let _ = taker.returns.back.lock().unwrap().publish();
     let fault = giver.take_in(|_| {}, |_| {}).unwrap_err();
     assert_eq!(fault, ShmFault::Slot { slot: 9 });
+    let read = taker.memory.word(128).swap(1 << 40, Ordering::Relaxed);
+    let fault = giver.take_in(|_| {}, |_| {}).unwrap_err();
+    assert!(matches!(fault, ShmFault::Ends { .. }), "{fault}");
+    taker.memory.word(128).store(read, Ordering::Relaxed);
 
     let say = |word| assert!(words::say(giver.socket(), word, &[]).unwrap());
     say(Word::Region {

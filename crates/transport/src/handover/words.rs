@@ -115,7 +115,9 @@ pub(super) fn hear(socket: BorrowedFd<'_>) -> Heard {
         let slices = &mut [IoSliceMut::new(&mut bytes)];
         match rustix::net::recvmsg(socket, slices, &mut control, flags) {
             Ok(received) => break received.bytes,
-            Err(Errno::INTR) => {}
+            // The second: the other end has closed without having heard all of us. That is told once, before what it
+            // had said.
+            Err(Errno::INTR | Errno::CONNRESET) => {}
             Err(Errno::AGAIN) => return Heard::Nothing,
             Err(_) => return Heard::Gone,
         }
@@ -142,6 +144,25 @@ pub(super) fn wake(socket: BorrowedFd<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType};
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn what_was_said_is_heard_from_one_who_has_closed_and_not_heard_us() {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (near, far) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+                .unwrap();
+        assert!(say(far.as_fd(), Word::Leave, &[]).unwrap());
+        assert!(say(near.as_fd(), Word::Wake, &[]).unwrap());
+        drop(far);
+        let heard = hear(near.as_fd());
+        assert!(
+            matches!(heard, Heard::Word(Some(Word::Leave), ..)),
+            "{heard:?}"
+        );
+        assert!(matches!(hear(near.as_fd()), Heard::Gone));
+    }
 
     #[test]
     fn words_come_back_as_they_were_said() {

@@ -160,19 +160,23 @@ impl Writer {
         Ok(head)
     }
 
+    /// Whether a record of `bytes` can be written now.
+    pub(crate) fn has_room(&mut self, bytes: usize) -> Result<bool, ShmFault> {
+        let space = (LENGTH + bytes).next_multiple_of(ALIGNMENT);
+        if self.place.capacity - self.place.filled(self.head, self.tail)? < space {
+            self.head()?;
+        }
+        Ok(self.place.capacity - self.place.filled(self.head, self.tail)? >= space)
+    }
+
     /// Writes one record of `parts`; `false` if there is no room now. The reader sees it after
     /// [`publish`](Self::publish).
     pub(crate) fn push(&mut self, parts: &[&[u8]]) -> Result<bool, ShmFault> {
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
-        let space = (LENGTH + bytes).next_multiple_of(ALIGNMENT);
-        let room = |filled: usize| self.place.capacity - filled;
-        if room(self.place.filled(self.head, self.tail)?) < space {
-            let head = self.place.see(HEAD);
-            if room(self.place.filled(head, self.tail)?) < space {
-                return Ok(false);
-            }
-            self.head = head;
+        if !self.has_room(bytes)? {
+            return Ok(false);
         }
+        let space = (LENGTH + bytes).next_multiple_of(ALIGNMENT);
         let length = u32::try_from(bytes).expect("rings are smaller than 4 GiB");
         self.place.write(self.tail, &length.to_le_bytes());
         let mut at = self.tail + LENGTH as u64;
