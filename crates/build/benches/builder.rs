@@ -135,7 +135,7 @@ impl Epn {
                     let parts = tf.parts.len() as u64;
                     self.checksum = self.checksum.wrapping_mul(31).wrapping_add(tf.tf.0 ^ parts);
                     self.builder
-                        .handle_delivered(tf.tf, tf.bytes(), tf.missing.len());
+                        .handle_delivered(tf.run, tf.tf, tf.bytes(), tf.missing.len());
                 }
                 Action::Send(_)
                 | Action::Say { .. }

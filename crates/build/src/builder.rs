@@ -76,9 +76,6 @@ pub struct TfBuilder<P> {
     /// Committed here, not released yet, and whether the consumer has it: tombstones that answer a repeated
     /// commit.
     delivered: BTreeMap<TfId, bool>,
-    /// With the consumer, who has yet to take them: the runs of each id, oldest first. A TF of a former run must
-    /// not be taken for its namesake of this one.
-    handing_over: BTreeMap<TfId, VecDeque<RunId>>,
     /// Decided and done everywhere: tombstones that keep a late duplicate from opening a slot again.
     released: RangeSet,
     released_version: u64,
@@ -117,7 +114,6 @@ impl<P: Clone> TfBuilder<P> {
             open_bytes: 0,
             sink_bytes: 0,
             delivered: BTreeMap::new(),
-            handing_over: BTreeMap::new(),
             released: RangeSet::default(),
             released_version: 0,
             gone: BTreeSet::new(),
@@ -194,13 +190,11 @@ impl<P: Clone> TfBuilder<P> {
             let sink_bytes = sink_bytes + self.leave_stores();
             let (stats, streams) = (self.stats, std::mem::take(&mut self.streams));
             let (storing, is_storage_full) = (self.storing.take(), self.is_storage_full);
-            let handing_over = std::mem::take(&mut self.handing_over);
             *self = Self {
                 run: Some(run),
                 sink_bytes,
                 stats,
                 streams,
-                handing_over,
                 storing,
                 is_storage_full,
                 ..Self::new(config)
@@ -486,31 +480,21 @@ impl<P: Clone> TfBuilder<P> {
         true
     }
 
-    /// The consumer has taken a TF of `bytes` with `missing` FLPs missing.
-    pub fn handle_delivered(&mut self, tf: TfId, bytes: u64, missing: usize) {
+    /// The consumer has taken a TF of `run` and of `bytes`, with `missing` FLPs missing. It takes them in any order, and
+    /// one of a former run must not be taken for its namesake of this one.
+    pub fn handle_delivered(&mut self, run: RunId, tf: TfId, bytes: u64, missing: usize) {
         if missing == 0 {
             self.stats.delivered_complete += 1;
         } else {
             self.stats.delivered_incomplete += 1;
         }
         self.stats.delivered_bytes += bytes;
-        let run = self.taken_from(tf);
-        if run == self.run
+        if self.run == Some(run)
             && let Some(handed_over) = self.delivered.get_mut(&tf)
         {
             *handed_over = true;
             self.acks.push(tf);
         }
-    }
-
-    /// The run of the `tf` that the consumer has taken: it takes them in the order in which it got them.
-    fn taken_from(&mut self, tf: TfId) -> Option<RunId> {
-        let runs = self.handing_over.get_mut(&tf)?;
-        let run = runs.pop_front();
-        if runs.is_empty() {
-            self.handing_over.remove(&tf);
-        }
-        run
     }
 
     /// The consumer has given back the memory of a TF of `bytes`.
@@ -635,10 +619,6 @@ impl<P: Clone> TfBuilder<P> {
     /// The next thing to do; `None` when nothing is left.
     pub fn poll_action(&mut self) -> Option<Action<P>> {
         if let Some(tf) = self.deliveries.pop_front() {
-            self.handing_over
-                .entry(tf.tf)
-                .or_default()
-                .push_back(tf.run);
             return Some(Action::Deliver(tf));
         }
         if let Some(action) = self.poll_storing() {

@@ -447,6 +447,7 @@ impl<T: Transport> EpnNode<T> {
         while let Some(event) = self.sink.poll() {
             match event {
                 SinkEvent::Delivered {
+                    run,
                     tf,
                     attempt,
                     bytes,
@@ -458,7 +459,7 @@ impl<T: Transport> EpnNode<T> {
                         error!(tf_id = tf.0, detail, "The consumer found a damaged TF");
                         self.log.add(&Event::Fault { tf: tf.0, detail });
                     }
-                    self.brain.handle_delivered(tf, bytes, missing.len());
+                    self.brain.handle_delivered(run, tf, bytes, missing.len());
                     let attempt = attempt.0;
                     self.log.add(&Event::Delivered {
                         tf: tf.0,

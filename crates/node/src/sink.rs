@@ -198,6 +198,8 @@ pub fn open_store(config: &FileSink, target: Target) -> Result<TfStore, SinkErro
 pub enum SinkEvent {
     /// It was handed over.
     Delivered {
+        /// The run.
+        run: RunId,
         /// The TF.
         tf: TfId,
         /// The assignment that it was built for.
@@ -251,6 +253,7 @@ pub enum SinkEvent {
 impl SinkEvent {
     fn delivered(tf: &Tf<Bytes>, delivery: Delivery) -> Self {
         Self::Delivered {
+            run: tf.run,
             tf: tf.tf,
             attempt: tf.attempt,
             bytes: tf.bytes(),

@@ -91,7 +91,7 @@ impl Bench {
                 Action::Deliver(tf) => {
                     words.push(format!("deliver {} without {:?}", tf.tf, flps(&tf.missing)));
                     self.builder
-                        .handle_delivered(tf.tf, tf.bytes(), tf.missing.len());
+                        .handle_delivered(tf.run, tf.tf, tf.bytes(), tf.missing.len());
                     self.builder.handle_sink_freed(tf.bytes());
                 }
                 Action::Send(Control::Built(items)) => {
@@ -406,12 +406,23 @@ fn what_a_former_run_left_with_the_consumer_is_not_taken_for_its_namesake() {
         assert!(matches!(delivered, Some(Action::Deliver(tf)) if tf.run == run));
         assert_eq!(bench.said(), "built 5 without []");
     };
+    let next = RunId(RUN.0 + 1);
     deliver(&mut bench, RUN);
-    deliver(&mut bench, RunId(RUN.0 + 1));
-    bench.builder.handle_delivered(TfId(5), 10, 0);
+    deliver(&mut bench, next);
+    bench.builder.handle_delivered(RUN, TfId(5), 10, 0);
     assert_eq!(bench.said(), "");
-    bench.builder.handle_delivered(TfId(5), 10, 0);
+    bench.builder.handle_delivered(next, TfId(5), 10, 0);
     assert_eq!(bench.said(), "ack 5");
+    // The other way round: one consumer has stopped with the former, another takes the latter.
+    let after = RunId(RUN.0 + 2);
+    deliver(&mut bench, after);
+    deliver(&mut bench, RunId(RUN.0 + 3));
+    bench
+        .builder
+        .handle_delivered(RunId(RUN.0 + 3), TfId(5), 10, 0);
+    assert_eq!(bench.said(), "ack 5");
+    bench.builder.handle_delivered(after, TfId(5), 10, 0);
+    assert_eq!(bench.said(), "");
 }
 
 #[test]

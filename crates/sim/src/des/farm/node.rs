@@ -332,7 +332,8 @@ impl Farm {
                     let node = &mut self.epns[epn as usize];
                     node.delivered += 1;
                     node.waiting.push_back(bytes);
-                    node.brain.handle_delivered(tf.tf, bytes, tf.missing.len());
+                    node.brain
+                        .handle_delivered(tf.run, tf.tf, bytes, tf.missing.len());
                     self.process(epn);
                 }
                 // Nothing is stored: the ack level of simulated farms is `built`.
