@@ -549,7 +549,8 @@ impl Process {
         };
         let connections_max =
             tcp.accepted_max + config.run.flps as usize + config.run.epns as usize;
-        let files = raise_files(connections_max)?;
+        let consumers = usize::from(node.role == Role::Epn) * config.epn.sink.files();
+        let files = raise_files(connections_max, consumers)?;
         let queue_bytes_max = tcp.queue_bytes_max;
         let mut transport = Tcp::with_security(tcp, arena.clone(), security)?;
         transport.set_farewell(reject::farewell);
@@ -629,10 +630,11 @@ fn resolve_all(addresses: &[String]) -> Result<Vec<String>, RoleError> {
     addresses.iter().map(|address| resolve(address)).collect()
 }
 
-/// Sees to it that the process may have as many descriptors as its connections need. Gives how many it may have.
-fn raise_files(connections_max: usize) -> Result<u64, RoleError> {
+/// Sees to it that the process may have as many descriptors as its connections need, and the `consumers` of its sink.
+/// Gives how many it may have.
+fn raise_files(connections_max: usize, consumers: usize) -> Result<u64, RoleError> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let needed = connections_max as u64 + FILES_BESIDE;
+    let needed = (connections_max + consumers) as u64 + FILES_BESIDE;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let found = current.unwrap_or(u64::MAX);
     if found >= needed {

@@ -110,6 +110,14 @@ impl SinkConfig {
             Self::Zmq(_) => "zmq",
         }
     }
+
+    /// Descriptors that its consumers may need at once: of one a socket, and the rings.
+    pub(crate) fn files(&self) -> usize {
+        match self {
+            Self::Shm(shm) => 2 * usize::from(shm.consumers_max),
+            _ => 0,
+        }
+    }
 }
 
 /// `kind = "discard"`.

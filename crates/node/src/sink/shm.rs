@@ -32,6 +32,12 @@ use tracing::{info, warn};
 const CONSUMER_WAIT: Duration = Duration::from_secs(1);
 /// How long consumers have to take what is offered, and to give back what they took, when the node ends.
 const LAST_WAIT: Duration = Duration::from_secs(1);
+/// How long nobody is accepted after that has failed.
+const ACCEPT_WAIT: Duration = Duration::from_secs(1);
+/// When a TF is tried again that could not be offered for want of memory or descriptors.
+const SHORT_WAIT: Duration = Duration::from_millis(100);
+/// How often the log has the same line.
+const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// What the memory of an EPN is made of, to be shared with its consumers.
 #[derive(Clone, Debug)]
@@ -97,6 +103,9 @@ impl ShmWorker {
             consumers: Vec::new(),
             queue: VecDeque::new(),
             alone_since: Instant::now(),
+            deaf_until: None,
+            turned_away: Seldom::default(),
+            short: Seldom::default(),
             failures: Failures::default(),
             has_failed: false,
             counters: Counters::new(registry),
@@ -187,6 +196,26 @@ impl Consumer {
     }
 }
 
+/// A line of the log that is told once in a while.
+#[derive(Default)]
+struct Seldom {
+    told: Option<Instant>,
+    untold: u64,
+}
+
+impl Seldom {
+    /// If it is to be told: how many were not since the last.
+    fn is_due(&mut self, now: Instant) -> Option<u64> {
+        let is_due = |told| now.saturating_duration_since(told) >= TELL_EVERY;
+        if self.told.is_none_or(is_due) {
+            self.told = Some(now);
+            return Some(std::mem::take(&mut self.untold));
+        }
+        self.untold += 1;
+        None
+    }
+}
+
 struct Counters {
     consumers: Arc<Gauge>,
     lent_bytes: Arc<Gauge>,
@@ -234,6 +263,10 @@ struct Hands {
     queue: VecDeque<Tf<Bytes>>,
     /// When there was a consumer last.
     alone_since: Instant,
+    /// Nobody could be accepted: it is tried again then.
+    deaf_until: Option<Instant>,
+    turned_away: Seldom,
+    short: Seldom,
     failures: Failures,
     has_failed: bool,
     counters: Counters,
@@ -244,18 +277,20 @@ impl Hands {
     /// Gives the number of TFs that nobody has taken in the end.
     fn run(mut self) -> u64 {
         while !self.is_told_to_end() {
-            self.accept();
-            self.turn();
-            self.sleep(None);
+            // One time for all of a turn: what becomes due meanwhile is due in the next.
+            let now = Instant::now();
+            self.turn(now);
+            self.tell_if_alone(now);
+            self.sleep(now, None);
         }
         self.end()
     }
 
-    fn turn(&mut self) {
-        self.take_in();
-        self.call_back_from_slow();
-        self.give();
-        self.tell_if_alone();
+    fn turn(&mut self, now: Instant) {
+        self.accept(now);
+        self.take_in(now);
+        self.call_back_from_slow(now);
+        self.give(now);
     }
 
     /// Takes in what the node has put into the queue, and tells whether it ends.
@@ -270,12 +305,18 @@ impl Hands {
         is_ending
     }
 
-    fn accept(&mut self) {
+    fn accept(&mut self, now: Instant) {
+        if self.deaf_until.is_some_and(|until| now < until) {
+            return;
+        }
+        self.deaf_until = None;
         loop {
             let socket = match self.socket.accept() {
                 Ok(socket) => socket,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) => {
+                    // Who waits there would wake us at once, again and again.
+                    self.deaf_until = Some(now + ACCEPT_WAIT);
                     warn!(%error, "No consumer can connect");
                     return;
                 }
@@ -283,8 +324,10 @@ impl Hands {
             let pid = rustix::net::sockopt::socket_peercred(&socket).ok();
             let pid = pid.map(|peer| peer.pid.as_raw_nonzero().get());
             if self.consumers.len() >= self.consumers_max {
-                let consumers = self.consumers_max;
-                warn!(consumers, pid, "One consumer too many has come");
+                if let Some(untold) = self.turned_away.is_due(now) {
+                    let consumers = self.consumers_max;
+                    warn!(consumers, pid, untold, "One consumer too many has come");
+                }
                 continue;
             }
             let own = vec![self.memory.arena.clone()];
@@ -301,14 +344,18 @@ impl Hands {
                         strikes: 0,
                     });
                 }
-                Err(error) => warn!(%error, pid, "A consumer is turned away"),
+                Err(error) => {
+                    if let Some(untold) = self.turned_away.is_due(now) {
+                        warn!(%error, pid, untold, "A consumer is turned away");
+                    }
+                }
             }
             self.counters.consumers.set_u64(self.consumers.len() as u64);
         }
     }
 
     /// Hears what the consumers have done.
-    fn take_in(&mut self) {
+    fn take_in(&mut self, now: Instant) {
         let (mut events, mut taken_tfs, mut index) = (Vec::new(), 0, 0);
         while let Some(consumer) = self.consumers.get_mut(index) {
             let (mut taken, mut back_bytes) = (0, 0);
@@ -332,7 +379,7 @@ impl Hands {
             if taken > 0 {
                 (consumer.slow_until, consumer.strikes) = (None, 0);
                 let has_more = consumer.giver.untaken() > 0;
-                consumer.idle_since = has_more.then(Instant::now);
+                consumer.idle_since = has_more.then_some(now);
             }
             taken_tfs += taken;
             let pid = consumer.pid;
@@ -340,14 +387,14 @@ impl Hands {
                 Ok(true) => index += 1,
                 Ok(false) => {
                     let consumer = self.consumers.swap_remove(index);
-                    let left = self.part(consumer, &mut events, &mut taken_tfs);
+                    let left = self.part(now, consumer, &mut events, &mut taken_tfs);
                     let (taken, untaken) = left;
                     info!(pid, taken, untaken, "A consumer has gone");
                 }
                 Err(error) => {
                     warn!(pid, %error, "A consumer is shut out");
                     let consumer = self.consumers.swap_remove(index);
-                    self.part(consumer, &mut events, &mut taken_tfs);
+                    self.part(now, consumer, &mut events, &mut taken_tfs);
                 }
             }
         }
@@ -358,6 +405,7 @@ impl Hands {
     /// Takes what `consumer` leaves: how many TFs it had, and how many it had not taken yet.
     fn part(
         &mut self,
+        now: Instant,
         consumer: Consumer,
         events: &mut Vec<SinkEvent>,
         taken_tfs: &mut usize,
@@ -376,7 +424,7 @@ impl Hands {
         self.counters.gone.add(counts.0 as u64);
         self.requeue(untaken);
         self.counters.consumers.set_u64(self.consumers.len() as u64);
-        self.alone_since = Instant::now();
+        self.alone_since = now;
         counts
     }
 
@@ -389,8 +437,8 @@ impl Hands {
     }
 
     /// Calls back what lies with consumers that take nothing, if others do, or that leave.
-    fn call_back_from_slow(&mut self) {
-        let (now, slow_after) = (Instant::now(), self.slow_after);
+    fn call_back_from_slow(&mut self, now: Instant) {
+        let slow_after = self.slow_after;
         let has_others = self.consumers.iter().any(|consumer| {
             let is_slow = consumer.is_slow(now) || consumer.is_idle(now, slow_after);
             !consumer.giver.is_leaving() && !is_slow
@@ -417,12 +465,12 @@ impl Hands {
     }
 
     /// Offers what waits, each TF to the consumer with the fewest bytes that has room for it.
-    fn give(&mut self) {
+    fn give(&mut self, now: Instant) {
         while let Some(tf) = self.queue.pop_front() {
-            let choices = self.choices(tf.bytes());
+            let choices = self.choices(now, tf.bytes());
             let mut left = Some(tf);
             for index in choices {
-                left = left.and_then(|tf| self.give_to(index, tf));
+                left = left.and_then(|tf| self.give_to(now, index, tf));
             }
             if let Some(tf) = left {
                 self.queue.push_front(tf);
@@ -440,8 +488,8 @@ impl Hands {
 
     /// The consumers that may get a TF of `bytes`, the best first. One that is slow gets something only where there is
     /// no other.
-    fn choices(&self, bytes: u64) -> Vec<usize> {
-        let (now, max) = (Instant::now(), self.consumer_bytes_max);
+    fn choices(&self, now: Instant, bytes: u64) -> Vec<usize> {
+        let max = self.consumer_bytes_max;
         let has_quick = self
             .consumers
             .iter()
@@ -457,9 +505,9 @@ impl Hands {
     }
 
     /// Offers a TF to one consumer. Gives it back if that cannot be.
-    fn give_to(&mut self, index: usize, tf: Tf<Bytes>) -> Option<Tf<Bytes>> {
+    fn give_to(&mut self, now: Instant, index: usize, tf: Tf<Bytes>) -> Option<Tf<Bytes>> {
         let consumer = &mut self.consumers[index];
-        let bytes = tf.bytes();
+        let (pid, bytes) = (consumer.pid, tf.bytes());
         let head = tf_file_head(&tf);
         // Handles of the payloads, which are the same bytes.
         let bodies: Vec<Bytes> = tf.parts.iter().map(|part| part.payload.clone()).collect();
@@ -470,12 +518,18 @@ impl Hands {
         match gave {
             Ok(Gave::Offered) => {
                 consumer.bytes += bytes;
-                consumer.idle_since.get_or_insert_with(Instant::now);
+                consumer.idle_since.get_or_insert(now);
                 None
             }
-            Ok(Gave::Full(tf)) => Some(tf),
+            Ok(Gave::Full(tf)) => {
+                if let Some(error) = consumer.giver.shortage()
+                    && let Some(untold) = self.short.is_due(now)
+                {
+                    warn!(pid, %error, untold, "A consumer cannot be given a TF now; it is tried again");
+                }
+                Some(tf)
+            }
             Err((error, tf)) => {
-                let pid = consumer.pid;
                 warn!(pid, %error, "A consumer cannot be given a TF, and gets no more");
                 consumer.giver.close();
                 Some(tf)
@@ -483,14 +537,14 @@ impl Hands {
         }
     }
 
-    fn tell_if_alone(&mut self) {
+    fn tell_if_alone(&mut self, now: Instant) {
         if !self.consumers.is_empty() {
-            self.alone_since = Instant::now();
+            self.alone_since = now;
         }
         let Some(tf) = self.queue.front().map(|tf| tf.tf) else {
             return;
         };
-        if self.alone_since.elapsed() < CONSUMER_WAIT {
+        if now.saturating_duration_since(self.alone_since) < CONSUMER_WAIT {
             return;
         }
         let path = self.path.clone();
@@ -516,43 +570,50 @@ impl Hands {
         (self.wake)();
     }
 
-    /// Sleeps until the node, a consumer or a new one has something to say, or something is due; at most until `until`.
-    fn sleep(&mut self, until: Option<Instant>) {
+    /// When there is something to do of which nobody tells, after `now`, when what was due was done.
+    fn due(&self, now: Instant) -> Option<Instant> {
+        let (consumers, waits) = (&self.consumers, !self.queue.is_empty());
+        let is_out = |consumer: &Consumer| consumer.giver.untaken() > 0;
+        let has_untaken = waits || consumers.iter().any(is_out);
+        let slow = |consumer: &Consumer| consumer.idle_since.map(|since| since + self.slow_after);
+        let slow = consumers.iter().filter_map(slow);
+        // Then it can be given what waits, or what lies with another one that takes nothing.
+        let again = consumers.iter().filter_map(|consumer| consumer.slow_until);
+        let again = again.filter(|_| has_untaken);
+        let alone = (waits && consumers.is_empty()).then(|| now + CONSUMER_WAIT);
+        let mut shortages = consumers.iter().map(|consumer| consumer.giver.shortage());
+        let is_short = waits && shortages.any(|shortage| shortage.is_some());
+        let short = is_short.then(|| now + SHORT_WAIT);
+        let due = slow.chain(again).chain(alone).chain(short);
+        due.chain(self.deaf_until).filter(|due| *due > now).min()
+    }
+
+    /// Sleeps until the node, a consumer or a new one has something to say, or something is [due](Self::due) that was
+    /// not at `now`; at most until `until`.
+    fn sleep(&mut self, now: Instant, until: Option<Instant>) {
         for consumer in &mut self.consumers {
             // A consumer that breaks the rules is found out in the next turn.
             if !matches!(consumer.giver.sleep(), Ok(true)) {
                 return;
             }
         }
-        let now = Instant::now();
-        let slow = |consumer: &Consumer| consumer.idle_since.map(|since| since + self.slow_after);
-        let slow = self.consumers.iter().filter_map(slow);
-        let has_some = !self.queue.is_empty();
-        let again = self
-            .consumers
-            .iter()
-            .filter_map(|consumer| consumer.slow_until);
-        let again = again.filter(|_| has_some);
-        let is_alone = self.consumers.is_empty() && has_some;
-        let alone = is_alone.then(|| now + CONSUMER_WAIT);
-        let due = slow.chain(again).chain(alone).chain(until);
-        let due = due.filter(|due| *due > now).min();
+        let due = self.due(now).into_iter().chain(until).min();
         let timeout = due.map(|due| {
-            let left = due - now;
+            let left = due.saturating_duration_since(Instant::now());
             Timespec {
                 tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
                 tv_nsec: left.subsec_nanos().into(),
             }
         });
-        let mut fds = vec![
-            PollFd::from_borrowed_fd(self.rung.as_fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(self.socket.as_fd(), PollFlags::IN),
-        ];
-        let sockets = self
-            .consumers
-            .iter()
-            .map(|consumer| consumer.giver.socket());
-        fds.extend(sockets.map(|socket| PollFd::from_borrowed_fd(socket, PollFlags::IN)));
+        let mut fds = vec![PollFd::from_borrowed_fd(self.rung.as_fd(), PollFlags::IN)];
+        if self.deaf_until.is_none() {
+            fds.push(PollFd::from_borrowed_fd(self.socket.as_fd(), PollFlags::IN));
+        }
+        for consumer in &self.consumers {
+            let mut flags = PollFlags::IN;
+            flags.set(PollFlags::OUT, consumer.giver.wants_writable());
+            fds.push(PollFd::from_borrowed_fd(consumer.giver.socket(), flags));
+        }
         match rustix::event::poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => warn!(%error, "Consumers cannot be waited for"),
@@ -562,24 +623,36 @@ impl Hands {
     /// Offers what is left, and waits for what is out, for a moment.
     fn end(mut self) -> u64 {
         let until = Instant::now() + LAST_WAIT;
-        let is_out = |consumer: &Consumer| consumer.bytes > 0 || consumer.giver.untaken() > 0;
-        while Instant::now() < until && self.consumers.iter().any(is_out) {
-            self.accept();
-            self.take_in();
-            self.give();
-            self.sleep(Some(until));
+        loop {
+            let now = Instant::now();
+            self.turn(now);
+            let is_out = |consumer: &Consumer| consumer.bytes > 0 || consumer.giver.untaken() > 0;
+            let is_taking = |consumer: &Consumer| !consumer.giver.is_leaving();
+            let may_give = !self.queue.is_empty() && self.consumers.iter().any(is_taking);
+            if now >= until || !(may_give || self.consumers.iter().any(is_out)) {
+                break;
+            }
+            self.sleep(now, Some(until));
+            self.is_told_to_end(); // It is: the bell must not ring for ever.
         }
-        self.take_in();
-        let mut untaken = self.queue.len() as u64;
-        let mut lent = 0_u64;
+        let (mut untaken, mut lent) = (self.queue.len() as u64, 0_u64);
+        let (mut events, mut taken_tfs) = (Vec::new(), 0);
         for consumer in std::mem::take(&mut self.consumers) {
             let left = consumer.giver.part();
             untaken += left.untaken.len() as u64;
             lent += left.taken.len() as u64;
-            // The consumer still looks at these. Their memory must not be used for anything else while it does, and
-            // this process ends: it is never given back here.
-            left.taken.into_iter().for_each(std::mem::forget);
+            for (tf, is_told) in left.taken {
+                if !is_told {
+                    taken_tfs += 1;
+                    events.push(delivered(&tf));
+                }
+                // The consumer still looks at it. Its memory must not be used for anything else while it does, and this
+                // process ends: it is never given back here.
+                std::mem::forget(tf);
+            }
         }
+        self.counters.taken.add(taken_tfs as u64);
+        self.tell(events, taken_tfs);
         if lent > 0 {
             warn!(tfs = lent, "Consumers still have TFs when the sink ends");
         }

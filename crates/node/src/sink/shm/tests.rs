@@ -3,7 +3,7 @@ use super::super::{SinkHandle, open, recomputed};
 use super::*;
 use crate::config::SinkConfig;
 use crate::consume::{Consumer as Taker, Next, faults};
-use sheaf_frame::{EpnId, TfId};
+use sheaf_frame::{EpnId, RunId, TfId};
 use std::path::Path;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -165,7 +165,7 @@ fn what_a_dead_consumer_has_not_taken_goes_to_the_next_in_order() {
     test.offer(0..4);
     let taken = next(&mut first);
     test.expect_taken(0);
-    // As the kernel ends a process: no word is said.
+    // It says that it leaves, and its socket closes. `sheaf consume` is killed in the farm tests.
     drop(taken);
     drop(first);
     test.expect_freed();
@@ -233,6 +233,76 @@ fn what_a_slow_consumer_leaves_lying_goes_to_another() {
     let nothing = stuck.next(Some(Duration::ZERO)).unwrap();
     assert!(matches!(nothing, Next::Nothing));
     drop(first);
+}
+
+#[test]
+fn what_two_stopped_consumers_leave_lying_goes_from_one_to_the_other() {
+    let config = ShmSink {
+        call_back_ms: 5,
+        ..ShmSink::default()
+    };
+    let mut test = test(64, &config);
+    let mut first = test.consumer();
+    test.offer(0..1);
+    let _kept = next(&mut first);
+    test.expect_taken(0);
+    let mut second = test.consumer();
+    test.offer(1..2);
+    // From the third time on one is still passed over when the other has left it lying for long enough.
+    let began = Instant::now();
+    while test.count("node_shm_called_back_total") < 6 {
+        assert!(began.elapsed() < PATIENCE, "nobody looks after them");
+        std::thread::yield_now();
+    }
+    let taken = loop {
+        let consumers = [&mut first, &mut second];
+        let nexts =
+            consumers.map(|consumer| consumer.next(Some(Duration::from_millis(1))).unwrap());
+        let tf = nexts.into_iter().find_map(|next| match next {
+            Next::Tf(tf) => Some(tf.tf),
+            _ => None,
+        });
+        if let Some(tf) = tf {
+            break tf;
+        }
+        assert!(began.elapsed() < PATIENCE, "nobody has it");
+    };
+    assert_eq!(taken, TfId(1));
+}
+
+#[test]
+fn what_is_offered_last_is_still_given_to_who_waits_for_it() {
+    for _ in 0..10 {
+        let mut test = test(8, &patient());
+        let mut consumer = test.consumer();
+        let thread = std::thread::spawn(move || {
+            let mut had = 0;
+            while let Next::Tf(_) = consumer.next(Some(PATIENCE)).unwrap() {
+                had += 1;
+            }
+            had
+        });
+        test.offer(0..3);
+        test.sink.finish();
+        assert_eq!(thread.join().unwrap(), 3);
+        for id in 0..3 {
+            while let Some(event) = test.sink.poll() {
+                if let SinkEvent::Delivered { run, tf, .. } = event {
+                    assert_eq!((run, tf), (RunId(0xabc), TfId(id)));
+                    break;
+                }
+            }
+        }
+        assert_eq!(test.memory.arena.used_bytes(), 0);
+    }
+}
+
+#[test]
+fn the_same_line_is_told_once_a_second_with_how_many_it_stands_for() {
+    let (mut line, began) = (Seldom::default(), Instant::now());
+    let mut at = |ms: u64| line.is_due(began + Duration::from_millis(ms));
+    let told = [at(0), at(1), at(999), at(1000), at(2000)];
+    assert_eq!(told, [Some(0), None, None, Some(2), Some(0)]);
 }
 
 #[test]
