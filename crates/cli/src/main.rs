@@ -5,6 +5,7 @@ mod cert;
 mod config;
 mod consume;
 mod convert;
+mod cpu_list;
 mod demo;
 mod fail;
 mod gateway;

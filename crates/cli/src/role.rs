@@ -3,6 +3,7 @@
 //! The standard output carries JSON lines for whoever started the process (see `docs/status.md`), the standard
 //! error its log.
 
+use crate::cpu_list;
 use crate::fail;
 use crate::order;
 use crate::proc;
@@ -32,6 +33,9 @@ pub(crate) struct NodeArgs {
     /// Append what this node sees to this file, one JSON object a line (docs/events.md).
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
+    /// Stay on these CPUs with all threads and memory, such as 2 or 0-3,8; else wherever the kernel puts them.
+    #[arg(long, value_name = "LIST", value_parser = cpu_list::parse)]
+    cpus: Option<cpu_list::CpuList>,
     /// End when the process of this id, which must be the parent, ends.
     #[arg(long, value_name = "PID", hide = true)]
     parent: Option<i32>,
@@ -281,6 +285,10 @@ fn drive(
 ) -> anyhow::Result<ExitCode> {
     if let Some(parent) = args.parent {
         end_with(parent)?;
+    }
+    // Before there are threads, and before memory is touched: it then lies near these CPUs.
+    if let Some(cpus) = &args.cpus {
+        cpus.stay()?;
     }
     let shutdown = Shutdown::on_signals().context("cannot handle signals")?;
     let outcome = run(&shutdown).with_context(|| format!("{node} failed"));

@@ -47,7 +47,7 @@ const fn peer(name: &'static str, program: &'static str) -> Kind {
 }
 
 /// All of them. The first is what the others are held against.
-pub(crate) const KINDS: [Kind; 11] = [
+pub(crate) const KINDS: [Kind; 12] = [
     Kind {
         program: Program::Peer("plain_tcp", &["peer"]),
         ..peer("plain-tcp", "plain_tcp")
@@ -69,6 +69,7 @@ pub(crate) const KINDS: [Kind; 11] = [
     peer("nanomsg", "nanomsg_peer"),
     peer("nng", "nng_peer"),
     peer("asio", "asio_peer"),
+    peer("asio-uring", "asio_uring_peer"),
     Kind {
         // It refuses messages of more than 64 MiB.
         bytes_max: 64 << 20,
