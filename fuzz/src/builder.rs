@@ -190,7 +190,7 @@ impl Bench {
         if let Some(tf) = self.with_consumer.pop_front() {
             self.delivered.insert((tf.run, tf.tf), true);
             self.builder
-                .handle_delivered(tf.tf, tf.bytes(), tf.missing.len());
+                .handle_delivered(tf.run, tf.tf, tf.bytes(), tf.missing.len());
             self.not_freed.push(tf.bytes());
         }
     }

@@ -480,8 +480,8 @@ impl<P: Clone> TfBuilder<P> {
         true
     }
 
-    /// The consumer has taken a TF of `run` and of `bytes`, with `missing` FLPs missing. It takes them in any order, and
-    /// one of a former run must not be taken for its namesake of this one.
+    /// The consumer has taken a TF of `run` and of `bytes`, with `missing` FLPs missing. It takes them in any order,
+    /// and one of a former run must not be taken for its namesake of this one.
     pub fn handle_delivered(&mut self, run: RunId, tf: TfId, bytes: u64, missing: usize) {
         if missing == 0 {
             self.stats.delivered_complete += 1;

@@ -13,7 +13,7 @@
 //!   it can still look at. The socket over which a third process has lent its memory goes along with that memory, so
 //!   that it stays lent as long as the taker lives.
 //! - *Trust.* Both run as the same user. Takers can map the rings to write to them, and nothing else. Whatever a peer
-//!   writes there is checked before it is used; who breaks the rules has his own messages spoilt, or gets none any more.
+//!   writes there is checked before it is used; who breaks the rules has his own messages spoilt, or gets no more.
 //! - *Accidents.* A giver that is dropped without [`part`](Giver::part), as by a panic, never uses again what its taker
 //!   looks at.
 

@@ -28,8 +28,8 @@ pub enum GiverError {
     /// It runs as another user, and would see all of our memory.
     #[error("the process at the other end runs as another user")]
     OtherUser,
-    /// The operating system does not give what is needed. [`give`](Giver::give) says so only of a socket that is closed:
-    /// what this process lacks may be had later.
+    /// The operating system does not give what is needed. [`give`](Giver::give) says so only of a socket that is
+    /// closed: what this process lacks may be had later.
     #[error(transparent)]
     Io(#[from] io::Error),
     /// It has written what cannot be.
@@ -240,15 +240,15 @@ impl<M> Giver<M> {
         }
     }
 
-    /// Why a message was [`Full`](Gave::Full) since the last [`take_in`](Self::take_in), if it was for something that this
-    /// process lacks, such as memory or descriptors. Nobody tells when it has that again: try after a while.
+    /// Why a message was [`Full`](Gave::Full) since the last [`take_in`](Self::take_in), if it was for something that
+    /// this process lacks, such as memory or descriptors. Nobody tells when it has that again: try after a while.
     #[must_use]
     pub fn shortage(&self) -> Option<&io::Error> {
         self.shortage.as_ref()
     }
 
-    /// Whether a message was [`Full`](Gave::Full) since the last [`take_in`](Self::take_in) because nothing more could be
-    /// said: it can be tried again when the [socket](Self::socket) is writable.
+    /// Whether a message was [`Full`](Gave::Full) since the last [`take_in`](Self::take_in) because nothing more could
+    /// be said: it can be tried again when the [socket](Self::socket) is writable.
     #[must_use]
     pub fn wants_writable(&self) -> bool {
         self.is_socket_full
