@@ -552,6 +552,7 @@ impl<M> Giver<M> {
     #[must_use]
     pub fn part(mut self) -> Left<M> {
         let untaken = self.call_back();
+        self.offered.clear();
         let mut rest: Vec<Given<M>> = self.slots.drain(..).flatten().collect();
         rest.sort_unstable_by_key(|given| given.number);
         let taken = rest.into_iter().map(|given| (given.message, given.is_told));

@@ -340,6 +340,16 @@ fn one_consumer_too_many_is_turned_away() {
     );
 }
 
+#[test]
+fn descriptors_of_all_consumers_are_asked_for() {
+    let config = ShmSink {
+        consumers_max: 40,
+        ..patient()
+    };
+    assert_eq!(SinkConfig::Shm(config).files(), 80);
+    assert_eq!(SinkConfig::default().files(), 0);
+}
+
 fn open_at(path: &Path) -> Result<SinkHandle, SinkError> {
     let path = path.to_owned();
     let config = SinkConfig::Shm(ShmSink { path, ..patient() });
