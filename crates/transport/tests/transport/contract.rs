@@ -1,6 +1,6 @@
 //! Both transports against the contract suite.
 
-use crate::{arena, authority, encrypted, tls_of};
+use crate::{arena, authority, encrypted, nobody_at, tls_of};
 use sheaf_frame::Limits;
 use sheaf_transport::contract::{Pair, check};
 use sheaf_transport::memory::{Faults, Network, Settings};
@@ -29,15 +29,6 @@ fn tcp_endpoint() -> Tcp {
     .unwrap()
 }
 
-/// A port that was free a moment ago.
-fn free_address(host: &str) -> String {
-    TcpListener::bind((host, 0))
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .to_string()
-}
-
 fn tcp_pair(address: &str, nobody: String) -> Pair<Tcp> {
     let (client, server) = (tcp_endpoint(), tcp_endpoint());
     // The queue, and a send and a receive buffer of twice what was asked for.
@@ -55,7 +46,7 @@ fn tcp_pair(address: &str, nobody: String) -> Pair<Tcp> {
 
 #[test]
 fn tcp_keeps_the_contract() {
-    check(|| tcp_pair("127.0.0.1:0", free_address("127.0.0.1")));
+    check(|| tcp_pair("127.0.0.1:0", nobody_at("127.0.0.1")));
 }
 
 #[test]
@@ -64,7 +55,7 @@ fn tcp_keeps_the_contract_over_ipv6() {
         eprintln!("skipped: this machine has no IPv6 loopback");
         return;
     }
-    check(|| tcp_pair("[::1]:0", free_address("::1")));
+    check(|| tcp_pair("[::1]:0", nobody_at("::1")));
 }
 
 #[test]
@@ -85,7 +76,7 @@ fn tls_over_unix_sockets_keeps_the_contract() {
 
 #[test]
 fn tls_keeps_the_contract() {
-    check_tls("127.0.0.1:0", || free_address("127.0.0.1"));
+    check_tls("127.0.0.1:0", || nobody_at("127.0.0.1"));
 }
 
 fn check_tls(address: &str, nobody: impl Fn() -> String) {

@@ -18,6 +18,8 @@ use sheaf_identity::{Authority, Credentials, Moment, Tls, Validity, parse_node};
 use sheaf_transport::{
     Arena, ArenaOptions, Bulk, ConnId, Event, Frame, Security, Tcp, TcpConfig, Transport, WireKind,
 };
+use socket2::{Domain, Socket, Type};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -38,6 +40,16 @@ fn arena(bytes: usize) -> Arc<Arena> {
 
 fn tcp(config: TcpConfig) -> Tcp {
     Tcp::new(config, arena(64 << 20)).unwrap()
+}
+
+/// A port of `host` at which nobody listens, and nobody else can: it is bound, until the tests end.
+fn nobody_at(host: &str) -> String {
+    let ip: IpAddr = host.parse().unwrap();
+    let port = Socket::new(Domain::for_address((ip, 0).into()), Type::STREAM, None).unwrap();
+    port.bind(&SocketAddr::from((ip, 0)).into()).unwrap();
+    let address = port.local_addr().unwrap().as_socket().unwrap();
+    std::mem::forget(port);
+    address.to_string()
 }
 
 /// A CA for one test.

@@ -1,6 +1,8 @@
 //! Bodies that are lent to a peer on this machine, instead of copied.
 
-use crate::{PATIENCE, arena, authority, await_accepted, await_event, encrypted, tls_of};
+use crate::{
+    PATIENCE, arena, authority, await_accepted, await_event, encrypted, nobody_at, tls_of,
+};
 use bytes::Bytes;
 use sheaf_frame::{Limits, Prefix};
 use sheaf_identity::Identity;
@@ -11,7 +13,7 @@ use sheaf_transport::{
 };
 use std::cell::RefCell;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -125,13 +127,8 @@ impl Transport for Lending {
     }
 }
 
-fn free_address() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().to_string()
-}
-
 fn check_contract(security: impl FnMut() -> (Security, Security)) -> Stats {
-    check_contract_at("127.0.0.1:0", free_address, security)
+    check_contract_at("127.0.0.1:0", || nobody_at("127.0.0.1"), security)
 }
 
 fn check_contract_at(
