@@ -111,10 +111,10 @@ pub fn over_sizes(title: &str, x: &Axis, y: &Axis, lines: &[Line]) -> Result<Str
         }
         // At the end of its line, but not over another.
         labels.sort_by_key(|((_, y), _, _)| *y);
-        let mut free_y = 0;
-        for ((_, y), label, colour) in labels {
-            let at = (SIZE.0 as i32 - 126, y.max(free_y) - 7);
-            free_y = y.max(free_y) + 15;
+        let wanted = labels.iter().map(|((_, y), _, _)| *y).collect();
+        let places = apart(wanted, SIZE.1 as i32 - LABEL_GAP);
+        for (y, (_, label, colour)) in places.into_iter().zip(labels) {
+            let at = (SIZE.0 as i32 - 126, y - 7);
             let style = ("sans-serif", 13).into_font().color(&colour);
             area.draw(&Text::new(label, at, style))
                 .map_err(bad("a label"))?;
@@ -122,6 +122,24 @@ pub fn over_sizes(title: &str, x: &Axis, y: &Axis, lines: &[Line]) -> Result<Str
         area.present().map_err(bad("a figure"))?;
     }
     Ok(svg)
+}
+
+/// From one label to the next below it.
+const LABEL_GAP: i32 = 15;
+
+/// Moves labels, given from the top down, so that none lies over another or below `lowest`.
+fn apart(mut places: Vec<i32>, lowest: i32) -> Vec<i32> {
+    let mut highest = i32::MIN;
+    for y in &mut places {
+        *y = highest.max(*y);
+        highest = *y + LABEL_GAP;
+    }
+    let mut lowest = lowest;
+    for y in places.iter_mut().rev() {
+        *y = lowest.min(*y);
+        lowest = *y - LABEL_GAP;
+    }
+    places
 }
 
 /// A size in the units of a person.
@@ -136,6 +154,14 @@ fn size(bytes: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn labels_lie_apart_and_inside() {
+        assert_eq!(apart(vec![10, 100, 200], 300), [10, 100, 200]);
+        assert_eq!(apart(vec![10, 12, 13, 200], 300), [10, 25, 40, 200]);
+        assert_eq!(apart(vec![10, 298, 299, 300], 300), [10, 270, 285, 300]);
+        assert_eq!(apart(Vec::new(), 300), Vec::<i32>::new());
+    }
 
     #[test]
     fn lines_have_their_names_and_nonsense_does_not_panic() {
