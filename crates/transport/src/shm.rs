@@ -3,6 +3,7 @@
 //! - `ring`: records through shared memory, in one direction, with a word that says who sleeps;
 //! - `lane`: frames whose bodies are lent. The sender writes down where a body lies, the receiver looks at it there and
 //!   gives it back; nothing is copied but heads;
+//! - `slots`: what is lent, by the number under which it comes back;
 //! - `meeting`: how the two exchange the memory, over a Unix socket, and prove that they mean the same stream.
 //!
 //! Whoever lends keeps a body until it comes back, or until the borrower's process is gone: the socket of the meeting
@@ -11,6 +12,7 @@
 pub(crate) mod lane;
 pub(crate) mod meeting;
 pub(crate) mod ring;
+pub(crate) mod slots;
 
 use thiserror::Error;
 

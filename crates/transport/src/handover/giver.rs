@@ -9,6 +9,7 @@ use crate::arena::Arena;
 use crate::mapping::{Mapping, read_only};
 use crate::shm::lane::Session;
 use crate::shm::ring::{Reader, Writer};
+use crate::shm::slots::Slots;
 use crate::shm::{ShmFault, meeting};
 use bytes::Bytes;
 use rustix::io::Errno;
@@ -78,8 +79,7 @@ pub struct Giver<M> {
     regions_named: u32,
     /// Regions that the taker has to be told to forget.
     forgotten: VecDeque<u32>,
-    slots: Vec<Option<Given<M>>>,
-    free: Vec<u32>,
+    slots: Slots<Given<M>>,
     /// Slots of messages that nobody is known to have taken, the oldest first.
     offered: VecDeque<u32>,
     messages: u64,
@@ -162,8 +162,7 @@ impl<M> Giver<M> {
             regions: Vec::new(),
             regions_named: 0,
             forgotten: VecDeque::new(),
-            slots: Vec::new(),
-            free: Vec::new(),
+            slots: Slots::new(SLOTS),
             offered: VecDeque::new(),
             messages: 0,
             copied_bytes: 0,
@@ -218,12 +217,13 @@ impl<M> Giver<M> {
     ) -> Result<Gave<M>, (GiverError, M)> {
         match self.offer(head, bodies) {
             Ok(Some(Offered { slot, number, copy })) => {
-                self.slots[slot as usize] = Some(Given {
+                let given = Given {
                     message,
                     number,
                     copy,
                     is_told: false,
-                });
+                };
+                self.slots.fill(slot, given);
                 self.offered.push_back(slot);
                 if self.ring.publish() {
                     words::wake(self.socket());
@@ -277,7 +277,7 @@ impl<M> Giver<M> {
         if self.lacks_room {
             return Ok(None);
         }
-        let Some(slot) = self.slot() else {
+        let Some(slot) = self.slots.reserve() else {
             return Ok(None);
         };
         let number = self.messages;
@@ -303,7 +303,7 @@ impl<M> Giver<M> {
                 Ok(Some(Offered { slot, number, copy }))
             }
             other => {
-                self.free.push(slot);
+                self.slots.cancel(slot);
                 other.map(|_| None)
             }
         }
@@ -440,17 +440,6 @@ impl<M> Giver<M> {
         Ok(true)
     }
 
-    fn slot(&mut self) -> Option<u32> {
-        if let Some(slot) = self.free.pop() {
-            return Some(slot);
-        }
-        let slot = u32::try_from(self.slots.len()).ok()?;
-        (slot < SLOTS).then(|| {
-            self.slots.push(None);
-            slot
-        })
-    }
-
     /// Takes in what the taker has done: `taken` is called with each message that it has begun to look at, `back`, with
     /// each of which it has dropped all bodies, later. Gives `false` if it is gone: then [`part`](Self::part).
     ///
@@ -476,11 +465,9 @@ impl<M> Giver<M> {
             let slot = u32::from_le_bytes(slot);
             // It may have been taken after we looked, and is back already.
             self.see_taken(&mut taken)?;
-            let found = self.slots.get_mut(slot as usize);
-            let is_taken = |given: &mut Given<M>| given.is_told;
-            let given = found.and_then(|given| given.take_if(is_taken));
+            let given = self.slots.take_if(slot, |given| given.is_told);
             let given = given.ok_or(ShmFault::Slot { slot })?;
-            self.free(slot, given.copy);
+            self.forget(given.copy);
             back(given.message);
         }
         self.record = record;
@@ -489,8 +476,7 @@ impl<M> Giver<M> {
         Ok(is_there)
     }
 
-    fn free(&mut self, slot: u32, copy: Option<(u32, Mapping)>) {
-        self.free.push(slot);
+    fn forget(&mut self, copy: Option<(u32, Mapping)>) {
         self.forgotten.extend(copy.map(|(number, _)| number));
     }
 
@@ -509,7 +495,7 @@ impl<M> Giver<M> {
 
     fn see_taken(&mut self, taken: &mut impl FnMut(&M)) -> Result<(), ShmFault> {
         while let Some(slot) = self.offered.front().copied() {
-            let Some(given) = &mut self.slots[slot as usize] else {
+            let Some(given) = self.slots.get_mut(slot) else {
                 return Err(ShmFault::Slot { slot });
             };
             let found = self.memory.word(claim_at(slot)).load(Ordering::Acquire);
@@ -531,7 +517,7 @@ impl<M> Giver<M> {
     pub fn call_back(&mut self) -> Vec<M> {
         let mut back = Vec::new();
         for slot in std::mem::take(&mut self.offered) {
-            let called = self.slots[slot as usize].take_if(|given| {
+            let called = self.slots.take_if(slot, |given| {
                 let claim = self.memory.word(claim_at(slot));
                 let (from, to) = (mark(given.number, OFFERED), mark(given.number, CALLED_BACK));
                 let swapped = claim.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
@@ -539,7 +525,7 @@ impl<M> Giver<M> {
             });
             match called {
                 Some(given) => {
-                    self.free(slot, given.copy);
+                    self.forget(given.copy);
                     back.push(given.message);
                 }
                 None => self.offered.push_back(slot),
@@ -553,7 +539,7 @@ impl<M> Giver<M> {
     pub fn part(mut self) -> Left<M> {
         let untaken = self.call_back();
         self.offered.clear();
-        let mut rest: Vec<Given<M>> = self.slots.drain(..).flatten().collect();
+        let mut rest: Vec<Given<M>> = self.slots.drain().collect();
         rest.sort_unstable_by_key(|given| given.number);
         let taken = rest.into_iter().map(|given| (given.message, given.is_told));
         Left {
@@ -576,7 +562,7 @@ impl<M> Giver<M> {
         let waits = self.ring.wait()?;
         // It may have been taken after we looked, and its room was seen when something was offered since.
         let is_taken = self.offered.front().is_some_and(|slot| {
-            let given = self.slots[*slot as usize].as_ref();
+            let given = self.slots.get(*slot);
             let offered = given.map(|given| mark(given.number, OFFERED));
             let found = self.memory.word(claim_at(*slot)).load(Ordering::Acquire);
             offered != Some(found)
@@ -590,7 +576,7 @@ impl<M> Drop for Giver<M> {
     /// is never used again.
     fn drop(&mut self) {
         drop(self.call_back());
-        for given in self.slots.drain(..).flatten() {
+        for given in self.slots.drain() {
             std::mem::forget(given.message);
         }
     }

@@ -1,6 +1,7 @@
 //! Frames whose bodies are lent: what the two ends of a lane do.
 
 use super::ring::{self, Reader, Writer};
+use super::slots::Slots;
 use super::{ShmFault, meeting};
 use crate::arena::Arena;
 use crate::mapping::Mapping;
@@ -88,8 +89,7 @@ pub(crate) struct Lender {
     ring: Writer,
     back: Reader,
     /// Bodies that are lent, by slot, and the region of each.
-    slots: Vec<Option<(Bytes, u16)>>,
-    free: Vec<u32>,
+    slots: Slots<(Bytes, u16)>,
     regions: Vec<Lendable>,
     socket: OwnedFd,
     record: Vec<u8>,
@@ -114,8 +114,7 @@ impl Lender {
             under_way_bytes_max,
             ring: Writer::new(Arc::clone(&memory), 0, RING_BYTES),
             back: Reader::new(memory, BACK, BACK_BYTES),
-            slots: Vec::new(),
-            free: Vec::new(),
+            slots: Slots::new(SLOTS),
             regions,
             socket,
             record: Vec::new(),
@@ -128,7 +127,7 @@ impl Lender {
 
     /// Whether the peer has bodies of ours.
     pub(crate) fn has_lent(&self) -> bool {
-        self.free.len() < self.slots.len()
+        self.slots.len() > 0
     }
 
     /// Sends `frame`; the peer learns of it with [`publish`](Self::publish).
@@ -154,16 +153,16 @@ impl Lender {
                 false => Sent::Full,
             });
         };
-        let Some(slot) = self.slot() else {
+        let Some(slot) = self.slots.reserve() else {
             return Ok(Sent::Full);
         };
         let fixed = fixed(LENT, region, slot, offset);
         if !self.ring.push(&[&fixed, &prefix, &frame.head])? {
-            self.free.push(slot);
+            self.slots.cancel(slot);
             return Ok(Sent::Full);
         }
         self.regions[usize::from(region)].count(body.len(), true);
-        self.slots[slot as usize] = Some((body, region));
+        self.slots.fill(slot, (body, region));
         self.under_way.push_back((self.ring.tail(), bytes));
         self.under_way_bytes += bytes;
         if self.ring.unpublished() > UNPUBLISHED_BYTES {
@@ -218,17 +217,6 @@ impl Lender {
         Some((copy, 0, offset))
     }
 
-    fn slot(&mut self) -> Option<u32> {
-        if let Some(slot) = self.free.pop() {
-            return Some(slot);
-        }
-        let slot = u32::try_from(self.slots.len()).ok()?;
-        (slot < SLOTS).then(|| {
-            self.slots.push(None);
-            slot
-        })
-    }
-
     /// Shows the peer what was sent, and wakes it if it sleeps.
     pub(crate) fn publish(&mut self) {
         if self.ring.publish() {
@@ -244,27 +232,26 @@ impl Lender {
 
     /// Takes back what the peer gives back; `true` if there was something.
     pub(crate) fn reap(&mut self) -> Result<bool, ShmFault> {
-        let before = self.free.len();
+        let before = self.slots.len();
         while self.back.pop(&mut self.record)? {
             let slot: [u8; 4] = self.record.as_slice().try_into().map_err(|_| {
                 let (found, least, most) = (self.record.len(), 4, 4);
                 ShmFault::Record { found, least, most }
             })?;
             let slot = u32::from_le_bytes(slot);
-            let lent = self.slots.get_mut(slot as usize).and_then(Option::take);
+            let lent = self.slots.take_if(slot, |_| true);
             let (body, region) = lent.ok_or(ShmFault::Slot { slot })?;
             self.regions[usize::from(region)].count(body.len(), false);
-            self.free.push(slot);
         }
         // Who gives back never waits for room.
         let _ = self.back.free();
-        Ok(self.free.len() > before)
+        Ok(self.slots.len() < before)
     }
 }
 
 impl Drop for Lender {
     fn drop(&mut self) {
-        for (body, region) in self.slots.drain(..).flatten() {
+        for (body, region) in self.slots.drain() {
             self.regions[usize::from(region)].count(body.len(), false);
         }
     }
