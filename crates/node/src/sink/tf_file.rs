@@ -147,8 +147,7 @@ pub(super) fn payload_bytes(tf: &Tf<Bytes>) -> u64 {
 pub fn read_tf_file(bytes: &[u8]) -> Result<Tf<&[u8]>, TfFileError> {
     let (head, mut offset) = head_of(bytes)?;
     let fields = Fields { bytes };
-    let mut parts = Vec::with_capacity(head.parts.len());
-    for part in head.parts {
+    let tf = with_payloads(head, |part| {
         let payload = fields.payload(offset, part.bytes)?;
         let found = crc32c(payload);
         if found != part.digest {
@@ -156,20 +155,10 @@ pub fn read_tf_file(bytes: &[u8]) -> Result<Tf<&[u8]>, TfFileError> {
             return Err(TfFileError::PayloadDigest { flp, found, stated });
         }
         offset += part.bytes;
-        parts.push(with_payload(&part, payload));
-    }
-    let left = bytes.len() as u64 - offset;
-    if left > 0 {
-        return Err(TfFileError::Trailing { left });
-    }
-    let (run, tf, attempt, missing) = (head.run, head.tf, head.attempt, head.missing);
-    Ok(Tf {
-        run,
-        tf,
-        attempt,
-        parts,
-        missing,
-    })
+        Ok(payload)
+    })?;
+    end_at(bytes, offset)?;
+    Ok(tf)
 }
 
 /// Puts the payloads to a head that came by itself. Their digests are not compared.
@@ -181,32 +170,43 @@ pub(crate) fn tf_of_head(bytes: &[u8], payloads: Vec<Bytes>) -> Result<Tf<Bytes>
     let (head, head_bytes) = head_of(bytes)?;
     let (found, expected) = (payloads.len() as u64, head.parts.len() as u64);
     expect("number of payloads", found, expected)?;
-    let left = bytes.len() as u64 - head_bytes;
-    if left > 0 {
-        return Err(TfFileError::Trailing { left });
-    }
-    let mut parts = Vec::with_capacity(head.parts.len());
-    for (part, payload) in head.parts.into_iter().zip(payloads) {
+    end_at(bytes, head_bytes)?;
+    let mut payloads = payloads.into_iter();
+    with_payloads(head, |part| {
+        let payload = payloads.next().unwrap_or_default(); // there are as many
         expect("bytes of a payload", payload.len() as u64, part.bytes)?;
-        parts.push(with_payload(&part, payload));
-    }
-    let (run, tf, attempt, missing) = (head.run, head.tf, head.attempt, head.missing);
-    Ok(Tf {
-        run,
-        tf,
-        attempt,
-        parts,
-        missing,
+        Ok(payload)
     })
 }
 
-fn with_payload<P>(part: &Part<()>, payload: P) -> Part<P> {
-    Part {
-        source: part.source,
-        format: part.format,
-        digest: part.digest,
-        bytes: part.bytes,
-        payload,
+/// The TF of `head` with what `payload_of` gives for each of its parts.
+fn with_payloads<P>(
+    head: Tf<()>,
+    mut payload_of: impl FnMut(&Part<()>) -> Result<P, TfFileError>,
+) -> Result<Tf<P>, TfFileError> {
+    let parts = head.parts.into_iter().map(|part| {
+        Ok(Part {
+            payload: payload_of(&part)?,
+            source: part.source,
+            format: part.format,
+            digest: part.digest,
+            bytes: part.bytes,
+        })
+    });
+    Ok(Tf {
+        parts: parts.collect::<Result<_, _>>()?,
+        run: head.run,
+        tf: head.tf,
+        attempt: head.attempt,
+        missing: head.missing,
+    })
+}
+
+/// Refuses what comes behind `end`.
+fn end_at(bytes: &[u8], end: u64) -> Result<(), TfFileError> {
+    match bytes.len() as u64 - end {
+        0 => Ok(()),
+        left => Err(TfFileError::Trailing { left }),
     }
 }
 
