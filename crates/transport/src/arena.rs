@@ -10,7 +10,7 @@
 mod free_list;
 
 use crate::mapping::Mapping;
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use free_list::FreeList;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
@@ -161,7 +161,7 @@ impl Arena {
     #[must_use]
     pub fn allocate(self: &Arc<Self>, bytes: usize) -> Option<Block> {
         if bytes == 0 {
-            return Some(Block::empty());
+            return Some(Block::default());
         }
         let units = bytes.div_ceil(UNIT_BYTES);
         let first = {
@@ -326,14 +326,6 @@ impl Block {
         }
     }
 
-    fn empty() -> Self {
-        Self {
-            start: NonNull::dangling(),
-            len: 0,
-            keep: Keep::Nothing,
-        }
-    }
-
     /// Bytes of the block.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -391,9 +383,20 @@ impl Block {
         front
     }
 
-    /// Leaves only the first `len` bytes; without effect if there are fewer.
-    pub fn truncate(&mut self, len: usize) {
-        self.len = self.len.min(len);
+    /// Lets go of the first `by` bytes of a block of [parts](Self::into_parts).
+    ///
+    /// # Panics
+    ///
+    /// As [`split_to`](Self::split_to).
+    pub fn advance(&mut self, by: usize) {
+        let Keep::Part(bytes) = &mut self.keep else {
+            panic!("a block that is cut is one of parts");
+        };
+        bytes.advance(by);
+        // SAFETY: `Bytes` has as many bytes as the block and would have panicked if they were fewer than `by`.
+        let start = unsafe { self.start.add(by) };
+        self.start = start;
+        self.len -= by;
     }
 
     /// The bytes, from now on shared and immutable. The last drop gives the memory back, on any thread.
@@ -401,11 +404,19 @@ impl Block {
     pub fn freeze(self) -> Bytes {
         match self.keep {
             _ if self.is_empty() => Bytes::new(),
-            Keep::Part(mut bytes) => {
-                bytes.truncate(self.len);
-                bytes
-            }
+            Keep::Part(bytes) => bytes,
             Keep::Nothing | Keep::Extent(_) => Bytes::from_owner(self),
+        }
+    }
+}
+
+impl Default for Block {
+    /// A block without bytes.
+    fn default() -> Self {
+        Self {
+            start: NonNull::dangling(),
+            len: 0,
+            keep: Keep::Nothing,
         }
     }
 }
@@ -510,7 +521,7 @@ mod tests {
             (front.as_ref(), rest.as_ref()),
             ([1; 4].as_slice(), [2; 6].as_slice())
         );
-        rest.truncate(5);
+        rest.advance(1);
         let (front, rest) = (front.freeze(), rest.freeze());
         assert_eq!(
             (&front[..], &rest[..]),

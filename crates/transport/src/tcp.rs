@@ -16,6 +16,7 @@ mod dial;
 mod door;
 mod farewell;
 mod inbox;
+mod input;
 mod lanes;
 mod options;
 mod outbox;
@@ -246,12 +247,8 @@ impl Tcp {
 
     /// Puts a connection on the list of those that want a turn, if it does.
     fn enlist(&mut self, conn: ConnId) {
-        if let Some(connection) = self.connections.get_mut(&conn)
-            && !connection.listed
-            && connection.wants_turn()
-        {
-            connection.listed = true;
-            self.ready.push_back(conn);
+        if let Some(connection) = self.connections.get_mut(&conn) {
+            connection.enlist(&mut self.ready);
         }
     }
 
@@ -593,7 +590,7 @@ impl Transport for Tcp {
             // What is wrong with the lane is found once more in its turn, and told there.
             let _ = connection.lend_now(stats);
         }
-        self.enlist(conn);
+        connection.enlist(&mut self.ready);
         Ok(())
     }
 

@@ -1,11 +1,12 @@
 //! Places for bodies that come in.
 
+use super::input::Region;
 use crate::arena::{Arena, Block};
 use bytes::{Bytes, BytesMut};
 use std::sync::Arc;
 
 /// Bodies above this get a block of their own, which wastes less than a unit; smaller ones share blocks.
-const SHARED_MAX: usize = 128 << 10;
+pub(super) const SMALL_MAX: usize = 128 << 10;
 
 /// A shared block. Eight of the largest bodies that share, so that little is left over at its end.
 const SHARED_BYTES: usize = 1 << 20;
@@ -62,7 +63,7 @@ impl Bodies {
 
     /// A place for a body of `bytes`, or `None` if there is no room now.
     pub(crate) fn take(&mut self, bytes: usize) -> Option<Block> {
-        if (1..=SHARED_MAX.min(self.shared_bytes)).contains(&bytes)
+        if (1..=SMALL_MAX.min(self.shared_bytes)).contains(&bytes)
             && let Some(block) = self.take_shared(bytes)
         {
             return Some(block);
@@ -77,17 +78,38 @@ impl Bodies {
         self.heap_fallbacks
     }
 
+    /// Memory for small bodies to be read into, or `None` if there is no room for it now. It is to be
+    /// [given back](Self::give_region).
+    pub(crate) fn take_region(&mut self) -> Option<Region> {
+        // What a short rest is left for, another read would cost.
+        let least = self.shared_bytes / 16;
+        let mut block = match self.shared.take().filter(|block| block.len() > least) {
+            Some(block) => block,
+            None => self.arena.allocate(self.shared_bytes)?.into_parts(),
+        };
+        let ahead = block.as_ref().as_ptr().align_offset(ALIGNMENT);
+        block.advance(ahead.min(block.len()));
+        Some(Region::new(block))
+    }
+
+    /// Takes back what is left of a region.
+    pub(crate) fn give_region(&mut self, region: Region) {
+        // If a body had no room in it, another block has been begun.
+        self.shared.get_or_insert(region.into_block());
+    }
+
     fn take_shared(&mut self, bytes: usize) -> Option<Block> {
-        let padded = bytes.next_multiple_of(ALIGNMENT);
-        let fits = |block: &Block| block.len() >= padded;
+        let fits = |block: &Block| block.len() >= bytes;
         if !self.shared.as_ref().is_some_and(fits) {
             // Let go of the old block first: held by us, it would not come back with its last body.
             self.shared = None;
             let block = self.arena.allocate(self.shared_bytes);
             self.shared = block.map(Block::into_parts);
         }
-        let mut block = self.shared.as_mut()?.split_to(padded);
-        block.truncate(bytes);
+        let shared = self.shared.as_mut()?;
+        let block = shared.split_to(bytes);
+        let ahead = shared.as_ref().as_ptr().align_offset(ALIGNMENT);
+        shared.advance(ahead.min(shared.len()));
         Some(block)
     }
 
@@ -126,6 +148,56 @@ mod tests {
         assert_eq!(bodies.arena.used_bytes(), 3 << 20);
         held.truncate(1);
         assert_eq!(bodies.arena.used_bytes(), 2 << 20);
+    }
+
+    #[test]
+    fn a_body_is_read_on_where_it_was_cut_off() {
+        let mut bodies = bodies(32 << 20);
+        let mut region = bodies.take_region().unwrap();
+        let read = region.room(usize::MAX);
+        assert_eq!(read.len(), 1 << 20);
+        read[..8].copy_from_slice(b"head12..");
+        let start = read.as_ptr();
+        let mut input = region.input(6);
+        assert_eq!(input.front(4), b"head");
+        input.skip(4);
+        let (body, present) = input.cut_body(3).unwrap();
+        assert_eq!((body.as_ref(), present), (b"12.".as_slice(), 2));
+        assert!(input.rest().is_empty());
+        bodies.give_region(region);
+        // What comes next lies behind it, at the next cache line.
+        let mut region = bodies.take_region().unwrap();
+        assert_eq!(region.room(1).as_ptr(), start.wrapping_add(ALIGNMENT));
+    }
+
+    #[test]
+    fn a_read_without_a_body_uses_nothing_up() {
+        let mut bodies = bodies(32 << 20);
+        let mut starts = Vec::new();
+        for _ in 0..2 {
+            let mut region = bodies.take_region().unwrap();
+            starts.push(region.room(1).as_ptr());
+            region.input(100).skip(100);
+            bodies.give_region(region);
+        }
+        assert_eq!(starts[0], starts[1]);
+    }
+
+    #[test]
+    fn a_body_too_large_for_the_rest_of_a_region_gets_a_new_one() {
+        let mut bodies = bodies(32 << 20);
+        let mut region = bodies.take_region().unwrap();
+        let (filled, _) = region.input(0).cut_body(SMALL_MAX as u64).unwrap();
+        for _ in 0..7 {
+            let _ = region.input(0).cut_body(SMALL_MAX as u64 - 1).unwrap();
+        }
+        assert!(region.input(0).cut_body(8).is_none());
+        assert!(region.input(0).cut_body(SMALL_MAX as u64 + 1).is_none());
+        assert_eq!(bodies.take(8).unwrap().len(), 8);
+        bodies.give_region(region);
+        assert_eq!(bodies.arena.used_bytes(), 2 << 20);
+        drop(filled);
+        assert_eq!(bodies.arena.used_bytes(), 1 << 20);
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::transport::{CloseReason, ConnId, Event, ListenerId, TlsFailure};
 use sheaf_frame::Limits;
 use sheaf_identity::Identity;
 use socket2::SockRef;
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Shutdown};
 use std::time::{Duration, Instant};
@@ -85,9 +86,9 @@ pub(crate) struct Connection {
     is_told: bool,
     /// The peer's end or an error stands in the queue, of which epoll tells only once: read on until it comes.
     ending: bool,
-    /// Frames that came in, and whether the last one was large, as the next one then probably is.
+    /// Frames that came in, and the bytes of the last one's body, as the next one is probably like it.
     frames_in: u64,
-    large_before: bool,
+    body_bytes_before: usize,
     /// When it was accepted or begun, and when something last moved in each direction.
     opened: Instant,
     moved_in: Instant,
@@ -136,7 +137,7 @@ impl Connection {
             ending: false,
             is_told: false,
             frames_in: 0,
-            large_before: false,
+            body_bytes_before: 0,
             opened: now,
             moved_in: now,
             moved_out: now,
@@ -227,6 +228,14 @@ impl Connection {
         let ends = self.stands && self.may_end();
         let lane = self.is_told || self.lane_has_more() || (self.stands && self.outbox.can_lend());
         reads || writes || ends || lane || (!self.stands && self.writable)
+    }
+
+    /// Joins those that want a turn, if it does and is not among them.
+    pub(crate) fn enlist(&mut self, ready: &mut VecDeque<ConnId>) {
+        if !self.listed && self.wants_turn() {
+            self.listed = true;
+            ready.push_back(self.id);
+        }
     }
 
     /// Whether there is something that the socket could take now.

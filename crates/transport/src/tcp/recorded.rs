@@ -2,6 +2,7 @@
 
 use super::bodies::Bodies;
 use super::inbox::{Inbox, Step};
+use super::input::Input;
 use crate::arena::Arena;
 use crate::transport::Frame;
 use sheaf_frame::{Limits, PrefixError};
@@ -19,8 +20,8 @@ pub struct Recorded {
     pub missing: Option<u64>,
 }
 
-/// Takes `stream` apart in reads of `piece_bytes` (at least 1), with bodies in `arena`. Stops where a body has no
-/// room, as a connection would wait there.
+/// Takes `stream` apart in reads of `piece_bytes` (at least 1), with bodies in `arena`. Every other read is into memory
+/// for bodies, if it has room. Stops where a body has no room, as a connection would wait there.
 #[must_use]
 pub fn frames_of(
     stream: &[u8],
@@ -32,9 +33,18 @@ pub fn frames_of(
     let now = Instant::now();
     let mut inbox = Inbox::new(now);
     let mut frames = Vec::new();
-    for mut piece in stream.chunks(piece_bytes.max(1)) {
+    for (index, piece) in stream.chunks(piece_bytes.max(1)).enumerate() {
+        let mut region = (index % 2 == 0).then(|| bodies.take_region()).flatten();
+        let mut input = Input::Apart(piece);
+        if let Some(region) = &mut region
+            && let room = region.room(piece.len())
+            && room.len() == piece.len()
+        {
+            room.copy_from_slice(piece);
+            input = region.input(piece.len());
+        }
         loop {
-            match inbox.take(&mut piece, limits, &mut bodies, now) {
+            match inbox.take(&mut input, limits, &mut bodies, now) {
                 Ok(Step::Arrived(arrived)) => {
                     let digest = arrived.body_digest.unwrap_or_default(); // it is taken, unless turned off
                     frames.push((arrived.frame, digest));
@@ -43,6 +53,9 @@ pub fn frames_of(
                 Ok(Step::Space) => return recorded(frames, None, &inbox),
                 Err(error) => return recorded(frames, Some(error), &inbox),
             }
+        }
+        if let Some(region) = region {
+            bodies.give_region(region);
         }
     }
     recorded(frames, None, &inbox)

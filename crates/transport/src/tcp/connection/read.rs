@@ -1,7 +1,9 @@
 //! The reading half of a turn.
 
 use super::{Connection, Shared, TURN_BYTES, closed_with};
+use crate::tcp::bodies::SMALL_MAX;
 use crate::tcp::inbox::{Arrived, Step};
+use crate::tcp::input::{Input, Region};
 use crate::transport::{CloseReason, Event};
 use sheaf_frame::WireKind;
 use std::io::{self, ErrorKind, IoSliceMut, Read};
@@ -14,8 +16,8 @@ const PIECE_BYTES: usize = 256 << 10;
 /// without much of its body, which would have to be copied.
 const LOOK_AHEAD_BYTES: usize = 4 << 10;
 
-/// A body of this size and more is large.
-const LARGE_BYTES: usize = 128 << 10;
+/// Bodies below this are copied: in place they would take up as much again with the prefixes and heads between them.
+const PLACED_MIN: usize = 1 << 10;
 
 impl Connection {
     pub(super) fn read(
@@ -25,7 +27,7 @@ impl Connection {
     ) -> Result<(), CloseReason> {
         if !self.backlog.is_empty() && !self.inbox.wants_space() {
             let backlog = std::mem::take(&mut self.backlog);
-            self.take(&backlog, shared, events, Instant::now())?;
+            self.take(Input::Apart(&backlog), shared, events, Instant::now())?;
         }
         let mut left = TURN_BYTES;
         while self.readable
@@ -34,64 +36,90 @@ impl Connection {
             && !self.is_ahead()
             && left > 0
         {
-            shared.stats.reads += 1;
-            let mut buffer = std::mem::take(&mut shared.buffer);
-            let outcome = self.read_once(&mut buffer);
-            let now = Instant::now();
-            let taken = match outcome {
-                Ok(read) => {
-                    left = left.saturating_sub(read.bytes());
-                    self.count(&read, shared, now);
-                    self.take_read(&read, &buffer, shared, events, now)
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.readable = false;
-                    self.broken.clone().map_or(Ok(()), Err)
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
-                Err(error) => Err(self.broken.take().unwrap_or_else(|| closed_with(&error))),
-            };
-            shared.buffer = buffer;
-            taken?;
+            self.read_once(shared, events)
+                .inspect(|bytes| left = left.saturating_sub(*bytes))?;
         }
         Ok(())
     }
 
-    /// One system call: into the rest of the body, if there is one, and into the buffer behind it.
-    fn read_once(&mut self, buffer: &mut [u8]) -> io::Result<Reading> {
-        let large = self
-            .inbox
-            .body_bytes()
-            .map_or(self.large_before, |bytes| bytes >= LARGE_BYTES);
-        let ahead = if large {
-            LOOK_AHEAD_BYTES
-        } else {
-            buffer.len()
+    /// One system call and what it brought. Says how many bytes.
+    fn read_once(
+        &mut self,
+        shared: &mut Shared,
+        events: &mut Vec<Event>,
+    ) -> Result<usize, CloseReason> {
+        shared.stats.reads += 1;
+        let mut buffer = std::mem::take(&mut shared.buffer);
+        let mut region = self.region(shared);
+        let ahead = match &mut region {
+            Some(region) => region.room(buffer.len()),
+            None if self.expects_large() => &mut buffer[..LOOK_AHEAD_BYTES],
+            None => &mut buffer[..],
         };
+        let outcome = self.receive(ahead);
+        let now = Instant::now();
+        let taken = match outcome {
+            Ok(read) => {
+                self.count(&read, shared, now);
+                let input = match &mut region {
+                    Some(region) => region.input(read.ahead),
+                    None => Input::Apart(&buffer[..read.ahead]),
+                };
+                self.take_read(&read, input, shared, events, now)
+                    .map(|()| read.bytes())
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                self.readable = false;
+                self.broken.clone().map_or(Ok(0), Err)
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(0),
+            Err(error) => Err(self.broken.take().unwrap_or_else(|| closed_with(&error))),
+        };
+        if let Some(region) = region {
+            shared.bodies.give_region(region);
+        }
+        shared.buffer = buffer;
+        taken
+    }
+
+    /// Where small bodies are read to, if such are to be expected and there is room.
+    fn region(&self, shared: &mut Shared) -> Option<Region> {
+        let is_small = |bytes| (PLACED_MIN..=SMALL_MAX).contains(&bytes);
+        let expected = self.inbox.body_bytes().unwrap_or(self.body_bytes_before);
+        is_small(expected).then(|| shared.bodies.take_region())?
+    }
+
+    fn expects_large(&self) -> bool {
+        self.inbox.body_bytes().unwrap_or(self.body_bytes_before) > SMALL_MAX
+    }
+
+    /// One system call: into the rest of the body, if there is one, and behind it into `ahead`.
+    fn receive(&mut self, ahead: &mut [u8]) -> io::Result<Reading> {
+        let offered = ahead.len();
         let Some(rest) = self.inbox.body_rest() else {
-            let bytes = (&self.stream).read(&mut buffer[..ahead])?;
+            let bytes = (&self.stream).read(ahead)?;
             return Ok(Reading {
                 body: 0,
-                buffer: bytes,
-                offered: ahead,
+                ahead: bytes,
+                offered,
             });
         };
         if rest.len() > PIECE_BYTES {
             let bytes = (&self.stream).read(&mut rest[..PIECE_BYTES])?;
             return Ok(Reading {
                 body: bytes,
-                buffer: 0,
+                ahead: 0,
                 offered: PIECE_BYTES,
             });
         }
         let rest_bytes = rest.len();
-        let slices = &mut [IoSliceMut::new(rest), IoSliceMut::new(&mut buffer[..ahead])];
+        let slices = &mut [IoSliceMut::new(rest), IoSliceMut::new(ahead)];
         let bytes = (&self.stream).read_vectored(slices)?;
         let body = bytes.min(rest_bytes);
         Ok(Reading {
             body,
-            buffer: bytes - body,
-            offered: rest_bytes + ahead,
+            ahead: bytes - body,
+            offered: rest_bytes + offered,
         })
     }
 
@@ -112,7 +140,7 @@ impl Connection {
     fn take_read(
         &mut self,
         read: &Reading,
-        buffer: &[u8],
+        input: Input<'_>,
         shared: &mut Shared,
         events: &mut Vec<Event>,
         now: Instant,
@@ -126,18 +154,18 @@ impl Connection {
         {
             self.hand_out(arrived, shared, events, now)?;
         }
-        self.take(&buffer[..read.buffer], shared, events, now)
+        self.take(input, shared, events, now)
     }
 
     /// Makes frames of `input` and keeps what cannot be taken yet.
     pub(super) fn take(
         &mut self,
-        mut input: &[u8],
+        mut input: Input<'_>,
         shared: &mut Shared,
         events: &mut Vec<Event>,
         now: Instant,
     ) -> Result<(), CloseReason> {
-        while !input.is_empty() {
+        while !input.rest().is_empty() {
             let step = self
                 .inbox
                 .take(&mut input, &shared.limits, &mut shared.bodies, now);
@@ -145,7 +173,7 @@ impl Connection {
                 Step::Arrived(arrived) => self.hand_out(arrived, shared, events, now)?,
                 Step::Bytes => {}
                 Step::Space => {
-                    self.backlog = input.to_vec();
+                    self.backlog = input.rest().to_vec();
                     shared.stats.waits_for_space += 1;
                     return Ok(());
                 }
@@ -161,7 +189,7 @@ impl Connection {
         events: &mut Vec<Event>,
         now: Instant,
     ) -> Result<(), CloseReason> {
-        self.large_before = arrived.frame.body.len() >= LARGE_BYTES;
+        self.body_bytes_before = arrived.frame.body.len();
         let spent = now.saturating_duration_since(arrived.began);
         let Arrived {
             frame, body_digest, ..
@@ -203,12 +231,12 @@ impl Connection {
 #[derive(Debug)]
 struct Reading {
     body: usize,
-    buffer: usize,
+    ahead: usize,
     offered: usize,
 }
 
 impl Reading {
     fn bytes(&self) -> usize {
-        self.body + self.buffer
+        self.body + self.ahead
     }
 }

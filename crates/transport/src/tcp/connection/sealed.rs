@@ -4,6 +4,7 @@
 //! between is encrypted in batches on the way out, and taken apart in large reads on the way in.
 
 use super::{Connection, Shared, Side, TURN_BYTES, closed_with};
+use crate::tcp::input::Input;
 use crate::tcp::outbox::SLICES_MAX;
 use crate::tcp::session::{RECORD_BYTES_MAX, RECORD_OVERHEAD, Session, Step};
 use crate::transport::{CloseReason, Event, TlsFailure};
@@ -176,7 +177,7 @@ impl Connection {
     ) -> Result<(), CloseReason> {
         if !self.backlog.is_empty() && !self.inbox.wants_space() {
             let backlog = std::mem::take(&mut self.backlog);
-            self.take(&backlog, shared, events, Instant::now())?;
+            self.take(Input::Apart(&backlog), shared, events, Instant::now())?;
         }
         let mut left = TURN_BYTES;
         // Once without reading: the client has the first word, and records may lie there since a body had no place.
@@ -262,7 +263,7 @@ impl Connection {
                 } else if self.inbox.wants_space() {
                     self.backlog.extend_from_slice(plain);
                 } else if taken.is_ok() {
-                    taken = self.take(plain, shared, events, now);
+                    taken = self.take(Input::Apart(plain), shared, events, now);
                 }
             });
             done += bytes;
@@ -272,7 +273,7 @@ impl Connection {
                 self.meet(session, shared, events)?;
             }
             if !early.is_empty() {
-                self.take(&early, shared, events, now)?;
+                self.take(Input::Apart(&early), shared, events, now)?;
             }
             match step {
                 Step::Went => {}
