@@ -3,7 +3,7 @@
 //
 // A peer calls peer_start, makes its sockets, and calls peer_ready. A sender then calls peer_wait_go and, until
 // peer_stopping, peer_slot for each message and peer_sent when the library has it. A receiver calls peer_received for
-// each message and goes on until peer_over. Both end with peer_finish.
+// each message, keeps the last peer_held_max of them, and goes on until peer_over. Both end with peer_finish.
 
 #ifndef SHEAF_PEER_H
 #define SHEAF_PEER_H
@@ -78,6 +78,12 @@ static inline uint64_t peer_word(uint64_t index) {
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
     return z ^ (z >> 31);
+}
+
+// A receiver keeps half of its memory of messages, as a process does that builds something of them.
+static inline size_t peer_held_max(void) {
+    size_t messages = peer.memory_bytes / 2 / peer.bytes;
+    return messages ? messages : 1;
 }
 
 static inline size_t peer_offset(uint64_t sequence) { return (size_t)(sequence % peer.slots) * peer.bytes; }

@@ -59,11 +59,19 @@ int main(int argc, char **argv) {
         // Waits until all is sent.
         check(zmq_ctx_term(context), "zmq_ctx_term");
     } else {
-        zmq_msg_t message;
+        size_t held_max = peer_held_max(), next = 0;
+        zmq_msg_t message, *held = calloc(held_max, sizeof *held);
+        if (!held) peer_die("no memory for %zu messages", held_max);
         zmq_msg_init(&message);
+        for (size_t i = 0; i < held_max; i++) zmq_msg_init(&held[i]);
         while (1) {
             int got = zmq_msg_recv(&message, socket, 0);
-            if (got >= 0) peer_received((const unsigned char *)zmq_msg_data(&message), zmq_msg_size(&message));
+            if (got >= 0) {
+                peer_received((const unsigned char *)zmq_msg_data(&message), zmq_msg_size(&message));
+                // Lets go of the oldest.
+                zmq_msg_move(&held[next], &message);
+                next = (next + 1) % held_max;
+            }
             else if (zmq_errno() != EAGAIN && zmq_errno() != EINTR) check(got, "zmq_msg_recv");
             else if (peer_over()) break;
         }

@@ -50,12 +50,17 @@ int main(int argc, char **argv) {
         // It does not wait for what is queued (NN_LINGER has no effect since 1.0).
         usleep(1000000);
     } else {
+        size_t held_max = peer_held_max(), next = 0;
+        void **held = calloc(held_max, sizeof *held);
+        if (!held) peer_die("no memory for %zu messages", held_max);
         while (1) {
             void *message = NULL;
             int got = nn_recv(socket, &message, NN_MSG, 0);
             if (got >= 0) {
                 peer_received((const unsigned char *)message, (size_t)got);
-                nn_freemsg(message);
+                if (held[next]) nn_freemsg(held[next]);
+                held[next] = message;
+                next = (next + 1) % held_max;
             } else if (nn_errno() != ETIMEDOUT && nn_errno() != EAGAIN && nn_errno() != EINTR) check(got, "nn_recv");
             else if (peer_over()) break;
         }

@@ -43,12 +43,17 @@ int main(int argc, char **argv) {
         // It does not wait for what is queued.
         usleep(1000000);
     } else {
+        size_t held_max = peer_held_max(), next = 0;
+        nng_msg **held = calloc(held_max, sizeof *held);
+        if (!held) peer_die("no memory for %zu messages", held_max);
         while (1) {
             nng_msg *message;
             int got = nng_recvmsg(socket, &message, 0);
             if (!got) {
                 peer_received((const unsigned char *)nng_msg_body(message), nng_msg_len(message));
-                nng_msg_free(message);
+                if (held[next]) nng_msg_free(held[next]);
+                held[next] = message;
+                next = (next + 1) % held_max;
             } else if (got != NNG_ETIMEDOUT) check(got, "nng_recvmsg");
             else if (peer_over()) break;
         }

@@ -36,7 +36,7 @@ pub struct Args {
     /// Bytes of the pool of payloads of each sender
     #[arg(long, default_value_t = 256 << 20)]
     pub pool_bytes: usize,
-    /// Bytes of memory to receive into, where the library lets one choose
+    /// Bytes of memory to receive into, where the library lets one choose; half of it is kept
     #[arg(long, default_value_t = 256 << 20)]
     pub memory_bytes: usize,
     /// Which of the senders this is
@@ -48,6 +48,12 @@ pub struct Args {
 }
 
 impl Args {
+    /// Messages that a receiver keeps before it lets go of the oldest, as a process does that builds something of them.
+    #[must_use]
+    pub fn held_max(&self) -> usize {
+        (self.memory_bytes / 2 / self.bytes).max(1)
+    }
+
     /// Refuses what cannot be run.
     ///
     /// # Errors

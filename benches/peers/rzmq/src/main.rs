@@ -8,6 +8,7 @@ use bytes::Bytes;
 use clap::Parser;
 use peer_harness::{Args, Layout, Role, Run, STAMP_BYTES, Stamp, fill};
 use rzmq::{Context, Msg, Socket, SocketType, ZmqError, socket::options};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 #[derive(Parser)]
@@ -96,11 +97,16 @@ async fn send(args: &Args, mut run: Run, socket: &Socket, pool: &Bytes) -> Resul
 
 async fn receive(args: &Args, mut run: Run, socket: &Socket) -> Result<Run> {
     let mut laps = Laps::new(args);
+    let mut held = VecDeque::with_capacity(args.held_max() + 1);
     loop {
         match socket.recv().await {
             Ok(message) => {
                 let data = message.data().context("an empty message came")?;
                 run.received(&laps.stamp(data)?, data.len(), data.last())?;
+                held.push_back(message);
+                if held.len() > args.held_max() {
+                    held.pop_front();
+                }
             }
             Err(ZmqError::Timeout | ZmqError::ResourceLimitReached) if !run.is_over() => {}
             Err(ZmqError::Timeout | ZmqError::ResourceLimitReached) => break,

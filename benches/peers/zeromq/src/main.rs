@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result};
 use bytes::Bytes;
 use clap::Parser;
 use peer_harness::{Args, Layout, Role, Run, STAMP_BYTES, Stamp, fill};
+use std::collections::VecDeque;
 use std::time::Duration;
 use zeromq::{PullSocket, PushSocket, Socket, SocketRecv, SocketSend, ZmqMessage};
 
@@ -94,12 +95,17 @@ async fn send(args: &Args, mut run: Run, socket: &mut PushSocket, pool: &Bytes) 
 
 async fn receive(args: &Args, mut run: Run, socket: &mut PullSocket) -> Result<Run> {
     let mut laps = Laps::new(args);
+    let mut held = VecDeque::with_capacity(args.held_max() + 1);
     loop {
         match tokio::time::timeout(WAIT, socket.recv()).await {
             Ok(message) => {
                 let message = message?;
                 let data = message.get(0).context("an empty message came")?;
                 run.received(&laps.stamp(data)?, data.len(), data.last())?;
+                held.push_back(message);
+                if held.len() > args.held_max() {
+                    held.pop_front();
+                }
             }
             Err(_) if run.is_over() => break,
             Err(_) => {}

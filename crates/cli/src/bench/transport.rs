@@ -116,6 +116,7 @@ fn cases(args: &TransportArgs) -> Vec<Case> {
                     queue,
                     binds,
                     pool_bytes: args.pool_bytes,
+                    receive_bytes: args.receive_bytes.unwrap_or(args.pool_bytes),
                 }));
             }
         }

@@ -112,7 +112,7 @@ struct Peer {
 
 impl Peer {
     fn new(args: &Args, config: TcpConfig) -> anyhow::Result<Self> {
-        // A receiver holds half of its memory, and needs room for what comes in meanwhile.
+        // A receiver keeps half of its memory, and needs room for what comes in meanwhile.
         let bytes = match args.role {
             Role::Send => args.pool_bytes,
             Role::Receive => args
@@ -214,7 +214,6 @@ impl Peer {
 
     fn receive(mut self, args: &Args, mut run: Run) -> anyhow::Result<Run> {
         let mut held: VecDeque<Bytes> = VecDeque::new();
-        let held_max = (args.memory_bytes / 2 / args.bytes).max(1);
         let mut left = args.peers;
         while left > 0 {
             self.tcp.poll(&mut self.events, Some(WAIT))?;
@@ -223,7 +222,7 @@ impl Peer {
                     Event::Received { conn: _, frame, .. } => {
                         run.received(&frame.head, frame.body.len(), frame.body.last())?;
                         held.push_back(frame.body);
-                        if held.len() > held_max {
+                        if held.len() > args.held_max() {
                             held.pop_front();
                         }
                     }

@@ -68,7 +68,7 @@ pub(crate) struct TransportArgs {
     )]
     pub(crate) binds: Vec<Side>,
     /// Messages that may be queued for one connection, such as 1,5,1000; fewer if they would take more than the pool.
-    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "5",
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1000",
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
     pub(crate) queues: Vec<usize>,
     /// Transports to measure; all that are there, if not given. `plain-tcp` always runs.
@@ -83,9 +83,12 @@ pub(crate) struct TransportArgs {
     /// How long a run goes before its window begins, in s; longer with many processes.
     #[arg(long, value_name = "S", default_value_t = 0.3, value_parser = parse_seconds)]
     pub(crate) warm_up_seconds: f64,
-    /// Bytes of payloads of all senders, and of memory to receive into, each.
+    /// Bytes of payloads of all senders together.
     #[arg(long, value_name = "BYTES", default_value_t = 256 << 20)]
     pub(crate) pool_bytes: usize,
+    /// Bytes that all receivers together receive into, half of which they keep; as the pool, if not given.
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) receive_bytes: Option<usize>,
     /// Keep every process on a CPU; on by default if there are two.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) pin: Option<bool>,
@@ -266,7 +269,10 @@ pub(crate) mod tests {
             (args.sizes.as_slice(), args.pairs, args.pool_bytes),
             (&SIZES[..], 7, 256 << 20)
         );
-        assert_eq!((args.binds, args.queues), (vec![Side::Receiver], vec![5]));
+        assert_eq!(
+            (args.binds, args.queues),
+            (vec![Side::Receiver], vec![1000])
+        );
     }
 
     #[test]

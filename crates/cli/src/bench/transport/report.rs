@@ -217,7 +217,7 @@ impl Row {
         }
         if !kind.is_checked {
             doubts.push("one hot buffer, nothing is checked on arrival".to_owned());
-        } else if case.pool_bytes(case.shape.senders) * case.shape.senders < COLD_BYTES_MIN {
+        } else if cold_bytes(case) < COLD_BYTES_MIN {
             doubts.push(format!(
                 "buffers fit the caches, expected {COLD_BYTES_MIN} bytes"
             ));
@@ -227,6 +227,12 @@ impl Row {
         }
         doubts
     }
+}
+
+/// Memory that is walked, on the side that has less of it.
+fn cold_bytes(case: &Case) -> usize {
+    let shape = case.shape;
+    (case.pool_bytes() * shape.senders).min(case.receive_bytes() * shape.receivers)
 }
 
 fn latency(runs: &[&Run]) -> Option<Latency> {
@@ -256,6 +262,7 @@ pub(crate) mod tests {
             queue: 5,
             binds: Side::Receiver,
             pool_bytes: 256 << 20,
+            receive_bytes: 256 << 20,
         }
     }
 

@@ -34,15 +34,27 @@ pub(crate) struct Case {
     pub(crate) queue: usize,
     /// Which side binds.
     pub(crate) binds: Side,
-    /// Of all senders together, and of all receivers.
+    /// Of all senders together.
     pub(crate) pool_bytes: usize,
+    /// What all receivers together receive into.
+    pub(crate) receive_bytes: usize,
 }
 
 impl Case {
-    /// Pool of a process of a side with `count`: it holds what is queued, and some messages more.
-    pub(crate) fn pool_bytes(&self, count: usize) -> usize {
+    /// Pool of a sender.
+    pub(crate) fn pool_bytes(&self) -> usize {
+        self.at_least_a_queue(self.pool_bytes / self.shape.senders)
+    }
+
+    /// What a receiver receives into.
+    pub(crate) fn receive_bytes(&self) -> usize {
+        self.at_least_a_queue(self.receive_bytes / self.shape.receivers)
+    }
+
+    /// `bytes`, or as many as hold what is queued, and some messages more.
+    fn at_least_a_queue(&self, bytes: usize) -> usize {
         let needed = self.bytes * (self.queue() + 3).min(8);
-        (self.pool_bytes / count).max(needed).max(POOL_BYTES_MIN)
+        bytes.max(needed).max(POOL_BYTES_MIN)
     }
 
     /// What is asked for, or as many messages as take half of the pool, but 1 at least.
@@ -239,8 +251,8 @@ impl Rig<'_> {
             ("--peers", others),
             ("--bytes", case.bytes),
             ("--queue", case.queue()),
-            ("--pool-bytes", case.pool_bytes(case.shape.senders)),
-            ("--memory-bytes", case.pool_bytes(case.shape.receivers)),
+            ("--pool-bytes", case.pool_bytes()),
+            ("--memory-bytes", case.receive_bytes()),
             ("--id", number),
         ] {
             words.extend([name.to_owned(), value.to_string()]);
@@ -523,6 +535,7 @@ mod tests {
             queue: 1000,
             binds: Side::Receiver,
             pool_bytes: 256 << 20,
+            receive_bytes: 256 << 20,
         }
     }
 
@@ -555,12 +568,29 @@ mod tests {
             bytes: 4096,
             ..case("1-1")
         };
-        assert_eq!((small.queue(), small.pool_bytes(1)), (1000, 256 << 20));
+        assert_eq!((small.queue(), small.pool_bytes()), (1000, 256 << 20));
         let large = Case {
             bytes: 100_000_000,
             queue: 5,
             ..case("1-1")
         };
-        assert_eq!((large.queue(), large.pool_bytes(1)), (1, 400_000_000));
+        assert_eq!((large.queue(), large.pool_bytes()), (1, 400_000_000));
+    }
+
+    #[test]
+    fn the_memory_of_a_side_is_shared_among_its_processes() {
+        let many = case("4-2");
+        assert_eq!(
+            (many.pool_bytes(), many.receive_bytes()),
+            (64 << 20, 128 << 20)
+        );
+        let warm = Case {
+            receive_bytes: 1,
+            ..case("1-1")
+        };
+        assert_eq!(
+            (warm.pool_bytes(), warm.receive_bytes()),
+            (256 << 20, 8_000_000)
+        );
     }
 }
