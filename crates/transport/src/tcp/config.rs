@@ -32,10 +32,10 @@ pub struct TcpConfig {
     /// How long the peer's machine may leave our bytes unacknowledged before the connection is given up, in ms.
     /// Left to itself the kernel would go on for a quarter of an hour.
     pub unacknowledged_ms: u64,
-    /// Send buffer that the kernel is asked for, in bytes; 1 MiB at most within the machine. It gives what
+    /// Send buffer that the kernel is asked for, in bytes; 1 MiB at most on loopback. It gives what
     /// `net.core.wmem_max` allows, twice.
     pub send_buffer_bytes: usize,
-    /// Receive buffer that the kernel is asked for, in bytes; 1 MiB at most within the machine. It gives what
+    /// Receive buffer that the kernel is asked for, in bytes; 1 MiB at most on loopback. It gives what
     /// `net.core.rmem_max` allows, twice.
     pub receive_buffer_bytes: usize,
     /// Congestion control, by its kernel name; `None` or one that the kernel refuses: the machine's. BBR, the

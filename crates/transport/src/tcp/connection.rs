@@ -8,7 +8,6 @@ use super::bodies::Bodies;
 use super::config::TcpConfig;
 use super::dial::Dial;
 use super::inbox::Inbox;
-use super::options::prepare_local;
 use super::outbox::Outbox;
 use super::session::Session;
 use super::stats::Stats;
@@ -342,14 +341,9 @@ impl Connection {
                 return Ok(());
             }
             self.opened = now;
-            let is_local = self.is_local();
-            if is_local {
-                // If the kernel refuses, the buffers stay as they are, which is no reason to fail.
-                let _ = prepare_local(&SockRef::from(&self.stream), &shared.config);
-            }
             let copies = !shared.config.zero_copy || self.session.is_some();
             // To an address of our own, and in loopback, it copies in any case, and later.
-            if !copies && (shared.config.zero_copy_everywhere || !is_local) {
+            if !copies && (shared.config.zero_copy_everywhere || !self.is_local()) {
                 self.zero_copy = ZeroCopy::begin(&self.stream);
             }
             if self.session.is_none() {

@@ -73,13 +73,12 @@ impl Gate {
                 let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
                 Address::Inet(peer.ok_or(ErrorKind::ConnectionAborted)?)
             }
-            Self::Unix(_) => self.address()?,
+            Self::Unix(_) => {
+                options::prepare_unix(&SockRef::from(&socket), config)?;
+                self.address()?
+            }
         };
-        let stream = Stream::new(socket.into(), &address);
-        if stream.is_local() {
-            options::prepare_local(&SockRef::from(&stream), config)?;
-        }
-        Ok((stream, address))
+        Ok((Stream::new(socket.into(), &address), address))
     }
 }
 

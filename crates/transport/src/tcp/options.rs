@@ -11,15 +11,15 @@ use std::time::Duration;
 /// within [`TcpConfig::unacknowledged_ms`] closes it. Whole seconds, 1 s at least: the kernel has no finer ones.
 const ASK_AFTER: Duration = Duration::from_secs(1);
 
-/// Most bytes of a socket buffer between two processes of one machine. No wire has to be filled there, and what
+/// Most bytes of a socket buffer on loopback, and of a Unix socket. No wire has to be filled there, and what
 /// lies in the buffers is to be still in the caches when the peer reads it: 4 MiB cost up to a tenth of the throughput
 /// (docs/results/transport.md).
 const LOCAL_BUFFER_BYTES_MAX: usize = 1 << 20;
 
 /// What the kernel gave of what [`TcpConfig`] asks for. Belongs into every report of a throughput.
 ///
-/// Of TCP between machines. Within one the buffers are of 1 MiB at most, and a Unix socket has nothing else of what is
-/// asked for.
+/// Of TCP between machines. On loopback the buffers are of 1 MiB at most, and a Unix socket has nothing else of what
+/// is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SocketOptions {
     /// The congestion control in force, by its kernel name.
@@ -52,20 +52,16 @@ pub(crate) fn stream_socket(peer: &Address, config: &TcpConfig) -> io::Result<So
         Address::Unix(_) => {
             let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
             socket.set_nonblocking(true)?;
-            prepare_local(&SockRef::from(&socket), config)?;
+            prepare_unix(&SockRef::from(&socket), config)?;
             Ok(socket)
         }
     }
 }
 
-/// The buffers of a stream within the machine: of TCP once it stands, since who is there is not known before.
-///
-/// A Unix socket has no other option: its bytes lie in the send buffer until the peer reads them, its end is told
+/// The one option that a Unix socket has: its bytes lie in the send buffer until the peer reads them, its end is told
 /// at once, and nothing is between the two that could be slow or gone. One that is accepted inherits nothing.
-pub(crate) fn prepare_local(socket: &SockRef<'_>, config: &TcpConfig) -> io::Result<()> {
-    let [send, receive] = [config.send_buffer_bytes, config.receive_buffer_bytes];
-    socket.set_send_buffer_size(send.min(LOCAL_BUFFER_BYTES_MAX))?;
-    socket.set_recv_buffer_size(receive.min(LOCAL_BUFFER_BYTES_MAX))
+pub(crate) fn prepare_unix(socket: &SockRef<'_>, config: &TcpConfig) -> io::Result<()> {
+    socket.set_send_buffer_size(config.send_buffer_bytes.min(LOCAL_BUFFER_BYTES_MAX))
 }
 
 /// A socket that connects to `address`, or that listens there: what is accepted inherits the options.
@@ -78,8 +74,14 @@ fn inet_socket(address: SocketAddr, config: &TcpConfig) -> io::Result<Socket> {
     socket.set_nonblocking(true)?;
     socket.set_tcp_nodelay(true)?;
     // Before connect and listen, because the window scale is fixed in the first segment.
-    socket.set_send_buffer_size(config.send_buffer_bytes)?;
-    socket.set_recv_buffer_size(config.receive_buffer_bytes)?;
+    let is_loopback = address.ip().to_canonical().is_loopback();
+    let bytes_max = if is_loopback {
+        LOCAL_BUFFER_BYTES_MAX
+    } else {
+        usize::MAX
+    };
+    socket.set_send_buffer_size(config.send_buffer_bytes.min(bytes_max))?;
+    socket.set_recv_buffer_size(config.receive_buffer_bytes.min(bytes_max))?;
     // A path that swallows packets closes nothing by itself. A peer that is only stopped still acknowledges.
     socket.set_tcp_user_timeout(Some(Duration::from_millis(config.unacknowledged_ms)))?;
     // One that only receives has nothing that could stay unacknowledged: it would wait for a sender that gave up.
@@ -130,16 +132,17 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_within_the_machine_has_small_buffers() {
-        let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP)).unwrap();
+    fn a_stream_on_loopback_has_small_buffers() {
         let config = TcpConfig {
             send_buffer_bytes: 10_000,
             ..TcpConfig::default()
         };
-        prepare_local(&SockRef::from(&socket), &config).unwrap();
-        assert_eq!(socket.send_buffer_size().unwrap(), 20_000);
-        let received = socket.recv_buffer_size().unwrap();
-        assert!(received <= 2 * LOCAL_BUFFER_BYTES_MAX, "{received}");
+        for ip in ["127.0.0.1", "::1", "::ffff:127.0.0.1"] {
+            let socket = inet_socket(SocketAddr::new(ip.parse().unwrap(), 0), &config).unwrap();
+            assert_eq!(socket.send_buffer_size().unwrap(), 20_000, "{ip}");
+            let found = socket.recv_buffer_size().unwrap();
+            assert!(found <= 2 * LOCAL_BUFFER_BYTES_MAX, "{ip}: {found}");
+        }
     }
 
     #[test]
