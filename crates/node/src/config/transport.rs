@@ -9,7 +9,8 @@ use sheaf_transport::{ArenaOptions, TcpConfig};
 pub struct TransportConfig {
     /// Congestion control, by its kernel name; empty: the machine's own.
     pub congestion: String,
-    /// Send and receive buffer that the kernel is asked for, in bytes each; 1 MiB at most on loopback. It may give less.
+    /// Send and receive buffer that the kernel is asked for, in bytes each; 1 MiB at most on loopback. It may give
+    /// less.
     pub socket_buffer_bytes: u32,
     /// Whether payload memory is asked for in huge pages.
     pub huge_pages: bool,
