@@ -47,7 +47,7 @@ static struct {
     unsigned char *pool;
     size_t slots;
     // What is counted.
-    uint64_t messages, last_ns, heard_ns;
+    uint64_t messages, skipped, last_ns, heard_ns;
     uint64_t by_sender[PEER_SENDERS_MAX], next[PEER_SENDERS_MAX];
     uint64_t times[PEER_BUCKETS], time_max_ns;
     int went, stopping, measuring, marks_count;
@@ -188,9 +188,15 @@ static void peer_wait_go(void) {
     while (!__atomic_load_n(&peer.went, __ATOMIC_ACQUIRE) && !peer_stopping()) usleep(1000);
 }
 
+// The slot of the next message.
+static inline size_t peer_next_slot(void) { return (size_t)((peer.messages + peer.skipped) % peer.slots); }
+
+// Leaves out the next sequence number, and with it its slot.
+static inline void peer_skip(void) { peer.skipped++; }
+
 // Where the next message lies, with its stamp in it. The caller sees to it that nobody reads the slot any more.
 static inline unsigned char *peer_slot(void) {
-    uint64_t sequence = peer.messages, word = peer.id << 48 | sequence;
+    uint64_t sequence = peer.messages + peer.skipped, word = peer.id << 48 | sequence;
     uint64_t sent_ns = peer.bytes >= PEER_TIMED_BYTES || sequence % 64 == 0 ? peer_now_ns() : 0;
     unsigned char *slot = peer.pool + peer_offset(sequence);
     memcpy(slot, &word, 8);

@@ -4,12 +4,10 @@
 #include <errno.h>
 #include <zmq.h>
 
-static uint64_t freed;
-
+// `hint` is the mark of the slot.
 static void slot_free(void *data, void *hint) {
     (void)data;
-    (void)hint;
-    __atomic_fetch_add(&freed, 1, __ATOMIC_RELEASE);
+    __atomic_store_n((unsigned char *)hint, 0, __ATOMIC_RELEASE);
 }
 
 static void check(int status, const char *what) {
@@ -43,13 +41,21 @@ int main(int argc, char **argv) {
     }
     peer_ready();
     if (peer.sends) {
+        unsigned char *is_used = calloc(peer.slots, 1);
+        if (!is_used) peer_die("no memory for %zu slots", peer.slots);
         peer_wait_go();
         while (!peer_stopping()) {
-            // A slot is written again only when the library has let go of what was in it.
-            while (peer.messages - __atomic_load_n(&freed, __ATOMIC_ACQUIRE) >= peer.slots - 1 && !peer_stopping())
-                usleep(10);
+            // A slot is written again only when the library has let go of what was in it. A receiver that is slow keeps
+            // its own.
+            for (size_t tries = 1; __atomic_load_n(&is_used[peer_next_slot()], __ATOMIC_ACQUIRE) && !peer_stopping(); tries++) {
+                peer_skip();
+                if (tries % peer.slots == 0) usleep(10);
+            }
+            if (peer_stopping()) break;
+            unsigned char *mark = &is_used[peer_next_slot()];
+            *mark = 1;
             zmq_msg_t message;
-            zmq_msg_init_data(&message, peer_slot(), peer.bytes, slot_free, NULL);
+            zmq_msg_init_data(&message, peer_slot(), peer.bytes, slot_free, mark);
             int sent;
             while ((sent = zmq_msg_send(&message, socket, 0)) < 0 && zmq_errno() == EAGAIN && !peer_stopping()) {}
             if (sent < 0) break;
