@@ -47,9 +47,10 @@ int main(int argc, char **argv) {
         while (!peer_stopping()) {
             // A slot is written again only when the library has let go of what was in it. A receiver that is slow keeps
             // its own.
-            for (size_t tries = 1; __atomic_load_n(&is_used[peer_next_slot()], __ATOMIC_ACQUIRE) && !peer_stopping(); tries++) {
+            size_t tries = 0;
+            while (__atomic_load_n(&is_used[peer_next_slot()], __ATOMIC_ACQUIRE) && !peer_stopping()) {
                 peer_skip();
-                if (tries % peer.slots == 0) usleep(10);
+                if (++tries % peer.slots == 0) usleep(10);
             }
             if (peer_stopping()) break;
             unsigned char *mark = &is_used[peer_next_slot()];
