@@ -87,8 +87,7 @@ impl Bodies {
             Some(block) => block,
             None => self.arena.allocate(self.shared_bytes)?.into_parts(),
         };
-        let ahead = block.as_ref().as_ptr().align_offset(ALIGNMENT);
-        block.advance(ahead.min(block.len()));
+        align(&mut block);
         Some(Region::new(block))
     }
 
@@ -108,8 +107,7 @@ impl Bodies {
         }
         let shared = self.shared.as_mut()?;
         let block = shared.split_to(bytes);
-        let ahead = shared.as_ref().as_ptr().align_offset(ALIGNMENT);
-        shared.advance(ahead.min(shared.len()));
+        align(shared);
         Some(block)
     }
 
@@ -117,6 +115,12 @@ impl Bodies {
     pub(crate) fn want(&self) {
         self.arena.want();
     }
+}
+
+/// Lets the rest of a shared block begin at a cache line.
+fn align(block: &mut Block) {
+    let ahead = block.as_ref().as_ptr().align_offset(ALIGNMENT);
+    block.advance(ahead.min(block.len()));
 }
 
 #[cfg(test)]
