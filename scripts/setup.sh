@@ -85,7 +85,7 @@ disable_sshd() {
 # The jars of ZooKeeper, fetched once from Maven Central and held against the sums of a list in this tree. Where that
 # fails, Debian's older package does for tests; see docs/adr/2026-11-21-zookeeper-servers-of-our-own.md.
 need_zookeeper() {
-    list=crates/zookeeper/jars.sha256
+    list=crates/io/zookeeper/jars.sha256
     jars=${XDG_CACHE_HOME:-$HOME/.cache}/sheaf/zookeeper-3.9.5
     central=${SHEAF_MAVEN_URL:-https://repo1.maven.org/maven2}
     [ -z "${SHEAF_ZOOKEEPER_HOME:-}" ] || return 0

@@ -1,0 +1,294 @@
+//! The command line of `sheaf bench transport`.
+
+use super::kinds;
+use serde::Serialize;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Processes on one side.
+const SIDE_MAX: usize = 1024;
+/// Sizes that the founding poster measured, and smaller ones.
+const SIZES: [usize; 9] = [
+    4096,
+    10_000,
+    65_536,
+    262_144,
+    1_000_000,
+    4_000_000,
+    16_000_000,
+    64_000_000,
+    100_000_000,
+];
+
+/// Measures the transport alone beside plain TCP and other libraries.
+///
+/// Every side is a process of its own that does nothing but send or receive. In each round `plain_tcp` runs first
+/// and then every other transport once, so that each ratio is one of two runs of the same minute. A row says whether it
+/// can be trusted, and if not, why. Libraries that are not there are skipped by name. See docs/bench.md.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sheaf bench transport                              1 sender, 1 receiver, 4 KiB to 100 MB, all transports
+  sheaf bench transport --sizes 10000,1000000 --shapes 1-1,16-1,1-16 --transports sheaf,plain-tcp,libzmq
+  sheaf bench transport --paths loopback,veth --queues 1,5,1000 --binds receiver,sender --json transport.json
+  sheaf bench transport --html transport.html --plots plots
+  sheaf bench transport --remote flp7                receivers at another host, started by ssh
+  sheaf bench transport --serve 10.0.0.7:7700        there, by hand; then here with what it prints:
+  sheaf bench transport --connect 10.0.0.7:7700 --token 0123456789abcdef")]
+pub(crate) struct TransportArgs {
+    /// Senders-receivers, such as 1-1, 1-64, 240-1, 4-4.
+    #[arg(
+        long,
+        value_name = "N-M,…",
+        value_delimiter = ',',
+        default_value = "1-1"
+    )]
+    pub(crate) shapes: Vec<Shape>,
+    /// Bytes of a message.
+    #[arg(long, value_name = "A,B,…", value_delimiter = ',', default_values_t = SIZES, value_parser = parse_size)]
+    pub(crate) sizes: Vec<usize>,
+    /// What is between the two sides.
+    #[arg(
+        long,
+        value_name = "PATH,…",
+        value_delimiter = ',',
+        value_enum,
+        default_value = "loopback"
+    )]
+    pub(crate) paths: Vec<Path>,
+    /// Which side binds; the other connects.
+    #[arg(
+        long,
+        value_name = "SIDE,…",
+        value_delimiter = ',',
+        value_enum,
+        default_value = "receiver"
+    )]
+    pub(crate) binds: Vec<Side>,
+    /// Messages that may be queued for one connection, such as 1,5,1000; fewer if they would take more than the pool.
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1000",
+          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
+    pub(crate) queues: Vec<usize>,
+    /// Transports to measure; all that are there, if not given. `plain-tcp` always runs.
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = parse_kind)]
+    pub(crate) transports: Vec<String>,
+    /// Undisturbed rounds to take for each row.
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) pairs: u32,
+    /// Length of the measured window of a run, in s.
+    #[arg(long, value_name = "S", default_value_t = 0.8, value_parser = parse_seconds)]
+    pub(crate) seconds: f64,
+    /// How long a run goes before its window begins, in s; longer with many processes.
+    #[arg(long, value_name = "S", default_value_t = 0.3, value_parser = parse_seconds)]
+    pub(crate) warm_up_seconds: f64,
+    /// Bytes of payloads of all senders together.
+    #[arg(long, value_name = "BYTES", default_value_t = 256 << 20)]
+    pub(crate) pool_bytes: usize,
+    /// Bytes that all receivers together receive into, half of which they keep; as the pool, if not given.
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) receive_bytes: Option<usize>,
+    /// Keep every process on a CPU; on by default if there are two.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) pin: Option<bool>,
+    /// Congestion control of all sockets, by its kernel name.
+    #[arg(long, value_name = "NAME", default_value = "cubic")]
+    pub(crate) congestion: String,
+    /// Where the programs of the other libraries are; else beside this program and in tools/peers/bin.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) peers_dir: Option<PathBuf>,
+    /// Write the report for machines to this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Write a page with all figures to this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Write the figures as SVG into this folder.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) plots: Option<PathBuf>,
+    /// Start the receivers at this host, by ssh; `sheaf` has to be in the path there.
+    #[arg(long, value_name = "HOST", conflicts_with_all = ["serve", "connect", "paths"])]
+    pub(crate) remote: Option<String>,
+    /// Start receivers for whoever has the token that is printed, until this program is ended.
+    #[arg(long, value_name = "IP:PORT", conflicts_with_all = ["connect", "json", "html", "plots"])]
+    pub(crate) serve: Option<SocketAddr>,
+    /// Have the receivers started by the `--serve` at this address.
+    #[arg(
+        long,
+        value_name = "IP:PORT",
+        requires = "token",
+        conflicts_with = "paths"
+    )]
+    pub(crate) connect: Option<SocketAddr>,
+    /// What `--serve` printed.
+    #[arg(long, value_name = "TOKEN", requires = "connect")]
+    pub(crate) token: Option<String>,
+}
+
+/// What is between the two sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Path {
+    /// The loopback device.
+    Loopback,
+    /// A pair of virtual network cards.
+    Veth,
+    /// A network.
+    #[value(skip)]
+    Remote,
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Loopback => "loopback",
+            Self::Veth => "veth",
+            Self::Remote => "remote",
+        })
+    }
+}
+
+/// One of the two sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Side {
+    /// Who sends.
+    Sender,
+    /// Who receives.
+    Receiver,
+}
+
+/// How many processes each side has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// Who send.
+    pub(crate) senders: usize,
+    /// Who receive.
+    pub(crate) receivers: usize,
+}
+
+impl Shape {
+    /// Processes of the larger side.
+    pub(crate) fn peers(self) -> usize {
+        self.senders.max(self.receivers)
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{}-{}", self.senders, self.receivers))
+    }
+}
+
+impl FromStr for Shape {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let count = |part: &str| {
+            part.parse()
+                .ok()
+                .filter(|count| (1..=SIDE_MAX).contains(count))
+        };
+        text.split_once('-')
+            .and_then(|(senders, receivers)| {
+                let (senders, receivers) = (count(senders)?, count(receivers)?);
+                Some(Self { senders, receivers })
+            })
+            .ok_or_else(|| {
+                format!(
+                    "found `{text}`, expected senders-receivers, 1 to {SIDE_MAX} each, such as 1-64"
+                )
+            })
+    }
+}
+
+fn parse_kind(text: &str) -> Result<String, String> {
+    let names: Vec<&str> = kinds::KINDS.iter().map(|kind| kind.name).collect();
+    if names.contains(&text) {
+        return Ok(text.to_owned());
+    }
+    Err(format!(
+        "found `{text}`, expected one of {}",
+        names.join(", ")
+    ))
+}
+
+fn parse_size(text: &str) -> Result<usize, String> {
+    let found = text
+        .parse()
+        .ok()
+        .filter(|bytes| (16..=256 << 20).contains(bytes));
+    found.ok_or_else(|| format!("found `{text}`, expected bytes, 16 to {}", 256 << 20))
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let found = text
+        .parse()
+        .ok()
+        .filter(|seconds| (0.05..=3600.0).contains(seconds));
+    found.ok_or_else(|| format!("found `{text}`, expected seconds, 0.05 to 3600"))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use clap::Parser as _;
+
+    #[derive(clap::Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: TransportArgs,
+    }
+
+    pub(crate) fn parse(line: &str) -> Result<TransportArgs, String> {
+        let words = std::iter::once("transport").chain(line.split_whitespace());
+        let found = Command::try_parse_from(words).map(|found| found.args);
+        found.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn lists_are_given_with_commas() {
+        let args = parse(
+            "--shapes 1-1,240-1 --sizes 4096,100000000 --queues 1,5,1000 --paths loopback,veth",
+        )
+        .unwrap();
+        let shapes: Vec<String> = args.shapes.iter().map(ToString::to_string).collect();
+        assert_eq!(shapes, ["1-1", "240-1"]);
+        assert_eq!(
+            (args.sizes, args.queues),
+            (vec![4096, 100_000_000], vec![1, 5, 1000])
+        );
+        assert_eq!(args.paths, [Path::Loopback, Path::Veth]);
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_poster() {
+        let args = parse("").unwrap();
+        assert_eq!(
+            (args.sizes.as_slice(), args.pairs, args.pool_bytes),
+            (&SIZES[..], 7, 256 << 20)
+        );
+        assert_eq!(
+            (args.binds, args.queues),
+            (vec![Side::Receiver], vec![1000])
+        );
+    }
+
+    #[test]
+    fn a_wrong_value_is_answered_with_the_right_ones() {
+        for (line, expected) in [
+            ("--shapes 3", "expected senders-receivers, 1 to 1024 each"),
+            ("--shapes 0-1", "expected senders-receivers"),
+            ("--sizes 8", "expected bytes, 16 to"),
+            ("--queues 0", "0 is not in 1..=1000000"),
+            ("--transports zmq", "expected one of plain-tcp, sheaf,"),
+            ("--seconds nan", "expected seconds, 0.05 to 3600"),
+            ("--connect 10.0.0.1:7", "--token"),
+            ("--remote host --paths veth", "cannot be used with"),
+        ] {
+            let error = parse(line).err().unwrap_or_default();
+            assert!(error.contains(expected), "{line}: {error}");
+        }
+    }
+}

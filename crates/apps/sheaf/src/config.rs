@@ -1,0 +1,158 @@
+//! `sheaf config`: is a farm file good, and what does it mean with all defaults filled in.
+
+use anyhow::Context as _;
+use sheaf_node::config::FarmConfig;
+use sheaf_protocol::Role;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Check a farm file, or print it with all defaults filled in.
+///
+/// Exit status: 0 if the file is good, 1 if not. Errors go to standard error, one a line, each as
+/// `file:line: key: found …, expected …`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Name everything that is wrong with a farm file.
+    Check {
+        /// The farm file.
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Look for the files and folders that nodes of this role need on this machine; may be repeated.
+        #[arg(long = "role", value_name = "ROLE", value_enum, default_values = ["flp", "epn"])]
+        roles: Vec<Place>,
+    },
+    /// Print a farm file with all defaults filled in. The output is a farm file.
+    Show {
+        /// The farm file.
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+}
+
+/// Whose files have to be on this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Place {
+    Icn,
+    Flp,
+    Epn,
+    /// Nobody's.
+    None,
+}
+
+impl Place {
+    fn role(self) -> Option<Role> {
+        match self {
+            Self::Icn => Some(Role::Icn),
+            Self::Flp => Some(Role::Flp),
+            Self::Epn => Some(Role::Epn),
+            Self::None => None,
+        }
+    }
+}
+
+/// Runs the command on standard output and error.
+///
+/// # Errors
+///
+/// If standard output cannot be written to.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let (mut out, mut errors) = (io::stdout().lock(), io::stderr().lock());
+    match &args.command {
+        Command::Check { file, roles } => {
+            let roles: Vec<Role> = roles.iter().filter_map(|place| place.role()).collect();
+            check(file, &roles, &mut out, &mut errors)
+        }
+        Command::Show { file } => show(file, &mut out, &mut errors),
+    }
+}
+
+fn check(
+    file: &Path,
+    roles: &[Role],
+    out: &mut impl Write,
+    errors: &mut impl Write,
+) -> anyhow::Result<ExitCode> {
+    match FarmConfig::load_for(file, roles) {
+        Ok(_) => {
+            writeln!(out, "{}: good", file.display()).context("cannot write to standard output")?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(found) => {
+            writeln!(errors, "{found}").context("cannot write to standard error")?;
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+fn show(file: &Path, out: &mut impl Write, errors: &mut impl Write) -> anyhow::Result<ExitCode> {
+    match FarmConfig::load(file) {
+        Ok(config) => {
+            let text = config
+                .to_toml()
+                .context("the farm file cannot be written as TOML")?;
+            write!(out, "{text}").context("cannot write to standard output")?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(found) => {
+            writeln!(errors, "{found}").context("cannot write to standard error")?;
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Command = fn(&Path, &mut Vec<u8>, &mut Vec<u8>) -> anyhow::Result<ExitCode>;
+
+    const CHECK: Command = |file, out, errors| check(file, &[Role::Flp, Role::Epn], out, errors);
+    const SHOW: Command = |file, out, errors| show(file, out, errors);
+
+    /// Writes `text` to a farm file; `expected` is what the command prints to output and error about file F.
+    fn run(command: Command, text: &str, status: ExitCode, expected: [&str; 2]) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("farm.toml");
+        std::fs::write(&file, text).unwrap();
+        let (mut out, mut errors) = (Vec::new(), Vec::new());
+        let found = command(&file, &mut out, &mut errors).unwrap();
+        let name = file.display().to_string();
+        let printed =
+            [out, errors].map(|text| String::from_utf8(text).unwrap().replace(&name, "F"));
+        assert_eq!(printed, expected);
+        assert_eq!(format!("{found:?}"), format!("{status:?}"));
+    }
+
+    #[test]
+    fn a_good_file_is_good() {
+        let text = "[flp.source]\nkind = \"generator\"\n";
+        run(CHECK, text, ExitCode::SUCCESS, ["F: good\n", ""]);
+    }
+
+    #[test]
+    fn all_errors_come_with_their_lines() {
+        let text = "[run]\nflps = 0\n[flp.source]\nfiles = [\"no.raw\"]\nkind = \"file\"\n";
+        let expected = "F:2: run.flps: found 0, expected 1 to 65535\n\
+                        F:4: flp.source.files[0]: found no.raw (No such file or directory (os error 2)), \
+                        expected a file that can be read\n";
+        run(CHECK, text, ExitCode::FAILURE, ["", expected]);
+    }
+
+    #[test]
+    fn what_is_shown_is_the_same_farm() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("farm.toml");
+        std::fs::write(&file, "[epn]\nweight = 2\n").unwrap();
+        let config = FarmConfig::load(&file).unwrap();
+        let shown = config.to_toml().unwrap();
+        run(SHOW, "[epn]\nweight = 2\n", ExitCode::SUCCESS, [&shown, ""]);
+        run(SHOW, &shown, ExitCode::SUCCESS, [&shown, ""]);
+    }
+}

@@ -1,0 +1,289 @@
+//! `sheaf consume`: a consumer of an EPN, which looks at the timeframes in its memory.
+
+use crate::demo::parse_duration;
+use crate::fail;
+use anyhow::Context as _;
+use bytes::Bytes;
+use serde::Serialize;
+use sheaf_node::consume::{ConsumeError, Consumer, Next, faults};
+use sheaf_node::shutdown::Shutdown;
+use sheaf_tf_builder::Tf;
+use sheaf_transport::handover::TakeError;
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Version of the schema.
+const SCHEMA: u32 = 1;
+/// How often it is looked whether somebody wants it to end, and whether an EPN listens.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often it says how it goes.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+/// How long an EPN that listens has to answer.
+const ANSWER_WAIT: Duration = Duration::from_secs(5);
+
+/// Take timeframes from an EPN of this machine, without a copy, and check them.
+///
+/// Connects to the sink `shm` of an EPN, looks at every timeframe (TF) where it lies in memory, computes the CRC-32C of
+/// its payloads again, and gives it back. Several may take from one EPN; each TF goes to one of them. Ends when the EPN
+/// does, or when SIGTERM or SIGINT comes. Exit status: 0; 1 if a TF was damaged or the EPN broke off in a way that it
+/// should not; 2 if there is no EPN. How to write such a program: docs/shm.md.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sheaf demo --epns 1 --sink shm:/tmp/epn & sheaf consume /tmp/epn
+  sheaf consume /run/sheaf/epn-0 --log tfs.jsonl       what was in each TF, a line each
+  sheaf consume /run/sheaf/epn-0 --again --no-check    for as long as there are EPNs, as fast as it goes")]
+pub(crate) struct Args {
+    /// The socket of the EPN: `epn.sink.path` of its farm file.
+    #[arg(value_name = "PATH")]
+    path: PathBuf,
+    /// Take so many TFs; else until the EPN ends.
+    #[arg(long, value_name = "N")]
+    tfs: Option<u64>,
+    /// How long to wait for an EPN to listen.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
+    wait: Duration,
+    /// When the EPN ends, wait for the next one.
+    #[arg(long)]
+    again: bool,
+    /// Do not look at the payloads.
+    #[arg(long)]
+    no_check: bool,
+    /// Write a line of JSON about each TF to this file.
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// Write the summary for machines to this file; `-` is the standard output, all else then goes to stderr.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// What `--json` writes. `docs/shm.md` describes every field.
+#[derive(Clone, Debug, Default, Serialize)]
+struct Summary {
+    schema: u32,
+    version: &'static str,
+    tfs: u64,
+    incomplete: u64,
+    bytes: u64,
+    damaged: u64,
+    seconds: f64,
+}
+
+/// A line of `--log`.
+#[derive(Serialize)]
+struct Line<'a> {
+    run: String,
+    tf: u64,
+    attempt: u32,
+    bytes: u64,
+    parts: Vec<PartLine>,
+    missing: Vec<u16>,
+    faults: &'a [String],
+}
+
+#[derive(Serialize)]
+struct PartLine {
+    flp: u16,
+    incarnation: u64,
+    bytes: u64,
+    digest: u32,
+}
+
+impl<'a> Line<'a> {
+    fn of(tf: &Tf<Bytes>, faults: &'a [String]) -> Self {
+        let parts = tf.parts.iter().map(|part| PartLine {
+            flp: part.source.flp.0,
+            incarnation: part.source.incarnation.0,
+            bytes: part.bytes,
+            digest: part.digest,
+        });
+        Self {
+            run: tf.run.to_string(),
+            tf: tf.tf.0,
+            attempt: tf.attempt.0,
+            bytes: tf.bytes(),
+            parts: parts.collect(),
+            missing: tf.missing.iter().map(|flp| flp.0).collect(),
+            faults,
+        }
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// What does not let it take TFs, or write what it was told to.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    crate::demo::check_json(args.json.as_deref())?;
+    let shutdown = Shutdown::on_signals().context("cannot handle signals")?;
+    let log = args.log.as_deref().map(create).transpose()?;
+    let mut session = Session {
+        args,
+        shutdown,
+        log,
+        summary: Summary {
+            schema: SCHEMA,
+            version: env!("CARGO_PKG_VERSION"),
+            ..Summary::default()
+        },
+        began: Instant::now(),
+        told: (Instant::now(), 0, 0),
+    };
+    let mut wait = args.wait;
+    while let Some(consumer) = session.connect(wait)? {
+        session.take(consumer)?;
+        if !args.again || session.is_over() {
+            break;
+        }
+        wait = Duration::MAX;
+    }
+    session.end()
+}
+
+fn create(path: &Path) -> anyhow::Result<BufWriter<File>> {
+    let bad = |error| fail::bad_use(format!("cannot write --log {}: {error}", path.display()));
+    Ok(BufWriter::new(File::create(path).map_err(bad)?))
+}
+
+struct Session<'a> {
+    args: &'a Args,
+    shutdown: Shutdown,
+    log: Option<BufWriter<File>>,
+    summary: Summary,
+    began: Instant,
+    /// When it last said how it goes, and TFs and bytes then.
+    told: (Instant, u64, u64),
+}
+
+impl Session<'_> {
+    fn is_over(&self) -> bool {
+        let has_all = self.args.tfs.is_some_and(|tfs| self.summary.tfs >= tfs);
+        has_all || self.shutdown.is_requested()
+    }
+
+    /// The next EPN that listens there within `wait`; `None`: it is told to end first.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "nothing tells when another process begins to listen"
+    )]
+    fn connect(&self, wait: Duration) -> anyhow::Result<Option<Consumer>> {
+        let began = Instant::now();
+        loop {
+            if self.is_over() {
+                return Ok(None);
+            }
+            match Consumer::connect(&self.args.path, ANSWER_WAIT) {
+                Ok(consumer) => return Ok(Some(consumer)),
+                Err(error) if !is_absent(&error) || began.elapsed() >= wait => {
+                    return Err(fail::bad_use(error));
+                }
+                Err(_) => std::thread::sleep(LOOK_EVERY),
+            }
+        }
+    }
+
+    fn take(&mut self, mut consumer: Consumer) -> anyhow::Result<()> {
+        while !self.is_over() {
+            match consumer.next(Some(LOOK_EVERY))? {
+                Next::Tf(tf) => self.look_at(&tf)?,
+                Next::Nothing => {}
+                Next::End => break,
+            }
+            if self.told.0.elapsed() >= TELL_EVERY {
+                self.tell();
+            }
+        }
+        Ok(())
+    }
+
+    fn look_at(&mut self, tf: &Tf<Bytes>) -> anyhow::Result<()> {
+        let found = if self.args.no_check {
+            Vec::new()
+        } else {
+            faults(tf)
+        };
+        let summary = &mut self.summary;
+        summary.tfs += 1;
+        summary.bytes += tf.bytes();
+        summary.incomplete += u64::from(!tf.missing.is_empty());
+        summary.damaged += u64::from(!found.is_empty());
+        for fault in &found {
+            self.say(&format!("TF {}: {fault}", tf.tf.0));
+        }
+        if let Some(log) = &mut self.log {
+            let line = serde_json::to_string(&Line::of(tf, &found));
+            let line = line.expect("names and numbers always have a JSON form");
+            writeln!(log, "{line}").context("cannot write the log")?;
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self) {
+        let (since, tfs, bytes) = self.told;
+        let seconds = since.elapsed().as_secs_f64();
+        #[expect(clippy::cast_precision_loss, reason = "shown with four digits")]
+        let rate = |now: u64, then: u64| (now - then) as f64 / seconds;
+        let text = format!(
+            "{:6.1} s  {:9.1} TF/s  {:8.2} GB/s  {} TFs",
+            self.began.elapsed().as_secs_f64(),
+            rate(self.summary.tfs, tfs),
+            rate(self.summary.bytes, bytes) / 1e9,
+            self.summary.tfs
+        );
+        self.say(&text);
+        self.told = (Instant::now(), self.summary.tfs, self.summary.bytes);
+    }
+
+    /// A line for people. If nobody reads any more, it goes on all the same.
+    fn say(&self, text: &str) {
+        let is_json_out = self.args.json.as_deref() == Some(Path::new("-"));
+        let _ = if is_json_out {
+            writeln!(std::io::stderr(), "{text}")
+        } else {
+            writeln!(std::io::stdout(), "{text}")
+        };
+    }
+
+    fn end(mut self) -> anyhow::Result<ExitCode> {
+        self.summary.seconds = self.began.elapsed().as_secs_f64();
+        if let Some(log) = &mut self.log {
+            log.flush().context("cannot write the log")?;
+        }
+        let summary = &self.summary;
+        self.say(&format!(
+            "{} TFs ({} incomplete), {} bytes, {} damaged",
+            summary.tfs, summary.incomplete, summary.bytes, summary.damaged
+        ));
+        if let Some(path) = &self.args.json {
+            let text = serde_json::to_string_pretty(summary);
+            let text = text.expect("names and numbers always have a JSON form") + "\n";
+            if path.as_os_str() == "-" {
+                let _ = std::io::stdout().write_all(text.as_bytes());
+            } else {
+                std::fs::write(path, text)
+                    .with_context(|| format!("cannot write {}", path.display()))?;
+            }
+        }
+        Ok(if summary.damaged == 0 {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
+    }
+}
+
+/// Whether an EPN may still come to be there.
+fn is_absent(error: &ConsumeError) -> bool {
+    use std::io::ErrorKind::{ConnectionRefused, ConnectionReset, NotFound, WouldBlock};
+    let ConsumeError::Take(TakeError::Connect { source, .. }) = error else {
+        return false;
+    };
+    matches!(
+        source.kind(),
+        NotFound | ConnectionRefused | ConnectionReset | WouldBlock
+    )
+}

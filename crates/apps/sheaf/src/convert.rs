@@ -1,0 +1,257 @@
+//! `sheaf convert`: TF files of Sheaf, TF files of DataDistribution and raw files, each into the others.
+
+mod output;
+
+use crate::{fail, inspect};
+use anyhow::Context as _;
+use bytes::Bytes;
+use output::Output;
+use sheaf_node::sink::read_tf_file;
+use sheaf_protocol::{Attempt, FlpId, Incarnation, PayloadFormat, RunId, Source, TfId, crc32c};
+use sheaf_stf_builder::inspect::FileFormat;
+use sheaf_stf_builder::stf_file::{Equipments, FileTfs, StfFile};
+use sheaf_stf_builder::{CutConfig, Findings, HeapSlots, Made, RawFile, Share, StfSource};
+use sheaf_tf_builder::{Part, Tf};
+use std::io::{self, Write as _};
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Convert between TF files of Sheaf, TF files of DataDistribution, and raw data.
+///
+/// What the inputs are is told by their first bytes. Only whole TFs are converted; what is wrong with an input is named
+/// with its place on standard error. The output appears under its name when it is whole. Exit status: 0 if all
+/// inputs were clean, 1 if one has faults (its good part is converted), 2 if one cannot be read or converted.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sheaf convert --to stf tfs/run-*/tf-*.tf all.tf        what the sink `file` wrote, for DataDistribution and O2
+  sheaf convert --to tf --flps 3 o2_rawtf.tf tfs/        what DataDistribution wrote, dealt out over 3 FLPs
+  sheaf convert --to stf --orbits-per-tf 32 run.raw run.tf
+  sheaf convert --to raw o2_rawtf.tf run.raw             the pages of all TFs one behind the other")]
+pub(crate) struct Args {
+    /// What to make: `stf`, one file as DataDistribution writes it; `tf`, a folder with a TF file of Sheaf for each TF;
+    /// `raw`, one file of RDH pages.
+    #[arg(long, value_enum)]
+    to: To,
+    /// The inputs, then the output.
+    #[arg(required = true, num_args = 2.., value_name = "INPUT... OUTPUT")]
+    files: Vec<PathBuf>,
+    /// With `--to tf`: FLPs over which equipment of a file of DataDistribution, or links of raw data, are dealt.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    flps: u16,
+    /// Raw data: LHC orbits of one TF, 88.9 µs each.
+    #[arg(long, value_name = "N", default_value = "32")]
+    orbits_per_tf: NonZeroU32,
+    /// Raw data: the orbit that TF 0 begins with; without it, the first of each file.
+    #[arg(long, value_name = "ORBIT")]
+    first_orbit: Option<u32>,
+    /// Raw data: the run that is written down.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    run: u64,
+    /// Write over an output that is there.
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum To {
+    Stf,
+    Tf,
+    Raw,
+}
+
+/// The first bytes of a TF file of Sheaf.
+const SHEAF_MAGIC: &[u8] = b"SHTF";
+/// Faults of one file that are named one by one.
+const FAULTS_SHOWN_MAX: usize = 20;
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// What cannot be read, converted or written; the output is then not there.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let Some((output, inputs)) = args.files.split_last() else {
+        return Err(fail::bad_use("no output is named"));
+    };
+    let mut output = Output::begin(output, args.to, args.force)
+        .map_err(|error| fail::bad_use(format!("{error:#}")))?;
+    let mut faults = 0;
+    for path in inputs {
+        let bytes = inspect::read(path).map_err(|error| fail::bad_use(fail::message(&error)))?;
+        let findings = convert(args, path, &Bytes::from(bytes), &mut output)
+            .map_err(|error| fail::bad_use(fail::message(&error)))?;
+        faults += tell(path, &findings);
+    }
+    let (tfs, bytes, place) = output.finish()?;
+    // Nobody may be reading; what was asked for is done.
+    let _ = writeln!(
+        io::stdout(),
+        "{tfs} TFs, {bytes} bytes: {}",
+        place.display()
+    );
+    Ok(ExitCode::from(u8::from(faults > 0)))
+}
+
+/// Names the faults of an input on standard error. Gives their number.
+fn tell(path: &Path, findings: &Findings) -> u64 {
+    let mut errors = io::stderr();
+    for fault in findings.faults.iter().take(FAULTS_SHOWN_MAX) {
+        // Where errors cannot be told, the exit status still tells.
+        let _ = writeln!(errors, "sheaf: {}: {fault}", path.display());
+    }
+    let faults = findings.faults.len() as u64 + findings.left_out;
+    let more = faults.saturating_sub(FAULTS_SHOWN_MAX as u64);
+    if more > 0 {
+        let _ = writeln!(errors, "sheaf: {}: {more} more faults", path.display());
+    }
+    faults
+}
+
+/// Hands every TF of one input to the output.
+fn convert(
+    args: &Args,
+    path: &Path,
+    input: &Bytes,
+    output: &mut Output,
+) -> anyhow::Result<Findings> {
+    let named = || format!("cannot convert {}", path.display());
+    if input.starts_with(SHEAF_MAGIC) {
+        let tf = read_tf_file(input).with_context(named)?;
+        output.add(&owned(&tf, input)).with_context(named)?;
+        return Ok(Findings::default());
+    }
+    match FileFormat::detect(input) {
+        FileFormat::StfFile => of_stf_file(args, input, output).with_context(named),
+        FileFormat::Rdh => of_raw(args, input, output).with_context(named),
+        other => anyhow::bail!(
+            "{}: it is of format {}, expected rdh, stf-file or a TF file of Sheaf",
+            named(),
+            other.name()
+        ),
+    }
+}
+
+/// The same TF with payloads that share the memory of the input.
+fn owned(tf: &Tf<&[u8]>, input: &Bytes) -> Tf<Bytes> {
+    let part = |part: &Part<&[u8]>| Part {
+        source: part.source,
+        format: part.format,
+        digest: part.digest,
+        bytes: part.bytes,
+        payload: input.slice_ref(part.payload),
+    };
+    Tf {
+        run: tf.run,
+        tf: tf.tf,
+        attempt: tf.attempt,
+        parts: tf.parts.iter().map(part).collect(),
+        missing: tf.missing.clone(),
+    }
+}
+
+/// A part that `flp` would have made of `payload`.
+fn part(flp: FlpId, format: PayloadFormat, payload: Bytes) -> Part<Bytes> {
+    Part {
+        source: Source {
+            flp,
+            incarnation: Incarnation(0),
+        },
+        format,
+        digest: crc32c(&payload),
+        bytes: payload.len() as u64,
+        payload,
+    }
+}
+
+fn tf_of(run: u64, tf: u64, parts: Vec<Part<Bytes>>) -> Tf<Bytes> {
+    Tf {
+        run: RunId(run),
+        tf: TfId(tf),
+        attempt: Attempt(1),
+        parts,
+        missing: Vec::new(),
+    }
+}
+
+/// TFs keep run and counter; whole STFs of Sheaf go back to their FLPs, all other equipment is dealt out.
+fn of_stf_file(args: &Args, input: &Bytes, output: &mut Output) -> anyhow::Result<Findings> {
+    let (mut tfs, mut findings) = (FileTfs::new(input), Findings::default());
+    let mut place: u32 = 0;
+    while let Some(tf) = tfs.next_good(&mut findings) {
+        place = place.saturating_add(1);
+        let counter = match tf.counter() {
+            0 => place,
+            counter => counter,
+        };
+        let image = input.slice(tf.offset..tf.offset + tf.bytes);
+        let mut parts: Vec<Part<Bytes>> = Vec::new();
+        for block in &tf.blocks {
+            if let Some(flp) = block.header.equipment.flp() {
+                let format = block.header.equipment.format();
+                parts.push(part(flp, format, input.slice(block.payload.clone())));
+            }
+        }
+        let has_data = tf
+            .blocks
+            .iter()
+            .any(|block| block.header.equipment.flp().is_none());
+        if has_data || tf.blocks.is_empty() {
+            add_dealt(args, &image, &mut parts)?;
+        }
+        parts.sort_by_key(|part| part.source.flp);
+        if let Some([one, _]) = parts
+            .array_windows()
+            .find(|[a, b]| a.source.flp == b.source.flp)
+        {
+            anyhow::bail!(
+                "TF {counter} has an STF of {} and data that would be dealt to it, expected one of both",
+                one.source.flp
+            );
+        }
+        output.add(&tf_of(tf.run().into(), u64::from(counter) - 1, parts))?;
+    }
+    Ok(findings)
+}
+
+/// The data of one TF that no STF of Sheaf was, dealt out over the FLPs.
+fn add_dealt(args: &Args, image: &Bytes, parts: &mut Vec<Part<Bytes>>) -> anyhow::Result<()> {
+    for flp in 0..args.flps {
+        let share = Share::new(flp, args.flps)?;
+        let (mut source, _) = StfFile::new(vec![image.clone()], Equipments::Dealt(share));
+        if let Made::Payload(payload) = source.make(TfId(0), &mut HeapSlots)
+            && (!payload.is_empty() || parts.is_empty() || args.flps > 1)
+        {
+            parts.push(part(FlpId(flp), source.format(), payload));
+        }
+    }
+    Ok(())
+}
+
+fn of_raw(args: &Args, input: &Bytes, output: &mut Output) -> anyhow::Result<Findings> {
+    let config = CutConfig {
+        orbits_per_tf: args.orbits_per_tf,
+        first_orbit: args.first_orbit,
+    };
+    let mut sources = Vec::new();
+    let mut found = Findings::default();
+    for flp in 0..args.flps {
+        let share = Share::new(flp, args.flps)?;
+        let (source, findings) = RawFile::new(input.clone(), &config, share);
+        sources.push(source);
+        found = findings;
+    }
+    let tfs = sources.iter().map(RawFile::tfs).max().unwrap_or(0);
+    for tf in 0..tfs {
+        let made = (0..).zip(&mut sources).map(|(flp, source)| {
+            let payload = match source.make(TfId(tf), &mut HeapSlots) {
+                Made::Payload(payload) => payload,
+                Made::NoRoom | Made::End => Bytes::new(),
+            };
+            part(FlpId(flp), source.format(), payload)
+        });
+        output.add(&tf_of(args.run, tf, made.collect()))?;
+    }
+    Ok(found)
+}

@@ -1,0 +1,262 @@
+//! `sheaf demo`: a farm on this machine, as separate processes, watched and then judged.
+//!
+//! `args` says what is wanted, `farm_file` makes a farm of it, `farm` runs its processes, `supervise` leads them
+//! from their start to their end, `watch` knows how they do and `screen` shows it. When all have ended, `judge`
+//! makes up the books from their event logs, and `summary` tells the result.
+
+mod args;
+pub(crate) mod duration;
+pub(crate) mod farm;
+mod farm_file;
+mod faults;
+mod history;
+mod icns;
+mod plain;
+pub(crate) mod run_dir;
+mod screen;
+mod summary;
+mod supervise;
+mod view;
+mod watch;
+
+pub(crate) use args::Args;
+pub(crate) use duration::parse as parse_duration;
+pub(crate) use faults::parse_node;
+
+use crate::fail;
+use anyhow::Context as _;
+use args::Rate;
+use farm::{Farm, Notice, Process};
+use history::History;
+use run_dir::RunDir;
+use screen::Screen;
+use sheaf_node::config::FarmConfig;
+use sheaf_protocol::Role;
+use sheaf_verdict_log::verify::{self, Evidence, Options};
+use sheaf_zookeeper::server::Ensemble;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::Duration;
+use summary::{Outcome, Summary};
+use supervise::{Ender, Record, Supervisor};
+use watch::Watch;
+
+/// How often the ICN reports the farm.
+const STATUS_MS: u64 = 250;
+/// Notices that may wait for the supervisor; a node that writes more waits.
+const NOTICES_MAX: usize = 1024;
+
+/// Runs the demo.
+///
+/// # Errors
+///
+/// What is wrong with the arguments, or why the farm did not come to its end in order.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    check_json(args.json.as_deref())?;
+    let mut dir = RunDir::make(args.out.as_deref()).map_err(|error| bad_use(&error))?;
+    let file = dir.file("farm.toml");
+    let (config, _ensemble) =
+        write_farm_file(args, &dir, &file).map_err(|error| bad_use(&error))?;
+    let (sender, notices) = sync_channel(NOTICES_MAX);
+    quit_on_signals(sender.clone())?;
+    let mut watch = Watch::default();
+    let outcome = {
+        let mut farm = Farm::new(&dir, &file, STATUS_MS, sender.clone())?;
+        let mut ender = Ender::Signal;
+        if args.has_lasting_icns() {
+            farm.set_fixed_icns();
+            let (config, notices) = (Box::new(config.clone()), sender.clone());
+            ender = Ender::Order { config, notices };
+        }
+        // An error means that the demo is over already.
+        let quit = move || drop(sender.send(Notice::Quit));
+        let title = title(args, &config);
+        let mut screen = Screen::new(&title, !args.no_tui, args.is_json_on_stdout(), quit)?;
+        let drain = Duration::from_millis(config.icn.scheduler.drain_ms);
+        let supervisor = Supervisor::new(args, &mut farm, &mut watch, &mut screen, drain, ender);
+        let outcome = supervisor.run(&notices);
+        drop(screen);
+        outcome.and_then(|record| judge(args, &dir, &farm, &watch, record))
+    };
+    let summary = match outcome {
+        Ok(summary) => summary,
+        Err(error) => {
+            dir.keep();
+            let kept = dir.kept().unwrap_or(Path::new("")).display();
+            return Err(error.context(format!("the demo failed (logs in {kept})")));
+        }
+    };
+    if !summary.is_good() {
+        dir.keep();
+    }
+    tell(args, &dir, &summary)?;
+    Ok(if summary.is_good() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Whether the summary can be written where it is wanted: better told now than after an hour.
+pub(crate) fn check_json(path: Option<&Path>) -> anyhow::Result<()> {
+    let Some(path) = path.filter(|path| path.as_os_str() != "-") else {
+        return Ok(());
+    };
+    let file = std::fs::File::options()
+        .append(true)
+        .create(true)
+        .open(path);
+    let bad = |error| fail::bad_use(format!("cannot write --json {}: {error}", path.display()));
+    file.map(drop).map_err(bad)
+}
+
+fn bad_use(error: &anyhow::Error) -> anyhow::Error {
+    fail::bad_use(fail::message(error))
+}
+
+/// Starts what the farm needs beside its nodes, writes the farm file, and reads it back as the nodes will: what they
+/// would refuse is told here and at once.
+fn write_farm_file(
+    args: &Args,
+    dir: &RunDir,
+    file: &Path,
+) -> anyhow::Result<(FarmConfig, Option<Ensemble>)> {
+    let mut config = farm_file::farm_config(args, dir)?;
+    let ensemble = icns::start_ensemble(args, &mut config)?;
+    let text = config
+        .to_toml()
+        .context("cannot write these values as a farm file")?;
+    std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
+    let config = FarmConfig::load_for(file, &[Role::Icn, Role::Flp, Role::Epn])?;
+    Ok((config, ensemble))
+}
+
+fn title(args: &Args, config: &FarmConfig) -> String {
+    let rate = match args.rate {
+        Rate::Hz(hz) => format!("{hz:.1} TF/s"),
+        Rate::Max => "full speed".to_owned(),
+    };
+    let end = match (args.duration, args.timeframes) {
+        (Some(duration), None) => format!("after {} s, ", duration.as_secs_f64()),
+        (None, Some(tfs)) => format!("after {tfs} TFs, "),
+        (Some(duration), Some(tfs)) => format!("after {} s or {tfs} TFs, ", duration.as_secs_f64()),
+        (None, None) => String::new(),
+    };
+    format!(
+        "sheaf demo: {}, {}, {} on this machine, {} at {rate}; ends {end}with q or Ctrl-C",
+        counted(args.icns().into(), "ICN"),
+        counted(args.flps.into(), "FLP"),
+        counted(args.epns.into(), "EPN"),
+        config.flp.source.kind()
+    )
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}
+
+/// Signals become notices; a terminal that goes away is a reason to end, too.
+pub(crate) fn quit_on_signals(notices: SyncSender<Notice>) -> anyhow::Result<()> {
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])
+        .context("cannot handle signals")?;
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            for _ in signals.forever() {
+                if notices.send(Notice::Quit).is_err() {
+                    return;
+                }
+            }
+        })
+        .context("cannot start a thread")?;
+    Ok(())
+}
+
+/// Makes up the books from the event logs.
+fn judge(
+    args: &Args,
+    dir: &RunDir,
+    farm: &Farm<'_>,
+    watch: &Watch,
+    record: Record,
+) -> anyhow::Result<Summary> {
+    let mut evidence = Evidence::default();
+    for process in farm.processes() {
+        evidence
+            .read(&process.events, Some(process.node), process.fate_of_log())
+            .with_context(|| format!("cannot read {}", process.events.display()))?;
+    }
+    let history = History::read(farm.processes()).context("cannot read the event logs")?;
+    // The books of a leader that did not come to the end are those of a moment, and another one may have gone on.
+    let status = watch.status();
+    let is_over = status.phase == "over";
+    let books = (is_over || history.leaders.len() < 2).then(|| (&status.books).into());
+    let audit = verify::audit(
+        &mut evidence,
+        &Options {
+            books,
+            ..Options::default()
+        },
+    );
+    let Record {
+        faults,
+        mut problems,
+        ended_by,
+    } = record;
+    if !is_over {
+        problems.push(format!(
+            "no ICN left last books: the last ones are of {:.1} s, and the event logs go on",
+            status.duration_s
+        ));
+    }
+    if dir.is_full() {
+        problems.push(format!(
+            "the disk of {} is full: logs and event logs may be cut, and their books with them",
+            dir.path().display()
+        ));
+    }
+    let warnings = farm.processes().iter().filter_map(Process::warning);
+    Ok(Summary::new(Outcome {
+        args,
+        history,
+        warnings: warnings.collect(),
+        farm,
+        watch,
+        evidence: &evidence,
+        audit,
+        faults,
+        problems,
+        ended_by,
+    }))
+}
+
+/// Tells the result to machines and people, in this order: a reader of the text may have gone.
+fn tell(args: &Args, dir: &RunDir, summary: &Summary) -> anyhow::Result<()> {
+    let mut text = summary.to_string();
+    if let Some(path) = dir.kept() {
+        writeln!(
+            text,
+            "  farm file, logs and event logs are in {}",
+            path.display()
+        )?;
+    }
+    let mut is_written = Ok(());
+    if args.is_json_on_stdout() {
+        // Who reads the standard output only may have closed the other.
+        let _ = std::io::stderr().write_all(text.as_bytes());
+        text = summary.to_json();
+    } else if let Some(path) = &args.json {
+        is_written = std::fs::write(path, summary.to_json())
+            .with_context(|| format!("cannot write {}", path.display()));
+    }
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
+        outcome => outcome.context("cannot write the summary")?,
+    }
+    is_written
+}

@@ -1,0 +1,320 @@
+//! The farm file of a demo, made from its command line.
+
+use super::args::{Args, Rate, Sink};
+use super::run_dir::RunDir;
+use anyhow::{Context as _, bail};
+use sheaf_auth::{Authority, CertFiles, Validity};
+use sheaf_node::config::{
+    Ack, DiscardSink, FarmConfig, FileSink, Km3netSource, ReplaySource, ShmSink, SinkConfig,
+    SourceConfig, StfFileSink, StfFileSource, UnixSink, VerifySink, Xtc2Source,
+};
+use sheaf_protocol::{NodeId, Role};
+use sheaf_scheduler::Mode;
+use sheaf_stf_builder::inspect::FileFormat;
+use sheaf_stf_builder::{GeneratorConfig, SizeModel};
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+/// The recorded run that the demo replays, so that it works wherever it is started.
+const RECORDED: &[u8] = include_bytes!("../../../../../testdata/alice-its-rdh7/12_links_2hbf.raw");
+const RECORDED_NAME: &str = "12_links_2hbf.raw";
+
+/// Links of that run, and payload bytes of one orbit of it, all links together, rounded up.
+const RECORDED_LINKS: u64 = 12;
+const RECORDED_ORBIT_BYTES: u64 = 110_000;
+
+/// How long the certificates of a demo hold: longer than any demo.
+const CERTIFICATE_DAYS: u32 = 90;
+
+/// Smallest and largest memory for payloads of one node.
+const NODE_BYTES: (u64, u64) = (64 << 20, 256 << 20);
+
+/// The farm file for `args`. Writes the recorded data into `dir`, if they are wanted.
+///
+/// # Errors
+///
+/// What is wrong with the arguments.
+pub(crate) fn farm_config(args: &Args, dir: &RunDir) -> anyhow::Result<FarmConfig> {
+    check_fault_nodes(args)?;
+    check_sockets(args)?;
+    let mut config = FarmConfig::default();
+    config.run.flps = args.flps.into();
+    config.run.epns = args.epns.into();
+    config.run.timeframes = args.timeframes.unwrap_or(0);
+    config.run.duration_s = args.duration.map_or(0.0, |duration| duration.as_secs_f64());
+    config.icn.metrics.clone_from(&args.metrics);
+    super::icns::add(args, dir, &mut config)?;
+    let scheduler = &mut config.icn.scheduler;
+    scheduler.policy.clone_from(&args.policy);
+    scheduler.seed = args.seed;
+    scheduler.reaction = args.reaction;
+    scheduler.incomplete = args.incomplete;
+    match (args.rate, args.paced) {
+        (Rate::Hz(hz), true) => (scheduler.mode, scheduler.paced_rate_hz) = (Mode::Paced, hz),
+        (Rate::Hz(hz), false) => config.flp.rate_hz = hz,
+        (Rate::Max, true) => bail!("--paced needs a --rate: a number or lhc, not max"),
+        (Rate::Max, false) => config.flp.rate_hz = 0.0,
+    }
+    config.flp.push = args.push;
+    let (source, sizes) = source(args, dir)?;
+    config.flp.source = source;
+    config.flp.stf_bytes_max = sizes.stf_bytes_max;
+    config.icn.scheduler.stf_bytes_max = sizes.stf_bytes_max;
+    config.icn.scheduler.tf_bytes_max = sizes.tf_bytes_max;
+    let node_bytes = node_bytes(args);
+    config.flp.hold_bytes = node_bytes.max(4 * sizes.stf_bytes_max);
+    config.epn.build.capacity_bytes = node_bytes.max(4 * sizes.tf_bytes_max);
+    config.epn.sink = sink(args);
+    config.epn.ack = args.ack;
+    if args.ack == Ack::Stored && !matches!(args.sink, Sink::File(_)) {
+        bail!("--ack stored needs --sink file:DIR: only files are stored");
+    }
+    if let Some(bulk) = args.tls {
+        config.security.directory = Some(certificates(&config, dir)?);
+        config.security.bulk = bulk;
+    }
+    Ok(config)
+}
+
+/// Makes a CA and a certificate for every node of the demo. Gives their directory.
+fn certificates(config: &FarmConfig, dir: &RunDir) -> anyhow::Result<PathBuf> {
+    let directory = dir.file("certs");
+    let validity = Validity::of_days(CERTIFICATE_DAYS);
+    let authority = Authority::new("demo", validity)?;
+    authority.save(&directory, false)?;
+    let icns = u32::try_from(config.icn.all_addresses().len())?;
+    let counts = [
+        (Role::Icn, icns),
+        (Role::Flp, config.run.flps),
+        (Role::Epn, config.run.epns),
+        // Who orders the run to stop, if there are several ICNs.
+        (Role::Operator, 1),
+    ];
+    for (role, count) in counts {
+        for index in 0..u16::try_from(count)? {
+            let node = NodeId { role, index };
+            let files = CertFiles::in_directory(&directory, node);
+            authority.issue(node, validity)?.save(&files, false)?;
+        }
+    }
+    Ok(directory)
+}
+
+fn check_fault_nodes(args: &Args) -> anyhow::Result<()> {
+    for node in args.fault_nodes() {
+        let (count, flag) = match node.role {
+            Role::Flp => (args.flps, "--flps"),
+            Role::Epn => (args.epns, "--epns"),
+            Role::Icn | Role::Operator => (args.icns(), "--icns"),
+        };
+        if node.index >= count {
+            bail!(
+                "there is no {node}: the farm has {}:0 to {}:{} ({flag})",
+                node.role,
+                node.role,
+                count - 1
+            );
+        }
+    }
+    Ok(())
+}
+
+/// A Unix socket has one listener.
+fn check_sockets(args: &Args) -> anyhow::Result<()> {
+    match &args.sink {
+        Sink::Unix(path) | Sink::Shm(path)
+            if args.epns > 1 && !path.to_string_lossy().contains("{epn}") =>
+        {
+            let kind = sink(args).kind();
+            bail!(
+                "--sink {kind}:{}: {} EPNs would share it, expected {{epn}} in the path",
+                path.display(),
+                args.epns
+            )
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The largest that may come from a source.
+struct Sizes {
+    stf_bytes_max: u64,
+    tf_bytes_max: u64,
+}
+
+fn source(args: &Args, dir: &RunDir) -> anyhow::Result<(SourceConfig, Sizes)> {
+    let orbits_per_tf = args.orbits_per_tf;
+    let replay = |files| {
+        SourceConfig::Replay(ReplaySource {
+            files,
+            orbits_per_tf,
+            ..ReplaySource::default()
+        })
+    };
+    match args.source.as_slice() {
+        [only] if only.as_os_str() == "replay" => {
+            let path = dir.file(RECORDED_NAME);
+            std::fs::write(&path, RECORDED)
+                .with_context(|| format!("cannot write {}", path.display()))?;
+            Ok((replay(vec![path]), recorded_sizes(args)))
+        }
+        [only] if only.as_os_str() == "generator" => Ok(generator(args)),
+        files => {
+            let files = files
+                .iter()
+                .map(|path| absolute(path))
+                .collect::<anyhow::Result<_>>()?;
+            let default = FarmConfig::default().icn.scheduler;
+            let (stf_bytes_max, tf_bytes_max) = (default.stf_bytes_max, default.tf_bytes_max);
+            Ok((
+                of_files(args, files, replay)?,
+                Sizes {
+                    stf_bytes_max,
+                    tf_bytes_max,
+                },
+            ))
+        }
+    }
+}
+
+/// Links are dealt out over the FLPs, and repeated when there are more FLPs than links. One link may have up to
+/// four times the bytes of another.
+fn recorded_sizes(args: &Args) -> Sizes {
+    let (flps, orbits) = (u64::from(args.flps), u64::from(args.orbits_per_tf.get()));
+    let tf_bytes = RECORDED_ORBIT_BYTES * orbits * flps.div_ceil(RECORDED_LINKS);
+    let links = RECORDED_LINKS.div_ceil(flps);
+    let stf_bytes = RECORDED_ORBIT_BYTES * orbits * 4 * links / RECORDED_LINKS;
+    Sizes {
+        stf_bytes_max: stf_bytes.min(tf_bytes),
+        tf_bytes_max: tf_bytes,
+    }
+}
+
+fn generator(args: &Args) -> (SourceConfig, Sizes) {
+    let mean = args.stf_bytes;
+    let largest = match args.size_model {
+        SizeModel::Equal | SizeModel::Trace => mean,
+        SizeModel::Random | SizeModel::Sine => mean.saturating_mul(3).div_ceil(2),
+        SizeModel::Lognormal => mean.saturating_mul(16),
+    };
+    let default = GeneratorConfig::default();
+    let config = GeneratorConfig {
+        sizes: args.size_model,
+        bytes_mean: mean,
+        seed: args.seed,
+        pool_bytes: default.pool_bytes.max(2 * largest),
+        ..default
+    };
+    let tf_bytes_max = largest.saturating_mul(args.flps.into());
+    (
+        SourceConfig::Generator(config),
+        Sizes {
+            stf_bytes_max: largest,
+            tf_bytes_max,
+        },
+    )
+}
+
+/// Recorded pages are repeated for ever; the formats that cannot be stamped anew come once.
+fn of_files(
+    args: &Args,
+    files: Vec<PathBuf>,
+    replay: impl Fn(Vec<PathBuf>) -> SourceConfig,
+) -> anyhow::Result<SourceConfig> {
+    let mut formats = files
+        .iter()
+        .map(|path| format_of(path))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    formats.dedup();
+    // Links of pages and equipment of TFs are dealt out over the FLPs; of the other formats an FLP takes whole files.
+    let is_dealt = matches!(formats.as_slice(), [FileFormat::Rdh | FileFormat::StfFile]);
+    if !is_dealt && files.len() < usize::from(args.flps) {
+        bail!(
+            "--source has {}, expected at least one for each of {} FLPs (--flps)",
+            super::counted(files.len(), "file"),
+            args.flps
+        );
+    }
+    match formats.as_slice() {
+        [FileFormat::Rdh] => Ok(replay(files)),
+        [FileFormat::Km3net] => Ok(SourceConfig::Km3net(Km3netSource {
+            files,
+            ..Km3netSource::default()
+        })),
+        [FileFormat::Xtc2] => Ok(SourceConfig::Xtc2(Xtc2Source {
+            files,
+            window_ns: args.window_ns,
+            ..Xtc2Source::default()
+        })),
+        [FileFormat::StfFile] => Ok(SourceConfig::StfFile(StfFileSource {
+            files,
+            ..StfFileSource::default()
+        })),
+        several => {
+            let names: Vec<&str> = several.iter().map(|format| format.name()).collect();
+            bail!(
+                "--source has files of several formats ({}), expected one",
+                names.join(", ")
+            )
+        }
+    }
+}
+
+fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
+    path.canonicalize()
+        .with_context(|| format!("cannot read --source {}", path.display()))
+}
+
+fn format_of(path: &Path) -> anyhow::Result<FileFormat> {
+    let mut start = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(1 << 20).read_to_end(&mut start))
+        .with_context(|| format!("cannot read --source {}", path.display()))?;
+    if start.is_empty() {
+        bail!("--source {} is empty", path.display());
+    }
+    Ok(FileFormat::detect(&start))
+}
+
+fn sink(args: &Args) -> SinkConfig {
+    match &args.sink {
+        Sink::Verify => SinkConfig::Verify(VerifySink {}),
+        Sink::Discard => SinkConfig::Discard(DiscardSink {}),
+        Sink::File(directory) => {
+            let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.clone());
+            SinkConfig::File(FileSink {
+                directory,
+                fsync: false,
+            })
+        }
+        Sink::StfFile(directory) => {
+            let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.clone());
+            SinkConfig::StfFile(StfFileSink {
+                directory,
+                ..StfFileSink::default()
+            })
+        }
+        Sink::Unix(path) => {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            SinkConfig::Unix(UnixSink { path })
+        }
+        Sink::Shm(path) => {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            SinkConfig::Shm(ShmSink {
+                path,
+                ..ShmSink::default()
+            })
+        }
+    }
+}
+
+/// What was asked for, or half of what the machine can give, shared out: every node takes its memory at the start.
+fn node_bytes(args: &Args) -> u64 {
+    if let Some(mib) = args.memory {
+        return mib << 20;
+    }
+    let nodes = u64::from(args.flps) + u64::from(args.epns);
+    let available = crate::proc::memory_available_bytes().unwrap_or(4 << 30);
+    (available / 2 / nodes).clamp(NODE_BYTES.0, NODE_BYTES.1)
+}

@@ -1,0 +1,609 @@
+//! What the views show: the farm as the ICN reports it, made into rates, and what has happened.
+
+use sheaf_node::status::{FarmStatus, Quantiles};
+use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Rates are taken over about this time, in seconds.
+const RATE_SPAN_S: f64 = 1.0;
+/// Happenings that are kept for the views.
+const HAPPENINGS_MAX: usize = 256;
+
+/// Something worth a line.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Happening {
+    /// Seconds since the first announce.
+    pub(crate) at_s: f64,
+    /// What.
+    pub(crate) text: String,
+}
+
+/// One node, for a table.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Row {
+    /// Which node.
+    pub(crate) node: NodeId,
+    /// `up`, `silent`, `killed`, …
+    pub(crate) state: String,
+    /// TFs decided, STFs made or TFs handed on, a second.
+    pub(crate) items_per_s: f64,
+    /// Payload sent or received, in MB/s.
+    pub(crate) mb_per_s: f64,
+    /// First announce to commit; only of EPNs.
+    pub(crate) latency_us: Option<Quantiles>,
+    /// Bytes held, in building, or with the consumer.
+    pub(crate) buffered_bytes: u64,
+}
+
+/// What is known of the farm.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Watch {
+    /// The latest status last; the first is at least [`RATE_SPAN_S`] old, if there is one.
+    statuses: VecDeque<FarmStatus>,
+    happenings: VecDeque<Happening>,
+    /// Happenings ever, those no longer kept included.
+    happened: usize,
+    /// What the supervisor knows better than the ICN: killed, paused, ended.
+    marks: BTreeMap<NodeId, String>,
+    /// Duplicates refused, by EPN and incarnation: a new life counts from 0.
+    duplicates: BTreeMap<(u16, u64), u64>,
+    /// Every ICN that has told its office, and whether it led when it last did.
+    offices: BTreeMap<u16, bool>,
+    /// The highest term that an ICN led in.
+    term: u64,
+    /// The ICN that led in it.
+    leader: Option<u16>,
+    /// The supervisor knows that it has died since.
+    has_lost_leader: bool,
+    /// Of leaders before the last one, which counts from 0: assignments after the first, refusals by reason.
+    former: (u64, BTreeMap<String, u64>),
+}
+
+/// Whose word a status is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Voice {
+    /// The ICN that leads: it knows the farm.
+    Leader,
+    /// A standby, or a leader that does not know yet that another one leads.
+    Other,
+}
+
+fn icn(index: u16) -> NodeId {
+    let role = Role::Icn;
+    NodeId { role, index }
+}
+
+impl Watch {
+    /// The latest status; empty before the first.
+    pub(crate) fn status(&self) -> FarmStatus {
+        self.statuses.back().cloned().unwrap_or_default()
+    }
+
+    /// What an observer has to know of how the connections are guarded; empty if nothing, on loopback.
+    pub(crate) fn security(&self) -> &'static str {
+        match self.statuses.back().map(|status| status.security.as_str()) {
+            Some("tls") => "  tls",
+            Some("crc-only") => "  tls, STFs IN THE CLEAR (crc-only)",
+            Some("insecure") => "  INSECURE: plain and unauthenticated",
+            _ => "",
+        }
+    }
+
+    /// Whether the ICN has reported the farm.
+    pub(crate) fn has_status(&self) -> bool {
+        !self.statuses.is_empty()
+    }
+
+    /// Happenings from number `first` on, counted from 0 since the start.
+    pub(crate) fn happenings_from(&self, first: usize) -> impl Iterator<Item = &Happening> {
+        let forgotten = self.happened - self.happenings.len();
+        self.happenings.iter().skip(first.saturating_sub(forgotten))
+    }
+
+    /// How many happenings there were so far.
+    pub(crate) fn happened(&self) -> usize {
+        self.happened
+    }
+
+    /// STFs that EPNs refused because they were there already, over all their lives.
+    pub(crate) fn duplicates_refused(&self) -> u64 {
+        self.duplicates.values().sum()
+    }
+
+    /// The same for one EPN.
+    pub(crate) fn duplicates_refused_by(&self, epn: u16) -> u64 {
+        let of_epn = self
+            .duplicates
+            .iter()
+            .filter(|((index, _), _)| *index == epn);
+        of_epn.map(|(_, count)| count).sum()
+    }
+
+    /// Something has happened at `at_s`.
+    pub(crate) fn tell(&mut self, at_s: f64, text: impl Into<String>) {
+        self.happenings.push_back(Happening {
+            at_s,
+            text: text.into(),
+        });
+        self.happened += 1;
+        if self.happenings.len() > HAPPENINGS_MAX {
+            self.happenings.pop_front();
+        }
+    }
+
+    /// The supervisor knows that `node` is `state`, or nothing particular any more.
+    pub(crate) fn mark(&mut self, node: NodeId, state: Option<&str>) {
+        self.has_lost_leader |=
+            self.last_leader() == Some(node) && matches!(state, Some("killed" | "failed"));
+        match state {
+            Some(state) => self.marks.insert(node, state.to_owned()),
+            None => self.marks.remove(&node),
+        };
+    }
+
+    /// The ICN that leads, unless the supervisor knows that it does not any more.
+    pub(crate) fn leader(&self) -> Option<NodeId> {
+        let leader = icn(self.leader?);
+        let is_there = !self.has_lost_leader && !self.marks.contains_key(&leader);
+        is_there.then_some(leader)
+    }
+
+    /// The ICN that last led, whatever became of it.
+    pub(crate) fn last_leader(&self) -> Option<NodeId> {
+        self.leader.map(icn)
+    }
+
+    /// Who leads in which term, and who is ready to; `None` in a farm of one ICN.
+    pub(crate) fn offices(&self) -> Option<String> {
+        if self.offices.len() < 2 {
+            return None;
+        }
+        let leads = match self.leader() {
+            Some(leader) => format!("{leader} leads in term {}", self.term),
+            None => "nobody leads".to_owned(),
+        };
+        let ready: Vec<String> = (self.offices.iter())
+            .filter(|(index, leads)| !**leads && !self.marks.contains_key(&icn(**index)))
+            .map(|(index, _)| icn(*index).to_string())
+            .collect();
+        Some(if ready.is_empty() {
+            format!("{leads}, no standby")
+        } else {
+            format!("{leads}, standby {}", ready.join(" "))
+        })
+    }
+
+    /// Assignments after the first one of a TF, under all leaders.
+    pub(crate) fn reassigned(&self) -> u64 {
+        self.former.0 + self.status().books.reassigned
+    }
+
+    /// Refusals of the policy by reason, under all leaders.
+    pub(crate) fn refused(&self) -> BTreeMap<String, u64> {
+        let mut refused = self.former.1.clone();
+        for (reason, count) in self.status().refused {
+            *refused.entry(reason).or_default() += count;
+        }
+        refused
+    }
+
+    /// Notes who leads, and says whose word `status` is.
+    fn note_office(&mut self, status: &FarmStatus) -> Voice {
+        let ledger = &status.ledger;
+        let leads = ledger.office != "standby";
+        self.offices
+            .insert(ledger.icn, leads && ledger.term >= self.term);
+        if !leads || ledger.term < self.term {
+            return Voice::Other;
+        }
+        let is_new = self.leader != Some(ledger.icn) || self.term != ledger.term;
+        if is_new && self.leader.is_some() {
+            let before = self.status();
+            self.former = (self.reassigned(), self.refused());
+            if let Some(former) = self.leader.filter(|former| *former != ledger.icn) {
+                self.offices.insert(former, false);
+            }
+            for text in changes(&before, status) {
+                self.tell(status.duration_s, text);
+            }
+            let text = format!("{} leads in term {}", icn(ledger.icn), ledger.term);
+            self.tell(status.duration_s, text);
+            // Its clock and its counts are others.
+            self.statuses.clear();
+            self.statuses.push_back(status.clone());
+        }
+        (self.leader, self.term) = (Some(ledger.icn), ledger.term);
+        self.has_lost_leader = false;
+        Voice::Leader
+    }
+
+    /// Takes in a status, and what has happened since the one before. Gives whose word it is.
+    pub(crate) fn add(&mut self, status: FarmStatus) -> Voice {
+        if self.note_office(&status) == Voice::Other {
+            return Voice::Other;
+        }
+        for epn in &status.epns {
+            let count = self
+                .duplicates
+                .entry((epn.index, epn.incarnation))
+                .or_default();
+            *count = (*count).max(epn.duplicates_refused);
+        }
+        for text in changes(&self.status(), &status) {
+            self.tell(status.duration_s, text);
+        }
+        let now = status.uptime_s;
+        self.statuses.push_back(status);
+        while self
+            .statuses
+            .get(1)
+            .is_some_and(|next| now - next.uptime_s >= RATE_SPAN_S)
+        {
+            self.statuses.pop_front();
+        }
+        Voice::Leader
+    }
+
+    /// How much `count` grew a second lately.
+    fn rate(&self, count: impl Fn(&FarmStatus) -> u64) -> f64 {
+        let (Some(first), Some(last)) = (self.statuses.front(), self.statuses.back()) else {
+            return 0.0;
+        };
+        let span_s = last.uptime_s - first.uptime_s;
+        // A new life of a node counts from 0.
+        let grown = count(last).saturating_sub(count(first));
+        if span_s > 0.0 {
+            grown as f64 / span_s
+        } else {
+            0.0
+        }
+    }
+
+    /// Complete TFs a second lately.
+    pub(crate) fn tfs_per_s(&self) -> f64 {
+        self.rate(|status| status.books.complete + status.books.incomplete)
+    }
+
+    /// Payload of built TFs, in MB/s, lately.
+    pub(crate) fn mb_per_s(&self) -> f64 {
+        self.rate(|status| status.books.bytes) / 1e6
+    }
+
+    /// The ICNs, once they have reported, and all nodes that it knows: FLPs, then EPNs.
+    pub(crate) fn rows(&self) -> Vec<Row> {
+        let status = self.status();
+        let icns = self
+            .offices
+            .iter()
+            .map(|(index, leads)| self.icn_row(*index, *leads));
+        let flps = status
+            .flps
+            .iter()
+            .map(|flp| self.flp_row(&status, flp.index));
+        let epns = status
+            .epns
+            .iter()
+            .map(|epn| self.epn_row(&status, epn.index));
+        let others = flps.chain(epns).flatten();
+        icns.chain(others).collect()
+    }
+
+    /// It decides TFs; their bytes do not pass through it.
+    fn icn_row(&self, index: u16, leads: bool) -> Row {
+        let office = match (self.offices.len(), leads) {
+            (1, true) => "up",
+            (_, true) => "leads",
+            (_, false) => "standby",
+        };
+        let decided = |status: &FarmStatus| {
+            let books = &status.books;
+            books.complete + books.incomplete + books.dropped.values().sum::<u64>()
+        };
+        Row {
+            node: icn(index),
+            state: self.state(icn(index), office),
+            items_per_s: if leads { self.rate(decided) } else { 0.0 },
+            mb_per_s: 0.0,
+            latency_us: None,
+            buffered_bytes: 0,
+        }
+    }
+
+    fn flp_row(&self, status: &FarmStatus, index: u16) -> Option<Row> {
+        let of = |status: &FarmStatus| status.flps.iter().find(|flp| flp.index == index).cloned();
+        let now = of(status)?;
+        Some(Row {
+            node: FlpId(index).into(),
+            state: self.state(FlpId(index).into(), &now.state),
+            items_per_s: self.rate(|status| of(status).map_or(0, |flp| flp.made_stfs)),
+            mb_per_s: self.rate(|status| of(status).map_or(0, |flp| flp.sent_bytes)) / 1e6,
+            latency_us: None,
+            buffered_bytes: self.held(FlpId(index).into(), now.held_bytes),
+        })
+    }
+
+    fn epn_row(&self, status: &FarmStatus, index: u16) -> Option<Row> {
+        let of = |status: &FarmStatus| status.epns.iter().find(|epn| epn.index == index).cloned();
+        let now = of(status)?;
+        Some(Row {
+            node: EpnId(index).into(),
+            state: self.state(EpnId(index).into(), &now.state),
+            items_per_s: self.rate(|status| of(status).map_or(0, |epn| epn.delivered_tfs)),
+            mb_per_s: self.rate(|status| of(status).map_or(0, |epn| epn.received_bytes)) / 1e6,
+            latency_us: Some(now.latency_us),
+            buffered_bytes: self.held(EpnId(index).into(), now.open_bytes + now.sink_bytes),
+        })
+    }
+
+    /// What a node holds went with it when it was killed, whatever it last said.
+    fn held(&self, node: NodeId, said_bytes: u64) -> u64 {
+        let is_dead = self.marks.get(&node).is_some_and(|mark| mark == "killed");
+        if is_dead { 0 } else { said_bytes }
+    }
+
+    fn state(&self, node: NodeId, said: &str) -> String {
+        self.marks
+            .get(&node)
+            .cloned()
+            .unwrap_or_else(|| said.to_owned())
+    }
+
+    /// The law of the books, with its figures.
+    pub(crate) fn ledger(&self) -> String {
+        let books = self.status().books;
+        let dropped: u64 = books.dropped.values().sum();
+        format!(
+            "announced {} = complete {} + incomplete {} + dropped {dropped} + in flight {} {}",
+            books.announced,
+            books.complete,
+            books.incomplete,
+            books.in_flight,
+            if books.balanced { "✔" } else { "✘" }
+        )
+    }
+}
+
+/// What has changed between two statuses, in words.
+fn changes(before: &FarmStatus, after: &FarmStatus) -> Vec<String> {
+    let mut texts = Vec::new();
+    let old_phase = if before.phase.is_empty() {
+        "waiting"
+    } else {
+        &before.phase
+    };
+    if old_phase != after.phase {
+        texts.push(match after.phase.as_str() {
+            "running" => "the run begins".to_owned(),
+            "stopping" => "the sources stop".to_owned(),
+            "draining" => "the sources have stopped, the farm drains".to_owned(),
+            "over" => "the run is over".to_owned(),
+            other => other.to_owned(),
+        });
+    }
+    let states = |status: &FarmStatus| -> BTreeMap<String, String> {
+        let flps = status
+            .flps
+            .iter()
+            .map(|flp| (format!("flp:{}", flp.index), flp.state.clone()));
+        let epns = status
+            .epns
+            .iter()
+            .map(|epn| (format!("epn:{}", epn.index), epn.state.clone()));
+        flps.chain(epns).collect()
+    };
+    let (old, mut moved) = (states(before), Vec::new());
+    // At the end of a run all nodes go; that is one happening, not one for each.
+    if after.phase == "running" {
+        for (node, state) in states(after) {
+            if old.get(&node).is_some_and(|old| *old != state) {
+                moved.push(format!("{node} {state}"));
+            }
+        }
+    }
+    let grown = |count: fn(&FarmStatus) -> u64, what: &str| {
+        let grown = count(after).saturating_sub(count(before));
+        (grown > 0).then(|| format!("{grown} {what}"))
+    };
+    moved.extend(grown(|status| status.books.reassigned, "TFs reassigned"));
+    moved.extend(grown(|status| status.books.incomplete, "TFs incomplete"));
+    moved.extend(grown(
+        |status| status.books.dropped.values().sum(),
+        "TFs dropped",
+    ));
+    moved.extend(grown(|status| status.books.abandoned, "TFs abandoned"));
+    if !moved.is_empty() {
+        texts.push(moved.join(", "));
+    }
+    texts
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use sheaf_node::status::{BooksStatus, EpnStatus, FlpStatus};
+
+    /// A farm of one FLP and one EPN after `seconds` at 100 TF/s of 1 MB.
+    pub(crate) fn status_at(seconds: u32) -> FarmStatus {
+        let tfs = 100 * u64::from(seconds);
+        FarmStatus {
+            version: 1,
+            run: "00000000000000aa".to_owned(),
+            phase: "running".to_owned(),
+            policy: "round-robin".to_owned(),
+            uptime_s: f64::from(seconds) + 0.5,
+            duration_s: f64::from(seconds),
+            books: BooksStatus {
+                announced: tfs + 2,
+                complete: tfs,
+                in_flight: 2,
+                bytes: tfs * 1_000_000,
+                balanced: true,
+                ..BooksStatus::default()
+            },
+            flps: vec![FlpStatus {
+                state: "up".to_owned(),
+                held_bytes: 2_000_000,
+                made_stfs: tfs + 2,
+                sent_bytes: tfs * 1_000_000,
+                ..FlpStatus::default()
+            }],
+            epns: vec![EpnStatus {
+                state: "up".to_owned(),
+                incarnation: 7,
+                open_bytes: 1_500_000,
+                sink_bytes: 500_000,
+                delivered_tfs: tfs,
+                received_bytes: tfs * 1_000_000,
+                latency_us: Quantiles {
+                    p50: 1500.0,
+                    p99: 12_300.0,
+                    max: 20_000.0,
+                },
+                ..EpnStatus::default()
+            }],
+            ..FarmStatus::default()
+        }
+    }
+
+    pub(crate) fn watch() -> Watch {
+        let mut watch = Watch::default();
+        watch.add(status_at(2));
+        watch.add(status_at(3));
+        watch
+    }
+
+    #[test]
+    fn rates_are_those_of_the_last_second() {
+        let mut watch = watch();
+        let mut slower = status_at(3);
+        slower.uptime_s += 1.0;
+        slower.books.complete += 10;
+        watch.add(slower);
+        assert_eq!(watch.tfs_per_s(), 10.0);
+    }
+
+    #[test]
+    fn a_row_shows_what_a_node_does() {
+        let rows = watch().rows();
+        let told: Vec<String> = rows
+            .iter()
+            .map(|row| {
+                let (items, mb) = (row.items_per_s, row.mb_per_s);
+                format!(
+                    "{} {} {items} {mb} {}",
+                    row.node, row.state, row.buffered_bytes
+                )
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                "icn:0 up 100 0 0",
+                "flp:0 up 100 100 2000000",
+                "epn:0 up 100 100 2000000"
+            ]
+        );
+    }
+
+    #[test]
+    fn the_ledger_shows_its_sum() {
+        let expected = "announced 302 = complete 300 + incomplete 0 + dropped 0 + in flight 2 ✔";
+        assert_eq!(watch().ledger(), expected);
+    }
+
+    #[test]
+    fn what_changes_is_told_once() {
+        let mut watch = watch();
+        let mut cut = status_at(4);
+        cut.epns[0].state = "cut".to_owned();
+        cut.books.reassigned = 4;
+        watch.add(cut.clone());
+        watch.add(cut);
+        let told: Vec<&str> = watch
+            .happenings_from(0)
+            .map(|found| found.text.as_str())
+            .collect();
+        assert_eq!(told, ["the run begins", "epn:0 cut, 4 TFs reassigned"]);
+        assert_eq!(watch.happenings_from(1).count(), 1);
+    }
+
+    #[test]
+    fn old_happenings_are_forgotten_and_keep_their_numbers() {
+        let mut watch = Watch::default();
+        (0..300).for_each(|number| watch.tell(0.0, number.to_string()));
+        assert_eq!(watch.happened(), 300);
+        assert_eq!(
+            watch
+                .happenings_from(298)
+                .map(|found| found.text.as_str())
+                .next(),
+            Some("298")
+        );
+        assert_eq!(watch.happenings_from(0).count(), 256);
+    }
+
+    #[test]
+    fn a_new_life_of_an_epn_keeps_the_duplicates_of_the_old() {
+        let mut watch = Watch::default();
+        for (incarnation, count) in [(7, 3), (8, 1), (8, 2)] {
+            let mut status = status_at(3);
+            status.epns[0].incarnation = incarnation;
+            status.epns[0].duplicates_refused = count;
+            watch.add(status);
+        }
+        assert_eq!(
+            (watch.duplicates_refused(), watch.duplicates_refused_by(0)),
+            (5, 5)
+        );
+    }
+
+    #[test]
+    fn another_leader_is_told_and_its_counts_are_added() {
+        let said = |index: u16, office: &str, term: u64, reassigned: u64| {
+            let mut status = status_at(3);
+            status.ledger.icn = index;
+            status.ledger.office = office.to_owned();
+            status.ledger.term = term;
+            status.books.reassigned = reassigned;
+            status
+        };
+        let mut watch = Watch::default();
+        assert_eq!(watch.add(said(0, "leader", 1, 4)), Voice::Leader);
+        assert_eq!(watch.offices(), None);
+        assert_eq!(watch.add(said(1, "standby", 1, 0)), Voice::Other);
+        assert_eq!(
+            watch.offices().unwrap(),
+            "icn:0 leads in term 1, standby icn:1"
+        );
+        watch.mark(icn(0), Some("paused"));
+        assert_eq!(watch.leader(), None);
+        assert_eq!(watch.offices().unwrap(), "nobody leads, standby icn:1");
+        assert_eq!(watch.add(said(1, "leader", 2, 3)), Voice::Leader);
+        // It does not know yet.
+        assert_eq!(watch.add(said(0, "leader", 1, 9)), Voice::Other);
+        watch.mark(icn(0), None);
+        assert_eq!(
+            watch.offices().unwrap(),
+            "icn:1 leads in term 2, standby icn:0"
+        );
+        assert_eq!(watch.reassigned(), 7);
+        let told: Vec<&str> = watch
+            .happenings_from(1)
+            .map(|found| found.text.as_str())
+            .collect();
+        assert_eq!(told, ["4 TFs reassigned", "icn:1 leads in term 2"]);
+        let states: Vec<String> = watch.rows().into_iter().map(|row| row.state).collect();
+        assert_eq!(states[..2], ["standby", "leads"]);
+    }
+
+    #[test]
+    fn the_supervisor_knows_better() {
+        let mut watch = watch();
+        let epn = NodeId::from(EpnId(0));
+        watch.mark(epn, Some("killed"));
+        assert_eq!(watch.rows()[2].state, "killed");
+        assert_eq!(watch.rows()[2].buffered_bytes, 0);
+        watch.mark(epn, None);
+        assert_eq!(watch.rows()[2].state, "up");
+    }
+}

@@ -1,0 +1,366 @@
+//! `sheaf icn`, `sheaf flp`, `sheaf epn`: one node as one process.
+//!
+//! The standard output carries JSON lines for whoever started the process (see `docs/status.md`), the standard
+//! error its log.
+
+use crate::cpu_list;
+use crate::fail;
+use crate::order;
+use crate::proc;
+use anyhow::Context as _;
+use rustix::process::Signal;
+use rustix::time::ClockId;
+use serde::{Deserialize, Serialize};
+use sheaf_node::config::{FarmConfig, NODE_ADDRESS, is_address, is_node_address};
+use sheaf_node::role::{self, RoleError, RoleOptions};
+use sheaf_node::shutdown::Shutdown;
+use sheaf_node::status::FarmStatus;
+use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// What all roles have in common.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct NodeArgs {
+    /// The farm file: the same for all nodes.
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Serve metrics at this address; overrides the farm file.
+    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
+    metrics: Option<String>,
+    /// Append what this node sees to this file, one JSON object a line (docs/events.md).
+    #[arg(long, value_name = "FILE")]
+    events: Option<PathBuf>,
+    /// Stay on these CPUs with all threads and memory, such as 2 or 0-3,8; else wherever the kernel puts them.
+    #[arg(long, value_name = "LIST", value_parser = cpu_list::parse)]
+    cpus: Option<cpu_list::CpuList>,
+    /// End when the process of this id, which must be the parent, ends.
+    #[arg(long, value_name = "PID", hide = true)]
+    parent: Option<i32>,
+}
+
+/// Runs the ICN: it decides which EPN builds which timeframe, and keeps the books.
+///
+/// Prints where it listens, and the farm's status if asked, as JSON lines. SIGTERM or SIGINT: the sources stop,
+/// the farm drains, all nodes are sent home. A second signal ends it at once.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sheaf icn --config farm.toml
+  sheaf icn --config farm.toml --status-ms 1000 --metrics 127.0.0.1:9100")]
+pub(crate) struct IcnArgs {
+    #[command(flatten)]
+    node: NodeArgs,
+    /// Which ICN of the farm this is, from 0, if there are several.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    index: u16,
+    /// Listen here; overrides `icn.address` and `icn.addresses` of the farm file.
+    #[arg(long, value_name = "ADDR", value_parser = parse_node_address)]
+    listen: Option<String>,
+    /// Print the farm's status this often, in ms (docs/status.md).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
+    status_ms: Option<u64>,
+}
+
+/// Runs one FLP: it makes an STF of every timeframe, and sends it where the ICN says.
+///
+/// SIGTERM or SIGINT: it makes no more, and ends when all it made is decided. A second signal ends it at once.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sheaf flp --config farm.toml --index 2
+  sheaf flp --config farm.toml --index 0 --icn 10.0.0.1:7000")]
+pub(crate) struct FlpArgs {
+    #[command(flatten)]
+    node: NodeArgs,
+    /// Which FLP of the farm this is, from 0.
+    #[arg(long, value_name = "N")]
+    index: u16,
+    /// Where the ICN is; overrides `icn.address` and `icn.addresses` of the farm file. Several: one after the other.
+    #[arg(long, value_name = "ADDR", value_parser = parse_node_address, num_args = 1..)]
+    icn: Vec<String>,
+}
+
+/// Runs one EPN: it builds timeframes and hands them to its consumer.
+///
+/// Prints where it listens as a JSON line. SIGTERM or SIGINT: it takes nothing new, and ends when its timeframes
+/// are done. A second signal ends it at once.
+///
+/// `sheaf epn set` is no process: it changes what an EPN of a running farm gets.
+#[derive(Clone, Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(after_help = "\
+Examples:
+  sheaf epn --config farm.toml --index 4
+  sheaf epn --config farm.toml --index 0 --listen 10.0.0.7:7100
+  sheaf epn set epn:4 --config farm.toml --enabled false")]
+pub(crate) struct EpnCommand {
+    #[command(subcommand)]
+    order: Option<EpnOrder>,
+    #[command(flatten)]
+    role: Option<EpnArgs>,
+}
+
+#[derive(Clone, Debug, clap::Subcommand)]
+enum EpnOrder {
+    Set(order::SetArgs),
+}
+
+impl EpnCommand {
+    /// Whether this is the process of an EPN.
+    pub(crate) fn is_role(&self) -> bool {
+        self.order.is_none()
+    }
+
+    /// Does what is asked for.
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        match (&self.order, &self.role) {
+            (Some(EpnOrder::Set(args)), _) => order::set(args),
+            (None, Some(args)) => run_epn(args),
+            (None, None) => Err(fail::bad_use("expected --config FILE and --index N")),
+        }
+    }
+}
+
+/// The process of one EPN.
+// The group names an argument of its own: clap leaves it empty where a struct is made of others.
+#[derive(Clone, Debug, clap::Args)]
+#[group(args = ["index"])]
+pub(crate) struct EpnArgs {
+    #[command(flatten)]
+    node: NodeArgs,
+    /// Which EPN of the farm this is, from 0.
+    #[arg(long, value_name = "N")]
+    index: u16,
+    /// Where the ICN is; overrides `icn.address` and `icn.addresses` of the farm file. Several: one after the other.
+    #[arg(long, value_name = "ADDR", value_parser = parse_node_address, num_args = 1..)]
+    icn: Vec<String>,
+    /// Listen for STFs here; overrides `epn.listen` of the farm file.
+    #[arg(long, value_name = "ADDR", value_parser = parse_node_address)]
+    listen: Option<String>,
+}
+
+/// Reads HOST:PORT.
+pub(crate) fn parse_address(text: &str) -> Result<String, String> {
+    if is_address(text) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!(
+            "found `{text}`, expected HOST:PORT, such as 127.0.0.1:7000"
+        ))
+    }
+}
+
+/// Reads HOST:PORT or `unix:PATH`.
+pub(crate) fn parse_node_address(text: &str) -> Result<String, String> {
+    if is_node_address(text) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("found `{text}`, expected {NODE_ADDRESS}"))
+    }
+}
+
+/// A line on the standard output of a role.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Line {
+    /// First of the ICN and of an EPN.
+    Listening {
+        /// The actual address.
+        listening: String,
+        /// Such as `icn:0`.
+        node: String,
+    },
+    /// Last of every role.
+    Exit {
+        /// How it ended.
+        exit: Exit,
+    },
+    /// In between, of the ICN.
+    Status(Box<FarmStatus>),
+}
+
+/// How a node ended, and what it had used.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Exit {
+    /// Such as `flp:1`.
+    pub(crate) node: String,
+    /// CPU time of all its threads.
+    pub(crate) cpu_s: f64,
+    /// Largest resident memory.
+    pub(crate) rss_bytes_max: u64,
+    /// `dismissed`: the run is over. `shutdown`: it was asked to end. `failed`: see `error`.
+    pub(crate) reason: String,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) error: Option<String>,
+}
+
+/// Runs the ICN.
+pub(crate) fn run_icn(args: &IcnArgs) -> anyhow::Result<ExitCode> {
+    let config = load(&args.node, Role::Icn)?;
+    let node = NodeId {
+        role: Role::Icn,
+        index: args.index,
+    };
+    let mut options = options(&args.node, node);
+    options.listen.clone_from(&args.listen);
+    if let Some(ms) = args.status_ms {
+        let tell = |status: &FarmStatus| print(&Line::Status(Box::new(status.clone())));
+        options.on_status = Some((Duration::from_millis(ms), Box::new(tell)));
+    }
+    drive(&args.node, node, |shutdown| {
+        role::run_icn(&config, args.index, options, shutdown)
+    })
+}
+
+/// Runs one FLP.
+pub(crate) fn run_flp(args: &FlpArgs) -> anyhow::Result<ExitCode> {
+    let mut config = load(&args.node, Role::Flp)?;
+    if !args.icn.is_empty() {
+        config.icn.addresses.clone_from(&args.icn);
+    }
+    let flp = FlpId(args.index);
+    check_index(flp.into(), config.run.flps, "run.flps")?;
+    let options = options(&args.node, flp.into());
+    drive(&args.node, flp.into(), |shutdown| {
+        role::run_flp(&config, flp, options, shutdown)
+    })
+}
+
+/// Runs one EPN.
+fn run_epn(args: &EpnArgs) -> anyhow::Result<ExitCode> {
+    let mut config = load(&args.node, Role::Epn)?;
+    if !args.icn.is_empty() {
+        config.icn.addresses.clone_from(&args.icn);
+    }
+    if let Some(listen) = &args.listen {
+        config.epn.listen.clone_from(listen);
+    }
+    let epn = EpnId(args.index);
+    let options = options(&args.node, epn.into());
+    drive(&args.node, epn.into(), |shutdown| {
+        role::run_epn(&config, epn, options, shutdown)
+    })
+}
+
+fn load(args: &NodeArgs, role: Role) -> anyhow::Result<FarmConfig> {
+    Ok(FarmConfig::load_for(&args.config, &[role])?)
+}
+
+/// The data are dealt out over `count` FLPs: one more would repeat those of another. More EPNs than a run needs
+/// to begin are welcome.
+fn check_index(node: NodeId, count: u32, key: &str) -> anyhow::Result<()> {
+    if u32::from(node.index) < count {
+        return Ok(());
+    }
+    let (index, last) = (node.index, count - 1);
+    Err(fail::bad_use(format!(
+        "--index {index}: the farm file has {count} ({key}), expected 0 to {last}"
+    )))
+}
+
+fn options(args: &NodeArgs, node: NodeId) -> RoleOptions {
+    let tell = move |address: &str| {
+        print(&Line::Listening {
+            listening: address.to_owned(),
+            node: node.to_string(),
+        });
+    };
+    RoleOptions {
+        metrics: args.metrics.clone(),
+        listen: None,
+        events: args.events.clone(),
+        on_listening: Some(Box::new(tell)),
+        on_status: None,
+    }
+}
+
+fn drive(
+    args: &NodeArgs,
+    node: NodeId,
+    run: impl FnOnce(&Shutdown) -> Result<(), RoleError>,
+) -> anyhow::Result<ExitCode> {
+    if let Some(parent) = args.parent {
+        end_with(parent)?;
+    }
+    // Before there are threads, and before memory is touched: it then lies near these CPUs.
+    if let Some(cpus) = &args.cpus {
+        cpus.stay()?;
+    }
+    let shutdown = Shutdown::on_signals().context("cannot handle signals")?;
+    let outcome = run(&shutdown).with_context(|| format!("{node} failed"));
+    let reason = match &outcome {
+        Err(_) => "failed",
+        Ok(()) if shutdown.is_requested() => "shutdown",
+        Ok(()) => "dismissed",
+    };
+    let cpu = rustix::time::clock_gettime(ClockId::ProcessCPUTime);
+    let used = proc::usage(std::process::id()).unwrap_or_default();
+    print(&Line::Exit {
+        exit: Exit {
+            node: node.to_string(),
+            cpu_s: cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9,
+            rss_bytes_max: used.rss_bytes_max,
+            reason: reason.to_owned(),
+            error: outcome.as_ref().err().map(fail::message),
+        },
+    });
+    outcome.map(|()| ExitCode::SUCCESS)
+}
+
+/// The kernel kills this process when its parent ends, however that ends.
+fn end_with(parent: i32) -> anyhow::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+        .context("cannot ask for a signal at the end of the parent")?;
+    // It may have ended before the signal was asked for.
+    let found = rustix::process::getppid().map(rustix::process::Pid::as_raw_pid);
+    anyhow::ensure!(found == Some(parent), "the parent {parent} has ended");
+    Ok(())
+}
+
+/// Prints one line for whoever started the process. If nobody reads any more, the node goes on all the same.
+fn print(line: &Line) {
+    let mut text = serde_json::to_string(line).expect("names and numbers always have a JSON form");
+    text.push('\n');
+    let mut out = std::io::stdout().lock();
+    if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        tracing::debug!(%error, "Nobody reads the standard output");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_of_a_role_is_read_back_as_what_it_was() {
+        let listening = "{\"listening\":\"127.0.0.1:43567\",\"node\":\"icn:0\"}";
+        let line = Line::Listening {
+            listening: "127.0.0.1:43567".to_owned(),
+            node: "icn:0".to_owned(),
+        };
+        assert_eq!(serde_json::to_string(&line).unwrap(), listening);
+        let exit = Exit {
+            node: "flp:1".to_owned(),
+            cpu_s: 1.5,
+            rss_bytes_max: 7,
+            reason: "dismissed".to_owned(),
+            error: None,
+        };
+        for line in [line, Line::Exit { exit }, Line::Status(Box::default())] {
+            let text = serde_json::to_string(&line).unwrap();
+            assert_eq!(serde_json::from_str::<Line>(&text).unwrap(), line, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_index_beyond_the_farm_is_refused() {
+        assert!(check_index(FlpId(2).into(), 3, "run.flps").is_ok());
+        let error = check_index(FlpId(3).into(), 3, "run.flps").unwrap_err();
+        let expected = "--index 3: the farm file has 3 (run.flps), expected 0 to 2";
+        assert_eq!(error.to_string(), expected);
+    }
+}

@@ -1,0 +1,337 @@
+//! `sheaf verify`: re-checks a run from the logs that its nodes left.
+
+use crate::fail;
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+use sheaf_verdict_log::file::{self, ReadError};
+use sheaf_verdict_log::verify::{
+    Audit, Contradiction, Evidence, Lives, Options, RosterSource, SourceBooks, audit,
+};
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Version of the schema.
+const SCHEMA: u32 = 1;
+
+/// Re-check a run from the logs that its nodes left: every timeframe has one fate, and every byte its source.
+///
+/// Reads the event logs (`*.events`) of a run, and its verdict log where there is one, and holds them against each
+/// other: every timeframe (TF) that exists has exactly one verdict, was handed on at most once, by the EPN of its
+/// verdict, with exactly the parts that its roster asks for, each with the digest that its source wrote down. No node
+/// needs to run. Exit status: 0 if nothing contradicts it, 1 if something does, 2 if there is nothing to read.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sheaf demo --duration 5s --keep run1; sheaf verify run1
+  sheaf verify run1 --json -                    counts and the first contradiction, for machines
+  sheaf verify logs --ledger /var/lib/sheaf/icn-0 --ledger /var/lib/sheaf/icn-1")]
+pub(crate) struct Args {
+    /// The directory with the event logs of the run, such as a demo leaves it with --keep.
+    #[arg(value_name = "RUN_DIR")]
+    dir: PathBuf,
+    /// Write the result for machines to this file; `-` is the standard output, all else then goes to stderr.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// A directory of the verdict log of one ICN. May be repeated. Else those in RUN_DIR are read.
+    #[arg(long, value_name = "DIR")]
+    ledger: Vec<PathBuf>,
+    /// Tell all contradictions, not the first alone.
+    #[arg(long)]
+    all: bool,
+}
+
+/// What `--json` writes. `docs/verify.md` describes every field.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Report {
+    schema: u32,
+    version: String,
+    run: Option<String>,
+    ok: bool,
+    event_logs: u64,
+    lines: u64,
+    ledgers: u64,
+    records: u64,
+    lives: Lives,
+    roster_source: RosterSource,
+    over: bool,
+    announced: u64,
+    complete: u64,
+    incomplete: u64,
+    dropped: BTreeMap<String, u64>,
+    in_flight: u64,
+    unannounced: u64,
+    abandoned: u64,
+    delivered: u64,
+    undelivered: u64,
+    delivered_twice: u64,
+    mixed_target: u64,
+    digest_mismatch: u64,
+    consumer_faults: u64,
+    bytes: u64,
+    sources: BTreeMap<String, SourceBooks>,
+    contradictions_total: u64,
+    first_contradiction: Option<Contradiction>,
+    contradictions: Vec<Contradiction>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// What cannot be read, or written.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut evidence = Evidence::default();
+    let event_logs = read_events(&mut evidence, &args.dir)?;
+    let ledgers = read_ledgers(&mut evidence, args)?;
+    if event_logs + ledgers == 0 {
+        let dir = args.dir.display();
+        return Err(fail::bad_use(format!(
+            "{dir} holds no event log, expected files such as icn-0.events (sheaf demo leaves them with --keep)"
+        )));
+    }
+    let told_max = if args.all { usize::MAX } else { 1 };
+    let found = audit(
+        &mut evidence,
+        &Options {
+            books: None,
+            told_max,
+        },
+    );
+    let report = Report::new(&evidence, found, event_logs, ledgers, args.all);
+    tell(args, &report)?;
+    Ok(if report.ok {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn read_events(evidence: &mut Evidence, dir: &Path) -> anyhow::Result<u64> {
+    let bad = |error| fail::bad_use(format!("cannot read {}: {error}", dir.display()));
+    let logs = evidence.read_dir(dir).map_err(bad)?;
+    Ok(logs)
+}
+
+/// Reads the verdict log and says how many directories of it there are.
+fn read_ledgers(evidence: &mut Evidence, args: &Args) -> anyhow::Result<u64> {
+    let mut folders = args.ledger.clone();
+    if folders.is_empty() {
+        let entries = std::fs::read_dir(&args.dir);
+        let entries = entries.with_context(|| format!("cannot read {}", args.dir.display()))?;
+        let found = entries.filter_map(|entry| Some(entry.ok()?.path()));
+        folders = found
+            .filter(|path| path.is_dir() && holds_ledger(path))
+            .collect();
+        folders.sort();
+    }
+    if !folders.is_empty() {
+        evidence.read_ledger(&folders).map_err(fail::bad_use)?;
+    }
+    Ok(folders.len() as u64)
+}
+
+/// A damaged one is one, and is told.
+fn holds_ledger(path: &Path) -> bool {
+    !matches!(file::read_dir(path), Err(ReadError::Nothing(_)))
+}
+
+impl Report {
+    fn new(evidence: &Evidence, found: Audit, event_logs: u64, ledgers: u64, all: bool) -> Self {
+        let (lines, records) = evidence.counts();
+        let runs = evidence.runs();
+        let ok = found.is_balanced() && found.consumer_faults == 0;
+        let first_contradiction = found.contradictions.first().cloned();
+        Self {
+            schema: SCHEMA,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            run: (runs.len() == 1).then(|| runs[0].clone()),
+            ok,
+            event_logs,
+            lines,
+            ledgers,
+            records,
+            lives: evidence.lives(),
+            roster_source: found.roster_source,
+            over: found.is_over,
+            announced: found.announced,
+            complete: found.complete,
+            incomplete: found.incomplete,
+            dropped: found.dropped,
+            in_flight: found.in_flight,
+            unannounced: found.unannounced,
+            abandoned: found.abandoned,
+            delivered: found.delivered,
+            undelivered: found.undelivered,
+            delivered_twice: found.delivered_twice,
+            mixed_target: found.mixed_target,
+            digest_mismatch: found.digest_mismatch,
+            consumer_faults: found.consumer_faults,
+            bytes: found.bytes,
+            sources: found.sources,
+            contradictions_total: found.contradictions_total,
+            first_contradiction,
+            contradictions: if all {
+                found.contradictions
+            } else {
+                Vec::new()
+            },
+        }
+    }
+
+    fn to_json(&self) -> String {
+        let mut text =
+            serde_json::to_string_pretty(self).expect("names and numbers always have a JSON form");
+        text.push('\n');
+        text
+    }
+}
+
+impl fmt::Display for Report {
+    /// For people.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let run = self.run.as_deref().unwrap_or("unknown");
+        let state = if self.over {
+            "over"
+        } else {
+            "not over, or cut short"
+        };
+        writeln!(f, "run {run}, {state}")?;
+        let lives = &self.lives;
+        writeln!(
+            f,
+            "  {} event logs with {} lines: lives of ICNs {}, FLPs {}, EPNs {}; {} ended in order",
+            self.event_logs, self.lines, lives.icns, lives.flps, lives.epns, lives.ended
+        )?;
+        if self.ledgers > 0 {
+            writeln!(
+                f,
+                "  verdict log of {} ICNs with {} records",
+                self.ledgers, self.records
+            )?;
+        }
+        writeln!(f, "  rosters are those of {}", self.roster_source.words())?;
+        let dropped: u64 = self.dropped.values().sum();
+        let mark = if self.ok { "✔" } else { "✘" };
+        writeln!(
+            f,
+            "  announced {} = complete {} + incomplete {} + dropped {dropped} + in flight {} {mark}",
+            self.announced, self.complete, self.incomplete, self.in_flight
+        )?;
+        if !self.dropped.is_empty() {
+            writeln!(f, "  dropped: {}", counts(&self.dropped))?;
+        }
+        writeln!(
+            f,
+            "  delivered {}, twice {}, mixed {}, digest mismatches {}, abandoned {}, undelivered {}, unannounced {}",
+            self.delivered,
+            self.delivered_twice,
+            self.mixed_target,
+            self.digest_mismatch,
+            self.abandoned,
+            self.undelivered,
+            self.unannounced
+        )?;
+        for (flp, books) in &self.sources {
+            writeln!(
+                f,
+                "  {flp}: made {} = delivered {} + missing {} + dropped {} + abandoned {} + outside {} + in flight {}; \
+                 skipped {}",
+                books.made,
+                books.delivered,
+                books.missing,
+                books.dropped,
+                books.abandoned,
+                books.outside,
+                books.in_flight,
+                books.skipped
+            )?;
+        }
+        if self.consumer_faults > 0 {
+            writeln!(
+                f,
+                "  PROBLEM: consumers found {} faults in TFs",
+                self.consumer_faults
+            )?;
+        }
+        let told = if self.contradictions.is_empty() {
+            self.first_contradiction.as_slice()
+        } else {
+            &self.contradictions
+        };
+        for found in told {
+            writeln!(f, "  CONTRADICTION ({}): {found}", found.kind)?;
+        }
+        match self.contradictions_total - told.len() as u64 {
+            0 if told.is_empty() => writeln!(f, "  no contradiction"),
+            0 => Ok(()),
+            more => writeln!(f, "  … and {more} more (--all tells them)"),
+        }
+    }
+}
+
+fn counts(counts: &BTreeMap<String, u64>) -> String {
+    let mut text = String::new();
+    for (index, (name, count)) in counts.iter().enumerate() {
+        let comma = if index > 0 { ", " } else { "" };
+        write!(text, "{comma}{name} {count}").expect("a string takes every text");
+    }
+    text
+}
+
+/// Tells the result to machines and people.
+fn tell(args: &Args, report: &Report) -> anyhow::Result<()> {
+    let mut text = report.to_string();
+    let mut is_written = Ok(());
+    match &args.json {
+        Some(path) if path.as_os_str() == "-" => {
+            // Who reads the standard output only may have closed the other.
+            let _ = std::io::stderr().write_all(text.as_bytes());
+            text = report.to_json();
+        }
+        Some(path) => {
+            is_written = std::fs::write(path, report.to_json())
+                .with_context(|| format!("cannot write {}", path.display()));
+        }
+        None => {}
+    }
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
+        outcome => outcome.context("cannot write the result")?,
+    }
+    is_written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_documented_field_is_there() {
+        let value: serde_json::Value = serde_json::from_str(&Report::default().to_json()).unwrap();
+        let page = include_str!("../../../../docs/verify.md");
+        let (_, page) = page.split_once("## The result for machines").unwrap();
+        let documented: Vec<&str> = page
+            .lines()
+            .filter_map(|line| {
+                line.strip_prefix("| `")?
+                    .split_once('`')
+                    .map(|(name, _)| name)
+            })
+            .collect();
+        for name in &documented {
+            assert!(
+                value.get(name).is_some(),
+                "`{name}` is described and not written"
+            );
+        }
+        for name in value.as_object().unwrap().keys() {
+            assert!(
+                documented.contains(&name.as_str()),
+                "`{name}` is written and not described"
+            );
+        }
+    }
+}

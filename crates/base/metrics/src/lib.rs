@@ -1,0 +1,43 @@
+//! Counting inside a process, and the text that carries the counts out.
+//!
+//! This crate answers one question: *what has this process done so far?* A [`Registry`] knows every
+//! metric by name and labels and hands out cheap handles; the hot path records into a [`Counter`],
+//! [`Gauge`] or [`Histogram`] with relaxed atomics, in a few nanoseconds, without a lock and without
+//! ever waiting. [`Registry::encode`] writes everything as Prometheus text; a [`Snapshot`] of a
+//! histogram can be queried, merged with those of other nodes, and sent.
+//!
+//! What the names mean stands in `docs/metrics.md`. Serving the text over HTTP is left to `node`.
+//!
+//! ```
+//! use sheaf_metrics::{Registry, Scale};
+//!
+//! let registry = Registry::default();
+//! let built = registry.counter("build_tf_complete_total", "TFs built whole.", &[("epn", "3")]);
+//! let latency = registry.histogram(
+//!     "build_tf_latency_ns",
+//!     "Time from the first STF of a TF to its last.",
+//!     &[("epn", "3")],
+//!     Scale::DURATION_NS,
+//! );
+//! built.increment();
+//! latency.record(2_300_000);
+//!
+//! let mut text = String::new();
+//! registry.encode(&mut text);
+//! assert!(text.contains("build_tf_complete_total{epn=\"3\"} 1\n"));
+//! assert_eq!(latency.snapshot().max(), 2_300_000);
+//! ```
+
+mod bucket;
+mod count;
+mod histogram;
+mod name;
+mod registry;
+mod snapshot;
+mod text;
+
+pub use count::{Counter, Gauge};
+pub use histogram::Histogram;
+pub use registry::{Registry, Scale};
+pub use snapshot::{Snapshot, SparseError};
+pub use text::CONTENT_TYPE;

@@ -1,0 +1,396 @@
+//! Who is in the farm: the table of silence, and the registries where nodes find each other.
+//!
+//! [`Members`] is what an ICN knows of those that have joined. It is pure; its driver tells it what it hears and
+//! asks it what has changed. Three things are kept apart, because they have different consequences
+//! (`docs/adr/2026-11-21-silence-is-not-death.md`):
+//!
+//! - **silent**: nothing heard for the suspect time. The node may be paused, or this machine busy. It gets
+//!   nothing new; everything it does still counts.
+//! - **cut**: its stream has closed. It may come back in the same life.
+//! - **dead**: it stayed cut for its time of grace, or a later life of it has joined. This is for ever.
+//!
+//! A [`Registry`] is where nodes are written down: `embedded`, the ICN itself; `zookeeper`, with [`keeper`] as what
+//! is asked of it and the live connection in another crate; `memory`, the same over a model of ZooKeeper in virtual
+//! time. All of them pass [`contract`].
+
+mod config;
+pub mod contract;
+pub mod embedded;
+pub mod keeper;
+mod registry;
+pub mod zookeeper;
+
+pub use config::LivenessConfig;
+pub use registry::{Member, MemberError, Registry, RegistryEvent};
+
+use sheaf_protocol::{Incarnation, NodeId, Role, Timestamp};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use thiserror::Error;
+
+/// What has become of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It has joined, for the first time or back in the same life.
+    Joined,
+    /// Nothing was heard of it for the suspect time.
+    Silent,
+    /// It was silent and is heard again.
+    Heard,
+    /// It is silent for so long that its stream should be closed from this side; [`Cut`](Self::Cut) follows then.
+    Hopeless,
+    /// Its stream has closed.
+    Cut,
+    /// Its life is over.
+    Dead,
+}
+
+/// One change of one life of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemberEvent {
+    /// The node.
+    pub node: NodeId,
+    /// Which life of it.
+    pub incarnation: Incarnation,
+    /// What happened.
+    pub change: Change,
+}
+
+/// Why a node may not join.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum JoinError {
+    /// A later life of the same node is a member.
+    #[error(
+        "{node} joins with incarnation {found}, but incarnation {known} has joined before; is one index given to two processes?"
+    )]
+    Earlier {
+        /// The node.
+        node: NodeId,
+        /// The incarnation that wants to join.
+        found: u64,
+        /// The incarnation that is known.
+        known: u64,
+    },
+}
+
+/// How a member is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberState {
+    /// Heard within the suspect time.
+    Up,
+    /// Not heard for the suspect time.
+    Silent,
+    /// Its stream is closed.
+    Cut,
+}
+
+impl MemberState {
+    /// Name in status views.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Silent => "silent",
+            Self::Cut => "cut",
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Known {
+    incarnation: Incarnation,
+    state: MemberState,
+    /// Last time that it was heard; when cut, the time of the cut.
+    since: Timestamp,
+    hopeless_said: bool,
+}
+
+/// All members, by node.
+#[derive(Debug)]
+pub struct Members {
+    config: LivenessConfig,
+    members: BTreeMap<NodeId, Known>,
+}
+
+impl Members {
+    /// An empty table.
+    #[must_use]
+    pub fn new(config: LivenessConfig) -> Self {
+        Self {
+            config,
+            members: BTreeMap::new(),
+        }
+    }
+
+    /// How the node is doing; `None` if it is no member.
+    #[must_use]
+    pub fn state(&self, node: NodeId) -> Option<MemberState> {
+        self.members.get(&node).map(|member| member.state)
+    }
+
+    /// Whether this life of the node is a member.
+    #[must_use]
+    pub fn is_member(&self, node: NodeId, incarnation: Incarnation) -> bool {
+        self.members
+            .get(&node)
+            .is_some_and(|member| member.incarnation == incarnation)
+    }
+
+    /// A node says hello. An earlier life of it is dead from now on.
+    ///
+    /// # Errors
+    ///
+    /// [`JoinError::Earlier`] if a later life of it has joined before; the caller refuses the node.
+    pub fn handle_hello(
+        &mut self,
+        now: Timestamp,
+        node: NodeId,
+        incarnation: Incarnation,
+    ) -> Result<Vec<MemberEvent>, JoinError> {
+        let mut events = Vec::new();
+        if let Some(member) = self.members.get(&node) {
+            if member.incarnation > incarnation {
+                let (found, known) = (incarnation.0, member.incarnation.0);
+                return Err(JoinError::Earlier { node, found, known });
+            }
+            if member.incarnation < incarnation {
+                let change = Change::Dead;
+                events.push(MemberEvent {
+                    node,
+                    incarnation: member.incarnation,
+                    change,
+                });
+            }
+        }
+        let member = Known {
+            incarnation,
+            state: MemberState::Up,
+            since: now,
+            hopeless_said: false,
+        };
+        self.members.insert(node, member);
+        events.push(MemberEvent {
+            node,
+            incarnation,
+            change: Change::Joined,
+        });
+        Ok(events)
+    }
+
+    /// A life of a node that is known from elsewhere is expected back: it counts as cut, with at least `patience` to
+    /// come.
+    pub fn expect(
+        &mut self,
+        now: Timestamp,
+        node: NodeId,
+        incarnation: Incarnation,
+        patience: Duration,
+    ) {
+        let more = patience.saturating_sub(self.config.grace(node.role));
+        let member = Known {
+            incarnation,
+            state: MemberState::Cut,
+            since: now + more,
+            hopeless_said: false,
+        };
+        self.members.entry(node).or_insert(member);
+    }
+
+    /// Anything was heard of a node.
+    pub fn handle_heard(
+        &mut self,
+        now: Timestamp,
+        node: NodeId,
+        incarnation: Incarnation,
+    ) -> Option<MemberEvent> {
+        let member = self.members.get_mut(&node)?;
+        if member.incarnation != incarnation || member.state == MemberState::Cut {
+            return None;
+        }
+        member.since = now;
+        member.hopeless_said = false;
+        let was_silent = member.state == MemberState::Silent;
+        member.state = MemberState::Up;
+        was_silent.then_some(MemberEvent {
+            node,
+            incarnation,
+            change: Change::Heard,
+        })
+    }
+
+    /// The stream of a node has closed.
+    pub fn handle_closed(
+        &mut self,
+        now: Timestamp,
+        node: NodeId,
+        incarnation: Incarnation,
+    ) -> Option<MemberEvent> {
+        let member = self.members.get_mut(&node)?;
+        if member.incarnation != incarnation || member.state == MemberState::Cut {
+            return None;
+        }
+        member.state = MemberState::Cut;
+        member.since = now;
+        Some(MemberEvent {
+            node,
+            incarnation,
+            change: Change::Cut,
+        })
+    }
+
+    /// A registry outside the farm says that this life of a node is over. If nothing is heard of it either, it is
+    /// dead without grace; one that is heard lives, whatever a registry says.
+    pub fn handle_vanished(
+        &mut self,
+        node: NodeId,
+        incarnation: Incarnation,
+    ) -> Option<MemberEvent> {
+        let state = self.members.get(&node).map(|member| member.state)?;
+        if state == MemberState::Up {
+            return None;
+        }
+        self.handle_left(node, incarnation)
+    }
+
+    /// The node has left as agreed: it is dead without grace.
+    pub fn handle_left(&mut self, node: NodeId, incarnation: Incarnation) -> Option<MemberEvent> {
+        if !self.is_member(node, incarnation) {
+            return None;
+        }
+        self.members.remove(&node);
+        Some(MemberEvent {
+            node,
+            incarnation,
+            change: Change::Dead,
+        })
+    }
+
+    /// What silence and grace have brought by `now`.
+    pub fn handle_tick(&mut self, now: Timestamp) -> Vec<MemberEvent> {
+        let mut events = Vec::new();
+        for (node, member) in &mut self.members {
+            let quiet = now.since(member.since);
+            let change = match member.state {
+                MemberState::Up if quiet >= self.config.suspect() => {
+                    member.state = MemberState::Silent;
+                    Change::Silent
+                }
+                MemberState::Silent if quiet >= self.config.cut() && !member.hopeless_said => {
+                    member.hopeless_said = true;
+                    Change::Hopeless
+                }
+                MemberState::Cut if quiet >= self.config.grace(node.role) => Change::Dead,
+                _ => continue,
+            };
+            events.push(MemberEvent {
+                node: *node,
+                incarnation: member.incarnation,
+                change,
+            });
+        }
+        for event in events.iter().filter(|event| event.change == Change::Dead) {
+            self.members.remove(&event.node);
+        }
+        events
+    }
+}
+
+impl LivenessConfig {
+    fn grace(&self, role: Role) -> Duration {
+        match role {
+            Role::Flp => self.grace_flp(),
+            Role::Epn | Role::Icn | Role::Operator => self.grace_epn(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODE: NodeId = NodeId {
+        role: Role::Epn,
+        index: 3,
+    };
+
+    fn ms(ms: u64) -> Timestamp {
+        Timestamp(ms * 1_000_000)
+    }
+
+    /// Drives a table by a script such as `hello 1 @0; tick @120` and writes down what changed.
+    fn check(script: &str, expected: &str) {
+        let mut members = Members::new(LivenessConfig::default());
+        let mut changes = Vec::new();
+        for step in script.split("; ") {
+            let (what, at) = step.split_once(" @").unwrap();
+            let now = ms(at.parse().unwrap());
+            let (verb, life) = what.split_once(' ').unwrap_or((what, "0"));
+            let life = Incarnation(life.parse().unwrap());
+            let events = match verb {
+                "hello" => match members.handle_hello(now, NODE, life) {
+                    Ok(events) => events,
+                    Err(JoinError::Earlier { .. }) => {
+                        changes.push("refused".to_owned());
+                        continue;
+                    }
+                },
+                "heard" => members.handle_heard(now, NODE, life).into_iter().collect(),
+                "closed" => members.handle_closed(now, NODE, life).into_iter().collect(),
+                "left" => members.handle_left(NODE, life).into_iter().collect(),
+                _ => members.handle_tick(now),
+            };
+            for event in events {
+                changes.push(format!("{:?} {}", event.change, event.incarnation.0));
+            }
+        }
+        assert_eq!(changes.join(", "), expected);
+    }
+
+    #[test]
+    fn a_node_that_is_heard_stays_up() {
+        check(
+            "hello 1 @0; heard 1 @90; tick @180; heard 1 @181; tick @250",
+            "Joined 1",
+        );
+    }
+
+    #[test]
+    fn silence_makes_a_suspect_and_a_word_heals_it() {
+        check(
+            "hello 1 @0; tick @100; tick @5000; heard 1 @5001",
+            "Joined 1, Silent 1, Heard 1",
+        );
+    }
+
+    #[test]
+    fn silence_alone_never_kills() {
+        check(
+            "hello 1 @0; tick @100; tick @10000; tick @20000; heard 1 @30000",
+            "Joined 1, Silent 1, Hopeless 1, Heard 1",
+        );
+    }
+
+    #[test]
+    fn a_cut_node_that_does_not_come_back_is_dead() {
+        check(
+            "hello 1 @0; closed 1 @10; tick @2009; tick @2010",
+            "Joined 1, Cut 1, Dead 1",
+        );
+    }
+
+    #[test]
+    fn a_cut_node_may_come_back_in_the_same_life() {
+        check(
+            "hello 1 @0; closed 1 @10; hello 1 @500; tick @590",
+            "Joined 1, Cut 1, Joined 1",
+        );
+    }
+
+    #[test]
+    fn a_later_life_ends_the_earlier_one_and_cannot_be_followed_by_it() {
+        check(
+            "hello 1 @0; hello 2 @10; heard 1 @20; closed 1 @30; hello 1 @40; left 2 @50",
+            "Joined 1, Dead 1, Joined 2, refused, Dead 2",
+        );
+    }
+}

@@ -1,0 +1,215 @@
+//! What does the scheduler cost for each TF?
+//!
+//! Workload: the life of one TF from its announces (one message an FLP) to the acknowledged commit, in farms
+//! of 8 and 250 FLPs by 8 and 350 EPNs, flushed after the announces, after the report and after the
+//! acknowledgement, with everybody's actions taken out. Unit: time a TF, and TFs a second. Heartbeats are not in it.
+//! Aim on one core of 2020s server hardware: below 1 ms at 250 FLPs, so that the ICN keeps up with a detector of
+//! 351 TF/s on a third of a core. `cargo bench --profile ci -p sheaf-scheduler --bench scheduler` measures; under
+//! `cargo test` every bench runs once. The checksum tells whether two runs did the same work.
+
+use divan::{Bencher, counter::ItemsCount};
+use sheaf_protocol::control::{Announced, Built, EpnPulse, Hello};
+use sheaf_protocol::{
+    Attempt, Control, EpnId, FlpId, Incarnation, RunId, Source, Target, TfId, Timestamp,
+};
+use sheaf_scheduler::{Action, RunPlan, Scheduler, SchedulerConfig};
+use std::fmt;
+
+/// Payload of an STF: a TF of the largest farm has 3.3 MB.
+const STF_BYTES: u64 = 13_200;
+
+const SHAPES: [Shape; 4] = [
+    Shape { flps: 8, epns: 8 },
+    Shape { flps: 8, epns: 350 },
+    Shape { flps: 250, epns: 8 },
+    Shape {
+        flps: 250,
+        epns: 350,
+    },
+];
+
+fn main() {
+    let tfs = if std::env::args().any(|arg| arg == "--bench") {
+        1000
+    } else {
+        5
+    };
+    for shape in SHAPES {
+        let mut farm = Farm::new(shape);
+        (0..tfs).for_each(|_| farm.one_tf());
+        let books = farm.scheduler.books();
+        assert_eq!(
+            (books.complete, books.announced),
+            (tfs, tfs),
+            "every TF is built"
+        );
+        println!(
+            "scheduler {shape}: {} TFs, {} STFs built, actions {:016x}",
+            books.complete,
+            books
+                .sources
+                .values()
+                .map(|source| source.built)
+                .sum::<u64>(),
+            farm.checksum,
+        );
+    }
+    divan::main();
+}
+
+#[derive(Clone, Copy)]
+struct Shape {
+    flps: u16,
+    epns: u16,
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:>3} FLPs x {:>3} EPNs", self.flps, self.epns)
+    }
+}
+
+/// A scheduler in a run, and what its nodes have to say next.
+struct Farm {
+    scheduler: Scheduler,
+    shape: Shape,
+    next: TfId,
+    now: Timestamp,
+    checksum: u64,
+}
+
+fn source(flp: u16) -> Source {
+    Source {
+        flp: FlpId(flp),
+        incarnation: Incarnation(1),
+    }
+}
+
+fn target(epn: u16) -> Target {
+    Target {
+        epn: EpnId(epn),
+        incarnation: Incarnation(1),
+    }
+}
+
+impl Farm {
+    fn new(shape: Shape) -> Self {
+        let plan = RunPlan {
+            flps: u32::from(shape.flps),
+            epns: u32::from(shape.epns),
+            timeframes: None,
+        };
+        let config = SchedulerConfig::default();
+        let scheduler = Scheduler::new(config, plan, RunId(1)).expect("the default policy exists");
+        let mut farm = Self {
+            scheduler,
+            shape,
+            next: TfId(0),
+            now: Timestamp(0),
+            checksum: 0,
+        };
+        let hello = Hello {
+            data_address: "10.0.0.1:7100".to_owned(),
+            capacity_bytes: 1 << 32,
+            slots: 256,
+            stf_bytes_max: 0,
+            weight_milli: 1000,
+            keeps: false,
+        };
+        for epn in 0..shape.epns {
+            farm.scheduler
+                .handle_epn_joined(farm.now, target(epn), &hello);
+        }
+        for flp in 0..shape.flps {
+            farm.scheduler
+                .handle_flp_joined(farm.now, source(flp), STF_BYTES);
+        }
+        farm.act();
+        farm.checksum = 0;
+        farm
+    }
+
+    /// From the first announce of a TF to the acknowledged commit.
+    fn one_tf(&mut self) {
+        let tf = self.next;
+        self.next = tf.next();
+        self.now.0 += 1_000_000;
+        for flp in 0..self.shape.flps {
+            let item = Announced {
+                tf,
+                bytes: STF_BYTES,
+            };
+            self.scheduler
+                .handle_flp(self.now, source(flp), Control::Announce(vec![item]));
+        }
+        let target = self.act().expect("all have announced, and there is room");
+        let built = Built {
+            tf,
+            attempt: Attempt(1),
+            missing: Vec::new(),
+            bytes: STF_BYTES * u64::from(self.shape.flps),
+            first_byte_age_ns: 2000,
+            last_byte_age_ns: 1000,
+        };
+        self.scheduler
+            .handle_epn(self.now, target, Control::Built(vec![built]));
+        self.act();
+        let ack = Control::CommitAck {
+            tfs: vec![tf],
+            sink_bytes: 0,
+        };
+        self.scheduler.handle_epn(self.now, target, ack);
+        self.act();
+        let pulse = EpnPulse {
+            released_version: self.next.0,
+            ..EpnPulse::default()
+        };
+        self.scheduler
+            .handle_epn(self.now, target, Control::EpnPulse(pulse));
+    }
+
+    /// Takes out everything that is to be done; gives back the target of the last assignment in it.
+    fn act(&mut self) -> Option<Target> {
+        self.scheduler.flush();
+        let mut target = None;
+        while let Some(action) = self.scheduler.poll_action() {
+            self.checksum = self.checksum.wrapping_mul(31).wrapping_add(1);
+            if let Action::Send(_, Control::Assign(items)) = &action
+                && let Some(assign) = items.last()
+            {
+                self.checksum = self.checksum.wrapping_add(u64::from(assign.target.epn.0));
+                target = Some(assign.target);
+            }
+        }
+        target
+    }
+}
+
+#[divan::bench(args = SHAPES)]
+fn life_of_a_tf(bencher: Bencher<'_, '_>, shape: Shape) {
+    let mut farm = Farm::new(shape);
+    bencher
+        .counter(ItemsCount::new(1_usize))
+        .bench_local(|| farm.one_tf());
+}
+
+/// What a tick costs while this many TFs are open: everything that waits is looked at.
+#[divan::bench(args = [10, 1000])]
+fn tick_with_open_tfs(bencher: Bencher<'_, '_>, tfs: u64) {
+    let mut farm = Farm::new(SHAPES[0]);
+    for tf in 0..tfs {
+        let item = Announced {
+            tf: TfId(tf),
+            bytes: STF_BYTES,
+        };
+        for flp in 0..farm.shape.flps {
+            farm.scheduler
+                .handle_flp(farm.now, source(flp), Control::Announce(vec![item]));
+        }
+    }
+    farm.act();
+    bencher.bench_local(|| {
+        farm.scheduler.handle_tick(farm.now);
+        farm.scheduler.flush();
+    });
+}

@@ -1,0 +1,254 @@
+//! Which target gets the next job?
+//!
+//! One trait answers it for everything that is placed: a TF on an EPN, a file on a writer thread, a
+//! connection on a server. A policy sees one job and the load as known now, and names one target. It
+//! does not book (the owner of the [`LoadView`] does, at once), wait, retry or count.
+//!
+//! A timeframe on an EPN, in bytes of its memory:
+//!
+//! ```
+//! use sheaf_scheduler::{Job, LoadView, TargetId, TargetLoad, policy};
+//! use sheaf_protocol::Timestamp;
+//!
+//! let mut policy = policy::by_name("earliest-finish", 1)?;
+//! let mut epns = LoadView::new();
+//! for epn in 0..3 {
+//!     epns.insert(TargetLoad::new(TargetId(epn), 64 << 30, 25)); // 64 GiB, 25 TFs at once
+//! }
+//! let avoid = [TargetId(0)]; // it failed with it before
+//! let tf = Job { id: 4711, bytes: 1_800_000_000, avoid: &avoid, is_early: false };
+//! let epn = policy.choose(Timestamp(0), &tf, &epns).expect("two have room");
+//! epns.book(epn, tf.bytes);
+//! assert_eq!(epn, TargetId(1));
+//! # Ok::<(), policy::UnknownPolicy>(())
+//! ```
+//!
+//! A file on a writer thread, by the work that the threads did lately:
+//!
+//! ```
+//! # use sheaf_scheduler::{Finished, Job, LoadView, TargetId, TargetLoad, policy};
+//! # use sheaf_protocol::Timestamp;
+//! let mut policy = policy::by_name("weighted", 1)?;
+//! let mut threads = LoadView::new();
+//! for thread in 0..2 {
+//!     threads.insert(TargetLoad::new(TargetId(thread), u64::MAX, 1000)); // as many files as it likes
+//! }
+//! // Thread 0 has written a file of 2 GB in 4 s.
+//! let (placed_at, done_at) = (Timestamp(0), Timestamp(4_000_000_000));
+//! let file = Finished { bytes: 2_000_000_000, placed_at, arrived_at: done_at, done_at };
+//! threads.observe(TargetId(0), &file);
+//! let next = Job { id: 18, bytes: 500_000_000, avoid: &[], is_early: false };
+//! assert_eq!(policy.choose(done_at, &next, &threads), Ok(TargetId(1)));
+//! # Ok::<(), policy::UnknownPolicy>(())
+//! ```
+//!
+//! A connection on a server, the same one for every connection of one client while the server is there:
+//!
+//! ```
+//! # use sheaf_scheduler::{Job, LoadView, TargetId, TargetLoad, policy};
+//! # use sheaf_protocol::Timestamp;
+//! let mut policy = policy::by_name("maglev", 1)?;
+//! let mut servers = LoadView::new();
+//! for server in [10, 11, 12] {
+//!     servers.insert(TargetLoad::new(TargetId(server), 0, 4096)); // up to 4096 connections, bytes do not count
+//! }
+//! let client = Job { id: 0xC0A8_0107, bytes: 0, avoid: &[], is_early: false }; // 192.168.1.7
+//! let server = policy.choose(Timestamp(0), &client, &servers).expect("all have room");
+//! servers.book(server, 0);
+//! assert_eq!(policy.choose(Timestamp(9), &client, &servers), Ok(server));
+//! # Ok::<(), policy::UnknownPolicy>(())
+//! ```
+//!
+//! Why one trait, and what was refused: `docs/adr/2026-11-21-one-policy-trait.md`; why a policy reads what was
+//! measured from the view: `docs/adr/2026-11-21-measured-in-the-view.md`. Which to take: `docs/policies.md`.
+
+mod calendar;
+mod earliest_finish;
+mod first_fit;
+mod fixed;
+mod least_loaded;
+mod maglev;
+mod modulo;
+mod power_of_two;
+mod random;
+mod round_robin;
+mod weighted;
+
+pub use calendar::Calendar;
+pub use earliest_finish::EarliestFinish;
+pub use first_fit::FirstFit;
+pub use fixed::Fixed;
+pub use least_loaded::LeastLoaded;
+pub use maglev::Maglev;
+pub use modulo::Modulo;
+pub use power_of_two::PowerOfTwo;
+pub use random::Random;
+pub use round_robin::RoundRobin;
+pub use weighted::Weighted;
+
+use crate::load::{Job, LoadView, TargetId};
+use crate::refusal::Refusal;
+use sheaf_protocol::Timestamp;
+
+/// Chooses the target of the next job.
+///
+/// # Contract, checked for every policy by [`contract::check`](crate::contract::check)
+///
+/// - the choice is a member of `view` that has room for `job` ([`TargetLoad::fits`](crate::TargetLoad::fits));
+/// - if any member has room, there is a choice: what a policy prefers is where it looks first;
+/// - if none has room, the answer is [`LoadView::refusal`] at once, never a wait or a panic;
+/// - equal seeds and equal calls give equal choices;
+/// - members may join, leave and change in any way between two calls.
+///
+/// A choice does not allocate while the members of the view stay the same, and takes at most a few passes over it.
+/// What a policy learns of the targets it reads from the view ([`LoadView::measured`]), which the owner feeds;
+/// what it remembers itself, such as whose turn it is, begins anew with a new owner.
+pub trait Policy: Send {
+    /// Name in configuration files, metrics and reports, such as `"round-robin"`.
+    fn name(&self) -> &'static str;
+
+    /// Picks a target for `job` from `view`, the load as known at `now`.
+    ///
+    /// # Errors
+    ///
+    /// The reason why no target of `view` has room for `job`.
+    fn choose(
+        &mut self,
+        now: Timestamp,
+        job: &Job<'_>,
+        view: &LoadView,
+    ) -> Result<TargetId, Refusal>;
+}
+
+/// The names that [`by_name`] knows.
+pub const NAMES: &[&str] = &[
+    "fixed",
+    "random",
+    "round-robin",
+    "modulo",
+    "first-fit",
+    "least-loaded",
+    "power-of-two",
+    "weighted",
+    "earliest-finish",
+    "calendar",
+    "maglev",
+];
+
+/// Makes the policy that is called `name` in configuration files. `fixed` takes its target behind a
+/// colon: `fixed:3`. Policies that draw lots draw them from `seed`; the others leave it alone.
+///
+/// # Errors
+///
+/// [`UnknownPolicy`], which says the names there are.
+pub fn by_name(name: &str, seed: u64) -> Result<Box<dyn Policy>, UnknownPolicy> {
+    Ok(match name {
+        "fixed" => Box::new(Fixed::default()),
+        "random" => Box::new(Random::new(seed)),
+        "round-robin" => Box::new(RoundRobin::default()),
+        "modulo" => Box::new(Modulo),
+        "first-fit" => Box::new(FirstFit::new(seed)),
+        "least-loaded" => Box::new(LeastLoaded),
+        "power-of-two" => Box::new(PowerOfTwo::new(seed)),
+        "weighted" => Box::new(Weighted),
+        "earliest-finish" => Box::new(EarliestFinish),
+        "calendar" => Box::new(Calendar::new(seed)),
+        "maglev" => Box::new(Maglev::default()),
+        _ => match name.strip_prefix("fixed:").map(str::parse) {
+            Some(Ok(target)) => Box::new(Fixed::new(TargetId(target))),
+            _ => {
+                return Err(UnknownPolicy {
+                    name: name.to_owned(),
+                });
+            }
+        },
+    })
+}
+
+/// There is no policy of this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("policy `{name}`, expected one of {}, or fixed:TARGET with the number of a target", NAMES.join(", "))]
+pub struct UnknownPolicy {
+    /// What was asked for.
+    pub name: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::TargetLoad;
+
+    const CAPACITY_BYTES: u64 = 1000;
+
+    /// Places jobs of 10 bytes, one for each word of `choices`, on targets 0, 1, … with these free
+    /// slots. Every choice is booked.
+    pub(super) fn check(policy: impl Policy, free_slots: &[u32], choices: &str) {
+        let targets: Vec<_> = (0..)
+            .zip(free_slots)
+            .map(|(id, slots)| TargetLoad::new(TargetId(id), CAPACITY_BYTES, *slots))
+            .collect();
+        let jobs: Vec<_> = (0..)
+            .zip(choices.split(' '))
+            .map(|(id, _)| (id, 10))
+            .collect();
+        check_jobs(policy, &targets, &jobs, choices);
+    }
+
+    /// Places `jobs`, each as its id and bytes, on `targets`. Every choice is booked.
+    pub(super) fn check_jobs(
+        mut policy: impl Policy,
+        targets: &[TargetLoad],
+        jobs: &[(u64, u64)],
+        choices: &str,
+    ) {
+        let mut view = LoadView::new();
+        for target in targets {
+            view.insert(*target);
+        }
+        let answers = jobs.iter().map(|&(id, bytes)| {
+            let avoid = &[];
+            match policy.choose(
+                Timestamp(id),
+                &Job {
+                    id,
+                    bytes,
+                    avoid,
+                    is_early: false,
+                },
+                &view,
+            ) {
+                Ok(target) => {
+                    view.book(target, bytes);
+                    target.to_string()
+                }
+                Err(refusal) => format!("{refusal:?}"),
+            }
+        });
+        assert_eq!(answers.collect::<Vec<_>>().join(" "), choices);
+    }
+
+    #[test]
+    fn every_name_makes_the_policy_that_bears_it() {
+        for &name in NAMES {
+            assert_eq!(by_name(name, 1).expect(name).name(), name);
+        }
+        assert_eq!(by_name("fixed:3", 1).expect("has a number").name(), "fixed");
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_the_known_ones() {
+        for name in [
+            "",
+            "Random",
+            "fixed:",
+            "fixed:-1",
+            "fixed:4294967296",
+            "modulo:3",
+        ] {
+            let error = by_name(name, 1).err().expect("not a policy").to_string();
+            let names = NAMES.join(", ") + ", or fixed:TARGET";
+            assert!(error.contains(&names), "{error}");
+            assert!(error.contains(&format!("`{name}`")), "{error}");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! `earliest-finish`: the target that will be done with the job first.
+
+use super::Policy;
+use crate::load::{Job, LoadView, TargetId, TargetLoad};
+use crate::measure::Measured;
+use crate::refusal::Refusal;
+use sheaf_protocol::Timestamp;
+use std::time::Duration;
+
+/// Takes, among the targets with room, the one that is predicted to finish the job first; among equal ones the one
+/// with fewer jobs booked, then the lowest.
+///
+/// The prediction is that of two stages in a row: bytes come in, then they are worked on. What is before the job
+/// passes at the pace of the slower stage, the job itself takes its time in both:
+///
+/// ```text
+/// finish = occupied bytes × max(transfer, processing) + job bytes × (transfer + processing)
+///                                 per byte, as measured of this target
+/// ```
+///
+/// Minimum completion time (MCT) of Maheswaran, Ali, Siegel, Hensgen, Freund, "Dynamic mapping of a class of
+/// independent tasks onto heterogeneous computing systems", J. Parallel Distrib. Comput. 59, 1999, section 3, with the
+/// times measured ([`Measured`]) instead of given. It finds slow links and slow machines by itself. A target that was
+/// not measured in the last [`STALE_AFTER`](Self::STALE_AFTER) counts as an average one, so that one hiccup
+/// does not shut it out for ever. Takes O(n).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EarliestFinish;
+
+/// Times in ns per MiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Pace {
+    transfer: u64,
+    processing: u64,
+}
+
+impl EarliestFinish {
+    /// How long what was measured of a target is believed.
+    pub const STALE_AFTER: Duration = Duration::from_secs(10);
+}
+
+impl Policy for EarliestFinish {
+    fn name(&self) -> &'static str {
+        "earliest-finish"
+    }
+
+    fn choose(
+        &mut self,
+        now: Timestamp,
+        job: &Job<'_>,
+        view: &LoadView,
+    ) -> Result<TargetId, Refusal> {
+        let average = average(now, view.measured());
+        let targets = view.targets().iter().zip(view.measured());
+        let fitting = targets.filter(|(target, _)| target.fits(job));
+        let rank = |target: &TargetLoad, measured: &Measured| {
+            let pace = pace(now, measured).unwrap_or(average);
+            (finish(target, job, pace), target.booked_slots, target.id)
+        };
+        fitting
+            .map(|(target, measured)| rank(target, measured))
+            .min()
+            .map(|(_, _, id)| id)
+            .ok_or_else(|| view.refusal(job))
+    }
+}
+
+/// When the target would be done with the job, in ns × MiB from now.
+fn finish(target: &TargetLoad, job: &Job<'_>, pace: Pace) -> u128 {
+    let before =
+        u128::from(target.occupied_bytes()) * u128::from(pace.transfer.max(pace.processing));
+    let itself = u128::from(job.bytes) * (u128::from(pace.transfer) + u128::from(pace.processing));
+    before.saturating_add(itself)
+}
+
+fn pace(now: Timestamp, measured: &Measured) -> Option<Pace> {
+    let is_known = measured.jobs > 0 && now.since(measured.done_at) < EarliestFinish::STALE_AFTER;
+    is_known.then_some(Pace {
+        transfer: measured.transfer_ns_per_mib,
+        processing: measured.processing_ns_per_mib,
+    })
+}
+
+/// The mean pace of all that are measured; if none is, all are as good as their bytes.
+fn average(now: Timestamp, measured: &[Measured]) -> Pace {
+    let (mut count, mut transfer, mut processing) = (0_u64, 0_u128, 0_u128);
+    for pace in measured.iter().filter_map(|measured| pace(now, measured)) {
+        count += 1;
+        transfer += u128::from(pace.transfer);
+        processing += u128::from(pace.processing);
+    }
+    let mean = |sum: u128| {
+        let mean = sum.checked_div(u128::from(count)).unwrap_or(1);
+        u64::try_from(mean).unwrap_or(u64::MAX)
+    };
+    Pace {
+        transfer: mean(transfer),
+        processing: mean(processing),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{check, check_jobs};
+    use super::*;
+    use crate::contract;
+    use crate::measure::Finished;
+
+    const MS: u64 = 1_000_000;
+    const JOB: Job<'_> = Job {
+        id: 0,
+        bytes: 1 << 20,
+        avoid: &[],
+        is_early: false,
+    };
+
+    /// Targets with room for 100 jobs of a MiB, of which a first one took this many ms to come and to be done.
+    fn farm(ms: &[(u64, u64)]) -> LoadView {
+        let mut view = LoadView::new();
+        for (id, (transfer, processing)) in (0..).map(TargetId).zip(ms) {
+            view.insert(TargetLoad::new(id, 100 << 20, 100));
+            if transfer + processing > 0 {
+                view.observe(
+                    id,
+                    &Finished {
+                        bytes: JOB.bytes,
+                        placed_at: Timestamp(0),
+                        arrived_at: Timestamp(transfer * MS),
+                        done_at: Timestamp((transfer + processing) * MS),
+                    },
+                );
+            }
+        }
+        view
+    }
+
+    /// How many of `jobs` go where, none of them finished meanwhile.
+    fn shares(mut view: LoadView, jobs: u32, now: Timestamp) -> Vec<u32> {
+        for _ in 0..jobs {
+            let target = EarliestFinish
+                .choose(now, &JOB, &view)
+                .expect("room for all");
+            view.book(target, JOB.bytes);
+        }
+        view.targets()
+            .iter()
+            .map(|target| target.booked_slots)
+            .collect()
+    }
+
+    #[test]
+    fn earliest_finish_keeps_the_contract() {
+        contract::check(|_| Box::new(EarliestFinish));
+    }
+
+    #[test]
+    fn targets_that_were_never_measured_get_equal_bytes() {
+        check(EarliestFinish, &[2, 0, 2], "0 2 0 2 NoSlot");
+        let targets = [0, 1].map(|id| TargetLoad::new(TargetId(id), 100, 9));
+        check_jobs(
+            EarliestFinish,
+            &targets,
+            &[(0, 40), (1, 10), (2, 10), (3, 10), (4, 10), (5, 10)],
+            "0 1 1 1 1 0",
+        );
+    }
+
+    #[test]
+    fn a_target_of_half_the_speed_gets_half_as_many_jobs() {
+        let now = Timestamp(1000 * MS);
+        assert_eq!(
+            shares(farm(&[(10, 0), (20, 0), (10, 0)]), 25, now),
+            [10, 5, 10]
+        );
+        // Whether it is the link that is slow or the machine.
+        assert_eq!(
+            shares(farm(&[(1, 10), (1, 20), (1, 10)]), 25, now),
+            [10, 5, 10]
+        );
+    }
+
+    #[test]
+    fn a_fast_target_with_a_queue_is_better_than_a_slow_one_without() {
+        let now = Timestamp(1000 * MS);
+        assert_eq!(shares(farm(&[(100, 0), (10, 0)]), 9, now), [0, 9]);
+    }
+
+    #[test]
+    fn what_the_consumer_holds_is_before_the_job() {
+        let mut view = farm(&[(10, 0), (10, 0)]);
+        view.set_held(TargetId(0), JOB.bytes);
+        assert_eq!(shares(view, 1, Timestamp(1000 * MS)), [0, 1]);
+    }
+
+    #[test]
+    fn a_target_that_is_not_measured_counts_as_an_average_one() {
+        let now = Timestamp(1000 * MS);
+        assert_eq!(
+            shares(farm(&[(10, 0), (30, 0), (0, 0)]), 11, now),
+            [6, 2, 3]
+        );
+    }
+
+    #[test]
+    fn what_was_measured_long_ago_is_not_believed() {
+        let shares_at = |ms: u64| shares(farm(&[(10, 0), (1000, 0)]), 4, Timestamp(ms * MS));
+        assert_eq!(shares_at(9000), [4, 0]);
+        assert_eq!(shares_at(20_000), [2, 2]);
+    }
+}

@@ -1,0 +1,370 @@
+//! The scheduler: which EPN builds which TF, and the one verdict on each.
+//!
+//! One table holds every TF that is not done. Events of FLPs and EPNs move a TF through its phases (gathering,
+//! queued, building, committed); what is to be said to whom comes out by [`Scheduler::poll_action`]. A TF has
+//! at most one verdict, because only [`decide`](Scheduler) writes one and takes the TF out of the undecided
+//! phases in the same step. See `docs/protocol.md` for the life of a TF.
+
+mod checkpoint;
+mod config;
+mod decide;
+mod nodes;
+mod open_tf;
+mod place;
+mod react;
+mod recover;
+mod rosters;
+mod run;
+mod stored;
+
+pub use checkpoint::Summary;
+pub use config::{Incomplete, Mode, RunPlan, SchedulerConfig};
+
+use crate::books::Books;
+use crate::load::LoadView;
+use crate::policy::{self, Policy, UnknownPolicy};
+use crate::refusal::Refusal;
+use checkpoint::EpnSetting;
+use nodes::{EpnNode, FlpNode};
+use open_tf::{OpenTf, Phase};
+use react::List;
+use rosters::Rosters;
+use run::RunPhase;
+pub use sheaf_protocol::Record;
+use sheaf_protocol::control::{Assign, Release};
+use sheaf_protocol::{Control, EpnId, FlpId, RangeSet, RunId, Source, Target, TfId, Timestamp};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+use stored::Stray;
+
+/// Whom a message is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recipient {
+    /// One FLP.
+    Flp(FlpId),
+    /// One EPN.
+    Epn(EpnId),
+    /// Every FLP.
+    AllFlps,
+    /// Every EPN.
+    AllEpns,
+}
+
+/// How long a TF took from stage to stage, in ns.
+///
+/// All on the ICN's clock: the EPN reports how long ago its bytes came, so a byte seems later than it was by the
+/// way of that report, some 0.1 ms on a local network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// First announce to the latest assignment.
+    pub announce_to_assign_ns: u64,
+    /// Assignment to the first byte at the EPN.
+    pub assign_to_first_byte_ns: u64,
+    /// First byte to last byte.
+    pub first_to_last_byte_ns: u64,
+    /// Last byte to the EPN's word that the committed TF is with its consumer.
+    pub last_byte_to_commit_ns: u64,
+    /// First announce to that word.
+    pub total_ns: u64,
+}
+
+/// What the driver has to do for the scheduler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Append this to the verdict log. Comes before the messages that follow from it.
+    Append(Record),
+    /// Send this.
+    Send(Recipient, Control),
+    /// A TF is done: its EPN has handed it on.
+    Done {
+        /// The TF.
+        tf: TfId,
+        /// The EPN.
+        target: Target,
+        /// How long it took.
+        trace: Trace,
+    },
+}
+
+/// Counts that are no fate of a TF.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Times that a policy was asked.
+    pub choices: u64,
+    /// Refusals, by [`Refusal::index`].
+    pub refused: [u64; Refusal::ALL.len()],
+    /// Announces of TFs that were announced by the same source before.
+    pub announces_repeated: u64,
+    /// Commits said again because the EPN had not acknowledged.
+    pub commits_repeated: u64,
+    /// Moves put off because too many bytes would be sent again after mere silence.
+    pub moves_put_off: u64,
+    /// Messages of kinds that the ICN does not get, or of nodes it does not know.
+    pub unexpected_messages: u64,
+    /// Heartbeats called in paced mode.
+    pub paced: u64,
+    /// Longest delay of a heartbeat behind its deadline, in ns.
+    pub pace_late_ns_max: u64,
+    /// TFs that went on where the EPNs had them when this ICN took over.
+    pub adopted: u64,
+}
+
+/// The scheduler of one run.
+pub struct Scheduler {
+    config: SchedulerConfig,
+    plan: RunPlan,
+    run: RunId,
+    policy: Box<dyn Policy>,
+    view: LoadView,
+    flps: BTreeMap<FlpId, FlpNode>,
+    epns: BTreeMap<EpnId, EpnNode>,
+    /// Lives of FLPs that are over.
+    gone: BTreeSet<Source>,
+    /// Pairs that cannot reach each other, and until when that is believed.
+    unreachable: BTreeMap<(FlpId, EpnId), Timestamp>,
+    rosters: Rosters,
+    tfs: BTreeMap<TfId, OpenTf>,
+    queue: VecDeque<TfId>,
+    /// Committed TFs that wait for the next life of their EPN.
+    strays: BTreeMap<TfId, Stray>,
+    /// The first TF that nobody has named yet.
+    frontier: TfId,
+    released: RangeSet,
+    released_version: u64,
+    released_said: u64,
+    phase: RunPhase,
+    /// When TF 0 was due, or when this ICN took over.
+    origin: Timestamp,
+    /// How long the run had lasted at the origin.
+    before: Duration,
+    /// Took over and waits for what the nodes hold.
+    is_settling: bool,
+    /// What an operator set about EPNs.
+    settings: BTreeMap<EpnId, EpnSetting>,
+    /// EPNs that may get work, as the reaction to failures has it.
+    list: List,
+    /// EPNs that have asked to leave, or were asked to.
+    leaving: BTreeSet<EpnId>,
+    /// TFs with their consumers, for the log.
+    done: BTreeSet<TfId>,
+    /// When the log was told the time of the run.
+    clock_said_at: Timestamp,
+    /// First announce of the run, and the moment when the sources stopped.
+    span: (Option<Timestamp>, Option<Timestamp>),
+    repeated_at: Timestamp,
+    /// Bytes of built TFs, and bytes moved after silence, for the limit on re-sends.
+    resent_bytes: u64,
+    assigns: Vec<Assign>,
+    actions: VecDeque<Action>,
+    books: Books,
+    stats: Stats,
+}
+
+impl std::fmt::Debug for Scheduler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scheduler")
+            .field("run", &self.run)
+            .field("policy", &self.policy.name())
+            .field("phase", &self.phase)
+            .field("tfs", &self.tfs)
+            .field("books", &self.books)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Scheduler {
+    /// The scheduler of `run`, which begins as soon as what `plan` asks for has joined.
+    ///
+    /// # Errors
+    ///
+    /// [`UnknownPolicy`] if the configuration names a policy that does not exist.
+    pub fn new(config: SchedulerConfig, plan: RunPlan, run: RunId) -> Result<Self, UnknownPolicy> {
+        let mut scheduler = Self::empty(config, plan, run)?;
+        let opened = Record::Opened { run };
+        scheduler.actions.push_back(Action::Append(opened));
+        Ok(scheduler)
+    }
+
+    fn empty(config: SchedulerConfig, plan: RunPlan, run: RunId) -> Result<Self, UnknownPolicy> {
+        Ok(Self {
+            policy: policy::by_name(&config.policy, config.seed)?,
+            config,
+            plan,
+            run,
+            view: LoadView::new(),
+            flps: BTreeMap::new(),
+            epns: BTreeMap::new(),
+            gone: BTreeSet::new(),
+            unreachable: BTreeMap::new(),
+            rosters: Rosters::default(),
+            tfs: BTreeMap::new(),
+            queue: VecDeque::new(),
+            strays: BTreeMap::new(),
+            frontier: TfId(0),
+            released: RangeSet::default(),
+            released_version: 0,
+            released_said: 0,
+            phase: RunPhase::Waiting,
+            origin: Timestamp(0),
+            before: Duration::ZERO,
+            is_settling: false,
+            settings: BTreeMap::new(),
+            list: List::default(),
+            leaving: BTreeSet::new(),
+            done: BTreeSet::new(),
+            clock_said_at: Timestamp(0),
+            span: (None, None),
+            repeated_at: Timestamp(0),
+            resent_bytes: 0,
+            assigns: Vec::new(),
+            actions: VecDeque::new(),
+            books: Books::default(),
+            stats: Stats::default(),
+        })
+    }
+
+    /// The run.
+    #[must_use]
+    pub fn run(&self) -> RunId {
+        self.run
+    }
+
+    /// Name of the policy in force.
+    #[must_use]
+    pub fn policy_name(&self) -> &'static str {
+        self.policy.name()
+    }
+
+    /// The books so far.
+    #[must_use]
+    pub fn books(&self) -> &Books {
+        &self.books
+    }
+
+    /// Counts so far.
+    #[must_use]
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// The load of the EPNs as the policy sees it.
+    #[must_use]
+    pub fn view(&self) -> &LoadView {
+        &self.view
+    }
+
+    /// TFs without a verdict, counted in the table.
+    #[must_use]
+    pub fn in_flight(&self) -> u64 {
+        self.tfs.values().filter(|tf| tf.is_undecided()).count() as u64
+    }
+
+    /// TFs that wait for room.
+    #[must_use]
+    pub fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Time from the first announce to the stop of the sources, or to `now` while they go on.
+    #[must_use]
+    pub fn duration(&self, now: Timestamp) -> Duration {
+        match self.span {
+            (Some(first), Some(last)) => self.before + last.since(first),
+            (Some(first), None) => self.before + now.since(first),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// The state of the release, for a node that says it has an older one.
+    #[must_use]
+    pub fn release(&self) -> Release {
+        Release::of(self.released_version, &self.released)
+    }
+
+    /// Puts what has been gathered into messages: assignments in one batch, then the state of the release.
+    /// The driver calls it once after a batch of events.
+    pub fn flush(&mut self) {
+        self.send_assigns();
+        self.append_done();
+        if self.released_version != self.released_said {
+            self.released_said = self.released_version;
+            self.rosters.forget_below(self.released.floor());
+            let release = self.release();
+            self.send(Recipient::AllFlps, Control::Release(release));
+            self.say_release_to_epns();
+        }
+        debug_assert!(self.books.balance(self.in_flight()), "{:?}", self.books);
+    }
+
+    /// The next thing to do; `None` when nothing is left.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    fn send(&mut self, to: Recipient, control: Control) {
+        self.actions.push_back(Action::Send(to, control));
+    }
+
+    /// The ICN itself was kept from working for `late`: whoever had a deadline gets that much more time.
+    pub fn handle_late(&mut self, late: Duration) {
+        for open in self.tfs.values_mut() {
+            if let Phase::Building { deadline, .. } = &mut open.phase {
+                *deadline = *deadline + late;
+            }
+        }
+    }
+
+    /// Looks after everything that waits: deadlines of TFs, answers that did not come, the heartbeat.
+    pub fn handle_tick(&mut self, now: Timestamp) {
+        self.pace(now);
+        self.unreachable.retain(|_, until| *until > now);
+        let due: Vec<TfId> = self
+            .tfs
+            .iter()
+            .filter(|(_, tf)| self.is_due(now, tf))
+            .map(|(id, _)| *id)
+            .collect();
+        for tf in due {
+            self.handle_due(now, tf);
+        }
+        self.place_queued(now);
+        if now.since(self.repeated_at) >= self.config.repeat() {
+            self.repeated_at = now;
+            self.repeat_run_messages(now);
+        }
+        self.append_clock(now);
+        self.advance_run(now);
+    }
+
+    fn is_due(&self, now: Timestamp, tf: &OpenTf) -> bool {
+        match &tf.phase {
+            Phase::Gathering => now.since(tf.first_at) >= self.config.announce_deadline(),
+            Phase::Queued => {
+                !self.unreachable.is_empty() && now.since(tf.first_at) >= self.config.stale()
+            }
+            Phase::Building { deadline, .. } => now >= *deadline,
+            Phase::Committed { said_at, .. } => now.since(*said_at) >= self.config.repeat(),
+        }
+    }
+
+    fn handle_due(&mut self, now: Timestamp, tf: TfId) {
+        let Some(open) = self.tfs.get(&tf) else {
+            return;
+        };
+        match open.phase {
+            Phase::Gathering => self.assign_or_drop(now, tf),
+            Phase::Queued => self.give_up_unreachable(now, tf),
+            Phase::Building { target, .. } => {
+                if self.is_available(target) && !self.may_move(open) {
+                    self.repeat_assign_to_epn(now, tf, target);
+                } else {
+                    self.move_tf(now, tf, target);
+                }
+            }
+            Phase::Committed { .. } => self.repeat_commit(now, tf),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,353 @@
+//! What a verdict log comes to, record by record, and the checkpoint that says it in a few records.
+//!
+//! A leader that takes over knows of the run what a [`Summary`] of the log holds, and nothing else. The leader keeps
+//! one beside its log and adds to it whatever it appends, so a checkpoint is a function of the log alone: what a
+//! later leader makes of it is, field by field, what it would make of all that it replaces.
+
+use super::rosters::Rosters;
+use super::run::RunPhase;
+use crate::books::Books;
+use sheaf_protocol::mutant::{self, Mutant};
+use sheaf_protocol::{
+    Attempt, Checkpoint, EpnId, FlpId, RangeSet, Record, RunId, SummedSource, TfId, Timestamp,
+    Verdict,
+};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A TF of the log that has its verdict and may not be with its consumer yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Decided {
+    pub(super) attempt: Attempt,
+    pub(super) verdict: Verdict,
+    /// Payload bytes.
+    bytes: u64,
+}
+
+/// What an operator set about an EPN, in whatever life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct EpnSetting {
+    pub(super) weight_milli: u32,
+    pub(super) enabled: bool,
+}
+
+/// What a verdict log says of the last run in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    run: Option<RunId>,
+    is_over: bool,
+    /// The run is to stop; where, if that is agreed on.
+    stopping: Option<Option<TfId>>,
+    pub(super) rosters: Rosters,
+    pub(super) frontier: TfId,
+    pub(super) released: RangeSet,
+    pub(super) undone: BTreeMap<TfId, Decided>,
+    pub(super) books: Books,
+    pub(super) before: Duration,
+    pub(super) settings: BTreeMap<EpnId, EpnSetting>,
+    pub(super) listed: Option<Vec<EpnId>>,
+    /// Records since the last checkpoint or the begin of the run.
+    since: u64,
+}
+
+impl Summary {
+    /// The last run; `None` if the log knows of none.
+    #[must_use]
+    pub fn run(&self) -> Option<RunId> {
+        self.run
+    }
+
+    /// Whether it is over.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Records since the last checkpoint or the begin of the run: what a takeover has to read beside it.
+    #[must_use]
+    pub fn since(&self) -> u64 {
+        self.since
+    }
+
+    /// The books, as far as the log tells.
+    #[must_use]
+    pub fn books(&self) -> &Books {
+        &self.books
+    }
+
+    pub(super) fn phase(&self, now: Timestamp) -> RunPhase {
+        match self.stopping {
+            _ if self.is_over => RunPhase::Over,
+            Some(stop_at) => RunPhase::Stopping {
+                since: now,
+                stop_at,
+            },
+            None if self.rosters.is_empty() => RunPhase::Waiting,
+            None => RunPhase::Running,
+        }
+    }
+
+    /// As [`take`](Self::take), for a leader that takes over.
+    pub fn replay(&mut self, record: &Record) {
+        if mutant::is_on(Mutant::LogNotRead) {
+            match record {
+                Record::Verdict { .. } | Record::Undone { .. } | Record::Released { .. } => return,
+                Record::Checkpoint(head) => return self.take(&Record::Opened { run: head.run }),
+                _ => {}
+            }
+        }
+        self.take(record);
+    }
+
+    /// The next record of the log.
+    pub fn take(&mut self, record: &Record) {
+        self.since += 1;
+        match record {
+            Record::Opened { run } => {
+                *self = Self {
+                    run: Some(*run),
+                    ..Self::default()
+                };
+            }
+            Record::Over => self.is_over = true,
+            Record::Roster { id, first, members } => {
+                self.rosters.restore(*id, *first, members.clone());
+                self.frontier = self.frontier.max(*first);
+            }
+            Record::Verdict {
+                tf,
+                attempt,
+                verdict,
+                bytes,
+            } => {
+                self.count(*tf, verdict, *bytes);
+                if matches!(verdict, Verdict::Dropped { .. }) {
+                    self.released.insert(*tf);
+                } else {
+                    self.set_undone(*tf, *attempt, verdict, *bytes);
+                }
+            }
+            Record::Abandoned { tf, .. } => {
+                self.books.abandoned += 1;
+                self.undone.remove(tf);
+                self.released.insert(*tf);
+            }
+            Record::Done { ranges } => {
+                for (first, end) in ranges {
+                    if first >= end {
+                        continue;
+                    }
+                    let done: Vec<TfId> =
+                        self.undone.range(*first..*end).map(|(tf, _)| *tf).collect();
+                    for tf in done {
+                        self.undone.remove(&tf);
+                        self.released.insert(tf);
+                    }
+                }
+            }
+            Record::Clock { elapsed_ns } => self.before = Duration::from_nanos(*elapsed_ns),
+            Record::Stopping { stop_at } => self.stopping = Some(*stop_at),
+            Record::Set {
+                epn,
+                weight_milli,
+                enabled,
+            } => {
+                let setting = EpnSetting {
+                    weight_milli: *weight_milli,
+                    enabled: *enabled,
+                };
+                self.settings.insert(*epn, setting);
+            }
+            Record::Listed { epns } => self.listed = Some(epns.clone()),
+            Record::Checkpoint(head) => self.begin_at(head),
+            Record::Released { ranges } => {
+                for (first, end) in ranges {
+                    self.released.insert_range(*first, *end);
+                }
+            }
+            Record::Sources { sources } => {
+                for SummedSource { flp, built } in sources {
+                    let books = self.books.source(*flp);
+                    (books.announced, books.built) = (*built, *built);
+                }
+            }
+            Record::Undone {
+                tf,
+                attempt,
+                verdict,
+                bytes,
+            } => self.set_undone(*tf, *attempt, verdict, *bytes),
+            // The books of the head have it.
+            Record::Again(_) => {}
+        }
+        if is_of_checkpoint(record) {
+            self.since = 0;
+        }
+    }
+
+    fn begin_at(&mut self, head: &Checkpoint) {
+        *self = Self {
+            run: Some(head.run),
+            frontier: head.frontier,
+            released: RangeSet::below(head.floor),
+            books: Books {
+                announced: head.decided(),
+                complete: head.complete,
+                incomplete: head.incomplete,
+                dropped: head.dropped,
+                abandoned: head.abandoned,
+                bytes: head.bytes,
+                ..Books::default()
+            },
+            ..Self::default()
+        };
+        self.rosters.skip_names(head.last_roster);
+    }
+
+    fn set_undone(&mut self, tf: TfId, attempt: Attempt, verdict: &Verdict, bytes: u64) {
+        let verdict = verdict.clone();
+        let decided = Decided {
+            attempt,
+            verdict,
+            bytes,
+        };
+        self.undone.insert(tf, decided);
+    }
+
+    fn count(&mut self, tf: TfId, verdict: &Verdict, bytes: u64) {
+        self.frontier = self.frontier.max(tf.next());
+        self.books.announced += 1;
+        self.books.bytes += bytes;
+        let missing = match verdict {
+            Verdict::Complete { .. } => {
+                self.books.complete += 1;
+                &[][..]
+            }
+            Verdict::Incomplete { missing, .. } => {
+                self.books.incomplete += 1;
+                missing
+            }
+            Verdict::Dropped { reason } => {
+                // Who had announced it the log does not say; it is in no source's books then.
+                self.books.dropped[reason.index()] += 1;
+                return;
+            }
+        };
+        let members = self.rosters.of(tf).map(|(_, members)| members);
+        for source in members.iter().flat_map(|members| members.iter()) {
+            if !missing.contains(&source.flp) {
+                let books = self.books.source(source.flp);
+                books.announced += 1;
+                books.built += 1;
+            }
+        }
+    }
+
+    /// The records of a checkpoint that stands for everything taken so far; none if there is no run. `unheard` are
+    /// the records among the last ones that are not known to be durable.
+    pub fn checkpoint<'a>(&mut self, unheard: impl Iterator<Item = &'a Record>) -> Vec<Record> {
+        let Some(run) = self.run else {
+            return Vec::new();
+        };
+        let again: Vec<Record> = unheard
+            .filter(|record| self.is_told_nowhere_else(record))
+            .cloned()
+            .collect();
+        let oldest_again = again.iter().filter_map(tf_of).min();
+        let floor = self.released.floor();
+        let head = Checkpoint {
+            run,
+            frontier: self.frontier,
+            last_roster: self.rosters.last_name(),
+            floor: floor.min(self.frontier),
+            complete: self.books.complete,
+            incomplete: self.books.incomplete,
+            dropped: self.books.dropped,
+            abandoned: self.books.abandoned,
+            bytes: self.books.bytes,
+        };
+        let mut records = vec![Record::Checkpoint(Box::new(head))];
+        let needed_from = oldest_again.map_or(floor, |tf| tf.min(floor));
+        for roster in self.rosters.from(needed_from) {
+            records.push(Record::Roster {
+                id: roster.id,
+                first: roster.first,
+                members: roster.members.to_vec(),
+            });
+        }
+        let ranges: Vec<(TfId, TfId)> = self.released.ranges().collect();
+        records.extend(ranges.chunks(Record::RANGES_MAX).map(|ranges| {
+            let ranges = ranges.to_vec();
+            Record::Released { ranges }
+        }));
+        let source = |(flp, books): (&FlpId, &crate::books::SourceBooks)| SummedSource {
+            flp: *flp,
+            built: books.built,
+        };
+        let sources: Vec<SummedSource> = self.books.sources.iter().map(source).collect();
+        records.extend(sources.chunks(Record::RANGES_MAX).map(|sources| {
+            let sources = sources.to_vec();
+            Record::Sources { sources }
+        }));
+        records.extend(self.undone.iter().map(|(tf, decided)| Record::Undone {
+            tf: *tf,
+            attempt: decided.attempt,
+            verdict: decided.verdict.clone(),
+            bytes: decided.bytes,
+        }));
+        records.extend(self.settings.iter().map(|(epn, setting)| Record::Set {
+            epn: *epn,
+            weight_milli: setting.weight_milli,
+            enabled: setting.enabled,
+        }));
+        if let Some(epns) = self.listed.clone() {
+            records.push(Record::Listed { epns });
+        }
+        if !self.before.is_zero() {
+            let elapsed_ns = u64::try_from(self.before.as_nanos()).unwrap_or(u64::MAX);
+            records.push(Record::Clock { elapsed_ns });
+        }
+        if let Some(stop_at) = self.stopping {
+            records.push(Record::Stopping { stop_at });
+        }
+        if self.is_over {
+            records.push(Record::Over);
+        }
+        records.extend(
+            again
+                .into_iter()
+                .map(|record| Record::Again(Box::new(record))),
+        );
+        self.rosters.forget_below(needed_from);
+        self.since = 0;
+        records
+    }
+
+    /// Whether a checkpoint would pass over the TF of a verdict or an amendment.
+    fn is_told_nowhere_else(&self, record: &Record) -> bool {
+        matches!(record, Record::Verdict { .. } | Record::Abandoned { .. })
+            && tf_of(record).is_some_and(|tf| !self.undone.contains_key(&tf))
+    }
+}
+
+fn tf_of(record: &Record) -> Option<TfId> {
+    match record {
+        Record::Verdict { tf, .. } | Record::Abandoned { tf, .. } => Some(*tf),
+        _ => None,
+    }
+}
+
+/// Whether a record is of a kind that stands in checkpoints only.
+fn is_of_checkpoint(record: &Record) -> bool {
+    matches!(
+        record,
+        Record::Checkpoint(_)
+            | Record::Released { .. }
+            | Record::Sources { .. }
+            | Record::Undone { .. }
+            | Record::Again(_)
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,273 @@
+//! The verdict on a TF: one, and what follows from it.
+
+use super::nodes::target_id;
+use super::open_tf::{OpenTf, Part, Phase};
+use super::{Action, Incomplete, Recipient, Record, Scheduler, Trace};
+use crate::measure::Finished;
+use sheaf_protocol::control::{Assign, Built, Commit};
+use sheaf_protocol::mutant::{self, Mutant};
+use sheaf_protocol::{Attempt, Control, DropReason, FlpId, Target, TfId, Timestamp, Verdict};
+
+impl Scheduler {
+    /// An EPN reports a TF. The first report that settles it wins, whoever was assigned.
+    pub(super) fn handle_built(&mut self, now: Timestamp, target: Target, built: &Built) {
+        let Some(open) = self.tfs.get(&built.tf) else {
+            return;
+        };
+        if let Phase::Committed { target: winner, .. } = &open.phase
+            && !mutant::is_on(Mutant::LastReportWins)
+        {
+            if *winner == target {
+                self.repeat_commit(now, built.tf);
+            }
+            return;
+        }
+        if !open.bookings.iter().any(|booking| booking.target == target) {
+            // It was never asked.
+            self.stats.unexpected_messages += 1;
+            return;
+        }
+        // Of an older roster it may lack somebody who is no member any more.
+        let members = open.members.iter().map(|member| member.flp);
+        let counts_as_whole = mutant::is_on(Mutant::IncompleteIsWhole);
+        let missing: Vec<FlpId> = members
+            .filter(|flp| built.missing.contains(flp) && !counts_as_whole)
+            .collect();
+        // Whole, or as whole as it can ever be.
+        let is_settled = missing.iter().all(|flp| open.reason_of(*flp).is_some())
+            || mutant::is_on(Mutant::AnyReportWins);
+        // An EPN that was asked before, or for an earlier attempt, may be stale while the present one is about to
+        // finish.
+        let is_present = built.attempt == open.attempt
+            && matches!(open.phase, Phase::Building { target: at, .. } if at == target);
+        if is_settled || is_present {
+            let built = Built {
+                missing,
+                ..built.clone()
+            };
+            self.settle(now, target, &built);
+        }
+    }
+
+    fn settle(&mut self, now: Timestamp, target: Target, built: &Built) {
+        let open = &self.tfs[&built.tf];
+        let parts = open.members.len().saturating_sub(built.missing.len());
+        let allowed = match self.config.incomplete {
+            Incomplete::Never => built.missing.is_empty(),
+            Incomplete::Allow => parts >= self.config.quorum_stfs_min as usize && parts > 0,
+        };
+        if allowed {
+            self.commit(now, target, built);
+            return;
+        }
+        let reason = built.missing.iter().find_map(|flp| {
+            let member = open.members.iter().find(|member| member.flp == *flp)?;
+            let died = self.gone.contains(member).then_some(DropReason::SourceDied);
+            open.reason_of(*flp).or(died)
+        });
+        self.drop_tf(built.tf, reason.unwrap_or(DropReason::SourceLate));
+    }
+
+    fn commit(&mut self, now: Timestamp, target: Target, built: &Built) {
+        let tf = built.tf;
+        // The EPN must know the roster that the commit means.
+        self.send_assigns();
+        let open = self
+            .tfs
+            .get_mut(&tf)
+            .expect("the caller has just looked at it");
+        if open.phase == Phase::Queued {
+            self.queue.retain(|queued| *queued != tf);
+        }
+        let missing = built.missing.clone();
+        let ago = |age_ns: u64| Timestamp(now.0.saturating_sub(age_ns));
+        open.bytes_at = (ago(built.first_byte_age_ns), ago(built.last_byte_age_ns));
+        let verdict = if missing.is_empty() {
+            self.books.complete += 1;
+            Verdict::Complete { target }
+        } else {
+            self.books.incomplete += 1;
+            Verdict::Incomplete {
+                target,
+                missing: missing.clone(),
+            }
+        };
+        self.books.bytes += built.bytes;
+        let attempt = built.attempt.min(open.attempt);
+        open.phase = Phase::Committed {
+            target,
+            missing: missing.clone(),
+            said_at: now,
+        };
+        for (source, part) in open.members.iter().zip(&open.parts) {
+            let is_missing = missing.contains(&source.flp);
+            let books = self.books.sources.entry(source.flp).or_default();
+            match part {
+                Part::Announced(_) if is_missing => books.unused += 1,
+                Part::Announced(_) => books.built += 1,
+                // It came before it was announced, or after it was written off.
+                Part::Unknown(_) | Part::Skipped(_) if !is_missing => {
+                    books.announced += 1;
+                    books.built += 1;
+                }
+                Part::Unknown(_) | Part::Skipped(_) => {}
+            }
+        }
+        let record = Record::Verdict {
+            tf,
+            attempt,
+            verdict,
+            bytes: built.bytes,
+        };
+        self.actions.push_back(Action::Append(record));
+        self.say_commit(target, tf, missing);
+    }
+
+    fn say_commit(&mut self, target: Target, tf: TfId, missing: Vec<FlpId>) {
+        // One message a TF: the driver packs what one flush yields into few writes.
+        let commit = Control::Commit(vec![Commit { tf, missing }]);
+        let elsewhere = mutant::is_on(Mutant::CommitToAll);
+        let epn = Recipient::Epn(target.epn);
+        self.send(if elsewhere { Recipient::AllEpns } else { epn }, commit);
+    }
+
+    pub(super) fn repeat_commit(&mut self, now: Timestamp, tf: TfId) {
+        let Some(open) = self.tfs.get_mut(&tf) else {
+            return;
+        };
+        let Phase::Committed {
+            target,
+            missing,
+            said_at,
+        } = &mut open.phase
+        else {
+            return;
+        };
+        *said_at = now;
+        let (target, missing) = (*target, missing.clone());
+        let assign = Assign {
+            tf,
+            attempt: open.attempt,
+            target,
+            roster: open.roster,
+        };
+        if self.is_current(target) && !mutant::is_on(Mutant::CommitSaidOnce) {
+            // Without the roster of the TF the EPN cannot tell whether it has what the commit names.
+            self.repeat_roster(target, assign);
+            self.stats.commits_repeated += 1;
+            self.say_commit(target, tf, missing);
+        }
+    }
+
+    /// The consumer has the TF: it is done.
+    pub(super) fn handle_commit_ack(&mut self, now: Timestamp, target: Target, tf: TfId) {
+        if self.handle_stray_ack(target, tf) {
+            return;
+        }
+        let Some(open) = self.tfs.get(&tf) else {
+            return;
+        };
+        if !matches!(&open.phase, Phase::Committed { target: at, .. } if *at == target) {
+            return;
+        }
+        let trace = trace(now, open);
+        let booking = open
+            .bookings
+            .iter()
+            .find(|booking| booking.target == target);
+        // Of a TF that was found decided in the log nobody knows when it was placed.
+        if let Some(booking) = booking {
+            let finished = Finished {
+                bytes: booking.bytes,
+                placed_at: booking.placed_at,
+                arrived_at: open.bytes_at.1,
+                done_at: now,
+            };
+            self.view.observe(target_id(target.epn), &finished);
+        }
+        self.actions.push_back(Action::Done { tf, target, trace });
+        self.finish(tf, Some(target));
+    }
+
+    /// The EPN died with a committed TF: whether its consumer has it nobody knows, and it is not built again.
+    pub(super) fn abandon(&mut self, tf: TfId, target: Target) {
+        self.books.abandoned += 1;
+        self.actions
+            .push_back(Action::Append(Record::Abandoned { tf, target }));
+        self.finish(tf, None);
+    }
+
+    pub(super) fn drop_tf(&mut self, tf: TfId, reason: DropReason) {
+        let Some(open) = self.tfs.get(&tf) else {
+            return;
+        };
+        debug_assert!(open.is_undecided(), "a TF has one verdict");
+        for (source, part) in open.members.iter().zip(&open.parts) {
+            if matches!(part, Part::Announced(_)) {
+                self.books.sources.entry(source.flp).or_default().dropped += 1;
+            }
+        }
+        self.books.dropped[reason.index()] += 1;
+        let verdict = Verdict::Dropped { reason };
+        let attempt = Attempt(0);
+        let record = Record::Verdict {
+            tf,
+            attempt,
+            verdict,
+            bytes: 0,
+        };
+        self.actions.push_back(Action::Append(record));
+        self.finish(tf, None);
+    }
+
+    /// Takes a decided TF out of the table and gives back what was reserved for it.
+    pub(super) fn finish(&mut self, tf: TfId, winner: Option<Target>) {
+        let Some(open) = self.tfs.remove(&tf) else {
+            return;
+        };
+        if open.phase == Phase::Queued {
+            self.queue.retain(|queued| *queued != tf);
+        }
+        self.assigns.retain(|assign| assign.tf != tf);
+        if !mutant::is_on(Mutant::DecidedForgotten) {
+            self.released.insert(tf);
+        }
+        self.released_version += 1;
+        if winner.is_some() {
+            self.done.insert(tf);
+        }
+        let version = self.released_version;
+        let keeps = mutant::is_on(Mutant::CreditsKept);
+        for booking in open.bookings.into_iter().filter(|_| !keeps) {
+            let Some(node) = self.epns.get_mut(&booking.target.epn) else {
+                continue;
+            };
+            if node.target != booking.target {
+                continue;
+            }
+            // The dead hold nothing, and hear of no release.
+            if winner == Some(booking.target) || node.is_dead {
+                self.view
+                    .release(target_id(booking.target.epn), booking.bytes);
+            } else {
+                // The EPN may hold bytes of it until it has heard of the release.
+                node.losing.push((version, booking.bytes));
+            }
+        }
+    }
+}
+
+/// The stages of a TF that is done `now`, on the ICN's clock.
+fn trace(now: Timestamp, open: &OpenTf) -> Trace {
+    let (first_byte, last_byte) = open.bytes_at;
+    let ns = |later: Timestamp, earlier: Timestamp| {
+        u64::try_from(later.since(earlier).as_nanos()).unwrap_or(u64::MAX)
+    };
+    Trace {
+        announce_to_assign_ns: ns(open.assigned_at, open.first_at),
+        assign_to_first_byte_ns: ns(first_byte, open.assigned_at),
+        first_to_last_byte_ns: ns(last_byte, first_byte),
+        last_byte_to_commit_ns: ns(now, last_byte),
+        total_ns: ns(now, open.first_at),
+    }
+}

@@ -1,0 +1,679 @@
+//! FLPs and EPNs as the scheduler knows them: who joins, falls silent, goes, and what they say.
+
+use super::checkpoint::EpnSetting;
+use super::open_tf::{Part, Phase};
+use super::run::RunPhase;
+use super::{Action, Recipient, Scheduler};
+use crate::load::{LoadView, TargetId, TargetLoad};
+use sheaf_protocol::control::{Absent, Announced, EpnAddress, EpnPulse, FlpPulse, Hello, Skipped};
+use sheaf_protocol::mutant::{self, Mutant};
+use sheaf_protocol::{
+    Control, DropReason, EpnId, FlpId, Incarnation, NodeId, Record, Role, RosterId, Source, Target,
+    TfId, Timestamp,
+};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// How long a pair that could not reach each other is left out.
+const UNREACHABLE_FOR: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(super) struct FlpNode {
+    pub(super) source: Source,
+    /// The largest STF that it announces.
+    pub(super) stf_bytes_max: u64,
+    /// Answers, as far as the membership knows.
+    pub(super) is_heard: bool,
+    /// When its life was taken to be over.
+    pub(super) gone_at: Option<Timestamp>,
+    /// Wants to leave.
+    pub(super) is_leaving: bool,
+    /// Has said, after it ended, that it holds nothing any more.
+    pub(super) holds_nothing: bool,
+    /// What it said when asked to pause: the first TF not made.
+    pub(super) stopped: Option<TfId>,
+    /// The first TF that it will not make.
+    pub(super) ended: Option<TfId>,
+    pub(super) pulse: FlpPulse,
+    /// What it was told to begin with.
+    pub(super) first: Option<TfId>,
+}
+
+#[derive(Debug)]
+pub(super) struct EpnNode {
+    pub(super) target: Target,
+    pub(super) address: String,
+    pub(super) is_leaving: bool,
+    /// Has on its disk what it reports.
+    pub(super) keeps: bool,
+    /// Its stream is closed: it is not merely silent.
+    pub(super) is_cut: bool,
+    /// Its life is over, and it stays in the list all the same.
+    pub(super) is_dead: bool,
+    pub(super) pulse: EpnPulse,
+    /// Bookings of TFs decided elsewhere: given back when the EPN has applied that release.
+    pub(super) losing: Vec<(u64, u64)>,
+    /// Rosters that it was told. TFs are not assigned in order, so the newest does not stand for all.
+    pub(super) rosters_said: BTreeSet<RosterId>,
+}
+
+impl FlpNode {
+    /// A life that is known from the log only.
+    pub(super) fn expected(source: Source, stf_bytes_max: u64, first: TfId) -> Self {
+        Self {
+            source,
+            stf_bytes_max,
+            is_heard: false,
+            gone_at: None,
+            is_leaving: false,
+            holds_nothing: false,
+            stopped: None,
+            ended: None,
+            pulse: FlpPulse::default(),
+            first: Some(first),
+        }
+    }
+}
+
+pub(super) fn target_id(epn: EpnId) -> TargetId {
+    TargetId(u32::from(epn.0))
+}
+
+impl Scheduler {
+    /// An FLP whose STFs have at most `stf_bytes_max` bytes has joined, for the first time or again. The caller
+    /// has declared an earlier life of it gone.
+    pub fn handle_flp_joined(&mut self, now: Timestamp, source: Source, stf_bytes_max: u64) {
+        let is_back = self.gone.remove(&source);
+        if is_back {
+            self.send(Recipient::AllEpns, Control::SourceBack { source });
+        }
+        let known = self
+            .flps
+            .get_mut(&source.flp)
+            .filter(|node| node.source == source);
+        if let Some(node) = known {
+            node.is_heard = true;
+            node.gone_at = None;
+            node.stf_bytes_max = stf_bytes_max;
+        } else {
+            self.flps.insert(
+                source.flp,
+                FlpNode {
+                    source,
+                    stf_bytes_max,
+                    is_heard: true,
+                    gone_at: None,
+                    is_leaving: false,
+                    holds_nothing: false,
+                    stopped: None,
+                    ended: None,
+                    pulse: FlpPulse::default(),
+                    first: None,
+                },
+            );
+        }
+        self.send(
+            Recipient::Flp(source.flp),
+            Control::Epns(self.epn_addresses()),
+        );
+        if self.phase == RunPhase::Waiting {
+            self.begin_if_quorum(now);
+        } else if self.is_settling && !is_back {
+            // Whoever is new begins behind what the others have made, which they are about to say.
+        } else if self.wants_sources() && (self.flps[&source.flp].first.is_none() || is_back) {
+            self.change_roster();
+            self.start_flp(now, source.flp, self.frontier);
+        }
+    }
+
+    /// The life of an FLP is over, or is treated so: what it has not sent will not come.
+    pub fn handle_flp_gone(&mut self, now: Timestamp, source: Source) {
+        let Some(node) = self.flps.get(&source.flp) else {
+            return;
+        };
+        if node.source != source || !self.gone.insert(source) {
+            return;
+        }
+        let has_ended = node.ended.is_some();
+        if let Some(node) = self.flps.get_mut(&source.flp) {
+            node.gone_at = Some(now);
+        }
+        if self.phase != RunPhase::Waiting && !has_ended {
+            self.change_roster();
+        }
+        self.send(Recipient::AllEpns, Control::SourceGone { source });
+        let forgets = mutant::is_on(Mutant::DeadSourceAwaited);
+        let open: Vec<TfId> = self.tfs.keys().copied().collect();
+        for tf in open.into_iter().filter(|_| !forgets) {
+            self.write_off(now, tf, source);
+        }
+        self.advance_run(now);
+    }
+
+    /// A member that is gone has no STF for a TF, unless an EPN may have it already.
+    fn write_off(&mut self, now: Timestamp, tf: TfId, source: Source) {
+        let Some(open) = self.tfs.get(&tf) else {
+            return;
+        };
+        let Some(index) = open.member_index(source) else {
+            return;
+        };
+        let may_be_built = matches!(open.phase, Phase::Building { .. } | Phase::Committed { .. });
+        let lost = match open.parts[index] {
+            Part::Unknown(_) => !(may_be_built && open.is_adopted),
+            Part::Announced(_) => !may_be_built,
+            Part::Skipped(_) => false,
+        };
+        if lost {
+            self.skip(now, tf, source, DropReason::SourceDied);
+        }
+    }
+
+    /// An FLP has not been heard for the suspect time.
+    pub fn handle_flp_silent(&mut self, source: Source) {
+        self.set_flp_heard(source, false);
+    }
+
+    /// A silent FLP is heard again.
+    pub fn handle_flp_heard(&mut self, source: Source) {
+        self.set_flp_heard(source, true);
+    }
+
+    /// The largest STF that may come from an FLP.
+    pub(super) fn stf_bytes_max_of(&self, flp: FlpId) -> u64 {
+        self.flps
+            .get(&flp)
+            .map_or(self.config.stf_bytes_max, |node| node.stf_bytes_max)
+    }
+
+    fn set_flp_heard(&mut self, source: Source, is_heard: bool) {
+        if let Some(node) = self.flps.get_mut(&source.flp)
+            && node.source == source
+        {
+            node.is_heard = is_heard;
+        }
+    }
+
+    /// An EPN has joined, for the first time or again. The caller has declared an earlier life of it dead.
+    pub fn handle_epn_joined(&mut self, now: Timestamp, target: Target, hello: &Hello) {
+        let id = target_id(target.epn);
+        let is_known = self
+            .epns
+            .get(&target.epn)
+            .is_some_and(|node| node.target == target);
+        if is_known {
+            self.view.set_available(id, true);
+            if let Some(node) = self.epns.get_mut(&target.epn) {
+                node.rosters_said.clear();
+                node.is_cut = false;
+            }
+        } else {
+            self.forget_dead(target.epn);
+            self.leaving.remove(&target.epn);
+            let mut load = TargetLoad::new(id, hello.capacity_bytes, hello.slots);
+            load.weight_milli = hello.weight_milli;
+            load.listed = self.list.has(target.epn);
+            if let Some(setting) = self.setting(target.epn) {
+                load.weight_milli = setting.weight_milli;
+                load.enabled = setting.enabled;
+            }
+            self.view.insert(load);
+            self.epns.insert(
+                target.epn,
+                EpnNode {
+                    target,
+                    address: hello.data_address.clone(),
+                    is_leaving: false,
+                    keeps: hello.keeps,
+                    is_cut: false,
+                    is_dead: false,
+                    pulse: EpnPulse::default(),
+                    losing: Vec::new(),
+                    rosters_said: BTreeSet::new(),
+                },
+            );
+            self.send(Recipient::AllFlps, Control::Epns(self.epn_addresses()));
+        }
+        let gone: Vec<Source> = self.gone.iter().copied().collect();
+        for source in gone {
+            self.send(Recipient::Epn(target.epn), Control::SourceGone { source });
+        }
+        self.handle_epn_returned(target);
+        self.repeat_all_for(now, target);
+        self.begin_if_quorum(now);
+        self.place_queued(now);
+    }
+
+    /// An EPN is silent, or its stream has closed: nothing new for it, and its undecided TFs move. It may still
+    /// finish them: the first report wins.
+    pub fn handle_epn_silent(&mut self, now: Timestamp, target: Target) {
+        if !self.is_current(target) || mutant::is_on(Mutant::SilenceIgnored) {
+            return;
+        }
+        if self.ignores_deaths() {
+            return;
+        }
+        self.view.set_available(target_id(target.epn), false);
+        self.move_all_from(now, target);
+    }
+
+    /// What is in building at `target` goes elsewhere, as far as there is room.
+    pub(super) fn move_all_from(&mut self, now: Timestamp, target: Target) {
+        let building: Vec<TfId> = self
+            .tfs
+            .iter()
+            .filter(
+                |(_, tf)| matches!(tf.phase, Phase::Building { target: at, .. } if at == target),
+            )
+            .map(|(tf, _)| *tf)
+            .collect();
+        for tf in building {
+            self.move_tf(now, tf, target);
+        }
+    }
+
+    /// The stream of an EPN has closed: as silence, but what is sent again for it needs no limit.
+    pub fn handle_epn_cut(&mut self, now: Timestamp, target: Target) {
+        if let Some(node) = self.epns.get_mut(&target.epn)
+            && node.target == target
+        {
+            node.is_cut = true;
+            self.handle_epn_silent(now, target);
+        }
+    }
+
+    /// A silent EPN is heard again.
+    pub fn handle_epn_heard(&mut self, now: Timestamp, target: Target) {
+        if self.is_current(target) {
+            self.view.set_available(target_id(target.epn), true);
+            self.place_queued(now);
+        }
+    }
+
+    /// The life of an EPN is over: what it has not acknowledged is abandoned.
+    pub fn handle_epn_dead(&mut self, now: Timestamp, target: Target) {
+        let keeps = self.keeps(target);
+        let stays = self.is_current(target) && self.stays_listed(target.epn);
+        if stays {
+            self.bury(target);
+        } else if self.is_current(target) {
+            self.unlist(now, target.epn);
+            self.handle_epn_silent(now, target);
+            self.view.remove(target_id(target.epn));
+            self.epns.remove(&target.epn);
+            self.leaving.remove(&target.epn);
+            self.unreachable.retain(|(_, epn), _| *epn != target.epn);
+            self.send(Recipient::AllFlps, Control::Epns(self.epn_addresses()));
+        }
+        // Of a life that this ICN knows from the log only, too.
+        let committed: Vec<TfId> = self
+            .tfs
+            .iter()
+            .filter(
+                |(_, tf)| matches!(&tf.phase, Phase::Committed { target: at, .. } if *at == target),
+            )
+            .map(|(tf, _)| *tf)
+            .collect();
+        let forgets = mutant::is_on(Mutant::NothingAbandoned);
+        for tf in committed.into_iter().filter(|_| !forgets) {
+            self.leave_committed(tf, target, keeps);
+        }
+        if !stays {
+            for tf in self.tfs.values_mut() {
+                tf.bookings.retain(|booking| booking.target != target);
+            }
+        }
+        self.advance_run(now);
+    }
+
+    pub(super) fn is_current(&self, target: Target) -> bool {
+        self.epns
+            .get(&target.epn)
+            .is_some_and(|node| node.target == target)
+    }
+
+    pub(super) fn is_available(&self, target: Target) -> bool {
+        self.is_current(target)
+            && self
+                .view
+                .get(target_id(target.epn))
+                .is_some_and(|load| load.available && !load.stuck)
+    }
+
+    pub(super) fn epn_addresses(&self) -> Vec<EpnAddress> {
+        let address = |node: &EpnNode| EpnAddress {
+            target: node.target,
+            address: node.address.clone(),
+        };
+        self.epns.values().map(address).collect()
+    }
+
+    /// Takes in a message of an FLP that has joined.
+    pub fn handle_flp(&mut self, now: Timestamp, source: Source, control: Control) {
+        if self
+            .flps
+            .get(&source.flp)
+            .is_none_or(|node| node.source != source)
+        {
+            self.stats.unexpected_messages += 1;
+            return;
+        }
+        match control {
+            Control::Announce(items) => self.handle_announce(now, source, &items),
+            Control::Skipped(items) => self.handle_skipped(now, source, &items),
+            Control::Stopped { next } => self.set_stopped(now, source, next),
+            Control::Ended { next } => self.set_ended(now, source, next),
+            Control::FlpPulse(pulse) => {
+                self.take_time_of(now, &pulse);
+                self.handle_flp_pulse(source, pulse);
+            }
+            Control::Unreachable { target }
+                if !self.is_current(target) || self.ignores_deaths() => {}
+            Control::Unreachable { target } => {
+                let until = now + UNREACHABLE_FOR;
+                self.unreachable.insert((source.flp, target.epn), until);
+                self.move_from_unreachable(now, source.flp, target);
+            }
+            Control::Leaving => {
+                if let Some(node) = self.flps.get_mut(&source.flp) {
+                    node.is_leaving = true;
+                }
+            }
+            _ => self.stats.unexpected_messages += 1,
+        }
+    }
+
+    fn handle_announce(&mut self, now: Timestamp, source: Source, items: &[Announced]) {
+        for item in items {
+            let stf_bytes_max = self.config.stf_bytes_max;
+            if !self.open_tf(now, item.tf, Some(source)) {
+                self.books.source(source.flp).outside += 1;
+                continue;
+            }
+            let open = self.tfs.get_mut(&item.tf).expect("opened just now");
+            let Some(index) = open.member_index(source) else {
+                self.books.source(source.flp).outside += 1;
+                continue;
+            };
+            if !open.is_undecided() && matches!(open.parts[index], Part::Unknown(_)) {
+                self.books.source(source.flp).outside += 1;
+                continue;
+            }
+            if item.bytes > stf_bytes_max {
+                self.skip(now, item.tf, source, DropReason::Oversize);
+                continue;
+            }
+            match open.parts[index] {
+                Part::Announced(_) => {
+                    self.stats.announces_repeated += 1;
+                    self.repeat_assign(item.tf, source.flp);
+                    continue;
+                }
+                Part::Skipped(_) if !open.is_undecided() => continue,
+                Part::Skipped(_) => self.books.source(source.flp).skipped -= 1,
+                Part::Unknown(_) => {}
+            }
+            open.parts[index] = Part::Announced(item.bytes);
+            self.books.source(source.flp).announced += 1;
+            self.handle_part_heard(now, item.tf);
+        }
+    }
+
+    fn handle_skipped(&mut self, now: Timestamp, source: Source, items: &[Skipped]) {
+        for item in items {
+            if self.open_tf(now, item.tf, Some(source)) {
+                self.skip(now, item.tf, source, item.reason);
+            }
+        }
+    }
+
+    /// `source` has no STF of `tf` and never will.
+    pub(super) fn skip(&mut self, now: Timestamp, tf: TfId, source: Source, reason: DropReason) {
+        let Some(open) = self.tfs.get_mut(&tf) else {
+            return;
+        };
+        let Some(index) = open.member_index(source) else {
+            return;
+        };
+        if !open.is_undecided() || matches!(open.parts[index], Part::Skipped(_)) {
+            return;
+        }
+        if matches!(open.parts[index], Part::Announced(_)) {
+            let books = self.books.source(source.flp);
+            books.announced -= 1;
+            books.outside += 1;
+        }
+        open.parts[index] = Part::Skipped(reason);
+        self.books.source(source.flp).skipped += 1;
+        if let Phase::Building { target, .. } = open.phase {
+            let absent = Absent {
+                tf,
+                flps: vec![source.flp],
+            };
+            self.send(Recipient::Epn(target.epn), Control::Absent(vec![absent]));
+        }
+        self.handle_part_heard(now, tf);
+    }
+
+    fn handle_flp_pulse(&mut self, source: Source, pulse: FlpPulse) {
+        let Some(node) = self.flps.get_mut(&source.flp) else {
+            return;
+        };
+        node.pulse = pulse;
+        node.holds_nothing = node.ended.is_some() && pulse.held_stfs == 0;
+        if node.is_leaving && node.holds_nothing {
+            self.send(Recipient::Flp(source.flp), Control::Dismissed);
+        }
+        if pulse.released_version < self.released_said {
+            self.send(Recipient::Flp(source.flp), Control::Release(self.release()));
+        }
+    }
+
+    /// Takes in a message of an EPN that has joined.
+    pub fn handle_epn(&mut self, now: Timestamp, target: Target, control: Control) {
+        if !self.is_current(target) {
+            self.stats.unexpected_messages += 1;
+            return;
+        }
+        match control {
+            Control::Built(items) => {
+                for item in &items {
+                    self.handle_built(now, target, item);
+                }
+            }
+            Control::CommitAck { tfs, sink_bytes } => {
+                self.view.set_held(target_id(target.epn), sink_bytes);
+                for tf in tfs {
+                    self.handle_commit_ack(now, target, tf);
+                }
+                self.place_queued(now);
+                self.advance_run(now);
+            }
+            Control::Corrupt { tf, flp } => {
+                if let Some(source) = self.member(tf, flp) {
+                    self.skip(now, tf, source, DropReason::CorruptAtSource);
+                }
+            }
+            Control::Stored(tfs) => self.handle_stored(target, &tfs),
+            Control::NotStored(tfs) => self.handle_not_stored(now, target, &tfs),
+            Control::EpnPulse(pulse) => self.handle_epn_pulse(now, target, pulse),
+            Control::Slots(items) => self.handle_slots(now, target, &items),
+            Control::Leaving => {
+                if let Some(node) = self.epns.get_mut(&target.epn) {
+                    node.is_leaving = true;
+                    self.leaving.insert(target.epn);
+                }
+                self.view.set_enabled(target_id(target.epn), false);
+                self.advance_run(now);
+            }
+            _ => self.stats.unexpected_messages += 1,
+        }
+    }
+
+    /// An operator wants the EPN to finish what it has and to go. The EPN is asked to say so itself, also to a
+    /// later leader.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the order, for the operator.
+    pub fn handle_drain(&mut self, now: Timestamp, epn: EpnId) -> Result<String, String> {
+        let node = self.epns.get_mut(&epn);
+        node.ok_or_else(|| format!("{epn} is not in the farm"))?
+            .is_leaving = true;
+        self.leaving.insert(epn);
+        self.view.set_enabled(target_id(epn), false);
+        self.advance_run(now);
+        let has = self
+            .view
+            .get(target_id(epn))
+            .map_or(0, |load| load.booked_slots);
+        Ok(format!(
+            "{epn} gets nothing new, finishes {has} TFs and leaves"
+        ))
+    }
+
+    /// An operator changes what an EPN gets, in this life and in later ones, until the run ends.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the order, for the operator.
+    pub fn handle_set(
+        &mut self,
+        epn: EpnId,
+        weight_milli: Option<u32>,
+        enabled: Option<bool>,
+    ) -> Result<String, String> {
+        let id = target_id(epn);
+        let load = *self
+            .view
+            .get(id)
+            .ok_or_else(|| format!("{epn} is not in the farm"))?;
+        let setting = EpnSetting {
+            weight_milli: weight_milli.unwrap_or(load.weight_milli),
+            enabled: enabled.unwrap_or(load.enabled),
+        };
+        if setting.weight_milli == 0 {
+            return Err("a weight is above 0; to give an EPN nothing, disable it".to_owned());
+        }
+        if setting.enabled && self.epns.get(&epn).is_some_and(|node| node.is_leaving) {
+            return Err(format!("{epn} is leaving"));
+        }
+        let weight = f64::from(setting.weight_milli) / 1000.0;
+        let state = if setting.enabled {
+            "enabled"
+        } else {
+            "disabled"
+        };
+        let told = format!("{epn} is {state}, with weight {weight}");
+        if weight_milli.is_none() && enabled.is_none() {
+            return Ok(told);
+        }
+        self.view.set_weight(id, setting.weight_milli);
+        self.view.set_enabled(id, setting.enabled);
+        self.settings.insert(epn, setting);
+        let EpnSetting {
+            weight_milli,
+            enabled,
+        } = setting;
+        self.actions.push_back(Action::Append(Record::Set {
+            epn,
+            weight_milli,
+            enabled,
+        }));
+        Ok(told)
+    }
+
+    fn member(&self, tf: TfId, flp: FlpId) -> Option<Source> {
+        self.tfs
+            .get(&tf)?
+            .members
+            .iter()
+            .copied()
+            .find(|member| member.flp == flp)
+    }
+
+    fn handle_epn_pulse(&mut self, now: Timestamp, target: Target, pulse: EpnPulse) {
+        let id = target_id(target.epn);
+        let room = |view: &LoadView| {
+            let load = view.get(id);
+            load.map(|load| (load.free_slots(), load.free_bytes(), load.is_online()))
+        };
+        let before = room(&self.view);
+        let Some(node) = self.epns.get_mut(&target.epn) else {
+            return;
+        };
+        node.pulse = pulse;
+        let applied = pulse.released_version;
+        for (_, bytes) in node
+            .losing
+            .extract_if(.., |(version, _)| *version <= applied)
+        {
+            self.view.release(id, bytes);
+        }
+        self.view.set_held(id, pulse.sink_bytes);
+        self.set_stuck(now, target, pulse.storage_full);
+        if applied < self.released_said && !mutant::is_on(Mutant::ReleaseSaidOnce) {
+            let release = self.release_for(target);
+            self.send(Recipient::Epn(target.epn), Control::Release(release));
+        }
+        // Pulses come by the ten thousand a second from a large farm, and most change nothing.
+        let gained = before
+            .zip(room(&self.view))
+            .is_some_and(|(was, is)| is.0 > was.0 || is.1 > was.1 || (is.2 && !was.2));
+        if gained {
+            self.place_queued(now);
+        }
+    }
+
+    /// Whether the node has asked to leave: when its stream closes it has left, and has not died.
+    #[must_use]
+    pub fn is_leaving(&self, node: NodeId) -> bool {
+        match node.role {
+            Role::Flp => {
+                let flp = self.flps.get(&FlpId(node.index));
+                flp.is_some_and(|node| node.is_leaving && node.holds_nothing)
+            }
+            Role::Epn => {
+                let epn = self.epns.get(&EpnId(node.index));
+                epn.is_some_and(|node| node.is_leaving)
+            }
+            Role::Icn | Role::Operator => false,
+        }
+    }
+
+    /// Whether the FLP has said that it will make nothing more.
+    #[must_use]
+    pub fn flp_has_ended(&self, flp: FlpId) -> bool {
+        self.flps.get(&flp).is_some_and(|node| node.ended.is_some())
+    }
+
+    /// The life of the FLP that joined last.
+    #[must_use]
+    pub fn flp_incarnation(&self, flp: FlpId) -> Option<Incarnation> {
+        self.flps.get(&flp).map(|node| node.source.incarnation)
+    }
+
+    /// The life of the EPN that is a member now.
+    #[must_use]
+    pub fn epn_incarnation(&self, epn: EpnId) -> Option<Incarnation> {
+        self.epns.get(&epn).map(|node| node.target.incarnation)
+    }
+
+    /// The load of the EPN as the policy sees it.
+    #[must_use]
+    pub fn epn_load(&self, epn: EpnId) -> Option<&TargetLoad> {
+        self.view.get(target_id(epn))
+    }
+
+    /// What the FLP said last.
+    #[must_use]
+    pub fn flp_pulse(&self, flp: FlpId) -> Option<&FlpPulse> {
+        self.flps.get(&flp).map(|node| &node.pulse)
+    }
+
+    /// What the EPN said last.
+    #[must_use]
+    pub fn epn_pulse(&self, epn: EpnId) -> Option<&EpnPulse> {
+        self.epns.get(&epn).map(|node| &node.pulse)
+    }
+}

@@ -1,0 +1,146 @@
+//! One TF that is not done: what is announced of it, where it is built, what was decided.
+
+use sheaf_protocol::{Attempt, DropReason, FlpId, RosterId, Source, Target, Timestamp};
+use std::cell::Cell;
+use std::sync::Arc;
+
+/// The sources whose STFs make a TF whole, by FLP id.
+pub(crate) type Members = Arc<[Source]>;
+
+/// What is known of one member's STF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Not heard of; this many bytes at most.
+    Unknown(u64),
+    Announced(u64),
+    Skipped(DropReason),
+}
+
+/// Where a TF is on its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Waits for announces.
+    Gathering,
+    /// Waits for room at an EPN.
+    Queued,
+    /// Is being built.
+    Building { target: Target, deadline: Timestamp },
+    /// Has its verdict; the EPN has yet to say that the consumer has it.
+    Committed {
+        target: Target,
+        missing: Vec<FlpId>,
+        said_at: Timestamp,
+    },
+}
+
+/// Room that was reserved for a TF at one EPN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Booking {
+    pub(super) target: Target,
+    pub(super) bytes: u64,
+    pub(super) placed_at: Timestamp,
+}
+
+#[derive(Debug)]
+pub(super) struct OpenTf {
+    pub(super) roster: RosterId,
+    pub(super) members: Members,
+    /// One for each member.
+    pub(super) parts: Vec<Part>,
+    pub(super) phase: Phase,
+    pub(super) attempt: Attempt,
+    /// Found at an EPN when this ICN took over: it may have parts that nobody has announced since.
+    pub(super) is_adopted: bool,
+    pub(super) bookings: Vec<Booking>,
+    /// First announce, or the heartbeat in paced mode.
+    pub(super) first_at: Timestamp,
+    /// Latest assignment.
+    pub(super) assigned_at: Timestamp,
+    /// First and last byte at the EPN that built it.
+    pub(super) bytes_at: (Timestamp, Timestamp),
+    /// All parts before this one are heard of: what is heard once stays so, and 250 announces do not look at 250
+    /// parts each.
+    heard_before: Cell<usize>,
+}
+
+impl OpenTf {
+    pub(super) fn new(
+        now: Timestamp,
+        roster: RosterId,
+        members: Members,
+        parts: Vec<Part>,
+    ) -> Self {
+        Self {
+            roster,
+            parts,
+            members,
+            phase: Phase::Gathering,
+            attempt: Attempt(0),
+            is_adopted: false,
+            bookings: Vec::new(),
+            first_at: now,
+            assigned_at: now,
+            bytes_at: (now, now),
+            heard_before: Cell::new(0),
+        }
+    }
+
+    pub(super) fn member_index(&self, source: Source) -> Option<usize> {
+        self.members.binary_search(&source).ok()
+    }
+
+    /// Takes out a member and what was known of its part.
+    pub(super) fn remove_part(&mut self, index: usize) -> Part {
+        self.heard_before.set(0);
+        self.parts.remove(index)
+    }
+
+    pub(super) fn is_undecided(&self) -> bool {
+        !matches!(self.phase, Phase::Committed { .. })
+    }
+
+    pub(super) fn all_heard(&self) -> bool {
+        let before = self.heard_before.get();
+        let rest = self.parts.get(before..).unwrap_or_default();
+        let unheard = rest
+            .iter()
+            .position(|part| matches!(part, Part::Unknown(_)));
+        self.heard_before
+            .set(before + unheard.unwrap_or(rest.len()));
+        unheard.is_none()
+    }
+
+    /// Bytes to reserve: what is announced, and the most that the others may bring.
+    pub(super) fn bytes_expected(&self) -> u64 {
+        let bytes = |part: &Part| match part {
+            Part::Unknown(bytes) | Part::Announced(bytes) => *bytes,
+            Part::Skipped(_) => 0,
+        };
+        self.parts.iter().map(bytes).sum()
+    }
+
+    /// FLPs that will never have an STF of this TF.
+    pub(super) fn absent(&self) -> Vec<FlpId> {
+        let is_skipped = |part: &Part| matches!(part, Part::Skipped(_));
+        let members = self.members.iter().zip(&self.parts);
+        members
+            .filter(|(_, part)| is_skipped(part))
+            .map(|(source, _)| source.flp)
+            .collect()
+    }
+
+    pub(super) fn first_skip(&self) -> Option<DropReason> {
+        self.parts.iter().find_map(|part| match part {
+            Part::Skipped(reason) => Some(*reason),
+            _ => None,
+        })
+    }
+
+    pub(super) fn reason_of(&self, flp: FlpId) -> Option<DropReason> {
+        let index = self.members.iter().position(|member| member.flp == flp)?;
+        match self.parts[index] {
+            Part::Skipped(reason) => Some(reason),
+            _ => None,
+        }
+    }
+}

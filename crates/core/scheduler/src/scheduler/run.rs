@@ -1,0 +1,522 @@
+//! The run: when it begins, how its sources stop together, when everything is decided.
+
+use super::nodes::{FlpNode, target_id};
+use super::open_tf::{Part, Phase};
+use super::rosters::Roster;
+use super::{Action, Mode, Recipient, Scheduler};
+use sheaf_protocol::control::{Assign, Start, digest_of_targets};
+use sheaf_protocol::mutant::{self, Mutant};
+use sheaf_protocol::{Control, DropReason, EpnId, FlpId, Record, Source, TfId, Timestamp};
+use std::time::Duration;
+
+/// Heartbeats called at once at most, when the ICN was held up.
+const PACED_AT_ONCE_MAX: usize = 4096;
+
+/// How long the end of a run waits for an FLP that is gone without a word.
+const GIVEN_UP_AFTER: Duration = Duration::from_secs(2);
+/// TFs beyond the last known one that an FLP may have made before it was cut off.
+const UNHEARD_MAX: u64 = 4096;
+/// How often the log is told how long the run has lasted.
+const CLOCK_EVERY: Duration = Duration::from_secs(1);
+
+/// Where the run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RunPhase {
+    /// For its quorum.
+    Waiting,
+    /// Sources make TFs.
+    Running,
+    /// Sources pause; when all have said how far they are, they go on to the same last TF.
+    Stopping {
+        since: Timestamp,
+        stop_at: Option<TfId>,
+    },
+    /// Sources are done, TFs are not.
+    Draining { since: Timestamp },
+    /// Everything is decided, and the nodes may go.
+    Over,
+}
+
+impl Scheduler {
+    /// Whether the run has begun.
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        self.phase != RunPhase::Waiting
+    }
+
+    /// Whether everything is decided and the nodes may go.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.phase == RunPhase::Over
+    }
+
+    /// Time since TF 0 was due, in ns; 0 before the run has begun.
+    #[must_use]
+    pub fn elapsed_ns(&self, now: Timestamp) -> u64 {
+        let elapsed = if self.has_begun() {
+            self.before + now.since(self.origin)
+        } else {
+            Duration::ZERO
+        };
+        u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Name of the phase in status views.
+    #[must_use]
+    pub fn phase_name(&self) -> &'static str {
+        match self.phase {
+            RunPhase::Waiting => "waiting",
+            RunPhase::Running => "running",
+            RunPhase::Stopping { .. } => "stopping",
+            RunPhase::Draining { .. } => "draining",
+            RunPhase::Over => "over",
+        }
+    }
+
+    /// Whether `tf` may still come into being. While the farm drains, only what an FLP had made before it
+    /// ended: its announce may have been lost.
+    pub(super) fn may_open(&self, tf: TfId) -> bool {
+        match self.phase {
+            RunPhase::Running | RunPhase::Stopping { .. } => true,
+            RunPhase::Draining { .. } => self.flps.values().any(|node| match node.ended {
+                Some(end) => tf < end,
+                // It was thought gone, and is back with what it made meanwhile.
+                None => !self.gone.contains(&node.source),
+            }),
+            RunPhase::Waiting | RunPhase::Over => false,
+        }
+    }
+
+    pub(super) fn wants_sources(&self) -> bool {
+        matches!(self.phase, RunPhase::Running | RunPhase::Stopping { .. })
+    }
+
+    /// Whether every FLP that is there has said, after it ended, that it holds nothing any more.
+    /// Whether no FLP holds anything that it may still speak of. One that has said its end and was cut off since may be
+    /// back in a moment, with TFs of which no word came through.
+    fn all_holds_empty(&self, now: Timestamp) -> bool {
+        self.flps.values().all(|node| {
+            let is_awaited = !self.gone.contains(&node.source)
+                || node.ended.is_some() && !has_given_up(node, now);
+            node.holds_nothing || !is_awaited
+        })
+    }
+
+    /// TFs that FLPs have made by their own last word, and that nobody has announced: nobody will any more. A last word
+    /// that is far beyond all that was heard of is not believed.
+    fn close_unheard(&mut self, now: Timestamp) {
+        let floor = self.released.floor();
+        let last = TfId(self.frontier.0.saturating_add(UNHEARD_MAX));
+        let made_by =
+            |node: &FlpNode| Some((node.source, node.first?.max(floor), node.ended?.min(last)));
+        let made: Vec<_> = self.flps.values().filter_map(made_by).collect();
+        for (source, first, end) in made {
+            for tf in (first.0..end.0).map(TfId) {
+                let is_unheard = !self.released.contains(tf) && !self.tfs.contains_key(&tf);
+                if is_unheard && self.open_tf(now, tf, Some(source)) {
+                    self.drop_tf(tf, DropReason::SourceDied);
+                }
+            }
+        }
+    }
+
+    fn end(&self) -> TfId {
+        self.plan.timeframes.map_or(TfId(u64::MAX), TfId)
+    }
+
+    pub(super) fn begin_if_quorum(&mut self, now: Timestamp) {
+        let is_there = |node: &&FlpNode| !self.gone.contains(&node.source);
+        let flps = self.flps.values().filter(is_there).count();
+        let quorum = flps >= self.plan.flps as usize && self.epns.len() >= self.plan.epns as usize;
+        if self.phase != RunPhase::Waiting || !quorum {
+            return;
+        }
+        self.phase = RunPhase::Running;
+        self.origin = now;
+        self.fix_list();
+        self.change_roster();
+        let there = self
+            .flps
+            .values()
+            .filter(|n| !self.gone.contains(&n.source));
+        let flps: Vec<FlpId> = there.map(|node| node.source.flp).collect();
+        for flp in flps {
+            self.start_flp(now, flp, TfId(0));
+        }
+    }
+
+    pub(super) fn start_flp(&mut self, now: Timestamp, flp: FlpId, first: TfId) {
+        let (end, elapsed_ns) = (self.end(), self.elapsed_ns(now));
+        let Some(node) = self.flps.get_mut(&flp) else {
+            return;
+        };
+        let first = *node.first.get_or_insert(first);
+        self.send(
+            Recipient::Flp(flp),
+            Control::Start(Start {
+                first,
+                end,
+                elapsed_ns,
+            }),
+        );
+    }
+
+    /// From the frontier on a TF is whole with the FLPs that are there now.
+    pub(super) fn change_roster(&mut self) {
+        let is_member = |source: &Source| {
+            let node = &self.flps[&source.flp];
+            // Who comes while a new leader settles begins behind all TFs that are known then: it has no earlier one.
+            let begins_later = self.is_settling && node.first.is_none();
+            !self.gone.contains(source) && node.ended.is_none() && !begins_later
+        };
+        let sources = self.flps.values().map(|node| node.source);
+        let members: Vec<Source> = sources.filter(is_member).collect();
+        let at_once = mutant::is_on(Mutant::RosterInTheMiddle);
+        let first = if at_once {
+            self.released.floor()
+        } else {
+            self.frontier
+        };
+        self.rosters.change(first, members);
+        self.append_rosters();
+    }
+
+    /// When the next heartbeat is due in paced mode.
+    #[must_use]
+    pub fn next_pace_at(&self) -> Option<Timestamp> {
+        let is_paced =
+            self.config.mode == Mode::Paced && self.phase == RunPhase::Running && !self.is_settling;
+        (is_paced && self.frontier < self.end()).then(|| self.pace_due(self.frontier))
+    }
+
+    /// Computed from the id, so that no error adds up.
+    fn pace_due(&self, tf: TfId) -> Timestamp {
+        let after = tf.0 as f64 / self.config.paced_rate_hz;
+        let after = Duration::try_from_secs_f64(after).unwrap_or(Duration::MAX);
+        self.origin + after.saturating_sub(self.before)
+    }
+
+    /// Calls for every TF that is due, and assigns it in the same breath.
+    pub(super) fn pace(&mut self, now: Timestamp) {
+        let mut called = Vec::new();
+        while let Some(due) = self.next_pace_at()
+            && due <= now
+            && called.len() < PACED_AT_ONCE_MAX
+        {
+            let tf = self.frontier;
+            let late_ns = u64::try_from(now.since(due).as_nanos()).unwrap_or(u64::MAX);
+            self.stats.pace_late_ns_max = self.stats.pace_late_ns_max.max(late_ns);
+            self.stats.paced += 1;
+            called.push(tf);
+            if self.open_tf(now, tf, None) {
+                self.assign_or_drop(now, tf);
+            } else {
+                self.frontier = self.frontier.max(tf.next());
+            }
+        }
+        if !called.is_empty() {
+            self.send(Recipient::AllFlps, Control::Pace(called));
+        }
+    }
+
+    /// Somebody wants the run to end: the sources stop at a common TF, and the farm drains.
+    pub fn handle_stop(&mut self, now: Timestamp) {
+        match self.phase {
+            RunPhase::Waiting => self.set_over(),
+            RunPhase::Running => {
+                let stop_at = (self.config.mode == Mode::Paced).then_some(self.frontier);
+                self.phase = RunPhase::Stopping {
+                    since: now,
+                    stop_at,
+                };
+                self.append(Record::Stopping { stop_at });
+                self.say_stop();
+            }
+            RunPhase::Stopping { .. } | RunPhase::Draining { .. } | RunPhase::Over => {}
+        }
+        self.advance_run(now);
+    }
+
+    fn say_stop(&mut self) {
+        let RunPhase::Stopping { stop_at, .. } = self.phase else {
+            return;
+        };
+        let control = stop_at.map_or(Control::Stop, |next| Control::StopAt { next });
+        self.send(Recipient::AllFlps, control);
+    }
+
+    pub(super) fn set_stopped(&mut self, now: Timestamp, source: Source, next: TfId) {
+        if let Some(node) = self.flps.get_mut(&source.flp) {
+            node.stopped = Some(next);
+        }
+        self.advance_run(now);
+    }
+
+    pub(super) fn set_ended(&mut self, now: Timestamp, source: Source, next: TfId) {
+        let Some(node) = self.flps.get_mut(&source.flp) else {
+            return;
+        };
+        if node.ended.replace(next).is_some() {
+            return;
+        }
+        self.rosters.take_out(next, source);
+        self.append_rosters();
+        let later: Vec<TfId> = self.tfs.range(next..).map(|(tf, _)| *tf).collect();
+        for tf in later {
+            self.take_out(now, tf, source);
+        }
+        self.advance_run(now);
+    }
+
+    /// An FLP had ended before this TF: it is not a member, and nobody waits for it.
+    fn take_out(&mut self, now: Timestamp, tf: TfId, source: Source) {
+        let Some((roster, members)) = self.rosters.of(tf) else {
+            return;
+        };
+        let Some(open) = self.tfs.get_mut(&tf) else {
+            return;
+        };
+        let Some(index) = open.member_index(source) else {
+            return;
+        };
+        if !open.is_undecided() {
+            return;
+        }
+        let books = self.books.source(source.flp);
+        match open.remove_part(index) {
+            Part::Unknown(_) => {}
+            Part::Skipped(_) => books.skipped -= 1,
+            Part::Announced(_) => {
+                books.announced -= 1;
+                books.outside += 1;
+            }
+        }
+        let left = open
+            .members
+            .iter()
+            .copied()
+            .filter(|member| *member != source);
+        open.members = left.collect();
+        debug_assert_eq!(open.members, members);
+        open.roster = roster;
+        self.assigns.retain(|assign| assign.tf != tf);
+        if let Phase::Building { target, .. } = open.phase {
+            self.assigns.push(Assign {
+                tf,
+                attempt: open.attempt,
+                target,
+                roster,
+            });
+        }
+        self.handle_part_heard(now, tf);
+    }
+
+    /// Moves the run on when what it waits for has come.
+    pub(super) fn advance_run(&mut self, now: Timestamp) {
+        match self.phase {
+            RunPhase::Waiting | RunPhase::Over => {}
+            RunPhase::Running => {
+                let any_ended = self.flps.values().any(|node| node.ended.is_some());
+                if any_ended && self.all_flps_done(now) {
+                    self.begin_drain(now);
+                }
+            }
+            RunPhase::Stopping { since, stop_at } => {
+                if stop_at.is_none() {
+                    self.agree_on_last(since);
+                }
+                if self.all_flps_done(now) || now.since(since) >= self.config.drain() {
+                    self.begin_drain(now);
+                }
+            }
+            RunPhase::Draining { since } => {
+                let is_late = now.since(since) >= self.config.drain();
+                if is_late {
+                    self.close_undecided();
+                    self.abandon_strays();
+                }
+                if self.tfs.is_empty()
+                    && self.strays.is_empty()
+                    && (is_late || self.all_holds_empty(now))
+                {
+                    self.close_unheard(now);
+                    self.set_over();
+                    self.say_dismissed();
+                }
+            }
+        }
+        self.dismiss_leaving();
+    }
+
+    /// Whether nobody will make anything more. Who is gone without a word may be back in a moment, with TFs that
+    /// only it knows of.
+    fn all_flps_done(&self, now: Timestamp) -> bool {
+        let is_given_up =
+            |node: &FlpNode| self.gone.contains(&node.source) && has_given_up(node, now);
+        self.flps
+            .values()
+            .all(|node| node.ended.is_some() || is_given_up(node))
+    }
+
+    /// All who are there have paused: the last TF is the furthest that anybody made.
+    fn agree_on_last(&mut self, since: Timestamp) {
+        let mut last = self.frontier;
+        for node in self
+            .flps
+            .values()
+            .filter(|node| !self.gone.contains(&node.source))
+        {
+            let Some(next) = node.ended.or(node.stopped) else {
+                return;
+            };
+            last = last.max(next);
+        }
+        self.phase = RunPhase::Stopping {
+            since,
+            stop_at: Some(last),
+        };
+        let stop_at = Some(last);
+        self.append(Record::Stopping { stop_at });
+        self.say_stop();
+    }
+
+    fn begin_drain(&mut self, now: Timestamp) {
+        self.span.1.get_or_insert(now);
+        self.phase = RunPhase::Draining { since: now };
+        self.advance_run(now);
+    }
+
+    fn close_undecided(&mut self) {
+        let open: Vec<TfId> = self.tfs.keys().copied().collect();
+        for tf in open {
+            match self.tfs[&tf].phase {
+                Phase::Committed { target, .. } => self.abandon(tf, target),
+                _ => self.drop_tf(tf, DropReason::RunEnded),
+            }
+        }
+    }
+
+    fn set_over(&mut self) {
+        self.phase = RunPhase::Over;
+        self.append_done();
+        self.append(Record::Over);
+    }
+
+    pub(super) fn append(&mut self, record: Record) {
+        self.actions.push_back(Action::Append(record));
+    }
+
+    /// Tells the log of changed rosters, before anything names them.
+    fn append_rosters(&mut self) {
+        for Roster { id, first, members } in self.rosters.take_untold() {
+            let members = members.to_vec();
+            self.append(Record::Roster { id, first, members });
+        }
+    }
+
+    /// Tells the log the time of the run now and then, for a leader that finds no FLP to ask.
+    pub(super) fn append_clock(&mut self, now: Timestamp) {
+        let is_due = now.since(self.clock_said_at) >= CLOCK_EVERY;
+        if is_due && self.wants_sources() && !self.is_settling {
+            self.clock_said_at = now;
+            let elapsed_ns = self.elapsed_ns(now);
+            self.append(Record::Clock { elapsed_ns });
+        }
+    }
+
+    fn say_dismissed(&mut self) {
+        self.send(Recipient::AllFlps, Control::Dismissed);
+        self.send(Recipient::AllEpns, Control::Dismissed);
+    }
+
+    /// EPNs that want to leave may go when nothing of the run is with them.
+    fn dismiss_leaving(&mut self) {
+        let holds = |epn: EpnId| {
+            let booked = self
+                .view
+                .get(target_id(epn))
+                .is_some_and(|load| load.booked_slots > 0);
+            booked
+                || self.has_strays(epn)
+                || self.tfs.values().any(
+                    |tf| matches!(tf.phase, Phase::Committed { target, .. } if target.epn == epn),
+                )
+        };
+        let leaving = self.leaving.iter().copied();
+        let free: Vec<EpnId> = leaving.filter(|epn| !holds(*epn)).collect();
+        for epn in free {
+            self.send(Recipient::Epn(epn), Control::Dismissed);
+        }
+    }
+
+    /// FLPs that were thought gone when the drain began, and are back, stop where the others did.
+    fn stop_returned(&mut self) {
+        let next = self.frontier;
+        let is_back = |node: &&FlpNode| node.ended.is_none() && !self.gone.contains(&node.source);
+        let back: Vec<FlpId> = self
+            .flps
+            .values()
+            .filter(is_back)
+            .map(|n| n.source.flp)
+            .collect();
+        for flp in back {
+            self.send(Recipient::Flp(flp), Control::StopAt { next });
+        }
+    }
+
+    /// Says the list of EPNs again to whoever has another one, by its last pulse.
+    fn repeat_epns(&mut self) {
+        let digest = digest_of_targets(self.epns.values().map(|node| node.target));
+        let stale: Vec<FlpId> = self
+            .flps
+            .iter()
+            .filter(|(_, node)| {
+                node.pulse.epns_digest != digest && !self.gone.contains(&node.source)
+            })
+            .map(|(flp, _)| *flp)
+            .collect();
+        if stale.is_empty() {
+            return;
+        }
+        let epns = Control::Epns(self.epn_addresses());
+        for flp in stale {
+            self.send(Recipient::Flp(flp), epns.clone());
+        }
+    }
+
+    /// Says again what a node may have missed.
+    pub(super) fn repeat_run_messages(&mut self, now: Timestamp) {
+        if self.phase != RunPhase::Over {
+            self.repeat_epns();
+        }
+        self.repeat_recover();
+        match self.phase {
+            RunPhase::Waiting => {}
+            RunPhase::Draining { .. } => self.stop_returned(),
+            RunPhase::Running => {
+                let unheard: Vec<(FlpId, TfId)> = self
+                    .flps
+                    .iter()
+                    .filter(|(_, node)| !node.pulse.started)
+                    .filter_map(|(flp, node)| Some((*flp, node.first?)))
+                    .collect();
+                for (flp, first) in unheard {
+                    self.start_flp(now, flp, first);
+                }
+                if self.config.mode == Mode::Paced && self.frontier >= self.end() {
+                    // No further heartbeat will tell an FLP that it missed the last one.
+                    let next = self.end();
+                    self.send(Recipient::AllFlps, Control::StopAt { next });
+                }
+            }
+            RunPhase::Stopping { .. } => self.say_stop(),
+            RunPhase::Over => self.say_dismissed(),
+        }
+    }
+}
+
+/// Whether a node that is gone has had its time to come back.
+fn has_given_up(node: &FlpNode, now: Timestamp) -> bool {
+    node.gone_at
+        .is_none_or(|at| now.since(at) >= GIVEN_UP_AFTER)
+}

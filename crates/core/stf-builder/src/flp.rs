@@ -1,0 +1,612 @@
+//! The FLP: makes STFs in time, announces them, sends them where the ICN says, keeps them until it is told not to.
+
+mod beat;
+mod config;
+mod link;
+mod sending;
+mod stats;
+
+pub use config::{FlpConfig, Pace, Push, WhenFull};
+pub use stats::Stats;
+
+use crate::hold::Hold;
+use beat::Beat;
+use link::Links;
+use sheaf_protocol::control::{
+    Announced, Assign, EpnAddress, FlpPulse, Offered, Release, Skipped, Start,
+};
+use sheaf_protocol::mutant::{self, Mutant};
+use sheaf_protocol::{
+    Attempt, Control, DropReason, RangeSet, RunId, Source, Stf, StfHeader, Target, TfId, Timestamp,
+};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// Assignments that may wait for their STF to be made.
+const ASSIGNED_AHEAD_MAX: usize = 1 << 16;
+
+/// TFs that an external source may pass over at once; a wider gap is a broken id, and its STF is refused.
+const GAP_MAX: u64 = 1 << 16;
+
+/// Skipped TFs that are remembered until their fate is known. Beyond it, the oldest is forgotten.
+const SKIPS_KEPT_MAX: usize = 1 << 16;
+
+/// What the driver has to do for the FLP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Send this to the ICN.
+    Send(Control),
+    /// Send this STF to that EPN. Its stream is open.
+    SendStf {
+        /// Where to.
+        target: Target,
+        /// The head of its frame.
+        header: StfHeader,
+        /// The STF; its payload is shared, not copied.
+        stf: Stf,
+    },
+    /// Say this to that EPN, on the stream that is open to it.
+    Say {
+        /// Whom to.
+        target: Target,
+        /// An offer, or that one is withdrawn.
+        control: Control,
+    },
+    /// Open a data stream to this EPN.
+    Connect {
+        /// The EPN.
+        target: Target,
+        /// Where it listens.
+        address: String,
+    },
+    /// Close the data stream to this EPN.
+    Disconnect {
+        /// The EPN.
+        target: Target,
+    },
+}
+
+/// What the FLP wants of its source now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Demand {
+    /// Make the STF of this TF, then call [`Flp::handle_stf`].
+    Make(TfId),
+    /// Nothing before this moment.
+    WaitUntil(Timestamp),
+    /// Nothing until something else happens: no run, a full hold, the end.
+    Nothing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// In no run, or the run has not begun.
+    Waiting,
+    /// Making STFs.
+    Running,
+    /// Asked to stop, until the ICN says where.
+    Paused,
+    /// Will make nothing more in this run.
+    Ended,
+    /// Sent home by the ICN.
+    Dismissed,
+}
+
+/// The brain of one FLP.
+///
+/// Events enter by `handle_…(now, …)`; [`demand`](Self::demand) says what to make, and
+/// [`poll_action`](Self::poll_action) what to do, until `None`.
+#[derive(Debug)]
+pub struct Flp {
+    config: FlpConfig,
+    source: Source,
+    run: Option<RunId>,
+    phase: Phase,
+    /// The first TF not made.
+    next: TfId,
+    /// The first TF not to make.
+    end: TfId,
+    /// The common time of the run.
+    beat: Beat,
+    stf_bytes_max: u64,
+    hold: Hold,
+    links: Links,
+    /// TFs that the ICN has called for, in paced mode.
+    paced: VecDeque<TfId>,
+    /// Assignments of TFs that are not made yet.
+    assigned_ahead: BTreeMap<TfId, (Attempt, Target)>,
+    released: RangeSet,
+    released_version: u64,
+    announces: Vec<Announced>,
+    /// What EPNs have not been told yet.
+    offers: BTreeMap<Target, Vec<Offered>>,
+    /// TFs without an STF whose fate is not known, why, and when the ICN was told.
+    skips: BTreeMap<TfId, (DropReason, Option<Timestamp>)>,
+    actions: VecDeque<Action>,
+    ticked_at: Timestamp,
+    ended_said_at: Timestamp,
+    stats: Stats,
+}
+
+impl Flp {
+    /// An FLP without a run; its largest STF has `stf_bytes_max` bytes.
+    #[must_use]
+    pub fn new(config: FlpConfig, source: Source, stf_bytes_max: u64) -> Self {
+        Self {
+            links: Links::new(&config, source),
+            config,
+            source,
+            run: None,
+            phase: Phase::Waiting,
+            next: TfId(0),
+            end: TfId(0),
+            beat: Beat::default(),
+            stf_bytes_max,
+            hold: Hold::default(),
+            paced: VecDeque::new(),
+            assigned_ahead: BTreeMap::new(),
+            released: RangeSet::default(),
+            released_version: 0,
+            announces: Vec::new(),
+            offers: BTreeMap::new(),
+            skips: BTreeMap::new(),
+            actions: VecDeque::new(),
+            ticked_at: Timestamp(0),
+            ended_said_at: Timestamp(0),
+            stats: Stats::default(),
+        }
+    }
+
+    /// Counts so far.
+    #[must_use]
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// The run that it makes STFs for.
+    #[must_use]
+    pub fn run(&self) -> Option<RunId> {
+        self.run
+    }
+
+    /// Whether the ICN has sent it home.
+    #[must_use]
+    pub fn is_dismissed(&self) -> bool {
+        self.phase == Phase::Dismissed
+    }
+
+    /// Whether it has ended and every STF of it is decided.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        let has_ended = matches!(self.phase, Phase::Ended | Phase::Dismissed);
+        has_ended && self.hold.len() == 0 && self.skips.is_empty()
+    }
+
+    /// STFs held.
+    #[must_use]
+    pub fn held_stfs(&self) -> usize {
+        self.hold.len()
+    }
+
+    /// Whether it holds its STF of `tf`.
+    #[must_use]
+    pub fn holds(&self, tf: TfId) -> bool {
+        self.hold.contains(tf)
+    }
+
+    /// Bytes held.
+    #[must_use]
+    pub fn held_bytes(&self) -> u64 {
+        self.hold.bytes()
+    }
+
+    /// What the next heartbeat says.
+    #[must_use]
+    pub fn pulse(&self, now: Timestamp) -> FlpPulse {
+        let has_begun = self.phase != Phase::Waiting;
+        FlpPulse {
+            held_stfs: (self.hold.len() + self.skips.len()) as u64,
+            held_bytes: self.hold.bytes(),
+            made_stfs: self.stats.made_stfs,
+            sent_bytes: self.stats.sent_bytes,
+            released_version: self.released_version,
+            started: has_begun,
+            // One that was asked to leave before the run began knows no time of it.
+            elapsed_ns: if has_begun && self.beat.is_set() {
+                self.beat.elapsed_ns(now)
+            } else {
+                0
+            },
+            epns_digest: self.links.digest(),
+        }
+    }
+
+    /// The ICN has taken the FLP into `run`. Of another run nothing is kept; of the same run everything held is
+    /// announced again, since the ICN may have forgotten. `is_new_leader`: another ICN than before, or the same in
+    /// a new term. It counts attempts anew, and what the former one had assigned it may assign elsewhere.
+    pub fn handle_joined(&mut self, now: Timestamp, run: RunId, is_new_leader: bool) {
+        if self.run == Some(run) {
+            if mutant::is_on(Mutant::NothingAnnouncedOnJoin) {
+                return;
+            }
+            if is_new_leader {
+                self.forget_attempts();
+            }
+            for (tf, held) in self.hold.iter_mut() {
+                held.announced_at = now;
+                self.announces.push(Announced {
+                    tf,
+                    bytes: held.stf.bytes(),
+                });
+            }
+            for (_, told_at) in self.skips.values_mut() {
+                *told_at = None;
+            }
+            return;
+        }
+        if self.run.is_some() {
+            self.stats.run_ended_stfs += self.hold.clear();
+        }
+        self.run = Some(run);
+        self.beat = Beat::default();
+        self.phase = Phase::Waiting;
+        self.next = TfId(0);
+        self.end = TfId(0);
+        self.paced.clear();
+        self.assigned_ahead.clear();
+        self.released = RangeSet::default();
+        self.released_version = 0;
+        self.announces.clear();
+        self.offers.clear();
+        self.skips.clear();
+    }
+
+    /// Where STFs were sent stays known: if the new leader wants them there too, they need not go again.
+    fn forget_attempts(&mut self) {
+        for (_, held) in self.hold.iter_mut() {
+            if let Some((attempt, _)) = &mut held.assigned {
+                *attempt = Attempt(0);
+            }
+        }
+        self.assigned_ahead.clear();
+        self.released_version = 0;
+    }
+
+    /// The run begins, or goes on for an FLP that joined late.
+    pub fn handle_start(&mut self, now: Timestamp, start: &Start) {
+        if self.phase != Phase::Waiting {
+            return;
+        }
+        self.phase = Phase::Running;
+        self.next = start.first;
+        self.end = start.end;
+        self.beat = Beat::new(now, start.elapsed_ns);
+        self.paced.retain(|tf| *tf >= start.first);
+        self.end_if_reached();
+    }
+
+    /// What to make now. In [`DropNewest`](WhenFull::DropNewest) a TF that is due and finds the hold full is
+    /// skipped here.
+    pub fn demand(&mut self, now: Timestamp) -> Demand {
+        loop {
+            if self.phase != Phase::Running {
+                return Demand::Nothing;
+            }
+            let tf = match self.config.pace {
+                Pace::RateHz(rate_hz) => {
+                    let due = self.beat.due(due_after(self.next, rate_hz));
+                    if now < due {
+                        return Demand::WaitUntil(due);
+                    }
+                    self.next
+                }
+                Pace::Max => self.next,
+                Pace::Icn => match self.paced.front() {
+                    Some(tf) => *tf,
+                    None => return Demand::Nothing,
+                },
+                Pace::External => return Demand::Nothing,
+            };
+            if self.has_room(self.stf_bytes_max) {
+                return Demand::Make(tf);
+            }
+            match self.config.when_full {
+                WhenFull::Block => return Demand::Nothing,
+                // Nothing is ever due: there would be no end to dropping.
+                WhenFull::DropNewest if self.config.pace == Pace::Max => return Demand::Nothing,
+                WhenFull::DropNewest => self.handle_skipped(tf, DropReason::SourceOverrun),
+            }
+        }
+    }
+
+    /// Whether an STF of `bytes` may be made now. A source that the FLP does not pace asks before it reads on.
+    #[must_use]
+    pub fn has_room(&self, bytes: u64) -> bool {
+        self.hold.len() < self.config.hold_stfs_max as usize
+            && (self.hold.bytes() + bytes <= self.config.hold_bytes || self.hold.len() == 0)
+    }
+
+    /// Whether STFs are wanted: the run has begun and has not been stopped.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.phase == Phase::Running
+    }
+
+    /// The TF whose STF comes next.
+    #[must_use]
+    pub fn next_tf(&self) -> TfId {
+        self.next
+    }
+
+    /// The source has made an STF. An id that was passed over before is skipped; one that was made is refused.
+    pub fn handle_stf(&mut self, now: Timestamp, stf: Stf) {
+        let tf = stf.tf;
+        let too_far = self.next.0.saturating_add(GAP_MAX) < tf.0;
+        if tf < self.next || too_far || self.phase != Phase::Running {
+            self.stats.refused_stfs += 1;
+            return;
+        }
+        while self.config.pace == Pace::External && self.next < tf.min(self.end) {
+            self.handle_skipped(self.next, DropReason::SourceOverrun);
+        }
+        if tf >= self.end {
+            self.stats.refused_stfs += 1;
+            return;
+        }
+        if stf.bytes() > self.stf_bytes_max {
+            self.handle_skipped(tf, DropReason::Oversize);
+            return;
+        }
+        self.advance_behind(tf);
+        self.stats.made_stfs += 1;
+        self.stats.made_bytes += stf.bytes();
+        self.announces.push(Announced {
+            tf,
+            bytes: stf.bytes(),
+        });
+        if self.released.contains(tf) {
+            // Decided without this STF. It was announced, so that nothing vanishes unseen.
+            self.stats.late_stfs += 1;
+        } else {
+            self.hold.insert(now, stf);
+            if let Some((attempt, target)) = self.assigned_ahead.remove(&tf) {
+                self.assign(tf, attempt, target);
+            }
+        }
+        self.end_if_reached();
+    }
+
+    /// There will be no STF of `tf`.
+    pub fn handle_skipped(&mut self, tf: TfId, reason: DropReason) {
+        self.stats.skipped_stfs += 1;
+        if !self.released.contains(tf) && !mutant::is_on(Mutant::SkipForgotten) {
+            self.skips.insert(tf, (reason, None));
+            while self.skips.len() > SKIPS_KEPT_MAX {
+                self.skips.pop_first();
+            }
+        }
+        self.assigned_ahead.remove(&tf);
+        self.advance_behind(tf);
+        self.end_if_reached();
+    }
+
+    fn advance_behind(&mut self, tf: TfId) {
+        self.next = self.next.max(tf.next());
+        while self.paced.front().is_some_and(|paced| *paced <= tf) {
+            self.paced.pop_front();
+        }
+    }
+
+    /// The source is over: nothing more will be made in this run.
+    pub fn handle_source_ended(&mut self) {
+        if matches!(self.phase, Phase::Running | Phase::Paused | Phase::Waiting) {
+            self.phase = Phase::Ended;
+            self.end = self.next;
+            self.flush();
+            self.actions
+                .push_back(Action::Send(Control::Ended { next: self.next }));
+        }
+    }
+
+    fn end_if_reached(&mut self) {
+        if self.phase == Phase::Running && self.next >= self.end {
+            self.handle_source_ended();
+        }
+    }
+
+    /// Takes in a message of the ICN. `Welcome`, `Refused` and messages of another run are the driver's to judge.
+    pub fn handle_control(&mut self, now: Timestamp, control: Control) {
+        match control {
+            Control::Start(start) => self.handle_start(now, &start),
+            Control::Pace(tfs) => self.handle_pace(&tfs),
+            Control::Assign(assigns) => self.handle_assign(&assigns),
+            Control::Release(release) => self.handle_release(&release),
+            Control::Epns(epns) => self.handle_epns(&epns),
+            Control::Stop => self.handle_stop(),
+            Control::StopAt { next } => self.handle_stop_at(next),
+            Control::Dismissed => self.phase = Phase::Dismissed,
+            Control::IcnPulse { elapsed_ns } => self.steer(now, elapsed_ns),
+            _ => self.stats.unexpected_messages += 1,
+        }
+    }
+
+    fn steer(&mut self, now: Timestamp, elapsed_ns: u64) {
+        if self.phase != Phase::Waiting && elapsed_ns > 0 {
+            self.beat.steer(now, elapsed_ns);
+        }
+    }
+
+    /// The heartbeat calls for TFs. Those before them whose call was lost are made too: the data are there.
+    fn handle_pace(&mut self, tfs: &[TfId]) {
+        if self.phase == Phase::Waiting {
+            return;
+        }
+        if let Some(last) = tfs.iter().max() {
+            self.call_below(TfId(last.0.saturating_add(1)));
+        }
+    }
+
+    fn call_below(&mut self, end: TfId) {
+        let mut next = self.paced.back().map_or(self.next, |last| last.next());
+        while next < end && self.paced.len() < ASSIGNED_AHEAD_MAX {
+            self.paced.push_back(next);
+            next = next.next();
+        }
+    }
+
+    fn handle_assign(&mut self, assigns: &[Assign]) {
+        for assign in assigns {
+            if self.released.contains(assign.tf) {
+                continue;
+            }
+            if self.hold.get_mut(assign.tf).is_some() {
+                self.assign(assign.tf, assign.attempt, assign.target);
+            } else if assign.tf >= self.next && self.assigned_ahead.len() < ASSIGNED_AHEAD_MAX {
+                let entry = self.assigned_ahead.entry(assign.tf);
+                let ahead = entry.or_insert((assign.attempt, assign.target));
+                if ahead.0 < assign.attempt {
+                    *ahead = (assign.attempt, assign.target);
+                }
+            }
+        }
+    }
+
+    fn handle_release(&mut self, release: &Release) {
+        if release.version <= self.released_version {
+            return;
+        }
+        self.released_version = release.version;
+        release.add_to(&mut self.released);
+        let released = &self.released;
+        self.stats.released_stfs += self.hold.release(|tf| released.contains(tf));
+        self.assigned_ahead.retain(|tf, _| !released.contains(*tf));
+        self.skips.retain(|tf, _| !released.contains(*tf));
+    }
+
+    fn handle_epns(&mut self, epns: &[EpnAddress]) {
+        for target in self.links.keep_only(epns) {
+            self.actions.push_back(Action::Disconnect { target });
+        }
+        for (target, address) in self.links.add_new(epns) {
+            self.actions.push_back(Action::Connect { target, address });
+        }
+    }
+
+    fn handle_stop(&mut self) {
+        match self.phase {
+            Phase::Running => self.phase = Phase::Paused,
+            // It never began: the run can do without.
+            Phase::Waiting => return self.handle_source_ended(),
+            Phase::Paused | Phase::Ended | Phase::Dismissed => {}
+        }
+        self.say_where();
+    }
+
+    fn handle_stop_at(&mut self, next: TfId) {
+        match self.phase {
+            Phase::Paused | Phase::Running => {
+                self.phase = Phase::Running;
+                self.end = next;
+                if self.config.pace == Pace::Icn {
+                    self.call_below(next);
+                }
+                self.end_if_reached();
+            }
+            _ => self.say_where(),
+        }
+    }
+
+    fn say_where(&mut self) {
+        self.flush();
+        let next = self.next;
+        let control = match self.phase {
+            Phase::Paused => Control::Stopped { next },
+            Phase::Ended => Control::Ended { next },
+            _ => return,
+        };
+        self.actions.push_back(Action::Send(control));
+    }
+
+    /// Looks after everything that waits: announces that were not answered, streams to open again.
+    pub fn handle_tick(&mut self, now: Timestamp) {
+        let again = Duration::from_millis(self.config.repeat_ms);
+        for (tf, held) in self.hold.iter_mut() {
+            // An assignment shows that somebody announced the TF, not that our own announce was heard.
+            let patience = if held.assigned.is_some() {
+                3 * again
+            } else {
+                again
+            };
+            if now.since(held.announced_at) >= patience && !mutant::is_on(Mutant::NoSecondAnnounce)
+            {
+                held.announced_at = now;
+                self.stats.repeated_announces += 1;
+                self.announces.push(Announced {
+                    tf,
+                    bytes: held.stf.bytes(),
+                });
+            }
+        }
+        for (_, told_at) in self.skips.values_mut() {
+            if told_at.is_some_and(|told| now.since(told) >= again) {
+                *told_at = None;
+            }
+        }
+        self.ticked_at = now;
+        if self.phase == Phase::Ended && now.since(self.ended_said_at) >= again {
+            self.ended_said_at = now;
+            self.say_where();
+        }
+        for (target, address) in self.links.due(now) {
+            self.actions.push_back(Action::Connect { target, address });
+        }
+        for target in self.links.unreachable(now) {
+            self.actions
+                .push_back(Action::Send(Control::Unreachable { target }));
+        }
+    }
+
+    /// Makes messages of what has been gathered. Announces go before anything that refers to them.
+    fn flush(&mut self) {
+        let max = Control::ENTRIES_MAX;
+        while !self.announces.is_empty() {
+            let count = self.announces.len().min(max);
+            let items = self.announces.drain(..count).collect();
+            self.actions
+                .push_back(Action::Send(Control::Announce(items)));
+        }
+        self.flush_offers();
+        let untold = self
+            .skips
+            .iter_mut()
+            .filter(|(_, (_, told_at))| told_at.is_none());
+        let items: Vec<Skipped> = untold
+            .map(|(tf, (reason, told_at))| {
+                *told_at = Some(self.ticked_at);
+                Skipped {
+                    tf: *tf,
+                    reason: *reason,
+                }
+            })
+            .collect();
+        for items in items.chunks(max) {
+            self.actions
+                .push_back(Action::Send(Control::Skipped(items.to_vec())));
+        }
+    }
+
+    /// The next thing to do; `None` when nothing is left.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        if self.actions.is_empty() {
+            self.flush();
+        }
+        self.actions.pop_front()
+    }
+}
+
+/// How long after the origin `tf` is due at `rate_hz`: computed from the id, so that no error adds up.
+fn due_after(tf: TfId, rate_hz: f64) -> Duration {
+    Duration::try_from_secs_f64(tf.0 as f64 / rate_hz).unwrap_or(Duration::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+//! The common time of a run, as one FLP has it from the pulses of the ICN.
+//!
+//! A pulse says how long the run has lasted when it was sent, and is some time on its way. The way is never shorter
+//! than nothing, so of several pulses the one that puts the origin earliest tells the time best. Clocks also
+//! drift apart, some 50 µs a second between ordinary machines; therefore only the pulses of the last window count.
+
+use sheaf_protocol::Timestamp;
+use std::time::Duration;
+
+/// How long a pulse counts: many pulses, and a drift far below the length of a TF.
+const WINDOW: Duration = Duration::from_secs(1);
+
+/// When TF 0 was due, on the clock of this FLP.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Beat {
+    origin: Moment,
+    /// The best of the window that is not over.
+    earliest: Option<Moment>,
+    window_ends: Timestamp,
+}
+
+/// Nanoseconds on the clock of this FLP. Below zero for a run that is older than the process.
+type Moment = i128;
+
+impl Beat {
+    /// The run had lasted `elapsed_ns` when a message that came `now` was sent.
+    pub(super) fn new(now: Timestamp, elapsed_ns: u64) -> Self {
+        Self {
+            origin: began(now, elapsed_ns),
+            earliest: None,
+            window_ends: now + WINDOW,
+        }
+    }
+
+    /// Whether a message has ever told the time of the run.
+    pub(super) fn is_set(&self) -> bool {
+        self.window_ends > Timestamp(0)
+    }
+
+    /// When something is due that comes `after` the origin; zero if that was before this clock began.
+    pub(super) fn due(&self, after: Duration) -> Timestamp {
+        let after = Moment::try_from(after.as_nanos()).unwrap_or(Moment::MAX / 2);
+        let due = (self.origin + after).clamp(0, Moment::from(u64::MAX));
+        Timestamp(u64::try_from(due).expect("clamped to it"))
+    }
+
+    /// How long the run has lasted, in ns.
+    pub(super) fn elapsed_ns(&self, now: Timestamp) -> u64 {
+        u64::try_from(Moment::from(now.0) - self.origin).unwrap_or(0)
+    }
+
+    /// Another message says how long the run had lasted when it was sent.
+    pub(super) fn steer(&mut self, now: Timestamp, elapsed_ns: u64) {
+        let seen = began(now, elapsed_ns);
+        let earliest = self.earliest.map_or(seen, |earliest| earliest.min(seen));
+        self.earliest = Some(earliest);
+        self.origin = self.origin.min(earliest);
+        if now >= self.window_ends {
+            self.origin = earliest;
+            self.earliest = None;
+            self.window_ends = now + WINDOW;
+        }
+    }
+}
+
+fn began(now: Timestamp, elapsed_ns: u64) -> Moment {
+    Moment::from(now.0) - Moment::from(elapsed_ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_late_start_is_made_good_by_the_first_pulse_that_is_faster() {
+        let mut beat = Beat::new(Timestamp(105 * MS), 0);
+        beat.steer(Timestamp(121 * MS), 20 * MS);
+        assert_eq!(beat.due(Duration::ZERO), Timestamp(101 * MS));
+        beat.steer(Timestamp(149 * MS), 40 * MS);
+        assert_eq!(
+            beat.due(Duration::ZERO),
+            Timestamp(101 * MS),
+            "a slow pulse tells nothing"
+        );
+    }
+
+    #[test]
+    fn a_clock_that_runs_fast_is_followed_window_by_window() {
+        let mut beat = Beat::new(Timestamp(0), 0);
+        // This clock gains 1 ms a second on that of the ICN.
+        for tick in 1..=500_u64 {
+            let elapsed_ms = 20 * tick;
+            let here_us = elapsed_ms * 1001;
+            beat.steer(Timestamp(here_us * 1000), elapsed_ms * MS);
+        }
+        let error = beat.due(Duration::ZERO).0.abs_diff(10 * MS);
+        assert!(error <= 2 * MS, "10 ms gained, {error} ns off");
+    }
+}

@@ -1,0 +1,80 @@
+//! A file whose bytes are cut into TFs: what the file sources have in common.
+
+use crate::source::{Made, Slots};
+use bytes::Bytes;
+use sheaf_protocol::TfId;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// The input, and where the pieces of each TF lie in it. A TF without pieces is an empty STF.
+#[derive(Clone, Debug)]
+pub(crate) struct Sliced {
+    input: Bytes,
+    stfs: BTreeMap<u64, Vec<Range<usize>>>,
+    bytes_max: u64,
+}
+
+impl Sliced {
+    /// Takes `pieces` of `input`, each with the number of its TF, in the order in which an STF has them.
+    pub(crate) fn new(input: Bytes, pieces: impl IntoIterator<Item = (u64, Range<usize>)>) -> Self {
+        let mut stfs: BTreeMap<u64, Vec<Range<usize>>> = BTreeMap::new();
+        for (tf, piece) in pieces {
+            join(stfs.entry(tf).or_default(), piece);
+        }
+        let sizes = stfs.values().map(|pieces| bytes_of(pieces));
+        let bytes_max = sizes.max().unwrap_or(0) as u64;
+        Self {
+            input,
+            stfs,
+            bytes_max,
+        }
+    }
+
+    /// How many TFs there are, empty ones included.
+    pub(crate) fn tfs(&self) -> u64 {
+        let last = self.stfs.last_key_value();
+        last.map_or(0, |(last, _)| last.saturating_add(1))
+    }
+
+    /// How many TFs have pieces.
+    pub(crate) fn tfs_with_data(&self) -> usize {
+        self.stfs.len()
+    }
+
+    /// Bytes of the largest STF.
+    pub(crate) fn bytes_max(&self) -> u64 {
+        self.bytes_max
+    }
+
+    /// The pieces of `tf`, one behind the other. A single piece is shared, not copied.
+    pub(crate) fn make(&self, tf: TfId, slots: &mut dyn Slots) -> Made {
+        if tf.0 >= self.tfs() {
+            return Made::End;
+        }
+        let pieces = self.stfs.get(&tf.0).map_or(&[][..], Vec::as_slice);
+        match pieces {
+            [] => Made::Payload(Bytes::new()),
+            [whole] => Made::Payload(self.input.slice(whole.clone())),
+            _ => Made::from_slot(slots.fill(bytes_of(pieces), &mut |payload| {
+                let mut at = 0;
+                for piece in pieces {
+                    payload[at..at + piece.len()].copy_from_slice(&self.input[piece.clone()]);
+                    at += piece.len();
+                }
+            })),
+        }
+    }
+}
+
+/// The bytes of all pieces together.
+pub(crate) fn bytes_of(pieces: &[Range<usize>]) -> usize {
+    pieces.iter().map(ExactSizeIterator::len).sum()
+}
+
+/// Appends `piece`, or lengthens the last one if it follows without a gap.
+pub(crate) fn join(pieces: &mut Vec<Range<usize>>, piece: Range<usize>) {
+    match pieces.last_mut() {
+        Some(last) if last.end == piece.start => last.end = piece.end,
+        _ => pieces.push(piece),
+    }
+}

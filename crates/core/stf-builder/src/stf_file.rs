@@ -1,0 +1,155 @@
+//! TF files as DataDistribution writes them, byte by byte: walk, lay out, and the source of an FLP made of them.
+//!
+//! A file is a row of TFs. Each begins with a header and 24 bytes about it, then an index of its equipment, then
+//! blocks: a header of 96 bytes and the data of one heartbeat frame. Layout: `docs/stf-file.md`, after
+//! AliceO2Group/DataDistribution `src/common/SubTimeFrameFile.*` and AliceO2 `Headers/DataHeader.h`.
+
+mod header;
+mod read;
+mod source;
+mod write;
+
+pub use header::{DataHeader, HeaderError};
+pub use read::{Block, FileTf, FileTfs};
+pub use source::{Equipments, StfFile};
+pub use write::{Piece, TfImage, TfName};
+
+use crate::rdh::Rdh;
+use sheaf_protocol::{FlpId, PayloadFormat};
+
+/// Version of the file format that the description of a TF states.
+const FILE_VERSION: u64 = 1;
+/// Bytes about a TF behind its first header: version, size, write time.
+const META_BYTES: usize = 24;
+/// Bytes of one entry of the index.
+const ENTRY_BYTES: usize = 48;
+
+/// What the first block of a TF is called.
+const META: [u8; 16] = *b"FILE_STF_META\0\0\0";
+/// What its second block is called.
+const INDEX: [u8; 16] = *b"FILE_STF_INDEX\0\0";
+/// What blocks of detector data are called.
+const RAW_DATA: [u8; 16] = *b"RAWDATA\0\0\0\0\0\0\0\0\0";
+/// What whole STFs that are not made of whole HBFs are called, by payload format.
+const SHEAF: [[u8; 16]; 4] = [
+    *b"SHEAF_OPAQUE\0\0\0\0",
+    *b"SHEAF_RDH\0\0\0\0\0\0\0",
+    *b"SHEAF_KM3NET\0\0\0\0",
+    *b"SHEAF_XTC2\0\0\0\0\0\0",
+];
+/// The origin of what no detector made.
+const FLP: [u8; 4] = *b"FLP\0";
+/// The origin that stands for any.
+const ANY: [u8; 4] = *b"***\0";
+/// How payloads are serialised: not at all.
+const NONE: [u8; 8] = *b"NONE\0\0\0\0";
+
+/// Where data come from: what a TF file is ordered by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Equipment {
+    /// What the data are, ASCII, padded with zeros: `RAWDATA` for what detectors send.
+    pub description: [u8; 16],
+    /// The detector, ASCII, padded with a zero.
+    pub origin: [u8; 4],
+    /// Which link of it: CRU id, end point and link id of raw data.
+    pub subspec: u32,
+}
+
+impl Equipment {
+    /// The link of a page: origin by its system id, and `(CRU << 16) | ((link + 1) << (8 if end point 1))`.
+    #[must_use]
+    pub fn of_page(rdh: &Rdh) -> Self {
+        let shift = if rdh.link.dw == 1 { 8 } else { 0 };
+        Self {
+            description: RAW_DATA,
+            origin: origin_of(rdh.system_id),
+            subspec: (u32::from(rdh.link.cru) << 16) | ((u32::from(rdh.link.link) + 1) << shift),
+        }
+    }
+
+    /// A whole STF of `flp` that is not made of whole HBFs. A name of ours, which other readers pass on as it is.
+    #[must_use]
+    pub fn of_stf(flp: FlpId, format: PayloadFormat) -> Self {
+        Self {
+            description: SHEAF[usize::from(format.code()) % SHEAF.len()],
+            origin: FLP,
+            subspec: flp.0.into(),
+        }
+    }
+
+    /// What its payloads are made of, as far as its name tells.
+    #[must_use]
+    pub fn format(&self) -> PayloadFormat {
+        if self.description == RAW_DATA {
+            return PayloadFormat::RdhPages;
+        }
+        let code = SHEAF.iter().position(|name| *name == self.description);
+        code.and_then(|code| PayloadFormat::from_code(u8::try_from(code).ok()?))
+            .unwrap_or_default()
+    }
+
+    /// The FLP that made it, if it is a whole STF.
+    #[must_use]
+    pub fn flp(&self) -> Option<FlpId> {
+        let is_ours = SHEAF.contains(&self.description) && self.origin == FLP;
+        is_ours.then(|| u16::try_from(self.subspec).map(FlpId).ok())?
+    }
+}
+
+impl std::fmt::Display for Equipment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{}/{}/{:#x}",
+            text(&self.origin),
+            text(&self.description),
+            self.subspec
+        )
+    }
+}
+
+/// The letters of a padded name; what is no printable ASCII becomes `?`.
+#[must_use]
+pub fn text(name: &[u8]) -> String {
+    let end = name
+        .iter()
+        .rposition(|byte| *byte != 0)
+        .map_or(0, |at| at + 1);
+    let letter = |byte: &u8| {
+        if byte.is_ascii_graphic() {
+            char::from(*byte)
+        } else {
+            '?'
+        }
+    };
+    name[..end].iter().map(letter).collect()
+}
+
+/// The detector of a system id (AliceO2 `DetectorsCommonDataFormats/DetID.h`), `***` for those that are not known.
+fn origin_of(system_id: u8) -> [u8; 4] {
+    match system_id {
+        3 => *b"TPC\0",
+        4 => *b"TRD\0",
+        5 => *b"TOF\0",
+        6 => *b"HMP\0",
+        7 => *b"PHS\0",
+        8 => *b"CPV\0",
+        10 => *b"MCH\0",
+        15 => *b"ZDC\0",
+        17 => *b"CTP\0",
+        18 => *b"EMC\0",
+        19 => *b"TST\0",
+        32 => *b"ITS\0",
+        33 => *b"FDD\0",
+        34 => *b"FT0\0",
+        35 => *b"FV0\0",
+        36 => *b"MFT\0",
+        37 => *b"MID\0",
+        38 => *b"DCS\0",
+        39 => *b"FOC\0",
+        _ => ANY,
+    }
+}
+
+#[cfg(test)]
+mod tests;

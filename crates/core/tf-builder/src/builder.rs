@@ -1,0 +1,656 @@
+//! The table of TFs in building, and what is said to the ICN about them.
+
+mod fetch;
+mod held;
+mod stored;
+
+use crate::config::BuildConfig;
+use crate::grants::Grants;
+use crate::slot::{Roster, Slot};
+use crate::stats::{RefusedStf, Stats};
+use crate::tf::{Part, Tf};
+use sheaf_protocol::control::{Absent, Assign, Built, Commit, EpnPulse, Recover, Release};
+use sheaf_protocol::mutant::{self, Mutant};
+use sheaf_protocol::{
+    Attempt, Control, FlpId, RangeSet, RosterId, RunId, Source, StfHeader, TfId, Timestamp,
+};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+use stored::Storing;
+
+/// How many rosters are kept for assignments that still name them.
+const ROSTERS_KEPT: usize = 256;
+
+/// TFs in one report at most: with every FLP of a large farm missing in each it still fits a message.
+const REPORTS_AT_ONCE_MAX: usize = 512;
+
+/// What the driver has to do for the builder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action<P> {
+    /// Send this to the ICN.
+    Send(Control),
+    /// Say this to that FLP, on its data stream.
+    Say {
+        /// Whom to.
+        source: Source,
+        /// What to send of that which it has offered.
+        control: Control,
+    },
+    /// Hand this to the consumer, then call [`TfBuilder::handle_delivered`].
+    Deliver(Tf<P>),
+    /// Write this where it survives a crash, under a name that nobody reads, then call
+    /// [`TfBuilder::handle_stored`]. Ack level `stored` only, as what follows.
+    Store(Tf<P>),
+    /// Remove what was stored of this TF.
+    Unstore {
+        /// The run.
+        run: RunId,
+        /// The TF.
+        tf: TfId,
+        /// Whether former lives of this EPN stored it, or this one.
+        by_former: bool,
+    },
+    /// Publish what a former life of this EPN stored, then call [`TfBuilder::handle_recovered`].
+    Recover {
+        /// The run.
+        run: RunId,
+        /// What the ICN says about it.
+        item: Recover,
+    },
+}
+
+/// Builds the TFs of one run at one EPN.
+///
+/// Events enter by `handle_…(now, …)`; [`poll_action`](Self::poll_action) gives what is to be done, until
+/// `None`. `P` is the payload: bytes in a farm, anything in a simulation.
+#[derive(Debug)]
+pub struct TfBuilder<P> {
+    config: BuildConfig,
+    run: Option<RunId>,
+    rosters: BTreeMap<RosterId, Roster>,
+    slots: BTreeMap<TfId, Slot<P>>,
+    /// Bytes of all parts in slots.
+    open_bytes: u64,
+    /// Bytes with the consumer.
+    sink_bytes: u64,
+    /// Committed here, not released yet, and whether the consumer has it: tombstones that answer a repeated
+    /// commit.
+    delivered: BTreeMap<TfId, bool>,
+    /// Decided and done everywhere: tombstones that keep a late duplicate from opening a slot again.
+    released: RangeSet,
+    released_version: u64,
+    /// Sources whose life is over.
+    gone: BTreeSet<Source>,
+    /// Sources with an open data stream, each with how many.
+    streams: BTreeMap<Source, u32>,
+    /// What FLPs have offered.
+    grants: Grants,
+    /// TFs that are granted, and not said yet.
+    asked: BTreeMap<Source, Vec<TfId>>,
+    /// The last wrong digest of an STF, so that the same one again is told to the ICN.
+    bad_digests: BTreeMap<(TfId, Source), u32>,
+    deliveries: VecDeque<Tf<P>>,
+    messages: VecDeque<Control>,
+    built: Vec<Built>,
+    acks: Vec<TfId>,
+    stats: Stats,
+    /// What is on its way to the disk or there, at ack level `stored`.
+    storing: Option<Storing<P>>,
+    /// The storage behind the consumer takes nothing now.
+    is_storage_full: bool,
+    /// When the ICN was last told what it may not know to be here.
+    slots_said_at: Timestamp,
+}
+
+impl<P: Clone> TfBuilder<P> {
+    /// A builder without a run.
+    #[must_use]
+    pub fn new(config: BuildConfig) -> Self {
+        Self {
+            config,
+            run: None,
+            rosters: BTreeMap::new(),
+            slots: BTreeMap::new(),
+            open_bytes: 0,
+            sink_bytes: 0,
+            delivered: BTreeMap::new(),
+            released: RangeSet::default(),
+            released_version: 0,
+            gone: BTreeSet::new(),
+            streams: BTreeMap::new(),
+            grants: Grants::default(),
+            asked: BTreeMap::new(),
+            bad_digests: BTreeMap::new(),
+            deliveries: VecDeque::new(),
+            messages: VecDeque::new(),
+            built: Vec::new(),
+            acks: Vec::new(),
+            stats: Stats::default(),
+            storing: None,
+            is_storage_full: false,
+            slots_said_at: Timestamp(0),
+        }
+    }
+
+    /// The run that it builds for.
+    #[must_use]
+    pub fn run(&self) -> Option<RunId> {
+        self.run
+    }
+
+    /// Counts so far.
+    #[must_use]
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// TFs in building.
+    #[must_use]
+    pub fn open_tfs(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Bytes of TFs in building.
+    #[must_use]
+    pub fn open_bytes(&self) -> u64 {
+        self.open_bytes
+    }
+
+    /// Bytes with the consumer.
+    #[must_use]
+    pub fn sink_bytes(&self) -> u64 {
+        self.sink_bytes
+    }
+
+    /// What the next heartbeat says; `received_bytes` is the transport's count.
+    #[must_use]
+    pub fn pulse(&self, received_bytes: u64) -> EpnPulse {
+        EpnPulse {
+            open_tfs: self.slots.len() as u64,
+            open_bytes: self.open_bytes,
+            sink_bytes: self.sink_bytes,
+            delivered_tfs: self.stats.delivered_complete + self.stats.delivered_incomplete,
+            received_bytes,
+            duplicates_refused: self.stats.refused(RefusedStf::Duplicate),
+            digest_mismatches: self.stats.refused(RefusedStf::BadDigest),
+            released_version: self.released_version,
+            storage_full: self.is_storage_full,
+        }
+    }
+
+    /// The ICN has taken the EPN into `run`. Of another run nothing is kept; of the same run every TF that is
+    /// settled is reported again, since the ICN may not have heard. `is_new_leader`: another ICN than before, or the
+    /// same in a new term. It counts attempts anew and is told what is here of undecided TFs.
+    pub fn handle_joined(&mut self, now: Timestamp, run: RunId, is_new_leader: bool) {
+        if self.run != Some(run) {
+            // What is committed and was not asked for by `poll_action` goes as well.
+            self.stats.discarded_tfs += (self.slots.len() + self.deliveries.len()) as u64;
+            let undelivered: u64 = self.deliveries.iter().map(Tf::bytes).sum();
+            let (config, sink_bytes) = (self.config, self.sink_bytes.saturating_sub(undelivered));
+            let sink_bytes = sink_bytes + self.leave_stores();
+            let (stats, streams) = (self.stats, std::mem::take(&mut self.streams));
+            let (storing, is_storage_full) = (self.storing.take(), self.is_storage_full);
+            *self = Self {
+                run: Some(run),
+                sink_bytes,
+                stats,
+                streams,
+                storing,
+                is_storage_full,
+                ..Self::new(config)
+            };
+            self.say_stored(now);
+            return;
+        }
+        // The ICN names all the gone again.
+        self.gone.clear();
+        self.say_stored(now);
+        if is_new_leader && !mutant::is_on(Mutant::RosterOfFormerTerm) {
+            self.released_version = 0;
+            // Its rosters may be others: nothing is reported before it has said which one a TF has.
+            for slot in self.slots.values_mut() {
+                slot.attempt = Attempt(0);
+                slot.roster = None;
+                slot.reported = None;
+            }
+        }
+        self.say_slots(now);
+        let reported: Vec<TfId> = self
+            .slots
+            .iter_mut()
+            .filter_map(|(tf, slot)| slot.reported.take().map(|_| *tf))
+            .collect();
+        for tf in reported {
+            self.report_if_settled(now, tf);
+        }
+    }
+
+    /// Takes in an STF whose bytes came with the digest `found`; `spent` is the time since its first byte.
+    ///
+    /// # Errors
+    ///
+    /// A [`RefusedStf`], counted; what was here before stays as it was. After
+    /// [`BadDigest`](RefusedStf::BadDigest) the stream cannot be trusted, and the driver closes it.
+    pub fn handle_stf(
+        &mut self,
+        now: Timestamp,
+        header: &StfHeader,
+        found: u32,
+        payload: P,
+        spent: Duration,
+    ) -> Result<(), RefusedStf> {
+        let part = Part {
+            source: header.key.source,
+            format: header.format,
+            digest: header.digest,
+            bytes: header.payload_bytes,
+            payload,
+        };
+        let tf = header.key.tf;
+        self.grants.done(tf, part.source);
+        let outcome = self.admit(header, found, &part);
+        if let Err(reason) = outcome {
+            self.stats.refused[reason as usize] += 1;
+            self.fetch(now);
+            return Err(reason);
+        }
+        let first_at = Timestamp(now.0.saturating_sub(duration_ns(spent)));
+        self.stats.accepted_stfs += 1;
+        self.stats.accepted_bytes += part.bytes;
+        self.open_bytes += part.bytes;
+        let slot = self.slots.entry(tf).or_insert_with(|| Slot::new(first_at));
+        if slot.parts.is_empty() {
+            slot.first_at = first_at;
+        }
+        slot.last_at = now;
+        slot.changes += 1;
+        slot.parts.push(part);
+        self.report_if_settled(now, tf);
+        self.fetch(now);
+        Ok(())
+    }
+
+    fn admit(&mut self, header: &StfHeader, found: u32, part: &Part<P>) -> Result<(), RefusedStf> {
+        let tf = header.key.tf;
+        if self.run != Some(header.key.run) {
+            return Err(RefusedStf::OtherRun);
+        }
+        let is_decided = self.released.contains(tf) || self.delivered.contains_key(&tf);
+        if is_decided && !mutant::is_on(Mutant::NoTombstones) {
+            return Err(RefusedStf::Decided);
+        }
+        if let Some(slot) = self.slots.get(&tf) {
+            if let Some(held) = slot.part(part.source)
+                && !mutant::is_on(Mutant::DuplicateTaken)
+            {
+                let same = held.digest == part.digest && held.bytes == part.bytes;
+                return Err(if same {
+                    RefusedStf::Duplicate
+                } else {
+                    RefusedStf::Conflict
+                });
+            }
+            if slot
+                .roster
+                .as_ref()
+                .is_some_and(|roster| !roster.contains(&part.source))
+                && !mutant::is_on(Mutant::FormerLifeKept)
+            {
+                return Err(RefusedStf::OtherRoster);
+            }
+        } else if self.slots.len() >= 2 * self.config.tfs_in_building_max as usize {
+            // Credits keep assigned TFs within the slots; as many again may be left from former assignments.
+            return Err(RefusedStf::NoRoom);
+        }
+        let held = self.open_bytes.saturating_add(self.sink_bytes);
+        if part.bytes > self.config.capacity_bytes.saturating_sub(held) {
+            return Err(RefusedStf::NoRoom);
+        }
+        if found != header.digest && !mutant::is_on(Mutant::DigestNotChecked) {
+            self.note_bad_digest(tf, part.source, found);
+            return Err(RefusedStf::BadDigest);
+        }
+        Ok(())
+    }
+
+    /// The same wrong bytes twice come from the source. A path that damages what passes hardly does it twice in the
+    /// same way: then the STF is sent again, and after the deadline the TF moves.
+    fn note_bad_digest(&mut self, tf: TfId, source: Source, found: u32) {
+        if self.bad_digests.insert((tf, source), found) == Some(found) {
+            self.messages.push_back(Control::Corrupt {
+                tf,
+                flp: source.flp,
+            });
+        }
+    }
+
+    /// The driver refused an STF whose frame and header disagree about its size.
+    pub fn handle_wrong_size(&mut self) {
+        self.stats.refused[RefusedStf::WrongSize as usize] += 1;
+    }
+
+    /// A data stream of `source` is open.
+    pub fn handle_stream_opened(&mut self, source: Source) {
+        *self.streams.entry(source).or_default() += 1;
+        self.gone.remove(&source);
+    }
+
+    /// A data stream of `source` is closed, and everything it carried has been handled.
+    pub fn handle_stream_closed(&mut self, now: Timestamp, source: Source) {
+        if let Some(count) = self.streams.get_mut(&source) {
+            *count -= 1;
+            if *count == 0 {
+                self.streams.remove(&source);
+                // When it has a stream again it offers anew.
+                self.grants.keep_only(|_, other| other != source);
+                self.asked.remove(&source);
+                self.fetch(now);
+            }
+        }
+        if self.is_gone(source) {
+            self.report_all_settled(now);
+        }
+    }
+
+    /// The ICN says that this life of an FLP is over.
+    pub fn handle_source_gone(&mut self, now: Timestamp, source: Source) {
+        self.gone.insert(source);
+        if self.is_gone(source) {
+            self.report_all_settled(now);
+        }
+    }
+
+    /// The ICN says that a source it took for gone is back in the same life.
+    pub fn handle_source_back(&mut self, source: Source) {
+        self.gone.remove(&source);
+    }
+
+    /// A dead source may still have bytes on the way: it is gone when its last stream is closed too.
+    fn is_gone(&self, source: Source) -> bool {
+        self.gone.contains(&source) && !self.streams.contains_key(&source)
+    }
+
+    /// The ICN names a roster.
+    pub fn handle_roster(&mut self, id: RosterId, members: &[Source]) {
+        let mut members = members.to_vec();
+        members.sort_unstable();
+        self.rosters.insert(id, members.into());
+        while self.rosters.len() > ROSTERS_KEPT {
+            self.rosters.pop_first();
+        }
+    }
+
+    /// The ICN has assigned TFs to this EPN.
+    pub fn handle_assign(&mut self, now: Timestamp, assigns: &[Assign]) {
+        for assign in assigns {
+            if self.released.contains(assign.tf) {
+                continue;
+            }
+            if let Some(handed_over) = self.delivered.get(&assign.tf)
+                && !mutant::is_on(Mutant::NoTombstones)
+            {
+                if *handed_over {
+                    self.acks.push(assign.tf);
+                }
+                continue;
+            }
+            let Some(roster) = self.rosters.get(&assign.roster).cloned() else {
+                continue;
+            };
+            let slot = self
+                .slots
+                .entry(assign.tf)
+                .or_insert_with(|| Slot::new(now));
+            if slot.attempt < assign.attempt {
+                // The FLPs send anew: what was missing a while ago is on its way now.
+                slot.attempt = assign.attempt;
+                slot.waits_since = now;
+                slot.reported = None;
+            }
+            slot.roster = Some(roster);
+            let keeps = mutant::is_on(Mutant::FormerLifeKept);
+            let (stfs, bytes) = if keeps { (0, 0) } else { slot.drop_strangers() };
+            self.stats.refused[RefusedStf::OtherRoster as usize] += stfs;
+            self.open_bytes -= bytes;
+            self.report_if_settled(now, assign.tf);
+        }
+    }
+
+    /// The ICN knows that some FLPs have no part in a TF.
+    pub fn handle_absent(&mut self, now: Timestamp, items: &[Absent]) {
+        for item in items {
+            if let Some(slot) = self.slots.get_mut(&item.tf) {
+                slot.absent.extend(&item.flps);
+                self.report_if_settled(now, item.tf);
+            }
+        }
+    }
+
+    /// The ICN has decided for this EPN: hands the TFs on, or answers again for those handed on already.
+    pub fn handle_commit(&mut self, items: &[Commit]) {
+        for item in items {
+            if self.released.contains(item.tf) {
+                // Done before the ICN that asks took over.
+                self.acks.push(item.tf);
+            } else if let Some(handed_over) = self.delivered.get(&item.tf)
+                && !mutant::is_on(Mutant::NoTombstones)
+                && !mutant::is_on(Mutant::CommitNotAnsweredAgain)
+            {
+                // On its way to the consumer, the hand-over answers.
+                if *handed_over {
+                    self.acks.push(item.tf);
+                }
+            } else if !self.commit(item.tf, &item.missing) {
+                self.stats.impossible_commits += 1;
+            }
+        }
+    }
+
+    fn commit(&mut self, tf: TfId, missing: &[FlpId]) -> bool {
+        let (Some(slot), Some(run)) = (self.slots.get(&tf), self.run) else {
+            return false;
+        };
+        let Some(found_missing) = slot.missing() else {
+            return false;
+        };
+        let is_whole = found_missing.iter().all(|flp| missing.contains(flp));
+        if !is_whole && !mutant::is_on(Mutant::IncompleteHandedOn) {
+            return false;
+        }
+        let slot = self
+            .slots
+            .remove(&tf)
+            .expect("it was there four lines above");
+        self.open_bytes -= slot.bytes();
+        self.cancel_store(tf);
+        let mut parts = slot.parts;
+        // A part may have come after the report: the TF is what the verdict says it is.
+        parts.retain(|part| !missing.contains(&part.source.flp));
+        parts.sort_unstable_by_key(|part| part.source);
+        let built = Tf {
+            run,
+            tf,
+            attempt: slot.attempt,
+            parts,
+            missing: missing.to_vec(),
+        };
+        self.sink_bytes += built.bytes();
+        self.delivered.insert(tf, false);
+        self.deliveries.push_back(built);
+        true
+    }
+
+    /// The consumer has taken a TF of `run` and of `bytes`, with `missing` FLPs missing. It takes them in any order,
+    /// and one of a former run must not be taken for its namesake of this one.
+    pub fn handle_delivered(&mut self, run: RunId, tf: TfId, bytes: u64, missing: usize) {
+        if missing == 0 {
+            self.stats.delivered_complete += 1;
+        } else {
+            self.stats.delivered_incomplete += 1;
+        }
+        self.stats.delivered_bytes += bytes;
+        if self.run == Some(run)
+            && let Some(handed_over) = self.delivered.get_mut(&tf)
+        {
+            *handed_over = true;
+            self.acks.push(tf);
+        }
+    }
+
+    /// The consumer has given back the memory of a TF of `bytes`.
+    pub fn handle_sink_freed(&mut self, bytes: u64) {
+        self.sink_bytes = self.sink_bytes.saturating_sub(bytes);
+    }
+
+    /// The ICN says what is decided and done; slots of such TFs go, and tombstones are folded into ranges.
+    pub fn handle_release(&mut self, release: &Release) {
+        if release.version <= self.released_version {
+            return;
+        }
+        self.released_version = release.version;
+        release.add_to(&mut self.released);
+        let released = &self.released;
+        let keeps = mutant::is_on(Mutant::DeadSlotsKept);
+        let discarded: Vec<TfId> = self
+            .slots
+            .keys()
+            .copied()
+            .filter(|tf| released.contains(*tf) && !keeps)
+            .collect();
+        for tf in discarded {
+            self.discard(tf);
+        }
+        let released = &self.released;
+        self.delivered.retain(|tf, _| !released.contains(*tf));
+        self.bad_digests
+            .retain(|(tf, _), _| !released.contains(*tf));
+        self.grants.keep_only(|tf, _| !released.contains(tf));
+    }
+
+    fn discard(&mut self, tf: TfId) {
+        if let Some(slot) = self.slots.remove(&tf) {
+            self.open_bytes -= slot.bytes();
+            self.stats.discarded_tfs += 1;
+            self.unstore(tf, &slot);
+        }
+    }
+
+    /// This process itself was kept from working for `late`: what it waits for gets that much more time.
+    pub fn handle_late(&mut self, late: Duration) {
+        for slot in self.slots.values_mut() {
+            slot.waits_since = slot.waits_since + late;
+        }
+    }
+
+    /// Looks after everything that waits: stale TFs are reported as they are, unanswered reports repeated.
+    pub fn handle_tick(&mut self, now: Timestamp) {
+        let (stale, repeat) = (self.config.stale(), self.config.repeat());
+        let due: Vec<TfId> = self
+            .slots
+            .iter()
+            .filter(|(_, slot)| !slot.stored.is_busy())
+            .filter(|(_, slot)| match &slot.reported {
+                Some((at, _)) => now.since(*at) >= repeat && !mutant::is_on(Mutant::NoSecondReport),
+                None => slot.roster.is_some() && now.since(slot.waits_since) >= stale,
+            })
+            .map(|(tf, _)| *tf)
+            .collect();
+        for tf in due {
+            let slot = &self.slots[&tf];
+            if slot.reported.is_some() {
+                self.stats.repeated_reports += 1;
+            } else {
+                self.stats.stale_tfs += 1;
+            }
+            self.report(now, tf);
+        }
+        self.repeat_slots(now);
+        self.repeat_stored(now);
+        self.tick_grants(now);
+    }
+
+    fn report_all_settled(&mut self, now: Timestamp) {
+        let open: Vec<TfId> = self.slots.keys().copied().collect();
+        for tf in open {
+            self.report_if_settled(now, tf);
+        }
+    }
+
+    fn report_if_settled(&mut self, now: Timestamp, tf: TfId) {
+        let slot = &self.slots[&tf];
+        if !slot.is_settled(self.gone.len(), |source| self.is_gone(source)) {
+            return;
+        }
+        let missing = slot.missing();
+        let news = slot.reported.as_ref().map(|(_, missing)| missing) != missing.as_ref();
+        if news {
+            self.report(now, tf);
+        }
+    }
+
+    fn report(&mut self, now: Timestamp, tf: TfId) {
+        let slot = self
+            .slots
+            .get_mut(&tf)
+            .expect("callers hold its id from the table");
+        let Some(missing) = slot.missing() else {
+            return;
+        };
+        if let (Some(storing), Some(run)) = (&mut self.storing, self.run)
+            && !storing.has_stored(run, tf, slot, &missing)
+        {
+            return; // `handle_stored` reports it.
+        }
+        slot.reported = Some((now, missing.clone()));
+        self.built.push(Built {
+            tf,
+            attempt: slot.attempt,
+            missing,
+            bytes: slot.bytes(),
+            first_byte_age_ns: duration_ns(now.since(slot.first_at)),
+            last_byte_age_ns: duration_ns(now.since(slot.last_at)),
+        });
+        if mutant::is_on(Mutant::HandOnBeforeCommit) {
+            let missing = self.slots[&tf].missing().unwrap_or_default();
+            self.commit(tf, &missing);
+        }
+    }
+
+    /// The next thing to do; `None` when nothing is left.
+    pub fn poll_action(&mut self) -> Option<Action<P>> {
+        if let Some(tf) = self.deliveries.pop_front() {
+            return Some(Action::Deliver(tf));
+        }
+        if let Some(action) = self.poll_storing() {
+            return Some(action);
+        }
+        if let Some(action) = self.poll_grants() {
+            return Some(action);
+        }
+        if let Some(message) = self.messages.pop_front() {
+            return Some(Action::Send(message));
+        }
+        if !self.built.is_empty() {
+            let count = self.built.len().min(REPORTS_AT_ONCE_MAX);
+            return Some(Action::Send(Control::Built(
+                self.built.drain(..count).collect(),
+            )));
+        }
+        if !self.acks.is_empty() {
+            let count = self.acks.len().min(Control::ENTRIES_MAX);
+            let tfs = self.acks.drain(..count).collect();
+            return Some(Action::Send(Control::CommitAck {
+                tfs,
+                sink_bytes: self.sink_bytes,
+            }));
+        }
+        None
+    }
+}
+
+fn duration_ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

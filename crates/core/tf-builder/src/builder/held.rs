@@ -1,0 +1,95 @@
+//! What is here of TFs that nobody has decided, as the ICN is told: it goes on with them where they are, and what they
+//! take counts in its credits.
+
+use super::TfBuilder;
+use crate::slot::Slot;
+use sheaf_protocol::control::SlotHeld;
+use sheaf_protocol::mutant::{self, Mutant};
+use sheaf_protocol::{Control, TfId, Timestamp};
+
+impl<P: Clone> TfBuilder<P> {
+    /// Says all of it, to an ICN that the EPN has just joined.
+    pub(super) fn say_slots(&mut self, now: Timestamp) {
+        self.slots_said_at = now;
+        self.say_slots_that(|_| true);
+    }
+
+    /// Says again what is here and no assignment of this ICN has named within a while: the ICN may not know of it. The
+    /// sources may be dead, and the first word of it lost. Answered by an assignment or a release.
+    pub(super) fn repeat_slots(&mut self, now: Timestamp) {
+        let repeat = self.config.repeat();
+        if now.since(self.slots_said_at) < repeat {
+            return;
+        }
+        self.slots_said_at = now;
+        let is_unclaimed =
+            |slot: &Slot<P>| slot.roster.is_none() && now.since(slot.waits_since) >= repeat;
+        self.say_slots_that(is_unclaimed);
+    }
+
+    fn say_slots_that(&mut self, is_meant: impl Fn(&Slot<P>) -> bool) {
+        if mutant::is_on(Mutant::SlotsNotSaid) {
+            return;
+        }
+        let held = |(tf, slot): (&TfId, &Slot<P>)| SlotHeld {
+            tf: *tf,
+            bytes: slot.bytes(),
+        };
+        let begun = self.slots.iter().filter(|(_, slot)| !slot.parts.is_empty());
+        let held: Vec<SlotHeld> = begun.filter(|(_, slot)| is_meant(slot)).map(held).collect();
+        for items in held.chunks(Control::ENTRIES_MAX) {
+            self.messages.push_back(Control::Slots(items.to_vec()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::builder::tests::{Bench, RUN};
+    use crate::config::BuildConfig;
+    use sheaf_protocol::TfId;
+    use sheaf_protocol::control::Release;
+
+    #[test]
+    fn what_no_assignment_names_is_said_again_until_it_is_answered() {
+        let mut bench = Bench::new(BuildConfig::default());
+        bench.assign(4, 1);
+        bench.stf(4, 0).unwrap();
+        bench.pass_ms(100);
+        assert_eq!(bench.said(), "", "the ICN has assigned it");
+        bench.stf(5, 0).unwrap();
+        bench.stf(6, 0).unwrap();
+        bench.pass_ms(99);
+        assert_eq!(bench.said(), "", "its assignment is on the way");
+        bench.pass_ms(1);
+        assert_eq!(bench.said(), "slots 5 6");
+        bench.pass_ms(99);
+        assert_eq!(bench.said(), "");
+        bench.assign(5, 1);
+        bench.pass_ms(1);
+        assert_eq!(bench.said(), "slots 6");
+        bench.builder.handle_release(&Release {
+            version: 1,
+            floor: TfId(0),
+            ranges: vec![(TfId(6), TfId(7))],
+        });
+        bench.pass_ms(100);
+        assert_eq!(bench.said(), "");
+    }
+
+    #[test]
+    fn a_new_leader_is_told_of_all_of_it_until_it_has_assigned_it() {
+        let mut bench = Bench::new(BuildConfig::default());
+        bench.assign(5, 7);
+        bench.stf(5, 0).unwrap();
+        bench.pass_ms(200);
+        assert_eq!(bench.said(), "");
+        bench.builder.handle_joined(bench.now, RUN, true);
+        assert_eq!(bench.said(), "slots 5");
+        bench.pass_ms(100);
+        assert_eq!(bench.said(), "slots 5", "the first word may be lost");
+        bench.assign(5, 1);
+        bench.pass_ms(100);
+        assert_eq!(bench.said(), "");
+    }
+}

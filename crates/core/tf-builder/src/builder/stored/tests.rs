@@ -1,0 +1,185 @@
+//! Ack level `stored`, event by event: what is reported is on the disk, and a former life's TFs are cleared up.
+
+use super::super::tests::{Bench, RUN};
+use super::*;
+use crate::config::BuildConfig;
+use sheaf_protocol::Incarnation;
+
+fn bench(former: &[(u64, u64)]) -> Bench {
+    let mut bench = Bench::new(BuildConfig::default());
+    // What `new` has joined is joined again, with the storage this time.
+    let former = former.iter().map(|(run, tf)| (RunId(*run), TfId(*tf)));
+    bench.builder.store_first(former);
+    bench.builder.handle_joined(Timestamp(0), RUN, false);
+    bench
+}
+
+impl Bench {
+    fn build(&mut self, tf: u64) {
+        self.assign(tf, 1);
+        (0..3).for_each(|flp| self.stf(tf, flp).unwrap());
+    }
+
+    fn stored(&mut self, tf: u64) {
+        self.builder.handle_stored(self.now, RUN, TfId(tf));
+    }
+
+    fn recover(&mut self, tf: u64) {
+        self.builder.handle_recover(&[Recover {
+            tf: TfId(tf),
+            incarnation: Incarnation(1),
+            missing: Vec::new(),
+        }]);
+    }
+
+    fn release_below(&mut self, version: u64, floor: u64) {
+        let release = sheaf_protocol::control::Release {
+            version,
+            floor: TfId(floor),
+            ranges: Vec::new(),
+        };
+        self.builder.handle_release(&release);
+    }
+}
+
+#[test]
+fn a_tf_is_reported_only_when_it_is_stored() {
+    let mut bench = bench(&[]);
+    bench.build(5);
+    assert_eq!(bench.said(), "store 5 without []");
+    // However long the disk takes, it is neither reported nor stored once more.
+    bench.pass_ms(150);
+    bench.pass_ms(5000);
+    assert_eq!(bench.said(), "");
+    bench.stored(5);
+    assert_eq!(bench.said(), "built 5 without []");
+    bench.pass_ms(150);
+    assert_eq!(bench.said(), "built 5 without []");
+    bench.commit(5, &[]);
+    assert_eq!(bench.said(), "deliver 5 without [], ack 5");
+    assert_eq!(bench.builder.sink_bytes(), 0);
+}
+
+#[test]
+fn a_part_that_comes_while_a_stale_tf_is_written_is_stored_before_the_report() {
+    let mut bench = bench(&[]);
+    bench.assign(5, 1);
+    bench.stf(5, 0).unwrap();
+    bench.stf(5, 2).unwrap();
+    bench.pass_ms(2000);
+    assert_eq!(bench.said(), "store 5 without [1]");
+    bench.stf(5, 1).unwrap();
+    assert_eq!(bench.said(), "");
+    bench.stored(5);
+    assert_eq!(bench.said(), "store 5 without []");
+    bench.stored(5);
+    assert_eq!(bench.said(), "built 5 without []");
+}
+
+#[test]
+fn what_is_decided_elsewhere_is_removed_from_the_disk() {
+    let mut bench = bench(&[]);
+    bench.build(5);
+    assert_eq!(bench.said(), "store 5 without []");
+    bench.stored(5);
+    assert_eq!(bench.said(), "built 5 without []");
+    bench.release_below(1, 6);
+    assert_eq!(bench.said(), "unstore 5");
+    assert_eq!(
+        (bench.builder.open_bytes(), bench.builder.sink_bytes()),
+        (0, 0)
+    );
+}
+
+#[test]
+fn what_is_decided_elsewhere_while_it_is_written_counts_until_the_writer_lets_it_go() {
+    let mut bench = bench(&[]);
+    bench.build(5);
+    assert_eq!(bench.said(), "store 5 without []");
+    bench.release_below(1, 6);
+    assert_eq!(bench.said(), "unstore 5");
+    assert_eq!(bench.builder.sink_bytes(), 30);
+    bench.stored(5);
+    assert_eq!((bench.said().as_str(), bench.builder.sink_bytes()), ("", 0));
+}
+
+#[test]
+fn a_commit_overtakes_a_write_that_has_not_begun() {
+    let mut bench = bench(&[]);
+    bench.assign(5, 1);
+    bench.stf(5, 0).unwrap();
+    bench.stf(5, 2).unwrap();
+    bench.pass_ms(2000);
+    assert_eq!(bench.said(), "store 5 without [1]");
+    bench.stored(5);
+    assert_eq!(bench.said(), "built 5 without [1]");
+    // The last part is here now, but the verdict is about what was reported.
+    bench.stf(5, 1).unwrap();
+    bench.commit(5, &[1]);
+    assert_eq!(bench.said(), "deliver 5 without [1], ack 5");
+}
+
+#[test]
+fn a_joining_epn_says_what_its_former_lives_have_stored_until_it_is_answered() {
+    let mut bench = bench(&[(RUN.0, 3), (RUN.0, 8), (77, 4)]);
+    assert_eq!(bench.said(), "stored 3, stored 8");
+    bench.pass_ms(150);
+    assert_eq!(bench.said(), "stored 3, stored 8");
+    bench.recover(3);
+    bench.builder.handle_discard(&[TfId(8), TfId(9), TfId(8)]);
+    assert_eq!(bench.said(), "recover 3, unstore 8 of a former life");
+    bench.recover(3);
+    assert_eq!(bench.said(), "");
+    bench.builder.handle_recovered(RUN, TfId(3), true);
+    assert_eq!(bench.said(), "ack 3");
+    bench.recover(3);
+    assert_eq!(bench.said(), "ack 3");
+    bench.pass_ms(150);
+    assert_eq!(bench.said(), "");
+    assert_eq!(
+        bench.builder.former_tfs(),
+        1,
+        "the TF of another run is left alone"
+    );
+}
+
+#[test]
+fn a_tf_that_is_not_on_the_disk_is_said_so() {
+    let mut bench = bench(&[]);
+    // Published by the former life, which died before it could say so: not in the list, but known to the disk.
+    bench.recover(3);
+    bench.recover(4);
+    assert_eq!(bench.said(), "recover 3, recover 4");
+    bench.builder.handle_recovered(RUN, TfId(3), true);
+    bench.builder.handle_recovered(RUN, TfId(4), false);
+    assert_eq!(bench.said(), "not stored 4, ack 3");
+}
+
+#[test]
+fn another_run_leaves_stored_tfs_where_they_are() {
+    let mut bench = bench(&[]);
+    bench.build(5);
+    bench.build(6);
+    assert_eq!(bench.said(), "store 5 without [], store 6 without []");
+    bench.stored(5);
+    bench.builder.handle_joined(Timestamp(0), RunId(10), false);
+    assert_eq!(bench.builder.sink_bytes(), 30);
+    bench.stored(6);
+    assert_eq!((bench.said().as_str(), bench.builder.sink_bytes()), ("", 0));
+}
+
+#[test]
+fn an_epn_that_was_only_thought_dead_hands_on_what_it_has_itself() {
+    let mut bench = bench(&[]);
+    bench.build(5);
+    assert_eq!(bench.said(), "store 5 without []");
+    bench.stored(5);
+    assert_eq!(bench.said(), "built 5 without []");
+    // Its commit was lost with the stream, and the ICN has given this life up.
+    bench.recover(5);
+    assert_eq!(bench.said(), "deliver 5 without [], ack 5");
+    bench.recover(5);
+    assert_eq!(bench.said(), "ack 5");
+    bench.recover(6);
+    assert_eq!(bench.said(), "recover 6");
+}

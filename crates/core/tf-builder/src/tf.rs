@@ -1,0 +1,41 @@
+//! A built timeframe, as the consumer gets it.
+
+use sheaf_protocol::{Attempt, FlpId, PayloadFormat, RunId, Source, TfId};
+
+/// One STF in a TF.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part<P> {
+    /// Who made it.
+    pub source: Source,
+    /// What the payload is made of.
+    pub format: PayloadFormat,
+    /// CRC-32C of the payload as its source stated it, and as it was found on arrival.
+    pub digest: u32,
+    /// Payload bytes.
+    pub bytes: u64,
+    /// The bytes.
+    pub payload: P,
+}
+
+/// A committed TF: all parts of its roster but the missing ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tf<P> {
+    /// The run.
+    pub run: RunId,
+    /// The TF.
+    pub tf: TfId,
+    /// The assignment that it was built for.
+    pub attempt: Attempt,
+    /// The STFs, by FLP id.
+    pub parts: Vec<Part<P>>,
+    /// FLPs of the roster without a part, by id; empty for a complete TF.
+    pub missing: Vec<FlpId>,
+}
+
+impl<P> Tf<P> {
+    /// Payload bytes of all parts.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.bytes).sum()
+    }
+}

@@ -1,0 +1,323 @@
+//! One entry of a log: its term and index, and a body that holds the records of one append or a piece of them.
+//!
+//! An append is all or none. When its records do not fit one entry, all pieces but the last say that more follows,
+//! and a reader holds them back until the last one has come: a leader that dies in the middle leaves pieces that
+//! nobody ever reads.
+
+use crate::storage::StorageError;
+use bytes::Bytes;
+use sheaf_protocol::{DecodeError, Record, Term};
+use thiserror::Error;
+
+/// One entry of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The term of the leader that appended it.
+    pub term: Term,
+    /// Its place, from 1, without gaps.
+    pub index: u64,
+    /// Kind (1 byte), number of records (4 bytes), records; at least [`HEAD_BYTES`](Self::HEAD_BYTES).
+    pub body: Bytes,
+}
+
+/// What a body is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyKind {
+    /// No record: the mark that a leader sets at the begin of its term.
+    Mark,
+    /// The records of an append, or the last piece of them.
+    Whole,
+    /// A piece of an append; more follows in the next entry.
+    Piece,
+}
+
+/// Why bytes are no body of an entry.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum BodyError {
+    /// Too short for a head or too long for a message.
+    #[error(
+        "entry body of {found} bytes, expected {} to {}",
+        Entry::HEAD_BYTES,
+        Entry::BODY_BYTES_MAX
+    )]
+    Size {
+        /// Bytes found.
+        found: usize,
+    },
+    /// No kind of this version.
+    #[error("kind of entry is {found}, expected 0 (mark), 1 (whole) or 2 (piece)")]
+    Kind {
+        /// The code found.
+        found: u8,
+    },
+    /// A record cannot be read.
+    #[error("record {number} of an entry: {source}")]
+    Record {
+        /// Which one, from 0.
+        number: usize,
+        /// What is wrong with it.
+        source: DecodeError,
+    },
+    /// The number in the head is another.
+    #[error("entry says {said} records and has {found}")]
+    Count {
+        /// What the head says.
+        said: u32,
+        /// Records that are there.
+        found: usize,
+    },
+}
+
+impl Entry {
+    /// Bytes before the records.
+    pub const HEAD_BYTES: usize = 5;
+    /// Longest body. A record is far smaller, and half a message of the log has room for one.
+    pub const BODY_BYTES_MAX: usize = 256 << 10;
+
+    /// The mark at the begin of a term.
+    #[must_use]
+    pub fn mark(term: Term, index: u64) -> Self {
+        Self {
+            term,
+            index,
+            body: Bytes::from_static(&[0; Self::HEAD_BYTES]),
+        }
+    }
+
+    /// The entries that `records` make, the first of them at `index`. There is always one.
+    #[must_use]
+    pub fn of(term: Term, mut index: u64, records: &[Record]) -> Vec<Self> {
+        let mut entries = Vec::with_capacity(1);
+        let mut body = vec![0; Self::HEAD_BYTES];
+        let (mut count, mut one) = (0_u32, Vec::new());
+        let close = |body: Vec<u8>, kind: u8, count: u32, index: u64| {
+            let mut body = body;
+            body[0] = kind;
+            body[1..Self::HEAD_BYTES].copy_from_slice(&count.to_le_bytes());
+            Self {
+                term,
+                index,
+                body: body.into(),
+            }
+        };
+        for record in records {
+            one.clear();
+            record.encode_into(&mut one);
+            if count > 0 && body.len() + one.len() > Self::BODY_BYTES_MAX {
+                let full = std::mem::replace(&mut body, vec![0; Self::HEAD_BYTES]);
+                entries.push(close(full, 2, count, index));
+                (count, index) = (0, index + 1);
+            }
+            body.extend_from_slice(&one);
+            count += 1;
+        }
+        entries.push(close(body, 1, count, index));
+        entries
+    }
+
+    /// What the body is.
+    ///
+    /// # Errors
+    ///
+    /// [`BodyError::Size`] and [`BodyError::Kind`].
+    pub fn kind(&self) -> Result<BodyKind, BodyError> {
+        let found = self.body.len();
+        match self.body.first() {
+            _ if !(Self::HEAD_BYTES..=Self::BODY_BYTES_MAX).contains(&found) => {
+                Err(BodyError::Size { found })
+            }
+            Some(0) => Ok(BodyKind::Mark),
+            Some(1) => Ok(BodyKind::Whole),
+            Some(2) => Ok(BodyKind::Piece),
+            Some(found) => Err(BodyError::Kind { found: *found }),
+            None => Err(BodyError::Size { found }),
+        }
+    }
+
+    /// Whether a checkpoint begins with it, which is an append of its own.
+    #[must_use]
+    pub fn begins_checkpoint(&self) -> bool {
+        let records = self.body.get(Self::HEAD_BYTES..).unwrap_or_default();
+        !matches!(self.kind(), Ok(BodyKind::Mark)) && Record::is_checkpoint_first(records)
+    }
+
+    /// How many records the head of the body says there are; 0 if there is no head.
+    #[must_use]
+    pub fn records_said(&self) -> u64 {
+        let count = self.body.get(1..Self::HEAD_BYTES);
+        count.map_or(0, |bytes| {
+            u64::from(u32::from_le_bytes(bytes.try_into().expect("4 of 5 bytes")))
+        })
+    }
+
+    /// The records of the body.
+    ///
+    /// # Errors
+    ///
+    /// [`BodyError`] names what is wrong; entries from a disk or a peer are asked this before they count.
+    pub fn records(&self) -> Result<Vec<Record>, BodyError> {
+        self.kind()?;
+        let mut rest = &self.body[Self::HEAD_BYTES..];
+        let mut records = Vec::new();
+        while !rest.is_empty() {
+            let number = records.len();
+            let (record, behind) =
+                Record::decode(rest).map_err(|source| BodyError::Record { number, source })?;
+            records.push(record);
+            rest = behind;
+        }
+        let said = self.records_said();
+        if said != records.len() as u64 {
+            return Err(BodyError::Count {
+                said: u32::try_from(said).expect("read from 4 bytes"),
+                found: records.len(),
+            });
+        }
+        Ok(records)
+    }
+}
+
+/// The records of a log in order, each with the term and index of its entry; pieces without their end are left out.
+///
+/// After an error there is nothing more.
+pub struct Records<I> {
+    entries: I,
+    /// The pieces of an append whose last one has not come.
+    held: Vec<(Term, u64, Record)>,
+    ready: std::vec::IntoIter<(Term, u64, Record)>,
+    has_failed: bool,
+}
+
+impl<I: Iterator<Item = Result<Entry, StorageError>>> Records<I> {
+    /// The records of `entries`, which follow each other without gaps.
+    pub fn new(entries: I) -> Self {
+        Self {
+            entries,
+            held: Vec::new(),
+            ready: Vec::new().into_iter(),
+            has_failed: false,
+        }
+    }
+
+    fn take(&mut self, entry: &Entry) -> Result<(), BodyError> {
+        if self
+            .held
+            .last()
+            .is_some_and(|(term, ..)| *term != entry.term)
+        {
+            self.held.clear();
+        }
+        let records = entry.records()?;
+        let placed = |record| (entry.term, entry.index, record);
+        self.held.extend(records.into_iter().map(placed));
+        match entry.kind()? {
+            BodyKind::Piece => {}
+            BodyKind::Mark => self.held.clear(),
+            BodyKind::Whole => self.ready = std::mem::take(&mut self.held).into_iter(),
+        }
+        Ok(())
+    }
+}
+
+impl<I: Iterator<Item = Result<Entry, StorageError>>> Iterator for Records<I> {
+    type Item = Result<(Term, u64, Record), StorageError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(record) = self.ready.next() {
+                return Some(Ok(record));
+            }
+            if self.has_failed {
+                return None;
+            }
+            let error = match self.entries.next()? {
+                Ok(entry) => match self.take(&entry) {
+                    Ok(()) => continue,
+                    Err(source) => StorageError::Body {
+                        index: entry.index,
+                        source,
+                    },
+                },
+                Err(error) => error,
+            };
+            self.has_failed = true;
+            return Some(Err(error));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sheaf_protocol::TfId;
+
+    fn done(ranges: usize) -> Record {
+        Record::Done {
+            ranges: vec![(TfId(1), TfId(2)); ranges],
+        }
+    }
+
+    fn read(entries: Vec<Entry>) -> Vec<(u64, Record)> {
+        Records::new(entries.into_iter().map(Ok))
+            .map(|read| read.expect("entries made here can be read"))
+            .map(|(_, index, record)| (index, record))
+            .collect()
+    }
+
+    #[test]
+    fn what_does_not_fit_one_entry_is_cut_and_comes_back_whole() {
+        let records = vec![
+            done(Record::RANGES_MAX),
+            done(Record::RANGES_MAX),
+            Record::Over,
+        ];
+        let entries = Entry::of(Term(3), 7, &records);
+        assert_eq!(entries.len(), 2);
+        assert_eq!(entries[1].index, 8);
+        let back: Vec<Record> = read(entries)
+            .into_iter()
+            .map(|(_, record)| record)
+            .collect();
+        assert_eq!(back, records);
+    }
+
+    #[test]
+    fn pieces_without_their_end_are_nothing() {
+        let records = vec![done(Record::RANGES_MAX); 2];
+        let mut entries = Entry::of(Term(3), 1, &records);
+        entries.truncate(1);
+        assert!(read(entries.clone()).is_empty());
+        entries.push(Entry::mark(Term(4), 2));
+        entries.extend(Entry::of(Term(4), 3, &[Record::Over]));
+        assert_eq!(read(entries), [(3, Record::Over)]);
+    }
+
+    #[test]
+    fn an_append_of_nothing_is_an_entry_of_nothing() {
+        let entries = Entry::of(Term(1), 1, &[]);
+        assert_eq!(entries.len(), 1);
+        assert_eq!(entries[0].records(), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn what_is_no_body_is_named() {
+        let check = |body: &'static [u8], expected: &str| {
+            let entry = Entry {
+                term: Term(1),
+                index: 1,
+                body: Bytes::from_static(body),
+            };
+            assert_eq!(entry.records().unwrap_err().to_string(), expected);
+        };
+        check(&[], "entry body of 0 bytes, expected 5 to 262144");
+        check(
+            &[3, 0, 0, 0, 0],
+            "kind of entry is 3, expected 0 (mark), 1 (whole) or 2 (piece)",
+        );
+        check(&[1, 2, 0, 0, 0, 9], "entry says 2 records and has 1");
+        check(
+            &[1, 1, 0, 0, 0, 6],
+            "record 0 of an entry: message is cut: elapsed ns needs 8 bytes, 0 are left",
+        );
+    }
+}

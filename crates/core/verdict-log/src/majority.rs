@@ -1,0 +1,557 @@
+//! The log of several ICNs, durable when most of them have it: one may be lost at any moment, and another leads.
+//!
+//! The members are fixed and few. The rules are those of Raft (Ongaro, *Consensus: Bridging Theory and Practice*,
+//! 2014; section 9.6 for trial votes): a member votes once a term and only for a log not older than its own, entries
+//! are taken only behind one that both logs have, a leader counts only entries of its own term, and nobody says
+//! yes before its disk has. A leader begins with an entry of its own, the mark; when that is committed everything
+//! before is too, and only then does it lead for the world outside. Why not a library:
+//! `docs/adr/2026-11-21-own-majority-log.md`; for operators: `docs/ledger.md`.
+//!
+//! A blank disk may be a first start or a lost memory. A member with one therefore asks all others first
+//! (`join.rs`) and votes only when it knows all that it may have promised.
+//!
+//! Time is an argument and serves availability alone: no rule of safety has a duration in it.
+
+mod election;
+mod follow;
+mod join;
+mod lead;
+pub mod message;
+
+pub use message::{Message, MessageError};
+
+use crate::storage::{HardState, Seat, Storage, StorageError, StorageNotice, Ticket};
+use crate::{LedgerStatus, Notice, Position};
+use join::Join;
+use lead::Reign;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use sheaf_protocol::mutant::{self, Mutant};
+use sheaf_protocol::{Record, Term, Timestamp};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Who the members are, and how patient.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MajorityConfig {
+    /// This member, from 0.
+    pub me: u16,
+    /// How many there are; 3, or another odd number for more failures at once.
+    pub icns: u16,
+    /// Of the times that are drawn so that members do not campaign at the same moment.
+    pub seed: u64,
+    /// How often a leader is heard at least.
+    pub pulse: Duration,
+    /// A leader that is not heard for this time, or for up to five thirds of it, is given up.
+    pub patience: Duration,
+}
+
+impl MajorityConfig {
+    /// Member `me` of `icns` with pulses of 20 ms and a patience of 120 to 200 ms.
+    #[must_use]
+    pub fn new(me: u16, icns: u16, seed: u64) -> Self {
+        Self {
+            me,
+            icns,
+            seed,
+            pulse: Duration::from_millis(20),
+            patience: Duration::from_millis(120),
+        }
+    }
+
+    /// How many members decide.
+    #[must_use]
+    pub fn majority(&self) -> usize {
+        usize::from(self.icns) / 2 + 1
+    }
+}
+
+/// What a member is.
+#[derive(Debug)]
+enum Office {
+    /// Its disk was blank; it may not vote yet.
+    Joining(Join),
+    Follower,
+    /// Asks whether it would get votes; the set holds who said yes.
+    Trial(BTreeSet<u16>),
+    /// Asks for votes.
+    Candidate(BTreeSet<u16>),
+    Leader(Reign),
+}
+
+/// What waits for the disk.
+#[derive(Clone, Copy, Debug)]
+enum Wait {
+    /// The vote for this ICN in this term is safe and can be told.
+    Vote(u16, Term),
+    /// The own vote in this term is safe and the others can be asked.
+    Campaign(Term),
+    /// The seat is taken.
+    Joined,
+}
+
+/// What a member knows of another.
+#[derive(Debug, Default)]
+struct Peer {
+    is_connected: bool,
+    heard_at: Timestamp,
+    progress: lead::Progress,
+}
+
+/// One member of a majority.
+#[derive(Debug)]
+pub struct MajorityLedger<S> {
+    config: MajorityConfig,
+    storage: S,
+    rng: Xoshiro256PlusPlus,
+    state: HardState,
+    office: Office,
+    leader: Option<u16>,
+    /// When the leader was heard last.
+    heard_at: Timestamp,
+    /// The stream to the leader has gone: it is probably dead, and nobody has to be patient.
+    is_orphan: bool,
+    campaign_due: Timestamp,
+    commit: u64,
+    /// Up to here the log is that of the leader of this term.
+    verified: u64,
+    /// The leader, its term, and its last message.
+    acknowledged: (u16, Term, u64),
+    peers: Vec<Peer>,
+    waits: VecDeque<(Ticket, Wait)>,
+    out: VecDeque<Notice>,
+    appended: Position,
+    trouble: Option<String>,
+    has_started: bool,
+    is_resigned: bool,
+    has_failed: Arc<AtomicBool>,
+    refused: u64,
+}
+
+impl<S: Storage> MajorityLedger<S> {
+    /// The member that `config` names, with its log in `storage`.
+    ///
+    /// # Errors
+    ///
+    /// [`StorageError::Seat`] if the directory is that of another member, of another number of members, or of a
+    /// single ICN: with it this member would break what the other one has promised.
+    ///
+    /// # Panics
+    ///
+    /// If `config.me` is not below `config.icns`: the configuration is checked before.
+    pub fn new(config: MajorityConfig, mut storage: S) -> Result<Self, StorageError> {
+        assert!(
+            config.me < config.icns,
+            "ICN {} of {}",
+            config.me,
+            config.icns
+        );
+        let (icn, icns) = (config.me, config.icns);
+        let fresh = Seat {
+            icn,
+            icns,
+            has_joined: false,
+        };
+        let state = storage.hard_state().unwrap_or(HardState {
+            seat: Some(fresh),
+            ..HardState::default()
+        });
+        let is_ours = state
+            .seat
+            .is_some_and(|seat| (seat.icn, seat.icns) == (icn, icns));
+        if !is_ours {
+            return Err(StorageError::Seat {
+                found: state.seat.map_or("a single ICN".to_owned(), |seat| {
+                    format!("ICN {} of {}", seat.icn, seat.icns)
+                }),
+                expected: format!("ICN {icn} of {icns}"),
+            });
+        }
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(config.seed ^ u64::from(icn) << 48);
+        let has_joined = state.seat.is_some_and(|seat| seat.has_joined)
+            || mutant::is_on(Mutant::LedgerJoinAtOnce);
+        let office = if has_joined {
+            Office::Follower
+        } else {
+            Office::Joining(Join::new(rng.random()))
+        };
+        storage.save(state);
+        // What a checkpoint stands for was committed before it was removed.
+        let commit = storage.first_index() - 1;
+        Ok(Self {
+            config,
+            storage,
+            rng,
+            state,
+            office,
+            leader: None,
+            heard_at: Timestamp(0),
+            is_orphan: false,
+            campaign_due: Timestamp(0),
+            commit,
+            verified: 0,
+            acknowledged: (icn, Term(0), 0),
+            peers: (0..icns).map(|_| Peer::default()).collect(),
+            waits: VecDeque::new(),
+            out: VecDeque::new(),
+            appended: Position(0),
+            trouble: None,
+            has_started: false,
+            is_resigned: false,
+            has_failed: Arc::default(),
+            refused: 0,
+        })
+    }
+
+    /// What recovery found, for people.
+    pub fn findings(&self) -> Vec<String> {
+        self.storage.findings()
+    }
+
+    /// Messages that were none.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Up to which index the log is committed, as far as this member knows. For tests and status views.
+    #[must_use]
+    pub fn committed(&self) -> u64 {
+        self.commit
+    }
+
+    /// The disk of this member.
+    #[must_use]
+    pub fn storage(&self) -> &S {
+        &self.storage
+    }
+
+    fn send(&mut self, to: u16, message: &Message) {
+        if self
+            .peers
+            .get(usize::from(to))
+            .is_some_and(|peer| peer.is_connected)
+        {
+            self.out.push_back(Notice::Send {
+                to,
+                message: message.encode(),
+            });
+        }
+    }
+
+    fn others(&self) -> impl Iterator<Item = u16> + use<S> {
+        let me = self.config.me;
+        (0..self.config.icns).filter(move |icn| *icn != me)
+    }
+
+    fn send_all(&mut self, message: &Message) {
+        for icn in self.others() {
+            self.send(icn, message);
+        }
+    }
+
+    /// Up to where this member may say that it has the log.
+    fn durable(&self) -> u64 {
+        if mutant::is_on(Mutant::LedgerAckBeforeSync) {
+            return self.storage.last_index();
+        }
+        self.storage.durable_index()
+    }
+
+    /// A duration from `low` to `high`.
+    fn draw(&mut self, low: Duration, high: Duration) -> Duration {
+        low + (high - low).mul_f64(self.rng.random_range(0.0..1.0))
+    }
+
+    fn may_campaign(&self) -> bool {
+        let can = !self.is_resigned && self.trouble.is_none();
+        can && !matches!(self.office, Office::Joining(_) | Office::Leader(_))
+    }
+
+    /// Takes part in `term`, which is higher than any before, as a follower that has not voted.
+    fn enter_term(&mut self, now: Timestamp, term: Term) {
+        self.state.term = term;
+        self.state.vote = None;
+        self.storage.save(self.state);
+        self.leader = None;
+        self.verified = 0;
+        self.step_down(now, "another ICN has a higher term");
+    }
+
+    /// Stops leading or campaigning.
+    fn step_down(&mut self, now: Timestamp, why: &str) {
+        match std::mem::replace(&mut self.office, Office::Follower) {
+            Office::Joining(mut join) => {
+                join.forget_goal();
+                self.office = Office::Joining(join);
+                return;
+            }
+            Office::Leader(reign) if reign.is_public => self.out.push_back(Notice::Deposed {
+                term: self.state.term,
+                why: why.to_owned(),
+            }),
+            _ => {}
+        }
+        if self.leader == Some(self.config.me) {
+            self.leader = None;
+        }
+        self.be_patient(now);
+    }
+
+    /// The time until which a leader has to be heard.
+    fn be_patient(&mut self, now: Timestamp) {
+        let patience = self.config.patience;
+        self.campaign_due = now + self.draw(patience, patience * 5 / 3);
+    }
+
+    fn start(&mut self, now: Timestamp) {
+        self.has_started = true;
+        // Nobody leads that could be disturbed by haste at a first start; the others may be in the middle of a run.
+        self.be_patient(now);
+        self.heard_at = now;
+        for peer in &mut self.peers {
+            peer.heard_at = now;
+        }
+        self.storage.sync(now);
+    }
+
+    fn hear_disk(&mut self, now: Timestamp) {
+        while let Some(notice) = self.storage.poll(now) {
+            match notice {
+                StorageNotice::Synced(ticket) => {
+                    while let Some((_, wait)) = self.waits.pop_front_if(|(t, _)| *t <= ticket) {
+                        self.end_wait(now, wait);
+                    }
+                    self.acknowledge(now);
+                }
+                StorageNotice::Trouble(why) => {
+                    self.trouble = Some(why.clone());
+                    if matches!(self.office, Office::Leader(_)) {
+                        self.hand_over();
+                    }
+                    if !matches!(self.office, Office::Joining(_)) {
+                        self.step_down(now, &format!("its disk fails: {why}"));
+                    }
+                    self.out.push_back(Notice::Trouble(why));
+                }
+                StorageNotice::Healed => {
+                    self.trouble = None;
+                    self.out.push_back(Notice::Healed);
+                }
+            }
+        }
+    }
+
+    fn end_wait(&mut self, now: Timestamp, wait: Wait) {
+        match wait {
+            Wait::Vote(to, term) => {
+                if (self.state.term, self.state.vote) == (term, Some(to)) {
+                    self.tell_vote(to, term, false, true);
+                }
+            }
+            Wait::Campaign(term) => self.ask_for_votes(now, term),
+            Wait::Joined => self.take_seat(now),
+        }
+    }
+
+    fn handle(&mut self, now: Timestamp, from: u16, message: Message) {
+        if let Some(peer) = self.peers.get_mut(usize::from(from)) {
+            peer.heard_at = now;
+        }
+        if let Office::Joining(join) = &self.office
+            && join.is_asking()
+        {
+            // What it may have promised in an earlier life is not known yet, so it promises nothing.
+            match message {
+                Message::State {
+                    term,
+                    nonce,
+                    last_index,
+                    ..
+                } => {
+                    self.take_state(now, from, term, nonce, last_index);
+                }
+                Message::AskState { nonce, .. } => self.tell_state(from, nonce),
+                _ => {}
+            }
+            return;
+        }
+        // A trial, and what joins, leave the terms of others alone.
+        let is_question = matches!(
+            message,
+            Message::AskVote { is_trial: true, .. }
+                | Message::Vote {
+                    is_trial: true,
+                    is_granted: true,
+                    ..
+                }
+                | Message::AskState { .. }
+        );
+        if message.term() > self.state.term && !is_question {
+            self.enter_term(now, message.term());
+        }
+        match message {
+            Message::AskVote {
+                term,
+                is_trial,
+                last_index,
+                last_term,
+            } => {
+                self.handle_ask(now, from, term, is_trial, (last_term, last_index));
+            }
+            Message::Vote {
+                asked,
+                is_trial,
+                is_granted,
+                ..
+            } => {
+                self.handle_vote(now, from, asked, is_trial, is_granted);
+            }
+            Message::Append {
+                term,
+                round,
+                previous_index,
+                previous_term,
+                commit,
+                entries,
+            } => {
+                let previous = (previous_index, previous_term);
+                self.handle_append(now, from, term, round, previous, commit, entries);
+            }
+            Message::Appended {
+                term,
+                round,
+                outcome,
+            } => {
+                if term == self.state.term {
+                    self.handle_appended(from, round, outcome);
+                }
+            }
+            Message::Install {
+                term,
+                round,
+                base_index,
+                base_term,
+            } => self.handle_install(now, from, term, round, (base_index, base_term)),
+            Message::Campaign { term } => {
+                if term == self.state.term && self.may_campaign() {
+                    self.campaign(now);
+                }
+            }
+            Message::AskState { nonce, .. } => self.tell_state(from, nonce),
+            Message::State {
+                term,
+                nonce,
+                last_index,
+                is_leader,
+            } => {
+                if is_leader && term == self.state.term {
+                    self.take_goal(now, nonce, term, last_index);
+                }
+            }
+        }
+    }
+}
+
+impl<S: Storage> crate::Ledger for MajorityLedger<S> {
+    fn append(&mut self, now: Timestamp, records: Vec<Record>) -> Position {
+        self.append_records(now, &records);
+        self.appended
+    }
+
+    fn poll(&mut self, now: Timestamp) -> Option<Notice> {
+        if !self.has_started {
+            self.start(now);
+        }
+        if let Some(notice) = self.out.pop_front() {
+            return Some(notice);
+        }
+        self.hear_disk(now);
+        if self.has_failed.swap(false, Ordering::Relaxed) {
+            self.trouble = Some("the log could not be read to its end".to_owned());
+            self.step_down(now, "the log could not be read to its end");
+        }
+        match self.office {
+            Office::Joining(_) => self.run_join(now),
+            Office::Leader(_) => self.run_reign(now),
+            _ => self.run_clock(now),
+        }
+        self.out.pop_front()
+    }
+
+    fn next_due(&self) -> Option<Timestamp> {
+        let own = match &self.office {
+            _ if !self.has_started => return Some(Timestamp(0)),
+            Office::Joining(join) => join.ask_due,
+            Office::Leader(reign) => reign.pulse_due,
+            _ => self.campaign_due,
+        };
+        Some(self.storage.next_due().map_or(own, |disk| disk.min(own)))
+    }
+
+    fn handle_message(&mut self, now: Timestamp, from: u16, message: &[u8]) {
+        if !self.has_started {
+            self.start(now);
+        }
+        if from == self.config.me || from >= self.config.icns {
+            self.refused += 1;
+            return;
+        }
+        match Message::decode(message) {
+            Ok(message) => self.handle(now, from, message),
+            Err(_) => self.refused += 1,
+        }
+    }
+
+    fn handle_peer(&mut self, now: Timestamp, icn: u16, is_connected: bool) {
+        if !self.has_started {
+            self.start(now);
+        }
+        let Some(peer) = self.peers.get_mut(usize::from(icn)) else {
+            return;
+        };
+        peer.is_connected = is_connected;
+        if is_connected {
+            self.greet(now, icn);
+        } else if self.leader == Some(icn) {
+            self.leader = None;
+            self.is_orphan = true;
+            let haste = self.draw(Duration::ZERO, self.config.pulse * 3 / 2);
+            self.campaign_due = self.campaign_due.min(now + haste);
+        }
+    }
+
+    fn resign(&mut self, now: Timestamp) {
+        self.is_resigned = true;
+        if matches!(self.office, Office::Leader(_)) {
+            self.hand_over();
+        }
+        if !matches!(self.office, Office::Joining(_)) {
+            self.step_down(now, "it resigns");
+        }
+    }
+
+    fn has_others(&self) -> bool {
+        self.config.icns > 1
+    }
+
+    fn status(&self) -> LedgerStatus {
+        LedgerStatus {
+            backend: "majority",
+            office: match &self.office {
+                Office::Leader(reign) if reign.is_public => "leader",
+                Office::Leader(_) | Office::Trial(_) | Office::Candidate(_) => "candidate",
+                Office::Follower | Office::Joining(_) => "standby",
+            },
+            term: self.state.term,
+            leader: self.leader,
+            records: self.storage.records(),
+            trouble: self.trouble.clone().or_else(|| self.joining_text()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

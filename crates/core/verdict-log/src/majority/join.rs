@@ -1,0 +1,184 @@
+//! A member with a blank disk.
+//!
+//! It may be new, or have forgotten: votes it gave, entries it said it has. If it voted now, two leaders of one term
+//! or a leader without a committed entry could follow. So it first asks all others for their terms, and promises
+//! nothing below the highest of them: every term that it may have voted in is one that its candidate had saved.
+//! Then it follows, without a vote, until it has everything that the leader of that term or a later one had when
+//! asked; that leader has all that was ever committed, with its help or without. If all others are as blank as
+//! itself, there is nothing to forget, and the farm starts for the first time.
+
+use super::{MajorityLedger, Message, Office, Wait};
+use crate::storage::{Seat, Storage};
+use sheaf_protocol::{Term, Timestamp};
+use std::collections::BTreeMap;
+
+/// How far it is.
+#[derive(Debug)]
+pub(super) struct Join {
+    nonce: u64,
+    /// Term and last entry of those who have answered; `None` when all have.
+    answers: Option<BTreeMap<u16, (Term, u64)>>,
+    /// What it needs to have, in which term.
+    goal: Option<(Term, u64)>,
+    pub(super) ask_due: Timestamp,
+    /// It has all, and its disk is told so.
+    is_done: bool,
+}
+
+impl Join {
+    pub(super) fn new(nonce: u64) -> Self {
+        Self {
+            nonce,
+            answers: Some(BTreeMap::new()),
+            goal: None,
+            ask_due: Timestamp(0),
+            is_done: false,
+        }
+    }
+
+    pub(super) fn is_asking(&self) -> bool {
+        self.answers.is_some()
+    }
+
+    /// What a former leader had is not enough any more.
+    pub(super) fn forget_goal(&mut self) {
+        self.goal = None;
+    }
+}
+
+impl<S: Storage> MajorityLedger<S> {
+    pub(super) fn run_join(&mut self, now: Timestamp) {
+        let others: Vec<u16> = self.others().collect();
+        let Office::Joining(join) = &mut self.office else {
+            return;
+        };
+        if now < join.ask_due {
+            return;
+        }
+        join.ask_due = now + self.config.pulse;
+        let (term, nonce) = (self.state.term, join.nonce);
+        let asked: Vec<u16> = match &join.answers {
+            Some(answers) => {
+                let is_silent = |icn: &u16| !answers.contains_key(icn);
+                others.into_iter().filter(is_silent).collect()
+            }
+            None => self.leader.into_iter().collect(),
+        };
+        for icn in asked {
+            self.send(icn, &Message::AskState { term, nonce });
+        }
+    }
+
+    pub(super) fn tell_state(&mut self, to: u16, nonce: u64) {
+        let message = Message::State {
+            term: self.state.term,
+            nonce,
+            last_index: self.storage.last_index(),
+            is_leader: matches!(self.office, Office::Leader(_)),
+        };
+        self.send(to, &message);
+    }
+
+    /// Another ICN has answered the first question.
+    pub(super) fn take_state(
+        &mut self,
+        now: Timestamp,
+        from: u16,
+        term: Term,
+        nonce: u64,
+        last_index: u64,
+    ) {
+        let Office::Joining(join) = &mut self.office else {
+            return;
+        };
+        let Some(answers) = &mut join.answers else {
+            return;
+        };
+        if nonce != join.nonce {
+            return;
+        }
+        answers.insert(from, (term, last_index));
+        if answers.len() + 1 < usize::from(self.config.icns) {
+            return;
+        }
+        let own = (self.state.term, self.storage.last_index());
+        let highest = answers
+            .values()
+            .map(|(term, _)| *term)
+            .max()
+            .unwrap_or_default();
+        let blank = (Term(0), 0);
+        let is_first_start = own == blank && answers.values().all(|answer| *answer == blank);
+        join.answers = None;
+        if is_first_start {
+            self.end_join(now);
+            return;
+        }
+        self.state.term = self.state.term.max(highest);
+        // Whom it has voted for in that term is not known, so its vote is spent.
+        self.state.vote = Some(self.config.me);
+        self.storage.save(self.state);
+        self.storage.sync(now);
+    }
+
+    /// The leader says what it has.
+    pub(super) fn take_goal(&mut self, now: Timestamp, nonce: u64, term: Term, last_index: u64) {
+        if let Office::Joining(join) = &mut self.office
+            && !join.is_asking()
+            && join.nonce == nonce
+            && join.goal.is_none()
+        {
+            join.goal = Some((term, last_index));
+            self.look_whether_joined(now);
+        }
+    }
+
+    pub(super) fn look_whether_joined(&mut self, now: Timestamp) {
+        if let Office::Joining(join) = &self.office
+            && let Some((term, last_index)) = join.goal
+            && !join.is_done
+            && term == self.state.term
+            && self.verified.min(self.durable()) >= last_index
+        {
+            self.end_join(now);
+        }
+    }
+
+    fn end_join(&mut self, now: Timestamp) {
+        self.state.seat = Some(Seat {
+            icn: self.config.me,
+            icns: self.config.icns,
+            has_joined: true,
+        });
+        self.storage.save(self.state);
+        let ticket = self.storage.sync(now);
+        self.waits.push_back((ticket, Wait::Joined));
+        if let Office::Joining(join) = &mut self.office {
+            join.is_done = true;
+        }
+    }
+
+    /// The disk knows that this member may vote.
+    pub(super) fn take_seat(&mut self, now: Timestamp) {
+        if matches!(self.office, Office::Joining(_)) {
+            self.office = Office::Follower;
+            self.be_patient(now);
+        }
+    }
+
+    /// For people: why this member does not count yet.
+    pub(super) fn joining_text(&self) -> Option<String> {
+        let Office::Joining(join) = &self.office else {
+            return None;
+        };
+        let Some(answers) = &join.answers else {
+            return Some("its disk was blank: it fetches the log and has no vote yet".to_owned());
+        };
+        let silent = self.others().filter(|icn| !answers.contains_key(icn));
+        let silent: Vec<String> = silent.map(|icn| icn.to_string()).collect();
+        Some(format!(
+            "its disk is blank: it waits for an answer of every other ICN, of {} still",
+            silent.join(", ")
+        ))
+    }
+}

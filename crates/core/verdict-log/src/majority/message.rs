@@ -1,0 +1,581 @@
+//! What the members of a majority say to each other, and its bytes.
+//!
+//! Little-endian, without padding: version (1 byte), kind (1), term of the sender (8), then the fields in the order
+//! in which they stand below. Bytes that are no message change nothing.
+
+use crate::entry::{BodyError, Entry};
+use bytes::Bytes;
+use sheaf_protocol::{Control, Term};
+use thiserror::Error;
+
+/// The version of these messages.
+const VERSION: u8 = 1;
+/// Bytes of an entry in a message beside its body: term and length.
+const ENTRY_BYTES: usize = 12;
+/// Bytes of an [`Append`](Message::Append) without its entries.
+const APPEND_BYTES: usize = 2 + 8 + 8 + 8 + 8 + 8 + 4;
+/// Terms and indexes beyond this are no work of years: nobody may push a log to where counting ends.
+const NUMBER_MAX: u64 = 1 << 56;
+
+/// One message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// Asks for a vote.
+    AskVote {
+        /// The term to lead in.
+        term: Term,
+        /// Only a question whether there would be votes: it changes nothing at the other side.
+        is_trial: bool,
+        /// The last entry of the candidate.
+        last_index: u64,
+        /// And its term.
+        last_term: Term,
+    },
+    /// The answer.
+    Vote {
+        /// The term of the voter.
+        term: Term,
+        /// The term that was asked for.
+        asked: Term,
+        /// As asked.
+        is_trial: bool,
+        /// Yes or no.
+        is_granted: bool,
+    },
+    /// Entries from the leader; none is a pulse.
+    Append {
+        /// The leader's term.
+        term: Term,
+        /// Counts the messages of a leader; the answer has the same.
+        round: u64,
+        /// The index before the first entry.
+        previous_index: u64,
+        /// The term of the entry there.
+        previous_term: Term,
+        /// Up to here everything is committed.
+        commit: u64,
+        /// The entries, one after the other.
+        entries: Vec<Entry>,
+    },
+    /// The answer.
+    Appended {
+        /// The term of the follower.
+        term: Term,
+        /// Of the message answered last.
+        round: u64,
+        /// Up to where the follower has the leader's log on its disk, or else where the leader should go on.
+        outcome: Result<u64, u64>,
+    },
+    /// The leader goes: campaign at once.
+    Campaign {
+        /// Its term.
+        term: Term,
+    },
+    /// A member that was blank asks what there is.
+    AskState {
+        /// The term of the sender.
+        term: Term,
+        /// Drawn anew in each life.
+        nonce: u64,
+    },
+    /// The answer.
+    State {
+        /// The term of the sender.
+        term: Term,
+        /// As asked.
+        nonce: u64,
+        /// The last entry of the sender.
+        last_index: u64,
+        /// Whether it leads in this term.
+        is_leader: bool,
+    },
+    /// The leader has no entry any more that this follower lacks: it is to throw its log away and go on behind the
+    /// entry before the checkpoint that the leader's log begins with. The answer is [`Appended`](Self::Appended).
+    Install {
+        /// The leader's term.
+        term: Term,
+        /// As in [`Append`](Self::Append).
+        round: u64,
+        /// The entry before the first one of the leader's log, which is committed.
+        base_index: u64,
+        /// The term of that entry.
+        base_term: Term,
+    },
+}
+
+/// Why bytes are no message.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum MessageError {
+    /// The bytes end inside a field.
+    #[error("ledger message is cut: {what} needs {needed} bytes, {left} are left")]
+    Cut {
+        /// The field.
+        what: &'static str,
+        /// Its size.
+        needed: usize,
+        /// What is left.
+        left: usize,
+    },
+    /// More bytes than fields.
+    #[error("{left} bytes are left over behind a ledger message")]
+    Trailing {
+        /// How many.
+        left: usize,
+    },
+    /// A field has a value that it never has.
+    #[error("{what} of a ledger message is {found}, expected {expected}")]
+    Value {
+        /// The field.
+        what: &'static str,
+        /// What it is.
+        found: u64,
+        /// What it may be.
+        expected: &'static str,
+    },
+    /// An entry holds no records.
+    #[error("entry {number} of a ledger message: {source}")]
+    Body {
+        /// Which, from 0.
+        number: usize,
+        /// What is wrong.
+        source: BodyError,
+    },
+}
+
+mod kind {
+    pub(super) const ASK_VOTE: u8 = 1;
+    pub(super) const VOTE: u8 = 2;
+    pub(super) const APPEND: u8 = 3;
+    pub(super) const APPENDED: u8 = 4;
+    pub(super) const CAMPAIGN: u8 = 5;
+    pub(super) const ASK_STATE: u8 = 6;
+    pub(super) const STATE: u8 = 7;
+    pub(super) const INSTALL: u8 = 8;
+}
+
+impl Message {
+    /// Bytes of entries, with 16 for each beside its body, that fit one message.
+    pub const ENTRIES_BYTES_MAX: usize = Control::LEDGER_BYTES_MAX - APPEND_BYTES;
+
+    /// The term of the sender.
+    #[must_use]
+    pub fn term(&self) -> Term {
+        match self {
+            Self::AskVote { term, .. }
+            | Self::Vote { term, .. }
+            | Self::Append { term, .. }
+            | Self::Appended { term, .. }
+            | Self::Campaign { term }
+            | Self::AskState { term, .. }
+            | Self::State { term, .. }
+            | Self::Install { term, .. } => *term,
+        }
+    }
+
+    /// The bytes of the message.
+    #[must_use]
+    pub fn encode(&self) -> Bytes {
+        let mut out = vec![VERSION];
+        let head = |out: &mut Vec<u8>, kind: u8| {
+            out.push(kind);
+            out.extend_from_slice(&self.term().0.to_le_bytes());
+        };
+        let put = |out: &mut Vec<u8>, number: u64| out.extend_from_slice(&number.to_le_bytes());
+        match self {
+            Self::AskVote {
+                is_trial,
+                last_index,
+                last_term,
+                ..
+            } => {
+                head(&mut out, kind::ASK_VOTE);
+                out.push(u8::from(*is_trial));
+                put(&mut out, *last_index);
+                put(&mut out, last_term.0);
+            }
+            Self::Vote {
+                asked,
+                is_trial,
+                is_granted,
+                ..
+            } => {
+                head(&mut out, kind::VOTE);
+                put(&mut out, asked.0);
+                out.push(u8::from(*is_trial));
+                out.push(u8::from(*is_granted));
+            }
+            Self::Append {
+                round,
+                previous_index,
+                previous_term,
+                commit,
+                entries,
+                ..
+            } => {
+                let bytes: usize = entries
+                    .iter()
+                    .map(|entry| ENTRY_BYTES + entry.body.len())
+                    .sum();
+                out.reserve(APPEND_BYTES + bytes);
+                head(&mut out, kind::APPEND);
+                for number in [*round, *previous_index, previous_term.0, *commit] {
+                    put(&mut out, number);
+                }
+                let count = u32::try_from(entries.len()).expect("a message is capped at 512 KiB");
+                out.extend_from_slice(&count.to_le_bytes());
+                for entry in entries {
+                    put(&mut out, entry.term.0);
+                    let length = u32::try_from(entry.body.len()).expect("bodies are capped");
+                    out.extend_from_slice(&length.to_le_bytes());
+                    out.extend_from_slice(&entry.body);
+                }
+            }
+            Self::Appended { round, outcome, .. } => {
+                head(&mut out, kind::APPENDED);
+                put(&mut out, *round);
+                out.push(u8::from(outcome.is_ok()));
+                put(&mut out, outcome.unwrap_or_else(|hint| hint));
+            }
+            Self::Campaign { .. } => head(&mut out, kind::CAMPAIGN),
+            Self::AskState { nonce, .. } => {
+                head(&mut out, kind::ASK_STATE);
+                put(&mut out, *nonce);
+            }
+            Self::State {
+                nonce,
+                last_index,
+                is_leader,
+                ..
+            } => {
+                head(&mut out, kind::STATE);
+                put(&mut out, *nonce);
+                put(&mut out, *last_index);
+                out.push(u8::from(*is_leader));
+            }
+            Self::Install {
+                round,
+                base_index,
+                base_term,
+                ..
+            } => {
+                head(&mut out, kind::INSTALL);
+                for number in [*round, *base_index, base_term.0] {
+                    put(&mut out, number);
+                }
+            }
+        }
+        out.into()
+    }
+
+    /// Reads a message that fills `bytes` exactly. Nothing is allocated beyond the bytes that are there.
+    ///
+    /// # Errors
+    ///
+    /// [`MessageError`] names the first field that is wrong.
+    pub fn decode(bytes: &[u8]) -> Result<Self, MessageError> {
+        let mut input = Input(bytes);
+        let version = input.u8("version")?;
+        if version != VERSION {
+            return Err(value("version", version.into(), "1"));
+        }
+        let code = input.u8("kind")?;
+        let term = input.term("term")?;
+        let message = match code {
+            kind::ASK_VOTE => Self::AskVote {
+                term,
+                is_trial: input.flag("trial")?,
+                last_index: input.index("last index")?,
+                last_term: input.term("last term")?,
+            },
+            kind::VOTE => Self::Vote {
+                term,
+                asked: input.term("asked term")?,
+                is_trial: input.flag("trial")?,
+                is_granted: input.flag("granted")?,
+            },
+            kind::APPEND => input.append(term)?,
+            kind::APPENDED => {
+                let round = input.u64("round")?;
+                let is_ok = input.flag("outcome")?;
+                let index = input.index("index")?;
+                Self::Appended {
+                    term,
+                    round,
+                    outcome: if is_ok { Ok(index) } else { Err(index) },
+                }
+            }
+            kind::CAMPAIGN => Self::Campaign { term },
+            kind::ASK_STATE => Self::AskState {
+                term,
+                nonce: input.u64("nonce")?,
+            },
+            kind::STATE => Self::State {
+                term,
+                nonce: input.u64("nonce")?,
+                last_index: input.index("last index")?,
+                is_leader: input.flag("leader")?,
+            },
+            kind::INSTALL => {
+                let round = input.u64("round")?;
+                let base_index = input.index("base index")?;
+                let base_term = input.term("base term")?;
+                if base_term > term {
+                    let expected = "not above the leader's";
+                    return Err(value("base term", base_term.0, expected));
+                }
+                Self::Install {
+                    term,
+                    round,
+                    base_index,
+                    base_term,
+                }
+            }
+            found => return Err(value("kind", found.into(), "1 to 8")),
+        };
+        match input.0.len() {
+            0 => Ok(message),
+            left => Err(MessageError::Trailing { left }),
+        }
+    }
+}
+
+fn value(what: &'static str, found: u64, expected: &'static str) -> MessageError {
+    MessageError::Value {
+        what,
+        found,
+        expected,
+    }
+}
+
+/// What is left of the bytes.
+struct Input<'a>(&'a [u8]);
+
+impl<'a> Input<'a> {
+    fn take(&mut self, what: &'static str, needed: usize) -> Result<&'a [u8], MessageError> {
+        let left = self.0.len();
+        let (head, rest) =
+            self.0
+                .split_at_checked(needed)
+                .ok_or(MessageError::Cut { what, needed, left })?;
+        self.0 = rest;
+        Ok(head)
+    }
+
+    fn u8(&mut self, what: &'static str) -> Result<u8, MessageError> {
+        Ok(self.take(what, 1)?[0])
+    }
+
+    fn u32(&mut self, what: &'static str) -> Result<u32, MessageError> {
+        let bytes = self.take(what, 4)?;
+        Ok(u32::from_le_bytes(bytes.try_into().expect("4 bytes")))
+    }
+
+    fn u64(&mut self, what: &'static str) -> Result<u64, MessageError> {
+        let bytes = self.take(what, 8)?;
+        Ok(u64::from_le_bytes(bytes.try_into().expect("8 bytes")))
+    }
+
+    fn index(&mut self, what: &'static str) -> Result<u64, MessageError> {
+        match self.u64(what)? {
+            index if index <= NUMBER_MAX => Ok(index),
+            found => Err(value(what, found, "at most 2^56")),
+        }
+    }
+
+    fn term(&mut self, what: &'static str) -> Result<Term, MessageError> {
+        self.index(what).map(Term)
+    }
+
+    fn flag(&mut self, what: &'static str) -> Result<bool, MessageError> {
+        match self.u8(what)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            found => Err(value(what, found.into(), "0 or 1")),
+        }
+    }
+
+    fn append(&mut self, term: Term) -> Result<Message, MessageError> {
+        let round = self.u64("round")?;
+        let previous_index = self.index("previous index")?;
+        let previous_term = self.term("previous term")?;
+        let commit = self.index("commit")?;
+        let count = self.u32("entries")? as usize;
+        let needed = count.saturating_mul(ENTRY_BYTES + Entry::HEAD_BYTES);
+        if needed > self.0.len() {
+            let left = self.0.len();
+            return Err(MessageError::Cut {
+                what: "entries",
+                needed,
+                left,
+            });
+        }
+        let mut entries = Vec::with_capacity(count);
+        let mut newest = previous_term;
+        for number in 0..count {
+            let entry_term = self.term("term of an entry")?;
+            if entry_term < newest || entry_term > term {
+                let expected = "not below the one before nor above the leader's";
+                return Err(value("term of an entry", entry_term.0, expected));
+            }
+            newest = entry_term;
+            let length = self.u32("length of an entry")? as usize;
+            let entry = Entry {
+                term: entry_term,
+                index: previous_index + 1 + number as u64,
+                body: Bytes::copy_from_slice(self.take("entry", length)?),
+            };
+            // What cannot be replayed must not get into a log.
+            entry
+                .records()
+                .map_err(|source| MessageError::Body { number, source })?;
+            entries.push(entry);
+        }
+        Ok(Message::Append {
+            term,
+            round,
+            previous_index,
+            previous_term,
+            commit,
+            entries,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sheaf_protocol::Record;
+
+    fn one_of_each() -> Vec<Message> {
+        let term = Term(7);
+        let mut entries = Entry::of(Term(6), 4, &[Record::Over]);
+        entries.push(Entry::mark(term, 5));
+        vec![
+            Message::AskVote {
+                term,
+                is_trial: true,
+                last_index: 3,
+                last_term: Term(2),
+            },
+            Message::Vote {
+                term,
+                asked: Term(8),
+                is_trial: false,
+                is_granted: true,
+            },
+            Message::Append {
+                term,
+                round: 9,
+                previous_index: 3,
+                previous_term: Term(2),
+                commit: 1,
+                entries,
+            },
+            Message::Appended {
+                term,
+                round: 9,
+                outcome: Ok(5),
+            },
+            Message::Appended {
+                term,
+                round: 9,
+                outcome: Err(2),
+            },
+            Message::Campaign { term },
+            Message::AskState {
+                term,
+                nonce: u64::MAX,
+            },
+            Message::State {
+                term,
+                nonce: 1,
+                last_index: 2,
+                is_leader: true,
+            },
+            Message::Install {
+                term,
+                round: 9,
+                base_index: 40,
+                base_term: Term(6),
+            },
+        ]
+    }
+
+    #[test]
+    fn every_message_is_read_back_and_a_cut_one_is_named() {
+        for message in one_of_each() {
+            let bytes = message.encode();
+            assert_eq!(Message::decode(&bytes), Ok(message.clone()));
+            for cut in 0..bytes.len() {
+                let error = Message::decode(&bytes[..cut]).unwrap_err();
+                assert!(
+                    matches!(error, MessageError::Cut { .. }),
+                    "{message:?} at {cut}: {error}"
+                );
+            }
+            let longer = [&bytes[..], &[0]].concat();
+            assert_eq!(
+                Message::decode(&longer),
+                Err(MessageError::Trailing { left: 1 })
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_is_named() {
+        let check = |message: &Message, at: usize, to: u8, expected: &str| {
+            let mut bytes = message.encode().to_vec();
+            bytes[at] = to;
+            assert_eq!(Message::decode(&bytes).unwrap_err().to_string(), expected);
+        };
+        let all = one_of_each();
+        check(
+            &all[0],
+            0,
+            2,
+            "version of a ledger message is 2, expected 1",
+        );
+        check(
+            &all[0],
+            1,
+            9,
+            "kind of a ledger message is 9, expected 1 to 8",
+        );
+        check(
+            &all[0],
+            9,
+            1,
+            "term of a ledger message is 72057594037927943, expected at most 2^56",
+        );
+        check(
+            &all[0],
+            10,
+            2,
+            "trial of a ledger message is 2, expected 0 or 1",
+        );
+        check(
+            &all[8],
+            26,
+            8,
+            "base term of a ledger message is 8, expected not above the leader's",
+        );
+        check(
+            &all[2],
+            46,
+            8,
+            "term of an entry of a ledger message is 8, expected not below the one before nor above the leader's",
+        );
+        check(
+            &all[2],
+            58,
+            3,
+            "entry 0 of a ledger message: kind of entry is 3, expected 0 (mark), 1 (whole) or 2 (piece)",
+        );
+        check(
+            &all[2],
+            45,
+            1,
+            "ledger message is cut: entries needs 285212706 bytes, 35 are left",
+        );
+    }
+}

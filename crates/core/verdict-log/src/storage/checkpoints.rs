@@ -1,0 +1,89 @@
+//! Where the checkpoints of a log stand.
+
+use crate::entry::{BodyKind, Entry};
+use std::collections::VecDeque;
+
+/// The whole checkpoints of a log, oldest first, each with its first and last entry.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Checkpoints {
+    whole: VecDeque<(u64, u64)>,
+    /// One has begun, and its last entry has not come.
+    open: Option<u64>,
+}
+
+impl Checkpoints {
+    /// The next entry of the log.
+    pub(crate) fn see(&mut self, entry: &Entry) {
+        if entry.begins_checkpoint() {
+            self.open = Some(entry.index);
+        }
+        match entry.kind() {
+            Ok(BodyKind::Piece) => {}
+            Ok(BodyKind::Whole) => {
+                let whole = self.open.take().map(|first| (first, entry.index));
+                self.whole.extend(whole);
+            }
+            // Nobody reads the pieces before a mark.
+            Ok(BodyKind::Mark) | Err(_) => self.open = None,
+        }
+    }
+
+    /// `from` and everything behind it are cut off.
+    pub(crate) fn cut(&mut self, from: u64) {
+        self.whole.retain(|(_, last)| *last < from);
+        self.open = self.open.filter(|first| *first < from);
+    }
+
+    /// Everything before `first` is gone.
+    pub(crate) fn forget_before(&mut self, first: u64) {
+        self.whole.retain(|(begin, _)| *begin >= first);
+    }
+
+    /// The first entry of the last checkpoint but `skip` that ends at `to` or before.
+    pub(crate) fn last(&self, to: u64, skip: usize) -> Option<u64> {
+        let ended = self.whole.iter().rev().filter(|(_, last)| *last <= to);
+        ended.map(|(first, _)| *first).nth(skip)
+    }
+
+    /// The first entry of the first one.
+    pub(crate) fn first(&self) -> Option<u64> {
+        self.whole.front().map(|(first, _)| *first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use sheaf_protocol::{Record, Term};
+
+    #[test]
+    fn a_checkpoint_counts_when_its_last_piece_is_there() {
+        let mut found = Checkpoints::default();
+        let mut begin = vec![2, 1, 0, 0, 0];
+        Record::Checkpoint(Box::default()).encode_into(&mut begin);
+        let entry = |index, body: &[u8]| Entry {
+            term: Term(1),
+            index,
+            body: Bytes::copy_from_slice(body),
+        };
+        found.see(&entry(1, &begin));
+        found.see(&entry(2, &[2, 0, 0, 0, 0]));
+        assert_eq!(found.last(9, 0), None);
+        found.see(&entry(3, &[1, 0, 0, 0, 0]));
+        assert_eq!((found.last(3, 0), found.last(2, 0)), (Some(1), None));
+        begin[0] = 1;
+        found.see(&entry(4, &begin));
+        assert_eq!((found.last(9, 0), found.last(9, 1)), (Some(4), Some(1)));
+        // One whose leader died in the middle is none.
+        begin[0] = 2;
+        found.see(&entry(5, &begin));
+        found.see(&Entry::mark(Term(2), 6));
+        found.see(&entry(7, &[1, 0, 0, 0, 0]));
+        assert_eq!(found.last(9, 0), Some(4));
+        found.cut(4);
+        assert_eq!((found.last(9, 0), found.first()), (Some(1), Some(1)));
+        found.forget_before(2);
+        assert_eq!(found.first(), None);
+    }
+}

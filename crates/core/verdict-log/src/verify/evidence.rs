@@ -1,0 +1,627 @@
+//! What the event logs of a farm and its verdict log say, gathered by timeframe.
+
+mod records;
+mod summed;
+
+pub(super) use summed::{Counts, Summed};
+
+use super::finding::{Contradiction, Kind};
+use super::rosters::{self, RosterSource, Rosters};
+use super::tables::{
+    Abandoned, Assignment, Decided, Delivery, LifeIndex, Made, Named, Part, Sent, Session, Skipped,
+    Tables, Verdict,
+};
+use crate::event::{Event, PartEvent};
+use sheaf_protocol::{NodeId, Role};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+
+/// What was done to a process while it lived, so that the audit knows what it may not expect of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It ended by itself, and nobody stopped it or cut it off before.
+    Ended,
+    /// It was stopped for a while, or cut off: the farm may have gone on without it.
+    Paused,
+    /// It was killed: its last line may be cut, and what it wrote last nobody may have heard.
+    Killed,
+    /// Nobody watched it. If its log has no last line `end`, it counts as killed.
+    Unknown,
+}
+
+/// One life of one node.
+#[derive(Clone, Debug)]
+pub(super) struct Life {
+    pub(super) node: NodeId,
+    pub(super) incarnation: u64,
+    pub(super) fate: Fate,
+    /// Whether its log has the line `end`.
+    pub(super) has_ended: bool,
+    /// STFs made (FLP) or TFs handed on (EPN).
+    pub(super) items: u64,
+    /// Payload bytes of them.
+    pub(super) bytes: u64,
+}
+
+impl Life {
+    pub(super) fn was_killed(&self) -> bool {
+        match self.fate {
+            Fate::Killed => true,
+            Fate::Ended | Fate::Paused => false,
+            Fate::Unknown => !self.has_ended,
+        }
+    }
+}
+
+/// Lives by role, as a report tells them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Lives {
+    /// Of ICNs.
+    pub icns: u64,
+    /// Of FLPs.
+    pub flps: u64,
+    /// Of EPNs.
+    pub epns: u64,
+    /// Of all these, the ones that ended in order, as they or those who watched them say.
+    pub ended: u64,
+}
+
+/// The logs of all lives of all nodes of one run.
+#[derive(Clone, Debug, Default)]
+pub struct Evidence {
+    pub(super) lives: Vec<Life>,
+    by_name: BTreeMap<(Role, u16, u64), LifeIndex>,
+    pub(super) tables: Tables,
+    /// The runs that logs name, each with who named it first.
+    pub(super) runs: BTreeMap<String, String>,
+    /// What is wrong with the logs themselves.
+    pub(super) broken: Vec<Contradiction>,
+    /// The ICNs that led, by term.
+    pub(super) leaders: BTreeMap<u64, BTreeSet<String>>,
+    pub(super) roster_source: RosterSource,
+    pub(super) is_over: bool,
+    pub(super) has_ledger: bool,
+    /// What a checkpoint stands for that the verdict log begins with.
+    pub(super) summed: Option<Summed>,
+    pub(super) has_icns: bool,
+    pub(super) consumer_faults: u64,
+    lines: u64,
+    records: u64,
+}
+
+/// A log while it is read.
+struct Log {
+    /// Its path or node, for findings.
+    name: String,
+    /// Whose it ought to be.
+    expected: Option<NodeId>,
+    fate: Fate,
+    life: Option<LifeIndex>,
+    term: u64,
+    run: Option<String>,
+    rosters: Rosters,
+}
+
+impl Evidence {
+    /// Takes in the event log at `path`. It may hold several lives of its node; `fate` is that of the last one,
+    /// the ones before count as killed unless they say that they ended. `expected` is whose log it ought to be. A
+    /// node that was killed before it wrote anything has none.
+    ///
+    /// # Errors
+    ///
+    /// What reading the file gives. What is wrong with its lines is a finding of the audit instead.
+    pub fn read(&mut self, path: &Path, expected: Option<NodeId>, fate: Fate) -> io::Result<()> {
+        let name = path.display().to_string();
+        match File::open(path) {
+            Ok(file) => self.take_in(
+                BufReader::with_capacity(1 << 20, file),
+                &name,
+                expected,
+                fate,
+            ),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if fate != Fate::Killed {
+                    let node = expected.map_or(name, |node| node.to_string());
+                    self.find(Kind::MissingLog, format!("{node} has no event log"));
+                }
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes in all event logs in `dir`, that is, its files `*.events`, and says how many there are. Nobody watched
+    /// their processes: see [`Fate::Unknown`].
+    ///
+    /// # Errors
+    ///
+    /// What reading gives, with the name of the file.
+    pub fn read_dir(&mut self, dir: &Path) -> io::Result<u64> {
+        let mut paths = Vec::new();
+        for entry in std::fs::read_dir(dir)? {
+            let path = entry?.path();
+            if path
+                .extension()
+                .is_some_and(|extension| extension == "events")
+            {
+                paths.push(path);
+            }
+        }
+        paths.sort();
+        for path in &paths {
+            let named = |error| io::Error::other(format!("{}: {error}", path.display()));
+            self.read(path, None, Fate::Unknown).map_err(named)?;
+        }
+        Ok(paths.len() as u64)
+    }
+
+    /// Takes in the lines of `log`, which findings call `name`. See [`read`](Self::read).
+    ///
+    /// # Errors
+    ///
+    /// What reading gives.
+    pub fn take_in(
+        &mut self,
+        mut log: impl BufRead,
+        name: &str,
+        expected: Option<NodeId>,
+        fate: Fate,
+    ) -> io::Result<()> {
+        let mut state = self.begin_log(name, expected, fate);
+        let (mut line, mut number) = (Vec::new(), 0_u64);
+        while log.read_until(b'\n', &mut line)? > 0 {
+            number += 1;
+            self.take_in_line(&mut state, &line, number);
+            line.clear();
+        }
+        Ok(())
+    }
+
+    /// Takes in a log that was kept in memory. See [`read`](Self::read).
+    pub fn take_in_events<'a>(
+        &mut self,
+        events: impl IntoIterator<Item = &'a Event>,
+        node: NodeId,
+        fate: Fate,
+    ) {
+        let mut state = self.begin_log(&node.to_string(), Some(node), fate);
+        for event in events {
+            self.add(&mut state, event.clone());
+        }
+    }
+
+    fn begin_log(&mut self, name: &str, expected: Option<NodeId>, fate: Fate) -> Log {
+        Log {
+            name: name.to_owned(),
+            expected,
+            fate,
+            life: None,
+            term: 0,
+            run: None,
+            rosters: Rosters::default(),
+        }
+    }
+
+    /// What `session` wrote so far was of `former`, a run before this one that stands in the same verdict log.
+    fn forget(&mut self, session: u32, former: &str) {
+        self.tables.decided.retain(|row| row.session != session);
+        self.tables.abandoned.retain(|row| row.session != session);
+        self.is_over = false;
+        // Others may be of that run, which is for the audit to find.
+        let by = &self.tables.sessions.at(session).by;
+        let is_its_own = self
+            .runs
+            .get(former)
+            .is_some_and(|first| *first == *by || first.starts_with("icn:"));
+        if is_its_own {
+            self.runs.remove(former);
+        }
+    }
+
+    fn take_in_line(&mut self, log: &mut Log, line: &[u8], number: u64) {
+        let is_whole = line.last() == Some(&b'\n');
+        let parsed = serde_json::from_slice::<Event>(line);
+        let name = &log.name;
+        match parsed {
+            Ok(event) if is_whole => self.add(log, event),
+            // Even if it can be read, the end of a number may be lost with the end of the line.
+            _ if !is_whole && self.may_be_cut(log) => {}
+            Ok(_) => {
+                let text = format!("line {number} of {name} is cut");
+                self.find(Kind::GarbledLog, text);
+            }
+            // The last line of a killed life may be cut, and the next life writes on behind it.
+            Err(error) => match begin_behind(line) {
+                Some(event) if is_whole => self.add(log, event),
+                _ => {
+                    let text = format!("line {number} of {name} is no event: {error}");
+                    self.find(Kind::GarbledLog, text);
+                }
+            },
+        }
+    }
+
+    /// Whether the last line of the last life of `log` may be cut.
+    fn may_be_cut(&self, log: &Log) -> bool {
+        match log.fate {
+            Fate::Killed => true,
+            Fate::Ended | Fate::Paused => false,
+            Fate::Unknown => log.life.is_none_or(|life| !self.life(life).has_ended),
+        }
+    }
+
+    fn find(&mut self, kind: Kind, text: String) {
+        self.broken.push(Contradiction {
+            kind,
+            tf: None,
+            text,
+        });
+    }
+
+    fn add(&mut self, log: &mut Log, event: Event) {
+        self.lines += 1;
+        if let Event::Begin { node, incarnation } = &event {
+            return self.begin(log, node, *incarnation);
+        }
+        let Some(life) = log.life else {
+            let text = format!("{} does not start with the line `begin`", log.name);
+            self.find(Kind::GarbledLog, text);
+            // One finding is enough, and its lines are still worth something.
+            let node = log.expected.unwrap_or(NodeId::ICN);
+            log.life = Some(self.new_life(node, 0, log.fate));
+            return self.add(log, event);
+        };
+        match event {
+            Event::Begin { .. } => {}
+            Event::End => self.lives[life as usize].has_ended = true,
+            Event::Run { run } => {
+                let node = self.life(life).node;
+                let before = log.run.replace(run.clone());
+                if node.role == Role::Icn && before.as_ref().is_some_and(|before| *before != run) {
+                    let session = self.session(life, log.term);
+                    self.forget(session, &before.unwrap_or_default());
+                    log.rosters = Rosters::default();
+                }
+                self.runs.entry(run).or_insert(node.to_string());
+            }
+            Event::Made { .. } | Event::Skipped { .. } | Event::Sent { .. } => {
+                self.add_of_flp(life, event);
+            }
+            Event::Delivered { .. } | Event::Recovered { .. } | Event::Fault { .. } => {
+                self.add_of_epn(life, event);
+            }
+            Event::Leads { .. }
+            | Event::Deposed { .. }
+            | Event::Roster { .. }
+            | Event::Called { .. }
+            | Event::Verdict { .. }
+            | Event::Abandoned { .. }
+            | Event::Over => self.add_of_icn(log, life, event),
+        }
+    }
+
+    fn add_of_flp(&mut self, life: LifeIndex, event: Event) {
+        let tables = &mut self.tables;
+        match event {
+            Event::Made { tf, bytes, digest } => {
+                tables.made.push(Made {
+                    tf,
+                    bytes,
+                    digest,
+                    life,
+                });
+                self.count(life, bytes);
+            }
+            Event::Skipped { tf, reason } => {
+                let reason = tables.reasons.place(reason);
+                tables.skipped.push(Skipped { tf, life, reason });
+            }
+            Event::Sent {
+                tf,
+                term,
+                attempt,
+                epn,
+                incarnation,
+            } => {
+                let to = (epn, incarnation);
+                let assignment = tables.assignments.place(Assignment { term, attempt, to });
+                tables.sent.push(Sent {
+                    tf,
+                    life,
+                    assignment,
+                });
+            }
+            _ => {}
+        }
+    }
+
+    fn add_of_epn(&mut self, life: LifeIndex, event: Event) {
+        match event {
+            Event::Delivered {
+                tf, parts, missing, ..
+            } => {
+                let missing = self.flp_list(missing);
+                self.add_delivery(life, tf, &parts, missing, false);
+            }
+            Event::Recovered {
+                tf,
+                incarnation,
+                parts,
+                missing,
+                ..
+            } => {
+                // It is the hand-over of the former life, which may have been killed before it wrote it down.
+                let node = self.life(life).node;
+                let former = self.life_of(node.role, (node.index, incarnation));
+                let missing = self.flp_list(missing);
+                self.add_delivery(former.unwrap_or(life), tf, &parts, missing, true);
+            }
+            Event::Fault { .. } => self.consumer_faults += 1,
+            _ => {}
+        }
+    }
+
+    fn flp_list(&mut self, mut flps: Vec<u16>) -> u32 {
+        flps.sort_unstable();
+        flps.dedup();
+        self.tables.flp_lists.place(flps)
+    }
+
+    fn add_delivery(
+        &mut self,
+        life: LifeIndex,
+        tf: u64,
+        parts: &[PartEvent],
+        missing: u32,
+        is_hearsay: bool,
+    ) {
+        let tables = &mut self.tables;
+        let number = u32::try_from(tables.deliveries.len()).unwrap_or(u32::MAX);
+        tables.deliveries.push(Delivery {
+            tf,
+            life,
+            missing,
+            number,
+            is_hearsay,
+        });
+        for part in parts {
+            let source = tables.sources.place((part.flp, part.incarnation));
+            let (bytes, digest, delivery) = (part.bytes, part.digest, number);
+            tables.parts.push(Part {
+                tf,
+                bytes,
+                digest,
+                source,
+                delivery,
+            });
+        }
+        if !is_hearsay {
+            self.count(life, parts.iter().map(|part| part.bytes).sum());
+        }
+    }
+
+    fn add_of_icn(&mut self, log: &mut Log, life: LifeIndex, event: Event) {
+        match event {
+            Event::Leads { term } => {
+                let by = life_name(self.life(life));
+                self.leaders.entry(term).or_default().insert(by);
+                log.term = term;
+                log.rosters = Rosters::default();
+            }
+            Event::Deposed { .. } => {}
+            Event::Roster { first, members, .. } => {
+                self.roster_source = self.roster_source.max(RosterSource::IcnLogs);
+                let members = members
+                    .iter()
+                    .map(|member| (member.flp, member.incarnation));
+                self.set_roster(&mut log.rosters, first, members);
+            }
+            Event::Called { tf } => self.tables.called.push(tf),
+            Event::Verdict {
+                tf,
+                verdict: name,
+                epn,
+                incarnation,
+                missing,
+                reason,
+            } => {
+                let at = epn.zip(incarnation);
+                let session = self.session(life, log.term);
+                let verdict = Verdict {
+                    name,
+                    at,
+                    missing,
+                    reason,
+                };
+                self.decide(tf, verdict, session, log.rosters.of(tf));
+            }
+            Event::Abandoned { tf } => {
+                let session = self.session(life, log.term);
+                self.tables.abandoned.push(Abandoned { tf, session });
+            }
+            Event::Over => self.is_over = true,
+            _ => {}
+        }
+    }
+
+    fn begin(&mut self, log: &mut Log, name: &str, incarnation: u64) {
+        let Some(node) = parse_node(name) else {
+            let text = format!(
+                "{} begins with {name:?}, expected a node such as \"flp:2\"",
+                log.name
+            );
+            return self.find(Kind::GarbledLog, text);
+        };
+        if let Some(expected) = log.expected
+            && node != expected
+        {
+            self.find(
+                Kind::WrongLog,
+                format!("the log of {expected} is that of {name}"),
+            );
+        }
+        if let Some(before) = log.life {
+            let before = &mut self.lives[before as usize];
+            before.fate = if before.has_ended {
+                Fate::Unknown
+            } else {
+                Fate::Killed
+            };
+            if before.node != node || before.incarnation >= incarnation {
+                let (text, old) = (&log.name, life_name(before));
+                let text =
+                    format!("{text} holds {old} and behind it {name} (incarnation {incarnation})");
+                self.find(Kind::WrongLog, text);
+            }
+        }
+        if self
+            .by_name
+            .contains_key(&(node.role, node.index, incarnation))
+        {
+            let text = format!(
+                "two logs are of {name} (incarnation {incarnation}), one is {}",
+                log.name
+            );
+            self.find(Kind::WrongLog, text);
+        }
+        log.life = Some(self.new_life(node, incarnation, log.fate));
+        log.term = 0;
+        log.rosters = Rosters::default();
+    }
+
+    fn new_life(&mut self, node: NodeId, incarnation: u64, fate: Fate) -> LifeIndex {
+        let index = LifeIndex::try_from(self.lives.len()).expect("fewer than 4 billion lives");
+        self.lives.push(Life {
+            node,
+            incarnation,
+            fate,
+            has_ended: false,
+            items: 0,
+            bytes: 0,
+        });
+        self.by_name
+            .insert((node.role, node.index, incarnation), index);
+        self.has_icns |= node.role == Role::Icn;
+        index
+    }
+
+    fn set_roster(
+        &mut self,
+        rosters: &mut Rosters,
+        first: u64,
+        members: impl Iterator<Item = Named>,
+    ) {
+        // The first place stands for a roster that nobody knows.
+        self.tables.rosters.place(None);
+        let place = self.tables.rosters.place(Some(rosters::sorted(members)));
+        rosters.set(first, place);
+    }
+
+    fn decide(&mut self, tf: u64, mut verdict: Verdict, session: u32, roster: Option<u32>) {
+        verdict.missing.sort_unstable();
+        let unknown = self.tables.rosters.place(None);
+        let verdict = self.tables.verdicts.place(verdict);
+        let roster = roster.unwrap_or(unknown);
+        self.tables.decided.push(Decided {
+            tf,
+            verdict,
+            session,
+            roster,
+        });
+    }
+
+    fn session(&mut self, life: LifeIndex, term: u64) -> u32 {
+        let life = self.life(life);
+        let by = match term {
+            0 => life_name(life),
+            term => format!("{} in term {term}", life_name(life)),
+        };
+        self.tables.sessions.place(Session {
+            by,
+            term,
+            is_ledger: false,
+        })
+    }
+
+    fn count(&mut self, life: LifeIndex, bytes: u64) {
+        let life = &mut self.lives[life as usize];
+        life.items += 1;
+        life.bytes += bytes;
+    }
+
+    /// STFs made or TFs handed on by all lives of `node`, and their payload bytes.
+    #[must_use]
+    pub fn work_of(&self, node: NodeId) -> (u64, u64) {
+        let lives = self.lives.iter().filter(|life| life.node == node);
+        lives.fold((0, 0), |(items, bytes), life| {
+            (items + life.items, bytes + life.bytes)
+        })
+    }
+
+    /// The lives that there are logs of.
+    #[must_use]
+    pub fn lives(&self) -> Lives {
+        let mut lives = Lives::default();
+        for life in &self.lives {
+            match life.node.role {
+                Role::Icn => lives.icns += 1,
+                Role::Flp => lives.flps += 1,
+                Role::Epn => lives.epns += 1,
+                Role::Operator => {}
+            }
+            lives.ended += u64::from(!life.was_killed());
+        }
+        lives
+    }
+
+    /// Lines of event logs and records of verdict logs taken in.
+    #[must_use]
+    pub fn counts(&self) -> (u64, u64) {
+        (self.lines, self.records)
+    }
+
+    /// The runs that the logs are of; one, if all is well.
+    #[must_use]
+    pub fn runs(&self) -> Vec<String> {
+        self.runs.keys().cloned().collect()
+    }
+
+    pub(super) fn life(&self, life: LifeIndex) -> &Life {
+        &self.lives[life as usize]
+    }
+
+    pub(super) fn life_of(&self, role: Role, (index, incarnation): Named) -> Option<LifeIndex> {
+        self.by_name.get(&(role, index, incarnation)).copied()
+    }
+}
+
+/// A node and which life of it, for findings.
+pub(super) fn life_name(life: &Life) -> String {
+    name(life.node.role, (life.node.index, life.incarnation))
+}
+
+pub(super) fn name(role: Role, (index, incarnation): Named) -> String {
+    format!("{role}:{index} (incarnation {incarnation})")
+}
+
+/// The line `begin` at the end of `line`, behind the cut last line of the life before.
+fn begin_behind(line: &[u8]) -> Option<Event> {
+    const BEGIN: &[u8] = b"{\"event\":\"begin\"";
+    let start = line
+        .windows(BEGIN.len())
+        .rposition(|found| found == BEGIN)?;
+    serde_json::from_slice(&line[start..]).ok()
+}
+
+fn parse_node(name: &str) -> Option<NodeId> {
+    let (role, index) = name.split_once(':')?;
+    let role = [Role::Icn, Role::Flp, Role::Epn]
+        .into_iter()
+        .find(|found| found.to_string() == role)?;
+    Some(NodeId {
+        role,
+        index: index.parse().ok()?,
+    })
+}

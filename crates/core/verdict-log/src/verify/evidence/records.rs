@@ -1,0 +1,201 @@
+//! The verdict log as evidence.
+
+use super::super::finding::Kind;
+use super::super::rosters::{RosterSource, Rosters};
+use super::super::tables::{Abandoned, Session, Verdict};
+use super::summed::Counts;
+use super::{Evidence, Summed};
+use crate::file::{ReadError, read_newest};
+use sheaf_protocol::{self as frame, Checkpoint, Record};
+use std::path::Path;
+
+impl Evidence {
+    /// Takes in the records of a verdict log, oldest first, all of them durable. Several ICNs may have a copy each.
+    pub fn take_in_ledger(&mut self, name: &str, records: impl IntoIterator<Item = Record>) {
+        let session = self.tables.sessions.place(Session {
+            by: name.to_owned(),
+            term: 0,
+            is_ledger: true,
+        });
+        self.has_ledger = true;
+        self.roster_source = RosterSource::Ledger;
+        let mut log = LedgerLog {
+            name,
+            session,
+            run: None,
+            rosters: Rosters::default(),
+            counts: Counts::default(),
+            begins_at_checkpoint: false,
+        };
+        for record in records {
+            self.records += 1;
+            self.add_record(&mut log, &record);
+        }
+    }
+
+    /// Takes in the verdict log that the ICNs kept in `folders`, one each: the copy that an election between them would
+    /// choose. What is wrong with its files is a finding of the audit.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::Nothing`] if one of them holds no verdict log.
+    pub fn read_ledger<P: AsRef<Path>>(&mut self, folders: &[P]) -> Result<(), ReadError> {
+        let newest = match read_newest(folders) {
+            Ok(newest) => newest,
+            Err(ReadError::Storage(error)) => {
+                self.find(
+                    Kind::Ledger,
+                    format!("the verdict log cannot be read: {error}"),
+                );
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let name = newest.folder().display().to_string();
+        let mut trouble = None;
+        let records = newest.records().map_while(|record| match record {
+            Ok((_, _, record)) => Some(record),
+            Err(error) => {
+                trouble = Some(error);
+                None
+            }
+        });
+        self.take_in_ledger(&name, records);
+        if let Some(error) = trouble {
+            self.find(
+                Kind::Ledger,
+                format!("the verdict log in {name} ends too early: {error}"),
+            );
+        }
+        Ok(())
+    }
+
+    fn add_record(&mut self, log: &mut LedgerLog<'_>, record: &Record) {
+        match record {
+            Record::Opened { run } => {
+                let run = run.to_string();
+                let former = log.run.replace(run.clone());
+                if let Some(former) = former.filter(|former| *former != run) {
+                    self.forget(log.session, &former);
+                    log.rosters = Rosters::default();
+                }
+                log.counts = Counts::default();
+                log.begins_at_checkpoint = false;
+                self.summed = None;
+                self.runs.entry(run).or_insert_with(|| log.name.to_owned());
+            }
+            Record::Roster { first, members, .. } => {
+                let members = members
+                    .iter()
+                    .map(|member| (member.flp.0, member.incarnation.0));
+                self.set_roster(&mut log.rosters, first.0, members);
+            }
+            Record::Verdict { tf, verdict, .. } => {
+                log.counts.add_verdict(verdict);
+                let roster = log.rosters.of(tf.0);
+                self.decide(tf.0, verdict_of(verdict), log.session, roster);
+            }
+            Record::Abandoned { tf, .. } => {
+                log.counts.add("abandoned", 1);
+                let session = log.session;
+                self.tables.abandoned.push(Abandoned { tf: tf.0, session });
+            }
+            Record::Over => self.is_over = true,
+            Record::Checkpoint(head) => self.add_checkpoint(log, head),
+            // All that follows stands in front of a later checkpoint, too.
+            Record::Released { .. } | Record::Undone { .. } | Record::Again(_)
+                if !log.begins_at_checkpoint => {}
+            Record::Released { ranges } => {
+                if let Some(summed) = &mut self.summed {
+                    summed.add_released(ranges);
+                }
+            }
+            Record::Undone { tf, verdict, .. } => {
+                if let Some(summed) = &mut self.summed {
+                    summed.add_undone(*tf);
+                }
+                let roster = log.rosters.of(tf.0);
+                self.decide(tf.0, verdict_of(verdict), log.session, roster);
+            }
+            Record::Again(record) => match &**record {
+                Record::Verdict { tf, verdict, .. } => {
+                    let roster = log.rosters.of(tf.0);
+                    self.decide(tf.0, verdict_of(verdict), log.session, roster);
+                }
+                Record::Abandoned { tf, .. } => {
+                    let session = log.session;
+                    self.tables.abandoned.push(Abandoned { tf: tf.0, session });
+                }
+                _ => {}
+            },
+            Record::Done { .. }
+            | Record::Clock { .. }
+            | Record::Stopping { .. }
+            | Record::Set { .. }
+            | Record::Sources { .. }
+            | Record::Listed { .. } => {}
+        }
+    }
+
+    /// The first record of a log whose begin was removed, or one that has to agree with all before it.
+    fn add_checkpoint(&mut self, log: &mut LedgerLog<'_>, head: &Checkpoint) {
+        let run = head.run.to_string();
+        let found = Counts::of(head);
+        log.begins_at_checkpoint = log.run.is_none();
+        if log.begins_at_checkpoint {
+            log.run = Some(run.clone());
+            log.counts = found;
+            self.summed = Some(Summed::new(head));
+            self.runs.entry(run).or_insert_with(|| log.name.to_owned());
+            return;
+        }
+        let name = log.name;
+        if log.run.as_ref() != Some(&run) {
+            let before = log.run.clone().unwrap_or_default();
+            let text =
+                format!("a checkpoint of run {run} stands in the log of run {before} in {name}");
+            self.find(Kind::Ledger, text);
+        }
+        for (what, here, there) in log.counts.differ(&found) {
+            let text = format!(
+                "{what}: a checkpoint in {name} sums up {there}, the records before it come to {here}"
+            );
+            self.find(Kind::Ledger, text);
+        }
+        log.counts = found;
+    }
+}
+
+/// A verdict log while it is read.
+struct LedgerLog<'a> {
+    name: &'a str,
+    session: u32,
+    run: Option<String>,
+    rosters: Rosters,
+    /// Of all verdicts so far.
+    counts: Counts,
+    /// The checkpoint that is being read is the first record of the log.
+    begins_at_checkpoint: bool,
+}
+
+fn verdict_of(verdict: &frame::Verdict) -> Verdict {
+    let at = |target: &frame::Target| Some((target.epn.0, target.incarnation.0));
+    let (name, at, missing, reason) = match verdict {
+        frame::Verdict::Complete { target } => ("complete", at(target), Vec::new(), None),
+        frame::Verdict::Incomplete { target, missing } => (
+            "incomplete",
+            at(target),
+            missing.iter().map(|flp| flp.0).collect(),
+            None,
+        ),
+        frame::Verdict::Dropped { reason } => {
+            ("dropped", None, Vec::new(), Some(reason.name().to_owned()))
+        }
+    };
+    Verdict {
+        name: name.to_owned(),
+        at,
+        missing,
+        reason,
+    }
+}

@@ -1,0 +1,96 @@
+//! What the checkpoint says that a verdict log begins with, whose own begin was removed.
+
+use sheaf_protocol::{Checkpoint, DropReason, RangeSet, TfId, Verdict};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Verdicts that are known from their sums only.
+#[derive(Clone, Debug, Default)]
+pub(in crate::verify) struct Summed {
+    head: Checkpoint,
+    /// Decided and done.
+    released: RangeSet,
+    /// Decided and not done then; their verdicts stand in the checkpoint.
+    undone: BTreeSet<TfId>,
+}
+
+impl Summed {
+    pub(super) fn new(head: &Checkpoint) -> Self {
+        Self {
+            head: head.clone(),
+            released: RangeSet::below(head.floor),
+            undone: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn add_released(&mut self, ranges: &[(TfId, TfId)]) {
+        for (first, end) in ranges {
+            self.released.insert_range(*first, *end);
+        }
+    }
+
+    pub(super) fn add_undone(&mut self, tf: TfId) {
+        self.undone.insert(tf);
+    }
+
+    /// Whether it counts the verdict on `tf`.
+    pub(in crate::verify) fn has(&self, tf: u64) -> bool {
+        self.is_done(tf) || self.undone.contains(&TfId(tf))
+    }
+
+    /// Whether `tf` was decided and done: what became of it later is none of it.
+    pub(in crate::verify) fn is_done(&self, tf: u64) -> bool {
+        self.released.contains(TfId(tf))
+    }
+
+    /// The first TF that nobody had named.
+    pub(in crate::verify) fn frontier(&self) -> u64 {
+        self.head.frontier.0
+    }
+
+    /// How often each verdict and amendment occurs in it, by name.
+    pub(in crate::verify) fn counts(&self) -> Counts {
+        Counts::of(&self.head)
+    }
+}
+
+/// How often each verdict and amendment occurs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::verify) struct Counts(BTreeMap<String, u64>);
+
+impl Counts {
+    pub(super) fn of(head: &Checkpoint) -> Self {
+        let mut counts = Self::default();
+        counts.add("complete", head.complete);
+        counts.add("incomplete", head.incomplete);
+        counts.add("abandoned", head.abandoned);
+        for reason in DropReason::ALL {
+            counts.add(reason.name(), head.dropped[reason.index()]);
+        }
+        counts
+    }
+
+    pub(in crate::verify) fn add(&mut self, name: &str, times: u64) {
+        if times > 0 {
+            *self.0.entry(name.to_owned()).or_default() += times;
+        }
+    }
+
+    pub(super) fn add_verdict(&mut self, verdict: &Verdict) {
+        let name = match verdict {
+            Verdict::Complete { .. } => "complete",
+            Verdict::Incomplete { .. } => "incomplete",
+            Verdict::Dropped { reason } => reason.name(),
+        };
+        self.add(name, 1);
+    }
+
+    /// Names whose numbers differ, with the one here and the one there.
+    pub(in crate::verify) fn differ(&self, other: &Self) -> Vec<(String, u64, u64)> {
+        let names: BTreeSet<&String> = self.0.keys().chain(other.0.keys()).collect();
+        let of = |counts: &Self, name: &String| counts.0.get(name).copied().unwrap_or(0);
+        let pairs = names
+            .into_iter()
+            .map(|name| (name.clone(), of(self, name), of(other, name)));
+        pairs.filter(|(_, here, there)| here != there).collect()
+    }
+}

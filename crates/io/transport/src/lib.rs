@@ -1,0 +1,33 @@
+//! Moves framed messages between nodes.
+//!
+//! This crate answers one question: *how do a head and its payload get from one node to another, whole,
+//! in order, and without a copy that nobody needs?* What the bytes mean is the business of
+//! [`sheaf_protocol`]; who talks to whom, and what to do when a connection closes, that of the node.
+//!
+//! - [`Transport`] is the trait, [`contract`] the suite that every implementation passes;
+//! - [`Tcp`] is the real one, over TCP and Unix sockets: one epoll loop, vectored batches out, bodies read straight
+//!   into an [`Arena`]. Between two processes of one machine bodies stay where they are, and only their places travel,
+//!   through shared memory;
+//! - [`handover`] gives messages of many bodies to a process that is no node, without a copy;
+//! - [`memory`] is the one for tests and simulation: virtual time, seeded faults.
+
+mod mapping;
+mod shm;
+mod transport;
+
+pub mod arena;
+pub mod contract;
+pub mod handover;
+pub mod memory;
+pub mod tcp;
+pub mod unix;
+
+pub use arena::{Arena, ArenaError, ArenaOptions, Block};
+pub use sheaf_auth::Identity;
+pub use sheaf_protocol::{Limits, PrefixError, WireKind};
+pub use shm::ShmFault;
+pub use tcp::{Bulk, Farewell, Refusal, Security, Stats, Tcp, TcpConfig, Waker};
+pub use transport::{
+    CloseReason, ConnId, ConnectError, Event, Frame, ListenError, ListenerId, SendError,
+    TlsFailure, Transport, WhenFull,
+};

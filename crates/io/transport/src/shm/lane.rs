@@ -1,0 +1,484 @@
+//! Frames whose bodies are lent: what the two ends of a lane do.
+
+use super::ring::{self, Reader, Writer};
+use super::slots::Slots;
+use super::{ShmFault, meeting};
+use crate::arena::Arena;
+use crate::mapping::Mapping;
+use crate::transport::Frame;
+use bytes::Bytes;
+use sheaf_protocol::{Limits, Prefix, PrefixError};
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use thiserror::Error;
+
+/// Bytes of records under way: some 8,000 frames.
+pub(crate) const RING_BYTES: usize = 1 << 20;
+/// Bodies that can be lent at once.
+const SLOTS: u32 = 1 << 16;
+/// Bytes of the ring in which they come back: a record a slot, so that it is never full.
+pub(crate) const BACK_BYTES: usize = SLOTS as usize * 8;
+/// Where that ring begins.
+const BACK: usize = ring::bytes_of(RING_BYTES);
+/// Bytes of memory that both ends of a lane write to.
+pub(crate) const MEMORY_BYTES: usize = BACK + ring::bytes_of(BACK_BYTES);
+
+/// Bytes of records that are shown to the peer together: each time costs both processors a cache line.
+const UNPUBLISHED_BYTES: u64 = 4 << 10;
+
+/// Bytes of the ring of what comes back that are shown together.
+const UNSHOWN_BYTES: u64 = 32 * 8;
+
+/// Heads above this go by the stream, so that no record takes much of the ring.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+
+/// The kinds of records.
+const NO_BODY: u8 = 0;
+const LENT: u8 = 1;
+const ON_STREAM: u8 = 2;
+
+/// What every record begins with: kind, region, slot, offset.
+const FIXED: usize = 16;
+
+/// Memory that may be lent, up to a bound over all lanes of an endpoint.
+#[derive(Clone)]
+pub(crate) struct Lendable {
+    pub(crate) arena: Arc<Arena>,
+    bytes_max: u64,
+    lent_bytes: Arc<AtomicU64>,
+}
+
+impl Lendable {
+    pub(crate) fn new(arena: Arc<Arena>, bytes_max: u64) -> Self {
+        let lent_bytes = Arc::default();
+        Self {
+            arena,
+            bytes_max,
+            lent_bytes,
+        }
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        let lent = self.lent_bytes.load(Ordering::Relaxed);
+        lent.saturating_add(bytes as u64) <= self.bytes_max
+    }
+
+    fn count(&self, bytes: usize, is_lent: bool) {
+        match is_lent {
+            true => self.lent_bytes.fetch_add(bytes as u64, Ordering::Relaxed),
+            false => self.lent_bytes.fetch_sub(bytes as u64, Ordering::Relaxed),
+        };
+    }
+}
+
+/// What became of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// The peer will find it.
+    Lent,
+    /// The peer will look for it on the stream: it is to be sent there.
+    OnStream,
+    /// There is no room now.
+    Full,
+}
+
+/// The end that sends.
+pub(crate) struct Lender {
+    ring: Writer,
+    back: Reader,
+    /// Bodies that are lent, by slot, and the region of each.
+    slots: Slots<(Bytes, u16)>,
+    regions: Vec<Lendable>,
+    socket: OwnedFd,
+    record: Vec<u8>,
+    /// Frames that the peer has not taken: where the ring ended behind each, and its bytes.
+    under_way: VecDeque<(u64, u64)>,
+    under_way_bytes: u64,
+    under_way_bytes_max: u64,
+}
+
+impl Lender {
+    /// The sending end of a lane over `memory`, which is new, for bodies that lie in `regions`. Frames of at most
+    /// `under_way_bytes_max` wait there to be taken, but one in any case.
+    pub(crate) fn new(
+        memory: Arc<Mapping>,
+        regions: Vec<Lendable>,
+        socket: OwnedFd,
+        under_way_bytes_max: u64,
+    ) -> Self {
+        Self {
+            under_way: VecDeque::new(),
+            under_way_bytes: 0,
+            under_way_bytes_max,
+            ring: Writer::new(Arc::clone(&memory), 0, RING_BYTES),
+            back: Reader::new(memory, BACK, BACK_BYTES),
+            slots: Slots::new(SLOTS),
+            regions,
+            socket,
+            record: Vec::new(),
+        }
+    }
+
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Whether the peer has bodies of ours.
+    pub(crate) fn has_lent(&self) -> bool {
+        self.slots.len() > 0
+    }
+
+    /// Sends `frame`; the peer learns of it with [`publish`](Self::publish).
+    pub(crate) fn send(&mut self, frame: &Frame) -> Result<Sent, ShmFault> {
+        let bytes = frame.wire_bytes();
+        if !self.has_room(bytes)? {
+            return Ok(Sent::Full);
+        }
+        let is_small = frame.head.len() <= HEAD_BYTES_MAX;
+        let place = is_small.then(|| self.place(&frame.body)).flatten();
+        if !is_small || (place.is_none() && !frame.body.is_empty()) {
+            let fixed = fixed(ON_STREAM, 0, 0, 0);
+            return Ok(match self.ring.push(&[&fixed])? {
+                true => Sent::OnStream,
+                false => Sent::Full,
+            });
+        }
+        let prefix = Prefix::new(frame.kind, &frame.head, frame.body.len() as u64).encode();
+        let Some((body, region, offset)) = place else {
+            let fixed = fixed(NO_BODY, 0, 0, 0);
+            return Ok(match self.ring.push(&[&fixed, &prefix, &frame.head])? {
+                true => Sent::Lent,
+                false => Sent::Full,
+            });
+        };
+        let Some(slot) = self.slots.reserve() else {
+            return Ok(Sent::Full);
+        };
+        let fixed = fixed(LENT, region, slot, offset);
+        if !self.ring.push(&[&fixed, &prefix, &frame.head])? {
+            self.slots.cancel(slot);
+            return Ok(Sent::Full);
+        }
+        self.regions[usize::from(region)].count(body.len(), true);
+        self.slots.fill(slot, (body, region));
+        self.under_way.push_back((self.ring.tail(), bytes));
+        self.under_way_bytes += bytes;
+        if self.ring.unpublished() > UNPUBLISHED_BYTES {
+            self.publish();
+        }
+        Ok(Sent::Lent)
+    }
+
+    /// Whether the peer cannot see all that was sent.
+    pub(crate) fn is_unpublished(&self) -> bool {
+        self.ring.unpublished() > 0
+    }
+
+    /// Whether `bytes` more may be under way: what counts is bytes, not frames.
+    fn has_room(&mut self, bytes: u64) -> Result<bool, ShmFault> {
+        let has_room = |under_way| under_way == 0 || under_way + bytes <= self.under_way_bytes_max;
+        if has_room(self.under_way_bytes) {
+            return Ok(true);
+        }
+        let head = self.ring.head()?;
+        while let Some((end, bytes)) = self.under_way.front().copied()
+            && end <= head
+        {
+            self.under_way.pop_front();
+            self.under_way_bytes -= bytes;
+        }
+        Ok(has_room(self.under_way_bytes))
+    }
+
+    /// Where `body` lies in memory that is shared, or is copied to, once; `None` if there is no room for it there, or
+    /// so much is lent that it must travel.
+    fn place(&self, body: &Bytes) -> Option<(Bytes, u16, u64)> {
+        if body.is_empty() {
+            return None;
+        }
+        for (index, region) in (0..).zip(&self.regions) {
+            if let Some(offset) = region.arena.place_of(body) {
+                let place = || (body.clone(), index, offset);
+                return region.has_room(body.len()).then(place);
+            }
+        }
+        let region = self.regions.first()?;
+        // A source that needs the memory itself comes first.
+        let is_idle = region.arena.used_bytes() < region.arena.capacity_bytes() / 2;
+        if !is_idle || !region.has_room(body.len()) {
+            return None;
+        }
+        let mut block = region.arena.allocate(body.len())?;
+        block.as_mut().copy_from_slice(body);
+        let copy = block.freeze();
+        let offset = region.arena.place_of(&copy)?;
+        Some((copy, 0, offset))
+    }
+
+    /// Shows the peer what was sent, and wakes it if it sleeps.
+    pub(crate) fn publish(&mut self) {
+        if self.ring.publish() {
+            meeting::wake(self.socket());
+        }
+    }
+
+    /// Asks to be woken when there is room again; `false` if there is some now.
+    pub(crate) fn wait(&mut self) -> Result<bool, ShmFault> {
+        let waits = self.ring.wait()?;
+        Ok(self.back.sleep() && waits)
+    }
+
+    /// Takes back what the peer gives back; `true` if there was something.
+    pub(crate) fn reap(&mut self) -> Result<bool, ShmFault> {
+        let before = self.slots.len();
+        while self.back.pop(&mut self.record)? {
+            let slot: [u8; 4] = self.record.as_slice().try_into().map_err(|_| {
+                let (found, least, most) = (self.record.len(), 4, 4);
+                ShmFault::Record { found, least, most }
+            })?;
+            let slot = u32::from_le_bytes(slot);
+            let lent = self.slots.take_if(slot, |_| true);
+            let (body, region) = lent.ok_or(ShmFault::Slot { slot })?;
+            self.regions[usize::from(region)].count(body.len(), false);
+        }
+        // Who gives back never waits for room.
+        let _ = self.back.free();
+        Ok(self.slots.len() < before)
+    }
+}
+
+impl Drop for Lender {
+    fn drop(&mut self) {
+        for (body, region) in self.slots.drain() {
+            self.regions[usize::from(region)].count(body.len(), false);
+        }
+    }
+}
+
+fn fixed(kind: u8, region: u16, slot: u32, offset: u64) -> [u8; FIXED] {
+    let mut fixed = [0; FIXED];
+    fixed[0] = kind;
+    fixed[2..4].copy_from_slice(&region.to_le_bytes());
+    fixed[4..8].copy_from_slice(&slot.to_le_bytes());
+    fixed[8..].copy_from_slice(&offset.to_le_bytes());
+    fixed
+}
+
+/// Why a lane is given up, and its connection with it.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub(crate) enum LaneError {
+    #[error(transparent)]
+    Shm(#[from] ShmFault),
+    #[error(transparent)]
+    Prefix(#[from] PrefixError),
+}
+
+/// What comes next.
+#[derive(Debug)]
+pub(crate) enum Came {
+    /// A frame. Its body is looked at where it lies, and goes back when its last [`Bytes`] is dropped.
+    Frame(Frame),
+    /// The next frame of the stream.
+    OnStream,
+    /// Nothing yet.
+    Nothing,
+}
+
+/// The end that receives.
+pub(crate) struct Borrower {
+    ring: Reader,
+    session: Arc<Session>,
+    record: Vec<u8>,
+}
+
+/// What bodies that were lent hold on to. Its socket closes when the last of them is gone: then the lender may forget
+/// us.
+pub(crate) struct Session {
+    regions: Vec<Mapping>,
+    back: Mutex<Writer>,
+    /// The borrower is gone: nobody else shows what comes back.
+    is_alone: AtomicBool,
+    socket: OwnedFd,
+}
+
+impl Session {
+    /// The memory that `body` lies in, and where in it.
+    pub(crate) fn place_of(&self, body: &[u8]) -> Option<(&Mapping, u64)> {
+        let place = |region| Some((region, Mapping::place_of(region, body)?));
+        self.regions.iter().find_map(place)
+    }
+
+    /// What the lender listens to. It takes us for alive as long as anybody has it.
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    fn give_back(&self, slot: u32) {
+        let mut back = self.back.lock().unwrap_or_else(PoisonError::into_inner);
+        // A lender that has broken the ring gets nothing back: it is its own memory.
+        let is_back = matches!(back.push(&[&slot.to_le_bytes()]), Ok(true));
+        let shows = back.unpublished() >= UNSHOWN_BYTES || self.is_alone.load(Ordering::Acquire);
+        if is_back && shows && back.publish() {
+            meeting::wake(self.socket.as_fd());
+        }
+    }
+
+    fn show(&self) {
+        let mut back = self.back.lock().unwrap_or_else(PoisonError::into_inner);
+        if back.publish() {
+            meeting::wake(self.socket.as_fd());
+        }
+    }
+}
+
+impl Drop for Borrower {
+    fn drop(&mut self) {
+        self.session.is_alone.store(true, Ordering::Release);
+        self.session.show();
+    }
+}
+
+impl Borrower {
+    /// The receiving end of a lane over `memory`, for bodies that lie in `regions`.
+    pub(crate) fn new(memory: Mapping, regions: Vec<Mapping>, socket: OwnedFd) -> Self {
+        let memory = Arc::new(memory);
+        let back = Mutex::new(Writer::new(Arc::clone(&memory), BACK, BACK_BYTES));
+        Self {
+            ring: Reader::new(memory, 0, RING_BYTES),
+            session: Arc::new(Session {
+                regions,
+                back,
+                is_alone: AtomicBool::new(false),
+                socket,
+            }),
+            record: Vec::new(),
+        }
+    }
+
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.session.socket()
+    }
+
+    /// What its bodies hold on to.
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    /// Takes the next record.
+    ///
+    /// `keep_head` copies a head to where it stays.
+    pub(crate) fn next(
+        &mut self,
+        limits: &Limits,
+        keep_head: &mut dyn FnMut(&[u8]) -> Bytes,
+    ) -> Result<Came, LaneError> {
+        if !self.ring.pop(&mut self.record)? {
+            return Ok(Came::Nothing);
+        }
+        let found = self.record.len();
+        let wrong = |least| {
+            let most = FIXED + Prefix::SIZE + HEAD_BYTES_MAX;
+            LaneError::Shm(ShmFault::Record { found, least, most })
+        };
+        let (fixed, rest) = self
+            .record
+            .split_first_chunk::<FIXED>()
+            .ok_or_else(|| wrong(FIXED))?;
+        let kind = fixed[0];
+        if kind == ON_STREAM {
+            return Ok(Came::OnStream);
+        }
+        if kind != NO_BODY && kind != LENT {
+            return Err(ShmFault::Kind { found: kind }.into());
+        }
+        let (prefix, head) = rest
+            .split_first_chunk::<{ Prefix::SIZE }>()
+            .ok_or_else(|| wrong(FIXED + Prefix::SIZE))?;
+        let prefix = Prefix::decode(prefix, limits)?;
+        if head.len() != prefix.head_bytes as usize {
+            return Err(wrong(FIXED + Prefix::SIZE + prefix.head_bytes as usize));
+        }
+        prefix.check(head)?;
+        let place = Borrowed {
+            session: Arc::clone(&self.session),
+            region: u16::from_le_bytes([fixed[2], fixed[3]]),
+            slot: u32::from_le_bytes([fixed[4], fixed[5], fixed[6], fixed[7]]),
+            offset: u64::from_le_bytes(fixed[8..].try_into().expect("eight bytes")),
+            bytes: if kind == LENT { prefix.body_bytes } else { 0 },
+        };
+        let body = if kind == LENT {
+            place.look().ok_or(ShmFault::Place {
+                region: place.region.into(),
+                offset: place.offset,
+                bytes: place.bytes,
+            })?;
+            Bytes::from_owner(place)
+        } else if prefix.body_bytes == 0 {
+            Bytes::new()
+        } else {
+            return Err(wrong(FIXED));
+        };
+        Ok(Came::Frame(Frame {
+            kind: prefix.kind,
+            head: keep_head(head),
+            body,
+        }))
+    }
+
+    /// Gives the room of what was taken back, and wakes the peer if it waits for that.
+    pub(crate) fn free(&mut self) {
+        if self.ring.free() {
+            meeting::wake(self.socket());
+        }
+    }
+
+    /// Shows the lender what came back so far. Until then some of it may be known to us alone.
+    pub(crate) fn show_given_back(&self) {
+        self.session.show();
+    }
+
+    /// Whether there is something to take.
+    pub(crate) fn has_more(&self) -> bool {
+        self.ring.has_more()
+    }
+
+    /// Asks to be woken for the next record; `false` if there is one.
+    pub(crate) fn sleep(&self) -> bool {
+        self.ring.sleep()
+    }
+}
+
+/// A body that was lent.
+struct Borrowed {
+    session: Arc<Session>,
+    region: u16,
+    slot: u32,
+    offset: u64,
+    bytes: u64,
+}
+
+impl Borrowed {
+    fn look(&self) -> Option<&[u8]> {
+        let region = self.session.regions.get(usize::from(self.region))?;
+        region.look(self.offset, self.bytes)
+    }
+}
+
+impl AsRef<[u8]> for Borrowed {
+    fn as_ref(&self) -> &[u8] {
+        self.look().unwrap_or_default()
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.session.give_back(self.slot);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,242 @@
+//! The reading half of a turn.
+
+use super::{Connection, Shared, TURN_BYTES, closed_with};
+use crate::tcp::bodies::SMALL_MAX;
+use crate::tcp::inbox::{Arrived, Step};
+use crate::tcp::input::{Input, Region};
+use crate::transport::{CloseReason, Event};
+use sheaf_protocol::WireKind;
+use std::io::{self, ErrorKind, IoSliceMut, Read};
+use std::time::Instant;
+
+/// Bytes of a body that one system call reads, so that they are still in the cache for the digest.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// Behind the rest of a large body only this much is read into the buffer: room for the next prefix and head,
+/// without much of its body, which would have to be copied.
+const LOOK_AHEAD_BYTES: usize = 4 << 10;
+
+/// Bodies below this are copied: in place they would take up as much again with the prefixes and heads between them.
+const PLACED_MIN: usize = 1 << 10;
+
+impl Connection {
+    pub(super) fn read(
+        &mut self,
+        shared: &mut Shared,
+        events: &mut Vec<Event>,
+    ) -> Result<(), CloseReason> {
+        if !self.backlog.is_empty() && !self.inbox.wants_space() {
+            let backlog = std::mem::take(&mut self.backlog);
+            self.take(Input::Apart(&backlog), shared, events, Instant::now())?;
+        }
+        let mut left = TURN_BYTES;
+        while self.readable
+            && !self.peer_finished
+            && !self.inbox.wants_space()
+            && !self.is_ahead()
+            && left > 0
+        {
+            self.read_once(shared, events)
+                .inspect(|bytes| left = left.saturating_sub(*bytes))?;
+        }
+        Ok(())
+    }
+
+    /// One system call and what it brought. Says how many bytes.
+    fn read_once(
+        &mut self,
+        shared: &mut Shared,
+        events: &mut Vec<Event>,
+    ) -> Result<usize, CloseReason> {
+        shared.stats.reads += 1;
+        let mut buffer = std::mem::take(&mut shared.buffer);
+        let mut region = self.region(shared);
+        let ahead = match &mut region {
+            Some(region) => region.room(buffer.len()),
+            None if self.expects_large() => &mut buffer[..LOOK_AHEAD_BYTES],
+            None => &mut buffer[..],
+        };
+        let outcome = self.receive(ahead);
+        let now = Instant::now();
+        let taken = match outcome {
+            Ok(read) => {
+                self.count(&read, shared, now);
+                let input = match &mut region {
+                    Some(region) => region.input(read.ahead),
+                    None => Input::Apart(&buffer[..read.ahead]),
+                };
+                self.take_read(&read, input, shared, events, now)
+                    .map(|()| read.bytes())
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                self.readable = false;
+                self.broken.clone().map_or(Ok(0), Err)
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(0),
+            Err(error) => Err(self.broken.take().unwrap_or_else(|| closed_with(&error))),
+        };
+        if let Some(region) = region {
+            shared.bodies.give_region(region);
+        }
+        shared.buffer = buffer;
+        taken
+    }
+
+    /// Where small bodies are read to, if such are to be expected and there is room.
+    fn region(&self, shared: &mut Shared) -> Option<Region> {
+        let is_small = |bytes| (PLACED_MIN..=SMALL_MAX).contains(&bytes);
+        let expected = self.inbox.body_bytes().unwrap_or(self.body_bytes_before);
+        is_small(expected).then(|| shared.bodies.take_region())?
+    }
+
+    fn expects_large(&self) -> bool {
+        self.inbox.body_bytes().unwrap_or(self.body_bytes_before) > SMALL_MAX
+    }
+
+    /// One system call: into the rest of the body, if there is one, and behind it into `ahead`.
+    fn receive(&mut self, ahead: &mut [u8]) -> io::Result<Reading> {
+        let offered = ahead.len();
+        let Some(rest) = self.inbox.body_rest() else {
+            let bytes = (&self.stream).read(ahead)?;
+            return Ok(Reading {
+                body: 0,
+                ahead: bytes,
+                offered,
+            });
+        };
+        if rest.len() > PIECE_BYTES {
+            let bytes = (&self.stream).read(&mut rest[..PIECE_BYTES])?;
+            return Ok(Reading {
+                body: bytes,
+                ahead: 0,
+                offered: PIECE_BYTES,
+            });
+        }
+        let rest_bytes = rest.len();
+        let slices = &mut [IoSliceMut::new(rest), IoSliceMut::new(ahead)];
+        let bytes = (&self.stream).read_vectored(slices)?;
+        let body = bytes.min(rest_bytes);
+        Ok(Reading {
+            body,
+            ahead: bytes - body,
+            offered: rest_bytes + offered,
+        })
+    }
+
+    fn count(&mut self, read: &Reading, shared: &mut Shared, now: Instant) {
+        let bytes = read.bytes();
+        shared.stats.bytes_in += bytes as u64;
+        if bytes > 0 {
+            self.moved_in = now;
+        }
+        if bytes < read.offered {
+            shared.stats.short_reads += 1;
+            // The socket is drained, and epoll tells when more comes; an end that it has told of is still to come.
+            self.readable = self.ending;
+        }
+    }
+
+    /// Deals with what one read brought.
+    fn take_read(
+        &mut self,
+        read: &Reading,
+        input: Input<'_>,
+        shared: &mut Shared,
+        events: &mut Vec<Event>,
+        now: Instant,
+    ) -> Result<(), CloseReason> {
+        if read.bytes() == 0 {
+            return self.peer_ends();
+        }
+        if let Some(arrived) = (read.body > 0)
+            .then(|| self.inbox.filled(read.body))
+            .flatten()
+        {
+            self.hand_out(arrived, shared, events, now)?;
+        }
+        self.take(input, shared, events, now)
+    }
+
+    /// Makes frames of `input` and keeps what cannot be taken yet.
+    pub(super) fn take(
+        &mut self,
+        mut input: Input<'_>,
+        shared: &mut Shared,
+        events: &mut Vec<Event>,
+        now: Instant,
+    ) -> Result<(), CloseReason> {
+        while !input.rest().is_empty() {
+            let step = self
+                .inbox
+                .take(&mut input, &shared.limits, &mut shared.bodies, now);
+            match step.map_err(CloseReason::Refused)? {
+                Step::Arrived(arrived) => self.hand_out(arrived, shared, events, now)?,
+                Step::Bytes => {}
+                Step::Space => {
+                    self.backlog = input.rest().to_vec();
+                    shared.stats.waits_for_space += 1;
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn hand_out(
+        &mut self,
+        arrived: Arrived,
+        shared: &mut Shared,
+        events: &mut Vec<Event>,
+        now: Instant,
+    ) -> Result<(), CloseReason> {
+        self.body_bytes_before = arrived.frame.body.len();
+        let spent = now.saturating_duration_since(arrived.began);
+        let Arrived {
+            frame, body_digest, ..
+        } = arrived;
+        if frame.kind == WireKind::Lane {
+            return self.handle_lane_word(&frame.head, shared);
+        }
+        let event = Event::Received {
+            conn: self.id,
+            frame,
+            body_digest,
+            spent,
+        };
+        if let Some(event) = self.put_behind_lane(event) {
+            self.emit(event, shared, events);
+        }
+        Ok(())
+    }
+
+    pub(super) fn emit(&mut self, event: Event, shared: &mut Shared, events: &mut Vec<Event>) {
+        self.frames_in += 1;
+        shared.stats.frames_in += 1;
+        events.push(event);
+    }
+
+    pub(super) fn peer_ends(&mut self) -> Result<(), CloseReason> {
+        if let Some(reason) = self.broken.take() {
+            return Err(reason);
+        }
+        if let Some(missing) = self.inbox.missing() {
+            return Err(CloseReason::Cut { missing });
+        }
+        self.peer_finished = true;
+        Ok(())
+    }
+}
+
+/// What one system call read.
+#[derive(Debug)]
+struct Reading {
+    body: usize,
+    ahead: usize,
+    offered: usize,
+}
+
+impl Reading {
+    fn bytes(&self) -> usize {
+        self.body + self.ahead
+    }
+}

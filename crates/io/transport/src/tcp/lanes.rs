@@ -1,0 +1,359 @@
+//! Lanes: which connections have memory in common with their peer, and how they come to it.
+//!
+//! The accepting side of a bulk stream whose peer has an address of this machine offers a lane on the stream. The
+//! connecting side brings the memory to the door that the offer names, is welcomed there, and says on the stream
+//! that all further frames are named in the lane. Whatever fails on the way, the stream carries all, as to another
+//! machine.
+
+use super::connection::{Connection, LaneIn, OFFER, OPEN};
+use super::{Tcp, token};
+use crate::arena::Arena;
+use crate::handover::Holdings;
+use crate::mapping::Mapping;
+use crate::shm::lane::{Borrower, Lendable, Lender, MEMORY_BYTES};
+use crate::shm::meeting::{self, Door, Heard, Offer, REGIONS_MAX, Token};
+use crate::transport::{CloseReason, ConnId, Event, Frame};
+use mio::Interest;
+use mio::unix::SourceFd;
+use sheaf_protocol::WireKind;
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+/// Guests that may stand in the door without having said whose they are; one more, and the oldest is shown out.
+const GUESTS_MAX: usize = 64;
+
+/// The lanes of an endpoint, by the ids of their sockets.
+#[derive(Default)]
+pub(super) struct Lanes {
+    /// What may be lent.
+    lendable: Vec<Lendable>,
+    door: Option<(u64, Door)>,
+    /// There is no door, and will be none.
+    is_shut: bool,
+    /// Streams that were offered a lane and did not come for it yet.
+    offered: BTreeMap<Token, ConnId>,
+    guests: BTreeMap<u64, OwnedFd>,
+    /// Lanes that were brought and not welcomed yet.
+    knocked: HashMap<u64, (ConnId, Lender)>,
+    /// Lanes that stand, by the ids of their sockets.
+    standing: HashMap<u64, ConnId>,
+    /// Lanes without a stream, whose borrower has not given all back.
+    parting: HashMap<u64, Lender>,
+    /// Sockets of which epoll has told.
+    pub(super) awake: Vec<u64>,
+}
+
+impl Tcp {
+    /// Has bodies that lie in `arena` lent to peers on this machine, instead of copied, if it was made to be
+    /// [shared](crate::ArenaOptions::shared). At most `bytes_max` of it are lent at once: what is beyond travels, as to
+    /// another machine, so that a peer that keeps what it has does not take the memory from the source of it.
+    ///
+    /// Bodies that lie elsewhere are copied into the first such arena as long as it is not half full. An endpoint lends
+    /// out of at most seven; further ones are not lent out of.
+    pub fn lend(&mut self, arena: &Arc<Arena>, bytes_max: u64) {
+        let lendable = &mut self.lanes.lendable;
+        if arena.file().is_some() && lendable.len() < REGIONS_MAX {
+            lendable.push(Lendable::new(Arc::clone(arena), bytes_max));
+        }
+    }
+
+    /// What peers have lent to this endpoint, to be handed to further processes where it lies.
+    #[must_use]
+    pub fn holdings(&self) -> Holdings {
+        self.holdings.clone()
+    }
+
+    /// Offers a lane to a peer on this machine.
+    pub(super) fn offer_lane(&mut self, conn: ConnId) {
+        let is_wanted = self.shared.config.shared_memory && !self.lanes.is_shut;
+        let connection = self.connections.get(&conn);
+        if !is_wanted || !connection.is_some_and(|found| found.is_bulk && found.is_local()) {
+            return;
+        }
+        let Ok((name, token)) = self.open_door() else {
+            self.lanes.is_shut = true; // No Unix sockets here: the streams carry all.
+            self.shared.stats.lanes_failed += 1;
+            return;
+        };
+        let offer = Offer { token, name };
+        let head = [&[OFFER], offer.encode().as_slice()].concat();
+        let frame = Frame::without_body(WireKind::Lane, head.into());
+        if let Some(connection) = self.connections.get_mut(&conn)
+            && connection.outbox.push(frame).is_ok()
+        {
+            self.lanes.offered.insert(token, conn);
+            self.enlist(conn);
+        }
+    }
+
+    fn open_door(&mut self) -> io::Result<(Vec<u8>, Token)> {
+        let token = Token::new()?;
+        if let Some((_, door)) = &self.lanes.door {
+            return Ok((door.name.clone(), token));
+        }
+        let door = Door::open()?;
+        let id = self.id();
+        self.watch(id, door.socket())?;
+        let name = door.name.clone();
+        self.lanes.door = Some((id, door));
+        Ok((name, token))
+    }
+
+    fn watch(&self, id: u64, socket: BorrowedFd<'_>) -> io::Result<()> {
+        let socket = socket.as_raw_fd();
+        let registry = self.poll.registry();
+        registry.register(&mut SourceFd(&socket), token(id), Interest::READABLE)
+    }
+
+    fn unwatch(&self, socket: BorrowedFd<'_>) {
+        // A failure says that epoll does not know it any more.
+        let _ = self
+            .poll
+            .registry()
+            .deregister(&mut SourceFd(&socket.as_raw_fd()));
+    }
+
+    /// Whether every lane has asked for a wake, or has nothing that a turn would take.
+    pub(super) fn lanes_sleep(&mut self) -> bool {
+        let mut all_sleep = true;
+        for conn in self.lanes.standing.values() {
+            if let Some(connection) = self.connections.get_mut(conn)
+                && !connection.listed
+                && !connection.lane_sleeps()
+            {
+                connection.listed = true;
+                self.ready.push_back(*conn);
+                all_sleep = false;
+            }
+        }
+        all_sleep
+    }
+
+    /// Brings lanes on: offers that came, guests, welcomes, wakes, and what comes back.
+    pub(super) fn meet(&mut self, events: &mut Vec<Event>) {
+        for (conn, offer) in std::mem::take(&mut self.shared.offers) {
+            if self.shared.config.shared_memory && self.knock(conn, &offer).is_err() {
+                self.shared.stats.lanes_failed += 1;
+            }
+        }
+        let mut awake = std::mem::take(&mut self.lanes.awake);
+        for id in awake.drain(..) {
+            if self
+                .lanes
+                .door
+                .as_ref()
+                .is_some_and(|(door, _)| *door == id)
+            {
+                self.let_in();
+            } else if self.lanes.guests.contains_key(&id) {
+                self.hear_guest(id);
+            } else if self.lanes.knocked.contains_key(&id) {
+                self.hear_answer(id);
+            } else if let Some(conn) = self.lanes.standing.get(&id).copied() {
+                self.hear_lane(conn);
+            } else if let Some(lender) = self.lanes.parting.get(&id)
+                && meeting::listen(lender.socket()) == Heard::Gone
+            {
+                self.lanes.parting.remove(&id);
+            }
+        }
+        self.lanes.awake = awake;
+        self.take_back(events);
+    }
+
+    /// Takes back what peers give back: memory that the rest of the process waits for.
+    fn take_back(&mut self, events: &mut Vec<Event>) {
+        let mut broken = Vec::new();
+        for conn in self.lanes.standing.values() {
+            if let Some(connection) = self.connections.get_mut(conn)
+                && let Some(lender) = connection.outbox.lender()
+                && let Err(fault) = lender.reap()
+            {
+                broken.push((*conn, CloseReason::Shm(fault)));
+            }
+        }
+        broken.sort_unstable_by_key(|(conn, _)| *conn);
+        for (conn, reason) in broken {
+            events.extend(self.remove(conn, reason));
+        }
+        // One that breaks its ring now has its memory until it ends.
+        let poll = &self.poll;
+        self.lanes.parting.retain(|_, lender| {
+            let keeps = lender.reap().is_err() || lender.has_lent();
+            if !keeps {
+                let socket = lender.socket().as_raw_fd();
+                let _ = poll.registry().deregister(&mut SourceFd(&socket));
+            }
+            keeps
+        });
+    }
+
+    /// Brings a lane to where `offer` says.
+    fn knock(&mut self, conn: ConnId, offer: &Offer) -> io::Result<()> {
+        let has_knocked = self.lanes.knocked.values().any(|(of, _)| *of == conn);
+        // One lane a stream, however often it is offered.
+        let is_wanted =
+            |found: &mut Connection| found.is_local() && found.outbox.lender().is_none();
+        let connection = self.connections.get_mut(&conn);
+        if self.lanes.lendable.is_empty() || has_knocked || !connection.is_some_and(is_wanted) {
+            return Ok(());
+        }
+        let memory = Mapping::shared(MEMORY_BYTES)?;
+        let regions = self.lanes.lendable.clone();
+        let socket = meeting::knock(offer, &memory, &regions)?;
+        let id = self.id();
+        self.watch(id, socket.as_fd())?;
+        let lender = Lender::new(
+            Arc::new(memory),
+            regions,
+            socket,
+            self.shared.config.lane_bytes_max,
+        );
+        self.lanes.knocked.insert(id, (conn, lender));
+        Ok(())
+    }
+
+    fn let_in(&mut self) {
+        loop {
+            let Some((_, door)) = &self.lanes.door else {
+                return;
+            };
+            let Ok(Some(guest)) = door.accept() else {
+                return; // An error (no file descriptor left) leaves it to the stream.
+            };
+            let id = self.id();
+            if self.watch(id, guest.as_fd()).is_err() {
+                continue;
+            }
+            if self.lanes.guests.len() >= GUESTS_MAX
+                && let Some((_, oldest)) = self.lanes.guests.pop_first()
+            {
+                self.unwatch(oldest.as_fd());
+                self.shared.stats.lanes_failed += 1;
+            }
+            self.lanes.guests.insert(id, guest);
+            self.hear_guest(id);
+        }
+    }
+
+    fn hear_guest(&mut self, id: u64) {
+        let Some(guest) = self.lanes.guests.get(&id) else {
+            return;
+        };
+        let hello = match meeting::receive(guest.as_fd(), MEMORY_BYTES) {
+            Ok(None) => return,
+            Ok(Some(hello)) => Some(hello),
+            Err(_) => None,
+        };
+        let Some(guest) = self.lanes.guests.remove(&id) else {
+            return;
+        };
+        let offered = hello.and_then(|hello| {
+            let conn = self.lanes.offered.remove(&hello.token)?;
+            Some((hello, conn))
+        });
+        let is_welcome = || meeting::welcome(guest.as_fd()).is_ok();
+        match offered.filter(|(_, conn)| self.connections.contains_key(conn) && is_welcome()) {
+            Some((hello, conn)) => {
+                let borrower = Borrower::new(hello.lane, hello.regions, guest);
+                self.holdings.add(borrower.session());
+                if let Some(connection) = self.connections.get_mut(&conn) {
+                    connection.lane = Some(Box::new(LaneIn::new(borrower)));
+                    self.lanes.standing.insert(id, conn);
+                    self.shared.stats.lanes += 1;
+                }
+            }
+            None => {
+                self.unwatch(guest.as_fd());
+                self.shared.stats.lanes_failed += 1;
+            }
+        }
+    }
+
+    fn hear_answer(&mut self, id: u64) {
+        let Some((_, lender)) = self.lanes.knocked.get(&id) else {
+            return;
+        };
+        let heard = meeting::listen(lender.socket());
+        if heard == Heard::Wakes {
+            return;
+        }
+        let Some((conn, lender)) = self.lanes.knocked.remove(&id) else {
+            return;
+        };
+        match self.connections.get_mut(&conn) {
+            Some(connection) if heard == Heard::Welcome && connection.takes_frames() => {
+                let open = Frame::without_body(WireKind::Lane, vec![OPEN].into());
+                connection.outbox.open_lane(lender, open);
+                self.lanes.standing.insert(id, conn);
+                self.shared.stats.lanes += 1;
+                self.enlist(conn);
+            }
+            _ => {
+                self.unwatch(lender.socket());
+                self.shared.stats.lanes_failed += 1;
+            }
+        }
+    }
+
+    /// A wake: there is something to take, or room again. If the other end is gone, the stream tells so too.
+    fn hear_lane(&mut self, conn: ConnId) {
+        let Some(connection) = self.connections.get_mut(&conn) else {
+            return;
+        };
+        if let Some(lane) = &connection.lane {
+            meeting::listen(lane.borrower.socket());
+        }
+        if let Some(lender) = connection.outbox.lender() {
+            meeting::listen(lender.socket());
+            connection.outbox.try_lane_again();
+        }
+        self.enlist(conn);
+    }
+
+    /// The stream of `connection` is over. What it borrowed goes back when its last user is done with it; what it lent
+    /// stays lent until it comes back, or its borrower is gone.
+    pub(super) fn part(&mut self, conn: ConnId, connection: &mut Connection) {
+        self.lanes.offered.retain(|_, offered| *offered != conn);
+        let knocked: Vec<u64> = self
+            .lanes
+            .knocked
+            .iter()
+            .filter(|(_, (of, _))| *of == conn)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in knocked {
+            if let Some((_, lender)) = self.lanes.knocked.remove(&id) {
+                self.unwatch(lender.socket());
+            }
+        }
+        if let Some(lane) = connection.lane.take() {
+            self.lanes.standing.retain(|_, standing| *standing != conn);
+            self.unwatch(lane.borrower.socket());
+        }
+        if let Some(mut lender) = connection.outbox.take_lender() {
+            let id = self
+                .lanes
+                .standing
+                .iter()
+                .find_map(|(id, standing)| (*standing == conn).then_some(*id));
+            let Some(id) = id else { return };
+            self.lanes.standing.remove(&id);
+            let is_broken = lender.reap().is_err();
+            let is_gone = meeting::listen(lender.socket()) == Heard::Gone;
+            if !is_gone && (is_broken || lender.has_lent()) {
+                self.lanes.parting.insert(id, lender);
+            } else {
+                self.unwatch(lender.socket());
+            }
+        }
+    }
+
+    /// Lanes whose streams are over and whose borrowers have not given all back.
+    #[must_use]
+    pub fn parting_lanes(&self) -> usize {
+        self.lanes.parting.len()
+    }
+}

@@ -1,0 +1,503 @@
+//! A session with a real ensemble, in a thread of its own.
+//!
+//! The client library is asynchronous, so the thread runs a small runtime; nothing of that is seen outside. The
+//! caller hands requests in and is told of events by a bell, and waits for neither.
+
+use crate::options::{OptionsError, ZooKeeperOptions};
+use sheaf_membership::keeper::{
+    Answer, Keeper, KeeperError, KeeperEvent, Kind, Request, Step, Ticket,
+};
+use sheaf_protocol::Timestamp;
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::task::JoinSet;
+use tracing::{debug, info, warn};
+use zookeeper_client as zk;
+
+/// Requests that wait to be sent. More are lost, as with a broken connection.
+const REQUESTS_MAX: usize = 65_536;
+
+/// How long the end of this value waits for the session to be closed in order.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Pause between two attempts to begin a session.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// Wakes whoever polls. Called from another thread; must not block.
+pub type Bell = Box<dyn Fn() + Send + Sync>;
+
+/// A [`Keeper`] with sockets. Dropped, it ends its session in order, if that takes less than half a second.
+#[derive(Debug)]
+pub struct Live {
+    commands: Sender<Command>,
+    shared: Arc<Shared>,
+    last: u64,
+}
+
+/// Lets a frozen [`Live`] go on when it is dropped.
+#[derive(Debug)]
+pub struct Thaw {
+    _until: std::sync::mpsc::SyncSender<()>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    ended: Condvar,
+    bell: Bell,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    events: VecDeque<KeeperEvent>,
+    has_ended: bool,
+}
+
+#[derive(Debug)]
+enum Command {
+    Ask(Ticket, Request),
+    Freeze(std::sync::mpsc::Receiver<()>),
+    /// The end, and whether the session is closed first.
+    End {
+        in_order: bool,
+    },
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+impl Live {
+    /// Starts the thread, which begins a session and keeps it up for ever.
+    ///
+    /// # Errors
+    ///
+    /// [`OptionsError`] if an option cannot be used or there is no thread to be had.
+    pub fn start(options: &ZooKeeperOptions, bell: Bell) -> Result<Self, OptionsError> {
+        let servers = options.connect_string()?;
+        let session = Session {
+            connector: options.connector()?,
+            acls: options.acls(),
+            servers,
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let (commands, requests) = channel(REQUESTS_MAX);
+        let shared = Arc::new(Shared {
+            state: Mutex::default(),
+            ended: Condvar::new(),
+            bell,
+        });
+        let ends = Ends(shared.clone());
+        std::thread::Builder::new()
+            .name("zookeeper".into())
+            .spawn(move || {
+                let ends = ends;
+                runtime.block_on(session.keep_up(&ends.0, requests));
+                runtime.shutdown_background();
+            })?;
+        Ok(Self {
+            commands,
+            shared,
+            last: 0,
+        })
+    }
+
+    /// Ends as a process that is killed: nothing is said, and the session is left to run out. For tests and the lab.
+    pub fn vanish(self) {
+        let _ = self.commands.try_send(Command::End { in_order: false });
+    }
+
+    /// Stops the thread as SIGSTOP would, until the answer is dropped. For tests and the lab.
+    #[must_use]
+    pub fn freeze(&self) -> Thaw {
+        let (until, thawed) = std::sync::mpsc::sync_channel(0);
+        let _ = self.commands.try_send(Command::Freeze(thawed));
+        Thaw { _until: until }
+    }
+}
+
+impl Keeper for Live {
+    fn submit(&mut self, _now: Timestamp, request: Request) -> Ticket {
+        self.last += 1;
+        let ticket = Ticket(self.last);
+        if self
+            .commands
+            .try_send(Command::Ask(ticket, request))
+            .is_err()
+        {
+            let lost = KeeperEvent::Answer(ticket, Err(KeeperError::Lost));
+            self.shared.lock().events.push_back(lost);
+        }
+        ticket
+    }
+
+    fn poll(&mut self, _now: Timestamp) -> Option<KeeperEvent> {
+        self.shared.lock().events.pop_front()
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        let _ = self.commands.try_send(Command::End { in_order: true });
+        let state = self.shared.lock();
+        let wait = self
+            .shared
+            .ended
+            .wait_timeout_while(state, PATIENCE, |state| !state.has_ended);
+        drop(wait);
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, event: KeeperEvent) {
+        self.lock().events.push_back(event);
+        (self.bell)();
+    }
+}
+
+/// Says that the thread has ended, also when it panics: then nobody waits for a session that is no more.
+struct Ends(Arc<Shared>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.lock().has_ended = true;
+        self.0.ended.notify_all();
+        let why = "the thread for ZooKeeper has ended".to_owned();
+        self.0.tell(KeeperEvent::Away { why });
+    }
+}
+
+struct Session {
+    connector: zk::Connector,
+    acls: zk::Acls<'static>,
+    servers: String,
+}
+
+type Outcome = Result<(Answer, Option<zk::OneshotWatcher>), KeeperError>;
+
+/// A request that was sent. Answers come in the order of the requests, so only the first is looked at.
+enum Asked {
+    Waiting(Pin<Box<dyn Future<Output = Outcome> + Send>>),
+    Answered(Outcome),
+}
+
+/// Why a session is left.
+enum Left {
+    /// It is over, and another one is wanted.
+    Expired,
+    /// This value was dropped.
+    Ended,
+}
+
+impl Session {
+    async fn keep_up(&self, shared: &Shared, mut commands: Receiver<Command>) {
+        let mut said = String::new();
+        loop {
+            let connect = self.connector.clone().connect(&self.servers);
+            let mut connect = std::pin::pin!(connect);
+            let connected = loop {
+                tokio::select! {
+                    connected = &mut connect => break connected,
+                    command = commands.recv() => if self.is_over(shared, command) { return },
+                }
+            };
+            match connected {
+                Ok(client) => {
+                    said.clear();
+                    if matches!(self.serve(shared, &mut commands, client).await, Left::Ended) {
+                        return;
+                    }
+                }
+                Err(error) => {
+                    // Once for each reason; the attempts go on.
+                    if said != error.to_string() {
+                        said = error.to_string();
+                        let why = format!("no session with {}: {said}", self.servers);
+                        warn!(servers = self.servers, %error, "No session with ZooKeeper");
+                        shared.tell(KeeperEvent::Away { why });
+                    }
+                    let mut again = std::pin::pin!(tokio::time::sleep(AGAIN));
+                    loop {
+                        tokio::select! {
+                            () = &mut again => break,
+                            command = commands.recv() => if self.is_over(shared, command) { return },
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// A command while there is no session; whether it is the end.
+    fn is_over(&self, shared: &Shared, command: Option<Command>) -> bool {
+        match command {
+            None | Some(Command::End { .. }) => return true,
+            Some(Command::Freeze(until)) => freeze(&until),
+            Some(Command::Ask(ticket, _)) => {
+                shared.tell(KeeperEvent::Answer(ticket, Err(KeeperError::Lost)));
+            }
+        }
+        false
+    }
+
+    async fn serve(
+        &self,
+        shared: &Shared,
+        commands: &mut Receiver<Command>,
+        client: zk::Client,
+    ) -> Left {
+        let mut states = client.state_watcher();
+        let timeout = client.session_timeout();
+        let session = client.session_id().0;
+        info!(session, ?timeout, "Session with ZooKeeper");
+        let connected = KeeperEvent::Connected { session, timeout };
+        shared.tell(connected.clone());
+        let mut asked: VecDeque<(Ticket, Asked)> = VecDeque::new();
+        let mut watches: JoinSet<zk::WatchedEvent> = JoinSet::new();
+        loop {
+            tokio::select! {
+                // Answers before the state: what is known is said before it counts as lost.
+                biased;
+                (ticket, outcome) = first(&mut asked), if !asked.is_empty() => {
+                    let answer = outcome.map(|(answer, watcher)| {
+                        if let Some(watcher) = watcher {
+                            watches.spawn(watcher.changed());
+                        }
+                        answer
+                    });
+                    shared.tell(KeeperEvent::Answer(ticket, answer));
+                }
+                Some(fired) = watches.join_next(), if !watches.is_empty() => {
+                    if let Ok(event) = fired
+                        && event.event_type != zk::EventType::Session
+                    {
+                        shared.tell(KeeperEvent::Changed { path: event.path });
+                    }
+                }
+                state = states.changed() => {
+                    debug!(session, %state, "State of the session with ZooKeeper");
+                    match state {
+                        zk::SessionState::SyncConnected | zk::SessionState::ConnectedReadOnly => {
+                            shared.tell(connected.clone());
+                        }
+                        zk::SessionState::Disconnected => {
+                            let why = format!("no answer from {}", self.servers);
+                            shared.tell(KeeperEvent::Away { why });
+                        }
+                        _ => {
+                            while !asked.is_empty() {
+                                let (ticket, outcome) = first(&mut asked).await;
+                                let answer = outcome.map(|(answer, _)| answer);
+                                shared.tell(KeeperEvent::Answer(ticket, answer));
+                            }
+                            info!(session, %state, "The session with ZooKeeper is over");
+                            let why = format!("the session is over: {state}");
+                            shared.tell(KeeperEvent::Away { why });
+                            shared.tell(KeeperEvent::Expired);
+                            return Left::Expired;
+                        }
+                    }
+                }
+                command = commands.recv() => match command {
+                    Some(Command::Ask(ticket, request)) => {
+                        let future = Box::pin(carry_out(client.clone(), self.acls, request));
+                        asked.push_back((ticket, send(future).await));
+                    }
+                    Some(Command::Freeze(until)) => freeze(&until),
+                    Some(Command::End { in_order: false }) => return Left::Ended,
+                    None | Some(Command::End { in_order: true }) => {
+                        let answered = async {
+                            while !asked.is_empty() {
+                                let _ = first(&mut asked).await;
+                            }
+                        };
+                        let _ = tokio::time::timeout(PATIENCE / 2, answered).await;
+                        drop((client, asked, watches, states));
+                        close().await;
+                        return Left::Ended;
+                    }
+                },
+            }
+        }
+    }
+}
+
+/// Lets the client's own task say goodbye: it does so when nobody holds the client any more, and then ends.
+async fn close() {
+    let metrics = tokio::runtime::Handle::current().metrics();
+    let closed = async {
+        while metrics.num_alive_tasks() > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let _ = tokio::time::timeout(PATIENCE / 2, closed).await;
+}
+
+fn freeze(until: &std::sync::mpsc::Receiver<()>) {
+    let _ = until.recv();
+}
+
+/// Polls a request once: that sends it, so requests go out in the order in which they were made.
+async fn send(mut future: Pin<Box<dyn Future<Output = Outcome> + Send>>) -> Asked {
+    let first = poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await;
+    match first {
+        Poll::Ready(outcome) => Asked::Answered(outcome),
+        Poll::Pending => Asked::Waiting(future),
+    }
+}
+
+/// The outcome of the first request. Nothing is lost if this is dropped while it waits.
+async fn first(asked: &mut VecDeque<(Ticket, Asked)>) -> (Ticket, Outcome) {
+    let outcome = poll_fn(|context| match asked.front_mut() {
+        Some((_, Asked::Waiting(future))) => future.as_mut().poll(context),
+        // Taken below, without a wait in between.
+        Some((_, Asked::Answered(_))) => Poll::Ready(Err(KeeperError::Lost)),
+        None => Poll::Pending,
+    })
+    .await;
+    match asked.pop_front() {
+        Some((ticket, Asked::Answered(answered))) => (ticket, answered),
+        Some((ticket, Asked::Waiting(_))) => (ticket, outcome),
+        None => std::future::pending().await,
+    }
+}
+
+async fn carry_out(client: zk::Client, acls: zk::Acls<'static>, request: Request) -> Outcome {
+    let answer = match request {
+        Request::Create { path, data, kind } => {
+            let options = mode(kind).with_acls(acls);
+            let (_, sequence) = client
+                .create(&path, &data, &options)
+                .await
+                .map_err(as_error)?;
+            let path = match kind {
+                Kind::EphemeralSequential => format!("{path}{sequence}"),
+                Kind::Persistent | Kind::Ephemeral => path,
+            };
+            Answer::Created { path }
+        }
+        Request::Get { path, watch: false } => {
+            let (data, stat) = client.get_data(&path).await.map_err(as_error)?;
+            data_of(data, &stat)
+        }
+        Request::Get { path, watch: true } => {
+            let (data, stat, watcher) = client.get_and_watch_data(&path).await.map_err(as_error)?;
+            return Ok((data_of(data, &stat), Some(watcher)));
+        }
+        Request::Exists { path, watch: false } => {
+            let stat = client.check_stat(&path).await.map_err(as_error)?;
+            Answer::Exists(stat.is_some())
+        }
+        Request::Exists { path, watch: true } => {
+            let (stat, watcher) = client.check_and_watch_stat(&path).await.map_err(as_error)?;
+            return Ok((Answer::Exists(stat.is_some()), Some(watcher)));
+        }
+        Request::List { path, watch: false } => {
+            Answer::Children(client.list_children(&path).await.map_err(as_error)?)
+        }
+        Request::List { path, watch: true } => {
+            let (names, watcher) = client
+                .list_and_watch_children(&path)
+                .await
+                .map_err(as_error)?;
+            return Ok((Answer::Children(names), Some(watcher)));
+        }
+        Request::Set {
+            path,
+            data,
+            version,
+        } => {
+            let stat = client
+                .set_data(&path, &data, version)
+                .await
+                .map_err(as_error)?;
+            Answer::Version(stat.version)
+        }
+        Request::Delete { path, version } => {
+            client.delete(&path, version).await.map_err(as_error)?;
+            Answer::Done
+        }
+        Request::Multi(steps) => {
+            let mut writer = client.new_multi_writer();
+            for step in &steps {
+                match step {
+                    Step::Check { path, version } => {
+                        writer.add_check_version(path, version.unwrap_or(-1))
+                    }
+                    Step::Create { path, data, kind } => {
+                        writer.add_create(path, data, &mode(*kind).with_acls(acls))
+                    }
+                    Step::Delete { path, version } => writer.add_delete(path, *version),
+                }
+                .map_err(as_error)?;
+            }
+            writer.commit().await.map_err(|error| match error {
+                zk::MultiWriteError::RequestFailed { source } => as_error(source),
+                zk::MultiWriteError::OperationFailed { index, source } => {
+                    KeeperError::Step(index, Box::new(as_error(source)))
+                }
+            })?;
+            Answer::Done
+        }
+    };
+    Ok((answer, None))
+}
+
+fn data_of(data: Vec<u8>, stat: &zk::Stat) -> Answer {
+    Answer::Data {
+        data,
+        version: stat.version,
+        owner: stat.ephemeral_owner,
+    }
+}
+
+fn mode(kind: Kind) -> zk::CreateMode {
+    match kind {
+        Kind::Persistent => zk::CreateMode::Persistent,
+        Kind::Ephemeral => zk::CreateMode::Ephemeral,
+        Kind::EphemeralSequential => zk::CreateMode::EphemeralSequential,
+    }
+}
+
+/// What is not a server's plain no may have happened: it counts as lost.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "stands where `map_err` hands the error over"
+)]
+fn as_error(error: zk::Error) -> KeeperError {
+    use zk::Error;
+    match error {
+        Error::NoNode => KeeperError::NoNode,
+        Error::NodeExists => KeeperError::NodeExists,
+        Error::BadVersion => KeeperError::BadVersion,
+        Error::NotEmpty => KeeperError::NotEmpty,
+        Error::NoAuth => KeeperError::NoAuth,
+        Error::SessionExpired | Error::SessionMoved | Error::AuthFailed | Error::ClientClosed => {
+            KeeperError::Expired
+        }
+        Error::BadArguments(_)
+        | Error::NoChildrenForEphemerals
+        | Error::InvalidAcl
+        | Error::NotReadOnly
+        | Error::QuotaExceeded
+        | Error::Throttled
+        | Error::MarshallingError
+        | Error::Unimplemented
+        | Error::ReconfigDisabled
+        | Error::RuntimeInconsistent
+        | Error::UnexpectedErrorCode(_) => KeeperError::Other(error.to_string()),
+        _ => KeeperError::Lost,
+    }
+}

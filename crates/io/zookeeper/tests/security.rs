@@ -1,0 +1,138 @@
+//! TLS both ways and nodes that belong to their creator alone, on a real server.
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use sheaf_membership::{Member, Registry, RegistryEvent};
+use sheaf_protocol::{EpnId, Incarnation, Timestamp};
+use sheaf_zookeeper::server::{Ensemble, Home, Relay, ServerOptions, ServerTls};
+use sheaf_zookeeper::{Tls, ZooKeeperOptions};
+use std::fs;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::{Duration, Instant};
+
+const SESSION: Duration = Duration::from_secs(2);
+const LONG: Duration = Duration::from_secs(60);
+
+/// A registry and what its bell wakes.
+struct Node {
+    registry: sheaf_membership::zookeeper::ZooKeeperRegistry<sheaf_zookeeper::Live>,
+    rung: Receiver<()>,
+}
+
+impl Node {
+    fn start(options: &ZooKeeperOptions) -> Self {
+        let (ring, rung) = sync_channel(1);
+        // One ring that waits is enough.
+        let bell = Box::new(move || {
+            let _ = ring.try_send(());
+        });
+        let registry = sheaf_zookeeper::registry(options, "/farm", &[], bell).unwrap();
+        Self { registry, rung }
+    }
+
+    #[track_caller]
+    fn await_event(&mut self, what: &str, is_it: impl Fn(&RegistryEvent) -> bool) {
+        let end = Instant::now() + LONG;
+        let mut seen = Vec::new();
+        while Instant::now() < end {
+            match self.registry.poll(Timestamp(0)) {
+                Some(event) if is_it(&event) => return,
+                Some(event) => seen.push(event),
+                None => drop(self.rung.recv_timeout(Duration::from_secs(1))),
+            }
+        }
+        panic!("no {what}, but {seen:?}");
+    }
+}
+
+/// A certificate for 127.0.0.1 and its key.
+///
+/// Servers take the subject of a client's certificate for a user of its own, so each has another one.
+fn issue(name: &str, issuer: &Issuer<'_, KeyPair>) -> (String, String) {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    params.distinguished_name.push(DnType::CommonName, name);
+    let certificate = params.signed_by(&key, issuer).unwrap();
+    (certificate.pem(), key.serialize_pem())
+}
+
+fn authority() -> (String, Issuer<'static, KeyPair>) {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let pem = params.self_signed(&key).unwrap().pem();
+    (pem, Issuer::new(params, key))
+}
+
+#[test]
+fn nodes_with_certificates_and_a_password_are_let_in_and_nobody_else() {
+    let Some(home) = Home::for_tests() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let (ca, issuer) = authority();
+    let (certificate, key) = issue("server", &issuer);
+    let files = ServerTls {
+        identity: folder.path().join("server.pem"),
+        ca: folder.path().join("ca.pem"),
+    };
+    fs::write(&files.identity, format!("{key}{certificate}")).unwrap();
+    fs::write(&files.ca, &ca).unwrap();
+    let mut options = ServerOptions::standalone();
+    options.tls = Some(files);
+    let server = match Ensemble::start(&home, &options) {
+        Ok(server) => server,
+        // Debian's package cannot: said, and enough where there is no other.
+        Err(error) if home.version().starts_with("3.8.0") => return eprintln!("skipped: {error}"),
+        Err(error) => panic!("{error}"),
+    };
+    // The certificate is for 127.0.0.1, and the server has an address of its own.
+    let relay = Relay::start(&server.tls_addresses()[0]).unwrap();
+    let mut options = ZooKeeperOptions::new(vec![relay.address()], SESSION);
+    options.user = Some(("farm".to_owned(), "secret".to_owned()));
+    options.tls = Some(Tls {
+        ca: ca.clone(),
+        identity: Some(issue("epn-1", &issuer)),
+    });
+    let mut node = Node::start(&options);
+    let member = Member {
+        node: EpnId(1).into(),
+        incarnation: Incarnation(1),
+        address: "a:1".to_owned(),
+    };
+    node.registry.join(Timestamp(0), member.clone());
+    node.await_event("view", |event| {
+        *event == RegistryEvent::View([member.clone()].into())
+    });
+
+    // Somebody without a password sees nothing, in the clear or not.
+    for (servers, tls) in [
+        (server.addresses(), None),
+        (
+            vec![relay.address()],
+            Some(Tls {
+                ca: ca.clone(),
+                identity: Some(issue("other", &issuer)),
+            }),
+        ),
+    ] {
+        let mut other = ZooKeeperOptions::new(servers, SESSION);
+        other.tls = tls;
+        Node::start(&other).await_event("problem", |event| {
+            let RegistryEvent::Problem { what } = event else {
+                return false;
+            };
+            what == "/farm/nodes cannot be read: no permission"
+        });
+    }
+    // Without a certificate of the farm there is no session at all, nor with a server that has none.
+    let (other_ca, other_issuer) = authority();
+    for (ca, identity) in [
+        (ca, Some(issue("epn-1", &other_issuer))),
+        (other_ca, Some(issue("epn-1", &issuer))),
+    ] {
+        let mut other = ZooKeeperOptions::new(vec![relay.address()], SESSION);
+        other.tls = Some(Tls { ca, identity });
+        Node::start(&other)
+            .await_event("away", |event| matches!(event, RegistryEvent::Away { .. }));
+    }
+}

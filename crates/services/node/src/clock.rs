@@ -1,0 +1,106 @@
+//! The clock of a process: nanoseconds since it began, on the monotonic clock.
+
+use sheaf_protocol::{Incarnation, RunId, Timestamp};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Turns the operating system's monotonic clock into [`Timestamp`]s.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    origin: Instant,
+}
+
+impl Clock {
+    /// A clock that shows zero now.
+    #[must_use]
+    pub fn start() -> Self {
+        Self {
+            origin: Instant::now(),
+        }
+    }
+
+    /// The time now.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        Timestamp(0) + self.origin.elapsed()
+    }
+}
+
+/// An incarnation for a process that begins now: later processes of a host get higher ones, as long as its wall
+/// clock is not set back.
+#[must_use]
+pub fn new_incarnation() -> Incarnation {
+    let since = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or(Duration::ZERO);
+    Incarnation(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// A run id that no other run has.
+#[must_use]
+pub fn new_run() -> RunId {
+    let mut bytes = [0; 8];
+    match rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty()) {
+        Ok(8) => RunId(u64::from_le_bytes(bytes).max(1)),
+        // A kernel without random bytes: the time in ns still tells runs of one ICN apart.
+        _ => RunId(new_incarnation().0.max(1)),
+    }
+}
+
+/// How much of the time this process was not given the processor.
+///
+/// A loop says when it wants to wake; when it wakes much later, everything that it waits for was late for the
+/// same reason, and the silence of others proves nothing. The time shown here leaves such gaps out.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FairClock {
+    stolen: Duration,
+    due: Option<Timestamp>,
+}
+
+/// Wake-ups that come this late are ordinary scheduling.
+const LATE_IS_ORDINARY: Duration = Duration::from_millis(10);
+
+impl FairClock {
+    /// The loop goes to sleep and wants to wake at `due`.
+    pub fn sleep_until(&mut self, due: Timestamp) {
+        self.due = Some(due);
+    }
+
+    /// The loop has woken at `now`. Gives back by how much it was late, zero if that is ordinary.
+    pub fn wake(&mut self, now: Timestamp) -> Duration {
+        let late = self.due.take().map_or(Duration::ZERO, |due| now.since(due));
+        if late <= LATE_IS_ORDINARY {
+            return Duration::ZERO;
+        }
+        self.stolen += late;
+        late
+    }
+
+    /// The time that silence is measured with.
+    #[must_use]
+    pub fn fair(&self, now: Timestamp) -> Timestamp {
+        Timestamp(
+            now.0
+                .saturating_sub(u64::try_from(self.stolen.as_nanos()).unwrap_or(u64::MAX)),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: u64) -> Timestamp {
+        Timestamp(ms * 1_000_000)
+    }
+
+    #[test]
+    fn a_late_wake_up_does_not_count_as_silence_of_others() {
+        let mut clock = FairClock::default();
+        clock.sleep_until(ms(5));
+        assert_eq!(clock.wake(ms(6)), Duration::ZERO);
+        assert_eq!(clock.fair(ms(6)), ms(6));
+        clock.sleep_until(ms(11));
+        assert_eq!(clock.wake(ms(311)), Duration::from_millis(300));
+        assert_eq!(clock.fair(ms(311)), ms(11));
+    }
+}

@@ -1,0 +1,696 @@
+//! Whether the values of a farm file make sense, each by itself and all together.
+
+use super::FarmConfig;
+use super::address::{for_index, is_address};
+use super::epn::{Ack, FileSink, SinkConfig, StfFileSink};
+use super::error::ConfigError;
+use super::flp::{SourceConfig, StfShare};
+use super::icn::LedgerBackend;
+use super::security::BulkConfig;
+use super::zmq::{ZmqIntake, ZmqMethod};
+use sheaf_protocol::{EpnId, FlpId, Limits};
+use sheaf_scheduler::{Incomplete, Mode, Reaction, policy};
+use sheaf_stf_builder::{GeneratorConfig, GeneratorError, SizeModel};
+use sheaf_transport::unix::PATH_BYTES_MAX as SOCKET_PATH_BYTES_MAX;
+use sheaf_zmtp::Endpoint;
+use std::path::Path;
+
+/// Linux has no longer names of congestion control (`TCP_CA_NAME_MAX`, 16 with the final zero).
+const CONGESTION_BYTES_MAX: usize = 15;
+/// Weights are told in thousandths.
+const WEIGHT_MIN: f64 = 0.001;
+/// A weight beyond leaves the others nothing, and is a mistake.
+const WEIGHT_MAX: f64 = 1000.0;
+/// Producers of one FLP at most: each may have one message in memory.
+const ZMQ_PEERS_MAX: u32 = 1024;
+/// Faster no clock of a node ticks.
+const RATE_HZ_MAX: f64 = 1e6;
+
+impl FarmConfig {
+    /// All that is wrong with the values, whatever the machine.
+    #[must_use]
+    pub fn check(&self) -> Vec<ConfigError> {
+        let mut check = Check::default();
+        self.check_run(&mut check);
+        self.check_icn(&mut check);
+        self.check_times(&mut check);
+        self.check_flp(&mut check);
+        self.check_source(&mut check);
+        self.check_epn(&mut check);
+        self.check_sizes(&mut check);
+        self.check_transport(&mut check);
+        self.check_security(&mut check);
+        self.check_membership(&mut check);
+        check.errors
+    }
+
+    fn check_run(&self, check: &mut Check) {
+        let run = &self.run;
+        let nodes = 1..=u32::from(u16::MAX);
+        let expected = "1 to 65535";
+        check.that(nodes.contains(&run.flps), "run.flps", run.flps, expected);
+        check.that(nodes.contains(&run.epns), "run.epns", run.epns, expected);
+        check.that(
+            (0.0..=1e9).contains(&run.duration_s),
+            "run.duration_s",
+            run.duration_s,
+            "seconds from 0 (no end) to 1e9",
+        );
+    }
+
+    fn check_icn(&self, check: &mut Check) {
+        check.node_address("icn.address", &self.icn.address);
+        check.that(
+            !self.icn.address.ends_with(":0"),
+            "icn.address",
+            format!("\"{}\"", self.icn.address),
+            "a port other than 0: nodes look for the ICN there",
+        );
+        check.optional_address("icn.metrics", self.icn.metrics.as_deref());
+        self.check_ledger(check);
+        let scheduler = &self.icn.scheduler;
+        if let Err(unknown) = policy::by_name(&scheduler.policy, scheduler.seed) {
+            let message = unknown.to_string();
+            let expected = message
+                .split_once("expected ")
+                .map_or("a policy", |(_, names)| names);
+            check.fail(
+                "icn.scheduler.policy",
+                format!("\"{}\"", unknown.name),
+                expected,
+            );
+        }
+        if scheduler.incomplete == Incomplete::Allow {
+            check.both(
+                (1..=self.run.flps).contains(&scheduler.quorum_stfs_min),
+                "icn.scheduler.quorum_stfs_min",
+                "run.flps",
+                scheduler.quorum_stfs_min,
+                format!("1 to run.flps, which is {}", self.run.flps),
+            );
+        }
+        check.that(
+            scheduler.queue_tfs_max >= 1,
+            "icn.scheduler.queue_tfs_max",
+            scheduler.queue_tfs_max,
+            "at least 1 TF",
+        );
+        if scheduler.mode == Mode::Paced {
+            check.that(
+                scheduler.paced_rate_hz > 0.0 && scheduler.paced_rate_hz <= RATE_HZ_MAX,
+                "icn.scheduler.paced_rate_hz",
+                scheduler.paced_rate_hz,
+                "a rate above 0, up to 1e6 Hz",
+            );
+        }
+    }
+
+    fn check_ledger(&self, check: &mut Check) {
+        let (icns, backend) = (self.icn.addresses.len(), self.icn.ledger.backend);
+        for (index, address) in self.icn.addresses.iter().enumerate() {
+            let key = format!("icn.addresses[{index}]");
+            check.node_address(&key, address);
+            check.that(
+                !address.ends_with(":0"),
+                &key,
+                format!("\"{address}\""),
+                "a port other than 0: nodes look for the ICN there",
+            );
+            let is_new = !self.icn.addresses[..index].contains(address);
+            check.that(
+                is_new,
+                &key,
+                format!("\"{address}\" twice"),
+                "one address an ICN",
+            );
+        }
+        let found = format!("\"{}\"", backend.name());
+        match backend {
+            LedgerBackend::Memory | LedgerBackend::File => check.both(
+                icns <= 1,
+                "icn.ledger.backend",
+                "icn.addresses",
+                found,
+                format!("\"majority\" or \"zookeeper\" for {icns} ICNs"),
+            ),
+            LedgerBackend::Majority => check.both(
+                icns >= 3 && icns % 2 == 1,
+                "icn.addresses",
+                "icn.ledger.backend",
+                format!("{icns} ICNs"),
+                "an odd number from 3 on: most of them have to agree".to_owned(),
+            ),
+            LedgerBackend::Zookeeper => {}
+        }
+        let records = self.icn.ledger.checkpoint_records;
+        check.that(
+            (1..=1_000_000).contains(&records),
+            "icn.ledger.checkpoint_records",
+            records,
+            "1 to 1000000 records",
+        );
+        if backend.has_files() {
+            check.that(
+                !self.icn.ledger.directory.as_os_str().is_empty(),
+                "icn.ledger.directory",
+                "none",
+                "a folder for the files of the verdict log",
+            );
+        }
+    }
+
+    /// The chain of deadlines: each has to leave time for the one before.
+    fn check_times(&self, check: &mut Check) {
+        let (scheduler, liveness, build) =
+            (&self.icn.scheduler, &self.icn.liveness, &self.epn.build);
+        for (key, ms) in [
+            ("icn.liveness.pulse_ms", liveness.pulse_ms),
+            ("icn.liveness.grace_ms", liveness.grace_ms),
+            (
+                "icn.scheduler.announce_deadline_ms",
+                scheduler.announce_deadline_ms,
+            ),
+            ("icn.scheduler.repeat_ms", scheduler.repeat_ms),
+            ("icn.scheduler.drain_ms", scheduler.drain_ms),
+            ("epn.build.repeat_ms", build.repeat_ms),
+            ("epn.build.grant_ms", build.grant_ms),
+        ] {
+            check.that(ms >= 1, key, ms, "at least 1 ms");
+        }
+        for (key, ms, than, least_ms) in [
+            (
+                "icn.liveness.suspect_ms",
+                liveness.suspect_ms,
+                "icn.liveness.pulse_ms",
+                liveness.pulse_ms,
+            ),
+            (
+                "icn.liveness.dead_ms",
+                liveness.dead_ms,
+                "icn.liveness.suspect_ms",
+                liveness.suspect_ms,
+            ),
+            (
+                "icn.liveness.cut_ms",
+                liveness.cut_ms,
+                "icn.liveness.suspect_ms",
+                liveness.suspect_ms,
+            ),
+            (
+                "icn.scheduler.tf_deadline_ms",
+                scheduler.tf_deadline_ms,
+                "icn.scheduler.announce_deadline_ms",
+                scheduler.announce_deadline_ms,
+            ),
+            (
+                "icn.scheduler.stale_ms",
+                scheduler.stale_ms,
+                "icn.scheduler.tf_deadline_ms",
+                scheduler.tf_deadline_ms,
+            ),
+            (
+                "epn.build.stale_ms",
+                build.stale_ms,
+                "icn.scheduler.tf_deadline_ms",
+                scheduler.tf_deadline_ms,
+            ),
+        ] {
+            check.both(
+                ms > least_ms,
+                key,
+                than,
+                format!("{ms} ms"),
+                format!("more than {than}, which is {least_ms} ms"),
+            );
+        }
+    }
+
+    fn check_flp(&self, check: &mut Check) {
+        let flp = &self.flp;
+        check.optional_address("flp.metrics", flp.metrics.as_deref());
+        check.that(
+            (0.0..=RATE_HZ_MAX).contains(&flp.rate_hz),
+            "flp.rate_hz",
+            flp.rate_hz,
+            "a rate above 0, up to 1e6 Hz, or 0 for as fast as possible",
+        );
+        check.that(
+            flp.hold_stfs_max >= 1,
+            "flp.hold_stfs_max",
+            flp.hold_stfs_max,
+            "at least 1 STF",
+        );
+        check.both(
+            flp.hold_bytes >= flp.stf_bytes_max,
+            "flp.hold_bytes",
+            "flp.stf_bytes_max",
+            flp.hold_bytes,
+            format!(
+                "room for one STF, flp.stf_bytes_max of {} bytes",
+                flp.stf_bytes_max
+            ),
+        );
+        self.check_hold(check);
+    }
+
+    /// The hold has to outlast the failure of an EPN: the time until it is noticed, and that of a second try.
+    fn check_hold(&self, check: &mut Check) {
+        let flp = &self.flp;
+        let (rate_key, rate_hz) = match self.icn.scheduler.mode {
+            Mode::Paced => (
+                "icn.scheduler.paced_rate_hz",
+                self.icn.scheduler.paced_rate_hz,
+            ),
+            Mode::DataDriven => ("flp.rate_hz", flp.rate_hz),
+        };
+        let scheduler = &self.icn.scheduler;
+        let (reset_ms, and_reset) = match scheduler.reaction {
+            Reaction::Reinitialise => (scheduler.reset_ms, ", and icn.scheduler.reset_ms"),
+            Reaction::Whitelist | Reaction::Blacklist | Reaction::None => (0, ""),
+        };
+        let failover_ms = self.icn.liveness.suspect_ms;
+        let failover_ms = failover_ms.saturating_add(scheduler.tf_deadline_ms);
+        let failover_ms = failover_ms.saturating_add(reset_ms);
+        if flp.source.is_fed() || !rate_hz.is_finite() || rate_hz <= 0.0 {
+            return;
+        }
+        let stfs = rate_hz * failover_ms as f64 / 1000.0;
+        let why = format!(
+            "the STFs of {failover_ms} ms (icn.liveness.suspect_ms and icn.scheduler.tf_deadline_ms\
+             {and_reset}) at {rate_hz} Hz"
+        );
+        check.both(
+            f64::from(flp.hold_stfs_max) >= stfs,
+            "flp.hold_stfs_max",
+            rate_key,
+            flp.hold_stfs_max,
+            format!("at least {}, {why}", stfs.ceil()),
+        );
+        if let Some(stf_bytes) = known_stf_bytes(&flp.source) {
+            let bytes = stfs * stf_bytes as f64;
+            check.both(
+                flp.hold_bytes as f64 >= bytes,
+                "flp.hold_bytes",
+                rate_key,
+                flp.hold_bytes,
+                format!("at least {}, {why}, {stf_bytes} bytes each", bytes.ceil()),
+            );
+        }
+    }
+
+    fn check_source(&self, check: &mut Check) {
+        let source = &self.flp.source;
+        if let Some(files) = source.files() {
+            check.that(
+                !files.is_empty(),
+                "flp.source.files",
+                "no file",
+                "at least one file",
+            );
+            let is_one_a_flp = match source {
+                SourceConfig::Km3net(_) | SourceConfig::Xtc2(_) => true,
+                SourceConfig::StfFile(source) => source.share == StfShare::Files,
+                _ => false,
+            };
+            if is_one_a_flp && !files.is_empty() {
+                check.both(
+                    files.len() >= self.run.flps as usize,
+                    "flp.source.files",
+                    "run.flps",
+                    format!("{} files", files.len()),
+                    format!("at least one for each of {} FLPs (run.flps)", self.run.flps),
+                );
+            }
+        }
+        match source {
+            SourceConfig::Generator(generator) => {
+                if let Err(error) = generator.check() {
+                    let (key, found, expected) = explain(&error);
+                    check.fail(&format!("flp.source.{key}"), found, expected);
+                }
+            }
+            SourceConfig::Unix(unix) => check.socket_path("flp.source.path", &unix.path),
+            SourceConfig::Tcp(tcp) => {
+                let first = for_index(&tcp.listen, FlpId(0).into());
+                check.that(
+                    is_address(&first),
+                    "flp.source.listen",
+                    format!("\"{}\"", tcp.listen),
+                    ADDRESS,
+                );
+            }
+            SourceConfig::Zmq(zmq) => {
+                let endpoint = for_index(&zmq.endpoint, FlpId(0).into());
+                check.endpoint("flp.source.endpoint", &endpoint, zmq.method);
+                check.that(
+                    (1..=ZMQ_PEERS_MAX).contains(&zmq.peers_max),
+                    "flp.source.peers_max",
+                    zmq.peers_max,
+                    format!("1 to {ZMQ_PEERS_MAX}"),
+                );
+                check.both(
+                    zmq.topic.is_empty() || zmq.pattern == ZmqIntake::Sub,
+                    "flp.source.topic",
+                    "flp.source.pattern",
+                    format!("\"{}\"", zmq.topic),
+                    "none with pattern = \"pull\"".to_owned(),
+                );
+            }
+            _ => {}
+        }
+    }
+
+    fn check_security(&self, check: &mut Check) {
+        let security = &self.security;
+        let missing = security.missing_key();
+        check.that(
+            missing.is_none(),
+            &format!("security.{}", missing.unwrap_or_default()),
+            "none",
+            "all of certificate, key and ca, or a directory",
+        );
+        check.that(
+            !(security.insecure && security.has_certificates()),
+            "security.insecure",
+            true,
+            "false where there are certificates: all is encrypted then",
+        );
+        check.that(
+            security.bulk == BulkConfig::Encrypted || security.has_certificates(),
+            "security.bulk",
+            "\"crc-only\"",
+            "certificates: without them nothing is encrypted at all",
+        );
+    }
+
+    fn check_epn(&self, check: &mut Check) {
+        let epn = &self.epn;
+        let first = |text: &str| for_index(text, EpnId(0).into());
+        check.node_address("epn.listen", &first(&epn.listen));
+        if let Some(address) = &epn.advertise {
+            check.node_address("epn.advertise", &first(address));
+        }
+        for address in &epn.listen_also {
+            check.node_address("epn.listen_also", &first(address));
+        }
+        check.optional_address("epn.metrics", epn.metrics.as_deref());
+        check.that(
+            (WEIGHT_MIN..=WEIGHT_MAX).contains(&epn.weight),
+            "epn.weight",
+            epn.weight,
+            "a weight from 0.001 to 1000",
+        );
+        check.that(
+            epn.queue_tfs >= 1,
+            "epn.queue_tfs",
+            epn.queue_tfs,
+            "at least 1 TF",
+        );
+        check.that(
+            epn.build.tfs_in_building_max >= 1,
+            "epn.build.tfs_in_building_max",
+            epn.build.tfs_in_building_max,
+            "at least 1 TF",
+        );
+        check.that(
+            epn.build.grants_max >= 1,
+            "epn.build.grants_max",
+            epn.build.grants_max,
+            "at least 1 STF",
+        );
+        match &epn.sink {
+            SinkConfig::Discard(_) | SinkConfig::Verify(_) => {}
+            SinkConfig::File(FileSink { directory, .. })
+            | SinkConfig::StfFile(StfFileSink { directory, .. }) => check.that(
+                !directory.as_os_str().is_empty(),
+                "epn.sink.directory",
+                "none",
+                "a directory that is there",
+            ),
+            SinkConfig::Unix(unix) => check.socket_path("epn.sink.path", &unix.path),
+            SinkConfig::Shm(shm) => {
+                check.socket_path("epn.sink.path", &shm.path);
+                for (key, found) in [
+                    ("epn.sink.consumers_max", u64::from(shm.consumers_max)),
+                    ("epn.sink.call_back_ms", shm.call_back_ms),
+                ] {
+                    check.that(found >= 1, key, found, "at least 1");
+                }
+            }
+            SinkConfig::Zmq(zmq) => {
+                let endpoint = for_index(&zmq.endpoint, EpnId(0).into());
+                check.endpoint("epn.sink.endpoint", &endpoint, zmq.method);
+                check.that(
+                    zmq.stall_ms >= 1,
+                    "epn.sink.stall_ms",
+                    zmq.stall_ms,
+                    "at least 1 ms",
+                );
+            }
+        }
+        if epn.ack == Ack::Stored {
+            check.both(
+                matches!(epn.sink, SinkConfig::File(_)),
+                "epn.ack",
+                "epn.sink.kind",
+                "\"stored\"",
+                format!(
+                    "\"built\" for epn.sink.kind = \"{}\": only the file sink stores",
+                    epn.sink.kind()
+                ),
+            );
+        }
+    }
+
+    /// STF, TF and memory, from source to builder.
+    fn check_sizes(&self, check: &mut Check) {
+        let (flp, scheduler, build) = (&self.flp, &self.icn.scheduler, &self.epn.build);
+        check.that(
+            (1..=Limits::default().body_bytes_max).contains(&scheduler.stf_bytes_max),
+            "icn.scheduler.stf_bytes_max",
+            scheduler.stf_bytes_max,
+            format!(
+                "1 to {} bytes, the largest body of a frame",
+                Limits::default().body_bytes_max
+            ),
+        );
+        check.both(
+            (1..=scheduler.stf_bytes_max).contains(&flp.stf_bytes_max),
+            "flp.stf_bytes_max",
+            "icn.scheduler.stf_bytes_max",
+            flp.stf_bytes_max,
+            format!(
+                "1 to icn.scheduler.stf_bytes_max, which is {} bytes",
+                scheduler.stf_bytes_max
+            ),
+        );
+        check.both(
+            build.capacity_bytes >= flp.stf_bytes_max,
+            "epn.build.capacity_bytes",
+            "flp.stf_bytes_max",
+            build.capacity_bytes,
+            format!(
+                "room for one STF, flp.stf_bytes_max of {} bytes",
+                flp.stf_bytes_max
+            ),
+        );
+        if scheduler.mode == Mode::Paced {
+            check.both(
+                build.capacity_bytes >= scheduler.tf_bytes_max,
+                "epn.build.capacity_bytes",
+                "icn.scheduler.tf_bytes_max",
+                build.capacity_bytes,
+                format!(
+                    "room for one TF, icn.scheduler.tf_bytes_max of {} bytes",
+                    scheduler.tf_bytes_max
+                ),
+            );
+        }
+        let Some(stf_bytes) = known_stf_bytes(&flp.source) else {
+            return;
+        };
+        check.that(
+            stf_bytes <= flp.stf_bytes_max,
+            "flp.source",
+            format!("STFs of {stf_bytes} bytes"),
+            format!("at most flp.stf_bytes_max, which is {}", flp.stf_bytes_max),
+        );
+        let tf_bytes = stf_bytes.saturating_mul(self.run.flps.into());
+        check.both(
+            build.capacity_bytes >= tf_bytes,
+            "epn.build.capacity_bytes",
+            "run.flps",
+            build.capacity_bytes,
+            format!(
+                "room for one TF, {} STFs of {stf_bytes} bytes",
+                self.run.flps
+            ),
+        );
+    }
+
+    fn check_transport(&self, check: &mut Check) {
+        let transport = &self.transport;
+        let is_name = |name: &str| {
+            name.len() <= CONGESTION_BYTES_MAX
+                && name
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
+        };
+        check.that(
+            is_name(&transport.congestion),
+            "transport.congestion",
+            format!("\"{}\"", transport.congestion),
+            "the kernel's name of a congestion control, up to 15 letters, or none",
+        );
+        check.that(
+            (4096..=1 << 30).contains(&transport.socket_buffer_bytes),
+            "transport.socket_buffer_bytes",
+            transport.socket_buffer_bytes,
+            "4096 to 1073741824 bytes",
+        );
+        let nodes = self
+            .run
+            .flps
+            .max(self.run.epns)
+            .saturating_add(self.run.flps);
+        check.both(
+            transport.connections_max >= nodes,
+            "transport.connections_max",
+            "run.flps",
+            transport.connections_max,
+            format!("at least {nodes}, the nodes that connect to one"),
+        );
+        check.that(
+            (1..=transport.connections_max).contains(&transport.connections_per_address_max),
+            "transport.connections_per_address_max",
+            transport.connections_per_address_max,
+            "1 to transport.connections_max",
+        );
+    }
+}
+
+/// Bytes of a usual STF, where they are known before the source is opened.
+fn known_stf_bytes(source: &SourceConfig) -> Option<u64> {
+    match source {
+        SourceConfig::Generator(GeneratorConfig {
+            sizes: SizeModel::Trace,
+            trace_bytes,
+            ..
+        }) => trace_bytes.iter().copied().max(),
+        SourceConfig::Generator(generator) => Some(generator.bytes_mean),
+        _ => None,
+    }
+}
+
+/// The key, what was found and what was expected.
+fn explain(error: &GeneratorError) -> (&'static str, String, String) {
+    match error {
+        GeneratorError::Pool { needed, pool_bytes } => (
+            "pool_bytes",
+            pool_bytes.to_string(),
+            format!("at least {needed}, the bytes of the largest payload"),
+        ),
+        GeneratorError::Room { pool_bytes } | GeneratorError::Address { pool_bytes } => (
+            "pool_bytes",
+            pool_bytes.to_string(),
+            "what fits this machine".to_owned(),
+        ),
+        GeneratorError::TraceEmpty => (
+            "trace_bytes",
+            "no size".to_owned(),
+            "at least one for sizes = \"trace\"".to_owned(),
+        ),
+        GeneratorError::Period => (
+            "sine_period_tfs",
+            "0".to_owned(),
+            "at least 1 TF".to_owned(),
+        ),
+        GeneratorError::Amplitude { found } => {
+            ("sine_amplitude", found.to_string(), "0 to 1".to_owned())
+        }
+        GeneratorError::Sigma { found } => {
+            ("lognormal_sigma", found.to_string(), "0 to 3".to_owned())
+        }
+    }
+}
+
+const ADDRESS: &str = "HOST:PORT, such as 10.0.0.7:7100 or [::1]:7100";
+
+/// Collects what is wrong.
+#[derive(Default)]
+pub(super) struct Check {
+    errors: Vec<ConfigError>,
+}
+
+impl Check {
+    pub(super) fn that(
+        &mut self,
+        is_good: bool,
+        key: &str,
+        found: impl std::fmt::Display,
+        expected: impl Into<String>,
+    ) {
+        if !is_good {
+            self.fail(key, found, expected);
+        }
+    }
+
+    /// A rule about `key` and `other_key`.
+    pub(super) fn both(
+        &mut self,
+        is_good: bool,
+        key: &str,
+        other_key: &'static str,
+        found: impl std::fmt::Display,
+        expected: impl Into<String>,
+    ) {
+        if !is_good {
+            let mut error = ConfigError::new(key, found, expected);
+            error.other_key = Some(other_key);
+            self.errors.push(error);
+        }
+    }
+
+    fn fail(&mut self, key: &str, found: impl std::fmt::Display, expected: impl Into<String>) {
+        self.errors.push(ConfigError::new(key, found, expected));
+    }
+
+    pub(super) fn address(&mut self, key: &str, text: &str) {
+        self.that(is_address(text), key, format!("\"{text}\""), ADDRESS);
+    }
+
+    fn optional_address(&mut self, key: &str, text: Option<&str>) {
+        if let Some(text) = text {
+            self.address(key, text);
+        }
+    }
+
+    /// An endpoint of ZeroMQ. To connect to one, it has to be known.
+    fn endpoint(&mut self, key: &str, text: &str, method: ZmqMethod) {
+        let found = text.parse::<Endpoint>();
+        let is_known = match &found {
+            Ok(Endpoint::Tcp { host, port }) => host != "*" && *port != 0,
+            Ok(Endpoint::Ipc(_)) => true,
+            Err(_) => false,
+        };
+        self.that(
+            found.is_ok() && (is_known || method == ZmqMethod::Bind),
+            key,
+            format!("\"{text}\""),
+            "tcp://HOST:PORT or ipc://PATH, such as tcp://127.0.0.1:5555",
+        );
+    }
+
+    fn socket_path(&mut self, key: &str, path: &Path) {
+        let bytes = path.as_os_str().len();
+        self.that(
+            (1..=SOCKET_PATH_BYTES_MAX).contains(&bytes),
+            key,
+            format!("a path of {bytes} bytes"),
+            format!("1 to {SOCKET_PATH_BYTES_MAX} bytes, as many as a Unix socket address holds"),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,572 @@
+//! The process of an EPN: its brain, its streams, its sink.
+
+use crate::event::{Event, EventLog};
+use crate::flp::{LEAVE_ALONE_AFTER, Turn};
+use crate::registry::Lookout;
+use crate::reject::{self, Doorman};
+use crate::security;
+use crate::sink::{SinkEvent, SinkHandle};
+use crate::uplink::{Heard, Uplink};
+use bytes::Bytes;
+use sheaf_metrics::Registry;
+use sheaf_protocol::reject::Code;
+use sheaf_protocol::{
+    Control, DataHello, NodeId, Role, RunId, Source, StfHeader, Target, TfId, Timestamp, WireKind,
+    crc32c,
+};
+use sheaf_tf_builder::{Action, RefusedStf, Tf, TfBuilder};
+use sheaf_transport::{ConnId, Frame, ListenError, Refusal, Transport};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+use thiserror::Error;
+use tracing::{debug, error, info, warn};
+
+/// How often deadlines are looked at.
+const TICK: Duration = Duration::from_millis(5);
+
+/// What an EPN is made of.
+pub struct EpnParts {
+    /// Who it is.
+    pub target: Target,
+    /// Its brain.
+    pub brain: TfBuilder<Bytes>,
+    /// Its consumer.
+    pub sink: SinkHandle,
+    /// Its stream to the ICN.
+    pub uplink: Uplink,
+    /// Its event log.
+    pub log: EventLog,
+}
+
+/// Why an EPN ends otherwise than sent home.
+#[derive(Debug, Error)]
+pub enum EpnError {
+    /// The ICN does not want it.
+    #[error("the ICN refuses this EPN: {0}")]
+    Refused(String),
+    /// Its data address cannot be had.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+}
+
+/// One EPN on any transport. Its driver feeds it events and turns it.
+pub struct EpnNode<T> {
+    transport: T,
+    target: Target,
+    brain: TfBuilder<Bytes>,
+    sink: SinkHandle,
+    uplink: Uplink,
+    lookout: Option<Lookout>,
+    log: EventLog,
+    /// Data streams; the source is known from the hello on.
+    streams: BTreeMap<ConnId, Option<Source>>,
+    /// Committed TFs that the sink's queue has no room for.
+    waiting: VecDeque<Tf<Bytes>>,
+    received_bytes: u64,
+    ticked_at: Timestamp,
+    leaving_since: Option<Timestamp>,
+    is_dismissed: bool,
+    refused: Option<String>,
+    doorman: Doorman,
+}
+
+impl<T: Transport> EpnNode<T> {
+    /// Puts the parts together. The transport listens at the data address already.
+    #[must_use]
+    pub fn new(transport: T, parts: EpnParts) -> Self {
+        let EpnParts {
+            target,
+            brain,
+            sink,
+            uplink,
+            mut log,
+        } = parts;
+        let node = format!("{}", target.epn);
+        log.add(&Event::Begin {
+            node,
+            incarnation: target.incarnation.0,
+        });
+        Self {
+            transport,
+            target,
+            brain,
+            sink,
+            uplink,
+            lookout: None,
+            log,
+            streams: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            received_bytes: 0,
+            ticked_at: Timestamp(0),
+            leaving_since: None,
+            is_dismissed: false,
+            refused: None,
+            doorman: Doorman::default(),
+        }
+    }
+
+    /// Finds the ICNs in a registry, and is written down there.
+    pub fn look_out(&mut self, lookout: Lookout) {
+        self.lookout = Some(lookout);
+    }
+
+    /// The node ends: a registry need not wait for its session.
+    pub fn sign_off(&mut self, now: Timestamp) {
+        if let Some(lookout) = &mut self.lookout {
+            lookout.leave(now);
+        }
+    }
+
+    /// Its transport.
+    pub fn transport(&mut self) -> &mut T {
+        &mut self.transport
+    }
+
+    /// Its brain, to look at.
+    #[must_use]
+    pub fn brain(&self) -> &TfBuilder<Bytes> {
+        &self.brain
+    }
+
+    /// Takes in what its transport reports.
+    pub fn handle(&mut self, now: Timestamp, event: sheaf_transport::Event) {
+        use sheaf_transport::Event as Net;
+        match event {
+            Net::Connected { conn } => {
+                let denial = security::role_denial(&self.transport, conn, Role::Icn);
+                if let Some(detail) = denial {
+                    self.doorman.named(conn, NodeId::ICN);
+                    let transport = &mut self.transport;
+                    return self
+                        .doorman
+                        .reject(now, transport, conn, Code::RoleDenied, &detail);
+                }
+                self.uplink.handle_connected(now, conn, &mut self.transport);
+            }
+            Net::Received { conn, frame, .. } if self.uplink.owns(conn) => {
+                self.handle_heard(now, conn, &frame);
+            }
+            Net::Closed { conn, reason } if self.uplink.owns(conn) => {
+                self.uplink.handle_closed(now, conn, &reason);
+            }
+            Net::Accepted { conn, peer, .. } => {
+                debug!(peer, "Data stream accepted");
+                self.doorman.accepted(conn, &peer);
+                self.streams.insert(conn, None);
+            }
+            Net::Received {
+                conn,
+                frame,
+                body_digest,
+                spent,
+            } => {
+                self.handle_data(now, conn, frame, body_digest, spent);
+            }
+            Net::Closed { conn, reason } => {
+                self.doorman.closed(now, conn, &reason);
+                if let Some(Some(source)) = self.streams.remove(&conn) {
+                    debug!(%source.flp, %reason, "Data stream closed");
+                    self.brain.handle_stream_closed(now, source);
+                }
+            }
+            Net::Writable { .. } | Net::Woken => {}
+        }
+    }
+
+    /// Peers were turned away before they had a stream.
+    pub fn handle_refusals(&mut self, now: Timestamp, refusals: Vec<Refusal>) {
+        self.doorman.turned_away(now, refusals);
+    }
+
+    /// Brings the metric of rejected inputs up to date.
+    pub fn export_rejected(&self, registry: &Registry) {
+        self.doorman.export(registry);
+    }
+
+    /// How often something was rejected with this code.
+    #[must_use]
+    pub fn rejected(&self, code: Code) -> u64 {
+        self.doorman.count(code)
+    }
+
+    fn reject(&mut self, now: Timestamp, conn: ConnId, code: Code, detail: &str) {
+        self.doorman
+            .reject(now, &mut self.transport, conn, code, detail);
+    }
+
+    fn handle_heard(&mut self, now: Timestamp, conn: ConnId, frame: &Frame) {
+        let transport = &mut self.transport;
+        match self.uplink.handle_frame(now, conn, frame, transport) {
+            Heard::Joined {
+                run, is_new_leader, ..
+            } => self.handle_joined(now, run, is_new_leader),
+            Heard::Control(control) => self.handle_control(now, control),
+            Heard::Refused(detail) => self.refused = Some(detail),
+            Heard::Nothing => {}
+        }
+    }
+
+    fn handle_joined(&mut self, now: Timestamp, run: RunId, is_new_leader: bool) {
+        if self.brain.run() != Some(run) {
+            info!(%run, "Joined a run");
+            self.log.add(&Event::Run {
+                run: run.to_string(),
+            });
+        }
+        self.brain.handle_joined(now, run, is_new_leader);
+        if self.leaving_since.is_some() {
+            self.uplink.send(&mut self.transport, &Control::Leaving);
+        }
+    }
+
+    fn handle_control(&mut self, now: Timestamp, control: Control) {
+        match control {
+            Control::Roster { id, members } => self.brain.handle_roster(id, &members),
+            Control::Assign(items) => self.brain.handle_assign(now, &items),
+            Control::Absent(items) => self.brain.handle_absent(now, &items),
+            Control::SourceGone { source } => self.brain.handle_source_gone(now, source),
+            Control::SourceBack { source } => self.brain.handle_source_back(source),
+            Control::Commit(items) => self.brain.handle_commit(&items),
+            Control::Recover(items) => self.brain.handle_recover(&items),
+            Control::Discard(tfs) => self.brain.handle_discard(&tfs),
+            Control::Release(release) => self.brain.handle_release(&release),
+            Control::Dismissed => self.is_dismissed = true,
+            // An operator wants this EPN to go.
+            Control::Leaving => self.handle_shutdown(now),
+            Control::IcnPulse { .. } => {}
+            other => debug!(message = other.name(), "A message that is not for an EPN"),
+        }
+    }
+
+    fn handle_data(
+        &mut self,
+        now: Timestamp,
+        conn: ConnId,
+        frame: Frame,
+        digest: Option<u32>,
+        spent: Duration,
+    ) {
+        if self.doorman.is_rejected(conn) {
+            return;
+        }
+        match frame.kind {
+            WireKind::DataHello => self.handle_data_hello(now, conn, &frame),
+            WireKind::Stf => self.handle_stf(now, conn, frame, digest, spent),
+            WireKind::Control => match Control::decode(&frame.head) {
+                Ok((_, Control::Rejected { code, detail })) => {
+                    reject::tell("an FLP", code, &detail);
+                }
+                Ok((_, control)) => self.handle_word(now, conn, &control),
+                Err(error) => {
+                    self.reject(now, conn, Code::BadMessage, &error.to_string());
+                }
+            },
+            WireKind::Lane => {
+                let detail = "a word of transports in a node's frame";
+                self.reject(now, conn, Code::WrongStream, detail);
+            }
+        }
+    }
+
+    /// An FLP says what it has, on its data stream.
+    fn handle_word(&mut self, now: Timestamp, conn: ConnId, control: &Control) {
+        let source = self.streams.get(&conn).copied().flatten();
+        match (control, source) {
+            (Control::Offer(items), Some(source)) => self.brain.handle_offer(now, source, items),
+            (Control::Withdrawn(tfs), Some(source)) => {
+                self.brain.handle_withdrawn(now, source, tfs);
+            }
+            (Control::Offer(_) | Control::Withdrawn(_), None) => {
+                self.reject(now, conn, Code::NotJoined, "an offer before hello");
+            }
+            (other, _) => {
+                let detail = format!("{} on a data stream", other.name());
+                self.reject(now, conn, Code::WrongStream, &detail);
+            }
+        }
+    }
+
+    fn handle_data_hello(&mut self, now: Timestamp, conn: ConnId, frame: &Frame) {
+        let hello = match DataHello::decode(&frame.head) {
+            Ok(hello) => hello,
+            Err(error) => {
+                return self.reject(now, conn, Code::BadMessage, &error.to_string());
+            }
+        };
+        let node = hello.source.flp.into();
+        if let Some(detail) = security::denial(&self.transport, conn, node) {
+            return self.reject(now, conn, Code::RoleDenied, &detail);
+        }
+        if hello.target != self.target {
+            let (found, expected) = (hello.target, self.target);
+            let detail = format!(
+                "found {} in life {}, expected {} in life {}",
+                found.epn, found.incarnation.0, expected.epn, expected.incarnation.0
+            );
+            return self.reject(now, conn, Code::WrongTarget, &detail);
+        }
+        match self.streams.get_mut(&conn) {
+            Some(known @ None) => {
+                *known = Some(hello.source);
+                self.doorman.named(conn, node);
+                self.brain.handle_stream_opened(hello.source);
+            }
+            _ => self.reject(
+                now,
+                conn,
+                Code::NotJoined,
+                "a second hello on a data stream",
+            ),
+        }
+    }
+
+    fn handle_stf(
+        &mut self,
+        now: Timestamp,
+        conn: ConnId,
+        frame: Frame,
+        digest: Option<u32>,
+        spent: Duration,
+    ) {
+        let bytes = frame.body.len() as u64;
+        self.received_bytes += bytes;
+        let header = match StfHeader::decode(&frame.head, bytes) {
+            Ok(header) => header,
+            Err(error) => {
+                self.brain.handle_wrong_size();
+                return self.reject(now, conn, Code::BadMessage, &error.to_string());
+            }
+        };
+        let source = header.key.source;
+        match self.streams.get(&conn).copied().flatten() {
+            Some(known) if known == source => {}
+            Some(known) => {
+                let detail = format!("an STF of {} on the stream of {}", source.flp, known.flp);
+                return self.reject(now, conn, Code::RoleDenied, &detail);
+            }
+            None => return self.reject(now, conn, Code::NotJoined, "an STF before hello"),
+        }
+        // A body that lies in memory of the FLP is looked at here for the first time.
+        let digest = digest.unwrap_or_else(|| crc32c(&frame.body));
+        let outcome = self
+            .brain
+            .handle_stf(now, &header, digest, frame.body, spent);
+        let tf = header.key.tf;
+        match outcome {
+            Err(RefusedStf::BadDigest) => {
+                let stated = header.digest;
+                let detail = format!("TF {tf} has CRC-32C {digest:08x}, stated is {stated:08x}");
+                self.reject(now, conn, Code::BadDigest, &detail);
+            }
+            Err(RefusedStf::Conflict) => {
+                let detail = format!("another payload of TF {tf} is here");
+                let transport = &mut self.transport;
+                self.doorman
+                    .object(now, transport, conn, Code::Conflict, &detail);
+            }
+            Err(RefusedStf::OtherRun) => {
+                let detail = format!("an STF of run {}", header.key.run);
+                let transport = &mut self.transport;
+                self.doorman
+                    .object(now, transport, conn, Code::OtherRun, &detail);
+            }
+            _ => {}
+        }
+    }
+
+    /// This process was kept from working for `late`; call it before the events that it woke for.
+    pub fn handle_late(&mut self, late: Duration) {
+        self.brain.handle_late(late);
+    }
+
+    /// The node is asked to go: it finishes what it has and takes nothing new.
+    pub fn handle_shutdown(&mut self, now: Timestamp) {
+        if self.leaving_since.is_none() {
+            self.leaving_since = Some(now);
+            info!(
+                open = self.brain.open_tfs(),
+                "Leaving: finishing what is here"
+            );
+            self.uplink.send(&mut self.transport, &Control::Leaving);
+        }
+    }
+
+    /// Does all that is to be done now: looks after deadlines, hands TFs on, reports.
+    ///
+    /// # Errors
+    ///
+    /// [`EpnError`] if the EPN cannot go on.
+    pub fn turn(&mut self, now: Timestamp) -> Result<Turn, EpnError> {
+        if let Some(detail) = self.refused.take() {
+            return Err(EpnError::Refused(detail));
+        }
+        if now.since(self.ticked_at) >= TICK {
+            self.ticked_at = now;
+            if let Some(lookout) = &mut self.lookout
+                && lookout.look(now)
+            {
+                let icns = lookout.icns();
+                self.uplink.set_addresses(icns, &mut self.transport);
+            }
+            self.uplink.handle_tick(now, &mut self.transport);
+            self.doorman.tick(now, &mut self.transport);
+            self.brain.handle_tick(now);
+        }
+        self.hand_on(now);
+        self.act(now);
+        if self.uplink.take_pulse(now) {
+            let pulse = self.brain.pulse(self.received_bytes);
+            self.uplink
+                .send(&mut self.transport, &Control::EpnPulse(pulse));
+            if self.leaving_since.is_some() {
+                self.uplink.send(&mut self.transport, &Control::Leaving);
+            }
+        }
+        let is_alone = !self.uplink.is_joined()
+            && self.leaving_since.is_some_and(|since| {
+                self.brain.run().is_none() || now.since(since) >= LEAVE_ALONE_AFTER
+            });
+        if self.is_dismissed || is_alone {
+            self.sink.finish();
+            // What the consumer took last belongs into the log, too.
+            self.hand_on(now);
+            self.act(now);
+            self.log.end();
+            return Ok(Turn::Done);
+        }
+        Ok(Turn::WaitUntil(self.ticked_at + TICK))
+    }
+
+    fn hand_on(&mut self, now: Timestamp) {
+        while let Some(tf) = self.waiting.pop_front() {
+            if let Err(tf) = self.sink.offer(tf) {
+                self.waiting.push_front(tf);
+                break;
+            }
+        }
+        while let Some(event) = self.sink.poll() {
+            match event {
+                SinkEvent::Delivered {
+                    run,
+                    tf,
+                    attempt,
+                    bytes,
+                    parts,
+                    missing,
+                    faults,
+                } => {
+                    for detail in faults {
+                        error!(tf_id = tf.0, detail, "The consumer found a damaged TF");
+                        self.log.add(&Event::Fault { tf: tf.0, detail });
+                    }
+                    self.brain.handle_delivered(run, tf, bytes, missing.len());
+                    let attempt = attempt.0;
+                    self.log.add(&Event::Delivered {
+                        tf: tf.0,
+                        attempt,
+                        parts,
+                        missing,
+                    });
+                }
+                SinkEvent::Freed { bytes } => self.brain.handle_sink_freed(bytes),
+                SinkEvent::Stored { run, tf } => self.brain.handle_stored(now, run, tf),
+                SinkEvent::Recovered {
+                    run,
+                    tf,
+                    incarnation,
+                    found,
+                } => self.handle_recovered(run, tf, incarnation.0, found),
+                SinkEvent::Resumed => {
+                    if self.brain.is_storage_full() {
+                        info!("The storage takes TFs again");
+                    }
+                    self.brain.set_storage_full(false);
+                }
+                SinkEvent::Failed {
+                    tf,
+                    error,
+                    is_storage,
+                } => {
+                    self.brain.set_storage_full(is_storage);
+                    warn!(
+                        tf_id = tf.0,
+                        error, "The sink cannot take a TF now; it is tried again"
+                    );
+                }
+            }
+        }
+    }
+
+    /// A former life of this EPN has built it; this one has made it visible, or cannot.
+    fn handle_recovered(
+        &mut self,
+        run: RunId,
+        tf: TfId,
+        incarnation: u64,
+        found: Option<crate::sink::Recovered>,
+    ) {
+        self.brain.handle_recovered(run, tf, found.is_some());
+        match found {
+            Some(found) => {
+                info!(
+                    tf_id = tf.0,
+                    "A TF that a former life had stored is published"
+                );
+                self.log.add(&Event::Recovered {
+                    tf: tf.0,
+                    incarnation,
+                    attempt: found.attempt.0,
+                    parts: found.parts,
+                    missing: found.missing,
+                });
+            }
+            None => warn!(
+                tf_id = tf.0,
+                "A TF that a former life was to hand on is not on the disk, or not whole"
+            ),
+        }
+    }
+
+    fn act(&mut self, now: Timestamp) {
+        let mut messages = Vec::new();
+        loop {
+            match self.brain.poll_action() {
+                Some(Action::Say { source, control }) => self.say(source, &control),
+                Some(Action::Deliver(tf)) => {
+                    self.waiting.push_back(tf);
+                    self.hand_on(now);
+                }
+                Some(Action::Store(tf)) => self.sink.store(tf),
+                Some(Action::Unstore { run, tf, by_former }) => {
+                    self.sink.unstore(run, tf, by_former);
+                }
+                Some(Action::Recover { run, item }) => self.sink.recover(run, item),
+                Some(Action::Send(control)) => messages.push(control),
+                None => break,
+            }
+        }
+        // A TF counts as handed on when the log has it: whoever hears the acknowledgement can read it there.
+        if let Err(error) = self.log.flush() {
+            error!(%error, "The event log cannot be written; what it lacks cannot be proved later");
+        }
+        for control in &messages {
+            self.uplink.send(&mut self.transport, control);
+        }
+    }
+
+    /// On the newest data stream of the FLP. What a full stream does not take is asked for again when it is overdue.
+    fn say(&mut self, source: Source, control: &Control) {
+        let mut streams = self.streams.iter().rev();
+        let newest = streams.find(|(_, known)| **known == Some(source));
+        if let Some((conn, _)) = newest {
+            let frame = reject::on_data_stream(self.target.epn.into(), control);
+            let _ = self.transport.send(*conn, frame);
+        }
+    }
+
+    /// The run that it builds for.
+    #[must_use]
+    pub fn run(&self) -> Option<RunId> {
+        self.brain.run()
+    }
+}

@@ -1,0 +1,594 @@
+//! The process of an FLP: its brain, its source, its streams.
+
+use crate::event::{Event, EventLog};
+use crate::registry::Lookout;
+use crate::reject::{self, Doorman};
+use crate::security;
+use crate::source::{Fed, Input};
+use crate::uplink::{Heard, Uplink};
+use sheaf_metrics::Registry;
+use sheaf_protocol::reject::Code;
+use sheaf_protocol::{
+    Control, DataHello, DropReason, NodeId, Role, RunId, Source, Stf, StfHeader, Target, Term,
+    TfId, Timestamp, WireKind,
+};
+use sheaf_stf_builder::flp::{Action, Demand, Flp};
+use sheaf_stf_builder::{Made, Slots};
+use sheaf_transport::{ConnId, Frame, Refusal, SendError, Transport};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+use thiserror::Error;
+use tracing::{debug, error, info, warn};
+
+/// How often deadlines are looked at.
+const TICK: Duration = Duration::from_millis(5);
+/// STFs made in one turn of the loop at most, so that no stream waits for the source.
+const MADE_AT_ONCE_MAX: usize = 16;
+/// Bytes made in one turn of the loop at most.
+const MADE_BYTES_AT_ONCE_MAX: u64 = 4 << 20;
+
+/// How long a node that wants to leave waits for an ICN that is not there.
+pub(crate) const LEAVE_ALONE_AFTER: Duration = Duration::from_secs(5);
+
+/// What stands between the addresses of an EPN that listens at several network cards.
+pub(crate) const DATA_ADDRESSES_BETWEEN: &str = ",";
+
+/// What an FLP is made of.
+pub struct FlpParts {
+    /// Who it is.
+    pub source: Source,
+    /// Its brain.
+    pub brain: Flp,
+    /// Where STFs come from.
+    pub input: Input,
+    /// Where payloads are written.
+    pub slots: Box<dyn Slots + Send>,
+    /// Its stream to the ICN.
+    pub uplink: Uplink,
+    /// Its event log.
+    pub log: EventLog,
+}
+
+/// Why an FLP ends otherwise than sent home.
+#[derive(Debug, Error)]
+pub enum FlpError {
+    /// The ICN does not want it.
+    #[error("the ICN refuses this FLP: {0}")]
+    Refused(String),
+}
+
+/// What a turn of the loop has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Nothing to do before this moment, unless something is heard.
+    WaitUntil(Timestamp),
+    /// The node may end.
+    Done,
+}
+
+/// One FLP on any transport. Its driver feeds it events and turns it.
+pub struct FlpNode<T> {
+    transport: T,
+    source: Source,
+    brain: Flp,
+    input: Input,
+    slots: Box<dyn Slots + Send>,
+    uplink: Uplink,
+    lookout: Option<Lookout>,
+    log: EventLog,
+    conns: BTreeMap<Target, ConnId>,
+    targets: BTreeMap<ConnId, Target>,
+    /// How often an EPN that this FLP has no stream to was connected to.
+    tried: BTreeMap<Target, usize>,
+    /// STFs that a full queue gave back, by stream, in order.
+    held_back: BTreeMap<ConnId, VecDeque<Frame>>,
+    ticked_at: Timestamp,
+    /// The source had no room: it is asked again when something has been released.
+    is_starved: bool,
+    leaving_since: Option<Timestamp>,
+    refused: Option<String>,
+    /// The term of the leader whose assignments it obeys.
+    term: Term,
+    doorman: Doorman,
+}
+
+impl<T: Transport> FlpNode<T> {
+    /// Puts the parts together.
+    #[must_use]
+    pub fn new(transport: T, parts: FlpParts) -> Self {
+        let FlpParts {
+            source,
+            brain,
+            input,
+            slots,
+            uplink,
+            mut log,
+        } = parts;
+        let node = format!("{}", source.flp);
+        log.add(&Event::Begin {
+            node,
+            incarnation: source.incarnation.0,
+        });
+        Self {
+            transport,
+            source,
+            brain,
+            input,
+            slots,
+            uplink,
+            lookout: None,
+            log,
+            conns: BTreeMap::new(),
+            targets: BTreeMap::new(),
+            tried: BTreeMap::new(),
+            held_back: BTreeMap::new(),
+            ticked_at: Timestamp(0),
+            is_starved: false,
+            leaving_since: None,
+            refused: None,
+            term: Term(0),
+            doorman: Doorman::default(),
+        }
+    }
+
+    /// Finds the ICNs in a registry, and is written down there.
+    pub fn look_out(&mut self, lookout: Lookout) {
+        self.lookout = Some(lookout);
+    }
+
+    /// The node ends: a registry need not wait for its session.
+    pub fn sign_off(&mut self, now: Timestamp) {
+        if let Some(lookout) = &mut self.lookout {
+            lookout.leave(now);
+        }
+    }
+
+    /// Its transport.
+    pub fn transport(&mut self) -> &mut T {
+        &mut self.transport
+    }
+
+    /// Its brain, to look at.
+    #[must_use]
+    pub fn brain(&self) -> &Flp {
+        &self.brain
+    }
+
+    /// Takes in what its transport reports.
+    pub fn handle(&mut self, now: Timestamp, event: sheaf_transport::Event) {
+        use sheaf_transport::Event as Net;
+        match event {
+            Net::Connected { conn } if self.is_denied(now, conn) => {}
+            Net::Connected { conn } if self.uplink.owns(conn) => {
+                self.uplink.handle_connected(now, conn, &mut self.transport);
+            }
+            Net::Connected { conn } => self.handle_link_opened(conn),
+            Net::Received { conn, frame, .. } if self.uplink.owns(conn) => {
+                self.handle_heard(now, conn, &frame);
+            }
+            Net::Closed { conn, reason } if self.uplink.owns(conn) => {
+                self.uplink.handle_closed(now, conn, &reason);
+            }
+            Net::Closed { conn, reason } => {
+                self.doorman.closed(now, conn, &reason);
+                self.held_back.remove(&conn);
+                if let Some(target) = self.targets.remove(&conn) {
+                    debug!(%target.epn, %reason, "Data stream closed");
+                    if self.conns.get(&target) == Some(&conn) {
+                        self.conns.remove(&target);
+                        self.brain.handle_link_closed(now, target);
+                    }
+                }
+            }
+            Net::Writable { conn } => self.send_held_back(conn),
+            Net::Accepted { conn, .. } => self.transport.close(conn),
+            Net::Received { conn, frame, .. } => self.handle_word(now, conn, &frame),
+            Net::Woken => {}
+        }
+    }
+
+    /// Whether somebody else is at the other end than the ICN or EPN that was connected to.
+    fn is_denied(&mut self, now: Timestamp, conn: ConnId) -> bool {
+        let (node, denial) = match self.targets.get(&conn) {
+            Some(target) => {
+                let node = target.epn.into();
+                (node, security::denial(&self.transport, conn, node))
+            }
+            None => (
+                NodeId::ICN,
+                security::role_denial(&self.transport, conn, Role::Icn),
+            ),
+        };
+        denial.is_some_and(|detail| {
+            self.doorman.named(conn, node);
+            self.doorman
+                .reject(now, &mut self.transport, conn, Code::RoleDenied, &detail);
+            true
+        })
+    }
+
+    /// Peers were turned away before they had a stream.
+    pub fn handle_refusals(&mut self, now: Timestamp, refusals: Vec<Refusal>) {
+        self.doorman.turned_away(now, refusals);
+    }
+
+    /// Brings the metric of rejected inputs up to date.
+    pub fn export_rejected(&self, registry: &Registry) {
+        self.doorman.export(registry);
+    }
+
+    /// An EPN says something on a data stream: what it wants, or why it rejects what this FLP sent.
+    fn handle_word(&mut self, now: Timestamp, conn: ConnId, frame: &Frame) {
+        let Some(target) = self.targets.get(&conn).copied() else {
+            return;
+        };
+        let transport = &mut self.transport;
+        match Control::decode(&frame.head) {
+            Ok((_, Control::Rejected { code, detail })) => {
+                reject::tell(&target.epn.to_string(), code, &detail);
+            }
+            Ok((_, control)) if frame.kind == WireKind::Control => {
+                // A stream that was replaced has nothing more to ask for.
+                if self.conns.get(&target) == Some(&conn) {
+                    self.brain.handle_word(target, &control);
+                }
+            }
+            Ok(_) => {
+                let detail = "an EPN sends no payload";
+                self.doorman
+                    .reject(now, transport, conn, Code::WrongStream, detail);
+            }
+            Err(error) => {
+                let detail = error.to_string();
+                self.doorman
+                    .reject(now, transport, conn, Code::BadMessage, &detail);
+            }
+        }
+    }
+
+    fn handle_heard(&mut self, now: Timestamp, conn: ConnId, frame: &Frame) {
+        let transport = &mut self.transport;
+        match self.uplink.handle_frame(now, conn, frame, transport) {
+            Heard::Joined {
+                run, is_new_leader, ..
+            } => self.handle_joined(now, run, is_new_leader),
+            Heard::Control(control) => self.brain.handle_control(now, control),
+            Heard::Refused(detail) => self.refused = Some(detail),
+            Heard::Nothing => {}
+        }
+    }
+
+    fn handle_joined(&mut self, now: Timestamp, run: RunId, is_new_leader: bool) {
+        if is_new_leader {
+            // What the former leader had assigned goes out, and into the log, under its term.
+            self.act();
+            self.term = self.uplink.term();
+        }
+        if self.brain.run() != Some(run) {
+            info!(%run, "Joined a run");
+            self.log.add(&Event::Run {
+                run: run.to_string(),
+            });
+        }
+        self.brain.handle_joined(now, run, is_new_leader);
+        if self.leaving_since.is_some() {
+            self.brain.handle_source_ended();
+            self.uplink.send(&mut self.transport, &Control::Leaving);
+        }
+    }
+
+    fn handle_link_opened(&mut self, conn: ConnId) {
+        let (Some(target), Some(run)) = (self.targets.get(&conn).copied(), self.brain.run()) else {
+            return;
+        };
+        let hello = DataHello {
+            run,
+            source: self.source,
+            target,
+        };
+        let frame = Frame::without_body(WireKind::DataHello, hello.encode().into());
+        if self.transport.send(conn, frame).is_ok() {
+            self.tried.remove(&target);
+            self.brain.handle_link_opened(target);
+        }
+    }
+
+    /// The node is asked to go: it makes nothing more, and is done when all it made is decided.
+    pub fn handle_shutdown(&mut self, now: Timestamp) {
+        if self.leaving_since.is_none() {
+            self.leaving_since = Some(now);
+            info!(
+                held = self.brain.held_stfs(),
+                "Leaving: the source stops, the hold drains"
+            );
+            self.brain.handle_source_ended();
+            self.uplink.send(&mut self.transport, &Control::Leaving);
+        }
+    }
+
+    /// Does all that is to be done now: makes STFs that are due, looks after deadlines, sends.
+    ///
+    /// # Errors
+    ///
+    /// [`FlpError`] if the FLP cannot go on.
+    pub fn turn(&mut self, now: Timestamp) -> Result<Turn, FlpError> {
+        if let Some(detail) = self.refused.take() {
+            return Err(FlpError::Refused(detail));
+        }
+        if now.since(self.ticked_at) >= TICK {
+            self.ticked_at = now;
+            self.is_starved = false;
+            if let Some(lookout) = &mut self.lookout
+                && lookout.look(now)
+            {
+                let icns = lookout.icns();
+                self.uplink.set_addresses(icns, &mut self.transport);
+            }
+            self.uplink.handle_tick(now, &mut self.transport);
+            self.doorman.tick(now, &mut self.transport);
+            self.brain.handle_tick(now);
+        }
+        let source_due = self.make(now);
+        self.act();
+        if self.uplink.take_pulse(now) {
+            let pulse = self.brain.pulse(now);
+            self.uplink
+                .send(&mut self.transport, &Control::FlpPulse(pulse));
+            if self.leaving_since.is_some() {
+                self.uplink.send(&mut self.transport, &Control::Leaving);
+            }
+        }
+        if self.brain.is_dismissed() || self.may_leave(now) {
+            self.log.end();
+            return Ok(Turn::Done);
+        }
+        Ok(Turn::WaitUntil(source_due.min(self.ticked_at + TICK)))
+    }
+
+    /// Whether nobody waits for anything of it any more, or nobody can be asked.
+    fn may_leave(&self, now: Timestamp) -> bool {
+        let Some(since) = self.leaving_since else {
+            return false;
+        };
+        let is_alone = !self.uplink.is_joined() && now.since(since) >= LEAVE_ALONE_AFTER;
+        if is_alone && !self.brain.is_drained() {
+            warn!(
+                held = self.brain.held_stfs(),
+                "Leaving without the ICN's word on what is held"
+            );
+        }
+        is_alone || (self.brain.run().is_none() && self.brain.is_drained())
+    }
+
+    /// Makes what is due, within the bounds of a turn. Gives back when to come again.
+    fn make(&mut self, now: Timestamp) -> Timestamp {
+        let (mut made, mut bytes) = (0, 0);
+        while made < MADE_AT_ONCE_MAX && bytes < MADE_BYTES_AT_ONCE_MAX {
+            let stf = match &mut self.input {
+                Input::Made(_) => match self.brain.demand(now) {
+                    Demand::Make(_) if self.is_starved => return now + TICK,
+                    Demand::Make(tf) => match self.make_one(tf) {
+                        Some(stf) => stf,
+                        None => return now + TICK,
+                    },
+                    Demand::WaitUntil(due) => return due,
+                    Demand::Nothing => return now + TICK,
+                },
+                Input::Fed(feed) => {
+                    if !self.brain.is_running() || !self.brain.has_room(0) {
+                        return now + TICK;
+                    }
+                    match feed.try_next() {
+                        Fed::Stf(stf) => stf,
+                        Fed::Counted(stf) => Stf {
+                            tf: self.brain.next_tf(),
+                            ..stf
+                        },
+                        Fed::Nothing => return now + TICK,
+                        Fed::Ended => {
+                            info!("The source has ended");
+                            self.brain.handle_source_ended();
+                            return now + TICK;
+                        }
+                    }
+                }
+            };
+            made += 1;
+            bytes += stf.bytes();
+            let event = Event::Made {
+                tf: stf.tf.0,
+                bytes: stf.bytes(),
+                digest: stf.digest,
+            };
+            let before = self.brain.stats().made_stfs;
+            self.brain.handle_stf(now, stf);
+            if self.brain.stats().made_stfs > before {
+                self.log.add(&event);
+            }
+        }
+        now
+    }
+
+    fn make_one(&mut self, tf: TfId) -> Option<Stf> {
+        let Input::Made(source) = &mut self.input else {
+            return None;
+        };
+        match source.make(tf, &mut *self.slots) {
+            Made::Payload(payload) => Some(Stf::new(tf, source.format(), payload)),
+            Made::NoRoom => {
+                self.is_starved = true;
+                None
+            }
+            Made::End => {
+                info!(next = tf.0, "The source has ended");
+                self.brain.handle_source_ended();
+                None
+            }
+        }
+    }
+
+    fn act(&mut self) {
+        let mut messages = Vec::new();
+        let mut words = Vec::new();
+        let mut stfs = Vec::new();
+        while let Some(action) = self.brain.poll_action() {
+            match action {
+                Action::Send(control) => {
+                    self.log_skips(&control);
+                    messages.push(control);
+                }
+                Action::SendStf {
+                    target,
+                    header,
+                    stf,
+                } => stfs.push((target, header, stf)),
+                Action::Say { target, control } => words.push((target, control)),
+                Action::Connect { target, address } => self.connect(target, &address),
+                Action::Disconnect { target } => {
+                    self.tried.remove(&target);
+                    if let Some(conn) = self.conns.remove(&target) {
+                        self.targets.remove(&conn);
+                        self.transport.close(conn);
+                    }
+                }
+            }
+        }
+        for (target, header, _) in &stfs {
+            self.log_sent(*target, header);
+        }
+        if let Err(error) = self.log.flush() {
+            error!(%error, "The event log cannot be written; what it lacks cannot be proved later");
+        }
+        for control in &messages {
+            self.uplink.send(&mut self.transport, control);
+        }
+        for (target, control) in words {
+            let sender = self.source.flp.into();
+            self.send_to(target, reject::on_data_stream(sender, &control));
+        }
+        for (target, header, stf) in stfs {
+            let head = header.encode().to_vec().into();
+            let frame = Frame {
+                kind: WireKind::Stf,
+                head,
+                body: stf.payload,
+            };
+            self.send_to(target, frame);
+        }
+    }
+
+    fn log_skips(&mut self, control: &Control) {
+        if let Control::Skipped(items) = control {
+            for item in items {
+                if item.reason == DropReason::SourceOverrun {
+                    debug!(tf_id = item.tf.0, "The hold is full: no STF of this TF");
+                }
+                let reason = item.reason.name().to_owned();
+                self.log.add(&Event::Skipped {
+                    tf: item.tf.0,
+                    reason,
+                });
+            }
+        }
+    }
+
+    fn log_sent(&mut self, target: Target, header: &StfHeader) {
+        self.log.add(&Event::Sent {
+            tf: header.key.tf.0,
+            term: self.term.0,
+            attempt: header.attempt.0,
+            epn: target.epn.0,
+            incarnation: target.incarnation.0,
+        });
+    }
+
+    /// `addresses` are those of one EPN: the pairs of FLPs and EPNs share out its network cards, and who reached nobody
+    /// takes the next one.
+    fn connect(&mut self, target: Target, addresses: &str) {
+        let tried = self.tried.entry(target).or_default();
+        let address = card_for(addresses, self.source, target, *tried);
+        *tried += 1;
+        match self.transport.connect_bulk(address) {
+            Ok(conn) => {
+                self.conns.insert(target, conn);
+                self.targets.insert(conn, target);
+            }
+            Err(error) => {
+                warn!(%target.epn, %error, "Cannot begin a data stream");
+                // The brain tries again after a pause, as after a stream that broke.
+                let now = self.ticked_at;
+                self.brain.handle_link_closed(now, target);
+            }
+        }
+    }
+
+    /// Behind what was held back before: an EPN gets all in order.
+    fn send_to(&mut self, target: Target, frame: Frame) {
+        let Some(conn) = self.conns.get(&target).copied() else {
+            return;
+        };
+        if let Some(waiting) = self.held_back.get_mut(&conn) {
+            waiting.push_back(frame);
+            return;
+        }
+        match self.transport.send(conn, frame) {
+            Err(SendError::Full(frame)) => {
+                self.held_back.entry(conn).or_default().push_back(frame);
+            }
+            Err(SendError::TooLarge(error)) => {
+                warn!(%target.epn, %error, "Not sent");
+            }
+            Ok(()) | Err(SendError::Closed) => {}
+        }
+    }
+
+    /// The queue of a stream has room again. What is held back is bounded by the hold that it is part of.
+    fn send_held_back(&mut self, conn: ConnId) {
+        let Some(mut waiting) = self.held_back.remove(&conn) else {
+            return;
+        };
+        while let Some(frame) = waiting.pop_front() {
+            if let Err(SendError::Full(frame)) = self.transport.send(conn, frame) {
+                waiting.push_front(frame);
+                self.held_back.insert(conn, waiting);
+                return;
+            }
+        }
+    }
+}
+
+/// Which of the addresses of an EPN a source takes when it has reached nobody `tried` times.
+fn card_for(addresses: &str, source: Source, target: Target, tried: usize) -> &str {
+    let turn = usize::from(source.flp.0) + usize::from(target.epn.0) + tried;
+    let count = addresses.split(DATA_ADDRESSES_BETWEEN).count();
+    let mut cards = addresses.split(DATA_ADDRESSES_BETWEEN);
+    cards.nth(turn % count).unwrap_or(addresses)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sheaf_protocol::{EpnId, FlpId, Incarnation};
+
+    #[test]
+    fn pairs_share_out_the_cards_and_every_card_is_tried() {
+        let card = |flp, epn, tried| {
+            let incarnation = Incarnation(1);
+            let source = Source {
+                flp: FlpId(flp),
+                incarnation,
+            };
+            let target = Target {
+                epn: EpnId(epn),
+                incarnation,
+            };
+            card_for("a:1,b:1,c:1", source, target, tried)
+        };
+        let of_one_flp: Vec<&str> = (0..6).map(|epn| card(2, epn, 0)).collect();
+        assert_eq!(of_one_flp, ["c:1", "a:1", "b:1", "c:1", "a:1", "b:1"]);
+        let of_one_epn: Vec<&str> = (0..3).map(|flp| card(flp, 1, 0)).collect();
+        assert_eq!(of_one_epn, ["b:1", "c:1", "a:1"]);
+        let tried: Vec<&str> = (0..3).map(|tried| card(0, 0, tried)).collect();
+        assert_eq!(tried, ["a:1", "b:1", "c:1"]);
+    }
+}

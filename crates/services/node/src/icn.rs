@@ -1,0 +1,637 @@
+//! The process of an ICN: the streams of all nodes, the verdict log, and, while it leads, the scheduler.
+//!
+//! An ICN is a standby or the leader, as its log says ([`sheaf_verdict_log::Ledger`]). A standby keeps the streams of
+//! all nodes and their hellos, so that it can begin at once. A leader owns a scheduler, made from what the log
+//! holds; deposed, it throws the scheduler away with everything that was not durable.
+
+mod gate;
+mod latency;
+mod lead;
+mod notices;
+mod objections;
+mod office;
+mod orders;
+mod peers;
+mod report;
+
+use crate::clock::FairClock;
+use crate::event::{Event, EventLog};
+use crate::flp::Turn;
+use crate::registry::Lookout;
+use crate::reject::Doorman;
+use crate::security;
+use lead::Lead;
+use peers::Peers;
+use sheaf_membership::LivenessConfig;
+use sheaf_metrics::Registry;
+use sheaf_protocol::control::{Hello, Welcome};
+use sheaf_protocol::mutant::{self, Mutant};
+use sheaf_protocol::reject::Code;
+use sheaf_protocol::{
+    Control, Envelope, Incarnation, NodeId, Role, RunId, Term, Timestamp, WireKind,
+};
+use sheaf_scheduler::policy::{self, UnknownPolicy};
+use sheaf_scheduler::{RunPlan, Scheduler, SchedulerConfig};
+use sheaf_transport::{ConnId, Frame, ListenError, SendError, Transport};
+use sheaf_verdict_log::{Ledger, LedgerStatus};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use thiserror::Error;
+use tracing::{debug, error, info, warn};
+
+/// How often deadlines are looked at.
+const TICK: Duration = Duration::from_millis(5);
+/// How long nodes have to leave after the run is over.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// How long a leader that is asked to end waits for another to take over.
+const HAND_OVER: Duration = Duration::from_secs(1);
+
+/// What an ICN is made of.
+pub struct IcnParts {
+    /// Which of the ICNs it is.
+    pub icn: u16,
+    /// Where the ICNs listen, by index; empty if the log needs no streams between them.
+    pub peers: Vec<String>,
+    /// The verdict log.
+    pub ledger: Box<dyn Ledger>,
+    /// How TFs are placed.
+    pub scheduler: SchedulerConfig,
+    /// What a run needs to begin, and when it ends.
+    pub plan: RunPlan,
+    /// The id of the run that it opens, if it finds none to go on with.
+    pub new_run: RunId,
+    /// How long silence may last.
+    pub liveness: LivenessConfig,
+    /// Largest STF that the farm takes, in bytes; nodes are told when they join.
+    pub stf_bytes_max: u64,
+    /// How long the run lasts after the first announce; `None` for no end.
+    pub duration: Option<Duration>,
+    /// After how many records at most the log gets a checkpoint.
+    pub checkpoint_records: u64,
+    /// Which life of the ICN this is.
+    pub incarnation: Incarnation,
+    /// Its event log.
+    pub log: EventLog,
+    /// Where its latencies are counted.
+    pub registry: Arc<Registry>,
+}
+
+/// Why the ICN cannot go on.
+#[derive(Debug, Error)]
+pub enum IcnError {
+    /// Its address cannot be had.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+}
+
+/// One node's stream.
+#[derive(Clone, Copy, Debug)]
+struct Session {
+    node: NodeId,
+    incarnation: Incarnation,
+}
+
+/// What does not change while an ICN lives.
+struct Terms {
+    me: NodeId,
+    incarnation: Incarnation,
+    scheduler: SchedulerConfig,
+    plan: RunPlan,
+    new_run: RunId,
+    liveness: LivenessConfig,
+    stf_bytes_max: u64,
+    duration: Option<Duration>,
+    checkpoint_records: u64,
+    registry: Arc<Registry>,
+}
+
+/// One ICN on any transport. Its driver feeds it events and turns it.
+pub struct IcnNode<T> {
+    transport: T,
+    terms: Terms,
+    ledger: Box<dyn Ledger>,
+    lead: Option<Box<Lead>>,
+    peers: Peers,
+    lookout: Option<Lookout>,
+    log: EventLog,
+    sessions: BTreeMap<ConnId, Option<Session>>,
+    conns: BTreeMap<NodeId, ConnId>,
+    hellos: BTreeMap<NodeId, Hello>,
+    sequence: u64,
+    clock: FairClock,
+    ticked_at: Timestamp,
+    pulsed_at: Timestamp,
+    /// Another ICN led while this one was there.
+    has_followed: bool,
+    leaving_since: Option<Timestamp>,
+    is_dismissed: bool,
+    refused_messages: u64,
+    doorman: Doorman,
+}
+
+impl<T: Transport> IcnNode<T> {
+    /// Puts the parts together. The transport listens at the address of the ICN already.
+    ///
+    /// # Errors
+    ///
+    /// [`UnknownPolicy`] if the configuration names a policy that does not exist.
+    pub fn new(transport: T, parts: IcnParts) -> Result<Self, UnknownPolicy> {
+        policy::by_name(&parts.scheduler.policy, parts.scheduler.seed)?;
+        let me = NodeId {
+            role: Role::Icn,
+            index: parts.icn,
+        };
+        let mut log = parts.log;
+        log.add(&Event::Begin {
+            node: me.to_string(),
+            incarnation: parts.incarnation.0,
+        });
+        Ok(Self {
+            transport,
+            terms: Terms {
+                me,
+                incarnation: parts.incarnation,
+                scheduler: parts.scheduler,
+                plan: parts.plan,
+                new_run: parts.new_run,
+                liveness: parts.liveness,
+                stf_bytes_max: parts.stf_bytes_max,
+                duration: parts.duration,
+                checkpoint_records: parts.checkpoint_records,
+                registry: parts.registry,
+            },
+            ledger: parts.ledger,
+            lead: None,
+            peers: Peers::new(parts.icn, &parts.peers),
+            lookout: None,
+            log,
+            sessions: BTreeMap::new(),
+            conns: BTreeMap::new(),
+            hellos: BTreeMap::new(),
+            sequence: 0,
+            clock: FairClock::default(),
+            ticked_at: Timestamp(0),
+            pulsed_at: Timestamp(0),
+            has_followed: false,
+            leaving_since: None,
+            is_dismissed: false,
+            refused_messages: 0,
+            doorman: Doorman::default(),
+        })
+    }
+
+    /// Looks at the sessions of nodes in a registry, and is found there.
+    pub fn look_out(&mut self, lookout: Lookout) {
+        self.lookout = Some(lookout);
+    }
+
+    /// The ICN ends: a registry need not wait for its session.
+    pub fn sign_off(&mut self, now: Timestamp) {
+        if let Some(lookout) = &mut self.lookout {
+            lookout.leave(now);
+        }
+    }
+
+    /// Its transport.
+    pub fn transport(&mut self) -> &mut T {
+        &mut self.transport
+    }
+
+    /// Its brain while it leads, to look at.
+    #[must_use]
+    pub fn scheduler(&self) -> Option<&Scheduler> {
+        self.lead.as_ref().map(|lead| &lead.scheduler)
+    }
+
+    /// Whether it leads, as far as it knows.
+    #[must_use]
+    pub fn leads(&self) -> bool {
+        self.lead.is_some()
+    }
+
+    /// The verdict log, as status views show it.
+    #[must_use]
+    pub fn ledger_status(&self) -> LedgerStatus {
+        self.ledger.status()
+    }
+
+    fn term(&self) -> Term {
+        let led = self.lead.as_ref().map(|lead| lead.term);
+        led.unwrap_or_else(|| self.ledger.status().term)
+    }
+
+    /// Takes in what its transport reports.
+    pub fn handle(&mut self, now: Timestamp, event: sheaf_transport::Event) {
+        use sheaf_transport::Event as Net;
+        match event {
+            Net::Accepted { conn, peer, .. } => {
+                self.doorman.accepted(conn, &peer);
+                self.sessions.insert(conn, None);
+            }
+            Net::Connected { conn } => self.handle_peer_connected(now, conn),
+            Net::Received { conn, frame, .. } => self.handle_frame(now, conn, &frame),
+            Net::Closed { conn, reason } => {
+                self.doorman.closed(now, conn, &reason);
+                if let Some(icn) = self.peers.set_down(now, conn) {
+                    debug!(peer = icn, %reason, "The stream to another ICN has closed");
+                    self.ledger.handle_peer(now, icn, false);
+                }
+                let Some(Some(session)) = self.sessions.remove(&conn) else {
+                    return;
+                };
+                if self.conns.get(&session.node) == Some(&conn) {
+                    self.conns.remove(&session.node);
+                    debug!(node = %session.node, %reason, "Control stream closed");
+                    self.with_lead(|lead, terms, clock, _| {
+                        lead.handle_closed(terms, now, clock.fair(now), session);
+                    });
+                }
+            }
+            Net::Writable { .. } | Net::Woken => {}
+        }
+    }
+
+    fn with_lead(
+        &mut self,
+        act: impl FnOnce(&mut Lead, &Terms, &FairClock, &BTreeMap<NodeId, Hello>),
+    ) {
+        if let Some(lead) = &mut self.lead {
+            act(lead, &self.terms, &self.clock, &self.hellos);
+            for node in lead.take_hopeless() {
+                if let Some(conn) = self.conns.get(&node) {
+                    self.transport.close(*conn);
+                }
+            }
+        }
+    }
+
+    fn handle_peer_connected(&mut self, now: Timestamp, conn: ConnId) {
+        let Some(icn) = self.peers.opened(conn) else {
+            return;
+        };
+        let role = Role::Icn;
+        if self.is_denied(now, conn, NodeId { role, index: icn }) {
+            return;
+        }
+        let hello = Hello {
+            data_address: String::new(),
+            capacity_bytes: 0,
+            slots: 0,
+            stf_bytes_max: 0,
+            weight_milli: 0,
+            keeps: false,
+        };
+        self.send(&[conn], &Control::Hello(hello));
+        let node = NodeId {
+            role: Role::Icn,
+            index: icn,
+        };
+        let incarnation = Incarnation(0);
+        self.sessions
+            .insert(conn, Some(Session { node, incarnation }));
+        self.set_peer_up(now, icn, conn);
+    }
+
+    fn set_peer_up(&mut self, now: Timestamp, icn: u16, conn: ConnId) {
+        if let Some(former) = self.peers.set_up(icn, conn) {
+            self.sessions.insert(former, None);
+            self.transport.close(former);
+        }
+        self.ledger.handle_peer(now, icn, true);
+    }
+
+    fn handle_frame(&mut self, now: Timestamp, conn: ConnId, frame: &Frame) {
+        if self.doorman.is_rejected(conn) {
+            return;
+        }
+        let decoded = (frame.kind == WireKind::Control).then(|| Control::decode(&frame.head));
+        let (envelope, control) = match decoded {
+            Some(Ok(decoded)) => decoded,
+            Some(Err(error)) => {
+                return self.reject(now, conn, Code::BadMessage, &error.to_string());
+            }
+            None => {
+                let detail = "a data frame on a control stream";
+                return self.reject(now, conn, Code::WrongStream, detail);
+            }
+        };
+        if let Control::Hello(hello) = control {
+            if self.is_denied(now, conn, envelope.sender) {
+                return;
+            }
+            return self.handle_hello(now, conn, &envelope, hello);
+        }
+        let Some(Some(session)) = self.sessions.get(&conn).copied() else {
+            let detail = format!("{} before hello", control.name());
+            return self.reject(now, conn, Code::NotJoined, &detail);
+        };
+        let is_another_life =
+            envelope.incarnation != session.incarnation && self.peers.opened(conn).is_none();
+        if envelope.sender != session.node || is_another_life {
+            let detail = format!("{} speaks for {}", session.node, envelope.sender);
+            return self.reject(now, conn, Code::RoleDenied, &detail);
+        }
+        if !security::may_say(session.node.role, &control) {
+            let detail = format!("{} is not for {} to say", control.name(), session.node);
+            return self.reject(now, conn, Code::RoleDenied, &detail);
+        }
+        match session.node.role {
+            Role::Icn => self.handle_icn(now, &envelope, control),
+            Role::Operator => self.handle_operator(now, conn, &control),
+            Role::Flp | Role::Epn => self.handle_node(now, conn, session, &envelope, control),
+        }
+    }
+
+    fn handle_node(
+        &mut self,
+        now: Timestamp,
+        conn: ConnId,
+        session: Session,
+        envelope: &Envelope,
+        control: Control,
+    ) {
+        if matches!(control, Control::Fenced) {
+            if let Some(lead) = &mut self.lead {
+                lead.note_fenced(session.node, envelope.term);
+            }
+            return;
+        }
+        let is_ours = self.lead.as_ref().is_some_and(|lead| {
+            let is_term = envelope.term == lead.term || mutant::is_on(Mutant::OldWordsCount);
+            is_term && envelope.run == lead.scheduler.run()
+        });
+        if !is_ours {
+            self.refused_messages += 1;
+            self.object_to(now, conn, envelope);
+        }
+        self.with_lead(|lead, terms, clock, hellos| {
+            lead.handle_heard(terms, now, clock.fair(now), session, hellos);
+            if is_ours {
+                lead.handle_control(now, session, control);
+            }
+        });
+    }
+
+    fn handle_icn(&mut self, now: Timestamp, envelope: &Envelope, control: Control) {
+        // One that still leads may learn of its successor and of the end of the run in the same moment.
+        let lead = self.lead.as_ref();
+        let is_led = lead.is_none_or(|lead| envelope.term > lead.term);
+        match control {
+            Control::Ledger(message) => {
+                let icn = envelope.sender.index;
+                self.ledger.handle_message(now, icn, &message);
+            }
+            Control::Dismissed if is_led => {
+                info!("The run is over, says the leader");
+                self.is_dismissed = true;
+            }
+            _ => {}
+        }
+    }
+
+    fn handle_hello(&mut self, now: Timestamp, conn: ConnId, envelope: &Envelope, hello: Hello) {
+        let (node, incarnation) = (envelope.sender, envelope.incarnation);
+        if let Some(detail) = self.objection(node, &hello) {
+            return self.send_refusal(now, conn, detail);
+        }
+        let session = Session { node, incarnation };
+        match node.role {
+            Role::Icn => {
+                self.sessions.insert(conn, Some(session));
+                return self.set_peer_up(now, node.index, conn);
+            }
+            Role::Operator => {
+                self.sessions.insert(conn, Some(session));
+                return self.say_office(conn);
+            }
+            Role::Flp | Role::Epn => {}
+        }
+        let fair = self.clock.fair(now);
+        if let Some(lead) = &mut self.lead {
+            match lead.members.handle_hello(fair, node, incarnation) {
+                Ok(events) => {
+                    self.take_session(conn, session, hello);
+                    self.say_office(conn);
+                    self.with_lead(|lead, terms, _, hellos| {
+                        lead.handle_joining(terms, now, events, hellos);
+                    });
+                }
+                Err(error) => self.send_refusal(now, conn, error.to_string()),
+            }
+        } else {
+            self.take_session(conn, session, hello);
+            self.say_office(conn);
+        }
+    }
+
+    fn take_session(&mut self, conn: ConnId, session: Session, hello: Hello) {
+        if let Some(earlier) = self.conns.insert(session.node, conn)
+            && earlier != conn
+        {
+            self.sessions.insert(earlier, None);
+            self.transport.close(earlier);
+        }
+        self.doorman.named(conn, session.node);
+        self.sessions.insert(conn, Some(session));
+        self.hellos.insert(session.node, hello);
+    }
+
+    /// Answers a hello: the leader takes the node in, a standby keeps its stream.
+    fn say_office(&mut self, conn: ConnId) {
+        let control = if self.lead.is_some() {
+            let pulse = self.terms.liveness.pulse().as_nanos();
+            Control::Welcome(Welcome {
+                pulse_ns: u64::try_from(pulse).unwrap_or(u64::MAX),
+                stf_bytes_max: self.terms.stf_bytes_max,
+            })
+        } else {
+            Control::Standby
+        };
+        self.send(&[conn], &control);
+    }
+
+    fn send_refusal(&mut self, now: Timestamp, conn: ConnId, detail: String) {
+        self.doorman.note(now, conn, Code::RefusedJoin, &detail);
+        self.send(&[conn], &Control::Refused { detail });
+        self.transport.finish(conn);
+    }
+
+    /// Somebody wants this process to end. A lone ICN ends the run: sources stop, the farm drains, the nodes are
+    /// sent home. One of several hands over and goes.
+    pub fn handle_shutdown(&mut self, now: Timestamp) {
+        match &mut self.lead {
+            Some(lead) if !self.ledger.has_others() => lead.scheduler.handle_stop(now),
+            Some(_) => {
+                info!("Asked to end: another ICN takes over");
+                self.ledger.resign(now);
+            }
+            None => {}
+        }
+        self.leaving_since.get_or_insert(now);
+    }
+
+    /// Somebody wants the run to end. Only the leader can do it.
+    pub fn handle_stop(&mut self, now: Timestamp) {
+        if let Some(lead) = &mut self.lead {
+            lead.scheduler.handle_stop(now);
+        }
+    }
+
+    /// Tells the clock when the loop wants to wake, so that it knows when it was kept from it.
+    pub fn handle_sleep(&mut self, until: Timestamp) {
+        self.clock.sleep_until(until);
+    }
+
+    /// The loop has woken; call it before the events that it woke for.
+    pub fn handle_wake(&mut self, now: Timestamp) {
+        let late = self.clock.wake(now);
+        if let Some(lead) = self.lead.as_mut().filter(|_| !late.is_zero()) {
+            lead.scheduler.handle_late(late);
+        }
+    }
+
+    /// Does all that is to be done now: looks after deadlines and silence, asks the log, sends what was decided.
+    pub fn turn(&mut self, now: Timestamp) -> Turn {
+        self.consult(now);
+        let paced_at = self.scheduler().and_then(Scheduler::next_pace_at);
+        if now.since(self.ticked_at) >= TICK || paced_at.is_some_and(|due| due <= now) {
+            self.ticked_at = now;
+            self.doorman.tick(now, &mut self.transport);
+            self.peers.handle_tick(now, &mut self.transport);
+            self.look(now);
+            self.with_lead(|lead, terms, clock, hellos| {
+                lead.handle_tick(terms, now, clock.fair(now), hellos);
+            });
+        }
+        self.act(now);
+        self.consult(now);
+        self.pulse(now);
+        if self.is_done(now) {
+            self.log.end();
+            return Turn::Done;
+        }
+        let tick = self.ticked_at + TICK;
+        let due = [
+            self.scheduler().and_then(Scheduler::next_pace_at),
+            self.ledger.next_due(),
+        ];
+        Turn::WaitUntil(due.into_iter().flatten().fold(tick, Timestamp::min))
+    }
+
+    /// Nodes whose sessions are over and that are not heard are dead.
+    fn look(&mut self, now: Timestamp) {
+        let Some(mut lookout) = self.lookout.take() else {
+            return;
+        };
+        lookout.look(now);
+        self.with_lead(|lead, terms, _, hellos| {
+            let over = lookout.over();
+            let dead = over.filter_map(|(node, life)| lead.members.handle_vanished(node, life));
+            let dead = dead.collect();
+            lead.handle_joining(terms, now, dead, hellos);
+        });
+        self.lookout = Some(lookout);
+    }
+
+    fn pulse(&mut self, now: Timestamp) {
+        if now.since(self.pulsed_at) < self.terms.liveness.pulse() {
+            return;
+        }
+        self.pulsed_at = now;
+        let Some(lead) = &mut self.lead else {
+            return;
+        };
+        lead.say_notices(now);
+        let (elapsed_ns, is_over) = (lead.scheduler.elapsed_ns(now), lead.is_over_for_good());
+        let conns: Vec<ConnId> = self.conns.values().copied().collect();
+        self.send(&conns, &Control::IcnPulse { elapsed_ns });
+        if is_over {
+            let icns = self.peers.conns();
+            self.send(&icns, &Control::Dismissed);
+        }
+    }
+
+    fn is_done(&mut self, now: Timestamp) -> bool {
+        if let Some(lead) = &mut self.lead {
+            let all_left = self.conns.is_empty() && self.peers.conns().is_empty();
+            let is_farewell_over = lead
+                .over_since()
+                .is_some_and(|since| all_left || now.since(since) >= FAREWELL);
+            let has_waited = self.ledger.has_others()
+                && (self.leaving_since).is_some_and(|since| now.since(since) >= HAND_OVER);
+            return is_farewell_over || has_waited;
+        }
+        self.is_dismissed || self.leaving_since.is_some()
+    }
+
+    /// Carries out what the scheduler wants: records go into the log, and what follows from them waits.
+    fn act(&mut self, now: Timestamp) {
+        let Some(lead) = &mut self.lead else {
+            return;
+        };
+        let batch = lead.take_batch(&mut self.log);
+        let ledger = &mut self.ledger;
+        let messages = lead.gate.pass(batch, |records| ledger.append(now, records));
+        let limit = self.terms.checkpoint_records;
+        if let Some(checkpoint) = lead.checkpoint(now, limit, ledger.wants_checkpoint()) {
+            ledger.append(now, checkpoint);
+        }
+        self.flush_log();
+        self.send_all(messages);
+    }
+
+    fn flush_log(&mut self) {
+        if let Err(error) = self.log.flush() {
+            error!(%error, "The event log cannot be written; what it lacks cannot be proved later");
+        }
+    }
+
+    fn send_all(&mut self, messages: Vec<(sheaf_scheduler::Recipient, Control)>) {
+        for (to, control) in messages {
+            let conns = self.conns_of(to);
+            self.send(&conns, &control);
+        }
+    }
+
+    fn conns_of(&self, to: sheaf_scheduler::Recipient) -> Vec<ConnId> {
+        use sheaf_scheduler::Recipient;
+        let of_role = |role: Role| {
+            self.conns
+                .iter()
+                .filter(move |(node, _)| node.role == role)
+                .map(|(_, conn)| *conn)
+        };
+        match to {
+            Recipient::Flp(flp) => self.conns.get(&flp.into()).copied().into_iter().collect(),
+            Recipient::Epn(epn) => self.conns.get(&epn.into()).copied().into_iter().collect(),
+            Recipient::AllFlps => of_role(Role::Flp).collect(),
+            Recipient::AllEpns => of_role(Role::Epn).collect(),
+        }
+    }
+
+    /// Encodes once and shares the bytes.
+    fn send(&mut self, conns: &[ConnId], control: &Control) {
+        if conns.is_empty() {
+            return;
+        }
+        self.sequence += 1;
+        let run = self.scheduler().map_or(RunId(0), Scheduler::run);
+        let envelope = Envelope {
+            run,
+            sender: self.terms.me,
+            incarnation: self.terms.incarnation,
+            term: self.term(),
+            sequence: self.sequence,
+        };
+        let frame = Frame::without_body(WireKind::Control, control.encode(&envelope).into());
+        for conn in conns {
+            match self.transport.send(*conn, frame.clone()) {
+                Ok(()) | Err(SendError::Closed) => {}
+                // It does not read. On its next stream it is told the state anew.
+                Err(SendError::Full(_)) => self.transport.close(*conn),
+                Err(SendError::TooLarge(error)) => warn!(%error, "Message not sent"),
+            }
+        }
+    }
+}

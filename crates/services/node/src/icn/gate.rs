@@ -1,0 +1,277 @@
+//! What waits for the verdict log: nothing that follows from a record leaves before the record is durable.
+
+use sheaf_protocol::mutant::{self, Mutant};
+use sheaf_protocol::{Control, Record};
+use sheaf_scheduler::Recipient;
+use sheaf_verdict_log::Position;
+use std::collections::VecDeque;
+
+/// What a message follows from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Follows {
+    /// From nothing in the log.
+    Nothing,
+    /// From the rosters, or from where the run stops.
+    Shape,
+    /// From verdicts.
+    Verdicts,
+}
+
+/// Records on their way to the log, and the messages behind them.
+#[derive(Debug, Default)]
+pub(super) struct Gate {
+    /// Appended, not durable yet.
+    records: VecDeque<(Position, Vec<Record>)>,
+    shape: VecDeque<(Position, Recipient, Control)>,
+    verdicts: VecDeque<(Position, Recipient, Control)>,
+    /// Where the last record that gives the run its shape stands.
+    shape_at: Position,
+    appended: Position,
+    durable: Position,
+}
+
+/// What one turn of the scheduler has brought, in order.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    pub(super) records: Vec<Record>,
+    messages: Vec<(usize, Recipient, Control)>,
+}
+
+impl Batch {
+    pub(super) fn record(&mut self, record: Record) {
+        self.records.push(record);
+    }
+
+    pub(super) fn message(&mut self, to: Recipient, control: Control) {
+        self.messages.push((self.records.len(), to, control));
+    }
+
+    fn gives_shape(record: &Record) -> bool {
+        matches!(
+            record,
+            Record::Opened { .. } | Record::Roster { .. } | Record::Stopping { .. }
+        )
+    }
+}
+
+impl Gate {
+    /// Takes in a turn whose records `append` puts into the log. Gives back what may be sent at once.
+    pub(super) fn pass(
+        &mut self,
+        batch: Batch,
+        append: impl FnOnce(Vec<Record>) -> Position,
+    ) -> Vec<(Recipient, Control)> {
+        let (before, shape_before) = (self.appended, self.shape_at);
+        let first_shape = batch.records.iter().position(Batch::gives_shape);
+        if !batch.records.is_empty() {
+            self.appended = append(batch.records.clone());
+            self.records.push_back((self.appended, batch.records));
+        }
+        if first_shape.is_some() {
+            self.shape_at = self.appended;
+        }
+        let mut free = Vec::new();
+        for (records_before, to, control) in batch.messages {
+            let needs = match follows(&control) {
+                Follows::Nothing => Position(0),
+                Follows::Shape if first_shape.is_some_and(|first| first < records_before) => {
+                    self.shape_at
+                }
+                Follows::Shape => shape_before,
+                Follows::Verdicts if records_before > 0 => self.appended,
+                Follows::Verdicts => before,
+            };
+            if needs <= self.durable {
+                free.push((to, control));
+            } else if follows(&control) == Follows::Shape {
+                self.shape.push_back((needs, to, control));
+            } else {
+                self.verdicts.push_back((needs, to, control));
+            }
+        }
+        free
+    }
+
+    /// The log is durable up to `position`: these records are in it, and these messages may go.
+    pub(super) fn open(&mut self, position: Position) -> (Vec<Record>, Vec<(Recipient, Control)>) {
+        self.durable = self.durable.max(position);
+        let mut records = Vec::new();
+        while let Some((at, _)) = self.records.front()
+            && *at <= self.durable
+        {
+            let (_, mut more) = self.records.pop_front().expect("it was there");
+            records.append(&mut more);
+        }
+        let mut messages = Vec::new();
+        for queue in [&mut self.shape, &mut self.verdicts] {
+            while let Some((needs, ..)) = queue.front()
+                && *needs <= self.durable
+            {
+                let (_, to, control) = queue.pop_front().expect("it was there");
+                messages.push((to, control));
+            }
+        }
+        (records, messages)
+    }
+
+    /// A life of a node is over: what waits for it alone is not for the next one, whose TFs may have the same names.
+    pub(super) fn forget(&mut self, dead: Recipient) {
+        for queue in [&mut self.shape, &mut self.verdicts] {
+            queue.retain(|(_, to, _)| *to != dead);
+        }
+    }
+
+    /// Where the last record stands.
+    pub(super) fn appended(&self) -> Position {
+        self.appended
+    }
+
+    /// How far the log is durable.
+    pub(super) fn durable(&self) -> Position {
+        self.durable
+    }
+
+    /// Whether everything appended is durable.
+    pub(super) fn is_open(&self) -> bool {
+        self.appended <= self.durable
+    }
+
+    /// The records that are not known to be durable, oldest first.
+    pub(super) fn unheard(&self) -> impl Iterator<Item = &Record> {
+        self.records.iter().flat_map(|(_, records)| records)
+    }
+
+    /// Records that are not durable yet.
+    pub(super) fn waiting(&self) -> usize {
+        self.records.iter().map(|(_, records)| records.len()).sum()
+    }
+}
+
+fn follows(control: &Control) -> Follows {
+    match control {
+        Control::Commit(_) if mutant::is_on(Mutant::CommitBeforeDurable) => Follows::Nothing,
+        Control::Release(_) if mutant::is_on(Mutant::ReleaseBeforeDurable) => Follows::Nothing,
+        Control::Roster { .. } | Control::Assign(_) | Control::Start(_)
+            if mutant::is_on(Mutant::ShapeBeforeDurable) =>
+        {
+            Follows::Nothing
+        }
+        Control::Commit(_)
+        | Control::Recover(_)
+        | Control::Discard(_)
+        | Control::Release(_)
+        | Control::Dismissed => Follows::Verdicts,
+        Control::Roster { .. }
+        | Control::Assign(_)
+        | Control::Absent(_)
+        | Control::SourceGone { .. }
+        | Control::SourceBack { .. }
+        | Control::Start(_)
+        | Control::StopAt { .. } => Follows::Shape,
+        _ => Follows::Nothing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sheaf_protocol::control::{Release, Start};
+    use sheaf_protocol::{EpnId, RosterId, RunId, TfId};
+
+    fn roster() -> Record {
+        Record::Roster {
+            id: RosterId(1),
+            first: TfId(0),
+            members: Vec::new(),
+        }
+    }
+
+    fn start() -> Control {
+        Control::Start(Start {
+            first: TfId(0),
+            end: TfId(1),
+            elapsed_ns: 0,
+        })
+    }
+
+    fn names(messages: &[(Recipient, Control)]) -> Vec<&'static str> {
+        messages.iter().map(|(_, control)| control.name()).collect()
+    }
+
+    #[test]
+    fn what_follows_from_a_record_waits_for_it_and_the_rest_does_not() {
+        let mut gate = Gate::default();
+        let mut batch = Batch::default();
+        batch.record(Record::Opened { run: RunId(1) });
+        batch.record(roster());
+        batch.message(Recipient::AllFlps, start());
+        batch.message(Recipient::AllFlps, Control::Stop);
+        batch.message(Recipient::AllEpns, Control::Release(Release::default()));
+        let free = gate.pass(batch, |_| Position(1));
+        assert_eq!(names(&free), ["stop"]);
+
+        // A release in the next turn waits for the clock record before it; a start only for the roster.
+        let mut batch = Batch::default();
+        batch.record(Record::Clock { elapsed_ns: 1 });
+        batch.message(Recipient::AllEpns, Control::Release(Release::default()));
+        batch.message(Recipient::AllFlps, start());
+        assert!(gate.pass(batch, |_| Position(2)).is_empty());
+
+        assert_eq!(gate.unheard().count(), 3);
+        let (records, messages) = gate.open(Position(1));
+        assert_eq!(
+            gate.unheard().collect::<Vec<_>>(),
+            [&Record::Clock { elapsed_ns: 1 }]
+        );
+        assert_eq!(records.len(), 2);
+        assert_eq!(names(&messages), ["start", "start", "release"]);
+        assert_eq!(gate.waiting(), 1);
+        let (records, messages) = gate.open(Position(2));
+        assert_eq!((records.len(), names(&messages)), (1, vec!["release"]));
+    }
+
+    #[test]
+    fn a_discard_that_waits_for_a_life_that_is_over_does_not_reach_the_next_one() {
+        // A life of EPN 1 has told of a TF that it holds from before, and builds it anew; then it dies while the log
+        // is slow. What the next life finds of that TF on the disk is committed.
+        let (dead, other) = (Recipient::Epn(EpnId(1)), Recipient::Epn(EpnId(2)));
+        let mut gate = Gate::default();
+        let mut batch = Batch::default();
+        batch.record(Record::Clock { elapsed_ns: 1 });
+        batch.message(dead, Control::Discard(vec![TfId(7)]));
+        batch.message(other, Control::Discard(vec![TfId(8)]));
+        batch.message(Recipient::AllEpns, Control::Release(Release::default()));
+        assert!(gate.pass(batch, |_| Position(1)).is_empty());
+        gate.forget(dead);
+        let mut batch = Batch::default();
+        batch.message(dead, Control::Discard(vec![TfId(9)]));
+        assert!(
+            gate.pass(batch, |_| unreachable!("nothing to append"))
+                .is_empty()
+        );
+        let (_, messages) = gate.open(Position(1));
+        let expected = [
+            (other, Control::Discard(vec![TfId(8)])),
+            (Recipient::AllEpns, Control::Release(Release::default())),
+            (dead, Control::Discard(vec![TfId(9)])),
+        ];
+        assert_eq!(
+            messages, expected,
+            "only what came after that life is for the next"
+        );
+    }
+
+    #[test]
+    fn what_follows_from_durable_records_goes_at_once() {
+        let mut gate = Gate::default();
+        let mut batch = Batch::default();
+        batch.record(roster());
+        gate.pass(batch, |_| Position(1));
+        gate.open(Position(1));
+        let mut batch = Batch::default();
+        batch.message(Recipient::AllFlps, start());
+        batch.message(Recipient::AllEpns, Control::Release(Release::default()));
+        let free = gate.pass(batch, |_| unreachable!("nothing to append"));
+        assert_eq!(names(&free), ["start", "release"]);
+    }
+}

@@ -1,0 +1,456 @@
+//! A leader's term: the scheduler, the members, and what is on its way to the log.
+
+use super::gate::{Batch, Gate};
+use super::latency::Latencies;
+use super::notices::{Loss, Notices};
+use super::{Session, Terms};
+use crate::event::{Event, EventLog, MemberEvent};
+use sheaf_membership::{Change, MemberEvent as Joining, Members};
+use sheaf_protocol::control::Hello;
+use sheaf_protocol::{
+    Control, EpnId, FlpId, NodeId, Record, Role, Source, Target, Term, Timestamp, Verdict,
+};
+use sheaf_scheduler::policy::UnknownPolicy;
+use sheaf_scheduler::{Action, Recipient, Scheduler, Summary};
+use sheaf_transport::ConnId;
+use sheaf_verdict_log::Position;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+use tracing::{info, warn};
+
+/// How long a new leader waits for nodes to say what they hold, before it goes on without them.
+const SETTLE: Duration = Duration::from_millis(100);
+/// After this time the log gets a checkpoint, if anything was written to it.
+const CHECKPOINT_EVERY: Duration = Duration::from_secs(10);
+/// How long a life that only the log knows has to come back: its node may have to find this ICN first.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Everything that ends with the term.
+pub(super) struct Lead {
+    pub(super) term: Term,
+    pub(super) scheduler: Scheduler,
+    pub(super) members: Members,
+    pub(super) gate: Gate,
+    pub(super) latencies: Latencies,
+    /// What the log comes to, with everything that was appended.
+    summary: Summary,
+    summed_at: Timestamp,
+    notices: Notices,
+    hopeless: Vec<NodeId>,
+    /// Who has yet to say what it holds.
+    unheard: BTreeSet<NodeId>,
+    began_at: Timestamp,
+    /// Since when the log says that the run is over.
+    over_since: Option<Timestamp>,
+    is_fenced_said: bool,
+    /// Answers to operators, each behind what it speaks of.
+    answers: VecDeque<(Position, ConnId, Control)>,
+}
+
+impl Lead {
+    /// A term that begins with what the log holds. `opens_new`: if the run in it is over, a new one is opened.
+    pub(super) fn begin(
+        terms: &Terms,
+        now: Timestamp,
+        term: Term,
+        log: impl Iterator<Item = Record>,
+        opens_new: bool,
+    ) -> Result<Self, UnknownPolicy> {
+        let new_run = opens_new.then_some(terms.new_run);
+        let mut summary = Summary::default();
+        log.for_each(|record| summary.replay(&record));
+        let scheduler = Scheduler::resume(
+            now,
+            terms.scheduler.clone(),
+            terms.plan,
+            new_run,
+            terms.new_run,
+            summary.clone(),
+        )?;
+        let is_over = scheduler.is_over();
+        Ok(Self {
+            term,
+            scheduler,
+            members: Members::new(terms.liveness),
+            gate: Gate::default(),
+            latencies: Latencies::new(&terms.registry),
+            summary,
+            summed_at: now,
+            notices: Notices::default(),
+            hopeless: Vec::new(),
+            unheard: BTreeSet::new(),
+            began_at: now,
+            over_since: is_over.then_some(now),
+            is_fenced_said: false,
+            answers: VecDeque::new(),
+        })
+    }
+
+    /// Lives that the log names are members, though nothing is heard of them yet.
+    pub(super) fn expect_back(&mut self, now: Timestamp, fair: Timestamp) {
+        if self.scheduler.is_settling() {
+            for (node, incarnation) in self.scheduler.expected() {
+                self.members.expect(fair, node, incarnation, PATIENCE);
+                self.unheard.insert(node);
+            }
+            self.settle_if_heard(now);
+        }
+    }
+
+    /// A node whose stream stands is asked what it holds.
+    pub(super) fn await_word_of(&mut self, node: NodeId) {
+        if self.scheduler.is_settling() {
+            self.unheard.insert(node);
+        }
+    }
+
+    fn settle_if_heard(&mut self, now: Timestamp) {
+        let is_late = now.since(self.began_at) >= SETTLE;
+        if self.scheduler.is_settling() && (self.unheard.is_empty() || is_late) {
+            info!(
+                after_ms = now.since(self.began_at).as_millis(),
+                silent = self.unheard.len(),
+                adopted = self.scheduler.stats().adopted,
+                "Took over"
+            );
+            self.scheduler.handle_settled(now);
+        }
+    }
+
+    pub(super) fn handle_closed(
+        &mut self,
+        terms: &Terms,
+        now: Timestamp,
+        fair: Timestamp,
+        session: Session,
+    ) {
+        let Session { node, incarnation } = session;
+        let event = if self.scheduler.is_leaving(node) {
+            self.members.handle_left(node, incarnation)
+        } else {
+            self.members.handle_closed(fair, node, incarnation)
+        };
+        if let Some(event) = event {
+            self.apply(terms, now, event, &BTreeMap::new());
+        }
+    }
+
+    pub(super) fn handle_heard(
+        &mut self,
+        terms: &Terms,
+        now: Timestamp,
+        fair: Timestamp,
+        session: Session,
+        hellos: &BTreeMap<NodeId, Hello>,
+    ) {
+        let Session { node, incarnation } = session;
+        if let Some(event) = self.members.handle_heard(fair, node, incarnation) {
+            self.apply(terms, now, event, hellos);
+        }
+    }
+
+    /// A message of this term and run.
+    pub(super) fn handle_control(&mut self, now: Timestamp, session: Session, control: Control) {
+        let tells_all = matches!(control, Control::FlpPulse(_) | Control::EpnPulse(_));
+        match session.node.role {
+            Role::Flp => self.scheduler.handle_flp(now, source_of(session), control),
+            Role::Epn => self.scheduler.handle_epn(now, target_of(session), control),
+            Role::Icn | Role::Operator => {}
+        }
+        // A node says what it holds before its first pulse.
+        if tells_all && self.unheard.remove(&session.node) {
+            self.settle_if_heard(now);
+        }
+    }
+
+    /// What a hello has brought about.
+    pub(super) fn handle_joining(
+        &mut self,
+        terms: &Terms,
+        now: Timestamp,
+        events: Vec<Joining>,
+        hellos: &BTreeMap<NodeId, Hello>,
+    ) {
+        for event in events {
+            self.apply(terms, now, event, hellos);
+        }
+    }
+
+    pub(super) fn handle_tick(
+        &mut self,
+        terms: &Terms,
+        now: Timestamp,
+        fair: Timestamp,
+        hellos: &BTreeMap<NodeId, Hello>,
+    ) {
+        for event in self.members.handle_tick(fair) {
+            self.apply(terms, now, event, hellos);
+        }
+        let is_long_enough = |limit| self.scheduler.duration(now) >= limit;
+        if terms.duration.is_some_and(is_long_enough) {
+            self.scheduler.handle_stop(now);
+        }
+        self.settle_if_heard(now);
+        self.scheduler.handle_tick(now);
+    }
+
+    fn apply(
+        &mut self,
+        _terms: &Terms,
+        now: Timestamp,
+        event: Joining,
+        hellos: &BTreeMap<NodeId, Hello>,
+    ) {
+        let Joining {
+            node,
+            incarnation,
+            change,
+        } = event;
+        let session = Session { node, incarnation };
+        match change {
+            Change::Joined => info!(%node, "Joined"),
+            Change::Silent => warn!(%node, "Silent; it gets nothing new"),
+            Change::Heard => info!(%node, "Heard again"),
+            Change::Cut if self.over_since.is_some() => {}
+            Change::Cut => warn!(%node, "Its stream has closed"),
+            Change::Dead => {
+                info!(%node, "Its life is over");
+                self.unheard.remove(&node);
+                match node.role {
+                    Role::Flp => self.gate.forget(Recipient::Flp(FlpId(node.index))),
+                    Role::Epn => self.gate.forget(Recipient::Epn(EpnId(node.index))),
+                    Role::Icn | Role::Operator => {}
+                }
+            }
+            Change::Hopeless => {
+                warn!(%node, "Silent for too long; closing its stream");
+                self.hopeless.push(node);
+            }
+        }
+        match node.role {
+            Role::Flp => self.apply_flp(now, source_of(session), change, hellos),
+            Role::Epn => self.apply_epn(now, target_of(session), change, hellos),
+            Role::Icn | Role::Operator => {}
+        }
+    }
+
+    fn apply_flp(
+        &mut self,
+        now: Timestamp,
+        source: Source,
+        change: Change,
+        hellos: &BTreeMap<NodeId, Hello>,
+    ) {
+        match change {
+            Change::Joined => {
+                if let Some(hello) = hellos.get(&source.flp.into()) {
+                    let bytes_max = hello.stf_bytes_max;
+                    self.scheduler.handle_flp_joined(now, source, bytes_max);
+                }
+            }
+            Change::Silent | Change::Cut => self.scheduler.handle_flp_silent(source),
+            Change::Heard => self.scheduler.handle_flp_heard(source),
+            Change::Dead => self.scheduler.handle_flp_gone(now, source),
+            Change::Hopeless => {}
+        }
+    }
+
+    fn apply_epn(
+        &mut self,
+        now: Timestamp,
+        target: Target,
+        change: Change,
+        hellos: &BTreeMap<NodeId, Hello>,
+    ) {
+        match change {
+            Change::Joined => {
+                if let Some(hello) = hellos.get(&target.epn.into()) {
+                    self.scheduler.handle_epn_joined(now, target, hello);
+                }
+            }
+            Change::Silent => self.scheduler.handle_epn_silent(now, target),
+            Change::Heard => self.scheduler.handle_epn_heard(now, target),
+            Change::Cut => self.scheduler.handle_epn_cut(now, target),
+            Change::Dead => self.scheduler.handle_epn_dead(now, target),
+            Change::Hopeless => {}
+        }
+    }
+
+    /// Nodes whose streams are to be closed from this side.
+    pub(super) fn take_hopeless(&mut self) -> Vec<NodeId> {
+        std::mem::take(&mut self.hopeless)
+    }
+
+    /// Everything that the scheduler wants, in order. TFs that are called for are noted in the event log.
+    pub(super) fn take_batch(&mut self, log: &mut EventLog) -> Batch {
+        self.scheduler.flush();
+        let mut batch = Batch::default();
+        while let Some(action) = self.scheduler.poll_action() {
+            match action {
+                Action::Append(record) => {
+                    self.summary.take(&record);
+                    batch.record(record);
+                }
+                Action::Done { target, trace, .. } => self.latencies.record(target, &trace),
+                Action::Send(to, control) => {
+                    if let Control::Pace(tfs) = &control {
+                        tfs.iter()
+                            .for_each(|tf| log.add(&Event::Called { tf: tf.0 }));
+                    }
+                    batch.message(to, control);
+                }
+            }
+        }
+        batch
+    }
+
+    /// A checkpoint behind everything that was appended, if it is time for one: after `limit` records, after some
+    /// time, or when the log asks for it.
+    pub(super) fn checkpoint(
+        &mut self,
+        now: Timestamp,
+        limit: u64,
+        is_wanted: bool,
+    ) -> Option<Vec<Record>> {
+        let is_late = now.since(self.summed_at) >= CHECKPOINT_EVERY;
+        let since = self.summary.since();
+        let is_due = since >= limit || since > 0 && (is_late || is_wanted);
+        if !is_due || self.summary.is_over() {
+            return None;
+        }
+        self.summed_at = now;
+        let records = self.summary.checkpoint(self.gate.unheard());
+        (!records.is_empty()).then_some(records)
+    }
+
+    /// These records are in the log for ever.
+    pub(super) fn handle_durable(&mut self, now: Timestamp, records: &[Record]) {
+        for record in records {
+            match record {
+                Record::Verdict { tf, verdict, .. } => match verdict {
+                    Verdict::Complete { .. } => {}
+                    Verdict::Incomplete { .. } => self.notices.add(Loss::Incomplete, *tf),
+                    Verdict::Dropped { reason } => self.notices.add(Loss::Dropped(*reason), *tf),
+                },
+                Record::Abandoned { tf, target } => {
+                    self.notices.add(Loss::Abandoned(*target), *tf);
+                }
+                Record::Over => {
+                    self.over_since.get_or_insert(now);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Keeps an answer until everything before it is durable.
+    pub(super) fn hold_answer(&mut self, conn: ConnId, answer: Control) {
+        let position = self.gate.appended();
+        self.answers.push_back((position, conn, answer));
+    }
+
+    /// Answers whose time has come.
+    pub(super) fn take_answers(&mut self) -> Vec<(ConnId, Control)> {
+        let mut due = Vec::new();
+        while let Some((position, ..)) = self.answers.front()
+            && *position <= self.gate.durable()
+            && let Some((_, conn, answer)) = self.answers.pop_front()
+        {
+            due.push((conn, answer));
+        }
+        due
+    }
+
+    /// Who waits for an answer.
+    pub(super) fn askers(&self) -> Vec<ConnId> {
+        self.answers.iter().map(|(_, conn, _)| *conn).collect()
+    }
+
+    pub(super) fn say_notices(&mut self, now: Timestamp) {
+        self.notices.say(now, self.over_since.is_some());
+    }
+
+    /// Since when the run is over and nobody can change that.
+    pub(super) fn over_since(&self) -> Option<Timestamp> {
+        self.over_since
+    }
+
+    pub(super) fn is_over_for_good(&self) -> bool {
+        self.over_since.is_some()
+    }
+
+    /// A node follows a higher term than this one: the log will say so too.
+    pub(super) fn note_fenced(&mut self, node: NodeId, term: Term) {
+        if term > self.term && !std::mem::replace(&mut self.is_fenced_said, true) {
+            warn!(%node, term = self.term.0, higher = term.0, "Fenced: a node follows a later leader");
+        }
+    }
+}
+
+/// Writes down what the log of verdicts holds, in the words of the event logs.
+pub(super) fn log_record(log: &mut EventLog, record: &Record) {
+    match record {
+        Record::Opened { run } => log.add(&Event::Run {
+            run: run.to_string(),
+        }),
+        Record::Checkpoint(head) => log.add(&Event::Run {
+            run: head.run.to_string(),
+        }),
+        Record::Verdict { tf, verdict, .. } | Record::Undone { tf, verdict, .. } => {
+            log.add(&verdict_event(tf.0, verdict));
+        }
+        Record::Again(record) => log_record(log, record),
+        Record::Abandoned { tf, .. } => log.add(&Event::Abandoned { tf: tf.0 }),
+        Record::Roster { id, first, members } => {
+            let member = |source: &Source| MemberEvent {
+                flp: source.flp.0,
+                incarnation: source.incarnation.0,
+            };
+            log.add(&Event::Roster {
+                roster: id.0,
+                first: first.0,
+                members: members.iter().map(member).collect(),
+            });
+        }
+        Record::Over => log.add(&Event::Over),
+        Record::Done { .. }
+        | Record::Clock { .. }
+        | Record::Stopping { .. }
+        | Record::Set { .. }
+        | Record::Released { .. }
+        | Record::Sources { .. }
+        | Record::Listed { .. } => {}
+    }
+}
+
+pub(super) fn source_of(session: Session) -> Source {
+    Source {
+        flp: FlpId(session.node.index),
+        incarnation: session.incarnation,
+    }
+}
+
+pub(super) fn target_of(session: Session) -> Target {
+    Target {
+        epn: EpnId(session.node.index),
+        incarnation: session.incarnation,
+    }
+}
+
+fn verdict_event(tf: u64, verdict: &Verdict) -> Event {
+    let event = |name: &str, target: Option<&Target>, missing: &[FlpId], reason: Option<String>| {
+        Event::Verdict {
+            tf,
+            verdict: name.to_owned(),
+            epn: target.map(|target| target.epn.0),
+            incarnation: target.map(|target| target.incarnation.0),
+            missing: missing.iter().map(|flp| flp.0).collect(),
+            reason,
+        }
+    };
+    match verdict {
+        Verdict::Complete { target } => event("complete", Some(target), &[], None),
+        Verdict::Incomplete { target, missing } => event("incomplete", Some(target), missing, None),
+        Verdict::Dropped { reason } => event("dropped", None, &[], Some(reason.name().to_owned())),
+    }
+}

@@ -1,0 +1,81 @@
+//! Losses in the log: each reason once a second, with how many TFs it stands for.
+
+use sheaf_protocol::{DropReason, Target, TfId, Timestamp};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tracing::warn;
+
+/// How often a line may be repeated.
+const SAID_EVERY: Duration = Duration::from_secs(1);
+
+/// What happened to TFs that an operator has to know of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Loss {
+    Dropped(DropReason),
+    Incomplete,
+    Abandoned(Target),
+}
+
+#[derive(Debug, Default)]
+struct Notice {
+    said_at: Option<Timestamp>,
+    tfs: u64,
+    last: TfId,
+}
+
+/// Gathers losses, and says them.
+#[derive(Debug, Default)]
+pub(super) struct Notices(BTreeMap<Loss, Notice>);
+
+impl Notices {
+    pub(super) fn add(&mut self, loss: Loss, tf: TfId) {
+        let notice = self.0.entry(loss).or_default();
+        notice.tfs += 1;
+        notice.last = tf;
+    }
+
+    /// Says what was not said within the last second, or everything if the process `is_ending`.
+    pub(super) fn say(&mut self, now: Timestamp, is_ending: bool) {
+        for (loss, notice) in &mut self.0 {
+            let is_fresh = notice
+                .said_at
+                .is_some_and(|said| now.since(said) < SAID_EVERY);
+            if notice.tfs > 0 && (is_ending || !is_fresh) {
+                let (tfs, last_tf_id) = (std::mem::take(&mut notice.tfs), notice.last.0);
+                notice.said_at = Some(now);
+                match loss {
+                    Loss::Dropped(reason) => warn!(tfs, last_tf_id, %reason, "Dropped TFs"),
+                    Loss::Incomplete => warn!(tfs, last_tf_id, "TFs are incomplete"),
+                    Loss::Abandoned(target) => {
+                        warn!(tfs, last_tf_id, epn = %target.epn, "TFs are abandoned: not acknowledged");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repeated_loss_is_said_once_a_second_and_the_rest_at_the_end() {
+        let mut notices = Notices::default();
+        let loss = Loss::Dropped(DropReason::SourceLate);
+        let ms = |ms: u64| Timestamp(ms * 1_000_000);
+        let left = |notices: &Notices| notices.0[&loss].tfs;
+        notices.add(loss, TfId(1));
+        notices.say(ms(0), false);
+        assert_eq!(left(&notices), 0);
+        notices.add(loss, TfId(2));
+        notices.add(loss, TfId(3));
+        notices.say(ms(999), false);
+        assert_eq!(left(&notices), 2);
+        notices.say(ms(1000), false);
+        assert_eq!(left(&notices), 0);
+        notices.add(loss, TfId(4));
+        notices.say(ms(1001), true);
+        assert_eq!(left(&notices), 0);
+    }
+}

@@ -1,0 +1,73 @@
+//! Orders of an operator in a running run: `sheaf drain`, `sheaf epn set`, `sheaf stop`.
+
+use super::IcnNode;
+use sheaf_protocol::control::Order;
+use sheaf_protocol::{Control, EpnId, NodeId, Timestamp};
+use sheaf_transport::{ConnId, Transport};
+use tracing::info;
+
+impl<T: Transport> IcnNode<T> {
+    pub(super) fn handle_operator(&mut self, now: Timestamp, conn: ConnId, control: &Control) {
+        let Control::Order(order) = control else {
+            return;
+        };
+        let Some(lead) = &mut self.lead else {
+            return self.send(&[conn], &Control::Standby);
+        };
+        let outcome = match *order {
+            Order::Report => Ok(format!(
+                "run {} is {}, {} TFs in flight, {} EPNs",
+                lead.scheduler.run(),
+                lead.scheduler.phase_name(),
+                lead.scheduler.in_flight(),
+                lead.scheduler.view().len(),
+            )),
+            Order::Drain { epn } => lead.scheduler.handle_drain(now, epn),
+            Order::Set {
+                epn,
+                weight_milli,
+                enabled,
+            } => lead.scheduler.handle_set(epn, weight_milli, enabled),
+            Order::Stop => {
+                lead.scheduler.handle_stop(now);
+                Ok("the sources stop, the farm drains".to_owned())
+            }
+        };
+        if let (Order::Drain { epn }, Ok(_)) = (order, &outcome) {
+            self.ask_to_leave(*epn);
+        }
+        let (done, detail) = match outcome {
+            Ok(detail) => (true, detail),
+            Err(detail) => (false, detail),
+        };
+        if !matches!(order, Order::Report) {
+            info!(?order, done, detail, "An operator's order");
+        }
+        let answer = Control::Answer { done, detail };
+        // What an order has changed is in the log before the operator hears of it.
+        self.act(now);
+        match &mut self.lead {
+            Some(lead) if !lead.gate.is_open() => lead.hold_answer(conn, answer),
+            _ => self.send(&[conn], &answer),
+        }
+    }
+
+    pub(super) fn send_answers(&mut self) {
+        let answers = self.lead.as_mut().map(|lead| lead.take_answers());
+        for (conn, answer) in answers.unwrap_or_default() {
+            self.send(&[conn], &answer);
+        }
+    }
+
+    /// Whoever waits for an answer of a leader that is none any more is told so, and orders it of the next one.
+    pub(super) fn refuse_answers(&mut self, conns: &[ConnId]) {
+        self.send(conns, &Control::Standby);
+    }
+
+    /// The EPN itself says that it leaves, to this leader and to the next.
+    fn ask_to_leave(&mut self, epn: EpnId) {
+        if let Some(conn) = self.conns.get(&NodeId::from(epn)).copied() {
+            self.send(&[conn], &Control::Leaving);
+        }
+    }
+}

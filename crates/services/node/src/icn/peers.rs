@@ -1,0 +1,106 @@
+//! The streams between the ICNs of a farm, for the messages of the verdict log.
+//!
+//! One stream a pair: the ICN with the higher index opens it and says hello. What is lost with a stream the log
+//! says again by itself.
+
+use sheaf_protocol::Timestamp;
+use sheaf_stf_builder::Backoff;
+use sheaf_transport::{ConnId, Transport};
+use std::time::Duration;
+use tracing::debug;
+
+const PAUSE_FIRST: Duration = Duration::from_millis(10);
+/// The log waits for its peers: they are looked for more often than an ICN that nodes cannot reach.
+const PAUSE_MAX: Duration = Duration::from_millis(200);
+
+#[derive(Debug)]
+struct Peer {
+    icn: u16,
+    /// Where this ICN has to connect to; `None` if the peer comes by itself.
+    address: Option<String>,
+    conn: Option<ConnId>,
+    /// Its stream stands, and is the peer's for sure.
+    is_up: bool,
+    retry_at: Timestamp,
+    pause: Backoff,
+}
+
+/// All other ICNs.
+#[derive(Debug, Default)]
+pub(super) struct Peers(Vec<Peer>);
+
+impl Peers {
+    /// The ICNs at `addresses`, by index, without `me`.
+    pub(super) fn new(me: u16, addresses: &[String]) -> Self {
+        let others = (0_u16..).zip(addresses).filter(|(icn, _)| *icn != me);
+        let peer = |(icn, address): (u16, &String)| Peer {
+            icn,
+            address: (icn < me).then(|| address.clone()),
+            conn: None,
+            is_up: false,
+            retry_at: Timestamp(0),
+            pause: Backoff::new(PAUSE_FIRST, PAUSE_MAX, u64::from(me) << 16 | u64::from(icn)),
+        };
+        Self(others.map(peer).collect())
+    }
+
+    /// Whether `icn` is one of them.
+    pub(super) fn is_one(&self, icn: u16) -> bool {
+        self.0.iter().any(|peer| peer.icn == icn)
+    }
+
+    /// The ICN at the other end of a stream that this ICN opened.
+    pub(super) fn opened(&self, conn: ConnId) -> Option<u16> {
+        let mut peers = self.0.iter();
+        let peer = peers.find(|peer| peer.address.is_some() && peer.conn == Some(conn))?;
+        Some(peer.icn)
+    }
+
+    /// The stream to an ICN, if it stands.
+    pub(super) fn conn_of(&self, icn: u16) -> Option<ConnId> {
+        let mut peers = self.0.iter();
+        peers.find(|peer| peer.icn == icn && peer.is_up)?.conn
+    }
+
+    /// Every stream that stands.
+    pub(super) fn conns(&self) -> Vec<ConnId> {
+        let up = self.0.iter().filter(|peer| peer.is_up);
+        up.filter_map(|peer| peer.conn).collect()
+    }
+
+    /// Opens streams that are down and whose pause is over.
+    pub(super) fn handle_tick<T: Transport>(&mut self, now: Timestamp, transport: &mut T) {
+        for peer in &mut self.0 {
+            let Some(address) = &peer.address else {
+                continue;
+            };
+            if peer.conn.is_some() || now < peer.retry_at {
+                continue;
+            }
+            match transport.connect(address) {
+                Ok(conn) => peer.conn = Some(conn),
+                Err(error) => {
+                    debug!(peer = peer.icn, %error, "Cannot begin a stream to another ICN");
+                    peer.retry_at = now + peer.pause.pause();
+                }
+            }
+        }
+    }
+
+    /// The stream `conn` is that of `icn` from now on; gives back one that it replaces.
+    pub(super) fn set_up(&mut self, icn: u16, conn: ConnId) -> Option<ConnId> {
+        let peer = self.0.iter_mut().find(|peer| peer.icn == icn)?;
+        peer.is_up = true;
+        peer.pause.reset();
+        peer.conn.replace(conn).filter(|former| *former != conn)
+    }
+
+    /// A stream has closed; gives back whose it was.
+    pub(super) fn set_down(&mut self, now: Timestamp, conn: ConnId) -> Option<u16> {
+        let peer = self.0.iter_mut().find(|peer| peer.conn == Some(conn))?;
+        peer.conn = None;
+        peer.is_up = false;
+        peer.retry_at = now + peer.pause.pause();
+        Some(peer.icn)
+    }
+}

@@ -1,0 +1,354 @@
+//! An operator's stream to the ICNs: finds the one that leads, gives it an order, and brings back the answer.
+//!
+//! It blocks, for a command that gives one order and ends. An order may be given twice, for instance when a leader
+//! dies before it has answered: every order says what shall be so, and giving it again changes nothing.
+
+use crate::clock::new_incarnation;
+use crate::config::FarmConfig;
+use crate::security::{self, SecurityError};
+use sheaf_protocol::control::{Hello, Order};
+use sheaf_protocol::{Control, Envelope, Incarnation, NodeId, Role, RunId, Term, WireKind};
+use sheaf_transport::{
+    Arena, ArenaError, ConnId, ConnectError, Event, Frame, Tcp, TcpConfig, Transport,
+};
+use std::fmt::Write as _;
+use std::io;
+use std::time::{Duration, Instant};
+use thiserror::Error;
+use tracing::debug;
+
+/// How often an ICN that does not lead is asked whether it leads now, and one that is away is tried again.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+/// Longest wait for the network in one go.
+const LOOK: Duration = Duration::from_millis(50);
+/// Orders have no bodies; this is the least that an arena takes.
+const ARENA_BYTES: usize = 1 << 20;
+
+/// What a leader said to an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Where the leader listens.
+    pub icn: String,
+    /// Its term.
+    pub term: Term,
+    /// Its run.
+    pub run: RunId,
+    /// Whether the order is carried out.
+    pub done: bool,
+    /// What was done, or why not.
+    pub detail: String,
+}
+
+/// Why an order has no answer.
+#[derive(Debug, Error)]
+pub enum OperatorError {
+    /// The operator's certificates are not in order, or are missing where they are needed.
+    #[error(transparent)]
+    Security(#[from] SecurityError),
+    /// The memory cannot be had.
+    #[error(transparent)]
+    Arena(#[from] ArenaError),
+    /// An address cannot be found.
+    #[error("cannot find the address of {address}: {source}")]
+    Resolve {
+        /// The name.
+        address: String,
+        /// What the resolver says.
+        source: io::Error,
+    },
+    /// Nothing could be begun at an address.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The event loop failed.
+    #[error("the event loop failed: {0}")]
+    Io(#[from] io::Error),
+    /// An ICN does not take orders from this operator; its reason.
+    #[error("{icn} takes no orders from here: {detail}")]
+    Denied {
+        /// Where the ICN listens.
+        icn: String,
+        /// What it says.
+        detail: String,
+    },
+    /// No ICN could be reached; what came of it at each.
+    #[error("no ICN answers for {} s: {found}", waited.as_secs_f64())]
+    Silent {
+        /// How long it was tried.
+        waited: Duration,
+        /// Each address and what came of it.
+        found: String,
+    },
+    /// ICNs answer, and none of them leads.
+    #[error("no ICN leads for {} s: {found}", waited.as_secs_f64())]
+    NoLeader {
+        /// How long it was tried.
+        waited: Duration,
+        /// Each address and what came of it.
+        found: String,
+    },
+    /// A leader took the order and did not answer.
+    #[error("{icn} leads and does not answer for {} s: the order may be carried out or not", waited.as_secs_f64())]
+    Unanswered {
+        /// Where the leader listens.
+        icn: String,
+        /// How long it was tried.
+        waited: Duration,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Down,
+    Connecting,
+    /// Asked whether it leads.
+    Greeting,
+    Standby,
+    Leads(Term, RunId),
+}
+
+/// One stream to one ICN.
+#[derive(Debug)]
+struct Stream {
+    address: String,
+    conn: Option<ConnId>,
+    state: State,
+    /// When it is to be asked or tried again.
+    ask_at: Instant,
+    /// What closed it the last time.
+    why: String,
+}
+
+/// Somebody who gives orders.
+pub struct Operator {
+    transport: Tcp,
+    streams: Vec<Stream>,
+    node: NodeId,
+    incarnation: Incarnation,
+    sequence: u64,
+}
+
+impl Operator {
+    /// The operator `index` of the farm in `config`, with streams to all its ICNs that will be opened by the first
+    /// order. Which certificates it has, `[security]` says.
+    ///
+    /// # Errors
+    ///
+    /// [`OperatorError`] if something it needs cannot be had.
+    pub fn new(config: &FarmConfig, index: u16) -> Result<Self, OperatorError> {
+        let node = NodeId {
+            role: Role::Operator,
+            index,
+        };
+        let security = security::open(config, node, None, None)?;
+        let arena = Arena::new(ARENA_BYTES, config.transport.arena())?;
+        let transport = Tcp::with_security(TcpConfig::default(), arena, security)?;
+        let ask_at = Instant::now();
+        let stream = |address: String| {
+            let found = sheaf_transport::tcp::resolve(&address);
+            let address = found.map_err(|source| OperatorError::Resolve { address, source })?;
+            Ok(Stream {
+                address: address.to_string(),
+                conn: None,
+                state: State::Down,
+                ask_at,
+                why: "it was not tried".to_owned(),
+            })
+        };
+        let addresses = config.icn.all_addresses().into_iter();
+        Ok(Self {
+            transport,
+            streams: addresses
+                .map(stream)
+                .collect::<Result<_, OperatorError>>()?,
+            node,
+            incarnation: new_incarnation(),
+            sequence: 0,
+        })
+    }
+
+    /// Gives `order` to the ICN that leads and waits for its answer, for at most `patience`.
+    ///
+    /// # Errors
+    ///
+    /// [`OperatorError`] if there is no answer. A refusal is an answer.
+    pub fn order(&mut self, order: Order, patience: Duration) -> Result<Answer, OperatorError> {
+        let began = Instant::now();
+        // The leader that has the order, and its term: a later leader is given it again.
+        let mut given: Option<(ConnId, Term)> = None;
+        let mut events = Vec::new();
+        loop {
+            self.tick()?;
+            if let Some((conn, term)) = self.leader()
+                && given != Some((conn, term))
+            {
+                self.send(conn, &Control::Order(order));
+                given = Some((conn, term));
+            }
+            let left = patience.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                return Err(self.give_up(given.map(|(conn, _)| conn), patience));
+            }
+            self.transport.poll(&mut events, Some(left.min(LOOK)))?;
+            for event in events.drain(..) {
+                let from = given.map(|(conn, _)| conn);
+                if let Some(answer) = self.handle(event, from)? {
+                    return Ok(answer);
+                }
+            }
+        }
+    }
+
+    /// Opens streams, and asks again where it is time to.
+    fn tick(&mut self) -> Result<(), OperatorError> {
+        let now = Instant::now();
+        let mut to_greet = Vec::new();
+        for stream in &mut self.streams {
+            if now < stream.ask_at {
+                continue;
+            }
+            stream.ask_at = now + ASK_AGAIN;
+            match (stream.state, stream.conn) {
+                (State::Down, _) => {
+                    stream.conn = Some(self.transport.connect(&stream.address)?);
+                    stream.state = State::Connecting;
+                    "it does not answer".clone_into(&mut stream.why);
+                }
+                (State::Standby | State::Greeting, Some(conn)) => to_greet.push(conn),
+                _ => {}
+            }
+        }
+        to_greet.into_iter().for_each(|conn| self.greet(conn));
+        Ok(())
+    }
+
+    /// The ICN with the highest term of those that say that they lead.
+    fn leader(&self) -> Option<(ConnId, Term)> {
+        let leaders = self.streams.iter().filter_map(|stream| match stream.state {
+            State::Leads(term, _) => Some((stream.conn?, term)),
+            _ => None,
+        });
+        leaders.max_by_key(|(_, term)| *term)
+    }
+
+    fn stream_mut(&mut self, conn: ConnId) -> Option<&mut Stream> {
+        let mut streams = self.streams.iter_mut();
+        streams.find(|stream| stream.conn == Some(conn))
+    }
+
+    fn greet(&mut self, conn: ConnId) {
+        let hello = Hello {
+            data_address: String::new(),
+            capacity_bytes: 0,
+            slots: 0,
+            stf_bytes_max: 0,
+            weight_milli: 0,
+            keeps: false,
+        };
+        self.send(conn, &Control::Hello(hello));
+    }
+
+    fn send(&mut self, conn: ConnId, control: &Control) {
+        self.sequence += 1;
+        let envelope = Envelope {
+            run: RunId(0),
+            sender: self.node,
+            incarnation: self.incarnation,
+            term: Term(0),
+            sequence: self.sequence,
+        };
+        let frame = Frame::without_body(WireKind::Control, control.encode(&envelope).into());
+        if let Err(error) = self.transport.send(conn, frame) {
+            debug!(%error, "Not sent; the stream is opened again");
+            self.transport.close(conn);
+        }
+    }
+
+    /// Takes in what the transport reports. Gives the answer of the leader whose stream is `given`.
+    fn handle(
+        &mut self,
+        event: Event,
+        given: Option<ConnId>,
+    ) -> Result<Option<Answer>, OperatorError> {
+        match event {
+            Event::Connected { conn } => {
+                if let Some(stream) = self.stream_mut(conn) {
+                    stream.state = State::Greeting;
+                    self.greet(conn);
+                }
+            }
+            Event::Closed { conn, reason } => {
+                if let Some(stream) = self.stream_mut(conn) {
+                    stream.conn = None;
+                    stream.state = State::Down;
+                    stream.why = reason.to_string();
+                }
+            }
+            Event::Received { conn, frame, .. } => return self.handle_frame(conn, &frame, given),
+            Event::Accepted { .. } | Event::Writable { .. } | Event::Woken => {}
+        }
+        Ok(None)
+    }
+
+    fn handle_frame(
+        &mut self,
+        conn: ConnId,
+        frame: &Frame,
+        given: Option<ConnId>,
+    ) -> Result<Option<Answer>, OperatorError> {
+        let decoded = (frame.kind == WireKind::Control).then(|| Control::decode(&frame.head));
+        let Some(Ok((envelope, control))) = decoded else {
+            self.transport.close(conn);
+            return Ok(None);
+        };
+        let Some(stream) = self.stream_mut(conn) else {
+            return Ok(None);
+        };
+        let icn = stream.address.clone();
+        match control {
+            Control::Welcome(_) => stream.state = State::Leads(envelope.term, envelope.run),
+            Control::Standby => stream.state = State::Standby,
+            Control::Refused { detail } | Control::Rejected { detail, .. } => {
+                return Err(OperatorError::Denied { icn, detail });
+            }
+            Control::Answer { done, detail } if given == Some(conn) => {
+                return Ok(Some(Answer {
+                    icn,
+                    term: envelope.term,
+                    run: envelope.run,
+                    done,
+                    detail,
+                }));
+            }
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    /// Why there is no answer.
+    fn give_up(&self, given: Option<ConnId>, waited: Duration) -> OperatorError {
+        let leader = (self.streams.iter())
+            .find(|stream| given.is_some() && stream.conn == given)
+            .filter(|stream| matches!(stream.state, State::Leads(..)));
+        if let Some(leader) = leader {
+            let icn = leader.address.clone();
+            return OperatorError::Unanswered { icn, waited };
+        }
+        let mut found = String::new();
+        for stream in &self.streams {
+            let comma = if found.is_empty() { "" } else { ", " };
+            let what = match stream.state {
+                State::Down | State::Connecting => stream.why.as_str(),
+                State::Greeting => "connected, and it says nothing",
+                State::Standby => "standby",
+                State::Leads(..) => "leads",
+            };
+            write!(found, "{comma}{} ({what})", stream.address).expect("a string takes every text");
+        }
+        let has_answered = |stream: &Stream| matches!(stream.state, State::Standby);
+        if self.streams.iter().any(has_answered) {
+            OperatorError::NoLeader { waited, found }
+        } else {
+            OperatorError::Silent { waited, found }
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! What becomes of an input that is not taken: its code is counted by peer, told to the peer where the stream can
+//! still carry it, and logged once a second at most. Nothing changes for any other peer. Codes: `docs/codes.md`.
+
+use sheaf_metrics::Registry;
+use sheaf_protocol::reject::Code;
+use sheaf_protocol::{
+    Control, Envelope, Incarnation, NodeId, PrefixError, RunId, Term, Timestamp, WireKind,
+};
+use sheaf_transport::{CloseReason, ConnId, Frame, Refusal, Transport};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tracing::warn;
+
+/// Peers that are told apart. Who comes later counts as one of the others.
+const PEERS_MAX: usize = 256;
+/// What those are called.
+const OTHERS: &str = "others";
+/// How often the same is said in the log.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+/// How long a peer has to take the last word and go.
+const LINGER: Duration = Duration::from_millis(200);
+
+/// The code of the end of a connection; `None` if the peer is not to blame.
+pub(crate) fn code_of(reason: &CloseReason) -> Option<Code> {
+    Some(match reason {
+        CloseReason::Refused(error) => match error {
+            PrefixError::Version { .. } => Code::OtherVersion,
+            PrefixError::HeadTooLarge { .. } | PrefixError::BodyTooLarge { .. } => Code::TooBig,
+            PrefixError::Magic { .. } | PrefixError::Kind { .. } | PrefixError::Digest { .. } => {
+                Code::BadFrame
+            }
+        },
+        CloseReason::Silent { .. } => Code::HandshakeTimeout,
+        CloseReason::Stalled { .. } => Code::Stalled,
+        CloseReason::Cut { .. } => Code::Cut,
+        CloseReason::Crowded => Code::TooManyConnections,
+        CloseReason::Tls(_) => Code::Untrusted,
+        CloseReason::Shm(_) => Code::BadMessage,
+        CloseReason::ByPeer
+        | CloseReason::ByUs
+        | CloseReason::Reset
+        | CloseReason::Unreachable(_)
+        | CloseReason::Io(_) => return None,
+    })
+}
+
+/// A rejection as a frame. It is of no run and no term: whoever gets it only tells of it.
+pub(crate) fn message(code: Code, detail: &str) -> Frame {
+    let detail = detail.to_owned();
+    // Whose word it is does not matter: it is the last one.
+    on_data_stream(NodeId::ICN, &Control::Rejected { code, detail })
+}
+
+/// The frame of a message on a data stream. Run and life of its ends were said at its begin, so the envelope has none.
+pub(crate) fn on_data_stream(sender: NodeId, control: &Control) -> Frame {
+    let envelope = Envelope {
+        run: RunId(0),
+        sender,
+        incarnation: Incarnation(0),
+        term: Term(0),
+        sequence: 0,
+    };
+    Frame::without_body(WireKind::Control, control.encode(&envelope).into())
+}
+
+/// What a transport says to a peer whose connection it ends.
+pub(crate) fn farewell(reason: &CloseReason) -> Option<Frame> {
+    let code = code_of(reason)?;
+    // Half a frame that never ends is no stream that could carry a frame back in any other sense.
+    Some(message(code, &reason.to_string()))
+}
+
+#[derive(Debug, Default)]
+struct Count {
+    total: u64,
+    told_at: Option<Timestamp>,
+    untold: u64,
+}
+
+/// Knows who is at the other end of each stream, and what was rejected of whom.
+#[derive(Debug, Default)]
+pub(crate) struct Doorman {
+    peers: BTreeMap<ConnId, String>,
+    /// Streams that were told why they end, and when.
+    leaving: BTreeMap<ConnId, Timestamp>,
+    counts: BTreeMap<String, BTreeMap<Code, Count>>,
+}
+
+impl Doorman {
+    /// A peer at `address` has connected.
+    pub(crate) fn accepted(&mut self, conn: ConnId, address: &str) {
+        self.peers.insert(conn, host_of(address));
+    }
+
+    /// The peer at the other end of `conn` is known by this name.
+    pub(crate) fn named(&mut self, conn: ConnId, node: NodeId) {
+        self.peers.insert(conn, node.to_string());
+    }
+
+    /// A stream has ended.
+    pub(crate) fn closed(&mut self, now: Timestamp, conn: ConnId, reason: &CloseReason) {
+        let was_leaving = self.leaving.remove(&conn).is_some();
+        if let Some(code) = code_of(reason).filter(|_| !was_leaving) {
+            self.note(now, conn, code, &reason.to_string());
+        }
+        self.peers.remove(&conn);
+    }
+
+    /// Counts what the peer at the other end of `conn` did. Says whether it was told in the log, which is the case
+    /// once a second.
+    pub(crate) fn note(&mut self, now: Timestamp, conn: ConnId, code: Code, detail: &str) -> bool {
+        let peer = self.peers.get(&conn).cloned();
+        self.note_of(now, peer.as_deref().unwrap_or("unknown"), code, detail)
+    }
+
+    fn note_of(&mut self, now: Timestamp, peer: &str, code: Code, detail: &str) -> bool {
+        let is_known = self.counts.contains_key(peer) || self.counts.len() < PEERS_MAX;
+        let peer = if is_known { peer } else { OTHERS };
+        let count = self
+            .counts
+            .entry(peer.to_owned())
+            .or_default()
+            .entry(code)
+            .or_default();
+        count.total += 1;
+        let is_due = count
+            .told_at
+            .is_none_or(|told| now.since(told) >= TELL_EVERY);
+        if is_due {
+            let untold = std::mem::take(&mut count.untold);
+            count.told_at = Some(now);
+            warn!(peer, %code, detail, untold, "Rejected");
+        } else {
+            count.untold += 1;
+        }
+        is_due
+    }
+
+    /// Counts what came on `conn`, tells the peer, and ends the stream. What is still under way on it counts for
+    /// nothing.
+    pub(crate) fn reject<T: Transport>(
+        &mut self,
+        now: Timestamp,
+        transport: &mut T,
+        conn: ConnId,
+        code: Code,
+        detail: &str,
+    ) {
+        self.note(now, conn, code, detail);
+        // A peer that takes nothing any more is not told.
+        let _ = transport.send(conn, message(code, detail));
+        transport.finish(conn);
+        self.leaving.insert(conn, now);
+    }
+
+    /// Counts what came on `conn`, tells the peer now and then, and lets the stream be.
+    pub(crate) fn object<T: Transport>(
+        &mut self,
+        now: Timestamp,
+        transport: &mut T,
+        conn: ConnId,
+        code: Code,
+        detail: &str,
+    ) {
+        if self.note(now, conn, code, detail) {
+            let _ = transport.send(conn, message(code, detail));
+        }
+    }
+
+    /// Whether the stream was rejected: what still comes on it is not looked at.
+    pub(crate) fn is_rejected(&self, conn: ConnId) -> bool {
+        self.leaving.contains_key(&conn)
+    }
+
+    /// Closes the streams of peers that were told to go and do not.
+    pub(crate) fn tick<T: Transport>(&mut self, now: Timestamp, transport: &mut T) {
+        for (conn, since) in &self.leaving {
+            if now.since(*since) >= LINGER {
+                transport.close(*conn);
+            }
+        }
+    }
+
+    /// Counts peers that were turned away before they had a stream.
+    pub(crate) fn turned_away(&mut self, now: Timestamp, refusals: Vec<Refusal>) {
+        for Refusal { peer, reason } in refusals {
+            if let Some(code) = code_of(&reason) {
+                self.note_of(now, &host_of(&peer), code, &reason.to_string());
+            }
+        }
+    }
+
+    /// How often something was rejected with this code.
+    pub(crate) fn count(&self, code: Code) -> u64 {
+        let counts = self.counts.values().filter_map(|codes| codes.get(&code));
+        counts.map(|count| count.total).sum()
+    }
+
+    /// Brings the metric up to date.
+    pub(crate) fn export(&self, registry: &Registry) {
+        for (peer, codes) in &self.counts {
+            for (code, count) in codes {
+                let labels = [("peer", peer.as_str()), ("code", code.name())];
+                registry
+                    .counter("node_rejected_total", "Inputs rejected.", &labels)
+                    .raise_to(count.total);
+            }
+        }
+    }
+}
+
+/// A rejection that a node got, for its log.
+pub(crate) fn tell(peer: &str, code: Code, detail: &str) {
+    warn!(peer, %code, detail, "A peer has rejected what this node sent");
+}
+
+/// The address without its port: a peer that comes again comes from another one. Those at a Unix socket have no other
+/// name than that of the socket.
+fn host_of(address: &str) -> String {
+    let host_and_port = address.rsplit_once(':');
+    host_and_port
+        .filter(|_| !address.starts_with("unix:"))
+        .map_or(address, |(host, _)| host)
+        .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sheaf_transport::TlsFailure;
+
+    #[test]
+    fn the_end_of_a_connection_has_a_code_if_the_peer_is_to_blame() {
+        let plain = CloseReason::Tls(TlsFailure::Plain);
+        assert_eq!(code_of(&plain), Some(Code::Untrusted));
+        assert_eq!(
+            code_of(&CloseReason::Crowded),
+            Some(Code::TooManyConnections)
+        );
+        assert_eq!(code_of(&CloseReason::ByPeer), None);
+        assert_eq!(code_of(&CloseReason::Reset), None);
+    }
+
+    #[test]
+    fn a_peer_is_named_without_what_changes_when_it_comes_again() {
+        assert_eq!(host_of("10.0.0.7:40000"), "10.0.0.7");
+        assert_eq!(host_of("[::1]:40000"), "[::1]");
+        assert_eq!(host_of("unix:/run/a:b.sock"), "unix:/run/a:b.sock");
+    }
+
+    #[test]
+    fn peers_are_told_apart_up_to_a_bound_and_the_log_is_told_once_a_second() {
+        let mut doorman = Doorman::default();
+        let at = |ms: u64| Timestamp(ms * 1_000_000);
+        for number in 0..1000 {
+            let address = format!("10.0.{}.{}:40000", number / 250, number % 250);
+            doorman.accepted(ConnId(number), &address);
+            assert_eq!(
+                doorman.note(at(0), ConnId(number), Code::BadFrame, "x"),
+                number <= PEERS_MAX as u64
+            );
+        }
+        assert_eq!(doorman.counts.len(), PEERS_MAX + 1);
+        assert_eq!(doorman.count(Code::BadFrame), 1000);
+        assert!(!doorman.note(at(999), ConnId(0), Code::BadFrame, "x"));
+        assert!(doorman.note(at(999), ConnId(0), Code::TooBig, "another code"));
+        assert!(doorman.note(at(1000), ConnId(0), Code::BadFrame, "x"));
+        assert_eq!(doorman.count(Code::BadFrame), 1002);
+    }
+
+    #[test]
+    fn a_peer_is_known_by_its_host_and_then_by_its_name() {
+        assert_eq!(host_of("10.0.0.1:7000"), "10.0.0.1");
+        assert_eq!(host_of("[::1]:7000"), "[::1]");
+        let mut doorman = Doorman::default();
+        doorman.accepted(ConnId(1), "10.0.0.1:7000");
+        doorman.named(ConnId(1), sheaf_protocol::FlpId(3).into());
+        doorman.note(Timestamp(0), ConnId(1), Code::Conflict, "x");
+        assert_eq!(doorman.counts.keys().collect::<Vec<_>>(), ["flp:3"]);
+    }
+}

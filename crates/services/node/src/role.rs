@@ -1,0 +1,700 @@
+//! A role as a process: a node on TCP and the real clock, from its configuration to its last message.
+//!
+//! Each `run_…` is a function of its configuration and of a [`Shutdown`]: it drains and returns. The three read
+//! alike: make the parts, open the sockets, then `poll`, `handle`, `turn` until the node is done.
+
+use crate::budget::{Budget, HEAP_BYTES_MAX};
+use crate::clock::{Clock, FairClock, new_incarnation, new_run};
+use crate::config::{Ack, FarmConfig, LedgerBackend, MembershipBackend, SinkConfig, for_index};
+use crate::epn::{EpnError, EpnNode, EpnParts};
+use crate::event::EventLog;
+use crate::flp::{DATA_ADDRESSES_BETWEEN, FlpError, FlpNode, FlpParts, Turn};
+use crate::http::{self, MetricsError};
+use crate::icn::{IcnError, IcnNode, IcnParts};
+use crate::ledger::{self, LedgerError};
+use crate::metrics;
+use crate::registry::{self, Lookout, RegistryError};
+use crate::reject;
+use crate::security::{self, SecurityError};
+use crate::shutdown::Shutdown;
+use crate::sink::{self, SinkError, SinkHandle};
+use crate::slots::ArenaSlots;
+use crate::source::{self, Input, SourceError};
+use crate::status::FarmStatus;
+use crate::uplink::Uplink;
+use sheaf_membership::Member;
+use sheaf_metrics::Registry;
+use sheaf_protocol::control::Hello;
+use sheaf_protocol::{EpnId, FlpId, Limits, NodeId, Role, Source, Target, Timestamp};
+use sheaf_scheduler::UnknownPolicy;
+use sheaf_stf_builder::flp::Flp;
+use sheaf_tf_builder::TfBuilder;
+use sheaf_transport::{Arena, ArenaError, ListenError, Tcp, TcpConfig, Transport, Waker};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use thiserror::Error;
+use tracing::{info, warn};
+
+/// How often the metrics are brought up to date.
+const EXPORT_EVERY: Duration = Duration::from_millis(250);
+/// Descriptors of a process beside its connections: logs, sources, sinks, metrics, the ledger.
+const FILES_BESIDE: u64 = 128;
+/// Arena of a process that moves no STFs.
+const CONTROL_ARENA_BYTES: u64 = 1 << 20;
+
+/// What a process is told beside the farm file.
+#[derive(Default)]
+pub struct RoleOptions {
+    /// Where the metrics are served; overrides the farm file.
+    pub metrics: Option<String>,
+    /// Where an ICN listens; overrides the farm file.
+    pub listen: Option<String>,
+    /// Where the event log is appended.
+    pub events: Option<PathBuf>,
+    /// Called with the actual address when the process listens (ICN and EPN).
+    pub on_listening: Option<AddressSink>,
+    /// How often the ICN reports the farm, and to whom.
+    pub on_status: Option<(Duration, StatusSink)>,
+}
+
+/// Takes the address that a process listens at.
+pub type AddressSink = Box<dyn FnOnce(&str)>;
+
+/// Takes status lines.
+pub type StatusSink = Box<dyn FnMut(&FarmStatus)>;
+
+/// Why a role cannot begin or go on.
+#[derive(Debug, Error)]
+pub enum RoleError {
+    /// An address cannot be had.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// A host name has no address.
+    #[error("cannot find the address of {address}: {source}")]
+    Resolve {
+        /// The name.
+        address: String,
+        /// What the resolver says.
+        source: io::Error,
+    },
+    /// An address that no other node can connect to.
+    #[error(
+        "nobody can connect to {address}: set `advertise` in [epn] to the address that FLPs reach"
+    )]
+    Unspecified {
+        /// The address.
+        address: String,
+    },
+    /// It has no certificates where it needs them, or they are not in order.
+    #[error(transparent)]
+    Security(#[from] SecurityError),
+    /// The process may not have as many descriptors as its connections need.
+    #[error(
+        "{connections_max} connections need {needed} file descriptors, the limit of this process is {limit}: raise it \
+         (ulimit -Hn, LimitNOFILE=), or lower transport.connections_max"
+    )]
+    Files {
+        /// Descriptors needed.
+        needed: u64,
+        /// The hard limit.
+        limit: u64,
+        /// Connections of peers, and to nodes of the farm.
+        connections_max: usize,
+    },
+    /// The memory cannot be had.
+    #[error(transparent)]
+    Arena(#[from] ArenaError),
+    /// The metrics cannot be served.
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
+    /// The source cannot be opened.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The sink cannot be opened.
+    #[error(transparent)]
+    Sink(#[from] SinkError),
+    /// The policy does not exist.
+    #[error(transparent)]
+    Policy(#[from] UnknownPolicy),
+    /// The event log cannot be opened.
+    #[error("cannot open the event log {path}: {source}", path = path.display())]
+    Events {
+        /// Its path.
+        path: PathBuf,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// The FLP was refused.
+    #[error(transparent)]
+    Flp(#[from] FlpError),
+    /// The EPN was refused.
+    #[error(transparent)]
+    Epn(#[from] EpnError),
+    /// The ICN cannot go on.
+    #[error(transparent)]
+    Icn(#[from] IcnError),
+    /// The farm file names fewer ICNs.
+    #[error("--index {icn}: the farm file has {icns} ICNs (icn.addresses), and the first is 0")]
+    NoSuchIcn {
+        /// The index asked for.
+        icn: u16,
+        /// How many there are.
+        icns: usize,
+    },
+    /// The registry of the farm cannot be used.
+    #[error(transparent)]
+    Membership(#[from] RegistryError),
+    /// The verdict log cannot be opened.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The event loop failed.
+    #[error("the event loop failed: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Runs the ICN of a farm until its run is over.
+///
+/// # Errors
+///
+/// [`RoleError`] before the first message if something it needs cannot be had.
+pub fn run_icn(
+    config: &FarmConfig,
+    icn: u16,
+    mut options: RoleOptions,
+    shutdown: &Shutdown,
+) -> Result<(), RoleError> {
+    let mut process = Process::start(
+        config,
+        NodeId {
+            role: Role::Icn,
+            index: icn,
+        },
+        &options,
+        shutdown,
+        CONTROL_ARENA_BYTES,
+    )?;
+    let addresses = config.icn.all_addresses();
+    let own = addresses.get(usize::from(icn));
+    let own = options
+        .listen
+        .as_ref()
+        .or(own)
+        .ok_or(RoleError::NoSuchIcn {
+            icn,
+            icns: addresses.len(),
+        })?;
+    let (_, address) = process.transport().listen(own)?;
+    process.serve_metrics(options.metrics.as_ref().or(config.icn.metrics.as_ref()))?;
+    info!(address, policy = config.icn.scheduler.policy, "ICN listens");
+    if let Some(tell) = options.on_listening.take() {
+        tell(&address);
+    }
+    let peers = match config.icn.ledger.backend {
+        LedgerBackend::Majority => resolve_all(&addresses)?,
+        _ => Vec::new(),
+    };
+    let waker = process.waker.clone();
+    let ledger = ledger::open(config, icn, Box::new(move || wake(&waker)))?;
+    let parts = IcnParts {
+        icn,
+        peers,
+        ledger,
+        scheduler: config.scheduler(),
+        plan: config.run.plan(),
+        new_run: new_run(),
+        liveness: config.icn.liveness,
+        stf_bytes_max: config.icn.scheduler.stf_bytes_max,
+        duration: config.run.duration(),
+        checkpoint_records: config.icn.ledger.checkpoint_records,
+        incarnation: new_incarnation(),
+        log: process.log.take().unwrap_or_else(EventLog::none),
+        registry: process.registry.clone(),
+    };
+    let (mut every, clock) = (Every::new(EXPORT_EVERY), process.clock);
+    let mut report = options
+        .on_status
+        .map(|(period, sink)| (Every::new(period), sink));
+    let registry = process.registry.clone();
+    // Only a registry has to know where others can connect to.
+    let is_found = config.membership.backend == MembershipBackend::Zookeeper;
+    let found_at = is_found.then(|| resolve(&address));
+    let me = Member {
+        node: NodeId {
+            role: Role::Icn,
+            index: icn,
+        },
+        incarnation: parts.incarnation,
+        address: found_at.transpose()?.unwrap_or_default(),
+    };
+    let lookout = process.lookout(config, me, &[])?;
+    let mut node = IcnNode::new(process.take_transport(), parts)?;
+    lookout.into_iter().for_each(|one| node.look_out(one));
+    let mut events = Vec::new();
+    let mut was_asked = false;
+    loop {
+        let now = clock.now();
+        let turn = node.turn(now);
+        let is_last = turn == Turn::Done;
+        if every.is_due(now) || is_last {
+            node.export(&registry);
+            let stats = node.transport().stats();
+            metrics::export_transport(&registry, &stats, &process.arena);
+            security::export(&registry, process.level);
+            let refusals = node.transport().take_refusals();
+            node.handle_refusals(now, refusals);
+            node.export_rejected(&registry);
+        }
+        if let Some((every, sink)) = &mut report
+            && (every.is_due(now) || is_last)
+        {
+            sink(&FarmStatus {
+                security: process.level.to_owned(),
+                ..node.status(now)
+            });
+        }
+        let Turn::WaitUntil(until) = turn else { break };
+        let timeout = until.since(clock.now());
+        node.handle_sleep(until);
+        node.transport().poll(&mut events, Some(timeout))?;
+        let now = clock.now();
+        node.handle_wake(now);
+        if shutdown.is_requested() && !was_asked {
+            was_asked = true;
+            info!("Asked to end: the sources stop, the farm drains");
+            node.handle_shutdown(now);
+        }
+        for event in events.drain(..) {
+            node.handle(now, event);
+        }
+    }
+    node.sign_off(clock.now());
+    info!("The run is over");
+    Ok(())
+}
+
+/// Runs one FLP until it is sent home, or has drained after a shutdown.
+///
+/// # Errors
+///
+/// [`RoleError`] if something it needs cannot be had, or if the ICN refuses it.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the three roles are called alike"
+)]
+pub fn run_flp(
+    config: &FarmConfig,
+    flp: FlpId,
+    options: RoleOptions,
+    shutdown: &Shutdown,
+) -> Result<(), RoleError> {
+    let arena_bytes = config.flp.arena_bytes(&config.transport);
+    let mut process = Process::start(config, flp.into(), &options, shutdown, arena_bytes)?;
+    let lent_bytes_max = config.flp.lent_bytes_max(&config.transport);
+    let arena = process.arena.clone();
+    process.transport().lend(&arena, lent_bytes_max);
+    let waker = process.waker.clone();
+    let bell = Box::new(move || wake(&waker));
+    let registry = process.registry.clone();
+    // Payloads that lie there for ever may be lent as often as anybody wants them.
+    let lend = &mut |pool: &Arc<Arena>| process.transport().lend(pool, u64::MAX);
+    let input = source::open(config, flp, bell, &registry, lend)?;
+    process.serve_metrics(options.metrics.as_ref().or(config.flp.metrics.as_ref()))?;
+    let stf_bytes_max = match &input {
+        Input::Made(source) => source.bytes_max().min(config.flp.stf_bytes_max),
+        Input::Fed(_) => config.flp.stf_bytes_max,
+    };
+    let source = Source {
+        flp,
+        incarnation: new_incarnation(),
+    };
+    let hello = Hello {
+        data_address: String::new(),
+        capacity_bytes: config.flp.hold_bytes,
+        slots: 0,
+        stf_bytes_max,
+        weight_milli: 1000,
+        keeps: false,
+    };
+    let brain = config.flp.brain(config.icn.scheduler.mode);
+    let parts = FlpParts {
+        source,
+        brain: Flp::new(brain, source, stf_bytes_max),
+        input,
+        slots: Box::new(ArenaSlots(process.arena.clone())),
+        uplink: Uplink::new(
+            icns_to_begin_with(config)?,
+            flp.into(),
+            source.incarnation,
+            hello,
+        ),
+        log: process.log.take().unwrap_or_else(EventLog::none),
+    };
+    info!(%flp, source = config.flp.source.kind(), stf_bytes_max, "FLP begins");
+    let (mut every, clock) = (Every::new(EXPORT_EVERY), process.clock);
+    let me = Member {
+        node: flp.into(),
+        incarnation: source.incarnation,
+        address: String::new(),
+    };
+    let lookout = process.lookout(config, me, &[Role::Icn])?;
+    let mut node = FlpNode::new(process.take_transport(), parts);
+    lookout.into_iter().for_each(|one| node.look_out(one));
+    let mut events = Vec::new();
+    loop {
+        let now = clock.now();
+        let turn = node.turn(now)?;
+        if every.is_due(now) {
+            metrics::export_flp(&process.registry, node.brain());
+            let stats = node.transport().stats();
+            metrics::export_transport(&process.registry, &stats, &process.arena);
+            security::export(&process.registry, process.level);
+            let refusals = node.transport().take_refusals();
+            node.handle_refusals(now, refusals);
+            node.export_rejected(&process.registry);
+        }
+        let Turn::WaitUntil(until) = turn else { break };
+        node.transport()
+            .poll(&mut events, Some(until.since(clock.now())))?;
+        let now = clock.now();
+        if shutdown.is_requested() {
+            node.handle_shutdown(now);
+        }
+        for event in events.drain(..) {
+            node.handle(now, event);
+        }
+    }
+    node.sign_off(clock.now());
+    info!(%flp, "FLP ends");
+    Ok(())
+}
+
+/// Runs one EPN until it is sent home, or has drained after a shutdown.
+///
+/// # Errors
+///
+/// [`RoleError`] if something it needs cannot be had, or if the ICN refuses it.
+pub fn run_epn(
+    config: &FarmConfig,
+    epn: EpnId,
+    mut options: RoleOptions,
+    shutdown: &Shutdown,
+) -> Result<(), RoleError> {
+    // Small bodies share blocks, and one that is kept keeps its block: a quarter is to spare.
+    let arena_bytes = config.epn.build.capacity_bytes.saturating_mul(5) / 4;
+    let mut process = Process::start(config, epn.into(), &options, shutdown, arena_bytes)?;
+    let own = |text: &str| for_index(text, epn.into());
+    let transport = process.transport();
+    let (_, address) = transport.listen_bulk(&own(&config.epn.listen))?;
+    let mut others = Vec::new();
+    for other in &config.epn.listen_also {
+        let (_, actual) = transport.listen_bulk(&own(other))?;
+        others.push(actual);
+    }
+    process.serve_metrics(options.metrics.as_ref().or(config.epn.metrics.as_ref()))?;
+    let waker = process.waker.clone();
+    let target = Target {
+        epn,
+        incarnation: new_incarnation(),
+    };
+    let mut brain = TfBuilder::new(config.epn.build);
+    let bell = Box::new(move || wake(&waker));
+    let sink = match (&config.epn.sink, config.epn.ack) {
+        (SinkConfig::File(file), Ack::Stored) => {
+            let store = sink::open_store(file, target)?;
+            brain.store_first(store.former());
+            SinkHandle::spawn_store(store, bell)?
+        }
+        (config_of_sink, _) => {
+            let memory = sink::Memory {
+                arena: process.arena.clone(),
+                holdings: process.transport().holdings(),
+            };
+            let sink = (config_of_sink, config.epn.queue_tfs);
+            sink::open(sink, epn, memory, &process.registry, bell)?
+        }
+    };
+    let told = config.epn.advertise.as_deref().map(own);
+    let mut data_addresses = vec![resolve(told.as_ref().unwrap_or(&address))?];
+    for other in &others {
+        data_addresses.push(resolve(other)?);
+    }
+    let data_address = data_addresses.join(DATA_ADDRESSES_BETWEEN);
+    let hello = Hello {
+        data_address: data_address.clone(),
+        capacity_bytes: config.epn.build.capacity_bytes,
+        slots: config.epn.build.tfs_in_building_max,
+        stf_bytes_max: 0,
+        weight_milli: config.epn.weight_milli(),
+        keeps: brain.stores_first(),
+    };
+    info!(%epn, address, ?others, sink = config.epn.sink.kind(), "EPN listens");
+    if let Some(tell) = options.on_listening.take() {
+        tell(&address);
+    }
+    let parts = EpnParts {
+        target,
+        brain,
+        sink,
+        uplink: Uplink::new(
+            icns_to_begin_with(config)?,
+            epn.into(),
+            target.incarnation,
+            hello,
+        ),
+        log: process.log.take().unwrap_or_else(EventLog::none),
+    };
+    let (mut every, clock) = (Every::new(EXPORT_EVERY), process.clock);
+    let me = Member {
+        node: epn.into(),
+        incarnation: target.incarnation,
+        address: data_address,
+    };
+    let lookout = process.lookout(config, me, &[Role::Icn])?;
+    let mut node = EpnNode::new(process.take_transport(), parts);
+    lookout.into_iter().for_each(|one| node.look_out(one));
+    let (mut events, mut fair) = (Vec::new(), FairClock::default());
+    loop {
+        let now = clock.now();
+        let turn = node.turn(now)?;
+        if every.is_due(now) {
+            metrics::export_epn(&process.registry, node.brain());
+            let stats = node.transport().stats();
+            metrics::export_transport(&process.registry, &stats, &process.arena);
+            security::export(&process.registry, process.level);
+            let refusals = node.transport().take_refusals();
+            node.handle_refusals(now, refusals);
+            node.export_rejected(&process.registry);
+        }
+        let Turn::WaitUntil(until) = turn else { break };
+        fair.sleep_until(until);
+        node.transport()
+            .poll(&mut events, Some(until.since(clock.now())))?;
+        let now = clock.now();
+        let late = fair.wake(now);
+        if !late.is_zero() {
+            node.handle_late(late);
+        }
+        if shutdown.is_requested() {
+            node.handle_shutdown(now);
+        }
+        for event in events.drain(..) {
+            node.handle(now, event);
+        }
+    }
+    node.sign_off(clock.now());
+    info!(%epn, "EPN ends");
+    Ok(())
+}
+
+/// What every role needs.
+struct Process {
+    clock: Clock,
+    arena: Arc<Arena>,
+    transport: Option<Tcp>,
+    waker: Waker,
+    registry: Arc<Registry>,
+    log: Option<EventLog>,
+    /// The name of the level of security in force.
+    level: &'static str,
+}
+
+impl Process {
+    fn start(
+        config: &FarmConfig,
+        node: NodeId,
+        options: &RoleOptions,
+        shutdown: &Shutdown,
+        arena_bytes: u64,
+    ) -> Result<Self, RoleError> {
+        let log = match &options.events {
+            Some(path) => EventLog::append_to(path).map_err(|source| RoleError::Events {
+                path: path.clone(),
+                source,
+            })?,
+            None => EventLog::none(),
+        };
+        let metrics = match node.role {
+            Role::Flp => &config.flp.metrics,
+            Role::Epn => &config.epn.metrics,
+            Role::Icn | Role::Operator => &config.icn.metrics,
+        };
+        let metrics = options.metrics.as_ref().or(metrics.as_ref());
+        let security = security::open(
+            config,
+            node,
+            options.listen.as_deref(),
+            metrics.map(String::as_str),
+        )?;
+        let level = security::level(&security);
+        let bytes = usize::try_from(arena_bytes).unwrap_or(usize::MAX);
+        let options = match node.role {
+            Role::Flp => config.transport.lent_arena(),
+            // Its consumers look at it.
+            Role::Epn if matches!(config.epn.sink, SinkConfig::Shm(_)) => {
+                config.transport.shared_arena()
+            }
+            _ => config.transport.arena(),
+        };
+        let arena = Arena::new(bytes, options)?;
+        let limits = Limits {
+            body_bytes_max: config.icn.scheduler.stf_bytes_max,
+            ..Limits::default()
+        };
+        let tcp = TcpConfig {
+            limits,
+            heap_bytes_max: HEAP_BYTES_MAX,
+            ..config.transport.tcp()
+        };
+        let connections_max =
+            tcp.accepted_max + config.run.flps as usize + config.run.epns as usize;
+        let consumers = usize::from(node.role == Role::Epn) * config.epn.sink.files();
+        let files = raise_files(connections_max, consumers)?;
+        let queue_bytes_max = tcp.queue_bytes_max;
+        let mut transport = Tcp::with_security(tcp, arena.clone(), security)?;
+        transport.set_farewell(reject::farewell);
+        let waker = transport.waker();
+        let bell = waker.clone();
+        shutdown.ring(move || wake(&bell));
+        let budget = Budget::of(config, node, arena_bytes);
+        info!(
+            budget_bytes = budget.total(),
+            arena_bytes = budget.arena,
+            heap_bytes_max = budget.heap,
+            source_bytes = budget.source,
+            program_bytes = budget.program,
+            queue_bytes_max_each = queue_bytes_max,
+            connections_max,
+            files,
+            "Memory budget"
+        );
+        // Throughput depends on these, and the kernel need not give what was asked for.
+        let sockets = transport.socket_options();
+        info!(
+            congestion = sockets.congestion_control,
+            send_buffer_bytes = sockets.send_buffer_bytes,
+            receive_buffer_bytes = sockets.receive_buffer_bytes,
+            "Sockets"
+        );
+        Ok(Self {
+            clock: Clock::start(),
+            arena,
+            transport: Some(transport),
+            waker,
+            registry: Arc::new(Registry::default()),
+            log: Some(log),
+            level,
+        })
+    }
+
+    fn transport(&mut self) -> &mut Tcp {
+        self.transport
+            .as_mut()
+            .expect("taken only when the node begins")
+    }
+
+    fn take_transport(&mut self) -> Tcp {
+        self.transport.take().expect("taken once")
+    }
+
+    /// The registry of the farm file, with this node in it.
+    fn lookout(
+        &self,
+        config: &FarmConfig,
+        me: Member,
+        interest: &[Role],
+    ) -> Result<Option<Lookout>, RoleError> {
+        let waker = self.waker.clone();
+        let registry = registry::open(config, me.node, interest, Box::new(move || wake(&waker)))?;
+        Ok(registry.map(|registry| Lookout::new(registry, self.clock.now(), me)))
+    }
+
+    fn serve_metrics(&self, address: Option<&String>) -> Result<(), MetricsError> {
+        if let Some(address) = address {
+            http::serve(address, self.registry.clone())?;
+        }
+        Ok(())
+    }
+}
+
+/// The ICNs of the farm file; none if a registry will tell.
+fn icns_to_begin_with(config: &FarmConfig) -> Result<Vec<String>, RoleError> {
+    if config.membership.backend == MembershipBackend::Zookeeper {
+        return Ok(Vec::new());
+    }
+    resolve_all(&config.icn.all_addresses())
+}
+
+fn resolve_all(addresses: &[String]) -> Result<Vec<String>, RoleError> {
+    addresses.iter().map(|address| resolve(address)).collect()
+}
+
+/// Sees to it that the process may have as many descriptors as its connections need, and the `consumers` of its sink.
+/// Gives how many it may have.
+fn raise_files(connections_max: usize, consumers: usize) -> Result<u64, RoleError> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let needed = (connections_max + consumers) as u64 + FILES_BESIDE;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let found = current.unwrap_or(u64::MAX);
+    if found >= needed {
+        return Ok(found);
+    }
+    let limit = maximum.unwrap_or(u64::MAX);
+    let raised = Rlimit {
+        current: Some(needed),
+        maximum,
+    };
+    if limit < needed || setrlimit(Resource::Nofile, raised).is_err() {
+        return Err(RoleError::Files {
+            needed,
+            limit,
+            connections_max,
+        });
+    }
+    Ok(needed)
+}
+
+/// Turns a host name into an address, once, at the start.
+fn resolve(address: &str) -> Result<String, RoleError> {
+    let failed = |source| RoleError::Resolve {
+        address: address.to_owned(),
+        source,
+    };
+    let found = sheaf_transport::tcp::resolve(address).map_err(failed)?;
+    if found.ip().is_some_and(|ip| ip.is_unspecified()) {
+        return Err(RoleError::Unspecified {
+            address: address.to_owned(),
+        });
+    }
+    Ok(found.to_string())
+}
+
+fn wake(waker: &Waker) {
+    if let Err(error) = waker.wake() {
+        warn!(%error, "Cannot wake the event loop");
+    }
+}
+
+/// Something that happens every so often.
+struct Every {
+    period: Duration,
+    last: Timestamp,
+}
+
+impl Every {
+    fn new(period: Duration) -> Self {
+        Self {
+            period,
+            last: Timestamp(0),
+        }
+    }
+
+    fn is_due(&mut self, now: Timestamp) -> bool {
+        let due = now.since(self.last) >= self.period;
+        if due {
+            self.last = now;
+        }
+        due
+    }
+}

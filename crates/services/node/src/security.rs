@@ -1,0 +1,345 @@
+//! How the connections of a process are guarded: what it is told by the farm file, and what it then refuses.
+//!
+//! On loopback nothing is needed. Anywhere else a process needs certificates, or has to be told that it may do
+//! without; then everybody who looks at it is told so, too.
+
+use crate::config::{BulkConfig, FarmConfig, SinkConfig, SourceConfig, for_index};
+use sheaf_auth::{Credentials, IdentityError, Moment, Tls};
+use sheaf_metrics::Registry;
+use sheaf_protocol::{Control, NodeId, Role};
+use sheaf_transport::{Bulk, ConnId, Security, Transport};
+use sheaf_zmtp::Endpoint;
+use std::time::Duration;
+use thiserror::Error;
+use tracing::{info, warn};
+
+/// From this long before its end on, a certificate is worth a warning at every start.
+const EXPIRES_SOON: Duration = Duration::from_secs(30 * 86_400);
+
+/// Why a process does not begin.
+#[derive(Debug, Error)]
+pub enum SecurityError {
+    /// It would talk in the clear where others listen.
+    #[error(
+        "{node} {does} {address}, which is not loopback, and has no certificates. Add to the farm file:\n\n\
+         [security]\n\
+         directory = \"certs\"\n\n\
+         and make them: sheaf cert init --farm NAME --dir certs; sheaf cert issue {node} --dir certs\n\
+         To run without encryption and without authentication instead, add:\n\n\
+         [security]\n\
+         insecure = true"
+    )]
+    NoCertificates {
+        /// The process.
+        node: NodeId,
+        /// What it would do.
+        does: &'static str,
+        /// Where.
+        address: String,
+    },
+    /// Its certificates are not in order.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+}
+
+/// The names of all levels, as they stand in status views and in the label of the metric.
+pub const LEVELS: [&str; 4] = ["tls", "crc-only", "loopback", "insecure"];
+
+/// The name of a level: `tls` (all is encrypted), `crc-only` (all but STFs), `loopback` (plain, and nobody else can
+/// listen) or `insecure` (plain, and others may).
+#[must_use]
+pub fn level(security: &Security) -> &'static str {
+    match security {
+        Security::Tls {
+            bulk: Bulk::Encrypted,
+            ..
+        } => "tls",
+        Security::Tls {
+            bulk: Bulk::CrcOnly,
+            ..
+        } => "crc-only",
+        Security::Loopback => "loopback",
+        Security::Insecure => "insecure",
+    }
+}
+
+/// How the connections of `node` are guarded. `listen` is where it listens if that is not what the farm file says, and
+/// `metrics` where it serves metrics, if it does.
+///
+/// # Errors
+///
+/// [`SecurityError`] if it would talk in the clear off loopback without having been told to, or if its certificates
+/// are not in order.
+pub fn open(
+    config: &FarmConfig,
+    node: NodeId,
+    listen: Option<&str>,
+    metrics: Option<&str>,
+) -> Result<Security, SecurityError> {
+    let outside = outside(config, node, listen, metrics);
+    let Some(files) = config.security.files(node) else {
+        if config.security.insecure {
+            warn!(
+                "insecure = true: whoever reaches this network can read, change and send everything"
+            );
+            return Ok(Security::Insecure);
+        }
+        if let Some((does, address)) = outside.into_iter().next() {
+            return Err(SecurityError::NoCertificates {
+                node,
+                does,
+                address,
+            });
+        }
+        return Ok(Security::Loopback);
+    };
+    let now = Moment::now();
+    let credentials = Credentials::load(&files, node, now)?;
+    let certificate = credentials.certificate();
+    let not_after = certificate.validity.not_after;
+    info!(identity = %credentials.identity(), %not_after, fingerprint = certificate.fingerprint, "Certificate");
+    if now.until(not_after) < EXPIRES_SOON {
+        let file = certificate.path.display();
+        warn!(%file, subject = certificate.subject, %not_after, "The certificate expires soon");
+    }
+    for (does, address) in outside.iter().filter(|(does, _)| !is_farm_stream(does)) {
+        warn!(
+            address,
+            "{node} {does} this address in the clear: it is no stream of the farm"
+        );
+    }
+    let bulk = match config.security.bulk {
+        BulkConfig::Encrypted => Bulk::Encrypted,
+        BulkConfig::CrcOnly => {
+            warn!(
+                "bulk = \"crc-only\": STFs travel in the clear, and an FLP on a data stream proves nothing"
+            );
+            Bulk::CrcOnly
+        }
+    };
+    let tls = Tls::new(&credentials)?;
+    Ok(Security::Tls { tls, bulk })
+}
+
+const SERVES_METRICS: &str = "serves metrics at";
+const TAKES_STFS: &str = "takes STFs at";
+const HANDS_TFS_ON: &str = "hands TFs on at";
+
+/// Metrics, the input of an FLP and the output of an EPN are not TLS, whatever certificates there are.
+fn is_farm_stream(does: &str) -> bool {
+    ![SERVES_METRICS, TAKES_STFS, HANDS_TFS_ON].contains(&does)
+}
+
+/// What `node` does off loopback.
+fn outside(
+    config: &FarmConfig,
+    node: NodeId,
+    listen: Option<&str>,
+    metrics: Option<&str>,
+) -> Vec<(&'static str, String)> {
+    let mut all = Vec::new();
+    let given = listen.map(str::to_owned);
+    let mut icns = config.icn.all_addresses();
+    match node.role {
+        Role::Icn => {
+            let index = usize::from(node.index);
+            let own = (index < icns.len()).then(|| icns.remove(index));
+            all.extend(given.or(own).map(|own| ("listens at", own)));
+        }
+        Role::Flp => {
+            let found = match &config.flp.source {
+                SourceConfig::Tcp(source) => Some(for_index(&source.listen, node)),
+                SourceConfig::Zmq(source) => host_port(&for_index(&source.endpoint, node)),
+                _ => None,
+            };
+            all.extend(found.map(|address| (TAKES_STFS, address)));
+        }
+        Role::Epn => {
+            let own = given.unwrap_or_else(|| config.epn.listen.clone());
+            all.push(("listens at", for_index(&own, node)));
+            if let SinkConfig::Zmq(sink) = &config.epn.sink {
+                let found = host_port(&for_index(&sink.endpoint, node));
+                all.extend(found.map(|address| (HANDS_TFS_ON, address)));
+            }
+        }
+        Role::Operator => {}
+    }
+    all.extend(icns.into_iter().map(|icn| ("connects to", icn)));
+    all.extend(metrics.map(|address| (SERVES_METRICS, address.to_owned())));
+    all.retain(|(_, address)| is_outside(address));
+    all
+}
+
+/// The address of an endpoint of ZeroMQ, unless it is a Unix socket.
+fn host_port(endpoint: &str) -> Option<String> {
+    endpoint.parse::<Endpoint>().ok()?.host_port()
+}
+
+/// Whether others than this machine can be at `address`. What has no address yet is named as such later.
+pub(crate) fn is_outside(address: &str) -> bool {
+    sheaf_transport::tcp::resolve(address).is_ok_and(|found| !found.is_of_this_machine())
+}
+
+/// Brings the metric up to date: 1 for the level in force, 0 for the others.
+pub(crate) fn export(registry: &Registry, in_force: &str) {
+    for level in LEVELS {
+        let help = "1 for the level of security in force.";
+        registry
+            .gauge("node_security_level", help, &[("level", level)])
+            .set_u64(u64::from(level == in_force));
+    }
+}
+
+/// Why the peer at the other end of `conn` is not `expected`, as its certificate says; `None` if it is, or if the
+/// connection proves nothing.
+pub(crate) fn denial<T: Transport>(
+    transport: &T,
+    conn: ConnId,
+    expected: NodeId,
+) -> Option<String> {
+    let found = transport.identity(conn)?;
+    (found.node != expected)
+        .then(|| format!("found the certificate of {found}, expected that of {expected}"))
+}
+
+/// As [`denial`], where any node of a role will do.
+pub(crate) fn role_denial<T: Transport>(
+    transport: &T,
+    conn: ConnId,
+    expected: Role,
+) -> Option<String> {
+    let found = transport.identity(conn)?;
+    (found.node.role != expected)
+        .then(|| format!("found the certificate of {found}, expected that of an {expected}"))
+}
+
+/// Whether a node of `role` may say this to an ICN. What an ICN says to a node needs no such list: the node looks at
+/// who is at the other end when it connects.
+pub(crate) fn may_say(role: Role, control: &Control) -> bool {
+    match control {
+        Control::Hello(_) | Control::Fenced | Control::Rejected { .. } => true,
+        Control::Leaving => matches!(role, Role::Flp | Role::Epn),
+        Control::Announce(_)
+        | Control::Skipped(_)
+        | Control::Stopped { .. }
+        | Control::Ended { .. }
+        | Control::FlpPulse(_)
+        | Control::Unreachable { .. } => role == Role::Flp,
+        Control::Built(_)
+        | Control::CommitAck { .. }
+        | Control::Corrupt { .. }
+        | Control::EpnPulse(_)
+        | Control::Stored(_)
+        | Control::NotStored(_)
+        | Control::Slots(_) => role == Role::Epn,
+        Control::Order(_) => role == Role::Operator,
+        Control::Ledger(_)
+        | Control::Standby
+        | Control::Answer { .. }
+        | Control::Welcome(_)
+        | Control::Refused { .. }
+        | Control::Release(_)
+        | Control::IcnPulse { .. }
+        | Control::Dismissed
+        | Control::Start(_)
+        | Control::Pace(_)
+        | Control::Stop
+        | Control::StopAt { .. }
+        | Control::Epns(_)
+        | Control::Roster { .. }
+        | Control::SourceGone { .. }
+        | Control::SourceBack { .. }
+        | Control::Commit(_)
+        | Control::Absent(_)
+        | Control::Recover(_)
+        | Control::Discard(_)
+        | Control::Assign(_) => role == Role::Icn,
+        // For data streams only.
+        Control::Offer(_) | Control::Withdrawn(_) | Control::Grant(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sheaf_protocol::{EpnId, FlpId};
+
+    fn config(text: &str) -> FarmConfig {
+        FarmConfig::parse_for(text, std::path::Path::new("f"), &[])
+            .unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    fn opened(text: &str, node: NodeId, metrics: Option<&str>) -> Result<&'static str, String> {
+        let security = open(&config(text), node, None, metrics);
+        security
+            .map(|found| level(&found))
+            .map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn loopback_needs_nothing() {
+        for node in [NodeId::ICN, FlpId(0).into(), EpnId(0).into()] {
+            let text = "[icn]\naddress = \"localhost:7000\"\n[epn]\nlisten = \"[::1]:0\"\n";
+            assert_eq!(opened(text, node, Some("127.0.0.2:9100")), Ok("loopback"));
+            let text = "[icn]\naddress = \"unix:/run/icn\"\n[epn]\nlisten = \"unix:/run/{epn}\"\n";
+            assert_eq!(opened(text, node, None), Ok("loopback"));
+        }
+    }
+
+    #[track_caller]
+    fn check_refused(text: &str, node: NodeId, metrics: Option<&str>, expected: &str) {
+        let refused = opened(text, node, metrics).unwrap_err();
+        assert!(refused.starts_with(expected), "{refused}");
+        assert!(
+            refused.contains("[security]\ndirectory = \"certs\"\n"),
+            "{refused}"
+        );
+        let allowed = format!("{text}\n[security]\ninsecure = true\n");
+        assert_eq!(opened(&allowed, node, metrics), Ok("insecure"));
+    }
+
+    #[test]
+    fn off_loopback_a_process_needs_certificates_or_a_word() {
+        let icn = "[icn]\naddress = \"10.0.0.1:7000\"\n";
+        check_refused(
+            icn,
+            NodeId::ICN,
+            None,
+            "icn:0 listens at 10.0.0.1:7000, which is not",
+        );
+        check_refused(
+            icn,
+            FlpId(3).into(),
+            None,
+            "flp:3 connects to 10.0.0.1:7000, which is not",
+        );
+        check_refused(
+            icn,
+            EpnId(3).into(),
+            None,
+            "epn:3 connects to 10.0.0.1:7000, which is not",
+        );
+        let epn = "[epn]\nlisten = \"0.0.0.0:7100\"\n";
+        check_refused(
+            epn,
+            EpnId(1).into(),
+            None,
+            "epn:1 listens at 0.0.0.0:7100, which is not",
+        );
+        assert_eq!(opened(epn, FlpId(1).into(), None), Ok("loopback"));
+        let metrics = Some("0.0.0.0:9100");
+        check_refused(
+            "",
+            NodeId::ICN,
+            metrics,
+            "icn:0 serves metrics at 0.0.0.0:9100",
+        );
+        let source = "[flp.source]\nkind = \"tcp\"\nlisten = \"0.0.0.0:71{flp}\"\n";
+        check_refused(
+            source,
+            FlpId(3).into(),
+            None,
+            "flp:3 takes STFs at 0.0.0.0:713",
+        );
+    }
+}

@@ -1,0 +1,673 @@
+//! Consumer processes of this machine that look at TFs where they lie: nothing is copied.
+//!
+//! Several may be connected. Each TF goes to one of them, to the one that has the fewest bytes at that moment. It
+//! counts as handed over when the consumer has taken it, which consumers tell before they look at it; until then it
+//! can be called back, from a consumer that has died or is slow, and goes to another one. What a consumer had taken
+//! when it died is gone with it. The memory of a TF is back when its consumer has dropped it, and until then is
+//! missing from the EPN's credits.
+
+use super::worker::Failures;
+use super::{DeliverError, Delivery, SinkError, SinkEvent, stated, tf_file_head};
+use crate::config::ShmSink;
+use crate::source::Wake;
+use bytes::Bytes;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use sheaf_metrics::{Counter, Gauge, Registry};
+use sheaf_tf_builder::Tf;
+use sheaf_transport::Arena;
+use sheaf_transport::handover::{Gave, Giver, Holdings, Left};
+use sheaf_transport::unix::UnixSocket;
+use std::collections::VecDeque;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tracing::{info, warn};
+
+/// How long a consumer is waited for before its absence is told.
+const CONSUMER_WAIT: Duration = Duration::from_secs(1);
+/// How long consumers have to take what is offered, and to give back what they took, when the node ends.
+const LAST_WAIT: Duration = Duration::from_secs(1);
+/// How long nobody is accepted after that has failed.
+const ACCEPT_WAIT: Duration = Duration::from_secs(1);
+/// When a TF is tried again that could not be offered for want of memory or descriptors.
+const SHORT_WAIT: Duration = Duration::from_millis(100);
+/// How often the log has the same line.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+
+/// What the memory of an EPN is made of, to be shared with its consumers.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    /// Its own.
+    pub arena: Arc<Arena>,
+    /// What FLPs of this machine have lent to it.
+    pub holdings: Holdings,
+}
+
+/// What node and thread share.
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Tf<Bytes>>,
+    /// TFs in the queue, and those that the thread has and no consumer has taken.
+    untaken: usize,
+    events: VecDeque<SinkEvent>,
+    is_ending: bool,
+}
+
+/// The node's side.
+pub(super) struct ShmWorker {
+    state: Arc<Mutex<State>>,
+    tfs_max: usize,
+    /// A byte: there is something in `state`.
+    bell: UnixStream,
+    thread: Option<JoinHandle<u64>>,
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    // Nothing between lock and unlock can panic half-way.
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl ShmWorker {
+    /// Listens for consumers at `path`. At most `tfs_max` TFs wait to be taken.
+    pub(super) fn spawn(
+        config: &ShmSink,
+        path: PathBuf,
+        memory: Memory,
+        registry: &Registry,
+        tfs_max: u32,
+        wake: Wake,
+    ) -> Result<Self, SinkError> {
+        let socket = UnixSocket::bind_packets(&path).map_err(|source| SinkError::Listen {
+            path: path.clone(),
+            source: source.into(),
+        })?;
+        let (bell, rung) = UnixStream::pair().map_err(SinkError::Thread)?;
+        for end in [&bell, &rung] {
+            end.set_nonblocking(true).map_err(SinkError::Thread)?;
+        }
+        let state = Arc::new(Mutex::new(State::default()));
+        let hands = Hands {
+            state: state.clone(),
+            rung,
+            socket,
+            path,
+            memory,
+            consumers_max: usize::from(config.consumers_max),
+            consumer_bytes_max: config.consumer_bytes_max,
+            slow_after: Duration::from_millis(config.call_back_ms),
+            consumers: Vec::new(),
+            queue: VecDeque::new(),
+            alone_since: Instant::now(),
+            deaf_until: None,
+            turned_away: Seldom::default(),
+            short: Seldom::default(),
+            failures: Failures::default(),
+            has_failed: false,
+            counters: Counters::new(registry),
+            wake,
+        };
+        let thread = std::thread::Builder::new()
+            .name("sink".to_owned())
+            .spawn(move || hands.run())
+            .map_err(SinkError::Thread)?;
+        Ok(Self {
+            state,
+            tfs_max: tfs_max.max(1) as usize,
+            bell,
+            thread: Some(thread),
+        })
+    }
+
+    pub(super) fn offer(&mut self, tf: Tf<Bytes>) -> Result<(), Tf<Bytes>> {
+        let mut state = lock(&self.state);
+        let is_full = state.untaken >= self.tfs_max || state.events.len() >= 2 * self.tfs_max;
+        if is_full || state.is_ending {
+            return Err(tf);
+        }
+        state.queue.push_back(tf);
+        state.untaken += 1;
+        drop(state);
+        self.ring();
+        Ok(())
+    }
+
+    fn ring(&self) {
+        // A bell that is full of rings will be heard.
+        let _ = (&self.bell).write(&[0]);
+    }
+
+    pub(super) fn poll(&mut self) -> Option<SinkEvent> {
+        lock(&self.state).events.pop_front()
+    }
+
+    pub(super) fn finish(&mut self) {
+        let Some(thread) = self.thread.take() else {
+            return;
+        };
+        lock(&self.state).is_ending = true;
+        self.ring();
+        match thread.join() {
+            Ok(0) => {}
+            Ok(tfs) => warn!(tfs, "The sink ends with TFs that nobody has taken"),
+            Err(_) => warn!("The thread of the sink has panicked"),
+        }
+    }
+}
+
+impl Drop for ShmWorker {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+/// A process that takes TFs.
+struct Consumer {
+    giver: Giver<Tf<Bytes>>,
+    /// Its process, for the log.
+    pid: Option<i32>,
+    /// Bytes of the TFs that it has, or is offered.
+    bytes: u64,
+    /// Since when something lies there for it and it takes nothing.
+    idle_since: Option<Instant>,
+    /// TFs were called back from it: it is tried again then.
+    slow_until: Option<Instant>,
+    /// How often that happened since it took one.
+    strikes: u32,
+}
+
+impl Consumer {
+    fn takes(&self, bytes: u64, bytes_max: u64) -> bool {
+        !self.giver.is_leaving() && (self.bytes == 0 || self.bytes + bytes <= bytes_max)
+    }
+
+    fn is_slow(&self, now: Instant) -> bool {
+        self.slow_until.is_some_and(|until| now < until)
+    }
+
+    /// Whether it has left what was offered for so long.
+    fn is_idle(&self, now: Instant, slow_after: Duration) -> bool {
+        self.idle_since
+            .is_some_and(|since| now.saturating_duration_since(since) >= slow_after)
+    }
+}
+
+/// A line of the log that is told once in a while.
+#[derive(Default)]
+struct Seldom {
+    told: Option<Instant>,
+    untold: u64,
+}
+
+impl Seldom {
+    /// If it is to be told: how many were not since the last.
+    fn is_due(&mut self, now: Instant) -> Option<u64> {
+        let is_due = |told| now.saturating_duration_since(told) >= TELL_EVERY;
+        if self.told.is_none_or(is_due) {
+            self.told = Some(now);
+            return Some(std::mem::take(&mut self.untold));
+        }
+        self.untold += 1;
+        None
+    }
+}
+
+struct Counters {
+    consumers: Arc<Gauge>,
+    lent_bytes: Arc<Gauge>,
+    taken: Arc<Counter>,
+    called_back: Arc<Counter>,
+    gone: Arc<Counter>,
+    copied_bytes: Arc<Counter>,
+}
+
+impl Counters {
+    fn new(registry: &Registry) -> Self {
+        let counter = |name, help| registry.counter(name, help, &[]);
+        let gauge = |name, help| registry.gauge(name, help, &[]);
+        Self {
+            consumers: gauge("node_shm_consumers", "Consumers that are connected."),
+            lent_bytes: gauge("node_shm_lent_bytes", "Payload bytes with consumers."),
+            taken: counter("node_shm_taken_total", "TFs that a consumer has taken."),
+            called_back: counter(
+                "node_shm_called_back_total",
+                "TFs that were offered to a consumer and not taken, and went to another.",
+            ),
+            gone: counter(
+                "node_shm_gone_total",
+                "TFs that a consumer had and had not given back when it died.",
+            ),
+            copied_bytes: counter(
+                "node_shm_copied_bytes_total",
+                "Bytes copied for a consumer, since they lay in no memory that can be shared.",
+            ),
+        }
+    }
+}
+
+/// The thread's side.
+struct Hands {
+    state: Arc<Mutex<State>>,
+    rung: UnixStream,
+    socket: UnixSocket,
+    path: PathBuf,
+    memory: Memory,
+    consumers_max: usize,
+    consumer_bytes_max: u64,
+    slow_after: Duration,
+    consumers: Vec<Consumer>,
+    queue: VecDeque<Tf<Bytes>>,
+    /// When there was a consumer last.
+    alone_since: Instant,
+    /// Nobody could be accepted: it is tried again then.
+    deaf_until: Option<Instant>,
+    turned_away: Seldom,
+    short: Seldom,
+    failures: Failures,
+    has_failed: bool,
+    counters: Counters,
+    wake: Wake,
+}
+
+impl Hands {
+    /// Gives the number of TFs that nobody has taken in the end.
+    fn run(mut self) -> u64 {
+        while !self.is_told_to_end() {
+            // One time for all of a turn: what becomes due meanwhile is due in the next.
+            let now = Instant::now();
+            self.turn(now);
+            self.tell_if_alone(now);
+            self.sleep(now, None);
+        }
+        self.end()
+    }
+
+    fn turn(&mut self, now: Instant) {
+        self.accept(now);
+        self.take_in(now);
+        self.call_back_from_slow(now);
+        self.give(now);
+    }
+
+    /// Takes in what the node has put into the queue, and tells whether it ends.
+    fn is_told_to_end(&mut self) -> bool {
+        let mut rings = [0; 64];
+        while matches!((&self.rung).read(&mut rings), Ok(1..)) {}
+        let (tfs, is_ending) = {
+            let mut state = lock(&self.state);
+            (std::mem::take(&mut state.queue), state.is_ending)
+        };
+        self.queue.extend(tfs);
+        is_ending
+    }
+
+    fn accept(&mut self, now: Instant) {
+        if self.deaf_until.is_some_and(|until| now < until) {
+            return;
+        }
+        self.deaf_until = None;
+        loop {
+            let socket = match self.socket.accept() {
+                Ok(socket) => socket,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) => {
+                    // Who waits there would wake us at once, again and again.
+                    self.deaf_until = Some(now + ACCEPT_WAIT);
+                    warn!(%error, "No consumer can connect");
+                    return;
+                }
+            };
+            let pid = rustix::net::sockopt::socket_peercred(&socket).ok();
+            let pid = pid.map(|peer| peer.pid.as_raw_nonzero().get());
+            if self.consumers.len() >= self.consumers_max {
+                if let Some(untold) = self.turned_away.is_due(now) {
+                    let consumers = self.consumers_max;
+                    warn!(consumers, pid, untold, "One consumer too many has come");
+                }
+                continue;
+            }
+            let own = vec![self.memory.arena.clone()];
+            let holdings = self.memory.holdings.clone();
+            match Giver::new(socket.into(), own, holdings) {
+                Ok(giver) => {
+                    info!(path = %self.path.display(), pid, "A consumer takes TFs");
+                    self.consumers.push(Consumer {
+                        giver,
+                        pid,
+                        bytes: 0,
+                        idle_since: None,
+                        slow_until: None,
+                        strikes: 0,
+                    });
+                }
+                Err(error) => {
+                    if let Some(untold) = self.turned_away.is_due(now) {
+                        warn!(%error, pid, untold, "A consumer is turned away");
+                    }
+                }
+            }
+            self.counters.consumers.set_u64(self.consumers.len() as u64);
+        }
+    }
+
+    /// Hears what the consumers have done.
+    fn take_in(&mut self, now: Instant) {
+        let (mut events, mut taken_tfs, mut index) = (Vec::new(), 0, 0);
+        while let Some(consumer) = self.consumers.get_mut(index) {
+            let (mut taken, mut back_bytes) = (0, 0);
+            let heard = {
+                // Both write there, one after the other.
+                let told = std::cell::RefCell::new(&mut events);
+                consumer.giver.take_in(
+                    |tf| {
+                        taken += 1;
+                        told.borrow_mut().push(delivered(tf));
+                    },
+                    |tf| {
+                        let bytes = tf.bytes();
+                        back_bytes += bytes;
+                        drop(tf);
+                        told.borrow_mut().push(SinkEvent::Freed { bytes });
+                    },
+                )
+            };
+            consumer.bytes -= back_bytes;
+            if taken > 0 {
+                (consumer.slow_until, consumer.strikes) = (None, 0);
+                let has_more = consumer.giver.untaken() > 0;
+                consumer.idle_since = has_more.then_some(now);
+            }
+            taken_tfs += taken;
+            let pid = consumer.pid;
+            match heard {
+                Ok(true) => index += 1,
+                Ok(false) => {
+                    let consumer = self.consumers.swap_remove(index);
+                    let left = self.part(now, consumer, &mut events, &mut taken_tfs);
+                    let (taken, untaken) = left;
+                    info!(pid, taken, untaken, "A consumer has gone");
+                }
+                Err(error) => {
+                    warn!(pid, %error, "A consumer is shut out");
+                    let consumer = self.consumers.swap_remove(index);
+                    self.part(now, consumer, &mut events, &mut taken_tfs);
+                }
+            }
+        }
+        self.counters.taken.add(taken_tfs as u64);
+        self.tell(events, taken_tfs);
+    }
+
+    /// Takes what `consumer` leaves: how many TFs it had, and how many it had not taken yet.
+    fn part(
+        &mut self,
+        now: Instant,
+        consumer: Consumer,
+        events: &mut Vec<SinkEvent>,
+        taken_tfs: &mut usize,
+    ) -> (usize, usize) {
+        let Left { untaken, taken } = consumer.giver.part();
+        let counts = (taken.len(), untaken.len());
+        for (tf, is_told) in taken {
+            if !is_told {
+                *taken_tfs += 1;
+                events.push(delivered(&tf));
+            }
+            let bytes = tf.bytes();
+            drop(tf);
+            events.push(SinkEvent::Freed { bytes });
+        }
+        self.counters.gone.add(counts.0 as u64);
+        self.requeue(untaken);
+        self.counters.consumers.set_u64(self.consumers.len() as u64);
+        self.alone_since = now;
+        counts
+    }
+
+    /// What was offered before goes before all that was not.
+    fn requeue(&mut self, untaken: Vec<Tf<Bytes>>) {
+        self.counters.called_back.add(untaken.len() as u64);
+        for tf in untaken.into_iter().rev() {
+            self.queue.push_front(tf);
+        }
+    }
+
+    /// Calls back what lies with consumers that take nothing, if others do, or that leave.
+    fn call_back_from_slow(&mut self, now: Instant) {
+        let slow_after = self.slow_after;
+        let has_others = self.consumers.iter().any(|consumer| {
+            let is_slow = consumer.is_slow(now) || consumer.is_idle(now, slow_after);
+            !consumer.giver.is_leaving() && !is_slow
+        });
+        let mut untaken = Vec::new();
+        for consumer in &mut self.consumers {
+            let is_leaving = consumer.giver.is_leaving();
+            let is_over = is_leaving || (consumer.is_idle(now, slow_after) && has_others);
+            if !is_over || consumer.giver.untaken() == 0 {
+                continue;
+            }
+            let back = consumer.giver.call_back();
+            consumer.bytes -= back.iter().map(Tf::bytes).sum::<u64>();
+            consumer.idle_since = None;
+            if !back.is_empty() && !is_leaving {
+                consumer.slow_until = Some(now + slow_after * 2_u32.pow(consumer.strikes.min(6)));
+                consumer.strikes += 1;
+                let (pid, tfs) = (consumer.pid, back.len());
+                warn!(pid, tfs, "A consumer takes nothing; its TFs go to another");
+            }
+            untaken.extend(back);
+        }
+        self.requeue(untaken);
+    }
+
+    /// Offers what waits, each TF to the consumer with the fewest bytes that has room for it.
+    fn give(&mut self, now: Instant) {
+        while let Some(tf) = self.queue.pop_front() {
+            let choices = self.choices(now, tf.bytes());
+            let mut left = Some(tf);
+            for index in choices {
+                left = left.and_then(|tf| self.give_to(now, index, tf));
+            }
+            if let Some(tf) = left {
+                self.queue.push_front(tf);
+                break;
+            }
+            if self.has_failed {
+                self.has_failed = false;
+                self.failures = Failures::default();
+                self.tell(vec![SinkEvent::Resumed], 0);
+            }
+        }
+        let lent: u64 = self.consumers.iter().map(|consumer| consumer.bytes).sum();
+        self.counters.lent_bytes.set_u64(lent);
+    }
+
+    /// The consumers that may get a TF of `bytes`, the best first. One that is slow gets something only where there is
+    /// no other.
+    fn choices(&self, now: Instant, bytes: u64) -> Vec<usize> {
+        let max = self.consumer_bytes_max;
+        let has_quick = self
+            .consumers
+            .iter()
+            .any(|consumer| !consumer.giver.is_leaving() && !consumer.is_slow(now));
+        let mut choices: Vec<usize> = (0..self.consumers.len())
+            .filter(|index| {
+                let consumer = &self.consumers[*index];
+                consumer.takes(bytes, max) && !(has_quick && consumer.is_slow(now))
+            })
+            .collect();
+        choices.sort_by_key(|index| self.consumers[*index].bytes);
+        choices
+    }
+
+    /// Offers a TF to one consumer. Gives it back if that cannot be.
+    fn give_to(&mut self, now: Instant, index: usize, tf: Tf<Bytes>) -> Option<Tf<Bytes>> {
+        let consumer = &mut self.consumers[index];
+        let (pid, bytes) = (consumer.pid, tf.bytes());
+        let head = tf_file_head(&tf);
+        // Handles of the payloads, which are the same bytes.
+        let bodies: Vec<Bytes> = tf.parts.iter().map(|part| part.payload.clone()).collect();
+        let copied_before = consumer.giver.copied_bytes();
+        let gave = consumer.giver.give(tf, &head, bodies.iter());
+        let copied = consumer.giver.copied_bytes() - copied_before;
+        self.counters.copied_bytes.add(copied);
+        match gave {
+            Ok(Gave::Offered) => {
+                consumer.bytes += bytes;
+                consumer.idle_since.get_or_insert(now);
+                None
+            }
+            Ok(Gave::Full(tf)) => {
+                if let Some(error) = consumer.giver.shortage()
+                    && let Some(untold) = self.short.is_due(now)
+                {
+                    warn!(pid, %error, untold, "A consumer cannot be given a TF now; it is tried again");
+                }
+                Some(tf)
+            }
+            Err((error, tf)) => {
+                warn!(pid, %error, "A consumer cannot be given a TF, and gets no more");
+                consumer.giver.close();
+                Some(tf)
+            }
+        }
+    }
+
+    fn tell_if_alone(&mut self, now: Instant) {
+        if !self.consumers.is_empty() {
+            self.alone_since = now;
+        }
+        let Some(tf) = self.queue.front().map(|tf| tf.tf) else {
+            return;
+        };
+        if now.saturating_duration_since(self.alone_since) < CONSUMER_WAIT {
+            return;
+        }
+        let path = self.path.clone();
+        if let Some(error) = self.failures.add(&DeliverError::NoConsumer { path }) {
+            self.has_failed = true;
+            let event = SinkEvent::Failed {
+                tf,
+                error,
+                is_storage: false,
+            };
+            self.tell(vec![event], 0);
+        }
+    }
+
+    fn tell(&self, events: Vec<SinkEvent>, taken: usize) {
+        if events.is_empty() {
+            return;
+        }
+        let mut state = lock(&self.state);
+        state.untaken -= taken;
+        state.events.extend(events);
+        drop(state);
+        (self.wake)();
+    }
+
+    /// When there is something to do of which nobody tells, after `now`, when what was due was done.
+    fn due(&self, now: Instant) -> Option<Instant> {
+        let (consumers, waits) = (&self.consumers, !self.queue.is_empty());
+        let is_out = |consumer: &Consumer| consumer.giver.untaken() > 0;
+        let has_untaken = waits || consumers.iter().any(is_out);
+        let slow = |consumer: &Consumer| consumer.idle_since.map(|since| since + self.slow_after);
+        let slow = consumers.iter().filter_map(slow);
+        // Then it can be given what waits, or what lies with another one that takes nothing.
+        let again = consumers.iter().filter_map(|consumer| consumer.slow_until);
+        let again = again.filter(|_| has_untaken);
+        let alone = (waits && consumers.is_empty()).then(|| now + CONSUMER_WAIT);
+        let mut shortages = consumers.iter().map(|consumer| consumer.giver.shortage());
+        let is_short = waits && shortages.any(|shortage| shortage.is_some());
+        let short = is_short.then(|| now + SHORT_WAIT);
+        let due = slow.chain(again).chain(alone).chain(short);
+        due.chain(self.deaf_until).filter(|due| *due > now).min()
+    }
+
+    /// Sleeps until the node, a consumer or a new one has something to say, or something is [due](Self::due) that was
+    /// not at `now`; at most until `until`.
+    fn sleep(&mut self, now: Instant, until: Option<Instant>) {
+        for consumer in &mut self.consumers {
+            // A consumer that breaks the rules is found out in the next turn.
+            if !matches!(consumer.giver.sleep(), Ok(true)) {
+                return;
+            }
+        }
+        let due = self.due(now).into_iter().chain(until).min();
+        let timeout = due.map(|due| {
+            let left = due.saturating_duration_since(Instant::now());
+            Timespec {
+                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: left.subsec_nanos().into(),
+            }
+        });
+        let mut fds = vec![PollFd::from_borrowed_fd(self.rung.as_fd(), PollFlags::IN)];
+        if self.deaf_until.is_none() {
+            fds.push(PollFd::from_borrowed_fd(self.socket.as_fd(), PollFlags::IN));
+        }
+        for consumer in &self.consumers {
+            let mut flags = PollFlags::IN;
+            flags.set(PollFlags::OUT, consumer.giver.wants_writable());
+            fds.push(PollFd::from_borrowed_fd(consumer.giver.socket(), flags));
+        }
+        match rustix::event::poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => warn!(%error, "Consumers cannot be waited for"),
+        }
+    }
+
+    /// Offers what is left, and waits for what is out, for a moment.
+    fn end(mut self) -> u64 {
+        let until = Instant::now() + LAST_WAIT;
+        loop {
+            let now = Instant::now();
+            self.turn(now);
+            let is_out = |consumer: &Consumer| consumer.bytes > 0 || consumer.giver.untaken() > 0;
+            let is_taking = |consumer: &Consumer| !consumer.giver.is_leaving();
+            let may_give = !self.queue.is_empty() && self.consumers.iter().any(is_taking);
+            if now >= until || !(may_give || self.consumers.iter().any(is_out)) {
+                break;
+            }
+            self.sleep(now, Some(until));
+            self.is_told_to_end(); // It is: the bell must not ring for ever.
+        }
+        let (mut untaken, mut lent) = (self.queue.len() as u64, 0_u64);
+        let (mut events, mut taken_tfs) = (Vec::new(), 0);
+        for consumer in std::mem::take(&mut self.consumers) {
+            let left = consumer.giver.part();
+            untaken += left.untaken.len() as u64;
+            lent += left.taken.len() as u64;
+            for (tf, is_told) in left.taken {
+                if !is_told {
+                    taken_tfs += 1;
+                    events.push(delivered(&tf));
+                }
+                // The consumer still looks at it. Its memory must not be used for anything else while it does, and this
+                // process ends: it is never given back here.
+                std::mem::forget(tf);
+            }
+        }
+        self.counters.taken.add(taken_tfs as u64);
+        self.tell(events, taken_tfs);
+        if lent > 0 {
+            warn!(tfs = lent, "Consumers still have TFs when the sink ends");
+        }
+        untaken
+    }
+}
+
+/// What was stated of the parts, which the transport has compared: looking at the bytes is left to the consumer.
+fn delivered(tf: &Tf<Bytes>) -> SinkEvent {
+    let delivery = Delivery {
+        parts: tf.parts.iter().map(stated).collect(),
+        faults: Vec::new(),
+    };
+    SinkEvent::delivered(tf, delivery)
+}
+
+#[cfg(test)]
+mod tests;

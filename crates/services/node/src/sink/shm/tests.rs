@@ -1,0 +1,381 @@
+use super::super::tests::{Bell, bell, memory, tf};
+use super::super::{SinkHandle, open, recomputed};
+use super::*;
+use crate::config::SinkConfig;
+use crate::consume::{Consumer as Taker, Next, faults};
+use sheaf_protocol::{EpnId, RunId, TfId};
+use std::path::Path;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Test {
+    sink: SinkHandle,
+    bell: Bell,
+    memory: Memory,
+    registry: Arc<Registry>,
+    path: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+fn test(queue_tfs: u32, config: &ShmSink) -> Test {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let path_of_config = path.clone();
+    let config = SinkConfig::Shm(ShmSink {
+        path: path_of_config,
+        ..config.clone()
+    });
+    let (memory, registry) = (memory(), Arc::default());
+    let (wake, bell) = bell();
+    let sink = open(
+        (&config, queue_tfs),
+        EpnId(4),
+        memory.clone(),
+        &registry,
+        wake,
+    )
+    .unwrap();
+    Test {
+        sink,
+        bell,
+        memory,
+        registry,
+        path,
+        _folder: folder,
+    }
+}
+
+/// TFs stay where they were offered, however slow the machine is.
+fn patient() -> ShmSink {
+    ShmSink {
+        call_back_ms: 3_600_000,
+        ..ShmSink::default()
+    }
+}
+
+impl Test {
+    /// A TF whose payload lies in the memory of the EPN.
+    fn tf(&self, id: u64, payload: &[u8]) -> Tf<Bytes> {
+        let mut tf = tf(id, &[payload, b""]);
+        let mut block = self.memory.arena.allocate(payload.len()).unwrap();
+        block.as_mut().copy_from_slice(payload);
+        tf.parts[0].payload = block.freeze();
+        tf
+    }
+
+    fn offer(&mut self, ids: std::ops::Range<u64>) {
+        for id in ids {
+            let tf = self.tf(id, &id.to_le_bytes());
+            self.sink.offer(tf).unwrap();
+        }
+    }
+
+    fn consumer(&self) -> Taker {
+        Taker::connect(&self.path, PATIENCE).unwrap()
+    }
+
+    fn expect_taken(&mut self, id: u64) {
+        match self.bell.next(&mut self.sink) {
+            SinkEvent::Delivered { tf, .. } => assert_eq!(tf, TfId(id)),
+            other => panic!("TF {id} was taken, not {other:?}"),
+        }
+    }
+
+    fn expect_freed(&mut self) {
+        let event = self.bell.next(&mut self.sink);
+        assert!(matches!(event, SinkEvent::Freed { bytes: 8 }), "{event:?}");
+    }
+
+    fn count(&self, name: &str) -> u64 {
+        let mut text = String::new();
+        self.registry.encode(&mut text);
+        let value = text.lines().find_map(|line| line.strip_prefix(name));
+        value.unwrap().trim().parse().unwrap()
+    }
+}
+
+fn next(consumer: &mut Taker) -> Tf<Bytes> {
+    match consumer.next(Some(PATIENCE)).unwrap() {
+        Next::Tf(tf) => tf,
+        other => panic!("no TF: {other:?}"),
+    }
+}
+
+#[test]
+fn a_tf_is_delivered_when_it_is_taken_and_freed_when_it_is_dropped() {
+    let mut test = test(8, &patient());
+    let offered = test.tf(7, b"payload!");
+    test.sink.offer(offered.clone()).unwrap();
+    assert_eq!(test.sink.poll(), None);
+    let mut consumer = test.consumer();
+    let taken = next(&mut consumer);
+    assert_eq!(taken, offered);
+    assert_ne!(
+        taken.parts[0].payload.as_ptr(),
+        offered.parts[0].payload.as_ptr()
+    );
+    assert!(faults(&taken).is_empty());
+    let delivery = recomputed(&offered);
+    assert_eq!(
+        test.bell.next(&mut test.sink),
+        SinkEvent::delivered(&offered, delivery)
+    );
+    assert_eq!(test.sink.poll(), None, "the consumer still looks at it");
+    drop(taken);
+    test.expect_freed();
+    assert_eq!(
+        (
+            test.count("node_shm_taken_total"),
+            test.count("node_shm_copied_bytes_total")
+        ),
+        (1, 0)
+    );
+    test.sink.finish();
+    assert!(matches!(consumer.next(Some(PATIENCE)).unwrap(), Next::End));
+    assert!(!test.path.exists());
+}
+
+#[test]
+fn without_a_consumer_tfs_wait_and_it_is_told() {
+    let mut test = test(2, &patient());
+    test.offer(0..2);
+    let third = test.tf(2, b"x");
+    assert!(test.sink.offer(third).is_err(), "two may wait");
+    let error = format!("no consumer is connected at {}", test.path.display());
+    let failed = SinkEvent::Failed {
+        tf: TfId(0),
+        error,
+        is_storage: false,
+    };
+    assert_eq!(test.bell.next(&mut test.sink), failed);
+    let mut consumer = test.consumer();
+    assert_eq!(
+        (next(&mut consumer).tf, next(&mut consumer).tf),
+        (TfId(0), TfId(1))
+    );
+    let mut events: Vec<SinkEvent> = (0..5).map(|_| test.bell.next(&mut test.sink)).collect();
+    events.retain(|event| !matches!(event, SinkEvent::Failed { .. }));
+    assert!(events.contains(&SinkEvent::Resumed));
+}
+
+#[test]
+fn what_a_dead_consumer_has_not_taken_goes_to_the_next_in_order() {
+    let mut test = test(8, &patient());
+    let mut first = test.consumer();
+    test.offer(0..4);
+    let taken = next(&mut first);
+    test.expect_taken(0);
+    // It says that it leaves, and its socket closes. `sheaf consume` is killed in the farm tests.
+    drop(taken);
+    drop(first);
+    test.expect_freed();
+    let mut second = test.consumer();
+    for id in 1..4 {
+        let tf = next(&mut second);
+        assert_eq!(tf.tf, TfId(id));
+        test.expect_taken(id);
+        drop(tf);
+        test.expect_freed();
+    }
+    assert_eq!(test.memory.arena.used_bytes(), 0);
+}
+
+#[test]
+fn tfs_are_shared_out_by_bytes_and_nobody_has_more_than_allowed() {
+    let config = ShmSink {
+        consumer_bytes_max: 16,
+        ..patient()
+    };
+    let mut test = test(64, &config);
+    let mut both = [test.consumer(), test.consumer()];
+    test.offer(0..1);
+    // Both are known to the sink once it has given to one and heard from it.
+    let mut had: Vec<Vec<Tf<Bytes>>> = vec![vec![], vec![]];
+    let mut waiting = 0;
+    test.offer(1..7);
+    while had.iter().map(Vec::len).sum::<usize>() < 4 {
+        for (consumer, had) in both.iter_mut().zip(&mut had) {
+            if let Next::Tf(tf) = consumer.next(Some(Duration::from_millis(5))).unwrap() {
+                had.push(tf);
+            }
+        }
+        waiting += 1;
+        assert!(waiting < 6000, "{had:?}");
+    }
+    assert_eq!([had[0].len(), had[1].len()], [2, 2]);
+    for consumer in &mut both {
+        let nothing = consumer.next(Some(Duration::ZERO)).unwrap();
+        assert!(matches!(nothing, Next::Nothing), "16 bytes are with each");
+    }
+    drop(had.remove(0));
+    assert_eq!(
+        (next(&mut both[0]).tf, next(&mut both[0]).tf),
+        (TfId(4), TfId(5))
+    );
+}
+
+#[test]
+fn what_a_slow_consumer_leaves_lying_goes_to_another() {
+    let config = ShmSink {
+        call_back_ms: 1,
+        ..ShmSink::default()
+    };
+    let mut test = test(64, &config);
+    let mut stuck = test.consumer();
+    test.offer(0..1);
+    let first = next(&mut stuck);
+    test.expect_taken(0);
+    test.offer(1..10); // With the stuck one, or not offered to anybody yet.
+    let mut quick = test.consumer();
+    let mut had: Vec<u64> = (1..10).map(|_| next(&mut quick).tf.0).collect();
+    had.sort_unstable();
+    assert!(had.into_iter().eq(1..10));
+    let nothing = stuck.next(Some(Duration::ZERO)).unwrap();
+    assert!(matches!(nothing, Next::Nothing));
+    drop(first);
+}
+
+#[test]
+fn what_two_stopped_consumers_leave_lying_goes_from_one_to_the_other() {
+    let config = ShmSink {
+        call_back_ms: 5,
+        ..ShmSink::default()
+    };
+    let mut test = test(64, &config);
+    let mut first = test.consumer();
+    test.offer(0..1);
+    let _kept = next(&mut first);
+    test.expect_taken(0);
+    let mut second = test.consumer();
+    test.offer(1..2);
+    // From the third time on one is still passed over when the other has left it lying for long enough.
+    let began = Instant::now();
+    while test.count("node_shm_called_back_total") < 6 {
+        assert!(began.elapsed() < PATIENCE, "nobody looks after them");
+        std::thread::yield_now();
+    }
+    let taken = loop {
+        let consumers = [&mut first, &mut second];
+        let nexts =
+            consumers.map(|consumer| consumer.next(Some(Duration::from_millis(1))).unwrap());
+        let tf = nexts.into_iter().find_map(|next| match next {
+            Next::Tf(tf) => Some(tf.tf),
+            _ => None,
+        });
+        if let Some(tf) = tf {
+            break tf;
+        }
+        assert!(began.elapsed() < PATIENCE, "nobody has it");
+    };
+    assert_eq!(taken, TfId(1));
+}
+
+#[test]
+fn what_is_offered_last_is_still_given_to_who_waits_for_it() {
+    for _ in 0..10 {
+        let mut test = test(8, &patient());
+        let mut consumer = test.consumer();
+        let thread = std::thread::spawn(move || {
+            let mut had = 0;
+            while let Next::Tf(_) = consumer.next(Some(PATIENCE)).unwrap() {
+                had += 1;
+            }
+            had
+        });
+        test.offer(0..3);
+        test.sink.finish();
+        assert_eq!(thread.join().unwrap(), 3);
+        for id in 0..3 {
+            while let Some(event) = test.sink.poll() {
+                if let SinkEvent::Delivered { run, tf, .. } = event {
+                    assert_eq!((run, tf), (RunId(0xabc), TfId(id)));
+                    break;
+                }
+            }
+        }
+        assert_eq!(test.memory.arena.used_bytes(), 0);
+    }
+}
+
+#[test]
+fn the_same_line_is_told_once_a_second_with_how_many_it_stands_for() {
+    let (mut line, began) = (Seldom::default(), Instant::now());
+    let mut at = |ms: u64| line.is_due(began + Duration::from_millis(ms));
+    let told = [at(0), at(1), at(999), at(1000), at(2000)];
+    assert_eq!(told, [Some(0), None, None, Some(2), Some(0)]);
+}
+
+#[test]
+fn a_consumer_that_leaves_with_tfs_in_its_hands_gets_no_more() {
+    let mut test = test(8, &patient());
+    let mut consumer = test.consumer();
+    test.offer(0..3);
+    let kept = next(&mut consumer);
+    test.expect_taken(0);
+    drop(consumer);
+    let mut other = test.consumer();
+    assert_eq!(
+        (next(&mut other).tf, next(&mut other).tf),
+        (TfId(1), TfId(2))
+    );
+    assert_eq!(kept.parts[0].payload, 0_u64.to_le_bytes()[..]);
+}
+
+#[test]
+fn one_consumer_too_many_is_turned_away() {
+    let config = ShmSink {
+        consumers_max: 1,
+        ..patient()
+    };
+    let test = test(8, &config);
+    let _one = test.consumer();
+    let error = Taker::connect(&test.path, PATIENCE)
+        .unwrap_err()
+        .to_string();
+    assert!(error.ends_with("connection reset"), "{error}");
+    let taken = open_at(&test.path).err().unwrap().to_string();
+    assert!(
+        taken.starts_with("cannot listen for a consumer at"),
+        "{taken}"
+    );
+}
+
+#[test]
+fn descriptors_of_all_consumers_are_asked_for() {
+    let config = ShmSink {
+        consumers_max: 40,
+        ..patient()
+    };
+    assert_eq!(SinkConfig::Shm(config).files(), 80);
+    assert_eq!(SinkConfig::default().files(), 0);
+}
+
+fn open_at(path: &Path) -> Result<SinkHandle, SinkError> {
+    let path = path.to_owned();
+    let config = SinkConfig::Shm(ShmSink { path, ..patient() });
+    open(
+        (&config, 1),
+        EpnId(4),
+        memory(),
+        &Arc::default(),
+        Box::new(|| {}),
+    )
+}
+
+#[test]
+fn the_end_waits_for_nobody_for_long_and_leaves_looked_at_memory_alone() {
+    let mut test = test(8, &patient());
+    let mut consumer = test.consumer();
+    test.offer(0..2);
+    let kept = next(&mut consumer);
+    test.expect_taken(0);
+    test.sink.finish();
+    assert_eq!(test.sink.poll(), None);
+    assert_eq!(kept.parts[0].payload, 0_u64.to_le_bytes()[..]);
+    assert_eq!(
+        test.memory.arena.used_bytes(),
+        64 << 10,
+        "its block is not used again"
+    );
+    assert!(matches!(consumer.next(Some(PATIENCE)).unwrap(), Next::End));
+}

@@ -1,0 +1,578 @@
+//! STFs from outside: any readout can feed an FLP by the standard input, a Unix socket or TCP.
+//!
+//! A thread reads records (`docs/feed.md`) from one producer at a time and puts them into a short queue. When the
+//! FLP does not take them, the thread waits, the kernel's buffers fill, and the producer waits too. A record
+//! that is none ends its connection, is logged and counted, and the next producer is served.
+
+use super::Wake;
+use super::record::{RecordError, read_record};
+use super::stop::{Stop, Stopper, Waited, stop_cord};
+use rustix::event::{EventfdFlags, PollFlags, eventfd};
+use sheaf_protocol::Stf;
+use sheaf_transport::unix::UnixSocket;
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tracing::{info, warn};
+
+/// STFs that wait for the FLP. When there are more, the producer waits.
+pub(crate) const QUEUE_STFS: usize = 8;
+/// How long to wait after a connection could not be accepted, for instance because file descriptors ran out.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What a feed has for the FLP.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Fed {
+    /// The next STF, in the order in which its producer wrote it.
+    Stf(Stf),
+    /// As before, of a producer that does not say which TF it is of: the next one. The id in it means nothing.
+    Counted(Stf),
+    /// Nothing now.
+    Nothing,
+    /// Nothing any more. Only the standard input ends; a socket waits for the next producer.
+    Ended,
+}
+
+/// What a feed has seen so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FeedStats {
+    /// Producers that connected.
+    pub producers: u64,
+    /// STFs that were read.
+    pub stfs: u64,
+    /// Producers that were cut off because of what they sent.
+    pub refused: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) producers: AtomicU64,
+    pub(super) stfs: AtomicU64,
+    pub(super) refused: AtomicU64,
+}
+
+/// What the thread of a feed holds of it.
+pub(super) struct Hands {
+    pub(super) stfs: SyncSender<Fed>,
+    pub(super) stop: Stop,
+    pub(super) counts: Arc<Counts>,
+    pub(super) wake: Wake,
+    /// Tells that the FLP has taken an STF.
+    pub(super) room: Arc<Room>,
+}
+
+impl Hands {
+    /// Nothing more comes.
+    pub(super) fn end(self) {
+        let Self { stfs, wake, .. } = self;
+        drop(stfs); // First the end, then the bell: who is woken has to find it.
+        wake();
+    }
+}
+
+/// Rings for a thread that has found the queue full and has more to do than to wait for room in it.
+#[derive(Debug)]
+pub(super) struct Room {
+    is_awaited: AtomicBool,
+    bell: OwnedFd,
+}
+
+impl Room {
+    fn new() -> io::Result<Self> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        Ok(Self {
+            is_awaited: AtomicBool::new(false),
+            bell: eventfd(0, flags)?,
+        })
+    }
+
+    /// From now on it rings, once. Who awaits it looks at the queue once more before it waits.
+    pub(super) fn wait_for(&self) {
+        self.is_awaited.store(true, Ordering::SeqCst);
+    }
+
+    /// It need not ring, or has rung.
+    pub(super) fn clear(&self) {
+        self.is_awaited.store(false, Ordering::SeqCst);
+        // Nothing to read: it has not rung.
+        let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+    }
+
+    fn ring(&self) {
+        if self.is_awaited.swap(false, Ordering::SeqCst) {
+            // It cannot be full: it is cleared before it rings again.
+            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+        }
+    }
+}
+
+impl AsFd for Room {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}
+
+/// A thread that reads STFs, and the queue between it and the FLP.
+pub struct Feed {
+    /// Taken when the feed is dropped, so that a waiting thread finds nobody at the other end.
+    stfs: Option<Receiver<Fed>>,
+    room: Arc<Room>,
+    stopper: Option<Stopper>,
+    thread: Option<JoinHandle<()>>,
+    counts: Arc<Counts>,
+    address: Option<SocketAddr>,
+}
+
+impl std::fmt::Debug for Feed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Feed")
+            .field("counts", &self.counts)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Feed {
+    /// Reads the standard input until it ends. `wake` is called for each STF and at the end.
+    ///
+    /// # Errors
+    ///
+    /// If there is no standard input, or no thread can be had.
+    pub fn stdin(stf_bytes_max: u64, wake: Wake) -> io::Result<Self> {
+        let stdin = io::stdin().as_fd().try_clone_to_owned()?;
+        let mut feed = Self::start(Origin::Once(stdin.into()), stf_bytes_max, wake)?;
+        // Another process may take what was ready to be read: then the thread waits where no stop reaches it.
+        feed.thread = None;
+        Ok(feed)
+    }
+
+    /// Listens at a Unix socket. `wake` is called for each STF.
+    ///
+    /// # Errors
+    ///
+    /// If nobody can listen at `path`, or no thread can be had.
+    pub fn unix(path: &Path, stf_bytes_max: u64, wake: Wake) -> io::Result<Self> {
+        let socket = UnixSocket::bind(path)?;
+        info!(path = %path.display(), "Listening for STFs");
+        Self::start(Origin::Unix(socket), stf_bytes_max, wake)
+    }
+
+    /// Listens at a TCP address. `wake` is called for each STF.
+    ///
+    /// # Errors
+    ///
+    /// If nobody can listen at `address`, or no thread can be had.
+    pub fn tcp(address: &str, stf_bytes_max: u64, wake: Wake) -> io::Result<Self> {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        info!(%address, "Listening for STFs");
+        let mut feed = Self::start(Origin::Tcp(listener), stf_bytes_max, wake)?;
+        feed.address = Some(address);
+        Ok(feed)
+    }
+
+    fn start(origin: Origin, stf_bytes_max: u64, wake: Wake) -> io::Result<Self> {
+        Self::spawn(wake, move |hands| {
+            let reading = Reading {
+                hands,
+                stf_bytes_max,
+            };
+            reading.run(&origin);
+        })
+    }
+
+    /// A feed whose thread does `work`.
+    pub(super) fn spawn(wake: Wake, work: impl FnOnce(Hands) + Send + 'static) -> io::Result<Self> {
+        let (sender, stfs) = sync_channel(QUEUE_STFS);
+        let (stopper, stop) = stop_cord()?;
+        let (counts, room) = (Arc::new(Counts::default()), Arc::new(Room::new()?));
+        let hands = Hands {
+            stfs: sender,
+            stop,
+            counts: counts.clone(),
+            wake,
+            room: room.clone(),
+        };
+        let thread = std::thread::Builder::new()
+            .name("feed".to_owned())
+            .spawn(move || work(hands))?;
+        let (stfs, stopper, thread) = (Some(stfs), Some(stopper), Some(thread));
+        Ok(Self {
+            stfs,
+            room,
+            stopper,
+            thread,
+            counts,
+            address: None,
+        })
+    }
+
+    /// What there is now.
+    pub fn try_next(&mut self) -> Fed {
+        match self.stfs.as_ref().map(Receiver::try_recv) {
+            Some(Ok(fed)) => {
+                self.room.ring();
+                fed
+            }
+            Some(Err(TryRecvError::Empty)) => Fed::Nothing,
+            Some(Err(TryRecvError::Disconnected)) | None => Fed::Ended,
+        }
+    }
+
+    /// Counts so far.
+    #[must_use]
+    pub fn stats(&self) -> FeedStats {
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        FeedStats {
+            producers: load(&self.counts.producers),
+            stfs: load(&self.counts.stfs),
+            refused: load(&self.counts.refused),
+        }
+    }
+
+    pub(super) fn set_address(&mut self, address: Option<SocketAddr>) {
+        self.address = address;
+    }
+
+    /// Where it listens for TCP, with the actual port.
+    #[must_use]
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.stopper = None;
+        self.stfs = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread has been printed, and there is nobody left to tell.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Where producers come from.
+enum Origin {
+    Once(File),
+    Unix(UnixSocket),
+    Tcp(TcpListener),
+}
+
+/// The thread's side of a feed.
+struct Reading {
+    hands: Hands,
+    stf_bytes_max: u64,
+}
+
+/// Why a producer is not served any longer.
+enum Over {
+    /// The next one can be served.
+    Producer,
+    /// The FLP has gone.
+    Feed,
+}
+
+impl Reading {
+    fn run(self, origin: &Origin) {
+        match origin {
+            Origin::Once(file) => {
+                self.serve("the standard input", file);
+            }
+            Origin::Unix(socket) => self.serve_all(socket.as_fd(), || {
+                Ok(("a Unix socket".to_owned(), socket.accept()?.into()))
+            }),
+            Origin::Tcp(listener) => self.serve_all(listener.as_fd(), || {
+                let (stream, peer) = listener.accept()?;
+                Ok((peer.to_string(), stream.into()))
+            }),
+        }
+        self.hands.end();
+    }
+
+    fn serve_all(
+        &self,
+        listener: BorrowedFd<'_>,
+        accept: impl Fn() -> io::Result<(String, OwnedFd)>,
+    ) {
+        loop {
+            match self.hands.stop.wait(listener, PollFlags::IN, None) {
+                Ok(Waited::Ready) => {}
+                Ok(Waited::TimedOut) => continue,
+                Ok(Waited::Stopped) => return,
+                Err(error) => {
+                    warn!(%error, "Cannot wait for producers any longer");
+                    return;
+                }
+            }
+            match accept() {
+                Ok((peer, stream)) => {
+                    if matches!(self.serve(&peer, &stream.into()), Over::Feed) {
+                        return;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => {
+                    warn!(%error, "A producer cannot be accepted");
+                    if self.hands.stop.pause(ACCEPT_PAUSE).unwrap_or(true) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads all records of one producer.
+    fn serve(&self, peer: &str, stream: &File) -> Over {
+        self.hands.counts.producers.fetch_add(1, Ordering::Relaxed);
+        info!(peer, "A producer feeds STFs");
+        let mut stream = Stoppable {
+            stream,
+            stop: &self.hands.stop,
+            read_bytes: 0,
+            is_stopped: false,
+        };
+        let mut reader = BufReader::with_capacity(64 << 10, &mut stream);
+        let mut stfs = 0_u64;
+        let outcome = loop {
+            match read_record(&mut reader, self.stf_bytes_max) {
+                Ok(Some(stf)) => {
+                    stfs += 1;
+                    self.hands.counts.stfs.fetch_add(1, Ordering::Relaxed);
+                    if self.hands.stfs.send(Fed::Stf(stf)).is_err() {
+                        return Over::Feed;
+                    }
+                    (self.hands.wake)();
+                }
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        let unread = reader.buffer().len() as u64;
+        let offset = stream.read_bytes - unread;
+        match outcome {
+            _ if stream.is_stopped => return Over::Feed,
+            Ok(()) => info!(peer, stfs, "A producer has ended"),
+            Err(error) => self.refuse(peer, stfs, offset, &error),
+        }
+        Over::Producer
+    }
+
+    fn refuse(&self, peer: &str, stfs: u64, offset: u64, error: &RecordError) {
+        self.hands.counts.refused.fetch_add(1, Ordering::Relaxed);
+        warn!(peer, stfs, offset, %error, "A producer is cut off");
+    }
+}
+
+/// A stream whose reads end when the feed does.
+struct Stoppable<'a> {
+    stream: &'a File,
+    stop: &'a Stop,
+    read_bytes: u64,
+    is_stopped: bool,
+}
+
+impl Read for Stoppable<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.stop.wait(self.stream.as_fd(), PollFlags::IN, None)? == Waited::Stopped {
+            self.is_stopped = true;
+            return Ok(0);
+        }
+        let mut stream = self.stream;
+        let bytes = stream.read(buffer)?;
+        self.read_bytes += bytes as u64;
+        Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::record::RecordHeader;
+    use super::*;
+    use sheaf_protocol::{PayloadFormat, TfId};
+    use std::io::Write as _;
+    use std::net::{Shutdown, TcpStream};
+    use std::os::unix::net::UnixStream;
+
+    /// Where the waker puts its calls, and the test waits for them.
+    pub(in crate::source) struct Bell(Receiver<()>);
+
+    pub(in crate::source) const PATIENCE: Duration = Duration::from_secs(30);
+
+    pub(in crate::source) fn bell() -> (Wake, Bell) {
+        let (sender, receiver) = sync_channel(1);
+        // A bell that has rung already need not ring again.
+        let wake = Box::new(move || {
+            let _ = sender.try_send(());
+        });
+        (wake, Bell(receiver))
+    }
+
+    impl Bell {
+        pub(in crate::source) fn next(&self, feed: &mut Feed) -> Fed {
+            loop {
+                match feed.try_next() {
+                    Fed::Nothing => self
+                        .0
+                        .recv_timeout(PATIENCE)
+                        .expect("the feed wakes its node"),
+                    other => return other,
+                }
+            }
+        }
+    }
+
+    fn record(tf: u64, payload: &[u8]) -> Vec<u8> {
+        let format = PayloadFormat::Opaque;
+        let header = RecordHeader {
+            format,
+            tf: TfId(tf),
+            payload_bytes: payload.len() as u64,
+        };
+        [&header.encode(), payload].concat()
+    }
+
+    fn stf(tf: u64, payload: &'static [u8]) -> Fed {
+        Fed::Stf(Stf::new(TfId(tf), PayloadFormat::Opaque, payload.into()))
+    }
+
+    fn tcp(feed: &Feed) -> TcpStream {
+        TcpStream::connect(feed.address().unwrap()).unwrap()
+    }
+
+    /// Waits until the feed has closed its side.
+    fn await_end(stream: &mut impl Read) {
+        let end = stream.read(&mut [0]);
+        assert!(matches!(end, Ok(0) | Err(_)), "a feed answers nothing");
+    }
+
+    #[test]
+    fn producers_are_served_one_after_the_other() {
+        let (wake, bell) = bell();
+        let mut feed = Feed::tcp("127.0.0.1:0", 100, wake).unwrap();
+        assert_eq!(feed.try_next(), Fed::Nothing);
+        let (mut first, mut second) = (tcp(&feed), tcp(&feed));
+        second.write_all(&record(2, b"c")).unwrap();
+        first.write_all(&record(0, b"a")).unwrap();
+        assert_eq!(bell.next(&mut feed), stf(0, b"a"));
+        first.write_all(&record(1, b"")).unwrap();
+        assert_eq!(bell.next(&mut feed), stf(1, b""));
+        drop(first);
+        assert_eq!(bell.next(&mut feed), stf(2, b"c"));
+        assert_eq!(
+            feed.stats(),
+            FeedStats {
+                producers: 2,
+                stfs: 3,
+                refused: 0
+            }
+        );
+    }
+
+    #[test]
+    fn rubbish_ends_its_connection_and_no_other() {
+        let (wake, bell) = bell();
+        let mut feed = Feed::tcp("127.0.0.1:0", 100, wake).unwrap();
+        let mut cut = record(1, b"cut");
+        cut.pop();
+        for (refused, rubbish) in [
+            b"GET / HTTP/1.1\r\nHost: a.b\r\n\r\n".to_vec(),
+            record(1, &[0; 101]),
+            cut,
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let mut bad = tcp(&feed);
+            bad.write_all(&rubbish).unwrap();
+            bad.shutdown(Shutdown::Write).unwrap();
+            await_end(&mut bad);
+            tcp(&feed).write_all(&record(7, b"good")).unwrap();
+            assert_eq!(bell.next(&mut feed), stf(7, b"good"));
+            assert_eq!(feed.stats().refused, refused as u64 + 1);
+        }
+    }
+
+    #[test]
+    fn a_producer_that_is_faster_waits_and_loses_nothing() {
+        let (wake, bell) = bell();
+        let mut feed = Feed::tcp("127.0.0.1:0", 1 << 20, wake).unwrap();
+        let mut stream = tcp(&feed);
+        let writer = std::thread::spawn(move || {
+            for tf in 0..100 {
+                stream.write_all(&record(tf, &vec![1; 1 << 18])).unwrap();
+            }
+        });
+        for tf in 0..100 {
+            match bell.next(&mut feed) {
+                Fed::Stf(stf) => assert_eq!((stf.tf, stf.bytes()), (TfId(tf), 1 << 18)),
+                other => panic!("TF {tf} is missing: {other:?}"),
+            }
+        }
+        writer.join().unwrap();
+        assert_eq!(feed.try_next(), Fed::Nothing);
+    }
+
+    #[test]
+    fn a_feed_ends_whatever_its_thread_waits_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("feed");
+        let (wake, bell) = bell();
+        let mut feed = Feed::unix(&path, 100, wake).unwrap();
+        let mut full = UnixStream::connect(&path).unwrap();
+        for tf in 0..=QUEUE_STFS as u64 + 1 {
+            full.write_all(&record(tf, b"x")).unwrap();
+        }
+        assert_eq!(bell.next(&mut feed), stf(0, b"x"));
+        drop(feed); // Its thread waits for room in the queue, or is about to.
+        assert!(!path.exists());
+        await_end(&mut full);
+        let feed = Feed::unix(&path, 100, Box::new(|| {})).unwrap();
+        drop(feed); // Its thread waits for a producer.
+        let (wake, bell) = self::bell();
+        let mut feed = Feed::unix(&path, 100, wake).unwrap();
+        let mut idle = UnixStream::connect(&path).unwrap();
+        idle.write_all(&record(0, b"x")).unwrap();
+        assert_eq!(bell.next(&mut feed), stf(0, b"x"));
+        drop(feed); // Its thread waits for a record.
+        await_end(&mut idle);
+    }
+
+    #[test]
+    fn what_is_read_once_has_an_end() {
+        for (rubbish, refused) in [(&b""[..], 0), (b"rubbish", 1)] {
+            let (reader, mut writer) = io::pipe().unwrap();
+            let (wake, bell) = bell();
+            let origin = Origin::Once(OwnedFd::from(reader).into());
+            let mut feed = Feed::start(origin, 100, wake).unwrap();
+            writer.write_all(&record(5, b"x")).unwrap();
+            assert_eq!(bell.next(&mut feed), stf(5, b"x"));
+            writer.write_all(rubbish).unwrap();
+            drop(writer);
+            assert_eq!(bell.next(&mut feed), Fed::Ended);
+            assert_eq!(
+                feed.stats(),
+                FeedStats {
+                    producers: 1,
+                    stfs: 1,
+                    refused
+                }
+            );
+        }
+    }
+
+    #[test]
+    fn an_address_that_is_taken_is_refused() {
+        let feed = Feed::tcp("127.0.0.1:0", 100, Box::new(|| {})).unwrap();
+        let address = feed.address().unwrap().to_string();
+        let error = Feed::tcp(&address, 100, Box::new(|| {})).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    }
+}

@@ -1,0 +1,659 @@
+//! A node's streams to the ICNs: it says hello to every one, follows the one that leads, and comes back when a
+//! stream breaks.
+//!
+//! A stream stands to each ICN at all times, so that a change of leaders costs no connection. The node follows the
+//! highest term that has welcomed it. What a lower term says is answered with `Fenced` and changes nothing.
+//!
+//! A leader says something at every pulse. Where it falls silent, the way to it may be cut, or the other end may have
+//! lost the stream without this one hearing of it; after a cut TCP waits as long again before it tries. So a second
+//! stream is begun beside a silent one, and takes its place when the ICN answers on it. If it is the ICN that
+//! hangs, it finds both, and nothing is lost.
+
+use crate::reject;
+use sheaf_protocol::control::{Hello, Welcome};
+use sheaf_protocol::mutant::{self, Mutant};
+use sheaf_protocol::reject::Code;
+use sheaf_protocol::{Control, Envelope, Incarnation, NodeId, RunId, Term, Timestamp, WireKind};
+use sheaf_stf_builder::Backoff;
+use sheaf_transport::{CloseReason, ConnId, Frame, SendError, Transport};
+use std::time::Duration;
+use tracing::{info, warn};
+
+/// First pause before a stream is opened again; it doubles up to [`PAUSE_MAX`].
+const PAUSE_FIRST: Duration = Duration::from_millis(10);
+/// Nothing is decided until the nodes are back with an ICN that was started again: 2,000 of them that are refused
+/// twenty times a second each cost its machine little, a second without them costs the farm every TF of it.
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+/// How long a hello waits for its answer before it is said again.
+const HELLO_AGAIN: Duration = Duration::from_millis(40);
+/// The same with an ICN that has said that it does not lead: its welcome comes by itself, unless it is lost.
+const HELLO_TO_STANDBY_AGAIN: Duration = Duration::from_millis(400);
+
+/// What came in from an ICN.
+#[derive(Debug, PartialEq)]
+pub enum Heard {
+    /// The node is in this run now, for the first time or again.
+    Joined {
+        /// The run.
+        run: RunId,
+        /// On what terms.
+        welcome: Welcome,
+        /// Another ICN leads than before, or the same in a new term.
+        is_new_leader: bool,
+    },
+    /// A message of the run.
+    Control(Control),
+    /// The ICN does not want this node. It must end.
+    Refused(String),
+    /// Nothing for the node.
+    Nothing,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Down { retry_at: Timestamp },
+    Connecting(ConnId),
+    Greeting { conn: ConnId, said_at: Timestamp },
+    Standby { conn: ConnId, said_at: Timestamp },
+    Joined(ConnId),
+}
+
+/// Pulses of the leader that a node misses before it looks for another way to it: as many as make a node a suspect.
+const PULSES_MISSED_MAX: u32 = 5;
+/// How long a second stream may be without an answer before another one is tried.
+const SPARE_MAX: Duration = Duration::from_secs(1);
+
+/// A second stream beside one on which nothing comes.
+#[derive(Clone, Copy, Debug)]
+struct Spare {
+    conn: ConnId,
+    since: Timestamp,
+    /// Whether the hello is said: then the ICN takes it for the stream of this node.
+    has_greeted: bool,
+}
+
+/// One stream to one ICN.
+#[derive(Debug)]
+struct Stream {
+    address: String,
+    state: State,
+    pause: Backoff,
+    is_first_failure: bool,
+    /// Whether a registry still says that an ICN is there. Of one that is not, a stream that stands stays.
+    is_named: bool,
+    /// When something came last.
+    heard_at: Timestamp,
+    spare: Option<Spare>,
+    /// No second stream is begun before.
+    spare_at: Timestamp,
+    /// Whether the log says already that a former leader speaks here.
+    is_fenced_said: bool,
+}
+
+impl Stream {
+    fn new(address: String, seed: u64) -> Self {
+        Self {
+            address,
+            state: State::Down {
+                retry_at: Timestamp(0),
+            },
+            pause: Backoff::new(PAUSE_FIRST, PAUSE_MAX, seed),
+            is_first_failure: true,
+            is_named: true,
+            heard_at: Timestamp(0),
+            spare: None,
+            spare_at: Timestamp(0),
+            is_fenced_said: false,
+        }
+    }
+
+    fn conn(&self) -> Option<ConnId> {
+        match self.state {
+            State::Down { .. } => None,
+            State::Connecting(conn)
+            | State::Greeting { conn, .. }
+            | State::Standby { conn, .. }
+            | State::Joined(conn) => Some(conn),
+        }
+    }
+
+    /// Whether `conn` is the stream, or the one beside it.
+    fn has(&self, conn: ConnId) -> bool {
+        self.conn() == Some(conn) || self.spare.is_some_and(|spare| spare.conn == conn)
+    }
+
+    /// Whether a second stream is to be begun.
+    fn wants_spare(&self, now: Timestamp, silence_max: Duration) -> bool {
+        matches!(self.state, State::Joined(_))
+            && self.spare.is_none()
+            && now >= self.spare_at
+            && now.since(self.heard_at) >= silence_max
+    }
+
+    /// Something has come on `conn`. Gives back the stream that is of no use any more.
+    fn hear(&mut self, now: Timestamp, conn: ConnId) -> Option<ConnId> {
+        self.heard_at = now;
+        let spare = self.spare?;
+        if spare.conn == conn {
+            self.spare = None;
+            let former = self.conn();
+            self.state = State::Greeting { conn, said_at: now };
+            return former;
+        }
+        // After its hello the ICN closes the former stream by itself.
+        if spare.has_greeted {
+            return None;
+        }
+        self.spare = None;
+        Some(spare.conn)
+    }
+
+    /// The stream is gone. One beside it takes its place; `false` if there is none.
+    fn take_spare(&mut self, now: Timestamp) -> bool {
+        let Some(Spare {
+            conn, has_greeted, ..
+        }) = self.spare.take()
+        else {
+            return false;
+        };
+        self.state = if has_greeted {
+            State::Greeting { conn, said_at: now }
+        } else {
+            State::Connecting(conn)
+        };
+        true
+    }
+
+    fn go_down(&mut self, now: Timestamp) {
+        self.is_fenced_said = false;
+        self.state = State::Down {
+            retry_at: now + self.pause.pause(),
+        };
+    }
+}
+
+/// The seed of a stream's pauses: another one for each node, each life and each stream.
+fn seed_of(node: NodeId, incarnation: Incarnation, at: u64) -> u64 {
+    incarnation.0 ^ (u64::from(node.index) << 32) ^ ((node.role as u64) << 48) ^ (at << 56)
+}
+
+/// The streams, and what this node says of itself on them.
+#[derive(Debug)]
+pub struct Uplink {
+    streams: Vec<Stream>,
+    node: NodeId,
+    incarnation: Incarnation,
+    hello: Hello,
+    run: RunId,
+    /// The highest term that has welcomed the node.
+    term: Term,
+    sequence: u64,
+    pulse: Duration,
+    pulsed_at: Timestamp,
+    fenced: u64,
+}
+
+impl Uplink {
+    /// Streams to the ICNs at `addresses`, which will be opened at the first tick.
+    #[must_use]
+    pub fn new(
+        addresses: Vec<String>,
+        node: NodeId,
+        incarnation: Incarnation,
+        hello: Hello,
+    ) -> Self {
+        Self {
+            streams: (0..)
+                .zip(addresses)
+                .map(|(at, address)| Stream::new(address, seed_of(node, incarnation, at)))
+                .collect(),
+            node,
+            incarnation,
+            hello,
+            run: RunId(0),
+            term: Term(0),
+            sequence: 0,
+            pulse: Duration::from_millis(20),
+            pulsed_at: Timestamp(0),
+            fenced: 0,
+        }
+    }
+
+    /// The ICNs are at `addresses` from now on, as a registry says.
+    ///
+    /// A registry that was away may have forgotten an ICN that lives and leads: a stream that stands is believed more
+    /// than the list, and is given up when it closes.
+    pub fn set_addresses<T: Transport>(&mut self, addresses: &[String], transport: &mut T) {
+        self.streams.retain_mut(|stream| {
+            stream.is_named = addresses.contains(&stream.address);
+            if let (false, State::Connecting(conn)) = (stream.is_named, &stream.state) {
+                transport.close(*conn);
+                return false;
+            }
+            stream.is_named || stream.conn().is_some()
+        });
+        for address in addresses {
+            if !self.streams.iter().any(|stream| stream.address == *address) {
+                let seed = seed_of(self.node, self.incarnation, self.streams.len() as u64);
+                self.streams.push(Stream::new(address.clone(), seed));
+            }
+        }
+    }
+
+    /// Whether events of `conn` are for the uplink.
+    #[must_use]
+    pub fn owns(&self, conn: ConnId) -> bool {
+        self.streams.iter().any(|stream| stream.has(conn))
+    }
+
+    fn stream_mut(&mut self, conn: ConnId) -> Option<&mut Stream> {
+        let mut streams = self.streams.iter_mut();
+        streams.find(|stream| stream.has(conn))
+    }
+
+    /// The stream to the ICN that is followed.
+    fn joined(&self) -> Option<ConnId> {
+        self.streams.iter().find_map(|stream| match stream.state {
+            State::Joined(conn) => Some(conn),
+            _ => None,
+        })
+    }
+
+    /// Whether an ICN has taken the node in, on a stream that is open now.
+    #[must_use]
+    pub fn is_joined(&self) -> bool {
+        self.joined().is_some()
+    }
+
+    /// Messages of lower terms that were refused.
+    #[must_use]
+    pub fn fenced(&self) -> u64 {
+        self.fenced
+    }
+
+    /// The term of the ICN that is followed; 0 before the first.
+    #[must_use]
+    pub fn term(&self) -> Term {
+        self.term
+    }
+
+    /// Opens streams that are down and whose pause is over, and repeats a hello that was not answered.
+    pub fn handle_tick<T: Transport>(&mut self, now: Timestamp, transport: &mut T) {
+        let mut to_greet = Vec::new();
+        for stream in &mut self.streams {
+            match stream.state {
+                State::Down { retry_at } if retry_at <= now => {
+                    match transport.connect(&stream.address) {
+                        Ok(conn) => stream.state = State::Connecting(conn),
+                        Err(error) => {
+                            warn!(%error, "Cannot begin a connection to the ICN");
+                            stream.go_down(now);
+                        }
+                    }
+                }
+                State::Greeting { conn, said_at } if now.since(said_at) >= HELLO_AGAIN => {
+                    to_greet.push(conn);
+                }
+                State::Standby { conn, said_at }
+                    if now.since(said_at) >= HELLO_TO_STANDBY_AGAIN =>
+                {
+                    to_greet.push(conn);
+                }
+                _ => {}
+            }
+        }
+        for conn in to_greet {
+            self.say_hello(now, transport, conn);
+        }
+        self.look_for_other_ways(now, transport);
+    }
+
+    /// Begins a second stream beside one on which the leader is silent, and gives up one that nobody answers.
+    fn look_for_other_ways<T: Transport>(&mut self, now: Timestamp, transport: &mut T) {
+        let silence_max = self.pulse * PULSES_MISSED_MAX;
+        for stream in &mut self.streams {
+            if let Some(spare) = stream.spare
+                && now.since(spare.since) >= SPARE_MAX
+            {
+                transport.close(spare.conn);
+                stream.spare = None;
+                stream.spare_at = now + stream.pause.pause();
+            }
+            if !stream.wants_spare(now, silence_max) {
+                continue;
+            }
+            match transport.connect(&stream.address) {
+                Ok(conn) => {
+                    stream.spare = Some(Spare {
+                        conn,
+                        since: now,
+                        has_greeted: false,
+                    });
+                }
+                Err(_) => stream.spare_at = now + stream.pause.pause(),
+            }
+        }
+    }
+
+    /// The stream that [`handle_tick`](Self::handle_tick) began stands.
+    pub fn handle_connected<T: Transport>(
+        &mut self,
+        now: Timestamp,
+        conn: ConnId,
+        transport: &mut T,
+    ) {
+        let Some(stream) = self.stream_mut(conn) else {
+            return;
+        };
+        match stream.spare.as_mut().filter(|spare| spare.conn == conn) {
+            Some(spare) => {
+                spare.has_greeted = true;
+                let hello = Control::Hello(self.hello.clone());
+                self.send_on(transport, conn, &hello);
+            }
+            None => self.say_hello(now, transport, conn),
+        }
+    }
+
+    /// The stream has closed, or could not be opened.
+    pub fn handle_closed(&mut self, now: Timestamp, conn: ConnId, reason: &CloseReason) {
+        let Some(stream) = self.stream_mut(conn) else {
+            return;
+        };
+        if stream.spare.is_some_and(|spare| spare.conn == conn) {
+            stream.spare = None;
+            stream.spare_at = now + stream.pause.pause();
+            return;
+        }
+        if stream.take_spare(now) {
+            info!(address = stream.address, %reason, "The stream to the ICN has closed; another one is there");
+            return;
+        }
+        if matches!(stream.state, State::Joined(_)) {
+            warn!(address = stream.address, %reason, "The stream to the ICN has closed; trying again");
+        } else if stream.is_first_failure && matches!(reason, CloseReason::Refused(_)) {
+            warn!(address = stream.address, %reason, "What answers is no ICN of this version; trying again");
+            stream.is_first_failure = false;
+        } else if stream.is_first_failure && matches!(reason, CloseReason::Tls(_)) {
+            warn!(address = stream.address, %reason, "The ICN and this node do not trust each other; trying again");
+            stream.is_first_failure = false;
+        } else if stream.is_first_failure {
+            info!(address = stream.address, %reason, "The ICN does not answer yet; trying again");
+            stream.is_first_failure = false;
+        }
+        stream.go_down(now);
+        if !stream.is_named {
+            self.streams
+                .retain(|stream| stream.is_named || stream.conn().is_some());
+        }
+    }
+
+    fn say_hello<T: Transport>(&mut self, now: Timestamp, transport: &mut T, conn: ConnId) {
+        if let Some(stream) = self.stream_mut(conn) {
+            stream.state = match stream.state {
+                State::Standby { .. } => State::Standby { conn, said_at: now },
+                _ => State::Greeting { conn, said_at: now },
+            };
+        }
+        let hello = Control::Hello(self.hello.clone());
+        self.send_on(transport, conn, &hello);
+    }
+
+    /// Takes in a frame of one of the streams.
+    pub fn handle_frame<T: Transport>(
+        &mut self,
+        now: Timestamp,
+        conn: ConnId,
+        frame: &Frame,
+        transport: &mut T,
+    ) -> Heard {
+        if let Some(stream) = self.stream_mut(conn)
+            && let Some(useless) = stream.hear(now, conn)
+        {
+            transport.close(useless);
+        }
+        let (envelope, control) = match Control::decode(&frame.head) {
+            Ok(decoded) if frame.kind == WireKind::Control => decoded,
+            Ok(_) => return Heard::Nothing,
+            Err(error) => {
+                warn!(%error, "The ICN sent something that is no message");
+                return Heard::Nothing;
+            }
+        };
+        match control {
+            Control::Standby => {
+                if let Some(stream) = self.stream_mut(conn) {
+                    stream.state = State::Standby { conn, said_at: now };
+                    stream.pause.reset();
+                    stream.is_first_failure = true;
+                }
+                Heard::Nothing
+            }
+            Control::Rejected {
+                code: Code::RoleDenied,
+                detail,
+            } if envelope.term >= self.term => {
+                Heard::Refused(format!("{}: {detail}", Code::RoleDenied))
+            }
+            Control::Rejected { code, detail } => {
+                reject::tell("an ICN", code, &detail);
+                Heard::Nothing
+            }
+            Control::Refused { detail } if envelope.term >= self.term => Heard::Refused(detail),
+            _ if envelope.term < self.term && !mutant::is_on(Mutant::LowerTermsObeyed) => {
+                self.fenced += 1;
+                let follows = self.term.0;
+                if let Some(stream) = self.stream_mut(conn)
+                    && !std::mem::replace(&mut stream.is_fenced_said, true)
+                {
+                    let (address, term) = (&stream.address, envelope.term.0);
+                    warn!(
+                        address,
+                        term,
+                        follows,
+                        "Fenced: an ICN of a former term speaks; nothing it says counts"
+                    );
+                }
+                self.send_on(transport, conn, &Control::Fenced);
+                Heard::Nothing
+            }
+            Control::Welcome(welcome) => self.handle_welcome(conn, envelope, welcome),
+            // Its welcome was lost: a leader that the node has not joined takes nothing from it.
+            _ if envelope.term > self.term => {
+                let stream = self.stream_mut(conn);
+                if stream.is_some_and(|stream| matches!(stream.state, State::Joined(_))) {
+                    self.say_hello(now, transport, conn);
+                }
+                Heard::Nothing
+            }
+            _ if envelope.run != self.run
+                || (envelope.term != self.term && !mutant::is_on(Mutant::LowerTermsObeyed)) =>
+            {
+                Heard::Nothing
+            }
+            control => Heard::Control(control),
+        }
+    }
+
+    fn handle_welcome(&mut self, conn: ConnId, envelope: Envelope, welcome: Welcome) -> Heard {
+        let is_new_leader = envelope.term > self.term;
+        for stream in &mut self.streams {
+            match stream.state {
+                _ if stream.conn() == Some(conn) => {
+                    stream.state = State::Joined(conn);
+                    stream.pause.reset();
+                    stream.is_first_failure = true;
+                    stream.is_fenced_said = false;
+                }
+                // Its leader is deposed, or the leader knows us on another stream.
+                State::Joined(other) => {
+                    stream.state = State::Standby {
+                        conn: other,
+                        said_at: self.pulsed_at,
+                    };
+                }
+                _ => {}
+            }
+        }
+        self.term = envelope.term;
+        self.run = envelope.run;
+        self.pulse = Duration::from_nanos(welcome.pulse_ns);
+        // The leader waits for the first pulse: it says that the node has told all.
+        self.pulsed_at = Timestamp(0);
+        Heard::Joined {
+            run: envelope.run,
+            welcome,
+            is_new_leader,
+        }
+    }
+
+    /// Says `control` to the ICN. Without a stream it is not said: on the next one the state is told anew.
+    pub fn send<T: Transport>(&mut self, transport: &mut T, control: &Control) {
+        if let Some(conn) = self.joined() {
+            self.send_on(transport, conn, control);
+        }
+    }
+
+    fn send_on<T: Transport>(&mut self, transport: &mut T, conn: ConnId, control: &Control) {
+        self.sequence += 1;
+        let envelope = Envelope {
+            run: self.run,
+            sender: self.node,
+            incarnation: self.incarnation,
+            term: self.term,
+            sequence: self.sequence,
+        };
+        let frame = Frame::without_body(WireKind::Control, control.encode(&envelope).into());
+        match transport.send(conn, frame) {
+            Ok(()) | Err(SendError::Closed) => {}
+            // An ICN that does not read for so long is asked anew, on a new stream.
+            Err(SendError::Full(_)) => transport.close(conn),
+            Err(SendError::TooLarge(error)) => warn!(%error, "Message to the ICN not sent"),
+        }
+    }
+
+    /// When the next heartbeat is due.
+    #[must_use]
+    pub fn pulse_due(&self) -> Timestamp {
+        self.pulsed_at + self.pulse
+    }
+
+    /// Whether a heartbeat is due at `now`; then the next one is due a period later.
+    pub fn take_pulse(&mut self, now: Timestamp) -> bool {
+        let due = self.is_joined() && now >= self.pulse_due();
+        if due {
+            self.pulsed_at = now;
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod silence_tests;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sheaf_protocol::EpnId;
+    use sheaf_transport::memory::{Faults, Memory, Network};
+    use sheaf_transport::{Event, ListenerId};
+
+    struct Pair {
+        network: Network,
+        uplink: Uplink,
+        node: Memory,
+        icn: Memory,
+        _listener: ListenerId,
+        address: String,
+    }
+
+    impl Pair {
+        /// A node whose stream to its one ICN stands.
+        fn new() -> Self {
+            let network = Network::new(1, Faults::default());
+            let (node, mut icn) = (network.endpoint("epn"), network.endpoint("icn"));
+            let (listener, address) = icn.listen("icn:1").expect("nobody listens there");
+            let hello = Hello {
+                data_address: "epn:1".to_owned(),
+                capacity_bytes: 1000,
+                slots: 1,
+                stf_bytes_max: 0,
+                weight_milli: 1000,
+                keeps: false,
+            };
+            let id = EpnId(0).into();
+            let uplink = Uplink::new(vec![address.clone()], id, Incarnation(1), hello);
+            let mut pair = Self {
+                network,
+                uplink,
+                node,
+                icn,
+                _listener: listener,
+                address,
+            };
+            pair.pass();
+            pair
+        }
+
+        /// Time passes, and what happens on the streams meanwhile is taken in. Gives what the ICN sees closed.
+        fn pass(&mut self) -> usize {
+            let mut closed = 0;
+            let until = self.network.now() + Duration::from_millis(500);
+            while self.network.now() < until {
+                let now = self.network.now() + Duration::from_millis(5);
+                self.network.advance_to(now);
+                self.uplink.handle_tick(now, &mut self.node);
+                let mut events = Vec::new();
+                self.node
+                    .poll(&mut events, None)
+                    .expect("memory does not fail");
+                for event in events {
+                    match event {
+                        Event::Connected { conn } => {
+                            self.uplink.handle_connected(now, conn, &mut self.node);
+                        }
+                        Event::Closed { conn, reason } => {
+                            self.uplink.handle_closed(now, conn, &reason);
+                        }
+                        _ => {}
+                    }
+                }
+                let mut events = Vec::new();
+                self.icn
+                    .poll(&mut events, None)
+                    .expect("memory does not fail");
+                closed += events
+                    .iter()
+                    .filter(|event| matches!(event, Event::Closed { .. }))
+                    .count();
+            }
+            closed
+        }
+
+        fn conn(&self) -> Option<ConnId> {
+            self.uplink.streams.first()?.conn()
+        }
+    }
+
+    #[test]
+    fn a_stream_that_stands_outlives_a_list_that_lacks_its_icn() {
+        let mut pair = Pair::new();
+        let conn = pair.conn().expect("the stream stands");
+        pair.uplink.set_addresses(&[], &mut pair.node);
+        assert_eq!(pair.pass(), 0, "the ICN sees nothing of it");
+        assert_eq!(pair.conn(), Some(conn));
+        let again = [pair.address.clone()];
+        pair.uplink.set_addresses(&again, &mut pair.node);
+        assert_eq!((pair.pass(), pair.conn()), (0, Some(conn)));
+    }
+
+    #[test]
+    fn an_icn_that_is_on_no_list_any_more_is_not_looked_for() {
+        let mut pair = Pair::new();
+        pair.uplink.set_addresses(&[], &mut pair.node);
+        let conn = pair.conn().expect("the stream stands");
+        pair.uplink
+            .handle_closed(pair.network.now(), conn, &CloseReason::ByPeer);
+        assert!(pair.uplink.streams.is_empty());
+    }
+}

@@ -1,0 +1,236 @@
+//! Sockets of ZeroMQ at the ends of a farm: opened as a farm file says, logged and counted. Nodes never talk by them to
+//! each other. For operators: `docs/zmq.md`.
+
+pub mod o2_balancer;
+
+use crate::config::ZmqMethod;
+use sheaf_metrics::Registry;
+use sheaf_zmtp::{
+    BindError, Endpoint, EndpointError, Event, PeerError, PeerId, Socket, SocketConfig, SocketType,
+};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use thiserror::Error;
+use tracing::{debug, info, warn};
+
+/// How often the metrics are brought up to date.
+const EXPORT_EVERY: Duration = Duration::from_millis(250);
+/// How often the same is said in the log.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+
+/// Why there is no socket.
+#[derive(Debug, Error)]
+pub enum ZmqError {
+    /// The endpoint is none.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+    /// Nobody can listen there, or its name is not known.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// It cannot subscribe.
+    #[error("cannot subscribe: {0}")]
+    Subscribe(#[from] PeerError),
+    /// The operating system gives none.
+    #[error("cannot make a socket of ZeroMQ: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// A socket with its log and its metrics.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) socket: Socket,
+    /// Where it listens, with the actual port, or where it connects to.
+    pub(crate) endpoint: Endpoint,
+    /// What it is for: the label of its metrics.
+    role: &'static str,
+    registry: Arc<Registry>,
+    exported: Option<Instant>,
+    refused: BTreeMap<&'static str, u64>,
+    /// Whether it was told that nobody answers.
+    is_alone: bool,
+    told: Option<Instant>,
+    untold: u64,
+}
+
+impl Link {
+    /// Opens a socket at `endpoint`. `role` is what it is for, such as `source`.
+    ///
+    /// # Errors
+    ///
+    /// [`ZmqError`] if it cannot be had.
+    pub(crate) fn open(
+        role: &'static str,
+        socket_type: SocketType,
+        config: SocketConfig,
+        (endpoint, method): (&str, ZmqMethod),
+        registry: Arc<Registry>,
+    ) -> Result<Self, ZmqError> {
+        let mut endpoint: Endpoint = endpoint.parse()?;
+        let mut socket = Socket::new(socket_type, config)?;
+        match method {
+            ZmqMethod::Bind => endpoint = socket.bind(&endpoint)?,
+            ZmqMethod::Connect => socket.connect(&endpoint)?,
+        }
+        info!(role, %socket_type, %endpoint, ?method, "A socket of ZeroMQ is open");
+        Ok(Self {
+            socket,
+            endpoint,
+            role,
+            registry,
+            exported: None,
+            refused: BTreeMap::new(),
+            is_alone: false,
+            told: None,
+            untold: 0,
+        })
+    }
+
+    /// Logs what has happened, and brings the metrics up to date now and then. Gives the peers that have gone.
+    pub(crate) fn look(&mut self) -> Vec<PeerId> {
+        let mut gone = Vec::new();
+        while let Some(event) = self.socket.try_event() {
+            if let Event::Gone { peer, .. } = event {
+                gone.push(peer);
+            }
+            self.log(event);
+        }
+        if self
+            .exported
+            .is_none_or(|exported| exported.elapsed() >= EXPORT_EVERY)
+        {
+            self.export();
+        }
+        gone
+    }
+
+    fn log(&mut self, event: Event) {
+        let role = self.role;
+        match event {
+            Event::Ready { address, hello, .. } => {
+                self.is_alone = false;
+                let socket_type = hello.socket_type;
+                info!(role, address, socket_type, "A peer of ZeroMQ is there");
+            }
+            Event::Gone {
+                address, reason, ..
+            } if reason.is_ordinary() => {
+                info!(role, address, %reason, "A peer of ZeroMQ has gone");
+            }
+            Event::Gone {
+                address,
+                reason: reason @ PeerError::Unreachable(_),
+                ..
+            } if std::mem::replace(&mut self.is_alone, true) => {
+                debug!(role, address, %reason, "Still no peer of ZeroMQ");
+            }
+            Event::Gone {
+                address, reason, ..
+            } => {
+                if let Some(others) = self.may_tell() {
+                    warn!(role, address, %reason, others, "A peer of ZeroMQ is not there or cut off");
+                }
+            }
+            Event::NotAccepted(error) => {
+                if let Some(others) = self.may_tell() {
+                    warn!(role, %error, others, "A peer of ZeroMQ cannot be accepted");
+                }
+            }
+        }
+    }
+
+    /// A message was not taken.
+    pub(crate) fn refuse(&mut self, code: &'static str, why: &dyn std::fmt::Display) {
+        *self.refused.entry(code).or_default() += 1;
+        if let Some(others) = self.may_tell() {
+            warn!(role = self.role, %why, others, "A message is refused");
+        }
+    }
+
+    /// Once a second: how many were passed over since.
+    fn may_tell(&mut self) -> Option<u64> {
+        if self.told.is_some_and(|told| told.elapsed() < TELL_EVERY) {
+            self.untold += 1;
+            return None;
+        }
+        self.told = Some(Instant::now());
+        Some(std::mem::take(&mut self.untold))
+    }
+
+    /// Brings the metrics up to date.
+    pub(crate) fn export(&mut self) {
+        self.exported = Some(Instant::now());
+        let (stats, role) = (self.socket.stats(), self.role);
+        let counter = |name: &str, help: &str, total: u64| {
+            self.registry
+                .counter(name, help, &[("socket", role)])
+                .raise_to(total);
+        };
+        counter(
+            "node_zmq_connected_total",
+            "Handshakes with peers of ZeroMQ.",
+            stats.peers,
+        );
+        counter(
+            "node_zmq_messages_in_total",
+            "Messages of ZeroMQ received.",
+            stats.received_messages,
+        );
+        counter(
+            "node_zmq_bytes_in_total",
+            "Bytes of them.",
+            stats.received_bytes,
+        );
+        counter(
+            "node_zmq_messages_out_total",
+            "Messages of ZeroMQ that the kernel has taken.",
+            stats.sent_messages,
+        );
+        counter(
+            "node_zmq_returned_total",
+            "Messages that a peer did not wholly take before it went.",
+            stats.returned_messages,
+        );
+        for (name, help, counts) in [
+            (
+                "node_zmq_ended_total",
+                "Connections of ZeroMQ that ended, or did not come to be.",
+                &stats.ended,
+            ),
+            (
+                "node_zmq_refused_total",
+                "Messages of ZeroMQ that were not taken.",
+                &self.refused,
+            ),
+        ] {
+            for (reason, count) in counts {
+                let labels = [("socket", role), ("reason", *reason)];
+                self.registry.counter(name, help, &labels).raise_to(*count);
+            }
+        }
+        let peers = self.socket.peers() as u64;
+        self.registry
+            .gauge(
+                "node_zmq_peers",
+                "Peers of ZeroMQ that are there.",
+                &[("socket", role)],
+            )
+            .set_u64(peers);
+    }
+
+    /// How long may be waited before the socket or the metrics want something.
+    pub(crate) fn idle_time(&self) -> Duration {
+        let due = self.socket.deadline();
+        due.map_or(EXPORT_EVERY, |due| {
+            due.saturating_duration_since(Instant::now())
+                .min(EXPORT_EVERY)
+        })
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.export();
+    }
+}

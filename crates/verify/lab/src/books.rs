@@ -1,0 +1,64 @@
+//! The books of a run, made up from the event logs of its nodes by the code that `sheaf verify` runs.
+
+use crate::error::LabError;
+use crate::farm::{Fate, Log};
+use sheaf_node::status::BooksStatus;
+use sheaf_verdict_log::verify::{self, Audit, Evidence, Options};
+
+/// What the event logs prove.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Books {
+    /// TFs without a verdict.
+    pub(crate) in_flight: u64,
+    /// TFs handed on more than once.
+    pub(crate) delivered_twice: u64,
+    /// The first contradictions, in words.
+    pub(crate) contradictions: Vec<String>,
+    /// All contradictions.
+    pub(crate) contradictions_total: u64,
+}
+
+/// Reads all `logs`, and compares with the last books of the ICN; `None` if it may not have told its last ones.
+///
+/// # Errors
+///
+/// What reading gives.
+pub(crate) fn make_up(logs: &[Log], status: Option<&BooksStatus>) -> Result<Books, LabError> {
+    let audit = audit(logs, status)?;
+    Ok(Books {
+        in_flight: audit.in_flight,
+        delivered_twice: audit.delivered_twice,
+        contradictions: words(&audit),
+        contradictions_total: audit.contradictions_total,
+    })
+}
+
+/// The first contradictions that an audit found, in words.
+pub(crate) fn words(audit: &Audit) -> Vec<String> {
+    let contradictions = audit.contradictions.iter();
+    contradictions.map(ToString::to_string).collect()
+}
+
+/// As [`make_up`], with all that the logs prove.
+///
+/// # Errors
+///
+/// What reading gives.
+pub(crate) fn audit(logs: &[Log], status: Option<&BooksStatus>) -> Result<Audit, LabError> {
+    let mut evidence = Evidence::default();
+    for log in logs {
+        let fate = match log.fate {
+            Fate::Ended => verify::Fate::Ended,
+            Fate::Disturbed => verify::Fate::Paused,
+            Fate::Killed => verify::Fate::Killed,
+        };
+        evidence
+            .read(&log.path, Some(log.node), fate)
+            .map_err(LabError::io(format!("read {}", log.path.display())))?;
+    }
+    let options = Options {
+        books: status.map(Into::into),
+        ..Options::default()
+    };
+    Ok(verify::audit(&mut evidence, &options))
+}

@@ -1,0 +1,164 @@
+//! Faults of a live run, each at its time.
+
+use super::super::Trial;
+use super::super::venue::Stage;
+use crate::cell::{Fault as Kind, Way};
+use crate::clock::now_ns;
+use crate::error::LabError;
+use crate::farm::Farm;
+use crate::inject::{self, Remedy};
+use rand::SeedableRng as _;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rustix::process::Signal;
+use sheaf_protocol::{EpnId, FlpId, NodeId};
+use sheaf_sim::scenario::{Fault, FaultKind};
+
+/// Does faults, and undoes them.
+pub(super) struct Disturber {
+    /// Still to come, the last one first.
+    faults: Vec<Fault>,
+    /// When each is undone, in ns.
+    remedies: Vec<(u64, Undo)>,
+    begin_ns: u64,
+    done: u64,
+    rng: Xoshiro256PlusPlus,
+}
+
+enum Undo {
+    Farm(Remedy),
+    Launch(NodeId),
+    Rate(NodeId),
+}
+
+impl Disturber {
+    /// The faults of `trial`; their times count from `begin_ns` on.
+    pub(super) fn of(trial: &Trial, begin_ns: u64) -> Self {
+        let mut faults = trial.scenario.faults.clone();
+        faults.sort_by(|a, b| b.at_s.total_cmp(&a.at_s));
+        Self {
+            faults,
+            remedies: Vec::new(),
+            begin_ns,
+            done: 0,
+            rng: Xoshiro256PlusPlus::seed_from_u64(trial.scenario.seed),
+        }
+    }
+
+    /// Faults done so far.
+    pub(super) fn done(&self) -> u64 {
+        self.done
+    }
+
+    /// Does and undoes what is due.
+    ///
+    /// # Errors
+    ///
+    /// What tools and the operating system say.
+    pub(super) fn act(&mut self, farm: &mut Farm, stage: &Stage) -> Result<(), LabError> {
+        let now = now_ns();
+        let due = |fault: &Fault| self.begin_ns.saturating_add((fault.at_s * 1e9) as u64) <= now;
+        let is_due = self.faults.last().is_some_and(due);
+        if let Some(fault) = is_due.then(|| self.faults.pop()).flatten() {
+            let undo = self.inject(&fault, farm, stage)?;
+            self.done += 1;
+            if let (Some(undo), Some(for_s)) = (undo, fault.for_s) {
+                self.remedies
+                    .push((now.saturating_add((for_s * 1e9) as u64), undo));
+            }
+            farm.let_all_end();
+        }
+        while let Some(at) = self.remedies.iter().position(|(at, _)| *at <= now) {
+            let (_, undo) = self.remedies.remove(at);
+            heal(undo, farm, stage)?;
+        }
+        Ok(())
+    }
+
+    /// Undoes what is not undone: the network is used again. Processes are not started any more.
+    ///
+    /// # Errors
+    ///
+    /// What tools and the operating system say.
+    pub(super) fn heal_all(&mut self, farm: &mut Farm, stage: &Stage) -> Result<(), LabError> {
+        for (_, undo) in self.remedies.drain(..) {
+            match undo {
+                Undo::Launch(_) => {}
+                Undo::Farm(remedy) => {
+                    remedy(farm)?;
+                    farm.let_all_end();
+                }
+                Undo::Rate(node) => set_rate(farm, stage, node, 1.0)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn inject(
+        &mut self,
+        fault: &Fault,
+        farm: &mut Farm,
+        stage: &Stage,
+    ) -> Result<Option<Undo>, LabError> {
+        let number = |index: u32| u16::try_from(index).unwrap_or(u16::MAX);
+        let node: NodeId = match (fault.flp, fault.epn) {
+            (Some(flp), _) => FlpId(number(flp)).into(),
+            (None, Some(epn)) => EpnId(number(epn)).into(),
+            (None, None) => return Ok(None),
+        };
+        let nodes = [node];
+        Ok(match fault.kind {
+            FaultKind::Crash => {
+                farm.signal(node, Signal::KILL);
+                Some(Undo::Launch(node))
+            }
+            FaultKind::Leave => {
+                farm.signal(node, Signal::TERM);
+                Some(Undo::Launch(node))
+            }
+            FaultKind::Hang => Some(Undo::Farm(inject::inject(
+                farm,
+                Kind::Pause,
+                &nodes,
+                &mut self.rng,
+            )?)),
+            FaultKind::Partition => {
+                let cut = Kind::Cut(Way::Both);
+                Some(Undo::Farm(inject::inject(
+                    farm,
+                    cut,
+                    &nodes,
+                    &mut self.rng,
+                )?))
+            }
+            FaultKind::SlowNic => {
+                set_rate(farm, stage, node, fault.factor.unwrap_or(1.0))?;
+                Some(Undo::Rate(node))
+            }
+            // Refused when the experiment was read.
+            FaultKind::Slow | FaultKind::Stall | FaultKind::Join => None,
+        })
+    }
+}
+
+fn heal(undo: Undo, farm: &mut Farm, stage: &Stage) -> Result<(), LabError> {
+    match undo {
+        Undo::Farm(remedy) => remedy(farm)?,
+        Undo::Launch(node) => {
+            farm.reap();
+            // One that was asked to leave may take its time.
+            if farm.living(node).is_none() {
+                farm.launch(node)?;
+            }
+        }
+        Undo::Rate(node) => set_rate(farm, stage, node, 1.0)?,
+    }
+    farm.let_all_end();
+    Ok(())
+}
+
+fn set_rate(farm: &Farm, stage: &Stage, node: NodeId, factor: f64) -> Result<(), LabError> {
+    match farm.host(node) {
+        Some(host) => stage.slow_down(&host, factor),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,220 @@
+//! Files that are sound, and files that are not.
+
+use super::*;
+
+const BASE: &str = "
+name = 'x'
+question = 'does it hold?'
+[base]
+topology = 'pi-cluster'
+flps = 1
+epns = 6
+rate_hz = 200.0
+duration_s = 30.0
+policy = 'round-robin'
+[[point]]
+label = '#4'
+bytes = 58000
+published_loss_percent = 0.0
+[[point]]
+label = '#11'
+flps = 2
+epns = 5
+bytes = 29000
+published_loss_percent = 0.51
+[matrix]
+mode = ['sheaf', 'legacy']
+[scenario]
+hold_bytes = 16777216
+";
+
+fn lines(text: &str) -> Vec<String> {
+    let trials = Experiment::parse(text, "x").unwrap().trials().unwrap();
+    trials.iter().map(Trial::line).collect()
+}
+
+fn refusal(text: &str) -> String {
+    Experiment::parse(text, "x.toml").unwrap_err().to_string()
+}
+
+#[test]
+fn every_point_is_combined_with_the_matrix() {
+    let lines = lines(BASE);
+    let legacy = "counting-builder+cutoff-1000ms+no-removal";
+    assert_eq!(
+        lines,
+        [
+            "#4: 1 FLP, 6 EPN, 200 Hz, 58000 B, round-robin, sheaf on pi-cluster, 30 s".to_owned(),
+            format!("#4: 1 FLP, 6 EPN, 200 Hz, 58000 B, round-robin, {legacy} on pi-cluster, 30 s"),
+            "#11: 2 FLP, 5 EPN, 200 Hz, 29000 B, round-robin, sheaf on pi-cluster, 30 s".to_owned(),
+            format!(
+                "#11: 2 FLP, 5 EPN, 200 Hz, 29000 B, round-robin, {legacy} on pi-cluster, 30 s"
+            ),
+        ]
+    );
+    let trials = Experiment::parse(BASE, "x").unwrap().trials().unwrap();
+    assert_eq!(trials[2].id, "003-sheaf-live-2x5-200hz-29000b");
+    assert_eq!(trials[2].scenario.published_loss_percent, Some(0.51));
+}
+
+#[test]
+fn a_quick_one_runs_every_point_once_for_five_seconds() {
+    let text = BASE.replace("[matrix]", "[matrix]\nduration_s = [30.0, 300.0]");
+    assert_eq!(lines(&text).len(), 8);
+    let quick = Experiment::parse(&text, "x").unwrap().quick();
+    let trials = quick.trials().unwrap();
+    assert_eq!(
+        (quick.iterations, trials.len()),
+        (1, 4),
+        "two lengths became one"
+    );
+    assert!(
+        trials
+            .iter()
+            .all(|trial| trial.scenario.duration_s == QUICK_S)
+    );
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_its_key_and_what_is_accepted() {
+    for (from, to, told) in [
+        (
+            "epns = 6",
+            "epns = 7",
+            "x: epns: found 7, expected at most 6 on topology pi-cluster",
+        ),
+        (
+            "'round-robin'",
+            "'fairest'",
+            "policy `fairest`, expected one of fixed, random, round-robin",
+        ),
+        (
+            "'round-robin'",
+            "'maglev'",
+            "policy: found \"maglev\", expected in mode legacy one of: fixed, round-robin",
+        ),
+        (
+            "'pi-cluster'",
+            "'moon'",
+            "topology \"moon\" does not exist, expected a file or one of: pi-cluster",
+        ),
+        (
+            "topology = 'pi-cluster'",
+            "",
+            "base.topology: found none, expected the name of a topology",
+        ),
+        (
+            "'legacy'",
+            "'modern'",
+            "unknown variant `modern`, expected `sheaf` or `legacy`",
+        ),
+        (
+            "flps = 1",
+            "flps = 1\nspeed = 9",
+            "unknown field `speed`, expected one of",
+        ),
+        ("rate_hz = 200.0", "rate_hz = 0.0", "rate_hz: found 0"),
+        (
+            "name = 'x'",
+            "name = 'X/y'",
+            "name: found \"X/y\", expected lower-case letters",
+        ),
+        (
+            "name = 'x'",
+            "name = 'x'\niterations = 0",
+            "iterations: found 0, expected at least 1",
+        ),
+        (
+            "[matrix]",
+            "[chaos]\nevery_s = 1.0\naway_s = 2.0\n[matrix]",
+            "away_s shorter than every_s",
+        ),
+        (
+            "[matrix]",
+            "[[fault]]\nat_s = 1.0\nkind = 'slow'\nepn = 0\nfactor = 2.0\n[matrix]",
+            "fault.kind: found slow, expected crash, hang, slow-nic, partition or leave for live points",
+        ),
+    ] {
+        let text = BASE.replacen(from, to, 1);
+        assert_ne!(text, BASE, "{from}");
+        let told_now = refusal(&text);
+        assert!(told_now.contains(told), "{to}: {told_now}");
+    }
+}
+
+#[test]
+fn a_matrix_beyond_reason_is_refused() {
+    let many: Vec<String> = (1..=200).map(|n| n.to_string()).collect();
+    let text = format!(
+        "name = 'x'\nquestion = '?'\n[base]\nsource = 'sim'\n[matrix]\nbytes = [{0}]\nepns = [{0}]",
+        many.join(", ")
+    );
+    assert_eq!(
+        refusal(&text),
+        "x: matrix: found 40000, expected at most 2000 points"
+    );
+}
+
+#[test]
+fn chaos_kills_by_the_seed_and_everybody_is_back_in_the_end() {
+    let text = "name = 'x'\nquestion = '?'\n[base]\nsource = 'sim'\nepns = 5\nduration_s = 60.0\n\
+                [chaos]\nevery_s = 4.0\naway_s = 1.0";
+    let faults = |text: &str| {
+        Experiment::parse(text, "x")
+            .unwrap()
+            .trials()
+            .unwrap()
+            .remove(0)
+            .scenario
+            .faults
+    };
+    let first = faults(text);
+    assert_eq!(first, faults(text));
+    assert_ne!(first, faults(&format!("seed = 2\n{text}")));
+    assert_eq!(first.len(), 14);
+    assert!(
+        first
+            .iter()
+            .all(|fault| fault.epn.is_some_and(|epn| epn < 5) && fault.at_s + 1.0 < 59.0)
+    );
+}
+
+#[test]
+fn every_experiment_that_comes_along_is_sound() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../experiments");
+    let mut found = 0;
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        // A scenario is an experiment of the simulator alone, with a reader of its own.
+        if path.extension().is_none_or(|end| end != "toml") || !text.contains("[base]") {
+            continue;
+        }
+        let experiment = Experiment::read(&path).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(
+            path.file_stem().unwrap().to_str(),
+            Some(experiment.name.as_str())
+        );
+        experiment.clone().quick().trials().unwrap();
+        found += 1;
+    }
+    assert!(found > 0, "{}", folder.display());
+}
+
+#[test]
+fn every_point_of_the_calibration_is_measured_and_simulated_on_the_same_wires() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../experiments/calibration.toml");
+    let trials = Experiment::read(&path).unwrap().trials().unwrap();
+    assert!(trials.len() >= 20 && trials.len().is_multiple_of(2));
+    for pair in trials.chunks(2) {
+        assert_eq!((pair[0].source, pair[1].source), (Kind::Live, Kind::Sim));
+        assert_eq!(pair[0].venue, pair[1].venue);
+        let (live, simulated) = (&pair[0].scenario, &pair[1].scenario);
+        assert_eq!(pair[0].label, pair[1].label);
+        assert_eq!(
+            (&live.size, &live.faults),
+            (&simulated.size, &simulated.faults)
+        );
+        assert!(simulated.network.burst_bytes > 0 && simulated.farm.paced);
+    }
+}

@@ -1,0 +1,279 @@
+//! One point of an experiment, with everything that a run of it needs.
+
+use super::likeness::liken;
+use super::place::Misfit;
+use super::venue::Venue;
+use super::{Chaos, Experiment, ExperimentError, LiveSettings, PointSpec};
+use crate::net::Topology;
+use rand::{RngExt as _, SeedableRng as _};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use sheaf_scheduler::policy;
+use sheaf_sim::scenario::{Fault, FaultKind, Mode, Scenario, SizeModel};
+use sheaf_sim::summary::Kind;
+
+/// One point of an experiment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trial {
+    /// Its name in files: number, mode, source. Empty until it has a number.
+    pub id: String,
+    /// What the rest does not say.
+    pub label: String,
+    /// Whether it is measured or computed.
+    pub source: Kind,
+    /// Where a live one is run, or whose network a simulated one has, if any.
+    pub venue: Option<Venue>,
+    /// Settings of a live one.
+    pub live: LiveSettings,
+    /// Everything else. `iterations` and `seed` of it are not used: they are those of the experiment.
+    pub scenario: Scenario,
+}
+
+/// Legacy rules of choice: what the prior systems had.
+pub(crate) const LEGACY_POLICIES: [&str; 2] = ["fixed", "round-robin"];
+
+impl Trial {
+    pub(super) fn of(experiment: &Experiment, spec: &PointSpec) -> Result<Self, ExperimentError> {
+        let source = spec.source.unwrap_or(Kind::Live);
+        let mut scenario = experiment.scenario.clone();
+        scenario.name.clone_from(&experiment.name);
+        scenario.question.clone_from(&experiment.question);
+        scenario.iterations = 1;
+        scenario.seed = experiment.seed;
+        scenario.published_loss_percent = spec.published_loss_percent;
+        fill(&mut scenario.flps, spec.flps);
+        fill(&mut scenario.epns, spec.epns);
+        fill(&mut scenario.rate_hz, spec.rate_hz);
+        fill(&mut scenario.size.bytes, spec.bytes);
+        fill(&mut scenario.policy, spec.policy.clone());
+        fill(&mut scenario.reaction, spec.reaction);
+        fill(&mut scenario.mode, spec.mode);
+        fill(&mut scenario.push, spec.push);
+        fill(&mut scenario.registry.suspect_ms, spec.suspect_ms);
+        fill(&mut scenario.processing.ms, spec.processing_ms);
+        fill(&mut scenario.duration_s, spec.duration_s);
+        if let Some(faults) = spec
+            .fault
+            .as_ref()
+            .or((!experiment.fault.is_empty()).then_some(&experiment.fault))
+        {
+            scenario.faults.clone_from(faults);
+        }
+        if let Some(chaos) = &experiment.chaos {
+            scenario.faults.extend(disorder(chaos, &scenario));
+        }
+        let topology = spec.topology.as_deref().map(Topology::find).transpose()?;
+        let venue = match (source, &experiment.hosts, topology) {
+            (Kind::Live, Some(hosts), _) => Some(Venue::Hosts(hosts.clone())),
+            (Kind::Live, None, None) => {
+                let expected = "the name of a topology for live points, or source = \"sim\"";
+                return Err(experiment.value("base.topology", "none", expected));
+            }
+            (Kind::Sim, _, Some(topology)) => {
+                liken(&mut scenario, &topology, experiment)
+                    .map_err(|wrong| experiment.value(wrong.key, wrong.found, wrong.expected))?;
+                Some(Venue::Net(topology))
+            }
+            (_, _, topology) => topology.map(Venue::Net),
+        };
+        let trial = Self {
+            id: String::new(),
+            label: spec.label.clone().unwrap_or_default(),
+            source,
+            venue,
+            live: experiment.live.clone(),
+            scenario,
+        };
+        trial.check(experiment)?;
+        Ok(trial)
+    }
+
+    /// Gives it its name in files.
+    pub(super) fn number(&mut self, number: usize) {
+        let scenario = &self.scenario;
+        let mode = match scenario.mode {
+            Mode::Sheaf => "sheaf",
+            Mode::Legacy => "legacy",
+        };
+        let source = match self.source {
+            Kind::Live => "live",
+            Kind::Sim => "sim",
+        };
+        self.id = format!(
+            "{number:03}-{mode}-{source}-{}x{}-{}hz-{}b",
+            scenario.flps, scenario.epns, scenario.rate_hz, scenario.size.bytes
+        );
+    }
+
+    /// How the rules in force are called in results.
+    #[must_use]
+    pub fn mode_name(&self) -> String {
+        let name = self.scenario.mode_name();
+        let is_blind = self.scenario.mode == Mode::Legacy && !self.live.legacy_order;
+        if is_blind {
+            name.replacen("+cutoff", "+any-order+cutoff", 1)
+        } else {
+            name
+        }
+    }
+
+    /// Bits that the sources make in a second, in Mbit/s.
+    #[must_use]
+    pub fn offered_mbit_s(&self) -> f64 {
+        offered_mbit_s(&self.scenario)
+    }
+
+    /// For people: what it is, in a line.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let scenario = &self.scenario;
+        let place = match (self.source, &self.venue) {
+            (Kind::Live, Some(venue)) => venue.name().to_owned(),
+            (Kind::Sim, Some(venue)) => format!("simulated {}", venue.name()),
+            (_, None) => "simulated".to_owned(),
+        };
+        format!(
+            "{}{} FLP, {} EPN, {} Hz, {} B, {}, {} on {place}, {} s",
+            if self.label.is_empty() {
+                String::new()
+            } else {
+                format!("{}: ", self.label)
+            },
+            scenario.flps,
+            scenario.epns,
+            scenario.rate_hz,
+            scenario.size.bytes,
+            scenario.policy,
+            self.mode_name(),
+            scenario.duration_s
+        )
+    }
+
+    fn check(&self, experiment: &Experiment) -> Result<(), ExperimentError> {
+        self.scenario
+            .check()
+            .map_err(|error| ExperimentError::Scenario {
+                experiment: experiment.name.clone(),
+                point: self.line(),
+                error: Box::new(error),
+            })?;
+        if self.source == Kind::Sim {
+            return Ok(());
+        }
+        let scenario = &self.scenario;
+        let name = &scenario.policy;
+        if policy::by_name(name, 1).is_err() {
+            let expected = format!("one of: {}", policy::NAMES.join(", "));
+            return Err(experiment.value("policy", format!("{name:?}"), expected));
+        }
+        if scenario.mode == Mode::Legacy && !LEGACY_POLICIES.contains(&name.as_str()) {
+            let expected = format!("in mode legacy one of: {}", LEGACY_POLICIES.join(", "));
+            return Err(experiment.value("policy", format!("{name:?}"), expected));
+        }
+        if matches!(scenario.size.model, SizeModel::Trace) {
+            let expected = "fixed, random, sine or tpc for live points";
+            return Err(experiment.value("scenario.size.model", "trace", expected));
+        }
+        for fault in &scenario.faults {
+            self.check_fault(experiment, fault)?;
+        }
+        match &self.venue {
+            // Which points are run is not known yet: those that are, are checked then.
+            Some(Venue::Hosts(_)) | None => Ok(()),
+            Some(venue) => self.check_place(experiment, venue),
+        }
+    }
+
+    fn check_place(&self, experiment: &Experiment, venue: &Venue) -> Result<(), ExperimentError> {
+        let Scenario { flps, epns, .. } = self.scenario;
+        let wrong = |wrong: Misfit| experiment.value(wrong.key, wrong.found, wrong.expected);
+        venue.place(flps, epns).map(drop).map_err(wrong)
+    }
+
+    /// Whether it can be run on hosts, if that is where it is to be run.
+    ///
+    /// # Errors
+    ///
+    /// [`ExperimentError::Value`].
+    pub(super) fn check_on_hosts(&self, experiment: &Experiment) -> Result<(), ExperimentError> {
+        let Some(venue @ Venue::Hosts(_)) = &self.venue else {
+            return Ok(());
+        };
+        if self.scenario.mode == Mode::Legacy {
+            let expected = "sheaf on hosts; `--only sheaf` leaves the others out";
+            return Err(experiment.value("mode", "legacy", expected));
+        }
+        let on_wires =
+            |fault: &&Fault| matches!(fault.kind, FaultKind::SlowNic | FaultKind::Partition);
+        if let Some(fault) = self.scenario.faults.iter().find(on_wires) {
+            let found = format!("{:?}", fault.kind).to_lowercase();
+            let expected = "crash, hang or leave on hosts: their wires are left alone";
+            return Err(experiment.value("fault.kind", found, expected));
+        }
+        self.check_place(experiment, venue)
+    }
+
+    fn check_fault(&self, experiment: &Experiment, fault: &Fault) -> Result<(), ExperimentError> {
+        let can = match self.scenario.mode {
+            Mode::Sheaf => "crash, hang, slow-nic, partition or leave for live points",
+            Mode::Legacy => "crash or hang for live points in mode legacy",
+        };
+        let is_possible = match fault.kind {
+            FaultKind::Crash | FaultKind::Hang => true,
+            FaultKind::SlowNic | FaultKind::Partition | FaultKind::Leave => {
+                self.scenario.mode == Mode::Sheaf
+            }
+            FaultKind::Slow | FaultKind::Stall | FaultKind::Join => false,
+        };
+        if !is_possible {
+            return Err(experiment.value(
+                "fault.kind",
+                format!("{:?}", fault.kind).to_lowercase(),
+                can,
+            ));
+        }
+        if fault.flp.is_some() == fault.epn.is_some() {
+            let found = if fault.flp.is_some() {
+                "both"
+            } else {
+                "neither"
+            };
+            return Err(experiment.value("fault", found, "an FLP or an EPN for live points"));
+        }
+        Ok(())
+    }
+}
+
+/// Bits that the sources of a scenario make in a second, in Mbit/s.
+pub(super) fn offered_mbit_s(scenario: &Scenario) -> f64 {
+    f64::from(scenario.flps) * scenario.size.bytes as f64 * 8.0 * scenario.rate_hz / 1e6
+}
+
+fn fill<T>(slot: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *slot = value;
+    }
+}
+
+/// Kills of nodes by chance, the same for the same seed. The last of them is back before the run ends.
+fn disorder(chaos: &Chaos, scenario: &Scenario) -> Vec<Fault> {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(scenario.seed);
+    let last = scenario.duration_s - chaos.away_s - 1.0;
+    let mut faults = Vec::new();
+    let mut at_s = chaos.every_s;
+    while at_s < last {
+        let flps = if chaos.flps { scenario.flps } else { 0 };
+        let nodes = scenario.epns + flps;
+        let drawn = rng.random_range(0..nodes.max(1));
+        let flp = drawn.checked_sub(scenario.epns);
+        faults.push(Fault {
+            at_s,
+            kind: FaultKind::Crash,
+            flp,
+            epn: flp.is_none().then_some(drawn),
+            for_s: Some(chaos.away_s),
+            factor: None,
+        });
+        at_s += chaos.every_s;
+    }
+    faults
+}

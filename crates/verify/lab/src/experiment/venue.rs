@@ -1,0 +1,101 @@
+//! Where live runs take place: in namespaces of this machine, or on the hosts of an inventory.
+
+use super::Trial;
+use super::live::Cast;
+use super::place::{Misfit, Placement};
+use crate::error::LabError;
+use crate::farm::Spot;
+use crate::hosts::{Fleet, Inventory};
+use crate::machine::Host;
+use crate::net::{Net, Topology};
+use sheaf_protocol::NodeId;
+use std::collections::BTreeMap;
+
+/// Where a point is to be run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Venue {
+    /// In namespaces with the wires of a topology.
+    Net(Topology),
+    /// On real machines.
+    Hosts(Inventory),
+}
+
+impl Venue {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Net(topology) => &topology.name,
+            Self::Hosts(inventory) => &inventory.name,
+        }
+    }
+
+    /// Which place of it is which node of a farm.
+    ///
+    /// # Errors
+    ///
+    /// A [`Misfit`] that says for how many there is room.
+    pub(crate) fn place(&self, flps: u32, epns: u32) -> Result<Placement, Misfit> {
+        match self {
+            Self::Net(topology) => Placement::on_topology(topology, flps, epns),
+            Self::Hosts(inventory) => Placement::on_hosts(inventory, flps, epns),
+        }
+    }
+}
+
+/// A venue that is made, or connected.
+#[derive(Debug)]
+pub(crate) enum Stage {
+    /// Namespaces.
+    Net(Net),
+    /// Hosts.
+    Hosts(Fleet),
+}
+
+impl Stage {
+    /// Whether this is what `venue` asks for.
+    pub(crate) fn is(&self, venue: &Venue) -> bool {
+        match (self, venue) {
+            (Self::Net(net), Venue::Net(topology)) => net.topology() == topology,
+            (Self::Hosts(fleet), Venue::Hosts(inventory)) => fleet.inventory() == inventory,
+            _ => false,
+        }
+    }
+
+    /// Makes it, or connects.
+    ///
+    /// # Errors
+    ///
+    /// What making a network, or connecting, gives.
+    pub(crate) fn make(venue: &Venue) -> Result<Self, LabError> {
+        match venue {
+            Venue::Net(topology) => Net::make(topology).map(Self::Net),
+            Venue::Hosts(inventory) => Fleet::open(inventory).map(Self::Hosts),
+        }
+    }
+
+    /// Where each node of `trial` stands.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::Farm`] if the farm does not fit; whoever read the experiment has said so already.
+    pub(crate) fn spots(&self, trial: &Trial) -> Result<BTreeMap<NodeId, Spot>, LabError> {
+        match self {
+            Self::Net(net) => Cast::of(trial, net).map(|cast| cast.spots(net)),
+            Self::Hosts(fleet) => fleet.spots(trial.scenario.flps, trial.scenario.epns),
+        }
+    }
+
+    /// Makes the cable of `host` `factor` times slower than the topology has it.
+    ///
+    /// # Errors
+    ///
+    /// What `tc` says.
+    pub(crate) fn slow_down(&self, host: &Host, factor: f64) -> Result<(), LabError> {
+        match self {
+            Self::Net(net) => net.slow_down(&host.namespace, factor),
+            // Wires of others are left alone; who read the experiment has said so.
+            Self::Hosts(_) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,691 @@
+//! A farm of real processes: started, heard, signalled, started again, ended, and never left behind.
+
+mod address;
+mod distant;
+mod process;
+mod watch;
+
+use crate::clock::{self, wait_until};
+use crate::error::LabError;
+use crate::hosts;
+use crate::machine::{Disk, Folder, Host, Network};
+use crate::relay::Relay;
+use crate::shape::{CERTIFICATES, Clocks, Consumer, Ground, Shape};
+use crate::tool;
+use address::Plan;
+pub(crate) use address::Spot;
+use process::Process;
+use rustix::process::Signal;
+use sheaf_auth::{Authority, CertFiles, IdentityError, Validity};
+use sheaf_node::config::{FarmConfig, LedgerBackend};
+use sheaf_node::status::BooksStatus;
+use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
+use sheaf_zookeeper::server::{Ensemble, Home, ServerOptions};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
+pub(crate) use watch::{Change, LEADS, Watch};
+
+/// How long a farm may take to begin its run.
+const START_MAX: Duration = Duration::from_secs(60);
+/// How often the ICN tells how its nodes do, in ms: the resolution of what is detected.
+pub(crate) const STATUS_MS: u64 = 5;
+/// How long the nodes may take beyond the drain time to go home.
+const FAREWELL_MAX: Duration = Duration::from_secs(10);
+
+/// What was done to a process, so that it is known what may not be expected of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Fate {
+    /// It was left in peace.
+    Ended,
+    /// It could not do its part for a while: the farm may have gone on without it.
+    Disturbed,
+    /// It was killed: its last line may be cut, and what it wrote last nobody may have heard.
+    Killed,
+}
+
+/// One process, in one life of its node.
+#[derive(Debug)]
+pub(crate) struct Life {
+    pub(crate) node: NodeId,
+    pub(crate) fate: Fate,
+    /// Its event log.
+    pub(crate) events: PathBuf,
+    /// What it wrote to its standard error.
+    pub(crate) log: PathBuf,
+    /// How it ended; `None` while it lives.
+    pub(crate) ended: Option<ExitStatus>,
+    /// Whether its end was brought about by the experiment.
+    pub(crate) may_end: bool,
+    /// Its event log on the host where it runs, if that is another one.
+    distant_events: Option<String>,
+    process: Process,
+}
+
+/// The event log of one life, and what was done to that.
+#[derive(Clone, Debug)]
+pub(crate) struct Log {
+    pub(crate) node: NodeId,
+    pub(crate) fate: Fate,
+    pub(crate) path: PathBuf,
+}
+
+impl Life {
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+}
+
+/// Where a farm stands that makes no network of its own.
+#[derive(Debug)]
+pub(crate) struct Site {
+    /// How many nodes; the rest of it is not asked.
+    pub(crate) shape: Shape,
+    /// The farm file, but for addresses.
+    pub(crate) config: FarmConfig,
+    /// Where each node stands.
+    pub(crate) spots: BTreeMap<NodeId, Spot>,
+    /// How often the ICN tells how its nodes do, in ms.
+    pub(crate) status_ms: u64,
+}
+
+/// A farm. When it is dropped no process of it lives on.
+#[derive(Debug)]
+pub(crate) struct Farm {
+    pub(crate) shape: Shape,
+    /// All lives so far, in the order of their start.
+    pub(crate) lives: Vec<Life>,
+    /// What went wrong that no event log tells.
+    pub(crate) problems: Vec<String>,
+    /// Where TFs of EPN 0 are written, if that disk is small.
+    pub(crate) disk: Option<Disk>,
+    /// The ZooKeeper servers that keep its verdicts.
+    pub(crate) ensemble: Option<Ensemble>,
+    watch: Watch,
+    status_ms: u64,
+    program: PathBuf,
+    config: FarmConfig,
+    plan: Plan,
+    folder: Folder,
+    _network: Option<Network>,
+}
+
+impl Farm {
+    /// Starts a farm and waits until it makes TFs.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::Farm`] if it does not begin its run, and what the operating system gives.
+    pub(crate) fn start(shape: Shape, folder: Folder) -> Result<Self, LabError> {
+        let mut network = match shape.ground {
+            Ground::Namespaces => Some(Network::make()?),
+            Ground::Loopback | Ground::Relays | Ground::KeeperRelays => None,
+        };
+        let mut plan = Plan::make(&shape, network.as_mut())?;
+        let mut config = shape.config(folder.path());
+        let disk = make_disks(&shape, folder.path())?;
+        plan.write_into(&mut config);
+        let ensemble = match shape.ledger {
+            LedgerBackend::Zookeeper => Some(start_servers()?),
+            _ => None,
+        };
+        config.membership.servers = ensemble
+            .as_ref()
+            .map(Ensemble::addresses)
+            .unwrap_or_default();
+        if shape.ground == Ground::KeeperRelays {
+            plan.add_keeper_relays(&config.membership.servers)?;
+        }
+        if shape.clocks == Clocks::Settable {
+            write(&folder.file(WALL_CLOCK), "+0")?;
+        }
+        let mut farm = Self {
+            shape,
+            lives: Vec::new(),
+            problems: Vec::new(),
+            disk,
+            ensemble,
+            watch: Watch::default(),
+            status_ms: STATUS_MS,
+            program: program()?,
+            config,
+            plan,
+            folder,
+            _network: network,
+        };
+        let nodes = farm.all_nodes();
+        if shape.ground == Ground::Namespaces {
+            certify(&farm.folder.file(CERTIFICATES), &nodes)?;
+        }
+        for node in nodes {
+            farm.launch(node)?;
+        }
+        farm.await_start()?;
+        Ok(farm)
+    }
+
+    /// Starts a farm of one ICN on a network and with a farm file that are there, and waits until it makes TFs.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub(crate) fn start_at(site: Site, folder: Folder) -> Result<Self, LabError> {
+        let mut config = site.config;
+        let plan = Plan::of_spots(site.spots);
+        plan.write_into(&mut config);
+        let mut farm = Self {
+            shape: site.shape,
+            lives: Vec::new(),
+            problems: Vec::new(),
+            disk: None,
+            ensemble: None,
+            watch: Watch::default(),
+            status_ms: site.status_ms,
+            program: program()?,
+            config,
+            plan,
+            folder,
+            _network: None,
+        };
+        for session in farm.sessions() {
+            hosts::begin_run(&session)?;
+        }
+        for node in farm.all_nodes() {
+            farm.launch(node)?;
+        }
+        farm.await_start()?;
+        Ok(farm)
+    }
+
+    /// All nodes, ICNs first.
+    pub(crate) fn all_nodes(&self) -> Vec<NodeId> {
+        let Shape {
+            flps, epns, icns, ..
+        } = self.shape;
+        let icns = (0..icns).map(|index| NodeId {
+            role: Role::Icn,
+            index,
+        });
+        let flps = (0..flps).map(|index| FlpId(index).into());
+        let epns = (0..epns).map(|index| EpnId(index).into());
+        icns.chain(flps).chain(epns).collect()
+    }
+
+    fn await_start(&mut self) -> Result<(), LabError> {
+        let nodes = self.all_nodes();
+        let has_begun = wait_until(START_MAX, || {
+            self.reap();
+            if let Some(life) = self.lives.iter().find(|life| life.ended.is_some()) {
+                let (node, words) = (life.node, last_line(&life.log));
+                let text = format!("{node} ended before the run began: {words}");
+                return Err(LabError::Farm(text));
+            }
+            Ok(self.watch.announced() > 0 && nodes.iter().all(|node| self.watch.is_up(*node)))
+        })?;
+        if has_begun {
+            return Ok(());
+        }
+        let text = format!("the run has not begun after {} s", START_MAX.as_secs());
+        Err(LabError::Farm(text))
+    }
+
+    /// Starts a process for `node`: its first life, or one more.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system gives.
+    pub(crate) fn launch(&mut self, node: NodeId) -> Result<(), LabError> {
+        let lives = self.lives.iter().filter(|life| life.node == node).count();
+        let name = match lives {
+            0 => format!("{}-{}", node.role, node.index),
+            _ => format!("{}-{}.life-{}", node.role, node.index, lives + 1),
+        };
+        let events = self.folder.file(&format!("{name}.events"));
+        let log = self.folder.file(&format!("{name}.log"));
+        let stderr = File::create(&log).map_err(LabError::io(format!("make {}", log.display())))?;
+        let session = self.plan.spot(node).session.clone();
+        let distant_events = session.as_ref().map(|session| session.run_file(&events));
+        let mut command = match (&session, &distant_events) {
+            (Some(session), Some(events)) => self.distant_command(node, session, events)?,
+            _ => self.command(node, &events)?,
+        };
+        let child = command
+            .stdin(if session.is_some() {
+                Stdio::piped()
+            } else {
+                Stdio::null()
+            })
+            .stdout(Stdio::piped())
+            .stderr(stderr)
+            .spawn()
+            .map_err(LabError::io(format!("start {}", self.program.display())))?;
+        let mut process = match session {
+            Some(_) => Process::there(child),
+            None => Process::here(child),
+        };
+        if let Some(stdout) = process.stdout() {
+            self.watch.listen(node, stdout);
+        }
+        self.lives.push(Life {
+            node,
+            fate: Fate::Ended,
+            events,
+            log,
+            ended: None,
+            may_end: false,
+            distant_events,
+            process,
+        });
+        Ok(())
+    }
+
+    fn command(&self, node: NodeId, events: &Path) -> Result<Command, LabError> {
+        let spot = self.plan.spot(node);
+        let file = self.write_farm_file(node, spot)?;
+        let mut command = self.wrapped(node, spot);
+        command.args(self.words(node, &file.to_string_lossy(), &events.to_string_lossy()));
+        command.arg("--parent").arg(std::process::id().to_string());
+        // A Ctrl-C at the terminal goes to the whole process group: it is for the experiment alone.
+        command.process_group(0);
+        command.env_remove("RUST_LOG");
+        Ok(command)
+    }
+
+    /// What the program is told to be `node`.
+    fn words(&self, node: NodeId, file: &str, events: &str) -> Vec<String> {
+        let (role, index) = (node.role.to_string(), node.index.to_string());
+        let listen = &self.plan.spot(node).listen;
+        let mut words = vec![
+            role.as_str(),
+            "--config",
+            file,
+            "--events",
+            events,
+            "--index",
+            &index,
+        ];
+        let status_ms = self.status_ms.to_string();
+        if matches!(node.role, Role::Icn | Role::Epn) {
+            words.extend(["--listen", listen]);
+        }
+        if node.role == Role::Icn {
+            words.extend(["--status-ms", &status_ms]);
+        }
+        words.into_iter().map(str::to_owned).collect()
+    }
+
+    /// The program, or what starts it in its namespace or with its clock.
+    fn wrapped(&self, node: NodeId, spot: &Spot) -> Command {
+        let is_odd = node.role != Role::Icn && node.index == 0;
+        if let Some(host) = &spot.host {
+            let mut command = tool::command("ip");
+            command
+                .args(["netns", "exec", &host.namespace])
+                .arg(&self.program);
+            return command;
+        }
+        match self.shape.clocks {
+            Clocks::Ahead(seconds) if is_odd => {
+                let mut command = tool::command("unshare");
+                command.args(["-T", "--monotonic"]).arg(seconds.to_string());
+                command.arg("--").arg(&self.program);
+                command
+            }
+            Clocks::Settable if is_odd => {
+                let mut command = Command::new(&self.program);
+                command.env("LD_PRELOAD", tool::faketime_library().unwrap_or_default());
+                command.env("FAKETIME_TIMESTAMP_FILE", self.folder.file(WALL_CLOCK));
+                command.env("FAKETIME_NO_CACHE", "1");
+                command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+                command.env("DONT_FAKE_MONOTONIC", "1");
+                command
+            }
+            _ => Command::new(&self.program),
+        }
+    }
+
+    /// Each node has its own: they differ in where they find each other.
+    fn write_farm_file(&self, node: NodeId, spot: &Spot) -> Result<PathBuf, LabError> {
+        let mut config = self.config.clone();
+        if let Some(icn) = &spot.icn {
+            config.icn.address.clone_from(icn);
+        }
+        config.epn.advertise.clone_from(&spot.advertise);
+        let keepers = self.plan.keeper_relays(node);
+        if !keepers.is_empty() {
+            let addresses = keepers.iter().map(|relay| relay.address().to_owned());
+            config.membership.servers = addresses.collect();
+        }
+        if let (Role::Flp, Some(stfs)) = (node.role, self.shape.hold_stfs) {
+            config.flp.hold_stfs_max = stfs;
+            // A hold that does not outlast a failure is refused. In an FLP of a paced farm this rate only serves
+            // that check: the ICN says what the rate is.
+            config.icn.scheduler.paced_rate_hz = 1.0;
+        }
+        let path = self
+            .folder
+            .file(&format!("{}-{}.toml", node.role, node.index));
+        let text = config
+            .to_toml()
+            .map_err(|error| LabError::Farm(format!("cannot write a farm file: {error}")))?;
+        write(&path, &text)?;
+        Ok(path)
+    }
+
+    /// Puts the wall clock of those who have a settable one `days` ahead.
+    ///
+    /// # Errors
+    ///
+    /// What writing a file gives.
+    pub(crate) fn set_wall_clock(&self, days: i32) -> Result<(), LabError> {
+        write(&self.folder.file(WALL_CLOCK), &format!("{days:+}d"))
+    }
+
+    /// The living process of `node`.
+    pub(crate) fn living(&mut self, node: NodeId) -> Option<&mut Life> {
+        self.lives
+            .iter_mut()
+            .rfind(|life| life.node == node && life.ended.is_none())
+    }
+
+    /// Sends `signal` to the living process of `node`; `false` if there is none. One that is killed is reaped.
+    pub(crate) fn signal(&mut self, node: NodeId, signal: Signal) -> bool {
+        let Some(life) = self.living(node) else {
+            return false;
+        };
+        let is_sent = life.process.signal(signal);
+        if signal == Signal::KILL {
+            life.fate = Fate::Killed;
+            life.may_end = true;
+            life.ended = life.process.wait();
+            self.watch.forget(node);
+        }
+        is_sent
+    }
+
+    /// Ends the run as an operator of several ICNs does: with `sheaf stop`.
+    fn stop_run(&mut self) {
+        let (program, file) = (
+            self.program.to_string_lossy(),
+            self.folder.file("icn-0.toml"),
+        );
+        let file = file.to_string_lossy();
+        let words = ["stop", "--config", &file];
+        let outcome = match self.host(NodeId::ICN) {
+            None => tool::run(&program, words),
+            Some(host) => {
+                let inside = ["netns", "exec", &host.namespace, &program];
+                tool::run("ip", inside.into_iter().chain(words))
+            }
+        };
+        if let Err(error) = outcome {
+            self.problems
+                .push(format!("the run could not be stopped: {error}"));
+            self.signal_all(Role::Flp, Signal::TERM);
+        }
+    }
+
+    fn signal_all(&mut self, role: Role, signal: Signal) {
+        let nodes = self.all_nodes();
+        for node in nodes.into_iter().filter(|node| node.role == role) {
+            self.signal(node, signal);
+        }
+    }
+
+    /// Takes note that `node` cannot do its part for a while.
+    pub(crate) fn disturb(&mut self, node: NodeId) {
+        if let Some(life) = self.living(node) {
+            life.fate = life.fate.max(Fate::Disturbed);
+        }
+    }
+
+    /// Where `node` stands, if it has a namespace.
+    pub(crate) fn host(&self, node: NodeId) -> Option<Host> {
+        self.plan.spot(node).host.clone()
+    }
+
+    /// Where `node` listens.
+    pub(crate) fn address(&self, node: NodeId) -> &str {
+        &self.plan.spot(node).listen
+    }
+
+    /// The relay before the data port of an EPN, or between a node and the ICN.
+    pub(crate) fn relays(&self) -> &BTreeMap<&'static str, Relay> {
+        self.plan.relays()
+    }
+
+    /// The relays between `node` and each ZooKeeper server, if there are any.
+    pub(crate) fn keeper_relays(&self, node: NodeId) -> &[Relay] {
+        self.plan.keeper_relays(node)
+    }
+
+    /// What the nodes said so far.
+    pub(crate) fn watch(&self) -> &Watch {
+        &self.watch
+    }
+
+    /// Waits until every node lives and is in good standing with the ICN.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::Interrupted`].
+    pub(crate) fn await_all_up(&mut self, patience: Duration) -> Result<bool, LabError> {
+        let nodes = self.all_nodes();
+        wait_until(patience, || {
+            self.reap();
+            let is_up = |node: &NodeId| self.watch.is_up(*node);
+            Ok(self.watch.leader().is_some() && nodes.iter().all(is_up))
+        })
+    }
+
+    /// The event logs of all lives.
+    pub(crate) fn logs(&self) -> Vec<Log> {
+        let log = |life: &Life| Log {
+            node: life.node,
+            fate: life.fate,
+            path: life.events.clone(),
+        };
+        self.lives.iter().map(log).collect()
+    }
+
+    /// The books as the ICN told them last, if there is one ICN and it told them when it ended: several may each
+    /// have missed what the other one decided.
+    pub(crate) fn last_books(&self) -> Option<BooksStatus> {
+        (self.shape.icns == 1).then(|| self.watch.status().books)
+    }
+
+    /// Sees who has ended; whoever did so by itself is a problem.
+    pub(crate) fn reap(&mut self) {
+        for life in &mut self.lives {
+            if life.ended.is_some() {
+                continue;
+            }
+            let Some(status) = life.process.ended() else {
+                continue;
+            };
+            life.ended = Some(status);
+            self.watch.forget(life.node);
+            if !life.may_end {
+                let (node, words) = (life.node, last_line(&life.log));
+                self.problems
+                    .push(format!("{node} ended by itself ({status}): {words}"));
+            }
+        }
+    }
+
+    /// The run ends by itself: no end of a process is a problem, as long as it is in order.
+    pub(crate) fn let_all_end(&mut self) {
+        for life in &mut self.lives {
+            life.may_end = true;
+        }
+    }
+
+    /// Takes note that `node` may end from now on without that being a problem.
+    pub(crate) fn let_end(&mut self, node: NodeId, fate: Fate) {
+        if let Some(life) = self.living(node) {
+            life.may_end = true;
+            life.fate = life.fate.max(fate);
+        }
+    }
+
+    /// Ends the run as an operator would, and waits until all processes have ended. Those that do not end are
+    /// killed, and that is a problem.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::Interrupted`].
+    pub(crate) fn end(&mut self) -> Result<(), LabError> {
+        self.reap();
+        for life in self.lives.iter_mut().filter(|life| life.ended.is_none()) {
+            life.may_end = true;
+            life.process.signal(Signal::CONT);
+        }
+        if self.shape.icns > 1 {
+            // One of several ICNs that is asked to end hands over.
+            self.stop_run();
+        } else {
+            self.signal_all(Role::Icn, Signal::TERM);
+        }
+        let drain = Duration::from_millis(self.config.icn.scheduler.drain_ms);
+        let have_ended = wait_until(2 * drain + FAREWELL_MAX, || {
+            self.reap();
+            let mut living = self.lives.iter().filter(|life| life.ended.is_none());
+            Ok(living.all(|life| life.node.role == Role::Icn && self.shape.icns > 1))
+        })? && self.shape.icns == 1;
+        // Of several ICNs, those that stand by do not end with the run.
+        self.signal_all(Role::Icn, Signal::TERM);
+        let have_ended = have_ended
+            || wait_until(FAREWELL_MAX, || {
+                self.reap();
+                Ok(self.lives.iter().all(|life| life.ended.is_some()))
+            })?;
+        if !have_ended {
+            let living = self.lives.iter().filter(|life| life.ended.is_none());
+            let nodes: Vec<NodeId> = living.map(|life| life.node).collect();
+            for node in nodes {
+                self.problems
+                    .push(format!("{node} did not end and had to be killed"));
+                self.signal(node, Signal::KILL);
+            }
+        }
+        for life in &self.lives {
+            if let (Some(status), Fate::Ended | Fate::Disturbed) = (life.ended, life.fate)
+                && !status.success()
+                && !self
+                    .problems
+                    .iter()
+                    .any(|text| text.contains(&life.node.to_string()))
+            {
+                let (node, words) = (life.node, last_line(&life.log));
+                self.problems
+                    .push(format!("{node} ended with {status}: {words}"));
+            }
+        }
+        self.watch.finish();
+        self.fetch_logs();
+        Ok(())
+    }
+
+    /// The folder of its files.
+    pub(crate) fn folder(&mut self) -> &mut Folder {
+        &mut self.folder
+    }
+}
+
+impl Drop for Farm {
+    fn drop(&mut self) {
+        for life in &mut self.lives {
+            if life.ended.is_none() {
+                life.process.kill();
+            }
+        }
+        for session in self.sessions() {
+            if let Err(error) = hosts::end_run(&session) {
+                tracing::warn!(%error, "A host may have something left of a run");
+            }
+        }
+    }
+}
+
+/// Another binary than the running one, for tests of this crate.
+pub(crate) const PROGRAM: &str = "SHEAF_LAB_PROGRAM";
+
+/// The program whose processes are the nodes.
+pub(crate) fn program() -> Result<PathBuf, LabError> {
+    std::env::var_os(PROGRAM)
+        .map_or_else(std::env::current_exe, |path| Ok(path.into()))
+        .map_err(LabError::io("find the path of this program"))
+}
+
+/// The file from which nodes with a settable clock read it.
+const WALL_CLOCK: &str = "wall-clock";
+
+/// Three ZooKeeper servers, with the short times of tests.
+fn start_servers() -> Result<Ensemble, LabError> {
+    let home = Home::find().map_err(|error| LabError::Farm(error.to_string()))?;
+    let options = ServerOptions {
+        place: servers_place(),
+        ..ServerOptions::ensemble()
+    };
+    Ensemble::start(&home, &options)
+        .map_err(|error| LabError::Farm(format!("cannot start ZooKeeper: {error}")))
+}
+
+/// In memory, unless `TMPDIR` says otherwise. These servers stand for machines with disks of their own: on the one disk
+/// of this machine they wait for each other's `fsync`, and for those of the farm.
+fn servers_place() -> Option<PathBuf> {
+    let memory = Path::new("/dev/shm");
+    let is_free = std::env::var_os("TMPDIR").is_none() && memory.is_dir();
+    is_free.then(|| memory.to_owned())
+}
+
+fn make_disks(shape: &Shape, folder: &Path) -> Result<Option<Disk>, LabError> {
+    if shape.consumer == Consumer::Verify {
+        return Ok(None);
+    }
+    for index in 0..shape.epns {
+        let path = folder.join(format!("epn-{index}"));
+        std::fs::create_dir_all(&path).map_err(LabError::io(format!("make {}", path.display())))?;
+    }
+    match shape.consumer {
+        Consumer::SmallDisk(bytes) => Disk::mount(&folder.join("epn-0"), bytes).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// Makes a CA, and a certificate for each of `nodes`, as an operator does with `sheaf cert`.
+fn certify(directory: &Path, nodes: &[NodeId]) -> Result<(), LabError> {
+    let bad = |error: IdentityError| LabError::Farm(format!("cannot make certificates: {error}"));
+    let validity = Validity::of_days(1);
+    let authority = Authority::new("lab", validity).map_err(bad)?;
+    authority.save(directory, true).map_err(bad)?;
+    let operator = NodeId {
+        role: Role::Operator,
+        index: 0,
+    };
+    for node in nodes.iter().chain([&operator]) {
+        let files = CertFiles::in_directory(directory, *node);
+        let issued = authority.issue(*node, validity).map_err(bad)?;
+        issued.save(&files, true).map_err(bad)?;
+    }
+    Ok(())
+}
+
+fn write(path: &Path, text: &str) -> Result<(), LabError> {
+    std::fs::write(path, text).map_err(LabError::io(format!("write {}", path.display())))
+}
+
+/// With what a process gave up, as far as its log tells.
+fn last_line(log: &Path) -> String {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let last = text.lines().rfind(|line| !line.trim().is_empty());
+    last.unwrap_or("it left no message").to_owned()
+}
+
+/// The time now, as event logs have it.
+pub(crate) fn now_ns() -> u64 {
+    clock::now_ns()
+}

@@ -1,0 +1,355 @@
+//! A farm by hand on the hosts of a fleet: started, stopped, its logs fetched. It goes on when this process ends.
+
+use super::facts::Facts;
+use super::{FARM, Fleet, MARK, RUN, Session, script};
+use crate::clock::{let_pass, wait_until};
+use crate::error::LabError;
+use crate::experiment::place::Placement;
+use crate::farm::Spot;
+use sheaf_node::config::FarmConfig;
+use sheaf_node::status::FarmStatus;
+use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long a farm may take to begin its run.
+const START_MAX: Duration = Duration::from_secs(60);
+/// How often hosts are asked how far they are.
+const LOOK: Duration = Duration::from_millis(200);
+/// How often the ICN tells how its nodes do, in ms: what is waited for at the start.
+const STATUS_MS: u64 = 500;
+/// How long nodes may stay that have lost their ICN, before they are told to end.
+const LEFT_BEHIND: Duration = Duration::from_secs(2);
+
+/// Which node is where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Started {
+    /// The node.
+    pub node: NodeId,
+    /// Its host.
+    pub host: String,
+    /// Where it listens, if it does.
+    pub listen: Option<String>,
+}
+
+impl Fleet {
+    /// Starts a farm with the nodes that `config` says, and waits until it makes TFs. Addresses of nodes in `config`
+    /// are replaced. If it does not begin, no process of it is left.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError`](super::HostError) of a host that is not ready, [`LabError::Farm`] if the farm does not fit or does
+    /// not begin.
+    pub fn start(&self, mut config: FarmConfig) -> Result<Vec<Started>, LabError> {
+        let spots = self.spots(config.run.flps, config.run.epns)?;
+        config.icn.address.clone_from(&spots[&NodeId::ICN].listen);
+        if !config.icn.addresses.is_empty() {
+            let found = config.icn.addresses.len();
+            let text = format!("icn.addresses: found {found}, expected none: hosts carry one ICN");
+            return Err(LabError::Farm(text));
+        }
+        let text = config
+            .to_toml()
+            .map_err(|error| LabError::Farm(format!("cannot write a farm file: {error}")))?;
+        self.ready()?;
+        let file = format!("{FARM}/farm.toml");
+        self.on_all(|session| {
+            let folder = &session.host().folder;
+            session.run("make room for a farm", MAKE_FARM, &[folder, FARM])?;
+            session.write(&format!("{folder}/{file}"), &text)
+        })?;
+        let nodes = nodes(&spots);
+        let begun = launch(&nodes).and_then(|()| self.await_start(&nodes));
+        if let Err(error) = begun {
+            self.kill_all()?;
+            return Err(error);
+        }
+        let started = nodes.into_iter().map(|(node, session, listen)| Started {
+            node,
+            host: session.host().name.clone(),
+            listen: (!listen.is_empty()).then(|| listen.to_owned()),
+        });
+        Ok(started.collect())
+    }
+
+    /// Which node stands where, with so many FLPs and EPNs.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::Farm`] if they do not fit.
+    pub(crate) fn spots(&self, flps: u32, epns: u32) -> Result<BTreeMap<NodeId, Spot>, LabError> {
+        let placement = Placement::on_hosts(&self.inventory, flps, epns)
+            .map_err(|misfit| LabError::Farm(misfit.to_string()))?;
+        let slots = self.inventory.slots();
+        let spot = |node: NodeId, slot: usize| {
+            let slot = &slots[slot];
+            let session = self.sessions[slot.host].clone();
+            let host = session.host();
+            // Control goes over the second network if there is one, STFs over the first.
+            let listen = match node.role {
+                Role::Icn => format!("{}:{}", host.control, slot.port),
+                Role::Epn => format!("{}:{}", host.primary, slot.port),
+                _ => String::new(),
+            };
+            let spot = Spot {
+                session: Some(session),
+                listen,
+                ..Spot::default()
+            };
+            (node, spot)
+        };
+        let icn = std::iter::once((NodeId::ICN, placement.icn));
+        let flps = (0..).map(|index| FlpId(index).into()).zip(placement.flps);
+        let epns = (0..).map(|index| EpnId(index).into()).zip(placement.epns);
+        let nodes = icn.chain(flps).chain(epns);
+        Ok(nodes.map(|(node, slot)| spot(node, slot)).collect())
+    }
+
+    fn await_start(&self, nodes: &[Node<'_>]) -> Result<(), LabError> {
+        let icn = nodes.iter().find(|(node, ..)| *node == NodeId::ICN);
+        let (_, icn, _) = icn.expect("every farm has one");
+        let has_begun = wait_until(START_MAX, || {
+            let words = [icn.host().folder.as_str(), FARM, "icn-0.out"];
+            let said = icn.run("tell how the farm is", LAST_LINE, &words)?;
+            let status = serde_json::from_str::<FarmStatus>(said.trim());
+            if status.is_ok_and(|status| status.books.announced > 0) {
+                return Ok(true);
+            }
+            let ended = self.on_all(|session| {
+                let host = session.host();
+                let words = [host.folder.as_str(), FARM];
+                let said = session.run("tell who ended", &script(WHO_ENDED), &words)?;
+                Ok((host.name.clone(), said.trim().to_owned()))
+            })?;
+            if let Some((host, said)) = ended.into_iter().find(|(_, said)| !said.is_empty()) {
+                let text = format!("host {host}: {said}");
+                return Err(LabError::Farm(text));
+            }
+            let_pass(LOOK).map(|()| false)
+        })?;
+        if has_begun {
+            return Ok(());
+        }
+        let text = format!("the run has not begun after {} s", START_MAX.as_secs());
+        Err(LabError::Farm(text))
+    }
+
+    /// Ends the run of a farm: the ICN is told to, the farm drains, all nodes go home. Waits until no process is left,
+    /// for `patience` at most; gives how many there were.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Busy`](super::HostError::Busy) of the first host where something is left then.
+    pub fn stop(&self, patience: Duration) -> Result<u64, LabError> {
+        let at_first: u64 = self.running()?.iter().sum();
+        let has_icn = self.signal("TERM", "icn")? > 0;
+        if !has_icn {
+            self.signal("TERM", "")?;
+        }
+        let is_idle = || Ok(self.running()?.iter().all(|running| *running == 0));
+        let look = || is_idle().and_then(|done: bool| let_pass(LOOK).map(|()| done));
+        let icn_is_gone = || Ok(self.count("icn")? == 0);
+        wait_until(patience, || {
+            icn_is_gone().and_then(|gone: bool| let_pass(LOOK).map(|()| gone))
+        })?;
+        if has_icn && !wait_until(LEFT_BEHIND.min(patience), look)? {
+            // These had no stream to the ICN.
+            self.signal("TERM", "")?;
+        }
+        if wait_until(patience, look)? {
+            return Ok(at_first);
+        }
+        self.on_all(|session| Ok(Facts::ask(session)?.check_idle(session)?))?;
+        Ok(at_first)
+    }
+
+    /// Fetches the files of a farm from all hosts into the folder `out`, which must be new or empty. Gives how many.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::Results`] if there is something in `out`, or if there was nothing to fetch.
+    pub fn collect(&self, out: &Path) -> Result<u64, LabError> {
+        let refuse = |why: &str| LabError::Results {
+            folder: out.to_owned(),
+            why: why.to_owned(),
+        };
+        if std::fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some()) {
+            return Err(refuse(
+                "it holds something, expected a new or an empty folder",
+            ));
+        }
+        std::fs::create_dir_all(out).map_err(LabError::io(format!("make {}", out.display())))?;
+        let collected = self.on_all(|session| {
+            let host = session.host();
+            let said = session.run("list its files", LIST, &[&host.folder, FARM])?;
+            // Names come from elsewhere: none may lead out of the folder.
+            let names = said
+                .lines()
+                .filter(|name| !name.contains('/') && !name.starts_with('.'));
+            let mut count = 0;
+            for name in names {
+                session.copy_from(&format!("{}/{FARM}/{name}", host.folder), &out.join(name))?;
+                count += 1;
+            }
+            let facts = Facts::ask(session)?;
+            if facts.running == 0 && count > 0 {
+                session.run(
+                    "mark them as fetched",
+                    MARK_COLLECTED,
+                    &[&host.folder, FARM],
+                )?;
+            }
+            Ok((count, host.name.clone(), facts))
+        })?;
+        let count = collected.iter().map(|(count, ..)| count).sum();
+        if count == 0 {
+            return Err(refuse("no host has files of a farm"));
+        }
+        let facts: BTreeMap<&String, &Facts> = collected
+            .iter()
+            .map(|(_, name, facts)| (name, facts))
+            .collect();
+        crate::report::write_json(&out.join("hosts.json"), &facts)?;
+        Ok(count)
+    }
+
+    /// Kills all that runs, and removes what a run has on the hosts.
+    pub(crate) fn kill_all(&self) -> Result<(), LabError> {
+        self.on_all(end_run).map(drop)
+    }
+
+    /// Processes of each host.
+    fn running(&self) -> Result<Vec<u64>, LabError> {
+        self.on_all(|session| {
+            let said = session.run(
+                "tell what runs",
+                &script("pids | wc -l"),
+                &[&session.host().folder],
+            )?;
+            Ok(said.trim().parse().unwrap_or(0))
+        })
+    }
+
+    /// Processes of `role` on all hosts.
+    fn count(&self, role: &str) -> Result<u64, LabError> {
+        self.signal("0", role)
+    }
+
+    /// Sends `signal` to the nodes of `role`, or to all if it is empty; gives how many there were.
+    fn signal(&self, signal: &str, role: &str) -> Result<u64, LabError> {
+        let role = if role.is_empty() { "any" } else { role };
+        let counts = self.on_all(|session| {
+            let words = [session.host().folder.as_str(), signal, role];
+            let said = session.run("signal its nodes", &script(SIGNAL), &words)?;
+            Ok(said.trim().parse::<u64>().unwrap_or(0))
+        })?;
+        Ok(counts.iter().sum())
+    }
+}
+
+/// A node, the connection to its host, and where it listens.
+type Node<'a> = (NodeId, &'a Session, &'a str);
+
+fn nodes(spots: &BTreeMap<NodeId, Spot>) -> Vec<Node<'_>> {
+    let all = spots.iter();
+    all.filter_map(|(node, spot)| Some((*node, spot.session.as_deref()?, spot.listen.as_str())))
+        .collect()
+}
+
+/// Starts processes that go on when this one ends.
+fn launch(nodes: &[Node<'_>]) -> Result<(), LabError> {
+    let status_ms = STATUS_MS.to_string();
+    for (node, session, listen) in nodes {
+        let (role, index) = (node.role.to_string(), node.index.to_string());
+        let name = format!("{role}-{index}");
+        let folder = session.host().folder.as_str();
+        let mut words = vec![folder, FARM, &name, &role, "--index", &index];
+        match node.role {
+            Role::Icn => words.extend(["--status-ms", &status_ms]),
+            Role::Epn => words.extend(["--listen", listen]),
+            _ => {}
+        }
+        session.run(&format!("start {node}"), LAUNCH, &words)?;
+    }
+    Ok(())
+}
+
+/// Kills all processes of a host, and removes what a run has there.
+pub(crate) fn end_run(session: &Session) -> Result<(), LabError> {
+    let words = [session.host().folder.as_str(), MARK, RUN];
+    session.run("end a run", &script(END_RUN), &words).map(drop)
+}
+
+/// Makes an empty folder for a run; gives its path.
+pub(crate) fn begin_run(session: &Session) -> Result<(), LabError> {
+    let words = [session.host().folder.as_str(), MARK, RUN];
+    session
+        .run("make room for a run", BEGIN_RUN, &words)
+        .map(drop)
+}
+
+/// `$1` is the folder, `$2` the mark, `$3` that of the run.
+const BEGIN_RUN: &str = r#"
+set -e
+[ -e "$1/$2" ]
+rm -rf "$1/$3"
+mkdir "$1/$3"
+"#;
+
+const END_RUN: &str = r#"
+[ -e "$folder/$2" ] || exit 0
+end_all
+rm -rf "$folder/$3"
+"#;
+
+/// `$1` is the folder, `$2` that of the farm. What was not fetched stays.
+const MAKE_FARM: &str = r#"
+set -e
+cd "$1"
+if [ -n "$(ls "$2" 2>/dev/null)" ] && [ ! -e "$2/.collected" ]; then
+  echo "there are files of an earlier farm: \`sheaf lab hosts collect\` fetches them, \`purge\` removes them" >&2
+  exit 1
+fi
+rm -rf "$2"
+mkdir "$2"
+"#;
+
+/// `$1` is the folder, `$2` that of the farm, `$3` the name of the node; the rest is what it is started with.
+const LAUNCH: &str = r#"
+cd "$1/$2" || exit 1
+name=$3
+shift 3
+setsid ../sheaf "$@" --config farm.toml --events "$name.events" >"$name.out" 2>"$name.log" </dev/null &
+echo "$!" >"$name.pid"
+"#;
+
+/// `$1` is the folder, `$2` that of the farm, `$3` a file.
+const LAST_LINE: &str = r#"tail -n 1 "$1/$2/$3" 2>/dev/null || true"#;
+
+/// `$1` is the folder, `$2` that of the farm. Prints what the first node that does not run said last.
+const WHO_ENDED: &str = r#"
+running=$(pids)
+cd "$folder/$2" || exit 1
+for file in *.pid; do
+  name=${file%.pid}
+  echo "$running" | grep -qx "$(cat "$file")" && continue
+  echo "$name ended: $(tail -n 1 "$name.log")"
+  break
+done
+"#;
+
+const LIST: &str = r#"ls "$1/$2" 2>/dev/null || true"#;
+
+const MARK_COLLECTED: &str = r#": >"$1/$2/.collected""#;
+
+/// `$1` is the folder, `$2` the signal, `$3` a role or `any`. Prints how many there were.
+const SIGNAL: &str = r#"
+count=0
+for pid in $(pids); do
+  role=$(tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | sed -n 2p)
+  [ "$3" = any ] || [ "$3" = "$role" ] || continue
+  kill -s "$2" "$pid" 2>/dev/null && count=$((count + 1))
+done
+echo "$count"
+"#;

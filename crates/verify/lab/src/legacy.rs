@@ -1,0 +1,472 @@
+//! The prior systems' rules on real sockets: what O2-Balancer2 did, in the same namespaces and on the same wires.
+//!
+//! The ICN publishes a heartbeat of 24 bytes with the EPN it chose; every FLP pushes a header and its payload there
+//! without waiting, up to 1,000 messages deep, and throws away what comes then; an EPN counts messages, and
+//! acknowledges a set if all of them name the newest heartbeat; the ICN counts acknowledgements until 20 ms or 1 s
+//! after the last heartbeat. Whatever it has not heard by then it calls lost. Sources: `docs/lab.md`, section
+//! "Legacy mode".
+//!
+//! Plain TCP stands for ZeroMQ, with the bytes of its frames: a queue a connection, bounded in messages, a thread that
+//! writes, one that reads, and a reader's turn at each connection. What is different, on purpose: nodes are awaited and
+//! not slept for, acknowledgements name their heartbeat so that latency can be told (no rule looks at that), and the
+//! ICN goes on counting after the end, so that what is late can be told from what is gone.
+
+mod epn;
+mod flp;
+mod icn;
+mod limiter;
+mod queue;
+mod rule;
+mod wire;
+
+use crate::clock::{now_ns, wait_until};
+use crate::error::LabError;
+use crate::experiment::Trial;
+use crate::experiment::live::{Cast, Turn, outside};
+use crate::experiment::result::{RunResult, jain};
+use crate::farm;
+use crate::machine::Folder;
+use crate::net::{Net, Place};
+use crate::tool;
+use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
+use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
+use sheaf_sim::scenario::{Builder, Fault, FaultKind, Legacy};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+/// Where nodes listen: the ICN of the prior system at 5000 and 5005, an EPN at 5555.
+const CONTROL_PORT: u16 = 5000;
+const DATA_PORT: u16 = 5555;
+/// How long a run may take beyond its generation: what is late is awaited.
+const LATE_MAX: Duration = Duration::from_secs(60);
+
+/// What one process is told.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeConfig {
+    /// `icn`, `flp` or `epn`.
+    pub role: String,
+    /// Which one, from 0.
+    pub index: u16,
+    /// FLPs of the run.
+    pub flps: u16,
+    /// EPNs of the run.
+    pub epns: u16,
+    /// Where the ICN listens.
+    pub control: SocketAddr,
+    /// Where this EPN listens.
+    pub data: Option<SocketAddr>,
+    /// Heartbeats a second.
+    pub rate_hz: f64,
+    /// Heartbeats of the run.
+    pub heartbeats: u64,
+    /// Payload of a message.
+    pub bytes: u64,
+    /// Always the first EPN, instead of all in turn.
+    pub is_fixed: bool,
+    /// Whether the rate limiter with its dead band sets the pace, instead of absolute deadlines.
+    pub has_dead_band: bool,
+    /// Whether the counting builder looks at the order of messages.
+    pub has_order: bool,
+    /// The rules.
+    pub rules: Legacy,
+    /// What chance follows from: when streams stall.
+    pub seed: u64,
+}
+
+/// What one process found.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct NodeReport {
+    /// ICN: heartbeats published.
+    pub heartbeats: u64,
+    /// ICN: from the first to the last heartbeat, in ns.
+    pub generation_ns: u64,
+    /// ICN: from the first heartbeat to the last acknowledgement that counted, in ns.
+    pub span_ns: u64,
+    /// ICN: acknowledgements that counted.
+    pub acks: u64,
+    /// ICN: those that came later.
+    pub late: u64,
+    /// ICN: from heartbeat to acknowledgement of those that counted, in µs.
+    pub latencies_us: Vec<f64>,
+    /// ICN: acknowledgements that counted, by EPN.
+    pub acks_by_epn: Vec<u64>,
+    /// EPN: sets that were thrown away.
+    pub out_of_order: u64,
+    /// EPN: messages.
+    pub messages: u64,
+    /// EPN: messages in sets that never closed.
+    pub open_messages: u64,
+    /// FLP: heartbeats whose message found a full queue.
+    pub queue_full: u64,
+    /// FLP: messages to an EPN that was not there.
+    pub unsent: u64,
+    /// FLP: most bytes that waited.
+    pub peak_bytes: u64,
+    /// FLP with an iterator of its own: to which EPN it sent each heartbeat, as a checksum for the others to compare.
+    pub targets: Vec<u16>,
+}
+
+/// Runs one process to its end; what it found.
+///
+/// # Errors
+///
+/// What sockets give.
+pub fn run_node(config: &NodeConfig) -> std::io::Result<NodeReport> {
+    // Whoever started this one may be killed.
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    match config.role.as_str() {
+        "icn" => icn::run(config),
+        "flp" => flp::run(config),
+        "epn" => epn::run(config),
+        other => {
+            let text = format!("role: found {other:?}, expected icn, flp or epn");
+            Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, text))
+        }
+    }
+}
+
+/// Runs `trial` on `net` once.
+///
+/// # Errors
+///
+/// [`LabError::Farm`] if a node does not do its part, what the operating system gives, and [`LabError::Interrupted`].
+pub(crate) fn run(
+    trial: &Trial,
+    net: &Net,
+    turn: &Turn,
+    folder: &Folder,
+) -> Result<RunResult, LabError> {
+    let begin = Instant::now();
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let mut troupe = Troupe::new(trial, net, turn, folder.path())?;
+    troupe.start_all()?;
+    let scenario = &trial.scenario;
+    let mut faults = scenario.faults.clone();
+    faults.sort_by(|a, b| b.at_s.total_cmp(&a.at_s));
+    let mut undone: Vec<(u64, Fault)> = Vec::new();
+    let mut done = 0;
+    let begin_ns = now_ns();
+    let patience = Duration::from_secs_f64(scenario.duration_s * 1.1) + LATE_MAX;
+    let is_over = wait_until(patience, || {
+        let now = now_ns();
+        let at_ns = |seconds: f64| begin_ns.saturating_add((seconds * 1e9) as u64);
+        if faults.last().is_some_and(|fault| at_ns(fault.at_s) <= now)
+            && let Some(fault) = faults.pop()
+        {
+            troupe.hurt(&fault);
+            done += 1;
+            if let Some(for_s) = fault.for_s {
+                undone.push((at_ns(fault.at_s + for_s), fault));
+            }
+        }
+        while let Some(at) = undone.iter().position(|(at, _)| *at <= now) {
+            let (_, fault) = undone.remove(at);
+            troupe.heal(&fault)?;
+        }
+        troupe.has_ended(NodeId::ICN)
+    })?;
+    if !is_over {
+        return Err(LabError::Farm(format!(
+            "the ICN had not ended after {:.0} s",
+            patience.as_secs_f64()
+        )));
+    }
+    let reports = troupe.finish()?;
+    let mut result = judge(trial, &reports, done);
+    result.iteration = turn.iteration;
+    result.attempt = turn.attempt;
+    result.seed = turn.seed;
+    result.began_unix_s = since.map_or(0, |since| since.as_secs());
+    result.wall_s = begin.elapsed().as_secs_f64();
+    Ok(result)
+}
+
+/// The processes of a run.
+struct Troupe<'a> {
+    trial: &'a Trial,
+    program: PathBuf,
+    folder: &'a Path,
+    /// Where each node stands, and what it is told.
+    parts: BTreeMap<NodeId, (Place, NodeConfig)>,
+    children: Vec<(NodeId, PathBuf, Child)>,
+}
+
+impl<'a> Troupe<'a> {
+    fn new(trial: &'a Trial, net: &Net, turn: &Turn, folder: &'a Path) -> Result<Self, LabError> {
+        let cast = Cast::of(trial, net)?;
+        let scenario = &trial.scenario;
+        let rules = &scenario.legacy;
+        let control = if rules.shared_control_nic {
+            cast.icn.primary
+        } else {
+            cast.icn.control()
+        };
+        let count = |count: usize| u16::try_from(count).unwrap_or(u16::MAX);
+        let config = |node: NodeId, data| NodeConfig {
+            role: node.role.to_string(),
+            index: node.index,
+            flps: count(cast.flps.len()),
+            epns: count(cast.epns.len()),
+            control: (control, CONTROL_PORT).into(),
+            data,
+            rate_hz: scenario.rate_hz,
+            heartbeats: scenario.timeframes(),
+            bytes: scenario.size.bytes,
+            is_fixed: scenario.policy == "fixed",
+            has_dead_band: trial.live.legacy_dead_band,
+            has_order: trial.live.legacy_order,
+            rules: rules.clone(),
+            seed: turn.seed,
+        };
+        let mut parts = BTreeMap::new();
+        parts.insert(NodeId::ICN, (cast.icn.clone(), config(NodeId::ICN, None)));
+        for (index, place) in (0..).zip(&cast.flps) {
+            let node = FlpId(index).into();
+            parts.insert(node, ((*place).clone(), config(node, None)));
+        }
+        for (index, place) in (0..).zip(&cast.epns) {
+            let node = EpnId(index).into();
+            let data = SocketAddr::from((place.primary, DATA_PORT));
+            parts.insert(node, ((*place).clone(), config(node, Some(data))));
+        }
+        Ok(Self {
+            trial,
+            program: farm::program()?,
+            folder,
+            parts,
+            children: Vec::new(),
+        })
+    }
+
+    fn start_all(&mut self) -> Result<(), LabError> {
+        let nodes: Vec<NodeId> = self.parts.keys().copied().collect();
+        nodes.into_iter().try_for_each(|node| self.start(node))
+    }
+
+    fn start(&mut self, node: NodeId) -> Result<(), LabError> {
+        let (place, config) = &self.parts[&node];
+        let life = self.children.len();
+        let path = self
+            .folder
+            .join(format!("{}-{}.{life}.json", node.role, node.index));
+        let io = |what: &str| LabError::io(format!("{what} {}", path.display()));
+        let stdout = File::create(&path).map_err(io("make"))?;
+        let stderr = File::create(path.with_extension("log")).map_err(io("make the log of"))?;
+        let json = serde_json::to_string(config).expect("addresses and numbers have a JSON form");
+        let mut command = tool::command("ip");
+        command
+            .args(["netns", "exec", &place.namespace])
+            .arg(&self.program);
+        command.args(["lab", "legacy-node", &json]);
+        // A Ctrl-C at the terminal is for the experiment alone.
+        command
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(stdout)
+            .stderr(stderr);
+        let child = command
+            .spawn()
+            .map_err(LabError::io("start a legacy node"))?;
+        self.children.push((node, path, child));
+        Ok(())
+    }
+
+    fn living(&mut self, node: NodeId) -> Option<&mut Child> {
+        let of_node = self
+            .children
+            .iter_mut()
+            .filter(|(known, ..)| *known == node);
+        of_node
+            .map(|(_, _, child)| child)
+            .find_map(|child| matches!(child.try_wait(), Ok(None)).then_some(child))
+    }
+
+    fn has_ended(&mut self, node: NodeId) -> Result<bool, LabError> {
+        Ok(self.living(node).is_none())
+    }
+
+    fn target(fault: &Fault) -> Option<NodeId> {
+        let number = |index: u32| u16::try_from(index).unwrap_or(u16::MAX);
+        match (fault.flp, fault.epn) {
+            (Some(flp), _) => Some(FlpId(number(flp)).into()),
+            (None, Some(epn)) => Some(EpnId(number(epn)).into()),
+            (None, None) => None,
+        }
+    }
+
+    fn signal(&mut self, fault: &Fault, signal: Signal) {
+        if let Some(child) = Self::target(fault).and_then(|node| self.living(node)) {
+            // It is not reaped yet, so the id is still its own.
+            let _ = kill_process(Pid::from_child(child), signal);
+            if signal == Signal::KILL {
+                let _ = child.wait();
+            }
+        }
+    }
+
+    fn hurt(&mut self, fault: &Fault) {
+        match fault.kind {
+            FaultKind::Hang => self.signal(fault, Signal::STOP),
+            // Others were refused when the experiment was read.
+            _ => self.signal(fault, Signal::KILL),
+        }
+    }
+
+    fn heal(&mut self, fault: &Fault) -> Result<(), LabError> {
+        match (fault.kind, Self::target(fault)) {
+            (FaultKind::Hang, _) => self.signal(fault, Signal::CONT),
+            (_, Some(node)) => self.start(node)?,
+            (_, None) => {}
+        }
+        Ok(())
+    }
+
+    /// Waits until all have ended; what they found.
+    fn finish(&mut self) -> Result<Vec<(NodeId, NodeReport)>, LabError> {
+        let was_hurt = !self.trial.scenario.faults.is_empty();
+        wait_until(Duration::from_secs(5), || {
+            let mut ended = self
+                .children
+                .iter_mut()
+                .map(|(_, _, child)| matches!(child.try_wait(), Ok(Some(_))));
+            Ok(ended.all(|ended| ended))
+        })?;
+        let mut reports = Vec::new();
+        for (node, path, child) in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+            let text = std::fs::read_to_string(&*path).unwrap_or_default();
+            match serde_json::from_str(&text) {
+                Ok(report) => reports.push((*node, report)),
+                // Whoever was killed leaves no report, and one that came back finds a farm that does not expect it.
+                Err(_) if was_hurt && node.role != Role::Icn => {}
+                Err(_) => {
+                    let log =
+                        std::fs::read_to_string(path.with_extension("log")).unwrap_or_default();
+                    let last = log.lines().last().unwrap_or("it left no message");
+                    return Err(LabError::Farm(format!(
+                        "legacy {node} made no report: {last}"
+                    )));
+                }
+            }
+        }
+        Ok(reports)
+    }
+}
+
+impl Drop for Troupe<'_> {
+    fn drop(&mut self) {
+        for (_, _, child) in &mut self.children {
+            // Errors mean that it has ended already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// What became of each heartbeat, as far as the reports tell.
+fn judge(trial: &Trial, reports: &[(NodeId, NodeReport)], faults: u64) -> RunResult {
+    let none = NodeReport::default();
+    let icn = reports
+        .iter()
+        .find(|(node, _)| node.role == Role::Icn)
+        .map_or(&none, |(_, report)| report);
+    let of = |role: Role| {
+        reports
+            .iter()
+            .filter(move |(node, _)| node.role == role)
+            .map(|(_, report)| report)
+    };
+    let out_of_order: u64 = of(Role::Epn).map(|report| report.out_of_order).sum();
+    let lost = icn.heartbeats.saturating_sub(icn.acks);
+    let mut left = lost;
+    let mut lost_by = BTreeMap::new();
+    // The first three are counted one by one. A heartbeat that none of them explains was sent by somebody, and never
+    // made a set: its messages stand in one that did not close, or moved every set behind them.
+    for (cause, most) in [
+        ("late-at-run-end", icn.late),
+        ("out-of-order", out_of_order),
+        (
+            "queue-full",
+            of(Role::Flp)
+                .map(|report| report.queue_full)
+                .max()
+                .unwrap_or(0),
+        ),
+        (
+            "dead-epn",
+            if faults > 0 {
+                u64::MAX
+            } else {
+                of(Role::Flp).map(|report| report.unsent).max().unwrap_or(0)
+            },
+        ),
+        ("misaligned", u64::MAX),
+    ] {
+        let count = most.min(left);
+        left -= count;
+        if count > 0 {
+            lost_by.insert(cause.to_owned(), count);
+        }
+    }
+    let targets: Vec<&Vec<u16>> = of(Role::Flp).map(|report| &report.targets).collect();
+    let bytes = u64::from(trial.scenario.flps) * trial.scenario.size.bytes * icn.acks;
+    let span_s = icn.span_ns as f64 / 1e9;
+    let generation_s = crate::experiment::live::generation_s(
+        0,
+        icn.generation_ns,
+        usize::try_from(icn.heartbeats).unwrap_or(0),
+    );
+    let mut result = RunResult {
+        trial: trial.id.clone(),
+        rejected: outside(trial, generation_s, icn.heartbeats),
+        generation_s,
+        announced: icn.heartbeats,
+        lost,
+        lost_by,
+        out_of_order,
+        mixed_target: mixed(&targets),
+        offered_mbit_s: trial.offered_mbit_s(),
+        goodput_mbit_s: if span_s > 0.0 {
+            bytes as f64 * 8.0 / 1e6 / span_s
+        } else {
+            0.0
+        },
+        span_s,
+        fairness: jain(&icn.acks_by_epn),
+        tfs_by_epn: icn.acks_by_epn.clone(),
+        flp_peak_bytes: of(Role::Flp)
+            .map(|report| report.peak_bytes)
+            .max()
+            .unwrap_or(0),
+        faults,
+        ..RunResult::default()
+    };
+    result.set_latencies(icn.latencies_us.clone());
+    result
+}
+
+/// Heartbeats that not all FLPs sent to the same EPN.
+fn mixed(targets: &[&Vec<u16>]) -> u64 {
+    let Some((first, others)) = targets.split_first() else {
+        return 0;
+    };
+    let differs = |at: &usize| others.iter().any(|other| other.get(*at) != first.get(*at));
+    (0..first.len()).filter(differs).count() as u64
+}
+
+/// The builder of the prior systems that `rules` name.
+fn is_counting(rules: &Legacy) -> bool {
+    rules.builder == Builder::Counting
+}
+
+#[cfg(test)]
+mod tests;

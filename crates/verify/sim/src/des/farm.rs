@@ -1,0 +1,508 @@
+//! A farm in virtual time: the shipped scheduler, members, holds and builders, with modelled wires between them.
+//!
+//! Nothing of what the nodes decide is modelled: [`Scheduler`], [`Members`], [`Flp`] and [`TfBuilder`] are those that
+//! `sheaf-node` drives, with the same calls. What is modelled is what carries their words and bytes: a word takes the
+//! control delay, an STF is a flow of the [`Network`], a TF occupies its consumer for a drawn time. Payloads have a
+//! length and no bytes. Words that are said in one moment travel as one event, and so do broadcasts, which keeps the
+//! events at about two an STF.
+
+mod fate;
+mod fault;
+mod icn;
+mod node;
+mod wire;
+
+use super::draw::{SizeDraw, Stream as Chance, TimeDraw, chance};
+use super::network::{Network, Seen, Sight, group_of};
+use super::queue::{MS, Nanos, Queue, Shelf, seconds};
+use super::tally::{Run, TraceHash};
+use crate::scenario::{Control as Way, FaultKind, Push, Scenario, SizeModel};
+use bytes::Bytes;
+use fate::Fates;
+use node::{EpnNode, FlpNode};
+use rand::RngExt;
+use sheaf_membership::Members;
+use sheaf_protocol::control::{EpnAddress, Hello, Release};
+use sheaf_protocol::{
+    Control, EpnId, FlpId, Incarnation, NodeId, RunId, Source, StfHeader, Target, Timestamp,
+};
+use sheaf_scheduler::{Incomplete, Mode, Recipient, RunPlan, Scheduler, SchedulerConfig};
+use sheaf_stf_builder::flp::{Flp, FlpConfig, Pace, WhenFull};
+use sheaf_tf_builder::{BuildConfig, TfBuilder};
+use std::collections::BTreeMap;
+use wire::Stream;
+
+/// After the end of generation and the drain, a run that is not over is broken off.
+const PATIENCE_S: f64 = 10.0;
+
+/// What can happen.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Event {
+    /// STFs are due at FLPs.
+    Make,
+    /// The heartbeat of the ICN is due.
+    Pace,
+    /// Words arrive at the ICN.
+    ToIcn(u32),
+    /// The ICN acts on what has arrived.
+    IcnTurn,
+    /// Words arrive at nodes.
+    FromIcn(u32),
+    /// EPNs hear which STFs they can fetch.
+    Offers(u32),
+    /// First bytes of streams arrive at the network.
+    Starts(u32),
+    /// A flow may be done, or a port change its rate.
+    Network(Sight),
+    /// Streams are open, or are refused.
+    Links(u32),
+    /// FLPs find streams closed.
+    Closed(u32),
+    /// EPNs find streams closed.
+    SourceClosed(u32),
+    /// A consumer is done with a TF.
+    Processed { epn: u16, life: u16, bytes: u64 },
+    /// Nodes look at their deadlines.
+    Tick,
+    /// Nodes say that they are alive.
+    Pulse,
+    /// TCP gives up a stream on a dead path.
+    GiveUp(u32),
+    /// A fault of the scenario begins.
+    Fault(u16),
+    /// It ends.
+    FaultEnd(u16),
+}
+
+impl Event {
+    /// For the trace: what it is, and to what it happens.
+    fn words(self) -> (u8, u64) {
+        match self {
+            Self::Make => (1, 0),
+            Self::Pace => (2, 0),
+            Self::ToIcn(_) => (3, 0),
+            Self::IcnTurn => (4, 0),
+            Self::FromIcn(_) => (5, 0),
+            Self::Offers(_) => (6, 0),
+            Self::Starts(_) => (7, 0),
+            Self::Network(sight) => (8, sight.word()),
+            Self::Links(_) => (9, 0),
+            Self::Closed(_) => (10, 0),
+            Self::SourceClosed(_) => (11, 0),
+            Self::Processed { epn, bytes, .. } => (12, u64::from(epn) << 48 ^ bytes),
+            Self::Tick => (13, 0),
+            Self::Pulse => (14, 0),
+            Self::Fault(index) => (15, u64::from(index)),
+            Self::FaultEnd(index) => (16, u64::from(index)),
+            Self::GiveUp(_) => (17, 0),
+        }
+    }
+}
+
+/// What a node says to the ICN.
+#[derive(Debug)]
+enum Word {
+    Hello(Hello),
+    Control(Control),
+    /// Its stream is closed.
+    Closed,
+}
+
+/// A word with who says it, in which life.
+#[derive(Debug)]
+struct Said {
+    node: NodeId,
+    incarnation: Incarnation,
+    word: Word,
+}
+
+/// The farm.
+pub(super) struct Farm {
+    scenario: Scenario,
+    queue: Queue<Event>,
+    network: Network,
+    hash: TraceHash,
+    fates: Fates,
+    run: Run,
+    sizes: SizeDraw,
+    times: TimeDraw,
+    /// As long as the longest STF; never read, so that the system gives it no memory.
+    void: Bytes,
+    run_id: RunId,
+    scheduler: Scheduler,
+    members: Members,
+    hellos: BTreeMap<NodeId, Hello>,
+    inbox: Vec<Said>,
+    is_turn_due: bool,
+    /// What all FLPs were told last.
+    epns_said: Vec<EpnAddress>,
+    /// The newest release that has come to FLPs and to EPNs: one is a state, so each node takes the newest when it
+    /// does something next.
+    flp_release: Release,
+    epn_release: Release,
+    flps: Vec<FlpNode>,
+    epns: Vec<EpnNode>,
+    /// By FLP and EPN.
+    streams: Vec<Stream>,
+    make_at: Nanos,
+    pace_at: Nanos,
+    joined: u32,
+    // Gathered during one event, sent at its end.
+    saying: Vec<Said>,
+    telling: Vec<(Recipient, Control)>,
+    starting: [Vec<(u16, u16)>; 2],
+    offering: Vec<(u16, u16, StfHeader)>,
+    connecting: Vec<(u16, Target)>,
+    touched_flps: Vec<u32>,
+    touched_epns: Vec<u32>,
+    // On the way.
+    said: Shelf<Vec<Said>>,
+    told: Shelf<Vec<(Recipient, Control)>>,
+    starts: Shelf<Vec<(u16, u16)>>,
+    offers: Shelf<Vec<(u16, u16, StfHeader)>>,
+    links: Shelf<Vec<(u16, Target)>>,
+    closings: Shelf<Vec<(u16, Source)>>,
+    given_up: Shelf<(u16, Target)>,
+}
+
+impl Farm {
+    /// A farm in which nothing has happened yet. The scenario has been checked.
+    pub(super) fn new(scenario: &Scenario, seed: u64) -> Self {
+        let joins = scenario
+            .faults
+            .iter()
+            .filter(|fault| fault.kind == FaultKind::Join);
+        let epns_in_all = scenario.epns + joins.count() as u32;
+        let sizes = SizeDraw::new(scenario, seed);
+        let bytes_max = |flp| sizes.bytes_max(flp);
+        let longest = (0..scenario.flps).map(bytes_max).max().unwrap_or(1);
+        let tf_bytes_max: u64 = (0..scenario.flps).map(bytes_max).sum();
+        let farm = &scenario.farm;
+        let config = SchedulerConfig {
+            policy: scenario.policy.clone(),
+            seed,
+            reaction: scenario.reaction,
+            mode: if farm.paced {
+                Mode::Paced
+            } else {
+                Mode::DataDriven
+            },
+            paced_rate_hz: scenario.rate_hz,
+            incomplete: Incomplete::Never,
+            announce_deadline_ms: farm.announce_deadline_ms,
+            tf_deadline_ms: farm.tf_deadline_ms,
+            stale_ms: farm.stale_ms,
+            repeat_ms: farm.repeat_ms,
+            drain_ms: farm.drain_ms,
+            stf_bytes_max: longest,
+            tf_bytes_max,
+            queue_tfs_max: farm.queue_tfs_max,
+            ..SchedulerConfig::default()
+        };
+        let plan = RunPlan {
+            flps: scenario.flps,
+            epns: scenario.epns,
+            timeframes: Some(scenario.timeframes()),
+        };
+        let run_id = RunId(seed);
+        let scheduler = Scheduler::new(config, plan, run_id).expect("the policy was checked");
+        let mut flps = Vec::new();
+        for flp in 0..scenario.flps {
+            let source = Source {
+                flp: FlpId(flp as u16),
+                incarnation: Incarnation(1),
+            };
+            flps.push(FlpNode::new(
+                flp_brain(scenario, source, bytes_max(flp)),
+                source,
+            ));
+        }
+        let mut epns = Vec::new();
+        for epn in 0..epns_in_all {
+            let target = Target {
+                epn: EpnId(epn as u16),
+                incarnation: Incarnation(1),
+            };
+            let speed = group_of(scenario, epn).map_or(1.0, |group| group.speed);
+            epns.push(EpnNode::new(epn_brain(scenario), target, speed));
+        }
+        let streams = (0..scenario.flps * epns_in_all)
+            .map(|_| Stream::default())
+            .collect();
+        Self {
+            queue: Queue::new(),
+            network: Network::new(scenario, epns_in_all),
+            hash: TraceHash::new(),
+            fates: Fates::new(scenario.timeframes()),
+            run: Run {
+                seed,
+                ..Run::default()
+            },
+            times: TimeDraw::new(scenario, seed),
+            void: Bytes::from(vec![0; longest as usize]),
+            run_id,
+            scheduler,
+            members: Members::new(scenario.registry),
+            hellos: BTreeMap::new(),
+            inbox: Vec::new(),
+            is_turn_due: false,
+            epns_said: Vec::new(),
+            flp_release: Release::default(),
+            epn_release: Release::default(),
+            flps,
+            epns,
+            streams,
+            make_at: Nanos::MAX,
+            pace_at: Nanos::MAX,
+            joined: 0,
+            saying: Vec::new(),
+            telling: Vec::new(),
+            starting: [Vec::new(), Vec::new()],
+            offering: Vec::new(),
+            connecting: Vec::new(),
+            touched_flps: Vec::new(),
+            touched_epns: Vec::new(),
+            said: Shelf::new(),
+            told: Shelf::new(),
+            starts: Shelf::new(),
+            offers: Shelf::new(),
+            links: Shelf::new(),
+            closings: Shelf::new(),
+            given_up: Shelf::new(),
+            sizes,
+            scenario: scenario.clone(),
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp(self.queue.now())
+    }
+
+    /// Lets everything happen. `progress` is told the time now and then, in ns, and may end the run.
+    pub(super) fn run(mut self, mut progress: impl FnMut(Nanos) -> bool) -> Run {
+        self.begin();
+        let patience = self.scenario.farm.drain_ms as f64 / 1000.0 + PATIENCE_S;
+        let last = seconds(self.scenario.duration_s + patience);
+        while let Some(event) = self.queue.pop() {
+            let now = self.queue.now();
+            if now > last || self.scheduler.is_over() {
+                break;
+            }
+            let (kind, what) = event.words();
+            self.hash.add(now, kind, what);
+            self.handle(event);
+            self.send_off();
+            if self.queue.popped().is_multiple_of(4096) && !progress(now) {
+                break;
+            }
+        }
+        self.end()
+    }
+
+    fn begin(&mut self) {
+        for flp in 0..self.scenario.flps {
+            self.say_hello_flp(flp);
+        }
+        for epn in 0..self.scenario.epns {
+            self.say_hello_epn(epn);
+        }
+        self.joined = self.scenario.epns;
+        self.queue.push(0, Event::Pulse);
+        self.queue
+            .push(self.scenario.farm.tick_ms * MS, Event::Tick);
+        for (index, fault) in self.scenario.faults.iter().enumerate() {
+            self.queue
+                .push(seconds(fault.at_s), Event::Fault(index as u16));
+        }
+        self.draw_stalls();
+        self.send_off();
+    }
+
+    /// Streams that stop once at the beginning of the run.
+    fn draw_stalls(&mut self) {
+        let stalls = self.scenario.legacy.start_stalls;
+        if stalls.probability <= 0.0 {
+            return;
+        }
+        let mut chance = chance(self.run.seed, Chance::Stalls);
+        for stream in &mut self.streams {
+            let (is_hit, part): (f64, f64) = (chance.random(), chance.random());
+            if is_hit < stalls.probability {
+                let at = seconds(part * stalls.within_s);
+                stream.stall = Some((at, at + stalls.ms * MS));
+            }
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Make => self.make_all(),
+            Event::Pace => {
+                self.pace_at = Nanos::MAX;
+                self.scheduler.handle_tick(self.now());
+                self.drain_scheduler();
+            }
+            Event::ToIcn(at) => self.hear(at),
+            Event::IcnTurn => {
+                self.is_turn_due = false;
+                self.icn_turn();
+            }
+            Event::FromIcn(at) => self.arrive_words(at),
+            Event::Offers(at) => self.take_offers(at),
+            Event::Starts(at) => self.start_streams(at),
+            Event::Network(sight) => {
+                if let Seen::Done { tag } = self.network.look(self.queue.now(), sight) {
+                    self.arrive(tag);
+                }
+            }
+            Event::Links(at) => self.open_links(at),
+            Event::Closed(at) => self.close_links(at),
+            Event::SourceClosed(at) => self.close_sources(at),
+            Event::Processed { epn, life, bytes } => self.processed(epn, life, bytes),
+            Event::Tick => self.tick(),
+            Event::Pulse => self.pulse(),
+            Event::GiveUp(at) => self.give_up(at),
+            Event::Fault(index) => self.begin_fault(index),
+            Event::FaultEnd(index) => self.end_fault(index),
+        }
+    }
+
+    /// Sends off what has been gathered during one event.
+    fn send_off(&mut self) {
+        let now = self.queue.now();
+        let control = now + self.scenario.network.control_delay_us * 1000;
+        if !self.saying.is_empty() {
+            let said = std::mem::take(&mut self.saying);
+            self.charge_said(&said);
+            let at = self.said.put(said);
+            self.queue.push(control, Event::ToIcn(at));
+        }
+        if !self.telling.is_empty() {
+            let told = std::mem::take(&mut self.telling);
+            self.charge_told(&told);
+            let at = self.told.put(told);
+            self.queue.push(control, Event::FromIcn(at));
+        }
+        self.send_off_streams();
+        for look in self.network.take_looks() {
+            if look.at != Nanos::MAX {
+                self.queue.push(look.at, Event::Network(look.sight));
+            }
+        }
+        if let Some(due) = self.scheduler.next_pace_at()
+            && due.0 < self.pace_at
+        {
+            self.pace_at = due.0;
+            self.queue.push(due.0, Event::Pace);
+        }
+    }
+
+    fn tick(&mut self) {
+        let now = self.now();
+        for event in self.members.handle_tick(now) {
+            self.apply_member(event);
+        }
+        self.scheduler.handle_tick(now);
+        self.drain_scheduler();
+        for flp in 0..self.flps.len() as u32 {
+            if self.flps[flp as usize].is_acting() {
+                self.take_flp_release(flp);
+                self.flps[flp as usize].brain.handle_tick(now);
+                self.act_flp(flp);
+            }
+        }
+        for epn in 0..self.epns.len() as u32 {
+            if self.epns[epn as usize].is_acting() {
+                self.take_epn_release(epn);
+                self.epns[epn as usize].brain.handle_tick(now);
+                self.act_epn(epn);
+            }
+        }
+        let next = self.queue.now() + self.scenario.farm.tick_ms * MS;
+        self.queue.push(next, Event::Tick);
+    }
+
+    fn pulse(&mut self) {
+        let now = self.now();
+        for flp in 0..self.flps.len() as u32 {
+            if self.flps[flp as usize].is_acting() {
+                self.take_flp_release(flp);
+                let pulse = self.flps[flp as usize].brain.pulse(now);
+                self.say_flp(flp, Word::Control(Control::FlpPulse(pulse)));
+            }
+        }
+        for epn in 0..self.epns.len() as u32 {
+            if self.epns[epn as usize].is_acting() {
+                self.take_epn_release(epn);
+                let node = &self.epns[epn as usize];
+                let pulse = node.brain.pulse(node.received_bytes);
+                self.say_epn(epn, Word::Control(Control::EpnPulse(pulse)));
+            }
+        }
+        let next = self.queue.now() + self.scenario.registry.pulse_ms * MS;
+        self.queue.push(next, Event::Pulse);
+    }
+
+    fn end(mut self) -> Run {
+        let books = self.scheduler.books().clone();
+        let mut run = std::mem::take(&mut self.run);
+        run.events = self.queue.popped();
+        run.simulated_ns = self.queue.now();
+        run.trace_hash = self.hash.value();
+        run.timeouts = self.network.timeouts();
+        run.reassigned = books.reassigned;
+        run.tfs_by_epn = self
+            .epns
+            .iter()
+            .map(|epn| (epn.delivered, epn.speed))
+            .collect();
+        self.fates
+            .settle(&books, self.scheduler.in_flight(), &mut run);
+        run
+    }
+
+    /// Whether sizes differ from STF to STF is of no matter to the memory: an STF is a part of the void.
+    fn payload(&self, bytes: u64) -> Bytes {
+        debug_assert!(
+            bytes <= self.void.len() as u64 || self.scenario.size.model == SizeModel::Tpc
+        );
+        self.void.slice(..(bytes as usize).min(self.void.len()))
+    }
+
+    fn is_granted(&self) -> bool {
+        self.scenario.push == Push::Granted
+    }
+
+    fn is_primary(&self) -> bool {
+        self.scenario.network.control == Way::Primary
+    }
+}
+
+fn flp_brain(scenario: &Scenario, source: Source, bytes_max: u64) -> Flp {
+    let config = FlpConfig {
+        pace: if scenario.farm.paced {
+            Pace::Icn
+        } else {
+            Pace::RateHz(scenario.rate_hz)
+        },
+        when_full: WhenFull::DropNewest,
+        hold_bytes: scenario.hold_bytes,
+        hold_stfs_max: 1 << 20,
+        repeat_ms: scenario.farm.repeat_ms,
+        ..FlpConfig::default()
+    };
+    Flp::new(config, source, bytes_max)
+}
+
+fn epn_brain(scenario: &Scenario) -> TfBuilder<()> {
+    TfBuilder::new(BuildConfig {
+        capacity_bytes: scenario.farm.capacity_bytes,
+        tfs_in_building_max: scenario.farm.tfs_in_building_max,
+        stale_ms: scenario.farm.stale_ms,
+        repeat_ms: scenario.farm.repeat_ms,
+        ..BuildConfig::default()
+    })
+}
+
+#[cfg(test)]
+mod tests;

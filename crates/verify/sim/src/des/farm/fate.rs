@@ -1,0 +1,151 @@
+//! What became of each TF, counted from what happens and not from the books of the scheduler.
+
+use super::super::queue::Nanos;
+use super::super::tally::Run;
+use sheaf_protocol::{DropReason, Record, TfId, Verdict};
+use sheaf_scheduler::Books;
+use std::collections::BTreeSet;
+
+/// TFs by number, a bit each.
+#[derive(Debug, Default)]
+struct Bits {
+    words: Vec<u64>,
+    count: u64,
+}
+
+impl Bits {
+    fn with_room(bits: u64) -> Self {
+        Self {
+            words: vec![0; (bits / 64 + 1) as usize],
+            count: 0,
+        }
+    }
+
+    fn contains(&self, tf: TfId) -> bool {
+        let word = self.words.get((tf.0 / 64) as usize);
+        word.is_some_and(|word| word & (1 << (tf.0 % 64)) != 0)
+    }
+
+    /// `false` if it was there.
+    fn insert(&mut self, tf: TfId) -> bool {
+        let at = (tf.0 / 64) as usize;
+        if at >= self.words.len() {
+            self.words.resize(at + 1, 0);
+        }
+        let bit = 1 << (tf.0 % 64);
+        let is_new = self.words[at] & bit == 0;
+        self.words[at] |= bit;
+        self.count += u64::from(is_new);
+        is_new
+    }
+}
+
+/// The fates.
+#[derive(Debug)]
+pub(super) struct Fates {
+    called: Bits,
+    decided: Bits,
+    delivered: Bits,
+    incomplete: BTreeSet<TfId>,
+    complete: u64,
+    dropped: [u64; DropReason::ALL.len()],
+    abandoned: u64,
+    abandoned_incomplete: u64,
+    bytes: u64,
+    twice: u64,
+    /// Verdicts on TFs that nobody had called.
+    unheard_of: u64,
+    first_at: Option<Nanos>,
+    last_at: Nanos,
+}
+
+impl Fates {
+    pub(super) fn new(timeframes: u64) -> Self {
+        Self {
+            called: Bits::with_room(timeframes),
+            decided: Bits::with_room(timeframes),
+            delivered: Bits::with_room(timeframes),
+            incomplete: BTreeSet::new(),
+            complete: 0,
+            dropped: [0; DropReason::ALL.len()],
+            abandoned: 0,
+            abandoned_incomplete: 0,
+            bytes: 0,
+            twice: 0,
+            unheard_of: 0,
+            first_at: None,
+            last_at: 0,
+        }
+    }
+
+    /// A TF is announced, skipped by a source, or called for.
+    pub(super) fn call(&mut self, now: Nanos, tf: TfId) {
+        if self.called.insert(tf) {
+            self.first_at.get_or_insert(now);
+        }
+    }
+
+    /// The log takes a record.
+    pub(super) fn record(&mut self, now: Nanos, record: &Record) {
+        match record {
+            Record::Verdict {
+                tf, verdict, bytes, ..
+            } => {
+                if !self.decided.insert(*tf) {
+                    self.twice += 1;
+                }
+                self.unheard_of += u64::from(!self.called.contains(*tf));
+                self.bytes += bytes;
+                match verdict {
+                    Verdict::Complete { .. } => {
+                        self.complete += 1;
+                        self.last_at = now;
+                    }
+                    Verdict::Incomplete { .. } => {
+                        self.incomplete.insert(*tf);
+                        self.last_at = now;
+                    }
+                    Verdict::Dropped { reason } => self.dropped[reason.index()] += 1,
+                }
+            }
+            Record::Abandoned { tf, .. } => {
+                self.abandoned += 1;
+                self.abandoned_incomplete += u64::from(self.incomplete.contains(tf));
+            }
+            _ => {}
+        }
+    }
+
+    /// A consumer gets a TF.
+    pub(super) fn deliver(&mut self, tf: TfId) {
+        if !self.delivered.insert(tf) {
+            self.twice += 1;
+        }
+    }
+
+    /// Writes down what became of all TFs, and whether the scheduler's books say the same.
+    pub(super) fn settle(&self, books: &Books, in_flight: u64, run: &mut Run) {
+        let incomplete = self.incomplete.len() as u64;
+        // What a source names that is no TF of its roster is never opened, and has no fate.
+        run.announced = self.decided.count + in_flight;
+        run.unopened = self.called.count.saturating_sub(run.announced);
+        run.incomplete = incomplete - self.abandoned_incomplete;
+        run.complete = self.complete - (self.abandoned - self.abandoned_incomplete);
+        run.lose("incomplete", run.incomplete);
+        run.lose("abandoned", self.abandoned);
+        for (reason, count) in DropReason::ALL.iter().zip(self.dropped) {
+            run.lose(reason.name(), count);
+        }
+        run.in_flight = in_flight;
+        run.out_of_order = self.twice;
+        run.bytes = self.bytes;
+        run.span_ns = self.last_at.saturating_sub(self.first_at.unwrap_or(0));
+        run.books_agree = books.announced == run.announced
+            && books.complete == self.complete
+            && books.incomplete == incomplete
+            && books.dropped == self.dropped
+            && books.abandoned == self.abandoned
+            && self.unheard_of == 0
+            && self.called.count >= run.announced;
+    }
+}

@@ -1,0 +1,468 @@
+//! One farm on a memory network: lets time pass, turns its nodes, hurts them as planned, and has everything watched.
+
+mod consumer;
+mod forget;
+mod hurt;
+mod make;
+mod outside;
+mod pieces;
+mod seat;
+mod store;
+
+pub(crate) use consumer::Taken;
+
+use crate::invariant::{Invariant, Violation};
+use crate::options::{Fault, Log, Options};
+use crate::quiet;
+use crate::trace::{Line, Trace};
+use crate::watch::{Books, Found, Watch, found};
+use bytes::Bytes;
+use hurt::Step;
+use seat::{Node, Seat};
+use sheaf_membership::keeper::model::Model;
+use sheaf_node::event::Event;
+use sheaf_node::flp::Turn;
+use sheaf_protocol::{EpnId, FlpId, NodeId, Role, Timestamp};
+use sheaf_transport::memory::{Death, EndpointId, Network, Settings, Totals};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+/// How long a farm may take to come to rest after it was asked to stop. It is far beyond all deadlines, so
+/// whoever needs it is stuck.
+const REST_WITHIN: Duration = Duration::from_secs(20);
+/// How long a connection is tried: a kernel has repeated its first packet once by then.
+const CONNECT_LIMIT: Duration = Duration::from_millis(500);
+/// Turns of the ICN between two looks at its books.
+const BOOKS_EVERY: u64 = 32;
+
+/// What a farm came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// The books, recounted.
+    pub books: Books,
+    /// Faults of nodes, disks, clocks and links that happened.
+    pub state_faults: u64,
+    /// Frames lost, doubled, overtaken, damaged or reset.
+    pub message_faults: u64,
+    /// How long it was, in virtual time.
+    pub simulated: Duration,
+    /// Of everything that happened, in order.
+    pub trace_hash: u64,
+}
+
+/// One farm.
+pub struct Farm<'a> {
+    options: &'a Options,
+    network: Network,
+    seats: Vec<Seat>,
+    /// Which seat an endpoint belongs to.
+    endpoints: Vec<usize>,
+    steps: BinaryHeap<Reverse<(Timestamp, u64)>>,
+    step_of: Vec<Option<Step>>,
+    lives: u64,
+    is_calm: bool,
+    is_stopping: bool,
+    /// An ICN has ended in order: it does so when the run is over.
+    is_run_over: bool,
+    is_settled: bool,
+    storms: u32,
+    /// The registry outside the farm, and how many outages it is in.
+    zookeeper: Option<Model>,
+    outages: u32,
+    state_faults: u64,
+    icn_turns: u64,
+    watch: Watch<'a>,
+    trace: Trace,
+    pool: Bytes,
+}
+
+impl<'a> Farm<'a> {
+    /// The farm of `options`, with nothing started yet.
+    #[must_use]
+    pub fn new(options: &'a Options) -> Self {
+        Self::with_trace(options, Trace::default())
+    }
+
+    /// The same, and `trace` says whether what happens is written down.
+    #[must_use]
+    pub fn with_trace(options: &'a Options, trace: Trace) -> Self {
+        let settings = Settings {
+            connect_limit: CONNECT_LIMIT,
+            ..Settings::default()
+        };
+        let mut farm = Self {
+            options,
+            network: Network::with_settings(options.seed, options.network, settings),
+            seats: Vec::new(),
+            endpoints: Vec::new(),
+            steps: BinaryHeap::new(),
+            step_of: Vec::new(),
+            lives: 0,
+            is_calm: false,
+            is_stopping: false,
+            is_run_over: false,
+            is_settled: false,
+            storms: 0,
+            zookeeper: outside::model(options),
+            outages: 0,
+            state_faults: 0,
+            icn_turns: 0,
+            watch: Watch::new(options),
+            trace,
+            pool: pieces::pool(options.seed),
+        };
+        let icns = (0..options.log.icns()).map(|index| NodeId {
+            role: Role::Icn,
+            index,
+        });
+        let flps = (0..options.flps).map(|flp| NodeId::from(FlpId(flp)));
+        let epns = (0..options.epns).map(|epn| NodeId::from(EpnId(epn)));
+        for node in icns.chain(flps).chain(epns) {
+            farm.seats.push(Seat::new(node, options, &farm.network));
+        }
+        for (at, fault) in &options.faults {
+            farm.plan(Timestamp(0) + *at, Step::Hurt(fault.clone()));
+        }
+        farm.plan(Timestamp(0) + options.calm_at, Step::Calm);
+        farm.plan(
+            Timestamp(0) + options.calm_at + options.settle,
+            Step::Settled,
+        );
+        farm.plan(Timestamp(0) + options.stop_at, Step::Stop);
+        farm
+    }
+
+    /// Lets everything happen.
+    ///
+    /// # Errors
+    ///
+    /// The first [`Violation`].
+    pub fn run(self) -> Result<Outcome, Violation> {
+        self.run_traced().0
+    }
+
+    /// Lets everything happen, and gives back what was written down.
+    pub fn run_traced(mut self) -> (Result<Outcome, Violation>, Trace) {
+        let outcome = quiet::catch(|| self.live());
+        let outcome = outcome.unwrap_or_else(|text| {
+            found(Invariant::NoPanic, None, format!("a node panicked: {text}"))
+        });
+        let at = self.network.now();
+        let trace = std::mem::take(&mut self.trace);
+        let outcome = outcome.map(|()| self.outcome()).map_err(|found| Violation {
+            invariant: found.invariant,
+            tf: found.tf,
+            at,
+            detail: found.detail,
+        });
+        (outcome, trace)
+    }
+
+    fn outcome(&mut self) -> Outcome {
+        let totals = self.network.totals();
+        self.watch.hash.add(totals.sent ^ (totals.delivered << 32));
+        Outcome {
+            books: self.watch.books(),
+            state_faults: self.state_faults,
+            message_faults: message_faults(&totals),
+            simulated: self.network.now().since(Timestamp(0)),
+            trace_hash: self.watch.hash.value(),
+        }
+    }
+
+    fn live(&mut self) -> Result<(), Found> {
+        // Any order of starting is right; the seed picks one.
+        let count = self.seats.len();
+        for turn in 0..count {
+            self.start((turn + self.options.seed as usize) % count)?;
+        }
+        let end = Timestamp(0) + self.options.stop_at + REST_WITHIN;
+        let mut news = Vec::new();
+        loop {
+            let now = self.network.now();
+            self.take_steps(now)?;
+            self.network.news(&mut news);
+            let wake = self.turn_all(now, &news)?;
+            if self.is_stopping && self.seats.iter().all(|seat| seat.process.is_none()) {
+                return self.check_end();
+            }
+            if now >= end {
+                return self.stuck();
+            }
+            let step = self.steps.peek().map(|Reverse((at, _))| *at);
+            let next = [Some(wake), self.network.next_due(), step]
+                .into_iter()
+                .flatten()
+                .min();
+            let next = next.unwrap_or(end).max(Timestamp(now.0 + 1));
+            self.network.advance_to(next.min(end));
+        }
+    }
+
+    /// The run is over: whoever does not lead is asked to leave.
+    fn send_home(&mut self, now: Timestamp) {
+        let leads = |seat: &Seat| matches!(&seat.process, Some(Node::Icn(icn)) if icn.leads());
+        for index in 0..self.seats.len() {
+            if !leads(&self.seats[index]) {
+                self.ask_to_leave(now, index);
+            }
+        }
+    }
+
+    fn stuck(&self) -> Result<(), Found> {
+        let left: Vec<&str> = self
+            .seats
+            .iter()
+            .filter(|seat| seat.process.is_some())
+            .map(|seat| seat.name.as_str())
+            .collect();
+        found(
+            Invariant::Clean,
+            None,
+            format!(
+                "the farm does not come to rest {REST_WITHIN:?} after it was asked to stop; left are {left:?}"
+            ),
+        )
+    }
+
+    fn check_end(&self) -> Result<(), Found> {
+        let open = self.network.open_connections();
+        if open > 0 {
+            return found(
+                Invariant::Clean,
+                None,
+                format!("{open} connections are open when all nodes have ended"),
+            );
+        }
+        let ended_in_order = |node: NodeId, life: u64| {
+            self.seats
+                .iter()
+                .any(|seat| seat.node == node && seat.left_in_order == Some(life))
+        };
+        self.watch.check_end(ended_in_order)
+    }
+
+    /// Turns every process that has something to do; gives back when the next one has.
+    fn turn_all(&mut self, now: Timestamp, news: &[EndpointId]) -> Result<Timestamp, Found> {
+        for id in news {
+            let seat = &mut self.seats[self.endpoints[id.index()]];
+            if seat.endpoint == Some(*id) {
+                seat.has_news = true;
+            }
+        }
+        let mut next = Timestamp(u64::MAX);
+        for index in 0..self.seats.len() {
+            let seat = &mut self.seats[index];
+            if seat.process.is_none() || seat.is_frozen {
+                continue;
+            }
+            let due = if seat.has_news { now } else { seat.wake_at }.max(seat.not_before);
+            if due > now {
+                next = next.min(due);
+                continue;
+            }
+            seat.has_news = false;
+            let turn = self.turn(now, index)?;
+            let seat = &mut self.seats[index];
+            match turn {
+                Turn::WaitUntil(at) => {
+                    seat.wake_at = at;
+                    next = next.min(at.max(seat.not_before));
+                }
+                Turn::Done => self.end_in_order(now, index)?,
+            }
+            self.die_between_frames(now, index);
+        }
+        Ok(next)
+    }
+
+    /// One turn of one process, and everything that can be said about it at once.
+    fn turn(&mut self, now: Timestamp, index: usize) -> Result<Turn, Found> {
+        let seat = &mut self.seats[index];
+        let turn = seat.turn(now, &mut self.trace)?;
+        self.read_logs(now, index)?;
+        let seat = &mut self.seats[index];
+        seat.check_bounds(self.options)?;
+        match &seat.process {
+            Some(Node::Flp(flp)) => {
+                let held = flp.brain().held_stfs();
+                if held < seat.held_stfs && !self.options.sends_and_forgets {
+                    for tf in self.watch.undecided_of(seat.node) {
+                        if !flp.brain().holds(sheaf_protocol::TfId(tf)) {
+                            let detail = format!(
+                                "{} let its STF of TF {tf} go, which has no verdict",
+                                seat.name
+                            );
+                            return found(Invariant::Held, tf, detail);
+                        }
+                    }
+                }
+                seat.held_stfs = held;
+            }
+            Some(Node::Icn(_)) => {
+                self.icn_turns += 1;
+                if self.icn_turns.is_multiple_of(BOOKS_EVERY) {
+                    self.check_books(index, false)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(turn)
+    }
+
+    fn check_books(&self, index: usize, is_last: bool) -> Result<(), Found> {
+        let seat = &self.seats[index];
+        let Some(Node::Icn(icn)) = &seat.process else {
+            return Ok(());
+        };
+        let Some(brain) = icn.scheduler() else {
+            return Ok(());
+        };
+        let Some(counted) = self.watch.books_of(seat.node, brain.run()) else {
+            return Ok(());
+        };
+        let (said, open) = (brain.books(), brain.in_flight());
+        // What is decided and not durable yet is in no event log. An ICN that was deposed and has not heard of it
+        // knows less than its successor.
+        let counts = [
+            (said.complete, counted.complete),
+            (said.incomplete, counted.incomplete),
+            (said.dropped_total(), counted.dropped),
+            (said.abandoned, counted.abandoned),
+        ];
+        let is_current = self.watch.is_latest_leader(seat.node);
+        let may_be_ahead = self.options.log != Log::Memory && !is_last;
+        let same = counts
+            .iter()
+            .all(|(said, counted)| said == counted || (may_be_ahead && said > counted));
+        if (same || !is_current) && said.balance(open) {
+            return Ok(());
+        }
+        found(
+            Invariant::Books,
+            None,
+            format!("the ICN counts {said:?} and {open} in flight, what happened is {counted:?}"),
+        )
+    }
+
+    /// Takes in what a process has written and what its consumer was handed.
+    fn read_logs(&mut self, now: Timestamp, index: usize) -> Result<(), Found> {
+        let seat = &mut self.seats[index];
+        for taken in seat.take_taken() {
+            let node = seat.node;
+            self.trace.add(|| {
+                Line::new(
+                    now,
+                    &seat.name,
+                    vec![taken.tf.0],
+                    format!("consumer takes {taken:?}"),
+                )
+            });
+            self.watch.handle_taken(node, &taken)?;
+        }
+        let mut events = std::mem::take(&mut seat.events);
+        seat.take_events(&mut events);
+        // A heartbeat that finds no FLP is called and dropped in one turn, and the verdict may be written first.
+        for event in &events {
+            if let Event::Called { tf } = event {
+                self.watch.call_early(now, seat.node, *tf)?;
+            }
+        }
+        seat.forget_sent(now, &events);
+        for event in events.drain(..) {
+            self.trace
+                .add(|| Line::new(now, &seat.name, tfs_of(&event), format!("{event:?}")));
+            self.watch.handle(now, seat.node, &event)?;
+        }
+        seat.events = events;
+        if self.options.network.corrupt > 0.0 {
+            for head in self.network.take_corrupted() {
+                self.watch.hurt.add_corrupted(&head);
+            }
+        }
+        Ok(())
+    }
+
+    /// A process has come to its end as it should: sent home, or the run is over.
+    fn end_in_order(&mut self, now: Timestamp, index: usize) -> Result<(), Found> {
+        let seat = &mut self.seats[index];
+        if seat.node.role == Role::Icn {
+            self.check_books(index, true)?;
+        }
+        let seat = &mut self.seats[index];
+        seat.left_in_order = Some(seat.life);
+        self.trace
+            .add(|| Line::new(now, &seat.name, vec![], "ends".to_owned()));
+        let name = seat.name.clone();
+        let here = seat.here(now);
+        if let Some(process) = &mut seat.process {
+            process.sign_off(here);
+        }
+        seat.process = None;
+        self.end_sessions(now, index);
+        self.network.kill(&name, Death::Seen);
+        let is_icn = |seat: &Seat| seat.node.role == Role::Icn;
+        if is_icn(&self.seats[index]) {
+            // The run is over, by itself or because somebody asked.
+            self.is_run_over = true;
+            self.is_stopping = true;
+        }
+        if self.is_run_over {
+            self.send_home(now);
+        } else if !self.is_stopping {
+            self.plan(now + Duration::from_millis(20), Step::Start(index));
+        }
+        Ok(())
+    }
+
+    fn plan(&mut self, at: Timestamp, step: Step) {
+        self.steps.push(Reverse((at, self.step_of.len() as u64)));
+        self.step_of.push(Some(step));
+    }
+
+    fn fault_line(&mut self, now: Timestamp, text: impl FnOnce() -> String) {
+        self.trace.add(|| Line::new(now, "farm", vec![], text()));
+    }
+
+    fn seat_of(&self, node: NodeId) -> usize {
+        self.seats
+            .iter()
+            .position(|seat| seat.node == node)
+            .expect("faults name nodes of the farm")
+    }
+
+    fn count_fault(&mut self, now: Timestamp, fault: &Fault) {
+        self.state_faults += 1;
+        self.watch.hurt.add(fault);
+        self.watch.hash.add(now.0 ^ 0xfa17);
+    }
+}
+
+impl std::fmt::Debug for Farm<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Farm")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+fn message_faults(totals: &Totals) -> u64 {
+    totals.vanished + totals.duplicated + totals.reordered + totals.resets + totals.corrupted
+}
+
+/// The TFs that an event is about.
+fn tfs_of(event: &Event) -> Vec<u64> {
+    match event {
+        Event::Made { tf, .. }
+        | Event::Skipped { tf, .. }
+        | Event::Sent { tf, .. }
+        | Event::Delivered { tf, .. }
+        | Event::Fault { tf, .. }
+        | Event::Called { tf }
+        | Event::Verdict { tf, .. }
+        | Event::Recovered { tf, .. }
+        | Event::Abandoned { tf } => vec![*tf],
+        _ => Vec::new(),
+    }
+}

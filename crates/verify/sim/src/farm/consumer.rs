@@ -1,0 +1,82 @@
+//! The consumer of an EPN, as the harness plays it: it writes down what it is handed, and can be out of order.
+
+use bytes::Bytes;
+use sheaf_node::event::PartEvent;
+use sheaf_node::sink::{DeliverError, Delivery, Patience, Sink};
+use sheaf_protocol::{RunId, TfId, crc32c};
+use sheaf_tf_builder::Tf;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A TF that was handed on, with what its bytes say.
+#[derive(Clone, Debug)]
+pub(crate) struct Taken {
+    pub(crate) run: RunId,
+    pub(crate) tf: TfId,
+    pub(crate) parts: Vec<PartEvent>,
+    pub(crate) missing: Vec<u16>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    is_down: bool,
+    taken: Vec<Taken>,
+}
+
+/// The harness's end of a consumer. Clones are the same consumer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Consumer(Arc<Mutex<State>>);
+
+impl Consumer {
+    pub(crate) fn set_down(&self, is_down: bool) {
+        self.state().is_down = is_down;
+    }
+
+    /// Everything taken since the last call.
+    pub(crate) fn take(&self) -> Vec<Taken> {
+        std::mem::take(&mut self.state().taken)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sink for Consumer {
+    fn name(&self) -> &'static str {
+        "sim"
+    }
+
+    fn is_instant(&self) -> bool {
+        true
+    }
+
+    fn deliver(&mut self, tf: &Tf<Bytes>, _: &Patience) -> Result<Delivery, DeliverError> {
+        let mut state = self.state();
+        if state.is_down {
+            return Err(DeliverError::NoConsumer {
+                path: PathBuf::new(),
+            });
+        }
+        let parts: Vec<PartEvent> = tf
+            .parts
+            .iter()
+            .map(|part| PartEvent {
+                flp: part.source.flp.0,
+                incarnation: part.source.incarnation.0,
+                bytes: part.payload.len() as u64,
+                digest: crc32c(&part.payload),
+            })
+            .collect();
+        state.taken.push(Taken {
+            run: tf.run,
+            tf: tf.tf,
+            parts: parts.clone(),
+            missing: tf.missing.iter().map(|flp| flp.0).collect(),
+        });
+        Ok(Delivery {
+            parts,
+            faults: Vec::new(),
+        })
+    }
+}

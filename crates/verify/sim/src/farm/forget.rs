@@ -1,0 +1,70 @@
+//! Send and forget, the rule of earlier systems: an FLP lets an STF go when it was handed to the transport.
+//!
+//! No node knows this rule. The harness plays it: it tells an FLP in the name of its ICN that what it has sent is
+//! released. What the ICN itself releases is passed on in the same words, since an FLP hears the newest only.
+
+use bytes::Bytes;
+use sheaf_node::event::Event;
+use sheaf_protocol::control::Release;
+use sheaf_protocol::{Control, Envelope, RangeSet, Role, TfId, WireKind};
+use sheaf_transport::{ConnId, Event as Net, Frame};
+use std::time::Duration;
+
+/// What one FLP was told.
+#[derive(Debug, Default)]
+pub(super) struct Forgetting {
+    released: RangeSet,
+    version: u64,
+    /// Where its ICN speaks, and in which words it begins.
+    icn: Option<(ConnId, Envelope)>,
+}
+
+impl Forgetting {
+    /// What the FLP hears instead of `event`.
+    pub(super) fn replace(&mut self, event: Net) -> Net {
+        let Net::Received { conn, frame, .. } = &event else {
+            return event;
+        };
+        if frame.kind != WireKind::Control {
+            return event;
+        }
+        let Ok((envelope, control)) = Control::decode(&frame.head) else {
+            return event;
+        };
+        if envelope.sender.role != Role::Icn {
+            return event;
+        }
+        self.icn = Some((*conn, envelope));
+        match control {
+            Control::Release(release) => {
+                release.add_to(&mut self.released);
+                self.say().unwrap_or(event)
+            }
+            _ => event,
+        }
+    }
+
+    /// What the FLP hears when it has written these events.
+    pub(super) fn forget(&mut self, events: &[Event]) -> Option<Net> {
+        let mut is_new = false;
+        for event in events {
+            if let Event::Sent { tf, .. } = event {
+                is_new |= self.released.insert(TfId(*tf));
+            }
+        }
+        if is_new { self.say() } else { None }
+    }
+
+    fn say(&mut self) -> Option<Net> {
+        let (conn, envelope) = self.icn?;
+        self.version += 1;
+        let control = Control::Release(Release::of(self.version << 32, &self.released));
+        let head: Bytes = control.encode(&envelope).into();
+        Some(Net::Received {
+            conn,
+            frame: Frame::without_body(WireKind::Control, head),
+            body_digest: None,
+            spent: Duration::ZERO,
+        })
+    }
+}

@@ -1,0 +1,343 @@
+//! What is done to a farm, and how it is undone.
+
+use super::store::StoreDisk;
+use super::{Farm, Node};
+use crate::options::Fault;
+use crate::trace::Line;
+use crate::watch::Found;
+use sheaf_protocol::{NodeId, TfId, Timestamp};
+use sheaf_transport::memory::Death;
+use sheaf_verdict_log::storage::DiskFaults;
+use std::cmp::Reverse;
+use std::time::Duration;
+
+/// How often an operator asks for the end of a run that goes on.
+const STOP_AGAIN: Duration = Duration::from_millis(200);
+
+/// How often whoever is left of a run that is over is asked to leave.
+const SEND_HOME_AGAIN: Duration = Duration::from_secs(2);
+
+/// Something that is planned.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    Hurt(Fault),
+    Thaw(usize, u64),
+    Heal(NodeId, NodeId),
+    Start(usize),
+    Quicken(usize),
+    SinkUp(usize),
+    DiskWorks(usize),
+    RegistryBack,
+    RegistryHeals(usize),
+    StormEnds,
+    Calm,
+    Settled,
+    Stop,
+}
+
+impl Farm<'_> {
+    pub(super) fn take_steps(&mut self, now: Timestamp) -> Result<(), Found> {
+        while let Some(Reverse((at, id))) = self.steps.peek().copied() {
+            if at > now {
+                break;
+            }
+            self.steps.pop();
+            let Some(step) = self.step_of[id as usize].take() else {
+                continue;
+            };
+            self.take_step(now, step)?;
+        }
+        Ok(())
+    }
+
+    fn take_step(&mut self, now: Timestamp, step: Step) -> Result<(), Found> {
+        match step {
+            Step::Hurt(fault) => {
+                self.fault_line(now, || format!("{fault:?}"));
+                self.hurt(now, &fault);
+            }
+            Step::Thaw(index, life) if self.seats[index].life == life => self.thaw(now, index),
+            Step::Thaw(..) => {}
+            Step::Heal(a, b) => {
+                self.fault_line(now, || format!("{a} and {b} hear each other again"));
+                self.network.heal(&a.to_string(), &b.to_string());
+            }
+            Step::Start(index) if self.is_stopping => {
+                let _ = index; // Nobody joins a run that is over.
+            }
+            Step::Start(index) => self.start(index)?,
+            Step::Quicken(index) => self.quicken(index),
+            Step::SinkUp(index) => self.seats[index].set_down(false),
+            Step::DiskWorks(index) => self.seats[index].disk.set_faults(DiskFaults::default()),
+            Step::RegistryBack => self.give_registry_back(now, false),
+            Step::RegistryHeals(index) => self.heal_registry(now, index, false),
+            Step::StormEnds => {
+                self.storms = self.storms.saturating_sub(1);
+                if self.storms == 0 && !self.is_calm {
+                    self.network.set_faults(self.options.network);
+                }
+            }
+            Step::Calm => self.calm(now)?,
+            Step::Settled => self.check_settled()?,
+            Step::Stop => self.stop(now),
+        }
+        Ok(())
+    }
+
+    fn hurt(&mut self, now: Timestamp, fault: &Fault) {
+        self.count_fault(now, fault);
+        match fault {
+            Fault::Crash {
+                node,
+                silent,
+                after_frames,
+                back_after,
+            } => {
+                let index = self.seat_of(*node);
+                let death = if *silent { Death::Silent } else { Death::Seen };
+                if *after_frames == 0 {
+                    self.kill(now, index, death, *back_after);
+                } else if self.seats[index].process.is_some() && self.seats[index].dying.is_none() {
+                    self.seats[index].dying = Some((death, *back_after));
+                    let seat = &self.seats[index];
+                    self.network.limit_frames(&seat.name, *after_frames);
+                    if let Some(store) = &seat.store {
+                        store.limit_steps(Some(*after_frames));
+                    }
+                }
+            }
+            Fault::Pause { node, length } => {
+                let index = self.seat_of(*node);
+                let seat = &mut self.seats[index];
+                if seat.process.is_some() && !seat.is_frozen {
+                    seat.is_frozen = true;
+                    self.network.freeze(&seat.name);
+                    let life = seat.life;
+                    self.pause_sessions(now, index, true);
+                    self.plan(now + *length, Step::Thaw(index, life));
+                }
+            }
+            Fault::Cut {
+                a,
+                b,
+                one_way,
+                length,
+            } => {
+                if *one_way {
+                    self.network.cut_one_way(&a.to_string(), &b.to_string());
+                } else {
+                    self.network.cut(&a.to_string(), &b.to_string());
+                }
+                self.plan(now + *length, Step::Heal(*a, *b));
+            }
+            Fault::Isolate { node, length } => {
+                let others: Vec<NodeId> = self
+                    .seats
+                    .iter()
+                    .map(|seat| seat.node)
+                    .filter(|other| other != node)
+                    .collect();
+                for other in others {
+                    self.network.cut(&node.to_string(), &other.to_string());
+                    self.plan(now + *length, Step::Heal(*node, other));
+                }
+                self.cut_from_registry(now, *node, *length);
+            }
+            Fault::RegistryAway { length } => self.take_registry_away(now, *length),
+            Fault::RegistryCut { node, length } => self.cut_from_registry(now, *node, *length),
+            Fault::SessionExpired { node } => {
+                let index = self.seat_of(*node);
+                self.end_sessions(now, index);
+            }
+            Fault::Leave { node, back_after } => {
+                let index = self.seat_of(*node);
+                self.ask_to_leave(now, index);
+                self.plan(now + *back_after, Step::Start(index));
+            }
+            Fault::Slow {
+                node,
+                every,
+                length,
+            } => {
+                let index = self.seat_of(*node);
+                self.seats[index].turn_every = *every;
+                self.plan(now + *length, Step::Quicken(index));
+            }
+            Fault::SinkDown { node, length } => {
+                let index = self.seat_of(*node);
+                self.seats[index].set_down(true);
+                self.plan(now + *length, Step::SinkUp(index));
+            }
+            Fault::Disk {
+                node,
+                faults,
+                length,
+            } => {
+                let index = self.seat_of(*node);
+                self.seats[index].disk.set_faults(*faults);
+                self.plan(now + *length, Step::DiskWorks(index));
+            }
+            Fault::PowerFailure { node, back_after } => {
+                let index = self.seat_of(*node);
+                self.kill(now, index, Death::Silent, *back_after);
+                self.seats[index].disk.fail_power();
+            }
+            Fault::Storm { network, length } => {
+                self.storms += 1;
+                self.network.set_faults(*network);
+                self.plan(now + *length, Step::StormEnds);
+            }
+        }
+    }
+
+    fn kill(&mut self, now: Timestamp, index: usize, death: Death, back_after: Option<Duration>) {
+        let seat = &mut self.seats[index];
+        if seat.process.is_none() {
+            return;
+        }
+        self.trace
+            .add(|| Line::new(now, &seat.name, vec![], format!("dies ({death:?})")));
+        // Before the process goes: an endpoint that is dropped dies as its peers can see.
+        self.network.kill(&seat.name, death);
+        seat.process = None;
+        seat.is_frozen = false;
+        seat.dying = None;
+        if let Some(store) = &seat.store {
+            store.limit_steps(None);
+            if death == Death::Silent {
+                store.fail_power();
+            }
+        }
+        if let Some(pause) = back_after {
+            self.plan(now + pause, Step::Start(index));
+        }
+    }
+
+    /// A process that may send only so many frames more dies when it has sent them.
+    pub(super) fn die_between_frames(&mut self, now: Timestamp, index: usize) {
+        let seat = &self.seats[index];
+        if let Some((death, back_after)) = seat.dying
+            && (self.network.frames_left(&seat.name) == Some(0)
+                || seat.store.as_ref().is_some_and(StoreDisk::is_stopped))
+        {
+            self.kill(now, index, death, back_after);
+        }
+    }
+
+    pub(super) fn ask_to_leave(&mut self, now: Timestamp, index: usize) {
+        let seat = &mut self.seats[index];
+        let here = seat.here(now);
+        seat.is_leaving = true;
+        match &mut seat.process {
+            Some(Node::Flp(flp)) => flp.handle_shutdown(here),
+            Some(Node::Epn(epn)) => epn.handle_shutdown(here),
+            Some(Node::Icn(icn)) => icn.handle_shutdown(here),
+            None => return,
+        }
+        seat.wake_at = now;
+    }
+
+    fn thaw(&mut self, now: Timestamp, index: usize) {
+        let seat = &mut self.seats[index];
+        if seat.is_frozen {
+            seat.is_frozen = false;
+            seat.wake_at = now;
+            self.network.thaw(&seat.name);
+            self.pause_sessions(now, index, false);
+        }
+    }
+
+    fn quicken(&mut self, index: usize) {
+        let seat = &mut self.seats[index];
+        seat.turn_every = Duration::ZERO;
+        seat.not_before = Timestamp(0);
+    }
+
+    /// The faults end: everything heals, and whoever is dead comes back.
+    fn calm(&mut self, now: Timestamp) -> Result<(), Found> {
+        self.is_calm = true;
+        self.fault_line(now, || "all faults end".to_owned());
+        self.network.set_faults(self.options.calm_network);
+        for step in &mut self.step_of {
+            match step {
+                Some(Step::Heal(a, b)) => self.network.heal(&a.to_string(), &b.to_string()),
+                Some(
+                    Step::Thaw(..)
+                    | Step::Hurt(_)
+                    | Step::Quicken(_)
+                    | Step::SinkUp(_)
+                    | Step::RegistryBack
+                    | Step::RegistryHeals(_)
+                    | Step::DiskWorks(_),
+                ) => {}
+                _ => continue,
+            }
+            *step = None;
+        }
+        self.give_registry_back(now, true);
+        for index in 0..self.seats.len() {
+            self.thaw(now, index);
+            self.quicken(index);
+            self.heal_registry(now, index, true);
+            self.seats[index].set_down(false);
+            self.seats[index].disk.set_faults(DiskFaults::default());
+            if let Some((death, _)) = self.seats[index].dying {
+                // Its frames were not used up: it dies now, and all who are dead come back.
+                self.kill(now, index, death, None);
+            }
+            self.network.power_up(&self.seats[index].name);
+            if self.seats[index].process.is_none() && !self.is_stopping {
+                self.start(index)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_settled(&mut self) -> Result<(), Found> {
+        self.is_settled = true;
+        if self.is_stopping {
+            return Ok(());
+        }
+        let calm_at = Timestamp(0) + self.options.calm_at;
+        let seats = &self.seats;
+        let lives = |node: NodeId, life: u64| {
+            seats
+                .iter()
+                .any(|seat| seat.node == node && seat.life == life && seat.process.is_some())
+        };
+        self.watch.check_settled(calm_at, lives)?;
+        let holds = |node: NodeId, life: u64, tf: u64| {
+            seats.iter().any(|seat| {
+                let is_it = seat.node == node && seat.life == life;
+                let flp = match &seat.process {
+                    Some(Node::Flp(flp)) if is_it => flp,
+                    _ => return false,
+                };
+                flp.brain().holds(TfId(tf))
+            })
+        };
+        self.watch.check_done(calm_at, holds)
+    }
+
+    /// An operator asks whoever leads, and asks again until the run is over.
+    fn stop(&mut self, now: Timestamp) {
+        if !self.is_stopping {
+            self.fault_line(now, || "the run is asked to stop".to_owned());
+        }
+        self.is_stopping = true;
+        for seat in &mut self.seats {
+            let here = seat.here(now);
+            if let Some(Node::Icn(icn)) = &mut seat.process {
+                icn.handle_stop(here);
+                seat.wake_at = now;
+            }
+        }
+        if self.is_run_over {
+            // One that led, cut off, when the others were sent home does so no more, and nobody is left to tell it.
+            self.send_home(now);
+            self.plan(now + SEND_HOME_AGAIN, Step::Stop);
+        } else {
+            self.plan(now + STOP_AGAIN, Step::Stop);
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! The detector: payloads that differ between sources, lives and TFs, at no cost.
+
+use crate::dice::mix;
+use bytes::Bytes;
+use sheaf_protocol::{PayloadFormat, Source, TfId};
+use sheaf_stf_builder::{Made, Slots, StfSource};
+
+/// Bytes that payloads are slices of.
+const POOL_BYTES: u64 = 16 << 10;
+
+/// The payloads of one life of one FLP.
+#[derive(Clone, Debug)]
+pub(crate) struct Pieces {
+    pool: Bytes,
+    salt: u64,
+    bytes_mean: u64,
+}
+
+/// What all payloads of a farm are cut out of.
+pub(crate) fn pool(seed: u64) -> Bytes {
+    let words = (0..POOL_BYTES / 8).map(|word| mix(seed ^ (word << 32)));
+    words.flat_map(u64::to_le_bytes).collect::<Vec<u8>>().into()
+}
+
+impl Pieces {
+    pub(crate) fn new(pool: Bytes, source: Source, bytes_mean: u64) -> Self {
+        let salt = mix(source.incarnation.0 << 16 | u64::from(source.flp.0));
+        Self {
+            pool,
+            salt,
+            bytes_mean,
+        }
+    }
+}
+
+impl StfSource for Pieces {
+    fn format(&self) -> PayloadFormat {
+        PayloadFormat::Opaque
+    }
+
+    fn bytes_max(&self) -> u64 {
+        2 * self.bytes_mean
+    }
+
+    fn make(&mut self, tf: TfId, _: &mut dyn Slots) -> Made {
+        let chance = mix(self.salt ^ tf.0);
+        let bytes = (chance >> 32) % (2 * self.bytes_mean + 1);
+        let first = (chance & 0xffff_ffff) % (POOL_BYTES - bytes);
+        Made::Payload(self.pool.slice(first as usize..(first + bytes) as usize))
+    }
+}

@@ -1,0 +1,105 @@
+//! What must never be otherwise, and how it is told when it was.
+
+use sheaf_protocol::Timestamp;
+use std::fmt;
+
+/// The promises of the contract, as `docs/torture.md` lists them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Invariant {
+    /// A TF has at most one verdict, over the logs of all ICNs, and it never changes but to abandoned.
+    OneVerdict,
+    /// A TF is handed on at most once, over all lives of all EPNs.
+    OneHandOn,
+    /// What is handed on are the STFs of the roster with the digests of their sources.
+    TruePieces,
+    /// What is handed on has its verdict in the log before, for that EPN in that life.
+    VerdictFirst,
+    /// A TF is dropped for a reason that was so.
+    TrueReason,
+    /// What the ICN counts is what happened.
+    Books,
+    /// An FLP lets an STF go only when its TF is decided.
+    Held,
+    /// A message of a lower term changes nothing, and a term has one leader.
+    Fenced,
+    /// Credits, slots and holds stay within their bounds.
+    Bounds,
+    /// When the faults have ended every TF gets its verdict in time, and later ones are complete.
+    Live,
+    /// The same seed gives the same trace.
+    SameTrace,
+    /// Nothing is left when the run is over.
+    Clean,
+    /// A node must not panic, and none is refused.
+    NoPanic,
+}
+
+impl Invariant {
+    /// Every invariant, in the order of the contract.
+    pub const ALL: [Self; 13] = [
+        Self::OneVerdict,
+        Self::OneHandOn,
+        Self::TruePieces,
+        Self::VerdictFirst,
+        Self::TrueReason,
+        Self::Books,
+        Self::Held,
+        Self::Fenced,
+        Self::Bounds,
+        Self::Live,
+        Self::SameTrace,
+        Self::Clean,
+        Self::NoPanic,
+    ];
+
+    /// Name in reports, such as `"I1 one verdict"`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OneVerdict => "I1 one verdict",
+            Self::OneHandOn => "I2 one hand-on",
+            Self::TruePieces => "I3 true pieces",
+            Self::VerdictFirst => "I4 verdict first",
+            Self::TrueReason => "I5 true reason",
+            Self::Books => "I6 books",
+            Self::Held => "I7 held",
+            Self::Fenced => "I8 fenced",
+            Self::Bounds => "I9 bounds",
+            Self::Live => "I10 live",
+            Self::SameTrace => "I11 same trace",
+            Self::Clean => "I12 clean",
+            Self::NoPanic => "no panic",
+        }
+    }
+}
+
+impl fmt::Display for Invariant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// An invariant that did not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which.
+    pub invariant: Invariant,
+    /// The TF concerned, if it is one.
+    pub tf: Option<u64>,
+    /// When, in virtual time since the farm began.
+    pub at: Timestamp,
+    /// What was found, in a sentence.
+    pub detail: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { invariant, at, .. } = self;
+        write!(
+            f,
+            "{invariant}, at {:.6} s: {}",
+            at.0 as f64 / 1e9,
+            self.detail
+        )
+    }
+}

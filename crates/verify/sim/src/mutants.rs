@@ -1,0 +1,100 @@
+//! Mutants: farms with one protection taken out, which the invariants must notice.
+//!
+//! `crates/verify/sim/seeds/mutants.toml` says of each mutant which seeds notice it, or who else does, or why none
+//! has to.
+
+use crate::invariant::Violation;
+use crate::kind::Kind;
+use crate::options::VERSION;
+use crate::torture::run_seed;
+use serde::{Deserialize, Serialize};
+use sheaf_protocol::mutant::{self, Mutant};
+
+/// Killing seeds that are recorded of each mutant.
+pub const RECORDED: usize = 3;
+
+/// What is known of all mutants.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Register {
+    /// The version of the options that the seeds are of.
+    pub options_version: u32,
+    /// Each mutant.
+    pub mutant: Vec<Entry>,
+}
+
+/// What is known of one mutant.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Entry {
+    /// Its name, such as `NoTombstones`.
+    pub name: String,
+    /// The family of seeds that notices it.
+    pub kind: String,
+    /// Seeds of the family that notice it, the first ones found.
+    pub killed_by: Vec<u64>,
+    /// Seeds run until so many had been found, from 0 on.
+    pub searched: u64,
+    /// The invariant that the first of them breaks.
+    pub invariant: String,
+    /// Who notices it, if not the swarm.
+    pub elsewhere: String,
+    /// Why nobody has to notice it: another protection covers for it.
+    pub redundant: String,
+}
+
+impl Entry {
+    /// The family of seeds that notices it.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        Kind::named(&self.kind).unwrap_or(Kind::Swarm)
+    }
+}
+
+impl Register {
+    /// Whether the recorded seeds mean what they meant.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        self.options_version == VERSION
+    }
+
+    /// The entry of `mutant`.
+    #[must_use]
+    pub fn of(&self, mutant: Mutant) -> Option<&Entry> {
+        let name = format!("{mutant:?}");
+        self.mutant.iter().find(|entry| entry.name == name)
+    }
+}
+
+/// Runs a seed with `mutant` taken out. `Err` is what notices it.
+///
+/// # Errors
+///
+/// The first [`Violation`].
+pub fn run(mutant: Mutant, kind: Kind, seed: u64) -> Result<(), Violation> {
+    mutant::set(Some(mutant));
+    let result = run_seed(kind, seed);
+    mutant::set(None);
+    result.map(|_| ())
+}
+
+/// Looks for seeds that notice `mutant`, from 0 to `seeds_max`, until [`RECORDED`] are found.
+#[must_use]
+pub fn search(mutant: Mutant, kind: Kind, seeds_max: u64) -> Entry {
+    let mut entry = Entry {
+        name: format!("{mutant:?}"),
+        kind: kind.name().to_owned(),
+        ..Entry::default()
+    };
+    while entry.searched < seeds_max && entry.killed_by.len() < RECORDED {
+        let seed = entry.searched;
+        entry.searched += 1;
+        if let Err(violation) = run(mutant, kind, seed) {
+            if entry.killed_by.is_empty() {
+                entry.invariant = violation.invariant.name().to_owned();
+            }
+            entry.killed_by.push(seed);
+        }
+    }
+    entry
+}

@@ -1,0 +1,250 @@
+//! What a seed stands for: the shape of a farm, and what happens to it when.
+
+mod draw;
+
+use crate::kind::Kind;
+use sheaf_protocol::NodeId;
+use sheaf_scheduler::{Incomplete, Mode, Reaction};
+use sheaf_stf_builder::flp::{Push, WhenFull};
+use sheaf_transport::memory::Faults;
+use sheaf_verdict_log::storage::DiskFaults;
+use std::time::Duration;
+
+/// Counts up whenever the same seed comes to stand for another farm: a recorded seed means something with the
+/// version that it was recorded with only.
+pub const VERSION: u32 = 3;
+
+/// One thing that happens to a farm.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fault {
+    /// Killed; started again after a while, or at the end of the faults.
+    Crash {
+        /// Who.
+        node: NodeId,
+        /// Whether its machine dies with it, so that nobody sees the end of its streams.
+        silent: bool,
+        /// Frames that it still gets out, from this moment on: it may die between two messages of one turn.
+        after_frames: u32,
+        /// When it is started again; `None`: when the faults end.
+        back_after: Option<Duration>,
+    },
+    /// Stopped for a while, as by SIGSTOP.
+    Pause {
+        /// Who.
+        node: NodeId,
+        /// For how long.
+        length: Duration,
+    },
+    /// Nothing passes between two nodes for a while.
+    Cut {
+        /// One.
+        a: NodeId,
+        /// The other.
+        b: NodeId,
+        /// Whether the way from `b` to `a` stays open.
+        one_way: bool,
+        /// For how long.
+        length: Duration,
+    },
+    /// Nothing passes between a node and all others for a while.
+    Isolate {
+        /// Who.
+        node: NodeId,
+        /// For how long.
+        length: Duration,
+    },
+    /// Asked to leave, as by SIGTERM; started again after a while.
+    Leave {
+        /// Who.
+        node: NodeId,
+        /// When it is started again.
+        back_after: Duration,
+    },
+    /// Gets the processor only every so often, for a while.
+    Slow {
+        /// Who.
+        node: NodeId,
+        /// Least time between two turns of its loop.
+        every: Duration,
+        /// For how long.
+        length: Duration,
+    },
+    /// The consumer of an EPN takes nothing for a while: a full disk, a program that hangs.
+    SinkDown {
+        /// The EPN.
+        node: NodeId,
+        /// For how long.
+        length: Duration,
+    },
+    /// The disk of an ICN misbehaves for a while.
+    Disk {
+        /// The ICN.
+        node: NodeId,
+        /// How.
+        faults: DiskFaults,
+        /// For how long.
+        length: Duration,
+    },
+    /// The machine of an ICN loses its power: what its disk was not asked to keep may be gone.
+    PowerFailure {
+        /// The ICN.
+        node: NodeId,
+        /// When it is started again; `None`: when the faults end.
+        back_after: Option<Duration>,
+    },
+    /// All servers of the registry are away for a while: nobody's session ends meanwhile, and nobody can write.
+    RegistryAway {
+        /// For how long.
+        length: Duration,
+    },
+    /// A node does not reach the registry for a while, and its session there may run out.
+    RegistryCut {
+        /// Who.
+        node: NodeId,
+        /// For how long.
+        length: Duration,
+    },
+    /// The registry ends the sessions of a node that is alive.
+    SessionExpired {
+        /// Whose.
+        node: NodeId,
+    },
+    /// The network is much worse for a while.
+    Storm {
+        /// How bad.
+        network: Faults,
+        /// For how long.
+        length: Duration,
+    },
+}
+
+/// Where a farm keeps its verdicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Log {
+    /// In the memory of its one ICN, which must not die.
+    Memory,
+    /// On the disk of its one ICN.
+    File,
+    /// On the disks of three ICNs, of which two decide.
+    Majority,
+    /// In a ZooKeeper, with two ICNs. Nodes find each other there, too.
+    ZooKeeper,
+}
+
+/// When an EPN says that it has built a TF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ack {
+    /// When it has all STFs.
+    Built,
+    /// When the TF is on its disk and survives its death.
+    Stored,
+}
+
+impl Log {
+    /// ICNs that it takes.
+    #[must_use]
+    pub fn icns(self) -> u16 {
+        match self {
+            Self::Memory | Self::File => 1,
+            Self::ZooKeeper => 2,
+            Self::Majority => 3,
+        }
+    }
+}
+
+/// A farm and what happens to it, drawn from a seed.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The seed.
+    pub seed: u64,
+    /// The family it was drawn for.
+    pub kind: Kind,
+    /// Where verdicts are kept, and so how many ICNs there are.
+    pub log: Log,
+    /// After so many records the log gets a checkpoint.
+    pub checkpoint_records: u64,
+    /// How long a session in the registry outlives silence, if there is one.
+    pub session: Duration,
+    /// When EPNs say that a TF is built.
+    pub ack: Ack,
+    /// FLPs, from index 0.
+    pub flps: u16,
+    /// EPNs, from index 0.
+    pub epns: u16,
+    /// Policy of the scheduler.
+    pub policy: &'static str,
+    /// How its list of EPNs follows their deaths.
+    pub reaction: Reaction,
+    /// Who says when there is a TF.
+    pub mode: Mode,
+    /// What becomes of a TF that lacks STFs.
+    pub incomplete: Incomplete,
+    /// TFs a second; 0 for as many as the hold takes.
+    pub rate_hz: f64,
+    /// TFs of the run; `None` for no end.
+    pub timeframes: Option<u64>,
+    /// Mean payload of an STF, in bytes.
+    pub stf_bytes: u64,
+    /// STFs that an FLP holds at most.
+    pub hold_stfs: u32,
+    /// What an FLP with a full hold does.
+    pub when_full: WhenFull,
+    /// How STFs get to their EPN.
+    pub push: Push,
+    /// STFs up to this size are pushed in any case, in bytes.
+    pub eager_bytes: u64,
+    /// STFs that an EPN fetches at once.
+    pub grants_max: u32,
+    /// Whole TFs of the largest size that an EPN has room for.
+    pub capacity_tfs: u64,
+    /// TFs that an EPN builds at once.
+    pub slots: u32,
+    /// TFs that wait for room at the ICN.
+    pub queue_tfs_max: u32,
+    /// How long an EPN has for a TF, in ms.
+    pub tf_deadline_ms: u64,
+    /// When a TF is stale, in ms.
+    pub stale_ms: u64,
+    /// The rule of earlier systems: an FLP lets an STF go when it was sent. Losing is no violation then.
+    pub sends_and_forgets: bool,
+    /// How far the clocks of two nodes may be apart; each has its own within it.
+    pub clock_spread: Duration,
+    /// The network while there are faults.
+    pub network: Faults,
+    /// The network afterwards.
+    pub calm_network: Faults,
+    /// When each fault begins.
+    pub faults: Vec<(Duration, Fault)>,
+    /// When all faults end and everybody is started again.
+    pub calm_at: Duration,
+    /// How long after the faults every TF has its verdict, and new ones are complete.
+    pub settle: Duration,
+    /// When the run is asked to stop.
+    pub stop_at: Duration,
+}
+
+impl Options {
+    /// What `seed` stands for in the family `kind`.
+    #[must_use]
+    pub fn draw(kind: Kind, seed: u64) -> Self {
+        draw::options(kind, seed)
+    }
+
+    /// Largest payload of an STF, in bytes.
+    #[must_use]
+    pub fn stf_bytes_max(&self) -> u64 {
+        self.stf_bytes * 2
+    }
+
+    /// Bytes that an FLP may hold.
+    #[must_use]
+    pub fn hold_bytes(&self) -> u64 {
+        u64::from(self.hold_stfs) * (self.stf_bytes_max() + 1)
+    }
+
+    /// Bytes that an EPN has room for.
+    #[must_use]
+    pub fn capacity_bytes(&self) -> u64 {
+        self.capacity_tfs * u64::from(self.flps) * (self.stf_bytes_max() + 1)
+    }
+}

@@ -1,0 +1,591 @@
+//! Holds the invariants against what happens, event by event.
+//!
+//! What is checked is never asked for its own opinion: the books are recounted from event logs, what is handed on
+//! is what the consumers of the harness were handed, and a reason is held against what the harness did. Only bounds
+//! (I9) are read from the nodes.
+
+mod books;
+mod end;
+mod hurt;
+mod parts;
+
+pub use books::Books;
+pub(crate) use hurt::Hurt;
+
+use crate::farm::Taken;
+use crate::invariant::Invariant;
+use crate::options::{Ack, Options};
+use crate::trace::Hash;
+use books::{Fate, RunBook, TfBook};
+use parts::{check_parts, check_roster};
+use sheaf_node::event::{Event, MemberEvent, PartEvent};
+use sheaf_protocol::{NodeId, Role, RunId, Timestamp};
+use sheaf_scheduler::Incomplete;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What did not hold, before it is known when.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) invariant: Invariant,
+    pub(crate) tf: Option<u64>,
+    pub(crate) detail: String,
+}
+
+pub(crate) fn found<T>(
+    invariant: Invariant,
+    tf: impl Into<Option<u64>>,
+    detail: String,
+) -> Result<T, Found> {
+    let tf = tf.into();
+    Err(Found {
+        invariant,
+        tf,
+        detail,
+    })
+}
+
+/// One life of a node, as its log tells.
+#[derive(Clone, Debug)]
+struct Life {
+    incarnation: u64,
+    /// Which of the runs it is in.
+    run: Option<usize>,
+    /// The run is over; the next line of another one may come before its name is durable.
+    is_over: bool,
+    /// TFs called for before the run was durable.
+    called: Vec<u64>,
+}
+
+/// Everything that is known of a farm from outside.
+pub(crate) struct Watch<'a> {
+    options: &'a Options,
+    lives: BTreeMap<NodeId, Life>,
+    runs: Vec<RunBook>,
+    /// Terms, and who led in them.
+    leaders: Vec<(u64, NodeId)>,
+    /// TFs called for by lives that ended before their run was durable: their logs do not say which run that was.
+    called_in_vain: BTreeSet<u64>,
+    pub(crate) hurt: Hurt,
+    pub(crate) hash: Hash,
+    settled_at: Timestamp,
+    stop_at: Timestamp,
+}
+
+impl<'a> Watch<'a> {
+    pub(crate) fn new(options: &'a Options) -> Self {
+        Self {
+            options,
+            lives: BTreeMap::new(),
+            runs: Vec::new(),
+            leaders: Vec::new(),
+            called_in_vain: BTreeSet::new(),
+            hurt: Hurt::new(options),
+            hash: Hash::new(),
+            settled_at: Timestamp(0) + options.calm_at + options.settle,
+            stop_at: Timestamp(0) + options.stop_at,
+        }
+    }
+
+    /// A line of the event log of `node`.
+    pub(crate) fn handle(
+        &mut self,
+        now: Timestamp,
+        node: NodeId,
+        event: &Event,
+    ) -> Result<(), Found> {
+        self.hash
+            .add(now.0 ^ (u64::from(node.index) << 56) ^ ((node.role as u64) << 48));
+        match event {
+            Event::Begin { incarnation, .. } => {
+                self.hash.add(*incarnation);
+                let life = Life {
+                    incarnation: *incarnation,
+                    run: None,
+                    is_over: false,
+                    called: Vec::new(),
+                };
+                if let Some(former) = self.lives.insert(node, life) {
+                    self.called_in_vain.extend(former.called);
+                }
+                Ok(())
+            }
+            Event::Run { run } => {
+                let run = u64::from_str_radix(run, 16).unwrap_or_default();
+                self.hash.add(run);
+                let index = self.run_index(RunId(run));
+                let Some(life) = self.lives.get_mut(&node) else {
+                    return Ok(());
+                };
+                life.run = Some(index);
+                life.is_over = false;
+                for tf in std::mem::take(&mut life.called) {
+                    self.runs[index].tf(tf)?.call(now);
+                }
+                Ok(())
+            }
+            Event::Made { tf, bytes, digest } => self.handle_made(now, node, *tf, *bytes, *digest),
+            Event::Skipped { tf, reason } => {
+                self.hash.add(*tf);
+                let (_, book) = self.tf_of(node, *tf)?;
+                book.named_at.get_or_insert(now);
+                book.skipped.push((node.index, reason.clone()));
+                Ok(())
+            }
+            Event::Called { tf } => {
+                self.hash.add(*tf);
+                match self.lives.get_mut(&node) {
+                    Some(life) if life.run.is_none() || life.is_over => life.called.push(*tf),
+                    _ => self.tf_of(node, *tf)?.1.call(now),
+                }
+                Ok(())
+            }
+            Event::Sent {
+                tf,
+                term,
+                attempt,
+                epn,
+                incarnation,
+            } => self.handle_sent(node, *tf, (*term, *attempt), (*epn, *incarnation)),
+            Event::Verdict {
+                tf,
+                verdict,
+                epn,
+                incarnation,
+                missing,
+                reason,
+            } => {
+                let fate = Fate {
+                    verdict: verdict.clone(),
+                    at: epn.zip(*incarnation),
+                    missing: missing.clone(),
+                    reason: reason.clone(),
+                };
+                self.handle_verdict(now, node, *tf, &fate)
+            }
+            Event::Abandoned { tf } => self.handle_abandoned(node, *tf),
+            Event::Delivered { tf, .. } => self.handle_delivered(node, *tf),
+            Event::Fault { tf, detail } => found(
+                Invariant::TruePieces,
+                *tf,
+                format!("the consumer of {node} finds TF {tf} damaged: {detail}"),
+            ),
+            Event::Leads { term } => self.handle_leads(node, *term),
+            Event::Roster {
+                roster,
+                first,
+                members,
+            } => self.handle_roster(node, *roster, *first, members),
+            Event::Deposed { term, .. } => {
+                self.hash.add(*term);
+                Ok(())
+            }
+            Event::Recovered {
+                tf, incarnation, ..
+            } => self.handle_recovered(node, *tf, *incarnation),
+            Event::Over => {
+                if let Some(life) = self.lives.get_mut(&node) {
+                    life.is_over = true;
+                }
+                Ok(())
+            }
+            Event::End => Ok(()),
+        }
+    }
+
+    /// A TF is called for somewhere in the lines that come.
+    pub(crate) fn call_early(
+        &mut self,
+        now: Timestamp,
+        node: NodeId,
+        tf: u64,
+    ) -> Result<(), Found> {
+        let life = self.lives.get(&node).filter(|life| !life.is_over);
+        if let Some(run) = life.and_then(|life| life.run) {
+            self.runs[run].tf(tf)?.call(now);
+        }
+        Ok(())
+    }
+
+    fn handle_leads(&mut self, node: NodeId, term: u64) -> Result<(), Found> {
+        self.hash.add(term);
+        if let Some((_, other)) = self.leaders.iter().find(|(known, _)| *known == term) {
+            return found(
+                Invariant::Fenced,
+                None,
+                format!("{node} and {other} lead in term {term}"),
+            );
+        }
+        self.leaders.push((term, node));
+        Ok(())
+    }
+
+    /// Whether nobody leads in a later term than this ICN.
+    pub(crate) fn is_latest_leader(&self, icn: NodeId) -> bool {
+        let latest = self.leaders.iter().max_by_key(|(term, _)| *term);
+        latest.is_some_and(|(_, leader)| *leader == icn)
+    }
+
+    fn handle_roster(
+        &mut self,
+        node: NodeId,
+        id: u32,
+        first: u64,
+        members: &[MemberEvent],
+    ) -> Result<(), Found> {
+        self.hash.add(first ^ (u64::from(id) << 40));
+        let Some(run) = self.lives.get(&node).and_then(|life| life.run) else {
+            return found(
+                Invariant::Books,
+                None,
+                format!("{node} names a roster before it is in a run"),
+            );
+        };
+        self.runs[run].add_roster(node, id, first, members)
+    }
+
+    fn run_index(&mut self, run: RunId) -> usize {
+        if let Some(index) = self.runs.iter().position(|book| book.run == run) {
+            return index;
+        }
+        self.runs.push(RunBook::new(run));
+        self.runs.len() - 1
+    }
+
+    /// The life of `node`, and what is known of `tf` in its run.
+    fn tf_of(&mut self, node: NodeId, tf: u64) -> Result<(u64, &mut TfBook), Found> {
+        let life = self.lives.get(&node);
+        let Some((incarnation, run)) = life.and_then(|life| Some((life.incarnation, life.run?)))
+        else {
+            return found(
+                Invariant::Books,
+                tf,
+                format!("{node} writes of TF {tf} before it is in a run"),
+            );
+        };
+        Ok((incarnation, self.runs[run].tf(tf)?))
+    }
+
+    fn handle_made(
+        &mut self,
+        now: Timestamp,
+        node: NodeId,
+        tf: u64,
+        bytes: u64,
+        digest: u32,
+    ) -> Result<(), Found> {
+        self.hash.add(tf ^ (u64::from(digest) << 32));
+        let (incarnation, book) = self.tf_of(node, tf)?;
+        book.named_at.get_or_insert(now);
+        if book
+            .made
+            .iter()
+            .any(|part| (part.flp, part.incarnation) == (node.index, incarnation))
+        {
+            return found(
+                Invariant::TruePieces,
+                tf,
+                format!("{node} made its STF of TF {tf} twice"),
+            );
+        }
+        book.made.push(PartEvent {
+            flp: node.index,
+            incarnation,
+            bytes,
+            digest,
+        });
+        Ok(())
+    }
+
+    fn handle_sent(
+        &mut self,
+        node: NodeId,
+        tf: u64,
+        attempt: (u64, u32),
+        target: (u16, u64),
+    ) -> Result<(), Found> {
+        self.hash
+            .add(tf ^ (u64::from(attempt.1) << 40) ^ (target.1 << 20));
+        let (_, book) = self.tf_of(node, tf)?;
+        // Without a number an FLP goes on with what the leader of an earlier term gave it.
+        if attempt.1 == 0 {
+            return Ok(());
+        }
+        // An attempt counts within a term, and goes to one EPN.
+        let known = book.attempts.iter().find(|(known, _)| *known == attempt);
+        match known {
+            Some((_, at)) if *at != target => {
+                let detail = format!(
+                    "attempt {} of TF {tf} in term {} goes to epn:{} and epn:{}",
+                    attempt.1, attempt.0, at.0, target.0
+                );
+                return found(Invariant::OneVerdict, tf, detail);
+            }
+            Some(_) => {}
+            None => {
+                book.attempts.push((attempt, target));
+                let reassigned = u64::from(book.attempts.len() > 1);
+                let run = self.lives[&node].run.expect("tf_of found it");
+                self.runs[run].books.reassigned += reassigned;
+            }
+        }
+        Ok(())
+    }
+
+    fn handle_verdict(
+        &mut self,
+        now: Timestamp,
+        node: NodeId,
+        tf: u64,
+        fate: &Fate,
+    ) -> Result<(), Found> {
+        self.hash
+            .add(tf ^ (fate.at.map_or(0, |at| at.1) << 32) ^ fate.verdict.len() as u64);
+        let (allow, settled_at, stop_at) = (self.options.incomplete, self.settled_at, self.stop_at);
+        let may_lose = self.options.sends_and_forgets;
+        let kind = self.options.kind;
+        let is_called = self.called_in_vain.contains(&tf)
+            || self.lives.values().any(|life| life.called.contains(&tf));
+        let (_, book) = self.tf_of(node, tf)?;
+        if book.named_at.is_none() && is_called {
+            book.call(now);
+        }
+        if let Some(known) = &book.fate {
+            if known == fate {
+                return Ok(());
+            }
+            return found(
+                Invariant::OneVerdict,
+                tf,
+                format!("TF {tf} has the verdicts {known} and {fate}"),
+            );
+        }
+        let Some(named_at) = book.named_at else {
+            return found(
+                Invariant::Books,
+                tf,
+                format!("TF {tf} is {fate}, and nobody made it"),
+            );
+        };
+        if fate.verdict == "incomplete" && allow == Incomplete::Never {
+            return found(
+                Invariant::TrueReason,
+                tf,
+                format!("TF {tf} is {fate}, against the rule of this farm"),
+            );
+        }
+        if fate.verdict != "complete" && kind.loses_nothing() {
+            return found(
+                Invariant::Live,
+                tf,
+                format!("TF {tf} is {fate}, and no FLP was hurt"),
+            );
+        }
+        if fate.verdict != "complete" && named_at >= settled_at && now < stop_at && !may_lose {
+            let detail = format!(
+                "TF {tf} is {fate}, and was made {:?} after the faults had ended and {:?} were over",
+                named_at.since(settled_at),
+                self.options.settle
+            );
+            return found(Invariant::Live, tf, detail);
+        }
+        book.fate = Some(fate.clone());
+        if let Some(reason) = &fate.reason {
+            self.check_reason(now, node, tf, reason)?;
+        }
+        let run = self.lives[&node].run.expect("tf_of found it");
+        self.runs[run].count(fate);
+        Ok(())
+    }
+
+    /// A reason must be true: the harness knows whom it hurt.
+    fn check_reason(
+        &mut self,
+        now: Timestamp,
+        icn: NodeId,
+        tf: u64,
+        reason: &str,
+    ) -> Result<(), Found> {
+        if self.options.sends_and_forgets {
+            return Ok(());
+        }
+        let is_stopping = now >= self.stop_at || self.hurt.has_source_ended;
+        let queue_max = u64::from(self.options.queue_tfs_max);
+        let run = self.lives[&icn].run.expect("the caller looked");
+        let undecided = self.runs[run].undecided();
+        let corrupted = self.hurt.corrupted(tf);
+        let stores = self.options.ack == Ack::Stored;
+        let is_storage_full = self.hurt.was_storage_full;
+        let book = self.runs[run].tf(tf)?;
+        let is_true = match reason {
+            "source-died" | "source-late" => self.hurt.may_lose_stfs(),
+            "source-overrun" => book.skipped.iter().any(|(_, why)| why == reason),
+            "corrupt-at-source" => corrupted >= 2,
+            "shed-overload" => undecided >= queue_max,
+            "shed-storage-full" => stores && is_storage_full,
+            "run-ended" => is_stopping,
+            _ => false,
+        };
+        if is_true {
+            return Ok(());
+        }
+        found(
+            Invariant::TrueReason,
+            tf,
+            format!("TF {tf} is dropped for \"{reason}\", and nothing of the kind happened"),
+        )
+    }
+
+    fn handle_abandoned(&mut self, node: NodeId, tf: u64) -> Result<(), Found> {
+        self.hash.add(tf ^ 0xaba0);
+        let hurt_epns = self.hurt.has_hurt(Role::Epn);
+        let stores = self.options.ack == Ack::Stored;
+        let (_, book) = self.tf_of(node, tf)?;
+        let Some(fate) = book.fate.clone() else {
+            return found(
+                Invariant::OneVerdict,
+                tf,
+                format!("TF {tf} is abandoned without a verdict"),
+            );
+        };
+        if fate.verdict == "dropped" {
+            return found(
+                Invariant::OneVerdict,
+                tf,
+                format!("TF {tf} is {fate}, and abandoned"),
+            );
+        }
+        if stores {
+            return found(
+                Invariant::TrueReason,
+                tf,
+                format!("TF {tf} is abandoned, and was on the disk of its EPN"),
+            );
+        }
+        if !hurt_epns {
+            return found(
+                Invariant::TrueReason,
+                tf,
+                format!("TF {tf} is abandoned, and no EPN was hurt"),
+            );
+        }
+        if !book.is_abandoned {
+            book.is_abandoned = true;
+            let run = self.lives[&node].run.expect("tf_of found it");
+            self.runs[run].books.abandoned += 1;
+        }
+        Ok(())
+    }
+
+    /// The EPN has written that it handed a TF on: its consumer must know.
+    fn handle_delivered(&mut self, node: NodeId, tf: u64) -> Result<(), Found> {
+        self.hash.add(tf ^ 0xde11);
+        let (incarnation, book) = self.tf_of(node, tf)?;
+        if book.consumed_at != Some((node.index, incarnation)) {
+            return found(
+                Invariant::OneHandOn,
+                tf,
+                format!("{node} writes that TF {tf} is handed on, its consumer has not got it"),
+            );
+        }
+        Ok(())
+    }
+
+    /// The EPN has written that it made visible what a former life was committed.
+    fn handle_recovered(&mut self, node: NodeId, tf: u64, life: u64) -> Result<(), Found> {
+        self.hash.add(tf ^ 0x4ec0);
+        let (_, book) = self.tf_of(node, tf)?;
+        let is_committed = book
+            .fate
+            .as_ref()
+            .is_some_and(|fate| fate.at == Some((node.index, life)));
+        let is_visible = book.consumed_at.is_some_and(|(epn, _)| epn == node.index);
+        if is_committed && is_visible {
+            let run = self.lives[&node].run.expect("tf_of found it");
+            self.runs[run].books.recovered += 1;
+            return Ok(());
+        }
+        let detail = format!(
+            "{node} writes that it published TF {tf} for its life {life}; visible at {:?}, fate {:?}",
+            book.consumed_at, book.fate
+        );
+        found(Invariant::OneHandOn, tf, detail)
+    }
+
+    /// The consumer of `node` has been handed a TF.
+    pub(crate) fn handle_taken(&mut self, node: NodeId, taken: &Taken) -> Result<(), Found> {
+        let tf = taken.tf.0;
+        self.hash.add(tf ^ 0xc0de);
+        let Some(life) = self.lives.get(&node).cloned() else {
+            return found(
+                Invariant::VerdictFirst,
+                tf,
+                format!("{node} hands on TF {tf} before it lives"),
+            );
+        };
+        let run = self.run_index(taken.run);
+        let book = self.runs[run].tf(tf)?;
+        let at = (node.index, life.incarnation);
+        if let Some(earlier) = book.consumed_at {
+            let detail = format!(
+                "TF {tf} is handed on by epn:{} in life {} and by epn:{} in life {}",
+                earlier.0, earlier.1, at.0, at.1
+            );
+            return found(Invariant::OneHandOn, tf, detail);
+        }
+        let Some(fate) = &book.fate else {
+            return found(
+                Invariant::VerdictFirst,
+                tf,
+                format!("{node} hands on TF {tf}, which has no verdict"),
+            );
+        };
+        // What a former life has stored, a later one publishes.
+        let may_recover = self.options.ack == Ack::Stored;
+        let is_own = |by: (u16, u64)| by == at || (may_recover && by.0 == at.0 && by.1 < at.1);
+        if !fate.at.is_some_and(is_own) {
+            return found(
+                Invariant::VerdictFirst,
+                tf,
+                format!("{node} in life {} hands on TF {tf}, which is {fate}", at.1),
+            );
+        }
+        if fate.missing != taken.missing {
+            let detail = format!(
+                "TF {tf} is handed on without {:?}, its verdict is {fate}",
+                taken.missing
+            );
+            return found(Invariant::TruePieces, tf, detail);
+        }
+        check_parts(tf, taken, &book.made)?;
+        book.consumed_at = Some(at);
+        check_roster(tf, taken, self.runs[run].roster_of(tf))
+    }
+
+    /// STFs of this life of an FLP whose TF has no verdict: it must hold them.
+    pub(crate) fn undecided_of(&self, node: NodeId) -> impl Iterator<Item = u64> + '_ {
+        let life = self.lives.get(&node);
+        let run = life.and_then(|life| Some((life.incarnation, &self.runs[life.run?])));
+        run.into_iter().flat_map(move |(incarnation, run)| {
+            let is_own =
+                move |part: &PartEvent| part.flp == node.index && part.incarnation == incarnation;
+            run.undecided_tfs()
+                .filter(move |(_, book)| book.made.iter().any(is_own))
+                .map(|(tf, _)| tf)
+        })
+    }
+
+    /// The books of the run that `icn` has, recounted.
+    pub(crate) fn books_of(&self, icn: NodeId, run: RunId) -> Option<&Books> {
+        let book = &self.runs[self.lives.get(&icn)?.run?];
+        (book.run == run).then_some(&book.books)
+    }
+
+    /// The books of all runs together.
+    pub(crate) fn books(&self) -> Books {
+        let mut sum = Books::default();
+        for run in &self.runs {
+            sum.add(&run.books);
+        }
+        sum
+    }
+}

@@ -1,0 +1,195 @@
+//! What is known of each TF, and the sums.
+
+use super::{Found, found};
+use crate::invariant::Invariant;
+use sheaf_node::event::{MemberEvent, PartEvent};
+use sheaf_protocol::{NodeId, RunId, Timestamp};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// TF ids are dense; a node that names one far beyond has a broken id.
+const TF_MAX: u64 = 1 << 20;
+
+/// What became of the TFs of a farm, recounted from the logs of its nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Books {
+    /// TFs with a verdict.
+    pub decided: u64,
+    /// TFs built with all parts of their roster.
+    pub complete: u64,
+    /// TFs built with parts missing.
+    pub incomplete: u64,
+    /// TFs not built.
+    pub dropped: u64,
+    /// Built TFs whose EPN died before it said that its consumer has them.
+    pub abandoned: u64,
+    /// Built TFs that a later life of their EPN published.
+    pub recovered: u64,
+    /// Assignments after the first one of a TF.
+    pub reassigned: u64,
+    /// Dropped TFs by reason.
+    pub reasons: BTreeMap<String, u64>,
+}
+
+impl Books {
+    /// Adds another farm's.
+    pub fn add(&mut self, other: &Self) {
+        self.decided += other.decided;
+        self.complete += other.complete;
+        self.incomplete += other.incomplete;
+        self.dropped += other.dropped;
+        self.abandoned += other.abandoned;
+        self.recovered += other.recovered;
+        self.reassigned += other.reassigned;
+        for (reason, count) in &other.reasons {
+            *self.reasons.entry(reason.clone()).or_default() += count;
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fate {
+    pub(super) verdict: String,
+    pub(super) at: Option<(u16, u64)>,
+    pub(super) missing: Vec<u16>,
+    pub(super) reason: Option<String>,
+}
+
+impl fmt::Display for Fate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.verdict)?;
+        if let Some((epn, life)) = self.at {
+            write!(f, " at epn:{epn} in life {life}")?;
+        }
+        if !self.missing.is_empty() {
+            write!(f, " without {:?}", self.missing)?;
+        }
+        self.reason
+            .as_ref()
+            .map_or(Ok(()), |reason| write!(f, " for \"{reason}\""))
+    }
+}
+
+/// One TF.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TfBook {
+    /// When it was first made, skipped or called for.
+    pub(super) named_at: Option<Timestamp>,
+    pub(super) is_called: bool,
+    pub(super) made: Vec<PartEvent>,
+    pub(super) skipped: Vec<(u16, String)>,
+    pub(super) attempts: Vec<((u64, u32), (u16, u64))>,
+    pub(super) fate: Option<Fate>,
+    pub(super) is_abandoned: bool,
+    /// The EPN, and its life, whose consumer has it.
+    pub(super) consumed_at: Option<(u16, u64)>,
+}
+
+impl TfBook {
+    /// The heartbeat calls for it.
+    pub(super) fn call(&mut self, now: Timestamp) {
+        self.named_at.get_or_insert(now);
+        self.is_called = true;
+    }
+}
+
+/// One run.
+#[derive(Debug)]
+pub(super) struct RunBook {
+    pub(super) run: RunId,
+    tfs: Vec<TfBook>,
+    /// Every TF below has a verdict or was never named.
+    floor: usize,
+    /// The first TF and the members of each roster. A later one replaces those with the same or a later first TF.
+    rosters: BTreeMap<u32, (u64, Vec<MemberEvent>)>,
+    pub(super) books: Books,
+}
+
+impl RunBook {
+    /// A roster that an ICN has found in the log. Whoever reads the log later, or wakes up late, says the same.
+    pub(super) fn add_roster(
+        &mut self,
+        node: NodeId,
+        id: u32,
+        first: u64,
+        members: &[MemberEvent],
+    ) -> Result<(), Found> {
+        let said = (first, members.to_vec());
+        let known = self.rosters.entry(id).or_insert_with(|| said.clone());
+        if *known == said {
+            return Ok(());
+        }
+        found(
+            Invariant::TruePieces,
+            first,
+            format!("roster {id} is {said:?} for {node}, and was {known:?} before"),
+        )
+    }
+
+    /// Whose STFs make `tf` whole, as the log says.
+    pub(super) fn roster_of(&self, tf: u64) -> Option<&[MemberEvent]> {
+        let mut latest = self.rosters.values().rev();
+        latest
+            .find(|(first, _)| *first <= tf)
+            .map(|(_, members)| members.as_slice())
+    }
+
+    pub(super) fn new(run: RunId) -> Self {
+        Self {
+            run,
+            tfs: Vec::new(),
+            floor: 0,
+            rosters: BTreeMap::new(),
+            books: Books::default(),
+        }
+    }
+
+    pub(super) fn tf(&mut self, tf: u64) -> Result<&mut TfBook, Found> {
+        if tf >= TF_MAX {
+            return found(
+                Invariant::Books,
+                tf,
+                format!("TF {tf} lies far beyond the run"),
+            );
+        }
+        let index = tf as usize;
+        if index >= self.tfs.len() {
+            self.tfs.resize_with(index + 1, TfBook::default);
+        }
+        Ok(&mut self.tfs[index])
+    }
+
+    pub(super) fn tfs(&self) -> impl Iterator<Item = (u64, &TfBook)> {
+        (0..).zip(&self.tfs)
+    }
+
+    /// TFs that were named and have no verdict.
+    pub(super) fn undecided_tfs(&self) -> impl Iterator<Item = (u64, &TfBook)> {
+        let named = (0..).zip(&self.tfs).skip(self.floor);
+        named.filter(|(_, book)| book.fate.is_none() && book.named_at.is_some())
+    }
+
+    pub(super) fn undecided(&self) -> u64 {
+        self.undecided_tfs().count() as u64
+    }
+
+    pub(super) fn count(&mut self, fate: &Fate) {
+        let books = &mut self.books;
+        books.decided += 1;
+        match fate.verdict.as_str() {
+            "complete" => books.complete += 1,
+            "incomplete" => books.incomplete += 1,
+            _ => books.dropped += 1,
+        }
+        if let Some(reason) = &fate.reason {
+            *books.reasons.entry(reason.clone()).or_default() += 1;
+        }
+        while self
+            .tfs
+            .get(self.floor)
+            .is_some_and(|book| book.fate.is_some())
+        {
+            self.floor += 1;
+        }
+    }
+}

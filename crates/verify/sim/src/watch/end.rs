@@ -1,0 +1,119 @@
+//! What must hold once the faults have ended, and when the run is over.
+
+use super::books::TfBook;
+use super::{Found, Watch, found};
+use crate::invariant::Invariant;
+use crate::options::Log;
+use sheaf_protocol::{NodeId, Role, Timestamp};
+
+impl Watch<'_> {
+    /// The faults have ended [`Options::settle`] ago: every TF that anybody alive knows has its verdict.
+    pub(crate) fn check_settled(
+        &self,
+        until: Timestamp,
+        is_alive: impl Fn(NodeId, u64) -> bool,
+    ) -> Result<(), Found> {
+        if self.options.sends_and_forgets {
+            return Ok(());
+        }
+        for run in &self.runs {
+            for (tf, book) in run.undecided_tfs() {
+                let is_known = self.is_owed(book)
+                    || book.made.iter().any(|part| {
+                        let node = NodeId {
+                            role: Role::Flp,
+                            index: part.flp,
+                        };
+                        is_alive(node, part.incarnation)
+                    });
+                if is_known && book.named_at.is_some_and(|at| at <= until) {
+                    let detail = format!(
+                        "TF {tf} has no verdict, {:?} after the faults have ended",
+                        self.options.settle
+                    );
+                    return found(Invariant::Live, tf, detail);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The faults have ended [`Options::settle`] ago: what was built before is with a consumer or abandoned, and
+    /// FLPs have let it go.
+    pub(crate) fn check_done(
+        &self,
+        until: Timestamp,
+        holds: impl Fn(NodeId, u64, u64) -> bool,
+    ) -> Result<(), Found> {
+        if self.options.sends_and_forgets {
+            return Ok(());
+        }
+        for run in &self.runs {
+            for (tf, book) in run.tfs() {
+                let Some(fate) = &book.fate else { continue };
+                if book.named_at.is_none_or(|at| at > until) {
+                    continue;
+                }
+                let is_built = fate.verdict != "dropped";
+                if is_built && !book.is_abandoned && book.consumed_at.is_none() {
+                    let detail = format!("TF {tf} is {fate}, and no EPN has handed it on since");
+                    return found(Invariant::Live, tf, detail);
+                }
+                let holder = book.made.iter().find(|part| {
+                    let role = Role::Flp;
+                    let index = part.flp;
+                    holds(NodeId { role, index }, part.incarnation, tf)
+                });
+                if let Some(part) = holder {
+                    let detail = format!("flp:{} still holds TF {tf}, which is {fate}", part.flp);
+                    return found(Invariant::Live, tf, detail);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The run is over: nothing is open.
+    pub(crate) fn check_end(&self, was_alive: impl Fn(NodeId, u64) -> bool) -> Result<(), Found> {
+        for run in &self.runs {
+            for (tf, book) in run.tfs() {
+                let is_known = self.is_owed(book)
+                    || book.made.iter().any(|part| {
+                        was_alive(
+                            NodeId {
+                                role: Role::Flp,
+                                index: part.flp,
+                            },
+                            part.incarnation,
+                        )
+                    });
+                match &book.fate {
+                    None if is_known => {
+                        return found(
+                            Invariant::Clean,
+                            tf,
+                            format!("TF {tf} was made and has no verdict at the end of the run"),
+                        );
+                    }
+                    None => {}
+                    Some(fate) => {
+                        let is_built = fate.verdict != "dropped";
+                        if is_built && !book.is_abandoned && book.consumed_at.is_none() {
+                            return found(
+                                Invariant::Clean,
+                                tf,
+                                format!("TF {tf} is {fate}, and no EPN handed it on"),
+                            );
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the ICN that called for a TF must remember it: its successor may not know of the call.
+    fn is_owed(&self, book: &TfBook) -> bool {
+        book.is_called && self.options.log == Log::Memory
+    }
+}

@@ -1,0 +1,160 @@
+//! Consumers that look at TFs in the memory of an EPN: whoever dies, no TF is had twice, and no byte is another.
+
+use crate::harness::{DemoDir, Running, Summary, farm_turn, sheaf, write};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// A consumer that writes down what it gets.
+fn consumer(socket: &Path, log: &Path, words: &[&str]) -> Running {
+    let mut all = vec![
+        "consume",
+        socket.to_str().unwrap(),
+        "--wait",
+        "60s",
+        "--log",
+    ];
+    all.push(log.to_str().unwrap());
+    all.extend(words);
+    Running::start(&all)
+}
+
+/// The TFs in a log, none of them twice, all of them whole.
+fn tfs(log: &Path) -> BTreeSet<u64> {
+    let text = std::fs::read_to_string(log).unwrap();
+    let mut tfs = BTreeSet::new();
+    for line in text.lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(line["faults"], Value::Array(vec![]), "{line}");
+        assert!(tfs.insert(line["tf"].as_u64().unwrap()), "twice: {line}");
+    }
+    tfs
+}
+
+/// What a life of an EPN has seen taken.
+fn taken(events: &Path) -> BTreeSet<u64> {
+    let text = std::fs::read_to_string(events).unwrap();
+    let mut tfs = BTreeSet::new();
+    // The last line of a life that was killed may be cut.
+    let lines = text.lines().map(serde_json::from_str::<Value>);
+    for line in lines.filter_map(Result::ok) {
+        if line["event"] == "delivered" {
+            tfs.insert(line["tf"].as_u64().unwrap());
+        }
+    }
+    tfs
+}
+
+fn end(dir: &DemoDir, demo: Running) -> Summary {
+    let ended = demo.end();
+    let stdout = ended.stdout.join("\n");
+    assert!(ended.status.success(), "{stdout}\n{}", ended.stderr);
+    let summary = dir.summary();
+    summary.assert_sound();
+    summary
+}
+
+#[test]
+fn consumers_share_an_epn_and_one_that_is_killed_takes_only_its_own_with_it() {
+    let _turn = farm_turn();
+    let dir = DemoDir::new();
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let line = format!(
+        "--flps 2 --epns 1 --rate 200 --source generator --stf-bytes 100000 --duration 6s --sink shm:{}",
+        at("s").display()
+    );
+    let demo = Running::start(&dir.words(&line));
+    let killed = consumer(&at("s"), &at("killed"), &["--no-check"]);
+    killed.await_line("TF/s");
+    let lasting = consumer(&at("s"), &at("lasting"), &[]);
+    lasting.await_line("TF/s");
+    killed.await_line("TF/s");
+    killed.signal(Signal::KILL);
+    killed.end();
+    let summary = end(&dir, demo);
+    summary.assert_nothing_lost();
+    let ended = lasting.end();
+    assert!(ended.status.success(), "{}", ended.stderr);
+    let had = tfs(&at("lasting"));
+    let complete = summary.count("complete");
+    assert!(
+        had.len() as u64 > complete / 3 && (had.len() as u64) < complete,
+        "{} of {complete}",
+        had.len()
+    );
+    // When there was no other any more it got each one.
+    assert!(
+        (complete - 100..complete).all(|tf| had.contains(&tf)),
+        "{had:?}"
+    );
+}
+
+#[test]
+fn an_epn_that_is_killed_leaves_its_consumer_whole_and_comes_back_to_it() {
+    let _turn = farm_turn();
+    let dir = DemoDir::new();
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    // Digests are computed of what lies in memory of FLPs, by chance at the moment in which the EPN dies too. That such
+    // memory stays lent then is shown by the tests of `crates/io/transport/src/handover`, not here.
+    let line = format!(
+        "--flps 2 --epns 2 --rate 200 --source generator --stf-bytes 300000 --duration 4s --sink shm:{} \
+         --kill epn:0@1s --start epn:0@1500ms --kill epn:0@2500ms --start epn:0@3s",
+        at("{epn}").display()
+    );
+    let demo = Running::start(&dir.words(&line));
+    let consumers =
+        ["0", "1"].map(|epn| consumer(&at(epn), &at(&format!("log{epn}")), &["--again"]));
+    let summary = end(&dir, demo);
+    summary.assert_nothing_lost();
+    let mut had = BTreeSet::new();
+    for (epn, consumer) in consumers.into_iter().enumerate() {
+        consumer.signal(Signal::TERM);
+        let ended = consumer.end();
+        assert!(
+            ended.status.success(),
+            "{:?}\n{}",
+            ended.stdout,
+            ended.stderr
+        );
+        for tf in tfs(&at(&format!("log{epn}"))) {
+            assert!(had.insert(tf), "TF {tf} was had at both EPNs");
+        }
+    }
+    let of_first = tfs(&at("log0"));
+    let lives = ["epn-0.events", "epn-0.life-2.events", "epn-0.life-3.events"];
+    let served = lives.map(|life| taken(&dir.out().join(life)).intersection(&of_first).count());
+    let lives = served.iter().filter(|tfs| **tfs > 0).count();
+    assert!(lives >= 2, "the consumer had {served:?} TFs of each life");
+    let (complete, abandoned) = (summary.count("complete"), summary.count("abandoned"));
+    let missing: Vec<u64> = (0..complete).filter(|tf| !had.contains(tf)).collect();
+    assert!(
+        missing.len() as u64 <= abandoned,
+        "{missing:?} are missing, {abandoned} are abandoned"
+    );
+}
+
+#[test]
+fn what_is_no_epn_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = write(folder.path(), "file", "no socket");
+    let absent = folder.path().join("absent").display().to_string();
+    for (path, expected) in [
+        (&absent, "No such file or directory"),
+        (&file, "Connection refused"),
+    ] {
+        let ended = sheaf(&["consume", path, "--wait", "0s"]);
+        assert_eq!(ended.status.code(), Some(2));
+        let told = format!("sheaf: cannot take from {path}: {expected}");
+        assert!(ended.stderr.starts_with(&told), "{}", ended.stderr);
+    }
+    let ended = sheaf(&["consume", &absent, "--log", "/nowhere/log"]);
+    assert_eq!(ended.status.code(), Some(2));
+    assert!(
+        ended.stderr.contains("cannot write --log /nowhere/log"),
+        "{}",
+        ended.stderr
+    );
+}

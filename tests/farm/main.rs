@@ -1,0 +1,29 @@
+//! Whole farms of real processes on loopback: what a user starts, kills and gets wrong.
+//!
+//! One farm at a time, so that the timing of one is not that of the machine. No test sleeps: it waits for a line,
+//! an exit or a descriptor, with a generous bound.
+
+mod ansible;
+mod bench_transport;
+mod command_line;
+mod consume;
+mod ends;
+mod faults;
+mod harness;
+mod hosts;
+mod icns;
+mod lab;
+mod lab_run;
+mod orders;
+#[path = "../../crates/io/zmtp/tests/peer/program.rs"]
+mod program;
+mod security;
+mod shapes;
+mod simulator;
+mod stand;
+mod start_order;
+mod stored;
+mod systemd;
+mod unix;
+mod verify;
+mod zmq;

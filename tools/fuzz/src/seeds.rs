@@ -1,0 +1,649 @@
+//! The inputs that the corpus begins with: messages of every kind, the heads of real files, short histories.
+//!
+//! `cargo run -p sheaf-fuzz --example seeds` writes them; a test holds the corpus against them.
+
+mod zeromq;
+
+use bytes::Bytes;
+use sheaf_node::sink::{SinkHandle, TfFiles};
+use sheaf_node::source::RecordHeader;
+use sheaf_protocol::control::{
+    Absent, Announced, Assign, Built, Commit, EpnAddress, EpnPulse, FlpPulse, Hello, Offered,
+    Order, Recover, Release, Skipped, SlotHeld, Start, Welcome,
+};
+use sheaf_protocol::reject::Code;
+use sheaf_protocol::{
+    Attempt, Checkpoint, Control, DataHello, DropReason, Envelope, EpnId, FlpId, Incarnation,
+    NodeId, PayloadFormat, Prefix, Record, RosterId, RunId, Source, Stf, StfHeader, SummedSource,
+    Target, Term, TfId, Verdict, WireKind, crc32c,
+};
+use sheaf_stf_builder::stf_file::{TfImage, TfName};
+use sheaf_tf_builder::{Part, Tf};
+use sheaf_verdict_log::entry::Entry;
+use sheaf_verdict_log::majority::Message;
+use std::path::{Path, PathBuf};
+
+/// Bytes of a seed at most: longer inputs only slow the engines down.
+const BYTES_MAX: usize = 4096;
+
+/// One input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seed {
+    /// The target that it is for.
+    pub target: &'static str,
+    /// Its file in the folder of the target.
+    pub name: String,
+    /// The input.
+    pub bytes: Vec<u8>,
+}
+
+/// The folder of this crate in the present checkout.
+#[must_use]
+pub fn folder() -> PathBuf {
+    // Asked when it runs: a build folder may be shared between checkouts.
+    let ours = std::env::var_os("CARGO_MANIFEST_DIR");
+    ours.map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from)
+}
+
+/// All seeds.
+///
+/// # Errors
+///
+/// If a file of `testdata/` or `config/` cannot be read.
+pub fn all() -> std::io::Result<Vec<Seed>> {
+    let mut seeds = wire();
+    seeds.extend(histories());
+    seeds.extend(ledger());
+    seeds.extend(disk()?);
+    seeds.extend(zeromq::all());
+    seeds.extend(files(&folder().join("../.."))?);
+    Ok(seeds)
+}
+
+fn seed(target: &'static str, name: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Seed {
+    Seed {
+        target,
+        name: name.into(),
+        bytes: bytes.into(),
+    }
+}
+
+/// One of each record that stands in checkpoints only.
+fn checkpoint() -> Vec<Record> {
+    let (tf, target) = (
+        TfId(7),
+        Target {
+            epn: EpnId(2),
+            incarnation: Incarnation(3),
+        },
+    );
+    let head = Checkpoint {
+        run: RunId(1),
+        frontier: TfId(9),
+        last_roster: RosterId(2),
+        floor: TfId(5),
+        complete: 3,
+        ..Checkpoint::default()
+    };
+    vec![
+        Record::Checkpoint(Box::new(head)),
+        Record::Released {
+            ranges: vec![(TfId(6), TfId(7))],
+        },
+        Record::Sources {
+            sources: vec![SummedSource {
+                flp: FlpId(3),
+                built: 4,
+            }],
+        },
+        Record::Undone {
+            tf,
+            attempt: Attempt(2),
+            verdict: Verdict::Complete { target },
+            bytes: 8,
+        },
+        Record::Again(Box::new(Record::Abandoned { tf, target })),
+    ]
+}
+
+/// Messages between ICNs, a member that is elected and one that follows, and directories that were tampered with.
+fn ledger() -> Vec<Seed> {
+    let term = Term(7);
+    let mut entries = Entry::of(Term(6), 4, &[Record::Over]);
+    entries.push(Entry::mark(term, 5));
+    let messages = [
+        (
+            "ask-vote",
+            Message::AskVote {
+                term,
+                is_trial: true,
+                last_index: 3,
+                last_term: Term(2),
+            },
+        ),
+        (
+            "vote",
+            Message::Vote {
+                term,
+                asked: Term(8),
+                is_trial: false,
+                is_granted: true,
+            },
+        ),
+        (
+            "install",
+            Message::Install {
+                term,
+                round: 9,
+                base_index: 40,
+                base_term: Term(6),
+            },
+        ),
+        (
+            "checkpoint",
+            Message::Append {
+                term,
+                round: 9,
+                previous_index: 3,
+                previous_term: Term(2),
+                commit: 1,
+                entries: Entry::of(Term(6), 4, &checkpoint()),
+            },
+        ),
+        (
+            "append",
+            Message::Append {
+                term,
+                round: 9,
+                previous_index: 3,
+                previous_term: Term(2),
+                commit: 1,
+                entries,
+            },
+        ),
+        (
+            "appended",
+            Message::Appended {
+                term,
+                round: 9,
+                outcome: Ok(5),
+            },
+        ),
+        ("campaign", Message::Campaign { term }),
+        ("ask-state", Message::AskState { term, nonce: 5 }),
+        (
+            "state",
+            Message::State {
+                term,
+                nonce: 1,
+                last_index: 2,
+                is_leader: true,
+            },
+        ),
+    ];
+    let encoded = |(name, message): (&str, Message)| seed("ledger_message", name, message.encode());
+    let mut seeds: Vec<Seed> = messages.into_iter().map(encoded).collect();
+    // Streams stand, others are blank, time passes, one says yes twice; or one leads and sends entries.
+    let joins = [
+        0, 0, 1, 0, 0, 2, 3, 0, 15, 1, 0, 7, 0, 0, 0, 0, 15, 2, 0, 7, 0, 0, 0, 0, 3, 9, 5, 200,
+    ];
+    let votes = [6, 1, 0, 1, 1, 1, 0, 3, 5, 6, 1, 1, 1, 1, 0, 0, 3, 9];
+    let follows = [
+        6, 1, 1, 2, 0, 0, 2, 1, 1, 5, 0, 4, 3, 6, 1, 1, 2, 2, 1, 1, 1, 6, 2,
+    ];
+    seeds.push(seed(
+        "majority",
+        "joins-and-is-elected",
+        [&joins[..], &votes].concat(),
+    ));
+    seeds.push(seed(
+        "majority",
+        "joins-and-follows",
+        [&joins[..], &follows].concat(),
+    ));
+    let tampered: [(&str, &[u8]); 4] = [
+        ("untouched", &[]),
+        ("flipped", &[12, 0, 40]),
+        ("torn-without-mark", &[0, 2, 1, 0, 200]),
+        ("without-state", &[0, 1]),
+    ];
+    seeds.extend(tampered.map(|(name, bytes)| seed("ledger_files", name, bytes)));
+    seeds
+}
+
+/// Encoded messages and headers, bare and in their frames.
+fn wire() -> Vec<Seed> {
+    let mut seeds = Vec::new();
+    let framed = |kind, name: &str, head: &[u8], body_bytes| {
+        let prefix = Prefix::new(kind, head, body_bytes).encode();
+        seed("frame", name, [&prefix[..], head].concat())
+    };
+    for control in messages() {
+        let head = control.encode(&envelope());
+        seeds.push(framed(WireKind::Control, control.name(), &head, 0));
+        seeds.push(seed("control", control.name(), head));
+    }
+    let stf = Stf::new(
+        TfId(7),
+        PayloadFormat::RdhPages,
+        Bytes::from_static(b"payload"),
+    );
+    let head = StfHeader::of(&stf, RunId(9), source(), Attempt(2)).encode();
+    seeds.push(framed(WireKind::Stf, "stf", &head, stf.bytes()));
+    seeds.push(seed("stf_header", "stf", head));
+    let hello = DataHello {
+        run: RunId(9),
+        source: source(),
+        target: target(),
+    }
+    .encode();
+    seeds.push(framed(WireKind::DataHello, "data-hello", &hello, 0));
+    let hello_prefix = Prefix::new(WireKind::DataHello, &hello, 0).encode();
+    let stf_prefix = Prefix::new(WireKind::Stf, &head, stf.bytes()).encode();
+    let streamed = [
+        &[7][..],
+        &hello_prefix,
+        &hello,
+        &stf_prefix,
+        &head,
+        &stf.payload,
+    ]
+    .concat();
+    seeds.push(seed("stream", "hello-and-stf", streamed));
+    seeds.push(seed("data_hello", "data-hello", hello));
+    seeds
+}
+
+fn envelope() -> Envelope {
+    Envelope {
+        run: RunId(0x1122),
+        sender: NodeId::from(EpnId(4)),
+        incarnation: Incarnation(5),
+        term: Term(6),
+        sequence: 7,
+    }
+}
+
+fn source() -> Source {
+    Source {
+        flp: FlpId(3),
+        incarnation: Incarnation(4),
+    }
+}
+
+fn target() -> Target {
+    Target {
+        epn: EpnId(2),
+        incarnation: Incarnation(3),
+    }
+}
+
+/// One message of every kind.
+fn messages() -> Vec<Control> {
+    let (tf, flp, source, target) = (TfId(11), FlpId(1), source(), target());
+    let hello = Hello {
+        data_address: "127.0.0.1:7100".to_owned(),
+        capacity_bytes: 1,
+        slots: 2,
+        stf_bytes_max: 3,
+        weight_milli: 1000,
+        keeps: false,
+    };
+    let built = Built {
+        tf,
+        attempt: Attempt(1),
+        missing: vec![flp, FlpId(2)],
+        bytes: 9,
+        first_byte_age_ns: 10,
+        last_byte_age_ns: 11,
+    };
+    let assign = Assign {
+        tf,
+        attempt: Attempt(2),
+        target,
+        roster: RosterId(1),
+    };
+    let epn = EpnId(3);
+    vec![
+        Control::Slots(vec![SlotHeld { tf, bytes: 6 }]),
+        Control::Stored(vec![tf]),
+        Control::NotStored(vec![tf]),
+        Control::Recover(vec![Recover {
+            tf,
+            incarnation: Incarnation(4),
+            missing: vec![flp],
+        }]),
+        Control::Discard(vec![tf]),
+        Control::Offer(vec![Offered { tf, bytes: 7 }]),
+        Control::Withdrawn(vec![tf]),
+        Control::Grant(vec![tf]),
+        Control::Standby,
+        Control::Fenced,
+        Control::Ledger(vec![1, 2, 3].into()),
+        Control::Rejected {
+            code: Code::TooBig,
+            detail: "a head of 4 GiB".to_owned(),
+        },
+        Control::Order(Order::Set {
+            epn,
+            weight_milli: Some(2000),
+            enabled: Some(false),
+        }),
+        Control::Answer {
+            done: true,
+            detail: "epn:3 leaves".to_owned(),
+        },
+        Control::Hello(hello),
+        Control::Leaving,
+        Control::Announce(vec![
+            Announced { tf, bytes: 5 },
+            Announced {
+                tf: TfId(12),
+                bytes: 6,
+            },
+        ]),
+        Control::Skipped(vec![Skipped {
+            tf,
+            reason: DropReason::Oversize,
+        }]),
+        Control::Stopped { next: tf },
+        Control::Ended { next: tf },
+        Control::FlpPulse(FlpPulse {
+            held_stfs: 1,
+            started: true,
+            ..FlpPulse::default()
+        }),
+        Control::Unreachable { target },
+        Control::Built(vec![built]),
+        Control::CommitAck {
+            tfs: vec![tf, TfId(12)],
+            sink_bytes: 4,
+        },
+        Control::Corrupt { tf, flp },
+        Control::EpnPulse(EpnPulse {
+            released_version: 8,
+            ..EpnPulse::default()
+        }),
+        Control::Welcome(Welcome {
+            pulse_ns: 20,
+            stf_bytes_max: 30,
+        }),
+        Control::Refused {
+            detail: "flp:3 is not in this farm".to_owned(),
+        },
+        Control::Release(Release {
+            version: 3,
+            floor: tf,
+            ranges: vec![(TfId(20), TfId(25))],
+        }),
+        Control::IcnPulse { elapsed_ns: 5 },
+        Control::Dismissed,
+        Control::Start(Start {
+            first: tf,
+            end: TfId(u64::MAX),
+            elapsed_ns: 4,
+        }),
+        Control::Pace(vec![tf]),
+        Control::Stop,
+        Control::StopAt { next: tf },
+        Control::Epns(vec![EpnAddress {
+            target,
+            address: "[::1]:7".to_owned(),
+        }]),
+        Control::Roster {
+            id: RosterId(1),
+            members: vec![source],
+        },
+        Control::SourceGone { source },
+        Control::SourceBack { source },
+        Control::Commit(vec![Commit {
+            tf,
+            missing: vec![flp],
+        }]),
+        Control::Absent(vec![Absent {
+            tf,
+            flps: vec![flp],
+        }]),
+        Control::Assign(vec![assign]),
+    ]
+}
+
+/// A record of a feed and a TF as the `file` sink writes it.
+fn disk() -> std::io::Result<Vec<Seed>> {
+    let format = PayloadFormat::RdhPages;
+    let record = RecordHeader {
+        format,
+        tf: TfId(7),
+        payload_bytes: 7,
+    }
+    .encode();
+    let part = |flp, payload: &'static [u8]| Part {
+        source: Source {
+            flp: FlpId(flp),
+            incarnation: Incarnation(4),
+        },
+        format,
+        digest: crc32c(payload),
+        bytes: payload.len() as u64,
+        payload: Bytes::from_static(payload),
+    };
+    let parts = vec![part(0, b"payload"), part(2, b""), part(3, b"another")];
+    let (run, tf, missing) = (RunId(9), TfId(7), vec![FlpId(1)]);
+    let tf = Tf {
+        run,
+        tf,
+        attempt: Attempt(2),
+        parts,
+        missing,
+    };
+    let folder = std::env::temp_dir().join(format!("sheaf-seeds-{}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    let written = write_tf(&folder, tf);
+    std::fs::remove_dir_all(&folder)?;
+    Ok(vec![
+        seed("feed_record", "record", record),
+        seed("tf_file", "three-parts", written?),
+    ])
+}
+
+/// The bytes of `tf` as the sink writes them into `folder`.
+fn write_tf(folder: &Path, tf: Tf<Bytes>) -> std::io::Result<Vec<u8>> {
+    let path = folder.join(format!("run-{}/tf-{:012}.tf", tf.run, tf.tf.0));
+    let sink = TfFiles::open(folder.to_owned(), EpnId(0), false).map_err(std::io::Error::other)?;
+    // The queue is empty, so the TF is taken; whether it was written, the file tells.
+    let _ = SinkHandle::inline(Box::new(sink), 1).offer(tf);
+    std::fs::read(path)
+}
+
+/// Short histories for the targets that read operations: codes as in their `step`.
+fn histories() -> Vec<Seed> {
+    let builder: [(&str, &[u8]); 2] = [
+        // Join, roster of one, assign TF 5, its STF, commit, the consumer takes it and gives it back.
+        (
+            "one-tf",
+            &[
+                0, 2, 8, 1, 1, 0, 0, 9, 1, 5, 1, 1, 1, 0, 0, 5, 0, 0, 1, 10, 0, 0, 11, 1, 5, 0, 14,
+                15,
+            ],
+        ),
+        // The STF comes first, its stream opens and closes, its source is gone, time passes.
+        (
+            "source-gone",
+            &[
+                0, 2, 1, 0, 0, 5, 1, 0, 1, 9, 0, 0, 5, 1, 0, 6, 0, 7, 1, 0, 13, 30,
+            ],
+        ),
+    ];
+    let scheduler: [(&str, &[u8]); 2] = [
+        // Data-driven: FLP 0 and EPN 0 join, TF 5 is announced, built, acknowledged.
+        (
+            "one-tf",
+            &[
+                0, 0, 2, 1, 0, 1, 1, 0, 0, 50, 1, 0, 200, 4, 0, 14, 2, 0, 0, 0, 1, 5, 9, 9, 0, 0,
+                0, 1, 5, 0, 0, 9, 0, 0, 9, 0, 0, 3, 1, 5, 0,
+            ],
+        ),
+        // Paced: both join, time passes, an EPN dies, the run is stopped.
+        (
+            "paced",
+            &[
+                1, 1, 0, 1, 0, 1, 1, 0, 0, 50, 1, 0, 200, 4, 0, 14, 60, 14, 60, 3, 0, 0, 3, 14, 60,
+                13, 15, 14, 63,
+            ],
+        ),
+    ];
+    let named = |target| move |(name, ops): (&str, &[u8])| seed(target, name, ops);
+    builder
+        .into_iter()
+        .map(named("builder"))
+        .chain(scheduler.into_iter().map(named("scheduler")))
+        .collect()
+}
+
+/// The heads of real files, as the targets that read such files want them.
+fn files(root: &Path) -> std::io::Result<Vec<Seed>> {
+    let mut seeds = Vec::new();
+    let folders: [(&'static str, u8, &str, &str); 5] = [
+        ("rdh", 1, "testdata/alice-its-rdh7", ""),
+        ("km3net", 2, "testdata/km3net-daq", ""),
+        ("xtc2", 3, "testdata/lcls-xtc2", ""),
+        ("xtc2", 3, "testdata/lcls-xtc2/intg_det", "intg-"),
+        ("xtc2", 3, "testdata/lcls-xtc2/mixed_rate", "mixed-"),
+    ];
+    for (target, format, folder, prefix) in folders {
+        for (stem, mut bytes) in read_folder(&root.join(folder))? {
+            let name = format!("{prefix}{stem}");
+            bytes.truncate(BYTES_MAX - 8);
+            seeds.push(seed(
+                "check_stf",
+                name.clone(),
+                [&[format], &bytes[..]].concat(),
+            ));
+            let how = [2, 0, 0, 0, 0, 0, 0, 1];
+            match target {
+                "rdh" => seeds.push(seed("cut", name.clone(), [&how, &bytes[..]].concat())),
+                _ => seeds.push(seed(
+                    target,
+                    format!("{name}-cut"),
+                    [&how, &bytes[..]].concat(),
+                )),
+            }
+            seeds.push(seed(target, name, bytes));
+        }
+    }
+    seeds.extend(stf_files(&std::fs::read(
+        root.join("testdata/alice-its-rdh7/10_rdh.raw"),
+    )?));
+    let example = std::fs::read(root.join("config/example.toml"))?;
+    seeds.extend(tables(&String::from_utf8_lossy(&example)));
+    Ok(seeds)
+}
+
+/// TF files of DataDistribution: two TFs of `pages` and of other parts, and one that is cut.
+fn stf_files(pages: &[u8]) -> Vec<Seed> {
+    let tf = |counter| {
+        let name = TfName {
+            run: 9,
+            counter,
+            write_time_ms: 1_700_000_000_000,
+        };
+        let parts = [
+            (FlpId(0), PayloadFormat::RdhPages, pages),
+            (FlpId(1), PayloadFormat::RdhPages, &pages[..pages.len() - 1]),
+            (FlpId(2), PayloadFormat::Opaque, b"payload"),
+        ];
+        let image = TfImage::new(name, &parts);
+        let payloads = parts.map(|(_, _, payload)| payload);
+        let bytes: Vec<u8> = image.slices(&payloads).flatten().copied().collect();
+        bytes
+    };
+    let cut = tf(1);
+    let one = TfImage::new(
+        TfName {
+            run: 9,
+            counter: 2,
+            write_time_ms: 0,
+        },
+        &[],
+    );
+    vec![
+        seed("stf_file", "cut", &cut[..cut.len() / 2]),
+        seed("stf_file", "empty", one.heads),
+        seed("stf_file", "three-parts", cut),
+    ]
+}
+
+/// A farm file by its tables, each a file of its own and short of comments: the whole is too long a seed.
+fn tables(text: &str) -> Vec<Seed> {
+    let bare: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with("# "))
+        .collect();
+    let mut seeds = vec![seed("farm_file", "whole", bare.join("\n") + "\n")];
+    for table in bare.chunk_by(|_, next| !next.starts_with('[')) {
+        let name = table[0].trim_matches(['[', ']']).replace('.', "-");
+        seeds.push(seed("farm_file", name, table.join("\n") + "\n"));
+    }
+    seeds
+}
+
+/// Names without ending and bytes of the files in a folder, by name.
+fn read_folder(folder: &Path) -> std::io::Result<Vec<(String, Vec<u8>)>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            let path = entry.path();
+            let stem = path.file_stem().unwrap_or_default();
+            files.push((
+                stem.to_string_lossy().replace('.', "-"),
+                std::fs::read(&path)?,
+            ));
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sheaf_protocol::DecodeError;
+    use std::collections::BTreeSet;
+
+    /// The code of a message stands behind its envelope.
+    const KIND_AT: usize = 36;
+
+    #[test]
+    fn every_kind_of_message_has_a_seed() {
+        let codes = messages().into_iter().map(|control| {
+            let head = control.encode(&envelope());
+            u16::from_le_bytes([head[KIND_AT], head[KIND_AT + 1]])
+        });
+        let codes: BTreeSet<u16> = codes.collect();
+        let mut head = Control::Stop.encode(&envelope());
+        let known = (0..=u16::MAX).filter(|code| {
+            head[KIND_AT..].copy_from_slice(&code.to_le_bytes());
+            let unknown = matches!(
+                Control::decode(&head),
+                Err(DecodeError::Invalid {
+                    what: "kind of control message",
+                    ..
+                })
+            );
+            !unknown
+        });
+        assert_eq!(known.collect::<BTreeSet<u16>>(), codes);
+    }
+
+    #[test]
+    fn names_are_distinct_and_seeds_short() {
+        let seeds = all().expect("the data of the repository can be read");
+        let names: BTreeSet<(&str, &str)> = seeds
+            .iter()
+            .map(|seed| (seed.target, seed.name.as_str()))
+            .collect();
+        assert_eq!(names.len(), seeds.len());
+        assert!(seeds.iter().all(|seed| seed.bytes.len() <= BYTES_MAX));
+    }
+}

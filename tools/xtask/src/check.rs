@@ -1,0 +1,366 @@
+//! The stages of `cargo xtask check`: what they run, how long they took, what failed.
+
+use crate::background::Job;
+use crate::tally::Tally;
+use crate::{cargo, fuzz, root, tidy, typed};
+use anyhow::{Context, Result, bail, ensure};
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What a cold run on two cores may take, as the issue of the foundation asks.
+const BUDGET: Duration = Duration::from_secs(25 * 60);
+
+/// How everything that runs is built: once, with the switches of the mutants in it, which are off unless asked for.
+const TESTS: [&str; 7] = [
+    "test",
+    "--profile",
+    "ci",
+    "--locked",
+    "--workspace",
+    "--features",
+    "sheaf-sim/mutants,sheaf-verdict-log/mutants",
+];
+
+/// One step of the check. They run in the order of [`Stage::ALL`]: cheap ones first, and what only
+/// reads the sources before what builds them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Downloads the dependencies, so that the other stages need no network.
+    Fetch,
+    /// Format.
+    Fmt,
+    /// What the repository says about itself.
+    Tidy,
+    /// Lints, warnings denied.
+    Clippy,
+    /// Documentation, warnings denied.
+    Doc,
+    /// All tests, the examples in the docs, and the benches on tiny input.
+    Test,
+    /// Simulated farms under faults: past failures, then 20,000 seeds from the commit id, 1,000 of farms with a
+    /// ZooKeeper or with disks, and 1,000 of farms whose STFs are fetched.
+    Torture,
+    /// Every protection taken out once, with the feature `mutants`: the simulator must notice.
+    Mutants,
+    /// Every fuzz target for some seconds; without a nightly toolchain the corpus alone.
+    Fuzz,
+    /// Faults done to farms of real processes, and a soak of 45 s. Last: what they measure wants a quiet machine.
+    Faults,
+}
+
+impl Stage {
+    const ALL: [Self; 10] = [
+        Self::Fetch,
+        Self::Fmt,
+        Self::Tidy,
+        Self::Clippy,
+        Self::Doc,
+        Self::Test,
+        Self::Torture,
+        Self::Mutants,
+        Self::Fuzz,
+        Self::Faults,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Fetch => "fetch",
+            Self::Fmt => "fmt",
+            Self::Tidy => "tidy",
+            Self::Clippy => "clippy",
+            Self::Doc => "doc",
+            Self::Test => "test",
+            Self::Faults => "faults",
+            Self::Fuzz => "fuzz",
+            Self::Torture => "torture",
+            Self::Mutants => "mutants",
+        }
+    }
+
+    fn named(name: &str) -> Result<Self> {
+        let known = || Self::ALL.map(Self::name).join(" ");
+        let found = Self::ALL.into_iter().find(|stage| stage.name() == name);
+        found.with_context(|| {
+            format!(
+                "stage {name:?} does not exist, expected one of: {}",
+                known()
+            )
+        })
+    }
+
+    /// Runs the stage; tests are counted in `tally`.
+    ///
+    /// Building stages name the profile, so that all of them together build every crate once.
+    fn run(self, tally: &mut Tally) -> Result<()> {
+        match self {
+            Self::Fetch => {
+                succeed(cargo().args(["fetch", "--locked", "--target", &host()?]))?;
+                if fuzz::has_nightly() {
+                    fuzz::fetch()
+                } else {
+                    Ok(())
+                }
+            }
+            Self::Fmt => succeed(cargo().args(["fmt", "--all", "--check"])),
+            Self::Tidy => {
+                ensure!(tidy::run(&root())?, "the repository is not as it says");
+                Ok(())
+            }
+            Self::Clippy => succeed(
+                cargo()
+                    .args([
+                        "clippy",
+                        "--profile",
+                        "ci",
+                        "--locked",
+                        "--workspace",
+                        "--all-targets",
+                    ])
+                    .args(["--", "-D", "warnings"]),
+            ),
+            Self::Doc => succeed(
+                cargo()
+                    .args([
+                        "doc",
+                        "--profile",
+                        "ci",
+                        "--locked",
+                        "--workspace",
+                        "--no-deps",
+                    ])
+                    .env("RUSTDOCFLAGS", "-D warnings"),
+            ),
+            Self::Test => count(cargo().args(TESTS).arg("--no-fail-fast"), tally),
+            Self::Faults => {
+                let lab = |words: &[&str]| succeed(built("sheaf")?.arg("lab").args(words));
+                // Both, also if the first one fails: they find different things.
+                let cells = lab(&["faults", "--quick", "--slack", "3"]);
+                cells.and(lab(&["soak", "--duration", "45s"]))
+            }
+            Self::Torture => {
+                let torture =
+                    |words: &[&str]| succeed(built("sheaf")?.args(["sim", "torture"]).args(words));
+                torture(&["--past", "crates/verify/sim/seeds/past-failures.txt"])?;
+                // All, also if the first one fails: they find different things.
+                let swarm = torture(&["--seeds", "20000"]);
+                let outside = torture(&["--kind", "outside", "--seeds", "1000"]);
+                let grants = torture(&["--kind", "grants", "--seeds", "1000"]);
+                swarm.and(outside).and(grants)
+            }
+            Self::Mutants => succeed(built("mutants")?.arg("check")),
+            Self::Fuzz if fuzz::has_nightly() => fuzz::run(),
+            Self::Fuzz => {
+                println!("fuzz: skipped: no nightly toolchain (rustup toolchain install nightly)");
+                let args = ["test", "--profile", "ci", "--locked", "-p", "sheaf-fuzz"];
+                succeed(cargo().args(args).args(["--test", "corpus"]))
+            }
+        }
+    }
+}
+
+/// A program as the tests have built it: asked for alone it would have other features, and be built once more.
+fn built(name: &str) -> Result<Command> {
+    succeed(cargo().args(TESTS).args(["--no-run", "--quiet"]))?;
+    let mut command = Command::new(target_dir().join("ci").join(name));
+    command.current_dir(root());
+    Ok(command)
+}
+
+/// Where cargo builds.
+pub(crate) fn target_dir() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), Into::into)
+}
+
+/// What of `stages` can be done while the tests run, begun; each is waited for when its turn comes. Everything is
+/// built before, so that nobody measures a compiler.
+fn begin_early(stages: &[Stage]) -> Result<Vec<(Stage, Job)>> {
+    let mut jobs = Vec::new();
+    let wants = |stage| stages.contains(&Stage::Test) && stages.contains(&stage);
+    if wants(Stage::Torture) {
+        succeed(cargo().args(TESTS).arg("--no-run"))?;
+        let args = ["check", "--only", "torture"];
+        jobs.push((Stage::Torture, Job::of_xtask("torture", &args)?));
+    }
+    if wants(Stage::Fuzz) && fuzz::has_nightly() {
+        jobs.push((Stage::Fuzz, Job::of_xtask("fuzz", &["fuzz-build"])?));
+    }
+    Ok(jobs)
+}
+
+/// The stages that `--only` and `--skip` leave, in order; all if there is neither.
+pub(crate) fn select(args: &[String]) -> Result<Vec<Stage>> {
+    let (mut only, mut skip) = (Vec::new(), Vec::new());
+    let mut list = None;
+    for arg in args {
+        match arg.as_str() {
+            "--only" => list = Some(&mut only),
+            "--skip" => list = Some(&mut skip),
+            name => match &mut list {
+                Some(list) => list.push(Stage::named(name)?),
+                None => bail!("found {name:?}, expected --only or --skip before a stage"),
+            },
+        }
+    }
+    let stages = Stage::ALL
+        .into_iter()
+        .filter(|stage| only.is_empty() || only.contains(stage));
+    let stages: Vec<_> = stages.filter(|stage| !skip.contains(stage)).collect();
+    ensure!(!stages.is_empty(), "no stage is left to run");
+    Ok(stages)
+}
+
+/// Runs `stages`, each even if one before it failed, and prints the table; `false` if one failed.
+pub(crate) fn run(stages: &[Stage]) -> Result<bool> {
+    let start = Instant::now();
+    let mut tally = Tally::default();
+    let mut rows = Vec::new();
+    let mut early: Vec<(Stage, Job)> = Vec::new();
+    for &stage in stages {
+        println!("\n== {} ==", stage.name());
+        let stage_start = Instant::now();
+        let job = early.iter().position(|(other, _)| *other == stage);
+        let outcome = match job.map(|at| early.swap_remove(at)) {
+            // That was all of it.
+            Some((Stage::Torture, job)) => job.finish(),
+            Some((_, job)) => job.finish().and_then(|()| stage.run(&mut tally)),
+            None if stage == Stage::Test => begin_early(stages).and_then(|jobs| {
+                early = jobs;
+                stage.run(&mut tally)
+            }),
+            None => stage.run(&mut tally),
+        };
+        if let Err(error) = &outcome {
+            println!("{} failed: {error:#}", stage.name());
+        }
+        rows.push((stage.name(), stage_start.elapsed(), outcome.is_ok()));
+    }
+    print!("\n{}", table(&rows, start.elapsed()));
+    if stages.contains(&Stage::Test) {
+        println!("{tally}");
+    }
+    Ok(rows.iter().all(|(.., ok)| *ok))
+}
+
+/// What each stage took and whether it passed.
+fn table(rows: &[(&str, Duration, bool)], total: Duration) -> String {
+    let mut text = format!("{:<8}{:>9}  result\n", "stage", "seconds");
+    for (name, took, ok) in rows {
+        let result = if *ok { "ok" } else { "FAILED" };
+        text += &format!("{name:<8}{:>9.1}  {result}\n", took.as_secs_f64());
+    }
+    let over = if total > BUDGET {
+        "over the 25 minutes of a cold run"
+    } else {
+        ""
+    };
+    let line = format!("{:<8}{:>9.1}  {over}", "total", total.as_secs_f64());
+    text + line.trim_end() + "\n"
+}
+
+/// The target triple of this machine, as `rustc` calls it.
+pub(crate) fn host() -> Result<String> {
+    let output = Command::new("rustc")
+        .arg("-vV")
+        .current_dir(root())
+        .output();
+    let output = output.context("cannot run rustc -vV")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host.context("rustc -vV names no host")?.to_owned())
+}
+
+/// Runs `command`; an error unless it ends well.
+pub(crate) fn succeed(command: &mut Command) -> Result<()> {
+    let status = command
+        .status()
+        .with_context(|| format!("cannot run {}", typed(command)))?;
+    ensure!(status.success(), "{} ended with {status}", typed(command));
+    Ok(())
+}
+
+/// Runs a test command, passing its output on line by line while the results are added up.
+fn count(command: &mut Command, tally: &mut Tally) -> Result<()> {
+    let child = command.stdout(Stdio::piped()).spawn();
+    let mut child = child.with_context(|| format!("cannot run {}", typed(command)))?;
+    let output = child.stdout.take().expect("stdout was piped");
+    let mut terminal = std::io::stdout().lock();
+    for line in BufReader::new(output).split(b'\n') {
+        // A test may print any bytes; the results themselves are ASCII.
+        let line = line.context("cannot read the output of the tests")?;
+        terminal.write_all(&line)?;
+        terminal.write_all(b"\n")?;
+        tally.read(&String::from_utf8_lossy(&line));
+    }
+    let status = child.wait().context("cannot wait for the tests")?;
+    if !status.success() {
+        tally.ensure_failed();
+        bail!("{} ended with {status}", typed(command));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Compares what is selected by `args`, or the message of the refusal.
+    #[track_caller]
+    fn check(args: &str, expected: &str) {
+        let args: Vec<String> = args.split_whitespace().map(str::to_owned).collect();
+        let found = match select(&args) {
+            Ok(stages) => stages
+                .into_iter()
+                .map(Stage::name)
+                .collect::<Vec<_>>()
+                .join(" "),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn stages_run_in_order_whatever_the_order_of_their_names() {
+        check(
+            "",
+            "fetch fmt tidy clippy doc test torture mutants fuzz faults",
+        );
+        check("--only mutants torture", "torture mutants");
+        check("--only torture", "torture");
+        check("--only test fmt", "fmt test");
+        check(
+            "--skip test doc",
+            "fetch fmt tidy clippy torture mutants fuzz faults",
+        );
+        check("--only fmt tidy --skip fmt", "tidy");
+    }
+
+    #[test]
+    fn a_stage_that_does_not_exist_is_refused() {
+        check(
+            "--only lint",
+            r#"stage "lint" does not exist, expected one of: fetch fmt tidy clippy doc test torture mutants fuzz faults"#,
+        );
+        check(
+            "fmt",
+            r#"found "fmt", expected --only or --skip before a stage"#,
+        );
+        check("--only fmt --skip fmt", "no stage is left to run");
+    }
+
+    #[test]
+    fn the_table_names_what_failed_and_a_run_over_budget() {
+        let rows = [
+            ("fmt", Duration::from_millis(400), true),
+            ("test", Duration::from_secs(1600), false),
+        ];
+        let expected = "\
+stage     seconds  result
+fmt           0.4  ok
+test       1600.0  FAILED
+total      1600.4  over the 25 minutes of a cold run
+";
+        assert_eq!(table(&rows, Duration::from_millis(1_600_400)), expected);
+    }
+}
