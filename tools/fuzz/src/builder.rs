@@ -16,7 +16,7 @@ const STEPS_MAX: usize = 400;
 const CONFIG: BuildConfig = BuildConfig {
     capacity_bytes: 600,
     tfs_in_building_max: 4,
-    stale_ms: 20,
+    stf_timeout_ms: 20,
     grants_max: 2,
     grant_ms: 15,
     repeat_ms: 10,

@@ -12,9 +12,9 @@ pub struct LivenessConfig {
     /// Silence that makes a node suspect, in ms.
     pub suspect_ms: u64,
     /// How long an FLP whose stream closed may take to come back, in ms. Its TFs wait that long.
-    pub grace_ms: u64,
+    pub flp_grace_ms: u64,
     /// How long an EPN whose stream closed may take to come back, in ms. Its TFs have moved long before.
-    pub dead_ms: u64,
+    pub epn_grace_ms: u64,
     /// Silence after which the ICN closes the stream from its side, in ms.
     pub cut_ms: u64,
 }
@@ -24,8 +24,8 @@ impl Default for LivenessConfig {
         Self {
             pulse_ms: 20,
             suspect_ms: 100,
-            grace_ms: 100,
-            dead_ms: 2000,
+            flp_grace_ms: 100,
+            epn_grace_ms: 2000,
             cut_ms: 10_000,
         }
     }
@@ -42,12 +42,12 @@ impl LivenessConfig {
         Duration::from_millis(self.suspect_ms)
     }
 
-    pub(crate) fn grace_flp(&self) -> Duration {
-        Duration::from_millis(self.grace_ms)
+    pub(crate) fn flp_grace(&self) -> Duration {
+        Duration::from_millis(self.flp_grace_ms)
     }
 
-    pub(crate) fn grace_epn(&self) -> Duration {
-        Duration::from_millis(self.dead_ms)
+    pub(crate) fn epn_grace(&self) -> Duration {
+        Duration::from_millis(self.epn_grace_ms)
     }
 
     pub(crate) fn cut(&self) -> Duration {

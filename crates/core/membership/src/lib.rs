@@ -298,8 +298,8 @@ impl Members {
 impl LivenessConfig {
     fn grace(&self, role: Role) -> Duration {
         match role {
-            Role::Flp => self.grace_flp(),
-            Role::Epn | Role::Icn | Role::Operator => self.grace_epn(),
+            Role::Flp => self.flp_grace(),
+            Role::Epn | Role::Icn | Role::Operator => self.epn_grace(),
         }
     }
 }

@@ -340,7 +340,8 @@ impl Scheduler {
         match &tf.phase {
             Phase::Gathering => now.since(tf.first_at) >= self.config.announce_deadline(),
             Phase::Queued => {
-                !self.unreachable.is_empty() && now.since(tf.first_at) >= self.config.stale()
+                !self.unreachable.is_empty()
+                    && now.since(tf.first_at) >= self.config.unreachable_timeout()
             }
             Phase::Building { deadline, .. } => now >= *deadline,
             Phase::Committed { said_at, .. } => now.since(*said_at) >= self.config.repeat(),

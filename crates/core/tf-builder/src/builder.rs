@@ -544,7 +544,7 @@ impl<P: Clone> TfBuilder<P> {
 
     /// Looks after everything that waits: stale TFs are reported as they are, unanswered reports repeated.
     pub fn handle_tick(&mut self, now: Timestamp) {
-        let (stale, repeat) = (self.config.stale(), self.config.repeat());
+        let (stale, repeat) = (self.config.stf_timeout(), self.config.repeat());
         let due: Vec<TfId> = self
             .slots
             .iter()

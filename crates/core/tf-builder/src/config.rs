@@ -13,7 +13,7 @@ pub struct BuildConfig {
     pub tfs_in_building_max: u32,
     /// How long a TF waits for its missing STFs before the EPN reports it as it is, in ms since its latest
     /// assignment.
-    pub stale_ms: u64,
+    pub stf_timeout_ms: u64,
     /// STFs fetched at once from FLPs that offer them (`flp.push = "granted"`).
     pub grants_max: u32,
     /// How long an STF that was asked for keeps the place of another one, in ms.
@@ -27,7 +27,7 @@ impl Default for BuildConfig {
         Self {
             capacity_bytes: 256 << 20,
             tfs_in_building_max: 256,
-            stale_ms: 2000,
+            stf_timeout_ms: 2000,
             grants_max: 4,
             grant_ms: 200,
             repeat_ms: 100,
@@ -36,8 +36,8 @@ impl Default for BuildConfig {
 }
 
 impl BuildConfig {
-    pub(crate) fn stale(&self) -> Duration {
-        Duration::from_millis(self.stale_ms)
+    pub(crate) fn stf_timeout(&self) -> Duration {
+        Duration::from_millis(self.stf_timeout_ms)
     }
 
     pub(crate) fn grant(&self) -> Duration {

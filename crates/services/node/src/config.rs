@@ -15,6 +15,7 @@ mod flp;
 mod icn;
 mod membership;
 mod read;
+mod renamed;
 mod security;
 mod transport;
 mod zmq;

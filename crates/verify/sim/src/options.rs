@@ -204,7 +204,7 @@ pub struct Options {
     /// How long an EPN has for a TF, in ms.
     pub tf_deadline_ms: u64,
     /// When a TF is stale, in ms.
-    pub stale_ms: u64,
+    pub stf_timeout_ms: u64,
     /// The rule of earlier systems: an FLP lets an STF go when it was sent. Losing is no violation then.
     pub sends_and_forgets: bool,
     /// How far the clocks of two nodes may be apart; each has its own within it.

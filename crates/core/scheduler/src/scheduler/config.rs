@@ -51,7 +51,7 @@ pub struct SchedulerConfig {
     /// How long an EPN has for a TF whose STFs are all announced, in ms; then the TF moves to another.
     pub tf_deadline_ms: u64,
     /// How long a TF may wait for an EPN that all its FLPs reach, in ms.
-    pub stale_ms: u64,
+    pub unreachable_timeout_ms: u64,
     /// How long an answer is awaited before a message is repeated, in ms.
     pub repeat_ms: u64,
     /// How long the farm has for its last TFs after the sources have stopped, in ms.
@@ -81,7 +81,7 @@ impl Default for SchedulerConfig {
             quorum_stfs_min: 1,
             announce_deadline_ms: 50,
             tf_deadline_ms: 400,
-            stale_ms: 2000,
+            unreachable_timeout_ms: 2000,
             repeat_ms: 100,
             drain_ms: 5000,
             stf_bytes_max: 64 << 20,
@@ -101,8 +101,8 @@ impl SchedulerConfig {
         Duration::from_millis(self.tf_deadline_ms)
     }
 
-    pub(crate) fn stale(&self) -> Duration {
-        Duration::from_millis(self.stale_ms)
+    pub(crate) fn unreachable_timeout(&self) -> Duration {
+        Duration::from_millis(self.unreachable_timeout_ms)
     }
 
     pub(crate) fn repeat(&self) -> Duration {

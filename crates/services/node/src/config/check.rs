@@ -165,7 +165,7 @@ impl FarmConfig {
             (&self.icn.scheduler, &self.icn.liveness, &self.epn.build);
         for (key, ms) in [
             ("icn.liveness.pulse_ms", liveness.pulse_ms),
-            ("icn.liveness.grace_ms", liveness.grace_ms),
+            ("icn.liveness.flp_grace_ms", liveness.flp_grace_ms),
             (
                 "icn.scheduler.announce_deadline_ms",
                 scheduler.announce_deadline_ms,
@@ -185,8 +185,8 @@ impl FarmConfig {
                 liveness.pulse_ms,
             ),
             (
-                "icn.liveness.dead_ms",
-                liveness.dead_ms,
+                "icn.liveness.epn_grace_ms",
+                liveness.epn_grace_ms,
                 "icn.liveness.suspect_ms",
                 liveness.suspect_ms,
             ),
@@ -203,14 +203,14 @@ impl FarmConfig {
                 scheduler.announce_deadline_ms,
             ),
             (
-                "icn.scheduler.stale_ms",
-                scheduler.stale_ms,
+                "icn.scheduler.unreachable_timeout_ms",
+                scheduler.unreachable_timeout_ms,
                 "icn.scheduler.tf_deadline_ms",
                 scheduler.tf_deadline_ms,
             ),
             (
-                "epn.build.stale_ms",
-                build.stale_ms,
+                "epn.build.stf_timeout_ms",
+                build.stf_timeout_ms,
                 "icn.scheduler.tf_deadline_ms",
                 scheduler.tf_deadline_ms,
             ),
@@ -432,7 +432,7 @@ impl FarmConfig {
                 check.socket_path("epn.sink.path", &shm.path);
                 for (key, found) in [
                     ("epn.sink.consumers_max", u64::from(shm.consumers_max)),
-                    ("epn.sink.call_back_ms", shm.call_back_ms),
+                    ("epn.sink.reclaim_ms", shm.reclaim_ms),
                 ] {
                     check.that(found >= 1, key, found, "at least 1");
                 }

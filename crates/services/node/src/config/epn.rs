@@ -181,7 +181,7 @@ pub struct ShmSink {
     /// Bytes of payload that one of them may have at once, but one TF in any case.
     pub consumer_bytes_max: u64,
     /// What a consumer leaves lying for so long goes to another one.
-    pub call_back_ms: u64,
+    pub reclaim_ms: u64,
 }
 
 impl Default for ShmSink {
@@ -190,7 +190,7 @@ impl Default for ShmSink {
             path: PathBuf::new(),
             consumers_max: 16,
             consumer_bytes_max: 512 << 20,
-            call_back_ms: 1000,
+            reclaim_ms: 1000,
         }
     }
 }

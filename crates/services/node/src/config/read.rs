@@ -5,6 +5,7 @@
 
 use super::FarmConfig;
 use super::error::ConfigError;
+use super::renamed;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::Spanned;
@@ -201,6 +202,10 @@ fn explain_syntax(text: &str, error: &toml::de::Error) -> ConfigError {
 fn explain(path: &[String], message: &str) -> ConfigError {
     let key = path.join(".");
     if let Some(rest) = message.strip_prefix("unknown field ") {
+        if let Some(present) = renamed::present_name(&key) {
+            let expected = format!("the present one: {key} is now {present}");
+            return ConfigError::new(key, "a former name", expected);
+        }
         return ConfigError::new(key, "an unknown key", known_keys(rest));
     }
     if let Some(rest) = message.strip_prefix("unknown variant ") {

@@ -99,7 +99,7 @@ impl ShmWorker {
             memory,
             consumers_max: usize::from(config.consumers_max),
             consumer_bytes_max: config.consumer_bytes_max,
-            slow_after: Duration::from_millis(config.call_back_ms),
+            slow_after: Duration::from_millis(config.reclaim_ms),
             consumers: Vec::new(),
             queue: VecDeque::new(),
             alone_since: Instant::now(),

@@ -191,7 +191,7 @@ impl Farm {
             incomplete: Incomplete::Never,
             announce_deadline_ms: farm.announce_deadline_ms,
             tf_deadline_ms: farm.tf_deadline_ms,
-            stale_ms: farm.stale_ms,
+            unreachable_timeout_ms: farm.stf_timeout_ms,
             repeat_ms: farm.repeat_ms,
             drain_ms: farm.drain_ms,
             stf_bytes_max: longest,
@@ -498,7 +498,7 @@ fn epn_brain(scenario: &Scenario) -> TfBuilder<()> {
     TfBuilder::new(BuildConfig {
         capacity_bytes: scenario.farm.capacity_bytes,
         tfs_in_building_max: scenario.farm.tfs_in_building_max,
-        stale_ms: scenario.farm.stale_ms,
+        stf_timeout_ms: scenario.farm.stf_timeout_ms,
         repeat_ms: scenario.farm.repeat_ms,
         ..BuildConfig::default()
     })

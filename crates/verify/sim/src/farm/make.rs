@@ -121,7 +121,7 @@ impl Farm<'_> {
             tf_bytes_max: u64::from(options.flps) * (options.stf_bytes_max() + 1),
             queue_tfs_max: options.queue_tfs_max,
             tf_deadline_ms: options.tf_deadline_ms,
-            stale_ms: options.stale_ms,
+            unreachable_timeout_ms: options.stf_timeout_ms,
             stf_bytes_max: options.stf_bytes_max(),
             epns_keep: options.ack == Ack::Stored,
             ..SchedulerConfig::default()
@@ -252,7 +252,7 @@ impl Farm<'_> {
         let config = BuildConfig {
             capacity_bytes: options.capacity_bytes(),
             tfs_in_building_max: options.slots,
-            stale_ms: options.stale_ms,
+            stf_timeout_ms: options.stf_timeout_ms,
             grants_max: options.grants_max,
             ..BuildConfig::default()
         };

@@ -86,11 +86,11 @@ pub(super) fn options(family: Kind, seed: u64) -> Options {
     let mut dice = Dice::new(seed ^ 0x5eed_0000);
     let calm_at = dice.ms(500, 2000);
     let delay_max = dice.ms(0, 3);
-    let stale_ms = dice.pick(&[500, 700, 1000, 1000]);
+    let stf_timeout_ms = dice.pick(&[500, 700, 1000, 1000]);
     // The presets that must not lose anything have the default, which a network that loses single frames needs.
     let is_long = dice.chance(10) || kind != Kind::Swarm;
-    let stale_ms = if is_long { 2000 } else { stale_ms };
-    let settle = SETTLE.max(Duration::from_millis(stale_ms + 1000));
+    let stf_timeout_ms = if is_long { 2000 } else { stf_timeout_ms };
+    let settle = SETTLE.max(Duration::from_millis(stf_timeout_ms + 1000));
     let calm_network = Faults {
         delay_max,
         ..Faults::default()
@@ -120,7 +120,7 @@ pub(super) fn options(family: Kind, seed: u64) -> Options {
         slots: dice.range(4, 20) as u32,
         queue_tfs_max: 4096,
         tf_deadline_ms: 400,
-        stale_ms,
+        stf_timeout_ms,
         sends_and_forgets: false,
         clock_spread: Duration::ZERO,
         network: calm_network,

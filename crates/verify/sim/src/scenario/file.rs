@@ -6,6 +6,12 @@ use std::path::Path;
 
 /// Points that one file may ask for.
 const POINTS_MAX: usize = 10_000;
+/// Table, former and present name of the keys that were renamed.
+const RENAMED: [(&str, &str, &str); 3] = [
+    ("farm", "stale_ms", "stf_timeout_ms"),
+    ("registry", "grace_ms", "flp_grace_ms"),
+    ("registry", "dead_ms", "epn_grace_ms"),
+];
 
 /// A scenario file.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,9 +73,21 @@ impl ScenarioFile {
     ///
     /// # Errors
     ///
-    /// [`ScenarioError::Toml`] for anything but the keys of a scenario, and a `[matrix]`.
+    /// [`ScenarioError::Toml`] for anything but the keys of a scenario, and a `[matrix]`; [`ScenarioError::Value`] for
+    /// a key of an earlier release, with its present name.
     pub fn parse(text: &str) -> Result<Self, ScenarioError> {
         let mut table: toml::Table = toml::from_str(text)?;
+        for (within, former, present) in RENAMED {
+            if table
+                .get(within)
+                .and_then(|table| table.get(former))
+                .is_some()
+            {
+                let key = format!("{within}.{former}");
+                let expected = format!("the present one: {key} is now {within}.{present}");
+                return Err(ScenarioError::value(&key, "a former name", &expected));
+            }
+        }
         let matrix = match table.remove("matrix") {
             Some(matrix) => matrix.try_into()?,
             None => Matrix::default(),

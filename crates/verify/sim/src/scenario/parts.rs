@@ -224,7 +224,7 @@ pub struct Farm {
     /// How long an EPN has for a TF.
     pub tf_deadline_ms: u64,
     /// How long an EPN waits for missing STFs.
-    pub stale_ms: u64,
+    pub stf_timeout_ms: u64,
     /// How long an answer is awaited before a message is repeated.
     pub repeat_ms: u64,
     /// How long the farm has for its last TFs.
@@ -244,7 +244,7 @@ impl Default for Farm {
             queue_tfs_max: 4096,
             announce_deadline_ms: 50,
             tf_deadline_ms: 400,
-            stale_ms: 2000,
+            stf_timeout_ms: 2000,
             repeat_ms: 100,
             drain_ms: 5000,
             tick_ms: 5,

@@ -120,6 +120,20 @@ fn whatever_is_wrong_with_a_scenario_is_named_with_its_key_and_what_is_accepted(
 }
 
 #[test]
+fn a_former_key_is_refused_with_its_present_name() {
+    for (table, former, present) in [
+        ("farm", "stale_ms", "stf_timeout_ms"),
+        ("registry", "grace_ms", "flp_grace_ms"),
+        ("registry", "dead_ms", "epn_grace_ms"),
+    ] {
+        let error = error_of(&format!("[{table}]\n{former} = 3000\n"));
+        let ending = format!("{table}.{former} is now {table}.{present}");
+        assert!(error.ends_with(&ending), "{error}");
+        ScenarioFile::parse(&format!("[{table}]\n{present} = 3000\n")).unwrap();
+    }
+}
+
+#[test]
 fn a_matrix_without_end_is_refused() {
     let many: Vec<String> = (1..=101).map(|n| n.to_string()).collect();
     let list = many.join(", ");

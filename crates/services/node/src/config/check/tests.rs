@@ -78,19 +78,20 @@ fn a_quorum_is_within_the_run_if_it_counts() {
 #[test]
 fn deadlines_leave_time_for_those_before() {
     check(
-        "[icn.liveness]\npulse_ms = 100\ndead_ms = 0\n[icn.scheduler]\ntf_deadline_ms = 3000\nstale_ms = 4000\nrepeat_ms = 0\n",
+        "[icn.liveness]\npulse_ms = 100\nepn_grace_ms = 0\n[icn.scheduler]\ntf_deadline_ms = 3000\n\
+         unreachable_timeout_ms = 4000\nrepeat_ms = 0\n",
         "f:2: icn.liveness.suspect_ms: found 100 ms, expected more than icn.liveness.pulse_ms, which is \
          100 ms\n\
-         f:3: icn.liveness.dead_ms: found 0 ms, expected more than icn.liveness.suspect_ms, which is 100 ms\n\
-         f:5: epn.build.stale_ms: found 2000 ms, expected more than icn.scheduler.tf_deadline_ms, which is \
+         f:3: icn.liveness.epn_grace_ms: found 0 ms, expected more than icn.liveness.suspect_ms, which is 100 ms\n\
+         f:5: epn.build.stf_timeout_ms: found 2000 ms, expected more than icn.scheduler.tf_deadline_ms, which is \
          3000 ms\n\
          f:7: icn.scheduler.repeat_ms: found 0, expected at least 1 ms",
     );
     check(
-        "[icn.scheduler]\ntf_deadline_ms = 3000\nstale_ms = 3000\n[epn.build]\nstale_ms = 2000\n",
-        "f:3: icn.scheduler.stale_ms: found 3000 ms, expected more than icn.scheduler.tf_deadline_ms, which is \
-         3000 ms\n\
-         f:5: epn.build.stale_ms: found 2000 ms, expected more than icn.scheduler.tf_deadline_ms, which is \
+        "[icn.scheduler]\ntf_deadline_ms = 3000\nunreachable_timeout_ms = 3000\n[epn.build]\nstf_timeout_ms = 2000\n",
+        "f:3: icn.scheduler.unreachable_timeout_ms: found 3000 ms, expected more than \
+         icn.scheduler.tf_deadline_ms, which is 3000 ms\n\
+         f:5: epn.build.stf_timeout_ms: found 2000 ms, expected more than icn.scheduler.tf_deadline_ms, which is \
          3000 ms",
     );
 }

@@ -48,7 +48,7 @@ fn test(queue_tfs: u32, config: &ShmSink) -> Test {
 /// TFs stay where they were offered, however slow the machine is.
 fn patient() -> ShmSink {
     ShmSink {
-        call_back_ms: 3_600_000,
+        reclaim_ms: 3_600_000,
         ..ShmSink::default()
     }
 }
@@ -217,7 +217,7 @@ fn tfs_are_shared_out_by_bytes_and_nobody_has_more_than_allowed() {
 #[test]
 fn what_a_slow_consumer_leaves_lying_goes_to_another() {
     let config = ShmSink {
-        call_back_ms: 1,
+        reclaim_ms: 1,
         ..ShmSink::default()
     };
     let mut test = test(64, &config);
@@ -238,7 +238,7 @@ fn what_a_slow_consumer_leaves_lying_goes_to_another() {
 #[test]
 fn what_two_stopped_consumers_leave_lying_goes_from_one_to_the_other() {
     let config = ShmSink {
-        call_back_ms: 5,
+        reclaim_ms: 5,
         ..ShmSink::default()
     };
     let mut test = test(64, &config);

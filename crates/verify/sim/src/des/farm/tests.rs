@@ -156,7 +156,7 @@ fn incast_collapses_when_pushed_and_not_when_granted() {
         scenario.network.flp_mbit_s = 100.0;
         scenario.network.epn_mbit_s = 100.0;
         scenario.farm.tf_deadline_ms = 10_000;
-        scenario.farm.stale_ms = 20_000;
+        scenario.farm.stf_timeout_ms = 20_000;
         let run = simulate(&scenario, 1);
         assert_eq!(run.lost(), 0, "{run:?}");
         (
