@@ -2,7 +2,7 @@
 //!
 //! A job runs at the lowest priority, so that it takes nothing from the tests, and says nothing until it is asked for.
 
-use crate::{check, typed};
+use crate::command::{target_dir, typed};
 use anyhow::{Context, Result, ensure};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ impl Job {
     pub(crate) fn of_xtask(name: &str, args: &[&str]) -> Result<Self> {
         // By its number: the build of the tests may have put another file in place of ours.
         let ours = format!("/proc/{}/exe", std::process::id());
-        let folder = check::target_dir();
+        let folder = target_dir();
         fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         Self::start(
             Command::new(ours).args(args),

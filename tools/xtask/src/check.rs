@@ -1,11 +1,11 @@
 //! The stages of `cargo xtask check`: what they run, how long they took, what failed.
 
 use crate::background::Job;
+use crate::command::{cargo, host, root, succeed, target_dir, typed};
 use crate::tally::Tally;
-use crate::{cargo, fuzz, root, tidy, typed};
+use crate::{fuzz, tidy};
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -168,11 +168,6 @@ fn built(name: &str) -> Result<Command> {
     Ok(command)
 }
 
-/// Where cargo builds.
-pub(crate) fn target_dir() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), Into::into)
-}
-
 /// What of `stages` can be done while the tests run, begun; each is waited for when its turn comes. Everything is
 /// built before, so that nobody measures a compiler.
 fn begin_early(stages: &[Stage]) -> Result<Vec<(Stage, Job)>> {
@@ -257,27 +252,6 @@ fn table(rows: &[(&str, Duration, bool)], total: Duration) -> String {
     };
     let line = format!("{:<8}{:>9.1}  {over}", "total", total.as_secs_f64());
     text + line.trim_end() + "\n"
-}
-
-/// The target triple of this machine, as `rustc` calls it.
-pub(crate) fn host() -> Result<String> {
-    let output = Command::new("rustc")
-        .arg("-vV")
-        .current_dir(root())
-        .output();
-    let output = output.context("cannot run rustc -vV")?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(host.context("rustc -vV names no host")?.to_owned())
-}
-
-/// Runs `command`; an error unless it ends well.
-pub(crate) fn succeed(command: &mut Command) -> Result<()> {
-    let status = command
-        .status()
-        .with_context(|| format!("cannot run {}", typed(command)))?;
-    ensure!(status.success(), "{} ended with {status}", typed(command));
-    Ok(())
 }
 
 /// Runs a test command, passing its output on line by line while the results are added up.

@@ -7,7 +7,7 @@
 //! Targets that need `sheaf-node` are left to runs that were asked for by `FUZZ_SECONDS`: what it pulls in doubles
 //! the time of the build. The test of the corpus runs them always.
 
-use crate::{check, root, typed};
+use crate::command::{host, root, succeed, typed};
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use std::fs;
@@ -41,8 +41,8 @@ pub(crate) fn has_nightly() -> bool {
 /// Downloads what the build needs.
 pub(crate) fn fetch() -> Result<()> {
     let mut command = nightly();
-    command.args(["fetch", "--locked", "--target", &check::host()?]);
-    check::succeed(command.arg("--manifest-path").arg(manifest()))
+    command.args(["fetch", "--locked", "--target", &host()?]);
+    succeed(command.arg("--manifest-path").arg(manifest()))
 }
 
 /// Builds the targets and runs each, even if one before it failed.
@@ -135,7 +135,7 @@ fn manifest() -> PathBuf {
 
 /// Gives the folder of the binaries.
 fn build(all: bool) -> Result<PathBuf> {
-    let (host, folder) = (check::host()?, root().join("tools/fuzz/target"));
+    let (host, folder) = (host()?, root().join("tools/fuzz/target"));
     let mut command = nightly();
     command.args([
         "build",
@@ -152,7 +152,7 @@ fn build(all: bool) -> Result<PathBuf> {
     }
     // Of the environment, so that proc macros and build scripts stay as they are.
     command.env("RUSTFLAGS", RUSTFLAGS.join(" "));
-    check::succeed(&mut command)?;
+    succeed(&mut command)?;
     Ok(folder.join(host).join("release"))
 }
 

@@ -6,13 +6,13 @@
 
 mod background;
 mod check;
+mod command;
 mod fuzz;
 mod tally;
 mod tidy;
 
 use anyhow::{Result, bail};
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 const USAGE: &str = "\
 Usage: cargo xtask check [--only STAGE...] [--skip STAGE...]
@@ -42,7 +42,7 @@ fn run(args: &[String]) -> Result<bool> {
         .map_or(("help", args), |(name, rest)| (name, rest));
     match (command, rest) {
         ("check", rest) => check::run(&check::select(rest)?),
-        ("tidy", []) => tidy::run(&root()),
+        ("tidy", []) => tidy::run(&command::root()),
         // What `check` begins early.
         ("fuzz-build", []) => fuzz::build_only(),
         ("help" | "--help" | "-h", []) => {
@@ -51,35 +51,4 @@ fn run(args: &[String]) -> Result<bool> {
         }
         _ => bail!("cannot understand {:?}\n\n{USAGE}", args.join(" ")),
     }
-}
-
-/// The folder of the workspace.
-///
-/// Asked when it runs, not when it is compiled: a build folder may be moved or shared between checkouts.
-fn root() -> PathBuf {
-    let ours = std::env::var_os("CARGO_MANIFEST_DIR");
-    let ours = ours.map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-    ours.ancestors()
-        .nth(2)
-        .expect("xtask lies two folders inside the workspace")
-        .to_owned()
-}
-
-/// The same cargo that runs us, in the folder of the workspace.
-fn cargo() -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(root()).env("CARGO_INCREMENTAL", "0");
-    command
-}
-
-/// `command` as one would type it, for messages.
-fn typed(command: &Command) -> String {
-    let program = Path::new(command.get_program())
-        .file_name()
-        .unwrap_or(command.get_program());
-    let words = [program].into_iter().chain(command.get_args());
-    words
-        .map(|word| word.to_string_lossy())
-        .collect::<Vec<_>>()
-        .join(" ")
 }

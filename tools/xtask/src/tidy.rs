@@ -6,6 +6,7 @@
 
 mod adr;
 mod arrows;
+mod circles;
 mod code_map;
 mod links;
 mod manifests;
@@ -62,9 +63,12 @@ impl fmt::Display for Finding {
 
 type Check = fn(&Tree, &Workspace) -> Vec<Finding>;
 
-const CHECKS: [(&str, Check); 10] = [
+const CHECKS: [(&str, Check); 11] = [
     ("crate arrows", |tree, workspace| {
         arrows::check(tree, workspace)
+    }),
+    ("module circles", |tree, workspace| {
+        circles::check(tree, workspace)
     }),
     ("code map", |tree, workspace| {
         code_map::check(tree, workspace)

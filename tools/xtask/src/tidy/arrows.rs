@@ -1,4 +1,5 @@
-//! Which crate may use which: the table in ARCHITECTURE.md against the manifests.
+//! Which crate may use which: the table in ARCHITECTURE.md against the manifests, and the order of the layers against
+//! both.
 
 use super::Finding;
 use super::markdown::{cells, code_spans, prose};
@@ -7,6 +8,16 @@ use super::workspace::Workspace;
 use std::collections::{BTreeMap, BTreeSet};
 
 const PAGE: &str = "ARCHITECTURE.md";
+
+/// Folders of the layers, lowest first. A crate ships with crates of its own layer and of lower ones only.
+const LAYERS: [&str; 6] = [
+    "crates/base/",
+    "crates/core/",
+    "crates/io/",
+    "crates/services/",
+    "crates/verify/",
+    "crates/apps/",
+];
 
 /// Crate → line of its row, and what it may use.
 type Arrows<'a> = BTreeMap<&'a str, (usize, BTreeSet<&'a str>)>;
@@ -21,7 +32,7 @@ pub(crate) fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
         .iter()
         .map(|one| (one.name.as_str(), one.short()))
         .collect();
-    let mut findings = Vec::new();
+    let mut findings = upward(workspace);
     for one in &workspace.crates {
         let Some((_, may_use)) = allowed.get(one.short()) else {
             findings.push(Finding::of_file(
@@ -62,6 +73,28 @@ pub(crate) fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
     findings
 }
 
+/// Dependencies on a crate of a higher layer, and crates in no layer. Tests may look up: the log's are run on files.
+fn upward(workspace: &Workspace) -> Vec<Finding> {
+    let layer = |folder: &str| LAYERS.iter().position(|layer| folder.starts_with(layer));
+    let mut findings = Vec::new();
+    for one in &workspace.crates {
+        let manifest = format!("{}/Cargo.toml", one.folder);
+        let own = layer(&one.folder);
+        if own.is_none() && one.folder.starts_with("crates/") {
+            let message = format!("lies in no layer, expected one of: {}", LAYERS.join(" "));
+            findings.push(Finding::of_file(&manifest, message));
+        }
+        let used = workspace.crates.iter();
+        let used = used.filter(|other| one.ships.contains(&other.name));
+        let above = used.filter(|other| own.is_some() && layer(&other.folder) > own);
+        findings.extend(above.map(|other| {
+            let message = format!("ships with {}, which lies in a higher layer", other.folder);
+            Finding::of_file(&manifest, message)
+        }));
+    }
+    findings
+}
+
 /// The first table whose header names the columns "crate" and "may use".
 fn table(page: &str) -> Option<Arrows<'_>> {
     let mut lines = prose(page);
@@ -89,20 +122,20 @@ Words.
 
 | crate | what | may use |
 | --- | --- | --- |
-| `frame` | `words` | nothing of ours |
-| `balance` | decides | `frame` |
+| `protocol` | `words` | nothing of ours |
+| `scheduler` | decides | `protocol` |
 ";
 
-    /// Compares the findings about a page and the arrows `balance` → `uses`.
+    /// Compares the findings about a page and the arrows `scheduler` → `uses`.
     #[track_caller]
     fn expect(page: &str, uses: &[&str], expected: &[&str]) {
         let new = |short: &str, uses: &[&str]| Crate {
             name: format!("sheaf-{short}"),
-            folder: format!("crates/{short}"),
+            folder: format!("crates/core/{short}"),
             uses: uses.iter().map(|name| (*name).to_owned()).collect(),
             ..Crate::default()
         };
-        let crates = vec![new("frame", &["bytes"]), new("balance", uses)];
+        let crates = vec![new("protocol", &["bytes"]), new("scheduler", uses)];
         let workspace = Workspace {
             crates,
             ..Workspace::default()
@@ -121,29 +154,58 @@ Words.
     #[test]
     fn an_arrow_that_is_not_in_the_table_is_found() {
         expect(
-            &GOOD.replace("decides | `frame`", "decides | nothing"),
+            &GOOD.replace("decides | `protocol`", "decides | nothing"),
             &["sheaf-protocol"],
             &[
-                "crates/core/scheduler/Cargo.toml: `balance` uses `frame`, which the table in ARCHITECTURE.md \
+                "crates/core/scheduler/Cargo.toml: `scheduler` uses `protocol`, which the table in ARCHITECTURE.md \
                does not allow: take another way, or write an ADR and change the table",
             ],
         );
     }
 
     #[test]
+    fn an_arrow_to_a_higher_layer_is_found() {
+        let new = |folder: &str, ships: &[&str]| Crate {
+            name: format!("sheaf-{}", folder.rsplit('/').next().unwrap()),
+            folder: folder.to_owned(),
+            ships: ships.iter().map(|name| (*name).to_owned()).collect(),
+            ..Crate::default()
+        };
+        let crates = vec![
+            new("crates/base/protocol", &["bytes", "sheaf-node"]),
+            new("crates/services/node", &["sheaf-protocol"]),
+            new("crates/loose", &[]),
+            new("tools/xtask", &["sheaf-node"]),
+        ];
+        let workspace = Workspace {
+            crates,
+            ..Workspace::default()
+        };
+        let found: Vec<_> = upward(&workspace).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            found,
+            [
+                "crates/base/protocol/Cargo.toml: ships with crates/services/node, which lies in a higher layer",
+                "crates/loose/Cargo.toml: lies in no layer, expected one of: crates/base/ crates/core/ crates/io/ \
+                 crates/services/ crates/verify/ crates/apps/",
+            ]
+        );
+    }
+
+    #[test]
     fn crates_and_rows_are_the_same() {
         expect(
-            &GOOD.replace("`balance`", "`ballast`"),
+            &GOOD.replace("`scheduler`", "`schedule`"),
             &[],
             &[
-                "ARCHITECTURE.md: table of arrows lacks `balance`",
-                "ARCHITECTURE.md:6: table of arrows names `ballast`, no crate of ours",
+                "ARCHITECTURE.md: table of arrows lacks `scheduler`",
+                "ARCHITECTURE.md:6: table of arrows names `schedule`, no crate of ours",
             ],
         );
         expect(
-            &GOOD.replace("decides | `frame`", "decides | `frame`, `fame`"),
+            &GOOD.replace("decides | `protocol`", "decides | `protocol`, `protocols`"),
             &[],
-            &["ARCHITECTURE.md:6: table of arrows names `fame`, no crate of ours"],
+            &["ARCHITECTURE.md:6: table of arrows names `protocols`, no crate of ours"],
         );
     }
 

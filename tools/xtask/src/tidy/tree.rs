@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn this_repository_is_read_without_what_it_builds() {
-        let tree = Tree::read(&crate::root()).expect("the repository can be read");
+        let tree = Tree::read(&crate::command::root()).expect("the repository can be read");
         assert!(
             tree.text("tools/xtask/src/tidy/tree.rs")
                 .contains("fn this_repository_is_read")

@@ -1,7 +1,7 @@
 //! The crates of the workspace and all packages they pull in, as `cargo metadata` tells.
 
 use super::tree::Tree;
-use crate::{cargo, check::host, typed};
+use crate::command::{cargo, host, typed};
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -199,17 +199,20 @@ mod tests {
 
     #[test]
     fn this_workspace_knows_its_own_crates_and_where_they_lie() {
-        let tree = Tree::read(&crate::root()).expect("the repository can be read");
+        let tree = Tree::read(&crate::command::root()).expect("the repository can be read");
         let crates = metadata(&["--no-deps"]).expect("cargo metadata works without network");
         let crates: Vec<Crate> = crates
             .into_iter()
-            .map(|package| as_crate(&crate::root(), package).unwrap())
+            .map(|package| as_crate(&crate::command::root(), package).unwrap())
             .collect();
         let xtask = crates
             .iter()
             .find(|one| one.name == "xtask")
             .expect("xtask is a member");
-        assert_eq!((xtask.folder.as_str(), xtask.short()), ("xtask", "xtask"));
+        assert_eq!(
+            (xtask.folder.as_str(), xtask.short()),
+            ("tools/xtask", "xtask")
+        );
         assert!(xtask.ships.contains("anyhow"));
         assert!(
             dependency_names(tree.text("Cargo.toml"))
