@@ -4,7 +4,7 @@ use crate::fail;
 use crate::role::parse_address;
 use anyhow::Context as _;
 use serde::Serialize;
-use sheaf_node::gateway::{self, GatewayConfig, GatewayError, GatewayReport, Listening};
+use sheaf_node::bridge::{self, BridgeConfig, BridgeError, BridgeReport, Listening};
 use sheaf_node::shutdown::Shutdown;
 use std::io::Write as _;
 use std::net::SocketAddrV4;
@@ -85,7 +85,7 @@ fn parse_rate(text: &str) -> Result<f64, String> {
 #[serde(rename_all = "snake_case")]
 enum Line<'a> {
     Listening(&'a Listening),
-    Done(&'a GatewayReport),
+    Done(&'a BridgeReport),
 }
 
 /// Runs the command.
@@ -95,7 +95,7 @@ enum Line<'a> {
 /// What does not let it begin, or go on.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let System::O2(args) = &args.system;
-    let config = GatewayConfig {
+    let config = BridgeConfig {
         heartbeats: args.heartbeats.clone(),
         feedback: args.feedback.clone(),
         data: args.data.clone(),
@@ -110,9 +110,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         insecure: args.insecure,
     };
     let shutdown = Shutdown::on_signals().context("cannot handle signals")?;
-    let outcome = gateway::run_o2(&config, &shutdown, |at| print(&Line::Listening(at)));
+    let outcome = bridge::run_o2(&config, &shutdown, |at| print(&Line::Listening(at)));
     let report = outcome.map_err(|error| match error {
-        GatewayError::Outside { .. } | GatewayError::Advertise { .. } => fail::bad_use(error),
+        BridgeError::Outside { .. } | BridgeError::Advertise { .. } => fail::bad_use(error),
         other => other.into(),
     })?;
     print(&Line::Done(&report));

@@ -5,6 +5,7 @@
 //! `turn`; [`role`] drives it with sockets and the real clock, the farm tests with the memory transport and a
 //! virtual one. All three read alike.
 
+pub mod bridge;
 mod budget;
 pub mod clock;
 pub mod config;
@@ -12,7 +13,6 @@ pub mod consume;
 pub mod epn;
 pub mod event;
 pub mod flp;
-pub mod gateway;
 mod http;
 pub mod icn;
 mod ledger;

@@ -1,10 +1,9 @@
 //! A stand-in for the ICN and the EPNs of O2-Balancer2, so that its FLPs feed a farm.
 //!
-//! To those FLPs it looks like the whole rest of their system: it publishes the list of channels, which has only itself
-//! in it, and heartbeats; they push their data to it. It hands the data of each on to one FLP of the farm, whose source
-//! is `zmq`, and from there the farm does what it always does. EPNs of O2-Balancer2 stand behind the sinks of the farm;
-//! what they say on the feedback channel is counted here. Layout of the messages:
-//! [`o2_balancer`](crate::zmq::o2_balancer); who says what when: `docs/zmq.md`.
+//! The bridge publishes heartbeats and a list of channels with itself as the only one, so those FLPs push their data to
+//! the bridge. The data of each FLP are forwarded to one FLP of the farm, whose source is `zmq`. EPNs of O2-Balancer2
+//! stand behind the sinks of the farm; their messages on the feedback channel are counted here. Layout of the messages:
+//! [`o2_balancer`](crate::zmq::o2_balancer); order of the messages: `docs/zmq.md`.
 //!
 //! O2-Balancer2 has no back-pressure: an FLP that cannot send throws away. So a heartbeat waits until data have come
 //! for all but a few of those before it, and memory is bounded.
@@ -44,16 +43,16 @@ const DRAIN: Duration = Duration::from_secs(5);
 const EPNS_MAX: usize = 256;
 const NAME_BYTES_MAX: usize = 32;
 
-/// What a gateway is told.
+/// Configuration of a bridge.
 #[derive(Clone, Debug, PartialEq)]
-pub struct GatewayConfig {
+pub struct BridgeConfig {
     /// Where heartbeats are published: FLPs of O2-Balancer2 subscribe there.
     pub heartbeats: String,
     /// Where its EPNs register and acknowledge.
     pub feedback: String,
     /// Where its FLPs push their data.
     pub data: String,
-    /// What its FLPs are told to push to, if it is not where the gateway listens.
+    /// What its FLPs are told to push to, if it is not where the bridge listens.
     pub advertise: Option<SocketAddrV4>,
     /// Where the FLPs of the farm take STFs, by index.
     pub flps: Vec<String>,
@@ -73,7 +72,7 @@ pub struct GatewayConfig {
     pub insecure: bool,
 }
 
-impl Default for GatewayConfig {
+impl Default for BridgeConfig {
     fn default() -> Self {
         Self {
             heartbeats: "tcp://127.0.0.1:5005".to_owned(),
@@ -92,12 +91,12 @@ impl Default for GatewayConfig {
     }
 }
 
-/// Why a gateway does not begin, or cannot go on.
+/// Reason why a bridge does not begin, or cannot go on.
 #[derive(Debug, Error)]
-pub enum GatewayError {
-    /// Others could listen, and it was not told that they may.
+pub enum BridgeError {
+    /// An endpoint off loopback, without permission to send in the clear.
     #[error(
-        "{endpoint} is not loopback, and nothing of a gateway is encrypted: allow it with --insecure"
+        "{endpoint} is not loopback, and nothing of a bridge is encrypted: allow it with --insecure"
     )]
     Outside {
         /// The endpoint.
@@ -120,7 +119,7 @@ pub enum GatewayError {
     Io(#[from] io::Error),
 }
 
-/// Where a gateway listens.
+/// Endpoints at which a bridge listens.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Listening {
     /// Where heartbeats are published.
@@ -131,16 +130,16 @@ pub struct Listening {
     pub data: String,
 }
 
-/// What a gateway has done.
+/// Counts of what a bridge has done.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct GatewayReport {
+pub struct BridgeReport {
     /// Heartbeats published.
     pub heartbeats: u64,
     /// Those of them that were late because data of earlier ones had not come.
     pub delayed: u64,
     /// How often the channels were told.
     pub configured: u64,
-    /// Messages handed on to each FLP of the farm.
+    /// Messages forwarded to each FLP of the farm.
     pub stfs: Vec<u64>,
     /// Messages that were none of this layout.
     pub refused: u64,
@@ -150,25 +149,25 @@ pub struct GatewayReport {
     pub acknowledgements: BTreeMap<String, u64>,
 }
 
-/// Runs a gateway until its heartbeats are over, or `shutdown` is requested. `tell` is called when it listens.
+/// Runs a bridge until its heartbeats are over, or `shutdown` is requested. `tell` is called when it listens.
 ///
 /// # Errors
 ///
-/// [`GatewayError`].
+/// [`BridgeError`].
 pub fn run_o2(
-    config: &GatewayConfig,
+    config: &BridgeConfig,
     shutdown: &Shutdown,
     tell: impl FnOnce(&Listening),
-) -> Result<GatewayReport, GatewayError> {
-    let mut gateway = Gateway::open(config)?;
+) -> Result<BridgeReport, BridgeError> {
+    let mut bridge = Bridge::open(config)?;
     tell(&Listening {
-        heartbeats: gateway.heartbeats.endpoint.to_string(),
-        feedback: gateway.feedback.endpoint.to_string(),
-        data: gateway.data.endpoint.to_string(),
+        heartbeats: bridge.heartbeats.endpoint.to_string(),
+        feedback: bridge.feedback.endpoint.to_string(),
+        data: bridge.data.endpoint.to_string(),
     });
-    gateway.run(shutdown)?;
-    gateway.finish()?;
-    Ok(gateway.report)
+    bridge.run(shutdown)?;
+    bridge.finish()?;
+    Ok(bridge.report)
 }
 
 /// One FLP of O2-Balancer2 and the FLP of the farm that gets its data.
@@ -180,8 +179,8 @@ struct Lane {
     next: u64,
 }
 
-struct Gateway<'a> {
-    config: &'a GatewayConfig,
+struct Bridge<'a> {
+    config: &'a BridgeConfig,
     heartbeats: Link,
     feedback: Link,
     data: Link,
@@ -196,13 +195,13 @@ struct Gateway<'a> {
     /// When it is due; none while FLPs are missing.
     due: Option<Instant>,
     is_late: bool,
-    report: GatewayReport,
+    report: BridgeReport,
 }
 
-impl<'a> Gateway<'a> {
-    fn open(config: &'a GatewayConfig) -> Result<Self, GatewayError> {
+impl<'a> Bridge<'a> {
+    fn open(config: &'a BridgeConfig) -> Result<Self, BridgeError> {
         if let Some(endpoint) = outside(config).filter(|_| !config.insecure) {
-            return Err(GatewayError::Outside { endpoint });
+            return Err(BridgeError::Outside { endpoint });
         }
         let registry = Arc::<Registry>::default();
         if let Some(address) = &config.metrics {
@@ -265,9 +264,9 @@ impl<'a> Gateway<'a> {
             )?,
             feedback: bind("feedback", SocketType::Pull, small, &config.feedback)?,
             data,
-            report: GatewayReport {
+            report: BridgeReport {
                 stfs: vec![0; lanes.len()],
-                ..GatewayReport::default()
+                ..BridgeReport::default()
             },
             lanes,
             waiting: None,
@@ -544,7 +543,7 @@ impl<'a> Gateway<'a> {
 }
 
 /// What others could listen to.
-fn outside(config: &GatewayConfig) -> Option<String> {
+fn outside(config: &BridgeConfig) -> Option<String> {
     let ours = [&config.heartbeats, &config.feedback, &config.data];
     let endpoints = ours.into_iter().chain(&config.flps);
     let addresses = endpoints.filter_map(|endpoint| endpoint.parse::<Endpoint>().ok()?.host_port());
@@ -556,12 +555,12 @@ fn outside(config: &GatewayConfig) -> Option<String> {
 fn reachable(
     advertise: Option<SocketAddrV4>,
     bound: &Endpoint,
-) -> Result<SocketAddrV4, GatewayError> {
+) -> Result<SocketAddrV4, BridgeError> {
     let own = bound.host_port().and_then(|address| address.parse().ok());
     let found: Option<SocketAddrV4> = advertise.or(own);
     found
         .filter(|address| !address.ip().is_unspecified())
-        .ok_or_else(|| GatewayError::Advertise {
+        .ok_or_else(|| BridgeError::Advertise {
             endpoint: bound.to_string(),
         })
 }
