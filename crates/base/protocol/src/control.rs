@@ -11,7 +11,7 @@ use crate::digest::Digest;
 use crate::id::{
     Attempt, EpnId, FlpId, Incarnation, NodeId, RosterId, RunId, Source, Target, Term, TfId,
 };
-use crate::mutant::{self, Mutant};
+use crate::protect;
 use crate::range_set::RangeSet;
 use crate::reject::Code;
 use crate::verdict::DropReason;
@@ -501,12 +501,7 @@ impl Release {
 
     /// Puts all decided TFs into `decided`.
     pub fn add_to(&self, decided: &mut RangeSet) {
-        let floor_is_wrong = mutant::is_on(Mutant::FloorTooHigh);
-        decided.raise_floor(if floor_is_wrong {
-            self.floor.next()
-        } else {
-            self.floor
-        });
+        decided.raise_floor(protect!(ExactFloor, self.floor, else self.floor.next()));
         for (first, end) in &self.ranges {
             decided.insert_range(*first, *end);
         }

@@ -1,165 +1,183 @@
-//! Protections that can be taken out, one at a time, to show that the fault simulator notices.
+//! Protections of the protocol, and the mutants that lack one of them.
 //!
-//! Without the feature `mutants` every question is answered by a constant `false`, and nothing of this is in the
-//! binary. With it, a thread may switch one mutant on for the farm that it simulates.
+//! A condition that protects the data names its protection with [`protect!`](crate::protect). In a shipped build
+//! the macro is the condition and nothing else. With the feature `mutants`, a thread can take one protection out of the
+//! farm that it simulates, which shows whether the fault simulator notices (`docs/mutants.md`).
 
-/// One protection taken out. What each one breaks, and the seeds that show it: `docs/mutants.md`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Mutant {
-    /// EPNs keep no tombstones of decided TFs.
-    NoTombstones,
-    /// An EPN takes an STF that it has already.
-    DuplicateTaken,
-    /// An EPN takes an STF whose bytes do not have the stated digest.
-    DigestNotChecked,
-    /// An EPN keeps parts of sources that are not in the roster, such as those of a former life.
-    FormerLifeKept,
-    /// An EPN reports to a new leader what it built of a roster of the former one.
-    RosterOfFormerTerm,
-    /// An EPN does not tell a new leader what it holds.
-    SlotsNotSaid,
-    /// An EPN answers a commit only once.
-    CommitNotAnsweredAgain,
-    /// An EPN keeps slots of TFs that are decided elsewhere.
-    DeadSlotsKept,
-    /// An EPN reports a TF only once.
-    NoSecondReport,
-    /// An EPN hands on what it has, whatever the commit names.
-    IncompleteHandedOn,
-    /// An EPN hands a TF on as soon as it is whole.
-    HandOnBeforeCommit,
-    /// An FLP announces an STF only once.
-    NoSecondAnnounce,
-    /// An FLP that joins again does not say what it holds.
-    NothingAnnouncedOnJoin,
-    /// An FLP obeys an assignment that a later one has replaced.
-    OldAttemptsObeyed,
-    /// An FLP tells nobody of TFs that it skips.
-    SkipForgotten,
-    /// An FLP sends nothing again when a broken stream stands again.
-    NothingSentOnReopen,
-    /// An FLP lets an STF go when it has sent it.
-    SendAndForget,
-    /// A release frees one TF more than is decided.
-    FloorTooHigh,
-    /// Nodes obey an ICN that was deposed.
-    LowerTermsObeyed,
-    /// An ICN takes what a node said to the leader of another term.
-    OldWordsCount,
-    /// A commit leaves before its verdict is durable.
-    CommitBeforeDurable,
-    /// A release leaves before its verdicts are durable.
-    ReleaseBeforeDurable,
-    /// Assignments leave before their roster is durable.
-    ShapeBeforeDurable,
-    /// A second report of a TF gets a second verdict.
-    LastReportWins,
-    /// A report settles a TF though STFs may still come.
-    AnyReportWins,
-    /// The ICN counts an incomplete TF as complete.
-    IncompleteIsWhole,
-    /// The ICN says a commit only once.
-    CommitSaidOnce,
-    /// The ICN commits a TF to every EPN that has it.
-    CommitToAll,
-    /// The ICN forgets that a TF is decided.
-    DecidedForgotten,
-    /// The ICN never gives back the room of decided TFs.
-    CreditsKept,
-    /// A change of the roster concerns TFs that are under way.
-    RosterInTheMiddle,
-    /// A TF never goes back to an EPN that was asked before.
-    HolderNotAskedAgain,
-    /// A new leader does not read the verdicts of the log.
-    LogNotRead,
-    /// A new leader does not go on with what EPNs have begun.
-    NothingAdopted,
-    /// TFs of a dead EPN that were committed stay open.
-    NothingAbandoned,
-    /// A silent EPN keeps its TFs.
-    SilenceIgnored,
-    /// A release that an EPN missed is not said again.
-    ReleaseSaidOnce,
-    /// STFs of a dead FLP are waited for.
-    DeadSourceAwaited,
-    /// A member of the majority log takes entries from the leader of an old term.
-    LedgerNoFence,
-    /// A member acknowledges entries before they are on its disk.
-    LedgerAckBeforeSync,
-    /// A member does not save whom it has voted for.
-    LedgerVoteNotPersisted,
-    /// A member votes for a candidate whose log is older than its own.
-    LedgerVoteForOldLog,
-    /// A leader calls durable what only its own disk has.
-    LedgerCommitWithoutMajority,
-    /// A member takes entries without looking whether what is before them is the leader's.
-    LedgerNoLogMatching,
-    /// A leader commits entries of old terms by counting who has them.
-    LedgerCommitOldTermByCount,
-    /// A leader begins before the entry that opens its term is committed.
-    LedgerLeadBeforeMark,
-    /// A member whose disk was replaced votes at once.
-    LedgerJoinAtOnce,
-    /// The file of a log is not synced before it is called durable.
-    LedgerNoSync,
-    /// When the disk says that it could not sync, the log goes on as if it had.
-    LedgerSyncErrorIgnored,
+/// One protection of the protocol, at the place where it stands.
+///
+/// | form | shipped build | protection taken out |
+/// | --- | --- | --- |
+/// | `protect!(Name, when condition)` | `condition` | `false`: the guard never acts |
+/// | `protect!(Name, requires condition)` | `condition` | `true`: the requirement is always met |
+/// | `protect!(Name, value, else other)` | `value` | `other` |
+/// | `protect!(Name, else statement)` | nothing | `statement` |
+///
+/// Only a build with the feature `mutants` looks the name up, in the table of `sheaf_protocol::mutant`.
+#[cfg(not(feature = "mutants"))]
+#[macro_export]
+macro_rules! protect {
+    ($name:ident, when $condition:expr) => {
+        $condition
+    };
+    ($name:ident, requires $condition:expr) => {
+        $condition
+    };
+    ($name:ident, else $statement:expr) => {};
+    ($name:ident, $value:expr, else $other:expr) => {
+        $value
+    };
 }
 
-impl Mutant {
-    /// Every mutant.
-    pub const ALL: [Self; 49] = [
-        Self::NoTombstones,
-        Self::DuplicateTaken,
-        Self::DigestNotChecked,
-        Self::FormerLifeKept,
-        Self::RosterOfFormerTerm,
-        Self::SlotsNotSaid,
-        Self::CommitNotAnsweredAgain,
-        Self::DeadSlotsKept,
-        Self::NoSecondReport,
-        Self::IncompleteHandedOn,
-        Self::HandOnBeforeCommit,
-        Self::NoSecondAnnounce,
-        Self::NothingAnnouncedOnJoin,
-        Self::OldAttemptsObeyed,
-        Self::SkipForgotten,
-        Self::NothingSentOnReopen,
-        Self::SendAndForget,
-        Self::FloorTooHigh,
-        Self::LowerTermsObeyed,
-        Self::OldWordsCount,
-        Self::CommitBeforeDurable,
-        Self::ReleaseBeforeDurable,
-        Self::ShapeBeforeDurable,
-        Self::LastReportWins,
-        Self::AnyReportWins,
-        Self::IncompleteIsWhole,
-        Self::CommitSaidOnce,
-        Self::CommitToAll,
-        Self::DecidedForgotten,
-        Self::CreditsKept,
-        Self::RosterInTheMiddle,
-        Self::HolderNotAskedAgain,
-        Self::LogNotRead,
-        Self::NothingAdopted,
-        Self::NothingAbandoned,
-        Self::SilenceIgnored,
-        Self::ReleaseSaidOnce,
-        Self::DeadSourceAwaited,
-        Self::LedgerNoFence,
-        Self::LedgerAckBeforeSync,
-        Self::LedgerVoteNotPersisted,
-        Self::LedgerVoteForOldLog,
-        Self::LedgerCommitWithoutMajority,
-        Self::LedgerNoLogMatching,
-        Self::LedgerCommitOldTermByCount,
-        Self::LedgerLeadBeforeMark,
-        Self::LedgerJoinAtOnce,
-        Self::LedgerNoSync,
-        Self::LedgerSyncErrorIgnored,
-    ];
+/// One protection of the protocol, in force unless this thread has taken it out. The forms are those of the shipped
+/// build.
+#[cfg(feature = "mutants")]
+#[macro_export]
+macro_rules! protect {
+    ($name:ident, when $condition:expr) => {
+        $condition && !$crate::mutant::is_out($crate::mutant::protection::$name)
+    };
+    ($name:ident, requires $condition:expr) => {
+        $condition || $crate::mutant::is_out($crate::mutant::protection::$name)
+    };
+    ($name:ident, else $statement:expr) => {
+        if $crate::mutant::is_out($crate::mutant::protection::$name) {
+            $statement;
+        }
+    };
+    ($name:ident, $value:expr, else $other:expr) => {
+        if $crate::mutant::is_out($crate::mutant::protection::$name) {
+            $other
+        } else {
+            $value
+        }
+    };
+}
+
+#[cfg(feature = "mutants")]
+macro_rules! protections {
+    ($($(#[$doc:meta])* $protection:ident => $mutant:ident,)*) => {
+        /// A farm with one protection taken out. What each mutant breaks, and the seeds that show it:
+        /// `docs/mutants.md`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        pub enum Mutant {
+            $($(#[$doc])* $mutant,)*
+        }
+
+        impl Mutant {
+            /// Every mutant.
+            pub const ALL: [Self; [$(Self::$mutant),*].len()] = [$(Self::$mutant),*];
+        }
+
+        /// Protections by the names that stand in the code, each as the mutant that lacks it.
+        pub mod protection {
+            $(pub use super::Mutant::$mutant as $protection;)*
+        }
+    };
+}
+
+// Protection, the mutant that lacks it, and what the mutant does.
+#[cfg(feature = "mutants")]
+protections! {
+    /// EPNs keep no tombstones of decided TFs.
+    Tombstones => NoTombstones,
+    /// An EPN accepts an STF that it already holds.
+    Deduplication => DuplicateTaken,
+    /// An EPN accepts an STF whose bytes do not match the stated digest.
+    DigestCheck => DigestNotChecked,
+    /// An EPN keeps parts of sources outside the roster, such as those of a former life.
+    RosterCheck => FormerLifeKept,
+    /// An EPN reports to a new leader TFs that it built by a roster of the former leader.
+    RosterReset => RosterOfFormerTerm,
+    /// An EPN does not report its open slots to a new leader.
+    SlotReport => SlotsNotSaid,
+    /// An EPN acknowledges a commit only once.
+    CommitReacknowledged => CommitNotAnsweredAgain,
+    /// An EPN keeps slots of TFs that are decided elsewhere.
+    DecidedSlotsFreed => DeadSlotsKept,
+    /// An EPN reports a built TF only once.
+    ReportRetransmit => NoSecondReport,
+    /// An EPN delivers the STFs that it has, whatever the commit names.
+    CommittedContent => IncompleteHandedOn,
+    /// An EPN delivers a TF as soon as it is whole, without a commit.
+    DeliveryAfterCommit => HandOnBeforeCommit,
+    /// An FLP announces an STF only once.
+    AnnounceRetransmit => NoSecondAnnounce,
+    /// An FLP that joins again does not announce the STFs that it holds.
+    ReannounceOnJoin => NothingAnnouncedOnJoin,
+    /// An FLP obeys an assignment that a later one has replaced.
+    AttemptOrder => OldAttemptsObeyed,
+    /// An FLP does not report the TFs that it skips.
+    SkipReport => SkipForgotten,
+    /// An FLP retransmits nothing when a broken stream is open again.
+    ResendOnReopen => NothingSentOnReopen,
+    /// An FLP frees an STF as soon as it is sent.
+    HoldUntilRelease => SendAndForget,
+    /// A release frees one TF beyond the decided ones.
+    ExactFloor => FloorTooHigh,
+    /// Nodes obey an ICN that was deposed.
+    TermFence => LowerTermsObeyed,
+    /// An ICN accepts messages that are addressed to the leader of another term.
+    OwnTermOnly => OldWordsCount,
+    /// A commit is sent before its verdict is durable.
+    DurableCommit => CommitBeforeDurable,
+    /// A release is sent before its verdicts are durable.
+    DurableRelease => ReleaseBeforeDurable,
+    /// Assignments are sent before their roster is durable.
+    DurableRoster => ShapeBeforeDurable,
+    /// A second report of a TF gets a second verdict.
+    FirstReportWins => LastReportWins,
+    /// A report settles a TF though STFs may still come.
+    SettledReport => AnyReportWins,
+    /// The ICN counts an incomplete TF as complete.
+    MissingCounted => IncompleteIsWhole,
+    /// The ICN sends a commit only once.
+    CommitRetransmit => CommitSaidOnce,
+    /// The ICN commits a TF to every EPN that has it.
+    SingleCommit => CommitToAll,
+    /// The ICN forgets that a TF is decided.
+    DecidedRemembered => DecidedForgotten,
+    /// The ICN never returns the credit of decided TFs.
+    CreditReturn => CreditsKept,
+    /// A change of the roster applies to TFs that are under way.
+    RosterAtFrontier => RosterInTheMiddle,
+    /// A TF is never assigned to the same EPN a second time.
+    FormerTargetRetry => HolderNotAskedAgain,
+    /// A new leader does not replay the verdicts of the log.
+    LogReplay => LogNotRead,
+    /// A new leader does not adopt the slots that EPNs have open.
+    SlotAdoption => NothingAdopted,
+    /// Committed TFs of a dead EPN stay open.
+    Abandonment => NothingAbandoned,
+    /// A silent EPN keeps its TFs.
+    SilenceDetection => SilenceIgnored,
+    /// A release that an EPN missed is not retransmitted.
+    ReleaseRetransmit => ReleaseSaidOnce,
+    /// STFs of a dead FLP are waited for.
+    SourceWriteOff => DeadSourceAwaited,
+    /// A member of the majority log accepts entries from the leader of an old term.
+    LogFence => LedgerNoFence,
+    /// A member acknowledges entries before they are on its disk.
+    SyncBeforeAck => LedgerAckBeforeSync,
+    /// A member does not persist its vote.
+    DurableVote => LedgerVoteNotPersisted,
+    /// A member votes for a candidate whose log is older than its own.
+    UpToDateVote => LedgerVoteForOldLog,
+    /// A leader counts entries as durable that only its own disk has.
+    MajorityCommit => LedgerCommitWithoutMajority,
+    /// A member accepts entries without comparing the entry before them with the leader's.
+    LogMatching => LedgerNoLogMatching,
+    /// A leader commits entries of old terms by counting replicas.
+    OwnTermCommit => LedgerCommitOldTermByCount,
+    /// A leader begins before the no-op entry of its term is committed.
+    NoOpBeforeLeading => LedgerLeadBeforeMark,
+    /// A member whose disk was replaced votes at once.
+    JoinBeforeVoting => LedgerJoinAtOnce,
+    /// The file of a log is not synced before it is called durable.
+    SyncBeforeDurable => LedgerNoSync,
+    /// The log goes on after an error of the disk's sync as if the sync had succeeded.
+    SyncErrorsFatal => LedgerSyncErrorIgnored,
 }
 
 #[cfg(feature = "mutants")]
@@ -167,22 +185,14 @@ thread_local! {
     static PRESENT: std::cell::Cell<Option<Mutant>> = const { std::cell::Cell::new(None) };
 }
 
-/// Whether this protection is out, on this thread.
+/// Returns whether the protection that `mutant` lacks is taken out on this thread.
 #[cfg(feature = "mutants")]
 #[must_use]
-pub fn is_on(mutant: Mutant) -> bool {
+pub fn is_out(mutant: Mutant) -> bool {
     PRESENT.get() == Some(mutant)
 }
 
-/// Whether this protection is out: never, without the feature `mutants`.
-#[cfg(not(feature = "mutants"))]
-#[must_use]
-#[inline(always)]
-pub const fn is_on(_: Mutant) -> bool {
-    false
-}
-
-/// Takes a protection out for everything that this thread does from now on, or puts it back.
+/// Takes a protection out for everything that this thread does from now on; `None` puts it back.
 #[cfg(feature = "mutants")]
 pub fn set(mutant: Option<Mutant>) {
     PRESENT.set(mutant);

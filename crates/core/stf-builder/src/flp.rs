@@ -15,9 +15,9 @@ use link::Links;
 use sheaf_protocol::control::{
     Announced, Assign, EpnAddress, FlpPulse, Offered, Release, Skipped, Start,
 };
-use sheaf_protocol::mutant::{self, Mutant};
 use sheaf_protocol::{
     Attempt, Control, DropReason, RangeSet, RunId, Source, Stf, StfHeader, Target, TfId, Timestamp,
+    protect,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -225,9 +225,7 @@ impl Flp {
     /// a new term. It counts attempts anew, and what the former one had assigned it may assign elsewhere.
     pub fn handle_joined(&mut self, now: Timestamp, run: RunId, is_new_leader: bool) {
         if self.run == Some(run) {
-            if mutant::is_on(Mutant::NothingAnnouncedOnJoin) {
-                return;
-            }
+            protect!(ReannounceOnJoin, else return);
             if is_new_leader {
                 self.forget_attempts();
             }
@@ -378,7 +376,7 @@ impl Flp {
     /// There will be no STF of `tf`.
     pub fn handle_skipped(&mut self, tf: TfId, reason: DropReason) {
         self.stats.skipped_stfs += 1;
-        if !self.released.contains(tf) && !mutant::is_on(Mutant::SkipForgotten) {
+        if protect!(SkipReport, when !self.released.contains(tf)) {
             self.skips.insert(tf, (reason, None));
             while self.skips.len() > SKIPS_KEPT_MAX {
                 self.skips.pop_first();
@@ -536,8 +534,7 @@ impl Flp {
             } else {
                 again
             };
-            if now.since(held.announced_at) >= patience && !mutant::is_on(Mutant::NoSecondAnnounce)
-            {
+            if protect!(AnnounceRetransmit, when now.since(held.announced_at) >= patience) {
                 held.announced_at = now;
                 self.stats.repeated_announces += 1;
                 self.announces.push(Announced {

@@ -10,9 +10,8 @@ use crate::slot::{Roster, Slot};
 use crate::stats::{RefusedStf, Stats};
 use crate::tf::{Part, Tf};
 use sheaf_protocol::control::{Absent, Assign, Built, Commit, EpnPulse, Recover, Release};
-use sheaf_protocol::mutant::{self, Mutant};
 use sheaf_protocol::{
-    Attempt, Control, FlpId, RangeSet, RosterId, RunId, Source, StfHeader, TfId, Timestamp,
+    Attempt, Control, FlpId, RangeSet, RosterId, RunId, Source, StfHeader, TfId, Timestamp, protect,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -205,7 +204,7 @@ impl<P: Clone> TfBuilder<P> {
         // The ICN names all the gone again.
         self.gone.clear();
         self.say_stored(now);
-        if is_new_leader && !mutant::is_on(Mutant::RosterOfFormerTerm) {
+        if protect!(RosterReset, when is_new_leader) {
             self.released_version = 0;
             // Its rosters may be others: nothing is reported before it has said which one a TF has.
             for slot in self.slots.values_mut() {
@@ -276,13 +275,11 @@ impl<P: Clone> TfBuilder<P> {
             return Err(RefusedStf::OtherRun);
         }
         let is_decided = self.released.contains(tf) || self.delivered.contains_key(&tf);
-        if is_decided && !mutant::is_on(Mutant::NoTombstones) {
+        if protect!(Tombstones, when is_decided) {
             return Err(RefusedStf::Decided);
         }
         if let Some(slot) = self.slots.get(&tf) {
-            if let Some(held) = slot.part(part.source)
-                && !mutant::is_on(Mutant::DuplicateTaken)
-            {
+            if let Some(held) = protect!(Deduplication, slot.part(part.source), else None) {
                 let same = held.digest == part.digest && held.bytes == part.bytes;
                 return Err(if same {
                     RefusedStf::Duplicate
@@ -290,12 +287,9 @@ impl<P: Clone> TfBuilder<P> {
                     RefusedStf::Conflict
                 });
             }
-            if slot
-                .roster
-                .as_ref()
-                .is_some_and(|roster| !roster.contains(&part.source))
-                && !mutant::is_on(Mutant::FormerLifeKept)
-            {
+            let roster = slot.roster.as_ref();
+            let is_stranger = roster.is_some_and(|roster| !roster.contains(&part.source));
+            if protect!(RosterCheck, when is_stranger) {
                 return Err(RefusedStf::OtherRoster);
             }
         } else if self.slots.len() >= 2 * self.config.tfs_in_building_max as usize {
@@ -306,7 +300,7 @@ impl<P: Clone> TfBuilder<P> {
         if part.bytes > self.config.capacity_bytes.saturating_sub(held) {
             return Err(RefusedStf::NoRoom);
         }
-        if found != header.digest && !mutant::is_on(Mutant::DigestNotChecked) {
+        if protect!(DigestCheck, when found != header.digest) {
             self.note_bad_digest(tf, part.source, found);
             return Err(RefusedStf::BadDigest);
         }
@@ -386,9 +380,8 @@ impl<P: Clone> TfBuilder<P> {
             if self.released.contains(assign.tf) {
                 continue;
             }
-            if let Some(handed_over) = self.delivered.get(&assign.tf)
-                && !mutant::is_on(Mutant::NoTombstones)
-            {
+            let delivered = self.delivered.get(&assign.tf);
+            if let Some(handed_over) = protect!(Tombstones, delivered, else None) {
                 if *handed_over {
                     self.acks.push(assign.tf);
                 }
@@ -408,8 +401,7 @@ impl<P: Clone> TfBuilder<P> {
                 slot.reported = None;
             }
             slot.roster = Some(roster);
-            let keeps = mutant::is_on(Mutant::FormerLifeKept);
-            let (stfs, bytes) = if keeps { (0, 0) } else { slot.drop_strangers() };
+            let (stfs, bytes) = protect!(RosterCheck, slot.drop_strangers(), else (0, 0));
             self.stats.refused[RefusedStf::OtherRoster as usize] += stfs;
             self.open_bytes -= bytes;
             self.report_if_settled(now, assign.tf);
@@ -429,13 +421,12 @@ impl<P: Clone> TfBuilder<P> {
     /// The ICN has decided for this EPN: hands the TFs on, or answers again for those handed on already.
     pub fn handle_commit(&mut self, items: &[Commit]) {
         for item in items {
+            let delivered = protect!(Tombstones, self.delivered.get(&item.tf), else None);
+            let delivered = protect!(CommitReacknowledged, delivered, else None);
             if self.released.contains(item.tf) {
                 // Done before the ICN that asks took over.
                 self.acks.push(item.tf);
-            } else if let Some(handed_over) = self.delivered.get(&item.tf)
-                && !mutant::is_on(Mutant::NoTombstones)
-                && !mutant::is_on(Mutant::CommitNotAnsweredAgain)
-            {
+            } else if let Some(handed_over) = delivered {
                 // On its way to the consumer, the hand-over answers.
                 if *handed_over {
                     self.acks.push(item.tf);
@@ -454,7 +445,7 @@ impl<P: Clone> TfBuilder<P> {
             return false;
         };
         let is_whole = found_missing.iter().all(|flp| missing.contains(flp));
-        if !is_whole && !mutant::is_on(Mutant::IncompleteHandedOn) {
+        if protect!(CommittedContent, when !is_whole) {
             return false;
         }
         let slot = self
@@ -510,12 +501,11 @@ impl<P: Clone> TfBuilder<P> {
         self.released_version = release.version;
         release.add_to(&mut self.released);
         let released = &self.released;
-        let keeps = mutant::is_on(Mutant::DeadSlotsKept);
         let discarded: Vec<TfId> = self
             .slots
             .keys()
             .copied()
-            .filter(|tf| released.contains(*tf) && !keeps)
+            .filter(|tf| protect!(DecidedSlotsFreed, when released.contains(*tf)))
             .collect();
         for tf in discarded {
             self.discard(tf);
@@ -550,7 +540,7 @@ impl<P: Clone> TfBuilder<P> {
             .iter()
             .filter(|(_, slot)| !slot.stored.is_busy())
             .filter(|(_, slot)| match &slot.reported {
-                Some((at, _)) => now.since(*at) >= repeat && !mutant::is_on(Mutant::NoSecondReport),
+                Some((at, _)) => protect!(ReportRetransmit, when now.since(*at) >= repeat),
                 None => slot.roster.is_some() && now.since(slot.waits_since) >= stale,
             })
             .map(|(tf, _)| *tf)
@@ -610,10 +600,10 @@ impl<P: Clone> TfBuilder<P> {
             first_byte_age_ns: duration_ns(now.since(slot.first_at)),
             last_byte_age_ns: duration_ns(now.since(slot.last_at)),
         });
-        if mutant::is_on(Mutant::HandOnBeforeCommit) {
+        protect!(DeliveryAfterCommit, else {
             let missing = self.slots[&tf].missing().unwrap_or_default();
-            self.commit(tf, &missing);
-        }
+            self.commit(tf, &missing)
+        });
     }
 
     /// The next thing to do; `None` when nothing is left.

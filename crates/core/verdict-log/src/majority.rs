@@ -26,8 +26,7 @@ use join::Join;
 use lead::Reign;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use sheaf_protocol::mutant::{self, Mutant};
-use sheaf_protocol::{Record, Term, Timestamp};
+use sheaf_protocol::{Record, Term, Timestamp, protect};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -170,9 +169,8 @@ impl<S: Storage> MajorityLedger<S> {
             });
         }
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(config.seed ^ u64::from(icn) << 48);
-        let has_joined = state.seat.is_some_and(|seat| seat.has_joined)
-            || mutant::is_on(Mutant::LedgerJoinAtOnce);
-        let office = if has_joined {
+        let has_joined = state.seat.is_some_and(|seat| seat.has_joined);
+        let office = if protect!(JoinBeforeVoting, requires has_joined) {
             Office::Follower
         } else {
             Office::Joining(Join::new(rng.random()))
@@ -254,10 +252,7 @@ impl<S: Storage> MajorityLedger<S> {
 
     /// Up to where this member may say that it has the log.
     fn durable(&self) -> u64 {
-        if mutant::is_on(Mutant::LedgerAckBeforeSync) {
-            return self.storage.last_index();
-        }
-        self.storage.durable_index()
+        protect!(SyncBeforeAck, self.storage.durable_index(), else self.storage.last_index())
     }
 
     /// A duration from `low` to `high`.

@@ -25,10 +25,9 @@ use peers::Peers;
 use sheaf_membership::LivenessConfig;
 use sheaf_metrics::Registry;
 use sheaf_protocol::control::{Hello, Welcome};
-use sheaf_protocol::mutant::{self, Mutant};
 use sheaf_protocol::reject::Code;
 use sheaf_protocol::{
-    Control, Envelope, Incarnation, NodeId, Role, RunId, Term, Timestamp, WireKind,
+    Control, Envelope, Incarnation, NodeId, Role, RunId, Term, Timestamp, WireKind, protect,
 };
 use sheaf_scheduler::policy::{self, UnknownPolicy};
 use sheaf_scheduler::{RunPlan, Scheduler, SchedulerConfig};
@@ -358,7 +357,7 @@ impl<T: Transport> IcnNode<T> {
             return;
         }
         let is_ours = self.lead.as_ref().is_some_and(|lead| {
-            let is_term = envelope.term == lead.term || mutant::is_on(Mutant::OldWordsCount);
+            let is_term = protect!(OwnTermOnly, requires envelope.term == lead.term);
             is_term && envelope.run == lead.scheduler.run()
         });
         if !is_ours {

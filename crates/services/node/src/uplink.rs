@@ -11,9 +11,10 @@
 
 use crate::reject;
 use sheaf_protocol::control::{Hello, Welcome};
-use sheaf_protocol::mutant::{self, Mutant};
 use sheaf_protocol::reject::Code;
-use sheaf_protocol::{Control, Envelope, Incarnation, NodeId, RunId, Term, Timestamp, WireKind};
+use sheaf_protocol::{
+    Control, Envelope, Incarnation, NodeId, RunId, Term, Timestamp, WireKind, protect,
+};
 use sheaf_stf_builder::Backoff;
 use sheaf_transport::{CloseReason, ConnId, Frame, SendError, Transport};
 use std::time::Duration;
@@ -440,7 +441,7 @@ impl Uplink {
                 Heard::Nothing
             }
             Control::Refused { detail } if envelope.term >= self.term => Heard::Refused(detail),
-            _ if envelope.term < self.term && !mutant::is_on(Mutant::LowerTermsObeyed) => {
+            _ if protect!(TermFence, when envelope.term < self.term) => {
                 self.fenced += 1;
                 let follows = self.term.0;
                 if let Some(stream) = self.stream_mut(conn)
@@ -467,7 +468,7 @@ impl Uplink {
                 Heard::Nothing
             }
             _ if envelope.run != self.run
-                || (envelope.term != self.term && !mutant::is_on(Mutant::LowerTermsObeyed)) =>
+                || protect!(TermFence, when envelope.term != self.term) =>
             {
                 Heard::Nothing
             }

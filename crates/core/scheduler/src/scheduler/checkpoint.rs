@@ -7,10 +7,9 @@
 use super::rosters::Rosters;
 use super::run::RunPhase;
 use crate::books::Books;
-use sheaf_protocol::mutant::{self, Mutant};
 use sheaf_protocol::{
     Attempt, Checkpoint, EpnId, FlpId, RangeSet, Record, RunId, SummedSource, TfId, Timestamp,
-    Verdict,
+    Verdict, protect,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -89,13 +88,11 @@ impl Summary {
 
     /// As [`take`](Self::take), for a leader that takes over.
     pub fn replay(&mut self, record: &Record) {
-        if mutant::is_on(Mutant::LogNotRead) {
-            match record {
-                Record::Verdict { .. } | Record::Undone { .. } | Record::Released { .. } => return,
-                Record::Checkpoint(head) => return self.take(&Record::Opened { run: head.run }),
-                _ => {}
-            }
-        }
+        protect!(LogReplay, else match record {
+            Record::Verdict { .. } | Record::Undone { .. } | Record::Released { .. } => return,
+            Record::Checkpoint(head) => return self.take(&Record::Opened { run: head.run }),
+            _ => {}
+        });
         self.take(record);
     }
 

@@ -5,8 +5,9 @@ use super::open_tf::{OpenTf, Part, Phase};
 use super::{Action, Incomplete, Recipient, Record, Scheduler, Trace};
 use crate::measure::Finished;
 use sheaf_protocol::control::{Assign, Built, Commit};
-use sheaf_protocol::mutant::{self, Mutant};
-use sheaf_protocol::{Attempt, Control, DropReason, FlpId, Target, TfId, Timestamp, Verdict};
+use sheaf_protocol::{
+    Attempt, Control, DropReason, FlpId, Target, TfId, Timestamp, Verdict, protect,
+};
 
 impl Scheduler {
     /// An EPN reports a TF. The first report that settles it wins, whoever was assigned.
@@ -14,10 +15,8 @@ impl Scheduler {
         let Some(open) = self.tfs.get(&built.tf) else {
             return;
         };
-        if let Phase::Committed { target: winner, .. } = &open.phase
-            && !mutant::is_on(Mutant::LastReportWins)
-        {
-            if *winner == target {
+        if let Some(winner) = protect!(FirstReportWins, open.winner(), else None) {
+            if winner == target {
                 self.repeat_commit(now, built.tf);
             }
             return;
@@ -29,13 +28,12 @@ impl Scheduler {
         }
         // Of an older roster it may lack somebody who is no member any more.
         let members = open.members.iter().map(|member| member.flp);
-        let counts_as_whole = mutant::is_on(Mutant::IncompleteIsWhole);
         let missing: Vec<FlpId> = members
-            .filter(|flp| built.missing.contains(flp) && !counts_as_whole)
+            .filter(|flp| protect!(MissingCounted, when built.missing.contains(flp)))
             .collect();
         // Whole, or as whole as it can ever be.
-        let is_settled = missing.iter().all(|flp| open.reason_of(*flp).is_some())
-            || mutant::is_on(Mutant::AnyReportWins);
+        let is_settled = missing.iter().all(|flp| open.reason_of(*flp).is_some());
+        let is_settled = protect!(SettledReport, requires is_settled);
         // An EPN that was asked before, or for an earlier attempt, may be stale while the present one is about to
         // finish.
         let is_present = built.attempt == open.attempt
@@ -126,9 +124,8 @@ impl Scheduler {
     fn say_commit(&mut self, target: Target, tf: TfId, missing: Vec<FlpId>) {
         // One message a TF: the driver packs what one flush yields into few writes.
         let commit = Control::Commit(vec![Commit { tf, missing }]);
-        let elsewhere = mutant::is_on(Mutant::CommitToAll);
-        let epn = Recipient::Epn(target.epn);
-        self.send(if elsewhere { Recipient::AllEpns } else { epn }, commit);
+        let recipient = protect!(SingleCommit, Recipient::Epn(target.epn), else Recipient::AllEpns);
+        self.send(recipient, commit);
     }
 
     pub(super) fn repeat_commit(&mut self, now: Timestamp, tf: TfId) {
@@ -151,7 +148,7 @@ impl Scheduler {
             target,
             roster: open.roster,
         };
-        if self.is_current(target) && !mutant::is_on(Mutant::CommitSaidOnce) {
+        if protect!(CommitRetransmit, when self.is_current(target)) {
             // Without the roster of the TF the EPN cannot tell whether it has what the commit names.
             self.repeat_roster(target, assign);
             self.stats.commits_repeated += 1;
@@ -229,16 +226,13 @@ impl Scheduler {
             self.queue.retain(|queued| *queued != tf);
         }
         self.assigns.retain(|assign| assign.tf != tf);
-        if !mutant::is_on(Mutant::DecidedForgotten) {
-            self.released.insert(tf);
-        }
+        protect!(DecidedRemembered, self.released.insert(tf), else false);
         self.released_version += 1;
         if winner.is_some() {
             self.done.insert(tf);
         }
         let version = self.released_version;
-        let keeps = mutant::is_on(Mutant::CreditsKept);
-        for booking in open.bookings.into_iter().filter(|_| !keeps) {
+        for booking in protect!(CreditReturn, open.bookings, else Vec::new()) {
             let Some(node) = self.epns.get_mut(&booking.target.epn) else {
                 continue;
             };

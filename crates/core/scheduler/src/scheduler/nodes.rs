@@ -6,10 +6,9 @@ use super::run::RunPhase;
 use super::{Action, Recipient, Scheduler};
 use crate::load::{LoadView, TargetId, TargetLoad};
 use sheaf_protocol::control::{Absent, Announced, EpnAddress, EpnPulse, FlpPulse, Hello, Skipped};
-use sheaf_protocol::mutant::{self, Mutant};
 use sheaf_protocol::{
     Control, DropReason, EpnId, FlpId, Incarnation, NodeId, Record, Role, RosterId, Source, Target,
-    TfId, Timestamp,
+    TfId, Timestamp, protect,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -142,9 +141,8 @@ impl Scheduler {
             self.change_roster();
         }
         self.send(Recipient::AllEpns, Control::SourceGone { source });
-        let forgets = mutant::is_on(Mutant::DeadSourceAwaited);
         let open: Vec<TfId> = self.tfs.keys().copied().collect();
-        for tf in open.into_iter().filter(|_| !forgets) {
+        for tf in protect!(SourceWriteOff, open, else Vec::new()) {
             self.write_off(now, tf, source);
         }
         self.advance_run(now);
@@ -247,10 +245,8 @@ impl Scheduler {
     /// An EPN is silent, or its stream has closed: nothing new for it, and its undecided TFs move. It may still
     /// finish them: the first report wins.
     pub fn handle_epn_silent(&mut self, now: Timestamp, target: Target) {
-        if !self.is_current(target) || mutant::is_on(Mutant::SilenceIgnored) {
-            return;
-        }
-        if self.ignores_deaths() {
+        protect!(SilenceDetection, else return);
+        if !self.is_current(target) || self.ignores_deaths() {
             return;
         }
         self.view.set_available(target_id(target.epn), false);
@@ -314,8 +310,7 @@ impl Scheduler {
             )
             .map(|(tf, _)| *tf)
             .collect();
-        let forgets = mutant::is_on(Mutant::NothingAbandoned);
-        for tf in committed.into_iter().filter(|_| !forgets) {
+        for tf in protect!(Abandonment, committed, else Vec::new()) {
             self.leave_committed(tf, target, keeps);
         }
         if !stays {
@@ -612,7 +607,7 @@ impl Scheduler {
         }
         self.view.set_held(id, pulse.sink_bytes);
         self.set_stuck(now, target, pulse.storage_full);
-        if applied < self.released_said && !mutant::is_on(Mutant::ReleaseSaidOnce) {
+        if protect!(ReleaseRetransmit, when applied < self.released_said) {
             let release = self.release_for(target);
             self.send(Recipient::Epn(target.epn), Control::Release(release));
         }

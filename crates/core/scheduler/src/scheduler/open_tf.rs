@@ -99,6 +99,14 @@ impl OpenTf {
         !matches!(self.phase, Phase::Committed { .. })
     }
 
+    /// The EPN that the TF is committed to.
+    pub(super) fn winner(&self) -> Option<Target> {
+        match self.phase {
+            Phase::Committed { target, .. } => Some(target),
+            _ => None,
+        }
+    }
+
     pub(super) fn all_heard(&self) -> bool {
         let before = self.heard_before.get();
         let rest = self.parts.get(before..).unwrap_or_default();

@@ -6,8 +6,7 @@ use super::{Incomplete, Recipient, Scheduler};
 use crate::load::{Job, LoadView, TargetId};
 use crate::refusal::Refusal;
 use sheaf_protocol::control::{Absent, Assign};
-use sheaf_protocol::mutant::{self, Mutant};
-use sheaf_protocol::{Control, DropReason, EpnId, FlpId, Source, Target, TfId, Timestamp};
+use sheaf_protocol::{Control, DropReason, EpnId, FlpId, Source, Target, TfId, Timestamp, protect};
 use std::collections::BTreeMap;
 
 /// TFs in the table at most; also keeps the ranges of a release within one message.
@@ -197,8 +196,8 @@ impl Scheduler {
                 is_early,
             },
         );
-        let asks_again = !mutant::is_on(Mutant::HolderNotAskedAgain);
-        if choice.is_err() && avoid.len() > unreachable_count && asks_again {
+        let nowhere_else = choice.is_err() && avoid.len() > unreachable_count;
+        if protect!(FormerTargetRetry, when nowhere_else) {
             // Nobody else has room: the EPNs that were asked before are better than a deadlock of credits.
             avoid.truncate(unreachable_count);
             let open = &self.tfs[&tf];

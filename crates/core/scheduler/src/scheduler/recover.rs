@@ -12,9 +12,9 @@ use super::{Action, Scheduler, SchedulerConfig};
 use crate::policy::UnknownPolicy;
 use crate::scheduler::RunPlan;
 use sheaf_protocol::control::{Assign, FlpPulse, SlotHeld};
-use sheaf_protocol::mutant::{self, Mutant};
 use sheaf_protocol::{
     Attempt, DropReason, EpnId, NodeId, Record, RunId, Source, Target, TfId, Timestamp, Verdict,
+    protect,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -218,9 +218,9 @@ impl Scheduler {
                 placed_at: now,
             });
             self.view.book(target_id(target.epn), bytes);
-            let adopts = !mutant::is_on(Mutant::NothingAdopted);
-            let is_unplaced = adopts && matches!(open.phase, Phase::Gathering | Phase::Queued);
-            if is_unplaced && open.attempt == Attempt(0) {
+            let is_unplaced = matches!(open.phase, Phase::Gathering | Phase::Queued);
+            let is_unassigned = is_unplaced && open.attempt == Attempt(0);
+            if protect!(SlotAdoption, when is_unassigned) {
                 self.adopt(now, item.tf, target);
             }
         }

@@ -5,8 +5,7 @@ use super::open_tf::{Part, Phase};
 use super::rosters::Roster;
 use super::{Action, Mode, Recipient, Scheduler};
 use sheaf_protocol::control::{Assign, Start, digest_of_targets};
-use sheaf_protocol::mutant::{self, Mutant};
-use sheaf_protocol::{Control, DropReason, EpnId, FlpId, Record, Source, TfId, Timestamp};
+use sheaf_protocol::{Control, DropReason, EpnId, FlpId, Record, Source, TfId, Timestamp, protect};
 use std::time::Duration;
 
 /// Heartbeats called at once at most, when the ICN was held up.
@@ -171,12 +170,7 @@ impl Scheduler {
         };
         let sources = self.flps.values().map(|node| node.source);
         let members: Vec<Source> = sources.filter(is_member).collect();
-        let at_once = mutant::is_on(Mutant::RosterInTheMiddle);
-        let first = if at_once {
-            self.released.floor()
-        } else {
-            self.frontier
-        };
+        let first = protect!(RosterAtFrontier, self.frontier, else self.released.floor());
         self.rosters.change(first, members);
         self.append_rosters();
     }

@@ -3,8 +3,7 @@
 use super::{Action, Flp, Push};
 use crate::hold::Progress;
 use sheaf_protocol::control::Offered;
-use sheaf_protocol::mutant::{self, Mutant};
-use sheaf_protocol::{Attempt, Control, StfHeader, Target, TfId, Timestamp};
+use sheaf_protocol::{Attempt, Control, StfHeader, Target, TfId, Timestamp, protect};
 
 impl Flp {
     /// The TF of an STF that is held is built at `target`.
@@ -13,7 +12,7 @@ impl Flp {
             return;
         };
         let is_old = held.assigned.is_some_and(|(known, _)| known >= attempt);
-        if is_old && !mutant::is_on(Mutant::OldAttemptsObeyed) {
+        if protect!(AttemptOrder, when is_old) {
             return;
         }
         // A former leader had it sent there: it need not go again.
@@ -61,9 +60,7 @@ impl Flp {
             header,
             stf: held.stf.clone(),
         });
-        if mutant::is_on(Mutant::SendAndForget) {
-            self.hold.release(|other| other == tf);
-        }
+        protect!(HoldUntilRelease, else self.hold.release(|other| other == tf));
     }
 
     /// Makes messages of the offers that have been gathered.
@@ -115,8 +112,7 @@ impl Flp {
             .filter(|(_, held)| held.is_assigned_to(target))
             .map(|(tf, _)| tf)
             .collect();
-        let sends_again = !mutant::is_on(Mutant::NothingSentOnReopen);
-        for tf in assigned.into_iter().filter(|_| sends_again) {
+        for tf in protect!(ResendOnReopen, assigned, else Vec::new()) {
             self.send_or_offer(tf, target);
         }
     }

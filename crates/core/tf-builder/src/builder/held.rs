@@ -4,8 +4,7 @@
 use super::TfBuilder;
 use crate::slot::Slot;
 use sheaf_protocol::control::SlotHeld;
-use sheaf_protocol::mutant::{self, Mutant};
-use sheaf_protocol::{Control, TfId, Timestamp};
+use sheaf_protocol::{Control, TfId, Timestamp, protect};
 
 impl<P: Clone> TfBuilder<P> {
     /// Says all of it, to an ICN that the EPN has just joined.
@@ -28,9 +27,7 @@ impl<P: Clone> TfBuilder<P> {
     }
 
     fn say_slots_that(&mut self, is_meant: impl Fn(&Slot<P>) -> bool) {
-        if mutant::is_on(Mutant::SlotsNotSaid) {
-            return;
-        }
+        protect!(SlotReport, else return);
         let held = |(tf, slot): (&TfId, &Slot<P>)| SlotHeld {
             tf: *tf,
             bytes: slot.bytes(),

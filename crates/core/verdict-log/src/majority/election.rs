@@ -2,8 +2,7 @@
 
 use super::{MajorityLedger, Message, Office, Wait};
 use crate::storage::Storage;
-use sheaf_protocol::mutant::{self, Mutant};
-use sheaf_protocol::{Term, Timestamp};
+use sheaf_protocol::{Term, Timestamp, protect};
 use std::collections::BTreeSet;
 
 impl<S: Storage> MajorityLedger<S> {
@@ -91,7 +90,7 @@ impl<S: Storage> MajorityLedger<S> {
         is_trial: bool,
         last: (Term, u64),
     ) {
-        let is_new_enough = last >= self.last() || mutant::is_on(Mutant::LedgerVoteForOldLog);
+        let is_new_enough = protect!(UpToDateVote, requires last >= self.last());
         let can_vote = !matches!(self.office, Office::Joining(_)) && is_new_enough;
         if is_trial {
             let hears_leader = matches!(self.office, Office::Leader(_))
@@ -107,10 +106,7 @@ impl<S: Storage> MajorityLedger<S> {
         }
         self.state.vote = Some(from);
         self.be_patient(now);
-        if mutant::is_on(Mutant::LedgerVoteNotPersisted) {
-            self.tell_vote(from, term, false, true);
-            return;
-        }
+        protect!(DurableVote, else return self.tell_vote(from, term, false, true));
         let is_waiting =
             |wait: &Wait| matches!(wait, Wait::Vote(to, of) if (*to, *of) == (from, term));
         if self.waits.iter().any(|(_, wait)| is_waiting(wait)) {

@@ -3,8 +3,7 @@
 use super::{MajorityLedger, Message, Office};
 use crate::entry::Entry;
 use crate::storage::Storage;
-use sheaf_protocol::mutant::{self, Mutant};
-use sheaf_protocol::{Term, Timestamp};
+use sheaf_protocol::{Term, Timestamp, protect};
 
 impl<S: Storage> MajorityLedger<S> {
     #[expect(clippy::too_many_arguments, reason = "the fields of one message")]
@@ -23,18 +22,17 @@ impl<S: Storage> MajorityLedger<S> {
         if !self.hear_leader(now, asked, previous_index) {
             return;
         }
-        if self.storage.term_at(previous_index) != Some(previous_term) {
-            let last = self.storage.last_index();
-            if !mutant::is_on(Mutant::LedgerNoLogMatching) || previous_index > last {
-                // Go on behind the last entry, or before the whole term that the leader has otherwise.
-                let hint = if previous_index > last {
-                    last + 1
-                } else {
-                    self.storage.term_first(previous_index)
-                };
-                self.answer(asked, Err(hint));
-                return;
-            }
+        let last = self.storage.last_index();
+        let differs = self.storage.term_at(previous_index) != Some(previous_term);
+        if previous_index > last || protect!(LogMatching, when differs) {
+            // Go on behind the last entry, or before the whole term that the leader has otherwise.
+            let hint = if previous_index > last {
+                last + 1
+            } else {
+                self.storage.term_first(previous_index)
+            };
+            self.answer(asked, Err(hint));
+            return;
         }
         let had = self.count_of_those_had(&entries);
         let new = entries.split_off(had);
@@ -54,7 +52,7 @@ impl<S: Storage> MajorityLedger<S> {
         self.commit = self.commit.max(commit.min(self.verified));
         self.storage.release(self.commit);
         // What is new is acknowledged when the disk has it.
-        if !is_new || mutant::is_on(Mutant::LedgerAckBeforeSync) {
+        if protect!(SyncBeforeAck, requires !is_new) {
             self.answer(asked, Ok(self.verified.min(self.durable())));
         }
         self.acknowledged = asked;
@@ -63,7 +61,7 @@ impl<S: Storage> MajorityLedger<S> {
     /// A message of a leader has come; `false` if it is none any more.
     fn hear_leader(&mut self, now: Timestamp, asked: (u16, Term, u64), hint: u64) -> bool {
         let (from, term, round) = asked;
-        if term < self.state.term && !mutant::is_on(Mutant::LedgerNoFence) {
+        if protect!(LogFence, when term < self.state.term) {
             // The answer carries the higher term, and the old leader learns of it.
             self.answer((from, self.state.term, round), Err(hint));
             return false;

@@ -5,8 +5,7 @@ use crate::entry::{Entry, Records};
 use crate::replay::careful_replay;
 use crate::storage::{Storage, StorageError};
 use crate::{Notice, Position};
-use sheaf_protocol::mutant::{self, Mutant};
-use sheaf_protocol::{Record, Timestamp};
+use sheaf_protocol::{Record, Timestamp, protect};
 use std::collections::VecDeque;
 
 /// Bytes under way to one follower until it acknowledges some.
@@ -131,15 +130,12 @@ impl<S: Storage> MajorityLedger<S> {
             .collect();
         matched.push(self.durable());
         matched.sort_unstable_by(|a, b| b.cmp(a));
-        let mut most = matched[self.config.majority() - 1];
-        if mutant::is_on(Mutant::LedgerCommitWithoutMajority) {
-            most = self.durable();
-        }
+        let most = matched[self.config.majority() - 1];
+        let most = protect!(MajorityCommit, most, else self.durable());
         // An entry of an old term can be on most disks and still be overwritten; those before one of this term
         // cannot.
-        let counts = self.storage.term_at(most) == Some(self.state.term)
-            || mutant::is_on(Mutant::LedgerCommitOldTermByCount);
-        if counts {
+        let is_own_term = self.storage.term_at(most) == Some(self.state.term);
+        if protect!(OwnTermCommit, requires is_own_term) {
             self.commit = self.commit.max(most);
         }
         let durable = self.durable();
@@ -147,7 +143,7 @@ impl<S: Storage> MajorityLedger<S> {
             return Ok(());
         };
         let is_safe = self.commit >= reign.mark && durable >= reign.mark;
-        if !reign.is_public && (is_safe || mutant::is_on(Mutant::LedgerLeadBeforeMark)) {
+        if !reign.is_public && protect!(NoOpBeforeLeading, requires is_safe) {
             match self.storage.replay(reign.mark.min(durable)) {
                 Ok(entries) => {
                     reign.is_public = true;

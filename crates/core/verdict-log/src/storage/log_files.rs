@@ -8,7 +8,7 @@ use super::scan::{Findings, LEFTOVERS, io_error, scan};
 use super::{Disk, HardState, StorageError};
 use crate::entry::Entry;
 use sheaf_protocol::Term;
-use sheaf_protocol::mutant::{self, Mutant};
+use sheaf_protocol::protect;
 use std::collections::VecDeque;
 
 /// One thing to do.
@@ -237,13 +237,10 @@ impl<D: Disk> LogFiles<D> {
     }
 
     fn sync(&self, name: &str) -> Result<(), StorageError> {
-        if mutant::is_on(Mutant::LedgerNoSync) {
-            return Ok(());
-        }
-        match self.disk.sync(name) {
-            Err(_) if mutant::is_on(Mutant::LedgerSyncErrorIgnored) => Ok(()),
-            outcome => outcome.map_err(io_error(&self.disk, "sync", name)),
-        }
+        protect!(SyncBeforeDurable, else return Ok(()));
+        let outcome = self.disk.sync(name);
+        let outcome = protect!(SyncErrorsFatal, outcome, else Ok(()));
+        outcome.map_err(io_error(&self.disk, "sync", name))
     }
 
     fn sync_names(&self) -> Result<(), StorageError> {

@@ -1,7 +1,6 @@
 //! What waits for the verdict log: nothing that follows from a record leaves before the record is durable.
 
-use sheaf_protocol::mutant::{self, Mutant};
-use sheaf_protocol::{Control, Record};
+use sheaf_protocol::{Control, Record, protect};
 use sheaf_scheduler::Recipient;
 use sheaf_verdict_log::Position;
 use std::collections::VecDeque;
@@ -149,24 +148,15 @@ impl Gate {
 
 fn follows(control: &Control) -> Follows {
     match control {
-        Control::Commit(_) if mutant::is_on(Mutant::CommitBeforeDurable) => Follows::Nothing,
-        Control::Release(_) if mutant::is_on(Mutant::ReleaseBeforeDurable) => Follows::Nothing,
-        Control::Roster { .. } | Control::Assign(_) | Control::Start(_)
-            if mutant::is_on(Mutant::ShapeBeforeDurable) =>
-        {
-            Follows::Nothing
+        Control::Commit(_) => protect!(DurableCommit, Follows::Verdicts, else Follows::Nothing),
+        Control::Release(_) => protect!(DurableRelease, Follows::Verdicts, else Follows::Nothing),
+        Control::Recover(_) | Control::Discard(_) | Control::Dismissed => Follows::Verdicts,
+        Control::Roster { .. } | Control::Assign(_) | Control::Start(_) => {
+            protect!(DurableRoster, Follows::Shape, else Follows::Nothing)
         }
-        Control::Commit(_)
-        | Control::Recover(_)
-        | Control::Discard(_)
-        | Control::Release(_)
-        | Control::Dismissed => Follows::Verdicts,
-        Control::Roster { .. }
-        | Control::Assign(_)
-        | Control::Absent(_)
+        Control::Absent(_)
         | Control::SourceGone { .. }
         | Control::SourceBack { .. }
-        | Control::Start(_)
         | Control::StopAt { .. } => Follows::Shape,
         _ => Follows::Nothing,
     }
