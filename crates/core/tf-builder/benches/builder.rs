@@ -1,11 +1,10 @@
-//! How many STFs a second can one EPN put into TFs?
+//! Benchmark of the STFs per second that one EPN puts into TFs.
 //!
-//! Workload: TFs of 8 and 250 STFs, each assigned, filled, reported, committed, handed on and released, 64 TFs
-//! in building at the same time, whose STFs come in turns. Payloads are empty: this is the cost of the table,
-//! not of the bytes. Unit: time a TF, and STFs a second. Aim on one core of 2020s server hardware: above a
-//! million STFs a second; a detector of 250 FLPs at 351 TF/s brings 88,000 to the whole farm.
-//! `cargo bench --profile ci -p sheaf-tf-builder` measures; under `cargo test` every bench runs once. The checksum
-//! tells whether two runs did the same work.
+//! Workload: TFs of 8 and 250 STFs, each assigned, filled, reported, committed, delivered and released, 64 TFs in
+//! building at the same time, whose STFs come in turns. Payloads are empty: this is the cost of the table, not of the
+//! bytes. Unit: time a TF, and STFs a second. Aim on one core of 2020s server hardware: above a million STFs a second;
+//! a detector of 250 FLPs at 351 TF/s brings 88,000 to the whole farm. `cargo bench --profile ci -p sheaf-tf-builder`
+//! measures; under `cargo test` every bench runs once. The checksum tells whether two runs did the same work.
 
 use divan::{Bencher, counter::ItemsCount};
 use sheaf_protocol::control::{Assign, Commit, Release};
@@ -119,7 +118,7 @@ impl Epn {
         });
     }
 
-    /// Commits what is reported and hands on what is committed, until nothing is left to do.
+    /// Commits every reported TF and delivers every committed one, until no action is left.
     fn act(&mut self) {
         while let Some(action) = self.builder.poll_action() {
             match action {

@@ -1,4 +1,4 @@
-//! The table of TFs in building, and what is said to the ICN about them.
+//! Table of TFs in building, and the messages to the ICN about them.
 
 mod fetch;
 mod held;
@@ -17,51 +17,51 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use stored::Storing;
 
-/// How many rosters are kept for assignments that still name them.
+/// Number of rosters that are kept for assignments that still name them.
 const ROSTERS_KEPT: usize = 256;
 
 /// TFs in one report at most: with every FLP of a large farm missing in each it still fits a message.
 const REPORTS_AT_ONCE_MAX: usize = 512;
 
-/// What the driver has to do for the builder.
+/// Order of the builder to its driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action<P> {
-    /// Send this to the ICN.
+    /// Send a message to the ICN.
     Send(Control),
-    /// Say this to that FLP, on its data stream.
+    /// Send a message to an FLP, on its data stream.
     Say {
-        /// Whom to.
+        /// The FLP.
         source: Source,
-        /// What to send of that which it has offered.
+        /// The message: offered STFs that are to be sent.
         control: Control,
     },
-    /// Hand this to the consumer, then call [`TfBuilder::handle_delivered`].
+    /// Deliver a TF to the consumer, then call [`TfBuilder::handle_delivered`].
     Deliver(Tf<P>),
-    /// Write this where it survives a crash, under a name that nobody reads, then call
-    /// [`TfBuilder::handle_stored`]. Ack level `stored` only, as what follows.
+    /// Write a TF where it survives a crash, under a name that no consumer reads, then call
+    /// [`TfBuilder::handle_stored`]. Ack level `stored` only, like the variants below.
     Store(Tf<P>),
-    /// Remove what was stored of this TF.
+    /// Remove the stored copy of a TF.
     Unstore {
         /// The run.
         run: RunId,
         /// The TF.
         tf: TfId,
-        /// Whether former lives of this EPN stored it, or this one.
+        /// Whether a former life of this EPN stored the TF, or the present one.
         by_former: bool,
     },
-    /// Publish what a former life of this EPN stored, then call [`TfBuilder::handle_recovered`].
+    /// Publish a TF that a former life of this EPN stored, then call [`TfBuilder::handle_recovered`].
     Recover {
         /// The run.
         run: RunId,
-        /// What the ICN says about it.
+        /// The TF, and its missing STFs.
         item: Recover,
     },
 }
 
-/// Builds the TFs of one run at one EPN.
+/// Builder of the TFs of one run at one EPN.
 ///
-/// Events enter by `handle_…(now, …)`; [`poll_action`](Self::poll_action) gives what is to be done, until
-/// `None`. `P` is the payload: bytes in a farm, anything in a simulation.
+/// Events enter by `handle_…(now, …)`; [`poll_action`](Self::poll_action) returns actions until `None`. `P` is the
+/// payload: bytes in a farm, anything in a simulation.
 #[derive(Debug)]
 pub struct TfBuilder<P> {
     config: BuildConfig,
@@ -72,37 +72,37 @@ pub struct TfBuilder<P> {
     open_bytes: u64,
     /// Bytes with the consumer.
     sink_bytes: u64,
-    /// Committed here, not released yet, and whether the consumer has it: tombstones that answer a repeated
-    /// commit.
+    /// TFs committed here and not released yet, and whether the consumer has them: tombstones, from which a repeated
+    /// commit is acknowledged.
     delivered: BTreeMap<TfId, bool>,
-    /// Decided and done everywhere: tombstones that keep a late duplicate from opening a slot again.
+    /// TFs that are decided and done everywhere: tombstones that keep a late duplicate from opening a slot again.
     released: RangeSet,
     released_version: u64,
     /// Sources whose life is over.
     gone: BTreeSet<Source>,
-    /// Sources with an open data stream, each with how many.
+    /// Sources with an open data stream, and their number of streams.
     streams: BTreeMap<Source, u32>,
-    /// What FLPs have offered.
+    /// STFs that FLPs have offered.
     grants: Grants,
-    /// TFs that are granted, and not said yet.
+    /// STFs that are granted, with the grant not sent yet.
     asked: BTreeMap<Source, Vec<TfId>>,
-    /// The last wrong digest of an STF, so that the same one again is told to the ICN.
+    /// The last wrong digest of an STF, so that the same one again is reported to the ICN.
     bad_digests: BTreeMap<(TfId, Source), u32>,
     deliveries: VecDeque<Tf<P>>,
     messages: VecDeque<Control>,
     built: Vec<Built>,
     acks: Vec<TfId>,
     stats: Stats,
-    /// What is on its way to the disk or there, at ack level `stored`.
+    /// TFs on the disk or on the way to it, at ack level `stored`.
     storing: Option<Storing<P>>,
-    /// The storage behind the consumer takes nothing now.
+    /// Whether the storage behind the consumer takes nothing now.
     is_storage_full: bool,
-    /// When the ICN was last told what it may not know to be here.
+    /// When the slots without an assignment were last reported to the ICN.
     slots_said_at: Timestamp,
 }
 
 impl<P: Clone> TfBuilder<P> {
-    /// A builder without a run.
+    /// Returns a builder without a run.
     #[must_use]
     pub fn new(config: BuildConfig) -> Self {
         Self {
@@ -131,37 +131,37 @@ impl<P: Clone> TfBuilder<P> {
         }
     }
 
-    /// The run that it builds for.
+    /// Returns the run that the builder has joined.
     #[must_use]
     pub fn run(&self) -> Option<RunId> {
         self.run
     }
 
-    /// Counts so far.
+    /// Returns the counts so far.
     #[must_use]
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
 
-    /// TFs in building.
+    /// Returns the number of TFs in building.
     #[must_use]
     pub fn open_tfs(&self) -> usize {
         self.slots.len()
     }
 
-    /// Bytes of TFs in building.
+    /// Returns the bytes of TFs in building.
     #[must_use]
     pub fn open_bytes(&self) -> u64 {
         self.open_bytes
     }
 
-    /// Bytes with the consumer.
+    /// Returns the bytes that the consumer holds.
     #[must_use]
     pub fn sink_bytes(&self) -> u64 {
         self.sink_bytes
     }
 
-    /// What the next heartbeat says; `received_bytes` is the transport's count.
+    /// Returns the content of the next heartbeat; `received_bytes` is the transport's count.
     #[must_use]
     pub fn pulse(&self, received_bytes: u64) -> EpnPulse {
         EpnPulse {
@@ -177,12 +177,13 @@ impl<P: Clone> TfBuilder<P> {
         }
     }
 
-    /// The ICN has taken the EPN into `run`. Of another run nothing is kept; of the same run every TF that is
-    /// settled is reported again, since the ICN may not have heard. `is_new_leader`: another ICN than before, or the
-    /// same in a new term. It counts attempts anew and is told what is here of undecided TFs.
+    /// Joins `run`, into which the ICN has accepted the EPN. State of another run is dropped; of the same run every
+    /// settled TF is reported again, since the ICN may not have received the report. `is_new_leader`: another ICN than
+    /// before, or the same in a new term. A new leader counts attempts from 1 and gets a report of all undecided TFs
+    /// that are here.
     pub fn handle_joined(&mut self, now: Timestamp, run: RunId, is_new_leader: bool) {
         if self.run != Some(run) {
-            // What is committed and was not asked for by `poll_action` goes as well.
+            // Committed TFs that `poll_action` has not returned yet go as well.
             self.stats.discarded_tfs += (self.slots.len() + self.deliveries.len()) as u64;
             let undelivered: u64 = self.deliveries.iter().map(Tf::bytes).sum();
             let (config, sink_bytes) = (self.config, self.sink_bytes.saturating_sub(undelivered));
@@ -201,12 +202,12 @@ impl<P: Clone> TfBuilder<P> {
             self.say_stored(now);
             return;
         }
-        // The ICN names all the gone again.
+        // The ICN names all sources that are gone again.
         self.gone.clear();
         self.say_stored(now);
         if protect!(RosterReset, when is_new_leader) {
             self.released_version = 0;
-            // Its rosters may be others: nothing is reported before it has said which one a TF has.
+            // Its rosters may be others: no TF is reported before the new leader has named its roster.
             for slot in self.slots.values_mut() {
                 slot.attempt = Attempt(0);
                 slot.roster = None;
@@ -224,11 +225,11 @@ impl<P: Clone> TfBuilder<P> {
         }
     }
 
-    /// Takes in an STF whose bytes came with the digest `found`; `spent` is the time since its first byte.
+    /// Accepts an STF whose bytes came with the digest `found`; `spent` is the time since its first byte.
     ///
     /// # Errors
     ///
-    /// A [`RefusedStf`], counted; what was here before stays as it was. After
+    /// A [`RefusedStf`], counted; the state is unchanged. After
     /// [`BadDigest`](RefusedStf::BadDigest) the stream cannot be trusted, and the driver closes it.
     pub fn handle_stf(
         &mut self,
@@ -307,8 +308,8 @@ impl<P: Clone> TfBuilder<P> {
         Ok(())
     }
 
-    /// The same wrong bytes twice come from the source. A path that damages what passes hardly does it twice in the
-    /// same way: then the STF is sent again, and after the deadline the TF moves.
+    /// Notes a wrong digest. The same wrong bytes twice come from the source. A path that damages data hardly does it
+    /// twice in the same way: then the STF is retransmitted, and after the deadline the TF moves.
     fn note_bad_digest(&mut self, tf: TfId, source: Source, found: u32) {
         if self.bad_digests.insert((tf, source), found) == Some(found) {
             self.messages.push_back(Control::Corrupt {
@@ -318,24 +319,24 @@ impl<P: Clone> TfBuilder<P> {
         }
     }
 
-    /// The driver refused an STF whose frame and header disagree about its size.
+    /// Counts an STF that the driver refused because frame and header disagree about its size.
     pub fn handle_wrong_size(&mut self) {
         self.stats.refused[RefusedStf::WrongSize as usize] += 1;
     }
 
-    /// A data stream of `source` is open.
+    /// Notes that a data stream of `source` is open.
     pub fn handle_stream_opened(&mut self, source: Source) {
         *self.streams.entry(source).or_default() += 1;
         self.gone.remove(&source);
     }
 
-    /// A data stream of `source` is closed, and everything it carried has been handled.
+    /// Notes that a data stream of `source` is closed, and that all data it carried has been handled.
     pub fn handle_stream_closed(&mut self, now: Timestamp, source: Source) {
         if let Some(count) = self.streams.get_mut(&source) {
             *count -= 1;
             if *count == 0 {
                 self.streams.remove(&source);
-                // When it has a stream again it offers anew.
+                // With its next stream the source offers anew.
                 self.grants.keep_only(|_, other| other != source);
                 self.asked.remove(&source);
                 self.fetch(now);
@@ -346,7 +347,7 @@ impl<P: Clone> TfBuilder<P> {
         }
     }
 
-    /// The ICN says that this life of an FLP is over.
+    /// Handles the ICN's notice that this life of an FLP is over.
     pub fn handle_source_gone(&mut self, now: Timestamp, source: Source) {
         self.gone.insert(source);
         if self.is_gone(source) {
@@ -354,17 +355,18 @@ impl<P: Clone> TfBuilder<P> {
         }
     }
 
-    /// The ICN says that a source it took for gone is back in the same life.
+    /// Handles the ICN's notice that a source that was presumed gone is back in the same life.
     pub fn handle_source_back(&mut self, source: Source) {
         self.gone.remove(&source);
     }
 
-    /// A dead source may still have bytes on the way: it is gone when its last stream is closed too.
+    /// Returns whether a source is gone: dead, and its last stream closed, since bytes of a dead source may still be on
+    /// the way.
     fn is_gone(&self, source: Source) -> bool {
         self.gone.contains(&source) && !self.streams.contains_key(&source)
     }
 
-    /// The ICN names a roster.
+    /// Handles a roster that the ICN names.
     pub fn handle_roster(&mut self, id: RosterId, members: &[Source]) {
         let mut members = members.to_vec();
         members.sort_unstable();
@@ -374,7 +376,7 @@ impl<P: Clone> TfBuilder<P> {
         }
     }
 
-    /// The ICN has assigned TFs to this EPN.
+    /// Handles TFs that the ICN has assigned to this EPN.
     pub fn handle_assign(&mut self, now: Timestamp, assigns: &[Assign]) {
         for assign in assigns {
             if self.released.contains(assign.tf) {
@@ -395,7 +397,7 @@ impl<P: Clone> TfBuilder<P> {
                 .entry(assign.tf)
                 .or_insert_with(|| Slot::new(now));
             if slot.attempt < assign.attempt {
-                // The FLPs send anew: what was missing a while ago is on its way now.
+                // The FLPs retransmit: an STF that was missing a while ago is on its way now.
                 slot.attempt = assign.attempt;
                 slot.waits_since = now;
                 slot.reported = None;
@@ -408,7 +410,7 @@ impl<P: Clone> TfBuilder<P> {
         }
     }
 
-    /// The ICN knows that some FLPs have no part in a TF.
+    /// Handles the ICN's notice that some FLPs have no part in a TF.
     pub fn handle_absent(&mut self, now: Timestamp, items: &[Absent]) {
         for item in items {
             if let Some(slot) = self.slots.get_mut(&item.tf) {
@@ -418,16 +420,16 @@ impl<P: Clone> TfBuilder<P> {
         }
     }
 
-    /// The ICN has decided for this EPN: hands the TFs on, or answers again for those handed on already.
+    /// Handles commits of the ICN: delivers the TFs, or acknowledges again those that are delivered already.
     pub fn handle_commit(&mut self, items: &[Commit]) {
         for item in items {
             let delivered = protect!(Tombstones, self.delivered.get(&item.tf), else None);
             let delivered = protect!(CommitReacknowledged, delivered, else None);
             if self.released.contains(item.tf) {
-                // Done before the ICN that asks took over.
+                // Done before the present leader took over.
                 self.acks.push(item.tf);
             } else if let Some(handed_over) = delivered {
-                // On its way to the consumer, the hand-over answers.
+                // A TF on its way to the consumer is acknowledged when it is delivered.
                 if *handed_over {
                     self.acks.push(item.tf);
                 }
@@ -455,7 +457,7 @@ impl<P: Clone> TfBuilder<P> {
         self.open_bytes -= slot.bytes();
         self.cancel_store(tf);
         let mut parts = slot.parts;
-        // A part may have come after the report: the TF is what the verdict says it is.
+        // A part may have come after the report: the TF is as its verdict names it.
         parts.retain(|part| !missing.contains(&part.source.flp));
         parts.sort_unstable_by_key(|part| part.source);
         let built = Tf {
@@ -471,8 +473,8 @@ impl<P: Clone> TfBuilder<P> {
         true
     }
 
-    /// The consumer has taken a TF of `run` and of `bytes`, with `missing` FLPs missing. It takes them in any order,
-    /// and one of a former run must not be taken for its namesake of this one.
+    /// Notes that the consumer has accepted a TF of `run` and of `bytes`, with `missing` FLPs missing. Consumers accept
+    /// TFs in any order, and a TF of a former run must not be mistaken for the one of the same id in this run.
     pub fn handle_delivered(&mut self, run: RunId, tf: TfId, bytes: u64, missing: usize) {
         if missing == 0 {
             self.stats.delivered_complete += 1;
@@ -488,12 +490,12 @@ impl<P: Clone> TfBuilder<P> {
         }
     }
 
-    /// The consumer has given back the memory of a TF of `bytes`.
+    /// Notes that the consumer has released the memory of a TF of `bytes`.
     pub fn handle_sink_freed(&mut self, bytes: u64) {
         self.sink_bytes = self.sink_bytes.saturating_sub(bytes);
     }
 
-    /// The ICN says what is decided and done; slots of such TFs go, and tombstones are folded into ranges.
+    /// Handles a release: slots of decided TFs go, and their tombstones are folded into ranges.
     pub fn handle_release(&mut self, release: &Release) {
         if release.version <= self.released_version {
             return;
@@ -525,14 +527,14 @@ impl<P: Clone> TfBuilder<P> {
         }
     }
 
-    /// This process itself was kept from working for `late`: what it waits for gets that much more time.
+    /// Extends all deadlines by `late`, for which this process itself was kept from working.
     pub fn handle_late(&mut self, late: Duration) {
         for slot in self.slots.values_mut() {
             slot.waits_since = slot.waits_since + late;
         }
     }
 
-    /// Looks after everything that waits: stale TFs are reported as they are, unanswered reports repeated.
+    /// Handles the passing of time: reports stale TFs as they are, and repeats unanswered reports.
     pub fn handle_tick(&mut self, now: Timestamp) {
         let (stale, repeat) = (self.config.stf_timeout(), self.config.repeat());
         let due: Vec<TfId> = self
@@ -606,7 +608,7 @@ impl<P: Clone> TfBuilder<P> {
         });
     }
 
-    /// The next thing to do; `None` when nothing is left.
+    /// Returns the next action; `None` when none is left.
     pub fn poll_action(&mut self) -> Option<Action<P>> {
         if let Some(tf) = self.deliveries.pop_front() {
             return Some(Action::Deliver(tf));

@@ -1,4 +1,4 @@
-//! What an operator can set about building.
+//! Configuration of the builder.
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -11,12 +11,12 @@ pub struct BuildConfig {
     pub capacity_bytes: u64,
     /// TFs in building at once.
     pub tfs_in_building_max: u32,
-    /// How long a TF waits for its missing STFs before the EPN reports it as it is, in ms since its latest
-    /// assignment.
+    /// How long a TF waits for its missing STFs, in ms since its latest assignment, before the EPN reports it without
+    /// them.
     pub stf_timeout_ms: u64,
     /// STFs fetched at once from FLPs that offer them (`flp.push = "granted"`).
     pub grants_max: u32,
-    /// How long an STF that was asked for keeps the place of another one, in ms.
+    /// How long a requested STF keeps the place of another one, in ms.
     pub grant_ms: u64,
     /// How long an answer of the ICN is awaited before a report is repeated, in ms.
     pub repeat_ms: u64,

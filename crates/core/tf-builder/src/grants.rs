@@ -1,32 +1,32 @@
-//! What FLPs have offered, and which of it is asked for now: a few STFs at a time, the oldest TF first.
+//! Offers of FLPs, and grants: a few STFs at a time, the oldest TF first.
 
 use sheaf_protocol::{Source, TfId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Offers that are remembered. What is offered beyond is not fetched: its TF moves at its deadline.
+/// Upper bound of remembered offers. An offer beyond it is not fetched: its TF moves at its deadline.
 const OFFERS_MAX: usize = 1 << 16;
 
-/// One STF: ordered by TF, so that TFs become whole one after the other.
+/// Name of one STF: ordered by TF, so that TFs become whole one after the other.
 type Key = (TfId, Source);
 
-/// Offers that wait, and offers that were granted and have not come yet.
+/// Offers that wait, and offers that are granted and not answered yet.
 #[derive(Debug, Default)]
 pub(crate) struct Grants {
     waiting: BTreeSet<Key>,
-    /// When they were granted.
+    /// Granted offers, and when the grant was made.
     granted: BTreeMap<Key, Timestamp>,
-    /// Granted long ago. They keep nobody waiting, and are asked for again when nothing else is to be had.
+    /// Offers granted long ago. They do not delay others, and are requested again when no other offer is left.
     overdue: BTreeSet<Key>,
 }
 
 impl Grants {
-    /// How many offers wait or are granted.
+    /// Returns the number of offers that wait or are granted.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len() + self.granted.len() + self.overdue.len()
     }
 
-    /// An offer replaces one of before, and what was granted of that: the source offers anew when it has forgotten.
+    /// Adds an offer. It replaces an earlier one and its grant: the source offers anew when it has lost the grant.
     pub(crate) fn offer(&mut self, tf: TfId, source: Source) {
         self.done(tf, source);
         if self.len() < OFFERS_MAX {
@@ -34,7 +34,7 @@ impl Grants {
         }
     }
 
-    /// It is here, or will not come.
+    /// Removes the offer of an STF that is here, or will not come.
     pub(crate) fn done(&mut self, tf: TfId, source: Source) {
         let key = (tf, source);
         self.waiting.remove(&key);
@@ -42,7 +42,7 @@ impl Grants {
         self.granted.remove(&key);
     }
 
-    /// Whatever is kept for which `is_wanted` does not hold goes.
+    /// Removes all offers for which `is_wanted` does not hold.
     pub(crate) fn keep_only(&mut self, is_wanted: impl Fn(TfId, Source) -> bool) {
         self.waiting.retain(|(tf, source)| is_wanted(*tf, *source));
         self.overdue.retain(|(tf, source)| is_wanted(*tf, *source));
@@ -50,7 +50,8 @@ impl Grants {
             .retain(|(tf, source), _| is_wanted(*tf, *source));
     }
 
-    /// Grants that were not answered for so long make room for others: a source that hangs does not hold them up.
+    /// Makes room for other grants when `after` has passed without an answer: a source that hangs does not delay
+    /// others.
     pub(crate) fn expire(&mut self, now: Timestamp, after: Duration) {
         let overdue = &mut self.overdue;
         self.granted.retain(|key, granted_at| {
@@ -62,7 +63,7 @@ impl Grants {
         });
     }
 
-    /// The next to ask for, while fewer than `max` are under way.
+    /// Returns the next STF to request, while fewer than `max` are under way.
     pub(crate) fn next(&mut self, now: Timestamp, max: usize) -> Option<Key> {
         if self.granted.len() >= max {
             return None;

@@ -1,4 +1,4 @@
-//! One TF in building.
+//! Slot of one TF in building.
 
 use crate::tf::Part;
 use sheaf_protocol::{Attempt, FlpId, Source, Timestamp};
@@ -8,14 +8,14 @@ use std::sync::Arc;
 /// The sources whose STFs make a TF whole, by FLP id.
 pub(crate) type Roster = Arc<[Source]>;
 
-/// What is here of one TF, and what is known about the rest.
+/// Parts of one TF that are here, and the knowledge about the others.
 #[derive(Debug)]
 pub(crate) struct Slot<P> {
     /// The latest assignment known; zero before any.
     pub(crate) attempt: Attempt,
-    /// Known from the first assignment on.
+    /// The roster, known from the first assignment on.
     pub(crate) roster: Option<Roster>,
-    /// By source.
+    /// The parts, in order of arrival.
     pub(crate) parts: Vec<Part<P>>,
     /// FLPs that will never have a part.
     pub(crate) absent: BTreeSet<FlpId>,
@@ -25,26 +25,26 @@ pub(crate) struct Slot<P> {
     pub(crate) waits_since: Timestamp,
     /// When the last byte of the last part came.
     pub(crate) last_at: Timestamp,
-    /// When the slot was last reported, and with what missing.
+    /// When the slot was last reported, and the missing FLPs of that report.
     pub(crate) reported: Option<(Timestamp, Vec<FlpId>)>,
-    /// Counts changes of `parts`, so that what was stored can be told from what is here.
+    /// Number of changes of `parts`, by which a stored copy is compared with the parts that are here.
     pub(crate) changes: u32,
-    /// Ack level `stored`: what of it is on the disk.
+    /// Ack level `stored`: state of the copy on the disk.
     pub(crate) stored: Stored,
 }
 
-/// A state of a slot as it is written: after how many changes of its parts, and what it lacks.
+/// State of a slot as it is written: the number of changes of its parts, and the missing FLPs.
 pub(crate) type Snapshot = (u32, Vec<FlpId>);
 
-/// What of a slot is on the disk.
+/// Copy of a slot on the disk.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) enum Stored {
-    /// Nothing.
+    /// There is none.
     #[default]
     No,
-    /// This is being written.
+    /// The snapshot is being written.
     Busy(Snapshot),
-    /// This is there.
+    /// The snapshot is on the disk.
     Done(Snapshot),
 }
 
@@ -78,14 +78,14 @@ impl<P> Slot<P> {
         self.parts.iter().find(|part| part.source == source)
     }
 
-    /// FLPs of the roster without a part; `None` while the roster is unknown.
+    /// Returns the FLPs of the roster without a part; `None` while the roster is unknown.
     pub(crate) fn missing(&self) -> Option<Vec<FlpId>> {
         let roster = self.roster.as_ref()?;
         let without_part = roster.iter().filter(|source| self.part(**source).is_none());
         Some(without_part.map(|source| source.flp).collect())
     }
 
-    /// Whether nothing more can come: every source of the roster has its part here or never will. At most
+    /// Returns whether nothing more can come: every source of the roster has its part here or never will. At most
     /// `gone_max` sources are gone.
     pub(crate) fn is_settled(&self, gone_max: usize, is_gone: impl Fn(Source) -> bool) -> bool {
         self.roster.as_ref().is_some_and(|roster| {
@@ -100,7 +100,7 @@ impl<P> Slot<P> {
         })
     }
 
-    /// Takes out the parts that are not of the roster; gives back their bytes.
+    /// Removes the parts that are not of the roster; returns their number and bytes.
     pub(crate) fn drop_strangers(&mut self) -> (u64, u64) {
         let Some(roster) = self.roster.clone() else {
             return (0, 0);

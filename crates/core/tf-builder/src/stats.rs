@@ -1,11 +1,11 @@
-//! What a builder has counted, for its driver to turn into metrics.
+//! Counts of a builder, for its driver to turn into metrics.
 
-/// Why an STF was not taken into a TF.
+/// Reason for which an STF was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RefusedStf {
     /// The same STF is here already.
     Duplicate,
-    /// The TF is decided, or already handed on here.
+    /// The TF is decided, or already delivered here.
     Decided,
     /// The STF belongs to another run.
     OtherRun,
@@ -34,7 +34,7 @@ impl RefusedStf {
         Self::NoRoom,
     ];
 
-    /// Label in metrics and logs, such as `"other_roster"`.
+    /// Returns the label in metrics and logs, such as `"other_roster"`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -50,43 +50,43 @@ impl RefusedStf {
     }
 }
 
-/// Counts since the builder was made.
+/// Counts since the builder was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// STFs taken into a TF.
+    /// STFs accepted into a TF.
     pub accepted_stfs: u64,
-    /// Payload bytes of them.
+    /// Payload bytes of accepted STFs.
     pub accepted_bytes: u64,
     /// STFs that FLPs have offered, repeats included.
     pub offers: u64,
-    /// STFs asked for, repeats included.
+    /// STFs requested, repeats included.
     pub grants: u64,
     /// STFs refused, by [`RefusedStf`] as index.
     pub refused: [u64; RefusedStf::ALL.len()],
-    /// TFs handed on with all parts.
+    /// TFs delivered with all parts.
     pub delivered_complete: u64,
-    /// TFs handed on with parts missing.
+    /// TFs delivered with parts missing.
     pub delivered_incomplete: u64,
-    /// Payload bytes handed on.
+    /// Payload bytes delivered.
     pub delivered_bytes: u64,
-    /// TFs thrown away because they were decided elsewhere or dropped.
+    /// TFs discarded because they were decided elsewhere or dropped.
     pub discarded_tfs: u64,
-    /// Reports repeated because the ICN had not answered.
+    /// Reports repeated for want of an answer of the ICN.
     pub repeated_reports: u64,
     /// TFs reported with parts missing because they were stale.
     pub stale_tfs: u64,
     /// Commits of TFs that this EPN does not hold with all the parts named.
     pub impossible_commits: u64,
-    /// TFs stored before they were reported. Ack level `stored` only, as the next two.
+    /// TFs stored before they were reported. Ack level `stored` only, like the next two.
     pub stored_tfs: u64,
     /// TFs that a former life of the EPN had stored, published by this one.
     pub recovered_tfs: u64,
-    /// TFs that this EPN was told to publish for a former life, and that are not on its disk.
+    /// TFs that this EPN was to publish for a former life, and that are not on its disk.
     pub not_stored_tfs: u64,
 }
 
 impl Stats {
-    /// How many STFs were refused for `reason`.
+    /// Returns the number of STFs refused for `reason`.
     #[must_use]
     pub fn refused(&self, reason: RefusedStf) -> u64 {
         self.refused[reason as usize]

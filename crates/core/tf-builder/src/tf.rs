@@ -1,19 +1,19 @@
-//! A built timeframe, as the consumer gets it.
+//! A built timeframe, as it is delivered to the consumer.
 
 use sheaf_protocol::{Attempt, FlpId, PayloadFormat, RunId, Source, TfId};
 
-/// One STF in a TF.
+/// One STF of a TF.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part<P> {
-    /// Who made it.
+    /// The source that made the STF.
     pub source: Source,
-    /// What the payload is made of.
+    /// Format of the payload.
     pub format: PayloadFormat,
     /// CRC-32C of the payload as its source stated it, and as it was found on arrival.
     pub digest: u32,
     /// Payload bytes.
     pub bytes: u64,
-    /// The bytes.
+    /// The payload.
     pub payload: P,
 }
 
@@ -33,7 +33,7 @@ pub struct Tf<P> {
 }
 
 impl<P> Tf<P> {
-    /// Payload bytes of all parts.
+    /// Returns the payload bytes of all parts.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.bytes).sum()

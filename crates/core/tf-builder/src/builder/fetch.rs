@@ -1,12 +1,12 @@
-//! STFs that FLPs offer: the builder asks for a few at a time, so that a switch with shallow buffers is not flooded
-//! by all FLPs at once.
+//! Grants: the builder asks for a few of the offered STFs at a time, so that a switch with shallow buffers is not
+//! flooded by all FLPs at once.
 
 use super::{Action, TfBuilder};
 use sheaf_protocol::control::Offered;
 use sheaf_protocol::{Control, Source, TfId, Timestamp};
 
 impl<P: Clone> TfBuilder<P> {
-    /// An FLP offers STFs on its data stream.
+    /// Handles STFs that an FLP offers on its data stream.
     pub fn handle_offer(&mut self, now: Timestamp, source: Source, items: &[Offered]) {
         self.stats.offers += items.len() as u64;
         for item in items {
@@ -15,7 +15,7 @@ impl<P: Clone> TfBuilder<P> {
         self.fetch(now);
     }
 
-    /// Of these TFs the FLP will send nothing unless it offers it anew.
+    /// Handles TFs whose offer an FLP has withdrawn: it sends no STF of them unless it offers anew.
     pub fn handle_withdrawn(&mut self, now: Timestamp, source: Source, tfs: &[TfId]) {
         for tf in tfs {
             self.grants.done(*tf, source);
@@ -23,7 +23,7 @@ impl<P: Clone> TfBuilder<P> {
         self.fetch(now);
     }
 
-    /// Asks for as much as may be under way at once.
+    /// Requests offered STFs until the permitted number is under way.
     pub(super) fn fetch(&mut self, now: Timestamp) {
         let max = self.config.grants_max as usize;
         while let Some((tf, source)) = self.grants.next(now, max) {
@@ -42,13 +42,13 @@ impl<P: Clone> TfBuilder<P> {
         !is_here && !self.released.contains(tf) && !self.delivered.contains_key(&tf)
     }
 
-    /// Looks after grants that are not answered.
+    /// Expires grants that are not answered.
     pub(super) fn tick_grants(&mut self, now: Timestamp) {
         self.grants.expire(now, self.config.grant());
         self.fetch(now);
     }
 
-    /// What is to be said to an FLP.
+    /// Returns the next message to an FLP.
     pub(super) fn poll_grants(&mut self) -> Option<Action<P>> {
         let (source, mut tfs) = self.asked.pop_first()?;
         if tfs.len() > Control::ENTRIES_MAX {
@@ -67,7 +67,7 @@ mod tests {
     use crate::config::BuildConfig;
     use sheaf_protocol::control::Release;
 
-    /// An EPN that fetches two STFs at once.
+    /// Returns an EPN that fetches two STFs at once.
     fn bench() -> Bench {
         Bench::new(BuildConfig {
             grants_max: 2,
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_does_not_answer_holds_nobody_up_and_is_asked_again_when_nothing_else_waits() {
+    fn a_source_that_does_not_answer_delays_no_other_and_is_asked_again_last() {
         let mut bench = bench();
         assert_eq!(bench.offer(0, &[1, 2]), "grant [1, 2] of 0");
         assert_eq!(bench.offer(1, &[1, 2, 3]), "");

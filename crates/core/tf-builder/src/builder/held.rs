@@ -1,5 +1,5 @@
-//! What is here of TFs that nobody has decided, as the ICN is told: it goes on with them where they are, and what they
-//! take counts in its credits.
+//! Report of open slots: the ICN learns which undecided TFs have STFs here. It goes on with them in place, and counts
+//! their bytes in its credits.
 
 use super::TfBuilder;
 use crate::slot::Slot;
@@ -7,14 +7,14 @@ use sheaf_protocol::control::SlotHeld;
 use sheaf_protocol::{Control, TfId, Timestamp, protect};
 
 impl<P: Clone> TfBuilder<P> {
-    /// Says all of it, to an ICN that the EPN has just joined.
+    /// Reports all slots to an ICN that the EPN has just joined.
     pub(super) fn say_slots(&mut self, now: Timestamp) {
         self.slots_said_at = now;
         self.say_slots_that(|_| true);
     }
 
-    /// Says again what is here and no assignment of this ICN has named within a while: the ICN may not know of it. The
-    /// sources may be dead, and the first word of it lost. Answered by an assignment or a release.
+    /// Reports again the slots that no assignment of this ICN has named for a while: the ICN may not know of them. The
+    /// sources may be dead, and the first report lost. An assignment or a release answers it.
     pub(super) fn repeat_slots(&mut self, now: Timestamp) {
         let repeat = self.config.repeat();
         if now.since(self.slots_said_at) < repeat {
@@ -48,7 +48,7 @@ mod tests {
     use sheaf_protocol::control::Release;
 
     #[test]
-    fn what_no_assignment_names_is_said_again_until_it_is_answered() {
+    fn slots_without_an_assignment_are_reported_until_they_are_answered() {
         let mut bench = Bench::new(BuildConfig::default());
         bench.assign(4, 1);
         bench.stf(4, 0).unwrap();
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_leader_is_told_of_all_of_it_until_it_has_assigned_it() {
+    fn a_new_leader_gets_reports_of_all_slots_until_it_has_assigned_them() {
         let mut bench = Bench::new(BuildConfig::default());
         bench.assign(5, 7);
         bench.stf(5, 0).unwrap();

@@ -1,9 +1,9 @@
-//! Ack level `stored`: a TF is on the disk before it is reported, and what a former life left there is cleared up.
+//! Ack level `stored`: a TF is on the disk before it is reported, and TFs of former lives are published or removed.
 //!
-//! Between settled and reported a TF is stored: [`Action::Store`] out, [`TfBuilder::handle_stored`] in. What is
-//! stored has a name that no reader looks at; the commit publishes it. So an EPN that dies between the verdict and
-//! its acknowledgement comes back with the TF: it says which TFs its former lives have stored, and the ICN answers
-//! for each whether it is to be published or removed. See `docs/adr/2026-11-21-stored-before-built.md`.
+//! A TF is stored after it is settled and before it is reported: [`Action::Store`] out, [`TfBuilder::handle_stored`]
+//! in. A stored TF has a name that no reader looks at; the commit publishes it. So an EPN that dies between the verdict
+//! and its acknowledgement comes back with the TF: it reports the TFs that its former lives have stored, and the ICN
+//! answers for each whether to publish or remove it. See `docs/adr/2026-11-21-stored-before-built.md`.
 
 use super::{Action, TfBuilder};
 use crate::slot::{Slot, Stored};
@@ -12,24 +12,24 @@ use sheaf_protocol::control::Recover;
 use sheaf_protocol::{Control, FlpId, RunId, TfId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// What is on its way to the disk, and what former lives have left there.
+/// TFs on their way to the disk, and TFs that former lives have left there.
 #[derive(Debug)]
 pub(super) struct Storing<P> {
-    /// To be written.
+    /// TFs to be written.
     writes: VecDeque<Tf<P>>,
-    /// With the writer, each with the bytes that nobody but the writer holds any more.
+    /// TFs with the writer, each with the bytes that only the writer still holds.
     busy: BTreeMap<(RunId, TfId), u64>,
-    /// Stored by former lives and not published, as far as nothing was heard about them.
+    /// TFs stored by former lives and not published, of which the ICN has not decided yet.
     former: BTreeSet<(RunId, TfId)>,
-    /// TFs of this run that were published for a former life, or are just being: whether it is done.
+    /// TFs of this run that are published for a former life, and whether the publication is done.
     recovered: BTreeMap<TfId, bool>,
-    /// To be done after the writes before them.
+    /// Actions to be done after the writes before them.
     orders: VecDeque<Action<P>>,
     said_at: Timestamp,
 }
 
 impl<P: Clone> Storing<P> {
-    /// Whether the slot is on the disk as it is now; if not, sees to that.
+    /// Returns whether the slot is on the disk as it is now; if not, queues the write.
     pub(super) fn has_stored(
         &mut self,
         run: RunId,
@@ -40,7 +40,7 @@ impl<P: Clone> Storing<P> {
         let snapshot = (slot.changes, missing.to_vec());
         match &slot.stored {
             Stored::Done(stored) if *stored == snapshot => return true,
-            // It is looked at again when that write is done.
+            // The slot is looked at again when that write is done.
             Stored::Busy(_) => return false,
             Stored::No | Stored::Done(_) => {}
         }
@@ -59,8 +59,8 @@ impl<P: Clone> Storing<P> {
 }
 
 impl<P: Clone> TfBuilder<P> {
-    /// From now on, TFs are stored before they are reported. `former` are those that former lives of the EPN have
-    /// left stored and unpublished. Call it before the first event.
+    /// Switches to ack level `stored`: from now on, TFs are stored before they are reported. `former` are those that
+    /// former lives of the EPN have left stored and unpublished. To be called before the first event.
     pub fn store_first(&mut self, former: impl IntoIterator<Item = (RunId, TfId)>) {
         self.storing = Some(Storing {
             writes: VecDeque::new(),
@@ -72,13 +72,14 @@ impl<P: Clone> TfBuilder<P> {
         });
     }
 
-    /// Whether TFs are stored before they are reported.
+    /// Returns whether TFs are stored before they are reported.
     #[must_use]
     pub fn stores_first(&self) -> bool {
         self.storing.is_some()
     }
 
-    /// TFs that former lives have left stored and that nothing was heard about yet, of whatever run.
+    /// Returns the number of TFs, of all runs, that former lives have left stored and that the ICN has not decided
+    /// about.
     #[must_use]
     pub fn former_tfs(&self) -> usize {
         self.storing
@@ -86,18 +87,18 @@ impl<P: Clone> TfBuilder<P> {
             .map_or(0, |storing| storing.former.len())
     }
 
-    /// The storage behind the consumer takes nothing, or takes again: the next heartbeat says so.
+    /// Sets whether the storage behind the consumer is full, for the next heartbeat.
     pub fn set_storage_full(&mut self, is_full: bool) {
         self.is_storage_full = is_full;
     }
 
-    /// Whether the storage behind the consumer takes nothing.
+    /// Returns whether the storage behind the consumer is full.
     #[must_use]
     pub fn is_storage_full(&self) -> bool {
         self.is_storage_full
     }
 
-    /// What [`Action::Store`] asked for is done: the TF survives a crash.
+    /// Handles the end of an [`Action::Store`]: the TF survives a crash.
     pub fn handle_stored(&mut self, now: Timestamp, run: RunId, tf: TfId) {
         let Some(storing) = &mut self.storing else {
             return;
@@ -119,7 +120,7 @@ impl<P: Clone> TfBuilder<P> {
         }
     }
 
-    /// The ICN says that these TFs, stored by a life that it takes for dead, are committed to this EPN.
+    /// Handles the ICN's notice that these TFs, stored by a life that it presumes dead, are committed to this EPN.
     pub fn handle_recover(&mut self, items: &[Recover]) {
         for item in items {
             if self.storing.is_some() && self.has_itself(item) {
@@ -141,7 +142,7 @@ impl<P: Clone> TfBuilder<P> {
         }
     }
 
-    /// Whether it was this very life that stored the TF: cut off for long, it counted as dead. Then this is a commit.
+    /// Returns whether this very life stored the TF: cut off for long, it was presumed dead. Then this is a commit.
     fn has_itself(&mut self, item: &Recover) -> bool {
         if let Some(is_handed_over) = self.delivered.get(&item.tf) {
             if *is_handed_over {
@@ -153,7 +154,7 @@ impl<P: Clone> TfBuilder<P> {
         slot.is_some_and(|slot| slot.stored != Stored::No) && self.commit(item.tf, &item.missing)
     }
 
-    /// What [`Action::Recover`] asked for is done, or (`found` is false) cannot be: the TF is not on the disk.
+    /// Handles the end of an [`Action::Recover`]; `found` is false if the TF is not on the disk.
     pub fn handle_recovered(&mut self, run: RunId, tf: TfId, found: bool) {
         if self.run != Some(run) {
             return;
@@ -172,7 +173,7 @@ impl<P: Clone> TfBuilder<P> {
         }
     }
 
-    /// The ICN says that these TFs, stored by a former life, are not committed to this EPN.
+    /// Handles the ICN's notice that these TFs, stored by a former life, are not committed to this EPN.
     pub fn handle_discard(&mut self, tfs: &[TfId]) {
         let (Some(storing), Some(run)) = (&mut self.storing, self.run) else {
             return;
@@ -188,7 +189,7 @@ impl<P: Clone> TfBuilder<P> {
         }
     }
 
-    /// Tells the ICN which TFs of its run former lives have stored.
+    /// Reports to the ICN which TFs of its run former lives have stored.
     pub(super) fn say_stored(&mut self, now: Timestamp) {
         let (Some(storing), Some(run)) = (&mut self.storing, self.run) else {
             return;
@@ -216,14 +217,14 @@ impl<P: Clone> TfBuilder<P> {
         }
     }
 
-    /// A committed TF is handed over with all its bytes: what is not begun to be stored is not stored.
+    /// Cancels the write of a committed TF, unless it has begun: the TF is delivered with all its bytes.
     pub(super) fn cancel_store(&mut self, tf: TfId) {
         if let Some(storing) = &mut self.storing {
             storing.writes.retain(|write| write.tf != tf);
         }
     }
 
-    /// A slot goes without a commit: what is stored of it goes, too.
+    /// Removes the stored copy of a slot that goes without a commit.
     pub(super) fn unstore(&mut self, tf: TfId, slot: &Slot<P>) {
         let (Some(storing), Some(run)) = (&mut self.storing, self.run) else {
             return;
@@ -243,8 +244,8 @@ impl<P: Clone> TfBuilder<P> {
         });
     }
 
-    /// The run is left with everything in building. What is stored of it stays: it may be committed, and nobody is
-    /// there to say so. Gives the bytes that only the writer holds from now on.
+    /// Leaves the run and drops all TFs in building. Their stored copies stay: they may be committed, and the ICN that
+    /// knows is not there. Returns the bytes that only the writer holds from now on.
     pub(super) fn leave_stores(&mut self) -> u64 {
         let (Some(storing), Some(run)) = (&mut self.storing, self.run) else {
             return 0;

@@ -1,4 +1,4 @@
-//! What the builder promises, event by event. Input and expectation are text; [`Bench`] knows the API.
+//! Tests of the builder, event by event. Input and expectation are text; [`Bench`] knows the API.
 
 use super::*;
 use proptest::prelude::*;
@@ -83,7 +83,7 @@ impl Bench {
         self.builder.handle_tick(self.now);
     }
 
-    /// What the builder wants to do, in words; deliveries are handed over at once.
+    /// Returns the pending actions as text; deliveries are acknowledged at once.
     pub(super) fn said(&mut self) -> String {
         let mut words = Vec::new();
         while let Some(action) = self.builder.poll_action() {
@@ -148,7 +148,7 @@ fn bench() -> Bench {
 }
 
 #[test]
-fn a_tf_is_reported_when_whole_and_handed_on_when_committed() {
+fn a_tf_is_reported_when_whole_and_delivered_when_committed() {
     let mut bench = bench();
     bench.assign(5, 1);
     for flp in [2, 0, 1] {
@@ -176,13 +176,13 @@ fn the_assignment_may_come_after_the_stfs() {
 }
 
 #[test]
-fn nothing_is_handed_on_twice_however_often_it_is_committed() {
+fn no_tf_is_delivered_twice_however_often_it_is_committed() {
     let mut bench = bench();
     bench.assign(5, 1);
     (0..3).for_each(|flp| bench.stf(5, flp).unwrap());
     bench.commit(5, &[]);
     bench.commit(5, &[]);
-    // Both commits before the hand-over: one delivery, and the hand-over answers.
+    // Both commits before the delivery: one delivery, one acknowledgement.
     assert_eq!(
         bench.said(),
         "deliver 5 without [], built 5 without [], ack 5"
@@ -231,7 +231,7 @@ fn what_does_not_belong_is_refused_and_counted() {
 }
 
 #[test]
-fn the_same_wrong_digest_twice_is_told_to_the_icn_and_different_ones_are_the_fault_of_the_path() {
+fn the_same_wrong_digest_twice_is_reported_and_different_ones_are_the_fault_of_the_path() {
     let mut bench = bench();
     for (found, expected) in [(7, ""), (8, ""), (9, ""), (9, "corrupt"), (9, "corrupt")] {
         let header = header(5, 1, 10);
@@ -285,7 +285,7 @@ fn a_part_that_comes_after_the_verdict_is_left_out() {
 }
 
 #[test]
-fn a_commit_of_what_is_not_here_hands_nothing_on() {
+fn a_commit_of_a_tf_that_is_not_here_delivers_nothing() {
     let mut bench = bench();
     bench.assign(5, 1);
     bench.stf(5, 0).unwrap();
@@ -369,7 +369,7 @@ fn memory_is_bounded_by_bytes_and_by_slots() {
 }
 
 #[test]
-fn another_run_begins_with_nothing_and_the_same_run_is_told_again() {
+fn another_run_begins_empty_and_the_same_run_is_reported_again() {
     let mut bench = bench();
     bench.assign(5, 1);
     (0..3).for_each(|flp| bench.stf(5, flp).unwrap());
@@ -413,7 +413,7 @@ fn what_a_former_run_left_with_the_consumer_is_not_taken_for_its_namesake() {
     assert_eq!(bench.said(), "");
     bench.builder.handle_delivered(next, TfId(5), 10, 0);
     assert_eq!(bench.said(), "ack 5");
-    // The other way round: one consumer has stopped with the former, another takes the latter.
+    // The other way round: one consumer has stopped with the former TF, another accepts the latter.
     let after = RunId(RUN.0 + 2);
     deliver(&mut bench, after);
     deliver(&mut bench, RunId(RUN.0 + 3));
@@ -442,7 +442,7 @@ fn a_tf_that_was_committed_and_not_asked_for_gives_its_bytes_back_with_its_run()
 
 proptest! {
     #[test]
-    fn whatever_comes_in_whatever_order_bytes_add_up_and_nothing_is_handed_on_twice(
+    fn in_any_order_of_events_bytes_add_up_and_no_tf_is_delivered_twice(
         steps in prop::collection::vec((0..8_u8, 0..6_u64, 0..4_u16), 0..120)
     ) {
         let config = BuildConfig { capacity_bytes: 120, tfs_in_building_max: 4, ..BuildConfig::default() };
@@ -458,7 +458,7 @@ proptest! {
             }
             for word in bench.said().split(", ").filter(|word| word.starts_with("deliver")) {
                 let tf = word.split(' ').nth(1).unwrap().to_owned();
-                prop_assert!(delivered.insert(tf), "handed on twice: {}", word);
+                prop_assert!(delivered.insert(tf), "delivered twice: {}", word);
             }
             let bytes: u64 = bench.builder.slots.values().map(Slot::bytes).sum();
             prop_assert_eq!(bench.builder.open_bytes(), bytes);

@@ -1,4 +1,4 @@
-//! Ack level `stored`, event by event: what is reported is on the disk, and a former life's TFs are cleared up.
+//! Tests of ack level `stored`: a reported TF is on the disk, and TFs of a former life are published or removed.
 
 use super::super::tests::{Bench, RUN};
 use super::*;
@@ -7,7 +7,7 @@ use sheaf_protocol::Incarnation;
 
 fn bench(former: &[(u64, u64)]) -> Bench {
     let mut bench = Bench::new(BuildConfig::default());
-    // What `new` has joined is joined again, with the storage this time.
+    // The run that `new` has joined is joined again, with the storage this time.
     let former = former.iter().map(|(run, tf)| (RunId(*run), TfId(*tf)));
     bench.builder.store_first(former);
     bench.builder.handle_joined(Timestamp(0), RUN, false);
@@ -47,7 +47,7 @@ fn a_tf_is_reported_only_when_it_is_stored() {
     let mut bench = bench(&[]);
     bench.build(5);
     assert_eq!(bench.said(), "store 5 without []");
-    // However long the disk takes, it is neither reported nor stored once more.
+    // However long the disk takes, the TF is neither reported nor stored once more.
     bench.pass_ms(150);
     bench.pass_ms(5000);
     assert_eq!(bench.said(), "");
@@ -113,14 +113,14 @@ fn a_commit_overtakes_a_write_that_has_not_begun() {
     assert_eq!(bench.said(), "store 5 without [1]");
     bench.stored(5);
     assert_eq!(bench.said(), "built 5 without [1]");
-    // The last part is here now, but the verdict is about what was reported.
+    // The last part is here now, but the verdict is about the reported parts.
     bench.stf(5, 1).unwrap();
     bench.commit(5, &[1]);
     assert_eq!(bench.said(), "deliver 5 without [1], ack 5");
 }
 
 #[test]
-fn a_joining_epn_says_what_its_former_lives_have_stored_until_it_is_answered() {
+fn a_joining_epn_reports_the_tfs_of_its_former_lives_until_they_are_answered() {
     let mut bench = bench(&[(RUN.0, 3), (RUN.0, 8), (77, 4)]);
     assert_eq!(bench.said(), "stored 3, stored 8");
     bench.pass_ms(150);
@@ -144,9 +144,9 @@ fn a_joining_epn_says_what_its_former_lives_have_stored_until_it_is_answered() {
 }
 
 #[test]
-fn a_tf_that_is_not_on_the_disk_is_said_so() {
+fn a_tf_that_is_not_on_the_disk_is_reported_as_not_stored() {
     let mut bench = bench(&[]);
-    // Published by the former life, which died before it could say so: not in the list, but known to the disk.
+    // Published by the former life, which died before its acknowledgement: not in the list, but known to the disk.
     bench.recover(3);
     bench.recover(4);
     assert_eq!(bench.said(), "recover 3, recover 4");
@@ -169,13 +169,13 @@ fn another_run_leaves_stored_tfs_where_they_are() {
 }
 
 #[test]
-fn an_epn_that_was_only_thought_dead_hands_on_what_it_has_itself() {
+fn an_epn_that_was_only_presumed_dead_delivers_its_own_tfs() {
     let mut bench = bench(&[]);
     bench.build(5);
     assert_eq!(bench.said(), "store 5 without []");
     bench.stored(5);
     assert_eq!(bench.said(), "built 5 without []");
-    // Its commit was lost with the stream, and the ICN has given this life up.
+    // Its commit was lost with the stream, and the ICN has presumed this life dead.
     bench.recover(5);
     assert_eq!(bench.said(), "deliver 5 without [], ack 5");
     bench.recover(5);
