@@ -53,13 +53,13 @@ fn producer(kind: Kind, pattern: &str, we_bind: bool) -> Option<(Feed, Receiver<
         framing: ZmqFraming::TfId,
         ..ZmqSource::default()
     };
-    let (bell, rings) = sync_channel(1);
+    let (waker, rings) = sync_channel(1);
     let open = |source: &ZmqSource| {
         let mut config = FarmConfig::default();
         config.flp.source = SourceConfig::Zmq(source.clone());
-        // A bell that has rung already need not ring again.
+        // A wake that is pending already need not be repeated.
         let wake = Box::new(move || {
-            let _ = bell.try_send(());
+            let _ = waker.try_send(());
         });
         match source::open(&config, FlpId(0), wake, &Arc::default(), &mut |_| {}).unwrap() {
             Input::Fed(feed) => feed,
@@ -174,9 +174,9 @@ fn check_sink(kind: Kind, pattern: &str, we_bind: bool) {
         let mut peer = Peer::start(command, &[pattern, "bind", ANY, path, "0"]);
         (open(&peer.line()), peer)
     };
-    let (bell, rings) = sync_channel(1);
+    let (waker, rings) = sync_channel(1);
     let wake = Box::new(move || {
-        let _ = bell.try_send(());
+        let _ = waker.try_send(());
     });
     let mut sink = SinkHandle::spawn(Box::new(outlet), 4, wake).unwrap();
     let (begun, has_begun) = sync_channel(1);

@@ -199,7 +199,7 @@ impl Bench {
         while let Some(action) = self.builder.poll_action() {
             match action {
                 Action::Deliver(tf) => self.check_delivery(tf),
-                Action::Say { source, control } => {
+                Action::SendToFlp { source, control } => {
                     let Control::Grant(tfs) = control else {
                         panic!("an EPN says {} to an FLP", control.name());
                     };

@@ -101,7 +101,7 @@ protections! {
     /// An EPN delivers the STFs that it has, whatever the commit names.
     CommittedContent => IncompleteHandedOn,
     /// An EPN delivers a TF as soon as it is whole, without a commit.
-    DeliveryAfterCommit => HandOnBeforeCommit,
+    DeliveryAfterCommit => DeliverBeforeCommit,
     /// An FLP announces an STF only once.
     AnnounceRetransmit => NoSecondAnnounce,
     /// An FLP that joins again does not announce the STFs that it holds.

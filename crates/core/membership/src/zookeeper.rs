@@ -205,7 +205,7 @@ impl<K: Keeper> ZooKeeperRegistry<K> {
                 self.is_prepared = false;
                 let why = self.unmade.take().unwrap_or_else(|| error.to_string());
                 self.retry_at = Some(now + RETRY);
-                self.say_problem(&place, &format!("{place} cannot be read: {why}"));
+                self.report_problem(&place, &format!("{place} cannot be read: {why}"));
             }
             (Purpose::Read(name), Ok(Answer::Data { data, .. })) => self.handle_data(&name, &data),
             (Purpose::Read(name), Err(KeeperError::NoNode)) => {
@@ -216,7 +216,7 @@ impl<K: Keeper> ZooKeeperRegistry<K> {
             (Purpose::Read(name), Err(error)) => {
                 self.retry_at = Some(now + RETRY);
                 let what = format!("{} cannot be read: {error}", self.path(&name));
-                self.say_problem(&name, &what);
+                self.report_problem(&name, &what);
                 self.dirty.insert(name);
             }
             (Purpose::Own, answer) => self.handle_own(now, answer),
@@ -229,7 +229,7 @@ impl<K: Keeper> ZooKeeperRegistry<K> {
                     _ => {
                         let place = self.own_path().unwrap_or_default();
                         self.own_retry_at = Some(now + RETRY);
-                        self.say_problem(&place, &format!("{place} cannot be written: {error}"));
+                        self.report_problem(&place, &format!("{place} cannot be written: {error}"));
                     }
                 }
             }
@@ -252,7 +252,7 @@ impl<K: Keeper> ZooKeeperRegistry<K> {
                     listed.insert(name.clone());
                 }
                 Ok(_) => {}
-                Err(error) => self.say_problem(name, &format!("{place}: {error}")),
+                Err(error) => self.report_problem(name, &format!("{place}: {error}")),
             }
         }
         self.known.retain(|name, _| listed.contains(name));
@@ -279,14 +279,14 @@ impl<K: Keeper> ZooKeeperRegistry<K> {
                 let known = last.map_or(0, |last| last.incarnation.0);
                 let found = member.incarnation.0;
                 let what = format!("found incarnation {found}, expected {known} or later");
-                self.say_problem(name, &format!("{}: {what}", self.path(name)));
+                self.report_problem(name, &format!("{}: {what}", self.path(name)));
             }
             Ok(member) => {
                 self.problems.remove(name);
                 self.known.insert(name.to_owned(), Some(member));
             }
             // What was known of it stays.
-            Err(error) => self.say_problem(name, &format!("{}: {error}", self.path(name))),
+            Err(error) => self.report_problem(name, &format!("{}: {error}", self.path(name))),
         }
     }
 
@@ -314,7 +314,7 @@ impl<K: Keeper> ZooKeeperRegistry<K> {
                     self.problems.remove(&path);
                 } else if owner == self.session {
                     if let Err(error) = Member::decode(me.node, &data) {
-                        self.say_problem(&path, &format!("{path}: {error}"));
+                        self.report_problem(&path, &format!("{path}: {error}"));
                     }
                     let data = me.encode();
                     self.ask(
@@ -333,7 +333,7 @@ impl<K: Keeper> ZooKeeperRegistry<K> {
                                 "incarnation {} is registered, but this is {}; is one index given to two processes?",
                                 other.incarnation.0, me.incarnation.0
                             );
-                            self.say_problem(&path, &format!("{path}: {what}"));
+                            self.report_problem(&path, &format!("{path}: {what}"));
                         }
                         // An earlier life, an earlier session of this one, or garbage: the place is ours.
                         _ => {
@@ -346,13 +346,13 @@ impl<K: Keeper> ZooKeeperRegistry<K> {
             Err(error) => {
                 self.is_own_dirty = true;
                 self.own_retry_at = Some(now + RETRY);
-                self.say_problem(&path, &format!("{path} cannot be read: {error}"));
+                self.report_problem(&path, &format!("{path} cannot be read: {error}"));
             }
             Ok(other) => debug_assert!(false, "{other:?} does not answer what was asked"),
         }
     }
 
-    fn say_problem(&mut self, place: &str, what: &str) {
+    fn report_problem(&mut self, place: &str, what: &str) {
         if self.problems.get(place).is_none_or(|said| said != what) {
             self.problems.insert(place.to_owned(), what.to_owned());
             // Whoever fills the registry with garbage does not fill our memory.

@@ -291,7 +291,7 @@ impl Scheduler {
             self.rosters.forget_below(self.released.floor());
             let release = self.release();
             self.send(Recipient::AllFlps, Control::Release(release));
-            self.say_release_to_epns();
+            self.send_release_to_epns();
         }
         debug_assert!(self.books.balance(self.in_flight()), "{:?}", self.books);
     }

@@ -45,8 +45,8 @@ pub enum Action {
         /// The STF; its payload is shared, not copied.
         stf: Stf,
     },
-    /// Say this to that EPN, on the stream that is open to it.
-    Say {
+    /// Message to an EPN on the open data stream to it.
+    SendToEpn {
         /// Whom to.
         target: Target,
         /// An offer, or that one is withdrawn.
@@ -496,7 +496,7 @@ impl Flp {
             Phase::Waiting => return self.handle_source_ended(),
             Phase::Paused | Phase::Ended | Phase::Dismissed => {}
         }
-        self.say_where();
+        self.send_position();
     }
 
     fn handle_stop_at(&mut self, next: TfId) {
@@ -509,11 +509,11 @@ impl Flp {
                 }
                 self.end_if_reached();
             }
-            _ => self.say_where(),
+            _ => self.send_position(),
         }
     }
 
-    fn say_where(&mut self) {
+    fn send_position(&mut self) {
         self.flush();
         let next = self.next;
         let control = match self.phase {
@@ -551,7 +551,7 @@ impl Flp {
         self.ticked_at = now;
         if self.phase == Phase::Ended && now.since(self.ended_said_at) >= again {
             self.ended_said_at = now;
-            self.say_where();
+            self.send_position();
         }
         for (target, address) in self.links.due(now) {
             self.actions.push_back(Action::Connect { target, address });

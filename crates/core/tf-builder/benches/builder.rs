@@ -137,7 +137,7 @@ impl Epn {
                         .handle_delivered(tf.run, tf.tf, tf.bytes(), tf.missing.len());
                 }
                 Action::Send(_)
-                | Action::Say { .. }
+                | Action::SendToFlp { .. }
                 | Action::Store(_)
                 | Action::Unstore { .. }
                 | Action::Recover { .. } => {}

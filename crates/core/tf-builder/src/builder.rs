@@ -29,7 +29,7 @@ pub enum Action<P> {
     /// Send a message to the ICN.
     Send(Control),
     /// Send a message to an FLP, on its data stream.
-    Say {
+    SendToFlp {
         /// The FLP.
         source: Source,
         /// The message: offered STFs that are to be sent.
@@ -199,12 +199,12 @@ impl<P: Clone> TfBuilder<P> {
                 is_storage_full,
                 ..Self::new(config)
             };
-            self.say_stored(now);
+            self.send_stored(now);
             return;
         }
         // The ICN names all sources that are gone again.
         self.gone.clear();
-        self.say_stored(now);
+        self.send_stored(now);
         if protect!(RosterReset, when is_new_leader) {
             self.released_version = 0;
             // Its rosters may be others: no TF is reported before the new leader has named its roster.
@@ -214,7 +214,7 @@ impl<P: Clone> TfBuilder<P> {
                 slot.reported = None;
             }
         }
-        self.say_slots(now);
+        self.send_slots(now);
         let reported: Vec<TfId> = self
             .slots
             .iter_mut()

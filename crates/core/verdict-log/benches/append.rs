@@ -65,25 +65,25 @@ fn verdicts(count: u64) -> Vec<Record> {
     (0..count).map(verdict).collect()
 }
 
-fn storage(folder: &Path, ring: SyncSender<()>) -> FileStorage {
-    let bell = Box::new(move || {
-        // A bell that has rung need not ring again.
-        let _ = ring.try_send(());
+fn storage(folder: &Path, wake: SyncSender<()>) -> FileStorage {
+    let waker = Box::new(move || {
+        // A pending wake need not be repeated.
+        let _ = wake.try_send(());
     });
-    FileStorage::open(folder, bell).expect("the folder of a bench is empty")
+    FileStorage::open(folder, waker).expect("the folder of a bench is empty")
 }
 
 /// One ICN.
 struct One {
     ledger: FileLedger<FileStorage>,
-    bell: Receiver<()>,
+    wakes: Receiver<()>,
 }
 
 impl One {
     fn open(folder: &Path) -> Self {
-        let (ring, bell) = sync_channel(1);
-        let ledger = FileLedger::open(storage(folder, ring)).expect("a fresh log");
-        let mut one = Self { ledger, bell };
+        let (wake, wakes) = sync_channel(1);
+        let ledger = FileLedger::open(storage(folder, wake)).expect("a fresh log");
+        let mut one = Self { ledger, wakes };
         one.wait(|notice| matches!(notice, Notice::Lead { .. }));
         one
     }
@@ -100,7 +100,7 @@ impl One {
                     return;
                 }
             }
-            self.bell
+            self.wakes
                 .recv_timeout(Duration::from_secs(60))
                 .expect("the writer rings");
         }
@@ -112,22 +112,22 @@ struct Three {
     ledgers: Vec<MajorityLedger<FileStorage>>,
     leader: Option<usize>,
     durable: Position,
-    bell: Receiver<()>,
+    wakes: Receiver<()>,
     began: Instant,
 }
 
 impl Three {
     fn open(folder: &Path) -> Self {
-        let (ring, bell) = sync_channel(1);
+        let (wake, wakes) = sync_channel(1);
         let member = |icn: u16| {
-            let storage = storage(&folder.join(icn.to_string()), ring.clone());
+            let storage = storage(&folder.join(icn.to_string()), wake.clone());
             MajorityLedger::new(MajorityConfig::new(icn, 3, 1), storage).expect("a fresh log")
         };
         let mut three = Self {
             ledgers: (0..3).map(member).collect(),
             leader: None,
             durable: Position(0),
-            bell,
+            wakes,
             began: Instant::now(),
         };
         for (at, ledger) in three.ledgers.iter_mut().enumerate() {
@@ -168,7 +168,7 @@ impl Three {
             let due = self.ledgers.iter().filter_map(Ledger::next_due).min();
             let wait = due.map_or(Duration::from_millis(10), |due| due.since(self.now()));
             // Either is a reason to look again.
-            let _ = self.bell.recv_timeout(wait);
+            let _ = self.wakes.recv_timeout(wait);
         }
     }
 

@@ -76,18 +76,18 @@ fn checkpoint(end: u64) -> Vec<Record> {
 }
 
 fn open(folder: &Path) -> (FileLedger<FileStorage>, Receiver<()>, Replay) {
-    let (ring, bell) = sync_channel(1);
-    let bell_ringer = Box::new(move || {
-        // A bell that has rung need not ring again.
-        let _ = ring.try_send(());
+    let (wake, wakes) = sync_channel(1);
+    let waker = Box::new(move || {
+        // A pending wake need not be repeated.
+        let _ = wake.try_send(());
     });
-    let storage = FileStorage::open(folder, bell_ringer).expect("the folder of a bench");
+    let storage = FileStorage::open(folder, waker).expect("the folder of a bench");
     let mut ledger = FileLedger::open(storage).expect("a log of one ICN");
     loop {
         match ledger.poll(Timestamp(0)) {
-            Some(Notice::Lead { replay, .. }) => return (ledger, bell, replay),
+            Some(Notice::Lead { replay, .. }) => return (ledger, wakes, replay),
             Some(_) => {}
-            None => bell
+            None => wakes
                 .recv_timeout(Duration::from_secs(60))
                 .expect("the writer rings"),
         }
@@ -97,7 +97,7 @@ fn open(folder: &Path) -> (FileLedger<FileStorage>, Receiver<()>, Replay) {
 fn written(tfs: u64, with_checkpoints: bool) -> TempDir {
     let within = std::env::var_os("SHEAF_BENCH_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
     let folder = tempfile::tempdir_in(within).expect("the folder of a bench can be written");
-    let (mut ledger, bell, _) = open(folder.path());
+    let (mut ledger, wakes, _) = open(folder.path());
     for first in (0..tfs).step_by(GROUP as usize) {
         let mut last = ledger.append(Timestamp(0), (first..first + GROUP).map(verdict).collect());
         let end = first + GROUP;
@@ -110,7 +110,7 @@ fn written(tfs: u64, with_checkpoints: bool) -> TempDir {
             match ledger.poll(Timestamp(0)) {
                 Some(Notice::Durable(at)) => is_durable = at >= last,
                 Some(_) => {}
-                None => bell
+                None => wakes
                     .recv_timeout(Duration::from_secs(60))
                     .expect("the writer rings"),
             }

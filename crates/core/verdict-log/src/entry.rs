@@ -143,7 +143,7 @@ impl Entry {
 
     /// How many records the head of the body says there are; 0 if there is no head.
     #[must_use]
-    pub fn records_said(&self) -> u64 {
+    pub fn record_count(&self) -> u64 {
         let count = self.body.get(1..Self::HEAD_BYTES);
         count.map_or(0, |bytes| {
             u64::from(u32::from_le_bytes(bytes.try_into().expect("4 of 5 bytes")))
@@ -166,7 +166,7 @@ impl Entry {
             records.push(record);
             rest = behind;
         }
-        let said = self.records_said();
+        let said = self.record_count();
         if said != records.len() as u64 {
             return Err(BodyError::Count {
                 said: u32::try_from(said).expect("read from 4 bytes"),

@@ -343,7 +343,7 @@ impl<S: Storage> MajorityLedger<S> {
         match wait {
             Wait::Vote(to, term) => {
                 if (self.state.term, self.state.vote) == (term, Some(to)) {
-                    self.tell_vote(to, term, false, true);
+                    self.send_vote(to, term, false, true);
                 }
             }
             Wait::Campaign(term) => self.ask_for_votes(now, term),
@@ -368,7 +368,7 @@ impl<S: Storage> MajorityLedger<S> {
                 } => {
                     self.take_state(now, from, term, nonce, last_index);
                 }
-                Message::AskState { nonce, .. } => self.tell_state(from, nonce),
+                Message::AskState { nonce, .. } => self.send_state(from, nonce),
                 _ => {}
             }
             return;
@@ -435,7 +435,7 @@ impl<S: Storage> MajorityLedger<S> {
                     self.campaign(now);
                 }
             }
-            Message::AskState { nonce, .. } => self.tell_state(from, nonce),
+            Message::AskState { nonce, .. } => self.send_state(from, nonce),
             Message::State {
                 term,
                 nonce,

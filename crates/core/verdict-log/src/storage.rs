@@ -16,7 +16,7 @@ mod sim;
 mod view;
 
 pub use disk::{Disk, OsDisk};
-pub use file::{Bell, FileStorage};
+pub use file::{FileStorage, Waker};
 pub use scan::{Findings, Torn};
 pub use sim::{DiskFaults, DiskTotals, SimDisk, SimStorage};
 

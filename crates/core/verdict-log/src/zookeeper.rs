@@ -252,7 +252,7 @@ impl<K: Keeper> ZooKeeperLedger<K> {
         self.away = None;
         self.timeout = timeout;
         self.trouble_of_way = None;
-        self.say_healed();
+        self.notify_healed();
         if self.session != session {
             self.session = session;
             self.depose("the session with ZooKeeper has been replaced");
@@ -505,11 +505,11 @@ impl<K: Keeper> ZooKeeperLedger<K> {
 
     fn heal_log(&mut self) {
         if self.trouble_of_log.take().is_some() {
-            self.say_healed();
+            self.notify_healed();
         }
     }
 
-    fn say_healed(&mut self) {
+    fn notify_healed(&mut self) {
         if self.is_in_trouble && self.trouble_of_way.is_none() && self.trouble_of_log.is_none() {
             self.is_in_trouble = false;
             self.notices.push_back(Notice::Healed);

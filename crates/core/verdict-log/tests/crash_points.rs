@@ -43,24 +43,25 @@ fn appends(life: u64) -> Vec<Vec<Record>> {
 }
 
 fn open(folder: &Path) -> (FileLedger<FileStorage>, Receiver<()>) {
-    let (ring, rung) = sync_channel(1);
-    let bell = Box::new(move || {
-        // A bell that has rung need not ring again.
-        let _ = ring.try_send(());
+    let (wake, wakes) = sync_channel(1);
+    let waker = Box::new(move || {
+        // A pending wake need not be repeated.
+        let _ = wake.try_send(());
     });
-    let storage = FileStorage::open(folder, bell).unwrap_or_else(|error| panic!("{error}"));
+    let storage = FileStorage::open(folder, waker).unwrap_or_else(|error| panic!("{error}"));
     (
         FileLedger::open(storage).expect("it is that of a single ICN"),
-        rung,
+        wakes,
     )
 }
 
-fn next(ledger: &mut FileLedger<FileStorage>, bell: &Receiver<()>) -> Notice {
+fn next(ledger: &mut FileLedger<FileStorage>, wakes: &Receiver<()>) -> Notice {
     loop {
         if let Some(notice) = ledger.poll(Timestamp(0)) {
             return notice;
         }
-        bell.recv_timeout(Duration::from_secs(60))
+        wakes
+            .recv_timeout(Duration::from_secs(60))
             .expect("the writer rings");
     }
 }
@@ -77,10 +78,10 @@ fn child() {
     let Some(folder) = std::env::var_os(FOLDER) else {
         return;
     };
-    let (mut ledger, bell) = open(Path::new(&folder));
+    let (mut ledger, wakes) = open(Path::new(&folder));
     let mut open = Vec::new();
     loop {
-        match next(&mut ledger, &bell) {
+        match next(&mut ledger, &wakes) {
             Notice::Lead { term, .. } => {
                 say(&format!("lead {}", term.0));
                 open = appends(term.0);
@@ -175,8 +176,8 @@ fn check(folder: &Path, lives: &[(u64, usize)], case: &str) {
         }
     }
     // The next life finds the same.
-    let (mut ledger, bell) = open(folder);
-    match next(&mut ledger, &bell) {
+    let (mut ledger, wakes) = open(folder);
+    match next(&mut ledger, &wakes) {
         Notice::Lead { replay, .. } => assert!(replay.eq(found), "{case}"),
         other => panic!("{case}: {other:?}"),
     }

@@ -221,7 +221,7 @@ impl Arena {
     }
 
     /// Has `freed` called when a block comes back after [`want`](Self::want).
-    pub(crate) fn tell_when_freed(&self, freed: &Arc<Freed>) {
+    pub(crate) fn notify_when_freed(&self, freed: &Arc<Freed>) {
         let mut listeners = lock(&self.listeners);
         listeners.retain(|listener| listener.strong_count() > 0);
         listeners.push(Arc::downgrade(freed));
@@ -233,7 +233,7 @@ impl Arena {
         self.wanted.store(true, Ordering::SeqCst);
     }
 
-    fn tell(&self) {
+    fn notify(&self) {
         if self.wanted.swap(false, Ordering::SeqCst) {
             let listeners: Vec<Arc<Freed>> = lock(&self.listeners)
                 .iter()
@@ -290,7 +290,7 @@ impl Drop for Extent {
                     .fetch_sub(memory.len() as u64, Ordering::Relaxed);
             }
         }
-        self.arena.tell();
+        self.arena.notify();
     }
 }
 
@@ -552,7 +552,7 @@ mod tests {
         let freed: Arc<Freed> = Arc::new(move || {
             counter.fetch_add(1, Ordering::Relaxed);
         });
-        arena.tell_when_freed(&freed);
+        arena.notify_when_freed(&freed);
         drop(arena.allocate(1));
         assert_eq!(calls.load(Ordering::Relaxed), 0);
         arena.want();

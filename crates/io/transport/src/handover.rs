@@ -1,28 +1,28 @@
-//! Messages handed to other processes of this machine, which look at their bodies where they lie.
+//! Messages whose bodies other processes of this machine read in place.
 //!
-//! A [`Giver`] has one process at the other end, a [`Taker`]. A message is a head, which is copied, and any number of
-//! bodies, which are not: they lie in memory of the giver ([shared](crate::ArenaOptions::shared) arenas), or in memory
-//! that somebody else has lent to it ([`Holdings`]), and stay there until the taker has dropped all of them. What lies
-//! elsewhere is copied, once, into memory made for it.
+//! A [`Lender`] serves one other process, which holds a [`Borrower`]. A message is a head, which is copied, and any
+//! number of bodies, which are not: they lie in memory of the lender ([shared](crate::ArenaOptions::shared) arenas), or
+//! in memory that a third process has lent to it ([`Holdings`]), and stay there until the borrower has dropped all of
+//! them. Bodies elsewhere are copied once, into memory made for them.
 //!
-//! - *Claims.* A taker marks a message before it looks at it, in a word that both sides change atomically. So the
-//!   giver can call back what nobody has looked at yet, from a taker that is dead or slow, and every message is had by
-//!   one taker, or by none.
+//! - *Claims.* A borrower claims a message before it reads it, in a word that both sides change atomically. So the
+//!   lender can call back unread messages from a borrower that is dead or slow, and every message is read by at most
+//!   one borrower.
 //! - *Ends.* The two share a Unix socket (`SOCK_SEQPACKET`), which carries descriptors and wakes, and which the kernel
-//!   closes when a process dies of anything. A taker outlives its giver: what it has taken, and what lies in its ring,
-//!   it can still look at. The socket over which a third process has lent its memory goes along with that memory, so
-//!   that it stays lent as long as the taker lives.
-//! - *Trust.* Both run as the same user. Takers can map the rings to write to them, and nothing else. Whatever a peer
-//!   writes there is checked before it is used; who breaks the rules has his own messages spoilt, or gets no more.
-//! - *Accidents.* A giver that is dropped without [`part`](Giver::part), as by a panic, never uses again what its taker
-//!   looks at.
+//!   closes when a process dies of anything. A borrower outlives its lender: claimed messages and those in its ring
+//!   stay readable. The socket over which a third process has lent its memory is passed on with that memory, so that
+//!   it stays lent as long as the borrower lives.
+//! - *Trust.* Both run as the same user. Borrowers can map the rings for writing, and nothing else. All that a peer
+//!   writes there is checked before use; a peer that breaks the rules spoils its own messages, or gets no more.
+//! - *Accidents.* A lender that is dropped without [`part`](Lender::part), as by a panic, never reuses memory that its
+//!   borrower still reads.
 
-mod giver;
-mod taker;
+mod borrower;
+mod lender;
 mod words;
 
-pub use giver::{Gave, Giver, GiverError, Left};
-pub use taker::{Next, TakeError, Taken, Taker};
+pub use borrower::{Borrower, Next, TakeError, Taken};
+pub use lender::{Gave, Left, Lender, LenderError};
 
 use crate::shm::lane::Session;
 use crate::shm::ring;
@@ -30,7 +30,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Bytes of the ring of messages: 2^16 bodies with a head of 32 bytes for each fit it.
 const RING_BYTES: usize = 4 << 20;
-/// Messages that a taker can have at once.
+/// Messages that a borrower can have at once.
 const SLOTS: u32 = 1 << 12;
 /// Bytes of the ring in which they come back: a record a slot, so that it is never full.
 const BACK_BYTES: usize = SLOTS as usize * 8;

@@ -26,7 +26,7 @@ pub use arena::{Arena, ArenaError, ArenaOptions, Block};
 pub use sheaf_auth::Identity;
 pub use sheaf_protocol::{Limits, PrefixError, WireKind};
 pub use shm::ShmFault;
-pub use tcp::{Bulk, Farewell, Refusal, Security, Stats, Tcp, TcpConfig, Waker};
+pub use tcp::{Bulk, CloseNotice, Refusal, Security, Stats, Tcp, TcpConfig, Waker};
 pub use transport::{
     CloseReason, ConnId, ConnectError, Event, Frame, ListenError, ListenerId, SendError,
     TlsFailure, Transport, WhenFull,

@@ -10,14 +10,14 @@
 
 mod address;
 mod bodies;
+mod close_notice;
 mod config;
+mod connect_retry;
 mod connection;
-mod dial;
-mod door;
-mod farewell;
 mod inbox;
 mod input;
 mod lanes;
+mod listener;
 mod options;
 mod outbox;
 mod recorded;
@@ -28,8 +28,8 @@ mod stream;
 mod zero_copy;
 
 pub use address::{Address, UnixPathError, resolve, unix_path};
+pub use close_notice::CloseNotice;
 pub use config::TcpConfig;
-pub use farewell::Farewell;
 pub use options::SocketOptions;
 pub use recorded::{Recorded, frames_of};
 pub use security::{Bulk, Refusal, Security};
@@ -42,10 +42,10 @@ use crate::transport::{
     WhenFull,
 };
 use bodies::Bodies;
+use connect_retry::ConnectRetry;
 use connection::{BUFFER_BYTES, CIPHER_BYTES, Connection, Shared, Side};
-use dial::Dial;
-use door::Listener;
 use lanes::Lanes;
+use listener::Listener;
 use mio::{Events, Interest, Poll, Token};
 use rustc_hash::FxHashMap;
 use session::Session;
@@ -73,7 +73,7 @@ const REFUSALS_MAX: usize = 64;
 pub struct Tcp {
     poll: Poll,
     notices: Events,
-    bell: Arc<Bell>,
+    waker: Arc<WakerState>,
     /// Held for the arena, which knows it weakly.
     _freed: Arc<Freed>,
     ids: u64,
@@ -88,7 +88,7 @@ pub struct Tcp {
     greeting: BTreeSet<ConnId>,
     /// Connections of peers, by address.
     by_ip: HashMap<IpAddr, usize>,
-    farewell: Option<Farewell>,
+    close_notice: Option<CloseNotice>,
     refusals: Vec<Refusal>,
     /// Connections that want a turn, in the order in which they get it.
     ready: VecDeque<ConnId>,
@@ -106,10 +106,10 @@ pub struct Tcp {
 
 /// Ends the sleep of a [`Tcp`] from another thread or a signal handler's thread, as [`Event::Woken`].
 #[derive(Clone)]
-pub struct Waker(Arc<Bell>);
+pub struct Waker(Arc<WakerState>);
 
 /// The waker of the poll, which there can be only one of, and who rang.
-struct Bell {
+struct WakerState {
     waker: mio::Waker,
     by_user: AtomicBool,
 }
@@ -148,16 +148,16 @@ impl Tcp {
     ) -> io::Result<Self> {
         let poll = Poll::new()?;
         let waker = mio::Waker::new(poll.registry(), WAKE)?;
-        let bell = Arc::new(Bell {
+        let state = Arc::new(WakerState {
             waker,
             by_user: AtomicBool::new(false),
         });
-        let ringer = Arc::clone(&bell);
+        let ringer = Arc::clone(&state);
         let freed: Arc<Freed> = Arc::new(move || {
             // If this fails, the connections that wait for space are tried again at the next poll.
             let _ = ringer.waker.wake();
         });
-        arena.tell_when_freed(&freed);
+        arena.notify_when_freed(&freed);
         let options = options::in_force(&config)?;
         let room = arena.capacity_bytes().max(config.heap_bytes_max);
         let limits = Limits {
@@ -172,7 +172,7 @@ impl Tcp {
         Ok(Self {
             poll,
             notices: Events::with_capacity(1024),
-            bell,
+            waker: state,
             _freed: freed,
             ids: 0,
             listeners: Vec::new(),
@@ -182,7 +182,7 @@ impl Tcp {
             shaking: BTreeSet::new(),
             greeting: BTreeSet::new(),
             by_ip: HashMap::new(),
-            farewell: None,
+            close_notice: None,
             refusals: Vec::new(),
             ready: VecDeque::new(),
             waiting: Vec::new(),
@@ -218,8 +218,8 @@ impl Tcp {
     }
 
     /// Sets what is said to peers whose connections end for what they did.
-    pub fn set_farewell(&mut self, farewell: Farewell) {
-        self.farewell = Some(farewell);
+    pub fn set_close_notice(&mut self, close_notice: CloseNotice) {
+        self.close_notice = Some(close_notice);
     }
 
     /// The socket options in force, which are what the kernel gave of what was asked for.
@@ -237,7 +237,7 @@ impl Tcp {
     /// A handle that ends the sleep in [`poll`](Transport::poll) from another thread.
     #[must_use]
     pub fn waker(&self) -> Waker {
-        Waker(Arc::clone(&self.bell))
+        Waker(Arc::clone(&self.waker))
     }
 
     fn id(&mut self) -> u64 {
@@ -283,8 +283,11 @@ impl Tcp {
             self.count_gone(ip);
         }
         self.greeting.remove(&conn);
-        if let Some(frame) = self.farewell.and_then(|farewell| farewell(&reason)) {
-            connection.say_farewell(frame, &mut self.shared, Instant::now());
+        if let Some(frame) = self
+            .close_notice
+            .and_then(|close_notice| close_notice(&reason))
+        {
+            connection.send_close_notice(frame, &mut self.shared, Instant::now());
         }
         connection.forget_sends(&mut self.shared);
         // Closing the socket takes it out of epoll anyway; a failure here has no consequence.
@@ -307,7 +310,7 @@ impl Tcp {
     }
 
     /// Begins a connection.
-    fn dial(&mut self, address: &str, is_bulk: bool) -> Result<ConnId, ConnectError> {
+    fn begin_connect(&mut self, address: &str, is_bulk: bool) -> Result<ConnId, ConnectError> {
         let failed = |source| ConnectError::Io {
             address: address.to_owned(),
             source,
@@ -339,9 +342,9 @@ impl Tcp {
             .add(Side::Connecting, stream, session, Instant::now())
             .map_err(failed)?;
         if let Some(connection) = self.connections.get_mut(&conn) {
-            connection.dial = Some(Dial::new(peer, Instant::now()));
+            connection.connect_retry = Some(ConnectRetry::new(peer, Instant::now()));
             connection.is_bulk = is_bulk;
-            let due = connection.redial_due(&self.shared.config);
+            let due = connection.connect_retry_due(&self.shared.config);
             self.keep_deadline(due);
         }
         if let Err(error) = begun {
@@ -352,15 +355,15 @@ impl Tcp {
     }
 
     /// Begins a connection once more, on a new socket. Without one the old socket goes on trying.
-    fn redial(&mut self, conn: ConnId, now: Instant) {
+    fn retry_connect(&mut self, conn: ConnId, now: Instant) {
         let Some(connection) = self.connections.get_mut(&conn) else {
             return;
         };
-        let Some(dial) = &mut connection.dial else {
+        let Some(connect_retry) = &mut connection.connect_retry else {
             return;
         };
-        let peer = dial.peer.clone();
-        dial.again(now);
+        let peer = connect_retry.peer.clone();
+        connect_retry.again(now);
         let Ok(socket) = options::stream_socket(&peer, &self.shared.config) else {
             return;
         };
@@ -383,8 +386,8 @@ impl Tcp {
         }
         // The old socket is closed, which takes it out of epoll anyway.
         let _ = registry.deregister(connection.socket());
-        connection.redial(stream);
-        self.shared.stats.redials += 1;
+        connection.retry_connect(stream);
+        self.shared.stats.connect_retries += 1;
     }
 
     fn keep_deadline(&mut self, at: Option<Instant>) {
@@ -435,7 +438,7 @@ impl Tcp {
         let notices = std::mem::replace(&mut self.notices, Events::with_capacity(0));
         for notice in &notices {
             if notice.token() == WAKE {
-                if self.bell.by_user.swap(false, Ordering::Acquire) {
+                if self.waker.by_user.swap(false, Ordering::Acquire) {
                     events.push(Event::Woken);
                 }
                 continue;
@@ -520,7 +523,7 @@ impl Tcp {
                 }
             }
             // One that waits for its turn may have been answered.
-            let due = connection.redial_due(config);
+            let due = connection.connect_retry_due(config);
             match due.filter(|_| !connection.listed) {
                 Some(at) if at <= now => unanswered.push(connection.id),
                 due => next = [next, due].into_iter().flatten().min(),
@@ -529,9 +532,9 @@ impl Tcp {
         self.deadline = next;
         unanswered.sort_unstable();
         for conn in unanswered {
-            self.redial(conn, now);
+            self.retry_connect(conn, now);
             let connection = self.connections.get(&conn);
-            let due = connection.and_then(|found| found.redial_due(&self.shared.config));
+            let due = connection.and_then(|found| found.connect_retry_due(&self.shared.config));
             self.keep_deadline(due);
         }
         expired.sort_unstable_by_key(|(conn, _)| *conn);
@@ -553,11 +556,11 @@ impl Transport for Tcp {
 
     /// Connects to IP:PORT or `unix:PATH`. Names are for [`resolve`], which can wait.
     fn connect(&mut self, address: &str) -> Result<ConnId, ConnectError> {
-        self.dial(address, false)
+        self.begin_connect(address, false)
     }
 
     fn connect_bulk(&mut self, address: &str) -> Result<ConnId, ConnectError> {
-        self.dial(address, true)
+        self.begin_connect(address, true)
     }
 
     fn identity(&self, conn: ConnId) -> Option<&Identity> {

@@ -19,7 +19,7 @@ use crate::socket_type::SocketType;
 use crate::stream::{Listener, Stream};
 use crate::subscriptions::Subscriptions;
 use bytes::Bytes;
-use links::Dialer;
+use links::Connector;
 use rustix::event::epoll::{self, CreateFlags, EventFlags};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -53,7 +53,7 @@ pub struct SocketConfig {
     /// and thrown away, for an owner who sends it again himself.
     pub resends: bool,
     /// Pause before an address is tried again: the first, then twice as long up to the second.
-    pub redial: (Duration, Duration),
+    pub reconnect_pause: (Duration, Duration),
     /// Send and receive buffer that the kernel is asked for, in bytes each; without it, what the kernel thinks best.
     pub socket_buffer_bytes: Option<usize>,
 }
@@ -72,7 +72,7 @@ impl Default for SocketConfig {
             }),
             stall: Duration::from_secs(30),
             resends: true,
-            redial: (Duration::from_millis(100), Duration::from_secs(2)),
+            reconnect_pause: (Duration::from_millis(100), Duration::from_secs(2)),
             socket_buffer_bytes: None,
         }
     }
@@ -132,8 +132,8 @@ struct Peer {
     stream: Stream,
     session: Session,
     address: String,
-    /// The dialer that it belongs to; `None` if it was accepted.
-    dialer: Option<u64>,
+    /// The connector that it belongs to; `None` if it was accepted.
+    connector: Option<u64>,
     /// Whether the connection stands; `false` while it is being made.
     is_connected: bool,
     /// Whether the kernel may have bytes of it.
@@ -160,7 +160,7 @@ pub struct Socket {
     config: SocketConfig,
     epoll: OwnedFd,
     listeners: BTreeMap<u64, Listener>,
-    dialers: BTreeMap<u64, Dialer>,
+    connectors: BTreeMap<u64, Connector>,
     peers: BTreeMap<u64, Peer>,
     next_id: u64,
     /// Peers that may have something to read, in the order of their turns.
@@ -191,7 +191,7 @@ impl Socket {
             config,
             epoll: epoll::create(CreateFlags::CLOEXEC)?,
             listeners: BTreeMap::new(),
-            dialers: BTreeMap::new(),
+            connectors: BTreeMap::new(),
             peers: BTreeMap::new(),
             next_id: 0,
             turns: VecDeque::new(),
@@ -247,11 +247,11 @@ impl Socket {
             Endpoint::Ipc(_) => Vec::new(),
         };
         let id = self.new_id();
-        self.dialers.insert(
+        self.connectors.insert(
             id,
-            Dialer::new(endpoint.clone(), addresses, self.config.redial.0),
+            Connector::new(endpoint.clone(), addresses, self.config.reconnect_pause.0),
         );
-        self.dial(id, Instant::now());
+        self.begin_connect(id, Instant::now());
         Ok(())
     }
 
@@ -267,17 +267,17 @@ impl Socket {
     /// [`PeerError::Subscriptions`] if there are too many.
     pub fn subscribe(&mut self, topic: &[u8]) -> Result<(), PeerError> {
         self.topics.add(topic)?;
-        self.tell_topic(topic, true);
+        self.send_subscription(topic, true);
         Ok(())
     }
 
     /// Cancels one subscription to `topic`; of a SUB.
     pub fn unsubscribe(&mut self, topic: &[u8]) {
         self.topics.cancel(topic);
-        self.tell_topic(topic, false);
+        self.send_subscription(topic, false);
     }
 
-    fn tell_topic(&mut self, topic: &[u8], wanted: bool) {
+    fn send_subscription(&mut self, topic: &[u8], wanted: bool) {
         let topic = Bytes::copy_from_slice(topic);
         let ready: Vec<u64> = self.ready_peers().collect();
         for id in ready {
@@ -511,7 +511,7 @@ impl Socket {
         self.events.pop_front()
     }
 
-    fn tell(&mut self, event: Event) {
+    fn notify(&mut self, event: Event) {
         if self.events.len() >= EVENTS_MAX {
             self.events.pop_front();
         }

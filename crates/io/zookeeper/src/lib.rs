@@ -9,14 +9,14 @@ mod live;
 mod options;
 pub mod server;
 
-pub use live::{Bell, Live, Thaw};
+pub use live::{Live, Thaw, Waker};
 pub use options::{OptionsError, Tls, ZooKeeperOptions};
 
 use sheaf_membership::zookeeper::ZooKeeperRegistry;
 use sheaf_protocol::Role;
 
 /// The registry of a farm in a ZooKeeper, under `root`, such as `/sheaf`; it reads the nodes of `interest`, of every
-/// role if that is empty. `bell` is rung whenever there is something to poll for.
+/// role if that is empty. `waker` is rung whenever there is something to poll for.
 ///
 /// # Errors
 ///
@@ -26,8 +26,8 @@ pub fn registry(
     options: &ZooKeeperOptions,
     root: &str,
     interest: &[Role],
-    bell: Bell,
+    waker: Waker,
 ) -> Result<ZooKeeperRegistry<Live>, OptionsError> {
-    let live = Live::start(options, bell)?;
+    let live = Live::start(options, waker)?;
     Ok(ZooKeeperRegistry::new(live, "zookeeper", root, interest))
 }

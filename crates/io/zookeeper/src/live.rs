@@ -1,7 +1,7 @@
 //! A session with a real ensemble, in a thread of its own.
 //!
 //! The client library is asynchronous, so the thread runs a small runtime; nothing of that is seen outside. The
-//! caller hands requests in and is told of events by a bell, and waits for neither.
+//! caller hands requests in and is told of events by a waker, and waits for neither.
 
 use crate::options::{OptionsError, ZooKeeperOptions};
 use sheaf_membership::keeper::{
@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// Wakes whoever polls. Called from another thread; must not block.
-pub type Bell = Box<dyn Fn() + Send + Sync>;
+pub type Waker = Box<dyn Fn() + Send + Sync>;
 
 /// A [`Keeper`] with sockets. Dropped, it ends its session in order, if that takes less than half a second.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ pub struct Thaw {
 struct Shared {
     state: Mutex<State>,
     ended: Condvar,
-    bell: Bell,
+    waker: Waker,
 }
 
 #[derive(Debug, Default)]
@@ -79,7 +79,7 @@ impl Live {
     /// # Errors
     ///
     /// [`OptionsError`] if an option cannot be used or there is no thread to be had.
-    pub fn start(options: &ZooKeeperOptions, bell: Bell) -> Result<Self, OptionsError> {
+    pub fn start(options: &ZooKeeperOptions, waker: Waker) -> Result<Self, OptionsError> {
         let servers = options.connect_string()?;
         let session = Session {
             connector: options.connector()?,
@@ -93,7 +93,7 @@ impl Live {
         let shared = Arc::new(Shared {
             state: Mutex::default(),
             ended: Condvar::new(),
-            bell,
+            waker,
         });
         let ends = Ends(shared.clone());
         std::thread::Builder::new()
@@ -161,9 +161,9 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, event: KeeperEvent) {
+    fn notify(&self, event: KeeperEvent) {
         self.lock().events.push_back(event);
-        (self.bell)();
+        (self.waker)();
     }
 }
 
@@ -175,7 +175,7 @@ impl Drop for Ends {
         self.0.lock().has_ended = true;
         self.0.ended.notify_all();
         let why = "the thread for ZooKeeper has ended".to_owned();
-        self.0.tell(KeeperEvent::Away { why });
+        self.0.notify(KeeperEvent::Away { why });
     }
 }
 
@@ -226,7 +226,7 @@ impl Session {
                         said = error.to_string();
                         let why = format!("no session with {}: {said}", self.servers);
                         warn!(servers = self.servers, %error, "No session with ZooKeeper");
-                        shared.tell(KeeperEvent::Away { why });
+                        shared.notify(KeeperEvent::Away { why });
                     }
                     let mut again = std::pin::pin!(tokio::time::sleep(AGAIN));
                     loop {
@@ -246,7 +246,7 @@ impl Session {
             None | Some(Command::End { .. }) => return true,
             Some(Command::Freeze(until)) => freeze(&until),
             Some(Command::Ask(ticket, _)) => {
-                shared.tell(KeeperEvent::Answer(ticket, Err(KeeperError::Lost)));
+                shared.notify(KeeperEvent::Answer(ticket, Err(KeeperError::Lost)));
             }
         }
         false
@@ -263,7 +263,7 @@ impl Session {
         let session = client.session_id().0;
         info!(session, ?timeout, "Session with ZooKeeper");
         let connected = KeeperEvent::Connected { session, timeout };
-        shared.tell(connected.clone());
+        shared.notify(connected.clone());
         let mut asked: VecDeque<(Ticket, Asked)> = VecDeque::new();
         let mut watches: JoinSet<zk::WatchedEvent> = JoinSet::new();
         loop {
@@ -277,35 +277,35 @@ impl Session {
                         }
                         answer
                     });
-                    shared.tell(KeeperEvent::Answer(ticket, answer));
+                    shared.notify(KeeperEvent::Answer(ticket, answer));
                 }
                 Some(fired) = watches.join_next(), if !watches.is_empty() => {
                     if let Ok(event) = fired
                         && event.event_type != zk::EventType::Session
                     {
-                        shared.tell(KeeperEvent::Changed { path: event.path });
+                        shared.notify(KeeperEvent::Changed { path: event.path });
                     }
                 }
                 state = states.changed() => {
                     debug!(session, %state, "State of the session with ZooKeeper");
                     match state {
                         zk::SessionState::SyncConnected | zk::SessionState::ConnectedReadOnly => {
-                            shared.tell(connected.clone());
+                            shared.notify(connected.clone());
                         }
                         zk::SessionState::Disconnected => {
                             let why = format!("no answer from {}", self.servers);
-                            shared.tell(KeeperEvent::Away { why });
+                            shared.notify(KeeperEvent::Away { why });
                         }
                         _ => {
                             while !asked.is_empty() {
                                 let (ticket, outcome) = first(&mut asked).await;
                                 let answer = outcome.map(|(answer, _)| answer);
-                                shared.tell(KeeperEvent::Answer(ticket, answer));
+                                shared.notify(KeeperEvent::Answer(ticket, answer));
                             }
                             info!(session, %state, "The session with ZooKeeper is over");
                             let why = format!("the session is over: {state}");
-                            shared.tell(KeeperEvent::Away { why });
-                            shared.tell(KeeperEvent::Expired);
+                            shared.notify(KeeperEvent::Away { why });
+                            shared.notify(KeeperEvent::Expired);
                             return Left::Expired;
                         }
                     }

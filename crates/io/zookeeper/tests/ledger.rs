@@ -5,7 +5,7 @@ use sheaf_protocol::{Checkpoint, Record, TfId, Timestamp};
 use sheaf_verdict_log::zookeeper::{ZooKeeperLedger, ZooKeeperLedgerOptions};
 use sheaf_verdict_log::{Ledger, Notice, Position};
 use sheaf_zookeeper::server::{Ensemble, Flow, Home, Relay, ServerOptions};
-use sheaf_zookeeper::{Bell, Live, ZooKeeperOptions};
+use sheaf_zookeeper::{Live, Waker, ZooKeeperOptions};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex};
@@ -39,7 +39,7 @@ struct Rings {
 }
 
 impl Rings {
-    fn bell(self: &Arc<Self>) -> Bell {
+    fn waker(self: &Arc<Self>) -> Waker {
         let rings = self.clone();
         Box::new(move || {
             *rings.count.lock().unwrap() += 1;
@@ -93,7 +93,7 @@ impl Farm {
     fn start(&mut self, servers: Vec<String>) -> usize {
         let icn = self.icns.len();
         let options = ZooKeeperOptions::new(servers, SESSION);
-        let live = Live::start(&options, self.rings.bell()).unwrap();
+        let live = Live::start(&options, self.rings.waker()).unwrap();
         let index = u16::try_from(icn).unwrap();
         let ledger = ZooKeeperLedger::new(live, ZooKeeperLedgerOptions::new(&self.root, index));
         let said = VecDeque::new();
@@ -183,7 +183,7 @@ impl Farm {
     /// Asks the servers for something beside all ICNs, until it is answered.
     fn ask(&self, servers: Vec<String>, request: &Request) -> Result<Answer, KeeperError> {
         let mut live =
-            Live::start(&ZooKeeperOptions::new(servers, SESSION), self.rings.bell()).unwrap();
+            Live::start(&ZooKeeperOptions::new(servers, SESSION), self.rings.waker()).unwrap();
         let end = Instant::now() + LONG;
         loop {
             let seen = self.rings.seen();
@@ -294,7 +294,7 @@ fn after_thousands_of_segments_a_takeover_reads_few_of_them() {
 /// A ledger in the place of one that is gone: it reaches no server.
 fn ledger_that_waits(farm: &Farm) -> ZooKeeperLedger<Live> {
     let options = ZooKeeperOptions::new(vec!["127.0.0.1:1".to_owned()], SESSION);
-    let live = Live::start(&options, farm.rings.bell()).unwrap();
+    let live = Live::start(&options, farm.rings.waker()).unwrap();
     ZooKeeperLedger::new(live, ZooKeeperLedgerOptions::new(&farm.root, 99))
 }
 

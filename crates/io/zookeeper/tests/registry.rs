@@ -6,7 +6,7 @@ use sheaf_membership::zookeeper::ZooKeeperRegistry;
 use sheaf_membership::{Member, Registry, RegistryEvent};
 use sheaf_protocol::{NodeId, Timestamp};
 use sheaf_zookeeper::server::{Ensemble, Flow, Home, Relay, ServerOptions};
-use sheaf_zookeeper::{Bell, Live, ZooKeeperOptions};
+use sheaf_zookeeper::{Live, Waker, ZooKeeperOptions};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex};
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ struct Rings {
 }
 
 impl Rings {
-    fn bell(self: &Arc<Self>) -> Bell {
+    fn waker(self: &Arc<Self>) -> Waker {
         let rings = self.clone();
         Box::new(move || {
             *rings.count.lock().unwrap() += 1;
@@ -90,7 +90,7 @@ impl Real {
 
 fn registry(relay: &Relay, root: &str, rings: &Arc<Rings>) -> Node {
     let options = ZooKeeperOptions::new(vec![relay.address()], SESSION);
-    sheaf_zookeeper::registry(&options, root, &[], rings.bell()).unwrap()
+    sheaf_zookeeper::registry(&options, root, &[], rings.waker()).unwrap()
 }
 
 impl Farm for Real {
@@ -166,7 +166,7 @@ impl Farm for Real {
 
     fn garble(&mut self, node: NodeId) -> bool {
         let options = ZooKeeperOptions::new(SERVER.as_ref().unwrap().addresses(), SESSION);
-        let mut keeper = Live::start(&options, self.rings.bell()).unwrap();
+        let mut keeper = Live::start(&options, self.rings.waker()).unwrap();
         let path = format!("{}/nodes/{}", self.root, Member::name_of(node));
         let write = || Request::Create {
             path: path.clone(),

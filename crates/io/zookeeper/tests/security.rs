@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const SESSION: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(60);
 
-/// A registry and what its bell wakes.
+/// A registry and what its waker wakes.
 struct Node {
     registry: sheaf_membership::zookeeper::ZooKeeperRegistry<sheaf_zookeeper::Live>,
     rung: Receiver<()>,
@@ -22,10 +22,10 @@ impl Node {
     fn start(options: &ZooKeeperOptions) -> Self {
         let (ring, rung) = sync_channel(1);
         // One ring that waits is enough.
-        let bell = Box::new(move || {
+        let waker = Box::new(move || {
             let _ = ring.try_send(());
         });
-        let registry = sheaf_zookeeper::registry(options, "/farm", &[], bell).unwrap();
+        let registry = sheaf_zookeeper::registry(options, "/farm", &[], waker).unwrap();
         Self { registry, rung }
     }
 

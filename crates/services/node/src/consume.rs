@@ -20,7 +20,7 @@
 use crate::sink::{TfFileError, recomputed, tf_of_head};
 use bytes::Bytes;
 use sheaf_tf_builder::Tf;
-use sheaf_transport::handover::{self, TakeError, Taker};
+use sheaf_transport::handover::{self, Borrower, TakeError};
 use std::path::Path;
 use std::time::Duration;
 use thiserror::Error;
@@ -51,7 +51,7 @@ pub enum Next {
 /// A consumer of one EPN.
 #[derive(Debug)]
 pub struct Consumer {
-    taker: Taker,
+    borrower: Borrower,
 }
 
 impl Consumer {
@@ -61,8 +61,8 @@ impl Consumer {
     ///
     /// [`ConsumeError::Take`] if nobody is there, or something else, or the EPN has as many consumers as it takes.
     pub fn connect(path: &Path, timeout: Duration) -> Result<Self, ConsumeError> {
-        let taker = Taker::connect(path, timeout)?;
-        Ok(Self { taker })
+        let borrower = Borrower::connect(path, timeout)?;
+        Ok(Self { borrower })
     }
 
     /// The next TF, waited for for at most `timeout`; `None`: for ever.
@@ -71,7 +71,7 @@ impl Consumer {
     ///
     /// [`ConsumeError`]; no more TFs come then.
     pub fn next(&mut self, timeout: Option<Duration>) -> Result<Next, ConsumeError> {
-        Ok(match self.taker.next(timeout)? {
+        Ok(match self.borrower.next(timeout)? {
             handover::Next::Message(message) => {
                 Next::Tf(tf_of_head(&message.head, message.bodies)?)
             }

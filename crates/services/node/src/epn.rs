@@ -2,8 +2,8 @@
 
 use crate::event::{Event, EventLog};
 use crate::flp::{LEAVE_ALONE_AFTER, Turn};
-use crate::registry::Lookout;
-use crate::reject::{self, Doorman};
+use crate::registry::Discovery;
+use crate::reject::{self, PeerGuard};
 use crate::security;
 use crate::sink::{SinkEvent, SinkHandle};
 use crate::uplink::{Heard, Uplink};
@@ -56,7 +56,7 @@ pub struct EpnNode<T> {
     brain: TfBuilder<Bytes>,
     sink: SinkHandle,
     uplink: Uplink,
-    lookout: Option<Lookout>,
+    discovery: Option<Discovery>,
     log: EventLog,
     /// Data streams; the source is known from the hello on.
     streams: BTreeMap<ConnId, Option<Source>>,
@@ -67,7 +67,7 @@ pub struct EpnNode<T> {
     leaving_since: Option<Timestamp>,
     is_dismissed: bool,
     refused: Option<String>,
-    doorman: Doorman,
+    peer_guard: PeerGuard,
 }
 
 impl<T: Transport> EpnNode<T> {
@@ -92,7 +92,7 @@ impl<T: Transport> EpnNode<T> {
             brain,
             sink,
             uplink,
-            lookout: None,
+            discovery: None,
             log,
             streams: BTreeMap::new(),
             waiting: VecDeque::new(),
@@ -101,19 +101,19 @@ impl<T: Transport> EpnNode<T> {
             leaving_since: None,
             is_dismissed: false,
             refused: None,
-            doorman: Doorman::default(),
+            peer_guard: PeerGuard::default(),
         }
     }
 
     /// Finds the ICNs in a registry, and is written down there.
-    pub fn look_out(&mut self, lookout: Lookout) {
-        self.lookout = Some(lookout);
+    pub fn discover(&mut self, discovery: Discovery) {
+        self.discovery = Some(discovery);
     }
 
     /// The node ends: a registry need not wait for its session.
-    pub fn sign_off(&mut self, now: Timestamp) {
-        if let Some(lookout) = &mut self.lookout {
-            lookout.leave(now);
+    pub fn deregister(&mut self, now: Timestamp) {
+        if let Some(discovery) = &mut self.discovery {
+            discovery.leave(now);
         }
     }
 
@@ -135,10 +135,10 @@ impl<T: Transport> EpnNode<T> {
             Net::Connected { conn } => {
                 let denial = security::role_denial(&self.transport, conn, Role::Icn);
                 if let Some(detail) = denial {
-                    self.doorman.named(conn, NodeId::ICN);
+                    self.peer_guard.named(conn, NodeId::ICN);
                     let transport = &mut self.transport;
                     return self
-                        .doorman
+                        .peer_guard
                         .reject(now, transport, conn, Code::RoleDenied, &detail);
                 }
                 self.uplink.handle_connected(now, conn, &mut self.transport);
@@ -151,7 +151,7 @@ impl<T: Transport> EpnNode<T> {
             }
             Net::Accepted { conn, peer, .. } => {
                 debug!(peer, "Data stream accepted");
-                self.doorman.accepted(conn, &peer);
+                self.peer_guard.accepted(conn, &peer);
                 self.streams.insert(conn, None);
             }
             Net::Received {
@@ -163,7 +163,7 @@ impl<T: Transport> EpnNode<T> {
                 self.handle_data(now, conn, frame, body_digest, spent);
             }
             Net::Closed { conn, reason } => {
-                self.doorman.closed(now, conn, &reason);
+                self.peer_guard.closed(now, conn, &reason);
                 if let Some(Some(source)) = self.streams.remove(&conn) {
                     debug!(%source.flp, %reason, "Data stream closed");
                     self.brain.handle_stream_closed(now, source);
@@ -175,22 +175,22 @@ impl<T: Transport> EpnNode<T> {
 
     /// Peers were turned away before they had a stream.
     pub fn handle_refusals(&mut self, now: Timestamp, refusals: Vec<Refusal>) {
-        self.doorman.turned_away(now, refusals);
+        self.peer_guard.turned_away(now, refusals);
     }
 
     /// Brings the metric of rejected inputs up to date.
     pub fn export_rejected(&self, registry: &Registry) {
-        self.doorman.export(registry);
+        self.peer_guard.export(registry);
     }
 
     /// How often something was rejected with this code.
     #[must_use]
     pub fn rejected(&self, code: Code) -> u64 {
-        self.doorman.count(code)
+        self.peer_guard.count(code)
     }
 
     fn reject(&mut self, now: Timestamp, conn: ConnId, code: Code, detail: &str) {
-        self.doorman
+        self.peer_guard
             .reject(now, &mut self.transport, conn, code, detail);
     }
 
@@ -246,7 +246,7 @@ impl<T: Transport> EpnNode<T> {
         digest: Option<u32>,
         spent: Duration,
     ) {
-        if self.doorman.is_rejected(conn) {
+        if self.peer_guard.is_rejected(conn) {
             return;
         }
         match frame.kind {
@@ -254,7 +254,7 @@ impl<T: Transport> EpnNode<T> {
             WireKind::Stf => self.handle_stf(now, conn, frame, digest, spent),
             WireKind::Control => match Control::decode(&frame.head) {
                 Ok((_, Control::Rejected { code, detail })) => {
-                    reject::tell("an FLP", code, &detail);
+                    reject::log_rejection("an FLP", code, &detail);
                 }
                 Ok((_, control)) => self.handle_word(now, conn, &control),
                 Err(error) => {
@@ -308,7 +308,7 @@ impl<T: Transport> EpnNode<T> {
         match self.streams.get_mut(&conn) {
             Some(known @ None) => {
                 *known = Some(hello.source);
-                self.doorman.named(conn, node);
+                self.peer_guard.named(conn, node);
                 self.brain.handle_stream_opened(hello.source);
             }
             _ => self.reject(
@@ -361,13 +361,13 @@ impl<T: Transport> EpnNode<T> {
             Err(RefusedStf::Conflict) => {
                 let detail = format!("another payload of TF {tf} is here");
                 let transport = &mut self.transport;
-                self.doorman
+                self.peer_guard
                     .object(now, transport, conn, Code::Conflict, &detail);
             }
             Err(RefusedStf::OtherRun) => {
                 let detail = format!("an STF of run {}", header.key.run);
                 let transport = &mut self.transport;
-                self.doorman
+                self.peer_guard
                     .object(now, transport, conn, Code::OtherRun, &detail);
             }
             _ => {}
@@ -402,17 +402,17 @@ impl<T: Transport> EpnNode<T> {
         }
         if now.since(self.ticked_at) >= TICK {
             self.ticked_at = now;
-            if let Some(lookout) = &mut self.lookout
-                && lookout.look(now)
+            if let Some(discovery) = &mut self.discovery
+                && discovery.look(now)
             {
-                let icns = lookout.icns();
+                let icns = discovery.icns();
                 self.uplink.set_addresses(icns, &mut self.transport);
             }
             self.uplink.handle_tick(now, &mut self.transport);
-            self.doorman.tick(now, &mut self.transport);
+            self.peer_guard.tick(now, &mut self.transport);
             self.brain.handle_tick(now);
         }
-        self.hand_on(now);
+        self.deliver(now);
         self.act(now);
         if self.uplink.take_pulse(now) {
             let pulse = self.brain.pulse(self.received_bytes);
@@ -429,7 +429,7 @@ impl<T: Transport> EpnNode<T> {
         if self.is_dismissed || is_alone {
             self.sink.finish();
             // What the consumer took last belongs into the log, too.
-            self.hand_on(now);
+            self.deliver(now);
             self.act(now);
             self.log.end();
             return Ok(Turn::Done);
@@ -437,7 +437,7 @@ impl<T: Transport> EpnNode<T> {
         Ok(Turn::WaitUntil(self.ticked_at + TICK))
     }
 
-    fn hand_on(&mut self, now: Timestamp) {
+    fn deliver(&mut self, now: Timestamp) {
         while let Some(tf) = self.waiting.pop_front() {
             if let Err(tf) = self.sink.offer(tf) {
                 self.waiting.push_front(tf);
@@ -531,10 +531,10 @@ impl<T: Transport> EpnNode<T> {
         let mut messages = Vec::new();
         loop {
             match self.brain.poll_action() {
-                Some(Action::Say { source, control }) => self.say(source, &control),
+                Some(Action::SendToFlp { source, control }) => self.send_to_flp(source, &control),
                 Some(Action::Deliver(tf)) => {
                     self.waiting.push_back(tf);
-                    self.hand_on(now);
+                    self.deliver(now);
                 }
                 Some(Action::Store(tf)) => self.sink.store(tf),
                 Some(Action::Unstore { run, tf, by_former }) => {
@@ -555,7 +555,7 @@ impl<T: Transport> EpnNode<T> {
     }
 
     /// On the newest data stream of the FLP. What a full stream does not take is asked for again when it is overdue.
-    fn say(&mut self, source: Source, control: &Control) {
+    fn send_to_flp(&mut self, source: Source, control: &Control) {
         let mut streams = self.streams.iter().rev();
         let newest = streams.find(|(_, known)| **known == Some(source));
         if let Some((conn, _)) = newest {

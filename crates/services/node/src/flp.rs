@@ -1,8 +1,8 @@
 //! The process of an FLP: its brain, its source, its streams.
 
 use crate::event::{Event, EventLog};
-use crate::registry::Lookout;
-use crate::reject::{self, Doorman};
+use crate::registry::Discovery;
+use crate::reject::{self, PeerGuard};
 use crate::security;
 use crate::source::{Fed, Input};
 use crate::uplink::{Heard, Uplink};
@@ -74,7 +74,7 @@ pub struct FlpNode<T> {
     input: Input,
     slots: Box<dyn Slots + Send>,
     uplink: Uplink,
-    lookout: Option<Lookout>,
+    discovery: Option<Discovery>,
     log: EventLog,
     conns: BTreeMap<Target, ConnId>,
     targets: BTreeMap<ConnId, Target>,
@@ -89,7 +89,7 @@ pub struct FlpNode<T> {
     refused: Option<String>,
     /// The term of the leader whose assignments it obeys.
     term: Term,
-    doorman: Doorman,
+    peer_guard: PeerGuard,
 }
 
 impl<T: Transport> FlpNode<T> {
@@ -116,7 +116,7 @@ impl<T: Transport> FlpNode<T> {
             input,
             slots,
             uplink,
-            lookout: None,
+            discovery: None,
             log,
             conns: BTreeMap::new(),
             targets: BTreeMap::new(),
@@ -127,19 +127,19 @@ impl<T: Transport> FlpNode<T> {
             leaving_since: None,
             refused: None,
             term: Term(0),
-            doorman: Doorman::default(),
+            peer_guard: PeerGuard::default(),
         }
     }
 
     /// Finds the ICNs in a registry, and is written down there.
-    pub fn look_out(&mut self, lookout: Lookout) {
-        self.lookout = Some(lookout);
+    pub fn discover(&mut self, discovery: Discovery) {
+        self.discovery = Some(discovery);
     }
 
     /// The node ends: a registry need not wait for its session.
-    pub fn sign_off(&mut self, now: Timestamp) {
-        if let Some(lookout) = &mut self.lookout {
-            lookout.leave(now);
+    pub fn deregister(&mut self, now: Timestamp) {
+        if let Some(discovery) = &mut self.discovery {
+            discovery.leave(now);
         }
     }
 
@@ -170,7 +170,7 @@ impl<T: Transport> FlpNode<T> {
                 self.uplink.handle_closed(now, conn, &reason);
             }
             Net::Closed { conn, reason } => {
-                self.doorman.closed(now, conn, &reason);
+                self.peer_guard.closed(now, conn, &reason);
                 self.held_back.remove(&conn);
                 if let Some(target) = self.targets.remove(&conn) {
                     debug!(%target.epn, %reason, "Data stream closed");
@@ -200,8 +200,8 @@ impl<T: Transport> FlpNode<T> {
             ),
         };
         denial.is_some_and(|detail| {
-            self.doorman.named(conn, node);
-            self.doorman
+            self.peer_guard.named(conn, node);
+            self.peer_guard
                 .reject(now, &mut self.transport, conn, Code::RoleDenied, &detail);
             true
         })
@@ -209,12 +209,12 @@ impl<T: Transport> FlpNode<T> {
 
     /// Peers were turned away before they had a stream.
     pub fn handle_refusals(&mut self, now: Timestamp, refusals: Vec<Refusal>) {
-        self.doorman.turned_away(now, refusals);
+        self.peer_guard.turned_away(now, refusals);
     }
 
     /// Brings the metric of rejected inputs up to date.
     pub fn export_rejected(&self, registry: &Registry) {
-        self.doorman.export(registry);
+        self.peer_guard.export(registry);
     }
 
     /// An EPN says something on a data stream: what it wants, or why it rejects what this FLP sent.
@@ -225,7 +225,7 @@ impl<T: Transport> FlpNode<T> {
         let transport = &mut self.transport;
         match Control::decode(&frame.head) {
             Ok((_, Control::Rejected { code, detail })) => {
-                reject::tell(&target.epn.to_string(), code, &detail);
+                reject::log_rejection(&target.epn.to_string(), code, &detail);
             }
             Ok((_, control)) if frame.kind == WireKind::Control => {
                 // A stream that was replaced has nothing more to ask for.
@@ -235,12 +235,12 @@ impl<T: Transport> FlpNode<T> {
             }
             Ok(_) => {
                 let detail = "an EPN sends no payload";
-                self.doorman
+                self.peer_guard
                     .reject(now, transport, conn, Code::WrongStream, detail);
             }
             Err(error) => {
                 let detail = error.to_string();
-                self.doorman
+                self.peer_guard
                     .reject(now, transport, conn, Code::BadMessage, &detail);
             }
         }
@@ -318,14 +318,14 @@ impl<T: Transport> FlpNode<T> {
         if now.since(self.ticked_at) >= TICK {
             self.ticked_at = now;
             self.is_starved = false;
-            if let Some(lookout) = &mut self.lookout
-                && lookout.look(now)
+            if let Some(discovery) = &mut self.discovery
+                && discovery.look(now)
             {
-                let icns = lookout.icns();
+                let icns = discovery.icns();
                 self.uplink.set_addresses(icns, &mut self.transport);
             }
             self.uplink.handle_tick(now, &mut self.transport);
-            self.doorman.tick(now, &mut self.transport);
+            self.peer_guard.tick(now, &mut self.transport);
             self.brain.handle_tick(now);
         }
         let source_due = self.make(now);
@@ -442,7 +442,7 @@ impl<T: Transport> FlpNode<T> {
                     header,
                     stf,
                 } => stfs.push((target, header, stf)),
-                Action::Say { target, control } => words.push((target, control)),
+                Action::SendToEpn { target, control } => words.push((target, control)),
                 Action::Connect { target, address } => self.connect(target, &address),
                 Action::Disconnect { target } => {
                     self.tried.remove(&target);

@@ -17,8 +17,8 @@ mod report;
 use crate::clock::FairClock;
 use crate::event::{Event, EventLog};
 use crate::flp::Turn;
-use crate::registry::Lookout;
-use crate::reject::Doorman;
+use crate::registry::Discovery;
+use crate::reject::PeerGuard;
 use crate::security;
 use lead::Lead;
 use peers::Peers;
@@ -42,7 +42,7 @@ use tracing::{debug, error, info, warn};
 /// How often deadlines are looked at.
 const TICK: Duration = Duration::from_millis(5);
 /// How long nodes have to leave after the run is over.
-const FAREWELL: Duration = Duration::from_secs(2);
+const CLOSE_WAIT: Duration = Duration::from_secs(2);
 /// How long a leader that is asked to end waits for another to take over.
 const HAND_OVER: Duration = Duration::from_secs(1);
 
@@ -112,7 +112,7 @@ pub struct IcnNode<T> {
     ledger: Box<dyn Ledger>,
     lead: Option<Box<Lead>>,
     peers: Peers,
-    lookout: Option<Lookout>,
+    discovery: Option<Discovery>,
     log: EventLog,
     sessions: BTreeMap<ConnId, Option<Session>>,
     conns: BTreeMap<NodeId, ConnId>,
@@ -126,7 +126,7 @@ pub struct IcnNode<T> {
     leaving_since: Option<Timestamp>,
     is_dismissed: bool,
     refused_messages: u64,
-    doorman: Doorman,
+    peer_guard: PeerGuard,
 }
 
 impl<T: Transport> IcnNode<T> {
@@ -163,7 +163,7 @@ impl<T: Transport> IcnNode<T> {
             ledger: parts.ledger,
             lead: None,
             peers: Peers::new(parts.icn, &parts.peers),
-            lookout: None,
+            discovery: None,
             log,
             sessions: BTreeMap::new(),
             conns: BTreeMap::new(),
@@ -176,19 +176,19 @@ impl<T: Transport> IcnNode<T> {
             leaving_since: None,
             is_dismissed: false,
             refused_messages: 0,
-            doorman: Doorman::default(),
+            peer_guard: PeerGuard::default(),
         })
     }
 
     /// Looks at the sessions of nodes in a registry, and is found there.
-    pub fn look_out(&mut self, lookout: Lookout) {
-        self.lookout = Some(lookout);
+    pub fn discover(&mut self, discovery: Discovery) {
+        self.discovery = Some(discovery);
     }
 
     /// The ICN ends: a registry need not wait for its session.
-    pub fn sign_off(&mut self, now: Timestamp) {
-        if let Some(lookout) = &mut self.lookout {
-            lookout.leave(now);
+    pub fn deregister(&mut self, now: Timestamp) {
+        if let Some(discovery) = &mut self.discovery {
+            discovery.leave(now);
         }
     }
 
@@ -225,13 +225,13 @@ impl<T: Transport> IcnNode<T> {
         use sheaf_transport::Event as Net;
         match event {
             Net::Accepted { conn, peer, .. } => {
-                self.doorman.accepted(conn, &peer);
+                self.peer_guard.accepted(conn, &peer);
                 self.sessions.insert(conn, None);
             }
             Net::Connected { conn } => self.handle_peer_connected(now, conn),
             Net::Received { conn, frame, .. } => self.handle_frame(now, conn, &frame),
             Net::Closed { conn, reason } => {
-                self.doorman.closed(now, conn, &reason);
+                self.peer_guard.closed(now, conn, &reason);
                 if let Some(icn) = self.peers.set_down(now, conn) {
                     debug!(peer = icn, %reason, "The stream to another ICN has closed");
                     self.ledger.handle_peer(now, icn, false);
@@ -301,7 +301,7 @@ impl<T: Transport> IcnNode<T> {
     }
 
     fn handle_frame(&mut self, now: Timestamp, conn: ConnId, frame: &Frame) {
-        if self.doorman.is_rejected(conn) {
+        if self.peer_guard.is_rejected(conn) {
             return;
         }
         let decoded = (frame.kind == WireKind::Control).then(|| Control::decode(&frame.head));
@@ -331,7 +331,7 @@ impl<T: Transport> IcnNode<T> {
             let detail = format!("{} speaks for {}", session.node, envelope.sender);
             return self.reject(now, conn, Code::RoleDenied, &detail);
         }
-        if !security::may_say(session.node.role, &control) {
+        if !security::may_send(session.node.role, &control) {
             let detail = format!("{} is not for {} to say", control.name(), session.node);
             return self.reject(now, conn, Code::RoleDenied, &detail);
         }
@@ -402,7 +402,7 @@ impl<T: Transport> IcnNode<T> {
             }
             Role::Operator => {
                 self.sessions.insert(conn, Some(session));
-                return self.say_office(conn);
+                return self.send_leadership(conn);
             }
             Role::Flp | Role::Epn => {}
         }
@@ -411,7 +411,7 @@ impl<T: Transport> IcnNode<T> {
             match lead.members.handle_hello(fair, node, incarnation) {
                 Ok(events) => {
                     self.take_session(conn, session, hello);
-                    self.say_office(conn);
+                    self.send_leadership(conn);
                     self.with_lead(|lead, terms, _, hellos| {
                         lead.handle_joining(terms, now, events, hellos);
                     });
@@ -420,7 +420,7 @@ impl<T: Transport> IcnNode<T> {
             }
         } else {
             self.take_session(conn, session, hello);
-            self.say_office(conn);
+            self.send_leadership(conn);
         }
     }
 
@@ -431,13 +431,13 @@ impl<T: Transport> IcnNode<T> {
             self.sessions.insert(earlier, None);
             self.transport.close(earlier);
         }
-        self.doorman.named(conn, session.node);
+        self.peer_guard.named(conn, session.node);
         self.sessions.insert(conn, Some(session));
         self.hellos.insert(session.node, hello);
     }
 
     /// Answers a hello: the leader takes the node in, a standby keeps its stream.
-    fn say_office(&mut self, conn: ConnId) {
+    fn send_leadership(&mut self, conn: ConnId) {
         let control = if self.lead.is_some() {
             let pulse = self.terms.liveness.pulse().as_nanos();
             Control::Welcome(Welcome {
@@ -451,7 +451,7 @@ impl<T: Transport> IcnNode<T> {
     }
 
     fn send_refusal(&mut self, now: Timestamp, conn: ConnId, detail: String) {
-        self.doorman.note(now, conn, Code::RefusedJoin, &detail);
+        self.peer_guard.note(now, conn, Code::RefusedJoin, &detail);
         self.send(&[conn], &Control::Refused { detail });
         self.transport.finish(conn);
     }
@@ -496,7 +496,7 @@ impl<T: Transport> IcnNode<T> {
         let paced_at = self.scheduler().and_then(Scheduler::next_pace_at);
         if now.since(self.ticked_at) >= TICK || paced_at.is_some_and(|due| due <= now) {
             self.ticked_at = now;
-            self.doorman.tick(now, &mut self.transport);
+            self.peer_guard.tick(now, &mut self.transport);
             self.peers.handle_tick(now, &mut self.transport);
             self.look(now);
             self.with_lead(|lead, terms, clock, hellos| {
@@ -520,17 +520,17 @@ impl<T: Transport> IcnNode<T> {
 
     /// Nodes whose sessions are over and that are not heard are dead.
     fn look(&mut self, now: Timestamp) {
-        let Some(mut lookout) = self.lookout.take() else {
+        let Some(mut discovery) = self.discovery.take() else {
             return;
         };
-        lookout.look(now);
+        discovery.look(now);
         self.with_lead(|lead, terms, _, hellos| {
-            let over = lookout.over();
+            let over = discovery.over();
             let dead = over.filter_map(|(node, life)| lead.members.handle_vanished(node, life));
             let dead = dead.collect();
             lead.handle_joining(terms, now, dead, hellos);
         });
-        self.lookout = Some(lookout);
+        self.discovery = Some(discovery);
     }
 
     fn pulse(&mut self, now: Timestamp) {
@@ -541,7 +541,7 @@ impl<T: Transport> IcnNode<T> {
         let Some(lead) = &mut self.lead else {
             return;
         };
-        lead.say_notices(now);
+        lead.log_notices(now);
         let (elapsed_ns, is_over) = (lead.scheduler.elapsed_ns(now), lead.is_over_for_good());
         let conns: Vec<ConnId> = self.conns.values().copied().collect();
         self.send(&conns, &Control::IcnPulse { elapsed_ns });
@@ -554,12 +554,12 @@ impl<T: Transport> IcnNode<T> {
     fn is_done(&mut self, now: Timestamp) -> bool {
         if let Some(lead) = &mut self.lead {
             let all_left = self.conns.is_empty() && self.peers.conns().is_empty();
-            let is_farewell_over = lead
+            let is_close_over = lead
                 .over_since()
-                .is_some_and(|since| all_left || now.since(since) >= FAREWELL);
+                .is_some_and(|since| all_left || now.since(since) >= CLOSE_WAIT);
             let has_waited = self.ledger.has_others()
                 && (self.leaving_since).is_some_and(|since| now.since(since) >= HAND_OVER);
-            return is_farewell_over || has_waited;
+            return is_close_over || has_waited;
         }
         self.is_dismissed || self.leaving_since.is_some()
     }

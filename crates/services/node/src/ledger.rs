@@ -7,7 +7,7 @@ use sheaf_verdict_log::Ledger;
 use sheaf_verdict_log::file::FileLedger;
 use sheaf_verdict_log::majority::{MajorityConfig, MajorityLedger};
 use sheaf_verdict_log::memory::MemoryLedger;
-use sheaf_verdict_log::storage::{Bell, FileStorage, StorageError};
+use sheaf_verdict_log::storage::{FileStorage, StorageError, Waker};
 use sheaf_verdict_log::zookeeper::{ZooKeeperLedger, ZooKeeperLedgerOptions};
 use sheaf_zookeeper::{Live, OptionsError};
 use std::io;
@@ -36,7 +36,7 @@ pub enum LedgerError {
     ZooKeeper(#[from] OptionsError),
 }
 
-/// Opens the verdict log of ICN `icn`; `bell` wakes its event loop.
+/// Opens the verdict log of ICN `icn`; `waker` wakes its event loop.
 ///
 /// # Errors
 ///
@@ -44,29 +44,29 @@ pub enum LedgerError {
 pub(crate) fn open(
     config: &FarmConfig,
     icn: u16,
-    bell: Bell,
+    waker: Waker,
 ) -> Result<Box<dyn Ledger>, LedgerError> {
     match config.icn.ledger.backend {
         LedgerBackend::Memory => Ok(Box::new(MemoryLedger::new())),
-        LedgerBackend::File => Ok(Box::new(FileLedger::open(storage(config, icn, bell)?)?)),
+        LedgerBackend::File => Ok(Box::new(FileLedger::open(storage(config, icn, waker)?)?)),
         LedgerBackend::Majority => {
             let icns = u16::try_from(config.icn.addresses.len()).unwrap_or(u16::MAX);
             // Any seed will do, if it is another one for each member.
             let majority = MajorityConfig::new(icn, icns, new_incarnation().0);
-            let storage = storage(config, icn, bell)?;
+            let storage = storage(config, icn, waker)?;
             Ok(Box::new(MajorityLedger::new(majority, storage)?))
         }
         LedgerBackend::Zookeeper => {
             let role = Role::Icn;
             let options = config.membership.zookeeper(NodeId { role, index: icn })?;
-            let live = Live::start(&options, bell)?;
+            let live = Live::start(&options, waker)?;
             let options = ZooKeeperLedgerOptions::new(&config.membership.root, icn);
             Ok(Box::new(ZooKeeperLedger::new(live, options)))
         }
     }
 }
 
-fn storage(config: &FarmConfig, icn: u16, bell: Bell) -> Result<FileStorage, LedgerError> {
+fn storage(config: &FarmConfig, icn: u16, waker: Waker) -> Result<FileStorage, LedgerError> {
     let node = NodeId {
         role: Role::Icn,
         index: icn,
@@ -76,5 +76,5 @@ fn storage(config: &FarmConfig, icn: u16, bell: Bell) -> Result<FileStorage, Led
         path: path.clone(),
         source,
     })?;
-    Ok(FileStorage::open(&path, bell)?)
+    Ok(FileStorage::open(&path, waker)?)
 }

@@ -261,7 +261,7 @@ pub(crate) fn export_transport(registry: &Registry, stats: &Stats, arena: &Arena
     counter(
         "transport_redials_total",
         "Connections begun once more because nobody had answered.",
-        stats.redials,
+        stats.connect_retries,
     );
     counter("transport_closed_total", "Connections ended.", stats.closed);
     counter(

@@ -3,7 +3,7 @@
 use crate::config::{FarmConfig, MembershipBackend, MembershipFileError};
 use sheaf_membership::{Member, Registry, RegistryEvent};
 use sheaf_protocol::{Incarnation, NodeId, Role, Timestamp};
-use sheaf_zookeeper::{Bell, OptionsError};
+use sheaf_zookeeper::{OptionsError, Waker};
 use std::collections::BTreeSet;
 use thiserror::Error;
 use tracing::{info, warn};
@@ -28,18 +28,18 @@ pub(crate) fn open(
     config: &FarmConfig,
     node: NodeId,
     interest: &[Role],
-    bell: Bell,
+    waker: Waker,
 ) -> Result<Option<Box<dyn Registry>>, RegistryError> {
     if config.membership.backend == MembershipBackend::Embedded {
         return Ok(None);
     }
     let options = config.membership.zookeeper(node)?;
-    let registry = sheaf_zookeeper::registry(&options, &config.membership.root, interest, bell)?;
+    let registry = sheaf_zookeeper::registry(&options, &config.membership.root, interest, waker)?;
     Ok(Some(Box::new(registry)))
 }
 
 /// A registry, and what this node has made of it.
-pub struct Lookout {
+pub struct Discovery {
     registry: Box<dyn Registry>,
     icns: Vec<String>,
     there: BTreeSet<(NodeId, Incarnation)>,
@@ -47,16 +47,16 @@ pub struct Lookout {
     over: BTreeSet<(NodeId, Incarnation)>,
 }
 
-impl std::fmt::Debug for Lookout {
+impl std::fmt::Debug for Discovery {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Lookout")
+        f.debug_struct("Discovery")
             .field("registry", &self.registry.name())
             .field("there", &self.there)
             .finish_non_exhaustive()
     }
 }
 
-impl Lookout {
+impl Discovery {
     /// Writes `me` down in `registry` and looks out for others.
     #[must_use]
     pub fn new(mut registry: Box<dyn Registry>, now: Timestamp, me: Member) -> Self {

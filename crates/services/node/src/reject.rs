@@ -64,7 +64,7 @@ pub(crate) fn on_data_stream(sender: NodeId, control: &Control) -> Frame {
 }
 
 /// What a transport says to a peer whose connection it ends.
-pub(crate) fn farewell(reason: &CloseReason) -> Option<Frame> {
+pub(crate) fn close_notice(reason: &CloseReason) -> Option<Frame> {
     let code = code_of(reason)?;
     // Half a frame that never ends is no stream that could carry a frame back in any other sense.
     Some(message(code, &reason.to_string()))
@@ -79,14 +79,14 @@ struct Count {
 
 /// Knows who is at the other end of each stream, and what was rejected of whom.
 #[derive(Debug, Default)]
-pub(crate) struct Doorman {
+pub(crate) struct PeerGuard {
     peers: BTreeMap<ConnId, String>,
     /// Streams that were told why they end, and when.
     leaving: BTreeMap<ConnId, Timestamp>,
     counts: BTreeMap<String, BTreeMap<Code, Count>>,
 }
 
-impl Doorman {
+impl PeerGuard {
     /// A peer at `address` has connected.
     pub(crate) fn accepted(&mut self, conn: ConnId, address: &str) {
         self.peers.insert(conn, host_of(address));
@@ -210,7 +210,7 @@ impl Doorman {
 }
 
 /// A rejection that a node got, for its log.
-pub(crate) fn tell(peer: &str, code: Code, detail: &str) {
+pub(crate) fn log_rejection(peer: &str, code: Code, detail: &str) {
     warn!(peer, %code, detail, "A peer has rejected what this node sent");
 }
 
@@ -250,32 +250,32 @@ mod tests {
 
     #[test]
     fn peers_are_told_apart_up_to_a_bound_and_the_log_is_told_once_a_second() {
-        let mut doorman = Doorman::default();
+        let mut peer_guard = PeerGuard::default();
         let at = |ms: u64| Timestamp(ms * 1_000_000);
         for number in 0..1000 {
             let address = format!("10.0.{}.{}:40000", number / 250, number % 250);
-            doorman.accepted(ConnId(number), &address);
+            peer_guard.accepted(ConnId(number), &address);
             assert_eq!(
-                doorman.note(at(0), ConnId(number), Code::BadFrame, "x"),
+                peer_guard.note(at(0), ConnId(number), Code::BadFrame, "x"),
                 number <= PEERS_MAX as u64
             );
         }
-        assert_eq!(doorman.counts.len(), PEERS_MAX + 1);
-        assert_eq!(doorman.count(Code::BadFrame), 1000);
-        assert!(!doorman.note(at(999), ConnId(0), Code::BadFrame, "x"));
-        assert!(doorman.note(at(999), ConnId(0), Code::TooBig, "another code"));
-        assert!(doorman.note(at(1000), ConnId(0), Code::BadFrame, "x"));
-        assert_eq!(doorman.count(Code::BadFrame), 1002);
+        assert_eq!(peer_guard.counts.len(), PEERS_MAX + 1);
+        assert_eq!(peer_guard.count(Code::BadFrame), 1000);
+        assert!(!peer_guard.note(at(999), ConnId(0), Code::BadFrame, "x"));
+        assert!(peer_guard.note(at(999), ConnId(0), Code::TooBig, "another code"));
+        assert!(peer_guard.note(at(1000), ConnId(0), Code::BadFrame, "x"));
+        assert_eq!(peer_guard.count(Code::BadFrame), 1002);
     }
 
     #[test]
     fn a_peer_is_known_by_its_host_and_then_by_its_name() {
         assert_eq!(host_of("10.0.0.1:7000"), "10.0.0.1");
         assert_eq!(host_of("[::1]:7000"), "[::1]");
-        let mut doorman = Doorman::default();
-        doorman.accepted(ConnId(1), "10.0.0.1:7000");
-        doorman.named(ConnId(1), sheaf_protocol::FlpId(3).into());
-        doorman.note(Timestamp(0), ConnId(1), Code::Conflict, "x");
-        assert_eq!(doorman.counts.keys().collect::<Vec<_>>(), ["flp:3"]);
+        let mut peer_guard = PeerGuard::default();
+        peer_guard.accepted(ConnId(1), "10.0.0.1:7000");
+        peer_guard.named(ConnId(1), sheaf_protocol::FlpId(3).into());
+        peer_guard.note(Timestamp(0), ConnId(1), Code::Conflict, "x");
+        assert_eq!(peer_guard.counts.keys().collect::<Vec<_>>(), ["flp:3"]);
     }
 }

@@ -13,7 +13,7 @@ use crate::http::{self, MetricsError};
 use crate::icn::{IcnError, IcnNode, IcnParts};
 use crate::ledger::{self, LedgerError};
 use crate::metrics;
-use crate::registry::{self, Lookout, RegistryError};
+use crate::registry::{self, Discovery, RegistryError};
 use crate::reject;
 use crate::security::{self, SecurityError};
 use crate::shutdown::Shutdown;
@@ -228,9 +228,9 @@ pub fn run_icn(
         incarnation: parts.incarnation,
         address: found_at.transpose()?.unwrap_or_default(),
     };
-    let lookout = process.lookout(config, me, &[])?;
+    let discovery = process.discovery(config, me, &[])?;
     let mut node = IcnNode::new(process.take_transport(), parts)?;
-    lookout.into_iter().for_each(|one| node.look_out(one));
+    discovery.into_iter().for_each(|one| node.discover(one));
     let mut events = Vec::new();
     let mut was_asked = false;
     loop {
@@ -269,7 +269,7 @@ pub fn run_icn(
             node.handle(now, event);
         }
     }
-    node.sign_off(clock.now());
+    node.deregister(clock.now());
     info!("The run is over");
     Ok(())
 }
@@ -295,11 +295,11 @@ pub fn run_flp(
     let arena = process.arena.clone();
     process.transport().lend(&arena, lent_bytes_max);
     let waker = process.waker.clone();
-    let bell = Box::new(move || wake(&waker));
+    let waker = Box::new(move || wake(&waker));
     let registry = process.registry.clone();
     // Payloads that lie there for ever may be lent as often as anybody wants them.
     let lend = &mut |pool: &Arc<Arena>| process.transport().lend(pool, u64::MAX);
-    let input = source::open(config, flp, bell, &registry, lend)?;
+    let input = source::open(config, flp, waker, &registry, lend)?;
     process.serve_metrics(options.metrics.as_ref().or(config.flp.metrics.as_ref()))?;
     let stf_bytes_max = match &input {
         Input::Made(source) => source.bytes_max().min(config.flp.stf_bytes_max),
@@ -338,9 +338,9 @@ pub fn run_flp(
         incarnation: source.incarnation,
         address: String::new(),
     };
-    let lookout = process.lookout(config, me, &[Role::Icn])?;
+    let discovery = process.discovery(config, me, &[Role::Icn])?;
     let mut node = FlpNode::new(process.take_transport(), parts);
-    lookout.into_iter().for_each(|one| node.look_out(one));
+    discovery.into_iter().for_each(|one| node.discover(one));
     let mut events = Vec::new();
     loop {
         let now = clock.now();
@@ -365,7 +365,7 @@ pub fn run_flp(
             node.handle(now, event);
         }
     }
-    node.sign_off(clock.now());
+    node.deregister(clock.now());
     info!(%flp, "FLP ends");
     Ok(())
 }
@@ -399,12 +399,12 @@ pub fn run_epn(
         incarnation: new_incarnation(),
     };
     let mut brain = TfBuilder::new(config.epn.build);
-    let bell = Box::new(move || wake(&waker));
+    let waker = Box::new(move || wake(&waker));
     let sink = match (&config.epn.sink, config.epn.ack) {
         (SinkConfig::File(file), Ack::Stored) => {
             let store = sink::open_store(file, target)?;
             brain.store_first(store.former());
-            SinkHandle::spawn_store(store, bell)?
+            SinkHandle::spawn_store(store, waker)?
         }
         (config_of_sink, _) => {
             let memory = sink::Memory {
@@ -412,7 +412,7 @@ pub fn run_epn(
                 holdings: process.transport().holdings(),
             };
             let sink = (config_of_sink, config.epn.queue_tfs);
-            sink::open(sink, epn, memory, &process.registry, bell)?
+            sink::open(sink, epn, memory, &process.registry, waker)?
         }
     };
     let told = config.epn.advertise.as_deref().map(own);
@@ -451,9 +451,9 @@ pub fn run_epn(
         incarnation: target.incarnation,
         address: data_address,
     };
-    let lookout = process.lookout(config, me, &[Role::Icn])?;
+    let discovery = process.discovery(config, me, &[Role::Icn])?;
     let mut node = EpnNode::new(process.take_transport(), parts);
-    lookout.into_iter().for_each(|one| node.look_out(one));
+    discovery.into_iter().for_each(|one| node.discover(one));
     let (mut events, mut fair) = (Vec::new(), FairClock::default());
     loop {
         let now = clock.now();
@@ -483,7 +483,7 @@ pub fn run_epn(
             node.handle(now, event);
         }
     }
-    node.sign_off(clock.now());
+    node.deregister(clock.now());
     info!(%epn, "EPN ends");
     Ok(())
 }
@@ -553,10 +553,10 @@ impl Process {
         let files = raise_files(connections_max, consumers)?;
         let queue_bytes_max = tcp.queue_bytes_max;
         let mut transport = Tcp::with_security(tcp, arena.clone(), security)?;
-        transport.set_farewell(reject::farewell);
+        transport.set_close_notice(reject::close_notice);
         let waker = transport.waker();
-        let bell = waker.clone();
-        shutdown.ring(move || wake(&bell));
+        let of_shutdown = waker.clone();
+        shutdown.set_waker(move || wake(&of_shutdown));
         let budget = Budget::of(config, node, arena_bytes);
         info!(
             budget_bytes = budget.total(),
@@ -599,15 +599,15 @@ impl Process {
     }
 
     /// The registry of the farm file, with this node in it.
-    fn lookout(
+    fn discovery(
         &self,
         config: &FarmConfig,
         me: Member,
         interest: &[Role],
-    ) -> Result<Option<Lookout>, RoleError> {
+    ) -> Result<Option<Discovery>, RoleError> {
         let waker = self.waker.clone();
         let registry = registry::open(config, me.node, interest, Box::new(move || wake(&waker)))?;
-        Ok(registry.map(|registry| Lookout::new(registry, self.clock.now(), me)))
+        Ok(registry.map(|registry| Discovery::new(registry, self.clock.now(), me)))
     }
 
     fn serve_metrics(&self, address: Option<&String>) -> Result<(), MetricsError> {

@@ -215,7 +215,7 @@ pub(crate) fn role_denial<T: Transport>(
 
 /// Whether a node of `role` may say this to an ICN. What an ICN says to a node needs no such list: the node looks at
 /// who is at the other end when it connects.
-pub(crate) fn may_say(role: Role, control: &Control) -> bool {
+pub(crate) fn may_send(role: Role, control: &Control) -> bool {
     match control {
         Control::Hello(_) | Control::Fenced | Control::Rejected { .. } => true,
         Control::Leaving => matches!(role, Role::Flp | Role::Epn),

@@ -1,15 +1,15 @@
-//! How a process is told to end: a flag, and a bell that wakes its loop.
+//! How a process is told to end: a flag, and a waker for its loop.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-type Bell = Box<dyn Fn() + Send>;
+type Waker = Box<dyn Fn() + Send>;
 
 /// Asks a role to drain and return. Clones share the request.
 #[derive(Clone, Default)]
 pub struct Shutdown {
     requests: Arc<AtomicUsize>,
-    bell: Arc<Mutex<Option<Bell>>>,
+    waker: Arc<Mutex<Option<Waker>>>,
 }
 
 impl std::fmt::Debug for Shutdown {
@@ -61,8 +61,8 @@ impl Shutdown {
     /// Asks.
     pub fn request(&self) {
         self.requests.fetch_add(1, Ordering::SeqCst);
-        if let Some(bell) = &*self.bell.lock().unwrap_or_else(PoisonError::into_inner) {
-            bell();
+        if let Some(waker) = &*self.waker.lock().unwrap_or_else(PoisonError::into_inner) {
+            waker();
         }
     }
 
@@ -72,8 +72,8 @@ impl Shutdown {
         self.requests.load(Ordering::SeqCst) > 0
     }
 
-    /// Rings `bell` at every request from now on.
-    pub fn ring(&self, bell: impl Fn() + Send + 'static) {
-        *self.bell.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(bell));
+    /// Calls `waker` at every request from now on.
+    pub fn set_waker(&self, waker: impl Fn() + Send + 'static) {
+        *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(waker));
     }
 }

@@ -518,17 +518,17 @@ mod tests {
     }
 
     /// Where the waker puts its calls, and the test waits for them.
-    pub(super) struct Bell(Receiver<()>);
+    pub(super) struct Wakes(Receiver<()>);
 
-    pub(super) fn bell() -> (Wake, Bell) {
+    pub(super) fn wakes() -> (Wake, Wakes) {
         let (sender, receiver) = sync_channel(1);
         let wake = Box::new(move || {
-            let _ = sender.try_send(()); // A bell that has rung already need not ring again.
+            let _ = sender.try_send(()); // A wake that is pending already need not be repeated.
         });
-        (wake, Bell(receiver))
+        (wake, Wakes(receiver))
     }
 
-    impl Bell {
+    impl Wakes {
         /// The next event, when it comes.
         pub(super) fn next(&self, sink: &mut SinkHandle) -> SinkEvent {
             loop {

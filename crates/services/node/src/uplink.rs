@@ -304,7 +304,7 @@ impl Uplink {
             }
         }
         for conn in to_greet {
-            self.say_hello(now, transport, conn);
+            self.send_hello(now, transport, conn);
         }
         self.look_for_other_ways(now, transport);
     }
@@ -352,7 +352,7 @@ impl Uplink {
                 let hello = Control::Hello(self.hello.clone());
                 self.send_on(transport, conn, &hello);
             }
-            None => self.say_hello(now, transport, conn),
+            None => self.send_hello(now, transport, conn),
         }
     }
 
@@ -389,7 +389,7 @@ impl Uplink {
         }
     }
 
-    fn say_hello<T: Transport>(&mut self, now: Timestamp, transport: &mut T, conn: ConnId) {
+    fn send_hello<T: Transport>(&mut self, now: Timestamp, transport: &mut T, conn: ConnId) {
         if let Some(stream) = self.stream_mut(conn) {
             stream.state = match stream.state {
                 State::Standby { .. } => State::Standby { conn, said_at: now },
@@ -437,7 +437,7 @@ impl Uplink {
                 Heard::Refused(format!("{}: {detail}", Code::RoleDenied))
             }
             Control::Rejected { code, detail } => {
-                reject::tell("an ICN", code, &detail);
+                reject::log_rejection("an ICN", code, &detail);
                 Heard::Nothing
             }
             Control::Refused { detail } if envelope.term >= self.term => Heard::Refused(detail),
@@ -463,7 +463,7 @@ impl Uplink {
             _ if envelope.term > self.term => {
                 let stream = self.stream_mut(conn);
                 if stream.is_some_and(|stream| matches!(stream.state, State::Joined(_))) {
-                    self.say_hello(now, transport, conn);
+                    self.send_hello(now, transport, conn);
                 }
                 Heard::Nothing
             }

@@ -128,12 +128,12 @@ impl Link {
             Event::Gone {
                 address, reason, ..
             } => {
-                if let Some(others) = self.may_tell() {
+                if let Some(others) = self.may_log() {
                     warn!(role, address, %reason, others, "A peer of ZeroMQ is not there or cut off");
                 }
             }
             Event::NotAccepted(error) => {
-                if let Some(others) = self.may_tell() {
+                if let Some(others) = self.may_log() {
                     warn!(role, %error, others, "A peer of ZeroMQ cannot be accepted");
                 }
             }
@@ -143,13 +143,13 @@ impl Link {
     /// A message was not taken.
     pub(crate) fn refuse(&mut self, code: &'static str, why: &dyn std::fmt::Display) {
         *self.refused.entry(code).or_default() += 1;
-        if let Some(others) = self.may_tell() {
+        if let Some(others) = self.may_log() {
             warn!(role = self.role, %why, others, "A message is refused");
         }
     }
 
     /// Once a second: how many were passed over since.
-    fn may_tell(&mut self) -> Option<u64> {
+    fn may_log(&mut self) -> Option<u64> {
         if self.told.is_some_and(|told| told.elapsed() < TELL_EVERY) {
             self.untold += 1;
             return None;

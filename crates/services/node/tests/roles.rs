@@ -80,7 +80,7 @@ impl Peer {
         }
     }
 
-    fn say(&mut self, sender: NodeId, control: &Control) {
+    fn send(&mut self, sender: NodeId, control: &Control) {
         let envelope = Envelope {
             run: RunId(0),
             sender,
@@ -189,12 +189,12 @@ fn flp_3_that_says_it_is_flp_5_is_denied_and_the_real_one_stays() {
     let mut scene = Scene::new();
     let (three, five) = (NodeId::from(FlpId(3)), NodeId::from(FlpId(5)));
     let mut real = scene.peer(five);
-    real.say(five, &Control::Hello(hello()));
+    real.send(five, &Control::Hello(hello()));
     scene.until(&mut [&mut real], "the welcome of the real one", |peers| {
         is_welcome(peers[0])
     });
     let mut liar = scene.peer(three);
-    liar.say(five, &Control::Hello(hello()));
+    liar.send(five, &Control::Hello(hello()));
     scene.until(&mut [&mut liar], "the rejection", |peers| {
         peers[0].is_rejected("found the certificate of sheaf://north/flp/3, expected that of flp:5")
     });
@@ -204,7 +204,7 @@ fn flp_3_that_says_it_is_flp_5_is_denied_and_the_real_one_stays() {
     assert!(!real.is_closed);
     // With its own name it may come in.
     let mut honest = scene.peer(three);
-    honest.say(three, &Control::Hello(hello()));
+    honest.send(three, &Control::Hello(hello()));
     scene.until(&mut [&mut honest], "the welcome", |peers| {
         is_welcome(peers[0])
     });
@@ -215,11 +215,11 @@ fn a_node_that_has_joined_may_not_speak_for_another_later() {
     let mut scene = Scene::new();
     let (three, five) = (NodeId::from(FlpId(3)), NodeId::from(FlpId(5)));
     let mut liar = scene.peer(three);
-    liar.say(three, &Control::Hello(hello()));
+    liar.send(three, &Control::Hello(hello()));
     scene.until(&mut [&mut liar], "the welcome", |peers| {
         is_welcome(peers[0])
     });
-    liar.say(five, &Control::Leaving);
+    liar.send(five, &Control::Leaving);
     scene.until(&mut [&mut liar], "the rejection", |peers| {
         peers[0].is_rejected("flp:3 speaks for flp:5")
     });
@@ -251,11 +251,11 @@ fn an_epn_that_assigns_is_denied() {
         ),
     ] {
         let mut rogue = scene.peer(epn);
-        rogue.say(epn, &Control::Hello(hello()));
+        rogue.send(epn, &Control::Hello(hello()));
         scene.until(&mut [&mut rogue], "the welcome", |peers| {
             is_welcome(peers[0])
         });
-        rogue.say(epn, &control);
+        rogue.send(epn, &control);
         scene.until(&mut [&mut rogue], "the rejection", |peers| {
             peers[0].is_rejected(name)
         });

@@ -397,7 +397,7 @@ impl<'a> Farm<'a> {
         let name = seat.name.clone();
         let here = seat.here(now);
         if let Some(process) = &mut seat.process {
-            process.sign_off(here);
+            process.deregister(here);
         }
         seat.process = None;
         self.end_sessions(now, index);

@@ -9,7 +9,7 @@ pub enum Invariant {
     /// A TF has at most one verdict, over the logs of all ICNs, and it never changes but to abandoned.
     OneVerdict,
     /// A TF is handed on at most once, over all lives of all EPNs.
-    OneHandOn,
+    OneDelivery,
     /// What is handed on are the STFs of the roster with the digests of their sources.
     TruePieces,
     /// What is handed on has its verdict in the log before, for that EPN in that life.
@@ -38,7 +38,7 @@ impl Invariant {
     /// Every invariant, in the order of the contract.
     pub const ALL: [Self; 13] = [
         Self::OneVerdict,
-        Self::OneHandOn,
+        Self::OneDelivery,
         Self::TruePieces,
         Self::VerdictFirst,
         Self::TrueReason,
@@ -57,7 +57,7 @@ impl Invariant {
     pub fn name(self) -> &'static str {
         match self {
             Self::OneVerdict => "I1 one verdict",
-            Self::OneHandOn => "I2 one hand-on",
+            Self::OneDelivery => "I2 one delivery",
             Self::TruePieces => "I3 true pieces",
             Self::VerdictFirst => "I4 verdict first",
             Self::TrueReason => "I5 true reason",

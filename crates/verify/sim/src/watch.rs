@@ -482,7 +482,7 @@ impl<'a> Watch<'a> {
         let (incarnation, book) = self.tf_of(node, tf)?;
         if book.consumed_at != Some((node.index, incarnation)) {
             return found(
-                Invariant::OneHandOn,
+                Invariant::OneDelivery,
                 tf,
                 format!("{node} writes that TF {tf} is handed on, its consumer has not got it"),
             );
@@ -508,7 +508,7 @@ impl<'a> Watch<'a> {
             "{node} writes that it published TF {tf} for its life {life}; visible at {:?}, fate {:?}",
             book.consumed_at, book.fate
         );
-        found(Invariant::OneHandOn, tf, detail)
+        found(Invariant::OneDelivery, tf, detail)
     }
 
     /// The consumer of `node` has been handed a TF.
@@ -530,7 +530,7 @@ impl<'a> Watch<'a> {
                 "TF {tf} is handed on by epn:{} in life {} and by epn:{} in life {}",
                 earlier.0, earlier.1, at.0, at.1
             );
-            return found(Invariant::OneHandOn, tf, detail);
+            return found(Invariant::OneDelivery, tf, detail);
         }
         let Some(fate) = &book.fate else {
             return found(

@@ -226,7 +226,7 @@ impl Keeper for ModelKeeper {
                 .push_back((at, ticket, request));
         } else {
             let lost = KeeperEvent::Answer(ticket, Err(KeeperError::Lost));
-            world.tell_at_once(self.id, lost);
+            world.notify_at_once(self.id, lost);
         }
         ticket
     }
@@ -354,13 +354,13 @@ impl World {
         last.map_or(at, |last| at.max(last))
     }
 
-    fn tell(&mut self, id: usize, event: KeeperEvent) {
+    fn notify(&mut self, id: usize, event: KeeperEvent) {
         let last = self.clients[id].events.back().map(|(at, _)| *at);
         let at = self.after_latency(last);
         self.clients[id].events.push_back((at, event));
     }
 
-    fn tell_at_once(&mut self, id: usize, event: KeeperEvent) {
+    fn notify_at_once(&mut self, id: usize, event: KeeperEvent) {
         let client = &mut self.clients[id];
         let at = client
             .events
@@ -391,7 +391,7 @@ impl World {
             }
             let missed = std::mem::take(&mut client.missed);
             for path in missed {
-                self.tell(id, KeeperEvent::Changed { path });
+                self.notify(id, KeeperEvent::Changed { path });
             }
             if self.clients[id].is_expired_unsaid {
                 self.lose(id, "a server closed the connection");
@@ -426,7 +426,7 @@ impl World {
             _ if !self.reaches(id) => 0,
             len => self.random.random_range(0..=len),
         };
-        self.tell_at_once(
+        self.notify_at_once(
             id,
             KeeperEvent::Away {
                 why: why.to_owned(),
@@ -437,7 +437,7 @@ impl World {
             let _ = self.perform(id, request, false);
         }
         for ticket in lost {
-            self.tell_at_once(id, KeeperEvent::Answer(ticket, Err(KeeperError::Lost)));
+            self.notify_at_once(id, KeeperEvent::Answer(ticket, Err(KeeperError::Lost)));
         }
     }
 
@@ -455,7 +455,7 @@ impl World {
             return;
         }
         if std::mem::take(&mut self.clients[id].is_expired_unsaid) {
-            self.tell(id, KeeperEvent::Expired);
+            self.notify(id, KeeperEvent::Expired);
         }
         if self.clients[id].session == 0 {
             self.last_session += 1;
@@ -471,9 +471,9 @@ impl World {
         client.heard = now;
         let (session, timeout) = (client.session, client.timeout);
         let missed = std::mem::take(&mut client.missed);
-        self.tell(id, KeeperEvent::Connected { session, timeout });
+        self.notify(id, KeeperEvent::Connected { session, timeout });
         for path in missed {
-            self.tell(id, KeeperEvent::Changed { path });
+            self.notify(id, KeeperEvent::Changed { path });
         }
     }
 
@@ -502,7 +502,7 @@ impl World {
             return;
         };
         let answer = self.perform(id, request, true);
-        self.tell(id, KeeperEvent::Answer(ticket, answer));
+        self.notify(id, KeeperEvent::Answer(ticket, answer));
     }
 
     fn perform(
@@ -675,7 +675,7 @@ impl World {
             for path in fired {
                 let path = path.to_owned();
                 if self.clients[id].is_connected && self.reaches(id) {
-                    self.tell(id, KeeperEvent::Changed { path });
+                    self.notify(id, KeeperEvent::Changed { path });
                 } else {
                     self.clients[id].missed.push(path);
                 }

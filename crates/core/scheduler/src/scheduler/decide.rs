@@ -118,10 +118,10 @@ impl Scheduler {
             bytes: built.bytes,
         };
         self.actions.push_back(Action::Append(record));
-        self.say_commit(target, tf, missing);
+        self.send_commit(target, tf, missing);
     }
 
-    fn say_commit(&mut self, target: Target, tf: TfId, missing: Vec<FlpId>) {
+    fn send_commit(&mut self, target: Target, tf: TfId, missing: Vec<FlpId>) {
         // One message a TF: the driver packs what one flush yields into few writes.
         let commit = Control::Commit(vec![Commit { tf, missing }]);
         let recipient = protect!(SingleCommit, Recipient::Epn(target.epn), else Recipient::AllEpns);
@@ -152,7 +152,7 @@ impl Scheduler {
             // Without the roster of the TF the EPN cannot tell whether it has what the commit names.
             self.repeat_roster(target, assign);
             self.stats.commits_repeated += 1;
-            self.say_commit(target, tf, missing);
+            self.send_commit(target, tf, missing);
         }
     }
 

@@ -16,7 +16,7 @@ pub(super) struct Rosters {
     list: Vec<Roster>,
     last_id: u32,
     /// Changes that the log has not been told.
-    untold: Vec<Roster>,
+    unrecorded: Vec<Roster>,
 }
 
 impl Rosters {
@@ -30,7 +30,7 @@ impl Rosters {
             id: RosterId(self.last_id),
             members: members.into(),
         };
-        self.untold.push(roster.clone());
+        self.unrecorded.push(roster.clone());
         self.list.push(roster);
     }
 
@@ -64,8 +64,8 @@ impl Rosters {
     }
 
     /// What the log has not been told, in the order in which it happened.
-    pub(super) fn take_untold(&mut self) -> Vec<Roster> {
-        std::mem::take(&mut self.untold)
+    pub(super) fn take_unrecorded(&mut self) -> Vec<Roster> {
+        std::mem::take(&mut self.unrecorded)
     }
 
     /// The members from the last change on.
@@ -106,7 +106,7 @@ impl Rosters {
             roster.id = RosterId(self.last_id);
             let others = roster.members.iter().copied();
             roster.members = others.filter(|member| *member != source).collect();
-            self.untold.push(roster.clone());
+            self.unrecorded.push(roster.clone());
         }
     }
 

@@ -224,14 +224,14 @@ impl Scheduler {
                     stop_at,
                 };
                 self.append(Record::Stopping { stop_at });
-                self.say_stop();
+                self.send_stop();
             }
             RunPhase::Stopping { .. } | RunPhase::Draining { .. } | RunPhase::Over => {}
         }
         self.advance_run(now);
     }
 
-    fn say_stop(&mut self) {
+    fn send_stop(&mut self) {
         let RunPhase::Stopping { stop_at, .. } = self.phase else {
             return;
         };
@@ -335,7 +335,7 @@ impl Scheduler {
                 {
                     self.close_unheard(now);
                     self.set_over();
-                    self.say_dismissed();
+                    self.send_dismissed();
                 }
             }
         }
@@ -371,7 +371,7 @@ impl Scheduler {
         };
         let stop_at = Some(last);
         self.append(Record::Stopping { stop_at });
-        self.say_stop();
+        self.send_stop();
     }
 
     fn begin_drain(&mut self, now: Timestamp) {
@@ -402,7 +402,7 @@ impl Scheduler {
 
     /// Tells the log of changed rosters, before anything names them.
     fn append_rosters(&mut self) {
-        for Roster { id, first, members } in self.rosters.take_untold() {
+        for Roster { id, first, members } in self.rosters.take_unrecorded() {
             let members = members.to_vec();
             self.append(Record::Roster { id, first, members });
         }
@@ -418,7 +418,7 @@ impl Scheduler {
         }
     }
 
-    fn say_dismissed(&mut self) {
+    fn send_dismissed(&mut self) {
         self.send(Recipient::AllFlps, Control::Dismissed);
         self.send(Recipient::AllEpns, Control::Dismissed);
     }
@@ -503,8 +503,8 @@ impl Scheduler {
                     self.send(Recipient::AllFlps, Control::StopAt { next });
                 }
             }
-            RunPhase::Stopping { .. } => self.say_stop(),
-            RunPhase::Over => self.say_dismissed(),
+            RunPhase::Stopping { .. } => self.send_stop(),
+            RunPhase::Over => self.send_dismissed(),
         }
     }
 }

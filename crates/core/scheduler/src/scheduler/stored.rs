@@ -70,7 +70,7 @@ impl Scheduler {
             let lost: Vec<TfId> = self.strays_of(target.epn).map(|(tf, _)| tf).collect();
             lost.into_iter().for_each(|tf| self.abandon_stray(tf));
         }
-        self.say_recover(target.epn);
+        self.send_recover(target.epn);
     }
 
     fn strays_of(&self, epn: EpnId) -> impl Iterator<Item = (TfId, &Stray)> + '_ {
@@ -78,7 +78,7 @@ impl Scheduler {
         strays.filter(move |(_, stray)| stray.target.epn == epn)
     }
 
-    fn say_recover(&mut self, epn: EpnId) {
+    fn send_recover(&mut self, epn: EpnId) {
         let items: Vec<Recover> = self
             .strays_of(epn)
             .map(|(tf, stray)| Recover {
@@ -99,7 +99,7 @@ impl Scheduler {
         there.sort_unstable();
         there.dedup();
         there.retain(|epn| self.epns.contains_key(epn));
-        there.into_iter().for_each(|epn| self.say_recover(epn));
+        there.into_iter().for_each(|epn| self.send_recover(epn));
     }
 
     /// An EPN says what its former lives have stored: of what is not committed to it, it need not keep anything.
@@ -113,7 +113,7 @@ impl Scheduler {
         if !unwanted.is_empty() {
             self.send(Recipient::Epn(target.epn), Control::Discard(unwanted));
         }
-        self.say_recover(target.epn);
+        self.send_recover(target.epn);
     }
 
     /// An EPN was told to publish TFs of a former life, and does not have them.
@@ -192,7 +192,7 @@ impl Scheduler {
 
     /// Tells all EPNs what is released. While there are strays, each by its name: who is thought dead may be back in
     /// the same life by the time that this leaves, and must not discard what it has stored.
-    pub(super) fn say_release_to_epns(&mut self) {
+    pub(super) fn send_release_to_epns(&mut self) {
         if self.strays.is_empty() {
             return self.send(Recipient::AllEpns, Control::Release(self.release()));
         }

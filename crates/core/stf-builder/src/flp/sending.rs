@@ -68,7 +68,8 @@ impl Flp {
         for (target, offers) in std::mem::take(&mut self.offers) {
             for items in offers.chunks(Control::ENTRIES_MAX) {
                 let control = Control::Offer(items.to_vec());
-                self.actions.push_back(Action::Say { target, control });
+                self.actions
+                    .push_back(Action::SendToEpn { target, control });
             }
         }
     }
@@ -96,7 +97,8 @@ impl Flp {
         }
         for tfs in withdrawn.chunks(Control::ENTRIES_MAX) {
             let control = Control::Withdrawn(tfs.to_vec());
-            self.actions.push_back(Action::Say { target, control });
+            self.actions
+                .push_back(Action::SendToEpn { target, control });
         }
     }
 

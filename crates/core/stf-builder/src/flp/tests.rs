@@ -203,7 +203,7 @@ impl Bench {
                 Action::Connect { target, .. } => format!("connect {}", epn_word(target)),
                 Action::Disconnect { target } => format!("disconnect {}", epn_word(target)),
                 Action::Send(control) => control_word(&control),
-                Action::Say { target, control } => {
+                Action::SendToEpn { target, control } => {
                     format!("{} to {}", control_word(&control), epn_word(target))
                 }
             });

@@ -56,7 +56,7 @@ impl<P: Clone> TfBuilder<P> {
             self.asked.insert(source, rest);
         }
         let control = Control::Grant(tfs);
-        Some(Action::Say { source, control })
+        Some(Action::SendToFlp { source, control })
     }
 }
 

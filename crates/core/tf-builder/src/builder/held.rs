@@ -8,9 +8,9 @@ use sheaf_protocol::{Control, TfId, Timestamp, protect};
 
 impl<P: Clone> TfBuilder<P> {
     /// Reports all slots to an ICN that the EPN has just joined.
-    pub(super) fn say_slots(&mut self, now: Timestamp) {
+    pub(super) fn send_slots(&mut self, now: Timestamp) {
         self.slots_said_at = now;
-        self.say_slots_that(|_| true);
+        self.send_slots_where(|_| true);
     }
 
     /// Reports again the slots that no assignment of this ICN has named for a while: the ICN may not know of them. The
@@ -23,10 +23,10 @@ impl<P: Clone> TfBuilder<P> {
         self.slots_said_at = now;
         let is_unclaimed =
             |slot: &Slot<P>| slot.roster.is_none() && now.since(slot.waits_since) >= repeat;
-        self.say_slots_that(is_unclaimed);
+        self.send_slots_where(is_unclaimed);
     }
 
-    fn say_slots_that(&mut self, is_meant: impl Fn(&Slot<P>) -> bool) {
+    fn send_slots_where(&mut self, is_meant: impl Fn(&Slot<P>) -> bool) {
         protect!(SlotReport, else return);
         let held = |(tf, slot): (&TfId, &Slot<P>)| SlotHeld {
             tf: *tf,

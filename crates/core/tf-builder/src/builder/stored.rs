@@ -190,7 +190,7 @@ impl<P: Clone> TfBuilder<P> {
     }
 
     /// Reports to the ICN which TFs of its run former lives have stored.
-    pub(super) fn say_stored(&mut self, now: Timestamp) {
+    pub(super) fn send_stored(&mut self, now: Timestamp) {
         let (Some(storing), Some(run)) = (&mut self.storing, self.run) else {
             return;
         };
@@ -213,7 +213,7 @@ impl<P: Clone> TfBuilder<P> {
             .as_ref()
             .is_some_and(|s| !s.former.is_empty() && now.since(s.said_at) >= repeat);
         if is_due {
-            self.say_stored(now);
+            self.send_stored(now);
         }
     }
 

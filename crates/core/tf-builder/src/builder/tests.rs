@@ -124,7 +124,7 @@ impl Bench {
                 Action::Send(Control::NotStored(tfs)) => {
                     words.extend(tfs.iter().map(|tf| format!("not stored {tf}")));
                 }
-                Action::Say { source, control } => words.push(match control {
+                Action::SendToFlp { source, control } => words.push(match control {
                     Control::Grant(tfs) => format!("grant {:?} of {}", ids(&tfs), source.flp.0),
                     other => other.name().to_owned(),
                 }),

@@ -106,24 +106,25 @@ fn nothing_is_appended_before_it_leads() {
     assert_eq!(sim.run(10), ["lead 1 after 0"]);
 }
 
-/// A real ledger and its bell.
+/// A real ledger and its waker.
 fn real(folder: &Path) -> (FileLedger<FileStorage>, Receiver<()>) {
-    let (ring, rung): (SyncSender<()>, _) = sync_channel(1);
-    let bell = move || match ring.try_send(()) {
+    let (wake, wakes): (SyncSender<()>, _) = sync_channel(1);
+    let waker = move || match wake.try_send(()) {
         Ok(()) | Err(TrySendError::Full(())) => {}
         Err(TrySendError::Disconnected(())) => panic!("the test ended before its ledger"),
     };
-    let storage = FileStorage::open(folder, Box::new(bell)).expect("a fresh folder");
-    (FileLedger::open(storage).expect("a fresh folder"), rung)
+    let storage = FileStorage::open(folder, Box::new(waker)).expect("a fresh folder");
+    (FileLedger::open(storage).expect("a fresh folder"), wakes)
 }
 
-/// The next notice, awaited by the bell.
-fn next(ledger: &mut FileLedger<FileStorage>, bell: &Receiver<()>) -> Notice {
+/// The next notice, awaited by its wake.
+fn next(ledger: &mut FileLedger<FileStorage>, wakes: &Receiver<()>) -> Notice {
     loop {
         if let Some(notice) = ledger.poll(Timestamp(0)) {
             return notice;
         }
-        bell.recv_timeout(Duration::from_secs(60))
+        wakes
+            .recv_timeout(Duration::from_secs(60))
             .expect("the writer rings");
     }
 }
@@ -137,8 +138,8 @@ fn a_real_directory_keeps_the_log_over_restarts_and_is_read_by_others() {
         Err(ReadError::Storage(StorageError::Io { .. }))
     ));
     for life in 1..=3 {
-        let (mut ledger, bell) = real(&folder);
-        let Notice::Lead { term, replay } = next(&mut ledger, &bell) else {
+        let (mut ledger, wakes) = real(&folder);
+        let Notice::Lead { term, replay } = next(&mut ledger, &wakes) else {
             panic!("life {life} does not lead");
         };
         assert_eq!(term, Term(life));
@@ -151,7 +152,7 @@ fn a_real_directory_keeps_the_log_over_restarts_and_is_read_by_others() {
             },
         ];
         let position = ledger.append(Timestamp(0), records);
-        assert!(matches!(next(&mut ledger, &bell), Notice::Durable(at) if at == position));
+        assert!(matches!(next(&mut ledger, &wakes), Notice::Durable(at) if at == position));
 
         // Others look, and nobody else writes.
         let read = read_dir(&folder).unwrap();
@@ -176,10 +177,10 @@ fn the_newest_of_several_directories_is_that_of_the_highest_last_term() {
     let folders = [folder.path().join("a"), folder.path().join("b")];
     for (folder, lives) in folders.iter().zip([2, 1]) {
         for _ in 0..lives {
-            let (mut ledger, bell) = real(folder);
-            next(&mut ledger, &bell);
+            let (mut ledger, wakes) = real(folder);
+            next(&mut ledger, &wakes);
             ledger.append(Timestamp(0), vec![clock(1)]);
-            next(&mut ledger, &bell);
+            next(&mut ledger, &wakes);
         }
     }
     let newest = read_newest(&folders).unwrap();

@@ -96,17 +96,17 @@ impl<S: Storage> MajorityLedger<S> {
             let hears_leader = matches!(self.office, Office::Leader(_))
                 || self.leader.is_some() && now < self.heard_at + self.config.patience;
             let is_granted = can_vote && !hears_leader && term > self.state.term;
-            self.tell_vote(from, term, true, is_granted);
+            self.send_vote(from, term, true, is_granted);
             return;
         }
         let is_free = self.state.vote.is_none_or(|vote| vote == from);
         if term != self.state.term || !can_vote || !is_free {
-            self.tell_vote(from, term, false, false);
+            self.send_vote(from, term, false, false);
             return;
         }
         self.state.vote = Some(from);
         self.be_patient(now);
-        protect!(DurableVote, else return self.tell_vote(from, term, false, true));
+        protect!(DurableVote, else return self.send_vote(from, term, false, true));
         let is_waiting =
             |wait: &Wait| matches!(wait, Wait::Vote(to, of) if (*to, *of) == (from, term));
         if self.waits.iter().any(|(_, wait)| is_waiting(wait)) {
@@ -117,7 +117,7 @@ impl<S: Storage> MajorityLedger<S> {
         self.waits.push_back((ticket, Wait::Vote(from, term)));
     }
 
-    pub(super) fn tell_vote(&mut self, to: u16, asked: Term, is_trial: bool, is_granted: bool) {
+    pub(super) fn send_vote(&mut self, to: u16, asked: Term, is_trial: bool, is_granted: bool) {
         let term = self.state.term;
         self.send(
             to,

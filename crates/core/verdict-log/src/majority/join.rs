@@ -69,7 +69,7 @@ impl<S: Storage> MajorityLedger<S> {
         }
     }
 
-    pub(super) fn tell_state(&mut self, to: u16, nonce: u64) {
+    pub(super) fn send_state(&mut self, to: u16, nonce: u64) {
         let message = Message::State {
             term: self.state.term,
             nonce,

@@ -21,7 +21,7 @@ use std::time::Duration;
 pub(super) const RETRY: Duration = Duration::from_millis(50);
 
 /// Wakes the event loop that polls.
-pub type Bell = Box<dyn Fn() + Send + Sync>;
+pub type Waker = Box<dyn Fn() + Send + Sync>;
 
 /// A directory of this machine.
 pub struct FileStorage {
@@ -56,14 +56,14 @@ impl Desk {
 }
 
 impl FileStorage {
-    /// Opens the directory `folder`, made if there is none; `bell` is rung from the writer's thread whenever
+    /// Opens the directory `folder`, made if there is none; `waker` is rung from the writer's thread whenever
     /// [`poll`](Storage::poll) has something new.
     ///
     /// # Errors
     ///
     /// [`StorageError::Locked`] if another process has it, [`StorageError::Corrupt`] if something that was synced
     /// is gone, [`StorageError::Io`] if the system fails.
-    pub fn open(folder: &Path, bell: Bell) -> Result<Self, StorageError> {
+    pub fn open(folder: &Path, waker: Waker) -> Result<Self, StorageError> {
         let disk = OsDisk::lock(folder).map_err(|source| match source.kind() {
             ErrorKind::WouldBlock => StorageError::Locked {
                 folder: folder.to_owned(),
@@ -80,7 +80,7 @@ impl FileStorage {
             .name("ledger".to_owned())
             .spawn({
                 let desk = Arc::clone(&desk);
-                move || write_on(files, &desk, &bell)
+                move || write_on(files, &desk, &waker)
             });
         Ok(Self {
             view: View::new(&found),
@@ -107,7 +107,7 @@ pub(crate) fn describe(found: &Findings) -> Vec<String> {
 }
 
 /// The writer's thread: until it is told to close and all is done, or the disk fails then.
-fn write_on(mut files: LogFiles<OsDisk>, desk: &Desk, bell: &Bell) {
+fn write_on(mut files: LogFiles<OsDisk>, desk: &Desk, waker: &Waker) {
     let mut batch = VecDeque::new();
     let mut is_failing = false;
     loop {
@@ -145,7 +145,7 @@ fn write_on(mut files: LogFiles<OsDisk>, desk: &Desk, bell: &Bell) {
                         .push_back(StorageNotice::Trouble(error.to_string()));
                 }
                 drop(state);
-                bell();
+                waker();
                 let state = desk.lock();
                 // A wait that closing ends; new work does not hurry a disk that has just failed.
                 let is_open = |state: &mut DeskState| !state.is_closing;
@@ -153,7 +153,7 @@ fn write_on(mut files: LogFiles<OsDisk>, desk: &Desk, bell: &Bell) {
                 continue;
             }
         }
-        bell();
+        waker();
     }
 }
 

@@ -169,7 +169,7 @@ impl<D: Disk> LogFiles<D> {
                     put_entry(&mut bytes, entry, self.durable.index);
                     end.index = entry.index;
                     end.term = entry.term;
-                    end.records += entry.records_said();
+                    end.records += entry.record_count();
                 }
             }
             count += 1;
@@ -364,7 +364,7 @@ impl<D: Disk> LogFiles<D> {
             at += stored.bytes;
             end.bytes = at as u64;
             (end.index, end.term) = (stored.entry.index, stored.entry.term);
-            end.records += stored.entry.records_said();
+            end.records += stored.entry.record_count();
         }
         Ok(end)
     }

@@ -213,7 +213,7 @@ fn read_segment<D: Disk>(
                     if found.terms.last().is_none_or(|(_, last)| *last != term) {
                         found.terms.push((index, term));
                     }
-                    found.records += stored.entry.records_said();
+                    found.records += stored.entry.record_count();
                     found.checkpoints.see(&stored.entry);
                     if index == found.base.0 + 1 {
                         found.begins_with_checkpoint = stored.entry.begins_checkpoint();

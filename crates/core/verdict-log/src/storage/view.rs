@@ -90,7 +90,7 @@ impl View {
         }
         self.last = entry.index;
         self.checkpoints.see(&entry);
-        self.records += entry.records_said();
+        self.records += entry.record_count();
         self.newest_bytes += entry.body.len();
         self.newest.push_back(entry);
         self.shrink();
@@ -109,7 +109,7 @@ impl View {
             };
             // A count for people; what cannot be read is not worth an error here.
             self.records -= entry
-                .map_or(0, |entry| entry.records_said())
+                .map_or(0, |entry| entry.record_count())
                 .min(self.records);
             self.last -= 1;
         }

@@ -93,7 +93,7 @@ impl<'a> Tf<'a> {
     fn count(&self, verdicts: &[&Verdict], auditor: &mut Auditor<'_>) {
         let audit = &mut auditor.audit;
         audit.abandoned += u64::from(!self.facts.abandoned.is_empty());
-        audit.delivered += self.hand_ons().len() as u64;
+        audit.delivered += self.deliveries().len() as u64;
         for verdict in verdicts {
             match verdict.name.as_str() {
                 "complete" => audit.complete += 1,
@@ -436,7 +436,7 @@ impl<'a> Tf<'a> {
     }
 
     /// Deliveries as they happened: what a later life of an EPN says of a former one is no other delivery.
-    fn hand_ons(&self) -> Vec<&'a Delivery> {
+    fn deliveries(&self) -> Vec<&'a Delivery> {
         let mut found: Vec<&Delivery> = Vec::new();
         for delivery in self.facts.deliveries.iter().filter(|row| !row.is_hearsay) {
             found.push(delivery);
@@ -450,10 +450,10 @@ impl<'a> Tf<'a> {
     }
 
     fn check_deliveries(&self, verdict: Option<&Verdict>, auditor: &mut Auditor<'_>) {
-        let (tf, hand_ons) = (self.id, self.hand_ons());
-        if hand_ons.len() > 1 {
+        let (tf, deliveries) = (self.id, self.deliveries());
+        if deliveries.len() > 1 {
             auditor.audit.delivered_twice += 1;
-            let by = hand_ons.iter().map(|found| self.life_name(found.life));
+            let by = deliveries.iter().map(|found| self.life_name(found.life));
             let by: Vec<String> = by.collect();
             let text = format!("TF {tf} was handed on by {}", by.join(" and by "));
             self.contradict(Kind::DeliveredTwice, text, auditor);

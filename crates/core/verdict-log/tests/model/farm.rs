@@ -127,7 +127,7 @@ pub(crate) struct State {
     log_term: u8,
     /// The verdict of each term, by TF.
     log: Vec<[Option<Fate>; TERMS]>,
-    /// Every hand-on, by TF.
+    /// Every delivery, by TF.
     handed_on: Vec<Vec<Fate>>,
     /// By TF: the FLPs have freed it.
     freed: Vec<bool>,
@@ -241,13 +241,16 @@ impl Model for Farm {
             Property::always("one verdict", |farm: &Farm, state: &State| {
                 (0..farm.tfs).all(|tf| state.verdicts(tf).count() <= 1)
             }),
-            Property::always("one hand-on", |farm: &Farm, state: &State| {
+            Property::always("one delivery", |farm: &Farm, state: &State| {
                 (0..farm.tfs).all(|tf| state.handed_on[tf].len() <= 1)
             }),
-            Property::always("a hand-on has its verdict", |farm: &Farm, state: &State| {
-                let has = |tf: usize, at: Fate| state.verdicts(tf).any(|fate| fate == at);
-                (0..farm.tfs).all(|tf| state.handed_on[tf].iter().all(|at| has(tf, *at)))
-            }),
+            Property::always(
+                "a delivery has its verdict",
+                |farm: &Farm, state: &State| {
+                    let has = |tf: usize, at: Fate| state.verdicts(tf).any(|fate| fate == at);
+                    (0..farm.tfs).all(|tf| state.handed_on[tf].iter().all(|at| has(tf, *at)))
+                },
+            ),
             Property::always("never lost and handed on", |farm: &Farm, state: &State| {
                 let is_lost = |tf: usize| state.verdicts(tf).any(|fate| fate == Fate::Dropped);
                 (0..farm.tfs).all(|tf| state.handed_on[tf].is_empty() || !is_lost(tf))
@@ -372,7 +375,7 @@ impl Farm {
             let found = &state.epns[epn];
             let life = life as u8;
             let is_for_it = !self.rules.knows_lives || found.life == life;
-            // More than two hand-ons say no more than two.
+            // More than two deliveries say no more than two.
             if is_for_it && found.slots[tf].parts == WHOLE && state.handed_on[tf].len() < 2 {
                 steps.push(Step::Commit { tf, epn, life });
             }

@@ -92,7 +92,7 @@ fn without_the_fence_a_timeframe_is_delivered_twice_and_another_lost_and_deliver
     };
     check_broken(
         rules,
-        &["one verdict", "one hand-on", "never lost and handed on"],
+        &["one verdict", "one delivery", "never lost and handed on"],
     );
 }
 
@@ -104,7 +104,7 @@ fn a_leader_that_reads_the_log_before_it_fences_the_old_one_decides_again() {
     };
     check_broken(
         rules,
-        &["one verdict", "one hand-on", "never lost and handed on"],
+        &["one verdict", "one delivery", "never lost and handed on"],
     );
 }
 
@@ -116,7 +116,7 @@ fn a_leader_that_does_not_read_the_log_decides_again() {
     };
     check_broken(
         rules,
-        &["one verdict", "one hand-on", "never lost and handed on"],
+        &["one verdict", "one delivery", "never lost and handed on"],
     );
 }
 
@@ -127,8 +127,8 @@ fn a_commit_before_the_log_is_durable_hands_on_without_a_verdict() {
         ..Rules::ALL
     };
     let expected = [
-        "a hand-on has its verdict",
-        "one hand-on",
+        "a delivery has its verdict",
+        "one delivery",
         "never lost and handed on",
     ];
     check_broken(rules, &expected);
@@ -140,7 +140,7 @@ fn without_tombstones_a_late_duplicate_is_handed_on_again() {
         buries: false,
         ..Rules::ALL
     };
-    check_broken(rules, &["one hand-on"]);
+    check_broken(rules, &["one delivery"]);
 }
 
 #[test]
@@ -149,5 +149,5 @@ fn an_epn_that_answers_for_its_former_life_hands_on_what_is_not_its_own() {
         knows_lives: false,
         ..Rules::ALL
     };
-    check_broken(rules, &["a hand-on has its verdict", "one hand-on"]);
+    check_broken(rules, &["a delivery has its verdict", "one delivery"]);
 }

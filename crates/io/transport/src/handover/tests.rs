@@ -3,7 +3,7 @@ use super::*;
 use crate::arena::{Arena, ArenaOptions};
 use crate::mapping::{Mapping, read_only};
 use crate::shm::ShmFault;
-use crate::shm::lane::{self, Borrower, Came, Lendable, Lender};
+use crate::shm::lane::{self, Came, LaneReceiver, LaneSender, Lendable};
 use crate::transport::Frame;
 use bytes::Bytes;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -39,95 +39,98 @@ fn body(arena: &Arc<Arena>, bytes: &[u8]) -> Bytes {
 /// A message is the bodies that it keeps alive.
 type Message = Vec<Bytes>;
 
-fn pair(own: &[Arc<Arena>], holdings: Holdings) -> (Giver<Message>, Taker) {
+fn pair(own: &[Arc<Arena>], holdings: Holdings) -> (Lender<Message>, Borrower) {
     let (near, far) = sockets();
-    let giver = Giver::new(near, own.to_vec(), holdings).unwrap();
+    let lender = Lender::new(near, own.to_vec(), holdings).unwrap();
     let words::Heard::Word(Some(Word::Hello { .. }), files, _) = words::hear(far.as_fd()) else {
-        panic!("a giver says hello");
+        panic!("a lender says hello");
     };
-    (giver, Taker::begin(far, files).unwrap())
+    (lender, Borrower::begin(far, files).unwrap())
 }
 
-fn give(giver: &mut Giver<Message>, head: &[u8], bodies: Message) {
+fn give(lender: &mut Lender<Message>, head: &[u8], bodies: Message) {
     let kept = bodies.clone();
-    let gave = giver.give(bodies, head, kept.iter());
+    let gave = lender.give(bodies, head, kept.iter());
     assert!(matches!(gave, Ok(Gave::Offered)), "{gave:?}");
 }
 
-fn take(taker: &mut Taker) -> Taken {
-    match taker.next(PATIENCE).unwrap() {
+fn take(borrower: &mut Borrower) -> Taken {
+    match borrower.next(PATIENCE).unwrap() {
         Next::Message(message) => message,
         other => panic!("no message: {other:?}"),
     }
 }
 
-/// What the giver hears: messages taken, messages back, whether the taker is there.
-fn heard(giver: &mut Giver<Message>) -> (usize, Vec<Message>, bool) {
+/// What the lender hears: messages taken, messages back, whether the borrower is there.
+fn heard(lender: &mut Lender<Message>) -> (usize, Vec<Message>, bool) {
     let (mut taken, mut back) = (0, Vec::new());
-    let is_there = giver.take_in(|_| taken += 1, |message| back.push(message));
+    let is_there = lender.take_in(|_| taken += 1, |message| back.push(message));
     (taken, back, is_there.unwrap())
 }
 
 #[test]
 fn bodies_are_looked_at_where_they_lie_and_go_back_after_the_last_look() {
     let arena = arena(true);
-    let (mut giver, mut taker) = pair(std::slice::from_ref(&arena), Holdings::default());
+    let (mut lender, mut borrower) = pair(std::slice::from_ref(&arena), Holdings::default());
     let bodies = vec![body(&arena, b"one"), Bytes::new(), body(&arena, b"three")];
     let written = bodies[0].as_ptr();
-    give(&mut giver, b"head", bodies);
-    assert_eq!(heard(&mut giver), (0, vec![], true));
-    let message = take(&mut taker);
+    give(&mut lender, b"head", bodies);
+    assert_eq!(heard(&mut lender), (0, vec![], true));
+    let message = take(&mut borrower);
     assert_eq!((&message.head[..], message.bodies.len()), (&b"head"[..], 3));
     assert_eq!(message.bodies[0], &b"one"[..]);
     assert_ne!(
         message.bodies[0].as_ptr(),
         written,
-        "the taker has a mapping of its own"
+        "the borrower has a mapping of its own"
     );
-    assert_eq!((heard(&mut giver), giver.untaken()), ((1, vec![], true), 0));
+    assert_eq!(
+        (heard(&mut lender), lender.untaken()),
+        ((1, vec![], true), 0)
+    );
     let last = message.bodies[2].clone();
     drop(message);
-    assert_eq!(heard(&mut giver), (0, vec![], true));
+    assert_eq!(heard(&mut lender), (0, vec![], true));
     assert_eq!(last, &b"three"[..]);
     drop(last);
-    let (_, back, _) = heard(&mut giver);
+    let (_, back, _) = heard(&mut lender);
     assert_eq!(back.len(), 1);
     drop(back);
-    assert_eq!((arena.used_bytes(), giver.copied_bytes()), (0, 0));
-    assert!(matches!(taker.next(NOW).unwrap(), Next::Nothing));
+    assert_eq!((arena.used_bytes(), lender.copied_bytes()), (0, 0));
+    assert!(matches!(borrower.next(NOW).unwrap(), Next::Nothing));
 }
 
 #[test]
 fn what_lies_elsewhere_is_copied_once_and_its_memory_is_forgotten() {
     let shared = arena(true);
-    let (mut giver, mut taker) = pair(std::slice::from_ref(&shared), Holdings::default());
+    let (mut lender, mut borrower) = pair(std::slice::from_ref(&shared), Holdings::default());
     for turn in 0..3_u8 {
         let private = body(&arena(false), &[turn; 100]);
         let heap = Bytes::from(vec![turn; 70_000]);
         give(
-            &mut giver,
+            &mut lender,
             &[turn],
             vec![private, body(&shared, b"in place"), heap],
         );
-        let message = take(&mut taker);
+        let message = take(&mut borrower);
         assert_eq!(message.bodies[0], vec![turn; 100]);
         assert_eq!(message.bodies[1], &b"in place"[..]);
         assert_eq!(message.bodies[2], vec![turn; 70_000]);
         drop(message);
-        assert_eq!(heard(&mut giver).1.len(), 1);
+        assert_eq!(heard(&mut lender).1.len(), 1);
     }
-    assert_eq!(giver.copied_bytes(), 3 * 70_100);
-    give(&mut giver, b"", vec![]);
-    take(&mut taker);
-    let seen = format!("{taker:?}");
+    assert_eq!(lender.copied_bytes(), 3 * 70_100);
+    give(&mut lender, b"", vec![]);
+    take(&mut borrower);
+    let seen = format!("{borrower:?}");
     assert_eq!(
-        seen, "Taker { regions: 1, .. }",
+        seen, "Borrower { regions: 1, .. }",
         "the arena alone is still known"
     );
 }
 
 #[test]
-fn what_a_peer_has_lent_is_passed_on_and_stays_lent_when_the_giver_is_gone() {
+fn what_a_peer_has_lent_is_passed_on_and_stays_lent_when_the_lender_is_gone() {
     let source = arena(true);
     let (flp, epn) = sockets();
     let rings = Mapping::shared(lane::MEMORY_BYTES).unwrap();
@@ -140,39 +143,39 @@ fn what_a_peer_has_lent_is_passed_on_and_stays_lent_when_the_giver_is_gone() {
     );
     let (file, bytes) = source.file().unwrap();
     let region = map(read_only(file).unwrap(), bytes, false);
-    let mut lender = Lender::new(
+    let mut lane_sender = LaneSender::new(
         Arc::new(rings),
         vec![Lendable::new(source.clone(), u64::MAX)],
         flp,
         u64::MAX,
     );
-    let mut borrower = Borrower::new(theirs, vec![region], epn);
+    let mut lane_receiver = LaneReceiver::new(theirs, vec![region], epn);
     let holdings = Holdings::default();
-    holdings.add(borrower.session());
+    holdings.add(lane_receiver.session());
 
     let frame = Frame {
         kind: WireKind::Stf,
         head: Bytes::from_static(b"head"),
         body: body(&source, b"payload"),
     };
-    assert_eq!(lender.send(&frame), Ok(lane::Sent::Lent));
+    assert_eq!(lane_sender.send(&frame), Ok(lane::Sent::Lent));
     drop(frame);
-    lender.publish();
+    lane_sender.publish();
     let keep = &mut |head: &[u8]| Bytes::copy_from_slice(head);
-    let Came::Frame(lent) = borrower.next(&Limits::default(), keep).unwrap() else {
+    let Came::Frame(lent) = lane_receiver.next(&Limits::default(), keep).unwrap() else {
         panic!("a frame was sent");
     };
-    let (mut giver, mut taker) = pair(&[], holdings);
-    give(&mut giver, b"", vec![lent.body]);
-    assert_eq!(giver.copied_bytes(), 0);
-    let message = take(&mut taker);
+    let (mut lender, mut borrower) = pair(&[], holdings);
+    give(&mut lender, b"", vec![lent.body]);
+    assert_eq!(lender.copied_bytes(), 0);
+    let message = take(&mut borrower);
     assert_eq!(message.bodies[0], &b"payload"[..]);
 
     // Nobody in the middle has the memory any more: whom it belongs to still takes its borrower for alive.
-    drop((borrower, giver.part()));
-    let hear = || crate::shm::meeting::listen(lender.socket());
+    drop((lane_receiver, lender.part()));
+    let hear = || crate::shm::meeting::listen(lane_sender.socket());
     assert_eq!(hear(), crate::shm::meeting::Heard::Wakes);
-    drop(taker);
+    drop(borrower);
     assert_eq!(hear(), crate::shm::meeting::Heard::Wakes);
     assert_eq!(message.bodies[0], &b"payload"[..]);
     drop(message);
@@ -181,39 +184,39 @@ fn what_a_peer_has_lent_is_passed_on_and_stays_lent_when_the_giver_is_gone() {
 
 #[test]
 fn what_is_called_back_is_not_taken() {
-    let (mut giver, mut taker) = pair(&[], Holdings::default());
+    let (mut lender, mut borrower) = pair(&[], Holdings::default());
     for number in 0..4_u8 {
-        give(&mut giver, &[number], vec![]);
+        give(&mut lender, &[number], vec![]);
     }
-    assert_eq!(take(&mut taker).head, [0]);
-    assert_eq!(giver.call_back().len(), 3);
-    assert_eq!(heard(&mut giver).0, 1);
-    assert!(matches!(taker.next(NOW).unwrap(), Next::Nothing));
-    give(&mut giver, b"more", vec![]);
-    assert_eq!(take(&mut taker).head, b"more");
-    drop(taker);
-    assert!(!heard(&mut giver).2);
+    assert_eq!(take(&mut borrower).head, [0]);
+    assert_eq!(lender.call_back().len(), 3);
+    assert_eq!(heard(&mut lender).0, 1);
+    assert!(matches!(borrower.next(NOW).unwrap(), Next::Nothing));
+    give(&mut lender, b"more", vec![]);
+    assert_eq!(take(&mut borrower).head, b"more");
+    drop(borrower);
+    assert!(!heard(&mut lender).2);
 }
 
 #[test]
-fn a_taker_leaves_what_it_has_not_taken_and_what_it_took() {
+fn a_borrower_leaves_what_it_has_not_taken_and_what_it_took() {
     let arena = arena(true);
-    let (mut giver, mut taker) = pair(std::slice::from_ref(&arena), Holdings::default());
+    let (mut lender, mut borrower) = pair(std::slice::from_ref(&arena), Holdings::default());
     for number in 0..3_u8 {
-        give(&mut giver, &[], vec![body(&arena, &[number])]);
+        give(&mut lender, &[], vec![body(&arena, &[number])]);
     }
-    let first = take(&mut taker);
-    assert_eq!(heard(&mut giver).0, 1);
-    let second = take(&mut taker);
-    assert!(!giver.is_leaving());
-    drop(taker);
-    assert!(heard(&mut giver).2, "its bodies are out");
-    assert!(giver.is_leaving());
-    let refused = giver.give(vec![], b"", [].iter()).unwrap();
+    let first = take(&mut borrower);
+    assert_eq!(heard(&mut lender).0, 1);
+    let second = take(&mut borrower);
+    assert!(!lender.is_leaving());
+    drop(borrower);
+    assert!(heard(&mut lender).2, "its bodies are out");
+    assert!(lender.is_leaving());
+    let refused = lender.give(vec![], b"", [].iter()).unwrap();
     assert!(matches!(refused, Gave::Full(_)));
     drop(first);
-    assert_eq!(heard(&mut giver).1.len(), 1);
-    let left = giver.part();
+    assert_eq!(heard(&mut lender).1.len(), 1);
+    let left = lender.part();
     let told: Vec<bool> = left.taken.iter().map(|(_, is_told)| *is_told).collect();
     assert_eq!((left.untaken.len(), told), (1, vec![true]));
     assert_eq!(second.bodies[0], &[1][..]);
@@ -221,20 +224,20 @@ fn a_taker_leaves_what_it_has_not_taken_and_what_it_took() {
 }
 
 #[test]
-fn each_message_is_had_by_one_taker_however_they_race() {
+fn each_message_is_had_by_one_borrower_however_they_race() {
     const MESSAGES: u64 = 20_000;
-    let ends: Vec<(Giver<u64>, std::thread::JoinHandle<Vec<u64>>)> = (0..2)
+    let ends: Vec<(Lender<u64>, std::thread::JoinHandle<Vec<u64>>)> = (0..2)
         .map(|_| {
             let (near, far) = sockets();
-            let giver = Giver::new(near, vec![], Holdings::default()).unwrap();
+            let lender = Lender::new(near, vec![], Holdings::default()).unwrap();
             let words::Heard::Word(_, files, _) = words::hear(far.as_fd()) else {
-                panic!("a giver says hello");
+                panic!("a lender says hello");
             };
-            let mut taker = Taker::begin(far, files).unwrap();
+            let mut borrower = Borrower::begin(far, files).unwrap();
             let thread = std::thread::spawn(move || {
                 let mut had = Vec::new();
                 loop {
-                    match taker.next(PATIENCE).unwrap() {
+                    match borrower.next(PATIENCE).unwrap() {
                         Next::Message(message) => {
                             had.push(u64::from_le_bytes(message.head.try_into().unwrap()));
                         }
@@ -243,20 +246,20 @@ fn each_message_is_had_by_one_taker_however_they_race() {
                     }
                 }
             });
-            (giver, thread)
+            (lender, thread)
         })
         .collect();
-    let (mut givers, threads): (Vec<_>, Vec<_>) = ends.into_iter().unzip();
+    let (mut lenders, threads): (Vec<_>, Vec<_>) = ends.into_iter().unzip();
     let mut waiting: std::collections::VecDeque<u64> = (0..MESSAGES).collect();
     let (mut told, mut back, mut turn) = (0, 0, 0_usize);
     while back < MESSAGES {
         turn += 1;
-        let giver = &mut givers[turn % 2];
+        let lender = &mut lenders[turn % 2];
         for _ in 0..turn % 7 {
             let Some(number) = waiting.pop_front() else {
                 break;
             };
-            match giver
+            match lender
                 .give(number, &number.to_le_bytes(), [].iter())
                 .unwrap()
             {
@@ -265,12 +268,12 @@ fn each_message_is_had_by_one_taker_however_they_race() {
             }
         }
         if turn.is_multiple_of(3) {
-            waiting.extend(giver.call_back());
+            waiting.extend(lender.call_back());
         }
-        assert!(giver.take_in(|_| told += 1, |_| back += 1).unwrap());
+        assert!(lender.take_in(|_| told += 1, |_| back += 1).unwrap());
     }
     assert_eq!(told, MESSAGES);
-    drop(givers);
+    drop(lenders);
     let mut had: Vec<u64> = threads
         .into_iter()
         .flat_map(|thread| thread.join().unwrap())
@@ -280,52 +283,52 @@ fn each_message_is_had_by_one_taker_however_they_race() {
 }
 
 #[test]
-fn a_taker_that_keeps_everything_fills_its_slots_and_no_more() {
+fn a_borrower_that_keeps_everything_fills_its_slots_and_no_more() {
     let arena = arena(true);
-    let (mut giver, mut taker) = pair(std::slice::from_ref(&arena), Holdings::default());
+    let (mut lender, mut borrower) = pair(std::slice::from_ref(&arena), Holdings::default());
     let one = body(&arena, b"x");
     let mut kept = Vec::new();
     let full = loop {
-        match giver
+        match lender
             .give(vec![one.clone()], b"", [one.clone()].iter())
             .unwrap()
         {
-            Gave::Offered => kept.push(take(&mut taker)),
+            Gave::Offered => kept.push(take(&mut borrower)),
             Gave::Full(message) => break message,
         }
     };
     assert_eq!((kept.len(), full.len()), (SLOTS as usize, 1));
-    heard(&mut giver);
+    heard(&mut lender);
     drop(kept.pop());
-    assert_eq!(heard(&mut giver).1.len(), 1);
-    give(&mut giver, b"", full);
+    assert_eq!(heard(&mut lender).1.len(), 1);
+    give(&mut lender, b"", full);
 }
 
 #[test]
 fn a_sleeper_is_told_of_what_was_taken_and_of_what_is_back() {
     let arena = arena(true);
-    let (mut giver, mut taker) = pair(std::slice::from_ref(&arena), Holdings::default());
-    assert!(giver.sleep().unwrap());
-    give(&mut giver, b"", vec![body(&arena, b"x")]);
-    while !giver.sleep().unwrap() {}
-    assert_quiet(&giver);
-    let message = take(&mut taker);
-    assert_woken(&giver);
-    assert_eq!(heard(&mut giver), (1, vec![], true));
-    while !giver.sleep().unwrap() {}
-    assert_quiet(&giver);
+    let (mut lender, mut borrower) = pair(std::slice::from_ref(&arena), Holdings::default());
+    assert!(lender.sleep().unwrap());
+    give(&mut lender, b"", vec![body(&arena, b"x")]);
+    while !lender.sleep().unwrap() {}
+    assert_quiet(&lender);
+    let message = take(&mut borrower);
+    assert_woken(&lender);
+    assert_eq!(heard(&mut lender), (1, vec![], true));
+    while !lender.sleep().unwrap() {}
+    assert_quiet(&lender);
     drop(message);
-    assert_woken(&giver);
-    assert_eq!(heard(&mut giver).1.len(), 1);
+    assert_woken(&lender);
+    assert_eq!(heard(&mut lender).1.len(), 1);
 }
 
-fn assert_quiet(giver: &Giver<Message>) {
-    let heard = words::hear(giver.socket());
+fn assert_quiet(lender: &Lender<Message>) {
+    let heard = words::hear(lender.socket());
     assert!(matches!(heard, words::Heard::Nothing), "{heard:?}");
 }
 
-fn assert_woken(giver: &Giver<Message>) {
-    let heard = words::hear(giver.socket());
+fn assert_woken(lender: &Lender<Message>) {
+    let heard = words::hear(lender.socket());
     assert!(
         matches!(heard, words::Heard::Word(Some(Word::Wake), ..)),
         "{heard:?}"
@@ -334,67 +337,67 @@ fn assert_woken(giver: &Giver<Message>) {
 
 #[test]
 fn nobody_sleeps_over_what_was_taken_before_something_else_was_offered() {
-    let (mut giver, mut taker) = pair(&[], Holdings::default());
+    let (mut lender, mut borrower) = pair(&[], Holdings::default());
     let head = vec![7; 1 << 20];
     for _ in 0..3 {
-        give(&mut giver, &head, vec![]);
+        give(&mut lender, &head, vec![]);
     }
-    assert_eq!(heard(&mut giver).0, 0);
+    assert_eq!(heard(&mut lender).0, 0);
     // What has no room is not copied.
     let large = vec![Bytes::from_static(b"large")];
-    let full = giver.give(large.clone(), &head, large.iter()).unwrap();
-    assert!(matches!(full, Gave::Full(_)) && giver.copied_bytes() == 0);
-    take(&mut taker);
-    give(&mut giver, &head, vec![]); // which looks for room, and sees where the taker is
-    assert!(!giver.sleep().unwrap());
-    assert_eq!(heard(&mut giver).0, 1);
+    let full = lender.give(large.clone(), &head, large.iter()).unwrap();
+    assert!(matches!(full, Gave::Full(_)) && lender.copied_bytes() == 0);
+    take(&mut borrower);
+    give(&mut lender, &head, vec![]); // which looks for room, and sees where the borrower is
+    assert!(!lender.sleep().unwrap());
+    assert_eq!(heard(&mut lender).0, 1);
 }
 
 #[test]
 fn who_found_the_ring_full_is_told_of_room_even_if_nothing_in_it_is_offered() {
-    let (mut giver, mut taker) = pair(&[], Holdings::default());
+    let (mut lender, mut borrower) = pair(&[], Holdings::default());
     let head = vec![7; 1 << 20];
     for _ in 0..3 {
-        give(&mut giver, &head, vec![]);
+        give(&mut lender, &head, vec![]);
     }
-    assert_eq!(giver.call_back().len(), 3);
-    let full = giver.give(vec![], &head, [].iter()).unwrap();
+    assert_eq!(lender.call_back().len(), 3);
+    let full = lender.give(vec![], &head, [].iter()).unwrap();
     assert!(matches!(full, Gave::Full(_)));
-    while !giver.sleep().unwrap() {}
-    assert_quiet(&giver);
-    assert!(matches!(taker.next(NOW).unwrap(), Next::Nothing));
-    assert_woken(&giver);
-    give(&mut giver, &head, vec![]);
+    while !lender.sleep().unwrap() {}
+    assert_quiet(&lender);
+    assert!(matches!(borrower.next(NOW).unwrap(), Next::Nothing));
+    assert_woken(&lender);
+    give(&mut lender, &head, vec![]);
 }
 
 #[test]
 fn what_cannot_be_said_waits_until_the_socket_is_writable() {
-    let (mut giver, mut taker) = pair(&[], Holdings::default());
-    while words::say(giver.socket(), Word::Wake, &[]).unwrap() {}
+    let (mut lender, mut borrower) = pair(&[], Holdings::default());
+    while words::send(lender.socket(), Word::Wake, &[]).unwrap() {}
     let copied = vec![Bytes::from_static(b"to be copied")];
-    let full = giver.give(copied.clone(), b"", copied.iter()).unwrap();
+    let full = lender.give(copied.clone(), b"", copied.iter()).unwrap();
     assert!(matches!(full, Gave::Full(_)));
-    assert!(giver.wants_writable() && giver.shortage().is_none());
-    assert_eq!(giver.copied_bytes(), 0);
-    assert!(matches!(taker.next(NOW).unwrap(), Next::Nothing));
-    assert_eq!(heard(&mut giver), (0, vec![], true));
-    assert!(!giver.wants_writable());
-    give(&mut giver, b"", copied);
-    assert_eq!(giver.copied_bytes(), 12);
-    assert_eq!(take(&mut taker).bodies[0], &b"to be copied"[..]);
+    assert!(lender.wants_writable() && lender.shortage().is_none());
+    assert_eq!(lender.copied_bytes(), 0);
+    assert!(matches!(borrower.next(NOW).unwrap(), Next::Nothing));
+    assert_eq!(heard(&mut lender), (0, vec![], true));
+    assert!(!lender.wants_writable());
+    give(&mut lender, b"", copied);
+    assert_eq!(lender.copied_bytes(), 12);
+    assert_eq!(take(&mut borrower).bodies[0], &b"to be copied"[..]);
 }
 
 #[test]
-fn what_is_looked_at_when_its_giver_is_dropped_is_not_used_again() {
+fn what_is_looked_at_when_its_lender_is_dropped_is_not_used_again() {
     let arena = arena(true);
-    let (mut giver, mut taker) = pair(std::slice::from_ref(&arena), Holdings::default());
+    let (mut lender, mut borrower) = pair(std::slice::from_ref(&arena), Holdings::default());
     for byte in 0..3 {
-        give(&mut giver, b"", vec![body(&arena, &[byte])]);
+        give(&mut lender, b"", vec![body(&arena, &[byte])]);
     }
-    let message = take(&mut taker);
-    let unseen = take(&mut taker);
+    let message = take(&mut borrower);
+    let unseen = take(&mut borrower);
     drop(unseen);
-    drop(giver);
+    drop(lender);
     let kept = arena.used_bytes() / crate::arena::UNIT_BYTES as u64;
     assert_eq!(kept, 2, "nobody has looked whether the other one is back");
     assert_eq!(message.bodies[0], &[0][..]);
@@ -402,47 +405,47 @@ fn what_is_looked_at_when_its_giver_is_dropped_is_not_used_again() {
 
 #[test]
 fn who_breaks_the_rules_is_found_out() {
-    let (mut giver, mut taker) = pair(&[], Holdings::default());
-    give(&mut giver, b"", vec![]);
-    let claim = || taker.memory.word(claim_at(0));
+    let (mut lender, mut borrower) = pair(&[], Holdings::default());
+    give(&mut lender, b"", vec![]);
+    let claim = || borrower.memory.word(claim_at(0));
     claim().store(77, Ordering::Relaxed);
-    let fault = giver.take_in(|_| {}, |_| {}).unwrap_err();
+    let fault = lender.take_in(|_| {}, |_| {}).unwrap_err();
     assert_eq!(fault.to_string(), "message 0 is marked 0x4d");
     claim().store(mark(0, OFFERED), Ordering::Relaxed);
-    taker
+    borrower
         .returns
         .back
         .lock()
         .unwrap()
         .push(&[&9_u32.to_le_bytes()])
         .unwrap();
-    let _ = taker.returns.back.lock().unwrap().publish();
-    let fault = giver.take_in(|_| {}, |_| {}).unwrap_err();
+    let _ = borrower.returns.back.lock().unwrap().publish();
+    let fault = lender.take_in(|_| {}, |_| {}).unwrap_err();
     assert_eq!(fault, ShmFault::Slot { slot: 9 });
-    let read = taker.memory.word(128).swap(1 << 40, Ordering::Relaxed);
-    let fault = giver.take_in(|_| {}, |_| {}).unwrap_err();
+    let read = borrower.memory.word(128).swap(1 << 40, Ordering::Relaxed);
+    let fault = lender.take_in(|_| {}, |_| {}).unwrap_err();
     assert!(matches!(fault, ShmFault::Ends { .. }), "{fault}");
-    taker.memory.word(128).store(read, Ordering::Relaxed);
+    borrower.memory.word(128).store(read, Ordering::Relaxed);
 
-    let say = |word| assert!(words::say(giver.socket(), word, &[]).unwrap());
-    say(Word::Region {
+    let send = |word| assert!(words::send(lender.socket(), word, &[]).unwrap());
+    send(Word::Region {
         number: 5,
         bytes: 9,
     });
-    let error = taker.next(NOW).map(|_| ()).unwrap_err().to_string();
-    take(&mut taker);
+    let error = borrower.next(NOW).map(|_| ()).unwrap_err().to_string();
+    take(&mut borrower);
     assert!(
         error.ends_with("expected memory with its descriptor"),
         "{error}"
     );
-    say(Word::Leave);
-    let error = taker.next(NOW).map(|_| ()).unwrap_err().to_string();
+    send(Word::Leave);
+    let error = borrower.next(NOW).map(|_| ()).unwrap_err().to_string();
     assert!(
-        error.ends_with("expected a word of a giver of version 1"),
+        error.ends_with("expected a word of a lender of version 1"),
         "{error}"
     );
     assert_eq!(
-        giver.call_back().len(),
+        lender.call_back().len(),
         0,
         "the message was taken, whatever became of it"
     );
@@ -450,7 +453,7 @@ fn who_breaks_the_rules_is_found_out() {
 
 #[test]
 fn records_that_cannot_be_are_refused() {
-    let (mut giver, mut taker) = pair(&[], Holdings::default());
+    let (mut lender, mut borrower) = pair(&[], Holdings::default());
     let fixed = |slot: u32, head: u32, bodies: u32| {
         let number = 0_u64.to_le_bytes();
         [
@@ -461,7 +464,7 @@ fn records_that_cannot_be_are_refused() {
         ]
         .concat()
     };
-    taker
+    borrower
         .memory
         .word(claim_at(0))
         .store(mark(0, OFFERED), Ordering::Relaxed);
@@ -487,13 +490,13 @@ fn records_that_cannot_be_are_refused() {
             "body of 2 bytes from 1 is not in region 9",
         ),
     ] {
-        giver.ring.push(&[&record]).unwrap();
-        let _ = giver.ring.publish();
-        let error = taker.next(NOW).unwrap_err().to_string();
+        lender.ring.push(&[&record]).unwrap();
+        let _ = lender.ring.publish();
+        let error = borrower.next(NOW).unwrap_err().to_string();
         assert!(error.ends_with(expected), "{error}");
     }
     let large = vec![0; RING_BYTES];
-    let (error, _) = giver.give(vec![], &large, [].iter()).unwrap_err();
+    let (error, _) = lender.give(vec![], &large, [].iter()).unwrap_err();
     assert_eq!(
         error.to_string(),
         "a message of 0 bodies needs a record of 4194324 bytes, of at most 4194296"
@@ -501,10 +504,10 @@ fn records_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn what_is_no_giver_is_named() {
+fn what_is_no_lender_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
-    let connect = || Taker::connect(&path, Duration::ZERO).unwrap_err();
+    let connect = || Borrower::connect(&path, Duration::ZERO).unwrap_err();
     assert!(matches!(connect(), TakeError::Connect { .. }));
     let _stream = UnixListener::bind(&path).unwrap();
     let error = connect().to_string();

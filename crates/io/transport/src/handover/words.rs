@@ -1,4 +1,4 @@
-//! What giver and taker say on their socket.
+//! What lender and borrower say on their socket.
 
 use rustix::io::Errno;
 use rustix::net::{
@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-/// What the first word of a giver begins with; the last byte is the version.
+/// What the first word of a lender begins with; the last byte is the version.
 const MAGIC: [u8; 8] = *b"SHEFTAK\x01";
 const REGION: u8 = b'R';
 const FORGET: u8 = b'F';
@@ -72,7 +72,7 @@ impl Word {
 }
 
 /// Says `word`, with `files`; `false` if there is no room for it now.
-pub(super) fn say(
+pub(super) fn send(
     socket: BorrowedFd<'_>,
     word: Word,
     files: &[BorrowedFd<'_>],
@@ -138,7 +138,7 @@ pub(super) fn hear(socket: BorrowedFd<'_>) -> Heard {
 /// Wakes the other end. If that cannot be said now, many a wake is waiting there already; if it is gone, its socket
 /// says so.
 pub(super) fn wake(socket: BorrowedFd<'_>) {
-    let _ = say(socket, Word::Wake, &[]);
+    let _ = send(socket, Word::Wake, &[]);
 }
 
 #[cfg(test)]
@@ -153,8 +153,8 @@ mod tests {
         let (near, far) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
                 .unwrap();
-        assert!(say(far.as_fd(), Word::Leave, &[]).unwrap());
-        assert!(say(near.as_fd(), Word::Wake, &[]).unwrap());
+        assert!(send(far.as_fd(), Word::Leave, &[]).unwrap());
+        assert!(send(near.as_fd(), Word::Wake, &[]).unwrap());
         drop(far);
         let heard = hear(near.as_fd());
         assert!(

@@ -210,7 +210,7 @@ impl World {
     }
 
     /// Notes that something has come for `endpoint`.
-    fn tell(&mut self, endpoint: usize) {
+    fn notify(&mut self, endpoint: usize) {
         let here = &mut self.endpoints[endpoint];
         if !here.has_news {
             here.has_news = true;
@@ -320,7 +320,7 @@ impl World {
     /// Something came up at `endpoint` without a parcel.
     fn add_event(&mut self, endpoint: usize, event: Event) {
         self.endpoints[endpoint].events.push_back(event);
-        self.tell(endpoint);
+        self.notify(endpoint);
     }
 
     fn new_end(&self, endpoint: usize, conn: Option<ConnId>) -> End {

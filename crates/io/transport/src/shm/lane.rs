@@ -85,7 +85,7 @@ pub(crate) enum Sent {
 }
 
 /// The end that sends.
-pub(crate) struct Lender {
+pub(crate) struct LaneSender {
     ring: Writer,
     back: Reader,
     /// Bodies that are lent, by slot, and the region of each.
@@ -99,7 +99,7 @@ pub(crate) struct Lender {
     under_way_bytes_max: u64,
 }
 
-impl Lender {
+impl LaneSender {
     /// The sending end of a lane over `memory`, which is new, for bodies that lie in `regions`. Frames of at most
     /// `under_way_bytes_max` wait there to be taken, but one in any case.
     pub(crate) fn new(
@@ -249,7 +249,7 @@ impl Lender {
     }
 }
 
-impl Drop for Lender {
+impl Drop for LaneSender {
     fn drop(&mut self) {
         for (body, region) in self.slots.drain() {
             self.regions[usize::from(region)].count(body.len(), false);
@@ -287,7 +287,7 @@ pub(crate) enum Came {
 }
 
 /// The end that receives.
-pub(crate) struct Borrower {
+pub(crate) struct LaneReceiver {
     ring: Reader,
     session: Arc<Session>,
     record: Vec<u8>,
@@ -333,14 +333,14 @@ impl Session {
     }
 }
 
-impl Drop for Borrower {
+impl Drop for LaneReceiver {
     fn drop(&mut self) {
         self.session.is_alone.store(true, Ordering::Release);
         self.session.show();
     }
 }
 
-impl Borrower {
+impl LaneReceiver {
     /// The receiving end of a lane over `memory`, for bodies that lie in `regions`.
     pub(crate) fn new(memory: Mapping, regions: Vec<Mapping>, socket: OwnedFd) -> Self {
         let memory = Arc::new(memory);

@@ -68,12 +68,12 @@ impl Offer {
 }
 
 /// Where those come who got an offer.
-pub(crate) struct Door {
+pub(crate) struct LaneListener {
     socket: OwnedFd,
     pub(crate) name: Vec<u8>,
 }
 
-impl Door {
+impl LaneListener {
     pub(crate) fn open() -> io::Result<Self> {
         let Token(random) = Token::new()?;
         let hex: String = random.iter().map(|byte| format!("{byte:02x}")).collect();

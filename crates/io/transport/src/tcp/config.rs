@@ -21,7 +21,7 @@ pub struct TcpConfig {
     pub connect_ms: u64,
     /// How long a connection that we make may hear nothing before it is begun once more, in ms; each further time
     /// takes as long, from the fifth on twice as long. The kernel waits for a second.
-    pub redial_ms: u64,
+    pub connect_retry_ms: u64,
     /// How long a TLS handshake may take, in ms.
     pub handshake_ms: u64,
     /// TLS handshakes that peers may have under way at once. One more, and the oldest is given up: whoever means it
@@ -73,7 +73,7 @@ impl Default for TcpConfig {
             heap_bytes_max: 0,
             first_frame_ms: 3_000,
             connect_ms: 3_000,
-            redial_ms: 200,
+            connect_retry_ms: 200,
             handshake_ms: 3_000,
             handshakes_max: 256,
             stall_ms: 10_000,

@@ -6,7 +6,7 @@ mod sealed;
 
 use super::bodies::Bodies;
 use super::config::TcpConfig;
-use super::dial::Dial;
+use super::connect_retry::ConnectRetry;
 use super::inbox::Inbox;
 use super::outbox::Outbox;
 use super::session::Session;
@@ -77,7 +77,7 @@ pub(crate) struct Connection {
     /// Whether the connection stands. False only while we connect.
     stands: bool,
     /// Where it goes, while we connect.
-    pub(crate) dial: Option<Dial>,
+    pub(crate) connect_retry: Option<ConnectRetry>,
     /// Whether the socket may have something to read, or room to write, as far as we know. epoll is
     /// edge-triggered: it tells once, and we must remember until the kernel says no.
     readable: bool,
@@ -131,7 +131,7 @@ impl Connection {
             inbox: Inbox::new(now),
             backlog: Vec::new(),
             stands: side == Side::Accepting,
-            dial: None,
+            connect_retry: None,
             readable: false,
             writable: false,
             ending: false,
@@ -156,12 +156,12 @@ impl Connection {
     }
 
     /// When it is begun once more.
-    pub(crate) fn redial_due(&self, config: &TcpConfig) -> Option<Instant> {
-        self.dial.as_ref()?.due(config)
+    pub(crate) fn connect_retry_due(&self, config: &TcpConfig) -> Option<Instant> {
+        self.connect_retry.as_ref()?.due(config)
     }
 
     /// `stream` takes the place of the socket on which nobody has answered. Nothing has gone through that one.
-    pub(crate) fn redial(&mut self, stream: Stream) {
+    pub(crate) fn retry_connect(&mut self, stream: Stream) {
         self.stream = stream;
         (self.readable, self.writable, self.ending) = (false, false, false);
     }
@@ -395,7 +395,7 @@ impl Connection {
             }
             (Ok(_), _) => {
                 self.stands = true;
-                self.dial = None;
+                self.connect_retry = None;
                 Ok(())
             }
             (Err(error), _) if error.kind() == ErrorKind::NotConnected => {

@@ -1,7 +1,7 @@
 //! Lanes: which connections have memory in common with their peer, and how they come to it.
 //!
 //! The accepting side of a bulk stream whose peer has an address of this machine offers a lane on the stream. The
-//! connecting side brings the memory to the door that the offer names, is welcomed there, and says on the stream
+//! connecting side brings the memory to the listener that the offer names, is welcomed there, and says on the stream
 //! that all further frames are named in the lane. Whatever fails on the way, the stream carries all, as to another
 //! machine.
 
@@ -10,8 +10,8 @@ use super::{Tcp, token};
 use crate::arena::Arena;
 use crate::handover::Holdings;
 use crate::mapping::Mapping;
-use crate::shm::lane::{Borrower, Lendable, Lender, MEMORY_BYTES};
-use crate::shm::meeting::{self, Door, Heard, Offer, REGIONS_MAX, Token};
+use crate::shm::lane::{LaneReceiver, LaneSender, Lendable, MEMORY_BYTES};
+use crate::shm::meeting::{self, Heard, LaneListener, Offer, REGIONS_MAX, Token};
 use crate::transport::{CloseReason, ConnId, Event, Frame};
 use mio::Interest;
 use mio::unix::SourceFd;
@@ -21,7 +21,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// Guests that may stand in the door without having said whose they are; one more, and the oldest is shown out.
+/// Most connections at the listener that have not named their stream yet; one more closes the oldest.
 const GUESTS_MAX: usize = 64;
 
 /// The lanes of an endpoint, by the ids of their sockets.
@@ -29,18 +29,18 @@ const GUESTS_MAX: usize = 64;
 pub(super) struct Lanes {
     /// What may be lent.
     lendable: Vec<Lendable>,
-    door: Option<(u64, Door)>,
-    /// There is no door, and will be none.
+    listener: Option<(u64, LaneListener)>,
+    /// Whether opening the listener failed, so that no lanes are offered.
     is_shut: bool,
     /// Streams that were offered a lane and did not come for it yet.
     offered: BTreeMap<Token, ConnId>,
     guests: BTreeMap<u64, OwnedFd>,
     /// Lanes that were brought and not welcomed yet.
-    knocked: HashMap<u64, (ConnId, Lender)>,
+    knocked: HashMap<u64, (ConnId, LaneSender)>,
     /// Lanes that stand, by the ids of their sockets.
     standing: HashMap<u64, ConnId>,
     /// Lanes without a stream, whose borrower has not given all back.
-    parting: HashMap<u64, Lender>,
+    parting: HashMap<u64, LaneSender>,
     /// Sockets of which epoll has told.
     pub(super) awake: Vec<u64>,
 }
@@ -72,7 +72,7 @@ impl Tcp {
         if !is_wanted || !connection.is_some_and(|found| found.is_bulk && found.is_local()) {
             return;
         }
-        let Ok((name, token)) = self.open_door() else {
+        let Ok((name, token)) = self.open_lane_listener() else {
             self.lanes.is_shut = true; // No Unix sockets here: the streams carry all.
             self.shared.stats.lanes_failed += 1;
             return;
@@ -88,16 +88,16 @@ impl Tcp {
         }
     }
 
-    fn open_door(&mut self) -> io::Result<(Vec<u8>, Token)> {
+    fn open_lane_listener(&mut self) -> io::Result<(Vec<u8>, Token)> {
         let token = Token::new()?;
-        if let Some((_, door)) = &self.lanes.door {
-            return Ok((door.name.clone(), token));
+        if let Some((_, listener)) = &self.lanes.listener {
+            return Ok((listener.name.clone(), token));
         }
-        let door = Door::open()?;
+        let listener = LaneListener::open()?;
         let id = self.id();
-        self.watch(id, door.socket())?;
-        let name = door.name.clone();
-        self.lanes.door = Some((id, door));
+        self.watch(id, listener.socket())?;
+        let name = listener.name.clone();
+        self.lanes.listener = Some((id, listener));
         Ok((name, token))
     }
 
@@ -142,9 +142,9 @@ impl Tcp {
         for id in awake.drain(..) {
             if self
                 .lanes
-                .door
+                .listener
                 .as_ref()
-                .is_some_and(|(door, _)| *door == id)
+                .is_some_and(|(listener, _)| *listener == id)
             {
                 self.let_in();
             } else if self.lanes.guests.contains_key(&id) {
@@ -153,8 +153,8 @@ impl Tcp {
                 self.hear_answer(id);
             } else if let Some(conn) = self.lanes.standing.get(&id).copied() {
                 self.hear_lane(conn);
-            } else if let Some(lender) = self.lanes.parting.get(&id)
-                && meeting::listen(lender.socket()) == Heard::Gone
+            } else if let Some(lane_sender) = self.lanes.parting.get(&id)
+                && meeting::listen(lane_sender.socket()) == Heard::Gone
             {
                 self.lanes.parting.remove(&id);
             }
@@ -168,8 +168,8 @@ impl Tcp {
         let mut broken = Vec::new();
         for conn in self.lanes.standing.values() {
             if let Some(connection) = self.connections.get_mut(conn)
-                && let Some(lender) = connection.outbox.lender()
-                && let Err(fault) = lender.reap()
+                && let Some(lane_sender) = connection.outbox.lane_sender()
+                && let Err(fault) = lane_sender.reap()
             {
                 broken.push((*conn, CloseReason::Shm(fault)));
             }
@@ -180,10 +180,10 @@ impl Tcp {
         }
         // One that breaks its ring now has its memory until it ends.
         let poll = &self.poll;
-        self.lanes.parting.retain(|_, lender| {
-            let keeps = lender.reap().is_err() || lender.has_lent();
+        self.lanes.parting.retain(|_, lane_sender| {
+            let keeps = lane_sender.reap().is_err() || lane_sender.has_lent();
             if !keeps {
-                let socket = lender.socket().as_raw_fd();
+                let socket = lane_sender.socket().as_raw_fd();
                 let _ = poll.registry().deregister(&mut SourceFd(&socket));
             }
             keeps
@@ -195,7 +195,7 @@ impl Tcp {
         let has_knocked = self.lanes.knocked.values().any(|(of, _)| *of == conn);
         // One lane a stream, however often it is offered.
         let is_wanted =
-            |found: &mut Connection| found.is_local() && found.outbox.lender().is_none();
+            |found: &mut Connection| found.is_local() && found.outbox.lane_sender().is_none();
         let connection = self.connections.get_mut(&conn);
         if self.lanes.lendable.is_empty() || has_knocked || !connection.is_some_and(is_wanted) {
             return Ok(());
@@ -205,22 +205,22 @@ impl Tcp {
         let socket = meeting::knock(offer, &memory, &regions)?;
         let id = self.id();
         self.watch(id, socket.as_fd())?;
-        let lender = Lender::new(
+        let lane_sender = LaneSender::new(
             Arc::new(memory),
             regions,
             socket,
             self.shared.config.lane_bytes_max,
         );
-        self.lanes.knocked.insert(id, (conn, lender));
+        self.lanes.knocked.insert(id, (conn, lane_sender));
         Ok(())
     }
 
     fn let_in(&mut self) {
         loop {
-            let Some((_, door)) = &self.lanes.door else {
+            let Some((_, listener)) = &self.lanes.listener else {
                 return;
             };
-            let Ok(Some(guest)) = door.accept() else {
+            let Ok(Some(guest)) = listener.accept() else {
                 return; // An error (no file descriptor left) leaves it to the stream.
             };
             let id = self.id();
@@ -257,10 +257,10 @@ impl Tcp {
         let is_welcome = || meeting::welcome(guest.as_fd()).is_ok();
         match offered.filter(|(_, conn)| self.connections.contains_key(conn) && is_welcome()) {
             Some((hello, conn)) => {
-                let borrower = Borrower::new(hello.lane, hello.regions, guest);
-                self.holdings.add(borrower.session());
+                let lane_receiver = LaneReceiver::new(hello.lane, hello.regions, guest);
+                self.holdings.add(lane_receiver.session());
                 if let Some(connection) = self.connections.get_mut(&conn) {
-                    connection.lane = Some(Box::new(LaneIn::new(borrower)));
+                    connection.lane = Some(Box::new(LaneIn::new(lane_receiver)));
                     self.lanes.standing.insert(id, conn);
                     self.shared.stats.lanes += 1;
                 }
@@ -273,26 +273,26 @@ impl Tcp {
     }
 
     fn hear_answer(&mut self, id: u64) {
-        let Some((_, lender)) = self.lanes.knocked.get(&id) else {
+        let Some((_, lane_sender)) = self.lanes.knocked.get(&id) else {
             return;
         };
-        let heard = meeting::listen(lender.socket());
+        let heard = meeting::listen(lane_sender.socket());
         if heard == Heard::Wakes {
             return;
         }
-        let Some((conn, lender)) = self.lanes.knocked.remove(&id) else {
+        let Some((conn, lane_sender)) = self.lanes.knocked.remove(&id) else {
             return;
         };
         match self.connections.get_mut(&conn) {
             Some(connection) if heard == Heard::Welcome && connection.takes_frames() => {
                 let open = Frame::without_body(WireKind::Lane, vec![OPEN].into());
-                connection.outbox.open_lane(lender, open);
+                connection.outbox.open_lane(lane_sender, open);
                 self.lanes.standing.insert(id, conn);
                 self.shared.stats.lanes += 1;
                 self.enlist(conn);
             }
             _ => {
-                self.unwatch(lender.socket());
+                self.unwatch(lane_sender.socket());
                 self.shared.stats.lanes_failed += 1;
             }
         }
@@ -304,10 +304,10 @@ impl Tcp {
             return;
         };
         if let Some(lane) = &connection.lane {
-            meeting::listen(lane.borrower.socket());
+            meeting::listen(lane.lane_receiver.socket());
         }
-        if let Some(lender) = connection.outbox.lender() {
-            meeting::listen(lender.socket());
+        if let Some(lane_sender) = connection.outbox.lane_sender() {
+            meeting::listen(lane_sender.socket());
             connection.outbox.try_lane_again();
         }
         self.enlist(conn);
@@ -325,15 +325,15 @@ impl Tcp {
             .map(|(id, _)| *id)
             .collect();
         for id in knocked {
-            if let Some((_, lender)) = self.lanes.knocked.remove(&id) {
-                self.unwatch(lender.socket());
+            if let Some((_, lane_sender)) = self.lanes.knocked.remove(&id) {
+                self.unwatch(lane_sender.socket());
             }
         }
         if let Some(lane) = connection.lane.take() {
             self.lanes.standing.retain(|_, standing| *standing != conn);
-            self.unwatch(lane.borrower.socket());
+            self.unwatch(lane.lane_receiver.socket());
         }
-        if let Some(mut lender) = connection.outbox.take_lender() {
+        if let Some(mut lane_sender) = connection.outbox.take_lane_sender() {
             let id = self
                 .lanes
                 .standing
@@ -341,12 +341,12 @@ impl Tcp {
                 .find_map(|(id, standing)| (*standing == conn).then_some(*id));
             let Some(id) = id else { return };
             self.lanes.standing.remove(&id);
-            let is_broken = lender.reap().is_err();
-            let is_gone = meeting::listen(lender.socket()) == Heard::Gone;
-            if !is_gone && (is_broken || lender.has_lent()) {
-                self.lanes.parting.insert(id, lender);
+            let is_broken = lane_sender.reap().is_err();
+            let is_gone = meeting::listen(lane_sender.socket()) == Heard::Gone;
+            if !is_gone && (is_broken || lane_sender.has_lent()) {
+                self.lanes.parting.insert(id, lane_sender);
             } else {
-                self.unwatch(lender.socket());
+                self.unwatch(lane_sender.socket());
             }
         }
     }

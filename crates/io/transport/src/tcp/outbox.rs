@@ -1,7 +1,7 @@
 //! What is to be sent on one connection.
 
 use crate::shm::ShmFault;
-use crate::shm::lane::{Lender, Sent};
+use crate::shm::lane::{LaneSender, Sent};
 use crate::tcp::zero_copy::{self, ZeroCopy};
 use crate::transport::{Frame, SendError, WhenFull};
 use bytes::Bytes;
@@ -66,7 +66,7 @@ impl Queued {
 
 /// Frames that wait for a lane.
 struct Lane {
-    lender: Lender,
+    lane_sender: LaneSender,
     frames: VecDeque<Frame>,
     /// The lane had no room, and the peer knows that we wait.
     is_full: bool,
@@ -128,7 +128,7 @@ impl Outbox {
     /// Whether something waits that the lane may have room for, or was put there and not shown yet.
     pub(crate) fn can_lend(&self) -> bool {
         self.lane.as_ref().is_some_and(|lane| {
-            (!lane.is_full && !lane.frames.is_empty()) || lane.lender.is_unpublished()
+            (!lane.is_full && !lane.frames.is_empty()) || lane.lane_sender.is_unpublished()
         })
     }
 
@@ -171,27 +171,27 @@ impl Outbox {
     }
 
     /// From now on frames go over the lane of `lender`, behind `last`, which is the last of those before.
-    pub(crate) fn open_lane(&mut self, lender: Lender, last: Frame) {
+    pub(crate) fn open_lane(&mut self, lane_sender: LaneSender, last: Frame) {
         self.bytes += last.wire_bytes();
         self.frames.push_back(Queued::new(last));
         self.lane = Some(Box::new(Lane {
-            lender,
+            lane_sender,
             frames: VecDeque::new(),
             is_full: false,
         }));
     }
 
     /// The lane, if there is one.
-    pub(crate) fn lender(&mut self) -> Option<&mut Lender> {
-        self.lane.as_mut().map(|lane| &mut lane.lender)
+    pub(crate) fn lane_sender(&mut self) -> Option<&mut LaneSender> {
+        self.lane.as_mut().map(|lane| &mut lane.lane_sender)
     }
 
     /// Gives the lane up. What waits for it is dropped.
-    pub(crate) fn take_lender(&mut self) -> Option<Lender> {
+    pub(crate) fn take_lane_sender(&mut self) -> Option<LaneSender> {
         let lane = self.lane.take()?;
         let waiting: u64 = lane.frames.iter().map(Frame::wire_bytes).sum();
         self.bytes -= waiting;
-        Some(lane.lender)
+        Some(lane.lane_sender)
     }
 
     /// The peer has made room, perhaps.
@@ -212,7 +212,7 @@ impl Outbox {
             && let Some(frame) = lane.frames.front()
         {
             let wire_bytes = frame.wire_bytes();
-            match lane.lender.send(frame)? {
+            match lane.lane_sender.send(frame)? {
                 Sent::Lent => {
                     lent.frames += 1;
                     lent.bytes += wire_bytes;
@@ -223,8 +223,8 @@ impl Outbox {
                     self.frames.extend(lane.frames.pop_front().map(Queued::new));
                 }
                 Sent::Full => {
-                    lane.lender.publish();
-                    lane.is_full = !lane.lender.reap()? && lane.lender.wait()?;
+                    lane.lane_sender.publish();
+                    lane.is_full = !lane.lane_sender.reap()? && lane.lane_sender.wait()?;
                 }
             }
         }
@@ -234,7 +234,7 @@ impl Outbox {
     /// Shows the peer what was put on the lane.
     pub(crate) fn show_lent(&mut self) {
         if let Some(lane) = &mut self.lane {
-            lane.lender.publish();
+            lane.lane_sender.publish();
         }
     }
 

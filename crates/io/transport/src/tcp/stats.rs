@@ -29,7 +29,7 @@ pub struct Stats {
     /// Connections that we made.
     pub connected: u64,
     /// How often one was begun once more, because nobody had answered.
-    pub redials: u64,
+    pub connect_retries: u64,
     /// Connections that ended, for any reason, also those that never stood.
     pub closed: u64,
     /// Connections that we could not make.

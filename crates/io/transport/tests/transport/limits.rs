@@ -12,7 +12,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 /// Tells the code of a reason, as nodes do.
-fn farewell(reason: &CloseReason) -> Option<Frame> {
+fn close_notice(reason: &CloseReason) -> Option<Frame> {
     let code = match reason {
         CloseReason::Refused(_) => Code::TooBig,
         CloseReason::Silent { .. } => Code::HandshakeTimeout,
@@ -33,7 +33,7 @@ fn farewell(reason: &CloseReason) -> Option<Frame> {
 
 fn server(config: TcpConfig) -> (Tcp, String) {
     let mut server = tcp(config);
-    server.set_farewell(farewell);
+    server.set_close_notice(close_notice);
     let (_, address) = server.listen("127.0.0.1:0").unwrap();
     (server, address)
 }

@@ -1,10 +1,10 @@
 //! The transports as their users meet them: through the trait, and through the wire.
 
+mod connect_retry;
 mod contract;
 mod faults;
 mod hostile;
 mod limits;
-mod redial;
 mod shm;
 mod space;
 mod steady;

@@ -164,13 +164,13 @@ fn a_full_queue_of_connections_is_asked_again_without_a_busy_loop() {
     // One may wait beside those that the listener has room for, which are none.
     let first = UnixStream::connect(folder.path("s")).unwrap();
     let mut client = tcp(TcpConfig {
-        redial_ms: 20,
+        connect_retry_ms: 20,
         connect_ms: 60_000,
         ..TcpConfig::default()
     });
     let conn = client.connect(&folder.at("s")).unwrap();
     let (start, mut events) = (Instant::now(), Vec::new());
-    while client.stats().redials < 3 {
+    while client.stats().connect_retries < 3 {
         client.poll(&mut events, Some(PATIENCE)).unwrap();
         assert_eq!(events, [], "nobody has answered");
         assert!(start.elapsed() < PATIENCE, "not begun once more");

@@ -158,14 +158,14 @@ impl Socket {
         let end = Instant::now() + timeout;
         self.listeners.clear();
         if self.socket_type.receives() {
-            self.dialers.clear();
+            self.connectors.clear();
             self.peers.clear();
         }
         let left = |end: Instant| end.saturating_duration_since(Instant::now());
         while self.queued_messages() > 0 && !left(end).is_zero() {
             self.wait(left(end))?;
         }
-        self.dialers.clear();
+        self.connectors.clear();
         let messages = self.queued_messages();
         self.peers.values().for_each(|peer| peer.stream.end());
         while !self.peers.is_empty() && !left(end).is_zero() {

@@ -1,4 +1,4 @@
-//! How connections come and go: accepted, dialled, greeted, given up, dialled again.
+//! How connections come and go: accepted, connected, greeted, given up, connected again.
 
 use super::{Event, Peer, PeerId, Socket};
 use crate::endpoint::Endpoint;
@@ -22,7 +22,7 @@ const SUBSCRIPTION_BYTES_MAX: u64 = 64 << 10;
 
 /// An endpoint that is connected to, whenever it is not.
 #[derive(Debug)]
-pub(super) struct Dialer {
+pub(super) struct Connector {
     endpoint: Endpoint,
     addresses: Vec<SocketAddr>,
     /// Which address is next.
@@ -32,7 +32,7 @@ pub(super) struct Dialer {
     due: Option<Instant>,
 }
 
-impl Dialer {
+impl Connector {
     pub(super) fn new(endpoint: Endpoint, addresses: Vec<SocketAddr>, pause: Duration) -> Self {
         Self {
             endpoint,
@@ -65,21 +65,21 @@ impl Socket {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
                     self.accept_again = now.checked_add(ACCEPT_PAUSE);
-                    self.tell(Event::NotAccepted(error.kind()));
+                    self.notify(Event::NotAccepted(error.kind()));
                     return;
                 }
             }
         }
     }
 
-    pub(super) fn dial(&mut self, id: u64, now: Instant) {
+    pub(super) fn begin_connect(&mut self, id: u64, now: Instant) {
         let buffer_bytes = self.config.socket_buffer_bytes;
-        let Some(dialer) = self.dialers.get_mut(&id) else {
+        let Some(connector) = self.connectors.get_mut(&id) else {
             return;
         };
-        dialer.due = None;
-        let address = dialer.endpoint.to_string();
-        match dialer.begin(buffer_bytes) {
+        connector.due = None;
+        let address = connector.endpoint.to_string();
+        match connector.begin(buffer_bytes) {
             Ok(stream) => self.add(stream, address, Some(id), now),
             Err(error) => {
                 let peer = PeerId(self.new_id());
@@ -94,17 +94,23 @@ impl Socket {
         }
     }
 
-    fn add(&mut self, stream: Stream, address: String, dialer: Option<u64>, now: Instant) {
+    fn add(&mut self, stream: Stream, address: String, connector: Option<u64>, now: Instant) {
         let id = self.new_id();
         let max = self.config.peers_max;
         if self.peers.len() >= max {
-            self.lose(PeerId(id), address, dialer, PeerError::Crowded { max }, now);
+            self.lose(
+                PeerId(id),
+                address,
+                connector,
+                PeerError::Crowded { max },
+                now,
+            );
             return;
         }
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         if let Err(error) = epoll::add(&self.epoll, &stream, epoll::EventData::new_u64(id), flags) {
             let kind = io::Error::from(error).kind();
-            self.lose(PeerId(id), address, dialer, PeerError::Io(kind), now);
+            self.lose(PeerId(id), address, connector, PeerError::Io(kind), now);
             return;
         }
         let session = SessionConfig {
@@ -114,12 +120,12 @@ impl Socket {
             handshake: self.config.handshake,
             heartbeat: self.config.heartbeat,
         };
-        let is_connected = dialer.is_none();
+        let is_connected = connector.is_none();
         let peer = Peer {
             stream,
             session: Session::new(session, now),
             address,
-            dialer,
+            connector,
             is_connected,
             is_readable: false,
             has_turn: false,
@@ -148,12 +154,15 @@ impl Socket {
         for topic in self.topics.topics() {
             peer.session.subscribe(topic, true);
         }
-        if let Some(dialer) = peer.dialer.and_then(|dialer| self.dialers.get_mut(&dialer)) {
-            dialer.pause = self.config.redial.0;
+        if let Some(connector) = peer
+            .connector
+            .and_then(|connector| self.connectors.get_mut(&connector))
+        {
+            connector.pause = self.config.reconnect_pause.0;
         }
         let address = peer.address.clone();
         self.stats.peers += 1;
-        self.tell(Event::Ready {
+        self.notify(Event::Ready {
             peer: PeerId(id),
             address,
             hello,
@@ -176,27 +185,28 @@ impl Socket {
         let Peer {
             stream,
             address,
-            dialer,
+            connector,
             ..
         } = peer;
         drop(stream);
-        self.lose(PeerId(id), address, dialer, reason, now);
+        self.lose(PeerId(id), address, connector, reason, now);
     }
 
     fn lose(
         &mut self,
         peer: PeerId,
         address: String,
-        dialer: Option<u64>,
+        connector: Option<u64>,
         reason: PeerError,
         now: Instant,
     ) {
         self.stats.end(&reason);
-        if let Some(dialer) = dialer.and_then(|dialer| self.dialers.get_mut(&dialer)) {
-            dialer.due = now.checked_add(dialer.pause);
-            dialer.pause = (dialer.pause * 2).min(self.config.redial.1);
+        if let Some(connector) = connector.and_then(|connector| self.connectors.get_mut(&connector))
+        {
+            connector.due = now.checked_add(connector.pause);
+            connector.pause = (connector.pause * 2).min(self.config.reconnect_pause.1);
         }
-        self.tell(Event::Gone {
+        self.notify(Event::Gone {
             peer,
             address,
             reason,
@@ -215,11 +225,11 @@ impl Socket {
             listeners.into_iter().for_each(|id| self.accept(id, now));
         }
         let due = self
-            .dialers
+            .connectors
             .iter()
-            .filter(|(_, dialer)| dialer.due.is_some_and(|due| due <= now));
+            .filter(|(_, connector)| connector.due.is_some_and(|due| due <= now));
         let due: Vec<u64> = due.map(|(id, _)| *id).collect();
-        due.into_iter().for_each(|id| self.dial(id, now));
+        due.into_iter().for_each(|id| self.begin_connect(id, now));
         let peers: Vec<u64> = self.peers.keys().copied().collect();
         for id in peers {
             let is_missed = match self.socket_type {
@@ -265,8 +275,11 @@ impl Socket {
             let stalled = stall.and_then(|stall| peer.session.stalled_since()?.checked_add(stall));
             peer.session.deadline().into_iter().chain(stalled)
         });
-        let dialers = self.dialers.values().filter_map(|dialer| dialer.due);
-        let soonest = peers.chain(dialers).chain(self.accept_again).min()?;
+        let connectors = self
+            .connectors
+            .values()
+            .filter_map(|connector| connector.due);
+        let soonest = peers.chain(connectors).chain(self.accept_again).min()?;
         Some(soonest.max(self.kept.checked_add(STEP)?))
     }
 }

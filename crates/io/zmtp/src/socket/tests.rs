@@ -12,7 +12,7 @@ fn any() -> Endpoint {
 
 fn config() -> SocketConfig {
     SocketConfig {
-        redial: (Duration::from_millis(5), Duration::from_millis(20)),
+        reconnect_pause: (Duration::from_millis(5), Duration::from_millis(20)),
         ..SocketConfig::default()
     }
 }

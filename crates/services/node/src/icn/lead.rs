@@ -366,8 +366,8 @@ impl Lead {
         self.answers.iter().map(|(_, conn, _)| *conn).collect()
     }
 
-    pub(super) fn say_notices(&mut self, now: Timestamp) {
-        self.notices.say(now, self.over_since.is_some());
+    pub(super) fn log_notices(&mut self, now: Timestamp) {
+        self.notices.log(now, self.over_since.is_some());
     }
 
     /// Since when the run is over and nobody can change that.

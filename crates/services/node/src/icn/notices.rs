@@ -35,7 +35,7 @@ impl Notices {
     }
 
     /// Says what was not said within the last second, or everything if the process `is_ending`.
-    pub(super) fn say(&mut self, now: Timestamp, is_ending: bool) {
+    pub(super) fn log(&mut self, now: Timestamp, is_ending: bool) {
         for (loss, notice) in &mut self.0 {
             let is_fresh = notice
                 .said_at
@@ -66,16 +66,16 @@ mod tests {
         let ms = |ms: u64| Timestamp(ms * 1_000_000);
         let left = |notices: &Notices| notices.0[&loss].tfs;
         notices.add(loss, TfId(1));
-        notices.say(ms(0), false);
+        notices.log(ms(0), false);
         assert_eq!(left(&notices), 0);
         notices.add(loss, TfId(2));
         notices.add(loss, TfId(3));
-        notices.say(ms(999), false);
+        notices.log(ms(999), false);
         assert_eq!(left(&notices), 2);
-        notices.say(ms(1000), false);
+        notices.log(ms(1000), false);
         assert_eq!(left(&notices), 0);
         notices.add(loss, TfId(4));
-        notices.say(ms(1001), true);
+        notices.log(ms(1001), true);
         assert_eq!(left(&notices), 0);
     }
 }

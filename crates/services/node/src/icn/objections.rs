@@ -22,24 +22,24 @@ impl<T: Transport> IcnNode<T> {
     /// Tells a peer why its message is not taken, and closes its stream.
     pub(super) fn reject(&mut self, now: Timestamp, conn: ConnId, code: Code, detail: &str) {
         self.refused_messages += 1;
-        self.doorman
+        self.peer_guard
             .reject(now, &mut self.transport, conn, code, detail);
     }
 
     /// Peers were turned away before they had a stream.
     pub fn handle_refusals(&mut self, now: Timestamp, refusals: Vec<Refusal>) {
-        self.doorman.turned_away(now, refusals);
+        self.peer_guard.turned_away(now, refusals);
     }
 
     /// Brings the metric of rejected inputs up to date.
     pub fn export_rejected(&self, registry: &Registry) {
-        self.doorman.export(registry);
+        self.peer_guard.export(registry);
     }
 
     /// How often something was rejected with this code.
     #[must_use]
     pub fn rejected(&self, code: Code) -> u64 {
-        self.doorman.count(code)
+        self.peer_guard.count(code)
     }
 
     /// A node follows another leader, or is in another run: its message changes nothing, and it is told.
@@ -57,7 +57,7 @@ impl<T: Transport> IcnNode<T> {
         } else {
             return;
         };
-        self.doorman
+        self.peer_guard
             .object(now, &mut self.transport, conn, code, &detail);
     }
 

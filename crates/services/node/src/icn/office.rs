@@ -69,7 +69,7 @@ impl<T: Transport> IcnNode<T> {
             match lead.members.handle_hello(fair, node, incarnation) {
                 Ok(events) => {
                     lead.await_word_of(node);
-                    self.say_office(conn);
+                    self.send_leadership(conn);
                     self.with_lead(|lead, terms, _, hellos| {
                         lead.handle_joining(terms, now, events, hellos);
                     });
@@ -81,7 +81,7 @@ impl<T: Transport> IcnNode<T> {
     }
 
     fn stop_leading(&mut self, term: Term, why: &str) {
-        // The standbys leave at once when the run is over, and with them the majority: the farewell goes on.
+        // The standbys leave at once when the run is over, and with them the majority: the close_notice goes on.
         let is_over = |lead: &Lead| lead.is_over_for_good();
         if self.lead.as_deref().is_some_and(is_over) {
             return;
@@ -102,7 +102,7 @@ impl<T: Transport> IcnNode<T> {
         self.flush_log();
         let conns: Vec<ConnId> = self.conns.values().copied().collect();
         for conn in conns {
-            self.say_office(conn);
+            self.send_leadership(conn);
         }
         self.refuse_answers(&lead.askers());
     }

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use sheaf_metrics::{Counter, Gauge, Registry};
 use sheaf_tf_builder::Tf;
 use sheaf_transport::Arena;
-use sheaf_transport::handover::{Gave, Giver, Holdings, Left};
+use sheaf_transport::handover::{Gave, Holdings, Left, Lender};
 use sheaf_transport::unix::UnixSocket;
 use std::collections::VecDeque;
 use std::io::{self, Read as _, Write as _};
@@ -63,7 +63,7 @@ pub(super) struct ShmWorker {
     state: Arc<Mutex<State>>,
     tfs_max: usize,
     /// A byte: there is something in `state`.
-    bell: UnixStream,
+    waker: UnixStream,
     thread: Option<JoinHandle<u64>>,
 }
 
@@ -86,8 +86,8 @@ impl ShmWorker {
             path: path.clone(),
             source: source.into(),
         })?;
-        let (bell, rung) = UnixStream::pair().map_err(SinkError::Thread)?;
-        for end in [&bell, &rung] {
+        let (waker, rung) = UnixStream::pair().map_err(SinkError::Thread)?;
+        for end in [&waker, &rung] {
             end.set_nonblocking(true).map_err(SinkError::Thread)?;
         }
         let state = Arc::new(Mutex::new(State::default()));
@@ -118,7 +118,7 @@ impl ShmWorker {
         Ok(Self {
             state,
             tfs_max: tfs_max.max(1) as usize,
-            bell,
+            waker,
             thread: Some(thread),
         })
     }
@@ -132,13 +132,13 @@ impl ShmWorker {
         state.queue.push_back(tf);
         state.untaken += 1;
         drop(state);
-        self.ring();
+        self.wake();
         Ok(())
     }
 
-    fn ring(&self) {
-        // A bell that is full of rings will be heard.
-        let _ = (&self.bell).write(&[0]);
+    fn wake(&self) {
+        // A full socket wakes the thread as well.
+        let _ = (&self.waker).write(&[0]);
     }
 
     pub(super) fn poll(&mut self) -> Option<SinkEvent> {
@@ -150,7 +150,7 @@ impl ShmWorker {
             return;
         };
         lock(&self.state).is_ending = true;
-        self.ring();
+        self.wake();
         match thread.join() {
             Ok(0) => {}
             Ok(tfs) => warn!(tfs, "The sink ends with TFs that nobody has taken"),
@@ -167,7 +167,7 @@ impl Drop for ShmWorker {
 
 /// A process that takes TFs.
 struct Consumer {
-    giver: Giver<Tf<Bytes>>,
+    lender: Lender<Tf<Bytes>>,
     /// Its process, for the log.
     pid: Option<i32>,
     /// Bytes of the TFs that it has, or is offered.
@@ -182,7 +182,7 @@ struct Consumer {
 
 impl Consumer {
     fn takes(&self, bytes: u64, bytes_max: u64) -> bool {
-        !self.giver.is_leaving() && (self.bytes == 0 || self.bytes + bytes <= bytes_max)
+        !self.lender.is_leaving() && (self.bytes == 0 || self.bytes + bytes <= bytes_max)
     }
 
     fn is_slow(&self, now: Instant) -> bool {
@@ -276,11 +276,11 @@ struct Hands {
 impl Hands {
     /// Gives the number of TFs that nobody has taken in the end.
     fn run(mut self) -> u64 {
-        while !self.is_told_to_end() {
+        while !self.is_asked_to_end() {
             // One time for all of a turn: what becomes due meanwhile is due in the next.
             let now = Instant::now();
             self.turn(now);
-            self.tell_if_alone(now);
+            self.notify_if_alone(now);
             self.sleep(now, None);
         }
         self.end()
@@ -294,7 +294,7 @@ impl Hands {
     }
 
     /// Takes in what the node has put into the queue, and tells whether it ends.
-    fn is_told_to_end(&mut self) -> bool {
+    fn is_asked_to_end(&mut self) -> bool {
         let mut rings = [0; 64];
         while matches!((&self.rung).read(&mut rings), Ok(1..)) {}
         let (tfs, is_ending) = {
@@ -332,11 +332,11 @@ impl Hands {
             }
             let own = vec![self.memory.arena.clone()];
             let holdings = self.memory.holdings.clone();
-            match Giver::new(socket.into(), own, holdings) {
-                Ok(giver) => {
+            match Lender::new(socket.into(), own, holdings) {
+                Ok(lender) => {
                     info!(path = %self.path.display(), pid, "A consumer takes TFs");
                     self.consumers.push(Consumer {
-                        giver,
+                        lender,
                         pid,
                         bytes: 0,
                         idle_since: None,
@@ -362,7 +362,7 @@ impl Hands {
             let heard = {
                 // Both write there, one after the other.
                 let told = std::cell::RefCell::new(&mut events);
-                consumer.giver.take_in(
+                consumer.lender.take_in(
                     |tf| {
                         taken += 1;
                         told.borrow_mut().push(delivered(tf));
@@ -378,7 +378,7 @@ impl Hands {
             consumer.bytes -= back_bytes;
             if taken > 0 {
                 (consumer.slow_until, consumer.strikes) = (None, 0);
-                let has_more = consumer.giver.untaken() > 0;
+                let has_more = consumer.lender.untaken() > 0;
                 consumer.idle_since = has_more.then_some(now);
             }
             taken_tfs += taken;
@@ -399,7 +399,7 @@ impl Hands {
             }
         }
         self.counters.taken.add(taken_tfs as u64);
-        self.tell(events, taken_tfs);
+        self.notify(events, taken_tfs);
     }
 
     /// Takes what `consumer` leaves: how many TFs it had, and how many it had not taken yet.
@@ -410,7 +410,7 @@ impl Hands {
         events: &mut Vec<SinkEvent>,
         taken_tfs: &mut usize,
     ) -> (usize, usize) {
-        let Left { untaken, taken } = consumer.giver.part();
+        let Left { untaken, taken } = consumer.lender.part();
         let counts = (taken.len(), untaken.len());
         for (tf, is_told) in taken {
             if !is_told {
@@ -441,16 +441,16 @@ impl Hands {
         let slow_after = self.slow_after;
         let has_others = self.consumers.iter().any(|consumer| {
             let is_slow = consumer.is_slow(now) || consumer.is_idle(now, slow_after);
-            !consumer.giver.is_leaving() && !is_slow
+            !consumer.lender.is_leaving() && !is_slow
         });
         let mut untaken = Vec::new();
         for consumer in &mut self.consumers {
-            let is_leaving = consumer.giver.is_leaving();
+            let is_leaving = consumer.lender.is_leaving();
             let is_over = is_leaving || (consumer.is_idle(now, slow_after) && has_others);
-            if !is_over || consumer.giver.untaken() == 0 {
+            if !is_over || consumer.lender.untaken() == 0 {
                 continue;
             }
-            let back = consumer.giver.call_back();
+            let back = consumer.lender.call_back();
             consumer.bytes -= back.iter().map(Tf::bytes).sum::<u64>();
             consumer.idle_since = None;
             if !back.is_empty() && !is_leaving {
@@ -479,7 +479,7 @@ impl Hands {
             if self.has_failed {
                 self.has_failed = false;
                 self.failures = Failures::default();
-                self.tell(vec![SinkEvent::Resumed], 0);
+                self.notify(vec![SinkEvent::Resumed], 0);
             }
         }
         let lent: u64 = self.consumers.iter().map(|consumer| consumer.bytes).sum();
@@ -493,7 +493,7 @@ impl Hands {
         let has_quick = self
             .consumers
             .iter()
-            .any(|consumer| !consumer.giver.is_leaving() && !consumer.is_slow(now));
+            .any(|consumer| !consumer.lender.is_leaving() && !consumer.is_slow(now));
         let mut choices: Vec<usize> = (0..self.consumers.len())
             .filter(|index| {
                 let consumer = &self.consumers[*index];
@@ -511,9 +511,9 @@ impl Hands {
         let head = tf_file_head(&tf);
         // Handles of the payloads, which are the same bytes.
         let bodies: Vec<Bytes> = tf.parts.iter().map(|part| part.payload.clone()).collect();
-        let copied_before = consumer.giver.copied_bytes();
-        let gave = consumer.giver.give(tf, &head, bodies.iter());
-        let copied = consumer.giver.copied_bytes() - copied_before;
+        let copied_before = consumer.lender.copied_bytes();
+        let gave = consumer.lender.give(tf, &head, bodies.iter());
+        let copied = consumer.lender.copied_bytes() - copied_before;
         self.counters.copied_bytes.add(copied);
         match gave {
             Ok(Gave::Offered) => {
@@ -522,7 +522,7 @@ impl Hands {
                 None
             }
             Ok(Gave::Full(tf)) => {
-                if let Some(error) = consumer.giver.shortage()
+                if let Some(error) = consumer.lender.shortage()
                     && let Some(untold) = self.short.is_due(now)
                 {
                     warn!(pid, %error, untold, "A consumer cannot be given a TF now; it is tried again");
@@ -531,13 +531,13 @@ impl Hands {
             }
             Err((error, tf)) => {
                 warn!(pid, %error, "A consumer cannot be given a TF, and gets no more");
-                consumer.giver.close();
+                consumer.lender.close();
                 Some(tf)
             }
         }
     }
 
-    fn tell_if_alone(&mut self, now: Instant) {
+    fn notify_if_alone(&mut self, now: Instant) {
         if !self.consumers.is_empty() {
             self.alone_since = now;
         }
@@ -555,11 +555,11 @@ impl Hands {
                 error,
                 is_storage: false,
             };
-            self.tell(vec![event], 0);
+            self.notify(vec![event], 0);
         }
     }
 
-    fn tell(&self, events: Vec<SinkEvent>, taken: usize) {
+    fn notify(&self, events: Vec<SinkEvent>, taken: usize) {
         if events.is_empty() {
             return;
         }
@@ -573,7 +573,7 @@ impl Hands {
     /// When there is something to do of which nobody tells, after `now`, when what was due was done.
     fn due(&self, now: Instant) -> Option<Instant> {
         let (consumers, waits) = (&self.consumers, !self.queue.is_empty());
-        let is_out = |consumer: &Consumer| consumer.giver.untaken() > 0;
+        let is_out = |consumer: &Consumer| consumer.lender.untaken() > 0;
         let has_untaken = waits || consumers.iter().any(is_out);
         let slow = |consumer: &Consumer| consumer.idle_since.map(|since| since + self.slow_after);
         let slow = consumers.iter().filter_map(slow);
@@ -581,7 +581,7 @@ impl Hands {
         let again = consumers.iter().filter_map(|consumer| consumer.slow_until);
         let again = again.filter(|_| has_untaken);
         let alone = (waits && consumers.is_empty()).then(|| now + CONSUMER_WAIT);
-        let mut shortages = consumers.iter().map(|consumer| consumer.giver.shortage());
+        let mut shortages = consumers.iter().map(|consumer| consumer.lender.shortage());
         let is_short = waits && shortages.any(|shortage| shortage.is_some());
         let short = is_short.then(|| now + SHORT_WAIT);
         let due = slow.chain(again).chain(alone).chain(short);
@@ -593,7 +593,7 @@ impl Hands {
     fn sleep(&mut self, now: Instant, until: Option<Instant>) {
         for consumer in &mut self.consumers {
             // A consumer that breaks the rules is found out in the next turn.
-            if !matches!(consumer.giver.sleep(), Ok(true)) {
+            if !matches!(consumer.lender.sleep(), Ok(true)) {
                 return;
             }
         }
@@ -611,8 +611,8 @@ impl Hands {
         }
         for consumer in &self.consumers {
             let mut flags = PollFlags::IN;
-            flags.set(PollFlags::OUT, consumer.giver.wants_writable());
-            fds.push(PollFd::from_borrowed_fd(consumer.giver.socket(), flags));
+            flags.set(PollFlags::OUT, consumer.lender.wants_writable());
+            fds.push(PollFd::from_borrowed_fd(consumer.lender.socket(), flags));
         }
         match rustix::event::poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -626,19 +626,19 @@ impl Hands {
         loop {
             let now = Instant::now();
             self.turn(now);
-            let is_out = |consumer: &Consumer| consumer.bytes > 0 || consumer.giver.untaken() > 0;
-            let is_taking = |consumer: &Consumer| !consumer.giver.is_leaving();
+            let is_out = |consumer: &Consumer| consumer.bytes > 0 || consumer.lender.untaken() > 0;
+            let is_taking = |consumer: &Consumer| !consumer.lender.is_leaving();
             let may_give = !self.queue.is_empty() && self.consumers.iter().any(is_taking);
             if now >= until || !(may_give || self.consumers.iter().any(is_out)) {
                 break;
             }
             self.sleep(now, Some(until));
-            self.is_told_to_end(); // It is: the bell must not ring for ever.
+            self.is_asked_to_end(); // It is: the waker must not stay readable for ever.
         }
         let (mut untaken, mut lent) = (self.queue.len() as u64, 0_u64);
         let (mut events, mut taken_tfs) = (Vec::new(), 0);
         for consumer in std::mem::take(&mut self.consumers) {
-            let left = consumer.giver.part();
+            let left = consumer.lender.part();
             untaken += left.untaken.len() as u64;
             lent += left.taken.len() as u64;
             for (tf, is_told) in left.taken {
@@ -652,7 +652,7 @@ impl Hands {
             }
         }
         self.counters.taken.add(taken_tfs as u64);
-        self.tell(events, taken_tfs);
+        self.notify(events, taken_tfs);
         if lent > 0 {
             warn!(tfs = lent, "Consumers still have TFs when the sink ends");
         }

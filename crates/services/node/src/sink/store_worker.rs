@@ -262,7 +262,7 @@ impl Hands {
                         events.push_back(SinkEvent::Resumed);
                     }
                     drop(work);
-                    self.tell(events);
+                    self.notify(events);
                 }
                 Err(error) => {
                     if let Some(left) = self.handle_failure(work, &error) {
@@ -374,7 +374,7 @@ impl Hands {
         None
     }
 
-    fn tell(&self, events: VecDeque<SinkEvent>) {
+    fn notify(&self, events: VecDeque<SinkEvent>) {
         self.shared.lock().events.extend(events);
         (self.wake)();
     }

@@ -130,7 +130,7 @@ fn await_room(stream: &UnixStream, patience: &Patience) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{Bell, bell, delivered, tf};
+    use super::super::tests::{Wakes, delivered, tf, wakes};
     use super::super::{SinkEvent, SinkHandle, read_tf_file};
     use super::*;
     use sheaf_protocol::TfId;
@@ -140,10 +140,10 @@ mod tests {
     /// More than a socket holds.
     const LARGE: &[u8] = &[7; 4 << 20];
 
-    fn sink(path: &Path, queue_tfs: u32) -> (SinkHandle, Bell) {
-        let (wake, bell) = bell();
+    fn sink(path: &Path, queue_tfs: u32) -> (SinkHandle, Wakes) {
+        let (wake, wakes) = wakes();
         let sink = Box::new(Consumer::listen(path.into()).unwrap());
-        (SinkHandle::spawn(sink, queue_tfs, wake).unwrap(), bell)
+        (SinkHandle::spawn(sink, queue_tfs, wake).unwrap(), wakes)
     }
 
     /// Reads the next TF as a consumer does; `None` at the end of the stream.
@@ -166,7 +166,7 @@ mod tests {
     fn a_consumer_reads_whole_tfs_in_order() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("consumer");
-        let (mut sink, bell) = sink(&path, 8);
+        let (mut sink, wakes) = sink(&path, 8);
         let tfs = [tf(1, &[b"abc", b""]), tf(2, &[]), tf(3, &[LARGE, b"x"])];
         for tf in &tfs {
             sink.offer(tf.clone()).unwrap();
@@ -178,8 +178,11 @@ mod tests {
                 .collect::<Vec<_>>()
         });
         for tf in &tfs {
-            assert_eq!(bell.next(&mut sink), delivered(tf));
-            assert_eq!(bell.next(&mut sink), SinkEvent::Freed { bytes: tf.bytes() });
+            assert_eq!(wakes.next(&mut sink), delivered(tf));
+            assert_eq!(
+                wakes.next(&mut sink),
+                SinkEvent::Freed { bytes: tf.bytes() }
+            );
         }
         drop(sink);
         assert_eq!(read.join().unwrap(), [1, 2, 3]);
@@ -190,7 +193,7 @@ mod tests {
     fn a_consumer_that_dies_inside_a_tf_leaves_it_to_the_next() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("consumer");
-        let (mut sink, bell) = sink(&path, 8);
+        let (mut sink, wakes) = sink(&path, 8);
         let mut first = UnixStream::connect(&path).unwrap();
         let tfs = [tf(1, &[b"a"]), tf(2, &[LARGE])];
         for tf in &tfs {
@@ -202,8 +205,11 @@ mod tests {
         let mut second = UnixStream::connect(&path).unwrap();
         assert_eq!(id(&read_tf(&mut second).unwrap()), 2);
         for tf in &tfs {
-            assert_eq!(bell.next(&mut sink), delivered(tf));
-            assert_eq!(bell.next(&mut sink), SinkEvent::Freed { bytes: tf.bytes() });
+            assert_eq!(wakes.next(&mut sink), delivered(tf));
+            assert_eq!(
+                wakes.next(&mut sink),
+                SinkEvent::Freed { bytes: tf.bytes() }
+            );
         }
     }
 
@@ -211,13 +217,13 @@ mod tests {
     fn without_a_consumer_tfs_wait_and_it_is_told() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("consumer");
-        let (mut sink, bell) = sink(&path, 2);
+        let (mut sink, wakes) = sink(&path, 2);
         sink.offer(tf(1, &[b"a"])).unwrap();
         sink.offer(tf(2, &[b"b"])).unwrap();
         assert!(sink.offer(tf(3, &[b"c"])).is_err());
         let expected = format!("no consumer is connected at {}", path.display());
         assert_eq!(
-            bell.next(&mut sink),
+            wakes.next(&mut sink),
             SinkEvent::Failed {
                 tf: TfId(1),
                 error: expected,
@@ -239,10 +245,10 @@ mod tests {
         assert_eq!(away.poll(), None);
         assert!(away.offer(tf(2, &[])).is_err());
         drop(away);
-        let (mut stuck, bell) = sink(&path, 8);
+        let (mut stuck, wakes) = sink(&path, 8);
         let _consumer = UnixStream::connect(&path).unwrap();
         stuck.offer(tf(1, &[b"a"])).unwrap();
-        assert_eq!(bell.next(&mut stuck), delivered(&tf(1, &[b"a"])));
+        assert_eq!(wakes.next(&mut stuck), delivered(&tf(1, &[b"a"])));
         stuck.offer(tf(2, &[LARGE])).unwrap();
         stuck.finish();
         assert_eq!(stuck.poll(), Some(SinkEvent::Freed { bytes: 1 }));

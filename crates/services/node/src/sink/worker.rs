@@ -132,7 +132,7 @@ impl Hands {
             drop(tf);
             let resumed = has_failed.then_some(SinkEvent::Resumed);
             let events = [delivered, SinkEvent::Freed { bytes }];
-            self.tell(events.into_iter().chain(resumed));
+            self.notify(events.into_iter().chain(resumed));
         }
         0
     }
@@ -176,7 +176,7 @@ impl Hands {
                 return None;
             }
             if let Some(error) = failures.add(&failed) {
-                self.tell_failed(SinkEvent::Failed {
+                self.notify_failed(SinkEvent::Failed {
                     tf: tf.tf,
                     error,
                     is_storage: matches!(failed, DeliverError::Write { .. }),
@@ -188,7 +188,7 @@ impl Hands {
         }
     }
 
-    fn tell(&self, events: impl Iterator<Item = SinkEvent>) {
+    fn notify(&self, events: impl Iterator<Item = SinkEvent>) {
         let mut state = self.shared.lock();
         state.is_busy = false;
         state.events.extend(events);
@@ -196,7 +196,7 @@ impl Hands {
         (self.wake)();
     }
 
-    fn tell_failed(&self, event: SinkEvent) {
+    fn notify_failed(&self, event: SinkEvent) {
         let mut state = self.shared.lock();
         // A failure that nobody has looked at is replaced: a node that is stuck does not fill its memory.
         if matches!(state.events.back(), Some(SinkEvent::Failed { .. })) {
@@ -237,7 +237,7 @@ impl Failures {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{Bell, bell, delivered, tf};
+    use super::super::tests::{Wakes, delivered, tf, wakes};
     use super::super::{SinkHandle, recomputed};
     use super::*;
     use sheaf_protocol::TfId;
@@ -270,7 +270,7 @@ mod tests {
 
     struct Test {
         sink: SinkHandle,
-        bell: Bell,
+        wakes: Wakes,
         begun: Receiver<TfId>,
         answers: SyncSender<bool>,
     }
@@ -282,10 +282,10 @@ mod tests {
             begun: begun_sender,
             answers: answers_receiver,
         });
-        let (wake, bell) = bell();
+        let (wake, wakes) = wakes();
         Test {
             sink: SinkHandle::spawn(sink, queue_tfs, wake).unwrap(),
-            bell,
+            wakes,
             begun,
             answers,
         }
@@ -301,7 +301,7 @@ mod tests {
         let back = test.sink.offer(tf(2, &[b"x"])).unwrap_err();
         assert_eq!(back, tf(2, &[b"x"]));
         test.answers.send(true).unwrap();
-        assert_eq!(test.bell.next(&mut test.sink), delivered(&tf(0, &[b"x"])));
+        assert_eq!(test.wakes.next(&mut test.sink), delivered(&tf(0, &[b"x"])));
         test.sink.offer(back).unwrap();
         test.answers.send(true).unwrap();
         test.answers.send(true).unwrap();
@@ -316,16 +316,16 @@ mod tests {
         }
         let error = "cannot write disk: no storage space".to_owned();
         assert_eq!(
-            test.bell.next(&mut test.sink),
+            test.wakes.next(&mut test.sink),
             SinkEvent::Failed {
                 tf: TfId(0),
                 error,
                 is_storage: true
             }
         );
-        assert_eq!(test.bell.next(&mut test.sink), delivered(&tf(0, &[b"x"])));
+        assert_eq!(test.wakes.next(&mut test.sink), delivered(&tf(0, &[b"x"])));
         assert_eq!(
-            test.bell.next(&mut test.sink),
+            test.wakes.next(&mut test.sink),
             SinkEvent::Freed { bytes: 1 }
         );
     }
@@ -352,7 +352,7 @@ mod tests {
             test.sink.offer(tf(id, &[b"x"])).unwrap();
         }
         test.answers.send(true).unwrap();
-        assert_eq!(test.bell.next(&mut test.sink), delivered(&tf(0, &[b"x"])));
+        assert_eq!(test.wakes.next(&mut test.sink), delivered(&tf(0, &[b"x"])));
         drop(test.answers);
         test.sink.finish();
         let mut rest = std::iter::from_fn(|| test.sink.poll());

@@ -240,7 +240,7 @@ impl Drop for Outlet {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{Bell, bell, delivered, tf};
+    use super::super::tests::{Wakes, delivered, tf, wakes};
     use super::super::{SinkEvent, SinkHandle, read_tf_file};
     use super::*;
     use crate::config::ZmqMethod;
@@ -258,20 +258,20 @@ mod tests {
 
     struct Test {
         sink: SinkHandle,
-        bell: Bell,
+        wakes: Wakes,
         at: Endpoint,
         registry: Arc<Registry>,
     }
 
     fn open(config: &ZmqSink, endpoint: &str, queue_tfs: u32) -> Test {
-        let (wake, bell) = bell();
+        let (wake, wakes) = wakes();
         let registry = Arc::default();
         let outlet = Outlet::open(config, endpoint, EpnId(4), &registry).unwrap();
         let at = outlet.link.endpoint.clone();
         let sink = SinkHandle::spawn(Box::new(outlet), queue_tfs, wake).unwrap();
         Test {
             sink,
-            bell,
+            wakes,
             at,
             registry,
         }
@@ -290,9 +290,9 @@ mod tests {
 
         fn await_delivered(&mut self, tfs: &[Tf<Bytes>]) {
             for tf in tfs {
-                assert_eq!(self.bell.next(&mut self.sink), delivered(tf));
+                assert_eq!(self.wakes.next(&mut self.sink), delivered(tf));
                 let freed = SinkEvent::Freed { bytes: tf.bytes() };
-                assert_eq!(self.bell.next(&mut self.sink), freed);
+                assert_eq!(self.wakes.next(&mut self.sink), freed);
             }
         }
 
@@ -304,9 +304,9 @@ mod tests {
     }
 
     /// A consumer.
-    struct Taker(Socket);
+    struct Receiver(Socket);
 
-    impl Taker {
+    impl Receiver {
         fn new(socket_type: SocketType) -> Self {
             let mut socket = Socket::new(socket_type, SocketConfig::default()).unwrap();
             if socket_type == SocketType::Sub {
@@ -316,14 +316,14 @@ mod tests {
         }
 
         fn connected(socket_type: SocketType, at: &Endpoint) -> Self {
-            let mut taker = Self::new(socket_type);
-            taker.0.connect(at).unwrap();
+            let mut receiver = Self::new(socket_type);
+            receiver.0.connect(at).unwrap();
             let start = Instant::now();
-            while taker.0.peers() == 0 {
+            while receiver.0.peers() == 0 {
                 assert!(start.elapsed() < PATIENCE, "nobody is there");
-                taker.0.wait(Duration::from_millis(10)).unwrap();
+                receiver.0.wait(Duration::from_millis(10)).unwrap();
             }
-            taker
+            receiver
         }
 
         fn next(&mut self) -> Message {
@@ -382,11 +382,11 @@ mod tests {
             tf(3, &[&[7; 3 << 20], b"x"]),
         ];
         let mut ours = bound(&ZmqSink::default());
-        let mut taker = Taker::connected(SocketType::Pull, &ours.at);
-        let check = |test: &mut Test, taker: &mut Taker| {
+        let mut receiver = Receiver::connected(SocketType::Pull, &ours.at);
+        let check = |test: &mut Test, receiver: &mut Receiver| {
             test.offer(&tfs);
             for tf in &tfs {
-                let message = taker.next();
+                let message = receiver.next();
                 assert_eq!(message.parts().len(), 1 + tf.parts.len());
                 let bytes = message.joined(0);
                 let found = read_tf_file(&bytes).unwrap();
@@ -394,15 +394,18 @@ mod tests {
             }
             test.await_delivered(&tfs);
         };
-        check(&mut ours, &mut taker);
-        let mut taker = Taker::new(SocketType::Pull);
-        let at = taker.0.bind(&"tcp://127.0.0.1:*".parse().unwrap()).unwrap();
+        check(&mut ours, &mut receiver);
+        let mut receiver = Receiver::new(SocketType::Pull);
+        let at = receiver
+            .0
+            .bind(&"tcp://127.0.0.1:*".parse().unwrap())
+            .unwrap();
         let config = ZmqSink {
             method: ZmqMethod::Connect,
             ..ZmqSink::default()
         };
         let mut theirs = open(&config, &at.to_string(), 8);
-        check(&mut theirs, &mut taker);
+        check(&mut theirs, &mut receiver);
     }
 
     #[test]
@@ -413,7 +416,7 @@ mod tests {
         test.offer(&tfs);
         first.await_begin("PUSH");
         drop(first);
-        let mut second = Taker::connected(SocketType::Pull, &test.at);
+        let mut second = Receiver::connected(SocketType::Pull, &test.at);
         assert_eq!((second.next_tf(), second.next_tf()), (1, 2));
         test.await_delivered(&tfs);
     }
@@ -443,7 +446,7 @@ mod tests {
         let mut stuck = Stuck::connected("PULL", &test.at);
         test.offer(&[large(1)]);
         stuck.await_begin("PUSH");
-        let mut other = Taker::connected(SocketType::Pull, &test.at);
+        let mut other = Receiver::connected(SocketType::Pull, &test.at);
         assert_eq!(other.next_tf(), 1);
         test.await_delivered(&[large(1)]);
         drop(test.sink);
@@ -462,9 +465,9 @@ mod tests {
             error,
             is_storage: false,
         };
-        assert_eq!(test.bell.next(&mut test.sink), failed);
-        let mut taker = Taker::connected(SocketType::Pull, &test.at);
-        assert_eq!(taker.next_tf(), 1);
+        assert_eq!(test.wakes.next(&mut test.sink), failed);
+        let mut receiver = Receiver::connected(SocketType::Pull, &test.at);
+        assert_eq!(receiver.next_tf(), 1);
     }
 
     #[test]
@@ -474,9 +477,9 @@ mod tests {
         away.sink.finish();
         assert_eq!(away.sink.poll(), None);
         let mut stuck = bound(&ZmqSink::default());
-        let mut taker = Stuck::connected("PULL", &stuck.at);
+        let mut receiver = Stuck::connected("PULL", &stuck.at);
         stuck.offer(&[large(1)]);
-        taker.await_begin("PUSH");
+        receiver.await_begin("PUSH");
         stuck.sink.finish();
         assert_eq!(stuck.sink.poll(), None);
     }
@@ -489,7 +492,7 @@ mod tests {
         };
         let mut test = bound(&config);
         let tfs = [tf(8, &[b"a", b"bc"]), tf(9, &[b""])];
-        let mut taker = Taker::connected(SocketType::Pull, &test.at);
+        let mut receiver = Receiver::connected(SocketType::Pull, &test.at);
         test.offer(&tfs);
         for (heartbeat, payload) in [(8, &b"a"[..]), (8, b"bc"), (9, b"")] {
             let head = O2Data {
@@ -498,11 +501,11 @@ mod tests {
                 configures: false,
             };
             let expected = [head.encode(), Bytes::copy_from_slice(payload)];
-            assert_eq!(taker.next().parts(), expected);
+            assert_eq!(receiver.next().parts(), expected);
         }
         test.await_delivered(&tfs);
         // Half of a TF for each of two would be none for either.
-        let mut second = Taker::new(SocketType::Pull);
+        let mut second = Receiver::new(SocketType::Pull);
         second.0.connect(&test.at).unwrap();
         let start = Instant::now();
         while !test.metric("node_zmq_ended_total{reason=\"crowded\",socket=\"sink\"}") {
@@ -522,7 +525,7 @@ mod tests {
         test.offer(&[tf(0, &[b"unheard"])]);
         test.await_delivered(&[tf(0, &[b"unheard"])]);
         assert!(test.metric("node_zmq_unheard_total{socket=\"sink\"} 1"));
-        let mut good = Taker::connected(SocketType::Sub, &test.at);
+        let mut good = Receiver::connected(SocketType::Sub, &test.at);
         let mut stuck = Stuck::connected("SUB", &test.at);
         // Nobody tells a subscriber since when it is heard: both get something first.
         std::thread::scope(|scope| {

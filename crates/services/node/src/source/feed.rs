@@ -72,7 +72,7 @@ impl Hands {
     /// Nothing more comes.
     pub(super) fn end(self) {
         let Self { stfs, wake, .. } = self;
-        drop(stfs); // First the end, then the bell: who is woken has to find it.
+        drop(stfs); // First the end, then the wake: the woken thread has to find it.
         wake();
     }
 }
@@ -81,7 +81,7 @@ impl Hands {
 #[derive(Debug)]
 pub(super) struct Room {
     is_awaited: AtomicBool,
-    bell: OwnedFd,
+    waker: OwnedFd,
 }
 
 impl Room {
@@ -89,7 +89,7 @@ impl Room {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         Ok(Self {
             is_awaited: AtomicBool::new(false),
-            bell: eventfd(0, flags)?,
+            waker: eventfd(0, flags)?,
         })
     }
 
@@ -102,20 +102,20 @@ impl Room {
     pub(super) fn clear(&self) {
         self.is_awaited.store(false, Ordering::SeqCst);
         // Nothing to read: it has not rung.
-        let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+        let _ = rustix::io::read(&self.waker, &mut [0; 8]);
     }
 
-    fn ring(&self) {
+    fn wake(&self) {
         if self.is_awaited.swap(false, Ordering::SeqCst) {
             // It cannot be full: it is cleared before it rings again.
-            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+            let _ = rustix::io::write(&self.waker, &1_u64.to_ne_bytes());
         }
     }
 }
 
 impl AsFd for Room {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+        self.waker.as_fd()
     }
 }
 
@@ -218,7 +218,7 @@ impl Feed {
     pub fn try_next(&mut self) -> Fed {
         match self.stfs.as_ref().map(Receiver::try_recv) {
             Some(Ok(fed)) => {
-                self.room.ring();
+                self.room.wake();
                 fed
             }
             Some(Err(TryRecvError::Empty)) => Fed::Nothing,
@@ -402,20 +402,20 @@ pub(super) mod tests {
     use std::os::unix::net::UnixStream;
 
     /// Where the waker puts its calls, and the test waits for them.
-    pub(in crate::source) struct Bell(Receiver<()>);
+    pub(in crate::source) struct Wakes(Receiver<()>);
 
     pub(in crate::source) const PATIENCE: Duration = Duration::from_secs(30);
 
-    pub(in crate::source) fn bell() -> (Wake, Bell) {
+    pub(in crate::source) fn wakes() -> (Wake, Wakes) {
         let (sender, receiver) = sync_channel(1);
-        // A bell that has rung already need not ring again.
+        // A wake that is pending already need not be repeated.
         let wake = Box::new(move || {
             let _ = sender.try_send(());
         });
-        (wake, Bell(receiver))
+        (wake, Wakes(receiver))
     }
 
-    impl Bell {
+    impl Wakes {
         pub(in crate::source) fn next(&self, feed: &mut Feed) -> Fed {
             loop {
                 match feed.try_next() {
@@ -455,17 +455,17 @@ pub(super) mod tests {
 
     #[test]
     fn producers_are_served_one_after_the_other() {
-        let (wake, bell) = bell();
+        let (wake, wakes) = wakes();
         let mut feed = Feed::tcp("127.0.0.1:0", 100, wake).unwrap();
         assert_eq!(feed.try_next(), Fed::Nothing);
         let (mut first, mut second) = (tcp(&feed), tcp(&feed));
         second.write_all(&record(2, b"c")).unwrap();
         first.write_all(&record(0, b"a")).unwrap();
-        assert_eq!(bell.next(&mut feed), stf(0, b"a"));
+        assert_eq!(wakes.next(&mut feed), stf(0, b"a"));
         first.write_all(&record(1, b"")).unwrap();
-        assert_eq!(bell.next(&mut feed), stf(1, b""));
+        assert_eq!(wakes.next(&mut feed), stf(1, b""));
         drop(first);
-        assert_eq!(bell.next(&mut feed), stf(2, b"c"));
+        assert_eq!(wakes.next(&mut feed), stf(2, b"c"));
         assert_eq!(
             feed.stats(),
             FeedStats {
@@ -478,7 +478,7 @@ pub(super) mod tests {
 
     #[test]
     fn rubbish_ends_its_connection_and_no_other() {
-        let (wake, bell) = bell();
+        let (wake, wakes) = wakes();
         let mut feed = Feed::tcp("127.0.0.1:0", 100, wake).unwrap();
         let mut cut = record(1, b"cut");
         cut.pop();
@@ -495,14 +495,14 @@ pub(super) mod tests {
             bad.shutdown(Shutdown::Write).unwrap();
             await_end(&mut bad);
             tcp(&feed).write_all(&record(7, b"good")).unwrap();
-            assert_eq!(bell.next(&mut feed), stf(7, b"good"));
+            assert_eq!(wakes.next(&mut feed), stf(7, b"good"));
             assert_eq!(feed.stats().refused, refused as u64 + 1);
         }
     }
 
     #[test]
     fn a_producer_that_is_faster_waits_and_loses_nothing() {
-        let (wake, bell) = bell();
+        let (wake, wakes) = wakes();
         let mut feed = Feed::tcp("127.0.0.1:0", 1 << 20, wake).unwrap();
         let mut stream = tcp(&feed);
         let writer = std::thread::spawn(move || {
@@ -511,7 +511,7 @@ pub(super) mod tests {
             }
         });
         for tf in 0..100 {
-            match bell.next(&mut feed) {
+            match wakes.next(&mut feed) {
                 Fed::Stf(stf) => assert_eq!((stf.tf, stf.bytes()), (TfId(tf), 1 << 18)),
                 other => panic!("TF {tf} is missing: {other:?}"),
             }
@@ -524,23 +524,23 @@ pub(super) mod tests {
     fn a_feed_ends_whatever_its_thread_waits_for() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("feed");
-        let (wake, bell) = bell();
+        let (wake, wakes) = wakes();
         let mut feed = Feed::unix(&path, 100, wake).unwrap();
         let mut full = UnixStream::connect(&path).unwrap();
         for tf in 0..=QUEUE_STFS as u64 + 1 {
             full.write_all(&record(tf, b"x")).unwrap();
         }
-        assert_eq!(bell.next(&mut feed), stf(0, b"x"));
+        assert_eq!(wakes.next(&mut feed), stf(0, b"x"));
         drop(feed); // Its thread waits for room in the queue, or is about to.
         assert!(!path.exists());
         await_end(&mut full);
         let feed = Feed::unix(&path, 100, Box::new(|| {})).unwrap();
         drop(feed); // Its thread waits for a producer.
-        let (wake, bell) = self::bell();
+        let (wake, wakes) = self::wakes();
         let mut feed = Feed::unix(&path, 100, wake).unwrap();
         let mut idle = UnixStream::connect(&path).unwrap();
         idle.write_all(&record(0, b"x")).unwrap();
-        assert_eq!(bell.next(&mut feed), stf(0, b"x"));
+        assert_eq!(wakes.next(&mut feed), stf(0, b"x"));
         drop(feed); // Its thread waits for a record.
         await_end(&mut idle);
     }
@@ -549,14 +549,14 @@ pub(super) mod tests {
     fn what_is_read_once_has_an_end() {
         for (rubbish, refused) in [(&b""[..], 0), (b"rubbish", 1)] {
             let (reader, mut writer) = io::pipe().unwrap();
-            let (wake, bell) = bell();
+            let (wake, wakes) = wakes();
             let origin = Origin::Once(OwnedFd::from(reader).into());
             let mut feed = Feed::start(origin, 100, wake).unwrap();
             writer.write_all(&record(5, b"x")).unwrap();
-            assert_eq!(bell.next(&mut feed), stf(5, b"x"));
+            assert_eq!(wakes.next(&mut feed), stf(5, b"x"));
             writer.write_all(rubbish).unwrap();
             drop(writer);
-            assert_eq!(bell.next(&mut feed), Fed::Ended);
+            assert_eq!(wakes.next(&mut feed), Fed::Ended);
             assert_eq!(
                 feed.stats(),
                 FeedStats {

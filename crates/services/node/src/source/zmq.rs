@@ -126,7 +126,7 @@ impl Intake {
     /// Hands messages on until there are none, there is no room, or others want something.
     fn turn(&mut self) -> Turn {
         for _ in 0..MESSAGES_A_TURN {
-            match self.hand_on() {
+            match self.deliver() {
                 Turn::Busy => {}
                 other => return other,
             }
@@ -145,7 +145,7 @@ impl Intake {
     }
 
     /// Puts what waits into the queue.
-    fn hand_on(&mut self) -> Turn {
+    fn deliver(&mut self) -> Turn {
         let mut is_told = false;
         while let Some(fed) = self.waiting.take() {
             match self.hands.stfs.try_send(fed) {
@@ -171,7 +171,7 @@ impl Intake {
 
 #[cfg(test)]
 mod tests {
-    use super::super::feed::tests::{Bell, PATIENCE, bell};
+    use super::super::feed::tests::{PATIENCE, Wakes, wakes};
     use super::super::feed::{FeedStats, QUEUE_STFS};
     use super::*;
     use crate::config::{ZmqFraming, ZmqMethod};
@@ -186,17 +186,17 @@ mod tests {
 
     struct Test {
         feed: Feed,
-        bell: Bell,
+        wakes: Wakes,
         registry: Arc<Registry>,
     }
 
     fn open(config: &ZmqSource, endpoint: &str) -> Test {
-        let (wake, bell) = bell();
+        let (wake, wakes) = wakes();
         let registry = Arc::default();
         let feed = Feed::zmq(config, endpoint, STF_BYTES_MAX, wake, &registry).unwrap();
         Test {
             feed,
-            bell,
+            wakes,
             registry,
         }
     }
@@ -218,7 +218,7 @@ mod tests {
         }
 
         fn next(&mut self) -> Fed {
-            self.bell.next(&mut self.feed)
+            self.wakes.next(&mut self.feed)
         }
 
         /// Waits until the metric `line` has been counted.
@@ -438,7 +438,7 @@ mod tests {
     fn an_endpoint_that_cannot_be_had_is_named() {
         let taken = open(&by_id(), "tcp://127.0.0.1:*");
         let at = taken.endpoint().to_string();
-        let (wake, _) = bell();
+        let (wake, _) = wakes();
         let error = Feed::zmq(&by_id(), &at, 100, wake, &Arc::default()).unwrap_err();
         let expected = format!("cannot use {at}: Address already in use (os error 98)");
         assert_eq!(error.to_string(), expected);

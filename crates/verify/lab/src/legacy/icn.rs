@@ -73,7 +73,7 @@ pub(super) fn run(config: &NodeConfig) -> io::Result<NodeReport> {
     icn.await_that("all nodes", START_MAX, |icn| {
         icn.flps.len() == usize::from(config.flps) && icn.epns.len() == usize::from(config.epns)
     })?;
-    icn.tell_channels()?;
+    icn.send_channels()?;
     icn.await_that("all FLPs", START_MAX, |icn| icn.ready == config.flps)?;
 
     let queues: Vec<Arc<Lanes<Message>>> = icn
@@ -205,7 +205,7 @@ impl Icn {
         }
     }
 
-    fn tell_channels(&self) -> io::Result<()> {
+    fn send_channels(&self) -> io::Result<()> {
         for at in self.flps.values() {
             let mut connection = &self.connections[*at];
             let count = self.epns.len() as u64;

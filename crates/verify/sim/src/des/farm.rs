@@ -301,10 +301,10 @@ impl Farm {
 
     fn begin(&mut self) {
         for flp in 0..self.scenario.flps {
-            self.say_hello_flp(flp);
+            self.send_hello_flp(flp);
         }
         for epn in 0..self.scenario.epns {
-            self.say_hello_epn(epn);
+            self.send_hello_epn(epn);
         }
         self.joined = self.scenario.epns;
         self.queue.push(0, Event::Pulse);
@@ -373,13 +373,13 @@ impl Farm {
         let control = now + self.scenario.network.control_delay_us * 1000;
         if !self.saying.is_empty() {
             let said = std::mem::take(&mut self.saying);
-            self.charge_said(&said);
+            self.charge_from_nodes(&said);
             let at = self.said.put(said);
             self.queue.push(control, Event::ToIcn(at));
         }
         if !self.telling.is_empty() {
             let told = std::mem::take(&mut self.telling);
-            self.charge_told(&told);
+            self.charge_from_icn(&told);
             let at = self.told.put(told);
             self.queue.push(control, Event::FromIcn(at));
         }
@@ -428,7 +428,7 @@ impl Farm {
             if self.flps[flp as usize].is_acting() {
                 self.take_flp_release(flp);
                 let pulse = self.flps[flp as usize].brain.pulse(now);
-                self.say_flp(flp, Word::Control(Control::FlpPulse(pulse)));
+                self.send_from_flp(flp, Word::Control(Control::FlpPulse(pulse)));
             }
         }
         for epn in 0..self.epns.len() as u32 {
@@ -436,7 +436,7 @@ impl Farm {
                 self.take_epn_release(epn);
                 let node = &self.epns[epn as usize];
                 let pulse = node.brain.pulse(node.received_bytes);
-                self.say_epn(epn, Word::Control(Control::EpnPulse(pulse)));
+                self.send_from_epn(epn, Word::Control(Control::EpnPulse(pulse)));
             }
         }
         let next = self.queue.now() + self.scenario.registry.pulse_ms * MS;

@@ -38,7 +38,7 @@ impl Forgetting {
         match control {
             Control::Release(release) => {
                 release.add_to(&mut self.released);
-                self.say().unwrap_or(event)
+                self.release().unwrap_or(event)
             }
             _ => event,
         }
@@ -52,10 +52,10 @@ impl Forgetting {
                 is_new |= self.released.insert(TfId(*tf));
             }
         }
-        if is_new { self.say() } else { None }
+        if is_new { self.release() } else { None }
     }
 
-    fn say(&mut self) -> Option<Net> {
+    fn release(&mut self) -> Option<Net> {
         let (conn, envelope) = self.icn?;
         self.version += 1;
         let control = Control::Release(Release::of(self.version << 32, &self.released));

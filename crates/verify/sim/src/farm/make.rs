@@ -83,8 +83,8 @@ impl Farm<'_> {
             Role::Epn => epn_address(EpnId(id.index), incarnation),
             _ => String::new(),
         };
-        if let Some(lookout) = self.lookout(index, incarnation, &found_at) {
-            node.look_out(lookout);
+        if let Some(discovery) = self.discovery(index, incarnation, &found_at) {
+            node.discover(discovery);
         }
         let at = endpoint.index();
         if self.endpoints.len() <= at {

@@ -7,7 +7,7 @@ use sheaf_membership::Member;
 use sheaf_membership::keeper::model::{Model, ModelKeeper};
 use sheaf_membership::keeper::{Keeper, KeeperEvent, Request, Ticket};
 use sheaf_membership::zookeeper::ZooKeeperRegistry;
-use sheaf_node::registry::Lookout;
+use sheaf_node::registry::Discovery;
 use sheaf_protocol::{Incarnation, NodeId, Role, Timestamp};
 use sheaf_verdict_log::Ledger;
 use sheaf_verdict_log::zookeeper::{ZooKeeperLedger, ZooKeeperLedgerOptions};
@@ -77,12 +77,12 @@ impl Farm<'_> {
     }
 
     /// What the process of a seat finds the others by. ICNs look for all, the others for ICNs.
-    pub(super) fn lookout(
+    pub(super) fn discovery(
         &mut self,
         index: usize,
         incarnation: Incarnation,
         address: &str,
-    ) -> Option<Lookout> {
+    ) -> Option<Discovery> {
         let keeper = self.keeper(index)?;
         let seat = &self.seats[index];
         let interest: &[Role] = match seat.node.role {
@@ -96,7 +96,7 @@ impl Farm<'_> {
             address: address.to_owned(),
         };
         let here = seat.here(self.network.now());
-        Some(Lookout::new(Box::new(registry), here, me))
+        Some(Discovery::new(Box::new(registry), here, me))
     }
 
     /// Every session of the process in a seat.
@@ -159,20 +159,20 @@ impl Farm<'_> {
 
 impl Node {
     /// Finds the others by a registry.
-    pub(super) fn look_out(&mut self, lookout: Lookout) {
+    pub(super) fn discover(&mut self, discovery: Discovery) {
         match self {
-            Self::Icn(icn) => icn.look_out(lookout),
-            Self::Flp(flp) => flp.look_out(lookout),
-            Self::Epn(epn) => epn.look_out(lookout),
+            Self::Icn(icn) => icn.discover(discovery),
+            Self::Flp(flp) => flp.discover(discovery),
+            Self::Epn(epn) => epn.discover(discovery),
         }
     }
 
     /// The process ends in order.
-    pub(super) fn sign_off(&mut self, here: Timestamp) {
+    pub(super) fn deregister(&mut self, here: Timestamp) {
         match self {
-            Self::Icn(icn) => icn.sign_off(here),
-            Self::Flp(flp) => flp.sign_off(here),
-            Self::Epn(epn) => epn.sign_off(here),
+            Self::Icn(icn) => icn.deregister(here),
+            Self::Flp(flp) => flp.deregister(here),
+            Self::Epn(epn) => epn.deregister(here),
         }
     }
 }

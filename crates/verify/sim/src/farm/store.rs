@@ -142,7 +142,7 @@ impl State {
     }
 
     /// Readers see it for good from now on.
-    fn hand_on(&mut self, path: &Path) {
+    fn deliver(&mut self, path: &Path) {
         let file = self.names.get(path).and_then(|id| self.files.get(id));
         let Some(Ok(tf)) = file.map(|file| read_tf_file(&file.bytes)) else {
             return;
@@ -266,7 +266,7 @@ impl Disk for StoreDisk {
         }
         for name in std::mem::take(&mut state.unseen) {
             match is_in(&name) {
-                true => state.hand_on(&name),
+                true => state.deliver(&name),
                 false => _ = state.unseen.insert(name),
             }
         }

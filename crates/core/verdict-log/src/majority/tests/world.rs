@@ -360,7 +360,7 @@ impl World {
     }
 
     /// Member `at` hears of its stream to `icn`.
-    fn tell_peer(&mut self, after: Duration, at: u16, icn: u16, is_connected: bool) {
+    fn notify_peer(&mut self, after: Duration, at: u16, icn: u16, is_connected: bool) {
         let life = self.node(at).lives;
         let event = Event::Peer {
             icn,
@@ -374,7 +374,7 @@ impl World {
     fn connect(&mut self, a: u16, b: u16, is_connected: bool) {
         for (at, icn) in [(a, b), (b, a)] {
             let after = self.draw_us(100, 3000);
-            self.tell_peer(after, at, icn, is_connected);
+            self.notify_peer(after, at, icn, is_connected);
         }
     }
 
@@ -391,7 +391,7 @@ impl World {
         if is_seen {
             for at in (0..ICNS).filter(|other| *other != icn) {
                 let after = self.draw_us(100, 3000);
-                self.tell_peer(after, at, icn, false);
+                self.notify_peer(after, at, icn, false);
             }
         }
     }

@@ -13,23 +13,24 @@ use std::time::Duration;
 
 /// Keeps `records` in `folder`, as an ICN does in one of its lives.
 fn keep(folder: &Path, records: Vec<Record>) {
-    let (ring, bell) = sync_channel(64);
-    let bell_of_writer = Box::new(move || {
-        let _ = ring.try_send(());
+    let (wake, wakes) = sync_channel(64);
+    let waker = Box::new(move || {
+        let _ = wake.try_send(());
     });
-    let storage = FileStorage::open(folder, bell_of_writer).expect("the folder is free");
+    let storage = FileStorage::open(folder, waker).expect("the folder is free");
     let mut ledger = FileLedger::open(storage).expect("of a single ICN");
-    assert!(matches!(next(&mut ledger, &bell), Notice::Lead { .. }));
+    assert!(matches!(next(&mut ledger, &wakes), Notice::Lead { .. }));
     let end = ledger.append(Timestamp(0), records);
-    assert!(matches!(next(&mut ledger, &bell), Notice::Durable(at) if at == end));
+    assert!(matches!(next(&mut ledger, &wakes), Notice::Durable(at) if at == end));
 }
 
-fn next(ledger: &mut FileLedger<FileStorage>, bell: &Receiver<()>) -> Notice {
+fn next(ledger: &mut FileLedger<FileStorage>, wakes: &Receiver<()>) -> Notice {
     loop {
         if let Some(notice) = ledger.poll(Timestamp(0)) {
             return notice;
         }
-        bell.recv_timeout(Duration::from_secs(60))
+        wakes
+            .recv_timeout(Duration::from_secs(60))
             .expect("the writer rings");
     }
 }

@@ -22,7 +22,7 @@ impl World {
                 self.vanish(&parcel);
             } else {
                 self.endpoints[to].arrived.push_back(parcel);
-                self.tell(to);
+                self.notify(to);
             }
         }
     }

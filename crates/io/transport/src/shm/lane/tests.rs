@@ -15,8 +15,8 @@ const LIMITS: Limits = Limits {
 
 /// Both ends of a lane, the memory that is lent, and that of the lane.
 struct Two {
-    lender: Lender,
-    borrower: Borrower,
+    lane_sender: LaneSender,
+    lane_receiver: LaneReceiver,
     arena: Arc<Arena>,
     memory: Arc<Mapping>,
 }
@@ -40,8 +40,8 @@ fn two(lent_bytes_max: u64, under_way_bytes_max: u64) -> Two {
     let (one, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
     let lendable = vec![Lendable::new(Arc::clone(&arena), lent_bytes_max)];
     Two {
-        lender: Lender::new(Arc::clone(&memory), lendable, one, under_way_bytes_max),
-        borrower: Borrower::new(lane, vec![region], other),
+        lane_sender: LaneSender::new(Arc::clone(&memory), lendable, one, under_way_bytes_max),
+        lane_receiver: LaneReceiver::new(lane, vec![region], other),
         arena,
         memory,
     }
@@ -64,7 +64,7 @@ impl Two {
 
     fn next(&mut self) -> Frame {
         match self
-            .borrower
+            .lane_receiver
             .next(&LIMITS, &mut Bytes::copy_from_slice)
             .unwrap()
         {
@@ -77,22 +77,22 @@ impl Two {
 #[test]
 fn what_is_elsewhere_is_copied_once_and_what_is_too_much_travels() {
     let mut two = two(300_000, u64::MAX);
-    let sent = |two: &mut Two, body| two.lender.send(&frame(body)).unwrap();
+    let sent = |two: &mut Two, body| two.lane_sender.send(&frame(body)).unwrap();
     assert_eq!(sent(&mut two, Bytes::from(vec![5; 200_000])), Sent::Lent);
     let here = two.body(6, 100_000);
     assert_eq!(sent(&mut two, here.clone()), Sent::Lent);
     assert_eq!(sent(&mut two, here.clone()), Sent::OnStream);
-    two.lender.publish();
+    two.lane_sender.publish();
     let copied = two.next();
     assert_eq!(copied.body, vec![5; 200_000]);
     assert_eq!(two.next().body, here);
     assert!(matches!(
-        two.borrower.next(&LIMITS, &mut Bytes::copy_from_slice),
+        two.lane_receiver.next(&LIMITS, &mut Bytes::copy_from_slice),
         Ok(Came::OnStream)
     ));
     drop(copied);
-    two.borrower.show_given_back();
-    two.lender.reap().unwrap();
+    two.lane_receiver.show_given_back();
+    two.lane_sender.reap().unwrap();
     assert_eq!(sent(&mut two, here), Sent::Lent);
 }
 
@@ -100,17 +100,17 @@ fn what_is_elsewhere_is_copied_once_and_what_is_too_much_travels() {
 fn what_is_under_way_is_bounded_in_bytes() {
     let mut two = two(u64::MAX, 250_000);
     let body = two.body(1, 100_000);
-    let mut sent = || two.lender.send(&frame(body.clone())).unwrap();
+    let mut sent = || two.lane_sender.send(&frame(body.clone())).unwrap();
     assert_eq!(
         (sent(), sent(), sent()),
         (Sent::Lent, Sent::Lent, Sent::Full)
     );
-    two.lender.publish();
-    assert!(two.lender.wait().unwrap());
+    two.lane_sender.publish();
+    assert!(two.lane_sender.wait().unwrap());
     let frame_of_one = two.next();
-    two.borrower.free();
-    assert_eq!(meeting::listen(two.lender.socket()), Heard::Wakes);
-    let sent = two.lender.send(&frame(body)).unwrap();
+    two.lane_receiver.free();
+    assert_eq!(meeting::listen(two.lane_sender.socket()), Heard::Wakes);
+    let sent = two.lane_sender.send(&frame(body)).unwrap();
     assert_eq!(sent, Sent::Lent, "what is taken is not under way");
     assert_eq!(frame_of_one.body.len(), 100_000);
 }
@@ -121,20 +121,20 @@ fn a_lender_without_a_slot_goes_on_when_one_comes_back() {
     let body = two.body(1, 64);
     let mut held = Vec::new();
     while held.len() < SLOTS as usize {
-        assert_eq!(two.lender.send(&frame(body.clone())), Ok(Sent::Lent));
-        two.lender.publish();
+        assert_eq!(two.lane_sender.send(&frame(body.clone())), Ok(Sent::Lent));
+        two.lane_sender.publish();
         held.push(two.next());
-        two.borrower.free();
+        two.lane_receiver.free();
     }
     let one_more = frame(body);
-    assert_eq!(two.lender.send(&one_more), Ok(Sent::Full));
-    assert_eq!(two.lender.reap(), Ok(false));
-    while !two.lender.wait().unwrap() {} // The ring has room: it is looked at once more.
+    assert_eq!(two.lane_sender.send(&one_more), Ok(Sent::Full));
+    assert_eq!(two.lane_sender.reap(), Ok(false));
+    while !two.lane_sender.wait().unwrap() {} // The ring has room: it is looked at once more.
     held.truncate(SLOTS as usize - 1);
-    two.borrower.show_given_back();
-    assert_eq!(meeting::listen(two.lender.socket()), Heard::Wakes);
-    assert_eq!(two.lender.reap(), Ok(true));
-    assert_eq!(two.lender.send(&one_more), Ok(Sent::Lent));
+    two.lane_receiver.show_given_back();
+    assert_eq!(meeting::listen(two.lane_sender.socket()), Heard::Wakes);
+    assert_eq!(two.lane_sender.reap(), Ok(true));
+    assert_eq!(two.lane_sender.send(&one_more), Ok(Sent::Lent));
 }
 
 #[test]
@@ -143,10 +143,10 @@ fn a_place_that_was_not_lent_is_refused_in_both_directions() {
     let prefix = Prefix::new(WireKind::Stf, b"", 100).encode();
     for (region, offset) in [(1, 0), (0, (4 << 20) - 99), (0, u64::MAX)] {
         let fixed = fixed(LENT, region, 0, offset);
-        assert!(two.lender.ring.push(&[&fixed, &prefix]).unwrap());
-        let _ = two.lender.ring.publish();
+        assert!(two.lane_sender.ring.push(&[&fixed, &prefix]).unwrap());
+        let _ = two.lane_sender.ring.publish();
         let refused = two
-            .borrower
+            .lane_receiver
             .next(&LIMITS, &mut Bytes::copy_from_slice)
             .unwrap_err();
         let bytes = 100;
@@ -158,8 +158,8 @@ fn a_place_that_was_not_lent_is_refused_in_both_directions() {
         assert_eq!(refused, LaneError::Shm(place));
     }
     // What was refused went back, although nobody had lent it.
-    two.borrower.show_given_back();
-    assert_eq!(two.lender.reap(), Err(ShmFault::Slot { slot: 0 }));
+    two.lane_receiver.show_given_back();
+    assert_eq!(two.lane_sender.reap(), Err(ShmFault::Slot { slot: 0 }));
 }
 
 proptest! {
@@ -173,15 +173,15 @@ proptest! {
             if let Some(kind) = record.first_mut() {
                 *kind %= 4;
             }
-            prop_assert!(two.lender.ring.push(&[&record]).unwrap());
+            prop_assert!(two.lane_sender.ring.push(&[&record]).unwrap());
         }
-        let _ = two.lender.ring.publish();
+        let _ = two.lane_sender.ring.publish();
         for (at, value) in noise {
             two.memory.copy_in(at, &value.to_le_bytes());
         }
         let mut frames = Vec::new();
         for _ in 0..100 {
-            match two.borrower.next(&LIMITS, &mut Bytes::copy_from_slice) {
+            match two.lane_receiver.next(&LIMITS, &mut Bytes::copy_from_slice) {
                 Ok(Came::Frame(frame)) => frames.push(frame),
                 Ok(Came::OnStream) => {}
                 Ok(Came::Nothing) | Err(_) => break,

@@ -2,7 +2,7 @@
 
 use super::{Connection, Shared, Side, TURN_BYTES};
 use crate::shm::ShmFault;
-use crate::shm::lane::{Borrower, Came, LaneError};
+use crate::shm::lane::{Came, LaneError, LaneReceiver};
 use crate::shm::meeting::Offer;
 use crate::tcp::stats::Stats;
 use crate::transport::{CloseReason, Event};
@@ -21,7 +21,7 @@ const AHEAD_MAX: usize = 64;
 
 /// The receiving end of a lane, and what of the stream waits for its turn in it.
 pub(crate) struct LaneIn {
-    pub(crate) borrower: Borrower,
+    pub(crate) lane_receiver: LaneReceiver,
     /// The peer has said that all further frames are named here.
     is_open: bool,
     /// The next frame is one of the stream.
@@ -31,9 +31,9 @@ pub(crate) struct LaneIn {
 }
 
 impl LaneIn {
-    pub(crate) fn new(borrower: Borrower) -> Self {
+    pub(crate) fn new(lane_receiver: LaneReceiver) -> Self {
         Self {
-            borrower,
+            lane_receiver,
             is_open: false,
             awaits_stream: false,
             on_stream: VecDeque::new(),
@@ -45,7 +45,7 @@ impl LaneIn {
         if self.awaits_stream {
             !self.on_stream.is_empty()
         } else {
-            self.is_open && self.borrower.has_more()
+            self.is_open && self.lane_receiver.has_more()
         }
     }
 }
@@ -76,9 +76,9 @@ impl Connection {
     pub(crate) fn lane_sleeps(&self) -> bool {
         let lane = self.lane.as_ref();
         if let Some(lane) = lane {
-            lane.borrower.show_given_back();
+            lane.lane_receiver.show_given_back();
         }
-        lane.is_none_or(|lane| !lane.is_open || lane.awaits_stream || lane.borrower.sleep())
+        lane.is_none_or(|lane| !lane.is_open || lane.awaits_stream || lane.lane_receiver.sleep())
     }
 
     /// Whether so much of the stream waits for the lane that no more is read.
@@ -136,7 +136,7 @@ impl Connection {
             return Ok(());
         };
         let outcome = self.take_records(&mut lane, shared, events);
-        lane.borrower.free();
+        lane.lane_receiver.free();
         self.lane = Some(lane);
         outcome
     }
@@ -160,7 +160,7 @@ impl Connection {
                 break;
             }
             let keep_head = &mut |head: &[u8]| shared.bodies.head(head);
-            let came = lane.borrower.next(&shared.limits, keep_head);
+            let came = lane.lane_receiver.next(&shared.limits, keep_head);
             let came = came.map_err(|error| match error {
                 LaneError::Shm(fault) => CloseReason::Shm(fault),
                 LaneError::Prefix(error) => CloseReason::Refused(error),

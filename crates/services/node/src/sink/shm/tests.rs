@@ -1,8 +1,8 @@
-use super::super::tests::{Bell, bell, memory, tf};
+use super::super::tests::{Wakes, memory, tf, wakes};
 use super::super::{SinkHandle, open, recomputed};
 use super::*;
 use crate::config::SinkConfig;
-use crate::consume::{Consumer as Taker, Next, faults};
+use crate::consume::{Consumer as Borrower, Next, faults};
 use sheaf_protocol::{EpnId, RunId, TfId};
 use std::path::Path;
 
@@ -10,7 +10,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 struct Test {
     sink: SinkHandle,
-    bell: Bell,
+    wakes: Wakes,
     memory: Memory,
     registry: Arc<Registry>,
     path: PathBuf,
@@ -26,7 +26,7 @@ fn test(queue_tfs: u32, config: &ShmSink) -> Test {
         ..config.clone()
     });
     let (memory, registry) = (memory(), Arc::default());
-    let (wake, bell) = bell();
+    let (wake, wakes) = wakes();
     let sink = open(
         (&config, queue_tfs),
         EpnId(4),
@@ -37,7 +37,7 @@ fn test(queue_tfs: u32, config: &ShmSink) -> Test {
     .unwrap();
     Test {
         sink,
-        bell,
+        wakes,
         memory,
         registry,
         path,
@@ -70,19 +70,19 @@ impl Test {
         }
     }
 
-    fn consumer(&self) -> Taker {
-        Taker::connect(&self.path, PATIENCE).unwrap()
+    fn consumer(&self) -> Borrower {
+        Borrower::connect(&self.path, PATIENCE).unwrap()
     }
 
     fn expect_taken(&mut self, id: u64) {
-        match self.bell.next(&mut self.sink) {
+        match self.wakes.next(&mut self.sink) {
             SinkEvent::Delivered { tf, .. } => assert_eq!(tf, TfId(id)),
             other => panic!("TF {id} was taken, not {other:?}"),
         }
     }
 
     fn expect_freed(&mut self) {
-        let event = self.bell.next(&mut self.sink);
+        let event = self.wakes.next(&mut self.sink);
         assert!(matches!(event, SinkEvent::Freed { bytes: 8 }), "{event:?}");
     }
 
@@ -94,7 +94,7 @@ impl Test {
     }
 }
 
-fn next(consumer: &mut Taker) -> Tf<Bytes> {
+fn next(consumer: &mut Borrower) -> Tf<Bytes> {
     match consumer.next(Some(PATIENCE)).unwrap() {
         Next::Tf(tf) => tf,
         other => panic!("no TF: {other:?}"),
@@ -117,7 +117,7 @@ fn a_tf_is_delivered_when_it_is_taken_and_freed_when_it_is_dropped() {
     assert!(faults(&taken).is_empty());
     let delivery = recomputed(&offered);
     assert_eq!(
-        test.bell.next(&mut test.sink),
+        test.wakes.next(&mut test.sink),
         SinkEvent::delivered(&offered, delivery)
     );
     assert_eq!(test.sink.poll(), None, "the consumer still looks at it");
@@ -147,13 +147,13 @@ fn without_a_consumer_tfs_wait_and_it_is_told() {
         error,
         is_storage: false,
     };
-    assert_eq!(test.bell.next(&mut test.sink), failed);
+    assert_eq!(test.wakes.next(&mut test.sink), failed);
     let mut consumer = test.consumer();
     assert_eq!(
         (next(&mut consumer).tf, next(&mut consumer).tf),
         (TfId(0), TfId(1))
     );
-    let mut events: Vec<SinkEvent> = (0..5).map(|_| test.bell.next(&mut test.sink)).collect();
+    let mut events: Vec<SinkEvent> = (0..5).map(|_| test.wakes.next(&mut test.sink)).collect();
     events.retain(|event| !matches!(event, SinkEvent::Failed { .. }));
     assert!(events.contains(&SinkEvent::Resumed));
 }
@@ -329,7 +329,7 @@ fn one_consumer_too_many_is_turned_away() {
     };
     let test = test(8, &config);
     let _one = test.consumer();
-    let error = Taker::connect(&test.path, PATIENCE)
+    let error = Borrower::connect(&test.path, PATIENCE)
         .unwrap_err()
         .to_string();
     assert!(error.ends_with("connection reset"), "{error}");

@@ -307,11 +307,11 @@ fn a_full_disk_stops_writes_and_nothing_else_and_is_told_once() {
 #[test]
 fn the_thread_tries_a_full_disk_again_until_there_is_room() {
     let disk = Model::new("/d");
-    let (wake, bell) = super::super::tests::bell();
+    let (wake, wakes) = super::super::tests::wakes();
     let mut sink = SinkHandle::spawn_store(open(&disk, 1).unwrap(), wake).unwrap();
     disk.set_full(true);
     sink.store(a_tf(1));
-    assert!(matches!(bell.next(&mut sink), SinkEvent::Failed { .. }));
+    assert!(matches!(wakes.next(&mut sink), SinkEvent::Failed { .. }));
     // Decided elsewhere, it still is what the disk is tried with, and leaves nothing.
     sink.unstore(RUN, TfId(1), false);
     disk.set_full(false);
@@ -319,12 +319,12 @@ fn the_thread_tries_a_full_disk_again_until_there_is_room() {
         run: RUN,
         tf: TfId(1),
     };
-    let mut event = bell.next(&mut sink);
+    let mut event = wakes.next(&mut sink);
     while matches!(event, SinkEvent::Failed { .. }) {
-        event = bell.next(&mut sink);
+        event = wakes.next(&mut sink);
     }
     assert_eq!(event, stored);
-    assert_eq!(bell.next(&mut sink), SinkEvent::Resumed);
+    assert_eq!(wakes.next(&mut sink), SinkEvent::Resumed);
     sink.finish();
     assert_eq!(check_visible(&disk), Vec::<String>::new());
 }

@@ -59,10 +59,10 @@ impl Farm {
             (FaultKind::Join, ..) if begins => {
                 let epn = self.joined;
                 self.joined += 1;
-                self.say_hello_epn(epn);
+                self.send_hello_epn(epn);
             }
             (FaultKind::Leave, _, Some(epn)) if begins => {
-                self.say_epn(epn, Word::Control(Control::Leaving));
+                self.send_from_epn(epn, Word::Control(Control::Leaving));
             }
             _ => {}
         }
@@ -104,7 +104,7 @@ impl Farm {
         let mut fresh = EpnNode::new(epn_brain(&self.scenario), target, node.speed);
         fresh.delivered = node.delivered;
         self.epns[epn as usize] = fresh;
-        self.say_hello_epn(epn);
+        self.send_hello_epn(epn);
     }
 
     fn crash_flp(&mut self, flp: u32) {
@@ -132,7 +132,7 @@ impl Farm {
         let bytes_max = self.sizes.bytes_max(flp);
         let brain = flp_brain(&self.scenario, source, bytes_max);
         self.flps[flp as usize] = FlpNode::new(brain, source);
-        self.say_hello_flp(flp);
+        self.send_hello_flp(flp);
     }
 
     /// A node is stopped or cut off, or is back.
@@ -165,11 +165,11 @@ impl Farm {
     fn wake_flp(&mut self, flp: u32) {
         let node = &mut self.flps[flp as usize];
         if !node.is_connected {
-            return self.say_hello_flp(flp);
+            return self.send_hello_flp(flp);
         }
         let held = std::mem::take(&mut node.held);
         for word in std::mem::take(&mut node.unsaid) {
-            self.say_flp(flp, word);
+            self.send_from_flp(flp, word);
         }
         for control in held {
             self.hear_flp(flp, control);
@@ -181,11 +181,11 @@ impl Farm {
     fn wake_epn(&mut self, epn: u32) {
         let node = &mut self.epns[epn as usize];
         if !node.is_connected {
-            return self.say_hello_epn(epn);
+            return self.send_hello_epn(epn);
         }
         let held = std::mem::take(&mut node.held);
         for word in std::mem::take(&mut node.unsaid) {
-            self.say_epn(epn, word);
+            self.send_from_epn(epn, word);
         }
         for control in held {
             self.hear_epn(epn, control);

@@ -188,12 +188,12 @@ impl Farm {
                     self.fates.record(now, &record);
                 }
                 Action::Done { trace, .. } => self.run.latencies_ns.push(trace.total_ns),
-                Action::Send(to, control) => self.tell(to, control),
+                Action::Send(to, control) => self.send(to, control),
             }
         }
     }
 
-    fn tell(&mut self, to: Recipient, control: Control) {
+    fn send(&mut self, to: Recipient, control: Control) {
         if let (Recipient::AllFlps, Control::Epns(epns)) = (to, &control) {
             // A state that all have heard need not be heard again, and of two the later is enough.
             if self.epns_said == *epns {
@@ -269,7 +269,7 @@ impl Farm {
 
     /// Words on the network of the data take bytes from it: on the way there, and their acknowledgements on the way
     /// back.
-    pub(super) fn charge_said(&mut self, said: &[Said]) {
+    pub(super) fn charge_from_nodes(&mut self, said: &[Said]) {
         if !self.is_primary() {
             return;
         }
@@ -286,8 +286,8 @@ impl Farm {
         }
     }
 
-    /// As [`charge_said`](Self::charge_said), for words of the ICN.
-    pub(super) fn charge_told(&mut self, told: &[(Recipient, Control)]) {
+    /// As [`charge_from_nodes`](Self::charge_from_nodes), for words of the ICN.
+    pub(super) fn charge_from_icn(&mut self, told: &[(Recipient, Control)]) {
         if !self.is_primary() {
             return;
         }

@@ -109,7 +109,7 @@ impl EpnNode {
 }
 
 impl Farm {
-    pub(super) fn say_flp(&mut self, flp: u32, word: Word) {
+    pub(super) fn send_from_flp(&mut self, flp: u32, word: Word) {
         let node = &mut self.flps[flp as usize];
         match node.condition {
             Condition::Up => self.saying.push(Said {
@@ -122,7 +122,7 @@ impl Farm {
         }
     }
 
-    pub(super) fn say_epn(&mut self, epn: u32, word: Word) {
+    pub(super) fn send_from_epn(&mut self, epn: u32, word: Word) {
         let node = &mut self.epns[epn as usize];
         match node.condition {
             Condition::Up => self.saying.push(Said {
@@ -136,7 +136,7 @@ impl Farm {
     }
 
     /// An FLP joins, for the first time or again.
-    pub(super) fn say_hello_flp(&mut self, flp: u32) {
+    pub(super) fn send_hello_flp(&mut self, flp: u32) {
         let hello = Hello {
             data_address: String::new(),
             capacity_bytes: self.scenario.hold_bytes,
@@ -148,11 +148,11 @@ impl Farm {
         let node = &mut self.flps[flp as usize];
         node.condition = Condition::Up;
         node.is_connected = true;
-        self.say_flp(flp, Word::Hello(hello));
+        self.send_from_flp(flp, Word::Hello(hello));
     }
 
     /// An EPN joins, for the first time or again.
-    pub(super) fn say_hello_epn(&mut self, epn: u32) {
+    pub(super) fn send_hello_epn(&mut self, epn: u32) {
         let weight = super::group_of(&self.scenario, epn).map_or(1.0, |group| group.weight);
         let hello = Hello {
             data_address: String::new(),
@@ -165,7 +165,7 @@ impl Farm {
         let node = &mut self.epns[epn as usize];
         node.condition = Condition::Up;
         node.is_connected = true;
-        self.say_epn(epn, Word::Hello(hello));
+        self.send_from_epn(epn, Word::Hello(hello));
     }
 
     pub(super) fn hear_flp(&mut self, flp: u32, control: Control) {
@@ -298,12 +298,12 @@ impl Farm {
         }
         while let Some(action) = self.flps[flp as usize].brain.poll_action() {
             match action {
-                FlpAction::Send(control) => self.say_flp(flp, Word::Control(control)),
+                FlpAction::Send(control) => self.send_from_flp(flp, Word::Control(control)),
                 FlpAction::SendStf { target, header, .. } => self.send_stf(flp, target, header),
                 FlpAction::Connect { target, .. } => self.connecting.push((flp as u16, target)),
                 FlpAction::Disconnect { target } => self.disconnect(flp, target),
                 // The network model fetches by itself: its FLPs push.
-                FlpAction::Say { .. } => {}
+                FlpAction::SendToEpn { .. } => {}
             }
         }
     }
@@ -325,7 +325,7 @@ impl Farm {
     pub(super) fn act_epn(&mut self, epn: u32) {
         while let Some(action) = self.epns[epn as usize].brain.poll_action() {
             match action {
-                EpnAction::Send(control) => self.say_epn(epn, Word::Control(control)),
+                EpnAction::Send(control) => self.send_from_epn(epn, Word::Control(control)),
                 EpnAction::Deliver(tf) => {
                     self.fates.deliver(tf.tf);
                     let bytes = tf.bytes();
@@ -337,7 +337,7 @@ impl Farm {
                     self.process(epn);
                 }
                 // Nothing is stored: the ack level of simulated farms is `built`.
-                EpnAction::Say { .. }
+                EpnAction::SendToFlp { .. }
                 | EpnAction::Store(_)
                 | EpnAction::Unstore { .. }
                 | EpnAction::Recover { .. } => {}

@@ -66,8 +66,8 @@ impl World {
             }
             11 => {
                 self.connect(icn, other, false);
-                self.tell_peer(ms(5), icn, other, true);
-                self.tell_peer(ms(5), other, icn, true);
+                self.notify_peer(ms(5), icn, other, true);
+                self.notify_peer(ms(5), other, icn, true);
             }
             12 => {
                 let now = self.now;

@@ -5,7 +5,7 @@ use super::config::TcpConfig;
 use super::connection::{Connection, Side};
 use super::session::Session;
 use super::stream::Stream;
-use super::{Tcp, farewell, options, token};
+use super::{Tcp, close_notice, options, token};
 use crate::transport::{CloseReason, ConnId, Event, ListenError, ListenerId, TlsFailure};
 use crate::unix::UnixSocket;
 use mio::Interest;
@@ -30,7 +30,7 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// One address that peers connect to.
 pub(super) struct Listener {
     pub(super) id: ListenerId,
-    gate: Gate,
+    socket: ListenSocket,
     is_bulk: bool,
     /// Whether there may be somebody to accept.
     pub(super) ready: bool,
@@ -39,13 +39,13 @@ pub(super) struct Listener {
 }
 
 /// What peers connect to.
-enum Gate {
+enum ListenSocket {
     Inet(Socket),
     /// Its file goes with it.
     Unix(UnixSocket),
 }
 
-impl Gate {
+impl ListenSocket {
     fn socket(&self) -> BorrowedFd<'_> {
         match self {
             Self::Inet(socket) => socket.as_fd(),
@@ -120,12 +120,14 @@ impl Tcp {
     }
 
     /// Turns somebody away: with a word where the stream can carry one, and a note of it.
-    fn turn_away(&mut self, stream: Stream, peer: &Address, is_bulk: bool, now: Instant) {
+    fn refuse_peer(&mut self, stream: Stream, peer: &Address, is_bulk: bool, now: Instant) {
         let reason = CloseReason::Crowded;
         self.shared.stats.refused.too_many += 1;
-        let frame = self.farewell.and_then(|farewell| farewell(&reason));
+        let frame = self
+            .close_notice
+            .and_then(|close_notice| close_notice(&reason));
         if let Some(frame) = frame.filter(|_| self.security.tls(is_bulk).is_none()) {
-            farewell::turn_away(stream, frame, &mut self.shared, now);
+            close_notice::refuse_peer(stream, frame, &mut self.shared, now);
         }
         self.note_refusal(peer.to_string(), reason);
     }
@@ -168,9 +170,9 @@ impl Tcp {
             return Err(ListenError::Insecure { address });
         }
         let config = &self.shared.config;
-        let gate = match &asked {
+        let socket = match &asked {
             Address::Inet(asked) => {
-                Gate::Inet(options::listening_socket(*asked, config).map_err(failed)?)
+                ListenSocket::Inet(options::listening_socket(*asked, config).map_err(failed)?)
             }
             Address::Unix(path) => {
                 let socket = UnixSocket::bind(path).map_err(|source| ListenError::Unix {
@@ -180,22 +182,22 @@ impl Tcp {
                 // It listens already; this says how many may wait.
                 let backlog = i32::from(config.listen_backlog);
                 rustix::net::listen(&socket, backlog).map_err(|error| failed(error.into()))?;
-                Gate::Unix(socket)
+                ListenSocket::Unix(socket)
             }
         };
-        let actual = gate.address().map_err(failed)?;
+        let actual = socket.address().map_err(failed)?;
         let id = ListenerId(self.id());
         let registry = self.poll.registry();
         registry
             .register(
-                &mut SourceFd(&gate.socket().as_raw_fd()),
+                &mut SourceFd(&socket.socket().as_raw_fd()),
                 token(id.0),
                 Interest::READABLE,
             )
             .map_err(failed)?;
         self.listeners.push(Listener {
             id,
-            gate,
+            socket,
             is_bulk,
             ready: true,
             again: None,
@@ -227,9 +229,9 @@ impl Tcp {
     }
 
     fn accept(&mut self, listener: &mut Listener, events: &mut Vec<Event>, now: Instant) {
-        let error = match listener.gate.accept(&self.shared.config) {
+        let error = match listener.socket.accept(&self.shared.config) {
             Ok((stream, peer)) if !self.make_room(counted_for(&peer), events) => {
-                self.turn_away(stream, &peer, listener.is_bulk, now);
+                self.refuse_peer(stream, &peer, listener.is_bulk, now);
                 return;
             }
             Ok((stream, peer)) => match self.welcome(listener, stream, &peer, now) {

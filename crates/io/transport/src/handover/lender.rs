@@ -23,13 +23,13 @@ use thiserror::Error;
 /// Words that are heard in one turn.
 const WORDS_AT_ONCE_MAX: usize = 1000;
 
-/// Why nothing more can be given to a taker.
+/// Why nothing more can be given to a borrower.
 #[derive(Debug, Error)]
-pub enum GiverError {
+pub enum LenderError {
     /// It runs as another user, and would see all of our memory.
     #[error("the process at the other end runs as another user")]
     OtherUser,
-    /// The operating system does not give what is needed. [`give`](Giver::give) says so only of a socket that is
+    /// The operating system does not give what is needed. [`give`](Lender::give) says so only of a socket that is
     /// closed: what this process lacks may be had later.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -52,23 +52,23 @@ pub enum GiverError {
 #[derive(Debug)]
 #[must_use]
 pub enum Gave<M> {
-    /// The taker will find it.
+    /// The borrower will find it.
     Offered,
     /// It cannot be offered now.
     Full(M),
 }
 
-/// What is left when a taker has gone, the oldest first.
+/// What is left when a borrower has gone, the oldest first.
 #[derive(Debug)]
 pub struct Left<M> {
     /// Nobody has looked at these.
     pub untaken: Vec<M>,
-    /// Taken and not given back, each with whether [`Giver::take_in`] has told so.
+    /// Taken and not given back, each with whether [`Lender::take_in`] has told so.
     pub taken: Vec<(M, bool)>,
 }
 
-/// Gives messages to one taker. `M` is what keeps the bodies of a message alive.
-pub struct Giver<M> {
+/// Gives messages to one borrower. `M` is what keeps the bodies of a message alive.
+pub struct Lender<M> {
     socket: OwnedFd,
     memory: Arc<Mapping>,
     pub(super) ring: Writer,
@@ -77,7 +77,7 @@ pub struct Giver<M> {
     holdings: Holdings,
     regions: Vec<Region>,
     regions_named: u32,
-    /// Regions that the taker has to be told to forget.
+    /// Regions that the borrower has to be told to forget.
     forgotten: VecDeque<u32>,
     slots: Slots<Given<M>>,
     /// Slots of messages that nobody is known to have taken, the oldest first.
@@ -107,7 +107,7 @@ struct Given<M> {
     is_told: bool,
 }
 
-/// Memory that the taker knows.
+/// Memory that the borrower knows.
 struct Region {
     number: u32,
     of: Owner,
@@ -131,25 +131,25 @@ impl Region {
     }
 }
 
-impl<M> Giver<M> {
+impl<M> Lender<M> {
     /// Gives to the process at the other end of `socket`, which is of the kind `SOCK_SEQPACKET`, what lies in `own`, in
     /// memory of `holdings`, or elsewhere.
     ///
     /// # Errors
     ///
-    /// [`GiverError`] if it is not of our user, or there is no memory for the rings.
+    /// [`LenderError`] if it is not of our user, or there is no memory for the rings.
     pub fn new(
         socket: OwnedFd,
         own: Vec<Arc<Arena>>,
         holdings: Holdings,
-    ) -> Result<Self, GiverError> {
+    ) -> Result<Self, LenderError> {
         if !meeting::is_ours(socket.as_fd()) {
-            return Err(GiverError::OtherUser);
+            return Err(LenderError::OtherUser);
         }
         let memory = Arc::new(Mapping::shared(MEMORY_BYTES).map_err(io::Error::from)?);
         let file = memory.file().ok_or_else(unmapped)?;
         let bytes = MEMORY_BYTES as u64;
-        if !words::say(socket.as_fd(), Word::Hello { bytes }, &[file])? {
+        if !words::send(socket.as_fd(), Word::Hello { bytes }, &[file])? {
             return Err(io::Error::from(io::ErrorKind::WouldBlock).into());
         }
         Ok(Self {
@@ -174,15 +174,15 @@ impl<M> Giver<M> {
         })
     }
 
-    /// Becomes readable when the taker has done something, after [`sleep`](Self::sleep), or is gone.
+    /// Becomes readable when the borrower has done something, after [`sleep`](Self::sleep), or is gone.
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// Gives nothing more. The taker meets its end when it has taken all that was offered, and can still give back.
+    /// Gives nothing more. The borrower meets its end when it has taken all that was offered, and can still give back.
     pub fn close(&mut self) {
         self.is_leaving = true;
-        // It fails if the taker is gone already.
+        // It fails if the borrower is gone already.
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write);
     }
 
@@ -198,7 +198,7 @@ impl<M> Giver<M> {
         self.copied_bytes
     }
 
-    /// Nothing more can be given: the taker has said so, or the giver is [closed](Self::close).
+    /// Nothing more can be given: the borrower has said so, or the lender is [closed](Self::close).
     #[must_use]
     pub fn is_leaving(&self) -> bool {
         self.is_leaving
@@ -208,13 +208,13 @@ impl<M> Giver<M> {
     ///
     /// # Errors
     ///
-    /// [`GiverError`]; the message is lost only then, and the taker with it.
+    /// [`LenderError`]; the message is lost only then, and the borrower with it.
     pub fn give<'a>(
         &mut self,
         message: M,
         head: &[u8],
         bodies: impl ExactSizeIterator<Item = &'a Bytes> + Clone,
-    ) -> Result<Gave<M>, (GiverError, M)> {
+    ) -> Result<Gave<M>, (LenderError, M)> {
         match self.offer(head, bodies) {
             Ok(Some(Offered { slot, number, copy })) => {
                 let given = Given {
@@ -231,8 +231,8 @@ impl<M> Giver<M> {
                 Ok(Gave::Offered)
             }
             Ok(None) => Ok(Gave::Full(message)),
-            // The taker has nothing to do with it, and it may be over soon.
-            Err(GiverError::Io(error)) if is_shortage(&error) => {
+            // The borrower has nothing to do with it, and it may be over soon.
+            Err(LenderError::Io(error)) if is_shortage(&error) => {
                 self.shortage = Some(error);
                 Ok(Gave::Full(message))
             }
@@ -254,23 +254,23 @@ impl<M> Giver<M> {
         self.is_socket_full
     }
 
-    /// Writes the record of a message, which the taker does not see yet. `None`: there is no room.
+    /// Writes the record of a message, which the borrower does not see yet. `None`: there is no room.
     fn offer<'a>(
         &mut self,
         head: &[u8],
         bodies: impl ExactSizeIterator<Item = &'a Bytes> + Clone,
-    ) -> Result<Option<Offered>, GiverError> {
+    ) -> Result<Option<Offered>, LenderError> {
         let count = bodies.len();
         let record_bytes = FIXED + head.len() + count * PLACE;
         if record_bytes > RING_BYTES - 8 {
             let (bodies, found, most) = (count, record_bytes, RING_BYTES - 8);
-            return Err(GiverError::Size {
+            return Err(LenderError::Size {
                 bodies,
                 found,
                 most,
             });
         }
-        if self.is_leaving || !self.tell_forgotten()? {
+        if self.is_leaving || !self.send_forgotten()? {
             return Ok(None);
         }
         self.lacks_room = !self.ring.has_room(record_bytes)?;
@@ -318,7 +318,7 @@ impl<M> Giver<M> {
         &mut self,
         record: &mut Vec<u8>,
         bodies: impl Iterator<Item = &'a Bytes> + Clone,
-    ) -> Result<Option<Option<(u32, Mapping)>>, GiverError> {
+    ) -> Result<Option<Option<(u32, Mapping)>>, LenderError> {
         let begin = record.len();
         let (mut elsewhere, mut copied_bytes) = (Vec::new(), 0);
         for (index, body) in bodies.clone().enumerate() {
@@ -339,7 +339,7 @@ impl<M> Giver<M> {
         if elsewhere.is_empty() {
             return Ok(Some(None));
         }
-        // All of them go into one piece of memory, once it is sure that the taker hears of it.
+        // All of them go into one piece of memory, once it is sure that the borrower hears of it.
         let memory = Mapping::lent(copied_bytes).map_err(io::Error::from)?;
         let Some(number) = self.name(&memory, None)? else {
             return Ok(None);
@@ -355,7 +355,7 @@ impl<M> Giver<M> {
         Ok(Some(Some((number, memory))))
     }
 
-    fn place_of(&mut self, body: &Bytes) -> Result<Place, GiverError> {
+    fn place_of(&mut self, body: &Bytes) -> Result<Place, LenderError> {
         if body.is_empty() {
             return Ok(Place::In(0, 0)); // not looked for there
         }
@@ -392,24 +392,24 @@ impl<M> Giver<M> {
         &mut self,
         memory: &Mapping,
         keeper: Option<BorrowedFd<'_>>,
-    ) -> Result<Option<u32>, GiverError> {
+    ) -> Result<Option<u32>, LenderError> {
         let file = memory.file().ok_or_else(unmapped)?;
         self.name_file(file, memory.len(), keeper)
     }
 
-    /// Gives the taker memory to look at, and the number that records call it by; `None`: it cannot be told now.
+    /// Gives the borrower memory to look at, and the number that records call it by; `None`: it cannot be told now.
     fn name_file(
         &mut self,
         file: BorrowedFd<'_>,
         bytes: usize,
         keeper: Option<BorrowedFd<'_>>,
-    ) -> Result<Option<u32>, GiverError> {
+    ) -> Result<Option<u32>, LenderError> {
         let number = self.regions_named;
         let file = read_only(file).map_err(io::Error::from)?;
         let files = [Some(file.as_fd()), keeper];
         let files: Vec<BorrowedFd<'_>> = files.into_iter().flatten().collect();
         let bytes = bytes as u64;
-        if !words::say(self.socket(), Word::Region { number, bytes }, &files)? {
+        if !words::send(self.socket(), Word::Region { number, bytes }, &files)? {
             self.is_socket_full = true;
             return Ok(None);
         }
@@ -417,8 +417,8 @@ impl<M> Giver<M> {
         Ok(Some(number))
     }
 
-    /// Tells the taker which memory it need not keep; `false` if that cannot be told now.
-    fn tell_forgotten(&mut self) -> Result<bool, GiverError> {
+    /// Tells the borrower which memory it need not keep; `false` if that cannot be told now.
+    fn send_forgotten(&mut self) -> Result<bool, LenderError> {
         let forgotten = &mut self.forgotten;
         self.regions.retain(|region| {
             let is_there = match &region.of {
@@ -431,7 +431,7 @@ impl<M> Giver<M> {
             is_there
         });
         while let Some(number) = self.forgotten.front().copied() {
-            if !words::say(self.socket.as_fd(), Word::Forget { number }, &[])? {
+            if !words::send(self.socket.as_fd(), Word::Forget { number }, &[])? {
                 self.is_socket_full = true;
                 return Ok(false);
             }
@@ -440,8 +440,8 @@ impl<M> Giver<M> {
         Ok(true)
     }
 
-    /// Takes in what the taker has done: `taken` is called with each message that it has begun to look at, `back`, with
-    /// each of which it has dropped all bodies, later. Gives `false` if it is gone: then [`part`](Self::part).
+    /// Processes the progress of the borrower: calls `taken` for each message that it has claimed, and later `back` for
+    /// each of which it has dropped all bodies. Returns `false` if the borrower is gone: then [`part`](Self::part).
     ///
     /// # Errors
     ///
@@ -513,7 +513,7 @@ impl<M> Giver<M> {
         Ok(())
     }
 
-    /// Calls back what nobody has taken yet, the oldest first. The taker will not have it.
+    /// Calls back what nobody has taken yet, the oldest first. The borrower will not have it.
     pub fn call_back(&mut self) -> Vec<M> {
         let mut back = Vec::new();
         for slot in std::mem::take(&mut self.offered) {
@@ -534,7 +534,7 @@ impl<M> Giver<M> {
         back
     }
 
-    /// What a taker leaves that is gone, or that breaks the rules.
+    /// What a borrower leaves that is gone, or that breaks the rules.
     #[must_use]
     pub fn part(mut self) -> Left<M> {
         let untaken = self.call_back();
@@ -548,7 +548,7 @@ impl<M> Giver<M> {
         }
     }
 
-    /// Asks to be told on the [socket](Self::socket) when the taker has taken something or given something back;
+    /// Asks to be told on the [socket](Self::socket) when the borrower has taken something or given something back;
     /// `false` if it has meanwhile.
     ///
     /// # Errors
@@ -571,9 +571,9 @@ impl<M> Giver<M> {
     }
 }
 
-impl<M> Drop for Giver<M> {
-    /// After [`part`](Self::part) there is nothing left to do. Else what the taker looks at stays as it is: its memory
-    /// is never used again.
+impl<M> Drop for Lender<M> {
+    /// Abandons the memory that the borrower still reads, which is never used again. After [`part`](Self::part) there
+    /// is none.
     fn drop(&mut self) {
         drop(self.call_back());
         for given in self.slots.drain() {
@@ -589,22 +589,22 @@ fn is_shortage(error: &io::Error) -> bool {
 }
 
 /// What was shared before cannot be any more.
-fn unmapped() -> GiverError {
-    GiverError::Io(io::ErrorKind::InvalidInput.into())
+fn unmapped() -> LenderError {
+    LenderError::Io(io::ErrorKind::InvalidInput.into())
 }
 
 /// Where a body lies.
 enum Place {
     In(u32, u64),
-    /// In memory that the taker cannot be told of now.
+    /// In memory that the borrower cannot be told of now.
     NoRoom,
     /// In memory of this process alone.
     Nowhere,
 }
 
-impl<M> std::fmt::Debug for Giver<M> {
+impl<M> std::fmt::Debug for Lender<M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Giver")
+        f.debug_struct("Lender")
             .field("messages", &self.messages)
             .field("untaken", &self.untaken())
             .finish_non_exhaustive()
@@ -616,7 +616,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_taker_is_blamed_for_nothing_but_a_closed_socket() {
+    fn a_borrower_is_blamed_for_nothing_but_a_closed_socket() {
         let of = |errno: Errno| is_shortage(&errno.into());
         assert!(of(Errno::MFILE) && of(Errno::NOMEM) && of(Errno::TOOMANYREFS));
         assert!(!of(Errno::PIPE) && !of(Errno::CONNRESET));

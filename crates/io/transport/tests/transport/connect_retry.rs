@@ -29,13 +29,13 @@ fn full_listener() -> (Socket, SocketAddr, Vec<Socket>) {
 fn a_connection_that_nobody_answers_is_begun_once_more_and_stands_when_somebody_does() {
     let (listener, address, waiting) = full_listener();
     let mut client = tcp(TcpConfig {
-        redial_ms: 20,
+        connect_retry_ms: 20,
         connect_ms: 60_000,
         ..TcpConfig::default()
     });
     let conn = client.connect(&address.to_string()).unwrap();
     let (begin, mut events) = (Instant::now(), Vec::new());
-    while client.stats().redials < 2 {
+    while client.stats().connect_retries < 2 {
         client.poll(&mut events, Some(PATIENCE)).unwrap();
         assert_eq!(events, [], "nobody has answered");
         assert!(begin.elapsed() < PATIENCE, "not begun once more");

@@ -26,7 +26,7 @@ pub enum TakeError {
     /// Nobody gives there.
     #[error("cannot take from {}: {source}", path.display())]
     Connect {
-        /// Where the giver should be.
+        /// Where the lender should be.
         path: PathBuf,
         /// What the operating system says.
         source: io::Error,
@@ -46,7 +46,7 @@ pub enum TakeError {
         waited: Duration,
     },
     /// It speaks something else, or another version.
-    #[error("the giver said {found:02x?}, expected {expected}")]
+    #[error("the lender said {found:02x?}, expected {expected}")]
     Word {
         /// The first bytes of what it said.
         found: Vec<u8>,
@@ -54,13 +54,13 @@ pub enum TakeError {
         expected: &'static str,
     },
     /// What it gives cannot be looked at.
-    #[error("cannot look at memory of the giver: {0}")]
+    #[error("cannot look at memory of the lender: {0}")]
     Memory(io::Error),
     /// It has written what cannot be.
     #[error(transparent)]
     Shm(#[from] ShmFault),
     /// The wait failed.
-    #[error("cannot wait for the giver: {0}")]
+    #[error("cannot wait for the lender: {0}")]
     Wait(io::Error),
 }
 
@@ -71,7 +71,7 @@ pub enum Next {
     Message(Taken),
     /// None in time.
     Nothing,
-    /// The giver is gone, and all that it had offered is taken.
+    /// The lender is gone, and all that it had offered is taken.
     End,
 }
 
@@ -80,12 +80,12 @@ pub enum Next {
 pub struct Taken {
     /// Copied.
     pub head: Vec<u8>,
-    /// Not copied. Who wants to keep them for long copies them: the giver waits for its memory.
+    /// Not copied. Who wants to keep them for long copies them: the lender waits for its memory.
     pub bodies: Vec<Bytes>,
 }
 
-/// Takes messages from one giver.
-pub struct Taker {
+/// Takes messages from one lender.
+pub struct Borrower {
     ring: Reader,
     pub(super) memory: Arc<Mapping>,
     pub(super) returns: Arc<Returns>,
@@ -94,7 +94,7 @@ pub struct Taker {
     is_alone: bool,
 }
 
-/// Where bodies go back. The socket closes when the last of them is gone, and the taker.
+/// Where bodies go back. The socket closes when the last of them is gone, and the borrower.
 pub(super) struct Returns {
     pub(super) back: Mutex<Writer>,
     socket: OwnedFd,
@@ -102,7 +102,7 @@ pub(super) struct Returns {
 
 struct Region {
     memory: Mapping,
-    /// As long as this is open, whose memory it is does not use it for anything else, even if the giver dies.
+    /// As long as this is open, whose memory it is does not use it for anything else, even if the lender dies.
     _keeper: Option<OwnedFd>,
 }
 
@@ -116,7 +116,7 @@ impl Drop for Loan {
     fn drop(&mut self) {
         let returns = &self.returns;
         let mut back = returns.back.lock().unwrap_or_else(PoisonError::into_inner);
-        // A giver that has broken the ring gets nothing back: it is its own memory.
+        // A lender that has broken the ring gets nothing back: it is its own memory.
         if matches!(back.push(&[&self.slot.to_le_bytes()]), Ok(true)) && back.publish() {
             words::wake(returns.socket.as_fd());
         }
@@ -137,7 +137,7 @@ impl AsRef<[u8]> for Body {
     }
 }
 
-impl Taker {
+impl Borrower {
     /// Takes from who listens at `path`, once it has said its hello, within `timeout`.
     ///
     /// # Errors
@@ -171,7 +171,7 @@ impl Taker {
             }
             Heard::Word(_, _, found) => Err(TakeError::Word {
                 found,
-                expected: "the hello of a giver of version 1",
+                expected: "the hello of a lender of version 1",
             }),
             Heard::Gone | Heard::Nothing => Err(failed(io::ErrorKind::ConnectionReset.into())),
         }
@@ -207,7 +207,7 @@ impl Taker {
     ///
     /// # Errors
     ///
-    /// [`TakeError`] if the giver breaks the rules.
+    /// [`TakeError`] if the lender breaks the rules.
     pub fn next(&mut self, timeout: Option<Duration>) -> Result<Next, TakeError> {
         let until = timeout.map(|timeout| Instant::now() + timeout);
         loop {
@@ -320,7 +320,7 @@ impl Taker {
         }))
     }
 
-    /// Takes in what the giver has said.
+    /// Takes in what the lender has said.
     fn listen(&mut self) -> Result<(), TakeError> {
         loop {
             match words::hear(self.returns.socket.as_fd()) {
@@ -347,7 +347,7 @@ impl Taker {
                     self.regions.remove(&number);
                 }
                 Heard::Word(_, _, found) => {
-                    let expected = "a word of a giver of version 1";
+                    let expected = "a word of a lender of version 1";
                     return Err(TakeError::Word { found, expected });
                 }
             }
@@ -355,16 +355,16 @@ impl Taker {
     }
 }
 
-impl Drop for Taker {
+impl Drop for Borrower {
     fn drop(&mut self) {
         // Bodies that are still out keep the socket open. If this is not heard, what is offered is called back in time.
-        let _ = words::say(self.returns.socket.as_fd(), Word::Leave, &[]);
+        let _ = words::send(self.returns.socket.as_fd(), Word::Leave, &[]);
     }
 }
 
-impl std::fmt::Debug for Taker {
+impl std::fmt::Debug for Borrower {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Taker")
+        f.debug_struct("Borrower")
             .field("regions", &self.regions.len())
             .finish_non_exhaustive()
     }

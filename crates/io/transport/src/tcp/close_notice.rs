@@ -9,14 +9,14 @@ use std::net::Shutdown;
 use std::time::Instant;
 
 /// What is said to a peer whose connection ends for a reason, if anything.
-pub type Farewell = fn(&CloseReason) -> Option<Frame>;
+pub type CloseNotice = fn(&CloseReason) -> Option<Frame>;
 
 /// What of a hostile peer's bytes is still read, so that our word reaches it before the reset does.
 const DRAIN_BYTES_MAX: usize = 1 << 20;
 
 impl Connection {
     /// Says `frame` behind all that is queued, as far as the kernel takes it at once, and ends our side.
-    pub(super) fn say_farewell(&mut self, frame: Frame, shared: &mut Shared, now: Instant) {
+    pub(super) fn send_close_notice(&mut self, frame: Frame, shared: &mut Shared, now: Instant) {
         // A queue that is full, or a stream that is broken, carries no more.
         if !self.is_open() || self.outbox.push(frame).is_err() {
             return;
@@ -40,10 +40,10 @@ impl Connection {
 }
 
 /// Says `frame` to somebody who is not taken in.
-pub(super) fn turn_away(stream: Stream, frame: Frame, shared: &mut Shared, now: Instant) {
+pub(super) fn refuse_peer(stream: Stream, frame: Frame, shared: &mut Shared, now: Instant) {
     let (conn, stats) = (ConnId(u64::MAX), shared.stats);
     let mut connection = Connection::new(conn, Side::Accepting, stream, None, &shared.config, now);
-    connection.say_farewell(frame, shared, now);
+    connection.send_close_notice(frame, shared, now);
     // It never was a connection.
     shared.stats = Stats {
         writes: shared.stats.writes,

@@ -15,13 +15,13 @@ const EVEN_ATTEMPTS: u32 = 4;
 
 /// Where a connection goes, and when it was tried last.
 #[derive(Clone, Debug)]
-pub(crate) struct Dial {
+pub(crate) struct ConnectRetry {
     pub(crate) peer: Address,
     at: Instant,
     attempts: u32,
 }
 
-impl Dial {
+impl ConnectRetry {
     pub(crate) fn new(peer: Address, now: Instant) -> Self {
         Self {
             peer,
@@ -34,7 +34,7 @@ impl Dial {
     pub(crate) fn due(&self, config: &TcpConfig) -> Option<Instant> {
         let doublings = self.attempts.saturating_sub(EVEN_ATTEMPTS);
         let pause_ms = config
-            .redial_ms
+            .connect_retry_ms
             .saturating_mul(1_u64.checked_shl(doublings).unwrap_or(u64::MAX));
         self.at.checked_add(Duration::from_millis(pause_ms))
     }
@@ -54,12 +54,12 @@ mod tests {
     fn attempts_come_evenly_and_then_twice_as_far_apart() {
         let config = TcpConfig::default();
         let begin = Instant::now();
-        let mut dial = Dial::new(Address::Inet(([127, 0, 0, 1], 1).into()), begin);
+        let mut connect_retry = ConnectRetry::new(Address::Inet(([127, 0, 0, 1], 1).into()), begin);
         let mut at_ms = Vec::new();
         for _ in 0..7 {
-            let due = dial.due(&config).unwrap();
-            at_ms.push((due - begin).as_millis() / u128::from(config.redial_ms));
-            dial.again(due);
+            let due = connect_retry.due(&config).unwrap();
+            at_ms.push((due - begin).as_millis() / u128::from(config.connect_retry_ms));
+            connect_retry.again(due);
         }
         assert_eq!(at_ms, [1, 2, 3, 4, 6, 10, 18]);
     }
