@@ -1,4 +1,4 @@
-//! What a user gets wrong is named in one line, with the right exit status.
+//! Wrong uses of the command line: one line that names the mistake, and the right exit status.
 
 use crate::harness::{DemoDir, Running, farm_turn, sheaf, write};
 use std::io::{BufRead as _, BufReader};

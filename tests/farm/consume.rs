@@ -1,4 +1,5 @@
-//! Consumers that look at TFs in the memory of an EPN: whoever dies, no TF is had twice, and no byte is another.
+//! Consumers that look at TFs in the memory of an EPN: after the death of any process no TF is taken twice and no byte
+//! differs.
 
 use crate::harness::{DemoDir, Running, Summary, farm_turn, sheaf, write};
 use rustix::process::Signal;
@@ -32,7 +33,7 @@ fn tfs(log: &Path) -> BTreeSet<u64> {
     tfs
 }
 
-/// What a life of an EPN has seen taken.
+/// TFs that consumers took from one life of an EPN.
 fn taken(events: &Path) -> BTreeSet<u64> {
     let text = std::fs::read_to_string(events).unwrap();
     let mut tfs = BTreeSet::new();

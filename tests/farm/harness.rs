@@ -39,7 +39,7 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// What it said, line by line; it has to have succeeded.
+    /// Returns the output line by line; fails the test if the process failed.
     #[track_caller]
     pub(crate) fn ok(self, words: &[&str]) -> String {
         let stdout = self.stdout.join("\n");
@@ -189,7 +189,7 @@ impl DemoDir {
             .collect()
     }
 
-    /// What the demo found; fails the test if a node logged an error.
+    /// Returns the summary of the demo; fails the test if a node logged an error.
     #[track_caller]
     pub(crate) fn summary(&self) -> Summary {
         let errors = self.error_lines();

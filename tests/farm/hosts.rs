@@ -187,7 +187,7 @@ fn an_experiment_runs_on_hosts_and_leaves_no_process_however_it_ends() {
         assert_eq!(run[field], expected, "{field}: {run:#}");
     }
     assert_eq!(run["problems"], serde_json::json!([]), "{run:#}");
-    // What was handed on by an EPN that was killed before it could say so counts as lost, and nothing else does.
+    // TFs delivered by an EPN that was killed before it reported them count as lost, and no others do.
     let causes = run["lost_by"].as_object().unwrap();
     assert!(causes.keys().all(|cause| cause == "abandoned"), "{run:#}");
     let card = read_json(&out.join("experiment.json"));

@@ -3,7 +3,7 @@
 use crate::harness::{farm_turn, sheaf};
 use serde_json::Value;
 
-/// What experiments of dead processes left, in the folder of temporary files.
+/// Folders that experiments of dead processes left among the temporary files.
 fn folders_of(pid_prefix: &str) -> Vec<String> {
     let entries = std::fs::read_dir(std::env::temp_dir()).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());

@@ -1,4 +1,4 @@
-//! What an operator orders in a running farm: drain an EPN, give it nothing new, weigh it, stop the run.
+//! Orders of an operator to a running farm: drain an EPN, pause it, set its weight, stop the run.
 
 use crate::harness::{DemoDir, Running, farm_turn, free_address, sheaf, write};
 use rustix::process::Signal;
@@ -136,26 +136,26 @@ fn a_weight_is_seen_in_the_status_and_stop_ends_the_run() {
 
 #[test]
 fn an_order_that_reaches_nobody_or_names_nothing_is_answered_in_one_line() {
-    let nobody = free_address();
+    let unused = free_address();
     for (line, status, expected) in [
         (
-            &["stop", "--icn", &nobody, "--timeout", "300ms"][..],
+            &["stop", "--icn", &unused, "--timeout", "300ms"][..],
             1,
             "no ICN answers for 0.3 s",
         ),
         (&["stop"], 2, "--config <FILE>"),
         (
-            &["drain", "flp:1", "--icn", &nobody],
+            &["drain", "flp:1", "--icn", &unused],
             2,
             "found `flp:1`, expected epn:N",
         ),
         (
-            &["epn", "set", "epn:1", "--icn", &nobody],
+            &["epn", "set", "epn:1", "--icn", &unused],
             2,
             "--weight <W>",
         ),
         (
-            &["epn", "set", "epn:1", "--icn", &nobody, "--weight", "0"],
+            &["epn", "set", "epn:1", "--icn", &unused, "--weight", "0"],
             2,
             "expected 0.001 to 1000",
         ),

@@ -1,4 +1,4 @@
-//! Certificates: who gets in, who does not, and what a user is told.
+//! Certificates: which peers are admitted, which are refused, and which messages a user sees.
 
 use crate::harness::{Running, demo, farm_turn, free_address, sheaf, write};
 use serde_json::Value;

@@ -27,8 +27,8 @@ node = [
 /// Where the `sshd` of each host listens.
 pub(crate) const PORT: u16 = 2222;
 
-/// What `sh` does in the namespace of a host. `ip netns exec` gives it mounts of its own: what `sshd` needs in `/run`
-/// is there and nowhere else, and so is a disk that is too small for anything.
+/// Script that `sh` runs in the namespace of a host. `ip netns exec` gives it mounts of its own: what `sshd` needs in
+/// `/run` is there and nowhere else, and so is a disk that is too small for anything.
 const START: &str = r#"
 set -e
 mount -t tmpfs tmpfs /run
@@ -111,7 +111,7 @@ impl Stand {
             .take_while(|line| !line.contains("Server listening"))
             .collect();
         assert!(matches!(daemon.try_wait(), Ok(None)), "sshd: {heard:#?}");
-        // What it says later is nobody's, but it has to be read.
+        // Later output is not used, but has to be read so that the pipe never fills.
         std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
         daemon
     }

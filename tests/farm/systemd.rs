@@ -75,7 +75,7 @@ const KEYS: [(&str, &[&str]); 3] = [
     ("Install", &["WantedBy"]),
 ];
 
-/// What each unit must say, whatever else.
+/// Lines that each unit must have.
 const MUST: [(&str, &str); 14] = [
     ("DynamicUser", "yes"),
     ("NoNewPrivileges", "yes"),

@@ -53,7 +53,7 @@ fn await_complete(icn: &Running, count: u64) -> Value {
     }
 }
 
-/// All were sent home, nothing is lost, and no socket is left.
+/// All nodes drained, nothing is lost, and no socket is left.
 fn check_end(icn: Running, others: impl IntoIterator<Item = Running>, folder: &Path) -> Value {
     let ended = icn.end();
     assert!(ended.status.success(), "{}", ended.stderr);
@@ -109,7 +109,7 @@ fn an_epn_that_is_killed_comes_back_at_its_socket() {
     );
     assert!(!second.status.success());
     assert!(second.stderr.contains(&expected), "{}", second.stderr);
-    // And there nobody any more.
+    // No process listens there any more.
     let first = epns.remove(0);
     first.signal(Signal::KILL);
     first.end();

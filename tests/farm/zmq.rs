@@ -89,7 +89,8 @@ fn check_source(kind: Kind, pattern: &str, we_bind: bool) {
     let (mut next, mut has_begun) = (0, false);
     while next < COUNT {
         assert!(start.elapsed() < PATIENCE, "TF {next} does not come");
-        // A PUB cannot know that it is heard: it is told to begin when its first message, which is no STF, has come.
+        // A PUB socket cannot know its subscribers: the test starts it once its first message, which is no STF, has
+        // arrived.
         if !has_begun && pattern == "pub" && feed.stats().refused > 0 {
             has_begun = true;
             peer.begin();
@@ -186,7 +187,7 @@ fn check_sink(kind: Kind, pattern: &str, we_bind: bool) {
             let line = peer.line();
             begun.send(line).unwrap();
         });
-        // Nobody tells a subscriber since when it is heard: it gets TF 0 until it says that it has one.
+        // A subscriber is not notified when its subscription takes effect: TF 0 is sent until it reports one.
         while has_begun.try_recv().is_err() {
             deliver(&mut sink, &rings, &tf(0, &[Bytes::new(), Bytes::new()]));
             warm_up += 1;

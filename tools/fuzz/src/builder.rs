@@ -27,7 +27,7 @@ struct Bench {
     builder: TfBuilder<()>,
     now: Timestamp,
     run: u64,
-    /// What was ever offered.
+    /// Parts that were ever offered.
     offered: BTreeSet<(TfId, Source)>,
     /// Data streams that are open.
     streams: BTreeMap<Source, u32>,
@@ -37,7 +37,7 @@ struct Bench {
     not_freed: Vec<u64>,
     /// Handed to the consumer, and whether it has taken them.
     delivered: BTreeMap<(RunId, TfId), bool>,
-    /// What was released in this run: decided and done, says the ICN, so a commit of it is acknowledged.
+    /// TFs released in this run: decided and done for the ICN, so a commit of one is acknowledged.
     released: RangeSet,
 }
 
@@ -222,9 +222,9 @@ impl Bench {
     }
 
     fn check_delivery(&mut self, tf: Tf<()>) {
-        assert_eq!(tf.run, RunId(self.run), "a TF of another run is handed on");
+        assert_eq!(tf.run, RunId(self.run), "a TF of another run is delivered");
         let earlier = self.delivered.insert((tf.run, tf.tf), false);
-        assert_eq!(earlier, None, "TF {} is handed on twice", tf.tf);
+        assert_eq!(earlier, None, "TF {} is delivered twice", tf.tf);
         assert!(tf.parts.is_sorted_by_key(|part| part.source));
         let sources: BTreeSet<Source> = tf.parts.iter().map(|part| part.source).collect();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! What a node reads from disk, and what it is fed by other programs.
+//! Targets for files that a node reads, and for bytes that other programs feed it.
 
 use sheaf_node::config::FarmConfig;
 use sheaf_node::sink::read_tf_file;

@@ -1,4 +1,4 @@
-//! What must hold for any bytes that come from outside.
+//! Properties that hold for any bytes from outside.
 //!
 //! A target is a function of a slice that panics when a promise is broken. Two engines drive the same
 //! functions: libFuzzer (`tools/fuzz/libfuzzer`, a workspace of its own because it needs a nightly compiler), and a

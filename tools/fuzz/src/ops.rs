@@ -1,7 +1,7 @@
 //! Reads a sequence of operations out of plain bytes, so that every input is one and a mutation of a byte is
 //! a small change of the sequence.
 
-/// What is left of the input. Behind its end every value is 0.
+/// Rest of the input. Behind its end every value is 0.
 #[derive(Clone, Debug)]
 pub(crate) struct Ops<'a>(&'a [u8]);
 
@@ -44,7 +44,7 @@ impl<'a> Ops<'a> {
         }
     }
 
-    /// As many values as the next byte says, fewer than `count`.
+    /// Returns as many values as the next byte says, fewer than `count`.
     pub(crate) fn list<T>(&mut self, count: u16, mut item: impl FnMut(&mut Self) -> T) -> Vec<T> {
         (0..self.below(count)).map(|_| item(self)).collect()
     }

@@ -283,7 +283,7 @@ impl Bench {
         }
     }
 
-    /// The run is stopped and nobody answers: it still ends, and everything has its fate.
+    /// Stops the run while no node answers: the run still ends, and every TF has its fate.
     fn end(&mut self) {
         self.check();
         self.scheduler.handle_stop(self.now);
@@ -304,7 +304,7 @@ impl Bench {
     }
 }
 
-/// What the scheduler says must arrive as it was meant.
+/// Messages of the scheduler survive encoding and decoding unchanged.
 fn check_sayable(control: &Control) {
     let envelope = Envelope {
         run: RUN,

@@ -31,7 +31,7 @@ const BYTES_MAX: usize = 4096;
 pub struct Seed {
     /// The target that it is for.
     pub target: &'static str,
-    /// Its file in the folder of the target.
+    /// File name in the folder of the target.
     pub name: String,
     /// The input.
     pub bytes: Vec<u8>,

@@ -1,4 +1,4 @@
-//! What programs that speak ZeroMQ say.
+//! Targets for the bytes of programs that speak ZeroMQ.
 
 use bytes::Bytes;
 #[cfg(feature = "node")]
@@ -18,7 +18,7 @@ const LIMITS: Limits = Limits {
     message_bytes_max: 1024,
     parts_max: 4,
 };
-/// What a session may hold beside a message that has not come whole: a command, or what one read has brought.
+/// Bytes that a session may hold beside an incomplete message: a command, or the result of one read.
 const HELD_BYTES_MAX: u64 = LIMITS.message_bytes_max + (8 << 10);
 
 /// The stream of a peer. The first byte says what we are, the second the size of the reads, which changes nothing.
@@ -72,7 +72,7 @@ fn heard<'a>(socket_type: SocketType, pieces: impl Iterator<Item = &'a [u8]>) ->
     heard
 }
 
-/// What can be read is written and read again.
+/// Decodes, encodes and decodes again; both results are equal.
 fn words(bytes: &[u8]) {
     if let Some(Ok(greeting)) = bytes.first_chunk().map(Greeting::decode) {
         assert_eq!(Greeting::decode(&greeting.encode()), Ok(greeting));

@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 pub(crate) struct Job {
     what: String,
     child: Child,
-    /// What it says.
+    /// Output of the process.
     log: PathBuf,
 }
 

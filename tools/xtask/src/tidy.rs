@@ -108,7 +108,7 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
     Ok(findings == 0)
 }
 
-/// What the README, the commands and other checks take for granted.
+/// Reports files that the README, the commands and other checks rely on and that are missing.
 fn required(tree: &Tree) -> Vec<Finding> {
     let files = [
         "README.md",

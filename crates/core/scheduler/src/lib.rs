@@ -1,9 +1,9 @@
-//! The brain of the ICN: decides which EPN builds which TF, and accounts for every TF.
+//! The brain of the ICN: which EPN builds which TF, and what became of it.
 //!
-//! [`LoadView`] is the knowledge about the targets, a [`Policy`] chooses among them, [`Scheduler`] leads every TF from
-//! its first announce to its one verdict, and [`Books`] add up to the conservation law. The crate is pure: time comes
-//! in as an argument, actions go out by [`Scheduler::poll_action`]. It leaves to others which nodes are alive
-//! (`membership`) and how messages travel (`node`, `transport`).
+//! [`LoadView`] is what is known of the targets, a [`Policy`] chooses among them, [`Scheduler`] leads every TF
+//! from its first announce to its one verdict, and [`Books`] add up to the conservation law. The crate is pure:
+//! time comes in as an argument, actions go out by [`Scheduler::poll_action`]. It leaves to others who is
+//! alive (`membership`) and how messages travel (`node`, `transport`).
 
 mod books;
 pub mod contract;

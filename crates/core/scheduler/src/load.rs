@@ -1,78 +1,78 @@
-//! Load of the targets: which are there, which may get work, how much room is left.
+//! What is known about the targets: who is there, who may get work, how much room is left.
 //!
-//! A [`LoadView`] is the one picture of the load that every [`Policy`](crate::Policy) chooses from. Its owner books
-//! each choice into it at once, so the next choice already sees it, and lets the reports of the targets correct it
-//! later. DataDistribution does so with its estimate of free memory (`TfSchedulerTfBuilderInfo.cxx`), and the ATLAS
-//! storage balancing of 2017 found it to matter ("decisions are reflected immediately"). The choice of a target is left
-//! to the policy, and the meaning of a booking to the owner.
+//! A [`LoadView`] is the one picture of the load that every [`Policy`](crate::Policy) chooses from. Its
+//! owner books each choice into it at once, so the next choice already sees it, and lets the reports of
+//! the targets correct it later: what DataDistribution does with its estimate of free memory
+//! (`TfSchedulerTfBuilderInfo.cxx`), and what the ATLAS storage balancing of 2017 found to matter
+//! ("decisions are reflected immediately"). Which target to take is not answered here, that is the
+//! policy's part; nor is what a booking stands for, that is the owner's.
 
 use crate::measure::{Finished, Measured};
 use crate::refusal::Refusal;
 use std::fmt;
 
-/// Id of a place where a job can go: an EPN for a TF, a writer thread for a file, a server for a connection.
+/// One place where a job can go: an EPN for a TF, a writer thread for a file, a server for a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TargetId(pub u32);
 
-/// A job to be placed.
+/// What is to be placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Job<'a> {
     /// Number of the job, such as that of its TF. Jobs that are placed again keep theirs.
     pub id: u64,
-    /// Bytes that the job takes at its target. May be 0.
+    /// Room that it takes at its target, in bytes. May be 0.
     pub bytes: u64,
-    /// Targets that must not get this job, in any order. Short: it is searched once for each target.
+    /// Targets that must not get this one, in any order. Short: it is searched once for each target.
     pub avoid: &'a [TargetId],
-    /// Whether the job is placed before all that it needs is there. Then it leaves room behind for another one of its
-    /// size: the last room of a target is for jobs that wait for nothing else, or jobs that depend on those could take
-    /// it all.
+    /// Placed before all that it needs is there. It leaves room behind for another one of its size: the last room of
+    /// a target is for jobs that wait for nobody, or jobs that wait for those could take it all.
     pub is_early: bool,
 }
 
 impl Job<'_> {
-    /// Returns the slots that have to be free: one for the job, and one more that an early job leaves free.
+    /// Slots that have to be free for it: its own, and the one that an early one leaves.
     fn slots_wanted(&self) -> u32 {
         1 + u32::from(self.is_early)
     }
 
-    /// Returns the bytes that have to be free for the job.
+    /// Bytes that have to be free for it.
     fn bytes_wanted(&self) -> u64 {
         self.bytes.saturating_mul(1 + u64::from(self.is_early))
     }
 }
 
-/// Load of one target as known now.
+/// One target as known now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TargetLoad {
-    /// Id of the target.
+    /// Which target.
     pub id: TargetId,
-    /// Share of the work that the target should get beside others, in thousandths: 1000 is one share. Only weighted
-    /// policies read it; it never forbids a job, that is what [`enabled`](Self::enabled) is for.
+    /// Share of the work that it should get beside others, in thousandths: 1000 is one share. Read by
+    /// weighted policies only; it never forbids a job, that is what [`enabled`](Self::enabled) is for.
     pub weight_milli: u32,
-    /// Whether the operator wants the target to work: `false` while it is switched off or drains.
+    /// Wanted by the operator: `false` while it is switched off or drains.
     pub enabled: bool,
-    /// Whether the target was heard of lately: `false` while it is suspected to be dead or cut off.
+    /// Heard of lately: `false` while it is suspected to be dead or cut off.
     pub available: bool,
-    /// Whether the target reports that it takes nothing now, for instance because its disk is full.
+    /// Says itself that it takes nothing now, for instance because its disk is full.
     pub stuck: bool,
-    /// Whether the target is on the list of those that may get work: `false` if the [`Reaction`](crate::Reaction) to
-    /// failures keeps it out.
+    /// On the list of those that may get work: `false` if the [`Reaction`](crate::Reaction) to failures keeps
+    /// it out.
     pub listed: bool,
-    /// Total room, in bytes.
+    /// Room in all, in bytes.
     pub capacity_bytes: u64,
     /// Bytes of the jobs booked here and not yet released.
     pub booked_bytes: u64,
-    /// Bytes that are booked no longer but still occupy the target, by its own last report: built and with the
-    /// consumer.
+    /// Bytes that left the books but still occupy the target, by its own last report: built and with
+    /// the consumer.
     pub held_bytes: u64,
-    /// Jobs that the target takes at once.
+    /// Jobs it takes at once.
     pub slots: u32,
     /// Jobs booked here and not yet released.
     pub booked_slots: u32,
 }
 
 impl TargetLoad {
-    /// Returns an empty target of one share, enabled and available.
+    /// An empty target of one share, enabled and available.
     #[must_use]
     pub fn new(id: TargetId, capacity_bytes: u64, slots: u32) -> Self {
         Self {
@@ -90,8 +90,7 @@ impl TargetLoad {
         }
     }
 
-    /// Returns the bytes neither booked nor held; 0 when a report has overtaken the bookings and the two exceed the
-    /// capacity.
+    /// Bytes neither booked nor held; 0 when a report has overtaken the books and the two exceed the capacity.
     #[must_use]
     pub fn free_bytes(&self) -> u64 {
         self.capacity_bytes
@@ -99,26 +98,26 @@ impl TargetLoad {
             .saturating_sub(self.held_bytes)
     }
 
-    /// Returns the slots not booked; 0 when more are booked than there are, as after the slots were reduced.
+    /// Slots not booked; 0 when more are booked than there are, as after the slots were reduced.
     #[must_use]
     pub fn free_slots(&self) -> u32 {
         self.slots.saturating_sub(self.booked_slots)
     }
 
-    /// Returns the bytes that are booked at the target or held by its consumer.
+    /// Bytes that it has to take in or has with its consumer: booked or held.
     #[must_use]
     pub fn occupied_bytes(&self) -> u64 {
         self.booked_bytes.saturating_add(self.held_bytes)
     }
 
-    /// Returns whether the target may get work at all: enabled, available, listed and not stuck.
+    /// Whether it may get work at all: enabled, available, listed and not stuck.
     #[must_use]
     pub fn is_online(&self) -> bool {
         self.enabled && self.available && self.listed && !self.stuck
     }
 
-    /// Returns whether the target can take `job` now: online, not avoided, with a slot and enough bytes free, and for
-    /// an early job with as much again.
+    /// Whether it can take `job` now: online, not avoided, with a slot and enough bytes free, and for an early job
+    /// with as much again.
     #[must_use]
     pub fn fits(&self, job: &Job<'_>) -> bool {
         self.is_online()
@@ -130,24 +129,23 @@ impl TargetLoad {
 
 /// All targets as known now, in the order of their ids.
 ///
-/// Look-ups take O(log n) and never allocate; only [`insert`](Self::insert) may. A change to a target that is not in
-/// the view is ignored: it has left, and its bookings with it. The online targets are kept in a list of their own, so
-/// that a policy finds the n-th of them at once.
+/// Look-ups take O(log n) and never allocate; only [`insert`](Self::insert) may. A change to a target
+/// that is not in the view is ignored: it has left, and what was booked there left with it. Who is online is
+/// kept in a list of its own, so that a policy finds the n-th of them at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadView {
-    /// Targets, ascending by id, each id once.
+    /// Ascending by id, each id once.
     targets: Vec<TargetLoad>,
-    /// Measurements, one for each target. Kept apart, since most policies read the loads of all targets and no
-    /// measurements.
+    /// One for each target. Beside them, since most policies read the loads of all targets and these of none.
     measured: Vec<Measured>,
     /// Places in `targets` of those that are online, ascending.
     online: Vec<u32>,
-    /// Hash of the members; see [`members_hash`](Self::members_hash).
+    /// See [`members_hash`](Self::members_hash).
     members_hash: u64,
 }
 
-/// Returns a hash of one member of a view and its weight; the last step of SplitMix64 (Steele, Lea, Flood: "Fast
-/// Splittable Pseudorandom Number Generators", OOPSLA 2014, figure 17).
+/// A number for one member of a view and its weight; the last step of SplitMix64 (Steele, Lea, Flood:
+/// "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014, figure 17).
 fn member_hash(target: &TargetLoad) -> u64 {
     mix((u64::from(target.id.0) << 32) | u64::from(target.weight_milli))
 }
@@ -161,16 +159,16 @@ pub(crate) fn mix(value: u64) -> u64 {
 }
 
 impl LoadView {
-    /// Returns a view without targets.
+    /// A view without targets.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Inserts `target`, and returns the target that had its id before.
+    /// Puts `target` in with all that it says, and returns what stood under its id before.
     ///
-    /// The bookings are those of `target`: a restarted target starts without those of its predecessor. The measurements
-    /// of the predecessor are forgotten, too; see [`Measured::newcomer`].
+    /// The bookings are those of `target`: a restarted target starts without those of its predecessor. What was
+    /// measured of that one is forgotten, too; see [`Measured::newcomer`].
     pub fn insert(&mut self, target: TargetLoad) -> Option<TargetLoad> {
         let former = self.remove(target.id);
         let newcomer = Measured::newcomer(&self.measured);
@@ -188,7 +186,7 @@ impl LoadView {
         former
     }
 
-    /// Removes the target with its bookings, and returns it.
+    /// Takes the target out with its bookings, and returns it.
     pub fn remove(&mut self, id: TargetId) -> Option<TargetLoad> {
         let at = self.position(id).ok()?;
         self.set_online(at, false);
@@ -202,67 +200,67 @@ impl LoadView {
         Some(target)
     }
 
-    /// Returns the target `id`.
+    /// The target `id`.
     #[must_use]
     pub fn get(&self, id: TargetId) -> Option<&TargetLoad> {
         let index = self.position(id).ok()?;
         Some(&self.targets[index])
     }
 
-    /// Returns all targets, ascending by id.
+    /// All targets, ascending by id.
     #[must_use]
     pub fn targets(&self) -> &[TargetLoad] {
         &self.targets
     }
 
-    /// Returns the number of targets, online or not.
+    /// How many targets there are, online or not.
     #[must_use]
     pub fn len(&self) -> usize {
         self.targets.len()
     }
 
-    /// Returns whether there is no target at all.
+    /// Whether there is no target at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.targets.is_empty()
     }
 
-    /// Returns the measurements of the targets, one for each of [`targets`](Self::targets).
+    /// What was measured of the targets, one for each of [`targets`](Self::targets).
     #[must_use]
     pub fn measured(&self) -> &[Measured] {
         &self.measured
     }
 
-    /// Returns the measurements of the target `id`.
+    /// What was measured of the target `id`.
     #[must_use]
     pub fn measured_of(&self, id: TargetId) -> Option<&Measured> {
         let index = self.position(id).ok()?;
         Some(&self.measured[index])
     }
 
-    /// Returns the number of targets that are online.
+    /// How many targets are online.
     #[must_use]
     pub fn online_len(&self) -> usize {
         self.online.len()
     }
 
-    /// Returns the target at place `nth` of those that are online, ascending by id. Takes O(1).
+    /// The target at place `nth` of those that are online, ascending by id. Takes O(1).
     #[must_use]
     pub fn online(&self, nth: usize) -> Option<&TargetLoad> {
         let place = *self.online.get(nth)?;
         self.targets.get(place as usize)
     }
 
-    /// Returns a hash that tells lists of members apart: equal as long as the same targets with the same weights are
-    /// there, online or not, and another one (but once in 2^64) when any differs. A policy that keeps a table of the
-    /// members compares it to know when to make the table anew.
+    /// A number that tells lists of members apart: it is the same as long as the same targets with the same
+    /// weights are there, online or not, and another one (but once in 2^64) when any differs. A policy that
+    /// keeps a table of the members compares it to know when to make the table anew.
     #[must_use]
     pub fn members_hash(&self) -> u64 {
         self.members_hash
     }
 
-    /// Returns every target once, in the order of ids, starting with the first one behind `last` and going on with the
-    /// lowest; from the lowest if `last` is `None`. `last` itself may have left.
+    /// Every target once, in the order of ids, starting with the first one behind `last` and going on
+    /// with the lowest; from the lowest if `last` is `None`. `last` itself may have left.
     pub fn targets_after(&self, last: Option<TargetId>) -> impl Iterator<Item = &TargetLoad> + '_ {
         self.rotated(
             self.targets
@@ -270,8 +268,8 @@ impl LoadView {
         )
     }
 
-    /// Returns every target once, in the order of ids, starting with `first` or, if it is not there, the first one
-    /// behind it, and going on with the lowest.
+    /// Every target once, in the order of ids, starting with `first` or, if it is not there, the first
+    /// one behind it, and going on with the lowest.
     pub fn targets_from(&self, first: TargetId) -> impl Iterator<Item = &TargetLoad> + '_ {
         self.rotated(self.targets.partition_point(|target| target.id < first))
     }
@@ -284,12 +282,12 @@ impl LoadView {
         }
     }
 
-    /// Releases one booking of `bytes`: a slot and the bytes.
+    /// Takes back one booking of `bytes`: a slot and the bytes.
     ///
     /// # Panics
     ///
-    /// In debug builds, if the target has no such booking: one was released twice, or with other bytes than it was
-    /// booked with. In other builds the counts stop at 0.
+    /// In debug builds, if the target has no such booking: one was released twice, or with other bytes
+    /// than it was booked with. Elsewhere the books stop at 0.
     pub fn release(&mut self, id: TargetId, bytes: u64) {
         if let Some(target) = self.target_mut(id) {
             debug_assert!(
@@ -347,7 +345,7 @@ impl LoadView {
         self.members_hash = self.members_hash.wrapping_add(member_hash(target));
     }
 
-    /// Returns why no target has room for `job`: the reason of the target that comes nearest to it, unless the job is
+    /// Why no target has room for `job`: the reason of the target that comes nearest to it, unless the job is
     /// too large for every one.
     ///
     /// Takes O(n). For a view where some target does have room, the answer means nothing.
@@ -375,18 +373,18 @@ impl LoadView {
         nearest
     }
 
-    /// Returns every target once, starting at `start`, which may be one past the end.
+    /// Every target once, starting at `start`, which may be one past the end.
     fn rotated(&self, start: usize) -> impl Iterator<Item = &TargetLoad> + '_ {
         let (before, behind) = self.targets.split_at(start);
         behind.iter().chain(before)
     }
 
-    /// Returns the place of `id`, or the place to insert it.
+    /// Where `id` stands, or where it would.
     fn position(&self, id: TargetId) -> Result<usize, usize> {
         self.targets.binary_search_by_key(&id, |target| target.id)
     }
 
-    /// Applies a change that may take the target online or offline.
+    /// Changes something that may take the target online or offline.
     fn switch(&mut self, id: TargetId, change: impl FnOnce(&mut TargetLoad)) {
         let Ok(at) = self.position(id) else {
             return;
@@ -412,7 +410,7 @@ impl LoadView {
     }
 }
 
-/// Converts an index into a place in the list of targets: ids have 32 bits and differ.
+/// A place in the list of targets: ids have 32 bits and differ.
 fn place_of(index: usize) -> u32 {
     u32::try_from(index).expect("no more targets than there are ids")
 }
@@ -664,7 +662,7 @@ mod tests {
                 let online = ids(view.targets().iter().filter(|target| target.is_online()));
                 let listed = ids((0..view.online_len()).filter_map(|nth| view.online(nth)));
                 prop_assert_eq!(online, listed);
-                // Inserted all at once or step by step, equal members have one hash.
+                // Made in one go or step by step, equal members have one hash.
                 let mut anew = LoadView::new();
                 for target in view.targets().iter().rev() {
                     anew.insert(*target);

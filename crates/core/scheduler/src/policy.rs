@@ -1,8 +1,8 @@
-//! Choice of the target of the next job.
+//! Which target gets the next job?
 //!
-//! One trait covers everything that is placed: a TF on an EPN, a file on a writer thread, a connection on a server. A
-//! policy sees one job and the load as known now, and names one target. It does not book (the owner of the [`LoadView`]
-//! does, at once), wait, retry or count.
+//! One trait answers it for everything that is placed: a TF on an EPN, a file on a writer thread, a
+//! connection on a server. A policy sees one job and the load as known now, and names one target. It
+//! does not book (the owner of the [`LoadView`] does, at once), wait, retry or count.
 //!
 //! A timeframe on an EPN, in bytes of its memory:
 //!
@@ -59,8 +59,8 @@
 //! # Ok::<(), policy::UnknownPolicy>(())
 //! ```
 //!
-//! Why one trait, and what was refused: `docs/adr/2026-11-21-one-policy-trait.md`; why a policy reads measurements from
-//! the view: `docs/adr/2026-11-21-measured-in-the-view.md`. Which to take: `docs/policies.md`.
+//! Why one trait, and what was refused: `docs/adr/2026-11-21-one-policy-trait.md`; why a policy reads what was
+//! measured from the view: `docs/adr/2026-11-21-measured-in-the-view.md`. Which to take: `docs/policies.md`.
 
 mod calendar;
 mod earliest_finish;
@@ -100,11 +100,11 @@ use sheaf_protocol::Timestamp;
 /// - equal seeds and equal calls give equal choices;
 /// - members may join, leave and change in any way between two calls.
 ///
-/// A choice does not allocate while the members of the view stay the same, and takes at most a few passes over it. What
-/// a policy learns of the targets it reads from the view ([`LoadView::measured`]), which the owner feeds; its own
-/// state, such as the next turn, begins anew with a new owner.
+/// A choice does not allocate while the members of the view stay the same, and takes at most a few passes over it.
+/// What a policy learns of the targets it reads from the view ([`LoadView::measured`]), which the owner feeds;
+/// what it remembers itself, such as whose turn it is, begins anew with a new owner.
 pub trait Policy: Send {
-    /// Returns the name in configuration files, metrics and reports, such as `"round-robin"`.
+    /// Name in configuration files, metrics and reports, such as `"round-robin"`.
     fn name(&self) -> &'static str;
 
     /// Picks a target for `job` from `view`, the load as known at `now`.
@@ -120,7 +120,7 @@ pub trait Policy: Send {
     ) -> Result<TargetId, Refusal>;
 }
 
-/// Names that [`by_name`] knows.
+/// The names that [`by_name`] knows.
 pub const NAMES: &[&str] = &[
     "fixed",
     "random",
@@ -135,12 +135,12 @@ pub const NAMES: &[&str] = &[
     "maglev",
 ];
 
-/// Creates the policy that is called `name` in configuration files. `fixed` takes its target behind a colon: `fixed:3`.
-/// Random policies draw from `seed`; the others ignore it.
+/// Makes the policy that is called `name` in configuration files. `fixed` takes its target behind a
+/// colon: `fixed:3`. Policies that draw lots draw them from `seed`; the others leave it alone.
 ///
 /// # Errors
 ///
-/// [`UnknownPolicy`], which lists the known names.
+/// [`UnknownPolicy`], which says the names there are.
 pub fn by_name(name: &str, seed: u64) -> Result<Box<dyn Policy>, UnknownPolicy> {
     Ok(match name {
         "fixed" => Box::new(Fixed::default()),
@@ -165,11 +165,11 @@ pub fn by_name(name: &str, seed: u64) -> Result<Box<dyn Policy>, UnknownPolicy> 
     })
 }
 
-/// Error for a name that no policy has.
+/// There is no policy of this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("policy `{name}`, expected one of {}, or fixed:TARGET with the number of a target", NAMES.join(", "))]
 pub struct UnknownPolicy {
-    /// The name that was asked for.
+    /// What was asked for.
     pub name: String,
 }
 

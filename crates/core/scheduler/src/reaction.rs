@@ -1,17 +1,17 @@
-//! Reaction of the list of targets to the failure of one of them.
+//! What the list of targets does when one of them fails.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Rule by which the list that a policy chooses from follows the deaths of targets: an axis beside the policy, so that
-/// the prior systems' variants can be compared under every policy. Under none of them anything is lost, only delayed:
-/// the sources keep undecided STFs, and retransmit them.
+/// How the list that a policy chooses from follows the deaths of targets: an axis beside the policy, so that the
+/// prior systems' variants can be compared under every policy. Under none of them anything is lost, only
+/// delayed: the sources keep what is undecided, and send it again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reaction {
-    /// The list holds the present targets: a suspect gets nothing, a dead target leaves, a new one joins, at once. The
-    /// aim of O2-Balancer2's branch `zookeepertje` (`flp/src/flp.cxx`).
+    /// The list is who is there: a suspect gets nothing, a dead target leaves, a new one joins, at once. What
+    /// O2-Balancer2's branch `zookeepertje` aimed at (`flp/src/flp.cxx`).
     #[default]
     Whitelist,
     /// The list is fixed when the run begins. A dead target is skipped and, restarted at its place, that is under
@@ -28,7 +28,7 @@ pub enum Reaction {
 }
 
 impl Reaction {
-    /// All reactions, the default first.
+    /// All there are, the default first.
     pub const ALL: [Self; 4] = [
         Self::Whitelist,
         Self::Blacklist,
@@ -36,7 +36,7 @@ impl Reaction {
         Self::None,
     ];
 
-    /// Returns the name in configuration files, metrics and reports, such as `"whitelist"`.
+    /// Name in configuration files, metrics and reports, such as `"whitelist"`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -47,7 +47,7 @@ impl Reaction {
         }
     }
 
-    /// Returns whether the list of targets is fixed when the run begins, and has to outlive the leader that fixed it.
+    /// Whether the list of targets is fixed when the run begins, and has to outlive the one who fixed it.
     #[must_use]
     pub fn fixes_list(self) -> bool {
         matches!(self, Self::Blacklist | Self::Reinitialise)
@@ -60,11 +60,11 @@ impl fmt::Display for Reaction {
     }
 }
 
-/// Error for a name that no reaction has.
+/// There is no reaction of this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("reaction `{name}`, expected one of whitelist, blacklist, reinitialise, none")]
 pub struct UnknownReaction {
-    /// The name that was asked for.
+    /// What was asked for.
     pub name: String,
 }
 

@@ -1,9 +1,9 @@
-//! The scheduler decides which EPN builds which TF, and the one verdict on each.
+//! The scheduler: which EPN builds which TF, and the one verdict on each.
 //!
-//! One table holds every TF that is not done. Events of FLPs and EPNs move a TF through its phases (gathering, queued,
-//! building, committed); messages come out by [`Scheduler::poll_action`]. A TF has at most one verdict, because only
-//! [`decide`](Scheduler) writes one and takes the TF out of the undecided phases in the same step. See
-//! `docs/protocol.md` for the life of a TF.
+//! One table holds every TF that is not done. Events of FLPs and EPNs move a TF through its phases (gathering,
+//! queued, building, committed); what is to be said to whom comes out by [`Scheduler::poll_action`]. A TF has
+//! at most one verdict, because only [`decide`](Scheduler) writes one and takes the TF out of the undecided
+//! phases in the same step. See `docs/protocol.md` for the life of a TF.
 
 mod checkpoint;
 mod config;
@@ -37,7 +37,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use stored::Stray;
 
-/// Recipient of a message.
+/// Whom a message is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recipient {
     /// One FLP.
@@ -50,7 +50,7 @@ pub enum Recipient {
     AllEpns,
 }
 
-/// Durations of a TF from stage to stage, in ns.
+/// How long a TF took from stage to stage, in ns.
 ///
 /// All on the ICN's clock: the EPN reports how long ago its bytes came, so a byte seems later than it was by the
 /// way of that report, some 0.1 ms on a local network.
@@ -62,26 +62,26 @@ pub struct Trace {
     pub assign_to_first_byte_ns: u64,
     /// First byte to last byte.
     pub first_to_last_byte_ns: u64,
-    /// Last byte to the EPN's acknowledgement of the commit.
+    /// Last byte to the EPN's word that the committed TF is with its consumer.
     pub last_byte_to_commit_ns: u64,
-    /// First announce to the acknowledgement of the commit.
+    /// First announce to that word.
     pub total_ns: u64,
 }
 
-/// Order of the scheduler to its driver.
+/// What the driver has to do for the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Append a record to the verdict log. Comes before the messages that follow from it.
+    /// Append this to the verdict log. Comes before the messages that follow from it.
     Append(Record),
-    /// Send a message.
+    /// Send this.
     Send(Recipient, Control),
-    /// A TF is done: its EPN has delivered it.
+    /// A TF is done: its EPN has handed it on.
     Done {
         /// The TF.
         tf: TfId,
         /// The EPN.
         target: Target,
-        /// Durations of its stages.
+        /// How long it took.
         trace: Trace,
     },
 }
@@ -89,23 +89,23 @@ pub enum Action {
 /// Counts that are no fate of a TF.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Choices asked of the policy.
+    /// Times that a policy was asked.
     pub choices: u64,
     /// Refusals, by [`Refusal::index`].
     pub refused: [u64; Refusal::ALL.len()],
     /// Announces of TFs that were announced by the same source before.
     pub announces_repeated: u64,
-    /// Commits retransmitted because the EPN had not acknowledged.
+    /// Commits said again because the EPN had not acknowledged.
     pub commits_repeated: u64,
-    /// Moves put off because too many bytes would be retransmitted after mere silence.
+    /// Moves put off because too many bytes would be sent again after mere silence.
     pub moves_put_off: u64,
-    /// Messages of kinds that the ICN does not accept, or of unknown nodes.
+    /// Messages of kinds that the ICN does not get, or of nodes it does not know.
     pub unexpected_messages: u64,
-    /// Heartbeats sent in paced mode.
+    /// Heartbeats called in paced mode.
     pub paced: u64,
     /// Longest delay of a heartbeat behind its deadline, in ns.
     pub pace_late_ns_max: u64,
-    /// TFs that went on at the EPNs that had them when this ICN took over.
+    /// TFs that went on where the EPNs had them when this ICN took over.
     pub adopted: u64,
 }
 
@@ -120,14 +120,14 @@ pub struct Scheduler {
     epns: BTreeMap<EpnId, EpnNode>,
     /// Lives of FLPs that are over.
     gone: BTreeSet<Source>,
-    /// Pairs that cannot reach each other, each with the end of that assumption.
+    /// Pairs that cannot reach each other, and until when that is believed.
     unreachable: BTreeMap<(FlpId, EpnId), Timestamp>,
     rosters: Rosters,
     tfs: BTreeMap<TfId, OpenTf>,
     queue: VecDeque<TfId>,
     /// Committed TFs that wait for the next life of their EPN.
     strays: BTreeMap<TfId, Stray>,
-    /// The first TF that no source has named yet.
+    /// The first TF that nobody has named yet.
     frontier: TfId,
     released: RangeSet,
     released_version: u64,
@@ -137,9 +137,9 @@ pub struct Scheduler {
     origin: Timestamp,
     /// How long the run had lasted at the origin.
     before: Duration,
-    /// Whether this ICN took over and waits for the reports of the nodes.
+    /// Took over and waits for what the nodes hold.
     is_settling: bool,
-    /// Settings of EPNs by an operator.
+    /// What an operator set about EPNs.
     settings: BTreeMap<EpnId, EpnSetting>,
     /// EPNs that may get work, as the reaction to failures has it.
     list: List,
@@ -147,12 +147,12 @@ pub struct Scheduler {
     leaving: BTreeSet<EpnId>,
     /// TFs with their consumers, for the log.
     done: BTreeSet<TfId>,
-    /// When the time of the run was last recorded in the log.
+    /// When the log was told the time of the run.
     clock_said_at: Timestamp,
     /// First announce of the run, and the moment when the sources stopped.
     span: (Option<Timestamp>, Option<Timestamp>),
     repeated_at: Timestamp,
-    /// Bytes of built TFs, and bytes moved after silence, for the limit on retransmission.
+    /// Bytes of built TFs, and bytes moved after silence, for the limit on re-sends.
     resent_bytes: u64,
     assigns: Vec<Assign>,
     actions: VecDeque<Action>,
@@ -173,7 +173,7 @@ impl std::fmt::Debug for Scheduler {
 }
 
 impl Scheduler {
-    /// Returns the scheduler of `run`, which begins as soon as the nodes that `plan` requires have joined.
+    /// The scheduler of `run`, which begins as soon as what `plan` asks for has joined.
     ///
     /// # Errors
     ///
@@ -223,49 +223,49 @@ impl Scheduler {
         })
     }
 
-    /// Returns the run.
+    /// The run.
     #[must_use]
     pub fn run(&self) -> RunId {
         self.run
     }
 
-    /// Returns the name of the policy in force.
+    /// Name of the policy in force.
     #[must_use]
     pub fn policy_name(&self) -> &'static str {
         self.policy.name()
     }
 
-    /// Returns the accounting so far.
+    /// The books so far.
     #[must_use]
     pub fn books(&self) -> &Books {
         &self.books
     }
 
-    /// Returns the counts so far.
+    /// Counts so far.
     #[must_use]
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
 
-    /// Returns the load of the EPNs as the policy sees it.
+    /// The load of the EPNs as the policy sees it.
     #[must_use]
     pub fn view(&self) -> &LoadView {
         &self.view
     }
 
-    /// Returns the number of TFs without a verdict, counted in the table.
+    /// TFs without a verdict, counted in the table.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         self.tfs.values().filter(|tf| tf.is_undecided()).count() as u64
     }
 
-    /// Returns the number of TFs that wait for room.
+    /// TFs that wait for room.
     #[must_use]
     pub fn queued(&self) -> usize {
         self.queue.len()
     }
 
-    /// Returns the time from the first announce to the stop of the sources, or to `now` while they go on.
+    /// Time from the first announce to the stop of the sources, or to `now` while they go on.
     #[must_use]
     pub fn duration(&self, now: Timestamp) -> Duration {
         match self.span {
@@ -275,14 +275,14 @@ impl Scheduler {
         }
     }
 
-    /// Returns the state of the release, for a node whose version is older.
+    /// The state of the release, for a node that says it has an older one.
     #[must_use]
     pub fn release(&self) -> Release {
         Release::of(self.released_version, &self.released)
     }
 
-    /// Puts gathered entries into messages: assignments in one batch, then the state of the release. The driver calls
-    /// it once after a batch of events.
+    /// Puts what has been gathered into messages: assignments in one batch, then the state of the release.
+    /// The driver calls it once after a batch of events.
     pub fn flush(&mut self) {
         self.send_assigns();
         self.append_done();
@@ -296,7 +296,7 @@ impl Scheduler {
         debug_assert!(self.books.balance(self.in_flight()), "{:?}", self.books);
     }
 
-    /// Returns the next action; `None` when none is left.
+    /// The next thing to do; `None` when nothing is left.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
@@ -305,7 +305,7 @@ impl Scheduler {
         self.actions.push_back(Action::Send(to, control));
     }
 
-    /// Extends all deadlines by `late`, for which the ICN itself was kept from working.
+    /// The ICN itself was kept from working for `late`: whoever had a deadline gets that much more time.
     pub fn handle_late(&mut self, late: Duration) {
         for open in self.tfs.values_mut() {
             if let Phase::Building { deadline, .. } = &mut open.phase {
@@ -314,7 +314,7 @@ impl Scheduler {
         }
     }
 
-    /// Handles the passing of time: deadlines of TFs, missing answers, the heartbeat.
+    /// Looks after everything that waits: deadlines of TFs, answers that did not come, the heartbeat.
     pub fn handle_tick(&mut self, now: Timestamp) {
         self.pace(now);
         self.unreachable.retain(|_, until| *until > now);

@@ -1,4 +1,4 @@
-//! Test that a choice does not allocate: it stands in the way of every timeframe of the farm.
+//! A choice does not allocate: it stands in the way of every timeframe of the farm.
 
 #![expect(
     unsafe_code,
@@ -10,7 +10,7 @@ use sheaf_scheduler::{Job, LoadView, TargetId, TargetLoad, policy};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The system's allocator, counting the allocations of the calling thread.
+/// The system's allocator, counting what the calling thread asks of it.
 struct Counting;
 
 thread_local! {

@@ -1,4 +1,4 @@
-//! What peers of ZeroMQ say, and messages to the source of an FLP.
+//! Seeds: bytes of ZeroMQ peers, and messages to the source of an FLP.
 
 use super::{Seed, seed};
 use bytes::Bytes;

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use std::net::SocketAddr;
 
-/// What a peer does.
+/// Role of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Role {
     /// Sends as fast as it can.
@@ -12,10 +12,10 @@ pub enum Role {
     Receive,
 }
 
-/// What a peer is told.
+/// Command line of a peer.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub struct Args {
-    /// What it does
+    /// Role of this process
     #[arg(value_enum)]
     pub role: Role,
     /// Where to listen, IP:PORT
@@ -48,7 +48,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Messages that a receiver keeps before it lets go of the oldest, as a process does that builds something of them.
+    /// Messages that a receiver keeps before it releases the oldest, as a process does that builds frames of them.
     #[must_use]
     pub fn held_max(&self) -> usize {
         (self.memory_bytes / 2 / self.bytes).max(1)

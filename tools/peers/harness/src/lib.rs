@@ -1,6 +1,6 @@
-//! What all peers of `sheaf bench transport` have in common: one command line, one way to count, one line of JSON.
+//! Common part of all peers of `sheaf bench transport`: one command line, one way to count, one line of JSON.
 //!
-//! A peer is a process that only sends or only receives. [`Args`] says with whom; whoever runs it says on its standard
+//! A peer is a process that only sends or only receives. [`Args`] says with whom; the runner says on its standard
 //! input when to go, when a moment is to be marked, and when to stop ([`Run`]). Messages carry a [`Stamp`] and bytes
 //! that the receiver can foresee ([`Layout`]). `tools/peers/common/peer.h` is the same for C and C++; the
 //! `README.md` beside that is the description of both.

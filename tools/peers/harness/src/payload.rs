@@ -1,4 +1,4 @@
-//! What a message carries.
+//! Payload of a message: pseudo-random bytes, a stamp and a check.
 
 /// Bytes of a [`Stamp`].
 pub const STAMP_BYTES: usize = 16;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::{fs, io};
 
-/// What was counted at one moment.
+/// Counts at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct Mark {
     /// Seconds of the machine's monotonic clock.
@@ -33,7 +33,7 @@ pub struct Latency {
     pub n: u64,
 }
 
-/// What a peer says at its end.
+/// Report of a peer at its end.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct PeerReport {
     /// The library and its version.

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// From this size on every message is timed; of smaller ones every 64th, since looking at the clock costs 2 % of them.
 const TIMED_BYTES: usize = 65536;
 
-/// A receiver that was told to stop and hears nothing for this long has all there is.
+/// Silence after which a receiver that was asked to stop has received everything.
 const SILENCE: Duration = Duration::from_millis(300);
 
 /// One peer at work.
@@ -48,11 +48,11 @@ struct Shared {
 }
 
 impl Run {
-    /// Says that this peer is ready: listens, or has begun to connect. From now on it hears what it is told.
+    /// Reports that this peer is ready: listens, or has begun to connect. From now on it reads commands.
     ///
     /// # Errors
     ///
-    /// If nobody reads the standard output.
+    /// If the standard output is closed.
     pub fn ready(args: &Args) -> Result<Self> {
         let senders = if args.role == Role::Receive {
             args.peers
@@ -79,11 +79,12 @@ impl Run {
                     _ => break,
                 }
             }
-            // Also when whoever runs this has gone.
+            // Also when the runner has ended.
             heard.is_stopping.store(true, Ordering::Release);
         });
         let mut out = std::io::stdout().lock();
-        out.write_all(b"ready\n").context("nobody listens")?;
+        out.write_all(b"ready\n")
+            .context("the standard output is closed")?;
         out.flush()?;
         Ok(Self {
             shared,
@@ -101,17 +102,17 @@ impl Run {
 
     /// Waits for the word to begin.
     pub fn wait_go(&self) {
-        // An error means that it was told to stop at once.
+        // An error means that the runner ended or asked to stop at once.
         let _ = self.went.recv();
     }
 
-    /// Whether it was told to stop.
+    /// Returns whether the runner asked this peer to stop.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.shared.is_stopping.load(Ordering::Relaxed)
     }
 
-    /// Whether a receiver has all that there is: it was told to stop, and nothing came for a while.
+    /// Returns whether a receiver has everything: the runner asked it to stop, and nothing arrived for a while.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.is_stopping() && self.last_heard.elapsed() > SILENCE
@@ -188,12 +189,12 @@ impl Run {
         Ok(())
     }
 
-    /// Prints the report, when it was told to stop: a receiver whose senders have gone may not have heard yet of marks
-    /// that were set before.
+    /// Prints the report once the runner asked to stop: a receiver whose senders have gone may not have heard yet of
+    /// marks that were set before.
     ///
     /// # Errors
     ///
-    /// If nobody reads it.
+    /// If the standard output is closed.
     pub fn finish(self, version: &str, congestion: Option<String>) -> Result<()> {
         // It does not panic.
         let _ = self.ears.join();

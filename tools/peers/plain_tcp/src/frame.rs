@@ -1,4 +1,4 @@
-//! What travels: a header of 16 bytes, then the payload. And what the payload must be.
+//! Frame on the wire: a header of 16 bytes, then the payload; and the check of the payload.
 //!
 //! Header: payload length, then sequence number, both `u64` little-endian. Sequence numbers count from
 //! 0 in each window (the warm-up, then the measured one). A window ends with a header whose length is

@@ -11,7 +11,7 @@ use std::net::TcpStream;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 
-/// What `run` is told, the same for every message size.
+/// Arguments of `run`, the same for every message size.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Plan {
     /// Length of the measured window, in s
@@ -89,7 +89,7 @@ impl Plan {
     }
 }
 
-/// What one side is told.
+/// Command line of one side.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Side {
@@ -118,7 +118,7 @@ pub(crate) enum Span {
     Messages(u64),
 }
 
-/// What one side says at its end.
+/// Report of one side at its end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SideReport {

@@ -21,7 +21,7 @@ const READ_BYTES: usize = 1 << 20;
 const BATCH_MESSAGES_MAX: usize = 512;
 /// Socket buffers of all connections together, but no connection has less than the second.
 const BUFFER_BYTES: (usize, usize) = (4 << 20, 256 << 10);
-/// How long a wait lasts before the process looks whether it was told to stop.
+/// Time that a wait lasts before the process checks for a request to stop.
 const WAIT: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 50_000_000,
@@ -188,7 +188,7 @@ fn await_room(connections: &mut [Outgoing]) -> Result<()> {
     Ok(())
 }
 
-/// A connection of the receiver: what came and is not handed on lies in `start..end` of its region.
+/// A connection of the receiver: bytes received and not yet delivered lie in `start..end` of its region.
 struct Incoming {
     region: std::ops::Range<usize>,
     start: usize,

@@ -1,4 +1,4 @@
-//! What the kernel says about this process and this machine: CPU, memory, pinning.
+//! Figures of the kernel about this process and this machine: CPU, memory, pinning.
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};

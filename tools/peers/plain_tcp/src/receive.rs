@@ -41,7 +41,7 @@ pub(crate) fn receive(side: &Side, stream: TcpStream) -> Result<SideReport> {
     })
 }
 
-/// Bytes received but not yet handed on lie in `arena[start..end]`.
+/// Bytes received but not yet delivered lie in `arena[start..end]`.
 ///
 /// The position runs through the whole arena before it starts again at the front, so that reads fall
 /// on memory that has left the caches. A frame never crosses the end: what has arrived of it is moved
@@ -56,9 +56,9 @@ struct Reader {
     layout: Layout,
 }
 
-/// What lies at the front of the bytes received.
+/// State of the frame at the front of the received bytes.
 enum Next {
-    /// Message checked and handed on.
+    /// Message checked and delivered.
     Message,
     /// The window is over, after this many messages.
     End(u64),

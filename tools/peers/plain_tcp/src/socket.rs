@@ -84,7 +84,7 @@ pub(crate) fn congestion_of(stream: &TcpStream) -> Result<String> {
     in_force(&SockRef::from(stream))
 }
 
-/// A refused congestion control is no error: whoever runs this asks which is in force.
+/// A refused congestion control is no error: the caller asks which one is in force.
 fn socket_for(
     address: SocketAddr,
     congestion: Option<&str>,

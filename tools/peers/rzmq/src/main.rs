@@ -83,7 +83,7 @@ async fn send(args: &Args, mut run: Run, socket: &Socket, pool: &Bytes) -> Resul
     while !run.is_stopping() {
         let from = layout.offset(run.next_stamp().sequence);
         let message = Msg::from_bytes(pool.slice(from..from + args.bytes));
-        // Whoever is told to stop does not wait for a place in the queue.
+        // A sender that is asked to stop does not wait for a place in the queue.
         match tokio::time::timeout(LINGER, socket.send(message)).await {
             Ok(sent) => sent?,
             Err(_) => continue,

@@ -17,7 +17,7 @@ struct Cli {
     args: Args,
 }
 
-/// How long a receiver waits before it looks whether it was told to stop.
+/// Time that a receiver waits before it checks for a request to stop.
 const WAIT: Duration = Duration::from_millis(50);
 /// How long the library may take to send what is queued.
 const LINGER: Duration = Duration::from_secs(1);
@@ -48,7 +48,7 @@ async fn run(args: &Args) -> Result<()> {
     run.finish("zeromq 0.7.0", None)
 }
 
-/// It has no bound of its queues that one could set.
+/// The library has no settable bound of its queues.
 async fn join(args: &Args, socket: &mut impl Socket) -> Result<()> {
     if let Some(address) = args.bind {
         socket.bind(&format!("tcp://{address}")).await?;
@@ -82,7 +82,7 @@ async fn send(args: &Args, mut run: Run, socket: &mut PushSocket, pool: &Bytes) 
     while !run.is_stopping() {
         let from = layout.offset(run.next_stamp().sequence);
         let message = ZmqMessage::from(pool.slice(from..from + args.bytes));
-        // Whoever is told to stop does not wait for a place in the queue.
+        // A sender that is asked to stop does not wait for a place in the queue.
         match tokio::time::timeout(LINGER, socket.send(message)).await {
             Ok(sent) => sent?,
             Err(_) => continue,

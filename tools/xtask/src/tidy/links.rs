@@ -22,7 +22,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// What the inline links, images and link definitions of `line` point to.
+/// Returns the targets of the inline links, images and link definitions of `line`.
 fn targets(line: &str) -> impl Iterator<Item = &str> {
     let inline = line
         .split("](")

@@ -1,4 +1,4 @@
-//! Manifests: no dependency is declared for nobody, no bench is left out of the tests.
+//! Manifests: every declared dependency has a user, no bench is left out of the tests.
 
 use super::Finding;
 use super::tree::Tree;

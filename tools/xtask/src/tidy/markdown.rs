@@ -10,7 +10,7 @@ pub(crate) fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// What stands between backticks in `line`.
+/// Returns the code spans of `line`, without their backticks.
 pub(crate) fn code_spans(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
 }

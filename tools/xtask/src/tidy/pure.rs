@@ -17,7 +17,7 @@ const CRATES: [&str; 5] = [
     "crates/core/membership",
 ];
 
-/// What every copy is compared with.
+/// Template that every copy equals.
 const TEMPLATE_PATH: &str = "tools/xtask/src/tidy/pure_clippy.toml";
 
 /// Ways to the outside that need no name which clippy bans.
@@ -33,7 +33,7 @@ const WORDS: [&str; 6] = [
 /// The same modules when they are imported in a group, as in `use std::{fs, io}`.
 const MODULES: [&str; 4] = ["net", "fs", "thread", "env"];
 
-/// What pure crates may depend on, beside each other.
+/// Dependencies of pure crates, beside each other.
 const DEPENDENCIES: [&str; 7] = [
     "bytes",
     "crc-fast",

@@ -1,4 +1,4 @@
-//! What the build pulls in: licences, origins, banned crates, and how many there are.
+//! Supply chain of the build: licences, origins, banned crates, number of packages.
 //!
 //! The rules stand in `deny.toml`, where `cargo deny` reads them too. That tool wants a network for its
 //! list of advisories, so CI runs this check instead, which needs none.

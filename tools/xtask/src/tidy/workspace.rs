@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-/// What the manifests say.
+/// Content of the manifests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Workspace {
     /// Our own crates.
@@ -26,9 +26,9 @@ pub(crate) struct Crate {
     pub(crate) name: String,
     /// Where it lies, such as `crates/core/scheduler`.
     pub(crate) folder: String,
-    /// What it depends on, tests and build scripts included.
+    /// Dependencies, of tests and build scripts included.
     pub(crate) uses: BTreeSet<String>,
-    /// What it depends on when it is used, not tested.
+    /// Dependencies of the shipped crate, tests left out.
     pub(crate) ships: BTreeSet<String>,
     /// Benches that `cargo test` does not run.
     pub(crate) benches_untested: Vec<String>,

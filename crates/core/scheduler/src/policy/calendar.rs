@@ -9,15 +9,15 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use sheaf_protocol::Timestamp;
 use std::time::Duration;
 
-/// The value 1 of a correction or a fill, in thousandths.
+/// One as a correction and as a fill, in thousandths.
 const ONE: u64 = 1000;
 /// Bounds of a target's correction, in thousandths.
 const CORRECTION: (u64, u64) = (500, 2000);
 /// Share of the difference between a target's fill and the mean that one epoch corrects, as its inverse.
 const GAIN_DIVISOR: i128 = 4;
 
-/// Looks the number of the job up in a calendar of 512 slots, in which each target that was online at the beginning of
-/// the epoch has slots in proportion to its weight and its correction.
+/// Looks the number of the job up in a calendar of 512 slots, in which each target that was online at the beginning
+/// of the epoch has as many as its weight and its correction say.
 ///
 /// EJFAT, the ESnet–JLab FPGA accelerated transport: the data plane (`esnet/udplb`) takes nine bits of the event's tick
 /// as the slot; the control plane (`esnet/udplbd2`) lays out the next epoch every second: weight += control signal
@@ -32,24 +32,24 @@ const GAIN_DIVISOR: i128 = 4;
 #[derive(Clone, Debug)]
 pub struct Calendar {
     lots: Xoshiro256PlusPlus,
-    /// Slots, as places in the view.
+    /// Places in the view.
     slots: Vec<u32>,
-    /// One row for each target, ascending by id.
+    /// Ascending by id.
     rows: Vec<Row>,
     members: Option<u64>,
     /// When the present epoch began.
     since: Timestamp,
 }
 
-/// State of the calendar for one target.
+/// What the calendar knows of one target.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     id: TargetId,
-    /// Correction of the weight, in thousandths.
+    /// Of its weight, in thousandths.
     correction: u64,
-    /// Smoothed fill, in thousandths of a thousandth.
+    /// Smoothed, in thousandths of a thousandth.
     fill: u64,
-    /// Weight times correction while slots are dealt out, 0 for a target that gets none.
+    /// Weight times correction while slots are dealt out, 0 for one that gets none.
     weight: u64,
 }
 
@@ -61,7 +61,7 @@ impl Calendar {
     /// How long a calendar stands.
     pub const EPOCH: Duration = Duration::from_secs(1);
 
-    /// Returns a calendar that shuffles by `seed`.
+    /// Shuffles by `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
@@ -87,7 +87,7 @@ impl Calendar {
         self.deal(view.targets());
     }
 
-    /// Adopts members that have come or gone: those that stay keep their corrections. The only step that allocates.
+    /// Members have come or gone: those that stay keep their corrections. The only step that allocates.
     fn take_in(&mut self, targets: &[TargetLoad]) {
         let former = std::mem::take(&mut self.rows);
         let row = |target: &TargetLoad| {
@@ -105,7 +105,7 @@ impl Calendar {
         self.rows = targets.iter().map(row).collect();
     }
 
-    /// Ends an epoch: targets fuller than the others get less.
+    /// An epoch is over: who is fuller than the others gets less.
     fn correct(&mut self, targets: &[TargetLoad]) {
         let (mut sum, mut count) = (0_u128, 0_u128);
         for (row, target) in self.rows.iter_mut().zip(targets) {
@@ -121,7 +121,7 @@ impl Calendar {
         }
         for row in &mut self.rows {
             let below = (mean - i128::from(row.fill)) * i128::from(ONE) / mean;
-            // A target twice as full as the mean is as bad as it gets.
+            // Twice as full as the mean is as bad as it gets.
             let signal = below.max(-i128::from(ONE)) / GAIN_DIVISOR;
             let corrected = (i128::from(row.correction) + signal).max(0);
             let (low, high) = CORRECTION;
@@ -137,7 +137,7 @@ impl Calendar {
         }
     }
 
-    /// Deals out the slots of the next epoch: one for each target that is online, the rest by weight.
+    /// Lays out the slots of the next epoch: one for each target that is online, the rest by weight.
     fn deal(&mut self, targets: &[TargetLoad]) {
         self.slots.clear();
         let (mut sum, mut online) = (0_u128, 0_usize);
@@ -153,7 +153,7 @@ impl Calendar {
         if online == 0 {
             return;
         }
-        // Number of members, so that the calendar keeps its length when one goes offline.
+        // Of the members, so that the calendar keeps its length when one goes offline.
         let slots = (targets.len() * Self::SLOTS_EACH_MIN)
             .next_power_of_two()
             .max(Self::SLOTS);
@@ -174,8 +174,7 @@ impl Calendar {
     }
 }
 
-/// Returns the larger of the shares of its bytes and of its slots that a target has taken, in thousandths of a
-/// thousandth.
+/// The larger share of its bytes and of its slots that a target has taken, in thousandths of a thousandth.
 fn fill(target: &TargetLoad) -> u64 {
     let share = |taken: u64, of: u64| {
         let share = u128::from(taken.min(of)) * u128::from(ONE * ONE) / u128::from(of.max(1));
@@ -203,7 +202,7 @@ impl Policy for Calendar {
         let places = behind.iter().chain(before).take(Self::SLOTS);
         let mut turn = places.filter_map(|place| view.targets().get(*place as usize));
         let found = turn.find(|target| target.fits(job));
-        // A target that came online in this epoch has no slot yet.
+        // Who came online in this epoch has no slot yet.
         found
             .or_else(|| view.targets().iter().find(|target| target.fits(job)))
             .map(|target| target.id)
@@ -240,7 +239,7 @@ mod tests {
             .0
     }
 
-    /// Returns the slots of each target in the calendar that stands at `second`.
+    /// Slots of each target in the calendar that stands at `second`.
     fn slots(policy: &mut Calendar, second: u64, view: &LoadView) -> Vec<usize> {
         choose(policy, second, 0, view);
         let mut counts = vec![0; view.len()];

@@ -1,4 +1,4 @@
-//! `first-fit`: the target that has waited longest, if it has room to spare.
+//! `first-fit`: the one that has waited longest, if it has room to spare.
 
 use super::Policy;
 use crate::load::{Job, LoadView, TargetId, TargetLoad};
@@ -23,14 +23,14 @@ const RESERVE_JOBS: u64 = 4;
 #[derive(Clone, Debug)]
 pub struct FirstFit {
     lots: Xoshiro256PlusPlus,
-    /// Targets, front first, each with its place in the view while the members are these.
+    /// Front first: the target, and its place in the view while the members are these.
     queue: VecDeque<(TargetId, usize)>,
-    /// Hash of the view in which these are the places.
+    /// Of the view in which these are the places.
     members: Option<u64>,
 }
 
 impl FirstFit {
-    /// Returns a policy that draws from `seed` at which end a target joins.
+    /// Draws from `seed` at which end a target joins.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
@@ -40,7 +40,7 @@ impl FirstFit {
         }
     }
 
-    /// Adopts members that have come or gone. The only step that allocates.
+    /// Members have come or gone: takes out who left, puts in who came. The only step that allocates.
     fn follow(&mut self, view: &LoadView) {
         let members = Some(view.members_hash());
         if self.members == members && self.queue.len() == view.len() {
@@ -66,7 +66,7 @@ impl FirstFit {
     }
 }
 
-/// Returns whether there is room for a fifth more than the job and, where many are already, for three more of its size.
+/// Room for a fifth more than the job and, where many are already, for three more of its size.
 fn has_spare_room(target: &TargetLoad, job: &Job<'_>) -> bool {
     let free = target.free_bytes();
     let is_crowded = target.booked_slots > CROWDED_JOBS;
@@ -87,7 +87,7 @@ impl Policy for FirstFit {
     ) -> Result<TargetId, Refusal> {
         self.follow(view);
         let targets = view.targets();
-        // The first target with room, for the case that none has room to spare.
+        // Where the first one with room stands, for the case that none has room to spare.
         let mut tight = None;
         let spare = self.queue.iter().enumerate().position(|(nth, (_, place))| {
             let target = targets.get(*place).filter(|target| target.fits(job));
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
     use crate::contract;
 
-    /// Returns a policy with the targets joined in the order of their ids.
+    /// With the targets joined in the order of their ids.
     fn in_order(targets: usize) -> FirstFit {
         let ids = (0..).map(TargetId);
         let mut view = LoadView::new();
@@ -149,7 +149,7 @@ mod tests {
         let targets =
             [119, 120].map(|bytes| TargetLoad::new(TargetId(bytes - 119), u64::from(bytes), 9));
         check_jobs(in_order(2), &targets, &[(0, 100)], "1");
-        // A tight place is better than none.
+        // Better tight than nowhere.
         check_jobs(in_order(1), &targets[..1], &[(0, 100)], "0");
     }
 

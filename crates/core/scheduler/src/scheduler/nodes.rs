@@ -1,4 +1,4 @@
-//! FLPs and EPNs as the scheduler knows them: joining, silence, death, and their messages.
+//! FLPs and EPNs as the scheduler knows them: who joins, falls silent, goes, and what they say.
 
 use super::checkpoint::EpnSetting;
 use super::open_tf::{Part, Phase};
@@ -13,28 +13,28 @@ use sheaf_protocol::{
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// How long a pair that could not reach each other is avoided.
+/// How long a pair that could not reach each other is left out.
 const UNREACHABLE_FOR: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct FlpNode {
     pub(super) source: Source,
-    /// Largest STF that the FLP announces.
+    /// The largest STF that it announces.
     pub(super) stf_bytes_max: u64,
-    /// Whether the node answers, as far as the membership knows.
+    /// Answers, as far as the membership knows.
     pub(super) is_heard: bool,
-    /// When the life of the node was taken to be over.
+    /// When its life was taken to be over.
     pub(super) gone_at: Option<Timestamp>,
-    /// Whether the node wants to leave.
+    /// Wants to leave.
     pub(super) is_leaving: bool,
-    /// Whether the FLP has reported, after it ended, that it holds nothing any more.
+    /// Has said, after it ended, that it holds nothing any more.
     pub(super) holds_nothing: bool,
-    /// Answer to the request to pause: the first TF not made.
+    /// What it said when asked to pause: the first TF not made.
     pub(super) stopped: Option<TfId>,
-    /// The first TF that the FLP will not make.
+    /// The first TF that it will not make.
     pub(super) ended: Option<TfId>,
     pub(super) pulse: FlpPulse,
-    /// The first TF that the FLP was told to make.
+    /// What it was told to begin with.
     pub(super) first: Option<TfId>,
 }
 
@@ -43,21 +43,21 @@ pub(super) struct EpnNode {
     pub(super) target: Target,
     pub(super) address: String,
     pub(super) is_leaving: bool,
-    /// Whether the EPN has its reported TFs on disk.
+    /// Has on its disk what it reports.
     pub(super) keeps: bool,
-    /// Whether the stream is closed: the node is not merely silent.
+    /// Its stream is closed: it is not merely silent.
     pub(super) is_cut: bool,
-    /// Whether the life of the EPN is over, and it stays in the list all the same.
+    /// Its life is over, and it stays in the list all the same.
     pub(super) is_dead: bool,
     pub(super) pulse: EpnPulse,
-    /// Bookings of TFs decided elsewhere: released when the EPN has applied that release.
+    /// Bookings of TFs decided elsewhere: given back when the EPN has applied that release.
     pub(super) losing: Vec<(u64, u64)>,
-    /// Rosters sent to the EPN. TFs are not assigned in order, so the newest does not stand for all.
+    /// Rosters that it was told. TFs are not assigned in order, so the newest does not stand for all.
     pub(super) rosters_said: BTreeSet<RosterId>,
 }
 
 impl FlpNode {
-    /// Returns a life that is known from the log only.
+    /// A life that is known from the log only.
     pub(super) fn expected(source: Source, stf_bytes_max: u64, first: TfId) -> Self {
         Self {
             source,
@@ -79,8 +79,8 @@ pub(super) fn target_id(epn: EpnId) -> TargetId {
 }
 
 impl Scheduler {
-    /// Handles an FLP that has joined, for the first time or again, whose STFs have at most `stf_bytes_max` bytes. The
-    /// caller has declared an earlier life of it gone.
+    /// An FLP whose STFs have at most `stf_bytes_max` bytes has joined, for the first time or again. The caller
+    /// has declared an earlier life of it gone.
     pub fn handle_flp_joined(&mut self, now: Timestamp, source: Source, stf_bytes_max: u64) {
         let is_back = self.gone.remove(&source);
         if is_back {
@@ -118,14 +118,14 @@ impl Scheduler {
         if self.phase == RunPhase::Waiting {
             self.begin_if_quorum(now);
         } else if self.is_settling && !is_back {
-            // A new FLP begins behind the TFs that the others have made, which they are about to report.
+            // Whoever is new begins behind what the others have made, which they are about to say.
         } else if self.wants_sources() && (self.flps[&source.flp].first.is_none() || is_back) {
             self.change_roster();
             self.start_flp(now, source.flp, self.frontier);
         }
     }
 
-    /// Handles the end of the life of an FLP, or of one that is treated so: an STF that it has not sent will not come.
+    /// The life of an FLP is over, or is treated so: what it has not sent will not come.
     pub fn handle_flp_gone(&mut self, now: Timestamp, source: Source) {
         let Some(node) = self.flps.get(&source.flp) else {
             return;
@@ -148,7 +148,7 @@ impl Scheduler {
         self.advance_run(now);
     }
 
-    /// Writes off the STF of a member that is gone, unless an EPN may have it already.
+    /// A member that is gone has no STF for a TF, unless an EPN may have it already.
     fn write_off(&mut self, now: Timestamp, tf: TfId, source: Source) {
         let Some(open) = self.tfs.get(&tf) else {
             return;
@@ -167,17 +167,17 @@ impl Scheduler {
         }
     }
 
-    /// Handles an FLP that has been silent for the suspect time.
+    /// An FLP has not been heard for the suspect time.
     pub fn handle_flp_silent(&mut self, source: Source) {
         self.set_flp_heard(source, false);
     }
 
-    /// Handles a silent FLP that is heard again.
+    /// A silent FLP is heard again.
     pub fn handle_flp_heard(&mut self, source: Source) {
         self.set_flp_heard(source, true);
     }
 
-    /// Returns the largest STF that may come from an FLP.
+    /// The largest STF that may come from an FLP.
     pub(super) fn stf_bytes_max_of(&self, flp: FlpId) -> u64 {
         self.flps
             .get(&flp)
@@ -192,7 +192,7 @@ impl Scheduler {
         }
     }
 
-    /// Handles an EPN that has joined, for the first time or again. The caller has declared an earlier life of it dead.
+    /// An EPN has joined, for the first time or again. The caller has declared an earlier life of it dead.
     pub fn handle_epn_joined(&mut self, now: Timestamp, target: Target, hello: &Hello) {
         let id = target_id(target.epn);
         let is_known = self
@@ -242,8 +242,8 @@ impl Scheduler {
         self.place_queued(now);
     }
 
-    /// Handles an EPN that is silent, or whose stream has closed: it gets nothing new, and its undecided TFs move. It
-    /// may still finish them: the first report wins.
+    /// An EPN is silent, or its stream has closed: nothing new for it, and its undecided TFs move. It may still
+    /// finish them: the first report wins.
     pub fn handle_epn_silent(&mut self, now: Timestamp, target: Target) {
         protect!(SilenceDetection, else return);
         if !self.is_current(target) || self.ignores_deaths() {
@@ -253,7 +253,7 @@ impl Scheduler {
         self.move_all_from(now, target);
     }
 
-    /// Moves TFs in building at `target` to other EPNs, as far as there is room.
+    /// What is in building at `target` goes elsewhere, as far as there is room.
     pub(super) fn move_all_from(&mut self, now: Timestamp, target: Target) {
         let building: Vec<TfId> = self
             .tfs
@@ -268,7 +268,7 @@ impl Scheduler {
         }
     }
 
-    /// Handles an EPN whose stream has closed: as silence, but retransmission for it needs no limit.
+    /// The stream of an EPN has closed: as silence, but what is sent again for it needs no limit.
     pub fn handle_epn_cut(&mut self, now: Timestamp, target: Target) {
         if let Some(node) = self.epns.get_mut(&target.epn)
             && node.target == target
@@ -278,7 +278,7 @@ impl Scheduler {
         }
     }
 
-    /// Handles a silent EPN that is heard again.
+    /// A silent EPN is heard again.
     pub fn handle_epn_heard(&mut self, now: Timestamp, target: Target) {
         if self.is_current(target) {
             self.view.set_available(target_id(target.epn), true);
@@ -286,7 +286,7 @@ impl Scheduler {
         }
     }
 
-    /// Handles the end of the life of an EPN: TFs that it has not acknowledged are abandoned.
+    /// The life of an EPN is over: what it has not acknowledged is abandoned.
     pub fn handle_epn_dead(&mut self, now: Timestamp, target: Target) {
         let keeps = self.keeps(target);
         let stays = self.is_current(target) && self.stays_listed(target.epn);
@@ -301,7 +301,7 @@ impl Scheduler {
             self.unreachable.retain(|(_, epn), _| *epn != target.epn);
             self.send(Recipient::AllFlps, Control::Epns(self.epn_addresses()));
         }
-        // Also of a life that this ICN knows from the log only.
+        // Of a life that this ICN knows from the log only, too.
         let committed: Vec<TfId> = self
             .tfs
             .iter()
@@ -343,7 +343,7 @@ impl Scheduler {
         self.epns.values().map(address).collect()
     }
 
-    /// Handles a message of an FLP that has joined.
+    /// Takes in a message of an FLP that has joined.
     pub fn handle_flp(&mut self, now: Timestamp, source: Source, control: Control) {
         if self
             .flps
@@ -422,7 +422,7 @@ impl Scheduler {
         }
     }
 
-    /// Notes that `source` has no STF of `tf` and never will.
+    /// `source` has no STF of `tf` and never will.
     pub(super) fn skip(&mut self, now: Timestamp, tf: TfId, source: Source, reason: DropReason) {
         let Some(open) = self.tfs.get_mut(&tf) else {
             return;
@@ -464,7 +464,7 @@ impl Scheduler {
         }
     }
 
-    /// Handles a message of an EPN that has joined.
+    /// Takes in a message of an EPN that has joined.
     pub fn handle_epn(&mut self, now: Timestamp, target: Target, control: Control) {
         if !self.is_current(target) {
             self.stats.unexpected_messages += 1;
@@ -505,12 +505,12 @@ impl Scheduler {
         }
     }
 
-    /// Drains an EPN on behalf of an operator: it finishes its TFs and goes. The EPN is asked to announce its leave
-    /// itself, also to a later leader.
+    /// An operator wants the EPN to finish what it has and to go. The EPN is asked to say so itself, also to a
+    /// later leader.
     ///
     /// # Errors
     ///
-    /// The reason why the order is refused, for the operator.
+    /// What is wrong with the order, for the operator.
     pub fn handle_drain(&mut self, now: Timestamp, epn: EpnId) -> Result<String, String> {
         let node = self.epns.get_mut(&epn);
         node.ok_or_else(|| format!("{epn} is not in the farm"))?
@@ -527,11 +527,11 @@ impl Scheduler {
         ))
     }
 
-    /// Changes the settings of an EPN on behalf of an operator, in this life and in later ones, until the run ends.
+    /// An operator changes what an EPN gets, in this life and in later ones, until the run ends.
     ///
     /// # Errors
     ///
-    /// The reason why the order is refused, for the operator.
+    /// What is wrong with the order, for the operator.
     pub fn handle_set(
         &mut self,
         epn: EpnId,
@@ -620,7 +620,7 @@ impl Scheduler {
         }
     }
 
-    /// Returns whether the node has asked to leave: when its stream closes it has left, and has not died.
+    /// Whether the node has asked to leave: when its stream closes it has left, and has not died.
     #[must_use]
     pub fn is_leaving(&self, node: NodeId) -> bool {
         match node.role {
@@ -636,37 +636,37 @@ impl Scheduler {
         }
     }
 
-    /// Returns whether the FLP has reported that it will make nothing more.
+    /// Whether the FLP has said that it will make nothing more.
     #[must_use]
     pub fn flp_has_ended(&self, flp: FlpId) -> bool {
         self.flps.get(&flp).is_some_and(|node| node.ended.is_some())
     }
 
-    /// Returns the life of the FLP that joined last.
+    /// The life of the FLP that joined last.
     #[must_use]
     pub fn flp_incarnation(&self, flp: FlpId) -> Option<Incarnation> {
         self.flps.get(&flp).map(|node| node.source.incarnation)
     }
 
-    /// Returns the life of the EPN that is a member now.
+    /// The life of the EPN that is a member now.
     #[must_use]
     pub fn epn_incarnation(&self, epn: EpnId) -> Option<Incarnation> {
         self.epns.get(&epn).map(|node| node.target.incarnation)
     }
 
-    /// Returns the load of the EPN as the policy sees it.
+    /// The load of the EPN as the policy sees it.
     #[must_use]
     pub fn epn_load(&self, epn: EpnId) -> Option<&TargetLoad> {
         self.view.get(target_id(epn))
     }
 
-    /// Returns the last heartbeat of the FLP.
+    /// What the FLP said last.
     #[must_use]
     pub fn flp_pulse(&self, flp: FlpId) -> Option<&FlpPulse> {
         self.flps.get(&flp).map(|node| &node.pulse)
     }
 
-    /// Returns the last heartbeat of the EPN.
+    /// What the EPN said last.
     #[must_use]
     pub fn epn_pulse(&self, epn: EpnId) -> Option<&EpnPulse> {
         self.epns.get(&epn).map(|node| &node.pulse)
