@@ -1,10 +1,10 @@
-//! How fast are the bytes of an FLP made and looked at?
+//! Benchmark of making and checking the bytes of an FLP.
 //!
-//! Workloads: one STF of the demo (4 of 12 ITS links, 32 orbits, 1.1 MB, 416 pages), made by the replay
-//! into memory that is already there, beside a plain copy of as many bytes; the same STF walked as the
-//! `verify` sink walks it; the pages of 104 MB of the recorded file repeated, followed by their headers
-//! only. Unit: bytes per second of payload, with headers. `cargo bench --profile ci -p sheaf-stf-builder`
-//! measures; under `cargo test` every bench runs once. The checksum tells whether two runs did the same work.
+//! Workloads: one STF of the demo (4 of 12 ITS links, 32 orbits, 1.1 MB, 416 pages), made by the replay into memory
+//! that is already there, beside a plain copy of as many bytes; the same STF walked as the `verify` sink walks it; the
+//! pages of 104 MB of the recorded file repeated, followed by their headers only. Unit: bytes per second of payload,
+//! with headers. `cargo bench --profile ci -p sheaf-stf-builder` measures; under `cargo test` every bench runs once.
+//! The checksum tells whether two runs did the same work.
 
 #![expect(
     clippy::disallowed_methods,
@@ -49,7 +49,7 @@ fn stf(replay: &mut Replay, tf: u64) -> Bytes {
     }
 }
 
-/// Memory that is used again and again, as a node's arena is.
+/// Memory that is reused, as a node's arena is.
 struct Reused(Vec<u8>);
 
 impl Slots for Reused {

@@ -1,9 +1,9 @@
-//! How long to wait before a stream is opened again.
+//! Pauses before a stream is opened again.
 
 use std::time::Duration;
 
-/// Pauses that double up to a bound, each drawn from all of its span (*full jitter*): many nodes that lost one peer
-/// at the same moment do not all come back at the same moment. Equal seeds give equal pauses.
+/// Pauses that double up to a bound, each drawn from all of its span (*full jitter*): many nodes that lost one peer at
+/// the same moment do not all come back at the same moment. Equal seeds give equal pauses.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     first: Duration,
@@ -13,7 +13,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Pauses from within `first`, then twice that, up to `max`.
+    /// Returns pauses from within `first`, then twice that, up to `max`.
     #[must_use]
     pub fn new(first: Duration, max: Duration, seed: u64) -> Self {
         Self {
@@ -24,9 +24,9 @@ impl Backoff {
         }
     }
 
-    /// The next pause: more than nothing, and at most the present span, which then doubles.
+    /// Returns the next pause: longer than zero, and at most the present span, which then doubles.
     pub fn pause(&mut self) -> Duration {
-        // SplitMix64 (Steele, Lea, Flood 2014): one multiplication more than nothing, and good enough for lots.
+        // SplitMix64 (Steele, Lea, Flood 2014): hardly dearer than a counter, and good enough for jitter.
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut lot = self.state;
         lot = (lot ^ (lot >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -37,7 +37,7 @@ impl Backoff {
         Duration::from_nanos(1 + lot % span_ns.max(1))
     }
 
-    /// The stream stood: the next pause is from the first span again.
+    /// Starts again from the first span, after the stream was open.
     pub fn reset(&mut self) {
         self.span = self.first;
     }

@@ -1,7 +1,7 @@
-//! Cuts raw data into heartbeat frames (HBFs) and those, by orbit, into STFs; and the file source made of it.
+//! Cutting of raw data into heartbeat frames (HBFs) and those, by orbit, into STFs; and the file source made of it.
 //!
-//! Only whole HBFs are taken: pages 0, 1, 2, … of one orbit, the last with its stop bit. What does not make
-//! one is left out and stands among the [`Findings`].
+//! Only whole HBFs are taken: pages 0, 1, 2, … of one orbit, the last with its stop bit. Other pages are left out and
+//! listed in the [`Findings`].
 
 use crate::fault::Findings;
 use crate::rdh::{Link, Rdh};
@@ -16,26 +16,26 @@ use std::num::NonZeroU32;
 use std::ops::Range;
 use thiserror::Error;
 
-/// One heartbeat frame: what one link sent in one orbit.
+/// One heartbeat frame: the data of one link in one orbit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hbf {
     /// The link.
     pub link: Link,
     /// The orbit.
     pub orbit: u32,
-    /// Where its pages lie in the input, in order; neighbours are joined.
+    /// Place of its pages in the input, in order; neighbours are joined.
     pub pieces: Vec<Range<usize>>,
 }
 
 impl Hbf {
-    /// Bytes of its pages, with headers and padding.
+    /// Returns the bytes of its pages, with headers and padding.
     #[must_use]
     pub fn bytes(&self) -> usize {
         bytes_of(&self.pieces)
     }
 }
 
-/// Finds all whole HBFs of `input`, in the order in which they close, and what is wrong with the rest.
+/// Finds all whole HBFs of `input`, in the order in which they close, and the faults of the rest.
 #[must_use]
 pub fn hbfs(input: &[u8]) -> (Vec<Hbf>, Findings) {
     let mut whole = Vec::new();
@@ -55,7 +55,7 @@ pub fn hbfs(input: &[u8]) -> (Vec<Hbf>, Findings) {
     (whole, walker.finish())
 }
 
-/// The HBF that `page` begins or goes on with, and its number of pages modulo 2^16; `None` if it does neither.
+/// Returns the HBF that `page` begins or continues, and its number of pages modulo 2^16; `None` if it does neither.
 fn grown(open: Option<(Hbf, u16)>, page: &Page<'_>) -> Option<(Hbf, u16)> {
     let Rdh {
         link,
@@ -80,20 +80,20 @@ fn grown(open: Option<(Hbf, u16)>, page: &Page<'_>) -> Option<(Hbf, u16)> {
     Some((hbf, pages.wrapping_add(1)))
 }
 
-/// Which part of all links one FLP has: they are dealt out in turn, in the order of their names.
+/// Share of one FLP in all links: they are dealt out in turn, in the order of their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     index: u16,
     of: u16,
 }
 
-/// There is no such FLP.
+/// Error for an FLP that does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("FLP {index} of {of} does not exist, expected an index below the number of FLPs")]
 pub struct ShareError {
     /// The index asked for.
     pub index: u16,
-    /// How many FLPs there are.
+    /// Number of FLPs.
     pub of: u16,
 }
 
@@ -101,7 +101,7 @@ impl Share {
     /// All links.
     pub const ALL: Self = Self { index: 0, of: 1 };
 
-    /// What FLP `index` of `of` FLPs has.
+    /// Returns the share of FLP `index` of `of` FLPs.
     ///
     /// # Errors
     ///
@@ -114,33 +114,33 @@ impl Share {
         }
     }
 
-    /// Whether the link at `position` of all links is in it.
+    /// Returns whether the link at `position` of all links is in the share.
     #[must_use]
     pub fn has(self, position: usize) -> bool {
         position % usize::from(self.of) == usize::from(self.index)
     }
 
-    /// The place among all FLPs, from 0.
+    /// Returns the place among all FLPs, from 0.
     #[must_use]
     pub fn index(self) -> usize {
         usize::from(self.index)
     }
 
-    /// How many FLPs there are.
+    /// Returns the number of FLPs.
     #[must_use]
     pub fn of(self) -> usize {
         usize::from(self.of)
     }
 }
 
-/// How a recorded run is cut into TFs.
+/// Configuration of the cut of a recorded run into TFs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CutConfig {
     /// LHC orbits of one TF, 88.9 µs each.
     pub orbits_per_tf: NonZeroU32,
-    /// The orbit that TF 0 begins with; without it, the first of the file. FLPs that read different
-    /// files of a run need the same.
+    /// The orbit that TF 0 begins with; by default the first one of the file. FLPs that read different files of a run
+    /// need the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_orbit: Option<u32>,
 }
@@ -157,7 +157,7 @@ impl Default for CutConfig {
 /// Orbits of a TF at the LHC since 2025 (2.85 ms); it was 128 before.
 pub(crate) const ORBITS_PER_TF: NonZeroU32 = NonZeroU32::new(32).expect("not 0");
 
-/// The STFs of a raw file: its HBFs by orbit. An orbit range without data is an empty STF.
+/// STFs of a raw file: its HBFs by orbit. An orbit range without data is an empty STF.
 #[derive(Clone, Debug)]
 pub struct RawFile {
     /// The pages of each TF, by link and then by orbit.
@@ -202,20 +202,20 @@ impl RawFile {
         )
     }
 
-    /// How many TFs there are, empty ones included.
+    /// Returns the number of TFs, empty ones included.
     #[must_use]
     pub fn tfs(&self) -> u64 {
         self.sliced.tfs()
     }
 
-    /// HBFs that lie before the configured first orbit and are in no TF.
+    /// Returns the number of HBFs that lie before the configured first orbit and are in no TF.
     #[must_use]
     pub fn hbfs_before_first(&self) -> usize {
         self.before_first
     }
 }
 
-/// The earliest orbit as a serial number, counted from the first one.
+/// Returns the earliest orbit as a serial number, counted from the first one.
 pub(crate) fn earliest(mut orbits: impl Iterator<Item = u32>) -> Option<u32> {
     let reference = orbits.next()?;
     let since = |orbit: &u32| orbit.wrapping_sub(reference).cast_signed();
@@ -242,7 +242,7 @@ mod tests {
     use crate::source::HeapSlots;
     use crate::walk::tests::page;
 
-    /// `pages` are (orbit, page, last); the answer is the orbits of each STF.
+    /// Checks that `pages`, each (orbit, page, last), give STFs of these orbits.
     fn check(pages: &[(u32, u16, bool)], config: CutConfig, expected: &[&[u32]]) {
         let input: Vec<u8> = pages.iter().flat_map(|p| page(p.0, p.1, p.2, 0)).collect();
         let (mut source, _) = RawFile::new(input.into(), &config, Share::ALL);

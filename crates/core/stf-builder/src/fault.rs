@@ -1,12 +1,12 @@
-//! What is wrong with raw data, and what is merely worth knowing: kinds, places, words.
+//! Faults of raw data, and notes that are merely worth knowing: kinds, places, texts.
 //!
-//! A *fault* says that bytes or pages are missing or out of place. A *note* tells of what legitimate data can
-//! have as well: a triggered run has gaps between its orbits, a readout super-page repeats the TF bit. Damage
-//! within a payload is neither: it is the detector's own business.
+//! A *fault* says that bytes or pages are missing or out of place. A *note* tells of something that legitimate data can
+//! have as well: a triggered run has gaps between its orbits, a readout super-page repeats the TF bit. Damage within a
+//! payload is neither: it is the detector's own business.
 
 use serde::Serialize;
 
-/// The kinds of faults. Their names in text and JSON are fixed: `docs/formats.md`, section "Faults".
+/// Kind of a fault. The names in text and JSON are fixed: `docs/formats.md`, section "Faults".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FaultKind {
@@ -18,7 +18,7 @@ pub enum FaultKind {
     BadOffset,
     /// No header where one should be, or one of another kind.
     BadHeader,
-    /// An index that says something else than the blocks it is about.
+    /// An index that contradicts the blocks it is about.
     BadIndex,
     /// The input ends inside a page, record or datagram.
     Truncated,
@@ -33,7 +33,7 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    /// The name in text, JSON and metrics.
+    /// Returns the name in text, JSON and metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -51,7 +51,7 @@ impl FaultKind {
     }
 }
 
-/// The kinds of notes.
+/// Kind of a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoteKind {
@@ -68,7 +68,7 @@ pub enum NoteKind {
 }
 
 impl NoteKind {
-    /// The name in text and JSON.
+    /// Returns the name in text and JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -81,14 +81,14 @@ impl NoteKind {
     }
 }
 
-/// One thing that is wrong.
+/// One fault.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fault {
-    /// Byte in the input where the page, record or datagram begins that it is about.
+    /// Byte in the input where the page, record or datagram with the fault begins.
     pub offset: u64,
-    /// What kind of fault.
+    /// Kind of the fault.
     pub kind: FaultKind,
-    /// What was found and what was expected.
+    /// Found and expected value.
     pub detail: String,
 }
 
@@ -104,30 +104,30 @@ impl std::fmt::Display for Fault {
     }
 }
 
-/// One thing worth knowing.
+/// One note.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Note {
-    /// Byte in the input where the page, record or datagram begins that it is about.
+    /// Byte in the input where the page, record or datagram with the note begins.
     pub offset: u64,
-    /// What kind of note.
+    /// Kind of the note.
     pub kind: NoteKind,
-    /// What was found.
+    /// Found value.
     pub detail: String,
 }
 
 /// Faults and notes of one input, by offset once the walk is over.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// What is wrong, at most [`Findings::KEPT_MAX`].
+    /// Faults, at most [`Findings::KEPT_MAX`].
     pub faults: Vec<Fault>,
-    /// What is worth knowing, at most [`Findings::KEPT_MAX`].
+    /// Notes, at most [`Findings::KEPT_MAX`].
     pub notes: Vec<Note>,
     /// Faults and notes above those kept.
     pub left_out: u64,
 }
 
 impl Findings {
-    /// As many faults, and as many notes, are kept; more are counted. So rubbish costs no memory.
+    /// Upper bound of faults, and of notes, that are kept; more are only counted, so that rubbish costs no memory.
     pub const KEPT_MAX: usize = 10_000;
 
     pub(crate) fn fault(

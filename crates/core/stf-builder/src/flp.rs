@@ -1,4 +1,4 @@
-//! The FLP: makes STFs in time, announces them, sends them where the ICN says, keeps them until it is told not to.
+//! The FLP: makes STFs, announces them, sends them where the ICN says, keeps them until they are released.
 
 mod beat;
 mod config;
@@ -31,14 +31,14 @@ const GAP_MAX: u64 = 1 << 16;
 /// Skipped TFs that are remembered until their fate is known. Beyond it, the oldest is forgotten.
 const SKIPS_KEPT_MAX: usize = 1 << 16;
 
-/// What the driver has to do for the FLP.
+/// Order of the FLP to its driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Send this to the ICN.
+    /// Send a message to the ICN.
     Send(Control),
-    /// Send this STF to that EPN. Its stream is open.
+    /// Send an STF to an EPN. Its stream is open.
     SendStf {
-        /// Where to.
+        /// The EPN.
         target: Target,
         /// The head of its frame.
         header: StfHeader,
@@ -47,26 +47,26 @@ pub enum Action {
     },
     /// Message to an EPN on the open data stream to it.
     SendToEpn {
-        /// Whom to.
+        /// The EPN.
         target: Target,
-        /// An offer, or that one is withdrawn.
+        /// An offer, or its withdrawal.
         control: Control,
     },
-    /// Open a data stream to this EPN.
+    /// Open a data stream to an EPN.
     Connect {
         /// The EPN.
         target: Target,
-        /// Where it listens.
+        /// Address on which the EPN listens.
         address: String,
     },
-    /// Close the data stream to this EPN.
+    /// Close the data stream to an EPN.
     Disconnect {
         /// The EPN.
         target: Target,
     },
 }
 
-/// What the FLP wants of its source now.
+/// Demand of the FLP on its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Demand {
     /// Make the STF of this TF, then call [`Flp::handle_stf`].
@@ -81,20 +81,20 @@ pub enum Demand {
 enum Phase {
     /// In no run, or the run has not begun.
     Waiting,
-    /// Making STFs.
+    /// Makes STFs.
     Running,
-    /// Asked to stop, until the ICN says where.
+    /// Asked to stop, until the ICN names the last TF.
     Paused,
-    /// Will make nothing more in this run.
+    /// Makes nothing more in this run.
     Ended,
-    /// Sent home by the ICN.
+    /// Dismissed by the ICN.
     Dismissed,
 }
 
 /// The brain of one FLP.
 ///
-/// Events enter by `handle_…(now, …)`; [`demand`](Self::demand) says what to make, and
-/// [`poll_action`](Self::poll_action) what to do, until `None`.
+/// Events enter by `handle_…(now, …)`; [`demand`](Self::demand) says which STF to make, and
+/// [`poll_action`](Self::poll_action) returns actions until `None`.
 #[derive(Debug)]
 pub struct Flp {
     config: FlpConfig,
@@ -117,9 +117,9 @@ pub struct Flp {
     released: RangeSet,
     released_version: u64,
     announces: Vec<Announced>,
-    /// What EPNs have not been told yet.
+    /// Offers that are not sent yet.
     offers: BTreeMap<Target, Vec<Offered>>,
-    /// TFs without an STF whose fate is not known, why, and when the ICN was told.
+    /// TFs without an STF whose fate is not known, each with its reason and the time of the last report to the ICN.
     skips: BTreeMap<TfId, (DropReason, Option<Timestamp>)>,
     actions: VecDeque<Action>,
     ticked_at: Timestamp,
@@ -128,7 +128,7 @@ pub struct Flp {
 }
 
 impl Flp {
-    /// An FLP without a run; its largest STF has `stf_bytes_max` bytes.
+    /// Returns an FLP without a run; its largest STF has `stf_bytes_max` bytes.
     #[must_use]
     pub fn new(config: FlpConfig, source: Source, stf_bytes_max: u64) -> Self {
         Self {
@@ -156,50 +156,50 @@ impl Flp {
         }
     }
 
-    /// Counts so far.
+    /// Returns the counts so far.
     #[must_use]
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
 
-    /// The run that it makes STFs for.
+    /// Returns the run that the FLP has joined.
     #[must_use]
     pub fn run(&self) -> Option<RunId> {
         self.run
     }
 
-    /// Whether the ICN has sent it home.
+    /// Returns whether the ICN has dismissed the FLP.
     #[must_use]
     pub fn is_dismissed(&self) -> bool {
         self.phase == Phase::Dismissed
     }
 
-    /// Whether it has ended and every STF of it is decided.
+    /// Returns whether the FLP has ended and every STF of it is decided.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         let has_ended = matches!(self.phase, Phase::Ended | Phase::Dismissed);
         has_ended && self.hold.len() == 0 && self.skips.is_empty()
     }
 
-    /// STFs held.
+    /// Returns the number of STFs held.
     #[must_use]
     pub fn held_stfs(&self) -> usize {
         self.hold.len()
     }
 
-    /// Whether it holds its STF of `tf`.
+    /// Returns whether the FLP holds its STF of `tf`.
     #[must_use]
     pub fn holds(&self, tf: TfId) -> bool {
         self.hold.contains(tf)
     }
 
-    /// Bytes held.
+    /// Returns the number of bytes held.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
         self.hold.bytes()
     }
 
-    /// What the next heartbeat says.
+    /// Returns the content of the next heartbeat.
     #[must_use]
     pub fn pulse(&self, now: Timestamp) -> FlpPulse {
         let has_begun = self.phase != Phase::Waiting;
@@ -210,7 +210,7 @@ impl Flp {
             sent_bytes: self.stats.sent_bytes,
             released_version: self.released_version,
             started: has_begun,
-            // One that was asked to leave before the run began knows no time of it.
+            // An FLP that was asked to leave before the run began knows no time of it.
             elapsed_ns: if has_begun && self.beat.is_set() {
                 self.beat.elapsed_ns(now)
             } else {
@@ -220,9 +220,9 @@ impl Flp {
         }
     }
 
-    /// The ICN has taken the FLP into `run`. Of another run nothing is kept; of the same run everything held is
-    /// announced again, since the ICN may have forgotten. `is_new_leader`: another ICN than before, or the same in
-    /// a new term. It counts attempts anew, and what the former one had assigned it may assign elsewhere.
+    /// Joins `run`, into which the ICN has accepted the FLP. State of another run is dropped; of the same run every
+    /// held STF is announced again, since the ICN may have lost the announce. `is_new_leader`: another ICN than before,
+    /// or the same in a new term. It counts attempts from 1, and may assign elsewhere what the former one had assigned.
     pub fn handle_joined(&mut self, now: Timestamp, run: RunId, is_new_leader: bool) {
         if self.run == Some(run) {
             protect!(ReannounceOnJoin, else return);
@@ -258,7 +258,8 @@ impl Flp {
         self.skips.clear();
     }
 
-    /// Where STFs were sent stays known: if the new leader wants them there too, they need not go again.
+    /// Forgets the attempts of a former leader, but not where STFs were sent: if the new leader wants them there too,
+    /// they need not go again.
     fn forget_attempts(&mut self) {
         for (_, held) in self.hold.iter_mut() {
             if let Some((attempt, _)) = &mut held.assigned {
@@ -269,7 +270,7 @@ impl Flp {
         self.released_version = 0;
     }
 
-    /// The run begins, or goes on for an FLP that joined late.
+    /// Handles the start of the run, also for an FLP that joined late.
     pub fn handle_start(&mut self, now: Timestamp, start: &Start) {
         if self.phase != Phase::Waiting {
             return;
@@ -282,8 +283,8 @@ impl Flp {
         self.end_if_reached();
     }
 
-    /// What to make now. In [`DropNewest`](WhenFull::DropNewest) a TF that is due and finds the hold full is
-    /// skipped here.
+    /// Returns which STF to make now. In [`DropNewest`](WhenFull::DropNewest) a TF that is due and finds the hold full
+    /// is skipped here.
     pub fn demand(&mut self, now: Timestamp) -> Demand {
         loop {
             if self.phase != Phase::Running {
@@ -309,33 +310,34 @@ impl Flp {
             }
             match self.config.when_full {
                 WhenFull::Block => return Demand::Nothing,
-                // Nothing is ever due: there would be no end to dropping.
+                // No TF is ever due: there would be no end to dropping.
                 WhenFull::DropNewest if self.config.pace == Pace::Max => return Demand::Nothing,
                 WhenFull::DropNewest => self.handle_skipped(tf, DropReason::SourceOverrun),
             }
         }
     }
 
-    /// Whether an STF of `bytes` may be made now. A source that the FLP does not pace asks before it reads on.
+    /// Returns whether an STF of `bytes` may be made now. A source that the FLP does not pace asks before it reads on.
     #[must_use]
     pub fn has_room(&self, bytes: u64) -> bool {
         self.hold.len() < self.config.hold_stfs_max as usize
             && (self.hold.bytes() + bytes <= self.config.hold_bytes || self.hold.len() == 0)
     }
 
-    /// Whether STFs are wanted: the run has begun and has not been stopped.
+    /// Returns whether STFs are wanted: the run has begun and has not been stopped.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.phase == Phase::Running
     }
 
-    /// The TF whose STF comes next.
+    /// Returns the TF whose STF comes next.
     #[must_use]
     pub fn next_tf(&self) -> TfId {
         self.next
     }
 
-    /// The source has made an STF. An id that was passed over before is skipped; one that was made is refused.
+    /// Accepts an STF that the source has made. TFs that were passed over are skipped; an STF that was made before is
+    /// refused.
     pub fn handle_stf(&mut self, now: Timestamp, stf: Stf) {
         let tf = stf.tf;
         let too_far = self.next.0.saturating_add(GAP_MAX) < tf.0;
@@ -373,7 +375,7 @@ impl Flp {
         self.end_if_reached();
     }
 
-    /// There will be no STF of `tf`.
+    /// Skips `tf`, of which there will be no STF.
     pub fn handle_skipped(&mut self, tf: TfId, reason: DropReason) {
         self.stats.skipped_stfs += 1;
         if protect!(SkipReport, when !self.released.contains(tf)) {
@@ -394,7 +396,7 @@ impl Flp {
         }
     }
 
-    /// The source is over: nothing more will be made in this run.
+    /// Handles the end of the source: nothing more will be made in this run.
     pub fn handle_source_ended(&mut self) {
         if matches!(self.phase, Phase::Running | Phase::Paused | Phase::Waiting) {
             self.phase = Phase::Ended;
@@ -411,7 +413,7 @@ impl Flp {
         }
     }
 
-    /// Takes in a message of the ICN. `Welcome`, `Refused` and messages of another run are the driver's to judge.
+    /// Handles a message of the ICN. `Welcome`, `Refused` and messages of another run are the driver's to judge.
     pub fn handle_control(&mut self, now: Timestamp, control: Control) {
         match control {
             Control::Start(start) => self.handle_start(now, &start),
@@ -433,7 +435,7 @@ impl Flp {
         }
     }
 
-    /// The heartbeat calls for TFs. Those before them whose call was lost are made too: the data are there.
+    /// Handles heartbeats that call for TFs. TFs before them whose call was lost are made too: the data are there.
     fn handle_pace(&mut self, tfs: &[TfId]) {
         if self.phase == Phase::Waiting {
             return;
@@ -492,7 +494,7 @@ impl Flp {
     fn handle_stop(&mut self) {
         match self.phase {
             Phase::Running => self.phase = Phase::Paused,
-            // It never began: the run can do without.
+            // The FLP never began: the run can do without it.
             Phase::Waiting => return self.handle_source_ended(),
             Phase::Paused | Phase::Ended | Phase::Dismissed => {}
         }
@@ -524,11 +526,11 @@ impl Flp {
         self.actions.push_back(Action::Send(control));
     }
 
-    /// Looks after everything that waits: announces that were not answered, streams to open again.
+    /// Handles the passing of time: announces without an answer, streams to open again.
     pub fn handle_tick(&mut self, now: Timestamp) {
         let again = Duration::from_millis(self.config.repeat_ms);
         for (tf, held) in self.hold.iter_mut() {
-            // An assignment shows that somebody announced the TF, not that our own announce was heard.
+            // An assignment shows that a source announced the TF, not that our own announce was received.
             let patience = if held.assigned.is_some() {
                 3 * again
             } else {
@@ -562,7 +564,7 @@ impl Flp {
         }
     }
 
-    /// Makes messages of what has been gathered. Announces go before anything that refers to them.
+    /// Puts gathered entries into messages. Announces go before anything that refers to them.
     fn flush(&mut self) {
         let max = Control::ENTRIES_MAX;
         while !self.announces.is_empty() {
@@ -591,7 +593,7 @@ impl Flp {
         }
     }
 
-    /// The next thing to do; `None` when nothing is left.
+    /// Returns the next action; `None` when none is left.
     pub fn poll_action(&mut self) -> Option<Action> {
         if self.actions.is_empty() {
             self.flush();
@@ -600,7 +602,7 @@ impl Flp {
     }
 }
 
-/// How long after the origin `tf` is due at `rate_hz`: computed from the id, so that no error adds up.
+/// Returns how long after the origin `tf` is due at `rate_hz`: computed from the id, so that no error adds up.
 fn due_after(tf: TfId, rate_hz: f64) -> Duration {
     Duration::try_from_secs_f64(tf.0 as f64 / rate_hz).unwrap_or(Duration::MAX)
 }

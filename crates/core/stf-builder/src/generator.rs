@@ -1,9 +1,8 @@
 //! Payloads of a wanted size without a detector: for load tests and experiments.
 //!
-//! The payloads are [`Opaque`](PayloadFormat::Opaque): pseudo-random bytes without structure, so a
-//! digest is all that can be checked of them. They are slices of one pool that is filled at the start:
-//! nothing is copied, and the offset differs from TF to TF so that the bytes are cold in the caches,
-//! as detector data are.
+//! The payloads are [`Opaque`](PayloadFormat::Opaque): pseudo-random bytes without structure, of which only a digest
+//! can be checked. They are slices of one pool that is filled at the start: no byte is copied, and the offset differs
+//! from TF to TF so that the bytes are cold in the caches, as detector data are.
 
 use crate::source::{HeapSlots, Made, Slots, StfSource};
 use bytes::Bytes;
@@ -14,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use sheaf_protocol::{FlpId, PayloadFormat, TfId};
 use thiserror::Error;
 
-/// How the payload size changes from TF to TF.
+/// Change of the payload size from TF to TF.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SizeModel {
@@ -31,11 +30,11 @@ pub enum SizeModel {
     Trace,
 }
 
-/// What a generator makes: the part of an FLP's source table that is about sizes and content.
+/// Configuration of a generator: the part of an FLP's source table that is about sizes and content.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GeneratorConfig {
-    /// How sizes change.
+    /// Change of the sizes.
     pub sizes: SizeModel,
     /// Mean payload bytes of one STF. Not used by `trace`.
     pub bytes_mean: u64,
@@ -68,7 +67,7 @@ impl Default for GeneratorConfig {
     }
 }
 
-/// Why a generator cannot be made from its configuration.
+/// Error for a configuration of which no generator can be made.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum GeneratorError {
     /// The pool must hold the largest payload.
@@ -79,7 +78,7 @@ pub enum GeneratorError {
         /// Bytes of the pool.
         pool_bytes: u64,
     },
-    /// There is no memory for the pool where it was to be.
+    /// There is no memory for the pool in the given slots.
     #[error("no room for a pool of {pool_bytes} bytes (pool_bytes)")]
     Room {
         /// Bytes of the pool.
@@ -103,7 +102,7 @@ pub enum GeneratorError {
         /// The value found.
         found: f64,
     },
-    /// The spread of the log-normal sizes makes no sense.
+    /// The spread of the log-normal sizes is out of range.
     #[error("lognormal_sigma is {found}, expected 0 to 3")]
     Sigma {
         /// The value found.
@@ -111,10 +110,10 @@ pub enum GeneratorError {
     },
 }
 
-/// Log-normal sizes end here, in means: at the default spread one in a hundred million is cut.
+/// Upper bound of log-normal sizes, in means: at the default spread one in a hundred million is cut.
 const LOGNORMAL_MEANS_MAX: u64 = 16;
 
-/// The payloads of one FLP, endless.
+/// Endless payloads of one FLP.
 #[derive(Clone, Debug)]
 pub struct Generator {
     config: GeneratorConfig,
@@ -124,7 +123,7 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// A generator for `flp`. Fills the pool, which takes about 30 ms for 64 MiB.
+    /// Returns a generator for `flp`. Fills the pool, which takes about 30 ms for 64 MiB.
     ///
     /// # Errors
     ///
@@ -133,7 +132,7 @@ impl Generator {
         Self::new_in(config, flp, &mut HeapSlots)
     }
 
-    /// A generator for `flp` with its pool in `slots`: in memory of huge pages, for instance, which the kernel
+    /// Returns a generator for `flp` with its pool in `slots`: in memory of huge pages, for instance, which the kernel
     /// reads faster than that of the heap.
     ///
     /// # Errors
@@ -164,7 +163,7 @@ impl Generator {
         })
     }
 
-    /// Payload bytes of `tf`: a pure function of seed, FLP and TF.
+    /// Returns the payload bytes of `tf`: a pure function of seed, FLP and TF.
     #[must_use]
     pub fn payload_bytes(&self, tf: TfId) -> u64 {
         self.draw_size(tf, &mut random(self.config.seed, self.flp, tf.0))
@@ -198,11 +197,11 @@ impl Generator {
 }
 
 impl GeneratorConfig {
-    /// Whether every value is in its range.
+    /// Checks that every value is in its range.
     ///
     /// # Errors
     ///
-    /// [`GeneratorError`] names the first that is not.
+    /// [`GeneratorError`] names the first value that is not.
     pub fn check(&self) -> Result<(), GeneratorError> {
         if self.sizes == SizeModel::Trace && self.trace_bytes.is_empty() {
             return Err(GeneratorError::TraceEmpty);
@@ -230,7 +229,7 @@ impl GeneratorConfig {
         Ok(())
     }
 
-    /// Bytes of the largest payload.
+    /// Returns the bytes of the largest payload.
     fn bytes_max(&self) -> u64 {
         let mean = self.bytes_mean;
         match self.sizes {
@@ -267,7 +266,7 @@ impl StfSource for Generator {
     }
 }
 
-/// The random numbers of one TF of one FLP.
+/// Returns the random numbers of one TF of one FLP.
 fn random(seed: u64, flp: FlpId, tf: u64) -> Xoshiro256PlusPlus {
     // Odd constants of SplitMix64 (Steele, Lea, Flood 2014) keep neighbouring FLPs and TFs apart;
     // `seed_from_u64` mixes again.

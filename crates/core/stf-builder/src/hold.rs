@@ -3,22 +3,22 @@
 use sheaf_protocol::{Attempt, Stf, Target, TfId, Timestamp};
 use std::collections::BTreeMap;
 
-/// How far an STF is on its way to the EPN that it is assigned to.
+/// Progress of an STF on its way to the EPN that it is assigned to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// Nothing has been done for it on the stream that is open to the EPN now.
+    /// Nothing has been sent for it on the stream that is open to the EPN now.
     Waiting,
-    /// The EPN was told of it and has not asked for it yet.
+    /// Offered to the EPN, which has not asked for it yet.
     Offered,
-    /// It was handed to the stream that is open now.
+    /// Handed to the stream that is open now.
     Sent,
 }
 
-/// One STF that is kept.
+/// One STF that is held.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
     pub(crate) stf: Stf,
-    /// When it was last announced.
+    /// When the STF was last announced.
     pub(crate) announced_at: Timestamp,
     /// The latest assignment of its TF.
     pub(crate) assigned: Option<(Attempt, Target)>,
@@ -26,8 +26,8 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Whether it is to go to `target`. What a former leader assigned (attempt 0) does not count: the present one
-    /// assigns it anew, here or elsewhere.
+    /// Returns whether the STF is to go to `target`. An assignment of a former leader (attempt 0) does not count: the
+    /// present one assigns it anew, here or elsewhere.
     pub(crate) fn is_assigned_to(&self, target: Target) -> bool {
         self.assigned
             .is_some_and(|(attempt, to)| to == target && attempt > Attempt(0))
@@ -74,7 +74,7 @@ impl Hold {
         self.stfs.iter_mut().map(|(tf, held)| (*tf, held))
     }
 
-    /// Lets go of every STF for which `is_released` holds, oldest first; gives back how many.
+    /// Releases every STF for which `is_released` holds, oldest first; returns their number.
     pub(crate) fn release(&mut self, is_released: impl Fn(TfId) -> bool) -> u64 {
         let before = self.stfs.len();
         let bytes = &mut self.bytes;

@@ -1,4 +1,4 @@
-//! What a file of detector data contains, in numbers: for people, and as JSON for machines.
+//! Content of a file of detector data, in numbers: for people, and as JSON for machines.
 //!
 //! The JSON form of an [`Inspection`] is described in `docs/formats.md`, section "What `sheaf inspect` prints";
 //! its field names are fixed.
@@ -12,7 +12,7 @@ use crate::xtc2::{Datagrams, EventTime, Service};
 use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The formats of detector files.
+/// Format of a detector file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FileFormat {
@@ -27,8 +27,8 @@ pub enum FileFormat {
 }
 
 impl FileFormat {
-    /// What the first bytes of a file look like. What looks like nothing known is taken for RDH pages,
-    /// whose walk then says what is wrong.
+    /// Detects the format from the first bytes of a file. Unknown bytes are taken for RDH pages, whose walk then
+    /// reports the faults.
     #[must_use]
     pub fn detect(bytes: &[u8]) -> Self {
         if Rdh::is_at_start_of(bytes) {
@@ -44,7 +44,7 @@ impl FileFormat {
         }
     }
 
-    /// The name in text and JSON.
+    /// Returns the name in text and JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -56,21 +56,21 @@ impl FileFormat {
     }
 }
 
-/// What one file contains.
+/// Content of one file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Inspection {
-    /// Its name, as given.
+    /// Name of the file, as given.
     pub file: String,
-    /// Its format.
+    /// Format of the file.
     pub format: FileFormat,
-    /// Its size in bytes.
+    /// Size of the file in bytes.
     pub bytes: u64,
-    /// The numbers of its format.
+    /// Numbers of its format.
     #[serde(flatten)]
     pub content: Content,
-    /// What is wrong, by offset.
+    /// Faults, by offset.
     pub faults: Vec<Fault>,
-    /// What is worth knowing, by offset.
+    /// Notes, by offset.
     pub notes: Vec<Note>,
     /// Faults and notes that were counted but not listed, because there are very many.
     #[serde(skip_serializing_if = "is_zero")]
@@ -81,23 +81,23 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// The numbers of a file, by format.
+/// Numbers of a file, by format.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Content {
-    /// Of RDH pages.
+    /// Numbers of RDH pages.
     Rdh(RdhContent),
-    /// Of KM3NeT records.
+    /// Numbers of KM3NeT records.
     Records(RecordContent),
-    /// Of KM3NeT packets.
+    /// Numbers of KM3NeT packets.
     Packets(PacketContent),
-    /// Of XTC2 datagrams.
+    /// Numbers of XTC2 datagrams.
     Xtc2(Xtc2Content),
-    /// Of a TF file of DataDistribution.
+    /// Numbers of a TF file of DataDistribution.
     StfFile(StfFileContent),
 }
 
-/// What a file of RDH pages contains.
+/// Content of a file of RDH pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RdhContent {
     /// Versions of the headers.
@@ -117,7 +117,7 @@ pub struct RdhContent {
     pub orbits: BTreeSet<u32>,
     /// Pages that open an HBF.
     pub hbf_opened: u64,
-    /// Pages that close one.
+    /// Pages that close an HBF.
     pub hbf_closed: u64,
     /// Pages that open an HBF and have the TF bit.
     pub tf_starts: u64,
@@ -127,12 +127,12 @@ fn as_triples<S: Serializer>(links: &BTreeSet<Link>, serializer: S) -> Result<S:
     serializer.collect_seq(links.iter().map(|link| (link.cru, link.dw, link.link)))
 }
 
-/// What a file of KM3NeT records contains.
+/// Content of a file of KM3NeT records.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RecordContent {
     /// Records that could be read.
     pub records: u64,
-    /// How many there are of each type, by its code.
+    /// Number of records of each type, by its code.
     pub record_types: BTreeMap<i32, u64>,
     /// Versions; empty for a legacy file.
     pub versions: BTreeSet<i16>,
@@ -152,12 +152,12 @@ pub struct RecordContent {
     pub record_bytes: Option<(u64, u64)>,
 }
 
-/// What a file of KM3NeT front-end packets contains.
+/// Content of a file of KM3NeT front-end packets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PacketContent {
     /// Packets that could be read.
     pub packets: u64,
-    /// How many there are of each type, by its four letters.
+    /// Number of packets of each type, by its four letters.
     pub packet_types: BTreeMap<&'static str, u64>,
     /// Runs.
     pub runs: BTreeSet<u32>,
@@ -171,14 +171,14 @@ pub struct PacketContent {
     pub packet_bytes: Option<(u64, u64)>,
 }
 
-/// What a file of XTC2 datagrams contains.
+/// Content of a file of XTC2 datagrams.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Xtc2Content {
     /// Datagrams that could be read.
     pub datagrams: u64,
-    /// How many there are of each service.
+    /// Number of datagrams of each service.
     pub services: BTreeMap<&'static str, u64>,
-    /// Those that are events (`L1Accept`).
+    /// Datagrams that are events (`L1Accept`).
     pub events: u64,
     /// Smallest and largest extent of an event in bytes.
     pub event_extent_bytes: Option<(u64, u64)>,
@@ -192,12 +192,12 @@ pub struct Xtc2Content {
     pub leftover_bytes: u64,
 }
 
-/// What a TF file of DataDistribution contains.
+/// Content of a TF file of DataDistribution.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct StfFileContent {
     /// Whole TFs.
     pub tfs: u64,
-    /// Smallest and largest of them in the file.
+    /// Smallest and largest TF in the file.
     pub tf_bytes: Option<(u64, u64)>,
     /// Runs.
     pub run_numbers: BTreeSet<u32>,
@@ -207,14 +207,14 @@ pub struct StfFileContent {
     pub first_orbits: BTreeSet<u32>,
     /// Blocks of data.
     pub blocks: u64,
-    /// Bytes in them, without headers.
+    /// Bytes in the blocks, without headers.
     pub payload_bytes: u64,
-    /// How many blocks there are of each equipment, by origin, description and subspecification.
+    /// Number of blocks of each equipment, by origin, description and subspecification.
     #[serde(serialize_with = "as_names")]
     pub equipment: BTreeMap<Equipment, u64>,
     /// First and last time at which a TF was written, in ms since 1970.
     pub write_time_ms: Option<(u64, u64)>,
-    /// Bytes of TFs that are not whole, and of what follows them.
+    /// Bytes of TFs that are not whole, and of those behind them.
     pub leftover_bytes: u64,
 }
 
@@ -236,7 +236,7 @@ fn as_text<S: Serializer>(time: &Option<EventTime>, serializer: S) -> Result<S::
 }
 
 impl Inspection {
-    /// Looks through the `bytes` of `file`, as `format` or as what they look like.
+    /// Inspects the `bytes` of `file`, as `format` or as the detected one.
     #[must_use]
     pub fn of(file: &str, bytes: &[u8], format: Option<FileFormat>) -> Self {
         let format = format.unwrap_or_else(|| FileFormat::detect(bytes));

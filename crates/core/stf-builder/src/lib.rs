@@ -1,7 +1,7 @@
 //! The brain of an FLP: raw-data walkers, cutting, re-stamping, generator, the hold of STFs.
 //!
-//! All of it is pure: slices and [`Bytes`](bytes::Bytes) in, values out. Who opens files, paces and sends is
-//! the node that drives it.
+//! All of it is pure: slices and [`Bytes`](bytes::Bytes) in, values out. The node that drives it opens files, paces and
+//! sends.
 
 mod sliced;
 pub mod source;

@@ -1,4 +1,4 @@
-//! Whether the pages of each link come in order: HBFs that open, go on and close, counters, orbits.
+//! Order of the pages of each link: HBFs that open, continue and close, counters, orbits.
 //!
 //! A link is named by (CRU, data path, link): that is the stream that the CRU cuts into pages. The FEE id is
 //! not used, because what it means is each detector's choice, and several links may share one.
@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 /// Steps of a data path after which its way of counting is settled.
 const SETTLED_AFTER: u32 = 64;
 
-/// The state of all links of an input.
+/// State of all links of an input.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Order {
     links: Vec<LinkOrder>,
@@ -29,7 +29,7 @@ pub(crate) struct Order {
     paths: BTreeMap<(u16, u8), Packets>,
 }
 
-/// What is known of one link.
+/// State of one link.
 #[derive(Clone, Debug)]
 struct LinkOrder {
     link: Link,
@@ -49,7 +49,7 @@ struct Open {
 }
 
 impl Order {
-    /// Takes in the header of the page at `offset`.
+    /// Checks the header of the page at `offset`.
     pub(crate) fn take(&mut self, offset: usize, rdh: &Rdh, findings: &mut Findings) {
         let at = self.position(rdh);
         let link = &mut self.links[at];
@@ -73,7 +73,7 @@ impl Order {
         }
     }
 
-    /// Where the link of `rdh` stands in the list; it is put there if it is new.
+    /// Returns the place of the link of `rdh` in the list, to which a new one is added.
     fn position(&mut self, rdh: &Rdh) -> usize {
         if self
             .links
@@ -95,7 +95,7 @@ impl Order {
         self.last
     }
 
-    /// The input is over: what is open stays open, what was held back is decided.
+    /// Ends the input: open HBFs stay open, steps that were held back are decided.
     pub(crate) fn finish(&mut self, findings: &mut Findings) {
         for link in &self.links {
             if let Some(open) = link.open {
@@ -213,7 +213,7 @@ impl LinkOrder {
     }
 }
 
-/// From one page of a link to the next.
+/// Step from one page of a link to the next.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     link: Link,
@@ -235,10 +235,11 @@ impl Step {
     }
 }
 
-/// How the packets of one data path are counted.
+/// Way of counting the packets of one data path.
 #[derive(Clone, Debug)]
 enum Packets {
-    /// Not known yet: how many steps were +1, how many not, and those that are faults if each link counts for itself.
+    /// Not known yet: the number of steps that were +1, of others, and of those that are faults if each link counts for
+    /// itself.
     Open {
         by_one: u32,
         other: u32,

@@ -36,7 +36,7 @@ pub mod trigger {
     pub const RUN_START: u32 = TF_START | START_CONTINUOUS;
 }
 
-/// Why bytes are not an RDH.
+/// Reason why bytes are not an RDH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RdhError {
     /// The bytes end inside the header.
@@ -51,7 +51,7 @@ pub enum RdhError {
         /// The version found.
         found: u8,
     },
-    /// The header says that it has another size.
+    /// The header states another size.
     #[error("RDH states a header size of {found}, expected {}", Rdh::SIZE)]
     HeaderSize {
         /// The size found, in bytes.
@@ -81,7 +81,7 @@ impl std::fmt::Display for Link {
 pub struct Rdh {
     /// 6 or 7.
     pub version: u8,
-    /// Which front-end electronics the data are from; its bits have another meaning for each detector.
+    /// Front-end electronics of the data; its bits have another meaning for each detector.
     pub fee_id: u16,
     /// Priority bit of the front end.
     pub priority: u8,
@@ -126,7 +126,7 @@ impl Rdh {
 
     /// Reads the header at the start of `bytes`; what follows it is left alone.
     ///
-    /// Offsets and sizes are taken as they stand: whether they make sense is for the walker to say.
+    /// Offsets and sizes are taken as they stand: the walker checks them.
     ///
     /// # Errors
     ///
@@ -146,7 +146,7 @@ impl Rdh {
         Ok(Self::fields(raw))
     }
 
-    /// The fields of what is known to be a header, or is to be shown although it is none.
+    /// Returns the fields of a header, or of bytes that are to be shown although they are none.
     fn fields(raw: &[u8; Self::SIZE]) -> Self {
         let u16_at = |at: usize| u16::from_le_bytes([raw[at], raw[at + 1]]);
         let u32_at =
@@ -176,7 +176,7 @@ impl Rdh {
         }
     }
 
-    /// The 64 bytes; reserved bits are 0, and so are bits that a field has too many of.
+    /// Returns the 64 bytes; reserved bits are 0, and so are bits that a field has too many of.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::SIZE] {
         let mut raw = [0; Self::SIZE];
@@ -202,42 +202,42 @@ impl Rdh {
         raw
     }
 
-    /// Whether this is the last page of its HBF.
+    /// Returns whether this is the last page of its HBF.
     #[must_use]
     pub fn closes_hbf(&self) -> bool {
         self.stop_bit & 1 == 1
     }
 
-    /// Whether this is the first page of its HBF.
+    /// Returns whether this is the first page of its HBF.
     #[must_use]
     pub fn opens_hbf(&self) -> bool {
         self.pages_counter == 0
     }
 
-    /// Whether the page belongs to the first HBF of a TF.
+    /// Returns whether the page belongs to the first HBF of a TF.
     #[must_use]
     pub fn starts_tf(&self) -> bool {
         self.trigger & trigger::TIMEFRAME != 0
     }
 
-    /// Whether `bytes` begin like an RDH of version 6 or 7.
+    /// Returns whether `bytes` begin like an RDH of version 6 or 7.
     #[must_use]
     pub fn is_at_start_of(bytes: &[u8]) -> bool {
         bytes.len() >= Self::SIZE && matches!(bytes[..2], [6 | 7, 0x40])
     }
 }
 
-/// Changes single fields of a header where it lies, and leaves all other bits as they are.
+/// Writer of single fields of a header in place, which leaves all other bits as they are.
 #[derive(Debug)]
 pub struct Stamp<'a>(&'a mut [u8; Rdh::SIZE]);
 
 impl<'a> Stamp<'a> {
-    /// Stamps the header in `raw`.
+    /// Returns a writer for the header in `raw`.
     pub fn new(raw: &'a mut [u8; Rdh::SIZE]) -> Self {
         Self(raw)
     }
 
-    /// Stamps the header at byte `at` of `bytes`; `None` if it does not lie within.
+    /// Returns a writer for the header at byte `at` of `bytes`; `None` if it does not lie within.
     #[must_use]
     pub fn at(bytes: &'a mut [u8], at: usize) -> Option<Self> {
         bytes.get_mut(at..)?.first_chunk_mut().map(Self)

@@ -1,8 +1,8 @@
 //! Recorded data as an endless stream: real pages, re-stamped with consecutive orbits, counters and TF bits.
 //!
-//! The HBFs of each link of a [`Template`] are repeated, beginning anew with every TF, so all TFs have one shape
-//! and the one image of it that [`Replay`] holds. Making an STF is one copy of that image and the writing of
-//! two fields per page. Payloads are real, so what an EPN receives can be checked page by page.
+//! The HBFs of each link of a [`Template`] are repeated, beginning anew with every TF, so all TFs have one shape and
+//! the one image of it that [`Replay`] holds. Making an STF is one copy of that image and the writing of two fields per
+//! page. Payloads are real, so an EPN can check page by page what it receives.
 //!
 //! | field | in the stream |
 //! | --- | --- |
@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use thiserror::Error;
 
-/// How the stream is stamped. All FLPs of a run have the same.
+/// Configuration of the stamps. All FLPs of a run have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReplayConfig {
@@ -46,7 +46,7 @@ impl Default for ReplayConfig {
     }
 }
 
-/// Why recorded data cannot be replayed.
+/// Reason why recorded data cannot be replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ReplayError {
     /// No link of the input has a whole HBF.
@@ -80,7 +80,7 @@ pub struct Template {
 }
 
 impl Template {
-    /// Takes all whole HBFs of the raw files in `inputs`. Gives the findings of each as well.
+    /// Takes all whole HBFs of the raw files in `inputs`. Returns the findings of each as well.
     ///
     /// # Errors
     ///
@@ -111,12 +111,12 @@ impl Template {
         }
     }
 
-    /// The recorded links.
+    /// Returns the recorded links.
     pub fn links(&self) -> impl ExactSizeIterator<Item = Link> + '_ {
         self.links.keys().copied()
     }
 
-    /// The links that `share` replays, each with the CRU id that it gets, and its recorded HBFs.
+    /// Returns the links that `share` replays, each with the CRU id that it gets, and its recorded HBFs.
     ///
     /// With more FLPs than links, the links are dealt out once more, and again, as those of further CRUs.
     fn dealt(&self, share: Share) -> Result<Vec<Dealt<'_>>, ReplayError> {
@@ -157,13 +157,13 @@ impl Template {
 
 /// One link as an FLP replays it.
 struct Dealt<'a> {
-    /// Its name in the stream.
+    /// Name of the link in the stream.
     link: Link,
-    /// What was recorded of it, HBF by HBF.
+    /// Recorded data, HBF by HBF.
     hbfs: &'a [Vec<u8>],
 }
 
-/// The endless stream of one FLP.
+/// Endless stream of one FLP.
 #[derive(Clone, Debug)]
 pub struct Replay {
     config: ReplayConfig,
@@ -172,10 +172,10 @@ pub struct Replay {
     links: Vec<LinkPages>,
 }
 
-/// What is stamped on one link's pages.
+/// Stamps of one link's pages.
 #[derive(Clone, Debug)]
 struct LinkPages {
-    /// Pages of one TF, modulo 256: by so much the packet counter starts higher in the next TF.
+    /// Pages of one TF, modulo 256: the packet counter starts higher by this number in the next TF.
     packets_per_tf: u8,
     pages: Vec<PageStamp>,
 }
@@ -191,10 +191,10 @@ struct PageStamp {
 }
 
 impl Replay {
-    /// Largest STF in bytes: 1 GiB, a hundred times what an FLP makes of 128 orbits.
+    /// Upper bound of an STF in bytes: 1 GiB, a hundred times what an FLP makes of 128 orbits.
     pub const BYTES_MAX: u64 = 1 << 30;
 
-    /// The stream that the FLP of `share` makes of `template`.
+    /// Returns the stream that the FLP of `share` makes of `template`.
     ///
     /// # Errors
     ///
@@ -256,7 +256,7 @@ impl Replay {
         }
     }
 
-    /// The orbit that `tf` begins with.
+    /// Returns the orbit that `tf` begins with.
     #[must_use]
     pub fn orbit(&self, tf: TfId) -> u32 {
         let orbits =
@@ -297,7 +297,7 @@ impl StfSource for Replay {
     }
 }
 
-/// Bytes of `orbits` HBFs, taken from `hbfs` in turn.
+/// Returns the bytes of `orbits` HBFs, taken from `hbfs` in turn.
 fn bytes_of_orbits(hbfs: &[Vec<u8>], orbits: u32) -> u64 {
     let recorded = hbfs.len() as u64;
     let (rounds, rest) = (u64::from(orbits) / recorded, u64::from(orbits) % recorded);
@@ -307,7 +307,7 @@ fn bytes_of_orbits(hbfs: &[Vec<u8>], orbits: u32) -> u64 {
         .sum()
 }
 
-/// `value` modulo 256.
+/// Returns `value` modulo 256.
 fn low_byte(value: u64) -> u8 {
     value.to_le_bytes()[0]
 }
@@ -327,7 +327,7 @@ mod tests {
         }
     }
 
-    /// HBFs of one link with the given numbers of pages.
+    /// Returns HBFs of one link with the given numbers of pages.
     fn recorded(pages: &[u16]) -> Template {
         let hbf = |(orbit, pages): (u32, &u16)| {
             (0..*pages)

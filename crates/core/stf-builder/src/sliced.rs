@@ -1,4 +1,4 @@
-//! A file whose bytes are cut into TFs: what the file sources have in common.
+//! Files whose bytes are cut into TFs: the common part of the file sources.
 
 use crate::source::{Made, Slots};
 use bytes::Bytes;
@@ -6,7 +6,7 @@ use sheaf_protocol::TfId;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// The input, and where the pieces of each TF lie in it. A TF without pieces is an empty STF.
+/// The input, and the places of the pieces of each TF in it. A TF without pieces is an empty STF.
 #[derive(Clone, Debug)]
 pub(crate) struct Sliced {
     input: Bytes,
@@ -30,23 +30,23 @@ impl Sliced {
         }
     }
 
-    /// How many TFs there are, empty ones included.
+    /// Returns the number of TFs, empty ones included.
     pub(crate) fn tfs(&self) -> u64 {
         let last = self.stfs.last_key_value();
         last.map_or(0, |(last, _)| last.saturating_add(1))
     }
 
-    /// How many TFs have pieces.
+    /// Returns the number of TFs that have pieces.
     pub(crate) fn tfs_with_data(&self) -> usize {
         self.stfs.len()
     }
 
-    /// Bytes of the largest STF.
+    /// Returns the bytes of the largest STF.
     pub(crate) fn bytes_max(&self) -> u64 {
         self.bytes_max
     }
 
-    /// The pieces of `tf`, one behind the other. A single piece is shared, not copied.
+    /// Returns the pieces of `tf`, one behind the other. A single piece is shared, not copied.
     pub(crate) fn make(&self, tf: TfId, slots: &mut dyn Slots) -> Made {
         if tf.0 >= self.tfs() {
             return Made::End;
@@ -66,7 +66,7 @@ impl Sliced {
     }
 }
 
-/// The bytes of all pieces together.
+/// Returns the bytes of all pieces together.
 pub(crate) fn bytes_of(pieces: &[Range<usize>]) -> usize {
     pieces.iter().map(ExactSizeIterator::len).sum()
 }

@@ -1,14 +1,14 @@
-//! Where STF payloads come from: the trait that replay, generator and file sources share.
+//! Sources of STF payloads: the trait that replay, generator and file sources share.
 //!
-//! A source says what the bytes of a TF are. When they are made, how fast, and into which memory is the
-//! driver's business: it hands in [`Slots`] and gets [`Bytes`] back.
+//! A source determines the bytes of a TF. When they are made, how fast, and into which memory is the driver's business:
+//! it passes [`Slots`] and gets [`Bytes`] back.
 
 pub mod contract;
 
 use bytes::Bytes;
 use sheaf_protocol::{PayloadFormat, TfId};
 
-/// Where a payload is written: a node hands in its arena, a test the heap.
+/// Memory that a payload is written to: a node passes its arena, a test the heap.
 pub trait Slots {
     /// Lets `fill` write a payload of exactly `bytes` bytes and returns it; `None` if there is no room now.
     ///
@@ -29,7 +29,7 @@ impl Slots for HeapSlots {
     }
 }
 
-/// What a source answers when it is asked for the payload of a TF.
+/// Answer of a source that is asked for the payload of a TF.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Made {
     /// The payload. Empty: the source was there and had nothing in this TF, which is not the same as a missing STF.
@@ -41,7 +41,7 @@ pub enum Made {
 }
 
 impl Made {
-    /// The answer of [`Slots::fill`].
+    /// Converts the answer of [`Slots::fill`].
     #[must_use]
     pub fn from_slot(filled: Option<Bytes>) -> Self {
         filled.map_or(Self::NoRoom, Self::Payload)
@@ -56,10 +56,10 @@ impl Made {
 /// - A payload has at most [`bytes_max`](Self::bytes_max) bytes.
 /// - Once a TF answers [`Made::End`], every later one does.
 pub trait StfSource: Send {
-    /// What its payloads are made of.
+    /// Returns the format of its payloads.
     fn format(&self) -> PayloadFormat;
 
-    /// Bytes of the largest payload that it makes.
+    /// Returns the bytes of the largest payload that it makes.
     fn bytes_max(&self) -> u64;
 
     /// Makes the payload of `tf`, in `slots` unless the bytes are there already.

@@ -1,4 +1,4 @@
-//! TF files as DataDistribution writes them, byte by byte: walk, lay out, and the source of an FLP made of them.
+//! TF files as DataDistribution writes them, byte by byte: walk, layout, and the source of an FLP made of them.
 //!
 //! A file is a row of TFs. Each begins with a header and 24 bytes about it, then an index of its equipment, then
 //! blocks: a header of 96 bytes and the data of one heartbeat frame. Layout: `docs/stf-file.md`, after
@@ -24,39 +24,39 @@ const META_BYTES: usize = 24;
 /// Bytes of one entry of the index.
 const ENTRY_BYTES: usize = 48;
 
-/// What the first block of a TF is called.
+/// Name of the first block of a TF.
 const META: [u8; 16] = *b"FILE_STF_META\0\0\0";
-/// What its second block is called.
+/// Name of its second block.
 const INDEX: [u8; 16] = *b"FILE_STF_INDEX\0\0";
-/// What blocks of detector data are called.
+/// Name of blocks of detector data.
 const RAW_DATA: [u8; 16] = *b"RAWDATA\0\0\0\0\0\0\0\0\0";
-/// What whole STFs that are not made of whole HBFs are called, by payload format.
+/// Names of whole STFs that are not made of whole HBFs, by payload format.
 const SHEAF: [[u8; 16]; 4] = [
     *b"SHEAF_OPAQUE\0\0\0\0",
     *b"SHEAF_RDH\0\0\0\0\0\0\0",
     *b"SHEAF_KM3NET\0\0\0\0",
     *b"SHEAF_XTC2\0\0\0\0\0\0",
 ];
-/// The origin of what no detector made.
+/// Origin of data that no detector made.
 const FLP: [u8; 4] = *b"FLP\0";
-/// The origin that stands for any.
+/// Origin that stands for any.
 const ANY: [u8; 4] = *b"***\0";
 /// How payloads are serialised: not at all.
 const NONE: [u8; 8] = *b"NONE\0\0\0\0";
 
-/// Where data come from: what a TF file is ordered by.
+/// Origin of data, by which a TF file is ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Equipment {
-    /// What the data are, ASCII, padded with zeros: `RAWDATA` for what detectors send.
+    /// Kind of the data, ASCII, padded with zeros: `RAWDATA` for data of detectors.
     pub description: [u8; 16],
     /// The detector, ASCII, padded with a zero.
     pub origin: [u8; 4],
-    /// Which link of it: CRU id, end point and link id of raw data.
+    /// Link of the detector: CRU id, end point and link id of raw data.
     pub subspec: u32,
 }
 
 impl Equipment {
-    /// The link of a page: origin by its system id, and `(CRU << 16) | ((link + 1) << (8 if end point 1))`.
+    /// Returns the link of a page: origin by its system id, and `(CRU << 16) | ((link + 1) << (8 if end point 1))`.
     #[must_use]
     pub fn of_page(rdh: &Rdh) -> Self {
         let shift = if rdh.link.dw == 1 { 8 } else { 0 };
@@ -67,7 +67,8 @@ impl Equipment {
         }
     }
 
-    /// A whole STF of `flp` that is not made of whole HBFs. A name of ours, which other readers pass on as it is.
+    /// Returns the equipment of a whole STF of `flp` that is not made of whole HBFs. A name of ours, which other
+    /// readers pass on as it is.
     #[must_use]
     pub fn of_stf(flp: FlpId, format: PayloadFormat) -> Self {
         Self {
@@ -77,7 +78,7 @@ impl Equipment {
         }
     }
 
-    /// What its payloads are made of, as far as its name tells.
+    /// Returns the format of its payloads, as far as its name tells.
     #[must_use]
     pub fn format(&self) -> PayloadFormat {
         if self.description == RAW_DATA {
@@ -88,7 +89,7 @@ impl Equipment {
             .unwrap_or_default()
     }
 
-    /// The FLP that made it, if it is a whole STF.
+    /// Returns the FLP that made it, if it is a whole STF.
     #[must_use]
     pub fn flp(&self) -> Option<FlpId> {
         let is_ours = SHEAF.contains(&self.description) && self.origin == FLP;
@@ -108,7 +109,7 @@ impl std::fmt::Display for Equipment {
     }
 }
 
-/// The letters of a padded name; what is no printable ASCII becomes `?`.
+/// Returns the letters of a padded name; a byte that is no printable ASCII becomes `?`.
 #[must_use]
 pub fn text(name: &[u8]) -> String {
     let end = name
@@ -125,7 +126,8 @@ pub fn text(name: &[u8]) -> String {
     name[..end].iter().map(letter).collect()
 }
 
-/// The detector of a system id (AliceO2 `DetectorsCommonDataFormats/DetID.h`), `***` for those that are not known.
+/// Returns the detector of a system id (AliceO2 `DetectorsCommonDataFormats/DetID.h`), `***` for those that are not
+/// known.
 fn origin_of(system_id: u8) -> [u8; 4] {
     match system_id {
         3 => *b"TPC\0",

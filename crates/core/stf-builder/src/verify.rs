@@ -1,4 +1,4 @@
-//! Whether a payload that arrived is what a source of its format makes: for the `verify` sink of an EPN.
+//! Check of a payload against its format: for the `verify` sink of an EPN.
 
 use crate::fault::{Fault, Findings};
 use crate::km3net::{Packets, Records};
@@ -7,7 +7,7 @@ use crate::xtc2::Datagrams;
 use sheaf_protocol::PayloadFormat;
 use thiserror::Error;
 
-/// What a good payload is made of.
+/// Counts of the parts of a good payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Pages, records, packets or datagrams; 0 for an opaque payload.
@@ -16,13 +16,13 @@ pub struct Counts {
     pub hbfs: u64,
 }
 
-/// A payload whose structure is broken. Its digest may still be right: then it was broken at its source.
+/// Fault of a payload whose structure is broken. If its digest is right, it was broken at its source.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("payload has {count} faults, the first at {first}")]
 pub struct StfFault {
     /// The first fault. Its offset is that within the payload.
     pub first: Fault,
-    /// How many there are.
+    /// Number of faults.
     pub count: usize,
 }
 

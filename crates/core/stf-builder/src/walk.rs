@@ -1,4 +1,4 @@
-//! Walks raw data page by page, without copying: header, payload, and what is wrong with them.
+//! Walk through raw data page by page, without copying: header, payload, faults.
 //!
 //! [`Pages`] follows the offsets and looks at one page at a time; [`Walker`] also holds each link to its
 //! order: pages numbered from 0, a stop bit at the end of every HBF, orbits and packet counters in sequence.
@@ -13,15 +13,15 @@ use crate::rdh::{Rdh, RdhError};
 pub struct Page<'a> {
     /// Byte of the input where the page begins.
     pub offset: usize,
-    /// Its header.
+    /// Header of the page.
     pub rdh: Rdh,
     /// Header, payload and padding: all up to the next page.
     pub bytes: &'a [u8],
-    /// What the detector sent, without padding.
+    /// Data of the detector, without padding.
     pub payload: &'a [u8],
 }
 
-/// Why a page could not be read, and whether the walk goes on.
+/// Reason why a page could not be read, and whether the walk goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
     Header(RdhError),
@@ -64,7 +64,7 @@ impl std::fmt::Display for Refusal {
     }
 }
 
-/// The pages of an input in their order, each looked at by itself.
+/// Pages of an input in their order, each looked at by itself.
 #[derive(Clone, Debug)]
 pub struct Pages<'a> {
     bytes: &'a [u8],
@@ -72,13 +72,13 @@ pub struct Pages<'a> {
 }
 
 impl<'a> Pages<'a> {
-    /// The pages in `bytes`, which begins with a page.
+    /// Returns the pages in `bytes`, which begins with a page.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
 
-    /// The next page that can be read. What cannot is reported to `findings` and passed over by its own
+    /// Returns the next page that can be read. Other bytes are reported to `findings` and passed over by their own
     /// offset if a page begins there; if not, the walk ends.
     pub fn next_good(&mut self, findings: &mut Findings) -> Option<Page<'a>> {
         while self.at < self.bytes.len() {
@@ -129,8 +129,8 @@ fn page_at(input: &[u8], offset: usize) -> Result<Page<'_>, Refusal> {
     })
 }
 
-/// Where the page behind the unreadable one at `offset` begins, if its offset field can be trusted:
-/// it must lead to the end of the input or to something that looks like a header.
+/// Returns where the page behind the unreadable one at `offset` begins, if its offset field can be trusted: it must
+/// lead to the end of the input or to bytes that look like a header.
 fn resume_after(input: &[u8], offset: usize) -> Option<usize> {
     let step = input.get(offset + 8..offset + 10)?;
     let step = usize::from(u16::from_le_bytes([step[0], step[1]]));
@@ -140,7 +140,7 @@ fn resume_after(input: &[u8], offset: usize) -> Option<usize> {
     usable.then_some(next)
 }
 
-/// The pages of an input, with the order of every link checked on the way.
+/// Pages of an input, with the order of every link checked on the way.
 #[derive(Clone, Debug)]
 pub struct Walker<'a> {
     pages: Pages<'a>,
@@ -159,7 +159,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Walks to the end if need be and gives what was found, by offset.
+    /// Walks to the end if need be and returns the findings, by offset.
     #[must_use]
     pub fn finish(mut self) -> Findings {
         self.by_ref().for_each(drop);
@@ -184,7 +184,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::rdh::{Link, trigger};
 
-    /// A page of link 1.0.2 with 16 payload bytes.
+    /// Returns a page of link 1.0.2 with 16 payload bytes.
     pub(crate) fn page(orbit: u32, pages_counter: u16, stop: bool, packet: u8) -> Vec<u8> {
         let rdh = Rdh {
             version: 7,
@@ -219,7 +219,7 @@ pub(crate) mod tests {
         assert_eq!(found, faults);
     }
 
-    /// HBFs of two pages, from orbit 5.
+    /// Returns HBFs of two pages, from orbit 5.
     fn good(hbfs: u32) -> Vec<u8> {
         (0..hbfs)
             .flat_map(|i| {

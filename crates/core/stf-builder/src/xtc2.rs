@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use sheaf_protocol::{PayloadFormat, TfId};
 use std::num::NonZeroU64;
 
-/// What a datagram is for. The codes are those of `xtcdata/xtc/TransitionId.hh`.
+/// Purpose of a datagram. The codes are those of `xtcdata/xtc/TransitionId.hh`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(
     missing_docs,
@@ -30,7 +30,7 @@ pub enum Service {
     Enable,
     Disable,
     SlowUpdate,
-    /// An event: what the detector measured.
+    /// An event: a measurement of the detector.
     L1Accept,
 }
 
@@ -53,7 +53,7 @@ impl Service {
         })
     }
 
-    /// The name in text and JSON.
+    /// Returns the name in text and JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -73,7 +73,7 @@ impl Service {
     }
 }
 
-/// When a datagram was triggered. Its clock has no fixed origin: some files count from 1970, others from 1990.
+/// Trigger time of a datagram. Its clock has no fixed origin: some files count from 1970, others from 1990.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventTime {
     /// Seconds.
@@ -83,7 +83,7 @@ pub struct EventTime {
 }
 
 impl EventTime {
-    /// Nanoseconds since the origin of its clock.
+    /// Returns the nanoseconds since the origin of its clock.
     #[must_use]
     pub fn as_ns(self) -> u64 {
         u64::from(self.s) * 1_000_000_000 + u64::from(self.ns)
@@ -99,13 +99,13 @@ impl std::fmt::Display for EventTime {
 /// One datagram, borrowed from the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram<'a> {
-    /// Byte of the input where it begins.
+    /// Byte of the input where the datagram begins.
     pub offset: usize,
-    /// All of it.
+    /// The whole datagram.
     pub bytes: &'a [u8],
-    /// When it was triggered.
+    /// Trigger time of the datagram.
     pub time: EventTime,
-    /// What it is for.
+    /// Purpose of the datagram.
     pub service: Service,
     /// Damage bits of its root container: 0 if all parts were there.
     pub damage: u16,
@@ -117,7 +117,7 @@ pub struct Datagram<'a> {
 const HEADER: usize = 12;
 const CONTAINER: usize = 12;
 
-/// The datagrams of an input; steps back in time are noted.
+/// Datagrams of an input; steps back in time are noted.
 #[derive(Clone, Debug)]
 pub struct Datagrams<'a> {
     bytes: &'a [u8],
@@ -126,7 +126,7 @@ pub struct Datagrams<'a> {
 }
 
 impl<'a> Datagrams<'a> {
-    /// The datagrams in `bytes`, which begins with one.
+    /// Returns the datagrams in `bytes`, which begins with one.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self {
@@ -136,7 +136,7 @@ impl<'a> Datagrams<'a> {
         }
     }
 
-    /// Whether `bytes` begin like a file of a segment: with a `Configure`.
+    /// Returns whether `bytes` begin like a file of a segment: with a `Configure`.
     #[must_use]
     pub fn are_at_start_of(bytes: &[u8]) -> bool {
         let extent = u32_le(bytes, 20).and_then(|extent| usize::try_from(extent).ok());
@@ -144,8 +144,8 @@ impl<'a> Datagrams<'a> {
             && extent.is_some_and(|extent| extent >= CONTAINER)
     }
 
-    /// The next datagram that can be read. One of an unknown service is reported and passed over; other
-    /// damage ends the walk.
+    /// Returns the next datagram that can be read. One of an unknown service is reported and passed over; other damage
+    /// ends the walk.
     pub fn next_good(&mut self, findings: &mut Findings) -> Option<Datagram<'a>> {
         while self.at < self.bytes.len() {
             let offset = self.at;
@@ -185,7 +185,7 @@ impl<'a> Datagrams<'a> {
     }
 }
 
-/// Bits 24 to 27 of the environment word.
+/// Returns the service, from bits 24 to 27 of the environment word.
 fn service(bytes: &[u8]) -> Option<Service> {
     Service::from_code(bytes.get(11)? & 0xf)
 }
@@ -207,7 +207,7 @@ fn decode(offset: usize, bytes: &[u8]) -> Option<Datagram<'_>> {
     })
 }
 
-/// The bytes of the datagram at the start of `rest`, by the extent of its root container.
+/// Returns the bytes of the datagram at the start of `rest`, by the extent of its root container.
 fn stated(rest: &[u8]) -> Result<&[u8], (FaultKind, String)> {
     let cut = |bytes: usize| {
         (
@@ -227,7 +227,7 @@ fn stated(rest: &[u8]) -> Result<&[u8], (FaultKind, String)> {
     rest.get(..bytes).ok_or_else(|| cut(bytes))
 }
 
-/// How XTC2 files become TFs. All segments of a run have the same.
+/// Configuration of the cut of XTC2 files into TFs. All segments of a run have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Xtc2Config {
@@ -249,7 +249,7 @@ impl Default for Xtc2Config {
     }
 }
 
-/// The STFs of one segment: TF n has the events of time window n, in the order of the file.
+/// STFs of one segment: TF n has the events of time window n, in the order of the file.
 ///
 /// Only events are data of a TF; the other datagrams tell of the run. A window without an event is an empty STF.
 #[derive(Clone, Debug)]
@@ -280,13 +280,13 @@ impl Xtc2File {
         (Self { sliced }, findings)
     }
 
-    /// How many TFs there are, empty ones included.
+    /// Returns the number of TFs, empty ones included.
     #[must_use]
     pub fn tfs(&self) -> u64 {
         self.sliced.tfs()
     }
 
-    /// How many TFs have data.
+    /// Returns the number of TFs that have data.
     #[must_use]
     pub fn tfs_with_data(&self) -> usize {
         self.sliced.tfs_with_data()

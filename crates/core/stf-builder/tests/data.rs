@@ -1,4 +1,4 @@
-//! Every file of the data set gives exactly the numbers of `testdata/README.md`.
+//! Test that every file of the data set gives exactly the numbers of `testdata/README.md`.
 
 #![expect(
     clippy::disallowed_methods,
@@ -101,7 +101,7 @@ fn rdh_line(name: &str) -> String {
     .to_owned()
 }
 
-/// "first-last" if all in between are there, else one by one.
+/// Formats orbits: "first-last" if all in between are there, else one by one.
 fn orbits(orbits: &BTreeSet<u32>) -> String {
     let (first, last) = (orbits.first().unwrap(), orbits.last().unwrap());
     if (last - first) as usize + 1 == orbits.len() {
@@ -291,7 +291,7 @@ fn every_xtc2_file_gives_the_numbers_of_its_table() {
     assert!(matches!(found.content, Content::Xtc2(content) if content.services == services));
 }
 
-/// How many TFs have data in exactly 1, 2, … of the segments; TF windows of 1 ns, that of the events' spacing.
+/// Counts how many TFs have data in exactly 1, 2, … of the segments; TF windows of 1 ns, that of the events' spacing.
 fn joined(run: &str, segments: usize, first_ns: u64) -> Vec<usize> {
     let config = Xtc2Config {
         window_ns: 1.try_into().unwrap(),

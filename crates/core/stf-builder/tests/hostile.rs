@@ -1,4 +1,4 @@
-//! Nothing that stands in a file makes a walker panic, loop or read beside its input.
+//! Tests that no bytes of a file make a walker panic, loop or read beside its input.
 
 #![expect(
     clippy::disallowed_methods,
@@ -34,7 +34,7 @@ fn read(name: &str) -> Vec<u8> {
     std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Gives `input` to everything that reads bytes from outside, and checks what must hold of any input.
+/// Passes `input` to everything that reads bytes from outside, and checks the properties that hold for any input.
 fn survive(input: &[u8]) {
     for format in [
         None,
@@ -159,7 +159,7 @@ fn each_damaged_header_field_is_a_fault_of_its_kind() {
     check(20, 9, &[FaultKind::UnclosedHbf, FaultKind::PageGap]);
 }
 
-/// An input that is rubbish but for headers that look right, so that walks get far.
+/// Returns an input that is rubbish but for headers that look right, so that walks get far.
 fn pages_of_rubbish() -> impl Strategy<Value = Vec<u8>> {
     let page = (any::<[u8; 64]>(), 0_u16..200, 0_u16..3).prop_map(|(mut raw, bytes, pages)| {
         raw[..2].copy_from_slice(&[7, 64]);

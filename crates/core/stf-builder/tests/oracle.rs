@@ -1,8 +1,8 @@
-//! The walker and `alice_protocol_reader`, an independent reader of the same format, see the same pages.
+//! Test that the walker and `alice_protocol_reader`, an independent reader of the same format, see the same pages.
 //!
-//! Compared is what both promise: well-formed pages up to the end of the input or the first that is cut.
-//! The oracle knows no padding between pages, allows offsets up to 10 kB only, and checks neither version nor
-//! header size, so inputs stay within these.
+//! Compared is what both promise: well-formed pages up to the end of the input or the first that is cut. The oracle
+//! knows no padding between pages, allows offsets up to 10 kB only, and checks neither version nor header size, so
+//! inputs stay within these.
 
 #![expect(
     clippy::disallowed_methods,
@@ -44,7 +44,7 @@ fn oracle(input: &[u8]) -> Vec<Seen> {
     let mut pages = Vec::new();
     while let Ok((rdh, payload, offset)) = scanner.load_cdp::<RdhCru>() {
         let rdh = translated(&rdh);
-        // It hands out a page whose payload is cut as one without payload.
+        // The oracle returns a page whose payload is cut as one without payload.
         if payload.len() != usize::from(rdh.memory_bytes) - Rdh::SIZE {
             break;
         }

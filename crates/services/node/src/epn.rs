@@ -256,7 +256,7 @@ impl<T: Transport> EpnNode<T> {
                 Ok((_, Control::Rejected { code, detail })) => {
                     reject::log_rejection("an FLP", code, &detail);
                 }
-                Ok((_, control)) => self.handle_word(now, conn, &control),
+                Ok((_, control)) => self.handle_epn_message(now, conn, &control),
                 Err(error) => {
                     self.reject(now, conn, Code::BadMessage, &error.to_string());
                 }
@@ -269,7 +269,7 @@ impl<T: Transport> EpnNode<T> {
     }
 
     /// An FLP says what it has, on its data stream.
-    fn handle_word(&mut self, now: Timestamp, conn: ConnId, control: &Control) {
+    fn handle_epn_message(&mut self, now: Timestamp, conn: ConnId, control: &Control) {
         let source = self.streams.get(&conn).copied().flatten();
         match (control, source) {
             (Control::Offer(items), Some(source)) => self.brain.handle_offer(now, source, items),

@@ -182,7 +182,7 @@ impl<T: Transport> FlpNode<T> {
             }
             Net::Writable { conn } => self.send_held_back(conn),
             Net::Accepted { conn, .. } => self.transport.close(conn),
-            Net::Received { conn, frame, .. } => self.handle_word(now, conn, &frame),
+            Net::Received { conn, frame, .. } => self.handle_epn_message(now, conn, &frame),
             Net::Woken => {}
         }
     }
@@ -218,7 +218,7 @@ impl<T: Transport> FlpNode<T> {
     }
 
     /// An EPN says something on a data stream: what it wants, or why it rejects what this FLP sent.
-    fn handle_word(&mut self, now: Timestamp, conn: ConnId, frame: &Frame) {
+    fn handle_epn_message(&mut self, now: Timestamp, conn: ConnId, frame: &Frame) {
         let Some(target) = self.targets.get(&conn).copied() else {
             return;
         };
@@ -230,7 +230,7 @@ impl<T: Transport> FlpNode<T> {
             Ok((_, control)) if frame.kind == WireKind::Control => {
                 // A stream that was replaced has nothing more to ask for.
                 if self.conns.get(&target) == Some(&conn) {
-                    self.brain.handle_word(target, &control);
+                    self.brain.handle_epn_message(target, &control);
                 }
             }
             Ok(_) => {

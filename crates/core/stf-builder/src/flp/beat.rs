@@ -1,8 +1,8 @@
 //! The common time of a run, as one FLP has it from the pulses of the ICN.
 //!
-//! A pulse says how long the run has lasted when it was sent, and is some time on its way. The way is never shorter
-//! than nothing, so of several pulses the one that puts the origin earliest tells the time best. Clocks also
-//! drift apart, some 50 µs a second between ordinary machines; therefore only the pulses of the last window count.
+//! A pulse says how long the run has lasted when it was sent, and is some time on its way. That time is never below
+//! zero, so of several pulses the one that puts the origin earliest tells the time best. Clocks also drift apart, some
+//! 50 µs a second between ordinary machines; therefore only the pulses of the last window count.
 
 use sheaf_protocol::Timestamp;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use std::time::Duration;
 /// How long a pulse counts: many pulses, and a drift far below the length of a TF.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// When TF 0 was due, on the clock of this FLP.
+/// Time when TF 0 was due, on the clock of this FLP.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Beat {
     origin: Moment,
-    /// The best of the window that is not over.
+    /// The best pulse of the window that is not over.
     earliest: Option<Moment>,
     window_ends: Timestamp,
 }
@@ -23,7 +23,7 @@ pub(super) struct Beat {
 type Moment = i128;
 
 impl Beat {
-    /// The run had lasted `elapsed_ns` when a message that came `now` was sent.
+    /// Returns a beat set by a message that came `now` and was sent when the run had lasted `elapsed_ns`.
     pub(super) fn new(now: Timestamp, elapsed_ns: u64) -> Self {
         Self {
             origin: began(now, elapsed_ns),
@@ -32,24 +32,24 @@ impl Beat {
         }
     }
 
-    /// Whether a message has ever told the time of the run.
+    /// Returns whether a message has ever told the time of the run.
     pub(super) fn is_set(&self) -> bool {
         self.window_ends > Timestamp(0)
     }
 
-    /// When something is due that comes `after` the origin; zero if that was before this clock began.
+    /// Returns when an event is due that comes `after` the origin; zero if that was before this clock began.
     pub(super) fn due(&self, after: Duration) -> Timestamp {
         let after = Moment::try_from(after.as_nanos()).unwrap_or(Moment::MAX / 2);
         let due = (self.origin + after).clamp(0, Moment::from(u64::MAX));
         Timestamp(u64::try_from(due).expect("clamped to it"))
     }
 
-    /// How long the run has lasted, in ns.
+    /// Returns how long the run has lasted, in ns.
     pub(super) fn elapsed_ns(&self, now: Timestamp) -> u64 {
         u64::try_from(Moment::from(now.0) - self.origin).unwrap_or(0)
     }
 
-    /// Another message says how long the run had lasted when it was sent.
+    /// Corrects the origin by another message, which was sent when the run had lasted `elapsed_ns`.
     pub(super) fn steer(&mut self, now: Timestamp, elapsed_ns: u64) {
         let seen = began(now, elapsed_ns);
         let earliest = self.earliest.map_or(seen, |earliest| earliest.min(seen));

@@ -1,4 +1,4 @@
-//! What an operator can set about making and holding STFs.
+//! Configuration of making and holding STFs.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub enum Pace {
     External,
 }
 
-/// What happens to a TF that is due while the hold is full.
+/// Behaviour for a TF that is due while the hold is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WhenFull {
@@ -26,14 +26,14 @@ pub enum WhenFull {
     DropNewest,
 }
 
-/// How STFs get to their EPN.
+/// Way of STFs to their EPN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Push {
     /// Pushed as soon as they are assigned. The shortest way where switches have room for the bursts of all FLPs.
     #[default]
     Eager,
-    /// Large ones are offered, and the EPN fetches a few at a time. For switches with shallow buffers.
+    /// Large STFs are offered, and the EPN fetches a few at a time. For switches with shallow buffers.
     Granted,
 }
 
@@ -41,7 +41,7 @@ impl Push {
     /// Both ways.
     pub const ALL: [Self; 2] = [Self::Eager, Self::Granted];
 
-    /// Name in files, flags and results.
+    /// Returns the name in files, flags and results.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -51,18 +51,18 @@ impl Push {
     }
 }
 
-/// How an FLP paces, holds and repeats.
+/// Configuration of pace, hold and retransmission of an FLP.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FlpConfig {
     /// When STFs are made.
     pub pace: Pace,
-    /// What happens when the hold is full.
+    /// Behaviour when the hold is full.
     pub when_full: WhenFull,
     /// Bytes of STFs kept until their TF is decided.
     pub hold_bytes: u64,
     /// STFs kept until their TF is decided.
     pub hold_stfs_max: u32,
-    /// How STFs get to their EPN.
+    /// Way of STFs to their EPN.
     pub push: Push,
     /// With [`Push::Granted`], STFs up to this size are pushed all the same, in bytes.
     pub eager_bytes: u64,
@@ -70,7 +70,7 @@ pub struct FlpConfig {
     pub repeat_ms: u64,
     /// First pause before a broken data stream is opened again, in ms; it doubles up to a second.
     pub reconnect_ms: u64,
-    /// How long a data stream may be broken before the ICN is told, in ms.
+    /// How long a data stream may be broken before the ICN is notified, in ms.
     pub unreachable_ms: u64,
 }
 

@@ -22,9 +22,9 @@ struct Link {
     address: String,
     state: State,
     pause: Backoff,
-    /// Since when it is not open; `None` while it is.
+    /// Since when the stream is not open; `None` while it is.
     broken_since: Option<Timestamp>,
-    /// When the ICN was last told.
+    /// When the ICN was last notified.
     told_at: Option<Timestamp>,
 }
 
@@ -53,12 +53,12 @@ impl Links {
             .is_some_and(|link| matches!(link.state, State::Open))
     }
 
-    /// Says which EPNs are known.
+    /// Returns a digest of the known EPNs.
     pub(super) fn digest(&self) -> u32 {
         digest_of_targets(self.links.keys().copied())
     }
 
-    /// Forgets every stream to an EPN that is not in `epns`; gives them back.
+    /// Removes every stream to an EPN that is not in `epns`; returns them.
     pub(super) fn keep_only(&mut self, epns: &[EpnAddress]) -> Vec<Target> {
         let listed: BTreeSet<Target> = epns.iter().map(|epn| epn.target).collect();
         let is_listed = |target: &Target| listed.contains(target);
@@ -72,7 +72,7 @@ impl Links {
         gone
     }
 
-    /// Begins a stream to every EPN of `epns` that has none; gives them back.
+    /// Adds a stream to every EPN of `epns` that has none; returns them.
     pub(super) fn add_new(&mut self, epns: &[EpnAddress]) -> Vec<(Target, String)> {
         let mut new = Vec::new();
         for epn in epns {
@@ -94,7 +94,7 @@ impl Links {
         new
     }
 
-    /// Whether the stream is one of ours.
+    /// Marks a stream as open; returns whether it is one of ours.
     pub(super) fn opened(&mut self, target: Target) -> bool {
         let Some(link) = self.links.get_mut(&target) else {
             return false;
@@ -115,7 +115,7 @@ impl Links {
         }
     }
 
-    /// Streams whose pause is over; they count as connecting from now on.
+    /// Returns streams whose pause is over; they count as connecting from now on.
     pub(super) fn due(&mut self, now: Timestamp) -> Vec<(Target, String)> {
         let mut due = Vec::new();
         for (target, link) in &mut self.links {
@@ -127,7 +127,7 @@ impl Links {
         due
     }
 
-    /// EPNs that the ICN has to hear about: broken for long, and not told lately.
+    /// Returns EPNs to be reported to the ICN: broken for long, and not reported lately.
     pub(super) fn unreachable(&mut self, now: Timestamp) -> Vec<Target> {
         let after = self.unreachable_after;
         let mut unreachable = Vec::new();

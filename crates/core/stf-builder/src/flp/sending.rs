@@ -1,4 +1,4 @@
-//! How STFs go to their EPNs: pushed at once, or offered and sent when the EPN asks.
+//! Transfer of STFs to their EPNs: pushed at once, or offered and sent when the EPN asks.
 
 use super::{Action, Flp, Push};
 use crate::hold::Progress;
@@ -6,7 +6,7 @@ use sheaf_protocol::control::Offered;
 use sheaf_protocol::{Attempt, Control, StfHeader, Target, TfId, Timestamp, protect};
 
 impl Flp {
-    /// The TF of an STF that is held is built at `target`.
+    /// Assigns the TF of an STF that is held to `target`.
     pub(super) fn assign(&mut self, tf: TfId, attempt: Attempt, target: Target) {
         let Some(held) = self.hold.get_mut(tf) else {
             return;
@@ -63,7 +63,7 @@ impl Flp {
         protect!(HoldUntilRelease, else self.hold.release(|other| other == tf));
     }
 
-    /// Makes messages of the offers that have been gathered.
+    /// Puts gathered offers into messages.
     pub(super) fn flush_offers(&mut self) {
         for (target, offers) in std::mem::take(&mut self.offers) {
             for items in offers.chunks(Control::ENTRIES_MAX) {
@@ -74,15 +74,16 @@ impl Flp {
         }
     }
 
-    /// The EPN says something on the data stream to it.
-    pub fn handle_word(&mut self, target: Target, control: &Control) {
+    /// Handles a message of an EPN on the data stream to it.
+    pub fn handle_epn_message(&mut self, target: Target, control: &Control) {
         match control {
             Control::Grant(tfs) => self.handle_grant(target, tfs),
             _ => self.stats.unexpected_messages += 1,
         }
     }
 
-    /// The EPN asks for what was offered to it. What it cannot have any more it is told at once: it asks somebody else.
+    /// Handles grants of offered STFs. An STF that the EPN cannot have any more is withdrawn at once, so that the EPN
+    /// asks another FLP.
     fn handle_grant(&mut self, target: Target, tfs: &[TfId]) {
         let mut withdrawn = Vec::new();
         for tf in tfs {
@@ -102,8 +103,8 @@ impl Flp {
         }
     }
 
-    /// The data stream to `target` is open: everything assigned to it goes out, also what an earlier stream may
-    /// have carried already, because nobody knows what of that arrived.
+    /// Handles an opened data stream to `target`: everything assigned to it is sent, also STFs that an earlier stream
+    /// may have carried already, because it is not known which of them arrived.
     pub fn handle_link_opened(&mut self, target: Target) {
         if !self.links.opened(target) {
             return;
@@ -119,7 +120,7 @@ impl Flp {
         }
     }
 
-    /// The data stream to `target` is closed, or could not be opened.
+    /// Handles a data stream to `target` that is closed, or could not be opened.
     pub fn handle_link_closed(&mut self, now: Timestamp, target: Target) {
         self.links.closed(now, target);
         self.offers.remove(&target);

@@ -1,11 +1,11 @@
-//! What an FLP has counted, for its driver to turn into metrics.
+//! Counts of an FLP, for its driver to turn into metrics.
 
-/// Counts since the FLP was made.
+/// Counts since the FLP was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// STFs made and announced.
     pub made_stfs: u64,
-    /// Payload bytes of them.
+    /// Payload bytes of the STFs made.
     pub made_bytes: u64,
     /// TFs for which there is no STF: overrun, oversize, gaps of an external source.
     pub skipped_stfs: u64,
@@ -19,14 +19,14 @@ pub struct Stats {
     pub sent_stfs: u64,
     /// Payload bytes handed to the network, repeats included.
     pub sent_bytes: u64,
-    /// STFs sent again to another EPN.
+    /// STFs retransmitted to another EPN.
     pub reassigned_stfs: u64,
-    /// STFs let go because their TF is decided.
+    /// STFs released because their TF is decided.
     pub released_stfs: u64,
-    /// STFs let go because their run ended without a decision.
+    /// STFs released because their run ended without a decision.
     pub run_ended_stfs: u64,
-    /// Announces repeated because the ICN had not answered.
+    /// Announces repeated for want of an answer of the ICN.
     pub repeated_announces: u64,
-    /// Messages of kinds that an FLP does not get.
+    /// Messages of kinds that an FLP does not accept.
     pub unexpected_messages: u64,
 }

@@ -1,4 +1,4 @@
-//! What the FLP promises, event by event. Input and expectation are text; [`Bench`] knows the API.
+//! Tests of the FLP, event by event. Input and expectation are text; [`Bench`] knows the API.
 
 mod holding;
 mod pacing;
@@ -8,7 +8,7 @@ use super::*;
 use bytes::Bytes;
 use sheaf_protocol::{EpnId, FlpId, Incarnation, PayloadFormat, RosterId};
 
-/// Payload of an STF, unless a script says otherwise.
+/// Payload of an STF, unless a script sets another one.
 const STF_BYTES: usize = 10;
 /// Largest STF of the source.
 const STF_BYTES_MAX: u64 = 20;
@@ -18,14 +18,14 @@ struct Bench {
     now: Timestamp,
 }
 
-/// An FLP whose run has begun with TF 0, with open streams to EPN 0 and EPN 1.
+/// Returns an FLP whose run has begun with TF 0, with open streams to EPN 0 and EPN 1.
 fn running(change: impl FnOnce(&mut FlpConfig)) -> Bench {
     let mut bench = joined(change);
     bench.after("start 0; epns 0 1; open 0; open 1");
     bench
 }
 
-/// An FLP that is in a run which has not begun.
+/// Returns an FLP that is in a run which has not begun.
 fn joined(change: impl FnOnce(&mut FlpConfig)) -> Bench {
     let mut config = FlpConfig {
         pace: Pace::Max,
@@ -54,7 +54,7 @@ fn tf(word: &str) -> TfId {
     TfId(number(word))
 }
 
-/// `3` or `3.2`: an EPN and which life of it, 1 if not said.
+/// Parses `3` or `3.2`: an EPN and its life, 1 if left out.
 fn target(word: &str) -> Target {
     let (epn, life) = word.split_once('.').unwrap_or((word, "1"));
     Target {
@@ -63,7 +63,7 @@ fn target(word: &str) -> Target {
     }
 }
 
-/// `5#2>1`: attempt 2 for TF 5 goes to EPN 1.
+/// Parses `5#2>1`: attempt 2 for TF 5 goes to EPN 1.
 fn assign(word: &str) -> Assign {
     let (id, rest) = word.split_once('#').expect("tf#attempt>epn");
     let (attempt, epn) = rest.split_once('>').expect("tf#attempt>epn");
@@ -75,7 +75,7 @@ fn assign(word: &str) -> Assign {
     }
 }
 
-/// `first..end` of TFs.
+/// Parses `first..end` of TFs.
 fn range(word: &str) -> (TfId, TfId) {
     let (first, end) = word.split_once("..").expect("first..end");
     (tf(first), tf(end))
@@ -89,7 +89,7 @@ fn epn_word(target: Target) -> String {
 }
 
 impl Bench {
-    /// Lets the events happen, and says what the FLP wants done after them.
+    /// Runs the events, and returns the actions of the FLP after them.
     fn after(&mut self, script: &str) -> String {
         let events = script
             .split(';')
@@ -102,7 +102,7 @@ impl Bench {
         self.said()
     }
 
-    /// Checks what the FLP wants done after each line, written as `events => words`.
+    /// Checks the actions of the FLP after each line, written as `events => words`.
     fn check(&mut self, script: &str) {
         for line in script
             .lines()
@@ -127,7 +127,7 @@ impl Bench {
             "grant" => {
                 let tfs = words[1..].iter().map(|word| tf(word)).collect();
                 let grant = Control::Grant(tfs);
-                return self.flp.handle_word(target(words[0]), &grant);
+                return self.flp.handle_epn_message(target(words[0]), &grant);
             }
             "open" => return self.flp.handle_link_opened(target(words[0])),
             "close" => return self.flp.handle_link_closed(now, target(words[0])),
@@ -163,7 +163,7 @@ impl Bench {
         self.flp.handle_control(now, control);
     }
 
-    /// Makes everything that is wanted now.
+    /// Makes every STF that is wanted now.
     fn make(&mut self) {
         for _ in 0..10_000 {
             let Demand::Make(tf) = self.flp.demand(self.now) else {

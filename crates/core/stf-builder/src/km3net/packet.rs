@@ -4,7 +4,7 @@ use crate::fault::{FaultKind, Findings, NoteKind};
 use crate::fields::{array, u32_be, u32_le};
 use std::collections::BTreeMap;
 
-/// What a packet carries.
+/// Content of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PacketKind {
     /// `TTDC`: hits of the light sensors.
@@ -16,7 +16,7 @@ pub enum PacketKind {
 }
 
 impl PacketKind {
-    /// The four letters in the packet.
+    /// Returns the four letters in the packet.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -35,21 +35,21 @@ impl PacketKind {
 /// One UDP packet, borrowed from the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// Byte of the input where it begins, with its length field.
+    /// Byte of the input where the packet begins, with its length field.
     pub offset: usize,
-    /// All of it, with its length field of 4 bytes.
+    /// The whole packet, with its length field of 4 bytes.
     pub bytes: &'a [u8],
-    /// What it carries.
+    /// Content of the packet.
     pub kind: PacketKind,
     /// The run.
     pub run: u32,
-    /// Counts the packets of one module and time stamp from 0.
+    /// Number of the packet within its module and time stamp, from 0.
     pub sequence: u32,
-    /// When its time slice began: seconds of UTC, or since the board started.
+    /// Start of its time slice: seconds of UTC, or since the board started.
     pub utc_s: u32,
-    /// And ticks of 16 ns within that second.
+    /// Ticks of 16 ns within that second.
     pub ticks: u32,
-    /// The module that sent it.
+    /// The module that sent the packet.
     pub module: u32,
 }
 
@@ -73,20 +73,20 @@ impl<'a> Packet<'a> {
         })
     }
 
-    /// The packet as it came over the network, without the length in front.
+    /// Returns the packet as it came over the network, without the length in front.
     #[must_use]
     pub fn udp(&self) -> &'a [u8] {
         &self.bytes[PREFIX..]
     }
 
-    /// The time slice of 100 ms that the packet belongs to, counted from the origin of its clock.
+    /// Returns the time slice of 100 ms that the packet belongs to, counted from the origin of its clock.
     #[must_use]
     pub fn slice(&self) -> u64 {
         (u64::from(self.utc_s) * TICKS_PER_S + u64::from(self.ticks)) / TICKS_PER_SLICE
     }
 }
 
-/// The packets of an input; gaps in their sequences are noted.
+/// Packets of an input; gaps in their sequences are noted.
 #[derive(Clone, Debug)]
 pub struct Packets<'a> {
     bytes: &'a [u8],
@@ -96,7 +96,7 @@ pub struct Packets<'a> {
 }
 
 impl<'a> Packets<'a> {
-    /// The packets in `bytes`, which begins with the length of one.
+    /// Returns the packets in `bytes`, which begins with the length of one.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self {
@@ -106,7 +106,7 @@ impl<'a> Packets<'a> {
         }
     }
 
-    /// Whether `bytes` begin with a packet.
+    /// Returns whether `bytes` begin with a packet.
     #[must_use]
     pub fn are_at_start_of(bytes: &[u8]) -> bool {
         array(bytes, PREFIX)
@@ -114,8 +114,8 @@ impl<'a> Packets<'a> {
             .is_some()
     }
 
-    /// The next packet that can be read. One of an unknown type is reported and passed over, if a packet
-    /// or the end of the input follows it; other damage ends the walk.
+    /// Returns the next packet that can be read. One of an unknown type is reported and passed over, if a packet or the
+    /// end of the input follows it; other damage ends the walk.
     pub fn next_good(&mut self, findings: &mut Findings) -> Option<Packet<'a>> {
         while self.at < self.bytes.len() {
             let offset = self.at;
@@ -174,7 +174,7 @@ impl<'a> Packets<'a> {
     }
 }
 
-/// The bytes of the packet at the start of `rest`, by its length field, which is included.
+/// Returns the bytes of the packet at the start of `rest`, by its length field, which is included.
 fn stated(rest: &[u8]) -> Result<&[u8], (FaultKind, String)> {
     let cut = |bytes: usize| {
         (

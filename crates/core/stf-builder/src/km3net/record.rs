@@ -3,7 +3,7 @@
 use crate::fault::{FaultKind, Findings, NoteKind};
 use crate::fields::{array, i32_le, u32_le};
 
-/// What a record holds. The codes are those of KM3NeT's Jpp.
+/// Content of a record. The codes are those of KM3NeT's Jpp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RecordKind {
     /// 1001: a time slice, before the levels had codes of their own.
@@ -14,7 +14,7 @@ pub enum RecordKind {
     TimeSliceL1,
     /// 1004: coincidences of more light sensors.
     TimeSliceL2,
-    /// 1005: what the supernova search looks at.
+    /// 1005: input of the supernova search.
     TimeSliceSn,
     /// 2001: rates of all sensors.
     SummarySlice,
@@ -33,7 +33,7 @@ impl RecordKind {
         Self::Event,
     ];
 
-    /// The code in the record.
+    /// Returns the code in the record.
     #[must_use]
     pub fn code(self) -> i32 {
         match self {
@@ -47,13 +47,13 @@ impl RecordKind {
         }
     }
 
-    /// The kind with that code.
+    /// Returns the kind with that code.
     #[must_use]
     pub fn from_code(code: i32) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.code() == code)
     }
 
-    /// Whether the record is made of the frames of modules.
+    /// Returns whether the record is made of the frames of modules.
     #[must_use]
     pub fn has_frames(self) -> bool {
         !matches!(self, Self::SummarySlice | Self::Event)
@@ -63,11 +63,11 @@ impl RecordKind {
 /// One DAQ record, borrowed from the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// Byte of the input where it begins.
+    /// Byte of the input where the record begins.
     pub offset: usize,
-    /// All of it, with its length field.
+    /// The whole record, with its length field.
     pub bytes: &'a [u8],
-    /// What it holds.
+    /// Content of the record.
     pub kind: RecordKind,
     /// Version of the record; legacy files have none.
     pub version: Option<i16>,
@@ -75,15 +75,15 @@ pub struct Record<'a> {
     pub detector: i32,
     /// The run.
     pub run: i32,
-    /// Counts time slices of 100 ms since the run began.
+    /// Number of the time slice of 100 ms, since the run began.
     pub frame_index: i32,
-    /// When the slice began: seconds of UTC since 1970.
+    /// Start of the slice: seconds of UTC since 1970.
     pub utc_s: u32,
-    /// And ticks of 16 ns within that second.
+    /// Ticks of 16 ns within that second.
     pub ticks: u32,
 }
 
-/// What a time slice is made of.
+/// Counts of the parts of a time slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameCounts {
     /// Frames, one a module.
@@ -169,7 +169,7 @@ impl<'a> Record<'a> {
         counts
     }
 
-    /// Notes it if this record does not follow one with frame index `before` directly, nor has the same.
+    /// Notes it if this record neither follows one with frame index `before` directly nor has the same.
     pub fn note_order(&self, before: i32, findings: &mut Findings) {
         let found = self.frame_index;
         let step = i64::from(found) - i64::from(before);
@@ -184,7 +184,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Bytes and hits of the frame at byte `at`, if it is one and lies within.
+    /// Returns the bytes and hits of the frame at byte `at`, if it is one and lies within.
     fn frame_at(&self, at: usize) -> Option<(usize, u64)> {
         let frame = self.bytes.get(at..)?;
         let bytes = usize::try_from(i32_le(frame, 0)?).ok()?;
@@ -197,7 +197,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// The records of an input.
+/// Records of an input.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     bytes: &'a [u8],
@@ -205,20 +205,20 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// The records in `bytes`, which begins with one.
+    /// Returns the records in `bytes`, which begins with one.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
 
-    /// Whether `bytes` begin with a record.
+    /// Returns whether `bytes` begin with a record.
     #[must_use]
     pub fn are_at_start_of(bytes: &[u8]) -> bool {
         i32_le(bytes, 4).is_some_and(|code| RecordKind::from_code(code).is_some())
     }
 
-    /// The next record that can be read. One of an unknown type is reported and passed over, if a record or
-    /// the end of the input follows it; other damage ends the walk.
+    /// Returns the next record that can be read. One of an unknown type is reported and passed over, if a record or the
+    /// end of the input follows it; other damage ends the walk.
     pub fn next_good(&mut self, findings: &mut Findings) -> Option<Record<'a>> {
         while self.at < self.bytes.len() {
             let offset = self.at;
@@ -248,7 +248,7 @@ impl<'a> Records<'a> {
     }
 }
 
-/// The bytes of the record at the start of `rest`, by its length field.
+/// Returns the bytes of the record at the start of `rest`, by its length field.
 fn stated(rest: &[u8]) -> Result<&[u8], (FaultKind, String)> {
     let cut = |bytes: usize| {
         (

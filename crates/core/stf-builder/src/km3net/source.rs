@@ -10,19 +10,19 @@ use serde::{Deserialize, Serialize};
 use sheaf_protocol::{PayloadFormat, TfId};
 use std::ops::Range;
 
-/// How KM3NeT files become TFs.
+/// Configuration of the cut of KM3NeT files into TFs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Km3netConfig {
-    /// The slice that is TF 0: a frame index for records, a count of 100 ms since the origin of the clock
-    /// for packets. Without it, the lowest of the file. FLPs with different files of a run need the same.
+    /// The slice that is TF 0: a frame index for records, a count of 100 ms since the origin of the clock for packets.
+    /// By default the lowest of the file. FLPs with different files of a run need the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_slice: Option<u64>,
 }
 
-/// The STFs of a KM3NeT file: TF n has all that belongs to time slice n since the first, in the order of the file.
+/// STFs of a KM3NeT file: TF n has all that belongs to time slice n since the first, in the order of the file.
 ///
-/// Slices may stand in any order in the file. A slice that it does not have is an empty STF.
+/// Slices may stand in any order in the file. A slice that the file does not have is an empty STF.
 #[derive(Clone, Debug)]
 pub struct Km3netFile {
     sliced: Sliced,
@@ -43,20 +43,20 @@ impl Km3netFile {
         (Self { sliced }, findings)
     }
 
-    /// How many TFs there are, empty ones included.
+    /// Returns the number of TFs, empty ones included.
     #[must_use]
     pub fn tfs(&self) -> u64 {
         self.sliced.tfs()
     }
 
-    /// How many TFs have data.
+    /// Returns the number of TFs that have data.
     #[must_use]
     pub fn tfs_with_data(&self) -> usize {
         self.sliced.tfs_with_data()
     }
 }
 
-/// The slice and the place of every record or packet of the input.
+/// Returns the slice and the place of every record or packet of the input.
 fn pieces(input: &[u8], findings: &mut Findings) -> Vec<(u64, Range<usize>)> {
     let range = |offset: usize, bytes: &[u8]| offset..offset + bytes.len();
     let mut pieces = Vec::new();

@@ -1,4 +1,4 @@
-//! What every [`StfSource`] keeps, as a check that each implementation runs, ours or a user's.
+//! Contract of every [`StfSource`], as a check that each implementation runs, ours or a user's.
 
 use super::{HeapSlots, Made, Slots, StfSource};
 use bytes::Bytes;
@@ -17,7 +17,7 @@ impl Slots for NoSlots {
 ///
 /// # Panics
 ///
-/// If the source breaks its contract: the message says in what, and at which TF.
+/// If the source breaks its contract: the message names the breach and the TF.
 pub fn check(source: &mut dyn StfSource, tfs: u64) {
     let forwards: Vec<Made> = (0..tfs).map(|tf| make_checked(source, tf)).collect();
     for tf in (0..tfs).rev() {

@@ -6,7 +6,7 @@ use thiserror::Error;
 
 /// The first four bytes of any header of O2.
 const MAGIC: [u8; 4] = *b"O2O2";
-/// What kind of header it is.
+/// Kind of the header.
 const KIND: [u8; 8] = *b"DataHead";
 /// The version that is written. Versions 1 and 2 lack fields at the end.
 const VERSION: u32 = 3;
@@ -14,10 +14,10 @@ const VERSION: u32 = 3;
 const SIZES_MIN: [usize; 3] = [80, 88, DataHeader::SIZE];
 /// Headers behind each other that are followed.
 const STACK_MAX: usize = 16;
-/// Bit of the flags that says that another header follows.
+/// Bit of the flags that announces another header behind this one.
 const NEXT: u32 = 1;
 
-/// Why bytes are not the header of a block.
+/// Reason why bytes are not the header of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum HeaderError {
     /// The bytes end inside the header.
@@ -25,7 +25,7 @@ pub enum HeaderError {
     Truncated {
         /// Bytes found.
         got: usize,
-        /// Bytes that it has, as far as is known.
+        /// Bytes that the header has, as far as is known.
         needed: usize,
     },
     /// No header of O2.
@@ -62,19 +62,19 @@ pub enum HeaderError {
 /// The header of a block. Fields that a version lacks are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataHeader {
-    /// Whose data.
+    /// Equipment of the data.
     pub equipment: Equipment,
-    /// Into how many blocks the data of the equipment are split.
+    /// Number of blocks into which the data of the equipment are split.
     pub split_parts: u32,
-    /// Which of them this is, from 0.
+    /// Index of this block among them, from 0.
     pub split_index: u32,
-    /// How the payload is serialised, ASCII, padded with zeros.
+    /// Serialisation of the payload, ASCII, padded with zeros.
     pub serialisation: [u8; 8],
     /// Bytes of the payload that follows.
     pub payload_bytes: u64,
     /// The orbit that the TF begins with.
     pub first_orbit: u32,
-    /// Counts the TFs of a run, from 1.
+    /// Number of the TF in its run, from 1.
     pub tf_counter: u32,
     /// The run.
     pub run: u32,
@@ -84,7 +84,7 @@ impl DataHeader {
     /// Bytes of a header of version 3.
     pub const SIZE: usize = 96;
 
-    /// A header of data that are not split and belong to no TF.
+    /// Returns a header of data that are not split and belong to no TF.
     #[must_use]
     pub fn new(equipment: Equipment, payload_bytes: u64) -> Self {
         Self {
@@ -99,7 +99,7 @@ impl DataHeader {
         }
     }
 
-    /// The 96 bytes of version 3.
+    /// Returns the 96 bytes of version 3.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::SIZE] {
         let mut raw = [0; Self::SIZE];
@@ -121,11 +121,11 @@ impl DataHeader {
         raw
     }
 
-    /// Reads the header at the start of `bytes`, and passes over those that follow it. Gives the bytes of all.
+    /// Reads the header at the start of `bytes`, and passes over those that follow it. Returns the bytes of all.
     ///
     /// # Errors
     ///
-    /// [`HeaderError`] with the first thing that is wrong.
+    /// [`HeaderError`] with the first fault.
     pub fn decode(bytes: &[u8]) -> Result<(Self, usize), HeaderError> {
         let (size, version, mut flags) = base(bytes)?;
         let kind = field(bytes, 16)?;
@@ -165,17 +165,17 @@ impl DataHeader {
         Err(HeaderError::Stack)
     }
 
-    /// Whether `bytes` begin like the header of a block.
+    /// Returns whether `bytes` begin like the header of a block.
     #[must_use]
     pub fn is_at_start_of(bytes: &[u8]) -> bool {
         bytes.starts_with(&MAGIC) && array(bytes, 16) == Some(KIND)
     }
 }
 
-/// Bytes that every header of O2 begins with.
+/// Number of bytes that every header of O2 begins with.
 const BASE_BYTES: usize = 32;
 
-/// Size, version and flags of any header of O2.
+/// Returns size, version and flags of any header of O2.
 fn base(bytes: &[u8]) -> Result<(u32, u32, u32), HeaderError> {
     let magic: [u8; 4] = field(bytes, 0)?;
     if magic != MAGIC {
@@ -185,7 +185,7 @@ fn base(bytes: &[u8]) -> Result<(u32, u32, u32), HeaderError> {
     Ok((number(4)?, number(12)?, number(8)?))
 }
 
-/// The stated size of a header whose bytes are all there.
+/// Returns the stated size of a header whose bytes are all there.
 fn sized(bytes: &[u8], size: u32, size_min: usize) -> Result<usize, HeaderError> {
     let found = size as usize;
     if found < size_min {
@@ -210,7 +210,7 @@ fn field<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], HeaderError
     })
 }
 
-/// A number that later versions have, 0 where the version has no such field.
+/// Returns a number that later versions have, 0 where the version has no such field.
 fn field_within(bytes: &[u8], at: usize, size: usize) -> u32 {
     let has = at + 4 <= size;
     has.then(|| u32_le(bytes, at)).flatten().unwrap_or(0)

@@ -1,4 +1,4 @@
-//! Walks a file TF by TF, without copying: what each is made of, and what is wrong with it.
+//! Walk through a file TF by TF, without copying: the parts of each, and its faults.
 //!
 //! Blocks are believed, the index is held against them. A TF that is cut or whose blocks contradict its size is left
 //! out as a whole: part of a TF must not pass for a TF.
@@ -12,47 +12,47 @@ use std::ops::Range;
 /// One block of a TF.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Byte of the input where its header begins.
+    /// Byte of the input where the block begins.
     pub offset: usize,
-    /// Its header.
+    /// Header of the block.
     pub header: DataHeader,
-    /// Where its payload lies in the input.
+    /// Place of the payload in the input.
     pub payload: Range<usize>,
 }
 
 /// One TF of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileTf {
-    /// Byte of the input where it begins.
+    /// Byte of the input where the TF begins.
     pub offset: usize,
-    /// Its bytes in the file, headers and index included.
+    /// Bytes of the TF in the file, headers and index included.
     pub bytes: usize,
-    /// When it was written, in ms since 1970.
+    /// When the TF was written, in ms since 1970.
     pub write_time_ms: u64,
-    /// Its data, in the order of the file.
+    /// Data of the TF, in the order of the file.
     pub blocks: Vec<Block>,
 }
 
 impl FileTf {
-    /// Counts the TFs of its run, from 1; 0 if no block says it.
+    /// Returns the number of the TF in its run, from 1; 0 if no block has it.
     #[must_use]
     pub fn counter(&self) -> u32 {
         self.first_of(|header| header.tf_counter)
     }
 
-    /// Its run; 0 if no block says it.
+    /// Returns the run; 0 if no block has it.
     #[must_use]
     pub fn run(&self) -> u32 {
         self.first_of(|header| header.run)
     }
 
-    /// The orbit that it begins with; 0 if no block says it.
+    /// Returns the orbit that the TF begins with; 0 if no block has it.
     #[must_use]
     pub fn first_orbit(&self) -> u32 {
         self.first_of(|header| header.first_orbit)
     }
 
-    /// Bytes of all payloads.
+    /// Returns the bytes of all payloads.
     #[must_use]
     pub fn payload_bytes(&self) -> u64 {
         self.blocks
@@ -67,7 +67,7 @@ impl FileTf {
     }
 }
 
-/// What is wrong with a TF: where, what kind, in words.
+/// Fault of a TF: its place, kind and text.
 struct Refusal {
     offset: usize,
     kind: FaultKind,
@@ -84,7 +84,7 @@ impl Refusal {
     }
 }
 
-/// The TFs of an input in their order.
+/// TFs of an input in their order.
 #[derive(Clone, Debug)]
 pub struct FileTfs<'a> {
     bytes: &'a [u8],
@@ -93,7 +93,7 @@ pub struct FileTfs<'a> {
 }
 
 impl<'a> FileTfs<'a> {
-    /// The TFs in `bytes`, which begins with a TF.
+    /// Returns the TFs in `bytes`, which begins with a TF.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self {
@@ -103,20 +103,20 @@ impl<'a> FileTfs<'a> {
         }
     }
 
-    /// Whether `bytes` begin like such a file.
+    /// Returns whether `bytes` begin like such a file.
     #[must_use]
     pub fn are_at_start_of(bytes: &[u8]) -> bool {
         DataHeader::is_at_start_of(bytes)
     }
 
-    /// Byte of the input up to which it was walked.
+    /// Returns the byte of the input up to which it was walked.
     #[must_use]
     pub fn position(&self) -> usize {
         self.at
     }
 
-    /// The next whole TF. What is none is reported to `findings`, and passed over by the size that it states if a TF
-    /// or the end is there; if not, the walk ends.
+    /// Returns the next whole TF. Anything else is reported to `findings`, and passed over by the size that it states
+    /// if a TF or the end is there; if not, the walk ends.
     pub fn next_good(&mut self, findings: &mut Findings) -> Option<FileTf> {
         while self.at < self.bytes.len() {
             let start = self.at;
@@ -140,7 +140,7 @@ impl<'a> FileTfs<'a> {
         None
     }
 
-    /// Where the TF behind one of `bytes` bytes at `start` begins, if there is one or the end.
+    /// Returns where the TF behind one of `bytes` bytes at `start` begins, if there is one or the end.
     fn resume(&self, start: usize, bytes: usize) -> Option<usize> {
         let next = start.checked_add(bytes)?;
         let rest = self.bytes.get(next..)?;
@@ -148,7 +148,7 @@ impl<'a> FileTfs<'a> {
         is_good.then_some(next)
     }
 
-    /// The TF that begins at byte `start`, or what is wrong and the size that it states.
+    /// Returns the TF that begins at byte `start`, or its fault and the size that it states.
     fn tf_at(
         &self,
         start: usize,
@@ -173,7 +173,7 @@ impl<'a> FileTfs<'a> {
         })
     }
 
-    /// The blocks of `tf`, whose index begins at its byte `index_at`; an empty TF has none.
+    /// Returns the blocks of `tf`, whose index begins at its byte `index_at`; an empty TF has none.
     fn blocks(
         &self,
         tf: &[u8],
@@ -238,12 +238,13 @@ impl<'a> FileTfs<'a> {
     }
 }
 
-/// Whether `bytes` begin with the first header of a TF.
+/// Returns whether `bytes` begin with the first header of a TF.
 fn is_tf_start(bytes: &[u8]) -> bool {
     DataHeader::is_at_start_of(bytes) && array(bytes, 32) == Some(META)
 }
 
-/// Size, write time and the byte behind the description of the TF at the start of `input`, which lies at byte `start`.
+/// Returns size, write time and the byte behind the description of the TF at the start of `input`, which lies at byte
+/// `start`.
 fn meta(input: &[u8], start: usize) -> Result<(usize, u64, usize), Refusal> {
     let (header, head) = DataHeader::decode(input).map_err(|error| refused(error, start))?;
     if header.equipment.description != META {
@@ -279,7 +280,7 @@ fn meta(input: &[u8], start: usize) -> Result<(usize, u64, usize), Refusal> {
     }
 }
 
-/// Header and payload of the block at byte `at` of `tf`, which lies at byte `start` of the input.
+/// Returns header and payload of the block at byte `at` of `tf`, which lies at byte `start` of the input.
 fn block_at(tf: &[u8], at: usize, start: usize) -> Result<(DataHeader, Range<usize>), Refusal> {
     let rest = tf.get(at..).unwrap_or_default();
     let (header, head) = DataHeader::decode(rest).map_err(|error| refused(error, start + at))?;
@@ -311,7 +312,7 @@ fn refused(error: HeaderError, offset: usize) -> Refusal {
 /// An entry of the index as the blocks make it: equipment, number of blocks, offset behind the index, bytes.
 type Entry = (Equipment, u32, u64, u64);
 
-/// Holds `entries`, which begin at byte `offset`, against the blocks, which begin at `blocks_at`. Tells the first
+/// Compares `entries`, which begin at byte `offset`, with the blocks, which begin at `blocks_at`. `Err` names the first
 /// difference.
 fn check_index(
     entries: &[u8],
@@ -375,7 +376,7 @@ fn entry(bytes: &[u8]) -> Option<Entry> {
     Some((equipment, u32_le(bytes, 20)?, number(32)?, number(40)?))
 }
 
-/// The blocks as an index has them: those of one equipment that follow each other make an entry.
+/// Returns the blocks as an index has them: those of one equipment that follow each other make an entry.
 fn grouped(blocks: &[Block], blocks_at: usize) -> Vec<Entry> {
     let mut groups: Vec<Entry> = Vec::new();
     for block in blocks {

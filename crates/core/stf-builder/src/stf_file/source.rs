@@ -11,11 +11,11 @@ use sheaf_protocol::{PayloadFormat, TfId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Which blocks of its files an FLP takes, and how TFs are numbered.
+/// Choice of the blocks that an FLP takes from its files, and numbering of TFs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Equipments {
     /// Every FLP reads all files; their equipment is dealt out in the order of its names. TF n is the n-th of all
-    /// files, by run and counter: whatever the files lack leaves no gap.
+    /// files, by run and counter: TFs that the files lack leave no gap.
     Dealt(Share),
     /// The FLP has files of its own, and takes all of them. TF n has the counter n above the first: FLPs whose files
     /// lack different TFs still join the right ones.
@@ -28,7 +28,7 @@ pub enum Equipments {
 /// The place of a file, and pieces of it.
 type Place = (usize, Vec<Range<usize>>);
 
-/// The STFs of TF files.
+/// STFs of TF files.
 #[derive(Clone, Debug)]
 pub struct StfFile {
     inputs: Vec<Bytes>,
@@ -105,19 +105,19 @@ impl StfFile {
         (source, findings_of_all)
     }
 
-    /// How many TFs there are, empty ones included.
+    /// Returns the number of TFs, empty ones included.
     #[must_use]
     pub fn tfs(&self) -> u64 {
         self.tfs
     }
 
-    /// How many TFs have data of this FLP.
+    /// Returns the number of TFs that have data of this FLP.
     #[must_use]
     pub fn tfs_with_data(&self) -> usize {
         self.stfs.len()
     }
 
-    /// TFs that stand a second time in a file and are left out.
+    /// Returns the number of TFs that stand a second time in a file and are left out.
     #[must_use]
     pub fn tfs_repeated(&self) -> u64 {
         self.repeated
@@ -127,7 +127,7 @@ impl StfFile {
 /// A TF, with run, counter and file.
 type Found = (u32, u32, usize, FileTf);
 
-/// The TF that each one of `all`, which are sorted, is to Sheaf.
+/// Returns the TF in Sheaf's numbering of each one of `all`, which are sorted.
 fn numbered(all: &[Found], run: Option<u32>, equipments: Equipments) -> Vec<Option<u64>> {
     let mut rank = 0;
     let mut before = None;
@@ -148,7 +148,7 @@ fn numbered(all: &[Found], run: Option<u32>, equipments: Equipments) -> Vec<Opti
     all.iter().map(number).collect()
 }
 
-/// The equipment of one FLP.
+/// Returns the equipment of one FLP.
 fn mine(all: &[Found], equipments: Equipments) -> BTreeSet<Equipment> {
     let blocks = all.iter().flat_map(|(_, _, _, tf)| &tf.blocks);
     let names: BTreeSet<Equipment> = blocks.map(|block| block.header.equipment).collect();
@@ -163,7 +163,7 @@ fn mine(all: &[Found], equipments: Equipments) -> BTreeSet<Equipment> {
     }
 }
 
-/// What STFs of `equipment` are made of: opaque if it is not all the same.
+/// Returns the format of STFs of `equipment`: opaque if it is not all the same.
 fn format_of(equipment: &BTreeSet<Equipment>) -> PayloadFormat {
     let mut formats = equipment.iter().map(Equipment::format);
     let first = formats.next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Files built by hand from the description, round trips, and what is said of damaged ones.
+//! Tests with files built by hand from the description, round trips, and reports of damaged ones.
 
 use super::*;
 use crate::cut::Share;
@@ -18,7 +18,7 @@ const NAME: TfName = TfName {
     write_time_ms: 0x0018_c000_0000,
 };
 
-/// A whole HBF of one page of 80 bytes, of `link` of CRU 1 of the inner tracker.
+/// Returns a whole HBF of one page of 80 bytes, of `link` of CRU 1 of the inner tracker.
 fn hbf(orbit: u32, link: u8) -> Vec<u8> {
     let mut bytes = page(orbit, 0, true, 0);
     bytes[5] = 32; // system id: ITS
@@ -34,7 +34,7 @@ fn file_of(name: TfName, parts: &[(FlpId, PayloadFormat, &[u8])]) -> Vec<u8> {
     bytes
 }
 
-/// TF `counter` with two HBFs of link 2 and one of link 0.
+/// Returns TF `counter` with two HBFs of link 2 and one of link 0.
 fn tf(counter: u32) -> Vec<u8> {
     let payload = [hbf(counter, 2), hbf(counter + 1, 2), hbf(counter, 0)].concat();
     let name = TfName { counter, ..NAME };
@@ -48,7 +48,7 @@ fn walk(input: &[u8]) -> (Vec<FileTf>, Findings) {
     (found, findings)
 }
 
-/// A header of version 3 as AliceO2 lays it out, byte by byte.
+/// Returns a header of version 3 as AliceO2 lays it out, byte by byte.
 fn header_by_hand(
     description: &[u8; 16],
     origin: &[u8; 4],
@@ -211,7 +211,7 @@ fn headers_of_earlier_versions_and_stacks_are_read() {
     assert_eq!(cut.to_string(), "header is cut: 24 of 40 bytes");
 }
 
-/// Changes the second of three TFs; the counters of those that are left, and what is said.
+/// Changes the second of three TFs; checks the counters of those that are left, and the findings.
 fn check(change: impl FnOnce(&mut Vec<u8>), counters: &[u32], expected: &[&str]) {
     let mut second = tf(2);
     change(&mut second);
@@ -303,7 +303,7 @@ fn damage_is_named_with_its_place_and_the_good_part_is_kept() {
 }
 
 #[test]
-fn an_index_that_contradicts_the_blocks_is_told_and_the_blocks_are_believed() {
+fn an_index_that_contradicts_the_blocks_is_reported_and_the_blocks_are_believed() {
     check(
         |b| b[236] = 7,
         &[1, 2, 3],
@@ -412,7 +412,7 @@ fn an_inspection_has_the_documented_fields() {
     assert_eq!(json, expected);
 }
 
-/// Parts as an EPN has them: pages of whole HBFs, or any bytes.
+/// Returns parts as an EPN has them: pages of whole HBFs, or any bytes.
 fn parts() -> impl Strategy<Value = Vec<(PayloadFormat, Vec<u8>)>> {
     let pages = prop::collection::vec((0_u32..50, 0_u8..4), 0..6).prop_map(|frames| {
         let pages = frames.into_iter().map(|(orbit, link)| hbf(orbit, link));
@@ -447,7 +447,7 @@ proptest! {
                 prop_assert_eq!(&file[block.payload.clone()], parts[usize::from(flp.0)].2);
             }
         }
-        // What one FLP makes of all its raw data makes the same blocks again.
+        // All raw data in one FLP give the same blocks again.
         let is_raw = |(_, format, _): &(FlpId, PayloadFormat, &[u8])| *format == RDH;
         if parts.iter().all(is_raw) && tfs[0].blocks.iter().all(|b| b.header.equipment.flp().is_none()) {
             let whole = Equipments::Dealt(Share::ALL);

@@ -1,4 +1,4 @@
-//! Lays a TF out as it stands in a file: headers that are made, payloads that stay where they are.
+//! Layout of a TF in a file: headers that are made, payloads that stay where they are.
 
 use super::header::DataHeader;
 use super::{ANY, ENTRY_BYTES, Equipment, FILE_VERSION, FLP, INDEX, META, META_BYTES};
@@ -9,19 +9,20 @@ use sheaf_protocol::{FlpId, PayloadFormat, RunId, TfId};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What a file says of a TF beside its data.
+/// Description of a TF in a file, beside its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TfName {
     /// The run: 32 bits.
     pub run: u32,
-    /// Counts the TFs of a run, from 1: 32 bits.
+    /// Number of the TF in its run, from 1: 32 bits.
     pub counter: u32,
-    /// When it is written, in ms since 1970.
+    /// When the TF is written, in ms since 1970.
     pub write_time_ms: u64,
 }
 
 impl TfName {
-    /// The name of TF `tf` of `run`: the low halves of both, TF 0 being the first, as there is no room for more.
+    /// Returns the name of TF `tf` of `run`: the low halves of both, TF 0 being the first, as there is no room for
+    /// more.
     #[must_use]
     pub fn new(run: RunId, tf: TfId, write_time_ms: u64) -> Self {
         let low = |number: u64| (number & u64::from(u32::MAX)) as u32; // what was just cut off
@@ -42,7 +43,7 @@ pub enum Piece {
     Payload {
         /// Place of the part among all.
         part: usize,
-        /// Which of its bytes.
+        /// Range of its bytes.
         range: Range<usize>,
     },
 }
@@ -52,13 +53,13 @@ pub enum Piece {
 pub struct TfImage {
     /// All headers and the index, one behind the other.
     pub heads: Vec<u8>,
-    /// What follows what.
+    /// Pieces in their order.
     pub pieces: Vec<Piece>,
-    /// Bytes of all together.
+    /// Bytes of all pieces together.
     pub bytes: u64,
 }
 
-/// One block: where its payload lies.
+/// One block: the place of its payload.
 struct Made {
     part: usize,
     pieces: Vec<Range<usize>>,
@@ -166,7 +167,7 @@ impl TfImage {
         }
     }
 
-    /// The bytes of the file, piece by piece; `payloads` are those of the parts that it was made of.
+    /// Returns the bytes of the file, piece by piece; `payloads` are those of the parts that it was made of.
     pub fn slices<'a>(&'a self, payloads: &'a [&'a [u8]]) -> impl Iterator<Item = &'a [u8]> {
         self.pieces.iter().map(move |piece| match piece {
             Piece::Head(range) => &self.heads[range.clone()],
@@ -178,7 +179,7 @@ impl TfImage {
 /// Equipment, orbit and place of an HBF.
 type WholeHbf = (Equipment, u32, Vec<Range<usize>>);
 
-/// Equipment, orbit and place of all HBFs of `payload`, if it is made of nothing else.
+/// Returns equipment, orbit and place of all HBFs of `payload`, if it is made of nothing else.
 fn whole_hbfs(payload: &[u8]) -> Option<Vec<WholeHbf>> {
     let (frames, _) = hbfs(payload);
     let whole: usize = frames.iter().map(crate::cut::Hbf::bytes).sum();
@@ -193,7 +194,7 @@ fn whole_hbfs(payload: &[u8]) -> Option<Vec<WholeHbf>> {
     named.collect()
 }
 
-/// How many there are: a payload has fewer than 2^32 blocks, since each has 64 bytes at least.
+/// Converts a number of blocks: a payload has fewer than 2^32, since each has 64 bytes at least.
 fn number_of(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }

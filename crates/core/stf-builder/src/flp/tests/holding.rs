@@ -1,4 +1,4 @@
-//! What is kept, for how long, and what happens when there is no room.
+//! Tests of the hold: which STFs are kept, for how long, and what happens when there is no room.
 
 use super::*;
 use proptest::prelude::*;
@@ -78,7 +78,7 @@ fn an_stf_that_comes_after_the_decision_is_announced_and_not_kept() {
 }
 
 #[test]
-fn an_announce_without_an_answer_is_said_again() {
+fn an_announce_without_an_answer_is_retransmitted() {
     let mut bench = running(|_| {});
     bench.check(
         "stf 0; stf 1      => announce 0 1
@@ -95,7 +95,7 @@ fn an_announce_without_an_answer_is_said_again() {
 }
 
 #[test]
-fn a_skip_is_said_again_until_the_fate_of_its_tf_is_known() {
+fn a_skip_is_retransmitted_until_the_fate_of_its_tf_is_known() {
     let mut bench = running(|config| config.pace = Pace::External);
     bench.check(
         "stf 1            => announce 1, skip 0 source-overrun
@@ -121,7 +121,7 @@ fn in_the_same_run_all_that_is_held_is_announced_again() {
 
 proptest! {
     #[test]
-    fn whatever_comes_the_hold_keeps_its_bounds_and_every_tf_has_one_word(
+    fn for_any_input_the_hold_keeps_its_bounds_and_every_tf_is_reported_once(
         drops in any::<bool>(),
         steps in prop::collection::vec((0..9_u8, 0..12_u64, 0..3_u16), 0..120),
     ) {
@@ -155,13 +155,13 @@ proptest! {
             };
             let repeats = bench.flp.stats().repeated_announces - repeated;
             announced += of_kind("announce ").len() as u64 - repeats;
-            // Each TF with its reason; said again until its fate is known.
+            // Each TF with its reason; repeated until its fate is known.
             skipped.extend(of_kind("skip ").iter().step_by(2).cloned());
             prop_assert!(of_kind("announce ").iter().all(|tf| !skipped.contains(tf)));
             let stats = bench.flp.stats();
             prop_assert!(bench.flp.held_stfs() <= 6 && bench.flp.held_bytes() <= 70);
             prop_assert_eq!(stats.made_stfs, announced);
-            // What is decided before it is skipped needs no word.
+            // A TF that is decided before it is skipped needs no report.
             prop_assert!(skipped.len() as u64 <= stats.skipped_stfs);
             prop_assert_eq!(stats.made_stfs, stats.released_stfs + stats.late_stfs + bench.flp.held_stfs() as u64);
         }

@@ -1,4 +1,4 @@
-//! When STFs are made, and when no more.
+//! Tests of the pace: when STFs are made, and when no more.
 
 use super::*;
 
@@ -180,7 +180,7 @@ fn a_run_that_stops_before_it_began_for_an_flp_can_do_without_it() {
 }
 
 #[test]
-fn a_source_that_is_over_before_the_run_says_so() {
+fn a_source_that_is_over_before_the_run_is_reported() {
     joined(|_| {}).check(
         "source-ends  => ended 0
          start 0      =>

@@ -1,4 +1,4 @@
-//! Where STFs go, over streams that come and go.
+//! Tests of sending: over streams that come and go.
 
 use super::*;
 use sheaf_protocol::control::digest_of_targets;
@@ -123,7 +123,7 @@ fn the_icn_hears_of_an_epn_out_of_reach_after_a_while_and_again() {
 }
 
 #[test]
-fn the_pulse_says_which_epns_are_known() {
+fn the_pulse_names_the_known_epns() {
     let mut bench = running(|_| {});
     let mut known = |script: &str| {
         bench.after(script);
