@@ -1,7 +1,7 @@
 //! Ack level `stored`: whatever EPNs are killed, every committed TF is one file, and none is abandoned.
 
 use crate::harness::{DemoDir, Running, Summary, farm_turn, sheaf, write};
-use sheaf_node::sink::read_tf_file;
+use sheaf_formats::tf_file::read_tf_file;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -6,15 +6,16 @@ use crate::harness::{Ended, Running, farm_turn, free_address, write};
 use crate::program::{Kind, Peer, SIZES, program};
 use bytes::Bytes;
 use serde_json::Value;
+use sheaf_formats::tf_file::read_tf_file;
 use sheaf_node::config::{
     FarmConfig, SourceConfig, ZmqFraming, ZmqIntake, ZmqMethod, ZmqOutlet, ZmqSink, ZmqSource,
 };
-use sheaf_node::sink::{Outlet, SinkEvent, SinkHandle, read_tf_file};
+use sheaf_node::sink::{Outlet, SinkEvent, SinkHandle};
 use sheaf_node::source::{self, Fed, Feed, Input};
 use sheaf_protocol::{
     Attempt, EpnId, FlpId, Incarnation, PayloadFormat, RunId, Source, TfId, crc32c,
 };
-use sheaf_tf_builder::{Part, Tf};
+use sheaf_protocol::{Part, Tf};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};

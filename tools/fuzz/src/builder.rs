@@ -1,12 +1,13 @@
 //! The TF builder under any sequence of events that its driver can bring.
 
 use crate::ops::Ops;
+use sheaf_protocol::Tf;
 use sheaf_protocol::control::{Absent, Assign, Commit, Offered, Release};
 use sheaf_protocol::{
     Attempt, Control, EpnId, FlpId, Incarnation, PayloadFormat, RangeSet, RosterId, RunId, Source,
     StfHeader, StfKey, Target, TfId, Timestamp,
 };
-use sheaf_tf_builder::{Action, BuildConfig, RefusedStf, Tf, TfBuilder};
+use sheaf_tf_builder::{Action, BuildConfig, RefusedStf, TfBuilder};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 

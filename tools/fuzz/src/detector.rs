@@ -1,14 +1,15 @@
 //! The readers of detector data: files and payloads.
 
 use bytes::Bytes;
+use sheaf_formats::inspect::{FileFormat, Inspection};
+use sheaf_formats::stf_file::{FileTfs, TfImage, TfName};
+use sheaf_formats::{Findings, Rdh, Walker, hbfs};
 use sheaf_protocol::{FlpId, PayloadFormat, TfId};
-use sheaf_stf_builder::inspect::{FileFormat, Inspection};
 use sheaf_stf_builder::km3net::{Km3netConfig, Km3netFile};
-use sheaf_stf_builder::stf_file::{Equipments, FileTfs, StfFile, TfImage, TfName};
+use sheaf_stf_builder::stf_file::{Equipments, StfFile};
 use sheaf_stf_builder::xtc2::{Xtc2Config, Xtc2File};
 use sheaf_stf_builder::{
-    CutConfig, Findings, HeapSlots, Made, RawFile, Rdh, Replay, ReplayConfig, Share, StfSource,
-    Template, Walker, hbfs,
+    CutConfig, HeapSlots, Made, RawFile, Replay, ReplayConfig, Share, StfSource, Template,
 };
 use std::num::{NonZeroU32, NonZeroU64};
 
@@ -114,7 +115,7 @@ pub fn check_stf(input: &[u8]) {
         2 => PayloadFormat::Km3netRecords,
         _ => PayloadFormat::Xtc2Datagrams,
     };
-    match sheaf_stf_builder::check_stf(format, payload) {
+    match sheaf_formats::check_stf(format, payload) {
         Ok(counts) => {
             assert!(counts.parts <= payload.len() as u64 && counts.hbfs <= counts.parts);
         }
@@ -138,7 +139,7 @@ pub fn cut(input: &[u8]) {
         first_orbit: (has_first % 2 == 1).then(|| u32::from_le_bytes([a, b, c, d])),
     };
     let (whole, _) = hbfs(input);
-    let whole: usize = whole.iter().map(sheaf_stf_builder::Hbf::bytes).sum();
+    let whole: usize = whole.iter().map(sheaf_formats::Hbf::bytes).sum();
     assert!(whole <= input.len());
     let bytes = Bytes::copy_from_slice(input);
     let of = u16::from(share % 3) + 1;

@@ -1,7 +1,7 @@
 //! Targets for files that a node reads, and for bytes that other programs feed it.
 
+use sheaf_formats::tf_file::read_tf_file;
 use sheaf_node::config::FarmConfig;
-use sheaf_node::sink::read_tf_file;
 use sheaf_node::source::RecordHeader;
 use sheaf_protocol::crc32c;
 use std::path::Path;

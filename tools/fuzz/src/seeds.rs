@@ -5,6 +5,7 @@
 mod zeromq;
 
 use bytes::Bytes;
+use sheaf_formats::stf_file::{TfImage, TfName};
 use sheaf_node::sink::{SinkHandle, TfFiles};
 use sheaf_node::source::RecordHeader;
 use sheaf_protocol::control::{
@@ -17,8 +18,7 @@ use sheaf_protocol::{
     NodeId, PayloadFormat, Prefix, Record, RosterId, RunId, Source, Stf, StfHeader, SummedSource,
     Target, Term, TfId, Verdict, WireKind, crc32c,
 };
-use sheaf_stf_builder::stf_file::{TfImage, TfName};
-use sheaf_tf_builder::{Part, Tf};
+use sheaf_protocol::{Part, Tf};
 use sheaf_verdict_log::entry::Entry;
 use sheaf_verdict_log::majority::Message;
 use std::path::{Path, PathBuf};

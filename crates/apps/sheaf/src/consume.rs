@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use sheaf_node::consume::{ConsumeError, Consumer, Next, faults};
 use sheaf_node::shutdown::Shutdown;
-use sheaf_tf_builder::Tf;
+use sheaf_protocol::Tf;
 use sheaf_transport::handover::TakeError;
 use std::fs::File;
 use std::io::{BufWriter, Write as _};

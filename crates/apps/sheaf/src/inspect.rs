@@ -2,8 +2,8 @@
 
 use crate::{fail, proc};
 use anyhow::Context as _;
-use sheaf_stf_builder::FaultKind;
-use sheaf_stf_builder::inspect::{Content, FileFormat, Inspection};
+use sheaf_formats::FaultKind;
+use sheaf_formats::inspect::{Content, FileFormat, Inspection};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Read as _, Write};

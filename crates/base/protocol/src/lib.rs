@@ -18,6 +18,7 @@ mod range_set;
 mod record;
 pub mod reject;
 mod stf;
+mod tf;
 mod verdict;
 
 pub use checkpoint::{Checkpoint, SummedSource};
@@ -33,4 +34,5 @@ pub use prefix::{Limits, Prefix, PrefixError, WireKind};
 pub use range_set::RangeSet;
 pub use record::Record;
 pub use stf::{PayloadFormat, Stf, StfHeader, StfHeaderError, StfKey};
+pub use tf::{Part, Tf};
 pub use verdict::{DropReason, Verdict};

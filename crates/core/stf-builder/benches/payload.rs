@@ -1,10 +1,9 @@
 //! Benchmark of making and checking the bytes of an FLP.
 //!
 //! Workloads: one STF of the demo (4 of 12 ITS links, 32 orbits, 1.1 MB, 416 pages), made by the replay into memory
-//! that is already there, beside a plain copy of as many bytes; the same STF walked as the `verify` sink walks it; the
-//! pages of 104 MB of the recorded file repeated, followed by their headers only. Unit: bytes per second of payload,
-//! with headers. `cargo bench --profile ci -p sheaf-stf-builder` measures; under `cargo test` every bench runs once.
-//! The checksum tells whether two runs did the same work.
+//! that is already there, beside a plain copy of as many bytes; the same STF walked as the `verify` sink walks it.
+//! Unit: bytes per second of payload, with headers. `cargo bench --profile ci -p sheaf-stf-builder` measures; under
+//! `cargo test` every bench runs once. The checksum tells whether two runs did the same work.
 
 #![expect(
     clippy::disallowed_methods,
@@ -14,10 +13,9 @@
 use bytes::Bytes;
 use divan::counter::BytesCount;
 use divan::{Bencher, black_box};
+use sheaf_formats::check_stf;
 use sheaf_protocol::{PayloadFormat, TfId, crc32c};
-use sheaf_stf_builder::{
-    HeapSlots, Made, Replay, ReplayConfig, Share, Slots, StfSource, Template, Walker, check_stf,
-};
+use sheaf_stf_builder::{HeapSlots, Made, Replay, ReplayConfig, Share, Slots, StfSource, Template};
 
 fn main() {
     let mut replay = replay();
@@ -90,18 +88,6 @@ fn verify_stf(bencher: Bencher<'_, '_>) {
     bencher
         .counter(BytesCount::new(payload.len()))
         .bench_local(|| check_stf(PayloadFormat::RdhPages, black_box(&payload)));
-}
-
-#[divan::bench]
-fn walk_104_mb(bencher: Bencher<'_, '_>) {
-    let input = recorded().repeat(500);
-    bencher
-        .counter(BytesCount::new(input.len()))
-        .bench_local(|| {
-            Walker::new(black_box(&input))
-                .map(|page| page.payload.len())
-                .sum::<usize>()
-        });
 }
 
 fn bytes_of(replay: &Replay) -> usize {

@@ -1,84 +1,14 @@
-//! Cutting of raw data into heartbeat frames (HBFs) and those, by orbit, into STFs; and the file source made of it.
-//!
-//! Only whole HBFs are taken: pages 0, 1, 2, … of one orbit, the last with its stop bit. Other pages are left out and
-//! listed in the [`Findings`].
+//! Raw data of ALICE as a source: whole heartbeat frames (HBFs), cut by orbit into STFs.
 
-use crate::fault::Findings;
-use crate::rdh::{Link, Rdh};
-use crate::sliced::{Sliced, bytes_of, join};
+use crate::sliced::Sliced;
 use crate::source::{Made, Slots, StfSource};
-use crate::walk::{Page, Walker};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use sheaf_formats::{Findings, Hbf, Link, earliest, hbfs};
 use sheaf_protocol::{PayloadFormat, TfId};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
-use std::ops::Range;
 use thiserror::Error;
-
-/// One heartbeat frame: the data of one link in one orbit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hbf {
-    /// The link.
-    pub link: Link,
-    /// The orbit.
-    pub orbit: u32,
-    /// Place of its pages in the input, in order; neighbours are joined.
-    pub pieces: Vec<Range<usize>>,
-}
-
-impl Hbf {
-    /// Returns the bytes of its pages, with headers and padding.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        bytes_of(&self.pieces)
-    }
-}
-
-/// Finds all whole HBFs of `input`, in the order in which they close, and the faults of the rest.
-#[must_use]
-pub fn hbfs(input: &[u8]) -> (Vec<Hbf>, Findings) {
-    let mut whole = Vec::new();
-    let mut open: BTreeMap<Link, (Hbf, u16)> = BTreeMap::new();
-    let mut walker = Walker::new(input);
-    for page in walker.by_ref() {
-        let link = page.rdh.link;
-        let Some((hbf, pages)) = grown(open.remove(&link), &page) else {
-            continue;
-        };
-        if page.rdh.closes_hbf() {
-            whole.push(hbf);
-        } else {
-            open.insert(link, (hbf, pages));
-        }
-    }
-    (whole, walker.finish())
-}
-
-/// Returns the HBF that `page` begins or continues, and its number of pages modulo 2^16; `None` if it does neither.
-fn grown(open: Option<(Hbf, u16)>, page: &Page<'_>) -> Option<(Hbf, u16)> {
-    let Rdh {
-        link,
-        orbit,
-        pages_counter,
-        ..
-    } = page.rdh;
-    let end = page.offset + page.bytes.len();
-    let (mut hbf, pages) = if page.rdh.opens_hbf() {
-        (
-            Hbf {
-                link,
-                orbit,
-                pieces: Vec::new(),
-            },
-            0,
-        )
-    } else {
-        open.filter(|(hbf, pages)| hbf.orbit == orbit && *pages == pages_counter)?
-    };
-    join(&mut hbf.pieces, page.offset..end);
-    Some((hbf, pages.wrapping_add(1)))
-}
 
 /// Share of one FLP in all links: they are dealt out in turn, in the order of their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,13 +145,6 @@ impl RawFile {
     }
 }
 
-/// Returns the earliest orbit as a serial number, counted from the first one.
-pub(crate) fn earliest(mut orbits: impl Iterator<Item = u32>) -> Option<u32> {
-    let reference = orbits.next()?;
-    let since = |orbit: &u32| orbit.wrapping_sub(reference).cast_signed();
-    std::iter::once(reference).chain(orbits).min_by_key(since)
-}
-
 impl StfSource for RawFile {
     fn format(&self) -> PayloadFormat {
         PayloadFormat::RdhPages
@@ -240,7 +163,8 @@ impl StfSource for RawFile {
 mod tests {
     use super::*;
     use crate::source::HeapSlots;
-    use crate::walk::tests::page;
+    use sheaf_formats::Walker;
+    use sheaf_formats::sample::page;
 
     /// Checks that `pages`, each (orbit, page, last), give STFs of these orbits.
     fn check(pages: &[(u32, u16, bool)], config: CutConfig, expected: &[&[u32]]) {

@@ -16,12 +16,10 @@
 //! [`TF_START`]: trigger::TF_START
 //! [`HBF`]: trigger::HBF
 
-use crate::cut::{self, ORBITS_PER_TF, Share};
-use crate::fault::Findings;
-use crate::rdh::{Link, Stamp, trigger};
+use crate::cut::{ORBITS_PER_TF, Share};
 use crate::source::{Made, Slots, StfSource};
-use crate::walk::Pages;
 use serde::{Deserialize, Serialize};
+use sheaf_formats::{Findings, Link, Pages, Stamp, hbfs, trigger};
 use sheaf_protocol::{PayloadFormat, TfId};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -89,7 +87,7 @@ impl Template {
         let mut template = Self::default();
         let mut findings = Vec::with_capacity(inputs.len());
         for input in inputs {
-            let (hbfs, found) = cut::hbfs(input);
+            let (hbfs, found) = hbfs(input);
             findings.push(found);
             for hbf in hbfs {
                 let pages = hbf
@@ -316,9 +314,10 @@ fn low_byte(value: u64) -> u8 {
 mod tests {
     use super::*;
     use crate::source::HeapSlots;
-    use crate::walk::{Walker, tests::page};
     use bytes::Bytes;
     use proptest::prelude::*;
+    use sheaf_formats::Walker;
+    use sheaf_formats::sample::page;
 
     fn make(replay: &mut Replay, tf: u64) -> Bytes {
         match replay.make(TfId(tf), &mut HeapSlots) {

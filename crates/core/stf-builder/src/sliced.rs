@@ -2,6 +2,7 @@
 
 use crate::source::{Made, Slots};
 use bytes::Bytes;
+use sheaf_formats::{bytes_of, join};
 use sheaf_protocol::TfId;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -63,18 +64,5 @@ impl Sliced {
                 }
             })),
         }
-    }
-}
-
-/// Returns the bytes of all pieces together.
-pub(crate) fn bytes_of(pieces: &[Range<usize>]) -> usize {
-    pieces.iter().map(ExactSizeIterator::len).sum()
-}
-
-/// Appends `piece`, or lengthens the last one if it follows without a gap.
-pub(crate) fn join(pieces: &mut Vec<Range<usize>>, piece: Range<usize>) {
-    match pieces.last_mut() {
-        Some(last) if last.end == piece.start => last.end = piece.end,
-        _ => pieces.push(piece),
     }
 }

@@ -1,155 +1,213 @@
-//! TF files as DataDistribution writes them, byte by byte: walk, layout, and the source of an FLP made of them.
-//!
-//! A file is a row of TFs. Each begins with a header and 24 bytes about it, then an index of its equipment, then
-//! blocks: a header of 96 bytes and the data of one heartbeat frame. Layout: `docs/stf-file.md`, after
-//! AliceO2Group/DataDistribution `src/common/SubTimeFrameFile.*` and AliceO2 `Headers/DataHeader.h`.
+//! TF files of DataDistribution as the source of one FLP: its share of the equipment, or whole files.
 
-mod header;
-mod read;
-mod source;
-mod write;
+use crate::cut::Share;
+use crate::source::{Made, Slots, StfSource};
+use bytes::Bytes;
+use sheaf_formats::stf_file::{Equipment, FileTf, FileTfs};
+use sheaf_formats::{Findings, join};
+use sheaf_protocol::{PayloadFormat, TfId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
-pub use header::{DataHeader, HeaderError};
-pub use read::{Block, FileTf, FileTfs};
-pub use source::{Equipments, StfFile};
-pub use write::{Piece, TfImage, TfName};
-
-use crate::rdh::Rdh;
-use sheaf_protocol::{FlpId, PayloadFormat};
-
-/// Version of the file format that the description of a TF states.
-const FILE_VERSION: u64 = 1;
-/// Bytes about a TF behind its first header: version, size, write time.
-const META_BYTES: usize = 24;
-/// Bytes of one entry of the index.
-const ENTRY_BYTES: usize = 48;
-
-/// Name of the first block of a TF.
-const META: [u8; 16] = *b"FILE_STF_META\0\0\0";
-/// Name of its second block.
-const INDEX: [u8; 16] = *b"FILE_STF_INDEX\0\0";
-/// Name of blocks of detector data.
-const RAW_DATA: [u8; 16] = *b"RAWDATA\0\0\0\0\0\0\0\0\0";
-/// Names of whole STFs that are not made of whole HBFs, by payload format.
-const SHEAF: [[u8; 16]; 4] = [
-    *b"SHEAF_OPAQUE\0\0\0\0",
-    *b"SHEAF_RDH\0\0\0\0\0\0\0",
-    *b"SHEAF_KM3NET\0\0\0\0",
-    *b"SHEAF_XTC2\0\0\0\0\0\0",
-];
-/// Origin of data that no detector made.
-const FLP: [u8; 4] = *b"FLP\0";
-/// Origin that stands for any.
-const ANY: [u8; 4] = *b"***\0";
-/// How payloads are serialised: not at all.
-const NONE: [u8; 8] = *b"NONE\0\0\0\0";
-
-/// Origin of data, by which a TF file is ordered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Equipment {
-    /// Kind of the data, ASCII, padded with zeros: `RAWDATA` for data of detectors.
-    pub description: [u8; 16],
-    /// The detector, ASCII, padded with a zero.
-    pub origin: [u8; 4],
-    /// Link of the detector: CRU id, end point and link id of raw data.
-    pub subspec: u32,
+/// Choice of the blocks that an FLP takes from its files, and numbering of TFs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Equipments {
+    /// Every FLP reads all files; their equipment is dealt out in the order of its names. TF n is the n-th of all
+    /// files, by run and counter: TFs that the files lack leave no gap.
+    Dealt(Share),
+    /// The FLP has files of its own, and takes all of them. TF n has the counter n above the first: FLPs whose files
+    /// lack different TFs still join the right ones.
+    All {
+        /// The counter that is TF 0, the same for all FLPs.
+        first_counter: u32,
+    },
 }
 
-impl Equipment {
-    /// Returns the link of a page: origin by its system id, and `(CRU << 16) | ((link + 1) << (8 if end point 1))`.
+/// The place of a file, and pieces of it.
+type Place = (usize, Vec<Range<usize>>);
+
+/// STFs of TF files.
+#[derive(Clone, Debug)]
+pub struct StfFile {
+    inputs: Vec<Bytes>,
+    /// Place of the file, and the pieces in it.
+    stfs: BTreeMap<u64, Vec<Place>>,
+    tfs: u64,
+    bytes_max: u64,
+    format: PayloadFormat,
+    repeated: u64,
+}
+
+impl StfFile {
+    /// Takes its share of `inputs`, the bytes of the files. The findings are those of each file.
+    ///
+    /// TFs that are cut or contradict themselves are left out; of those with the same run and counter the first counts.
+    /// With [`Equipments::All`] only the run of the first TF is taken, since counters begin anew with every run.
     #[must_use]
-    pub fn of_page(rdh: &Rdh) -> Self {
-        let shift = if rdh.link.dw == 1 { 8 } else { 0 };
-        Self {
-            description: RAW_DATA,
-            origin: origin_of(rdh.system_id),
-            subspec: (u32::from(rdh.link.cru) << 16) | ((u32::from(rdh.link.link) + 1) << shift),
+    pub fn new(inputs: Vec<Bytes>, equipments: Equipments) -> (Self, Vec<Findings>) {
+        let mut all = Vec::new();
+        let mut findings_of_all = Vec::with_capacity(inputs.len());
+        let mut repeated = 0;
+        let mut seen = BTreeSet::new();
+        for (file, input) in inputs.iter().enumerate() {
+            let mut findings = Findings::default();
+            let mut tfs = FileTfs::new(input);
+            let mut place: u32 = 0;
+            while let Some(tf) = tfs.next_good(&mut findings) {
+                place = place.saturating_add(1);
+                // Headers of the first versions have no counter: then the place in the file has to do.
+                let counter = match tf.counter() {
+                    0 => place,
+                    counter => counter,
+                };
+                // Files of several EPNs, or of STFs, may each have a part of a TF: only one file's is taken twice.
+                if seen.insert((file, tf.run(), counter)) {
+                    all.push((tf.run(), counter, file, tf));
+                } else {
+                    repeated += 1;
+                }
+            }
+            findings.sort();
+            findings_of_all.push(findings);
         }
+        let run = all.first().map(|(run, ..)| *run);
+        all.sort_by_key(|(run, counter, file, _)| (*run, *counter, *file));
+        let numbered = numbered(&all, run, equipments);
+        let mine = mine(&all, equipments);
+        let mut source = Self {
+            inputs,
+            stfs: BTreeMap::new(),
+            tfs: numbered
+                .iter()
+                .flatten()
+                .max()
+                .map_or(0, |last| last.saturating_add(1)),
+            bytes_max: 0,
+            format: format_of(&mine),
+            repeated,
+        };
+        for (number, (_, _, file, tf)) in numbered.into_iter().zip(&all) {
+            let Some(number) = number else { continue };
+            let mut pieces = Vec::new();
+            for block in &tf.blocks {
+                if mine.contains(&block.header.equipment) && !block.payload.is_empty() {
+                    join(&mut pieces, block.payload.clone());
+                }
+            }
+            if !pieces.is_empty() {
+                source.stfs.entry(number).or_default().push((*file, pieces));
+            }
+        }
+        let sizes = source.stfs.values().map(|pieces| bytes_of(pieces));
+        source.bytes_max = sizes.max().unwrap_or(0) as u64;
+        (source, findings_of_all)
     }
 
-    /// Returns the equipment of a whole STF of `flp` that is not made of whole HBFs. A name of ours, which other
-    /// readers pass on as it is.
+    /// Returns the number of TFs, empty ones included.
     #[must_use]
-    pub fn of_stf(flp: FlpId, format: PayloadFormat) -> Self {
-        Self {
-            description: SHEAF[usize::from(format.code()) % SHEAF.len()],
-            origin: FLP,
-            subspec: flp.0.into(),
-        }
+    pub fn tfs(&self) -> u64 {
+        self.tfs
     }
 
-    /// Returns the format of its payloads, as far as its name tells.
+    /// Returns the number of TFs that have data of this FLP.
     #[must_use]
-    pub fn format(&self) -> PayloadFormat {
-        if self.description == RAW_DATA {
-            return PayloadFormat::RdhPages;
-        }
-        let code = SHEAF.iter().position(|name| *name == self.description);
-        code.and_then(|code| PayloadFormat::from_code(u8::try_from(code).ok()?))
-            .unwrap_or_default()
+    pub fn tfs_with_data(&self) -> usize {
+        self.stfs.len()
     }
 
-    /// Returns the FLP that made it, if it is a whole STF.
+    /// Returns the number of TFs that stand a second time in a file and are left out.
     #[must_use]
-    pub fn flp(&self) -> Option<FlpId> {
-        let is_ours = SHEAF.contains(&self.description) && self.origin == FLP;
-        is_ours.then(|| u16::try_from(self.subspec).map(FlpId).ok())?
+    pub fn tfs_repeated(&self) -> u64 {
+        self.repeated
     }
 }
 
-impl std::fmt::Display for Equipment {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "{}/{}/{:#x}",
-            text(&self.origin),
-            text(&self.description),
-            self.subspec
-        )
-    }
-}
+/// A TF, with run, counter and file.
+type Found = (u32, u32, usize, FileTf);
 
-/// Returns the letters of a padded name; a byte that is no printable ASCII becomes `?`.
-#[must_use]
-pub fn text(name: &[u8]) -> String {
-    let end = name
-        .iter()
-        .rposition(|byte| *byte != 0)
-        .map_or(0, |at| at + 1);
-    let letter = |byte: &u8| {
-        if byte.is_ascii_graphic() {
-            char::from(*byte)
-        } else {
-            '?'
+/// Returns the TF in Sheaf's numbering of each one of `all`, which are sorted.
+fn numbered(all: &[Found], run: Option<u32>, equipments: Equipments) -> Vec<Option<u64>> {
+    let mut rank = 0;
+    let mut before = None;
+    let number = |(of_run, counter, _, _): &Found| match equipments {
+        Equipments::All { first_counter } => {
+            let since = counter.checked_sub(first_counter)?;
+            (Some(*of_run) == run).then_some(u64::from(since))
+        }
+        Equipments::Dealt(_) => {
+            let key = Some((*of_run, *counter));
+            if before.is_some() && before != key {
+                rank += 1;
+            }
+            before = key;
+            Some(rank)
         }
     };
-    name[..end].iter().map(letter).collect()
+    all.iter().map(number).collect()
 }
 
-/// Returns the detector of a system id (AliceO2 `DetectorsCommonDataFormats/DetID.h`), `***` for those that are not
-/// known.
-fn origin_of(system_id: u8) -> [u8; 4] {
-    match system_id {
-        3 => *b"TPC\0",
-        4 => *b"TRD\0",
-        5 => *b"TOF\0",
-        6 => *b"HMP\0",
-        7 => *b"PHS\0",
-        8 => *b"CPV\0",
-        10 => *b"MCH\0",
-        15 => *b"ZDC\0",
-        17 => *b"CTP\0",
-        18 => *b"EMC\0",
-        19 => *b"TST\0",
-        32 => *b"ITS\0",
-        33 => *b"FDD\0",
-        34 => *b"FT0\0",
-        35 => *b"FV0\0",
-        36 => *b"MFT\0",
-        37 => *b"MID\0",
-        38 => *b"DCS\0",
-        39 => *b"FOC\0",
-        _ => ANY,
+/// Returns the equipment of one FLP.
+fn mine(all: &[Found], equipments: Equipments) -> BTreeSet<Equipment> {
+    let blocks = all.iter().flat_map(|(_, _, _, tf)| &tf.blocks);
+    let names: BTreeSet<Equipment> = blocks.map(|block| block.header.equipment).collect();
+    match equipments {
+        Equipments::All { .. } => names,
+        Equipments::Dealt(share) => {
+            let mine = names.into_iter().enumerate();
+            mine.filter(|(at, _)| share.has(*at))
+                .map(|(_, name)| name)
+                .collect()
+        }
+    }
+}
+
+/// Returns the format of STFs of `equipment`: opaque if it is not all the same.
+fn format_of(equipment: &BTreeSet<Equipment>) -> PayloadFormat {
+    let mut formats = equipment.iter().map(Equipment::format);
+    let first = formats.next().unwrap_or_default();
+    if formats.all(|format| format == first) {
+        first
+    } else {
+        PayloadFormat::Opaque
+    }
+}
+
+fn bytes_of(pieces: &[(usize, Vec<Range<usize>>)]) -> usize {
+    let of_file = |(_, pieces): &(usize, Vec<Range<usize>>)| sheaf_formats::bytes_of(pieces);
+    pieces.iter().map(of_file).sum()
+}
+
+impl StfSource for StfFile {
+    fn format(&self) -> PayloadFormat {
+        self.format
+    }
+
+    fn bytes_max(&self) -> u64 {
+        self.bytes_max
+    }
+
+    fn make(&mut self, tf: TfId, slots: &mut dyn Slots) -> Made {
+        if tf.0 >= self.tfs {
+            return Made::End;
+        }
+        let Some(pieces) = self.stfs.get(&tf.0) else {
+            return Made::Payload(Bytes::new());
+        };
+        if let [(file, of_file)] = pieces.as_slice()
+            && let [whole] = of_file.as_slice()
+        {
+            return Made::Payload(self.inputs[*file].slice(whole.clone()));
+        }
+        Made::from_slot(slots.fill(bytes_of(pieces), &mut |payload| {
+            let mut at = 0;
+            for (file, ranges) in pieces {
+                for range in ranges {
+                    let bytes = &self.inputs[*file][range.clone()];
+                    payload[at..at + bytes.len()].copy_from_slice(bytes);
+                    at += bytes.len();
+                }
+            }
+        }))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Tests that no bytes of a file make a walker panic, loop or read beside its input.
+//! Tests that no bytes of a file make a source panic, loop or read beside its input.
 
 #![expect(
     clippy::disallowed_methods,
@@ -7,13 +7,11 @@
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use sheaf_protocol::{PayloadFormat, TfId};
-use sheaf_stf_builder::inspect::{FileFormat, Inspection};
+use sheaf_protocol::TfId;
 use sheaf_stf_builder::km3net::{Km3netConfig, Km3netFile};
 use sheaf_stf_builder::xtc2::{Xtc2Config, Xtc2File};
 use sheaf_stf_builder::{
-    CutConfig, FaultKind, HeapSlots, Made, RawFile, Rdh, Replay, ReplayConfig, Share, StfSource,
-    Template, Walker, check_stf, hbfs,
+    CutConfig, HeapSlots, Made, RawFile, Replay, ReplayConfig, Share, StfSource, Template,
 };
 
 /// Small files of every format: those that are cut at every byte and changed at random.
@@ -34,43 +32,8 @@ fn read(name: &str) -> Vec<u8> {
     std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Passes `input` to everything that reads bytes from outside, and checks the properties that hold for any input.
+/// Cuts `input` as a file of every format, and makes TFs of it.
 fn survive(input: &[u8]) {
-    for format in [
-        None,
-        Some(FileFormat::Rdh),
-        Some(FileFormat::Km3net),
-        Some(FileFormat::Xtc2),
-    ] {
-        let inspection = Inspection::of("input", input, format);
-        assert!(
-            inspection
-                .faults
-                .iter()
-                .all(|fault| fault.offset < input.len() as u64)
-        );
-        assert!(inspection.faults.is_sorted_by_key(|fault| fault.offset));
-        assert!(inspection.notes.is_sorted_by_key(|note| note.offset));
-    }
-    let mut end = 0;
-    for page in Walker::new(input) {
-        assert!(page.offset >= end && page.bytes.len() >= Rdh::SIZE);
-        assert!(page.payload.len() + Rdh::SIZE <= page.bytes.len());
-        end = page.offset + page.bytes.len();
-    }
-    assert!(end <= input.len());
-    for format in [
-        PayloadFormat::Opaque,
-        PayloadFormat::RdhPages,
-        PayloadFormat::Km3netRecords,
-        PayloadFormat::Xtc2Datagrams,
-    ] {
-        let _ = check_stf(format, input);
-    }
-    survive_as_source(input);
-}
-
-fn survive_as_source(input: &[u8]) {
     let bytes = Bytes::copy_from_slice(input);
     let mut sources: Vec<Box<dyn StfSource>> = vec![
         Box::new(RawFile::new(bytes.clone(), &CutConfig::default(), Share::ALL).0),
@@ -88,12 +51,6 @@ fn survive_as_source(input: &[u8]) {
             }
         }
     }
-    let whole: usize = hbfs(input)
-        .0
-        .iter()
-        .map(sheaf_stf_builder::Hbf::bytes)
-        .sum();
-    assert!(whole <= input.len());
 }
 
 #[test]
@@ -105,58 +62,6 @@ fn a_file_may_end_anywhere() {
             survive(&file[..length]);
         }
     }
-}
-
-#[test]
-fn a_cut_inside_a_page_is_a_truncated_page() {
-    let file = read("alice-its-rdh7/10_rdh.raw");
-    let boundaries: Vec<usize> = Walker::new(&file).map(|page| page.offset).collect();
-    for length in 0..file.len() {
-        let faults = Inspection::of("cut", &file[..length], Some(FileFormat::Rdh)).faults;
-        let truncated = faults
-            .iter()
-            .any(|fault| fault.kind == FaultKind::Truncated);
-        assert_eq!(truncated, !boundaries.contains(&length), "cut at {length}");
-    }
-}
-
-#[test]
-fn each_damaged_header_field_is_a_fault_of_its_kind() {
-    let check = |at: usize, to: u8, kinds: &[FaultKind]| {
-        let mut file = read("alice-its-rdh7/10_rdh.raw");
-        file[160 + at] = to; // the closing page of the first HBF
-        let found: Vec<_> = Walker::new(&file)
-            .finish()
-            .faults
-            .iter()
-            .map(|f| f.kind)
-            .collect();
-        assert_eq!(found, kinds, "byte {at} is {to}");
-    };
-    check(
-        0,
-        8,
-        &[
-            FaultKind::BadVersion,
-            FaultKind::ReopenedHbf,
-            FaultKind::PacketGap,
-        ],
-    );
-    check(
-        1,
-        63,
-        &[
-            FaultKind::BadHeaderSize,
-            FaultKind::ReopenedHbf,
-            FaultKind::PacketGap,
-        ],
-    );
-    check(8, 0, &[FaultKind::UnclosedHbf, FaultKind::BadOffset]);
-    check(9, 0xff, &[FaultKind::UnclosedHbf, FaultKind::Truncated]);
-    check(13, 9, &[FaultKind::PacketGap, FaultKind::PacketGap]);
-    check(36, 2, &[FaultKind::PageGap]);
-    check(38, 0, &[FaultKind::ReopenedHbf]);
-    check(20, 9, &[FaultKind::UnclosedHbf, FaultKind::PageGap]);
 }
 
 /// Returns an input that is rubbish but for headers that look right, so that walks get far.

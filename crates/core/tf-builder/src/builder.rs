@@ -8,10 +8,10 @@ use crate::config::BuildConfig;
 use crate::grants::Grants;
 use crate::slot::{Roster, Slot};
 use crate::stats::{RefusedStf, Stats};
-use crate::tf::{Part, Tf};
 use sheaf_protocol::control::{Absent, Assign, Built, Commit, EpnPulse, Recover, Release};
 use sheaf_protocol::{
-    Attempt, Control, FlpId, RangeSet, RosterId, RunId, Source, StfHeader, TfId, Timestamp, protect,
+    Attempt, Control, FlpId, Part, RangeSet, RosterId, RunId, Source, StfHeader, Tf, TfId,
+    Timestamp, protect,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;

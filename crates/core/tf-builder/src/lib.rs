@@ -12,9 +12,7 @@ mod config;
 mod grants;
 mod slot;
 mod stats;
-mod tf;
 
 pub use builder::{Action, TfBuilder};
 pub use config::BuildConfig;
 pub use stats::{RefusedStf, Stats};
-pub use tf::{Part, Tf};

@@ -1,7 +1,6 @@
 //! Slot of one TF in building.
 
-use crate::tf::Part;
-use sheaf_protocol::{Attempt, FlpId, Source, Timestamp};
+use sheaf_protocol::{Attempt, FlpId, Part, Source, Timestamp};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

@@ -17,9 +17,10 @@
 //! # Ok::<(), sheaf_node::consume::ConsumeError>(())
 //! ```
 
-use crate::sink::{TfFileError, recomputed, tf_of_head};
+use crate::sink::recomputed;
 use bytes::Bytes;
-use sheaf_tf_builder::Tf;
+use sheaf_formats::tf_file::{TfFileError, tf_of_head};
+use sheaf_protocol::Tf;
 use sheaf_transport::handover::{self, Borrower, TakeError};
 use std::path::Path;
 use std::time::Duration;

@@ -9,12 +9,13 @@ use crate::sink::{SinkEvent, SinkHandle};
 use crate::uplink::{Heard, Uplink};
 use bytes::Bytes;
 use sheaf_metrics::Registry;
+use sheaf_protocol::Tf;
 use sheaf_protocol::reject::Code;
 use sheaf_protocol::{
     Control, DataHello, NodeId, Role, RunId, Source, StfHeader, Target, TfId, Timestamp, WireKind,
     crc32c,
 };
-use sheaf_tf_builder::{Action, RefusedStf, Tf, TfBuilder};
+use sheaf_tf_builder::{Action, RefusedStf, TfBuilder};
 use sheaf_transport::{ConnId, Frame, ListenError, Refusal, Transport};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

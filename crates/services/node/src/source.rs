@@ -27,14 +27,15 @@ use crate::zmq::ZmqError;
 use bytes::Bytes;
 use deal::Dealt;
 use joined::Joined;
+use sheaf_formats::{Fault, Findings};
 use sheaf_metrics::Registry;
 use sheaf_protocol::FlpId;
 use sheaf_stf_builder::km3net::{Km3netConfig, Km3netFile};
 use sheaf_stf_builder::stf_file::{Equipments, StfFile};
 use sheaf_stf_builder::xtc2::{Xtc2Config, Xtc2File};
 use sheaf_stf_builder::{
-    CutConfig, Fault, Findings, Generator, GeneratorConfig, GeneratorError, RawFile, Replay,
-    ReplayConfig, ReplayError, Share, ShareError, StfSource, Template,
+    CutConfig, Generator, GeneratorConfig, GeneratorError, RawFile, Replay, ReplayConfig,
+    ReplayError, Share, ShareError, StfSource, Template,
 };
 use sheaf_transport::{Arena, ArenaError};
 use std::io;
@@ -391,8 +392,9 @@ fn log_findings(file: &Path, findings: &Findings) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sheaf_formats::check_stf;
     use sheaf_protocol::TfId;
-    use sheaf_stf_builder::{HeapSlots, Made, check_stf};
+    use sheaf_stf_builder::{HeapSlots, Made};
 
     fn data(name: &str) -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR"))

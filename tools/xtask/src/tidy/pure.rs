@@ -9,8 +9,9 @@ use super::tree::Tree;
 use super::workspace::Workspace;
 use std::collections::BTreeSet;
 
-const CRATES: [&str; 5] = [
+const CRATES: [&str; 6] = [
     "crates/base/protocol",
+    "crates/base/formats",
     "crates/core/stf-builder",
     "crates/core/scheduler",
     "crates/core/tf-builder",

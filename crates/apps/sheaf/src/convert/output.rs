@@ -3,10 +3,10 @@
 use super::To;
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
-use sheaf_node::sink::tf_file_head;
+use sheaf_formats::stf_file::{TfImage, TfName};
+use sheaf_formats::tf_file::tf_file_head;
+use sheaf_protocol::Tf;
 use sheaf_protocol::{FlpId, PayloadFormat};
-use sheaf_stf_builder::stf_file::{TfImage, TfName};
-use sheaf_tf_builder::Tf;
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};

@@ -4,13 +4,13 @@ use super::args::{Args, Rate, Sink};
 use super::run_dir::RunDir;
 use anyhow::{Context as _, bail};
 use sheaf_auth::{Authority, CertFiles, Validity};
+use sheaf_formats::inspect::FileFormat;
 use sheaf_node::config::{
     Ack, DiscardSink, FarmConfig, FileSink, Km3netSource, ReplaySource, ShmSink, SinkConfig,
     SourceConfig, StfFileSink, StfFileSource, UnixSink, VerifySink, Xtc2Source,
 };
 use sheaf_protocol::{NodeId, Role};
 use sheaf_scheduler::Mode;
-use sheaf_stf_builder::inspect::FileFormat;
 use sheaf_stf_builder::{GeneratorConfig, SizeModel};
 use std::fs::File;
 use std::io::Read as _;

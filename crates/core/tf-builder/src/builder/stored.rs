@@ -7,9 +7,8 @@
 
 use super::{Action, TfBuilder};
 use crate::slot::{Slot, Stored};
-use crate::tf::Tf;
 use sheaf_protocol::control::Recover;
-use sheaf_protocol::{Control, FlpId, RunId, TfId, Timestamp};
+use sheaf_protocol::{Control, FlpId, RunId, Tf, TfId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// TFs on their way to the disk, and TFs that former lives have left there.

@@ -2,7 +2,7 @@
 
 use super::{DeliverError, Delivery, Patience, Sink, stated};
 use bytes::Bytes;
-use sheaf_tf_builder::Tf;
+use sheaf_protocol::Tf;
 
 /// Looks at nothing and keeps nothing.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,11 +1,11 @@
 //! One file a TF: written under another name, and renamed when it is whole.
 
-use super::tf_file::tf_file_head;
 use super::vectored::write_all_vectored;
 use super::{DeliverError, Delivery, Patience, Sink, SinkError, recomputed};
 use bytes::Bytes;
+use sheaf_formats::tf_file::tf_file_head;
 use sheaf_protocol::EpnId;
-use sheaf_tf_builder::Tf;
+use sheaf_protocol::Tf;
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
@@ -137,9 +137,10 @@ fn remove_parts(directory: &Path, suffix: &str) -> io::Result<usize> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::SinkEvent;
     use super::super::tests::{delivered, tf};
-    use super::super::{SinkEvent, read_tf_file};
     use super::*;
+    use sheaf_formats::tf_file::read_tf_file;
     use sheaf_protocol::TfId;
 
     const RUN: &str = "run-0000000000000abc";

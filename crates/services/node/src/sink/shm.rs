@@ -7,14 +7,15 @@
 //! missing from the EPN's credits.
 
 use super::worker::Failures;
-use super::{DeliverError, Delivery, SinkError, SinkEvent, stated, tf_file_head};
+use super::{DeliverError, Delivery, SinkError, SinkEvent, stated};
 use crate::config::ShmSink;
 use crate::source::Wake;
 use bytes::Bytes;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
+use sheaf_formats::tf_file::tf_file_head;
 use sheaf_metrics::{Counter, Gauge, Registry};
-use sheaf_tf_builder::Tf;
+use sheaf_protocol::Tf;
 use sheaf_transport::Arena;
 use sheaf_transport::handover::{Gave, Holdings, Left, Lender};
 use sheaf_transport::unix::UnixSocket;

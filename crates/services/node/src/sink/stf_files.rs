@@ -3,10 +3,10 @@
 use super::vectored::write_all_vectored;
 use super::{DeliverError, Delivery, Patience, Sink, SinkError, recomputed};
 use bytes::Bytes;
+use sheaf_formats::Findings;
+use sheaf_formats::stf_file::{FileTfs, TfImage, TfName};
+use sheaf_protocol::Tf;
 use sheaf_protocol::{EpnId, FlpId, PayloadFormat, RunId};
-use sheaf_stf_builder::Findings;
-use sheaf_stf_builder::stf_file::{FileTfs, TfImage, TfName};
-use sheaf_tf_builder::Tf;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};

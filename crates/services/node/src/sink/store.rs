@@ -6,14 +6,14 @@
 //! whether it is committed. See `docs/adr/2026-11-21-stored-before-built.md`.
 
 use super::disk::{Disk, RealDisk};
-use super::tf_file::{read_tf_file, tf_file_head};
 use super::vectored::write_all_vectored;
 use super::{DeliverError, Delivery, SinkError, recomputed};
 use crate::event::PartEvent;
 use bytes::Bytes;
+use sheaf_formats::tf_file::{read_tf_file, tf_file_head};
 use sheaf_protocol::control::Recover;
 use sheaf_protocol::{Attempt, FlpId, Incarnation, RunId, Source, Target, TfId, crc32c};
-use sheaf_tf_builder::{Part, Tf};
+use sheaf_protocol::{Part, Tf};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, IoSlice};
 use std::path::{Path, PathBuf};

@@ -4,12 +4,12 @@
 //! is written again from its first byte to the next one: a consumer that got a cut TF throws it away. What a
 //! consumer had in its socket when it died is gone; who cannot bear that writes files (`docs/tf-file.md`).
 
-use super::tf_file::{payload_bytes, tf_file_head};
 use super::vectored::write_all_vectored;
 use super::{DeliverError, Delivery, Patience, Sink, SinkError, recomputed};
 use bytes::Bytes;
 use rustix::event::PollFlags;
-use sheaf_tf_builder::Tf;
+use sheaf_formats::tf_file::{payload_bytes, tf_file_head};
+use sheaf_protocol::Tf;
 use sheaf_transport::unix::UnixSocket;
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd as _;
@@ -131,8 +131,9 @@ fn await_room(stream: &UnixStream, patience: &Patience) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{Wakes, delivered, tf, wakes};
-    use super::super::{SinkEvent, SinkHandle, read_tf_file};
+    use super::super::{SinkEvent, SinkHandle};
     use super::*;
+    use sheaf_formats::tf_file::read_tf_file;
     use sheaf_protocol::TfId;
     use std::io::Read as _;
     use std::path::Path;

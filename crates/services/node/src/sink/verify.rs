@@ -2,8 +2,8 @@
 
 use super::{DeliverError, Delivery, Patience, Sink, recomputed};
 use bytes::Bytes;
-use sheaf_stf_builder::check_stf;
-use sheaf_tf_builder::Tf;
+use sheaf_formats::check_stf;
+use sheaf_protocol::Tf;
 
 /// Computes every digest again, and walks the pages, records or datagrams of every payload.
 #[derive(Clone, Copy, Debug, Default)]

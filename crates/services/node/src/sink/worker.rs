@@ -4,7 +4,7 @@ use super::{DeliverError, Delivery, Patience, Sink, SinkEvent};
 use crate::source::Wake;
 use crate::source::stop::{Stopper, stop_cord};
 use bytes::Bytes;
-use sheaf_tf_builder::Tf;
+use sheaf_protocol::Tf;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -4,16 +4,16 @@
 //! consumer of a PUSH goes before, the same TF goes whole to the next one, and what it had got of it ZeroMQ throws
 //! away. What a consumer had in its queues when it died is gone, as at the Unix socket.
 
-use super::tf_file::tf_file_head;
 use super::{DeliverError, Delivery, Patience, Sink, SinkError, recomputed};
 use crate::config::{ZmqLayout, ZmqOutlet, ZmqSink};
 use crate::zmq::Link;
 use crate::zmq::o2_balancer::O2Data;
 use bytes::Bytes;
 use rustix::event::PollFlags;
+use sheaf_formats::tf_file::tf_file_head;
 use sheaf_metrics::Registry;
 use sheaf_protocol::EpnId;
-use sheaf_tf_builder::Tf;
+use sheaf_protocol::Tf;
 use sheaf_zmtp::{HighWater, Limits, Message, SendError, SocketConfig, SocketType};
 use std::io;
 use std::os::fd::AsFd as _;
@@ -241,9 +241,10 @@ impl Drop for Outlet {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{Wakes, delivered, tf, wakes};
-    use super::super::{SinkEvent, SinkHandle, read_tf_file};
+    use super::super::{SinkEvent, SinkHandle};
     use super::*;
     use crate::config::ZmqMethod;
+    use sheaf_formats::tf_file::read_tf_file;
     use sheaf_protocol::TfId;
     use sheaf_zmtp::{Command, Endpoint, Greeting, Socket};
     use std::io::{Read as _, Write as _};

@@ -2,11 +2,11 @@
 
 use super::{SourceError, read};
 use bytes::Bytes;
-use sheaf_stf_builder::Findings;
-use sheaf_stf_builder::hbfs;
-use sheaf_stf_builder::km3net::{Packets, Records};
-use sheaf_stf_builder::stf_file::FileTfs;
-use sheaf_stf_builder::xtc2::{Datagrams, Service};
+use sheaf_formats::Findings;
+use sheaf_formats::hbfs;
+use sheaf_formats::km3net::{Packets, Records};
+use sheaf_formats::stf_file::FileTfs;
+use sheaf_formats::xtc2::{Datagrams, Service};
 use std::path::PathBuf;
 
 /// The earliest orbit of all whole HBFs in `files`. Orbits are serial numbers: the half of the range behind one

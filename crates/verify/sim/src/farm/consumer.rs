@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use sheaf_node::event::PartEvent;
 use sheaf_node::sink::{DeliverError, Delivery, Patience, Sink};
+use sheaf_protocol::Tf;
 use sheaf_protocol::{RunId, TfId, crc32c};
-use sheaf_tf_builder::Tf;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -3,8 +3,9 @@
 
 use super::consumer::Taken;
 use crate::dice::Dice;
+use sheaf_formats::tf_file::read_tf_file;
 use sheaf_node::event::PartEvent;
-use sheaf_node::sink::{Disk, DiskFile, read_tf_file};
+use sheaf_node::sink::{Disk, DiskFile};
 use sheaf_protocol::crc32c;
 use sheaf_transport::memory::Network;
 use std::collections::{BTreeMap, BTreeSet};

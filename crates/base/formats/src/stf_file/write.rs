@@ -1,10 +1,11 @@
 //! Layout of a TF in a file: headers that are made, payloads that stay where they are.
 
+use super::equipment::Equipment;
 use super::header::DataHeader;
-use super::{ANY, ENTRY_BYTES, Equipment, FILE_VERSION, FLP, INDEX, META, META_BYTES};
-use crate::cut::{earliest, hbfs};
+use super::layout::{ANY, ENTRY_BYTES, FILE_VERSION, FLP, INDEX, META, META_BYTES};
+use crate::hbf::{Hbf, earliest, hbfs};
+use crate::pieces::bytes_of;
 use crate::rdh::Rdh;
-use crate::sliced::bytes_of;
 use sheaf_protocol::{FlpId, PayloadFormat, RunId, TfId};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -182,7 +183,7 @@ type WholeHbf = (Equipment, u32, Vec<Range<usize>>);
 /// Returns equipment, orbit and place of all HBFs of `payload`, if it is made of nothing else.
 fn whole_hbfs(payload: &[u8]) -> Option<Vec<WholeHbf>> {
     let (frames, _) = hbfs(payload);
-    let whole: usize = frames.iter().map(crate::cut::Hbf::bytes).sum();
+    let whole: usize = frames.iter().map(Hbf::bytes).sum();
     if whole != payload.len() || payload.is_empty() {
         return None;
     }

@@ -1,6 +1,7 @@
 //! A built timeframe, as it is delivered to the consumer.
 
-use sheaf_protocol::{Attempt, FlpId, PayloadFormat, RunId, Source, TfId};
+use crate::id::{Attempt, FlpId, RunId, Source, TfId};
+use crate::stf::PayloadFormat;
 
 /// One STF of a TF.
 #[derive(Clone, Debug, PartialEq, Eq)]

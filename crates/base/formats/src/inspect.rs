@@ -378,7 +378,7 @@ fn widen(range: &mut Option<(u64, u64)>, size: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::walk::tests::page;
+    use crate::sample::page;
 
     #[test]
     fn the_json_has_the_documented_fields() {

@@ -1,7 +1,8 @@
 //! The header in front of every block: O2's `DataHeader`, 96 bytes in version 3.
 
+use super::equipment::Equipment;
+use super::layout::NONE;
 use crate::fields::{array, u32_le};
-use crate::stf_file::{Equipment, NONE};
 use thiserror::Error;
 
 /// The first four bytes of any header of O2.

@@ -13,7 +13,7 @@ use alice_protocol_reader::prelude::{
     BufferedReaderWrapper, InputScanner, RDH_CRU, RdhCru, ScanCDP,
 };
 use proptest::prelude::*;
-use sheaf_stf_builder::{Link, Rdh, Walker};
+use sheaf_formats::{Link, Rdh, Walker};
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 
 /// A slice where the oracle expects a file.

@@ -75,7 +75,7 @@ fn count<T>(next: impl FnMut() -> Option<T>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::walk::tests::page;
+    use crate::sample::page;
 
     #[test]
     fn a_broken_payload_names_its_first_fault() {

@@ -4,8 +4,9 @@
 //! byte of the file is covered.
 
 use bytes::Bytes;
-use sheaf_protocol::{Attempt, FlpId, Incarnation, PayloadFormat, RunId, Source, TfId, crc32c};
-use sheaf_tf_builder::{Part, Tf};
+use sheaf_protocol::{
+    Attempt, FlpId, Incarnation, Part, PayloadFormat, RunId, Source, Tf, TfId, crc32c,
+};
 use thiserror::Error;
 
 const MAGIC: [u8; 4] = *b"SHTF";
@@ -95,11 +96,12 @@ fn head_bytes(parts: u64, missing: u64) -> u64 {
     (FIXED as u64 + parts * ENTRY as u64 + missing * 2 + 4).next_multiple_of(ALIGN)
 }
 
-/// The head of `tf`; its payloads follow in the order of its parts.
+/// Returns the head of `tf`; its payloads follow in the order of its parts.
 ///
 /// # Panics
 ///
 /// If the TF has 2^26 parts or more: there are at most 2^16 FLPs.
+#[must_use]
 pub fn tf_file_head(tf: &Tf<Bytes>) -> Vec<u8> {
     let bytes = head_bytes(tf.parts.len() as u64, tf.missing.len() as u64);
     let head_u32 = u32::try_from(bytes).expect("a table of at most 2^16 FLPs");
@@ -134,8 +136,9 @@ pub fn tf_file_head(tf: &Tf<Bytes>) -> Vec<u8> {
     head
 }
 
-/// Bytes of all payloads.
-pub(super) fn payload_bytes(tf: &Tf<Bytes>) -> u64 {
+/// Returns the bytes of all payloads.
+#[must_use]
+pub fn payload_bytes(tf: &Tf<Bytes>) -> u64 {
     tf.parts.iter().map(|part| part.payload.len() as u64).sum()
 }
 
@@ -166,7 +169,7 @@ pub fn read_tf_file(bytes: &[u8]) -> Result<Tf<&[u8]>, TfFileError> {
 /// # Errors
 ///
 /// [`TfFileError`] if the head is damaged, or the payloads are not as many or as long as it states.
-pub(crate) fn tf_of_head(bytes: &[u8], payloads: Vec<Bytes>) -> Result<Tf<Bytes>, TfFileError> {
+pub fn tf_of_head(bytes: &[u8], payloads: Vec<Bytes>) -> Result<Tf<Bytes>, TfFileError> {
     let (head, head_bytes) = head_of(bytes)?;
     let (found, expected) = (payloads.len() as u64, head.parts.len() as u64);
     expect("number of payloads", found, expected)?;
@@ -344,9 +347,29 @@ impl<'a> Fields<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::tf;
     use super::*;
     use proptest::prelude::*;
+
+    /// A TF of opaque payloads, of FLP 0 and so on, without FLP 9.
+    fn tf(id: u64, payloads: &[&[u8]]) -> Tf<Bytes> {
+        let part = |(flp, payload): (u16, &&[u8])| Part {
+            source: Source {
+                flp: FlpId(flp),
+                incarnation: Incarnation(100 + u64::from(flp)),
+            },
+            format: PayloadFormat::Opaque,
+            digest: crc32c(payload),
+            bytes: payload.len() as u64,
+            payload: Bytes::copy_from_slice(payload),
+        };
+        Tf {
+            run: RunId(0xabc),
+            tf: TfId(id),
+            attempt: Attempt(2),
+            parts: (0..).zip(payloads).map(part).collect(),
+            missing: vec![FlpId(9)],
+        }
+    }
 
     fn file(tf: &Tf<Bytes>) -> Vec<u8> {
         let mut bytes = tf_file_head(tf);

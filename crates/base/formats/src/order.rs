@@ -308,8 +308,8 @@ impl Packets {
 
 #[cfg(test)]
 mod tests {
+    use crate::sample::page;
     use crate::walk::Walker;
-    use crate::walk::tests::page;
 
     fn check(pages: &[(u32, u16, bool, u8)], expected: &[&str]) {
         let input: Vec<u8> = pages

@@ -159,7 +159,8 @@ impl Findings {
         }
     }
 
-    pub(crate) fn sort(&mut self) {
+    /// Sorts faults and notes by their place in the input.
+    pub fn sort(&mut self) {
         self.faults.sort_by_key(|fault| fault.offset);
         self.notes.sort_by_key(|note| note.offset);
     }

@@ -3,8 +3,9 @@
 //! Blocks are believed, the index is held against them. A TF that is cut or whose blocks contradict its size is left
 //! out as a whole: part of a TF must not pass for a TF.
 
+use super::equipment::Equipment;
 use super::header::{DataHeader, HeaderError};
-use super::{ENTRY_BYTES, Equipment, FILE_VERSION, INDEX, META, META_BYTES};
+use super::layout::{ENTRY_BYTES, FILE_VERSION, INDEX, META, META_BYTES};
 use crate::fault::{FaultKind, Findings, NoteKind};
 use crate::fields::{array, u32_le};
 use std::ops::Range;

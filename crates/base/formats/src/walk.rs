@@ -180,32 +180,9 @@ impl<'a> Iterator for Walker<'a> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-    use crate::rdh::{Link, trigger};
-
-    /// Returns a page of link 1.0.2 with 16 payload bytes.
-    pub(crate) fn page(orbit: u32, pages_counter: u16, stop: bool, packet: u8) -> Vec<u8> {
-        let rdh = Rdh {
-            version: 7,
-            offset_to_next: 80,
-            memory_bytes: 80,
-            link: Link {
-                cru: 1,
-                dw: 0,
-                link: 2,
-            },
-            packet_counter: packet,
-            orbit,
-            trigger: trigger::HBF,
-            pages_counter,
-            stop_bit: stop.into(),
-            ..Rdh::default()
-        };
-        let mut bytes = rdh.encode().to_vec();
-        bytes.extend_from_slice(&[0xab; 16]);
-        bytes
-    }
+    use crate::sample::page;
 
     fn check(input: &[u8], pages: usize, faults: &[&str]) {
         let mut walker = Walker::new(input);
