@@ -1,16 +1,16 @@
-//! The books of a run, made up from the event logs of its nodes by the code that `sheaf verify` runs.
+//! Accounting of a run, recomputed from the event logs of its nodes by the code that `sheaf verify` runs.
 
 use crate::error::LabError;
 use crate::farm::{Fate, Log};
 use sheaf_node::status::BooksStatus;
 use sheaf_verdict_log::verify::{self, Audit, Evidence, Options};
 
-/// What the event logs prove.
+/// Findings that the event logs prove.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Books {
     /// TFs without a verdict.
     pub(crate) in_flight: u64,
-    /// TFs handed on more than once.
+    /// TFs delivered more than once.
     pub(crate) delivered_twice: u64,
     /// The first contradictions, in words.
     pub(crate) contradictions: Vec<String>,

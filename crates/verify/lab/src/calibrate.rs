@@ -13,7 +13,7 @@ use sheaf_sim::summary::Kind;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// What the simulator is meant to stay below, in percent.
+/// Error that the simulator is meant to stay below, in percent.
 pub const LIMIT_PERCENT: f64 = 10.0;
 
 /// One figure of one point, measured and simulated.
@@ -35,13 +35,13 @@ pub struct Deviation {
 /// One point, measured and simulated.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Pair {
-    /// Its name, and what was asked.
+    /// Name of the point and its parameters.
     pub point: String,
     /// Live runs.
     pub n_live: u32,
     /// Simulated runs.
     pub n_simulated: u32,
-    /// Its figures.
+    /// Figures.
     pub figures: Vec<Deviation>,
 }
 
@@ -65,7 +65,7 @@ pub struct Overall {
 pub struct Calibration {
     /// Version of this schema: 1.
     pub version: u32,
-    /// What errors are meant to stay below, in percent or percentage points.
+    /// Bound of the errors, in percent or percentage points.
     pub limit_percent: f64,
     /// Points that were both measured and simulated.
     pub pairs: Vec<Pair>,

@@ -27,7 +27,7 @@ pub enum Who {
     /// All ICNs.
     AllIcns,
     /// No node: it is done to something else.
-    Nobody,
+    NoNode,
     /// All FLPs and EPNs.
     AllNodes,
     /// FLP 0 and EPN 0.
@@ -55,7 +55,7 @@ impl Who {
                 flps.truncate(1);
                 return flps;
             }
-            Self::Nobody => return Vec::new(),
+            Self::NoNode => return Vec::new(),
             Self::Icn => return vec![leader.unwrap_or(NodeId::ICN)],
             Self::Standby | Self::AllIcns => {
                 let icns = (0..shape.icns).map(|index| NodeId {
@@ -92,13 +92,13 @@ pub(crate) fn shuffle<T>(items: &mut [T], rng: &mut impl Rng) {
 pub enum Way {
     /// All.
     Both,
-    /// Those that come.
+    /// Packets that arrive.
     In,
-    /// Those that go.
+    /// Packets that leave.
     Out,
 }
 
-/// What is done.
+/// Fault to inject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// SIGKILL; a new process takes its place.
@@ -127,7 +127,7 @@ pub enum Fault {
     LinkDown,
     /// The address is gone; then it is another one's for a while, then back.
     AddressAway,
-    /// What it sends is limited to this many kbit/s.
+    /// Limit of the outgoing rate, in kbit/s.
     SlowLink(u32),
     /// The relay before the data port of EPN 0 flips a bit.
     FlipData,
@@ -205,20 +205,20 @@ impl Fault {
 pub enum Since {
     /// From the fault on: others take over.
     Fault,
-    /// From the healing on: nobody can take over.
+    /// From the healing on: no other node can take over.
     Heal,
 }
 
 /// One row of the matrix.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cell {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub name: &'static str,
-    /// Its number in the matrix of faults.
+    /// Number in the matrix of faults.
     pub number: &'static str,
-    /// What happens, in a few words.
+    /// Short description of the fault.
     pub what: &'static str,
-    /// What is done.
+    /// Fault to inject.
     pub fault: Fault,
     /// To whom.
     pub who: Who,
@@ -226,7 +226,7 @@ pub struct Cell {
     pub hold_ms: (u64, u64),
     /// To which farm.
     pub shape: Shape,
-    /// What it needs of the machine.
+    /// Requirements on the machine.
     pub needs: &'static [Need],
     /// How often, unless somebody says otherwise.
     pub trials: u32,

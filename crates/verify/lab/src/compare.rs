@@ -30,7 +30,7 @@ pub struct Difference {
     pub p: Option<f64>,
 }
 
-/// What two sets of results have in common, and what only one has.
+/// Points that two sets of results share, and points of one set alone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Comparison {
     /// Version of this schema: 1.
@@ -88,7 +88,7 @@ pub fn of(a: &Results, b: &Results) -> Comparison {
     comparison
 }
 
-/// What was asked, but for the rules and the way.
+/// Parameters of the point without rules and mode.
 pub(crate) fn key(point: &Point) -> impl PartialEq {
     let rate = point.rate_hz.to_bits();
     let asked = (

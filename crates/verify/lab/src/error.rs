@@ -1,4 +1,4 @@
-//! What stands in the way of an experiment.
+//! Errors of experiments.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,19 +13,19 @@ pub enum LabError {
     /// A file, a process or a socket.
     #[error("cannot {what}: {source}")]
     Io {
-        /// What was tried.
+        /// Action that failed.
         what: String,
-        /// What the operating system says.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// A tool of the system did not do its work.
     #[error("`{command}` ended with {status}: {stderr}")]
     Tool {
-        /// Its command line.
+        /// Command line.
         command: String,
         /// How it ended.
         status: String,
-        /// What it complained about.
+        /// Standard error of the command.
         stderr: String,
     },
     /// The farm did not come to where the experiment begins.
@@ -56,7 +56,7 @@ pub enum LabError {
     Results {
         /// The folder.
         folder: PathBuf,
-        /// What is wrong with it.
+        /// Reason of the refusal.
         why: String,
     },
     /// Results of which no point was both measured and simulated.

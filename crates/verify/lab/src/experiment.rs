@@ -45,19 +45,19 @@ pub enum ExperimentError {
         experiment: String,
         /// The point.
         point: String,
-        /// What is wrong with it.
+        /// Reason of the refusal.
         error: Box<ScenarioError>,
     },
-    /// Its topology cannot be made.
+    /// Topology cannot be made.
     #[error(transparent)]
     Topology(#[from] TopologyError),
 }
 
-/// What differs from point to point. What is left out is as in `[base]`, what is left out there as by default.
+/// Keys that differ from point to point. A missing key is taken from `[base]`, then from the defaults.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PointSpec {
-    /// What the rest of the row does not say.
+    /// Label for what the other keys do not name.
     pub label: Option<String>,
     /// Sources.
     pub flps: Option<u32>,
@@ -67,9 +67,9 @@ pub struct PointSpec {
     pub rate_hz: Option<f64>,
     /// Payload bytes of a mean STF of one FLP.
     pub bytes: Option<u64>,
-    /// Who chooses the EPN.
+    /// Policy that chooses the EPN.
     pub policy: Option<String>,
-    /// What is done about failing EPNs.
+    /// Reaction to failing EPNs.
     pub reaction: Option<Reaction>,
     /// Sheaf's rules, or those of the prior systems.
     pub mode: Option<Mode>,
@@ -77,7 +77,7 @@ pub struct PointSpec {
     pub push: Option<Push>,
     /// Silence that makes a node suspect, in ms.
     pub suspect_ms: Option<u64>,
-    /// What simulated consumers take for a TF, in ms; live ones take nothing.
+    /// Processing time of simulated consumers, in ms a TF; live ones take none.
     pub processing_ms: Option<f64>,
     /// How long a run generates, in s.
     pub duration_s: Option<f64>,
@@ -85,9 +85,9 @@ pub struct PointSpec {
     pub topology: Option<String>,
     /// Whether it is measured or computed.
     pub source: Option<Kind>,
-    /// What the literature printed, in percent of TFs lost; of the prior systems, whatever the mode of this point.
+    /// Published loss in percent of TFs; of the prior systems, whatever the mode of this point.
     pub published_loss_percent: Option<f64>,
-    /// What happens when; in place of the list of the file.
+    /// Timed faults, in place of the list of the file.
     pub fault: Option<Vec<Fault>>,
 }
 
@@ -121,7 +121,7 @@ pub struct Matrix {
     pub source: Vec<Kind>,
 }
 
-/// The `[live]` table: what nodes in namespaces are told.
+/// The `[live]` table: configuration of nodes in namespaces.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LiveSettings {
@@ -174,7 +174,7 @@ impl LiveSettings {
 pub struct Machine {
     /// From process to process on two nodes, bytes and words alike: waking, reading, thinking, writing; in µs.
     pub hop_us: u64,
-    /// What its processors move for all nodes where links charge frames, in Mbit/s of payload.
+    /// Payload rate that the processors of the machine carry for all nodes where links charge frames, in Mbit/s.
     pub frames_mbit_s: f64,
     /// The same where links charge segments in bulk.
     pub bulk_mbit_s: f64,
@@ -213,9 +213,9 @@ pub struct Chaos {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
-    /// Its name, also that of its folder.
+    /// Name of the experiment and of its folder.
     pub name: String,
-    /// What it is to find out, in a sentence.
+    /// Question of the experiment, in a sentence.
     pub question: String,
     /// Where the published values come from.
     #[serde(default)]
@@ -226,16 +226,16 @@ pub struct Experiment {
     /// Everything random comes from it.
     #[serde(default = "one")]
     pub seed: u64,
-    /// What all points have in common.
+    /// Keys shared by all points.
     #[serde(default)]
     pub base: PointSpec,
     /// Points; none is one point with nothing of its own.
     #[serde(default)]
     pub point: Vec<PointSpec>,
-    /// What is combined with every point, a few keys at a time; a label is put behind that of the point.
+    /// Variants combined with every point, a few keys at a time; a label is appended to that of the point.
     #[serde(default)]
     pub variant: Vec<PointSpec>,
-    /// What is combined with every point and variant.
+    /// Variants combined with every point and variant.
     #[serde(default)]
     pub matrix: Matrix,
     /// Settings of live runs.
@@ -244,13 +244,13 @@ pub struct Experiment {
     /// The machine of simulated points on a topology.
     #[serde(default, skip_serializing_if = "Machine::is_default")]
     pub machine: Machine,
-    /// What happens when.
+    /// Timed faults.
     #[serde(default)]
     pub fault: Vec<Fault>,
     /// Nodes that are killed all the time.
     #[serde(default)]
     pub chaos: Option<Chaos>,
-    /// What simulated points have that nobody else needs, and the rules of legacy ones (`legacy`), the bytes that FLPs
+    /// Keys of simulated points alone, and the rules of legacy ones (`legacy`), the bytes that FLPs
     /// hold (`hold_bytes`) and the sizes (`size`) of all. The keys of a scenario, docs/simulator.md; those of a point
     /// are replaced.
     #[serde(default)]
@@ -485,7 +485,7 @@ fn over(point: &PointSpec, base: &PointSpec) -> PointSpec {
 }
 
 fn vary<V>(specs: &mut Vec<PointSpec>, values: &[V], set: impl Fn(&mut PointSpec, &V)) {
-    // Far more than are allowed: whoever counts them refuses.
+    // Far more than are allowed: the reader refuses the count.
     if values.is_empty() || specs.len() > 10 * TRIALS_MAX {
         return;
     }

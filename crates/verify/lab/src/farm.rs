@@ -36,14 +36,14 @@ pub(crate) const STATUS_MS: u64 = 5;
 /// How long the nodes may take beyond the drain time to go home.
 const FAREWELL_MAX: Duration = Duration::from_secs(10);
 
-/// What was done to a process, so that it is known what may not be expected of it.
+/// Fault that a process has suffered, which bounds what may be expected of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fate {
-    /// It was left in peace.
+    /// No fault.
     Ended,
-    /// It could not do its part for a while: the farm may have gone on without it.
+    /// Paused or cut off for a while: the farm may have continued without the process.
     Disturbed,
-    /// It was killed: its last line may be cut, and what it wrote last nobody may have heard.
+    /// Killed: the last line of its log may be cut, and its last messages may be lost.
     Killed,
 }
 
@@ -52,15 +52,15 @@ pub(crate) enum Fate {
 pub(crate) struct Life {
     pub(crate) node: NodeId,
     pub(crate) fate: Fate,
-    /// Its event log.
+    /// Event log.
     pub(crate) events: PathBuf,
-    /// What it wrote to its standard error.
+    /// Standard error of the process.
     pub(crate) log: PathBuf,
     /// How it ended; `None` while it lives.
     pub(crate) ended: Option<ExitStatus>,
     /// Whether its end was brought about by the experiment.
     pub(crate) may_end: bool,
-    /// Its event log on the host where it runs, if that is another one.
+    /// Event log on the host of the process, if that is another one.
     distant_events: Option<String>,
     process: Process,
 }
@@ -98,7 +98,7 @@ pub(crate) struct Farm {
     pub(crate) shape: Shape,
     /// All lives so far, in the order of their start.
     pub(crate) lives: Vec<Life>,
-    /// What went wrong that no event log tells.
+    /// Problems that no event log shows.
     pub(crate) problems: Vec<String>,
     /// Where TFs of EPN 0 are written, if that disk is small.
     pub(crate) disk: Option<Disk>,
@@ -294,7 +294,7 @@ impl Farm {
         Ok(command)
     }
 
-    /// What the program is told to be `node`.
+    /// Returns the command line that starts `node`.
     fn words(&self, node: NodeId, file: &str, events: &str) -> Vec<String> {
         let (role, index) = (node.role.to_string(), node.index.to_string());
         let listen = &self.plan.spot(node).listen;
@@ -462,7 +462,7 @@ impl Farm {
         self.plan.keeper_relays(node)
     }
 
-    /// What the nodes said so far.
+    /// Returns the output of the nodes so far.
     pub(crate) fn watch(&self) -> &Watch {
         &self.watch
     }
@@ -491,13 +491,13 @@ impl Farm {
         self.lives.iter().map(log).collect()
     }
 
-    /// The books as the ICN told them last, if there is one ICN and it told them when it ended: several may each
+    /// The last accounting of the ICN, if there is one ICN and it printed it at its end: several may each
     /// have missed what the other one decided.
     pub(crate) fn last_books(&self) -> Option<BooksStatus> {
         (self.shape.icns == 1).then(|| self.watch.status().books)
     }
 
-    /// Sees who has ended; whoever did so by itself is a problem.
+    /// Collects ended processes; one that ended by itself is a problem.
     pub(crate) fn reap(&mut self) {
         for life in &mut self.lives {
             if life.ended.is_some() {

@@ -19,7 +19,7 @@ const BACK_MAX: Duration = Duration::from_secs(15);
 /// Faults of a quick cell.
 const QUICK_TRIALS: u32 = 3;
 
-/// What to run.
+/// Options of the run.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Cells by name; none: see `quick`.
@@ -28,7 +28,7 @@ pub struct Options {
     pub quick: bool,
     /// Faults in each cell.
     pub trials: Option<u32>,
-    /// What chance follows from.
+    /// Seed of the run.
     pub seed: u64,
     /// Whether event logs and logs stay.
     pub keep: bool,

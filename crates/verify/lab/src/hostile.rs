@@ -39,7 +39,7 @@ impl Peers {
         Ok(Self::run(move |is_over| {
             let words = Prefix::new(WireKind::Control, &[0; 64], 0).encode();
             let peers = (0..count).flat_map(|_| targets.iter());
-            // A full backlog refuses: whoever does not get in is no burden.
+            // A full backlog refuses: a connection that is not accepted is no load.
             let connect = |target| TcpStream::connect_timeout(target, CONNECT_MAX).ok();
             let mut peers: Vec<TcpStream> = peers
                 .take_while(|_| !is_over.load(Ordering::SeqCst))

@@ -28,9 +28,9 @@ use std::sync::Arc;
 
 /// Hosts that are asked at the same time.
 const AT_ONCE: usize = 32;
-/// What a run has on a host, below the folder.
+/// Folder of a run on a host, below the host's folder.
 const RUN: &str = "run";
-/// What a farm that was started by hand has there.
+/// Folder of a farm that was started by hand.
 const FARM: &str = "farm";
 
 /// All hosts of an inventory, connected.
@@ -42,7 +42,7 @@ pub struct Fleet {
     _folder: Folder,
 }
 
-/// What a host answered.
+/// Answer of a host.
 pub type Answer<T> = (String, Result<T, LabError>);
 
 impl Fleet {
@@ -63,13 +63,13 @@ impl Fleet {
         })
     }
 
-    /// Its hosts.
+    /// Hosts.
     #[must_use]
     pub fn inventory(&self) -> &Inventory {
         &self.inventory
     }
 
-    /// What each host is; all have to be ready for a run.
+    /// Facts about each host; all have to be ready for a run.
     ///
     /// # Errors
     ///
@@ -151,7 +151,7 @@ impl Fleet {
     }
 }
 
-/// What each host of `inventory` is, or why that is not known or it is not ready.
+/// Returns the facts about each host of `inventory`, or why the host is unknown or not ready.
 ///
 /// # Errors
 ///

@@ -12,7 +12,7 @@ pub enum InputError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the operating system says.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// The file is no TOML, or has keys that such a file has not.
@@ -20,7 +20,7 @@ pub enum InputError {
     Parse {
         /// The file.
         file: String,
-        /// What the reader says, with the line.
+        /// Message of the parser, with the line.
         message: String,
     },
     /// A value makes no sense.
@@ -30,9 +30,9 @@ pub enum InputError {
         file: String,
         /// Where it stands.
         key: String,
-        /// What stands there.
+        /// Value found.
         found: String,
-        /// What may stand there.
+        /// Values expected.
         expected: String,
     },
 }
@@ -41,7 +41,7 @@ impl InputError {
     /// The value of `key` makes no sense.
     #[expect(
         clippy::needless_pass_by_value,
-        reason = "numbers and texts are told alike, and who tells them is done with them"
+        reason = "numbers and texts are formatted alike, and the caller needs the value no longer"
     )]
     pub(crate) fn value(
         file: &str,
@@ -70,7 +70,7 @@ pub fn read(path: &Path) -> Result<String, InputError> {
     })
 }
 
-/// What the text of a file says; `file` is for messages.
+/// Parses the text of a file; `file` is for messages.
 pub(crate) fn parse<T: DeserializeOwned>(text: &str, file: &str) -> Result<T, InputError> {
     toml::from_str(text).map_err(|error| InputError::Parse {
         file: file.to_owned(),

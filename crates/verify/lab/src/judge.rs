@@ -34,7 +34,7 @@ pub(crate) struct Injection {
     pub(crate) healed_ns: u64,
 }
 
-/// What there is to judge.
+/// Evidence to judge.
 pub(crate) struct Facts<'a> {
     pub(crate) cell: &'a Cell,
     pub(crate) injections: &'a [Injection],
@@ -106,7 +106,7 @@ fn judge_logs(
     }))
 }
 
-/// The first line of a log that tells of an error that nobody foresaw.
+/// Returns the first line of a log with an unexpected error.
 pub(crate) fn error_line(life: &Life) -> Option<String> {
     let text = std::fs::read_to_string(&life.log).ok()?;
     let is_error = |line: &&str| line.contains(" ERROR ") || line.contains("panicked at");
@@ -211,7 +211,7 @@ fn detections(
                     found.push((change.at_ns - injection.at_ns) as f64 / 1e6);
                 }
                 _ if lasted_ms > NOTICED_FROM * bound_ms => {
-                    problems.push(format!("nobody noticed what was done to {node}"));
+                    problems.push(format!("no node noticed the fault of {node}"));
                 }
                 _ => {}
             }
@@ -341,7 +341,7 @@ mod tests {
         );
         slow.1.clear();
         let row = judged(&slow, &Books::default(), &CELL);
-        let expected = "nobody noticed what was done to epn:1";
+        let expected = "no node noticed the fault of epn:1";
         assert_eq!((row.ok, row.problems), (false, vec![expected.to_owned()]));
         let strict = Cell {
             recover_ms: 30,
@@ -373,7 +373,7 @@ mod tests {
     fn what_the_books_find_is_not_ok() {
         let books = Books {
             delivered_twice: 1,
-            contradictions: vec!["TF 7 was handed on twice".to_owned()],
+            contradictions: vec!["TF 7 was delivered twice".to_owned()],
             contradictions_total: 1,
             ..Books::default()
         };
@@ -402,7 +402,7 @@ mod tests {
         assert_eq!((row.ok, row.problems), (false, vec![expected.to_owned()]));
     }
 
-    /// Logs of 400 TFs that an FLP made and an EPN handed on, all of them right, and the books of the ICN.
+    /// Logs of 400 TFs that an FLP made and an EPN delivered, all of them right, and the accounting of the ICN.
     fn honest_logs() -> (BTreeMap<&'static str, String>, BooksStatus) {
         let line =
             |text: String, at_ns: u64| text.replace('}', &format!(",\"at_ns\":{at_ns}}}")) + "\n";

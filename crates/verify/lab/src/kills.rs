@@ -23,20 +23,20 @@ const SILENT_MS: u64 = 200;
 /// How long it may take until a new EPN is in good standing.
 const BACK_MAX: Duration = Duration::from_secs(15);
 
-/// What to run.
+/// Options of the run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// EPNs killed with each hold.
     pub kills: u32,
     /// Holds to compare with the default one, in ms.
     pub hold_ms: Vec<u64>,
-    /// What chance follows from.
+    /// Seed of the run.
     pub seed: u64,
     /// Whether event logs and logs stay.
     pub keep: bool,
 }
 
-/// What came of one hold.
+/// Result for one length of the hold.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct KillRow {
     /// How EPNs die: `kill` (the process is gone, its sockets say so) or `vanish` (it falls silent first, as a
@@ -61,13 +61,13 @@ pub struct KillRow {
     /// TFs that a source which frees what it has sent would have lost: something of them had gone to the EPN that
     /// died, and it had not handed them on. Counted from the event logs of this same run.
     pub send_and_forget_lost: u64,
-    /// TFs handed on more than once.
+    /// TFs delivered more than once.
     pub delivered_twice: u64,
-    /// Whether the books are right, and with the default hold nothing is lost.
+    /// Whether the accounting is right, and with the default hold nothing is lost.
     pub ok: bool,
     /// Why not.
     pub problems: Vec<String>,
-    /// What chance followed from.
+    /// Seed of the run.
     pub seed: u64,
     /// How long it took, in s.
     pub wall_s: f64,

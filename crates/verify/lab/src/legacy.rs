@@ -46,7 +46,7 @@ const DATA_PORT: u16 = 5555;
 /// How long a run may take beyond its generation: what is late is awaited.
 const LATE_MAX: Duration = Duration::from_secs(60);
 
-/// What one process is told.
+/// Arguments of one process.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeConfig {
@@ -76,11 +76,11 @@ pub struct NodeConfig {
     pub has_order: bool,
     /// The rules.
     pub rules: Legacy,
-    /// What chance follows from: when streams stall.
+    /// Seed of the stalls of streams.
     pub seed: u64,
 }
 
-/// What one process found.
+/// Report of one process.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct NodeReport {
@@ -120,7 +120,7 @@ pub struct NodeReport {
 ///
 /// What sockets give.
 pub fn run_node(config: &NodeConfig) -> std::io::Result<NodeReport> {
-    // Whoever started this one may be killed.
+    // The parent process may be killed.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     match config.role.as_str() {
         "icn" => icn::run(config),
@@ -161,7 +161,7 @@ pub(crate) fn run(
         if faults.last().is_some_and(|fault| at_ns(fault.at_s) <= now)
             && let Some(fault) = faults.pop()
         {
-            troupe.hurt(&fault);
+            troupe.inject(&fault);
             done += 1;
             if let Some(for_s) = fault.for_s {
                 undone.push((at_ns(fault.at_s + for_s), fault));
@@ -194,7 +194,7 @@ struct Troupe<'a> {
     trial: &'a Trial,
     program: PathBuf,
     folder: &'a Path,
-    /// Where each node stands, and what it is told.
+    /// Place and arguments of each node.
     parts: BTreeMap<NodeId, (Place, NodeConfig)>,
     children: Vec<(NodeId, PathBuf, Child)>,
 }
@@ -312,7 +312,7 @@ impl<'a> Troupe<'a> {
         }
     }
 
-    fn hurt(&mut self, fault: &Fault) {
+    fn inject(&mut self, fault: &Fault) {
         match fault.kind {
             FaultKind::Hang => self.signal(fault, Signal::STOP),
             // Others were refused when the experiment was read.
@@ -346,7 +346,7 @@ impl<'a> Troupe<'a> {
             let text = std::fs::read_to_string(&*path).unwrap_or_default();
             match serde_json::from_str(&text) {
                 Ok(report) => reports.push((*node, report)),
-                // Whoever was killed leaves no report, and one that came back finds a farm that does not expect it.
+                // A killed node leaves no report, and a returned one finds a farm that does not expect it.
                 Err(_) if was_hurt && node.role != Role::Icn => {}
                 Err(_) => {
                     let log =
@@ -372,7 +372,7 @@ impl Drop for Troupe<'_> {
     }
 }
 
-/// What became of each heartbeat, as far as the reports tell.
+/// Fate of each heartbeat, as far as the reports tell.
 fn judge(trial: &Trial, reports: &[(NodeId, NodeReport)], faults: u64) -> RunResult {
     let none = NodeReport::default();
     let icn = reports

@@ -1,8 +1,8 @@
-//! What an experiment changes on the machine, and how it is undone.
+//! Changes of an experiment to the machine, and how they are undone.
 //!
-//! Every namespace, mount, control group and folder has the id of the process in its name: `sheaf-lab-PID…`. Whoever
-//! made it removes it when it is dropped, also after a panic or a signal. A process that was killed removes nothing,
-//! so [`clean`] looks for names of processes that do not live any more; every experiment begins with that.
+//! Every namespace, mount, control group and folder has the id of the process in its name: `sheaf-lab-PID…`. A process
+//! that made it removes it when it is dropped, also after a panic or a signal. A process that was killed removes
+//! nothing, so [`clean`] looks for names of processes that do not live any more; every experiment begins with that.
 
 use crate::error::LabError;
 use crate::tool;
@@ -57,7 +57,7 @@ impl Folder {
         self.path.join(name)
     }
 
-    /// It stays, also when the next experiment tidies up.
+    /// Kept, also by the clean-up of the next experiment.
     pub fn keep(&mut self) {
         self.is_kept = true;
         // Without the mark it stays until then.
@@ -86,11 +86,11 @@ pub(crate) struct Network {
 /// One namespace with one network device `eth0`.
 #[derive(Clone, Debug)]
 pub(crate) struct Host {
-    /// Its name, as `ip netns` has it.
+    /// Name in `ip netns`.
     pub(crate) namespace: String,
     /// The address of `eth0`.
     pub(crate) address: Ipv4Addr,
-    /// Its port of the bridge.
+    /// Port of the bridge.
     port: String,
     bridge: String,
 }

@@ -31,10 +31,10 @@ const STATE: &str = "/run/sheaf-lab";
 /// How names of networks begin that are meant to stay.
 const KEPT: &str = "sheaf-net-";
 
-/// What `sheaf lab net up` writes down about a network.
+/// Record of a network, as `sheaf lab net up` writes it.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 struct Mark {
-    /// Who makes it.
+    /// Process that makes the network.
     pid: u32,
     /// Whether it is whole.
     is_up: bool,
@@ -114,13 +114,13 @@ impl Net {
         Ok(net)
     }
 
-    /// What it was made of.
+    /// Topology of the network.
     #[must_use]
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
 
-    /// Its nodes, in the order of the file.
+    /// Nodes, in the order of the file.
     #[must_use]
     pub fn places(&self) -> &[Place] {
         &self.plan.places
@@ -371,7 +371,7 @@ pub fn show(topology: &Topology) -> String {
 mod tests {
     use super::*;
 
-    /// Whether networks can be made here; says so if not.
+    /// Returns whether networks can be made here; reports it if not.
     fn can_run(test: &str) -> bool {
         match needs() {
             Ok(()) => true,

@@ -35,7 +35,7 @@ fn bad(what: &str) -> impl Fn(DrawingAreaErrorKind<std::io::Error>) -> PlotError
 pub struct Mark {
     /// Where.
     pub at: f64,
-    /// What it is.
+    /// Title.
     pub label: String,
 }
 
@@ -44,13 +44,13 @@ pub struct Mark {
 pub struct Bar {
     /// Under the column.
     pub label: String,
-    /// Its height.
+    /// Height.
     pub value: f64,
     /// From where to where the value may lie.
     pub interval: Option<[f64; 2]>,
     /// Every single value, as dots.
     pub values: Vec<f64>,
-    /// What others published.
+    /// Published values.
     pub published: Option<f64>,
 }
 

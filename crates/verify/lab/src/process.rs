@@ -1,4 +1,4 @@
-//! What the kernel tells about a process: `/proc`, see proc(5).
+//! Figures of the kernel about a process: `/proc`, see proc(5).
 
 use std::fs;
 

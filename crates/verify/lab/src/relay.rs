@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What is done to the bytes that pass.
+/// Fault applied to the bytes that pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Tamper {
     /// Nothing.
@@ -62,7 +62,7 @@ const FROZEN_LOOK: Duration = Duration::from_millis(500);
 const PIECE_BYTES: usize = 64 << 10;
 
 impl Relay {
-    /// A relay to whoever listens at `target` when somebody connects.
+    /// Returns a relay to the listener at `target` for each accepted connection.
     ///
     /// # Errors
     ///
@@ -137,7 +137,7 @@ impl Shared {
             if self.tamper().0 == Tamper::Close {
                 continue;
             }
-            // Nobody is there at present: the near end sees a closed connection, and tries again.
+            // No listener at present: the near end sees a closed connection, and tries again.
             let Ok(far) = TcpStream::connect(self.target) else {
                 continue;
             };

@@ -10,14 +10,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// What came of one cell.
+/// Result of one cell.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Row {
-    /// Its name.
+    /// Name.
     pub cell: String,
-    /// Its number in the matrix of faults.
+    /// Number in the matrix of faults.
     pub number: String,
-    /// What happens.
+    /// Fault that is injected.
     pub what: String,
     /// Faults done.
     pub injected: u64,
@@ -29,7 +29,7 @@ pub struct Row {
     pub lost_by_reason: BTreeMap<String, u64>,
     /// TFs whose delivery is unknown.
     pub abandoned: u64,
-    /// TFs handed on more than once.
+    /// TFs delivered more than once.
     pub delivered_twice: u64,
     /// From the fault to the word of the ICN that the node is not well, in ms; `null` if there is nothing to
     /// notice.
@@ -55,7 +55,7 @@ pub struct Row {
     pub skipped: Option<String>,
     /// Why it is not ok.
     pub problems: Vec<String>,
-    /// What chance followed from.
+    /// Seed of the run.
     pub seed: u64,
     /// How long it took, in s.
     pub wall_s: f64,

@@ -1,4 +1,4 @@
-//! What farm an experiment needs.
+//! Farm that an experiment needs.
 
 use sheaf_node::config::{
     Ack, FarmConfig, FileSink, LedgerBackend, MembershipBackend, SinkConfig, SourceConfig,
@@ -22,7 +22,7 @@ pub enum Ground {
     KeeperRelays,
 }
 
-/// What the EPNs do with TFs.
+/// Sink of the EPNs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consumer {
     /// Compute their digests.
@@ -68,7 +68,7 @@ pub struct Shape {
     pub rate_hz: f64,
     /// Where they stand.
     pub ground: Ground,
-    /// Who gets the TFs.
+    /// Consumers of the TFs.
     pub consumer: Consumer,
     /// How they see time.
     pub clocks: Clocks,

@@ -27,40 +27,40 @@ const EVERY: Duration = Duration::from_secs(10);
 const FIRST: Duration = Duration::from_secs(4);
 /// Time between two looks at memory and files.
 const LOOK: Duration = Duration::from_millis(250);
-/// What a process does in its first seconds says nothing about its later ones.
+/// Warm-up of a process, which is left out of the slopes.
 const WARM_UP_S: f64 = 8.0;
 /// Fewest seconds that a slope is taken of.
 const SPAN_S_MIN: f64 = 15.0;
 /// How long a node may take to be back after its fault is healed.
 const BACK_MAX: Duration = Duration::from_secs(15);
-/// What a process may gain over the time it was looked at, in bytes: pages that it touches for the first time.
+/// Memory that a process may gain while it is watched, in bytes: pages touched for the first time.
 const GAIN_BYTES_MAX: f64 = 4.0 * 1024.0 * 1024.0;
-/// What it may gain in files, for connections that are just being made.
+/// Open files that a process may gain, for connections that are just being made.
 const GAIN_FILES_MAX: f64 = 3.0;
 /// How far resident memory may be above the budget that a node prints when it starts.
 const OVER_BUDGET_MAX: f64 = 1.1;
 /// Reasons for which TFs may be lost: FLPs are done things to as well.
 const LOSSES: [&str; 2] = ["source-died", "source-late"];
 
-/// What to run.
+/// Options of the run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// How long.
     pub duration: Duration,
-    /// What chance follows from.
+    /// Seed of the run.
     pub seed: u64,
     /// Whether event logs and logs stay.
     pub keep: bool,
 }
 
-/// What came of it.
+/// Result of the soak.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
-    /// What chance followed from.
+    /// Seed of the run.
     pub seed: u64,
     /// How long the farm ran, in s.
     pub duration_s: f64,
-    /// What was done, as `12.3 s: Kill of epn:3 for 400 ms`.
+    /// Injected faults, as `12.3 s: Kill of epn:3 for 400 ms`.
     pub faults: Vec<String>,
     /// TFs called for.
     pub timeframes: u64,
@@ -68,9 +68,9 @@ pub struct Report {
     pub lost: u64,
     /// These, by reason.
     pub lost_by_reason: BTreeMap<String, u64>,
-    /// TFs handed on more than once.
+    /// TFs delivered more than once.
     pub delivered_twice: u64,
-    /// TFs without a verdict, and contradictions in the books.
+    /// TFs without a verdict, and contradictions in the accounting.
     pub unaccounted: u64,
     /// Every process that lived long enough.
     pub processes: Vec<Growth>,
@@ -85,7 +85,7 @@ pub struct Report {
 pub struct Growth {
     /// Such as `epn:2`.
     pub node: String,
-    /// Its id.
+    /// Id.
     pub pid: u32,
     /// How long it was looked at, in s.
     pub span_s: f64,
@@ -93,7 +93,7 @@ pub struct Growth {
     pub rss_bytes: u64,
     /// Most resident memory at any look, from its start on, in bytes.
     pub rss_bytes_max: u64,
-    /// What it may take by its own word, in bytes: `budget_bytes` of the line `Memory budget` in its log.
+    /// Memory budget by the node's own log, in bytes: `budget_bytes` of the line `Memory budget`.
     pub budget_bytes: u64,
     /// Slope of resident memory (least squares), in bytes per s.
     pub rss_slope_bytes_per_s: f64,
@@ -111,7 +111,7 @@ const FAULTS: [(Fault, Who); 4] = [
     (Fault::Pause, Who::Flp),
 ];
 
-/// Those that need network namespaces beside.
+/// Faults that need network namespaces as well.
 const NETWORK_FAULTS: [(Fault, Who); 6] = [
     (Fault::Cut(Way::Both), Who::Epn),
     (Fault::Cut(Way::In), Who::Epn),
@@ -127,7 +127,7 @@ struct Series {
     node: Option<NodeId>,
     begin_ns: u64,
     points: Vec<(f64, u64, u64)>,
-    /// What it may take by its own word; `None` as long as it has not said so.
+    /// Returns the memory budget by the node's own log; `None` before it is logged.
     budget_bytes: Option<u64>,
 }
 
@@ -136,7 +136,7 @@ impl Series {
         self.points.iter().map(|point| point.1).max().unwrap_or(0)
     }
 
-    /// What is wrong with how much it took, however short its life.
+    /// Returns the problem with the peak of memory, however short the life of the process.
     fn complaint(&self) -> Option<String> {
         let (node, most) = (self.node?, self.rss_bytes_max());
         let mib = |bytes: u64| bytes as f64 / 1_048_576.0;
@@ -152,14 +152,14 @@ impl Series {
     }
 }
 
-/// What the log of a node says that it may take.
+/// Returns the memory budget that the log of a node states.
 fn budget_bytes(log: &str) -> Option<u64> {
     let line = log.lines().find(|line| line.contains("Memory budget"))?;
     let mut words = line.split_whitespace();
     words.find_map(|word| word.strip_prefix("budget_bytes=")?.parse().ok())
 }
 
-/// Runs a farm, does faults to it, and looks at its processes all the while; `tell` hears what is done.
+/// Runs a farm, injects faults, and samples its processes all the while; `tell` receives each fault.
 ///
 /// # Errors
 ///
@@ -300,7 +300,7 @@ fn growth(pid: u32, series: &Series) -> Option<Growth> {
     })
 }
 
-/// What is wrong with how a process grew.
+/// Returns the problem with the growth of a process.
 fn complaint(growth: &Growth) -> Option<String> {
     let (rss, files) = (
         growth.rss_slope_bytes_per_s * growth.span_s,

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 /// Where system tools may lie that are not on every user's path.
 const SYSTEM_FOLDERS: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/bin"];
 
-/// What a cell needs beyond the binary.
+/// Requirements of a cell beyond the binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Need {
     /// To be root: mounts, priorities, limits of others.

@@ -1,6 +1,6 @@
-//! What the event logs of a farm say about every TF, and when: the measures of an experiment.
+//! Times and fates of every TF by the event logs of a farm: the measures of an experiment.
 //!
-//! Whether the books are right is asked elsewhere ([`crate::judge`]); here it is asked how long something took.
+//! The accounting is checked elsewhere ([`crate::judge`]); this module measures times.
 
 use crate::error::LabError;
 use crate::farm::{Fate, Log};
@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::ops::Range;
 
-/// What became of a TF.
+/// Fate of a TF.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Not decided.
@@ -35,9 +35,9 @@ pub(crate) struct TfTrace {
     pub(crate) called_ns: Option<u64>,
     /// When its verdict was written first.
     pub(crate) verdict_ns: Option<u64>,
-    /// When it was handed on first.
+    /// Time of the first delivery.
     pub(crate) delivered_ns: Option<u64>,
-    /// What became of it.
+    /// Fate of the TF.
     pub(crate) outcome: Outcome,
     /// EPNs to which an STF of it was sent.
     pub(crate) sent_to: Vec<EpnLife>,
@@ -72,7 +72,7 @@ impl Trace {
     ///
     /// # Errors
     ///
-    /// What reading a log gives. Lines that cannot be read are left out; who checks the books complains.
+    /// Result of reading a log. Lines that cannot be read are left out; the check of the accounting reports them.
     pub(crate) fn read(logs: &[Log], ahead_ns: impl Fn(NodeId) -> u64) -> Result<Self, LabError> {
         let mut trace = Self::default();
         for log in logs {

@@ -1,7 +1,7 @@
 //! A simulated point on a topology: the farm that a live one would be there, in the numbers of a scenario.
 //!
 //! Rates, queues, bursts, racks and the way of control come from the topology, the clock, the memory and the deadlines
-//! of the nodes from what live nodes are told, delays and speed of the machine from `[machine]`.
+//! of the nodes from the configuration of live nodes, delays and speed of the machine from `[machine]`.
 
 use super::Experiment;
 use super::place::{Misfit, Placement};

@@ -89,7 +89,7 @@ pub(crate) fn run(
         farm.reap();
         Ok(!is_alive(&farm, None))
     })?;
-    // A node that came back when the run was over finds nobody to send it home.
+    // A node that returned when the run was over finds no ICN that drains it.
     for node in farm.all_nodes() {
         farm.signal(node, Signal::TERM);
     }
@@ -131,7 +131,7 @@ pub(crate) struct Cast<'a> {
 impl<'a> Cast<'a> {
     /// # Errors
     ///
-    /// [`LabError::Farm`] if the farm does not fit; whoever read the experiment has said so already.
+    /// [`LabError::Farm`] if the farm does not fit; the reader of the experiment has reported it already.
     pub(crate) fn of(trial: &Trial, net: &'a Net) -> Result<Self, LabError> {
         let scenario = &trial.scenario;
         let placement = Placement::on_topology(net.topology(), scenario.flps, scenario.epns)

@@ -1,4 +1,4 @@
-//! What one run found.
+//! Result of one run.
 
 use serde::{Deserialize, Serialize};
 use sheaf_sim::summary::Latency;
@@ -17,7 +17,7 @@ pub struct RunResult {
     pub iteration: u32,
     /// Which attempt at it, from 1.
     pub attempt: u32,
-    /// What chance followed from.
+    /// Seed of the run.
     pub seed: u64,
     /// When it began, in s since 1970.
     pub began_unix_s: u64,
@@ -37,9 +37,9 @@ pub struct RunResult {
     pub out_of_order: u64,
     /// TFs whose parts went to several EPNs.
     pub mixed_target: u64,
-    /// TFs handed on more than once.
+    /// TFs delivered more than once.
     pub delivered_twice: u64,
-    /// What the sources made in a second of the generation, in Mbit/s.
+    /// Rate that the sources generated, in Mbit/s.
     pub offered_mbit_s: f64,
     /// Payload of whole TFs over the time from the first TF to the last commit, in Mbit/s.
     pub goodput_mbit_s: f64,
@@ -61,7 +61,7 @@ pub struct RunResult {
     pub epn_peak_bytes: u64,
     /// Faults done.
     pub faults: u64,
-    /// What is wrong with the books or the nodes; a run with problems is a finding, and counts.
+    /// Problems of the accounting or the nodes; a run with problems is a finding, and counts.
     pub problems: Vec<String>,
 }
 

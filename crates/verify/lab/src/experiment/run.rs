@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// What a run takes beside its generation: start, drain, counting.
+/// Time that a run takes beside its generation: start, drain, counting.
 const OVERHEAD_S: f64 = 3.0;
 
 /// How an experiment is run.
@@ -45,7 +45,7 @@ pub struct Progress {
     pub left: Duration,
     /// The trial that is next, or was just run.
     pub line: String,
-    /// What was just found; `None` before a run.
+    /// Result of the latest run; `None` before a run.
     pub result: Option<RunResult>,
 }
 
@@ -167,7 +167,7 @@ fn run_one(trial: &Trial, turn: &Turn, stage: &mut Option<Stage>) -> Result<RunR
     }
 }
 
-/// What is made for `venue`, or was already.
+/// Returns the network made for `venue`, now or earlier.
 fn on_stage<'a>(stage: &'a mut Option<Stage>, venue: &Venue) -> Result<&'a Stage, LabError> {
     let kept = stage.take().filter(|stage| stage.is(venue));
     // Another one is gone by now: there may not be room for both.

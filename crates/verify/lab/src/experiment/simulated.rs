@@ -25,7 +25,7 @@ pub(super) fn run(trial: &Trial, turn: &Turn) -> Result<RunResult, LabError> {
     }
     let mut problems = Vec::new();
     if !run.is_conserved() {
-        problems.push("the books of the simulated farm do not add up".to_owned());
+        problems.push("the accounting of the simulated farm does not add up".to_owned());
     }
     let mut result = RunResult {
         trial: trial.id.clone(),

@@ -22,7 +22,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-/// What an experiment was run as.
+/// Identity of a recorded experiment.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Card {
     /// Version of this file: 1.
@@ -41,7 +41,7 @@ pub struct Card {
 #[derive(Debug)]
 pub struct Store {
     folder: PathBuf,
-    /// What it belongs to.
+    /// Experiment that the record belongs to.
     pub card: Card,
 }
 
@@ -216,7 +216,7 @@ pub fn read_runs(folder: &Path) -> Result<Vec<RunResult>, LabError> {
     Ok(runs)
 }
 
-/// What tells two experiments apart: everything but how often, as more runs of the same are welcome.
+/// Returns what distinguishes two experiments: everything but the number of runs, which may grow.
 fn checksum(experiment: &Experiment) -> Result<u32, LabError> {
     let same = Experiment {
         iterations: 1,

@@ -14,9 +14,9 @@ use sheaf_sim::summary::Kind;
 /// One point of an experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trial {
-    /// Its name in files: number, mode, source. Empty until it has a number.
+    /// Name in files: number, mode, source. Empty until a number is assigned.
     pub id: String,
-    /// What the rest does not say.
+    /// Label for what the other fields do not name.
     pub label: String,
     /// Whether it is measured or computed.
     pub source: Kind,

@@ -21,7 +21,7 @@ pub enum Venue {
 }
 
 impl Venue {
-    /// Its name.
+    /// Name.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -78,7 +78,7 @@ impl Stage {
     ///
     /// # Errors
     ///
-    /// [`LabError::Farm`] if the farm does not fit; whoever read the experiment has said so already.
+    /// [`LabError::Farm`] if the farm does not fit; the reader of the experiment has reported it already.
     pub(crate) fn spots(&self, trial: &Trial) -> Result<BTreeMap<NodeId, Spot>, LabError> {
         match self {
             Self::Net(net) => Cast::of(trial, net).map(|cast| cast.spots(net)),

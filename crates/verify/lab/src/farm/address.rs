@@ -14,15 +14,15 @@ use std::sync::Arc;
 /// Where one node stands.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spot {
-    /// Its namespace.
+    /// Namespace.
     pub(crate) host: Option<Host>,
     /// The connection to its machine, if that is another one.
     pub(crate) session: Option<Arc<Session>>,
     /// Where it listens; empty for an FLP.
     pub(crate) listen: String,
-    /// What others are told, if it is not the same.
+    /// Address announced to others, if different.
     pub(crate) advertise: Option<String>,
-    /// Where it is told that the ICN is, if it is not where the ICN listens.
+    /// Address of the ICN given to the node, if different from where the ICN listens.
     pub(crate) icn: Option<String>,
 }
 
@@ -157,7 +157,7 @@ impl Plan {
     }
 }
 
-/// Ports that nobody listens at. They are all held until the last is picked, so that none is given twice.
+/// Returns ports without a listener. They are all held until the last is picked, so that none is returned twice.
 #[derive(Default)]
 struct FreePorts(Vec<TcpListener>);
 

@@ -1,4 +1,4 @@
-//! What a farm does otherwise when its nodes run on other machines.
+//! Farms whose nodes run on other machines: the differences.
 
 use super::Farm;
 use crate::error::LabError;

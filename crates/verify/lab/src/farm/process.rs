@@ -26,7 +26,7 @@ impl Process {
         Self { child, orders }
     }
 
-    /// What it says.
+    /// Output of the process.
     pub(super) fn stdout(&mut self) -> Option<ChildStdout> {
         self.child.stdout.take()
     }
@@ -54,7 +54,7 @@ impl Process {
         self.child.wait().ok()
     }
 
-    /// Ends it at once. A node on another machine is killed there when nobody gives orders any more.
+    /// Ends it at once. A node on another machine is killed there when its near end is gone.
     pub(super) fn kill(&mut self) {
         self.orders = None;
         // Errors mean that it has ended already.

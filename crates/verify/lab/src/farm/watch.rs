@@ -1,4 +1,4 @@
-//! What the nodes of a farm say on their standard output, and when.
+//! Output lines of the nodes of a farm, with their times.
 
 use crate::clock::now_ns;
 use serde::Deserialize;

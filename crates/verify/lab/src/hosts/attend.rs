@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// How often it is said that somebody is there.
 const WORD_EVERY: Duration = Duration::from_secs(1);
-/// Silence after which nobody is there any more.
+/// Silence after which the near end counts as gone.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// Orders under way to a host: more than an experiment ever gives at once.
 const ORDERS_MAX: usize = 16;
@@ -65,7 +65,7 @@ impl Orders {
     }
 }
 
-/// The far end: runs `sheaf WORDS` until it ends, or until nobody is there any more. Gives the exit status, as a shell
+/// The far end: runs `sheaf WORDS` until it ends, or until the near end is gone. Returns the exit status, as a shell
 /// would.
 ///
 /// # Errors
@@ -97,7 +97,7 @@ fn attend_to(
     outcome.map(|_| code(status))
 }
 
-/// Carries out what stands in `input`. `true`: the node has ended; `false`: nobody is there any more.
+/// Carries out what stands in `input`. `true`: the node has ended; `false`: the near end is gone.
 fn obey(child: &Child, input: &impl AsFd, silence_max: Duration) -> Result<bool, LabError> {
     let failed = |error: Errno| LabError::io("look after the node")(error.into());
     let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).map_err(failed)?;
@@ -125,7 +125,7 @@ fn obey(child: &Child, input: &impl AsFd, silence_max: Duration) -> Result<bool,
         }
         for byte in &bytes[..count] {
             if *byte != b'\n' {
-                // Nobody says anything as long; a stranger's line is no order.
+                // No order is as long; another line is none.
                 line.truncate(bytes.len());
                 line.push(char::from(*byte));
                 continue;
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(
             check(forever, "\nreboot\n", false),
             137,
-            "nobody speaks any more"
+            "the near end is gone"
         );
     }
 
@@ -184,7 +184,7 @@ mod tests {
             .unwrap();
         let orders = Orders::through(far.stdin.take().unwrap());
         assert!(orders.send(Signal::TERM) && orders.send(Signal::KILL));
-        assert!(!orders.send(Signal::USR1), "nobody knows it there");
+        assert!(!orders.send(Signal::USR1), "the signal is unknown there");
         drop(orders);
         let said = far.wait_with_output().unwrap().stdout;
         assert_eq!(String::from_utf8(said).unwrap(), "term\nkill\n");

@@ -1,4 +1,4 @@
-//! What a host is, and what is in its folder.
+//! Facts about a host and its folder.
 
 use super::error::HostError;
 use super::session::Session;
@@ -54,7 +54,7 @@ say free_mib "$(df -Pm "$at" 2>/dev/null | awk 'NR == 2 { print $4 }')"
 say running "$(pids | wc -l)"
 "#;
 
-/// What is where the folder should be.
+/// State of the place where the folder should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FolderState {
     /// Nothing, or an empty folder.
@@ -82,18 +82,18 @@ impl FolderState {
     ];
 }
 
-/// What a host is, and what is in its folder.
+/// Facts about a host and its folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Facts {
-    /// What it calls itself.
+    /// Host name.
     pub node: String,
-    /// Its kernel.
+    /// Kernel.
     pub kernel: String,
-    /// Its kind of processor, such as `x86_64`.
+    /// Processor architecture, such as `x86_64`.
     pub machine: String,
     /// Processors.
     pub cpus: u32,
-    /// Their model.
+    /// Model of the processors.
     pub cpu: String,
     /// Space for the folder, in MiB.
     pub free_mib: u64,

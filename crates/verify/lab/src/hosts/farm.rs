@@ -19,7 +19,7 @@ const START_MAX: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(200);
 /// How often the ICN tells how its nodes do, in ms: what is waited for at the start.
 const STATUS_MS: u64 = 500;
-/// How long nodes may stay that have lost their ICN, before they are told to end.
+/// Time that nodes without an ICN may stay before they are asked to end.
 const LEFT_BEHIND: Duration = Duration::from_secs(2);
 
 /// Which node is where.
@@ -27,7 +27,7 @@ const LEFT_BEHIND: Duration = Duration::from_secs(2);
 pub struct Started {
     /// The node.
     pub node: NodeId,
-    /// Its host.
+    /// Host.
     pub host: String,
     /// Where it listens, if it does.
     pub listen: Option<String>,
@@ -135,7 +135,7 @@ impl Fleet {
         Err(LabError::Farm(text))
     }
 
-    /// Ends the run of a farm: the ICN is told to, the farm drains, all nodes go home. Waits until no process is left,
+    /// Ends the run of a farm: the ICN stops it, the farm drains, all nodes exit. Waits until no process is left,
     /// for `patience` at most; gives how many there were.
     ///
     /// # Errors

@@ -16,11 +16,11 @@ const HOSTS_MAX: usize = 500;
 /// Nodes of one host.
 const NODES_MAX: u16 = 100;
 
-/// What all hosts have in common, unless they say otherwise: the `[all]` table.
+/// Defaults of all hosts: the `[all]` table.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Common {
-    /// Who logs in; without it, whoever `ssh` thinks of.
+    /// Login name; by default that of the configuration of `ssh`.
     pub user: Option<String>,
     /// The file of the private key; without it, those that `ssh` knows. Relative to the inventory.
     pub identity: Option<PathBuf>,
@@ -77,13 +77,13 @@ struct File {
 /// A machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// Its name in the inventory.
+    /// Name in the inventory.
     pub name: String,
     /// Where `sshd` is: a name or an address.
     pub address: String,
     /// The port of `sshd`.
     pub ssh_port: u16,
-    /// Who logs in.
+    /// Login name.
     pub user: Option<String>,
     /// The file of the private key.
     pub identity: Option<PathBuf>,
@@ -91,11 +91,11 @@ pub struct Host {
     pub known_hosts: Option<PathBuf>,
     /// The folder there.
     pub folder: String,
-    /// Its address in the network of the data.
+    /// Address in the network of the data.
     pub primary: String,
-    /// Its address in the network of control, which may be the same.
+    /// Address in the network of control, which may be the same.
     pub control: String,
-    /// What it can be.
+    /// Roles that the node can have.
     pub can: Vec<Can>,
     nodes: u16,
     port: u16,
@@ -106,7 +106,7 @@ pub struct Host {
 pub(crate) struct Slot<'a> {
     /// The host, by its place in the inventory.
     pub(crate) host: usize,
-    /// What the node can be.
+    /// Roles that the node can have.
     pub(crate) can: &'a [Can],
     /// Where it listens.
     pub(crate) port: u16,
@@ -115,7 +115,7 @@ pub(crate) struct Slot<'a> {
 /// An inventory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inventory {
-    /// Its name.
+    /// Name.
     pub name: String,
     /// Machines, in the order of the file.
     pub hosts: Vec<Host>,
@@ -167,7 +167,7 @@ impl Inventory {
     }
 }
 
-/// What a file is read with.
+/// Reader of an inventory file.
 struct Reader {
     name: String,
     beside: PathBuf,
@@ -310,7 +310,7 @@ fn split(text: &str) -> Option<(String, u16)> {
         .filter(|(host, _)| !host.starts_with('-'))
 }
 
-/// What no shell and no tool takes for anything but a word.
+/// Returns whether a text is a plain word for every shell and tool.
 fn is_word(text: &str) -> bool {
     let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     !text.is_empty() && !text.starts_with('-') && text.bytes().all(is_fine)
@@ -422,10 +422,10 @@ can = ['epn']
             let told_really = parse(&TWO.replacen(from, to, 1)).unwrap_err();
             assert!(told_really.contains(told), "{to}: {told_really}");
         }
-        let nobody = parse("name = 'x'").unwrap_err();
+        let empty = parse("name = 'x'").unwrap_err();
         assert!(
-            nobody.contains("host: found 0, expected 1 to 500 hosts"),
-            "{nobody}"
+            empty.contains("host: found 0, expected 1 to 500 hosts"),
+            "{empty}"
         );
     }
 

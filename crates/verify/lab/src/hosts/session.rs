@@ -14,7 +14,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// What every connection is told.
+/// Options of every connection.
 const OPTIONS: [&str; 9] = [
     "BatchMode=yes",
     "StrictHostKeyChecking=yes",
@@ -95,7 +95,7 @@ impl Session {
         &self.host
     }
 
-    /// What a file of a run is called there that is called `here` on this machine.
+    /// Returns the path on the host of the file `here` of a run.
     pub(crate) fn run_file(&self, here: &Path) -> String {
         let name = here.file_name().unwrap_or_default().to_string_lossy();
         format!("{}/{RUN}/{name}", self.host.folder)
@@ -199,7 +199,7 @@ impl Drop for Session {
     }
 }
 
-/// What a command there reads.
+/// Standard input of a command on the host.
 enum Input<'a> {
     None,
     Text(&'a str),

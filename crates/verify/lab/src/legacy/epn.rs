@@ -37,7 +37,7 @@ pub(super) fn run(config: &NodeConfig) -> io::Result<NodeReport> {
         report.messages += 1;
         if let Some(heartbeat) = rule.take(heartbeat) {
             match (Message::Ack { heartbeat }).write(&control) {
-                // The ICN is gone: nobody counts any more.
+                // The ICN is gone: counting has ended.
                 Err(error) if wire::is_end(&error) => {}
                 other => other?,
             }
@@ -55,7 +55,7 @@ fn register(control: &TcpStream, index: u16, address: SocketAddrV4) -> io::Resul
     message.write(control)
 }
 
-/// A thread for whoever connects; all end with the process.
+/// Starts a thread for each connection; all end with the process.
 fn accept_all(listener: TcpListener, lanes: &Arc<Lanes<u64>>, message_bytes: usize) {
     let lanes = lanes.clone();
     thread::spawn(move || {

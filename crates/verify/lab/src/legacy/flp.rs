@@ -52,7 +52,7 @@ pub(super) fn run(config: &NodeConfig) -> io::Result<NodeReport> {
                 };
                 let Some(output) = outputs.get(target) else {
                     return Err(wire::invalid(format!(
-                        "heartbeat {heartbeat} for channel {channel}, which nobody told of"
+                        "heartbeat {heartbeat} for channel {channel}, which was never announced"
                     )));
                 };
                 if !output.lanes.try_push(0, heartbeat) {
@@ -83,7 +83,7 @@ pub(super) fn run(config: &NodeConfig) -> io::Result<NodeReport> {
 /// Writes down to where `heartbeat` went.
 fn note(targets: &mut Vec<u16>, heartbeat: u64, target: usize) {
     let at = usize::try_from(heartbeat).unwrap_or(usize::MAX);
-    // Nobody runs longer than that; what stands beyond is not compared.
+    // No run is longer than that; later heartbeats are not compared.
     if at < 10_000_000 {
         targets.resize(targets.len().max(at + 1), u16::MAX);
         targets[at] = u16::try_from(target).unwrap_or(u16::MAX);
@@ -178,7 +178,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Sends the message of `heartbeat`; `false` if there is nobody, and the run is over.
+    /// Sends the message of `heartbeat`; `false` if there is no receiver, and the run is over.
     fn send(&mut self, heartbeat: u64) -> bool {
         self.stall.pass();
         let head = Message::Heartbeat {
@@ -212,7 +212,7 @@ impl Writer {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => rest = &rest[written..],
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    // Nobody has read for so long: at the end of the run that is the end.
+                    // The receiver has not read for so long: at the end of the run that is the end.
                     if self.is_ending.load(Ordering::SeqCst) {
                         return Err(error);
                     }

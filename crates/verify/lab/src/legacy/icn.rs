@@ -113,7 +113,7 @@ pub(super) fn run(config: &NodeConfig) -> io::Result<NodeReport> {
         flps.iter().all(|flp| icn.over.contains(flp))
     })?;
     for (at, _) in icn.epns.values() {
-        // Whoever is gone already needs not be told.
+        // A node that is gone needs no notice.
         let _ = icn.connections[*at].shutdown(Shutdown::Write);
     }
     let epns: Vec<usize> = icn.epns.values().map(|(at, _)| *at).collect();
@@ -265,7 +265,7 @@ fn listen(connection: &TcpStream, number: usize, tell: &SyncSender<Heard>) {
             message,
         };
         let is_over = message.is_none();
-        // Nobody listens when the process ends.
+        // The listener ends with the process.
         if tell.send(heard).is_err() || is_over {
             return;
         }

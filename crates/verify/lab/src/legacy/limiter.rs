@@ -1,4 +1,4 @@
-//! What sets the pace of heartbeats: absolute deadlines, or FairMQ's rate limiter.
+//! Pacers of heartbeats: absolute deadlines, or FairMQ's rate limiter.
 
 use std::time::{Duration, Instant};
 

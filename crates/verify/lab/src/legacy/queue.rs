@@ -15,7 +15,7 @@ pub(super) struct Lanes<T> {
 #[derive(Debug)]
 struct State<T> {
     lanes: Vec<Lane<T>>,
-    /// Whose turn it is.
+    /// Index of the next queue in turn.
     next: usize,
     is_closed: bool,
 }

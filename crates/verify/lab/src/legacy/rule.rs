@@ -92,7 +92,7 @@ impl Counting {
 mod tests {
     use super::*;
 
-    /// What is acknowledged of these messages, and how many sets are thrown away.
+    /// Returns the acknowledged messages, and the number of sets that are discarded.
     fn check(flps: u16, messages: &[u64], acks: &[u64], out_of_order: u64) {
         let mut rule = Rule::new(true, true, flps);
         let got: Vec<u64> = messages

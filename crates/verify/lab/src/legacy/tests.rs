@@ -16,7 +16,7 @@ fn trial(extra: &str) -> Trial {
         .remove(0)
 }
 
-/// Ports that nobody listens at, on the loopback device.
+/// Returns ports without a listener, on the loopback device.
 fn free(count: usize) -> Vec<SocketAddr> {
     let listeners: Vec<TcpListener> = (0..count)
         .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())

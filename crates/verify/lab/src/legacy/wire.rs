@@ -5,12 +5,12 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 
 /// Bytes of a heartbeat, of a channel, and of what nodes say to the ICN.
 pub(super) const MESSAGE: usize = 24;
-/// What ZeroMQ writes before the two parts of a message of data: 2 bytes before a short part, 9 before a long one.
+/// Overhead of ZeroMQ before the two parts of a data message: 2 bytes before a short part, 9 before a long one.
 pub(super) const FRAMING: usize = 2 + 9;
 /// Congestion control of every connection: what a Raspberry Pi has.
 const CONGESTION: &[u8] = b"cubic";
 
-/// What the ICN and the nodes say to each other.
+/// Messages between the ICN and the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Message {
     /// ICN to FLP: send heartbeat `heartbeat` to channel `channel`.

@@ -1,4 +1,4 @@
-//! What is done around the nodes: ZooKeeper servers, clocks, disks, system calls, limits, strangers.
+//! Faults around the nodes: ZooKeeper servers, clocks, disks, system calls, limits, hostile peers.
 
 use super::{KEPT, KEPT_APART, LAN, NET, RELAYED, SOURCE_GONE, ZK};
 use crate::cell::{Cell, Fault, Servers, Since, Who};
@@ -17,7 +17,7 @@ pub(super) const CELLS: &[Cell] = &[
             "F16",
             "a ZooKeeper server that follows is killed",
             Fault::KillServers(Servers::Follower),
-            Who::Nobody,
+            Who::NoNode,
         )
     },
     Cell {
@@ -31,7 +31,7 @@ pub(super) const CELLS: &[Cell] = &[
             "F17",
             "the ZooKeeper server that leads is killed",
             Fault::KillServers(Servers::Leader),
-            Who::Nobody,
+            Who::NoNode,
         )
     },
     Cell {
@@ -46,7 +46,7 @@ pub(super) const CELLS: &[Cell] = &[
             "F18",
             "the ZooKeeper server that leads is stopped for 3 s",
             Fault::PauseServers(Servers::Leader),
-            Who::Nobody,
+            Who::NoNode,
         )
     },
     Cell {
@@ -62,7 +62,7 @@ pub(super) const CELLS: &[Cell] = &[
             "F18",
             "all ZooKeeper servers are stopped for a while",
             Fault::PauseServers(Servers::All),
-            Who::Nobody,
+            Who::NoNode,
         )
     },
     Cell {

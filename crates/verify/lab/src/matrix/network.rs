@@ -1,4 +1,4 @@
-//! What is done to packets, links and streams.
+//! Faults of packets, links and streams.
 
 use super::{LAN, NET, RELAYED, SOURCE_GONE};
 use crate::cell::{Cell, Fault, Way, Who};

@@ -1,4 +1,4 @@
-//! What is done to processes: killed, stopped, asked to end.
+//! Faults of processes: kill, stop, request to end.
 
 use super::{FILED, NET, SOURCE_GONE, THREE};
 use crate::cell::{Cell, Fault, Since, Way, Who};

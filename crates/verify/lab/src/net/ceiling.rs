@@ -1,4 +1,4 @@
-//! What TCP gets of every link of a topology: the synthetic benchmark of the founding report, section 2.
+//! TCP throughput of every link of a topology: the synthetic benchmark of the founding report, section 2.
 //!
 //! A sender in one node fills one connection to another; the receiver counts bytes in windows of equal length after a
 //! warm-up. Congestion control is cubic: the machine's own may pace.
@@ -17,7 +17,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// What a link of 100 Mbit/s gave in the report: mean of 50 samples with iperf3 (figure of section 2).
+/// Throughput of a link of 100 Mbit/s in the report: mean of 50 samples with iperf3 (figure of section 2).
 const REPORT_MBIT_S: f64 = 94.0;
 /// Congestion control of both ends.
 const CONGESTION: &[u8] = b"cubic";
@@ -28,7 +28,7 @@ const WARM_UP: Duration = Duration::from_millis(500);
 /// How long a receiver waits for its sender.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What to measure.
+/// Options of the measurement.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Windows of each link.
@@ -52,24 +52,24 @@ impl Default for Options {
     }
 }
 
-/// What one link gave.
+/// Throughput of one link.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// Who sends.
+    /// Sender.
     pub from: String,
-    /// Who receives.
+    /// Receiver.
     pub to: String,
     /// `own`, or `iperf3`.
     pub generator: String,
     /// Whether frames pass more than one switch.
     pub crosses_uplink: bool,
-    /// What the topology file promises, in Mbit/s of TCP payload.
+    /// Expected throughput by the topology file, in Mbit/s of TCP payload.
     pub expected_mbit_s: f64,
     /// Each window, in Mbit/s of TCP payload.
     pub samples_mbit_s: Vec<f64>,
-    /// Their mean.
+    /// Mean of the samples.
     pub mean_mbit_s: f64,
-    /// Their standard deviation.
+    /// Standard deviation of the samples.
     pub sd_mbit_s: f64,
     /// An interval of 95 % for the mean.
     pub ci95_mbit_s: [f64; 2],
@@ -77,7 +77,7 @@ pub struct Row {
     pub median_mbit_s: f64,
 }
 
-/// What all links gave.
+/// Throughput of all links.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Ceiling {
     /// Version of this schema: 1.
@@ -122,8 +122,8 @@ pub fn run(
     })
 }
 
-/// Who sends to whom: each node to the next one, so that every cable is used both ways; or the first of these within a
-/// switch and the first across an uplink.
+/// Returns the pairs of sender and receiver: each node to the next one, so that every cable is used both ways; or the
+/// first of these within a switch and the first across an uplink.
 fn pairs(topology: &Topology, all: bool) -> Vec<(usize, usize)> {
     let nodes = topology.nodes();
     if nodes.len() < 2 {
@@ -217,7 +217,7 @@ fn receive(
     listener.set_reuse_address(true)?;
     listener.bind(&address.into())?;
     listener.listen(1)?;
-    // Nobody waits any more: then nobody comes.
+    // The receiver no longer waits, so no client connects.
     let _ = ready.send(());
     listener.set_read_timeout(Some(PATIENCE))?;
     let (connection, _) = listener.accept()?;
@@ -293,7 +293,7 @@ fn iperf3(from: &Place, to: &Place, options: &Options) -> Result<Vec<f64>, LabEr
         "1",
     ];
     let times = ["-t", &seconds, "-i", &interval, "-J"];
-    // The server says nothing until it has ended: whoever comes too early comes again.
+    // The server prints nothing until it has ended: a client that connects too early tries again.
     let mut answer = tool::run("ip", words.into_iter().chain(times));
     for _ in 0..20 {
         if answer.is_ok() {

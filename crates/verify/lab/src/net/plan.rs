@@ -1,4 +1,4 @@
-//! What has to be typed to get the network of a topology. Pure: nothing is run here.
+//! Commands that make the network of a topology. Pure: runs nothing.
 
 use super::topology::{Can, Framing, Link, Node, Topology};
 use std::fmt::Write as _;
@@ -14,22 +14,22 @@ const COUNTED_OF_WIRE: f64 = 1514.0 / 1538.0;
 /// Where a node stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Its name in the topology.
+    /// Name in the topology.
     pub node: String,
-    /// Its namespace.
+    /// Namespace.
     pub namespace: String,
-    /// What it can be.
+    /// Roles that the node can have.
     pub can: Vec<Can>,
-    /// Its address in the network of the data, on `eth0`.
+    /// Address in the network of the data, on `eth0`.
     pub primary: Ipv4Addr,
-    /// Its address in the second network, on `eth1`.
+    /// Address in the second network, on `eth1`.
     pub auxiliary: Option<Ipv4Addr>,
-    /// Its port of a switch, in the namespace of the switches.
+    /// Port of a switch, in the namespace of the switches.
     pub(crate) port: String,
 }
 
 impl Place {
-    /// Its address in the network of control.
+    /// Address in the network of control.
     #[must_use]
     pub fn control(&self) -> Ipv4Addr {
         self.auxiliary.unwrap_or(self.primary)
@@ -37,7 +37,7 @@ impl Place {
 }
 
 impl Can {
-    /// Its name in a topology file.
+    /// Name in a topology file.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -18,7 +18,7 @@ const NODES_MAX: u32 = 62_500;
 const WIRE_BYTES: f64 = 1538.0;
 /// Largest packet with segments of TCP that have not been cut yet.
 const BULK_BYTES_MAX: u32 = 80_000;
-/// What may leave at once at rates that are too high for `burst_bytes`, in s of the rate.
+/// Burst at rates that are too high for `burst_bytes`, in s of the rate.
 const BULK_BURST_S: f64 = 0.000_2;
 /// Of these, what TCP carries.
 const PAYLOAD_BYTES: f64 = 1448.0;
@@ -61,7 +61,7 @@ pub enum TopologyError {
     /// Neither a file nor one of those that come with Sheaf.
     #[error("topology {found:?} does not exist, expected a file or one of: {known}")]
     Unknown {
-        /// What was asked for.
+        /// Requested name.
         found: String,
         /// Names of those that come with Sheaf.
         known: String,
@@ -76,7 +76,7 @@ pub enum TopologyError {
         topology: String,
         /// Where it stands.
         key: String,
-        /// What stands there.
+        /// Value found.
         found: String,
         /// The limit, in words.
         limit: String,
@@ -103,10 +103,10 @@ pub struct Link {
     pub rate_mbit: f64,
     /// How bytes are counted.
     pub framing: Framing,
-    /// What may leave at once after a pause, in bytes. Less than 20 ms of the rate is lost on a busy machine, which
+    /// Burst after a pause, in bytes. Less than 20 ms of the rate is lost on a busy machine, which
     /// comes too late to let frames go.
     pub burst_bytes: u32,
-    /// What waits at a port of a switch before frames are dropped, in bytes.
+    /// Queue of a switch port before frames are dropped, in bytes.
     pub queue_bytes: u32,
     /// The same in a node.
     pub nic_queue_bytes: u32,
@@ -125,13 +125,13 @@ impl Default for Link {
 }
 
 impl Link {
-    /// What TCP gets of it with frames of 1500 bytes, in Mbit/s.
+    /// TCP throughput of the link with frames of 1500 bytes, in Mbit/s.
     #[must_use]
     pub fn goodput_mbit(&self) -> f64 {
         self.rate_mbit * PAYLOAD_BYTES / WIRE_BYTES
     }
 
-    /// What the kernel lets leave at once, in bytes.
+    /// Burst that the kernel sends at once, in bytes.
     #[must_use]
     pub fn burst(&self) -> u32 {
         match self.framing {
@@ -143,7 +143,7 @@ impl Link {
         }
     }
 
-    /// What waits at a port of a switch before frames are dropped, in bytes: a burst at least, where whole segments
+    /// Queue of a switch port before frames are dropped, in bytes: a burst at least, where whole segments
     /// are charged.
     #[must_use]
     pub fn queue(&self) -> u32 {
@@ -171,7 +171,7 @@ pub struct Auxiliary {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Switch {
-    /// Its name, at most 12 bytes.
+    /// Name, at most 12 bytes.
     pub name: String,
     /// Ports that it has; nodes and uplinks take one each.
     pub ports: u32,
@@ -188,7 +188,7 @@ pub struct Uplink {
     pub rate_mbit: Option<f64>,
 }
 
-/// What a node can be in a farm.
+/// Roles of a node in a farm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Can {
@@ -204,14 +204,14 @@ pub enum Can {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeSpec {
-    /// Its name; of several, the first one's if it ends with a number, else a number is added from 1 on.
+    /// Name; of several nodes, that of the first if it ends with a number, else a number is appended from 1 on.
     pub name: String,
     /// How many.
     #[serde(default = "one")]
     pub count: u32,
-    /// Its switch.
+    /// Switch.
     pub switch: String,
-    /// What it can be, all if it is left out.
+    /// Roles that the node can have; all by default.
     #[serde(default = "anything")]
     pub can: Vec<Can>,
     /// Bits on its wire, in Mbit/s; without it, that of `[link]`.
@@ -231,9 +231,9 @@ fn anything() -> Vec<Can> {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Topology {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// What it is, in a line.
+    /// Description in a line.
     #[serde(default)]
     pub about: String,
     /// Every cable of the primary network, unless it has a rate of its own.
@@ -254,13 +254,13 @@ pub struct Topology {
 /// One node of a topology.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its switch.
+    /// Switch.
     pub switch: String,
-    /// What it can be.
+    /// Roles that the node can have.
     pub can: Vec<Can>,
-    /// Its cable.
+    /// Cable.
     pub link: Link,
 }
 
@@ -328,7 +328,7 @@ impl Topology {
 
     #[expect(
         clippy::needless_pass_by_value,
-        reason = "numbers and texts are told alike, and who tells them is done with them"
+        reason = "numbers and texts are formatted alike, and the caller needs the value no longer"
     )]
     fn limit(&self, key: &str, found: impl ToString, limit: impl ToString) -> TopologyError {
         TopologyError::KernelLimit {

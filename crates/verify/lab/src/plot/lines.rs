@@ -17,7 +17,7 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(130, 130, 130),
 ];
 
-/// What is along an axis.
+/// Quantity along an axis.
 #[derive(Clone, Debug)]
 pub struct Axis {
     /// Words beside it.
@@ -27,7 +27,7 @@ pub struct Axis {
 /// One line.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// What it is.
+    /// Title.
     pub label: String,
     /// Whether it stands out.
     pub is_ours: bool,

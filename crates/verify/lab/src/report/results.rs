@@ -14,13 +14,13 @@ pub struct Results {
     pub summary: Summary,
     /// Runs of each point, in the order of the points; nothing where only a summary is there.
     pub runs: Vec<Vec<RunResult>>,
-    /// What was asked.
+    /// Parameters of the run.
     pub question: String,
     /// Where published values come from.
     pub reference: String,
 }
 
-/// What a report needs of an experiment file.
+/// Part of an experiment file that a report needs.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Asked {
@@ -93,7 +93,7 @@ fn by_point(runs: Vec<RunResult>, points: usize) -> Vec<Vec<RunResult>> {
     }
 }
 
-/// What a point is called: its label, or its policy.
+/// Returns the name of a point: its label, or its policy.
 #[must_use]
 pub fn name(point: &Point) -> &str {
     if point.label.is_empty() {
@@ -103,7 +103,7 @@ pub fn name(point: &Point) -> &str {
     }
 }
 
-/// What a point is called among `points`: with its policy, where others of its name differ in that.
+/// Returns the name of a point among `points`: with its policy, where others of the same name differ in that.
 #[must_use]
 pub fn name_among(points: &[Point], point: &Point) -> String {
     let differs = points.iter().any(|other| {

@@ -1,4 +1,4 @@
-//! What a point says, in plain words.
+//! Verdict on a point, in plain words.
 
 use super::results::offered_mbit_s;
 use sheaf_sim::summary::Point;

@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use sheaf_protocol::{EpnId, FlpId, NodeId};
 use sheaf_sim::scenario::{Fault, FaultKind};
 
-/// Does faults, and undoes them.
+/// Injects faults, and undoes them.
 pub(super) struct Disturber {
     /// Still to come, the last one first.
     faults: Vec<Fault>,
