@@ -92,12 +92,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             "{dir} holds no event log, expected files such as icn-0.events (sheaf demo leaves them with --keep)"
         )));
     }
-    let told_max = if args.all { usize::MAX } else { 1 };
+    let listed_max = if args.all { usize::MAX } else { 1 };
     let found = audit(
         &mut evidence,
         &Options {
             books: None,
-            told_max,
+            listed_max,
         },
     );
     let report = Report::new(&evidence, found, event_logs, ledgers, args.all);

@@ -1,4 +1,4 @@
-//! How long silence may last.
+//! Configuration of liveness: how long silence may last.
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LivenessConfig {
-    /// How often every node says that it is alive, in ms.
+    /// Interval of the pulses by which every node shows that it is alive, in ms.
     pub pulse_ms: u64,
     /// Silence that makes a node suspect, in ms.
     pub suspect_ms: u64,
@@ -32,7 +32,7 @@ impl Default for LivenessConfig {
 }
 
 impl LivenessConfig {
-    /// How often every node says that it is alive.
+    /// Returns the interval of the pulses.
     #[must_use]
     pub fn pulse(&self) -> Duration {
         Duration::from_millis(self.pulse_ms)

@@ -1,37 +1,37 @@
-//! What every [`Registry`] keeps to, as one suite.
+//! Suite for the contract of [`Registry`].
 //!
-//! A backend brings a [`Farm`]: processes that can be started and killed, one registry that looks at them, and a way
-//! to let time go by. Live backends wait for an event there, virtual ones step their clock; the suite itself neither
-//! sleeps nor knows which it is.
+//! A backend brings a [`RegistryFarm`]: processes that can be started and killed, one registry that observes them, and
+//! a way to let time go by. Live backends wait for an event there, virtual ones step their clock; the suite itself
+//! neither sleeps nor knows which it is.
 
 use crate::registry::{Member, Registry, RegistryEvent};
 use sheaf_protocol::{EpnId, FlpId, Incarnation, NodeId};
 
 /// A registry in a world of its own.
 pub trait Farm {
-    /// What looks at the registry and has not joined.
+    /// Returns the registry of an observer that has not joined.
     fn observer(&mut self) -> &mut dyn Registry;
 
-    /// The next event of the observer. Lets time go by until there is one; `None` when it has waited long enough that
-    /// there will be none (longer than a session).
+    /// Returns the next event of the observer. Lets time go by until there is one; `None` when it has waited long
+    /// enough that there will be none (longer than a session).
     fn next(&mut self) -> Option<RegistryEvent>;
 
-    /// A process starts and joins. One of the same node that runs already goes on.
+    /// Starts a process, which joins. One of the same node that runs already goes on.
     fn start(&mut self, me: Member);
 
-    /// The latest process of the node leaves in order and ends.
+    /// Lets the latest process of the node leave in order and end.
     fn leave(&mut self, node: NodeId);
 
-    /// The latest process of the node is killed.
+    /// Kills the latest process of the node.
     fn kill(&mut self, node: NodeId);
 
-    /// The registry ends the session of the latest process of the node, which is alive.
+    /// Ends the session of the latest process of the node, which is alive.
     fn expire(&mut self, node: NodeId);
 
-    /// The observer cannot reach the registry, or can again. The others are not touched.
+    /// Takes the registry away from the observer, or gives it back. The others are not touched.
     fn set_away(&mut self, is_away: bool);
 
-    /// Somebody writes garbage in the place of a node that is not there; `false` if nobody can.
+    /// Writes garbage in the place of a node that is not there; `false` if that is impossible.
     fn garble(&mut self, node: NodeId) -> bool;
 }
 
@@ -47,7 +47,7 @@ fn epn(index: u16, incarnation: u64) -> Member {
 ///
 /// # Panics
 ///
-/// With the part and what was expected, if the registry does not keep to it.
+/// With the part and the expectation, if the registry breaks the contract.
 pub fn check<F: Farm>(mut make: impl FnMut() -> F) {
     let parts: [(&str, Part); 11] = [
         ("who joins is seen and who leaves is not", joins_and_leaves),
@@ -77,7 +77,7 @@ type Part = fn(&mut Check<'_>);
 struct Check<'a> {
     part: &'static str,
     farm: &'a mut dyn Farm,
-    /// Everything but views.
+    /// All events but views.
     seen: Vec<RegistryEvent>,
 }
 
@@ -214,7 +214,7 @@ fn expires(check: &mut Check<'_>) {
     check.awaits(&[epn(1, 1), epn(2, 1)]);
     check.farm.expire(EpnId(1).into());
     check.farm.start(epn(3, 1));
-    // Whether it was away in between is not promised; that it is there in the end is.
+    // Whether the node was away in between is not promised; that it is there in the end is.
     check.awaits(&[epn(1, 1), epn(2, 1), epn(3, 1)]);
     while check.farm.next().is_some() {}
     check.awaits(&[epn(1, 1), epn(2, 1), epn(3, 1)]);
@@ -256,7 +256,7 @@ fn garbage(check: &mut Check<'_>) {
     check.awaits(&[epn(1, 1)]);
     check.farm.start(epn(3, 1));
     check.awaits(&[epn(1, 1), epn(3, 1)]);
-    // Whose place it is may have it.
+    // The node that owns the place may have it.
     check.farm.start(epn(2, 1));
     check.awaits(&[epn(1, 1), epn(2, 1), epn(3, 1)]);
 }

@@ -1,8 +1,8 @@
-//! The registry that a farm has without ZooKeeper: its ICN.
+//! The registry of a farm without ZooKeeper: its ICN.
 //!
 //! Nodes find the ICN by its address in the farm file, so that address is all that an FLP or EPN has to look up. The
-//! ICN hears everybody and is told here, by its driver, what comes of them; the table of silence decides who is
-//! dead. There is no session and no third party: the registry is away exactly when no stream to an ICN stands.
+//! ICN receives the messages of all nodes, and its driver reports them here; the table of silence decides which nodes
+//! are dead. There is no session and no third party: the registry is away exactly when no stream to an ICN is open.
 
 use crate::registry::{Member, Registry, RegistryEvent};
 use crate::{Change, JoinError, LivenessConfig, MemberEvent, Members};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct EmbeddedRegistry {
     members: Members,
-    /// The ICNs of the farm file, then whoever has joined.
+    /// The ICNs of the farm file, and all that have joined.
     known: BTreeMap<NodeId, Member>,
     me: Option<Member>,
     is_away: bool,
@@ -23,7 +23,7 @@ pub struct EmbeddedRegistry {
 }
 
 impl EmbeddedRegistry {
-    /// A registry that knows the ICNs of the farm file, by index, from the start.
+    /// Returns a registry that knows the ICNs of the farm file, by index, from the start.
     #[must_use]
     pub fn new(liveness: LivenessConfig, icns: &[Member]) -> Self {
         let known = icns.iter().map(|icn| (icn.node, icn.clone()));
@@ -39,17 +39,17 @@ impl EmbeddedRegistry {
         registry
     }
 
-    /// The table of silence.
+    /// Returns the table of silence.
     #[must_use]
     pub fn members(&self) -> &Members {
         &self.members
     }
 
-    /// A node says hello to this ICN. As [`Members::handle_hello`].
+    /// Handles the hello of a node to this ICN. As [`Members::handle_hello`].
     ///
     /// # Errors
     ///
-    /// [`JoinError::Earlier`] if a later life of it has joined; the caller refuses the node.
+    /// [`JoinError::Earlier`] if a later life of the node has joined; the caller refuses the node.
     pub fn handle_hello(
         &mut self,
         now: Timestamp,
@@ -70,7 +70,7 @@ impl EmbeddedRegistry {
         events
     }
 
-    /// Anything was heard of a node. As [`Members::handle_heard`].
+    /// Notes that a node was heard. As [`Members::handle_heard`].
     pub fn handle_heard(
         &mut self,
         now: Timestamp,
@@ -80,7 +80,7 @@ impl EmbeddedRegistry {
         self.members.handle_heard(now, node, incarnation)
     }
 
-    /// The stream of a node has closed. As [`Members::handle_closed`].
+    /// Handles a closed stream of a node. As [`Members::handle_closed`].
     pub fn handle_closed(
         &mut self,
         now: Timestamp,
@@ -90,14 +90,14 @@ impl EmbeddedRegistry {
         self.members.handle_closed(now, node, incarnation)
     }
 
-    /// A node has left as agreed. As [`Members::handle_left`].
+    /// Handles a node that has left as agreed. As [`Members::handle_left`].
     pub fn handle_left(&mut self, node: NodeId, incarnation: Incarnation) -> Option<MemberEvent> {
         let event = self.members.handle_left(node, incarnation)?;
         self.forget(event);
         Some(event)
     }
 
-    /// What silence and grace have brought. As [`Members::handle_tick`].
+    /// Returns the changes that silence and grace have brought. As [`Members::handle_tick`].
     pub fn handle_tick(&mut self, now: Timestamp) -> Vec<MemberEvent> {
         let events = self.members.handle_tick(now);
         for event in &events {
@@ -106,7 +106,7 @@ impl EmbeddedRegistry {
         events
     }
 
-    /// Whether a stream to any ICN stands; for nodes that are none.
+    /// Notes whether a stream to any ICN is open; for nodes that are no ICN.
     pub fn handle_icn(&mut self, is_connected: bool) {
         if self.is_away != is_connected {
             return;
@@ -115,7 +115,7 @@ impl EmbeddedRegistry {
         self.events.push_back(if is_connected {
             RegistryEvent::Back
         } else {
-            let why = "no stream to an ICN stands".to_owned();
+            let why = "no stream to an ICN is open".to_owned();
             RegistryEvent::Away { why }
         });
     }
@@ -133,7 +133,7 @@ impl EmbeddedRegistry {
         let members: Vec<_> = members.into_values().collect();
         if members[..] != self.view[..] {
             self.view = members.into();
-            // A view that nobody has looked at is replaced by the next.
+            // A view that was not polled is replaced by the next.
             self.events
                 .retain(|event| !matches!(event, RegistryEvent::View(_)));
             self.events

@@ -1,9 +1,9 @@
-//! A session with a ZooKeeper, as those see it who decide what to ask of it.
+//! Session with a ZooKeeper, as the state machines see it that decide which requests to make.
 //!
 //! The registry and the verdict log on ZooKeeper are state machines over a [`Keeper`]. The live one has a thread with
-//! sockets and is in another crate; [`model`] has one in virtual time, so that the simulator drives the very code
-//! that runs in a farm. The words are ZooKeeper's: a tree of nodes with small data and versions, *ephemeral* nodes
-//! that vanish with the session that made them, *watches* that fire once.
+//! sockets and is in another crate; [`model`] has one in virtual time, so that the simulator drives the very code that
+//! runs in a farm. The terms are ZooKeeper's: a tree of nodes with small data and versions, *ephemeral* nodes that
+//! vanish with the session that made them, *watches* that fire once.
 
 pub mod model;
 
@@ -11,14 +11,15 @@ use sheaf_protocol::Timestamp;
 use std::time::Duration;
 use thiserror::Error;
 
-/// Most bytes of data that are read from or written to one node; a server's own limit is 1 MiB for a whole message.
+/// Upper bound of the bytes of data that are read from or written to one node; a server's own limit is 1 MiB for a
+/// whole message.
 pub const DATA_BYTES_MAX: usize = 512 << 10;
 
-/// Names one request. Counts up within a keeper.
+/// Number of one request. Counts up within a keeper.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// How long a node lasts and what it is called.
+/// Lifetime and naming of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Until it is deleted.
@@ -29,56 +30,56 @@ pub enum Kind {
     EphemeralSequential,
 }
 
-/// What can be asked of a ZooKeeper. Paths begin with `/`.
+/// Request to a ZooKeeper. Paths begin with `/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Makes a node. Answered by [`Answer::Created`].
     Create {
-        /// Its path.
+        /// Path of the node.
         path: String,
-        /// Its data.
+        /// Data of the node.
         data: Vec<u8>,
-        /// How long it lasts.
+        /// Lifetime of the node.
         kind: Kind,
     },
     /// Reads a node. Answered by [`Answer::Data`].
     Get {
-        /// Its path.
+        /// Path of the node.
         path: String,
-        /// Whether to say once when it changes or goes.
+        /// Whether to notify once when the node changes or goes.
         watch: bool,
     },
     /// Asks whether a node is there. Answered by [`Answer::Exists`].
     Exists {
-        /// Its path.
+        /// Path of the node.
         path: String,
-        /// Whether to say once when it comes, changes or goes.
+        /// Whether to notify once when the node comes, changes or goes.
         watch: bool,
     },
-    /// The names of a node's children. Answered by [`Answer::Children`].
+    /// Lists the names of a node's children. Answered by [`Answer::Children`].
     List {
-        /// Its path.
+        /// Path of the node.
         path: String,
-        /// Whether to say once when a child comes or goes.
+        /// Whether to notify once when a child comes or goes.
         watch: bool,
     },
     /// Replaces the data of a node. Answered by [`Answer::Version`].
     Set {
-        /// Its path.
+        /// Path of the node.
         path: String,
         /// The new data.
         data: Vec<u8>,
-        /// The version that it must have.
+        /// Version that the node must have; any if `None`.
         version: Option<i32>,
     },
     /// Removes a node without children. Answered by [`Answer::Done`].
     Delete {
-        /// Its path.
+        /// Path of the node.
         path: String,
-        /// The version that it must have.
+        /// Version that the node must have; any if `None`.
         version: Option<i32>,
     },
-    /// All of it or nothing. Answered by [`Answer::Done`].
+    /// Carries out all steps or none. Answered by [`Answer::Done`].
     Multi(Vec<Step>),
 }
 
@@ -87,44 +88,44 @@ pub enum Request {
 pub enum Step {
     /// Fails if the node is not there, or has another version.
     Check {
-        /// Its path.
+        /// Path of the node.
         path: String,
-        /// The version that it must have; any if `None`.
+        /// Version that the node must have; any if `None`.
         version: Option<i32>,
     },
     /// As [`Request::Create`].
     Create {
-        /// Its path.
+        /// Path of the node.
         path: String,
-        /// Its data.
+        /// Data of the node.
         data: Vec<u8>,
-        /// How long it lasts.
+        /// Lifetime of the node.
         kind: Kind,
     },
     /// As [`Request::Delete`].
     Delete {
-        /// Its path.
+        /// Path of the node.
         path: String,
-        /// The version that it must have.
+        /// Version that the node must have; any if `None`.
         version: Option<i32>,
     },
 }
 
-/// What a request gave.
+/// Answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The path of the new node, digits included.
     Created {
-        /// Its path.
+        /// Path of the node.
         path: String,
     },
-    /// What a node holds.
+    /// Content of a node.
     Data {
         /// The data. May hold anything.
         data: Vec<u8>,
-        /// Its version.
+        /// Version of the node.
         version: i32,
-        /// The session that it vanishes with; 0 if it lasts.
+        /// The session with which the node vanishes; 0 if it is persistent.
         owner: i64,
     },
     /// Whether a node is there.
@@ -133,11 +134,11 @@ pub enum Answer {
     Children(Vec<String>),
     /// The version after a change.
     Version(i32),
-    /// It is done.
+    /// The request is done.
     Done,
 }
 
-/// Why a request has no answer.
+/// Reason why a request has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum KeeperError {
     /// The node, or the one above it, is not there.
@@ -152,10 +153,10 @@ pub enum KeeperError {
     /// The node has children.
     #[error("the node has children")]
     NotEmpty,
-    /// This user may not do that.
+    /// This user lacks the permission.
     #[error("no permission")]
     NoAuth,
-    /// The connection broke. It may have happened or not, and may still happen.
+    /// The connection broke. The request may have been carried out or not, and may still be.
     #[error("the answer is lost")]
     Lost,
     /// The session is over.
@@ -170,7 +171,7 @@ pub enum KeeperError {
 }
 
 impl KeeperError {
-    /// Why a multi failed; of anything else, itself.
+    /// Returns the reason why a multi failed; of any other error, itself.
     #[must_use]
     pub fn root(&self) -> &Self {
         match self {
@@ -180,44 +181,45 @@ impl KeeperError {
     }
 }
 
-/// What a keeper tells.
+/// Event of a keeper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeeperEvent {
-    /// The session stands, for the first time or again.
+    /// The session is established, for the first time or again.
     Connected {
-        /// Its number. Another one than before: everything ephemeral of the old one is gone, and so are all watches.
+        /// Number of the session. Another one than before: everything ephemeral of the old one is gone, and so are all
+        /// watches.
         session: i64,
-        /// How long it outlives a break, as the servers have agreed to.
+        /// How long the session outlives a break, as the servers have agreed to.
         timeout: Duration,
     },
-    /// No server answers. What was asked and has no answer yet is [`Lost`](KeeperError::Lost).
+    /// No server answers. Requests without an answer are [`Lost`](KeeperError::Lost).
     Away {
         /// For logs and people.
         why: String,
     },
-    /// The session is over. Another one is begun by itself.
+    /// The session is over. Another one is begun automatically.
     Expired,
     /// An answer, in the order of the requests.
     Answer(Ticket, Result<Answer, KeeperError>),
     /// A watch has fired: this node, or its list of children, is not as it was.
     Changed {
-        /// Its path.
+        /// Path of the node.
         path: String,
     },
 }
 
-/// A session with a ZooKeeper that is kept up by itself, for ever.
+/// Session with a ZooKeeper that is kept up automatically, for ever.
 ///
-/// Requests are carried out in the order in which they are made. What is asked while there is no session waits for
+/// Requests are carried out in the order in which they are made. A request made while there is no session waits for
 /// one, or is [`Lost`](KeeperError::Lost). Nothing here blocks.
 pub trait Keeper {
-    /// Asks for something.
+    /// Submits a request.
     fn submit(&mut self, now: Timestamp, request: Request) -> Ticket;
 
-    /// What is new; `None` when nothing is.
+    /// Returns the next event; `None` when there is none.
     fn poll(&mut self, now: Timestamp) -> Option<KeeperEvent>;
 
-    /// When to poll again although nobody calls.
+    /// Returns when to poll again without an event.
     fn next_due(&self) -> Option<Timestamp> {
         None
     }
@@ -237,7 +239,7 @@ impl<K: Keeper + ?Sized> Keeper for Box<K> {
     }
 }
 
-/// The requests that make `path` and everything above it, as far as that is missing.
+/// Returns the requests that create `path` and everything above it, as far as that is missing.
 pub fn make_path(path: &str) -> Vec<Request> {
     let ends = path.char_indices().filter(|(at, c)| *c == '/' && *at > 0);
     let ends = ends.map(|(at, _)| at).chain([path.len()]);

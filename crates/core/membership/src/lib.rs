@@ -1,7 +1,7 @@
-//! Who is in the farm: the table of silence, and the registries where nodes find each other.
+//! Membership of the farm: the table of silence, and the registries where nodes find each other.
 //!
-//! [`Members`] is what an ICN knows of those that have joined. It is pure; its driver tells it what it hears and
-//! asks it what has changed. Three things are kept apart, because they have different consequences
+//! [`Members`] is an ICN's knowledge of the nodes that have joined. It is pure; its driver reports messages to it and
+//! asks for changes. Three states are kept apart, because they have different consequences
 //! (`docs/adr/2026-11-21-silence-is-not-death.md`):
 //!
 //! - **silent**: nothing heard for the suspect time. The node may be paused, or this machine busy. It gets
@@ -9,9 +9,9 @@
 //! - **cut**: its stream has closed. It may come back in the same life.
 //! - **dead**: it stayed cut for its time of grace, or a later life of it has joined. This is for ever.
 //!
-//! A [`Registry`] is where nodes are written down: `embedded`, the ICN itself; `zookeeper`, with [`keeper`] as what
-//! is asked of it and the live connection in another crate; `memory`, the same over a model of ZooKeeper in virtual
-//! time. All of them pass [`contract`].
+//! A [`Registry`] is where nodes register: `embedded`, the ICN itself; `zookeeper`, over a [`keeper`], with the live
+//! connection in another crate; `memory`, the same over a model of ZooKeeper in virtual time. All of them pass
+//! [`contract`].
 
 mod config;
 pub mod contract;
@@ -28,20 +28,20 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use thiserror::Error;
 
-/// What has become of a node.
+/// Change of the state of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It has joined, for the first time or back in the same life.
+    /// The node has joined, for the first time or back in the same life.
     Joined,
-    /// Nothing was heard of it for the suspect time.
+    /// The node was not heard for the suspect time.
     Silent,
-    /// It was silent and is heard again.
+    /// The node was silent and is heard again.
     Heard,
-    /// It is silent for so long that its stream should be closed from this side; [`Cut`](Self::Cut) follows then.
+    /// The node is silent for so long that its stream should be closed from this side; [`Cut`](Self::Cut) follows then.
     Hopeless,
-    /// Its stream has closed.
+    /// The stream of the node has closed.
     Cut,
-    /// Its life is over.
+    /// The life of the node is over.
     Dead,
 }
 
@@ -50,13 +50,13 @@ pub enum Change {
 pub struct MemberEvent {
     /// The node.
     pub node: NodeId,
-    /// Which life of it.
+    /// The life of the node.
     pub incarnation: Incarnation,
-    /// What happened.
+    /// The change.
     pub change: Change,
 }
 
-/// Why a node may not join.
+/// Error for a node that may not join.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum JoinError {
     /// A later life of the same node is a member.
@@ -73,7 +73,7 @@ pub enum JoinError {
     },
 }
 
-/// How a member is doing.
+/// State of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberState {
     /// Heard within the suspect time.
@@ -85,7 +85,7 @@ pub enum MemberState {
 }
 
 impl MemberState {
-    /// Name in status views.
+    /// Returns the name in status views.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -100,7 +100,7 @@ impl MemberState {
 struct Known {
     incarnation: Incarnation,
     state: MemberState,
-    /// Last time that it was heard; when cut, the time of the cut.
+    /// Last time that the member was heard; when cut, the time of the cut.
     since: Timestamp,
     hopeless_said: bool,
 }
@@ -113,7 +113,7 @@ pub struct Members {
 }
 
 impl Members {
-    /// An empty table.
+    /// Returns an empty table.
     #[must_use]
     pub fn new(config: LivenessConfig) -> Self {
         Self {
@@ -122,13 +122,13 @@ impl Members {
         }
     }
 
-    /// How the node is doing; `None` if it is no member.
+    /// Returns the state of the node; `None` if it is no member.
     #[must_use]
     pub fn state(&self, node: NodeId) -> Option<MemberState> {
         self.members.get(&node).map(|member| member.state)
     }
 
-    /// Whether this life of the node is a member.
+    /// Returns whether this life of the node is a member.
     #[must_use]
     pub fn is_member(&self, node: NodeId, incarnation: Incarnation) -> bool {
         self.members
@@ -136,11 +136,11 @@ impl Members {
             .is_some_and(|member| member.incarnation == incarnation)
     }
 
-    /// A node says hello. An earlier life of it is dead from now on.
+    /// Handles the hello of a node. An earlier life of it is dead from now on.
     ///
     /// # Errors
     ///
-    /// [`JoinError::Earlier`] if a later life of it has joined before; the caller refuses the node.
+    /// [`JoinError::Earlier`] if a later life of the node has joined before; the caller refuses the node.
     pub fn handle_hello(
         &mut self,
         now: Timestamp,
@@ -177,8 +177,8 @@ impl Members {
         Ok(events)
     }
 
-    /// A life of a node that is known from elsewhere is expected back: it counts as cut, with at least `patience` to
-    /// come.
+    /// Adds a life of a node that is known from elsewhere and expected back: it counts as cut, with at least `patience`
+    /// to come.
     pub fn expect(
         &mut self,
         now: Timestamp,
@@ -196,7 +196,7 @@ impl Members {
         self.members.entry(node).or_insert(member);
     }
 
-    /// Anything was heard of a node.
+    /// Notes that a node was heard.
     pub fn handle_heard(
         &mut self,
         now: Timestamp,
@@ -218,7 +218,7 @@ impl Members {
         })
     }
 
-    /// The stream of a node has closed.
+    /// Handles a closed stream of a node.
     pub fn handle_closed(
         &mut self,
         now: Timestamp,
@@ -238,8 +238,8 @@ impl Members {
         })
     }
 
-    /// A registry outside the farm says that this life of a node is over. If nothing is heard of it either, it is
-    /// dead without grace; one that is heard lives, whatever a registry says.
+    /// Handles the notice of a registry outside the farm that this life of a node is over. If it is not heard either,
+    /// it is dead without grace; one that is heard lives, whatever a registry says.
     pub fn handle_vanished(
         &mut self,
         node: NodeId,
@@ -252,7 +252,7 @@ impl Members {
         self.handle_left(node, incarnation)
     }
 
-    /// The node has left as agreed: it is dead without grace.
+    /// Handles a node that has left as agreed: it is dead without grace.
     pub fn handle_left(&mut self, node: NodeId, incarnation: Incarnation) -> Option<MemberEvent> {
         if !self.is_member(node, incarnation) {
             return None;
@@ -265,7 +265,7 @@ impl Members {
         })
     }
 
-    /// What silence and grace have brought by `now`.
+    /// Returns the changes that silence and grace have brought by `now`.
     pub fn handle_tick(&mut self, now: Timestamp) -> Vec<MemberEvent> {
         let mut events = Vec::new();
         for (node, member) in &mut self.members {
@@ -317,7 +317,7 @@ mod tests {
         Timestamp(ms * 1_000_000)
     }
 
-    /// Drives a table by a script such as `hello 1 @0; tick @120` and writes down what changed.
+    /// Drives a table by a script such as `hello 1 @0; tick @120` and checks the changes.
     fn check(script: &str, expected: &str) {
         let mut members = Members::new(LivenessConfig::default());
         let mut changes = Vec::new();

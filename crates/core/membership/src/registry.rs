@@ -1,4 +1,4 @@
-//! Who is in the farm, and where: the trait that every registry has, and how a node is written down in one.
+//! Registration of nodes: the trait that every registry has, and the text of a node in one.
 
 use sheaf_protocol::{Incarnation, NodeId, Role, Timestamp};
 use std::sync::Arc;
@@ -9,34 +9,34 @@ use thiserror::Error;
 pub struct Member {
     /// The node.
     pub node: NodeId,
-    /// Which life of it.
+    /// The life of the node.
     pub incarnation: Incarnation,
-    /// Where it listens, HOST:PORT or unix:PATH, several with commas between; empty if it does not.
+    /// Address on which the node listens, HOST:PORT or unix:PATH, several with commas between; empty if it does not.
     pub address: String,
 }
 
-/// What is new in a registry.
+/// Event of a registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RegistryEvent {
-    /// Who is there, ascending by node, one life each. It differs from the view before.
+    /// The nodes that are there, ascending by node, one life each. The view differs from the one before.
     View(Arc<[Member]>),
     /// The registry cannot be reached. The last view stays in force.
     Away {
         /// For logs and people.
         why: String,
     },
-    /// It can be reached again, and everything has been read anew.
+    /// The registry can be reached again, and everything has been read anew.
     Back,
     /// The registry holds something that no node writes, or refuses something. The last good state stays in force.
     Problem {
-        /// Names the place, what was found and what was expected.
+        /// Names the place, and the found and expected value.
         what: String,
     },
 }
 
-/// Where nodes are written down by themselves, and vanish when they die.
+/// Place where nodes register themselves, and from which they vanish when they die.
 ///
-/// Nothing here blocks: a driver polls until there is nothing new, whenever it is woken and at
+/// Nothing here blocks: a driver polls until there is no event, whenever it is woken and at
 /// [`next_due`](Self::next_due).
 ///
 /// # Contract, checked for every registry by [`contract::check`](crate::contract::check)
@@ -50,27 +50,27 @@ pub enum RegistryEvent {
 ///   [`Back`](RegistryEvent::Back) once each;
 /// - garbage in a node's place is one named [`Problem`](RegistryEvent::Problem), and what was known of it stays.
 pub trait Registry {
-    /// `embedded`, `zookeeper` or `memory`.
+    /// Returns the name: `embedded`, `zookeeper` or `memory`.
     fn name(&self) -> &'static str;
 
-    /// Writes this node down, now and whenever that is needed again. A second call replaces the first.
+    /// Registers this node, now and whenever that is needed again. A second call replaces the first.
     fn join(&mut self, now: Timestamp, me: Member);
 
-    /// Takes this node out.
+    /// Deregisters this node.
     fn leave(&mut self, now: Timestamp);
 
-    /// What is new; `None` when nothing is.
+    /// Returns the next event; `None` when there is none.
     fn poll(&mut self, now: Timestamp) -> Option<RegistryEvent>;
 
-    /// When to poll again although nothing has happened.
+    /// Returns when to poll again without an event.
     fn next_due(&self) -> Option<Timestamp> {
         None
     }
 
-    /// The last good view.
+    /// Returns the last good view.
     fn view(&self) -> Arc<[Member]>;
 
-    /// Whether the registry cannot be reached.
+    /// Returns whether the registry cannot be reached.
     fn is_away(&self) -> bool;
 }
 
@@ -104,7 +104,7 @@ impl<R: Registry + ?Sized> Registry for Box<R> {
     }
 }
 
-/// Why bytes in a registry are no node.
+/// Error for bytes in a registry that are no node.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum MemberError {
     /// The name is not `icn-`, `flp-` or `epn-` with four digits or more.
@@ -116,7 +116,7 @@ pub enum MemberError {
     /// Longer than any node is.
     #[error("found {found} bytes, expected at most {}", Member::BYTES_MAX)]
     TooLong {
-        /// How many.
+        /// Number of bytes.
         found: usize,
     },
     /// Not the three lines that a node writes.
@@ -124,26 +124,26 @@ pub enum MemberError {
     Line {
         /// The line, cut.
         found: String,
-        /// What it should be.
+        /// The expected line.
         expected: &'static str,
     },
 }
 
 impl Member {
-    /// Most bytes of a node in a registry; an address has at most 253 + 6.
+    /// Upper bound of the bytes of a node in a registry; an address has at most 253 + 6.
     pub const BYTES_MAX: usize = 512;
 
-    /// The name of a node in a registry, such as `epn-0003`.
+    /// Returns the name of a node in a registry, such as `epn-0003`.
     #[must_use]
     pub fn name_of(node: NodeId) -> String {
         format!("{}-{:04}", node.role, node.index)
     }
 
-    /// The node that a name is of.
+    /// Returns the node of a name.
     ///
     /// # Errors
     ///
-    /// [`MemberError::Name`] if no node is called so.
+    /// [`MemberError::Name`] if the name is no node's.
     pub fn node_of(name: &str) -> Result<NodeId, MemberError> {
         let parsed = name.split_once('-').and_then(|(role, index)| {
             let roles = [Role::Icn, Role::Flp, Role::Epn];
@@ -156,7 +156,7 @@ impl Member {
         parsed.ok_or_else(|| MemberError::Name { found: cut(name) })
     }
 
-    /// The three lines that stand in a registry.
+    /// Returns the three lines that are written to a registry.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let Self {
@@ -171,7 +171,7 @@ impl Member {
         .into_bytes()
     }
 
-    /// Reads what `node` has written.
+    /// Reads the lines of `node`.
     ///
     /// # Errors
     ///
@@ -223,7 +223,8 @@ impl Member {
     }
 }
 
-/// Whether `text` may be looked up as HOST:PORT, or is `unix:PATH`. Whether anybody is there is another question.
+/// Returns whether `text` may be looked up as HOST:PORT, or is `unix:PATH`. Whether a process listens there is another
+/// question.
 fn is_address(text: &str) -> bool {
     if let Some(path) = text.strip_prefix("unix:") {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"./_-+@=~:".contains(&byte);
@@ -238,7 +239,7 @@ fn is_address(text: &str) -> bool {
     })
 }
 
-/// The first characters of a text from outside, for messages. They are printed escaped.
+/// Returns the first characters of a text from outside, for messages. They are printed escaped.
 fn cut(text: &str) -> String {
     text.chars().take(40).collect()
 }

@@ -1,7 +1,7 @@
-//! The registry in a ZooKeeper: one ephemeral node for each node of the farm.
+//! Registry in a ZooKeeper: one ephemeral node for each node of the farm.
 //!
-//! `<root>/nodes/epn-0003` holds the incarnation and the address of EPN 3 and vanishes with its session. Whoever
-//! watches lists `<root>/nodes` and reads what is of interest, with watches on both. The logic is here, over any
+//! `<root>/nodes/epn-0003` holds the incarnation and the address of EPN 3 and vanishes with its session. An observer
+//! lists `<root>/nodes` and reads the nodes of interest, with watches on both. The logic is here, over any
 //! [`Keeper`]: with the live one this is the backend `zookeeper`, with the model the backend `memory`.
 
 use crate::keeper::{
@@ -13,10 +13,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long what was refused is left alone before it is tried again.
+/// Pause before a refused request is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Problems that wait to be polled; the rest is kept to itself.
+/// Upper bound of problems that wait to be polled; further ones are not reported.
 const EVENTS_MAX: usize = 64;
 
 /// The registry as one node sees it.
@@ -24,31 +24,31 @@ const EVENTS_MAX: usize = 64;
 pub struct ZooKeeperRegistry<K> {
     keeper: K,
     name: &'static str,
-    /// `<root>/nodes`.
+    /// Path of the folder, `<root>/nodes`.
     folder: String,
     /// Roles that are read; empty: all.
     interest: Vec<Role>,
     me: Option<Member>,
-    /// 0 while there is none.
+    /// Number of the session; 0 while there is none.
     session: i64,
     is_connected: bool,
-    /// `Away` was said and `Back` was not.
+    /// Whether `Away` was reported and `Back` was not.
     is_away: bool,
-    /// The folder is there, as far as is known.
+    /// Whether the folder is there, as far as is known.
     is_prepared: bool,
-    /// Why a part of it could not be made. That is no problem if it is there all the same.
+    /// Error of a part of the folder that could not be created. That is no problem if it is there all the same.
     unmade: Option<String>,
-    /// What asked for what.
+    /// Purpose of each open request.
     asked: BTreeMap<Ticket, Purpose>,
-    /// The list has to be read again.
+    /// Whether the list has to be read again.
     is_list_dirty: bool,
     /// Nodes that have to be read again.
     dirty: BTreeSet<String>,
-    /// The own place has to be looked at again.
+    /// Whether the own place has to be read again.
     is_own_dirty: bool,
-    /// All that are listed and of interest, and what is known of them.
+    /// All listed nodes of interest, each as last read.
     known: BTreeMap<String, Option<Member>>,
-    /// What is wrong, by place. Said when it is new.
+    /// Problems by place. Reported when they are new.
     problems: BTreeMap<String, String>,
     retry_at: Option<Timestamp>,
     own_retry_at: Option<Timestamp>,
@@ -62,14 +62,14 @@ enum Purpose {
     List,
     Read(String),
     Own,
-    /// The own node was made, replaced or changed; how that went shows when it is read.
+    /// The own node was created, replaced or changed; the result shows when it is read.
     Write,
     Leave,
 }
 
 impl<K: Keeper> ZooKeeperRegistry<K> {
-    /// A registry under `root`, such as `/sheaf`, that reads the nodes of the roles in `interest`; of all if empty.
-    /// `name` is what [`Registry::name`] says.
+    /// Returns a registry under `root`, such as `/sheaf`, that reads the nodes of the roles in `interest`; of all if
+    /// empty. `name` is that of [`Registry::name`].
     pub fn new(keeper: K, name: &'static str, root: &str, interest: &[Role]) -> Self {
         Self {
             keeper,
@@ -95,12 +95,12 @@ impl<K: Keeper> ZooKeeperRegistry<K> {
         }
     }
 
-    /// What the registry stands on.
+    /// Returns the keeper beneath the registry.
     pub fn keeper(&self) -> &K {
         &self.keeper
     }
 
-    /// Ends the registry and gives back what it stood on.
+    /// Ends the registry and returns the keeper beneath it.
     pub fn into_keeper(self) -> K {
         self.keeper
     }
@@ -182,7 +182,7 @@ impl<K: Keeper> ZooKeeperRegistry<K> {
     ) {
         match (purpose, answer) {
             (Purpose::Prepare, Ok(_) | Err(KeeperError::NodeExists)) | (Purpose::Leave, _) => {}
-            // What asked is asked again when there is a connection.
+            // Open requests are made again when there is a connection.
             (Purpose::Prepare, Err(KeeperError::Lost | KeeperError::Expired)) => {
                 self.is_prepared = false;
                 self.is_list_dirty = true;
@@ -209,7 +209,7 @@ impl<K: Keeper> ZooKeeperRegistry<K> {
             }
             (Purpose::Read(name), Ok(Answer::Data { data, .. })) => self.handle_data(&name, &data),
             (Purpose::Read(name), Err(KeeperError::NoNode)) => {
-                // It left between the list and the look at it. The watch on the list has fired.
+                // The node left between the list and the look at it. The watch on the list has fired.
                 self.known.remove(&name);
                 self.problems.remove(&name);
             }
@@ -223,7 +223,7 @@ impl<K: Keeper> ZooKeeperRegistry<K> {
             (Purpose::Write, Err(error)) => {
                 self.is_own_dirty = true;
                 match error.root() {
-                    // Somebody was faster, or it has happened before: the next look tells.
+                    // Another node was faster, or it has happened before: the next look shows.
                     KeeperError::NodeExists | KeeperError::BadVersion | KeeperError::NoNode => {}
                     KeeperError::Lost | KeeperError::Expired => {}
                     _ => {
@@ -285,12 +285,12 @@ impl<K: Keeper> ZooKeeperRegistry<K> {
                 self.problems.remove(name);
                 self.known.insert(name.to_owned(), Some(member));
             }
-            // What was known of it stays.
+            // The state read before stays.
             Err(error) => self.report_problem(name, &format!("{}: {error}", self.path(name))),
         }
     }
 
-    /// What stands in this node's own place, if it wants one.
+    /// Handles the content of this node's own place, if it wants one.
     fn handle_own(&mut self, now: Timestamp, answer: Result<Answer, KeeperError>) {
         let (Some(me), Some(path)) = (self.me.clone(), self.own_path()) else {
             return;
@@ -355,7 +355,7 @@ impl<K: Keeper> ZooKeeperRegistry<K> {
     fn report_problem(&mut self, place: &str, what: &str) {
         if self.problems.get(place).is_none_or(|said| said != what) {
             self.problems.insert(place.to_owned(), what.to_owned());
-            // Whoever fills the registry with garbage does not fill our memory.
+            // A registry full of garbage must not fill our memory.
             if self.events.len() >= EVENTS_MAX {
                 return;
             }
@@ -365,7 +365,7 @@ impl<K: Keeper> ZooKeeperRegistry<K> {
         }
     }
 
-    /// Asks for what has to be known and is not.
+    /// Requests everything that has to be known and is not.
     fn ask_for_missing(&mut self, now: Timestamp) {
         if !self.is_connected || self.session == 0 {
             return;
@@ -404,7 +404,7 @@ impl<K: Keeper> ZooKeeperRegistry<K> {
         }
     }
 
-    /// When nothing is open any more: the view, if it is another one.
+    /// Publishes the view, if it is another one and no request is open any more.
     fn settle(&mut self) {
         let is_reading = |purpose: &Purpose| matches!(purpose, Purpose::List | Purpose::Read(_));
         let is_open =

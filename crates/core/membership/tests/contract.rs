@@ -1,4 +1,4 @@
-//! The embedded registry and the one in virtual time keep to the contract.
+//! Tests that the embedded registry and the one in virtual time keep the contract.
 
 use sheaf_membership::contract::{self, Farm};
 use sheaf_membership::embedded::EmbeddedRegistry;
@@ -9,7 +9,7 @@ use sheaf_protocol::{Incarnation, NodeId, Timestamp};
 use std::time::Duration;
 
 const SESSION: Duration = Duration::from_millis(400);
-/// How long nothing has to happen until nothing will: some sessions.
+/// Time without an event after which none is expected: some sessions.
 const PATIENCE: Duration = Duration::from_millis(2000);
 
 /// Registries of one process each over one model.
@@ -56,7 +56,7 @@ impl Farm for Virtual {
             let all = self.nodes.iter().map(|(_, registry)| registry);
             let due = all.chain([&self.observer]).filter_map(Registry::next_due);
             let next = due.min().unwrap_or(end).max(Timestamp(self.now.0 + 1));
-            // A session that runs out is due for nobody but the servers.
+            // A session that runs out is due for the servers only.
             self.now = next.min(self.now + Duration::from_millis(10));
             if self.now >= end {
                 return None;
@@ -76,7 +76,7 @@ impl Farm for Virtual {
         let latest = self.latest(node);
         let (_, mut registry) = self.nodes.remove(latest);
         registry.leave(self.now);
-        // It ends when what it asked for has been heard; see below.
+        // The process ends when the answer to its request has been received; see below.
         for _ in 0..100 {
             self.now = self.now + Duration::from_micros(100);
             while registry.poll(self.now).is_some() {}
@@ -114,7 +114,7 @@ fn the_registry_in_virtual_time_keeps_to_the_contract() {
     }
 }
 
-/// What an ICN hears of its nodes.
+/// Messages that an ICN receives from its nodes.
 struct Embedded {
     now: Timestamp,
     icn: EmbeddedRegistry,
@@ -167,7 +167,7 @@ impl Farm for Embedded {
         self.icn.handle_closed(self.now, node, incarnation);
     }
 
-    /// Its stream is closed from this side, and it says hello again.
+    /// Closes the stream from this side; the node sends its hello again.
     fn expire(&mut self, node: NodeId) {
         let (node, incarnation) = self.latest(node);
         let known = self.icn.view();

@@ -1,4 +1,4 @@
-//! The registry in a ZooKeeper where the contract leaves off, against the model.
+//! Tests of the registry in a ZooKeeper beyond the contract, against the model.
 
 use sheaf_membership::keeper::model::{Model, ModelKeeper};
 use sheaf_membership::zookeeper::ZooKeeperRegistry;
@@ -47,7 +47,7 @@ impl World {
         self.nodes.push(registry);
     }
 
-    /// Lets `ms` go by; gives what was said by the observer and the nodes, in words.
+    /// Lets `ms` go by; returns the events of the observer and the nodes, as text.
     fn run(&mut self, ms: u64) -> String {
         let end = self.now + Duration::from_millis(ms);
         let mut said = Vec::new();
@@ -157,7 +157,7 @@ fn only_roles_of_interest_are_read() {
     world
         .model
         .write(world.now, "/sheaf/nodes/nonsense\x1b[31m", b"");
-    // Everybody who lists says it.
+    // Every node that lists reports it.
     let said = world.run(100);
     let what = "/sheaf/nodes: found the name \"nonsense\\u{1b}[31m\", expected a role and an index such as epn-0003";
     assert_eq!(said.matches(what).count(), 3, "{said}");

@@ -75,7 +75,7 @@ pub enum Action {
     Append(Record),
     /// Send this.
     Send(Recipient, Control),
-    /// A TF is done: its EPN has handed it on.
+    /// A TF is done: its EPN has delivered it.
     Done {
         /// The TF.
         tf: TfId,

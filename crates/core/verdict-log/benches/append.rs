@@ -1,4 +1,4 @@
-//! How long does it take until a verdict is durable?
+//! Benchmark of the time until a verdict is durable.
 //!
 //! Workload: appends of 1, 10, 100 and 1000 verdicts, one at a time: the next one when the last one is durable. `file`
 //! is one ICN on its own disk, `majority` three ICNs in this process, each with a directory of its own on the same
@@ -145,7 +145,7 @@ impl Three {
         Timestamp(0) + self.began.elapsed()
     }
 
-    /// Everything that there is to do, and then a wait for more.
+    /// Does all pending work, and then waits for more.
     fn turn(&mut self) {
         let now = self.now();
         let mut is_quiet = true;
@@ -174,7 +174,7 @@ impl Three {
 
     fn append(&mut self, records: Vec<Record>) {
         let now = self.now();
-        let leader = self.leader.expect("somebody leads");
+        let leader = self.leader.expect("a leader");
         let position = self.ledgers[leader].append(now, records);
         while self.durable < position {
             self.turn();

@@ -1,4 +1,4 @@
-//! How long does a leader read its log after a run of some length?
+//! Benchmark of a leader's start after a run of some length.
 //!
 //! Workload: a log of verdicts, five an append, written before; with a checkpoint of 40 sources and 100 undone TFs
 //! every 5,000 records, or without any. One figure is a start: opening the directory, and every record that is
@@ -49,7 +49,7 @@ fn verdict(tf: u64) -> Record {
     }
 }
 
-/// What stands for all TFs up to `end`.
+/// Returns the records that stand for all TFs up to `end`.
 fn checkpoint(end: u64) -> Vec<Record> {
     let head = Checkpoint {
         frontier: TfId(end),

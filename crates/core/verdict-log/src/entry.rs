@@ -1,8 +1,7 @@
 //! One entry of a log: its term and index, and a body that holds the records of one append or a piece of them.
 //!
-//! An append is all or none. When its records do not fit one entry, all pieces but the last say that more follows,
-//! and a reader holds them back until the last one has come: a leader that dies in the middle leaves pieces that
-//! nobody ever reads.
+//! An append is all or none. When its records do not fit one entry, all pieces but the last announce that more follows,
+//! and a reader holds them back until the last one has come: pieces of a leader that dies in the middle are never read.
 
 use crate::storage::StorageError;
 use bytes::Bytes;
@@ -14,16 +13,16 @@ use thiserror::Error;
 pub struct Entry {
     /// The term of the leader that appended it.
     pub term: Term,
-    /// Its place, from 1, without gaps.
+    /// Index of the entry, from 1, without gaps.
     pub index: u64,
     /// Kind (1 byte), number of records (4 bytes), records; at least [`HEAD_BYTES`](Self::HEAD_BYTES).
     pub body: Bytes,
 }
 
-/// What a body is.
+/// Kind of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyKind {
-    /// No record: the mark that a leader sets at the begin of its term.
+    /// No record: the no-op entry that a leader appends at the begin of its term.
     Mark,
     /// The records of an append, or the last piece of them.
     Whole,
@@ -31,7 +30,7 @@ pub enum BodyKind {
     Piece,
 }
 
-/// Why bytes are no body of an entry.
+/// Reason why bytes are no body of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BodyError {
     /// Too short for a head or too long for a message.
@@ -45,7 +44,7 @@ pub enum BodyError {
         found: usize,
     },
     /// No kind of this version.
-    #[error("kind of entry is {found}, expected 0 (mark), 1 (whole) or 2 (piece)")]
+    #[error("kind of entry is {found}, expected 0 (no-op), 1 (whole) or 2 (piece)")]
     Kind {
         /// The code found.
         found: u8,
@@ -53,17 +52,17 @@ pub enum BodyError {
     /// A record cannot be read.
     #[error("record {number} of an entry: {source}")]
     Record {
-        /// Which one, from 0.
+        /// Number of the record, from 0.
         number: usize,
-        /// What is wrong with it.
+        /// Fault of the record.
         source: DecodeError,
     },
-    /// The number in the head is another.
-    #[error("entry says {said} records and has {found}")]
+    /// The number in the head is another one.
+    #[error("entry states {stated} records and has {found}")]
     Count {
-        /// What the head says.
-        said: u32,
-        /// Records that are there.
+        /// Number in the head.
+        stated: u32,
+        /// Number of records that are there.
         found: usize,
     },
 }
@@ -71,10 +70,10 @@ pub enum BodyError {
 impl Entry {
     /// Bytes before the records.
     pub const HEAD_BYTES: usize = 5;
-    /// Longest body. A record is far smaller, and half a message of the log has room for one.
+    /// Upper bound of a body. A record is far smaller, and half a message of the log has room for one.
     pub const BODY_BYTES_MAX: usize = 256 << 10;
 
-    /// The mark at the begin of a term.
+    /// Returns the no-op entry at the begin of a term.
     #[must_use]
     pub fn mark(term: Term, index: u64) -> Self {
         Self {
@@ -84,7 +83,7 @@ impl Entry {
         }
     }
 
-    /// The entries that `records` make, the first of them at `index`. There is always one.
+    /// Returns the entries that `records` make, the first of them at `index`. There is always one.
     #[must_use]
     pub fn of(term: Term, mut index: u64, records: &[Record]) -> Vec<Self> {
         let mut entries = Vec::with_capacity(1);
@@ -115,7 +114,7 @@ impl Entry {
         entries
     }
 
-    /// What the body is.
+    /// Returns the kind of the body.
     ///
     /// # Errors
     ///
@@ -134,14 +133,14 @@ impl Entry {
         }
     }
 
-    /// Whether a checkpoint begins with it, which is an append of its own.
+    /// Returns whether a checkpoint begins with the entry, which is an append of its own.
     #[must_use]
     pub fn begins_checkpoint(&self) -> bool {
         let records = self.body.get(Self::HEAD_BYTES..).unwrap_or_default();
         !matches!(self.kind(), Ok(BodyKind::Mark)) && Record::is_checkpoint_first(records)
     }
 
-    /// How many records the head of the body says there are; 0 if there is no head.
+    /// Returns the number of records in the head of the body; 0 if there is no head.
     #[must_use]
     pub fn record_count(&self) -> u64 {
         let count = self.body.get(1..Self::HEAD_BYTES);
@@ -150,11 +149,11 @@ impl Entry {
         })
     }
 
-    /// The records of the body.
+    /// Returns the records of the body.
     ///
     /// # Errors
     ///
-    /// [`BodyError`] names what is wrong; entries from a disk or a peer are asked this before they count.
+    /// [`BodyError`] names the fault; entries from a disk or a peer are checked in this way before they count.
     pub fn records(&self) -> Result<Vec<Record>, BodyError> {
         self.kind()?;
         let mut rest = &self.body[Self::HEAD_BYTES..];
@@ -166,10 +165,10 @@ impl Entry {
             records.push(record);
             rest = behind;
         }
-        let said = self.record_count();
-        if said != records.len() as u64 {
+        let stated = self.record_count();
+        if stated != records.len() as u64 {
             return Err(BodyError::Count {
-                said: u32::try_from(said).expect("read from 4 bytes"),
+                stated: u32::try_from(stated).expect("read from 4 bytes"),
                 found: records.len(),
             });
         }
@@ -179,17 +178,17 @@ impl Entry {
 
 /// The records of a log in order, each with the term and index of its entry; pieces without their end are left out.
 ///
-/// After an error there is nothing more.
+/// An error ends the sequence.
 pub struct Records<I> {
     entries: I,
-    /// The pieces of an append whose last one has not come.
+    /// Pieces of an append whose last one has not come.
     held: Vec<(Term, u64, Record)>,
     ready: std::vec::IntoIter<(Term, u64, Record)>,
     has_failed: bool,
 }
 
 impl<I: Iterator<Item = Result<Entry, StorageError>>> Records<I> {
-    /// The records of `entries`, which follow each other without gaps.
+    /// Returns the records of `entries`, which follow each other without gaps.
     pub fn new(entries: I) -> Self {
         Self {
             entries,
@@ -312,7 +311,7 @@ mod tests {
         check(&[], "entry body of 0 bytes, expected 5 to 262144");
         check(
             &[3, 0, 0, 0, 0],
-            "kind of entry is 3, expected 0 (mark), 1 (whole) or 2 (piece)",
+            "kind of entry is 3, expected 0 (no-op), 1 (whole) or 2 (piece)",
         );
         check(&[1, 2, 0, 0, 0, 9], "entry says 2 records and has 1");
         check(

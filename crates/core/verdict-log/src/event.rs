@@ -1,4 +1,4 @@
-//! The words of the event logs: what each process itself saw, one JSON object a line.
+//! Lines of the event logs: observations of each process, one JSON object a line.
 //!
 //! Nodes write them (`sheaf_node::event`), [`verify`](crate::verify) reads them. Schema and examples:
 //! `docs/events.md`.
@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 pub enum Event {
     /// First line of each life of a process.
     Begin {
-        /// `icn:0`, `flp:2`, …
+        /// Name of the node: `icn:0`, `flp:2`, …
         node: String,
-        /// Which life.
+        /// Life of the node.
         incarnation: u64,
     },
     /// FLP: it makes STFs for this run from now on. ICN: it opened the run.
@@ -30,7 +30,7 @@ pub enum Event {
         /// CRC-32C at the source.
         digest: u32,
     },
-    /// FLP: there will be no STF of this TF.
+    /// FLP: no STF of this TF will be made.
     Skipped {
         /// The TF.
         tf: u64,
@@ -48,10 +48,10 @@ pub enum Event {
         attempt: u32,
         /// The EPN.
         epn: u16,
-        /// Which life of it.
+        /// Life of the EPN.
         incarnation: u64,
     },
-    /// EPN: a TF was handed to the consumer.
+    /// EPN: a TF was delivered to the consumer.
     Delivered {
         /// The TF.
         tf: u64,
@@ -62,8 +62,8 @@ pub enum Event {
         /// FLPs without an STF in it.
         missing: Vec<u16>,
     },
-    /// EPN: a TF that a former life of it had stored, and that is committed to that life, is visible now, or was
-    /// found so: that life may not have come to writing it down.
+    /// EPN: a TF that a former life of it had stored, and that is committed to that life, is visible now, or was found
+    /// so: that life may have died before it wrote the line.
     Recovered {
         /// The TF.
         tf: u64,
@@ -76,30 +76,30 @@ pub enum Event {
         /// FLPs without an STF in it.
         missing: Vec<u16>,
     },
-    /// EPN: the consumer found something wrong with a TF that it was handed.
+    /// EPN: the consumer found a fault in a TF that was delivered to it.
     Fault {
         /// The TF.
         tf: u64,
-        /// What.
+        /// The fault.
         detail: String,
     },
-    /// ICN: it leads from now on. What the log held is written again behind this line.
+    /// ICN: it leads from now on. The content of the log is written again behind this line.
     Leads {
         /// The term.
         term: u64,
     },
-    /// ICN: it leads no longer, and nothing that it decides has an effect.
+    /// ICN: it leads no longer, and its decisions have no effect any more.
     Deposed {
-        /// The highest term that it knows.
+        /// The highest term known to the ICN.
         term: u64,
-        /// How it came to know.
+        /// Reason, as the ICN learned it.
         why: String,
     },
     /// ICN: from a TF on, these FLPs make a TF whole. Replaces earlier ones with the same or a later `first`.
     Roster {
-        /// The name by which assignments call it.
+        /// Name of the roster in assignments.
         roster: u32,
-        /// The first TF of it.
+        /// First TF of the roster.
         first: u64,
         /// The FLPs.
         members: Vec<MemberEvent>,
@@ -117,11 +117,11 @@ pub enum Event {
         verdict: String,
         /// The EPN that built it.
         epn: Option<u16>,
-        /// Which life of that EPN.
+        /// Life of that EPN.
         incarnation: Option<u64>,
         /// FLPs without an STF in it.
         missing: Vec<u16>,
-        /// Why it was dropped.
+        /// Reason of the drop.
         reason: Option<String>,
     },
     /// ICN: the EPN died before it acknowledged; amends the verdict.
@@ -131,16 +131,16 @@ pub enum Event {
     },
     /// ICN: every TF of the run is decided and done.
     Over,
-    /// The process ends in order; last line of a life that nobody cut short.
+    /// The process ends in order; last line of a life that was not cut short.
     End,
 }
 
 /// One STF of a delivered TF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartEvent {
-    /// Who made it.
+    /// The FLP that made the STF.
     pub flp: u16,
-    /// Which life of it.
+    /// Life of the FLP.
     pub incarnation: u64,
     /// Payload bytes.
     pub bytes: u64,
@@ -153,7 +153,7 @@ pub struct PartEvent {
 pub struct MemberEvent {
     /// The FLP.
     pub flp: u16,
-    /// Which life of it.
+    /// Life of the FLP.
     pub incarnation: u64,
 }
 

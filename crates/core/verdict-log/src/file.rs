@@ -1,6 +1,6 @@
-//! The log of one ICN on its own disk: a restart goes on with the run in the next term.
+//! Log of one ICN on its own disk: a restart goes on with the run in the next term.
 //!
-//! There is nobody to vote, so whoever has the directory leads. What is promised hangs on this one disk; an ICN that
+//! There is no other voter, so the ICN that has the directory leads. Durability depends on this one disk; an ICN that
 //! must not end with its machine needs the majority log.
 
 mod read;
@@ -16,17 +16,17 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The log of one ICN on its own disk.
+/// Log of one ICN on its own disk.
 #[derive(Debug)]
 pub struct FileLedger<S> {
     storage: S,
     term: Term,
     office: Office,
     appended: Position,
-    /// What each open ticket makes durable.
+    /// Position that each open ticket makes durable.
     tickets: VecDeque<(Ticket, Position)>,
     trouble: Option<String>,
-    /// A replay could not be read to its end.
+    /// Whether a replay could not be read to its end.
     has_failed: Arc<AtomicBool>,
 }
 
@@ -39,7 +39,7 @@ enum Office {
 }
 
 impl<S: Storage> FileLedger<S> {
-    /// The log in `storage`; it leads in the next term as soon as that is durable.
+    /// Opens the log in `storage`, which leads in the next term as soon as that is durable.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ impl<S: Storage> FileLedger<S> {
         })
     }
 
-    /// What recovery found, for people.
+    /// Returns the findings of the recovery, for people.
     pub fn findings(&self) -> Vec<String> {
         self.storage.findings()
     }

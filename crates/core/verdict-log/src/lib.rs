@@ -1,10 +1,10 @@
-//! The verdict log: who may append to it, what is durable in it, and whether it all adds up.
+//! The verdict log: the right to append to it, and the durability of its records.
 //!
-//! Leadership and the log are one thing here, because only the fenced append is the truth: leases, sessions and
-//! clocks are hints about who is likely to succeed with it. An ICN holds one [`Ledger`] and asks it what is new.
-//! It decides only while the ledger says that it leads, and acts on a decision only when the ledger says that it
-//! is durable. Whoever leads next finds every durable record, and no other can be added behind its back.
-//! Why: `docs/adr/2026-11-21-the-fenced-append-is-the-truth.md`.
+//! Leadership and the log are one thing here, because only the fenced append is the truth: leases, sessions and clocks
+//! are hints about which ICN is likely to succeed with it. An ICN holds one [`Ledger`] and polls it. It decides only
+//! while the ledger says that it leads, and acts on a decision only when the ledger says that it is durable. The next
+//! leader finds every durable record, and no other can be added without its knowledge. Why:
+//! `docs/adr/2026-11-21-the-fenced-append-is-the-truth.md`.
 
 pub mod entry;
 pub mod event;
@@ -20,14 +20,14 @@ use bytes::Bytes;
 use sheaf_protocol::{Record, Term, Timestamp};
 use std::fmt;
 
-/// How far a leader has appended: counts up with every [`append`](Ledger::append), from 1 in each term.
+/// Position of a leader in its log: counts up with every [`append`](Ledger::append), from 1 in each term.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position(pub u64);
 
-/// What is new about the log.
+/// Event of the log.
 #[derive(Debug)]
 pub enum Notice {
-    /// This ICN leads from now on. What it appends is fenced by `term`, which nobody has had before.
+    /// This ICN leads from now on. Its appends are fenced by `term`, which no ICN has had before.
     Lead {
         /// The term.
         term: Term,
@@ -36,7 +36,7 @@ pub enum Notice {
     },
     /// Everything appended in this term up to here is durable: it is in the log for ever.
     Durable(Position),
-    /// This ICN leads no longer. What was not durable may be in the log or not; the next leader knows.
+    /// This ICN leads no longer. Appends that were not durable may be in the log or not; the next leader knows.
     Deposed {
         /// The highest term known.
         term: Term,
@@ -47,20 +47,20 @@ pub enum Notice {
     Trouble(String),
     /// The log can be written again.
     Healed,
-    /// Send this to another ICN.
+    /// Send a message to another ICN.
     Send {
-        /// Its index.
+        /// Index of the ICN.
         to: u16,
-        /// At most [`LEDGER_BYTES_MAX`](sheaf_protocol::Control::LEDGER_BYTES_MAX) bytes.
+        /// The message, at most [`LEDGER_BYTES_MAX`](sheaf_protocol::Control::LEDGER_BYTES_MAX) bytes.
         message: Bytes,
     },
 }
 
-/// The records of a log, oldest first.
+/// Records of a log, oldest first.
 pub struct Replay(Box<dyn Iterator<Item = Record>>);
 
 impl Replay {
-    /// The records that `records` yields.
+    /// Returns a replay of the records that `records` yields.
     pub fn new(records: impl Iterator<Item = Record> + 'static) -> Self {
         Self(Box::new(records))
     }
@@ -80,66 +80,66 @@ impl fmt::Debug for Replay {
     }
 }
 
-/// What a status view says of the log.
+/// State of the log, for status views.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LedgerStatus {
     /// `memory`, `file`, `majority` or `zookeeper`.
     pub backend: &'static str,
     /// `leader`, `standby` or `candidate`.
     pub office: &'static str,
-    /// The highest term known.
+    /// Highest term known.
     pub term: Term,
     /// The ICN that leads, as far as is known.
     pub leader: Option<u16>,
     /// Records durable in the log.
     pub records: u64,
-    /// The trouble there is, if any.
+    /// The trouble, if there is any.
     pub trouble: Option<String>,
 }
 
-/// The verdict log as one ICN sees it.
+/// Verdict log as one ICN sees it.
 ///
-/// Nothing here blocks: what takes time goes on elsewhere, and its end shows in [`poll`](Self::poll).
+/// Nothing here blocks: slow work goes on elsewhere, and its end shows in [`poll`](Self::poll).
 pub trait Ledger {
     /// Appends records, in order and all or none. Only a leader's append has an effect. A checkpoint is an append of
-    /// its own, its head first; what is before it may be removed when it is durable.
+    /// its own, its head first; records before it may be removed when it is durable.
     fn append(&mut self, now: Timestamp, records: Vec<Record>) -> Position;
 
-    /// What is new; `None` when nothing is. A driver polls until then, after every event and every
+    /// Returns the next notice; `None` when there is none. A driver polls until then, after every event and every
     /// [`next_due`](Self::next_due).
     fn poll(&mut self, now: Timestamp) -> Option<Notice>;
 
-    /// When to poll again although nothing has happened.
+    /// Returns when to poll again without an event.
     fn next_due(&self) -> Option<Timestamp> {
         None
     }
 
-    /// A message of the log of another ICN has come. It may hold any bytes.
+    /// Handles a message of the log of another ICN. It may hold any bytes.
     fn handle_message(&mut self, now: Timestamp, from: u16, message: &[u8]) {
         let _ = (now, from, message);
     }
 
-    /// The stream to another ICN stands, or stands no longer.
+    /// Notes whether the stream to another ICN is open.
     fn handle_peer(&mut self, now: Timestamp, icn: u16, is_connected: bool) {
         let _ = (now, icn, is_connected);
     }
 
-    /// This process is about to end: if it leads and there are others, one of them should lead soon.
+    /// Announces that this process is about to end: if it leads and there are others, one of them should lead soon.
     fn resign(&mut self, now: Timestamp) {
         let _ = now;
     }
 
-    /// Whether another ICN can go on when this one ends.
+    /// Returns whether another ICN can go on when this one ends.
     fn has_others(&self) -> bool {
         false
     }
 
-    /// Whether a takeover would be slow without another checkpoint: one should be appended soon.
+    /// Returns whether a takeover would be slow without another checkpoint: one should be appended soon.
     fn wants_checkpoint(&self) -> bool {
         false
     }
 
-    /// For status views.
+    /// Returns the state, for status views.
     fn status(&self) -> LedgerStatus;
 }
 

@@ -1,14 +1,14 @@
-//! The log of several ICNs, durable when most of them have it: one may be lost at any moment, and another leads.
+//! Log of several ICNs, durable when most of them have it: one may be lost at any moment, and another leads.
 //!
-//! The members are fixed and few. The rules are those of Raft (Ongaro, *Consensus: Bridging Theory and Practice*,
-//! 2014; section 9.6 for trial votes): a member votes once a term and only for a log not older than its own, entries
-//! are taken only behind one that both logs have, a leader counts only entries of its own term, and nobody says
-//! yes before its disk has. A leader begins with an entry of its own, the mark; when that is committed everything
+//! The members are fixed and few. The rules are those of Raft (Ongaro, *Consensus: Bridging Theory and Practice*, 2014;
+//! section 9.6 for the pre-vote): a member votes once a term and only for a log not older than its own, entries are
+//! accepted only behind one that both logs have, a leader counts only entries of its own term, and no member
+//! acknowledges before its disk has synced. A leader begins with a no-op entry; when that is committed everything
 //! before is too, and only then does it lead for the world outside. Why not a library:
 //! `docs/adr/2026-11-21-own-majority-log.md`; for operators: `docs/ledger.md`.
 //!
-//! A blank disk may be a first start or a lost memory. A member with one therefore asks all others first
-//! (`join.rs`) and votes only when it knows all that it may have promised.
+//! A blank disk may be a first start or a lost memory. A member with one therefore asks all others first (`join.rs`)
+//! and votes only when it knows all that it may have promised.
 //!
 //! Time is an argument and serves availability alone: no rule of safety has a duration in it.
 
@@ -32,23 +32,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Who the members are, and how patient.
+/// Members of the majority, and their patience.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MajorityConfig {
-    /// This member, from 0.
+    /// Index of this member, from 0.
     pub me: u16,
-    /// How many there are; 3, or another odd number for more failures at once.
+    /// Number of members; 3, or another odd number for more failures at once.
     pub icns: u16,
-    /// Of the times that are drawn so that members do not campaign at the same moment.
+    /// Seed of the times that are drawn so that members do not campaign at the same moment.
     pub seed: u64,
-    /// How often a leader is heard at least.
+    /// Longest pause of a leader between two messages to a member.
     pub pulse: Duration,
-    /// A leader that is not heard for this time, or for up to five thirds of it, is given up.
+    /// Silence, up to five thirds of it, after which a leader is given up.
     pub patience: Duration,
 }
 
 impl MajorityConfig {
-    /// Member `me` of `icns` with pulses of 20 ms and a patience of 120 to 200 ms.
+    /// Returns member `me` of `icns` with pulses of 20 ms and a patience of 120 to 200 ms.
     #[must_use]
     pub fn new(me: u16, icns: u16, seed: u64) -> Self {
         Self {
@@ -60,38 +60,38 @@ impl MajorityConfig {
         }
     }
 
-    /// How many members decide.
+    /// Returns the number of members that make a majority.
     #[must_use]
     pub fn majority(&self) -> usize {
         usize::from(self.icns) / 2 + 1
     }
 }
 
-/// What a member is.
+/// Role of a member in the election.
 #[derive(Debug)]
 enum Office {
     /// Its disk was blank; it may not vote yet.
     Joining(Join),
     Follower,
-    /// Asks whether it would get votes; the set holds who said yes.
+    /// Asks whether it would get votes, in a pre-vote; the set holds the members that agreed.
     Trial(BTreeSet<u16>),
-    /// Asks for votes.
+    /// Asks for votes; the set holds the members that granted theirs.
     Candidate(BTreeSet<u16>),
     Leader(Reign),
 }
 
-/// What waits for the disk.
+/// Action that waits for the disk.
 #[derive(Clone, Copy, Debug)]
 enum Wait {
-    /// The vote for this ICN in this term is safe and can be told.
+    /// The vote for this ICN in this term is durable and can be sent.
     Vote(u16, Term),
-    /// The own vote in this term is safe and the others can be asked.
+    /// The own vote in this term is durable and the others can be asked.
     Campaign(Term),
     /// The seat is taken.
     Joined,
 }
 
-/// What a member knows of another.
+/// State of another member, as this one knows it.
 #[derive(Debug, Default)]
 struct Peer {
     is_connected: bool,
@@ -110,11 +110,11 @@ pub struct MajorityLedger<S> {
     leader: Option<u16>,
     /// When the leader was heard last.
     heard_at: Timestamp,
-    /// The stream to the leader has gone: it is probably dead, and nobody has to be patient.
+    /// Whether the stream to the leader has closed: it is probably dead, and there is no reason to wait.
     is_orphan: bool,
     campaign_due: Timestamp,
     commit: u64,
-    /// Up to here the log is that of the leader of this term.
+    /// Index up to which the log is that of the leader of this term.
     verified: u64,
     /// The leader, its term, and its last message.
     acknowledged: (u16, Term, u64),
@@ -130,12 +130,12 @@ pub struct MajorityLedger<S> {
 }
 
 impl<S: Storage> MajorityLedger<S> {
-    /// The member that `config` names, with its log in `storage`.
+    /// Opens the member that `config` names, with its log in `storage`.
     ///
     /// # Errors
     ///
-    /// [`StorageError::Seat`] if the directory is that of another member, of another number of members, or of a
-    /// single ICN: with it this member would break what the other one has promised.
+    /// [`StorageError::Seat`] if the directory is that of another member, of another number of members, or of a single
+    /// ICN: with it this member would break the promises of the other one.
     ///
     /// # Panics
     ///
@@ -176,7 +176,7 @@ impl<S: Storage> MajorityLedger<S> {
             Office::Joining(Join::new(rng.random()))
         };
         storage.save(state);
-        // What a checkpoint stands for was committed before it was removed.
+        // Records before a checkpoint were committed before they were removed.
         let commit = storage.first_index() - 1;
         Ok(Self {
             config,
@@ -203,24 +203,24 @@ impl<S: Storage> MajorityLedger<S> {
         })
     }
 
-    /// What recovery found, for people.
+    /// Returns the findings of the recovery, for people.
     pub fn findings(&self) -> Vec<String> {
         self.storage.findings()
     }
 
-    /// Messages that were none.
+    /// Returns the number of malformed messages.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Up to which index the log is committed, as far as this member knows. For tests and status views.
+    /// Returns up to which index the log is committed, as far as this member knows. For tests and status views.
     #[must_use]
     pub fn committed(&self) -> u64 {
         self.commit
     }
 
-    /// The disk of this member.
+    /// Returns the disk of this member.
     #[must_use]
     pub fn storage(&self) -> &S {
         &self.storage
@@ -250,12 +250,12 @@ impl<S: Storage> MajorityLedger<S> {
         }
     }
 
-    /// Up to where this member may say that it has the log.
+    /// Returns up to which index this member may acknowledge the log.
     fn durable(&self) -> u64 {
         protect!(SyncBeforeAck, self.storage.durable_index(), else self.storage.last_index())
     }
 
-    /// A duration from `low` to `high`.
+    /// Draws a duration from `low` to `high`.
     fn draw(&mut self, low: Duration, high: Duration) -> Duration {
         low + (high - low).mul_f64(self.rng.random_range(0.0..1.0))
     }
@@ -265,7 +265,7 @@ impl<S: Storage> MajorityLedger<S> {
         can && !matches!(self.office, Office::Joining(_) | Office::Leader(_))
     }
 
-    /// Takes part in `term`, which is higher than any before, as a follower that has not voted.
+    /// Enters `term`, which is higher than any before, as a follower that has not voted.
     fn enter_term(&mut self, now: Timestamp, term: Term) {
         self.state.term = term;
         self.state.vote = None;
@@ -295,7 +295,7 @@ impl<S: Storage> MajorityLedger<S> {
         self.be_patient(now);
     }
 
-    /// The time until which a leader has to be heard.
+    /// Draws the time until which a leader has to be heard.
     fn be_patient(&mut self, now: Timestamp) {
         let patience = self.config.patience;
         self.campaign_due = now + self.draw(patience, patience * 5 / 3);
@@ -303,7 +303,7 @@ impl<S: Storage> MajorityLedger<S> {
 
     fn start(&mut self, now: Timestamp) {
         self.has_started = true;
-        // Nobody leads that could be disturbed by haste at a first start; the others may be in the middle of a run.
+        // At a first start there is no leader that haste could disturb; the others may be in the middle of a run.
         self.be_patient(now);
         self.heard_at = now;
         for peer in &mut self.peers {
@@ -358,7 +358,7 @@ impl<S: Storage> MajorityLedger<S> {
         if let Office::Joining(join) = &self.office
             && join.is_asking()
         {
-            // What it may have promised in an earlier life is not known yet, so it promises nothing.
+            // Its promises in an earlier life are not known yet, so it promises nothing.
             match message {
                 Message::State {
                     term,
@@ -373,7 +373,7 @@ impl<S: Storage> MajorityLedger<S> {
             }
             return;
         }
-        // A trial, and what joins, leave the terms of others alone.
+        // A pre-vote, and a member that joins, leave the terms of others alone.
         let is_question = matches!(
             message,
             Message::AskVote { is_trial: true, .. }

@@ -1,29 +1,29 @@
-//! The log of one ICN that keeps nothing: it leads at once, and every append is durable as long as it lives.
+//! Log of one ICN that keeps nothing: it leads at once, and every append is durable as long as it lives.
 //!
 //! For a farm whose runs may end with their ICN, for tests and benches.
 
 use crate::{Ledger, LedgerStatus, Notice, Position, Replay};
 use sheaf_protocol::{Record, Term, Timestamp};
 
-/// The log of one ICN in its own memory.
+/// Log of one ICN in its own memory.
 #[derive(Debug)]
 pub struct MemoryLedger {
     term: Term,
     has_begun: bool,
     appended: Position,
-    said: Position,
+    reported: Position,
     records: u64,
 }
 
 impl MemoryLedger {
-    /// A log that makes its ICN the leader in term 1.
+    /// Returns a log that makes its ICN the leader in term 1.
     #[must_use]
     pub fn new() -> Self {
         Self {
             term: Term(1),
             has_begun: false,
             appended: Position(0),
-            said: Position(0),
+            reported: Position(0),
             records: 0,
         }
     }
@@ -50,9 +50,9 @@ impl Ledger for MemoryLedger {
                 replay: Replay::new(std::iter::empty()),
             });
         }
-        (self.said < self.appended).then(|| {
-            self.said = self.appended;
-            Notice::Durable(self.said)
+        (self.reported < self.appended).then(|| {
+            self.reported = self.appended;
+            Notice::Durable(self.reported)
         })
     }
 

@@ -1,4 +1,4 @@
-//! A replay that notices when the disk fails under it.
+//! Replay that notices when the disk fails under it.
 
 use crate::Replay;
 use crate::storage::StorageError;
@@ -6,8 +6,8 @@ use sheaf_protocol::{Record, Term};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The records alone. If one cannot be read, the replay ends and `has_failed` is set: the ledger then says that it
-/// leads no longer, and never calls anything durable that was decided on a part of the log.
+/// Returns the records alone. If one cannot be read, the replay ends and `has_failed` is set: the ledger then reports
+/// that it leads no longer, and never calls a decision durable that rests on a part of the log.
 pub(crate) fn careful_replay(
     records: impl Iterator<Item = Result<(Term, u64, Record), StorageError>> + 'static,
     has_failed: &Arc<AtomicBool>,

@@ -1,12 +1,12 @@
-//! Whether it all adds up: the books of a run, made up again from the logs of those who did the work.
+//! Verification: the accounting of a run, recomputed from the logs of the nodes that did the work.
 //!
-//! The ICN keeps the books. A checker that asked the ICN whether they are right would hear yes, so this one
-//! counts what each FLP wrote when it made and sent, and each EPN when it handed on, and holds that against
-//! the verdicts of the event logs of all ICNs, against the verdict log itself, and against the ICN's own books
-//! where they are at hand. Whatever does not fit is a [`Contradiction`].
+//! The ICN keeps the accounting. A checker that asked the ICN whether it is right would hear yes, so this one counts
+//! what each FLP wrote when it made and sent, and each EPN when it delivered, and compares that with the verdicts of
+//! the event logs of all ICNs, with the verdict log itself, and with the ICN's own accounting where it is at hand.
+//! Every difference is a [`Contradiction`].
 //!
-//! `sheaf verify`, `sheaf demo`, the lab and the simulator all judge by this code. What is checked, and what a
-//! finding means: `docs/verify.md`.
+//! `sheaf verify`, `sheaf demo`, the lab and the simulator all judge by this code. Rules, and the meaning of findings:
+//! `docs/verify.md`.
 
 mod audit;
 mod evidence;

@@ -1,4 +1,4 @@
-//! The verdict log in a ZooKeeper, for a farm whose ICNs trust an ensemble.
+//! Verdict log in a ZooKeeper, for a farm whose ICNs trust an ensemble.
 //!
 //! Under a root path:
 //!
@@ -32,16 +32,16 @@ use std::time::Duration;
 use takeover::Reading;
 use writer::Writer;
 
-/// After what was refused, until it is tried again.
+/// Pause before a refused request is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// After a lost answer, until the next attempt.
+/// Pause before the next attempt after a lost answer.
 const RETRY_LOST: Duration = Duration::from_millis(20);
 
-/// How a log in ZooKeeper is used.
+/// Options of a log in ZooKeeper.
 #[derive(Clone, Debug)]
 pub struct ZooKeeperLedgerOptions {
-    /// The path that everything stands under, such as `/sheaf`.
+    /// Path above everything, such as `/sheaf`.
     pub root: String,
     /// Index of this ICN.
     pub icn: u16,
@@ -52,7 +52,7 @@ pub struct ZooKeeperLedgerOptions {
 }
 
 impl ZooKeeperLedgerOptions {
-    /// Gathers for 1 to 5 ms.
+    /// Returns options that gather for 1 to 5 ms.
     #[must_use]
     pub fn new(root: &str, icn: u16) -> Self {
         Self {
@@ -64,46 +64,46 @@ impl ZooKeeperLedgerOptions {
     }
 }
 
-/// The verdict log in a ZooKeeper as one ICN sees it.
+/// Verdict log in a ZooKeeper as one ICN sees it.
 #[derive(Debug)]
 pub struct ZooKeeperLedger<K> {
     keeper: K,
     options: ZooKeeperLedgerOptions,
     paths: Paths,
-    /// 0 while there is none.
+    /// Number of the session; 0 while there is none.
     session: i64,
     timeout: Duration,
     is_connected: bool,
     /// Since when no server answers.
     away: Option<Timestamp>,
     stage: Stage,
-    /// The requests of the stage. Answers to others are of stages that are over.
+    /// Requests of the stage. Answers to others are of stages that are over.
     asked: BTreeMap<Ticket, Purpose>,
     retry_at: Option<Timestamp>,
-    /// Who wants to lead, lowest first, when it was last looked at.
+    /// Candidates, lowest first, as last read.
     candidates: Vec<Candidate>,
     /// Whether the list of candidates has to be read; for a leader.
     is_list_dirty: bool,
-    /// What was claimed with a set whose answer may have been lost.
+    /// Claim of a set whose answer may have been lost.
     claimed: Option<Claim>,
-    /// The highest known.
+    /// Highest known term.
     term: Term,
     records: u64,
     /// The first segment that is there.
     first_segment: u64,
-    /// The segments in which runs begin.
+    /// Segments in which runs begin.
     opened: Vec<u64>,
-    /// The segments in which the last whole checkpoints begin, at most two.
+    /// Segments in which the last whole checkpoints begin, at most two.
     checkpoints: VecDeque<u64>,
-    /// One has begun, and its end is not durable.
+    /// Segment of a checkpoint whose end is not durable.
     checkpoint_open: Option<u64>,
-    /// How many segments the last takeover has read.
+    /// Number of segments that the last takeover has read.
     segments_read: u64,
-    /// The removal up to here was refused, and waits for the next checkpoint.
+    /// Segment up to which the removal was refused, and waits for the next checkpoint.
     remove_refused: u64,
     trouble_of_way: Option<String>,
     trouble_of_log: Option<String>,
-    /// Trouble was said and its end was not.
+    /// Whether trouble was reported and its end was not.
     is_in_trouble: bool,
     has_resigned: bool,
     notices: VecDeque<Notice>,
@@ -111,11 +111,11 @@ pub struct ZooKeeperLedger<K> {
 
 #[derive(Debug)]
 enum Stage {
-    /// Nothing can be done without a session.
+    /// Without a session nothing can be done.
     Idle,
-    /// The folders are made.
+    /// The folders are created.
     Preparing,
-    /// The candidates are read, and this one is put among them.
+    /// The candidates are read, and this one is added.
     Enlisting,
     /// Another one leads, or should.
     Standby,
@@ -139,12 +139,12 @@ enum Purpose {
     ReadSegment(u64),
     Write(u64),
     ReadBack(u64),
-    /// The segments up to this one are removed.
+    /// Removal of the segments up to this one.
     Remove(u64),
 }
 
 impl<K: Keeper> ZooKeeperLedger<K> {
-    /// A ledger that is a candidate from its first poll on.
+    /// Returns a ledger that is a candidate from its first poll on.
     pub fn new(keeper: K, options: ZooKeeperLedgerOptions) -> Self {
         Self {
             keeper,
@@ -176,18 +176,18 @@ impl<K: Keeper> ZooKeeperLedger<K> {
         }
     }
 
-    /// What the ledger stands on.
+    /// Returns the keeper beneath the ledger.
     pub fn keeper(&self) -> &K {
         &self.keeper
     }
 
-    /// How many segments this ICN has read when it took over last. For tests and people.
+    /// Returns how many segments this ICN has read in its last takeover. For tests and people.
     #[must_use]
     pub fn segments_read(&self) -> u64 {
         self.segments_read
     }
 
-    /// How many segments stand in the log, as far as this leader knows.
+    /// Returns how many segments are in the log, as far as this leader knows.
     #[must_use]
     pub fn segments_kept(&self) -> u64 {
         match &self.stage {
@@ -196,7 +196,7 @@ impl<K: Keeper> ZooKeeperLedger<K> {
         }
     }
 
-    /// Ends the ledger and gives back what it stood on.
+    /// Ends the ledger and returns the keeper beneath it.
     pub fn into_keeper(self) -> K {
         self.keeper
     }
@@ -273,7 +273,7 @@ impl<K: Keeper> ZooKeeperLedger<K> {
             return self.handle_written(now, number, answer);
         }
         if let Err(KeeperError::Lost | KeeperError::Expired) = answer {
-            // The stage asks again. What it asks for is the same whether this has happened or not.
+            // The stage asks again. Its requests are the same whether this has happened or not.
             if let Purpose::ReadSegment(number) = *purpose
                 && let Stage::Reading(reading) = &mut self.stage
             {
@@ -287,7 +287,7 @@ impl<K: Keeper> ZooKeeperLedger<K> {
             return self.retry(now + RETRY_LOST);
         }
         match purpose {
-            // What could not be made may be there all the same; the next stage sees.
+            // A folder that could not be created may be there all the same; the next stage sees.
             Purpose::Prepare => {
                 if !self.asked.values().any(|asked| *asked == Purpose::Prepare) {
                     self.enter(Stage::Enlisting);
@@ -315,14 +315,14 @@ impl<K: Keeper> ZooKeeperLedger<K> {
                 Err(error) if *error.root() == KeeperError::NoNode => {
                     self.first_segment = *last + 1;
                 }
-                // Whatever is left is found by the next leader.
+                // The rest is found by the next leader.
                 Err(_) => self.remove_refused = self.keep_from().unwrap_or(0),
             },
             Purpose::Write(_) | Purpose::ReadBack(_) => {}
         }
     }
 
-    /// Who wants to lead; what this one does about it depends on its place.
+    /// Handles the list of candidates; what follows depends on the place of this one.
     fn handle_candidates(&mut self, now: Timestamp, names: &[String]) {
         self.candidates = names
             .iter()
@@ -362,7 +362,7 @@ impl<K: Keeper> ZooKeeperLedger<K> {
         }
     }
 
-    /// How a write went, or what was read back of it.
+    /// Handles the result of a write, or the bytes read back of it.
     fn handle_written(&mut self, now: Timestamp, number: u64, answer: Result<Answer, KeeperError>) {
         let Stage::Leading(writer) = &mut self.stage else {
             return;
@@ -447,7 +447,7 @@ impl<K: Keeper> ZooKeeperLedger<K> {
         }
     }
 
-    /// This leader's term is over, though its session may stand: it goes to the end of the row.
+    /// Ends this leader's term, though its session may be open: it goes to the end of the row.
     fn step_down(&mut self, now: Timestamp, why: &str, trouble: Option<String>) {
         self.depose(why);
         if let Some(trouble) = trouble {
@@ -476,7 +476,7 @@ impl<K: Keeper> ZooKeeperLedger<K> {
         }
     }
 
-    /// Something was refused, or is not what it should be: said, and tried again later.
+    /// Reports a refusal or an unexpected answer, which is tried again later.
     fn fail(&mut self, now: Timestamp, place: &str, answer: &Result<Answer, KeeperError>) {
         let what = match answer {
             Ok(_) => "has another answer than was asked for".to_owned(),
@@ -516,7 +516,7 @@ impl<K: Keeper> ZooKeeperLedger<K> {
         }
     }
 
-    /// Asks for what the stage needs and has not asked for.
+    /// Requests everything that the stage needs and has not requested.
     fn step(&mut self, now: Timestamp) {
         if !self.is_connected || self.session == 0 || self.retry_at.is_some_and(|at| now < at) {
             return;
@@ -599,8 +599,8 @@ impl<K: Keeper> ZooKeeperLedger<K> {
         self.remove_old(now);
     }
 
-    /// When a leader that hears nothing stops by itself: two thirds of a session after it last heard, of which a
-    /// keeper takes two fifths to notice.
+    /// Returns when a leader that hears nothing stops by itself: two thirds of a session after it last heard, of which
+    /// a keeper takes two fifths to notice.
     fn fences_at(&self) -> Option<Timestamp> {
         let away = self
             .away
@@ -654,7 +654,7 @@ impl<K: Keeper> Ledger for ZooKeeperLedger<K> {
         self.has_resigned = true;
         self.leave_election(now);
         self.depose("it has resigned");
-        // One more look: a node of this session may have been made whose answer has not come.
+        // One more look: a node of this session may have been created whose answer has not come.
         self.enter(match self.session {
             0 => Stage::Idle,
             _ => Stage::Enlisting,

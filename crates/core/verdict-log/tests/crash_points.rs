@@ -1,6 +1,6 @@
-//! A real process and a real directory: killed, or refused, at every system call that changes the disk.
+//! Test with a real process and a real directory: killed, or failed, at every system call that changes the disk.
 //!
-//! Needs `strace` and the right to trace; without them it says so and passes. The same steps are gone through on a
+//! Needs `strace` and the right to trace; without them it prints so and passes. The same steps are gone through on a
 //! simulated disk, power failures included, in `storage/log_files/tests.rs`.
 
 use sheaf_protocol::{Record, TfId, Timestamp};
@@ -14,10 +14,10 @@ use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
-/// Where the child finds its directory.
+/// Environment variable with the directory of the child.
 const FOLDER: &str = "SHEAF_LEDGER_CHILD";
 
-/// The calls that change a directory, and how the log uses them.
+/// System calls that change a directory, and how the log uses them.
 const CALLS: [&str; 7] = [
     "pwrite64",
     "fdatasync",
@@ -28,7 +28,7 @@ const CALLS: [&str; 7] = [
     "openat",
 ];
 
-/// What a life of a process appends, one after the other; the third fills a segment and begins another.
+/// Returns the appends of a life of a process, one after the other; the third fills a segment and begins another.
 fn appends(life: u64) -> Vec<Vec<Record>> {
     let clock = |at: u64| {
         vec![Record::Clock {
@@ -68,11 +68,11 @@ fn next(ledger: &mut FileLedger<FileStorage>, wakes: &Receiver<()>) -> Notice {
 
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
-    // The parent may have gone; then nobody wants to know.
+    // The parent may have gone; then the output has no reader.
     drop(writeln!(out, "{line}").and_then(|()| out.flush()));
 }
 
-/// What the parent runs under strace; without its variable it is no test.
+/// Runs the child under strace for the parent; without its variable it is no test.
 #[test]
 fn child() {
     let Some(folder) = std::env::var_os(FOLDER) else {
@@ -127,7 +127,7 @@ fn run(folder: &Path, injection: Option<&str>) -> Output {
         .unwrap_or_else(|error| panic!("{command:?}: {error}"))
 }
 
-/// Lines of the child, without those of the test harness.
+/// Returns the lines of the child, without those of the test harness.
 fn said(output: &Output) -> Vec<String> {
     let text = String::from_utf8_lossy(&output.stdout);
     let ours = ["lead ", "durable ", "trouble ", "healed"];
@@ -146,8 +146,8 @@ fn can_trace() -> bool {
     probe.is_ok_and(|output| output.status.success())
 }
 
-/// What is in `folder` must be what lives before have appended and the first of what the last one has, at least as
-/// many as were acknowledged.
+/// Checks that `folder` holds the appends of the lives before and the first ones of the last life, at least as many as
+/// were acknowledged.
 fn check(folder: &Path, lives: &[(u64, usize)], case: &str) {
     let read = read_dir(folder).map(|read| read.records().collect::<Result<Vec<_>, _>>());
     let found = match read {
@@ -165,7 +165,7 @@ fn check(folder: &Path, lives: &[(u64, usize)], case: &str) {
         let (sure, rest) = appends.split_at(*acknowledged);
         known.extend(sure.iter().flatten().cloned());
         if *life == lives.last().map_or(0, |(life, _)| *life) {
-            // The one that was going on, whole or not at all.
+            // The append that was going on, whole or not at all.
             let maybe = rest.first().map_or(&[][..], |records| &records[..]);
             let with_it = [&known[..], maybe].concat();
             assert!(

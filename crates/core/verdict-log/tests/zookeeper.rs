@@ -1,4 +1,4 @@
-//! The log in a ZooKeeper in virtual time: leaders come and go, and the log stays one.
+//! Tests of the log in a ZooKeeper in virtual time: leaders come and go, and the log stays one.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const SESSION: Duration = Duration::from_millis(400);
 
-/// A record that is like no other.
+/// Returns a record that is like no other.
 fn record(id: u64) -> Record {
     Record::Clock { elapsed_ns: id }
 }
@@ -19,9 +19,9 @@ fn record(id: u64) -> Record {
 struct Icn {
     ledger: ZooKeeperLedger<ModelKeeper>,
     is_paused: bool,
-    /// The records of this leadership by append; `None` while it does not lead.
+    /// Records of this leadership by append; `None` while it does not lead.
     leading: Option<BTreeMap<Position, u64>>,
-    /// What the log is to this leader, with what it has appended.
+    /// Content of the log as this leader knows it, with its appends.
     content: Vec<u64>,
     said: Vec<String>,
 }
@@ -32,13 +32,13 @@ struct Farm {
     model: Model,
     icns: Vec<Icn>,
     next_id: u64,
-    /// Every record that a leader was told is durable.
+    /// Every record that was reported to a leader as durable.
     durable: Vec<u64>,
     /// The longest replay so far.
     log: Vec<u64>,
     last_term: Term,
     leads: usize,
-    /// What each checkpoint stands for, by its frontier.
+    /// Records that each checkpoint stands for, by its frontier.
     sums: BTreeMap<u64, Vec<u64>>,
 }
 
@@ -94,7 +94,7 @@ impl Farm {
         }
     }
 
-    /// Sums up what the leader has appended, in more records than fit a segment if `is_large`.
+    /// Appends a checkpoint of the leader's appends, in more records than fit a segment if `is_large`.
     fn append_checkpoint(&mut self, icn: usize, is_large: bool) {
         let now = self.now;
         let one = &mut self.icns[icn];
@@ -186,7 +186,7 @@ impl Farm {
         }
     }
 
-    /// What one has said since it was asked last.
+    /// Returns the notices of an ICN since the last call, as text.
     fn said(&mut self, icn: usize) -> String {
         std::mem::take(&mut self.icns[icn].said).join("; ")
     }
@@ -234,7 +234,7 @@ fn a_leader_that_was_paused_is_fenced_and_says_so() {
     let new = 1 - old;
     farm.said(old);
     farm.set_paused(old, true);
-    // It wakes in the middle of a sentence: what it appends now is fenced.
+    // It wakes in the middle of its work: its next appends are fenced.
     farm.append(old);
     farm.run(1000);
     assert_eq!(farm.said(new), "lead 2");
@@ -479,7 +479,7 @@ fn the_segments_of_runs_before_the_last_are_removed() {
     }
     assert_eq!(firsts[0], firsts[1]);
     assert!(firsts[1] < firsts[2] && firsts[2] < firsts[3], "{firsts:?}");
-    // Who takes over begins with the first that is there.
+    // The next leader begins with the first that is there.
     farm.icns.clear();
     farm.run(1000);
     (farm.log, farm.durable) = (Vec::new(), Vec::new());
@@ -488,7 +488,7 @@ fn the_segments_of_runs_before_the_last_are_removed() {
     assert_eq!(farm.log.len(), 200);
 }
 
-/// Cuts, pauses, ends of sessions and of servers in any order, then peace.
+/// Runs cuts, pauses, ends of sessions and of servers in any order, then a calm.
 fn torture(seed: u64) {
     println!("seed {seed}");
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -536,7 +536,7 @@ fn torture(seed: u64) {
         before + farm.icns[leader].leading.as_ref().map_or(0, |_| 1)
     );
     assert!(farm.leads >= 1);
-    // One more reads it all, and checks it against what was durable.
+    // One more leader reads it all, and checks it against the durable records.
     farm.icns.clear();
     farm.run(1000);
     farm.start(0);

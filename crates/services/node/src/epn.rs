@@ -257,7 +257,7 @@ impl<T: Transport> EpnNode<T> {
                 Ok((_, Control::Rejected { code, detail })) => {
                     reject::log_rejection("an FLP", code, &detail);
                 }
-                Ok((_, control)) => self.handle_epn_message(now, conn, &control),
+                Ok((_, control)) => self.handle_flp_message(now, conn, &control),
                 Err(error) => {
                     self.reject(now, conn, Code::BadMessage, &error.to_string());
                 }
@@ -270,7 +270,7 @@ impl<T: Transport> EpnNode<T> {
     }
 
     /// An FLP says what it has, on its data stream.
-    fn handle_epn_message(&mut self, now: Timestamp, conn: ConnId, control: &Control) {
+    fn handle_flp_message(&mut self, now: Timestamp, conn: ConnId, control: &Control) {
         let source = self.streams.get(&conn).copied().flatten();
         match (control, source) {
             (Control::Offer(items), Some(source)) => self.brain.handle_offer(now, source, items),

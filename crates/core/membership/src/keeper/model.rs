@@ -1,8 +1,8 @@
-//! A ZooKeeper in virtual time: one tree, sessions that expire, clients that can be cut off one by one.
+//! ZooKeeper in virtual time: one tree, sessions that expire, clients that can be cut off one by one.
 //!
-//! It promises what ZooKeeper promises (writes in one order, a session's own requests in order, watches once and not
-//! lost over a reconnect, ephemeral nodes as long as the session) and is as unkind as it may be: requests and answers
-//! take a seeded time, and a cut loses either of them.
+//! The model promises what ZooKeeper promises (writes in one order, a session's own requests in order, watches once and
+//! not lost over a reconnect, ephemeral nodes as long as the session) and is as unkind as permitted: requests and
+//! answers take a seeded time, and a cut loses either of them.
 
 use super::{Answer, Keeper, KeeperError, KeeperEvent, Kind, Request, Step, Ticket};
 use rand::{RngExt, SeedableRng};
@@ -16,7 +16,7 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct Model(Arc<Mutex<World>>);
 
-/// One client of a [`Model`]. Dropped, it is as a process that was killed: its session runs out.
+/// One client of a [`Model`]. When dropped, it acts as a process that was killed: its session runs out.
 #[derive(Debug)]
 pub struct ModelKeeper {
     world: Arc<Mutex<World>>,
@@ -40,39 +40,39 @@ struct Node {
     data: Vec<u8>,
     version: i32,
     owner: i64,
-    /// How many children it has had.
+    /// Number of children that the node has had.
     sequence: u32,
 }
 
 #[derive(Debug)]
 struct Client {
     timeout: Duration,
-    /// 0: none yet, or over.
+    /// Number of the session; 0: none yet, or over.
     session: i64,
     is_cut: bool,
     is_paused: bool,
     is_gone: bool,
-    /// As the client believes: a cut is noticed late.
+    /// Whether the client believes to be connected: a cut is noticed late.
     is_connected: bool,
-    /// Since when nothing arrives although it believes to be connected, and when it will notice.
+    /// Since when nothing arrives although the client believes to be connected, and when it will notice.
     silent: Option<(Timestamp, Timestamp)>,
-    /// Its session has ended and it does not know.
-    is_expired_unsaid: bool,
-    /// The last moment at which the servers could hear it.
+    /// Whether the session has ended and the client does not know.
+    is_expiry_pending: bool,
+    /// The last moment at which the servers could hear the client.
     heard: Timestamp,
-    /// When the connection that is being made stands.
+    /// When the connection that is being made is established.
     connects_at: Option<Timestamp>,
     requests: VecDeque<(Timestamp, Ticket, Request)>,
-    /// What has been said to it and when it arrives.
+    /// Events on their way to the client, with the time of arrival.
     events: VecDeque<(Timestamp, KeeperEvent)>,
     data_watches: BTreeSet<String>,
     child_watches: BTreeSet<String>,
-    /// Watches that fired while it was cut off.
+    /// Watches that fired while the client was cut off.
     missed: Vec<String>,
 }
 
 impl Model {
-    /// An empty one. Every request and every answer takes between `fastest` and `slowest`.
+    /// Returns an empty ZooKeeper. Every request and every answer takes between `fastest` and `slowest`.
     #[must_use]
     pub fn new(seed: u64, fastest: Duration, slowest: Duration) -> Self {
         Self(Arc::new(Mutex::new(World {
@@ -86,7 +86,7 @@ impl Model {
         })))
     }
 
-    /// A new client, whose sessions outlive breaks up to `timeout`.
+    /// Returns a new client, whose sessions outlive breaks up to `timeout`.
     #[must_use]
     pub fn client(&self, now: Timestamp, timeout: Duration) -> ModelKeeper {
         let mut world = lock(&self.0);
@@ -100,7 +100,7 @@ impl Model {
             is_gone: false,
             is_connected: false,
             silent: None,
-            is_expired_unsaid: false,
+            is_expiry_pending: false,
             heard: now,
             connects_at: None,
             requests: VecDeque::new(),
@@ -118,8 +118,8 @@ impl Model {
         }
     }
 
-    /// Takes all servers away, or gives them back. Sessions last meanwhile: nobody is there to end them, and who
-    /// comes back counts from then.
+    /// Takes all servers away, or gives them back. Sessions last meanwhile: no server is there to end them, and a
+    /// client that comes back counts from then.
     pub fn set_up(&self, now: Timestamp, is_up: bool) {
         let mut world = lock(&self.0);
         world.advance(now);
@@ -134,7 +134,7 @@ impl Model {
         }
     }
 
-    /// Cuts one client off, or joins it again: it notices after two fifths of its session. `id` is
+    /// Cuts one client off, or connects it again: it notices after two fifths of its session. `id` is
     /// [`ModelKeeper::id`].
     pub fn set_cut(&self, now: Timestamp, id: usize, is_cut: bool) {
         let mut world = lock(&self.0);
@@ -142,12 +142,12 @@ impl Model {
         world.set_cut(id, is_cut);
     }
 
-    /// The process of a client is stopped, or goes on: nobody polls it meanwhile, and its session runs out.
+    /// Stops the process of a client, or lets it go on: it is not polled meanwhile, and its session runs out.
     pub fn set_paused(&self, now: Timestamp, id: usize, is_paused: bool) {
         let mut world = lock(&self.0);
         world.advance(now);
         world.clients[id].is_paused = is_paused;
-        if !is_paused && world.clients[id].is_expired_unsaid && world.clients[id].is_connected {
+        if !is_paused && world.clients[id].is_expiry_pending && world.clients[id].is_connected {
             world.lose(id, "a server closed the connection");
             world.connect(id);
         }
@@ -160,7 +160,7 @@ impl Model {
         world.end_session(id);
     }
 
-    /// Writes a node as somebody would who is not one of us; makes it if it is not there.
+    /// Writes a node in the way of a client outside the farm; creates it if it is not there.
     pub fn write(&self, now: Timestamp, path: &str, data: &[u8]) {
         let mut world = lock(&self.0);
         world.advance(now);
@@ -178,7 +178,7 @@ impl Model {
         }
     }
 
-    /// Removes a node as somebody would who is not one of us.
+    /// Removes a node in the way of a client outside the farm.
     pub fn remove(&self, now: Timestamp, path: &str) {
         let mut world = lock(&self.0);
         world.advance(now);
@@ -187,7 +187,7 @@ impl Model {
         }
     }
 
-    /// The data of a node.
+    /// Returns the data of a node.
     #[must_use]
     pub fn read(&self, now: Timestamp, path: &str) -> Option<Vec<u8>> {
         let mut world = lock(&self.0);
@@ -195,7 +195,7 @@ impl Model {
         world.nodes.get(path).map(|node| node.data.clone())
     }
 
-    /// The names of the children of a node, ascending.
+    /// Returns the names of the children of a node, ascending.
     #[must_use]
     pub fn list(&self, now: Timestamp, path: &str) -> Vec<String> {
         let mut world = lock(&self.0);
@@ -205,7 +205,7 @@ impl Model {
 }
 
 impl ModelKeeper {
-    /// Names this client in its [`Model`].
+    /// Returns the id of this client in its [`Model`].
     #[must_use]
     pub fn id(&self) -> usize {
         self.id
@@ -235,7 +235,7 @@ impl Keeper for ModelKeeper {
         let mut world = lock(&self.world);
         world.advance(now);
         let client = &mut world.clients[self.id];
-        // What was on the way when it was cut off waits with everything behind it.
+        // Messages on the way when it was cut off wait, with everything behind them.
         let until = client.silent.map_or(now, |(since, _)| since);
         let is_there = client.events.front().is_some_and(|(at, _)| *at <= until);
         is_there
@@ -249,7 +249,7 @@ impl Keeper for ModelKeeper {
         // Others' requests may fire a watch of this one, so every one counts that can arrive.
         let all = (0..world.clients.len()).filter(|id| world.reaches(*id));
         let requests = all.filter_map(|id| Some(world.clients[id].requests.front()?.0));
-        // What is held up by a cut is due when that is noticed.
+        // An event that is held up by a cut is due when the cut is noticed.
         let own = client.events.front().map(|(at, _)| *at);
         let own = own.filter(|at| client.silent.is_none_or(|(since, _)| *at <= since));
         let notices = client.silent.map(|(_, notices)| notices);
@@ -281,7 +281,7 @@ fn parent(path: &str) -> &str {
 }
 
 impl World {
-    /// Everything that happens until `now`, in the order of its time.
+    /// Carries out everything that happens until `now`, in the order of its time.
     fn advance(&mut self, now: Timestamp) {
         loop {
             let due = [
@@ -311,7 +311,7 @@ impl World {
         self.hear();
     }
 
-    /// The servers hear everybody whom they can.
+    /// Notes all clients that the servers can hear.
     fn hear(&mut self) {
         for id in 0..self.clients.len() {
             let client = &self.clients[id];
@@ -329,7 +329,7 @@ impl World {
         all.filter_map(|id| Some((when(self, id)?, id))).min()
     }
 
-    /// When the session of a silent client runs out. Without servers none does.
+    /// Returns when the session of a silent client runs out. Without servers none does.
     fn expires_at(&self, id: usize) -> Option<Timestamp> {
         let client = &self.clients[id];
         let is_heard = client.is_connected && !client.is_paused && self.reaches(id);
@@ -341,7 +341,7 @@ impl World {
         self.is_up && !client.is_cut && !client.is_gone
     }
 
-    /// Now, one way later, and not before `last`: nothing overtakes.
+    /// Returns a moment one latency after now, and not before `last`: no message overtakes another.
     fn after_latency(&mut self, last: Option<Timestamp>) -> Timestamp {
         let (fastest, slowest) = self.latency;
         let span = u64::try_from((slowest - fastest).as_nanos()).unwrap_or(u64::MAX);
@@ -382,7 +382,7 @@ impl World {
                 client.silent = Some((now, now + client.timeout * 2 / 5));
             }
         } else if client.silent.take().is_some() {
-            // What waited on both sides is sent again.
+            // Messages that waited on both sides are sent again.
             for (at, _) in &mut client.events {
                 *at = (*at).max(now);
             }
@@ -393,7 +393,7 @@ impl World {
             for path in missed {
                 self.notify(id, KeeperEvent::Changed { path });
             }
-            if self.clients[id].is_expired_unsaid {
+            if self.clients[id].is_expiry_pending {
                 self.lose(id, "a server closed the connection");
                 self.connect(id);
             }
@@ -402,7 +402,7 @@ impl World {
         }
     }
 
-    /// The connection breaks: answers on the way are lost, and requests on the way may still arrive.
+    /// Breaks the connection: answers on the way are lost, and requests on the way may still arrive.
     fn lose(&mut self, id: usize, why: &str) {
         let now = self.now;
         let client = &mut self.clients[id];
@@ -420,7 +420,7 @@ impl World {
         }
         let requests = std::mem::take(&mut client.requests);
         lost.extend(requests.iter().map(|(_, ticket, _)| *ticket));
-        // A prefix of what was on the way arrives, for TCP keeps the order, unless the way was cut.
+        // A prefix of the messages on the way arrives, for TCP keeps the order, unless the way was cut.
         let arriving = match requests.len() {
             0 => 0,
             _ if !self.reaches(id) => 0,
@@ -433,7 +433,8 @@ impl World {
             },
         );
         for (.., request) in requests.into_iter().take(arriving) {
-            // It happens now, so that nothing of a connection comes after the next one; its answer is lost.
+            // The request is carried out now, so that nothing of a connection comes after the next one; its answer is
+            // lost.
             let _ = self.perform(id, request, false);
         }
         for ticket in lost {
@@ -454,7 +455,7 @@ impl World {
         if !self.reaches(id) {
             return;
         }
-        if std::mem::take(&mut self.clients[id].is_expired_unsaid) {
+        if std::mem::take(&mut self.clients[id].is_expiry_pending) {
             self.notify(id, KeeperEvent::Expired);
         }
         if self.clients[id].session == 0 {
@@ -490,7 +491,7 @@ impl World {
             }
         }
         let client = &mut self.clients[id];
-        client.is_expired_unsaid = !client.is_gone;
+        client.is_expiry_pending = !client.is_gone;
         if client.is_connected && !client.is_paused && self.reaches(id) {
             self.lose(id, "a server closed the connection");
             self.connect(id);
@@ -571,7 +572,7 @@ impl World {
         }
     }
 
-    /// All or nothing: what was done is undone from behind if a later step fails.
+    /// Carries out all steps or none: done steps are undone from behind if a later one fails.
     fn multi(&mut self, session: i64, steps: Vec<Step>) -> Result<Answer, KeeperError> {
         let mut undo = Vec::new();
         for (index, step) in steps.into_iter().enumerate() {
@@ -660,7 +661,7 @@ impl World {
         self.nodes.remove(path).ok_or(KeeperError::NoNode)
     }
 
-    /// Tells those who watch a node, and if it came or went those who watch the children of the one above.
+    /// Notifies the watches of a node, and if it came or went those of the children of the one above.
     fn fire(&mut self, path: &str, is_list_changed: bool) {
         for id in 0..self.clients.len() {
             let client = &mut self.clients[id];

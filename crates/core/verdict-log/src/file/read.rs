@@ -1,4 +1,4 @@
-//! Reads ledger directories without owning them: of a process that runs, was killed, or has ended.
+//! Reader of ledger directories that it does not own: of a process that runs, was killed, or has ended.
 
 use crate::entry::Records;
 use crate::storage::{Findings, LogReader, OsDisk, StorageError, scan};
@@ -6,13 +6,13 @@ use sheaf_protocol::{Record, Term};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// How often a directory is looked through again when its writer cuts it meanwhile.
+/// Attempts to scan a directory when its writer cuts it meanwhile.
 const TRIES: usize = 5;
 
-/// Why a ledger directory cannot be read.
+/// Reason why a ledger directory cannot be read.
 #[derive(Debug, Error)]
 pub enum ReadError {
-    /// It is corrupt, or the system failed.
+    /// The directory is corrupt, or the system failed.
     #[error(transparent)]
     Storage(#[from] StorageError),
     /// There is no ledger.
@@ -20,7 +20,7 @@ pub enum ReadError {
     Nothing(PathBuf),
 }
 
-/// What a ledger directory held when it was looked at.
+/// Content of a ledger directory when it was scanned.
 #[derive(Debug)]
 pub struct LedgerDir {
     folder: PathBuf,
@@ -30,14 +30,14 @@ pub struct LedgerDir {
 }
 
 impl LedgerDir {
-    /// The directory.
+    /// Returns the directory.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The records with term and index of their entry, oldest first: all of them, or from the first checkpoint on if
-    /// the begin was removed. After an error there is nothing more.
+    /// Returns the records with term and index of their entry, oldest first: all of them, or from the first checkpoint
+    /// on if the begin was removed. An error ends the sequence.
     pub fn records(
         &self,
     ) -> impl Iterator<Item = Result<(Term, u64, Record), StorageError>> + use<> {
@@ -45,13 +45,14 @@ impl LedgerDir {
         let last = self.findings.last_index;
         let first = match self.findings.base.0 {
             0 => 1,
-            // Without a checkpoint there is nothing that could be read.
+            // Without a checkpoint no record could be read.
             _ => self.findings.checkpoints.first().unwrap_or(last + 1),
         };
         Records::new((first..=last).map(move |index| reader.read(index, last)))
     }
 
-    /// Term of the last entry and its index: of two logs of a majority, the higher one has everything committed.
+    /// Returns the term of the last entry and its index: of two logs of a majority, the higher one has everything
+    /// committed.
     #[must_use]
     pub fn newest(&self) -> (Term, u64) {
         let term = self
@@ -63,14 +64,14 @@ impl LedgerDir {
     }
 }
 
-/// Looks through the ledger directory `folder`, and changes nothing in it. Of a torn write at its end it tells in
+/// Scans the ledger directory `folder`, and changes nothing in it. A torn write at its end is reported in
 /// [`Findings::torn`]; while the writer runs, that may be a write that is going on.
 ///
 /// The log of one member of a majority may end with entries that were never committed; see [`read_newest`].
 ///
 /// # Errors
 ///
-/// [`ReadError::Nothing`] if it holds no ledger, [`StorageError::Corrupt`] if what was synced is missing or wrong.
+/// [`ReadError::Nothing`] if the folder holds no ledger, [`StorageError::Corrupt`] if synced data are missing or wrong.
 pub fn read_dir(folder: &Path) -> Result<LedgerDir, ReadError> {
     let disk = OsDisk::look(folder);
     for at in 1.. {
@@ -91,9 +92,9 @@ pub fn read_dir(folder: &Path) -> Result<LedgerDir, ReadError> {
     Err(ReadError::Nothing(folder.to_owned()))
 }
 
-/// Of the directories of the members of one majority, the one whose log is the newest, as an election between them
-/// would find. If more than half of all members are among `folders`, it holds every committed record in its place;
-/// behind them may be some that were not committed, and that the next leader would commit.
+/// Scans the directories of the members of one majority and returns the one whose log is the newest, as an election
+/// between them would choose. If more than half of all members are among `folders`, it holds every committed record in
+/// its place; behind them may be some that were not committed, and that the next leader would commit.
 ///
 /// # Errors
 ///

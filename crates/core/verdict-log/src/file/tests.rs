@@ -1,4 +1,4 @@
-//! One ICN on a simulated and on a real disk.
+//! Tests of one ICN on a simulated and on a real disk.
 
 use super::*;
 use crate::storage::{DiskFaults, FileStorage, SimDisk, SimStorage};
@@ -26,7 +26,7 @@ impl Sim {
         }
     }
 
-    /// Polls until nothing is due before `until`; gives what was said.
+    /// Polls until nothing is due before `until`; returns the notices as text.
     fn run(&mut self, until_ms: u64) -> Vec<String> {
         let until = Timestamp(until_ms * 1_000_000);
         let mut said = Vec::new();
@@ -106,7 +106,7 @@ fn nothing_is_appended_before_it_leads() {
     assert_eq!(sim.run(10), ["lead 1 after 0"]);
 }
 
-/// A real ledger and its waker.
+/// Returns a real ledger and its waker.
 fn real(folder: &Path) -> (FileLedger<FileStorage>, Receiver<()>) {
     let (wake, wakes): (SyncSender<()>, _) = sync_channel(1);
     let waker = move || match wake.try_send(()) {
@@ -117,7 +117,7 @@ fn real(folder: &Path) -> (FileLedger<FileStorage>, Receiver<()>) {
     (FileLedger::open(storage).expect("a fresh folder"), wakes)
 }
 
-/// The next notice, awaited by its wake.
+/// Returns the next notice, awaited by its wake.
 fn next(ledger: &mut FileLedger<FileStorage>, wakes: &Receiver<()>) -> Notice {
     loop {
         if let Some(notice) = ledger.poll(Timestamp(0)) {
@@ -154,7 +154,7 @@ fn a_real_directory_keeps_the_log_over_restarts_and_is_read_by_others() {
         let position = ledger.append(Timestamp(0), records);
         assert!(matches!(next(&mut ledger, &wakes), Notice::Durable(at) if at == position));
 
-        // Others look, and nobody else writes.
+        // Others look on, and only one writes.
         let read = read_dir(&folder).unwrap();
         assert_eq!(read.findings.torn, None);
         let records: Vec<_> = read.records().map(Result::unwrap).collect();

@@ -1,4 +1,4 @@
-//! Who leads next: trials, votes, campaigns.
+//! Election of the next leader: pre-votes, votes, campaigns.
 
 use super::{MajorityLedger, Message, Office, Wait};
 use crate::storage::Storage;
@@ -6,13 +6,13 @@ use sheaf_protocol::{Term, Timestamp, protect};
 use std::collections::BTreeSet;
 
 impl<S: Storage> MajorityLedger<S> {
-    /// Term and index of the last entry.
+    /// Returns term and index of the last entry.
     fn last(&self) -> (Term, u64) {
         let index = self.storage.last_index();
         (self.storage.term_at(index).unwrap_or_default(), index)
     }
 
-    /// A member that does not lead: is it time to try?
+    /// Starts a pre-vote when a member that does not lead has waited long enough.
     pub(super) fn run_clock(&mut self, now: Timestamp) {
         if now < self.campaign_due {
             return;
@@ -28,7 +28,7 @@ impl<S: Storage> MajorityLedger<S> {
         if !self.may_campaign() {
             return;
         }
-        // A member that nobody hears would only drive its term up, and disturb everybody when it is back.
+        // A member that is cut off would only drive its term up, and disturb all others when it is back.
         self.office = Office::Trial(BTreeSet::from([self.config.me]));
         let (last_term, last_index) = self.last();
         let term = Term(self.state.term.0 + 1);
@@ -61,7 +61,7 @@ impl<S: Storage> MajorityLedger<S> {
             .push_back((ticket, Wait::Campaign(self.state.term)));
     }
 
-    /// The own vote is safe: asks the others.
+    /// Asks the others for votes, after the own vote is durable.
     pub(super) fn ask_for_votes(&mut self, now: Timestamp, term: Term) {
         if term != self.state.term {
             return;
@@ -81,7 +81,7 @@ impl<S: Storage> MajorityLedger<S> {
         self.count_votes(now);
     }
 
-    /// Another ICN asks for a vote, with the term and index of its last entry.
+    /// Handles another ICN's request for a vote, with the term and index of its last entry.
     pub(super) fn handle_ask(
         &mut self,
         now: Timestamp,

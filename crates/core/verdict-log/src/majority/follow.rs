@@ -1,4 +1,4 @@
-//! A member that follows: takes entries, and says what it has when its disk has it.
+//! Following: a member accepts entries, and acknowledges them when its disk has them.
 
 use super::{MajorityLedger, Message, Office};
 use crate::entry::Entry;
@@ -17,7 +17,7 @@ impl<S: Storage> MajorityLedger<S> {
         commit: u64,
         mut entries: Vec<Entry>,
     ) {
-        // Without the fence the leader of an old term does not even learn that it is one.
+        // Without the fence the leader of an old term does not even learn that it is deposed.
         let asked = (from, term, round);
         if !self.hear_leader(now, asked, previous_index) {
             return;
@@ -37,7 +37,7 @@ impl<S: Storage> MajorityLedger<S> {
         let had = self.count_of_those_had(&entries);
         let new = entries.split_off(had);
         if new.first().is_some_and(|entry| entry.index <= self.commit) {
-            // Only a leader that is none can want that.
+            // Only an ICN that is no leader can want that.
             self.refused += 1;
             return;
         }
@@ -51,14 +51,14 @@ impl<S: Storage> MajorityLedger<S> {
         self.verified = self.verified.max(end);
         self.commit = self.commit.max(commit.min(self.verified));
         self.storage.release(self.commit);
-        // What is new is acknowledged when the disk has it.
+        // New entries are acknowledged when the disk has them.
         if protect!(SyncBeforeAck, requires !is_new) {
             self.answer(asked, Ok(self.verified.min(self.durable())));
         }
         self.acknowledged = asked;
     }
 
-    /// A message of a leader has come; `false` if it is none any more.
+    /// Notes a message of a leader; `false` if it is deposed.
     fn hear_leader(&mut self, now: Timestamp, asked: (u16, Term, u64), hint: u64) -> bool {
         let (from, term, round) = asked;
         if protect!(LogFence, when term < self.state.term) {
@@ -67,7 +67,7 @@ impl<S: Storage> MajorityLedger<S> {
             return false;
         }
         match self.office {
-            // Two leaders of one term cannot be.
+            // There cannot be two leaders of one term.
             Office::Leader(_) => return false,
             Office::Trial(_) | Office::Candidate(_) => self.office = Office::Follower,
             Office::Follower | Office::Joining(_) => {}
@@ -79,8 +79,9 @@ impl<S: Storage> MajorityLedger<S> {
         true
     }
 
-    /// What this member lacks is gone at the leader: a checkpoint stands for it, which comes next. Everything here is
-    /// older than that checkpoint, which most members have without this one, so nothing committed hangs on it.
+    /// Replaces the log by the leader's: the entries that this member lacks are removed there, and a checkpoint stands
+    /// for them, which comes next. Everything here is older than that checkpoint, which most members have without this
+    /// one, so no committed entry depends on it.
     pub(super) fn handle_install(
         &mut self,
         now: Timestamp,
@@ -95,14 +96,14 @@ impl<S: Storage> MajorityLedger<S> {
         }
         let (index, base_term) = base;
         if self.storage.term_at(index) == Some(base_term) {
-            // It has that entry, and with it all before.
+            // This member has that entry, and with it all before.
             self.verified = self.verified.max(index);
             self.commit = self.commit.max(index);
             self.acknowledged = asked;
             return self.answer(asked, Ok(self.verified.min(self.durable())));
         }
         if index <= self.commit {
-            // An old message; or only a leader that is none can want that.
+            // An old message; or only an ICN that is no leader can want that.
             self.refused += 1;
             return;
         }
@@ -115,13 +116,13 @@ impl<S: Storage> MajorityLedger<S> {
         self.acknowledged = asked;
     }
 
-    /// How many of `entries`, from the first on, are in the log.
+    /// Returns how many of `entries`, from the first on, are in the log.
     fn count_of_those_had(&self, entries: &[Entry]) -> usize {
         let is_had = |entry: &&Entry| self.storage.term_at(entry.index) == Some(entry.term);
         entries.iter().take_while(is_had).count()
     }
 
-    /// Puts entries where they belong, in the place of others of an old term.
+    /// Puts entries in their place, instead of those of an old term.
     fn take_entries(&mut self, now: Timestamp, entries: Vec<Entry>) {
         let first = entries.first().map_or(u64::MAX, |entry| entry.index);
         if first <= self.storage.last_index() {
@@ -143,7 +144,7 @@ impl<S: Storage> MajorityLedger<S> {
         );
     }
 
-    /// The disk has something more: tells the leader.
+    /// Acknowledges to the leader the entries that the disk has now.
     pub(super) fn acknowledge(&mut self, now: Timestamp) {
         if let (Office::Follower | Office::Joining(_), Some(leader)) = (&self.office, self.leader)
             && self.acknowledged.0 == leader

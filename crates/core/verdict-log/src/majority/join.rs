@@ -1,27 +1,27 @@
-//! A member with a blank disk.
+//! Joining: a member with a blank disk.
 //!
-//! It may be new, or have forgotten: votes it gave, entries it said it has. If it voted now, two leaders of one term
-//! or a leader without a committed entry could follow. So it first asks all others for their terms, and promises
-//! nothing below the highest of them: every term that it may have voted in is one that its candidate had saved.
-//! Then it follows, without a vote, until it has everything that the leader of that term or a later one had when
-//! asked; that leader has all that was ever committed, with its help or without. If all others are as blank as
-//! itself, there is nothing to forget, and the farm starts for the first time.
+//! The member may be new, or have forgotten the votes it gave and the entries it acknowledged. If it voted now, two
+//! leaders of one term or a leader without a committed entry could follow. So it first asks all others for their terms,
+//! and promises nothing below the highest of them: every term that it may have voted in is one that its candidate had
+//! saved. Then it follows, without a vote, until it has everything that the leader of that term or a later one had when
+//! asked; that leader has all that was ever committed, with its help or without. If all others are as blank as itself,
+//! there is nothing to forget, and the farm starts for the first time.
 
 use super::{MajorityLedger, Message, Office, Wait};
 use crate::storage::{Seat, Storage};
 use sheaf_protocol::{Term, Timestamp};
 use std::collections::BTreeMap;
 
-/// How far it is.
+/// Progress of a member that joins.
 #[derive(Debug)]
 pub(super) struct Join {
     nonce: u64,
-    /// Term and last entry of those who have answered; `None` when all have.
+    /// Terms and last entries in the answers so far; `None` when all have answered.
     answers: Option<BTreeMap<u16, (Term, u64)>>,
-    /// What it needs to have, in which term.
+    /// Term and index of the entry that the member needs to have.
     goal: Option<(Term, u64)>,
     pub(super) ask_due: Timestamp,
-    /// It has all, and its disk is told so.
+    /// Whether the member has all entries, and its disk is being told so.
     is_done: bool,
 }
 
@@ -40,7 +40,7 @@ impl Join {
         self.answers.is_some()
     }
 
-    /// What a former leader had is not enough any more.
+    /// Forgets the goal: the log of a former leader is not enough any more.
     pub(super) fn forget_goal(&mut self) {
         self.goal = None;
     }
@@ -79,7 +79,7 @@ impl<S: Storage> MajorityLedger<S> {
         self.send(to, &message);
     }
 
-    /// Another ICN has answered the first question.
+    /// Takes the state in another ICN's answer to the first question.
     pub(super) fn take_state(
         &mut self,
         now: Timestamp,
@@ -115,13 +115,13 @@ impl<S: Storage> MajorityLedger<S> {
             return;
         }
         self.state.term = self.state.term.max(highest);
-        // Whom it has voted for in that term is not known, so its vote is spent.
+        // Its vote in that term is not known, so it counts as spent.
         self.state.vote = Some(self.config.me);
         self.storage.save(self.state);
         self.storage.sync(now);
     }
 
-    /// The leader says what it has.
+    /// Takes the goal in the leader's answer.
     pub(super) fn take_goal(&mut self, now: Timestamp, nonce: u64, term: Term, last_index: u64) {
         if let Office::Joining(join) = &mut self.office
             && !join.is_asking()
@@ -158,7 +158,7 @@ impl<S: Storage> MajorityLedger<S> {
         }
     }
 
-    /// The disk knows that this member may vote.
+    /// Takes the seat: the disk knows that this member may vote.
     pub(super) fn take_seat(&mut self, now: Timestamp) {
         if matches!(self.office, Office::Joining(_)) {
             self.office = Office::Follower;
@@ -166,7 +166,7 @@ impl<S: Storage> MajorityLedger<S> {
         }
     }
 
-    /// For people: why this member does not count yet.
+    /// Returns why this member does not count yet, for people.
     pub(super) fn joining_text(&self) -> Option<String> {
         let Office::Joining(join) = &self.office else {
             return None;
@@ -177,7 +177,7 @@ impl<S: Storage> MajorityLedger<S> {
         let silent = self.others().filter(|icn| !answers.contains_key(icn));
         let silent: Vec<String> = silent.map(|icn| icn.to_string()).collect();
         Some(format!(
-            "its disk is blank: it waits for an answer of every other ICN, of {} still",
+            "its disk is blank: waits for an answer of every other ICN, of {} still",
             silent.join(", ")
         ))
     }

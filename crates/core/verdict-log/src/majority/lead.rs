@@ -1,4 +1,4 @@
-//! A member that leads: sends its log to the others, counts who has it, and says what is durable.
+//! Leading: a member sends its log to the others, counts their acknowledgements, and reports entries as durable.
 
 use super::{MajorityLedger, Message, Office};
 use crate::entry::{Entry, Records};
@@ -8,33 +8,33 @@ use crate::{Notice, Position};
 use sheaf_protocol::{Record, Timestamp, protect};
 use std::collections::VecDeque;
 
-/// Bytes under way to one follower until it acknowledges some.
+/// Bytes under way to one follower before it acknowledges some.
 const WINDOW_BYTES: usize = 2 << 20;
 
-/// One term of leading.
+/// Leadership of one term.
 #[derive(Debug)]
 pub(super) struct Reign {
-    /// The entry that opens the term.
+    /// Index of the no-op entry that opens the term.
     mark: u64,
-    /// It is committed, and the world outside knows.
+    /// Whether the no-op entry is committed, and the leadership is reported to the outside.
     pub(super) is_public: bool,
     pub(super) pulse_due: Timestamp,
-    /// Counts messages.
+    /// Number of the last message.
     round: u64,
-    /// The last entry of each append whose end nobody was told of.
+    /// Last entry of each append that is not reported as durable yet.
     open: VecDeque<(u64, Position)>,
 }
 
-/// How far a follower is.
+/// Progress of a follower.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    /// What is sent next.
+    /// Index of the entry that is sent next.
     next: u64,
-    /// Up to here it has the log on its disk.
+    /// Index up to which the follower has the log on its disk.
     matched: u64,
-    /// Answers to earlier messages say nothing of where to go on.
+    /// First round whose answers count for `next`.
     round_first: u64,
-    /// The last entry and the bytes of each message that is not acknowledged.
+    /// Last entry and bytes of each message that is not acknowledged.
     under_way: VecDeque<(u64, usize)>,
     is_sent_to: bool,
 }
@@ -107,8 +107,8 @@ impl<S: Storage> MajorityLedger<S> {
         }
     }
 
-    /// Whether most members have said something lately. A leader that nobody hears may have a successor; it could
-    /// do no harm, but it should not say that it leads.
+    /// Returns whether most members were heard lately. A leader that is not heard may have a successor; it could do no
+    /// harm, but it should not claim to lead.
     fn is_heard_by_most(&self, now: Timestamp) -> bool {
         let limit = self.config.patience * 10 / 3;
         let heard = self.others().filter(|icn| {
@@ -118,7 +118,7 @@ impl<S: Storage> MajorityLedger<S> {
         heard.count() + 1 >= self.config.majority()
     }
 
-    /// What most members have.
+    /// Counts the entries that most members have, and commits them.
     ///
     /// # Errors
     ///
@@ -132,8 +132,7 @@ impl<S: Storage> MajorityLedger<S> {
         matched.sort_unstable_by(|a, b| b.cmp(a));
         let most = matched[self.config.majority() - 1];
         let most = protect!(MajorityCommit, most, else self.durable());
-        // An entry of an old term can be on most disks and still be overwritten; those before one of this term
-        // cannot.
+        // An entry of an old term can be on most disks and still be overwritten; those before one of this term cannot.
         let is_own_term = self.storage.term_at(most) == Some(self.state.term);
         if protect!(OwnTermCommit, requires is_own_term) {
             self.commit = self.commit.max(most);
@@ -167,7 +166,7 @@ impl<S: Storage> MajorityLedger<S> {
         Ok(())
     }
 
-    /// Sends to each follower what it does not have, as far as the window goes.
+    /// Sends to each follower the entries that it lacks, as far as the window goes.
     ///
     /// # Errors
     ///
@@ -226,7 +225,7 @@ impl<S: Storage> MajorityLedger<S> {
         self.send(to, &message);
     }
 
-    /// This log does not reach back to where the follower is: it gets the begin of it, and then all behind.
+    /// Sends the base of the log to a follower that it does not reach back to, and then all entries behind.
     fn send_base(&mut self, to: u16) {
         let base_index = self.storage.first_index() - 1;
         let base_term = self.storage.term_at(base_index).unwrap_or_default();
@@ -277,11 +276,11 @@ impl<S: Storage> MajorityLedger<S> {
         }
     }
 
-    /// The stream to another ICN stands.
+    /// Starts replication on an open stream to another ICN.
     pub(super) fn greet(&mut self, now: Timestamp, icn: u16) {
         match &mut self.office {
             Office::Leader(reign) => {
-                // It may be in another life; what it has it will say.
+                // The other ICN may be in another life; its answer will show what it has.
                 self.peers[usize::from(icn)].progress = Progress {
                     next: self.storage.last_index() + 1,
                     round_first: reign.round + 1,
@@ -294,9 +293,9 @@ impl<S: Storage> MajorityLedger<S> {
         }
     }
 
-    /// Tells the follower that has most to campaign, with everything that it lacks before.
+    /// Asks the follower that has most to campaign, after sending everything that it lacks.
     pub(super) fn hand_over(&mut self) {
-        // What cannot be read goes with the next leader's own pages.
+        // Entries that cannot be read go with the next leader's own pages.
         drop(self.replicate());
         let connected = self
             .others()

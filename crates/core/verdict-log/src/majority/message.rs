@@ -1,4 +1,4 @@
-//! What the members of a majority say to each other, and its bytes.
+//! Messages between the members of a majority, and their bytes.
 //!
 //! Little-endian, without padding: version (1 byte), kind (1), term of the sender (8), then the fields in the order
 //! in which they stand below. Bytes that are no message change nothing.
@@ -14,83 +14,84 @@ const VERSION: u8 = 1;
 const ENTRY_BYTES: usize = 12;
 /// Bytes of an [`Append`](Message::Append) without its entries.
 const APPEND_BYTES: usize = 2 + 8 + 8 + 8 + 8 + 8 + 4;
-/// Terms and indexes beyond this are no work of years: nobody may push a log to where counting ends.
+/// Upper bound of terms and indexes, beyond the work of years: no message may push a log to where counting ends.
 const NUMBER_MAX: u64 = 1 << 56;
 
-/// One message.
+/// Message of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// Asks for a vote.
+    /// Request for a vote.
     AskVote {
         /// The term to lead in.
         term: Term,
-        /// Only a question whether there would be votes: it changes nothing at the other side.
+        /// Whether this is a pre-vote: a question that changes nothing at the other side.
         is_trial: bool,
-        /// The last entry of the candidate.
+        /// Index of the last entry of the candidate.
         last_index: u64,
-        /// And its term.
+        /// Term of that entry.
         last_term: Term,
     },
-    /// The answer.
+    /// Answer to a request for a vote.
     Vote {
         /// The term of the voter.
         term: Term,
-        /// The term that was asked for.
+        /// The term of the request.
         asked: Term,
-        /// As asked.
+        /// As in the request.
         is_trial: bool,
-        /// Yes or no.
+        /// Whether the vote is granted.
         is_granted: bool,
     },
-    /// Entries from the leader; none is a pulse.
+    /// Entries from the leader; without entries, a pulse.
     Append {
         /// The leader's term.
         term: Term,
-        /// Counts the messages of a leader; the answer has the same.
+        /// Number of the leader's message; the answer has the same.
         round: u64,
         /// The index before the first entry.
         previous_index: u64,
         /// The term of the entry there.
         previous_term: Term,
-        /// Up to here everything is committed.
+        /// Index up to which everything is committed.
         commit: u64,
         /// The entries, one after the other.
         entries: Vec<Entry>,
     },
-    /// The answer.
+    /// Answer to entries.
     Appended {
         /// The term of the follower.
         term: Term,
-        /// Of the message answered last.
+        /// Round of the message that is answered last.
         round: u64,
-        /// Up to where the follower has the leader's log on its disk, or else where the leader should go on.
+        /// Index up to which the follower has the leader's log on its disk, or else from which the leader should go on.
         outcome: Result<u64, u64>,
     },
-    /// The leader goes: campaign at once.
+    /// Request of a leader that leaves: campaign at once.
     Campaign {
-        /// Its term.
+        /// The leader's term.
         term: Term,
     },
-    /// A member that was blank asks what there is.
+    /// Question of a blank member for the state of another.
     AskState {
         /// The term of the sender.
         term: Term,
-        /// Drawn anew in each life.
+        /// Number drawn anew in each life.
         nonce: u64,
     },
-    /// The answer.
+    /// Answer to the question for the state.
     State {
         /// The term of the sender.
         term: Term,
-        /// As asked.
+        /// As in the question.
         nonce: u64,
         /// The last entry of the sender.
         last_index: u64,
-        /// Whether it leads in this term.
+        /// Whether the sender leads in this term.
         is_leader: bool,
     },
-    /// The leader has no entry any more that this follower lacks: it is to throw its log away and go on behind the
-    /// entry before the checkpoint that the leader's log begins with. The answer is [`Appended`](Self::Appended).
+    /// Order to install the leader's log: the leader has no entry any more that this follower lacks, so the follower
+    /// throws its log away and goes on behind the entry before the checkpoint that the leader's log begins with. The
+    /// answer is [`Appended`](Self::Appended).
     Install {
         /// The leader's term.
         term: Term,
@@ -103,7 +104,7 @@ pub enum Message {
     },
 }
 
-/// Why bytes are no message.
+/// Reason why bytes are no message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum MessageError {
     /// The bytes end inside a field.
@@ -111,33 +112,33 @@ pub enum MessageError {
     Cut {
         /// The field.
         what: &'static str,
-        /// Its size.
+        /// Size of the field.
         needed: usize,
-        /// What is left.
+        /// Bytes left.
         left: usize,
     },
     /// More bytes than fields.
     #[error("{left} bytes are left over behind a ledger message")]
     Trailing {
-        /// How many.
+        /// Number of further bytes.
         left: usize,
     },
-    /// A field has a value that it never has.
+    /// A field has an impossible value.
     #[error("{what} of a ledger message is {found}, expected {expected}")]
     Value {
         /// The field.
         what: &'static str,
-        /// What it is.
+        /// The value.
         found: u64,
-        /// What it may be.
+        /// The possible values.
         expected: &'static str,
     },
     /// An entry holds no records.
     #[error("entry {number} of a ledger message: {source}")]
     Body {
-        /// Which, from 0.
+        /// Number of the entry, from 0.
         number: usize,
-        /// What is wrong.
+        /// Fault of the entry.
         source: BodyError,
     },
 }
@@ -157,7 +158,7 @@ impl Message {
     /// Bytes of entries, with 16 for each beside its body, that fit one message.
     pub const ENTRIES_BYTES_MAX: usize = Control::LEDGER_BYTES_MAX - APPEND_BYTES;
 
-    /// The term of the sender.
+    /// Returns the term of the sender.
     #[must_use]
     pub fn term(&self) -> Term {
         match self {
@@ -172,7 +173,7 @@ impl Message {
         }
     }
 
-    /// The bytes of the message.
+    /// Returns the bytes of the message.
     #[must_use]
     pub fn encode(&self) -> Bytes {
         let mut out = vec![VERSION];
@@ -347,7 +348,7 @@ fn value(what: &'static str, found: u64, expected: &'static str) -> MessageError
     }
 }
 
-/// What is left of the bytes.
+/// Rest of the bytes.
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
@@ -424,7 +425,7 @@ impl<'a> Input<'a> {
                 index: previous_index + 1 + number as u64,
                 body: Bytes::copy_from_slice(self.take("entry", length)?),
             };
-            // What cannot be replayed must not get into a log.
+            // An entry that cannot be replayed must not get into a log.
             entry
                 .records()
                 .map_err(|source| MessageError::Body { number, source })?;
@@ -569,7 +570,7 @@ mod tests {
             &all[2],
             58,
             3,
-            "entry 0 of a ledger message: kind of entry is 3, expected 0 (mark), 1 (whole) or 2 (piece)",
+            "entry 0 of a ledger message: kind of entry is 3, expected 0 (no-op), 1 (whole) or 2 (piece)",
         );
         check(
             &all[2],

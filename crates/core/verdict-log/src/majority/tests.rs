@@ -1,4 +1,4 @@
-//! Three members under everything that may happen to them, and by script.
+//! Tests of three members under all faults, and by script.
 
 #[cfg(feature = "mutants")]
 mod mutants;
@@ -8,7 +8,7 @@ mod world;
 
 use world::{Options, World};
 
-/// Runs one seed; `Err` says what was violated.
+/// Runs one seed; `Err` names the violation.
 fn run(seed: u64) -> Result<World, String> {
     let mut world = World::new(Options::of(seed));
     world.live_through_faults()?;

@@ -1,4 +1,4 @@
-//! Where the checkpoints of a log stand.
+//! Places of the checkpoints of a log.
 
 use crate::entry::{BodyKind, Entry};
 use std::collections::VecDeque;
@@ -7,12 +7,12 @@ use std::collections::VecDeque;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Checkpoints {
     whole: VecDeque<(u64, u64)>,
-    /// One has begun, and its last entry has not come.
+    /// First entry of a checkpoint whose last entry has not come.
     open: Option<u64>,
 }
 
 impl Checkpoints {
-    /// The next entry of the log.
+    /// Adds the next entry of the log.
     pub(crate) fn see(&mut self, entry: &Entry) {
         if entry.begins_checkpoint() {
             self.open = Some(entry.index);
@@ -23,29 +23,29 @@ impl Checkpoints {
                 let whole = self.open.take().map(|first| (first, entry.index));
                 self.whole.extend(whole);
             }
-            // Nobody reads the pieces before a mark.
+            // Pieces before a no-op entry are never read.
             Ok(BodyKind::Mark) | Err(_) => self.open = None,
         }
     }
 
-    /// `from` and everything behind it are cut off.
+    /// Cuts off `from` and everything behind it.
     pub(crate) fn cut(&mut self, from: u64) {
         self.whole.retain(|(_, last)| *last < from);
         self.open = self.open.filter(|first| *first < from);
     }
 
-    /// Everything before `first` is gone.
+    /// Forgets everything before `first`.
     pub(crate) fn forget_before(&mut self, first: u64) {
         self.whole.retain(|(begin, _)| *begin >= first);
     }
 
-    /// The first entry of the last checkpoint but `skip` that ends at `to` or before.
+    /// Returns the first entry of the last checkpoint but `skip` that ends at `to` or before.
     pub(crate) fn last(&self, to: u64, skip: usize) -> Option<u64> {
         let ended = self.whole.iter().rev().filter(|(_, last)| *last <= to);
         ended.map(|(first, _)| *first).nth(skip)
     }
 
-    /// The first entry of the first one.
+    /// Returns the first entry of the first checkpoint.
     pub(crate) fn first(&self) -> Option<u64> {
         self.whole.front().map(|(first, _)| *first)
     }
@@ -75,7 +75,7 @@ mod tests {
         begin[0] = 1;
         found.see(&entry(4, &begin));
         assert_eq!((found.last(9, 0), found.last(9, 1)), (Some(4), Some(1)));
-        // One whose leader died in the middle is none.
+        // A checkpoint whose leader died in the middle is none.
         begin[0] = 2;
         found.see(&entry(5, &begin));
         found.see(&Entry::mark(Term(2), 6));

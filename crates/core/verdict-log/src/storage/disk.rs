@@ -1,4 +1,4 @@
-//! The files of one directory, as little of them as a log needs, so that a simulated disk can take their place.
+//! Files of one directory, with as few operations as a log needs, so that a simulated disk can take their place.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -9,31 +9,31 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// A directory of files with plain names. Clones are the same directory.
 ///
-/// What is written is durable when [`sync`](Self::sync) of the file, and for its name
+/// A write is durable when [`sync`](Self::sync) of the file, and for its name
 /// [`sync_names`](Self::sync_names), have returned; until then a power failure may keep any part of it.
 pub trait Disk: Clone + Send + 'static {
-    /// The names of all files, in any order.
+    /// Returns the names of all files, in any order.
     ///
     /// # Errors
     ///
-    /// What the system says, here and in all others.
+    /// The error of the system, here and in all others.
     fn list(&self) -> io::Result<Vec<String>>;
 
-    /// Up to `bytes_max` bytes from `offset`; fewer only at the end of the file.
+    /// Returns up to `bytes_max` bytes from `offset`; fewer only at the end of the file.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::NotFound`] if there is no such file.
     fn read_at(&self, name: &str, offset: u64, bytes_max: usize) -> io::Result<Vec<u8>>;
 
-    /// Writes all of `bytes` at `offset`; makes the file if there is none. A failed write may leave some of it.
+    /// Writes all of `bytes` at `offset`; creates the file if there is none. A failed write may leave some of it.
     ///
     /// # Errors
     ///
     /// Also when only a part could be written.
     fn write_at(&self, name: &str, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Makes what the file holds durable. After an error nothing is known of what was written since the last one.
+    /// Makes the content of the file durable. After an error the state of all writes since the last sync is unknown.
     ///
     /// # Errors
     ///
@@ -47,7 +47,7 @@ pub trait Disk: Clone + Send + 'static {
     /// As [`sync`](Self::sync).
     fn truncate(&self, name: &str, bytes: u64) -> io::Result<()>;
 
-    /// Gives a file another name; a file of that name is replaced at once.
+    /// Renames a file; a file of the new name is replaced atomically.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ pub trait Disk: Clone + Send + 'static {
     /// As [`sync`](Self::sync).
     fn sync_names(&self) -> io::Result<()>;
 
-    /// How a person finds the file.
+    /// Returns the path of the file, for people.
     fn path(&self, name: &str) -> PathBuf;
 }
 
@@ -76,20 +76,20 @@ pub trait Disk: Clone + Send + 'static {
 #[derive(Clone, Debug)]
 pub struct OsDisk {
     folder: Arc<Path>,
-    /// Files stay open while they are written: an error of the kernel's own write-back is told to those who had the
-    /// file open then, and to nobody later if the kernel forgets it in between.
+    /// Files that stay open while they are written: the kernel reports an error of its own write-back to processes that
+    /// had the file open then, and may have forgotten it for later ones.
     open: Arc<Mutex<BTreeMap<String, Arc<File>>>>,
     _lock: Option<Arc<File>>,
 }
 
-/// Files that are open for writing at once; the log writes to two, and a third is being replaced.
+/// Upper bound of files that are open for writing; the log writes to two, and a third is being replaced.
 const OPEN_MAX: usize = 4;
 
 impl OsDisk {
-    /// The name of the file that tells other processes to keep off.
+    /// Name of the file whose lock keeps other processes off.
     pub const LOCK: &'static str = "lock";
 
-    /// Takes a directory for this process alone; makes it if there is none.
+    /// Takes a directory for this process alone; creates it if there is none.
     ///
     /// # Errors
     ///
@@ -123,7 +123,7 @@ impl OsDisk {
         })
     }
 
-    /// A directory that is only looked at; another process may be writing there.
+    /// Opens a directory for reading only; another process may be writing there.
     #[must_use]
     pub fn look(folder: &Path) -> Self {
         Self {

@@ -1,6 +1,6 @@
-//! A ledger directory of this machine, written by a thread of its own.
+//! Ledger directory of this machine, written by a thread of its own.
 //!
-//! The thread takes everything that is waiting as one batch: one write, one `fdatasync`. What comes meanwhile is
+//! The thread takes everything that waits as one batch: one write, one `fdatasync`. Requests that come meanwhile are
 //! the next batch. A batch that fails is taken back and tried again until it works.
 
 use super::log_files::{LogFiles, Op};
@@ -17,7 +17,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long a disk that failed is left alone before it is tried again.
+/// Pause before a disk that failed is tried again.
 pub(super) const RETRY: Duration = Duration::from_millis(50);
 
 /// Wakes the event loop that polls.
@@ -33,7 +33,7 @@ pub struct FileStorage {
     writer: Option<JoinHandle<()>>,
 }
 
-/// What the owner and the writer pass to each other.
+/// State shared by the owner and the writer.
 #[derive(Default)]
 struct Desk {
     state: Mutex<DeskState>,
@@ -101,12 +101,12 @@ impl FileStorage {
     }
 }
 
-/// What recovery tells people.
+/// Describes the findings of the recovery, for people.
 pub(crate) fn describe(found: &Findings) -> Vec<String> {
     found.torn.iter().map(ToString::to_string).collect()
 }
 
-/// The writer's thread: until it is told to close and all is done, or the disk fails then.
+/// Runs the writer's thread: until it is to close and all is done, or the disk fails then.
 fn write_on(mut files: LogFiles<OsDisk>, desk: &Desk, waker: &Waker) {
     let mut batch = VecDeque::new();
     let mut is_failing = false;
@@ -253,7 +253,7 @@ impl Storage for FileStorage {
 }
 
 impl Drop for FileStorage {
-    /// Waits for what was asked for, unless the disk fails.
+    /// Waits for pending requests, unless the disk fails.
     fn drop(&mut self) {
         self.desk.lock().is_closing = true;
         self.desk.work.notify_one();

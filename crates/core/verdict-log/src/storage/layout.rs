@@ -1,4 +1,4 @@
-//! The bytes of a ledger directory: segments of entries, the state of the member, the mark of what is synced.
+//! Bytes of a ledger directory: segments of entries, the state of the member, the synced mark.
 //!
 //! All numbers are little-endian. `docs/ledger.md` draws the same layouts.
 
@@ -7,43 +7,43 @@ use crate::entry::Entry;
 use bytes::Bytes;
 use sheaf_protocol::{Digest, Term, crc32c};
 
-/// A segment is closed when the next entry would begin behind this.
+/// Size of a segment: it is closed when the next entry would begin behind this.
 pub(crate) const SEGMENT_BYTES: u64 = 8 << 20;
 /// Head of a segment: magic, first index, term of the entry before, records before, CRC-32C of all, 4 bytes zero.
 pub(crate) const SEGMENT_HEAD: usize = 40;
 const SEGMENT_MAGIC: [u8; 8] = *b"SHFLOG2\n";
-/// Head of an entry: length of the body (4), CRC-32C of all that follows it and of the length (4), term (8),
-/// index (8), what was synced when it was written (8).
+/// Head of an entry: length of the body (4), CRC-32C of all that follows it and of the length (4), term (8), index (8),
+/// synced index at the time of writing (8).
 pub(crate) const ENTRY_HEAD: usize = 32;
 
-/// The file of the term and vote.
+/// Name of the file of the term and vote.
 pub(crate) const STATE: &str = "state";
-/// Where the next one is written before it takes the place of the last.
+/// Name of the file in which the next one is written before it takes the place of the last.
 pub(crate) const STATE_NEXT: &str = "state.next";
 const STATE_MAGIC: [u8; 8] = *b"SHFVOTE1";
 pub(crate) const STATE_BYTES: usize = 36;
 
-/// The file that says up to which index everything is synced.
+/// Name of the file that holds the index up to which everything is synced.
 pub(crate) const SYNCED: &str = "synced";
 const SYNCED_MAGIC: [u8; 8] = *b"SHFSYNC1";
 pub(crate) const SYNCED_BYTES: usize = 20;
 
-/// The file of the segment whose first entry is `first`.
+/// Returns the name of the segment whose first entry is `first`.
 pub(crate) fn segment_name(first: u64) -> String {
     format!("log-{first:020}")
 }
 
-/// The first index of a segment, by its name; `None` if it is no segment.
+/// Returns the first index of a segment, by its name; `None` if it is no segment.
 pub(crate) fn segment_first(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("log-")?;
     let is_number = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| digits.parse().ok()).flatten()
 }
 
-/// What a segment goes on from.
+/// Head of a segment: the point from which it goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHead {
-    /// Its first entry.
+    /// First entry of the segment.
     pub(crate) first: u64,
     /// The term of the entry before it.
     pub(crate) term: Term,
@@ -102,14 +102,14 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*field))
 }
 
-/// How many bytes the entry at the front of `bytes` wants to have, if its head is there and is a possible one.
+/// Returns how many bytes the entry at the front of `bytes` has, if its head is there and is a possible one.
 pub(crate) fn entry_bytes(bytes: &[u8]) -> Option<usize> {
     let length = u32_at(bytes, 0)? as usize;
     (bytes.len() >= ENTRY_HEAD && (Entry::HEAD_BYTES..=Entry::BODY_BYTES_MAX).contains(&length))
         .then_some(ENTRY_HEAD + length)
 }
 
-/// The entry at the front of `bytes`, or what is wrong there.
+/// Returns the entry at the front of `bytes`, or its fault.
 pub(crate) fn read_entry(bytes: &[u8]) -> Result<Stored, &'static str> {
     let cut = "an entry is cut";
     if bytes.len() < ENTRY_HEAD {
@@ -132,7 +132,7 @@ pub(crate) fn read_entry(bytes: &[u8]) -> Result<Stored, &'static str> {
     })
 }
 
-/// The head of the segment of `first`; `None` if `bytes` do not begin with one.
+/// Returns the head of the segment of `first`; `None` if `bytes` do not begin with one.
 pub(crate) fn read_segment_head(bytes: &[u8], first: u64) -> Option<SegmentHead> {
     let head = SegmentHead {
         first,
@@ -146,7 +146,7 @@ pub(crate) fn state_bytes(state: &HardState) -> [u8; STATE_BYTES] {
     let mut bytes = [0; STATE_BYTES];
     bytes[..8].copy_from_slice(&STATE_MAGIC);
     bytes[8..16].copy_from_slice(&state.term.0.to_le_bytes());
-    // 0 is nobody: an ICN is written as its index and 1.
+    // 0 is no ICN: one is written as its index and 1.
     let vote = state.vote.map_or(0, |icn| u32::from(icn) + 1);
     bytes[16..20].copy_from_slice(&vote.to_le_bytes());
     if let Some(seat) = state.seat {
@@ -193,7 +193,7 @@ pub(crate) fn synced_bytes(index: u64) -> [u8; SYNCED_BYTES] {
     bytes
 }
 
-/// The index in the mark; `None` if it is torn or missing, which a power failure may do to it.
+/// Returns the index in the synced mark; `None` if it is torn or missing, which a power failure may do to it.
 pub(crate) fn read_synced(bytes: &[u8]) -> Option<u64> {
     let index = u64_at(bytes, 8)?;
     (bytes == synced_bytes(index)).then_some(index)

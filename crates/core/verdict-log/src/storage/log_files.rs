@@ -1,4 +1,4 @@
-//! Writes a log into files, so that what a crash at any step leaves is a prefix of what was asked.
+//! Writer of a log into files: a crash at any step leaves a prefix of the requests.
 
 use super::layout::{
     SEGMENT_BYTES, SEGMENT_HEAD, STATE, STATE_NEXT, SYNCED, SegmentHead, put_entry, read_entry,
@@ -11,31 +11,31 @@ use sheaf_protocol::Term;
 use sheaf_protocol::protect;
 use std::collections::VecDeque;
 
-/// One thing to do.
+/// One operation.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     /// The entry follows the last one.
     Append(Entry),
-    /// This index and all behind it go.
+    /// This index and all behind it are removed.
     Truncate(u64),
-    /// Segments that are wholly below this index go.
+    /// Segments that are wholly below this index are removed.
     Release(u64),
-    /// Everything goes; the log goes on behind this index, which is of this term.
+    /// Everything is removed; the log goes on behind this index, which is of this term.
     Reset(u64, Term),
     /// Term and vote.
     Save(HardState),
 }
 
-/// Where a log ends.
+/// End of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct End {
     segments: Vec<u64>,
-    /// Of the last segment.
+    /// Bytes of the last segment.
     bytes: u64,
     index: u64,
-    /// Of the entry at `index`.
+    /// Term of the entry at `index`.
     term: Term,
-    /// In all entries that there ever were.
+    /// Records in all entries that there ever were.
     records: u64,
 }
 
@@ -43,23 +43,23 @@ struct End {
 #[derive(Debug)]
 pub(crate) struct LogFiles<D> {
     disk: D,
-    /// Everything up to here is durable.
+    /// End of the durable part.
     durable: End,
-    /// What may lie behind it is of a failed write.
+    /// Whether bytes behind the end may be of a failed write.
     is_dirty: bool,
-    /// What the mark has to say now: never more than what is durable and stays.
+    /// Index for the synced mark: never more than the entries that are durable and stay.
     promised: u64,
-    /// The mark may say more than that: a write of it failed, which may have reached the disk all the same.
+    /// Whether the synced mark may be higher: a write of it failed, which may have reached the disk all the same.
     is_mark_unsure: bool,
     segment_bytes: u64,
 }
 
 impl<D: Disk> LogFiles<D> {
-    /// Opens a directory: looks through it and mends what a crash has left.
+    /// Opens a directory: scans it and mends the traces of a crash.
     ///
     /// # Errors
     ///
-    /// [`StorageError::Corrupt`] if something that was synced is gone; nothing is changed then.
+    /// [`StorageError::Corrupt`] if synced data are gone; nothing is changed then.
     pub(crate) fn open(disk: D) -> Result<(Self, Findings), StorageError> {
         let found = scan(&disk)?;
         let names = disk.list().map_err(io_error(&disk, "list", ""))?;
@@ -91,8 +91,9 @@ impl<D: Disk> LogFiles<D> {
         Ok((files, found))
     }
 
-    /// Writes what the last segment holds behind the mark once more. A sync of the life before may have failed on it:
-    /// then Linux has dropped it and calls it clean, it can be read, and no sync would ever bring it to the disk.
+    /// Writes again the content of the last segment behind the synced mark. A sync of the life before may have failed
+    /// on it: then Linux has dropped it and calls it clean, it can be read, and no sync would ever bring it to the
+    /// disk.
     fn write_again(&self, first: u64, synced: u64) -> Result<(), StorageError> {
         let from = match synced < first {
             true => 0,
@@ -116,11 +117,11 @@ impl<D: Disk> LogFiles<D> {
         &self.disk
     }
 
-    /// Does what is in `ops`, and takes from it what is durable. After an error the rest is to be done again.
+    /// Carries out `ops`, and removes the durable ones from it. After an error the rest is to be done again.
     ///
     /// # Errors
     ///
-    /// What the disk says. No byte of what is still in `ops` counts.
+    /// The error of the disk. No byte of operations still in `ops` counts.
     pub(crate) fn write(&mut self, ops: &mut VecDeque<Op>) -> Result<(), StorageError> {
         while !ops.is_empty() {
             if self.is_dirty {
@@ -148,7 +149,7 @@ impl<D: Disk> LogFiles<D> {
         Ok(())
     }
 
-    /// Writes and syncs everything up to the next cut; says how much that was.
+    /// Writes and syncs everything up to the next cut; returns the number of operations.
     fn write_run(&mut self, ops: &VecDeque<Op>) -> Result<usize, StorageError> {
         let mut end = self.durable.clone();
         let mut bytes = Vec::new();
@@ -225,8 +226,8 @@ impl<D: Disk> LogFiles<D> {
         self.sync_names()
     }
 
-    /// Says up to where all is synced. Not synced itself: after a kill it is exact all the same, and after a power
-    /// failure it is only older than the truth.
+    /// Writes the synced mark. Not synced itself: after a kill it is exact all the same, and after a power failure it
+    /// is only older than the truth.
     fn mark(&mut self, index: u64) -> Result<(), StorageError> {
         self.promised = self.promised.min(index);
         let written = self.disk.write_at(SYNCED, 0, &synced_bytes(index));
@@ -253,7 +254,7 @@ impl<D: Disk> LogFiles<D> {
         if from > self.durable.index {
             return Ok(());
         }
-        // The mark first, and for good: it must never promise what is being taken away.
+        // The mark first, and durably: it must never promise entries that are being removed.
         self.mark(from.saturating_sub(1))?;
         self.sync(SYNCED)?;
         while let Some(first) = self
@@ -261,7 +262,7 @@ impl<D: Disk> LogFiles<D> {
             .segments
             .last()
             .copied()
-            // The first segment stays: its head says what the log goes on from.
+            // The first segment stays: its head holds the point from which the log goes on.
             .filter(|first| *first >= from && self.durable.segments.len() > 1)
         {
             let before = self.durable.segments.iter().rev().nth(1).copied();
@@ -271,7 +272,7 @@ impl<D: Disk> LogFiles<D> {
             self.disk
                 .remove(&name)
                 .map_err(io_error(&self.disk, "remove", &name))?;
-            // One at a time, from the last: what is left is without gaps whenever the power goes.
+            // One at a time, from the last: the rest is without gaps whenever the power goes.
             self.durable.segments.pop();
             let segments = std::mem::take(&mut self.durable.segments);
             self.durable = End {
@@ -304,7 +305,7 @@ impl<D: Disk> LogFiles<D> {
             self.disk
                 .remove(&name)
                 .map_err(io_error(&self.disk, "remove", &name))?;
-            // One at a time, from the first: what is left is without gaps whenever the power goes.
+            // One at a time, from the first: the rest is without gaps whenever the power goes.
             self.sync_names()?;
             self.durable.segments.remove(0);
         }
@@ -313,7 +314,7 @@ impl<D: Disk> LogFiles<D> {
 
     /// Removes everything and begins anew behind `index`.
     fn reset(&mut self, index: u64, term: Term) -> Result<(), StorageError> {
-        // The mark first, and for good: it must never promise what is being taken away.
+        // The mark first, and durably: it must never promise entries that are being removed.
         self.mark(0)?;
         self.sync(SYNCED)?;
         while let Some(last) = self.durable.segments.last().copied() {
@@ -339,7 +340,7 @@ impl<D: Disk> LogFiles<D> {
         Ok(())
     }
 
-    /// The log as it is before the entry `index`, or at the end of the segment of `first`, which has it.
+    /// Returns the end of the log before the entry `index`, or at the end of the segment of `first`, which has it.
     fn end_at(&self, first: u64, index: u64) -> Result<End, StorageError> {
         let name = segment_name(first);
         let bytes = self.disk.read_at(&name, 0, usize::MAX);
@@ -369,10 +370,10 @@ impl<D: Disk> LogFiles<D> {
         Ok(end)
     }
 
-    /// Takes away what a failed write has left.
+    /// Removes the traces of a failed write.
     fn mend(&mut self) -> Result<(), StorageError> {
         if self.is_mark_unsure {
-            // Before anything is cut, and for good: a mark that says too much makes a torn write look like a loss.
+            // Before anything is cut, and durably: a mark that is too high makes a torn write look like a loss.
             self.mark(self.promised)?;
             self.sync(SYNCED)?;
             self.is_mark_unsure = false;
@@ -388,7 +389,7 @@ impl<D: Disk> LogFiles<D> {
             .collect();
         stray.retain(|first| !self.durable.segments.contains(first));
         stray.sort_unstable();
-        // What lies before the log goes from its begin, what lies behind it from its end: never a gap.
+        // Segments before the log go from its begin, those behind it from its end: never a gap.
         let log_first = self.durable.segments.first().copied().unwrap_or(0);
         let behind = stray.partition_point(|first| *first < log_first);
         for first in stray[..behind].iter().chain(stray[behind..].iter().rev()) {
@@ -398,7 +399,7 @@ impl<D: Disk> LogFiles<D> {
                 .map_err(io_error(&self.disk, "remove", &name))?;
             self.sync_names()?;
         }
-        // It is not there if its removal could not be made to last: that is done again.
+        // It is not there if its removal could not be made durable: that is done again.
         let last = self
             .durable
             .segments

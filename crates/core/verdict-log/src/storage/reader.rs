@@ -1,4 +1,4 @@
-//! Reads entries back, page by page, where they were written.
+//! Reader of entries, page by page, where they were written.
 
 use super::layout::{
     ENTRY_HEAD, SEGMENT_HEAD, entry_bytes, read_entry, segment_first, segment_name,
@@ -10,7 +10,7 @@ use crate::entry::Entry;
 /// Bytes read at once: many entries, and always a whole one.
 const READ_BYTES: usize = ENTRY_HEAD + Entry::BODY_BYTES_MAX;
 
-/// A place in a log. Going on from the last one is cheap; jumping looks for the place from the begin of a segment.
+/// Place in a log. Going on from the last one is cheap; jumping looks for the place from the begin of a segment.
 #[derive(Debug)]
 pub(crate) struct LogReader<D> {
     disk: D,
@@ -20,7 +20,7 @@ pub(crate) struct LogReader<D> {
     /// Bytes read from `place` on.
     bytes: Vec<u8>,
     used: usize,
-    /// Up to this entry the bytes are as they will stay; behind it they may be of a write that is taken back.
+    /// Entry up to which the bytes are final; behind it they may be of a write that is taken back.
     settled: u64,
 }
 
@@ -36,14 +36,14 @@ impl<D: Disk> LogReader<D> {
         }
     }
 
-    /// What was read is not true any more: the log was cut.
+    /// Forgets the bytes read, which a cut of the log has outdated.
     pub(crate) fn forget(&mut self) {
         self.place = None;
         self.bytes.clear();
         self.used = 0;
     }
 
-    /// The entry at `index`, which is durable, as is everything up to `durable`.
+    /// Returns the entry at `index`, which is durable, as is everything up to `durable`.
     pub(crate) fn read(&mut self, index: u64, durable: u64) -> Result<Entry, StorageError> {
         if self.place.is_none() || index < self.next {
             self.jump(index)?;
@@ -67,7 +67,7 @@ impl<D: Disk> LogReader<D> {
         Ok(())
     }
 
-    /// The next entry of the log.
+    /// Returns the next entry of the log.
     fn step(&mut self, durable: u64) -> Result<Entry, StorageError> {
         loop {
             let (first, offset) = self.place.expect("set by jump");

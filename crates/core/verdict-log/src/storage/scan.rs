@@ -1,9 +1,9 @@
-//! Looks through a ledger directory: what is whole, what was being written when it ended, what is corrupt.
+//! Scan of a ledger directory: whole entries, torn writes, corruption.
 //!
-//! The hard question is what a bad entry means. Behind the last sync it is a torn write: nobody was told of it, and
-//! it is cut. Before, it was promised, and a member that cut it would lie to the others. Two witnesses tell which:
-//! the file `synced`, exact after a kill and some seconds old after a power failure, and every entry behind the bad
-//! one, which says what was synced when it was written.
+//! The hard question is the meaning of a bad entry. Behind the last sync it is a torn write, which was never
+//! acknowledged, and it is cut. Before, it was promised, and a member that cut it would lie to the others. Two
+//! witnesses tell which: the file `synced`, exact after a kill and some seconds old after a power failure, and every
+//! entry behind the bad one, which holds the synced index at the time of its writing.
 
 use super::checkpoints::Checkpoints;
 use super::layout::{
@@ -16,16 +16,16 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-/// A write that was going on when the log ended. Nobody was told that it is durable.
+/// A write that was going on when the log ended. It was never acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Torn {
     /// The file.
     pub file: PathBuf,
-    /// Where it begins.
+    /// Offset of the write.
     pub offset: u64,
-    /// Its length.
+    /// Length of the write.
     pub bytes: u64,
-    /// What is wrong with it.
+    /// Fault of the write.
     pub why: &'static str,
 }
 
@@ -40,7 +40,7 @@ impl fmt::Display for Torn {
     }
 }
 
-/// What is in a ledger directory.
+/// Content of a ledger directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
     /// Term and vote, if they were ever saved.
@@ -50,7 +50,7 @@ pub struct Findings {
     /// The entry that the first one follows, and its term; 0 for a log that has its begin.
     pub base: (u64, Term),
     pub(crate) checkpoints: Checkpoints,
-    /// A checkpoint begins with the first entry.
+    /// Whether a checkpoint begins with the first entry.
     begins_with_checkpoint: bool,
     /// The last whole entry.
     pub last_index: u64,
@@ -60,13 +60,13 @@ pub struct Findings {
     pub terms: Vec<(u64, Term)>,
     /// Records of all entries.
     pub records: u64,
-    /// Up to here the writer has synced, as far as it had time to say so.
+    /// Index up to which the writer has synced, as far as it could note.
     pub synced: u64,
     /// The torn write at the end.
     pub torn: Option<Torn>,
 }
 
-/// What a look through a directory brings, and what goes wrong there.
+/// Converts an error of the system during a scan.
 pub(crate) fn io_error<D: Disk>(
     disk: &D,
     action: &'static str,
@@ -80,11 +80,11 @@ pub(crate) fn io_error<D: Disk>(
     }
 }
 
-/// Looks through the directory; changes nothing.
+/// Scans the directory; changes nothing.
 ///
 /// # Errors
 ///
-/// [`StorageError::Corrupt`] if something that was synced is missing or wrong.
+/// [`StorageError::Corrupt`] if synced data are missing or wrong.
 pub(crate) fn scan<D: Disk>(disk: &D) -> Result<Findings, StorageError> {
     // The mark first: a log that is being written grows meanwhile.
     let synced = read_small(disk, SYNCED, SYNCED_BYTES)?;
@@ -122,7 +122,7 @@ pub(crate) fn scan<D: Disk>(disk: &D) -> Result<Findings, StorageError> {
         || found.begins_with_checkpoint
         || found.checkpoints.first().is_some();
     if !has_begin && synced == 0 {
-        // It was being thrown away for a newer one, and nothing in it is promised any more.
+        // The log was being replaced by a newer one, and nothing in it is promised any more.
         let torn = Torn {
             file: disk.path(&segment_name(first)),
             offset: 0,
@@ -151,7 +151,7 @@ pub(crate) fn scan<D: Disk>(disk: &D) -> Result<Findings, StorageError> {
     Ok(found)
 }
 
-/// Names of files that a crash may leave and that mean nothing.
+/// Names of files without meaning that a crash may leave.
 pub(crate) const LEFTOVERS: [&str; 1] = [STATE_NEXT];
 
 fn corrupt<D: Disk>(disk: &D, file: &str, offset: u64, why: impl Into<String>) -> StorageError {
@@ -162,7 +162,7 @@ fn corrupt<D: Disk>(disk: &D, file: &str, offset: u64, why: impl Into<String>) -
     }
 }
 
-/// A small file; `None` if there is none.
+/// Returns a small file; `None` if there is none.
 fn read_small<D: Disk>(
     disk: &D,
     name: &str,
@@ -247,7 +247,7 @@ fn read_segment<D: Disk>(
     Ok(())
 }
 
-/// What entries behind a bad one say was synced when they were written; 0 if there are none.
+/// Returns the highest synced index in entries behind a bad one; 0 if there are none.
 ///
 /// Their place is not known, so every byte may be the first of one.
 fn synced_behind(bytes: &[u8], bad: u64) -> u64 {

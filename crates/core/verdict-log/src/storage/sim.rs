@@ -1,7 +1,7 @@
-//! A disk in virtual time, with the faults that disks have.
+//! Disk in virtual time, with the faults that disks have.
 //!
-//! [`SimDisk`] is the disk: it outlives the process. [`SimStorage`] is one process that uses it. Both run the very
-//! code that writes and recovers real directories; only the files are simulated, byte for byte.
+//! [`SimDisk`] is the disk: it outlives the process. [`SimStorage`] is one process that uses it. Both run the very code
+//! that writes and recovers real directories; only the files are simulated, byte for byte.
 
 mod disk;
 
@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 /// Size of a segment here: a simulated run is short, and should come to removing some.
 const SEGMENT_BYTES: u64 = 16 << 10;
 
-/// A process that uses a simulated disk. Dropping it kills it: what the disk was at is done in part.
+/// A process that uses a simulated disk. Dropping it kills it: the present batch is done in part.
 #[derive(Debug)]
 pub struct SimStorage {
     view: View,
@@ -27,7 +27,7 @@ pub struct SimStorage {
     reader: LogReader<SimDisk>,
     findings: Vec<String>,
     ops: VecDeque<Op>,
-    /// What the disk is at, when it ends, and the last ticket in it.
+    /// The present batch, with its end and the last ticket in it.
     at_work: Option<(Timestamp, VecDeque<Op>, Ticket)>,
     asked: Ticket,
     done: Ticket,
@@ -204,7 +204,7 @@ impl Drop for SimStorage {
     fn drop(&mut self) {
         if let Some((_, mut batch, _)) = self.at_work.take() {
             self.files.disk().die_soon();
-            // The end of the process; nobody is there to be told.
+            // The end of the process; there is no owner to notify.
             drop(self.files.write(&mut batch));
         }
         self.files.disk().end_process();

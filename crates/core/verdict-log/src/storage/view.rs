@@ -1,4 +1,5 @@
-//! A log as its owner sees it at once, while the disk is still at work: terms, the newest entries, open tickets.
+//! View of a log as its owner sees it at once, while the disk is still at work: terms, the newest entries, open
+//! tickets.
 
 use super::checkpoints::Checkpoints;
 use super::scan::Findings;
@@ -10,7 +11,7 @@ use std::collections::VecDeque;
 /// Bodies of durable entries that are kept for followers that are a little behind.
 const KEPT_BYTES: usize = 2 << 20;
 
-/// The view.
+/// View of a log.
 #[derive(Debug)]
 pub(crate) struct View {
     pub(crate) state: Option<HardState>,
@@ -25,7 +26,7 @@ pub(crate) struct View {
     /// The newest entries; all that are not durable are here.
     newest: VecDeque<Entry>,
     newest_bytes: usize,
-    /// What each open ticket makes durable.
+    /// Index that each open ticket makes durable.
     tickets: VecDeque<(Ticket, u64)>,
     given: Ticket,
 }
@@ -74,7 +75,7 @@ impl View {
         self.terms[self.run_of(index)].0.max(self.first())
     }
 
-    /// The run that `index` lies in, which is at most `last` and above the base.
+    /// Returns the run that `index` lies in, which is at most `last` and above the base.
     fn run_of(&self, index: u64) -> usize {
         self.terms.partition_point(|(first, _)| *first <= index) - 1
     }
@@ -96,7 +97,7 @@ impl View {
         self.shrink();
     }
 
-    /// Cuts; `read` gives entries that are only on the disk, to count what goes.
+    /// Cuts the log; `read` returns entries that are only on the disk, to count the removed records.
     pub(crate) fn truncate(&mut self, from: u64, mut read: impl FnMut(u64) -> Option<Entry>) {
         let from = from.max(self.first());
         while self.last >= from {
@@ -107,7 +108,7 @@ impl View {
                 }
                 None => read(self.last),
             };
-            // A count for people; what cannot be read is not worth an error here.
+            // A count for people; an entry that cannot be read is not worth an error here.
             self.records -= entry
                 .map_or(0, |entry| entry.record_count())
                 .min(self.records);
@@ -122,7 +123,7 @@ impl View {
         }
     }
 
-    /// What may be removed once everything up to `committed` stays: all below the entry that comes back.
+    /// Returns the entry below which all may be removed once everything up to `committed` is final.
     pub(crate) fn release(&mut self, committed: u64) -> Option<u64> {
         let first = self.checkpoints.last(committed.min(self.durable), 1)?;
         if first <= self.first() {
@@ -136,7 +137,7 @@ impl View {
         Some(first)
     }
 
-    /// Everything is thrown away; the log goes on behind entry `index` of `term`.
+    /// Discards everything; the log goes on behind entry `index` of `term`.
     pub(crate) fn reset(&mut self, index: u64, term: Term) {
         self.terms.clear();
         self.base = (index, term);
@@ -150,7 +151,7 @@ impl View {
         }
     }
 
-    /// Where a replay of everything up to `to` begins.
+    /// Returns where a replay of everything up to `to` begins.
     pub(crate) fn replay_from(&self, to: u64) -> Result<u64, StorageError> {
         let first = self.first();
         match self.checkpoints.last(to, 0) {
@@ -166,7 +167,7 @@ impl View {
         self.given
     }
 
-    /// Everything up to this ticket is durable.
+    /// Marks everything up to this ticket as durable.
     pub(crate) fn complete(&mut self, ticket: Ticket) {
         while let Some((open, index)) = self.tickets.front().copied()
             && open <= ticket
@@ -187,14 +188,14 @@ impl View {
         }
     }
 
-    /// An entry that is kept in memory.
+    /// Returns an entry that is kept in memory.
     pub(crate) fn kept(&self, index: u64) -> Option<&Entry> {
         let first = self.newest.front()?.index;
         let at = usize::try_from(index.checked_sub(first)?).ok()?;
         self.newest.get(at)
     }
 
-    /// Entries from `from` on, from memory or by `read`, up to `bytes_max` of bodies but at least one.
+    /// Returns entries from `from` on, from memory or by `read`, up to `bytes_max` of bodies but at least one.
     pub(crate) fn page<E>(
         &self,
         from: u64,
@@ -218,5 +219,5 @@ impl View {
     }
 }
 
-/// What an entry takes in a page beside its body.
+/// Bytes of an entry in a page beside its body.
 const PAGE_ENTRY_BYTES: usize = 16;

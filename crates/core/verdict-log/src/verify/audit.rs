@@ -1,4 +1,4 @@
-//! Holds the logs against each other, and against the books of the ICN.
+//! Comparison of the logs with each other, and with the accounting of the ICN.
 
 use super::evidence::{Counts, Evidence, life_name};
 use super::finding::{Contradiction, Kind};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use sheaf_protocol::Role;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the logs prove about a run.
+/// Proven counts of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Audit {
     /// TFs that an FLP made or skipped, or that the ICN called for or decided.
@@ -24,29 +24,29 @@ pub struct Audit {
     pub abandoned: u64,
     /// Announced TFs without a verdict, counted one by one.
     pub in_flight: u64,
-    /// STFs that a killed FLP made and that nobody heard of: no other FLP made that TF, and the ICN did not know.
+    /// STFs that a killed FLP made and never announced: no other FLP made that TF, and the ICN did not know.
     pub unannounced: u64,
-    /// TFs handed on, each as often as it was.
+    /// TFs delivered, each as often as it was.
     pub delivered: u64,
-    /// Built and neither handed on nor abandoned, in a run that is not over.
+    /// TFs built and neither delivered nor abandoned, in a run that is not over.
     pub undelivered: u64,
     /// Assignments of a TF whose STFs went to more than one EPN.
     pub mixed_target: u64,
-    /// TFs handed on more than once.
+    /// TFs delivered more than once.
     pub delivered_twice: u64,
-    /// STFs handed on that are not what their FLP made.
+    /// STFs delivered that differ from those that their FLP made.
     pub digest_mismatch: u64,
-    /// Times that a consumer found something wrong with a TF.
+    /// Faults that consumers found in TFs.
     pub consumer_faults: u64,
     /// Payload bytes of built TFs.
     pub bytes: u64,
     /// Incomplete TFs by the FLP that is missing, such as `"flp:1"`.
     pub missing: BTreeMap<String, u64>,
-    /// What became of what each FLP made, by FLP, such as `"flp:1"`.
+    /// Fates of the STFs of each FLP, such as `"flp:1"`.
     pub sources: BTreeMap<String, SourceBooks>,
-    /// Where the rosters are known from.
+    /// Origin of the knowledge of the rosters.
     pub roster_source: RosterSource,
-    /// Whether somebody wrote down that every TF of the run is decided.
+    /// Whether a log states that every TF of the run is decided.
     pub is_over: bool,
     /// The first contradictions.
     pub contradictions: Vec<Contradiction>,
@@ -54,29 +54,29 @@ pub struct Audit {
     pub contradictions_total: u64,
 }
 
-/// What became of the STFs of one FLP, over all its lives.
+/// Fates of the STFs of one FLP, over all its lives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceBooks {
     /// STFs made.
     pub made: u64,
-    /// STFs that there never were, as it said.
+    /// STFs that were never made, as the FLP reported.
     pub skipped: u64,
-    /// Made and handed on in a TF.
+    /// STFs made and delivered in a TF.
     pub delivered: u64,
-    /// Made, and the TF was built without it.
+    /// STFs made, whose TF was built without them.
     pub missing: u64,
-    /// Made, and the TF was dropped.
+    /// STFs made, whose TF was dropped.
     pub dropped: u64,
-    /// Made and built, and its EPN died before it handed the TF on.
+    /// STFs made and built, whose EPN died before it delivered the TF.
     pub abandoned: u64,
-    /// Made, and not a member of the roster of the TF.
+    /// STFs made by an FLP outside the roster of the TF.
     pub outside: u64,
-    /// Made, and the TF has no verdict.
+    /// STFs made, whose TF has no verdict.
     pub in_flight: u64,
 }
 
 impl SourceBooks {
-    /// Made and not accounted for: 0, or there is a contradiction.
+    /// Returns the STFs made and not accounted for: 0, or there is a contradiction.
     #[must_use]
     pub fn unaccounted(&self) -> u64 {
         let fates = self.delivered
@@ -89,51 +89,51 @@ impl SourceBooks {
     }
 }
 
-/// The books that an ICN kept, to be compared.
+/// Accounting of an ICN, to be compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Books {
     /// TFs that exist.
     pub announced: u64,
-    /// Built with all parts.
+    /// TFs built with all parts.
     pub complete: u64,
-    /// Built with parts missing.
+    /// TFs built with parts missing.
     pub incomplete: u64,
-    /// Not built, by reason.
+    /// TFs not built, by reason.
     pub dropped: BTreeMap<String, u64>,
-    /// Without a verdict.
+    /// TFs without a verdict.
     pub in_flight: u64,
-    /// Of complete and incomplete: the EPN died before it had acknowledged.
+    /// Complete and incomplete TFs whose EPN died before it had acknowledged.
     pub abandoned: u64,
     /// Payload bytes of built TFs.
     pub bytes: u64,
 }
 
-/// How an audit is made.
+/// Options of an audit.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The books of the ICN, if they are at hand.
+    /// Accounting of the ICN, if it is at hand.
     pub books: Option<Books>,
-    /// Contradictions that are told; more are only counted.
-    pub told_max: usize,
+    /// Upper bound of contradictions that are listed; more are only counted.
+    pub listed_max: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
             books: None,
-            told_max: 20,
+            listed_max: 20,
         }
     }
 }
 
 impl Audit {
-    /// TFs dropped for any reason.
+    /// Returns the TFs dropped for any reason.
     #[must_use]
     pub fn dropped_total(&self) -> u64 {
         self.dropped.values().sum()
     }
 
-    /// Whether announced = complete + incomplete + dropped + in flight, and nothing contradicts it.
+    /// Returns whether announced = complete + incomplete + dropped + in flight, without a contradiction.
     #[must_use]
     pub fn is_balanced(&self) -> bool {
         let fates = self.complete + self.incomplete + self.dropped_total() + self.in_flight;
@@ -145,15 +145,15 @@ impl Audit {
 pub(super) struct Auditor<'a> {
     pub(super) audit: Audit,
     pub(super) evidence: &'a Evidence,
-    told_max: usize,
-    /// Of the TFs that a checkpoint sums up, as the logs tell of them.
+    listed_max: usize,
+    /// Counts of the TFs that a checkpoint sums up, as the other logs tell.
     summed: Counts,
 }
 
 impl Auditor<'_> {
     pub(super) fn contradict(&mut self, kind: Kind, tf: Option<u64>, text: String) {
         self.audit.contradictions_total += 1;
-        if self.audit.contradictions.len() < self.told_max {
+        if self.audit.contradictions.len() < self.listed_max {
             self.audit
                 .contradictions
                 .push(Contradiction { kind, tf, text });
@@ -161,9 +161,9 @@ impl Auditor<'_> {
     }
 }
 
-/// Makes up the books from `evidence`.
+/// Recomputes the accounting from `evidence`.
 ///
-/// Brings its rows into order, and so changes it; taking in more and asking again is fine.
+/// Sorts its rows, and so changes it; adding more and asking again is fine.
 #[must_use]
 pub fn audit(evidence: &mut Evidence, options: &Options) -> Audit {
     evidence.tables.sort();
@@ -176,7 +176,7 @@ pub fn audit(evidence: &mut Evidence, options: &Options) -> Audit {
             ..Audit::default()
         },
         evidence,
-        told_max: options.told_max,
+        listed_max: options.listed_max,
         summed: Counts::default(),
     };
     for found in &evidence.broken {
@@ -228,7 +228,7 @@ impl Auditor<'_> {
             .add("abandoned", u64::from(is_abandoned && summed.is_done(tf)));
     }
 
-    /// The verdict log begins with a checkpoint: the event logs have to come to the same.
+    /// Checks that the event logs agree with the checkpoint that the verdict log begins with.
     fn check_summed(&mut self) {
         let Some(summed) = &self.evidence.summed else {
             return;
@@ -259,8 +259,8 @@ impl Auditor<'_> {
         }
     }
 
-    /// Of the TFs that only a killed FLP made, the ICN heard of as many as its books have more than the others
-    /// made. Those are in flight.
+    /// Settles TFs that only a killed FLP made: the ICN received as many announces as its accounting has more than the
+    /// others made. Those are in flight.
     fn settle_unannounced(&mut self, books: &Books) {
         let audit = &mut self.audit;
         let heard = books
@@ -292,7 +292,7 @@ impl Auditor<'_> {
         let wrong = pairs.iter().filter(|(_, logs, books)| logs != books);
         let texts: Vec<String> = wrong
             .map(|(what, logs, books)| {
-                format!("{what}: the logs say {logs}, the books of the ICN {books}")
+                format!("{what}: the logs say {logs}, the accounting of the ICN {books}")
             })
             .collect();
         for text in texts {
@@ -300,7 +300,7 @@ impl Auditor<'_> {
         }
     }
 
-    /// For the run and for each source.
+    /// Checks the sums for the run and for each source.
     fn check_sum(&mut self) {
         let audit = &self.audit;
         let dropped = audit.dropped_total();
@@ -325,8 +325,8 @@ impl Auditor<'_> {
     }
 }
 
-/// An FLP makes or skips every TF from its first to its last: a hole is a TF that it forgot. It may skip a TF
-/// twice, when it says so again, and pass over one that was dropped before it came to it.
+/// Search for holes. An FLP makes or skips every TF from its first to its last: a hole is a TF that it forgot. It may
+/// skip a TF twice, when it repeats the report, and pass over one that was dropped before it came to it.
 #[derive(Default)]
 struct Holes {
     last: BTreeMap<LifeIndex, u64>,

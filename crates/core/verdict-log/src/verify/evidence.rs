@@ -1,4 +1,4 @@
-//! What the event logs of a farm and its verdict log say, gathered by timeframe.
+//! Evidence: the lines of the event logs of a farm and its verdict log, gathered by timeframe.
 
 mod records;
 mod summed;
@@ -18,16 +18,16 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
-/// What was done to a process while it lived, so that the audit knows what it may not expect of it.
+/// Interference with a process while it lived, by which the audit knows what not to expect of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It ended by itself, and nobody stopped it or cut it off before.
+    /// The process ended by itself, and was neither stopped nor cut off before.
     Ended,
-    /// It was stopped for a while, or cut off: the farm may have gone on without it.
+    /// The process was stopped for a while, or cut off: the farm may have gone on without it.
     Paused,
-    /// It was killed: its last line may be cut, and what it wrote last nobody may have heard.
+    /// The process was killed: its last line may be cut, and the farm may not know of its last lines.
     Killed,
-    /// Nobody watched it. If its log has no last line `end`, it counts as killed.
+    /// The process was not watched. If its log has no last line `end`, it counts as killed.
     Unknown,
 }
 
@@ -39,9 +39,9 @@ pub(super) struct Life {
     pub(super) fate: Fate,
     /// Whether its log has the line `end`.
     pub(super) has_ended: bool,
-    /// STFs made (FLP) or TFs handed on (EPN).
+    /// STFs made (FLP) or TFs delivered (EPN).
     pub(super) items: u64,
-    /// Payload bytes of them.
+    /// Payload bytes of these.
     pub(super) bytes: u64,
 }
 
@@ -55,16 +55,16 @@ impl Life {
     }
 }
 
-/// Lives by role, as a report tells them.
+/// Lives by role, for a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Lives {
-    /// Of ICNs.
+    /// Lives of ICNs.
     pub icns: u64,
-    /// Of FLPs.
+    /// Lives of FLPs.
     pub flps: u64,
-    /// Of EPNs.
+    /// Lives of EPNs.
     pub epns: u64,
-    /// Of all these, the ones that ended in order, as they or those who watched them say.
+    /// Lives that ended in order, by their own logs or by those who watched them.
     pub ended: u64,
 }
 
@@ -74,16 +74,16 @@ pub struct Evidence {
     pub(super) lives: Vec<Life>,
     by_name: BTreeMap<(Role, u16, u64), LifeIndex>,
     pub(super) tables: Tables,
-    /// The runs that logs name, each with who named it first.
+    /// Runs that logs name, each with the log that named it first.
     pub(super) runs: BTreeMap<String, String>,
-    /// What is wrong with the logs themselves.
+    /// Faults of the logs themselves.
     pub(super) broken: Vec<Contradiction>,
     /// The ICNs that led, by term.
     pub(super) leaders: BTreeMap<u64, BTreeSet<String>>,
     pub(super) roster_source: RosterSource,
     pub(super) is_over: bool,
     pub(super) has_ledger: bool,
-    /// What a checkpoint stands for that the verdict log begins with.
+    /// Checkpoint that the verdict log begins with.
     pub(super) summed: Option<Summed>,
     pub(super) has_icns: bool,
     pub(super) consumer_faults: u64,
@@ -93,9 +93,9 @@ pub struct Evidence {
 
 /// A log while it is read.
 struct Log {
-    /// Its path or node, for findings.
+    /// Path or node of the log, for findings.
     name: String,
-    /// Whose it ought to be.
+    /// Expected node of the log.
     expected: Option<NodeId>,
     fate: Fate,
     life: Option<LifeIndex>,
@@ -105,13 +105,13 @@ struct Log {
 }
 
 impl Evidence {
-    /// Takes in the event log at `path`. It may hold several lives of its node; `fate` is that of the last one,
-    /// the ones before count as killed unless they say that they ended. `expected` is whose log it ought to be. A
-    /// node that was killed before it wrote anything has none.
+    /// Adds the event log at `path`. It may hold several lives of its node; `fate` is that of the last one, the ones
+    /// before count as killed unless they have a line `end`. `expected` is the node of the log. A node that was killed
+    /// before it wrote anything has none.
     ///
     /// # Errors
     ///
-    /// What reading the file gives. What is wrong with its lines is a finding of the audit instead.
+    /// The error of reading the file. Faults of its lines are findings of the audit instead.
     pub fn read(&mut self, path: &Path, expected: Option<NodeId>, fate: Fate) -> io::Result<()> {
         let name = path.display().to_string();
         match File::open(path) {
@@ -132,12 +132,12 @@ impl Evidence {
         }
     }
 
-    /// Takes in all event logs in `dir`, that is, its files `*.events`, and says how many there are. Nobody watched
-    /// their processes: see [`Fate::Unknown`].
+    /// Adds all event logs in `dir`, that is, its files `*.events`, and returns their number. Their processes were not
+    /// watched: see [`Fate::Unknown`].
     ///
     /// # Errors
     ///
-    /// What reading gives, with the name of the file.
+    /// The error of reading, with the name of the file.
     pub fn read_dir(&mut self, dir: &Path) -> io::Result<u64> {
         let mut paths = Vec::new();
         for entry in std::fs::read_dir(dir)? {
@@ -157,11 +157,11 @@ impl Evidence {
         Ok(paths.len() as u64)
     }
 
-    /// Takes in the lines of `log`, which findings call `name`. See [`read`](Self::read).
+    /// Adds the lines of `log`, which findings call `name`. See [`read`](Self::read).
     ///
     /// # Errors
     ///
-    /// What reading gives.
+    /// The error of reading.
     pub fn take_in(
         &mut self,
         mut log: impl BufRead,
@@ -179,7 +179,7 @@ impl Evidence {
         Ok(())
     }
 
-    /// Takes in a log that was kept in memory. See [`read`](Self::read).
+    /// Adds a log that was kept in memory. See [`read`](Self::read).
     pub fn take_in_events<'a>(
         &mut self,
         events: impl IntoIterator<Item = &'a Event>,
@@ -204,12 +204,13 @@ impl Evidence {
         }
     }
 
-    /// What `session` wrote so far was of `former`, a run before this one that stands in the same verdict log.
+    /// Forgets the lines of `session` so far: they are of `former`, a run before this one that stands in the same
+    /// verdict log.
     fn forget(&mut self, session: u32, former: &str) {
         self.tables.decided.retain(|row| row.session != session);
         self.tables.abandoned.retain(|row| row.session != session);
         self.is_over = false;
-        // Others may be of that run, which is for the audit to find.
+        // Others may be of that run, for the audit to find.
         let by = &self.tables.sessions.at(session).by;
         let is_its_own = self
             .runs
@@ -243,7 +244,7 @@ impl Evidence {
         }
     }
 
-    /// Whether the last line of the last life of `log` may be cut.
+    /// Returns whether the last line of the last life of `log` may be cut.
     fn may_be_cut(&self, log: &Log) -> bool {
         match log.fate {
             Fate::Killed => true,
@@ -352,7 +353,7 @@ impl Evidence {
                 missing,
                 ..
             } => {
-                // It is the hand-over of the former life, which may have been killed before it wrote it down.
+                // The delivery is that of the former life, which may have been killed before it wrote the line.
                 let node = self.life(life).node;
                 let former = self.life_of(node.role, (node.index, incarnation));
                 let missing = self.flp_list(missing);
@@ -513,7 +514,7 @@ impl Evidence {
         first: u64,
         members: impl Iterator<Item = Named>,
     ) {
-        // The first place stands for a roster that nobody knows.
+        // The first place stands for an unknown roster.
         self.tables.rosters.place(None);
         let place = self.tables.rosters.place(Some(rosters::sorted(members)));
         rosters.set(first, place);
@@ -551,7 +552,7 @@ impl Evidence {
         life.bytes += bytes;
     }
 
-    /// STFs made or TFs handed on by all lives of `node`, and their payload bytes.
+    /// Returns the STFs made or TFs delivered by all lives of `node`, and their payload bytes.
     #[must_use]
     pub fn work_of(&self, node: NodeId) -> (u64, u64) {
         let lives = self.lives.iter().filter(|life| life.node == node);
@@ -560,7 +561,7 @@ impl Evidence {
         })
     }
 
-    /// The lives that there are logs of.
+    /// Returns the lives that there are logs of.
     #[must_use]
     pub fn lives(&self) -> Lives {
         let mut lives = Lives::default();
@@ -576,13 +577,13 @@ impl Evidence {
         lives
     }
 
-    /// Lines of event logs and records of verdict logs taken in.
+    /// Returns the lines of event logs and records of verdict logs that were added.
     #[must_use]
     pub fn counts(&self) -> (u64, u64) {
         (self.lines, self.records)
     }
 
-    /// The runs that the logs are of; one, if all is well.
+    /// Returns the runs of the logs; one, if all is well.
     #[must_use]
     pub fn runs(&self) -> Vec<String> {
         self.runs.keys().cloned().collect()
@@ -597,7 +598,7 @@ impl Evidence {
     }
 }
 
-/// A node and which life of it, for findings.
+/// Returns a node and its life, for findings.
 pub(super) fn life_name(life: &Life) -> String {
     name(life.node.role, (life.node.index, life.incarnation))
 }
@@ -606,7 +607,7 @@ pub(super) fn name(role: Role, (index, incarnation): Named) -> String {
     format!("{role}:{index} (incarnation {incarnation})")
 }
 
-/// The line `begin` at the end of `line`, behind the cut last line of the life before.
+/// Returns the line `begin` at the end of `line`, behind the cut last line of the life before.
 fn begin_behind(line: &[u8]) -> Option<Event> {
     const BEGIN: &[u8] = b"{\"event\":\"begin\"";
     let start = line

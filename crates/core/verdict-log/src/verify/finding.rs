@@ -1,16 +1,16 @@
-//! What can be wrong with a run, as a closed list.
+//! Contradictions of a run, as a closed list.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Something that must not be.
+/// A contradiction in the logs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contradiction {
-    /// Which rule is broken.
+    /// The broken rule.
     pub kind: Kind,
-    /// The TF that it is about, if it is about one.
+    /// The TF with the contradiction, if there is one.
     pub tf: Option<u64>,
-    /// What was found, with the names of those involved.
+    /// Found values, with the names of those involved.
     pub text: String,
 }
 
@@ -20,7 +20,7 @@ impl fmt::Display for Contradiction {
     }
 }
 
-/// The rules, one for each way in which a run can contradict itself. `docs/verify.md` has a row for each.
+/// Rule of consistency, one for each way in which a run can contradict itself. `docs/verify.md` has a row for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -40,7 +40,7 @@ pub enum Kind {
     TwoVerdicts,
     /// A verdict is none of the three, or not in itself consistent.
     BadVerdict,
-    /// A drop reason is not on the list, or its cause is in nobody's log.
+    /// A drop reason is not on the list, or its cause is in no log.
     BadReason,
     /// A verdict is about a TF that no FLP made or skipped.
     MadeUp,
@@ -48,28 +48,28 @@ pub enum Kind {
     BadAbandoned,
     /// One assignment was sent to two EPNs.
     MixedTarget,
-    /// A TF was handed on twice.
+    /// A TF was delivered twice.
     DeliveredTwice,
-    /// A TF was handed on without its verdict, or by another EPN than that of its verdict.
+    /// A TF was delivered without its verdict, or by another EPN than that of its verdict.
     DeliveredUnbidden,
-    /// A built TF was neither handed on nor abandoned.
+    /// A built TF was neither delivered nor abandoned.
     NotDelivered,
-    /// The parts that were handed on are not those of the roster.
+    /// The delivered parts are not those of the roster.
     WrongParts,
-    /// A part is not what its FLP made.
+    /// A part differs from the STF that its FLP made.
     DigestMismatch,
     /// An EPN has a part that was never sent to it.
     NotSent,
     /// An FLP made a TF twice, or neither made nor skipped it.
     Hole,
-    /// Announced is not complete + incomplete + dropped + in flight, or differs from the books of the ICN.
+    /// Announced is not complete + incomplete + dropped + in flight, or differs from the accounting of the ICN.
     Books,
     /// The verdict log and the event logs of the ICNs differ, or its files are damaged.
     Ledger,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 21] = [
         Self::GarbledLog,
         Self::MissingLog,
@@ -94,7 +94,7 @@ impl Kind {
         Self::Ledger,
     ];
 
-    /// Name in JSON and documents, such as `"delivered-twice"`.
+    /// Returns the name in JSON and documents, such as `"delivered-twice"`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -1,9 +1,9 @@
-//! Which FLPs make a TF whole, as far as somebody wrote it down.
+//! Rosters: the FLPs that make a TF whole, as far as the logs tell.
 
 use super::tables::Named;
 use std::collections::BTreeMap;
 
-/// Where the rosters of a run are known from.
+/// Origin of the knowledge of the rosters of a run.
 #[derive(
     Clone,
     Copy,
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum RosterSource {
-    /// Nobody wrote them down: a TF needs a part of every FLP that made it and sent it there.
+    /// No log holds them: a TF needs a part of every FLP that made it and sent it there.
     #[default]
     FlpLogs,
     /// The event logs of the ICNs.
@@ -28,7 +28,7 @@ pub enum RosterSource {
 }
 
 impl RosterSource {
-    /// In words.
+    /// Returns the origin as text.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -39,24 +39,24 @@ impl RosterSource {
     }
 }
 
-/// The rosters in force while one log is read from its beginning.
+/// Rosters in force while one log is read from its beginning.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rosters(BTreeMap<u64, u32>);
 
 impl Rosters {
-    /// From `first` on, `place` is in force, whatever was said before.
+    /// Sets the roster: from `first` on, `place` is in force, whatever was set before.
     pub(super) fn set(&mut self, first: u64, place: u32) {
         drop(self.0.split_off(&first));
         self.0.insert(first, place);
     }
 
-    /// The roster in force for `tf`.
+    /// Returns the roster in force for `tf`.
     pub(super) fn of(&self, tf: u64) -> Option<u32> {
         self.0.range(..=tf).next_back().map(|(_, place)| *place)
     }
 }
 
-/// Members in the order of their ids.
+/// Returns members in the order of their ids.
 pub(super) fn sorted(members: impl Iterator<Item = Named>) -> Vec<Named> {
     let mut members: Vec<Named> = members.collect();
     members.sort_unstable();

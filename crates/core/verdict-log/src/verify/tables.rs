@@ -1,8 +1,8 @@
-//! What the logs say, as one table for each kind of line, in rows of 8 to 32 bytes.
+//! Tables of the lines of the logs, one for each kind, in rows of 8 to 32 bytes.
 //!
-//! A run of an hour has millions of TFs, so what repeats (lives, targets, verdicts) stands in a list once and
-//! rows name it by its place. A TF of *n* FLPs takes 48 bytes and 72 for each FLP: 264 bytes with three, 2.6 GB for
-//! ten million.
+//! A run of an hour has millions of TFs, so repeated values (lives, targets, verdicts) stand in a list once and rows
+//! name them by their place. A TF of *n* FLPs takes 48 bytes and 72 for each FLP: 264 bytes with three, 2.6 GB for ten
+//! million.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub(super) type LifeIndex = u32;
 /// Index and incarnation of an FLP or EPN.
 pub(super) type Named = (u16, u64);
 
-/// An FLP made an STF.
+/// Row of an STF that an FLP made.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Made {
     pub(super) tf: u64,
@@ -21,25 +21,25 @@ pub(super) struct Made {
     pub(super) life: LifeIndex,
 }
 
-/// An FLP has no STF.
+/// Row of an STF that an FLP does not have.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Skipped {
     pub(super) tf: u64,
     pub(super) life: LifeIndex,
-    /// In `reasons`.
+    /// Place in `reasons`.
     pub(super) reason: u32,
 }
 
-/// An FLP sent an STF.
+/// Row of an STF that an FLP sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sent {
     pub(super) tf: u64,
     pub(super) life: LifeIndex,
-    /// In `assignments`.
+    /// Place in `assignments`.
     pub(super) assignment: u32,
 }
 
-/// What an FLP obeyed when it sent.
+/// Assignment that an FLP obeyed when it sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Assignment {
     pub(super) term: u64,
@@ -47,43 +47,43 @@ pub(super) struct Assignment {
     pub(super) to: Named,
 }
 
-/// An EPN handed a TF on.
+/// Row of a TF that an EPN delivered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Delivery {
     pub(super) tf: u64,
     pub(super) life: LifeIndex,
-    /// In `flp_lists`.
+    /// Place in `flp_lists`.
     pub(super) missing: u32,
-    /// Names it in [`Part::delivery`].
+    /// Number of the delivery in [`Part::delivery`].
     pub(super) number: u32,
-    /// A later life says that this one had done it, and may say so again.
+    /// Whether a later life reports that this one had done it, which it may repeat.
     pub(super) is_hearsay: bool,
 }
 
-/// An STF of a TF that was handed on.
+/// Row of an STF in a delivered TF.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     pub(super) tf: u64,
     pub(super) bytes: u64,
     pub(super) digest: u32,
-    /// In `sources`.
+    /// Place in `sources`.
     pub(super) source: u32,
     pub(super) delivery: u32,
 }
 
-/// An ICN wrote a verdict.
+/// Row of a verdict that an ICN wrote.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Decided {
     pub(super) tf: u64,
-    /// In `verdicts`.
+    /// Place in `verdicts`.
     pub(super) verdict: u32,
-    /// In `sessions`.
+    /// Place in `sessions`.
     pub(super) session: u32,
-    /// In `rosters`.
+    /// Place in `rosters`.
     pub(super) roster: u32,
 }
 
-/// What was decided about a TF.
+/// Verdict on a TF.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Verdict {
     pub(super) name: String,
@@ -93,20 +93,20 @@ pub(super) struct Verdict {
     pub(super) reason: Option<String>,
 }
 
-/// Who wrote verdicts: a life of an ICN in a term, or a verdict log.
+/// Writer of verdicts: a life of an ICN in a term, or a verdict log.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Session {
     pub(super) by: String,
-    /// 0 if nobody wrote it down.
+    /// Term of the writer; 0 if no log holds it.
     pub(super) term: u64,
     pub(super) is_ledger: bool,
 }
 
-/// An ICN amended a verdict.
+/// Row of an amendment that an ICN wrote.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Abandoned {
     pub(super) tf: u64,
-    /// In `sessions`.
+    /// Place in `sessions`.
     pub(super) session: u32,
 }
 
@@ -127,12 +127,12 @@ pub(super) struct Tables {
     pub(super) sources: List<Named>,
     pub(super) verdicts: List<Verdict>,
     pub(super) sessions: List<Session>,
-    /// `None` stands for a roster that is not known.
+    /// Rosters; `None` stands for an unknown one.
     pub(super) rosters: List<Option<Vec<Named>>>,
 }
 
 impl Tables {
-    /// Brings all rows into the order of their TFs. Logs are nearly in order already.
+    /// Sorts all rows by their TFs. Logs are nearly in order already.
     pub(super) fn sort(&mut self) {
         self.made.sort_by_key(|row| row.tf);
         self.skipped.sort_by_key(|row| row.tf);
@@ -145,7 +145,7 @@ impl Tables {
         self.called.dedup();
     }
 
-    /// All TFs in order, each with its rows. The tables must be sorted.
+    /// Returns all TFs in order, each with its rows. The tables must be sorted.
     pub(super) fn tfs(&self) -> impl Iterator<Item = (u64, Facts<'_>)> {
         let mut made = Rest(&self.made, |row: &Made| row.tf);
         let mut skipped = Rest(&self.skipped, |row: &Skipped| row.tf);
@@ -181,7 +181,7 @@ impl Tables {
     }
 }
 
-/// All that was written about one TF.
+/// All rows about one TF.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts<'a> {
     pub(super) made: &'a [Made],
@@ -194,7 +194,7 @@ pub(super) struct Facts<'a> {
     pub(super) called: bool,
 }
 
-/// The rows of a sorted table that are still to come.
+/// Rows of a sorted table that are still to come.
 struct Rest<'a, T>(&'a [T], fn(&T) -> u64);
 
 impl<'a, T> Rest<'a, T> {
@@ -210,7 +210,7 @@ impl<'a, T> Rest<'a, T> {
     }
 }
 
-/// Different things, each once, named by their place.
+/// Distinct values, named by their place.
 #[derive(Clone, Debug)]
 pub(super) struct List<T> {
     places: BTreeMap<T, u32>,
@@ -227,7 +227,7 @@ impl<T> Default for List<T> {
 }
 
 impl<T: Clone + Ord> List<T> {
-    /// The place of `thing`; a new one gets the next place.
+    /// Returns the place of `thing`; a new one gets the next place.
     pub(super) fn place(&mut self, thing: T) -> u32 {
         if let Some(place) = self.places.get(&thing) {
             return *place;
@@ -239,7 +239,7 @@ impl<T: Clone + Ord> List<T> {
         place
     }
 
-    /// What stands at `place`, which [`place`](Self::place) has given.
+    /// Returns the value at `place`, which [`place`](Self::place) has returned.
     pub(super) fn at(&self, place: u32) -> &T {
         &self.things[place as usize]
     }

@@ -1,4 +1,4 @@
-//! A checker that cannot fail is worth nothing: every rule here meets a log that breaks it.
+//! Tests that every rule meets a log that breaks it: a checker that cannot fail is worth nothing.
 
 mod files;
 mod kinds;
@@ -12,14 +12,14 @@ use std::collections::BTreeMap;
 
 const RUN: &str = "00000000000000aa";
 
-/// The logs of a farm of two FLPs and two EPNs, as lists that a test spoils.
+/// Logs of a farm of two FLPs and two EPNs, as lists that a test spoils.
 #[derive(Clone)]
 struct Logs {
     flps: [Vec<Event>; 2],
     epns: [Vec<Event>; 2],
     icn: Vec<Event>,
     fates: BTreeMap<NodeId, Fate>,
-    /// What stands behind the last line of a log, without an end of line.
+    /// Bytes behind the last line of a log, without an end of line.
     cut: BTreeMap<NodeId, &'static str>,
     books: Books,
 }
@@ -93,7 +93,7 @@ fn verdict(tf: u64, name: &str, epn: Option<u16>, missing: &[u16], reason: Optio
 }
 
 impl Logs {
-    /// TFs 0 to 3, TF `t` complete on EPN `t` mod 2.
+    /// Returns TFs 0 to 3, TF `t` complete on EPN `t` mod 2.
     fn good() -> Self {
         let run = || Event::Run {
             run: RUN.to_owned(),
@@ -162,7 +162,7 @@ impl Logs {
         )
     }
 
-    /// The last verdict becomes another one; the books go along.
+    /// Replaces the last verdict by another one, and adapts the accounting.
     fn decide_last(&mut self, verdict: Event, change: impl FnOnce(&mut Books)) {
         *self.icn.last_mut().unwrap() = verdict;
         change(&mut self.books);
@@ -179,19 +179,19 @@ fn check(spoil: impl FnOnce(&mut Logs), expected: &str) -> Audit {
         !audit.is_balanced(),
         "nothing was found, {expected:?} was expected"
     );
-    let is_told = audit
+    let is_listed = audit
         .contradictions
         .iter()
         .any(|found| found.text.contains(expected));
     assert!(
-        is_told,
+        is_listed,
         "{:#?} do not tell {expected:?}",
         audit.contradictions
     );
     audit
 }
 
-/// Changes good logs in a way that is in order.
+/// Changes good logs in a legitimate way.
 #[track_caller]
 fn check_good(change: impl FnOnce(&mut Logs)) -> Audit {
     let mut logs = Logs::good();
@@ -226,7 +226,7 @@ fn a_tf_without_a_verdict_is_in_flight() {
             logs.icn.pop();
             logs.epns[1].pop();
         },
-        "in flight: the logs say 1, the books of the ICN 0",
+        "in flight: the logs say 1, the accounting of the ICN 0",
     );
     assert_eq!((audit.announced, audit.in_flight), (4, 1));
 }
@@ -265,7 +265,7 @@ fn a_tf_that_the_icn_made_up_is_found() {
             logs.books.dropped.insert("operator".to_owned(), 1);
             logs.books.announced += 1;
         },
-        "TF 9: no FLP says that it made or skipped it",
+        "TF 9: no FLP reports that it made or skipped it",
     );
 }
 
@@ -273,7 +273,7 @@ fn a_tf_that_the_icn_made_up_is_found() {
 fn every_figure_of_the_books_is_compared() {
     check(
         |logs| logs.books.announced += 1,
-        "announced: the logs say 4, the books of the ICN 5",
+        "announced: the logs say 4, the accounting of the ICN 5",
     );
     check(|logs| logs.books.complete -= 1, "complete: the logs say 4");
     check(
@@ -291,20 +291,20 @@ fn every_figure_of_the_books_is_compared() {
     check(|logs| logs.books.bytes += 1, "bytes: the logs say 84");
     check(
         |logs| logs.books.dropped.extend([("oversize".to_owned(), 2)]),
-        "oversize: the logs say 0, the books of the ICN 2",
+        "oversize: the logs say 0, the accounting of the ICN 2",
     );
 }
 
 #[test]
-fn a_tf_handed_on_twice_is_counted() {
+fn a_tf_delivered_twice_is_counted() {
     let audit = check(
         |logs| logs.epns[0].push(delivered(3, &[0, 1], &[])),
-        "TF 3 was handed on by epn:0 (incarnation 200) and by epn:1 (incarnation 201)",
+        "TF 3 was delivered by epn:0 (incarnation 200) and by epn:1 (incarnation 201)",
     );
     assert_eq!(audit.delivered_twice, 1);
     let audit = check(
         |logs| logs.epns[1].push(delivered(3, &[0, 1], &[])),
-        "TF 3 was handed on",
+        "TF 3 was delivered",
     );
     assert_eq!(audit.delivered_twice, 1, "twice by the same EPN");
 }
@@ -346,8 +346,8 @@ fn a_part_that_is_not_what_was_made_is_a_digest_mismatch() {
     assert_eq!(audit.digest_mismatch, 1);
     let audit = check(spoil_part(|part| part.bytes += 1), is_other);
     assert_eq!(audit.digest_mismatch, 1);
-    let of_nobody = spoil_part(|part| part.incarnation += 1);
-    let audit = check(of_nobody, "flp:0 (incarnation 101) did not make the part");
+    let of_no_flp = spoil_part(|part| part.incarnation += 1);
+    let audit = check(of_no_flp, "flp:0 (incarnation 101) did not make the part");
     assert_eq!(audit.digest_mismatch, 1);
 }
 
@@ -369,12 +369,9 @@ fn a_part_that_was_never_sent_there_is_found() {
 }
 
 #[test]
-fn a_complete_tf_that_nobody_handed_on_is_found() {
+fn a_complete_tf_without_a_delivery_is_found() {
     let lose = |logs: &mut Logs| drop(logs.epns[1].pop());
-    check(
-        lose,
-        "TF 3 is complete, and no EPN says that it handed it on",
-    );
+    check(lose, "TF 3 is complete, and no EPN reports its delivery");
 }
 
 #[test]
@@ -415,11 +412,11 @@ fn only_a_built_tf_can_be_abandoned_and_only_once() {
 }
 
 #[test]
-fn a_tf_handed_on_without_its_verdict_is_found() {
+fn a_tf_delivered_without_its_verdict_is_found() {
     let forget = |logs: &mut Logs| drop(logs.icn.pop());
     check(
         forget,
-        "TF 3 was handed on by epn:1 (incarnation 201) without a verdict",
+        "TF 3 was delivered by epn:1 (incarnation 201) without a verdict",
     );
     let dropped = verdict(3, "dropped", None, &[], Some("operator"));
     check(
@@ -429,7 +426,7 @@ fn a_tf_handed_on_without_its_verdict_is_found() {
     let elsewhere = verdict(3, "complete", Some(0), &[], None);
     check(
         |logs| logs.decide_last(elsewhere, |_| {}),
-        "TF 3 was handed on by epn:1 (incarnation 201), its verdict is complete elsewhere",
+        "TF 3 was delivered by epn:1 (incarnation 201), its verdict is complete elsewhere",
     );
 }
 
@@ -575,7 +572,7 @@ fn what_only_a_killed_flp_knew_was_not_announced() {
             killed(logs);
             logs.books.announced = 5;
         },
-        "in flight: the logs say 1, the books of the ICN 0",
+        "in flight: the logs say 1, the accounting of the ICN 0",
     );
     assert_eq!(
         (audit.announced, audit.unannounced),
@@ -591,7 +588,10 @@ fn what_only_a_killed_flp_knew_was_not_announced() {
 #[test]
 fn a_tf_that_the_icn_called_for_exists() {
     let call = |logs: &mut Logs| logs.icn.push(Event::Called { tf: 4 });
-    let audit = check(call, "announced: the logs say 5, the books of the ICN 4");
+    let audit = check(
+        call,
+        "announced: the logs say 5, the accounting of the ICN 4",
+    );
     assert_eq!(audit.in_flight, 1);
 }
 
@@ -621,7 +621,7 @@ fn a_missing_log_is_found_unless_its_process_was_killed() {
 }
 
 #[test]
-fn contradictions_are_told_in_part_and_counted_in_full() {
+fn contradictions_are_listed_in_part_and_counted_in_full() {
     let mut logs = Logs::good();
     logs.icn.extend((100..200).map(|tf| Event::Called { tf }));
     logs.icn

@@ -1,4 +1,4 @@
-//! The rules for one timeframe.
+//! Rules for one timeframe.
 
 use super::audit::Auditor;
 use super::evidence::{Evidence, Fate, life_name, name};
@@ -7,7 +7,7 @@ use super::tables::{Decided, Delivery, Facts, LifeIndex, Named, Part, Verdict};
 use sheaf_protocol::{DropReason, Role};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One TF and where to look things up.
+/// One TF, with the tables for look-ups.
 pub(super) struct Tf<'a> {
     id: u64,
     facts: Facts<'a>,
@@ -23,7 +23,7 @@ impl<'a> Tf<'a> {
         }
     }
 
-    /// Counts it, and finds what is wrong with it.
+    /// Counts the TF, and finds its contradictions.
     pub(super) fn judge(&self, auditor: &mut Auditor<'_>) {
         let verdicts = self.verdicts();
         self.count(&verdicts, auditor);
@@ -49,7 +49,7 @@ impl<'a> Tf<'a> {
         auditor.contradict(kind, Some(self.id), text);
     }
 
-    /// The different verdicts, the first one that was written first. There should be one.
+    /// Returns the different verdicts, the first one that was written first. There should be one.
     fn verdicts(&self) -> Vec<&'a Verdict> {
         let mut places: Vec<u32> = Vec::new();
         for decided in self.facts.decided {
@@ -61,7 +61,7 @@ impl<'a> Tf<'a> {
         places.iter().map(|place| verdicts.at(*place)).collect()
     }
 
-    /// The roster in force when it was decided, if somebody wrote it down.
+    /// Returns the roster in force when the TF was decided, if a log holds it.
     fn roster(&self) -> Option<&'a Vec<Named>> {
         let rosters = &self.evidence.tables.rosters;
         let mut known = self
@@ -76,13 +76,13 @@ impl<'a> Tf<'a> {
         self.evidence.life(life).was_killed()
     }
 
-    /// Lives of FLPs that made or skipped it.
+    /// Returns the lives of FLPs that made or skipped the TF.
     fn makers(&self) -> impl Iterator<Item = LifeIndex> {
         let made = self.facts.made.iter().map(|made| made.life);
         made.chain(self.facts.skipped.iter().map(|skipped| skipped.life))
     }
 
-    /// Whether somebody other than a killed FLP says that the TF exists.
+    /// Returns whether any node but a killed FLP knows that the TF exists.
     fn is_announced(&self) -> bool {
         let facts = &self.facts;
         facts.called
@@ -119,7 +119,8 @@ impl<'a> Tf<'a> {
         }
     }
 
-    /// Bytes handed on; what the FLPs made, if the EPN died before it could write that it handed the TF on.
+    /// Returns the bytes delivered; those that the FLPs made, if the EPN died before it could write that it delivered
+    /// the TF.
     fn built_bytes(&self, verdicts: &[&Verdict]) -> u64 {
         if let Some(delivery) = self.facts.deliveries.first() {
             return self.parts_of(delivery).map(|part| part.bytes).sum();
@@ -154,7 +155,7 @@ impl<'a> Tf<'a> {
             .filter(move |part| part.delivery == number)
     }
 
-    /// All FLPs must have obeyed the same assignment. Attempts count from 1 within a term.
+    /// Checks that all FLPs obeyed the same assignment. Attempts count from 1 within a term.
     fn check_targets(&self, auditor: &mut Auditor<'_>) {
         let mut targets: BTreeMap<(u64, u32), BTreeSet<Named>> = BTreeMap::new();
         for sent in self.facts.sent {
@@ -178,7 +179,7 @@ impl<'a> Tf<'a> {
         }
     }
 
-    /// One verdict, about something that exists.
+    /// Checks that there is one verdict, about an existing TF.
     fn check_decisions(&self, verdicts: &[&Verdict], auditor: &mut Auditor<'_>) {
         let (tf, facts) = (self.id, &self.facts);
         if verdicts.is_empty()
@@ -190,15 +191,18 @@ impl<'a> Tf<'a> {
             self.contradict(Kind::NoVerdict, text, auditor);
         }
         if verdicts.len() > 1 {
-            let told: Vec<String> = verdicts.iter().map(|verdict| self.told(verdict)).collect();
+            let texts: Vec<String> = verdicts
+                .iter()
+                .map(|verdict| self.describe(verdict))
+                .collect();
             let text = format!(
                 "TF {tf} has {} verdicts: {}",
                 verdicts.len(),
-                told.join(", ")
+                texts.join(", ")
             );
             self.contradict(Kind::TwoVerdicts, text, auditor);
         }
-        // An ICN that takes over writes again what the log holds, once in its term.
+        // An ICN that takes over writes again the content of the log, once in its term.
         for (session, times) in counts(facts.decided.iter().map(|decided| decided.session)) {
             let session = self.evidence.tables.sessions.at(session);
             if times > 1 && (session.term > 0 || session.is_ledger) {
@@ -207,7 +211,7 @@ impl<'a> Tf<'a> {
             }
         }
         if !verdicts.is_empty() && !facts.called && self.makers().next().is_none() {
-            let text = format!("TF {tf}: no FLP says that it made or skipped it");
+            let text = format!("TF {tf}: no FLP reports that it made or skipped it");
             self.contradict(Kind::MadeUp, text, auditor);
         }
         for (session, times) in counts(facts.abandoned.iter().map(|row| row.session)) {
@@ -224,14 +228,14 @@ impl<'a> Tf<'a> {
         }
     }
 
-    /// Whether there is a verdict, of which the verdict log has only the sum.
+    /// Returns whether there is a verdict, of which the verdict log has only the sum.
     fn is_known_by_sum(&self) -> bool {
         let summed = self.evidence.summed.as_ref();
         summed.is_some_and(|summed| summed.has(self.id))
     }
 
-    /// A verdict and who wrote it first.
-    fn told(&self, verdict: &Verdict) -> String {
+    /// Returns a verdict and its first writer, as text.
+    fn describe(&self, verdict: &Verdict) -> String {
         let tables = &self.evidence.tables;
         let by = self
             .facts
@@ -254,7 +258,7 @@ impl<'a> Tf<'a> {
         format!("{text} by {by}")
     }
 
-    /// The verdict log and the event logs of the ICNs say the same.
+    /// Checks that the verdict log and the event logs of the ICNs agree.
     fn check_ledger(&self, auditor: &mut Auditor<'_>) {
         let tables = &self.evidence.tables;
         let is_of_ledger = |row: &&Decided| tables.sessions.at(row.session).is_ledger;
@@ -266,7 +270,7 @@ impl<'a> Tf<'a> {
         let is_dark = is_summed && !in_ledger && in_events.is_none();
         if is_dark && self.evidence.has_icns {
             let text = format!(
-                "TF {tf} is decided, says the checkpoint that the verdict log begins with, and no ICN wrote it down"
+                "TF {tf} is decided by the checkpoint that the verdict log begins with, and no event log of an ICN has it"
             );
             self.contradict(Kind::Ledger, text, auditor);
         }
@@ -276,13 +280,14 @@ impl<'a> Tf<'a> {
             self.contradict(Kind::Ledger, text, auditor);
         }
         if in_ledger && in_events.is_none() && self.evidence.has_icns && self.evidence.is_over {
-            let text =
-                format!("TF {tf} has a verdict in the verdict log, and no ICN wrote it down");
+            let text = format!(
+                "TF {tf} has a verdict in the verdict log, and no event log of an ICN has it"
+            );
             self.contradict(Kind::Ledger, text, auditor);
         }
     }
 
-    /// It is one of the three, and says what it has to.
+    /// Checks that a verdict is one of the three, and complete in itself.
     fn check_verdict(&self, verdict: &Verdict, auditor: &mut Auditor<'_>) {
         let (tf, said) = (self.id, &verdict.name);
         let is_built = match said.as_str() {
@@ -304,7 +309,7 @@ impl<'a> Tf<'a> {
         self.check_reason(verdict, auditor);
     }
 
-    /// A reason is on the list; if its cause is always written down before, it was.
+    /// Checks that a reason is on the list and, if its cause is always written down before, that it was.
     fn check_reason(&self, verdict: &Verdict, auditor: &mut Auditor<'_>) {
         let (tf, said) = (self.id, &verdict.name);
         let Some(reason) = &verdict.reason else {
@@ -322,7 +327,7 @@ impl<'a> Tf<'a> {
             let text = format!("TF {tf} is dropped for {reason:?}, which is no reason");
             return self.contradict(Kind::BadReason, text, auditor);
         }
-        // An FLP writes that it skips before it says so. All other reasons have causes in no log.
+        // An FLP writes that it skips before it reports so. All other reasons have causes in no log.
         let reasons = &self.evidence.tables.reasons;
         let is_said = self
             .facts
@@ -330,14 +335,12 @@ impl<'a> Tf<'a> {
             .iter()
             .any(|skipped| reasons.at(skipped.reason) == reason);
         if reason == DropReason::SourceOverrun.name() && !is_said {
-            let text = format!(
-                "TF {tf} is dropped for {reason}, and no FLP says that it skipped it for that"
-            );
+            let text = format!("TF {tf} is dropped for {reason}, and no FLP reports such a skip");
             self.contradict(Kind::BadReason, text, auditor);
         }
     }
 
-    /// What was built was handed on or abandoned, with the parts that it needs.
+    /// Checks that a built TF was delivered or abandoned, with the parts that it needs.
     fn check_built(&self, built: Option<&Verdict>, auditor: &mut Auditor<'_>) {
         let (tf, facts) = (self.id, &self.facts);
         let Some(verdict) = built else { return };
@@ -346,7 +349,7 @@ impl<'a> Tf<'a> {
                 auditor.audit.undelivered += 1;
             } else {
                 let text = format!(
-                    "TF {tf} is {}, and no EPN says that it handed it on",
+                    "TF {tf} is {}, and no EPN reports its delivery",
                     verdict.name
                 );
                 self.contradict(Kind::NotDelivered, text, auditor);
@@ -358,7 +361,8 @@ impl<'a> Tf<'a> {
         }
     }
 
-    /// A run that is not over may have stopped between the verdict and the delivery. Those who watched it know better.
+    /// Returns whether a run that is not over may have stopped between the verdict and the delivery. Those who watched
+    /// it know better.
     fn may_be_on_its_way(&self, verdict: &Verdict) -> bool {
         let epn = verdict
             .at
@@ -367,7 +371,7 @@ impl<'a> Tf<'a> {
             && epn.is_some_and(|epn| self.evidence.life(epn).fate == Fate::Unknown)
     }
 
-    /// Parts and missing ones are together the roster, each of the life that it names.
+    /// Checks that parts and missing ones are together the roster, each of the life that it names.
     fn check_against_roster(&self, verdict: &Verdict, roster: &[Named], auditor: &mut Auditor<'_>) {
         let (tf, said) = (self.id, &verdict.name);
         let is_member = |flp: u16| roster.iter().any(|member| member.0 == flp);
@@ -394,7 +398,7 @@ impl<'a> Tf<'a> {
             }
             for strange in found.difference(&expected) {
                 let text = format!(
-                    "TF {tf} is {said} with a part of {}, which its roster does not want",
+                    "TF {tf} is {said} with a part of {}, which is not in its roster",
                     name(Role::Flp, *strange)
                 );
                 self.contradict(Kind::WrongParts, text, auditor);
@@ -402,8 +406,8 @@ impl<'a> Tf<'a> {
         }
     }
 
-    /// Every FLP that was left in peace and made the TF, or left it out, is a member of its roster. Of the others,
-    /// one that sent to the EPN was a member.
+    /// Checks that every FLP that was left in peace and made the TF, or left it out, is a member of its roster. Of the
+    /// others, one that sent to the EPN was a member.
     fn check_against_makers(&self, verdict: &Verdict, auditor: &mut Auditor<'_>) {
         let (tf, said) = (self.id, &verdict.name);
         let Some(delivery) = self.facts.deliveries.first() else {
@@ -435,7 +439,8 @@ impl<'a> Tf<'a> {
         *self.evidence.tables.sources.at(part.source)
     }
 
-    /// Deliveries as they happened: what a later life of an EPN says of a former one is no other delivery.
+    /// Returns the deliveries as they happened: the report of a later life of an EPN about a former one is no other
+    /// delivery.
     fn deliveries(&self) -> Vec<&'a Delivery> {
         let mut found: Vec<&Delivery> = Vec::new();
         for delivery in self.facts.deliveries.iter().filter(|row| !row.is_hearsay) {
@@ -455,7 +460,7 @@ impl<'a> Tf<'a> {
             auditor.audit.delivered_twice += 1;
             let by = deliveries.iter().map(|found| self.life_name(found.life));
             let by: Vec<String> = by.collect();
-            let text = format!("TF {tf} was handed on by {}", by.join(" and by "));
+            let text = format!("TF {tf} was delivered by {}", by.join(" and by "));
             self.contradict(Kind::DeliveredTwice, text, auditor);
         }
         for delivery in self.facts.deliveries {
@@ -477,12 +482,12 @@ impl<'a> Tf<'a> {
         match verdict {
             None if self.is_known_by_sum() => {}
             None => {
-                let text = format!("TF {tf} was handed on by {by} without a verdict");
+                let text = format!("TF {tf} was delivered by {by} without a verdict");
                 self.contradict(Kind::DeliveredUnbidden, text, auditor);
             }
             Some(verdict) if verdict.at != Some(here) => {
                 let text = format!(
-                    "TF {tf} was handed on by {by}, its verdict is {} elsewhere",
+                    "TF {tf} was delivered by {by}, its verdict is {} elsewhere",
                     verdict.name
                 );
                 self.contradict(Kind::DeliveredUnbidden, text, auditor);
@@ -490,7 +495,7 @@ impl<'a> Tf<'a> {
             Some(verdict) if verdict.missing != *found => {
                 let said = &verdict.missing;
                 let text = format!(
-                    "TF {tf} was handed on by {by} without FLPs {found:?}, its verdict says {said:?}"
+                    "TF {tf} was delivered by {by} without FLPs {found:?}, its verdict says {said:?}"
                 );
                 self.contradict(Kind::WrongParts, text, auditor);
             }
@@ -529,7 +534,7 @@ impl<'a> Tf<'a> {
             };
             self.contradict(Kind::DigestMismatch, text, auditor);
         }
-        // A killed FLP may not have come to writing that it sent.
+        // A killed FLP may have died before it wrote that it sent.
         let Some(life) = life.filter(|life| !self.was_killed(*life)) else {
             return;
         };
@@ -542,7 +547,7 @@ impl<'a> Tf<'a> {
         }
     }
 
-    /// What became of the STF of each FLP.
+    /// Counts the fates of the STF of each FLP.
     fn count_sources(&self, verdict: Option<&Verdict>, auditor: &mut Auditor<'_>) {
         for skipped in self.facts.skipped {
             let flp = self.evidence.life(skipped.life).node;
@@ -579,7 +584,7 @@ impl<'a> Tf<'a> {
                 Some(verdict) if is_undelivered && self.may_be_on_its_way(verdict) => {
                     books.in_flight += 1;
                 }
-                // Without rosters nobody knows who was a member. One that was left in peace was.
+                // Without rosters the members are unknown. An FLP that was left in peace was one.
                 Some(_)
                     if !is_undelivered && self.roster().is_none() && life.fate != Fate::Ended =>
                 {
@@ -595,7 +600,7 @@ impl<'a> Tf<'a> {
     }
 }
 
-/// How often each place occurs.
+/// Returns how often each place occurs.
 fn counts(places: impl Iterator<Item = u32>) -> BTreeMap<u32, u32> {
     let mut counts = BTreeMap::new();
     for place in places {

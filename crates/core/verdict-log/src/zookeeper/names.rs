@@ -1,9 +1,9 @@
-//! What the nodes of a log in ZooKeeper are called and what stands in `term`.
+//! Names of the nodes of a log in ZooKeeper, and the content of `term`.
 
 use sheaf_protocol::Term;
 use thiserror::Error;
 
-/// Where everything is.
+/// Paths of the log.
 #[derive(Clone, Debug)]
 pub(super) struct Paths {
     pub(super) election: String,
@@ -30,31 +30,31 @@ impl Paths {
     }
 }
 
-/// The number in the name of a segment.
+/// Returns the number in the name of a segment.
 pub(super) fn segment_number(name: &str) -> Option<u64> {
     let number = name.strip_prefix("seg-")?.parse().ok()?;
     (format!("seg-{number:010}") == name).then_some(number)
 }
 
-/// One who wants to lead.
+/// An ICN that wants to lead.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Candidate {
-    /// Counts up with each; the lowest leads.
+    /// Sequence number; the lowest leads.
     pub(super) sequence: u64,
-    /// The session that its node vanishes with: so the own one is found again when the answer was lost.
+    /// Session with which its node vanishes: so the own one is found again when the answer was lost.
     pub(super) session: i64,
     pub(super) icn: u16,
-    /// As it stands in the election.
+    /// Name in the election.
     pub(super) name: String,
 }
 
-/// What the name of a candidate begins with; ZooKeeper adds the number.
+/// Returns the begin of the name of a candidate; ZooKeeper adds the number.
 pub(super) fn candidate_prefix(icn: u16, session: i64) -> String {
     format!("icn-{icn:04}-{session:016x}-")
 }
 
 impl Candidate {
-    /// Reads a name; `None` if no ICN is called so.
+    /// Parses a name; `None` if it is no candidate's.
     pub(super) fn of(name: &str) -> Option<Self> {
         let mut parts = name.strip_prefix("icn-")?.split('-');
         let (icn, session, sequence) = (parts.next()?, parts.next()?, parts.next()?);
@@ -69,7 +69,7 @@ impl Candidate {
     }
 }
 
-/// What stands in `term`: who took it last.
+/// Content of `term`: the ICN that took it last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Claim {
     pub(super) term: Term,
@@ -77,7 +77,7 @@ pub(super) struct Claim {
     pub(super) session: i64,
 }
 
-/// What is no claim.
+/// Error for bytes that are no claim.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("found {found:?}, expected `term`, `icn` and `session`, a number each")]
 pub(super) struct ClaimError {
@@ -108,7 +108,7 @@ impl Claim {
             let session = session.cast_signed();
             Some(Self { term, icn, session })
         })();
-        // One way to write it: what reads the same but is written otherwise was not written by us.
+        // One spelling each: a text that reads the same but is written otherwise was not written by us.
         let claim = claim.filter(|claim| claim.encode() == bytes);
         claim.ok_or_else(|| ClaimError {
             found: text.chars().take(40).collect(),

@@ -1,4 +1,4 @@
-//! What a leader removes of the log: whatever no takeover needs any more.
+//! Removal of segments that no takeover needs any more.
 
 use super::{Purpose, Stage, ZooKeeperLedger};
 use sheaf_membership::keeper::{Keeper, Request, Step};
@@ -8,7 +8,7 @@ use sheaf_protocol::Timestamp;
 const REMOVED_AT_ONCE: u64 = 64;
 
 impl<K: Keeper> ZooKeeperLedger<K> {
-    /// The first segment that is not to be removed.
+    /// Returns the first segment that is not to be removed.
     pub(super) fn keep_from(&self) -> Option<u64> {
         let former_run = self.opened.len().checked_sub(2).map(|at| self.opened[at]);
         let former_checkpoint = match self.checkpoints.len() {
@@ -18,8 +18,7 @@ impl<K: Keeper> ZooKeeperLedger<K> {
         former_run.max(former_checkpoint)
     }
 
-    /// What is before the last checkpoint but one goes, and what is before the last finished run, in the order of
-    /// its age.
+    /// Removes segments before the last checkpoint but one, and those before the last finished run, oldest first.
     pub(super) fn remove_old(&mut self, now: Timestamp) {
         let Stage::Leading(writer) = &self.stage else {
             return;

@@ -1,4 +1,4 @@
-//! One segment of a log in ZooKeeper: the records of one write.
+//! Segment of a log in ZooKeeper: the records of one write.
 //!
 //! Little-endian: `SLZ1`, flags (u8; 1: the last append goes on in the next segment), term (u64), number of the segment
 //! (u64), records before it (u64), records in it (u32), bytes of them (u32), the records, CRC-32C of all before (u32).
@@ -15,17 +15,17 @@ const CRC: usize = 4;
 pub(super) struct Segment {
     /// The term of the leader that wrote it.
     pub(super) term: Term,
-    /// Its number, as in its name.
+    /// Number of the segment, as in its name.
     pub(super) number: u64,
-    /// How many records stand in the segments before it.
+    /// Number of records in the segments before it.
     pub(super) before: u64,
-    /// The last append goes on in the next segment.
+    /// Whether the last append goes on in the next segment.
     pub(super) goes_on: bool,
     /// The records.
     pub(super) records: Vec<Record>,
 }
 
-/// Why bytes are no segment.
+/// Reason why bytes are no segment.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(super) enum SegmentError {
     #[error("found {found} bytes, expected at least {}", HEAD + CRC)]
@@ -46,7 +46,7 @@ pub(super) enum SegmentError {
     Record(#[from] DecodeError),
 }
 
-/// The bytes of a segment whose `count` records are encoded already.
+/// Returns the bytes of a segment whose `count` records are encoded already.
 pub(super) fn encode(
     term: Term,
     number: u64,

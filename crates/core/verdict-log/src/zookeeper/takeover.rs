@@ -1,4 +1,4 @@
-//! How the lowest candidate becomes the leader: it takes the term, then reads the log behind that fence.
+//! Takeover: the lowest candidate takes the term, then reads the log behind that fence.
 
 use super::names::{Claim, segment_number};
 use super::segment::Segment;
@@ -12,32 +12,32 @@ use std::collections::BTreeMap;
 /// Segments that are read at once.
 const READS_MAX: usize = 16;
 
-/// The log as far as it has been read: from its end back to the last whole checkpoint, or to its begin.
+/// Log as far as it has been read: from its end back to the last whole checkpoint, or to its begin.
 #[derive(Debug)]
 pub(super) struct Reading {
     term: Term,
     version: i32,
     /// First and last number, once they are known; `None` for an empty log.
     range: Option<Option<(u64, u64)>>,
-    /// The lowest number that was asked for.
+    /// The lowest number that was requested.
     lowest: u64,
     /// Numbers whose answer was lost.
     again: Vec<u64>,
     segments: BTreeMap<u64, Segment>,
     /// The highest segment in which a checkpoint begins that may be whole.
     from: Option<u64>,
-    /// Checkpoints from here on are not whole: their leader ended in the middle.
+    /// Segment from which on checkpoints are not whole: their leader ended in the middle.
     cut_from: u64,
 }
 
-/// What a part of the log comes to.
+/// Result of reading a part of the log.
 #[derive(Debug, Default)]
 struct Log {
     /// Records of whole appends, from the last checkpoint on if there is one.
     records: Vec<Record>,
     /// Records of an append whose end has not come, and the term that began it.
     open: (Term, Vec<Record>),
-    /// Records in all segments so far; the first segment says how many were before it.
+    /// Records in all segments so far; the first segment holds the number before it.
     count: Option<u64>,
     last_term: Term,
     /// Segments in which runs begin.
@@ -62,7 +62,7 @@ impl Reading {
         self.again.push(number);
     }
 
-    /// The numbers of a log without gaps.
+    /// Sets the numbers of the segments, which must be without gaps.
     fn set_names(&mut self, names: &[String]) -> Result<(), String> {
         let mut numbers = Vec::with_capacity(names.len());
         for name in names {
@@ -110,7 +110,7 @@ impl Reading {
         self.segments.insert(number, segment);
     }
 
-    /// The log, if all of it that is needed is there; nothing is under way.
+    /// Returns the log, if all of it that is needed is there; no request is under way.
     fn finish(&mut self) -> Result<Option<Log>, (u64, String)> {
         let Some(range) = self.range else {
             return Ok(None);
@@ -132,7 +132,7 @@ impl Reading {
         match log.records.iter().rposition(is_checkpoint) {
             Some(at) => drop(log.records.drain(..at)),
             None if self.from.is_some() => {
-                // The one that begins there has no end.
+                // The checkpoint that begins there has no end.
                 self.cut_from = from;
                 let whole = self.segments.range(..from).rev();
                 let mut whole =
@@ -174,7 +174,7 @@ impl Log {
         {
             self.opened.push(segment.number);
         }
-        // A leader that ended in the middle of an append leaves a piece of it, which nobody ever sees.
+        // A leader that ended in the middle of an append leaves a piece of it, which is never read.
         if self.open.0 != segment.term {
             self.open.1.clear();
         }
@@ -188,7 +188,7 @@ impl Log {
 }
 
 impl<K: Keeper> ZooKeeperLedger<K> {
-    /// What stands in `term`, or how it went to take it.
+    /// Handles the content of `term`, or the result of taking it.
     pub(super) fn handle_claim(
         &mut self,
         now: Timestamp,
@@ -245,7 +245,7 @@ impl<K: Keeper> ZooKeeperLedger<K> {
         self.enter(Stage::Reading(Reading::new(term, version)));
     }
 
-    /// Garbage: said with its place. This one does not lead, and looks again later.
+    /// Reports garbage with its place. This one does not lead, and looks again later.
     fn refuse(&mut self, now: Timestamp, place: &str, what: &str) {
         self.set_trouble(format!("{place}: {what}"), false);
         if let Stage::Reading(reading) = &self.stage {
@@ -314,7 +314,7 @@ impl<K: Keeper> ZooKeeperLedger<K> {
         }
         match reading.finish() {
             Ok(Some(log)) => self.lead(log),
-            // The checkpoint that was found has no end: it goes on before it.
+            // The checkpoint that was found has no end: the search goes on before it.
             Ok(None) => self.step_reading(now),
             Err((number, what)) => self.refuse(now, &self.paths.segment(number), &what),
         }

@@ -1,4 +1,4 @@
-//! What a leader has appended and ZooKeeper does not have yet.
+//! Writer of a leader's appends that ZooKeeper does not have yet.
 
 use super::segment;
 use crate::Position;
@@ -13,10 +13,10 @@ const SEGMENT_BYTES: usize = 256 << 10;
 /// Segments on the way at once.
 const FLIGHTS_MAX: usize = 4;
 
-/// After so many segments a checkpoint is wanted: a takeover reads them one by one, some thousand a second.
+/// Number of segments after which a checkpoint is wanted: a takeover reads them one by one, some thousand a second.
 const CHECKPOINT_SEGMENTS: u64 = 100;
 
-/// The appends of one leader.
+/// Appends of one leader.
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) term: Term,
@@ -39,7 +39,7 @@ pub(super) struct Writer {
 struct Piece {
     bytes: Vec<u8>,
     count: u32,
-    /// The append that ends with it; `None` if the next piece goes on with it.
+    /// The append that ends with the piece; `None` if the next piece goes on with it.
     ends: Option<Position>,
     opens_run: bool,
     checkpoint: Ends,
@@ -52,23 +52,23 @@ pub(super) struct Ends {
     pub(super) ends: bool,
 }
 
-/// One segment that is not known to be in the log.
+/// Segment that is not known to be in the log.
 #[derive(Debug)]
 pub(super) struct Flight {
     pub(super) number: u64,
     pub(super) bytes: Vec<u8>,
     pub(super) count: u32,
-    /// The last append that ends in it.
+    /// The last append that ends in the segment.
     pub(super) ends: Option<Position>,
     pub(super) opens_run: bool,
     pub(super) checkpoint: Ends,
-    /// Sent and not answered.
+    /// Request that is sent and not answered.
     pub(super) ticket: Option<Ticket>,
     pub(super) is_durable: bool,
 }
 
 impl Writer {
-    /// A writer in `term`, behind a log of `records` records whose last segment has the number `last`.
+    /// Returns a writer in `term`, behind a log of `records` records whose last segment has the number `last`.
     pub(super) fn new(term: Term, version: i32, last: u64, records: u64) -> Self {
         Self {
             term,
@@ -83,17 +83,17 @@ impl Writer {
         }
     }
 
-    /// The last segment that was made.
+    /// Returns the number of the last segment that was made.
     pub(super) fn last_number(&self) -> u64 {
         self.next_number - 1
     }
 
-    /// Whether a takeover would have to read many segments.
+    /// Returns whether a takeover would have to read many segments.
     pub(super) fn wants_checkpoint(&self) -> bool {
         self.since_checkpoint >= CHECKPOINT_SEGMENTS
     }
 
-    /// There are `segments` behind the last checkpoint already.
+    /// Sets the number of segments behind the last checkpoint at the begin.
     pub(super) fn set_behind_checkpoint(&mut self, segments: u64) {
         self.since_checkpoint = segments;
     }
@@ -133,7 +133,7 @@ impl Writer {
         self.appended
     }
 
-    /// When the next segment is to be made; `None` if there is nothing to write or too much on the way.
+    /// Returns when the next segment is to be made; `None` if there is nothing to write or too much on the way.
     pub(super) fn due(&self, gather: Duration, gather_max: Duration) -> Option<Timestamp> {
         if self.waiting.is_empty() || self.flights.len() >= FLIGHTS_MAX {
             return None;
@@ -146,7 +146,7 @@ impl Writer {
         })
     }
 
-    /// Makes the next segment of what waits.
+    /// Makes the next segment of the waiting records.
     pub(super) fn make_segment(&mut self, now: Timestamp) {
         let Some(mut piece) = self.waiting.pop_front() else {
             return;
@@ -190,8 +190,8 @@ impl Writer {
         });
     }
 
-    /// The segments that have to be sent now: again only when no answer is awaited any more, so that they arrive in
-    /// order.
+    /// Returns the segments that have to be sent now: again only when no answer is awaited any more, so that they
+    /// arrive in order.
     pub(super) fn unsent(&mut self) -> impl Iterator<Item = &mut Flight> {
         let flights = self.flights.iter().filter(|flight| !flight.is_durable);
         let first_unsent = flights.clone().position(|flight| flight.ticket.is_none());

@@ -1,24 +1,24 @@
-//! The farm as a state machine: who knows what, what was ever sent, and the steps.
+//! The farm as a state machine: knowledge of the nodes, all messages ever sent, and the steps.
 //!
-//! Nodes do not refuse former leaders here, and FLPs obey any assignment: that only makes more possible. What holds
-//! without these rules does not rest on them.
+//! Nodes do not refuse former leaders here, and FLPs obey any assignment: that only makes more possible. Properties
+//! that hold without these rules do not depend on them.
 
 use stateright::{Model, Property};
 
 const ICNS: usize = 2;
 const EPNS: usize = 2;
 const FLPS: usize = 2;
-/// One to begin with, and one for each fault.
+/// Number of terms: one to begin with, and one for each fault.
 const TERMS: usize = 3;
-/// The same for the lives of an EPN.
+/// Number of lives of an EPN: likewise.
 const LIVES: usize = 3;
 /// A slot with the parts of all FLPs.
 const WHOLE: u8 = (1 << FLPS) - 1;
 
-/// The rules of the protocol; each can be taken out.
+/// Rules of the protocol; each can be taken out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rules {
-    /// The log takes no append of a term that is over.
+    /// The log accepts no append of a term that is over.
     pub(crate) is_fenced: bool,
     /// A new leader fences the old one first and reads the log then, not the other way round.
     pub(crate) fences_first: bool,
@@ -26,14 +26,14 @@ pub(crate) struct Rules {
     pub(crate) replays: bool,
     /// A commit waits until its verdict is in the log.
     pub(crate) waits_for_log: bool,
-    /// An EPN keeps a tombstone of what it handed on or discarded.
+    /// An EPN keeps a tombstone of TFs that it delivered or discarded.
     pub(crate) buries: bool,
     /// A commit or discard names a life of an EPN, and no other takes it for its own.
     pub(crate) knows_lives: bool,
 }
 
 impl Rules {
-    /// The protocol as it is.
+    /// Returns the protocol as it is.
     pub(crate) const ALL: Self = Self {
         is_fenced: true,
         fences_first: true,
@@ -44,13 +44,13 @@ impl Rules {
     };
 }
 
-/// What is searched.
+/// Size of the searched farm.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Farm {
     pub(crate) tfs: usize,
     pub(crate) faults: u8,
-    /// Assignments, discards and releases are steps of their own. Without them, parts may go to any EPN at any moment,
-    /// stay there, and are never freed, which only makes more possible, in far fewer states.
+    /// Whether assignments, discards and releases are steps of their own. Without them, parts may go to any EPN at any
+    /// moment, stay there, and are never freed, which only makes more possible, in far fewer states.
     pub(crate) is_whole: bool,
     pub(crate) rules: Rules,
 }
@@ -62,7 +62,7 @@ pub(crate) enum Fate {
     Complete { epn: u8, life: u8 },
 }
 
-/// What an ICN believes of a TF.
+/// Belief of an ICN about a TF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum View {
     Open,
@@ -72,9 +72,9 @@ enum View {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Office {
-    /// It stands by, or is being started again.
+    /// Stands by, or is being started again.
     Standby,
-    /// It leads, or believes so.
+    /// Leads, or believes so.
     Leads { term: u8 },
 }
 
@@ -82,11 +82,11 @@ enum Office {
 struct Icn {
     office: Office,
     views: Vec<View>,
-    /// Taken out of order: what it read before it fenced.
+    /// Out of order: the log as it was read before the fence.
     read: Option<Vec<Option<Fate>>>,
 }
 
-/// What an EPN has of a TF.
+/// State of a TF at an EPN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Slot {
     parts: u8,
@@ -99,24 +99,24 @@ struct Epn {
     slots: Vec<Slot>,
 }
 
-/// What was ever sent about a TF, and what became of it.
+/// Messages ever sent about a TF, and their effects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Mail {
-    /// By EPN.
+    /// Whether assigned, by EPN.
     assigned: [bool; EPNS],
-    /// By FLP and EPN: the part was sent there.
+    /// Whether the part was sent, by FLP and EPN.
     parts: [[bool; EPNS]; FLPS],
-    /// By EPN and life: it said that it has the TF whole.
+    /// Whether the EPN reported the TF as whole, by EPN and life.
     built: [[bool; LIVES]; EPNS],
-    /// By term.
+    /// Appends, by term.
     appends: [Option<Fate>; TERMS],
-    /// By EPN and life.
+    /// Commits, by EPN and life.
     commits: [[bool; LIVES]; EPNS],
-    /// By EPN and life: it may throw its slot away.
+    /// Permissions to discard the slot, by EPN and life.
     discards: [[bool; LIVES]; EPNS],
 }
 
-/// A moment of the farm.
+/// State of the farm.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct State {
     faults: u8,
@@ -128,31 +128,31 @@ pub(crate) struct State {
     /// The verdict of each term, by TF.
     log: Vec<[Option<Fate>; TERMS]>,
     /// Every delivery, by TF.
-    handed_on: Vec<Vec<Fate>>,
-    /// By TF: the FLPs have freed it.
+    delivered: Vec<Vec<Fate>>,
+    /// Whether the FLPs have freed the TF.
     freed: Vec<bool>,
 }
 
-/// One thing that happens.
+/// One step of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// A leader places a TF.
     Assign { tf: usize, epn: usize },
-    /// A leader gives a TF up.
+    /// A leader drops a TF.
     Drop { icn: usize, tf: usize },
     /// The part of an FLP that obeys an assignment arrives, for the first time or again.
     Part { tf: usize, flp: usize, epn: usize },
-    /// A leader hears that a TF is built, and asks the log.
+    /// A leader learns that a TF is built, and appends to the log.
     Hear { icn: usize, tf: usize, fate: Fate },
     /// The log takes an append.
     Append { tf: usize, term: u8 },
-    /// A leader hears that its append is durable.
+    /// A leader learns that its append is durable.
     Durable { icn: usize, tf: usize },
-    /// A leader hears that it leads no longer.
+    /// A leader learns that it is deposed.
     Deposed { icn: usize },
     /// A commit arrives.
     Commit { tf: usize, epn: usize, life: u8 },
-    /// A leader hears that a TF is built that is decided otherwise, and has it discarded.
+    /// A leader learns that a TF is built that is decided otherwise, and has it discarded.
     HearInVain { tf: usize, epn: usize, life: usize },
     /// A discard arrives.
     Discard { tf: usize, epn: usize },
@@ -169,7 +169,7 @@ pub(crate) enum Step {
 }
 
 impl State {
-    /// The verdicts on `tf`; there should be one.
+    /// Returns the verdicts on `tf`; there should be one.
     fn verdicts(&self, tf: usize) -> impl Iterator<Item = Fate> {
         self.log[tf].iter().flatten().copied()
     }
@@ -192,9 +192,9 @@ impl State {
         }
     }
 
-    /// Nothing is left to do after this verdict on `tf`; an EPN that died with it has abandoned it.
+    /// Returns whether nothing is left to do after this verdict on `tf`; an EPN that died with it has abandoned it.
     fn is_done(&self, tf: usize, fate: Fate) -> bool {
-        fate == Fate::Dropped || !self.handed_on[tf].is_empty() || self.is_dead(fate)
+        fate == Fate::Dropped || !self.delivered[tf].is_empty() || self.is_dead(fate)
     }
 }
 
@@ -220,7 +220,7 @@ impl Model for Farm {
             mail: vec![Mail::default(); tfs],
             log_term: 1,
             log: vec![[None; TERMS]; tfs],
-            handed_on: vec![Vec::new(); tfs],
+            delivered: vec![Vec::new(); tfs],
             freed: vec![false; tfs],
         }]
     }
@@ -242,18 +242,18 @@ impl Model for Farm {
                 (0..farm.tfs).all(|tf| state.verdicts(tf).count() <= 1)
             }),
             Property::always("one delivery", |farm: &Farm, state: &State| {
-                (0..farm.tfs).all(|tf| state.handed_on[tf].len() <= 1)
+                (0..farm.tfs).all(|tf| state.delivered[tf].len() <= 1)
             }),
             Property::always(
                 "a delivery has its verdict",
                 |farm: &Farm, state: &State| {
                     let has = |tf: usize, at: Fate| state.verdicts(tf).any(|fate| fate == at);
-                    (0..farm.tfs).all(|tf| state.handed_on[tf].iter().all(|at| has(tf, *at)))
+                    (0..farm.tfs).all(|tf| state.delivered[tf].iter().all(|at| has(tf, *at)))
                 },
             ),
-            Property::always("never lost and handed on", |farm: &Farm, state: &State| {
+            Property::always("never lost and delivered", |farm: &Farm, state: &State| {
                 let is_lost = |tf: usize| state.verdicts(tf).any(|fate| fate == Fate::Dropped);
-                (0..farm.tfs).all(|tf| state.handed_on[tf].is_empty() || !is_lost(tf))
+                (0..farm.tfs).all(|tf| state.delivered[tf].is_empty() || !is_lost(tf))
             }),
             Property::always(
                 "nothing is freed without a verdict",
@@ -261,24 +261,24 @@ impl Model for Farm {
                     (0..farm.tfs).all(|tf| !state.freed[tf] || state.verdicts(tf).next().is_some())
                 },
             ),
-            Property::always("nobody is stuck", |farm: &Farm, state: &State| {
+            Property::always("no farm is stuck", |farm: &Farm, state: &State| {
                 let mut steps = Vec::new();
                 farm.progress(state, &mut steps);
                 !steps.is_empty()
                     || (0..farm.tfs)
                         .all(|tf| state.verdicts(tf).any(|fate| state.is_done(tf, fate)))
             }),
-            Property::sometimes("all is handed on", |farm: &Farm, state: &State| {
-                (0..farm.tfs).all(|tf| state.handed_on[tf].len() == 1)
+            Property::sometimes("all is delivered", |farm: &Farm, state: &State| {
+                (0..farm.tfs).all(|tf| state.delivered[tf].len() == 1)
             }),
             Property::sometimes("a later leader completes", |farm: &Farm, state: &State| {
-                (0..farm.tfs).any(|tf| state.log[tf][0].is_none() && state.handed_on[tf].len() == 1)
+                (0..farm.tfs).any(|tf| state.log[tf][0].is_none() && state.delivered[tf].len() == 1)
             }),
             Property::sometimes(
                 "an EPN dies with a TF that is decided",
                 |farm: &Farm, state: &State| {
                     (0..farm.tfs).any(|tf| {
-                        state.handed_on[tf].is_empty()
+                        state.delivered[tf].is_empty()
                             && state.verdicts(tf).any(|fate| state.is_dead(fate))
                     })
                 },
@@ -288,7 +288,7 @@ impl Model for Farm {
 }
 
 impl Farm {
-    /// What happens without a fault. Every step here changes something.
+    /// Adds the steps that need no fault. Each changes something.
     fn progress(&self, state: &State, steps: &mut Vec<Step>) {
         for tf in 0..self.tfs {
             self.place(state, tf, steps);
@@ -296,7 +296,7 @@ impl Farm {
             self.deliver(state, tf, steps);
         }
         for icn in 0..ICNS {
-            // It hears of the next one, from the log or from whoever has.
+            // It learns of the next one, from the log or from an ICN that knows.
             let is_over = state.term_of(icn).is_some_and(|term| term < state.log_term);
             if self.rules.is_fenced && is_over {
                 steps.push(Step::Deposed { icn });
@@ -316,7 +316,7 @@ impl Farm {
             }
             let slot = &state.epns[epn].slots[tf];
             for flp in 0..FLPS {
-                // What was sent once may come again; what was not, is there to be sent until it is freed. FLPs are
+                // A message that was sent once may come again; one that was not can be sent until it is freed. FLPs are
                 // alike, so without assignments their parts may as well come in their order.
                 let can_come = match self.is_whole {
                     true => mail.parts[flp][epn] || mail.assigned[epn] && !state.freed[tf],
@@ -339,7 +339,7 @@ impl Farm {
                 View::Open => {
                     let fates = lives().filter(|(epn, life)| mail.built[*epn][*life]);
                     let fates = fates.map(|(epn, life)| complete(epn, life));
-                    // The first one wins, whoever was assigned; not if it is known to be dead.
+                    // The first one wins, whichever EPN was assigned; not if it is known to be dead.
                     let alive = fates.filter(|fate| !state.is_dead(*fate));
                     steps.extend(alive.map(|fate| Step::Hear { icn, tf, fate }));
                 }
@@ -375,8 +375,8 @@ impl Farm {
             let found = &state.epns[epn];
             let life = life as u8;
             let is_for_it = !self.rules.knows_lives || found.life == life;
-            // More than two deliveries say no more than two.
-            if is_for_it && found.slots[tf].parts == WHOLE && state.handed_on[tf].len() < 2 {
+            // More than two deliveries show no more than two.
+            if is_for_it && found.slots[tf].parts == WHOLE && state.delivered[tf].len() < 2 {
                 steps.push(Step::Commit { tf, epn, life });
             }
         }
@@ -389,7 +389,7 @@ impl Farm {
         }
     }
 
-    /// What is left of a TF that an EPN is done with.
+    /// Returns the rest of a TF that an EPN is done with.
     fn empty(&self) -> Slot {
         Slot {
             parts: 0,
@@ -406,7 +406,7 @@ impl Farm {
         }
     }
 
-    /// What costs a fault, and drops.
+    /// Adds the steps that need a fault, and drops.
     fn hurt(&self, state: &State, steps: &mut Vec<Step>) {
         for icn in 0..ICNS {
             // One TF that may be given up at any moment is enough to be mixed up with.
@@ -454,7 +454,7 @@ impl Farm {
                     parts: 0,
                     is_buried: self.rules.buries,
                 };
-                state.handed_on[tf].push(complete(epn, usize::from(found.life)));
+                state.delivered[tf].push(complete(epn, usize::from(found.life)));
             }
             Step::HearInVain { tf, epn, life } => state.mail[tf].discards[epn][life] = true,
             Step::Discard { tf, epn } => state.epns[epn].slots[tf] = self.empty(),
@@ -477,7 +477,7 @@ impl Farm {
         }
     }
 
-    /// A leader asks the log to take a verdict.
+    /// Appends a verdict to the log for a leader.
     fn ask(&self, state: &mut State, icn: usize, tf: usize, fate: Fate) {
         let Some(term) = state.term_of(icn) else {
             return;
@@ -513,7 +513,7 @@ fn stand_by(icn: &mut Icn) {
     icn.read = None;
 }
 
-/// A leader knows that a verdict is in the log.
+/// Notes that a leader knows that a verdict is in the log.
 fn know(state: &mut State, icn: usize, tf: usize, fate: Fate) {
     state.icns[icn].views[tf] = View::Durable(fate);
     commit(state, tf, fate);
@@ -536,7 +536,7 @@ fn lives() -> impl Iterator<Item = (usize, usize)> {
     (0..EPNS).flat_map(|epn| (0..LIVES).map(move |life| (epn, life)))
 }
 
-/// Where a term stands in a table.
+/// Returns the place of a term in a table.
 fn at(term: u8) -> usize {
     usize::from(term) - 1
 }

@@ -1,12 +1,12 @@
-//! Every interleaving of the decision at small size, by exhaustive search.
+//! Exhaustive search of every interleaving of the decision at small size.
 //!
 //! Two ICNs, two EPNs, two FLPs, a verdict log, and at most two faults: an EPN dies, a leader dies, a leader is
-//! replaced while it goes on. Messages are never lost for good, may come in any order, any number of times, and as
-//! late as can be: everything sent once may arrive at every later moment. The model says in a page what
+//! replaced while it goes on. Messages are never lost for good, may come in any order, any number of times, and as late
+//! as can be: every message sent once may arrive at every later moment. The model says in a page what
 //! `docs/reliability.md` promises; the simulator runs the code itself, but only some of the interleavings.
 //!
-//! Each rule of the protocol can be taken out. Then the search must find what the rule is there for: a model that
-//! finds nothing whatever is broken would prove nothing.
+//! Each rule of the protocol can be taken out. Then the search must find the failure that the rule prevents: a model
+//! that finds nothing whatever is broken would prove nothing.
 
 mod farm;
 
@@ -14,7 +14,7 @@ use farm::{Farm, Rules};
 use stateright::{Checker, HasDiscoveries, Model};
 use std::time::{Duration, Instant};
 
-/// No search may take as long; on a quiet machine of two cores, all of them together take ten seconds.
+/// Time limit of a search; on a quiet machine of two cores, all of them together take ten seconds.
 const PATIENCE: Duration = Duration::from_secs(400);
 
 fn search(farm: Farm, until: HasDiscoveries) -> impl Checker<Farm> {
@@ -38,13 +38,13 @@ fn search(farm: Farm, until: HasDiscoveries) -> impl Checker<Farm> {
     checker
 }
 
-/// All states are looked at, no promise is broken, and what ought to be possible is.
+/// Checks that all states are reached, no promise is broken, and every wanted outcome is possible.
 #[track_caller]
 fn check_sound(farm: Farm) {
     search(farm, HasDiscoveries::AnyFailures).assert_properties();
 }
 
-/// With a rule taken out, each of these promises is broken, and the search tells how.
+/// Checks that, with a rule taken out, each of these promises is broken, and that the search reports how.
 #[track_caller]
 fn check_broken(rules: Rules, promises: &[&'static str]) {
     let farm = Farm {
@@ -92,7 +92,7 @@ fn without_the_fence_a_timeframe_is_delivered_twice_and_another_lost_and_deliver
     };
     check_broken(
         rules,
-        &["one verdict", "one delivery", "never lost and handed on"],
+        &["one verdict", "one delivery", "never lost and delivered"],
     );
 }
 
@@ -104,7 +104,7 @@ fn a_leader_that_reads_the_log_before_it_fences_the_old_one_decides_again() {
     };
     check_broken(
         rules,
-        &["one verdict", "one delivery", "never lost and handed on"],
+        &["one verdict", "one delivery", "never lost and delivered"],
     );
 }
 
@@ -116,7 +116,7 @@ fn a_leader_that_does_not_read_the_log_decides_again() {
     };
     check_broken(
         rules,
-        &["one verdict", "one delivery", "never lost and handed on"],
+        &["one verdict", "one delivery", "never lost and delivered"],
     );
 }
 
@@ -129,13 +129,13 @@ fn a_commit_before_the_log_is_durable_hands_on_without_a_verdict() {
     let expected = [
         "a delivery has its verdict",
         "one delivery",
-        "never lost and handed on",
+        "never lost and delivered",
     ];
     check_broken(rules, &expected);
 }
 
 #[test]
-fn without_tombstones_a_late_duplicate_is_handed_on_again() {
+fn without_tombstones_a_late_duplicate_is_delivered_again() {
     let rules = Rules {
         buries: false,
         ..Rules::ALL

@@ -1,4 +1,4 @@
-//! Each protection taken out once: the seeds must notice.
+//! Tests with each protection taken out once: the seeds must notice.
 
 use super::run;
 use super::script::overwritten_majority;
@@ -6,16 +6,16 @@ use sheaf_protocol::mutant::{self, Mutant};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Seeds that a mutant may live through.
+/// Seeds that a mutant may survive.
 const SEEDS: u64 = 10_000;
 
-/// What is done with a seed; `Err` says what was violated.
+/// Scenario for a seed; `Err` names the violation.
 type Scenario = fn(u64) -> Result<(), String>;
 
 fn killed_by(mutant: Mutant) -> Option<(u64, String)> {
     mutant::set(Some(mutant));
     let (seeds, one): (Range<u64>, Scenario) = match mutant {
-        // Entries of an old term travel with the mark of the new one unless there are megabytes of them.
+        // Entries of an old term travel with the no-op entry of the new one unless there are megabytes of them.
         Mutant::LedgerCommitOldTermByCount => (0..100, overwritten_majority),
         // About one seed in 7,000 notices: 10,481 is one.
         Mutant::LedgerVoteNotPersisted => (10_000..10_000 + SEEDS, |seed| run(seed).map(drop)),

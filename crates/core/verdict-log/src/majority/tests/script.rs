@@ -1,4 +1,4 @@
-//! What happens in the cases that people ask about, each by a script.
+//! Tests of cases that people ask about, each by a script.
 
 use super::world::{ICNS, Options, World, ms};
 use crate::majority::{MajorityConfig, MajorityLedger};
@@ -17,7 +17,7 @@ fn pass(world: &mut World, time: Duration, is_enough: impl Fn(&World) -> bool) {
         .unwrap_or_else(|why| panic!("{why}"));
 }
 
-/// Three members, one of which leads; its index.
+/// Returns three members, one of which leads, and its index.
 fn farm(seed: u64) -> (World, u16) {
     let mut world = World::new(Options::kind(seed));
     pass(&mut world, ms(1000), |world| world.leader().is_some());
@@ -54,7 +54,7 @@ fn a_first_start_needs_every_icn() {
     let trouble = world.ledger(0).and_then(|ledger| ledger.status().trouble);
     assert_eq!(
         trouble.as_deref(),
-        Some("its disk is blank: it waits for an answer of every other ICN, of 2 still")
+        Some("its disk is blank: waits for an answer of every other ICN, of 2 still")
     );
     world.start_soon(2, ms(0));
     pass(&mut world, ms(500), |world| world.leader().is_some());
@@ -107,17 +107,24 @@ fn an_isolated_leader_says_that_it_leads_no_longer_and_decides_nothing() {
     isolate(&mut world, leader, true);
     let before = world.leads.len();
     pass(&mut world, ms(300), |world| world.leads.len() > before);
-    assert!(world.leads.len() > before, "nobody else leads after 300 ms");
+    assert!(
+        world.leads.len() > before,
+        "no other member leads after 300 ms"
+    );
     pass(&mut world, ms(450), |_| false);
     assert_ne!(office(&mut world, leader), "leader");
     isolate(&mut world, leader, false);
     pass(&mut world, ms(300), |_| false);
     assert_eq!(office(&mut world, leader), "standby");
-    assert_eq!(world.leads.len(), before + 1, "its return disturbs nobody");
+    assert_eq!(
+        world.leads.len(),
+        before + 1,
+        "its return disturbs no other member"
+    );
 }
 
 #[test]
-fn a_member_that_was_away_deposes_nobody_by_coming_back() {
+fn a_member_that_was_away_deposes_no_leader_by_coming_back() {
     let (mut world, leader) = farm(5);
     let (away, _) = others(leader);
     isolate(&mut world, away, true);
@@ -159,7 +166,7 @@ fn a_leader_whose_disk_fails_hands_over() {
 }
 
 #[test]
-fn a_follower_whose_disk_is_slow_hinders_nobody() {
+fn a_follower_whose_disk_is_slow_hinders_no_other_member() {
     let (mut world, leader) = farm(6);
     let (slow, _) = others(leader);
     let faults = DiskFaults {
@@ -190,7 +197,7 @@ fn a_replaced_disk_is_filled_before_its_member_votes() {
 fn a_replaced_disk_does_not_vote_away_what_it_has_forgotten() {
     let (mut world, leader) = farm(8);
     let (forgetful, away) = others(leader);
-    // What is decided now is on the disks of the leader and of the one that will forget.
+    // Decided entries are now on the disks of the leader and of the member that will forget.
     isolate(&mut world, away, true);
     pass(&mut world, ms(200), |_| false);
     let known = world.truth().len();
@@ -254,7 +261,7 @@ fn a_member_that_was_away_while_the_log_was_cut_gets_it_from_the_last_checkpoint
     pass(&mut world, ms(300), |_| false);
     assert!(world.installs > 0);
     assert!(world.ledger(behind).unwrap().storage().first_index() >= first);
-    // What it has now is as good as what any other has.
+    // Its log is now as good as any other.
     world.kill(third, true, true);
     pass(&mut world, ms(50), |_| false);
     world.kill(leader, true, true);
@@ -319,7 +326,7 @@ fn hostile_bytes_do_nothing() {
             if let Some(kind) = bytes.get_mut(..2) {
                 kind.copy_from_slice(&[1, (rng.random::<u32>() % 9) as u8]);
             }
-            // Terms beyond counting, so that what is a message by chance is none.
+            // Terms beyond counting, so that random bytes are no valid message.
             if let Some(byte) = bytes.get_mut(9) {
                 *byte |= 0x80;
             }
@@ -338,8 +345,8 @@ fn hostile_bytes_do_nothing() {
     }
 }
 
-/// The history that shows why old terms are not committed by counting (figure 3.7 of the dissertation on Raft): an
-/// entry of an old term gets to most disks, and is overwritten by a leader who has never seen it.
+/// Plays the history that shows why old terms are not committed by counting (figure 3.7 of the dissertation on Raft):
+/// an entry of an old term gets to most disks, and is overwritten by a leader that has never seen it.
 pub(super) fn overwritten_majority(seed: u64) -> Result<(), String> {
     let (mut world, first) = farm(seed);
     let (x, y) = others(first);
@@ -361,21 +368,21 @@ pub(super) fn overwritten_majority(seed: u64) -> Result<(), String> {
     } else {
         (y, x)
     };
-    // The mark of the second leader is on its own disk only.
+    // The no-op entry of the second leader is on its own disk only.
     world.kill(third, true, true);
     let until = world.now + ms(5);
     world.run(until, |_| false)?;
     world.kill(second, true, true);
     isolate(&mut world, first, false);
     world.start_soon(third, ms(0));
-    // The first leads again and sends what it has, of its old term, to the third.
+    // The first leads again and sends its entries, of its old term, to the third.
     let has_some = |world: &World| world.last_on_disk(third) > common + 3;
     let until = world.now + ms(2000);
     world.run(until, has_some)?;
     let until = world.now + Duration::from_micros(500);
     world.run(until, |_| false)?;
     world.kill(first, true, true);
-    // What is on its way to the third's disk does not get there.
+    // Entries on their way to the third's disk do not get there.
     world.kill(third, true, true);
     world.start_soon(third, ms(0));
     world.start_soon(second, ms(0));

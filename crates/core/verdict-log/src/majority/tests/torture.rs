@@ -42,7 +42,7 @@ fn a_seed_replays_bit_for_bit() {
     }
 }
 
-/// How long nobody leads after the leader was killed.
+/// Returns how long there is no leader after the leader was killed.
 fn gap(seed: u64, with_power: bool) -> Duration {
     let mut world = World::new(Options::kind(seed));
     let step = |world: &mut World, time, what: &dyn Fn(&World) -> bool| {
@@ -57,7 +57,7 @@ fn gap(seed: u64, with_power: bool) -> Duration {
     let (at, before) = (world.now, world.leads.len());
     world.kill(leader, true, with_power);
     step(&mut world, ms(3000), &|world| world.leads.len() > before);
-    assert!(world.leads.len() > before, "seed {seed}: nobody leads");
+    assert!(world.leads.len() > before, "seed {seed}: no member leads");
     world.now.since(at)
 }
 

@@ -18,11 +18,11 @@ pub(super) fn ms(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
-/// How bad a seed is.
+/// Faults of a seed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Options {
     pub(super) seed: u64,
-    /// A message in so many is lost, doubled, or late; 0 for none.
+    /// One message in this many is lost, doubled, or late; 0 for none.
     loss_once_in: u32,
     double_once_in: u32,
     late_once_in: u32,
@@ -46,7 +46,7 @@ impl Options {
         }
     }
 
-    /// Nothing goes wrong by itself.
+    /// Returns options without faults.
     pub(super) fn kind(seed: u64) -> Self {
         Self {
             seed,
@@ -60,11 +60,11 @@ impl Options {
     }
 }
 
-/// What a leader has decided so far, and what it waits for.
+/// State of a leader: its decisions so far, and what it waits for.
 #[derive(Debug)]
 struct Lead {
     term: Term,
-    /// Records that are in the log for ever, as this leader knows.
+    /// Records that are durable, as this leader knows.
     records: usize,
     open: VecDeque<(Position, Vec<Record>)>,
 }
@@ -76,7 +76,7 @@ struct Node {
     lead: Option<Lead>,
     paused_until: Timestamp,
     wakes_at: Timestamp,
-    /// Its disk has all that it may have promised.
+    /// Whether its disk has all that it may have promised.
     has_joined: bool,
     committed: u64,
     lives: u64,
@@ -125,14 +125,14 @@ enum Event {
     Heal(Sick),
 }
 
-/// What ends by itself.
+/// Fault that ends by itself.
 #[derive(Clone, Copy, Debug)]
 enum Sick {
     Links,
     Disk,
 }
 
-/// The farm of ledgers and everything that must be true of it.
+/// The farm of ledgers and all invariants of it.
 #[derive(Debug)]
 pub(super) struct World {
     options: Options,
@@ -141,16 +141,16 @@ pub(super) struct World {
     nodes: Vec<Node>,
     queue: BTreeMap<(Timestamp, u64), (u16, Event)>,
     queued: u64,
-    /// Nothing goes from the first to the second.
+    /// Whether no message goes from the first to the second.
     is_cut: [[bool; ICNS as usize]; ICNS as usize],
     is_peace: bool,
-    /// Every record that was ever said to be durable or replayed, by place.
-    /// `None` for one that only a checkpoint stands for: its leader died before it heard that it is durable.
+    /// Every record that was ever reported as durable or replayed, by place. `None` for one that only a checkpoint
+    /// stands for: its leader died before it knew that the record is durable.
     truth: Vec<Option<Record>>,
-    /// The term of the leader that said so first. They only grow.
+    /// Term of the leader that reported it first. These only grow.
     truth_terms: Vec<Term>,
     leaders: BTreeMap<Term, u16>,
-    /// The term of every entry that somebody calls committed.
+    /// Term of every entry that a member calls committed.
     committed: BTreeMap<u64, Term>,
     made: u64,
     /// Installs that were carried.
@@ -174,7 +174,7 @@ impl World {
         world
     }
 
-    /// A farm in which nobody has started.
+    /// Returns a farm in which no member has started.
     pub(super) fn empty(options: Options) -> Self {
         let node = |icn: u16| Node {
             disk: SimDisk::new(options.seed ^ u64::from(icn + 1) << 40),
@@ -208,7 +208,7 @@ impl World {
         }
     }
 
-    /// What happened, as one number: equal seeds give equal ones.
+    /// Returns a digest of all that happened: equal seeds give equal ones.
     pub(super) fn trace(&self) -> u32 {
         self.trace.value()
     }
@@ -241,7 +241,7 @@ impl World {
         best.max_by_key(|icn| leads(&self.nodes[usize::from(*icn)]))
     }
 
-    /// Whether a member has won an election and the world does not know yet.
+    /// Returns whether a member has won an election and has not reported it yet.
     pub(super) fn opens_a_term(&self, icn: u16) -> bool {
         let ledger = self.nodes[usize::from(icn)].ledger.as_ref();
         ledger.is_some_and(
@@ -249,7 +249,7 @@ impl World {
         )
     }
 
-    /// The last entry on the disk of a member, 0 if it is dead.
+    /// Returns the last entry on the disk of a member, 0 if it is dead.
     pub(super) fn last_on_disk(&self, icn: u16) -> u64 {
         let ledger = self.nodes[usize::from(icn)].ledger.as_ref();
         ledger.map_or(0, |ledger| ledger.storage().durable_index())
@@ -259,7 +259,7 @@ impl World {
         &self.truth
     }
 
-    /// Lets time pass until `until`, or until `is_enough`.
+    /// Runs until `until`, or until `is_enough`.
     pub(super) fn run(&mut self, until: Timestamp, is_enough: impl Fn(&Self) -> bool) -> Checked {
         while !is_enough(self) {
             match self.queue.first_key_value() {
@@ -299,7 +299,7 @@ impl World {
         }
         let node = self.node(icn);
         if now < node.paused_until {
-            // It finds everything when it wakes, in the order in which it came.
+            // It finds everything when it wakes, in the order of arrival.
             let after = node.paused_until.since(now);
             if !matches!(event, Event::Wake) {
                 self.schedule(after, icn, event);
@@ -342,7 +342,7 @@ impl World {
         node.lives += 1;
         let lives = node.lives;
         let Ok(storage) = SimStorage::open(&node.disk).map_err(|error| error.to_string()) else {
-            // A disk that fails does so at the start too; a corrupt one would never start, and peace find out.
+            // A disk that fails does so at the start too; a corrupt one would never start, and the final calm find out.
             self.schedule(ms(20), icn, Event::Start);
             return Ok(());
         };
@@ -370,7 +370,7 @@ impl World {
         self.schedule(after, at, event);
     }
 
-    /// Both ends of a stream hear of it, one after the other.
+    /// Notifies both ends of a stream, one after the other.
     fn connect(&mut self, a: u16, b: u16, is_connected: bool) {
         for (at, icn) in [(a, b), (b, a)] {
             let after = self.draw_us(100, 3000);
@@ -419,7 +419,7 @@ impl World {
         self.nodes[usize::from(icn)].has_joined
     }
 
-    /// The leader appends `records`.
+    /// Appends `records` at the leader.
     pub(super) fn append(&mut self, icn: u16, records: Vec<Record>) -> Checked {
         let now = self.now;
         let node = self.node(icn);
@@ -430,7 +430,7 @@ impl World {
         self.drain(icn)
     }
 
-    /// Asks a member to do something, and hears what it has to say.
+    /// Calls a member, and takes its notices.
     pub(super) fn with(
         &mut self,
         icn: u16,
@@ -443,7 +443,7 @@ impl World {
         self.drain(icn)
     }
 
-    /// A leader has something to decide.
+    /// Lets a leader decide something.
     fn work(&mut self, icn: u16) {
         if self.once_in(12) {
             self.append_checkpoint(icn);
@@ -466,7 +466,7 @@ impl World {
         self.schedule(after, icn, Event::Work);
     }
 
-    /// The leader sums up what it has appended: in these tests, by the number of records.
+    /// Appends a checkpoint of the leader's appends: in these tests, by the number of records.
     pub(super) fn append_checkpoint(&mut self, icn: u16) {
         let now = self.now;
         let is_large = self.once_in(10);
@@ -490,7 +490,7 @@ impl World {
         lead.open.push_back((position, records));
     }
 
-    /// Everything that a member has to say now.
+    /// Takes all notices of a member.
     fn drain(&mut self, icn: u16) -> Checked {
         let now = self.now;
         while let Some(notice) = self.ledger(icn).and_then(|ledger| ledger.poll(now)) {
@@ -531,14 +531,14 @@ impl World {
                         term.0
                     ));
                 }
-                // A replay may begin with a checkpoint, which says how much it stands for.
+                // A replay may begin with a checkpoint, which states how much it stands for.
                 let at = match records.first() {
                     Some(Record::Checkpoint(head)) => head.frontier.0 as usize,
                     _ => 0,
                 };
                 self.learn(icn, term, at, &records)?;
-                // A leader that hears late of its own election may have successors already. They fence it off, and
-                // what they have decided it does not know.
+                // A leader that learns late of its own election may have successors already. They fence it off, and it
+                // does not know their decisions.
                 let known = self.truth_terms.partition_point(|of| *of <= term);
                 let found = at + records.len();
                 if found < known {
@@ -577,7 +577,7 @@ impl World {
         Ok(())
     }
 
-    /// `records` are in the log for ever, from place `at` on.
+    /// Notes that `records` are durable, from place `at` on.
     fn learn(&mut self, icn: u16, term: Term, at: usize, records: &[Record]) -> Checked {
         let now = self.now;
         if at > self.truth.len() {
@@ -602,14 +602,14 @@ impl World {
         Ok(())
     }
 
-    /// What anybody calls committed is the same everywhere.
+    /// Checks that every entry called committed is the same everywhere.
     fn check_committed(&mut self, icn: u16) -> Checked {
         let now = self.now;
         let node = &mut self.nodes[usize::from(icn)];
         let Some(ledger) = &node.ledger else {
             return Ok(());
         };
-        // Of what is removed only the last entry is still known.
+        // Of removed entries only the last one is still known.
         let known = (node.committed + 1).max(ledger.storage().first_index().saturating_sub(1));
         for index in known.max(1)..=ledger.committed() {
             let term = ledger

@@ -1,4 +1,4 @@
-//! Every step at which a writer can die or be refused, and what is found afterwards.
+//! Tests of every step at which a writer can die or fail, and of the recovery afterwards.
 
 use super::*;
 use crate::storage::layout::{SYNCED, segment_name};
@@ -24,7 +24,7 @@ fn save(term: u64, vote: Option<u16>) -> Op {
     })
 }
 
-/// Batches that come to every kind of step: new segments, cuts within and beyond one, cuts between appends.
+/// Returns batches with every kind of step: new segments, cuts within and beyond one, cuts between appends.
 fn script() -> Vec<Vec<Op>> {
     vec![
         vec![save(1, Some(0))],
@@ -48,7 +48,7 @@ fn script() -> Vec<Vec<Op>> {
     ]
 }
 
-/// What a log may be after some of the script.
+/// Possible state of a log after some of the script.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Model {
     entries: Vec<(u64, Term)>,
@@ -66,7 +66,8 @@ impl Model {
     }
 }
 
-/// The states that the log goes through, one more than there are operations; a cut goes through all its lengths.
+/// Returns the states that the log goes through, one more than there are operations; a cut goes through all its
+/// lengths.
 fn history() -> Vec<(usize, Model)> {
     let mut model = Model::default();
     let mut all = vec![(0, model.clone())];
@@ -100,7 +101,7 @@ fn open(disk: &SimDisk) -> (LogFiles<SimDisk>, Model) {
     (files, Model { entries, state })
 }
 
-/// Runs the script until the process dies; says how many operations were acknowledged.
+/// Runs the script until the process dies; returns the number of acknowledged operations.
 fn run(disk: &SimDisk) -> usize {
     let Ok((mut files, _)) = LogFiles::open(disk.clone()) else {
         return 0;
@@ -148,7 +149,7 @@ fn check_crash(seed: u64, step: u64, with_power: bool) -> bool {
         found.state
     );
 
-    // It goes on, and what it takes now lasts too.
+    // It goes on, and its next operations last too.
     let next = found.entries.len() as u64 + 1;
     let mut ops = VecDeque::from([save(9, None), append(next, 9, 7)]);
     files
@@ -250,7 +251,7 @@ fn a_full_disk_refuses_and_goes_on_when_there_is_space() {
     assert_eq!(open(&disk).1.entries, [(1, Term(1)), (2, Term(1))]);
 }
 
-/// A log of nine entries in several segments, all acknowledged.
+/// Returns a log of nine entries in several segments, all acknowledged.
 fn nine() -> SimDisk {
     let disk = SimDisk::new(7);
     let (mut files, _) = open(&disk);
@@ -340,7 +341,7 @@ fn what_is_missing_altogether_is_named() {
     );
 }
 
-/// An entry that is a whole checkpoint.
+/// Returns an entry that is a whole checkpoint.
 fn checkpoint(index: u64, term: u64) -> Op {
     let mut body = vec![1, 1, 0, 0, 0];
     sheaf_protocol::Record::Checkpoint(Box::default()).encode_into(&mut body);
@@ -351,7 +352,8 @@ fn checkpoint(index: u64, term: u64) -> Op {
     })
 }
 
-/// Three segments go at their front, the log is cut down to its new begin, and then it is thrown away for another one.
+/// Returns a script in which three segments go at their front, the log is cut down to its new begin, and then it is
+/// replaced by another one.
 fn cutting_script() -> Vec<Vec<Op>> {
     let many = |range: std::ops::Range<u64>| range.map(|index| append(index, 1, 90));
     let mut first: Vec<Op> = vec![save(1, None)];
@@ -396,7 +398,7 @@ fn a_crash_while_a_log_is_cut_at_its_front_leaves_one_without_gaps() {
             let (mut files, found) =
                 LogFiles::open(disk.clone()).unwrap_or_else(|error| panic!("{case}: {error}"));
             let (base, last) = (found.base, found.last_index);
-            // What is acknowledged is there: the last entry and the begin behind every batch.
+            // Acknowledged entries are there: the last one and the begin behind every batch.
             let least = [0, 7, 9, 10, 10, 21, 23, 21][acknowledged];
             let may_be_cut = matches!(acknowledged, 3 | 4 | 6);
             assert!(last >= least || may_be_cut, "{case}: {base:?} to {last}");
@@ -414,7 +416,7 @@ fn a_crash_while_a_log_is_cut_at_its_front_leaves_one_without_gaps() {
                 let entry = entry.unwrap_or_else(|error| panic!("{case}: {error}"));
                 assert_eq!(entry.index, index, "{case}");
             }
-            // And it goes on.
+            // It goes on.
             files.set_segment_bytes(300);
             let mut ops = VecDeque::from([save(9, None), checkpoint(last + 1, 9)]);
             files
@@ -469,8 +471,8 @@ fn a_crash_on_a_disk_that_fails_now_and_then_leaves_nothing_that_looks_like_a_lo
     }
 }
 
-/// Lives that end one after the other on a disk that fails now and then, and last the power. What a life has read when
-/// it was open is what it would answer for.
+/// Runs lives that end one after the other on a disk that fails now and then, and at last loses the power. A life
+/// answers for all that it has read at its start.
 #[test]
 fn what_a_life_on_a_failing_disk_has_left_outlasts_the_power() {
     let mut reread = 0;

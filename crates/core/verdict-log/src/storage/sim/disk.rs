@@ -1,4 +1,4 @@
-//! The files of a simulated disk: what a process sees, what would be left after a power failure.
+//! Files of a simulated disk: the view of a process, and the state after a power failure.
 
 use crate::storage::Disk;
 use rand::{Rng, RngExt, SeedableRng};
@@ -12,23 +12,23 @@ use std::time::Duration;
 /// The unit that a disk writes whole.
 const SECTOR: usize = 512;
 
-/// How a disk behaves.
+/// Behaviour of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskFaults {
     /// How long a batch takes, from this to its double.
     pub latency: Duration,
-    /// One batch in so many takes [`slow`](Self::slow) in addition; 0 for none.
+    /// One batch in this many takes [`slow`](Self::slow) in addition; 0 for none.
     pub slow_once_in: u32,
-    /// What a slow batch takes.
+    /// Additional time of a slow batch.
     pub slow: Duration,
-    /// One step (write, sync, rename …) in so many fails with EIO; 0 for none.
+    /// One step (write, sync, rename …) in this many fails with EIO; 0 for none.
     pub error_once_in: u32,
-    /// Nothing can be written: ENOSPC.
+    /// Whether every write fails with ENOSPC.
     pub is_full: bool,
 }
 
 impl Default for DiskFaults {
-    /// A disk without faults: 1 ms.
+    /// Returns a disk without faults: 1 ms.
     fn default() -> Self {
         Self {
             latency: Duration::from_micros(700),
@@ -40,7 +40,7 @@ impl Default for DiskFaults {
     }
 }
 
-/// What has happened to a disk.
+/// Totals of the events of a disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskTotals {
     /// Steps that change something: writes, syncs, cuts, renames, removals.
@@ -67,7 +67,7 @@ struct State {
     files: BTreeMap<u64, File>,
     made: u64,
     names: BTreeMap<String, u64>,
-    /// The names that a power failure leaves, and what was done to them since.
+    /// Names that a power failure leaves, and the changes since.
     durable_names: BTreeMap<String, u64>,
     not_durable: Vec<BTreeMap<String, u64>>,
     /// The step at which the process dies.
@@ -77,11 +77,11 @@ struct State {
 
 #[derive(Debug, Default)]
 struct File {
-    /// What a process sees.
+    /// Content that a process sees.
     bytes: Vec<u8>,
-    /// What was synced.
+    /// Content that was synced.
     durable: Vec<u8>,
-    /// The first byte that may differ, and the end of what is to be written by the next sync.
+    /// First byte that may differ, and the end of the bytes that the next sync writes.
     dirty_from: usize,
 }
 
@@ -93,7 +93,7 @@ const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 
 impl SimDisk {
-    /// A blank disk; equal seeds and equal calls give equal faults.
+    /// Returns a blank disk; equal seeds and equal calls give equal faults.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(Arc::new(Mutex::new(State {
@@ -114,22 +114,23 @@ impl SimDisk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How the disk behaves from now on.
+    /// Sets the behaviour of the disk from now on.
     pub fn set_faults(&self, faults: DiskFaults) {
         self.state().faults = faults;
     }
 
-    /// What has happened so far.
+    /// Returns the totals so far.
     #[must_use]
     pub fn totals(&self) -> DiskTotals {
         self.state().totals
     }
 
-    /// The machine loses its power, after its process has ended: of what was not synced, any sectors may be left.
+    /// Fails the power of the machine, after its process has ended: of bytes that were not synced, any sectors may be
+    /// left.
     pub fn fail_power(&self) {
         let state = &mut *self.state();
         state.totals.power_failures += 1;
-        // Names are journalled: a prefix of what was done to them lasts.
+        // Names are journalled: a prefix of the changes lasts.
         let lasts = state.rng.random_range(0..=state.not_durable.len());
         if lasts > 0 {
             state
@@ -146,7 +147,7 @@ impl SimDisk {
         }
     }
 
-    /// The disk is replaced by a blank one.
+    /// Replaces the disk by a blank one.
     pub fn wipe(&self) {
         let state = &mut *self.state();
         state.files.clear();
@@ -168,13 +169,13 @@ impl SimDisk {
         byte < file.bytes.len()
     }
 
-    /// The process dies when it comes to its `steps`-th step from now.
+    /// Lets the process die at its `steps`-th step from now.
     pub fn die_at(&self, steps: u64) {
         let state = &mut *self.state();
         state.dies_at = Some(state.totals.steps + steps);
     }
 
-    /// The process dies somewhere in the batch that it is at.
+    /// Lets the process die somewhere in its present batch.
     pub(super) fn die_soon(&self) {
         let state = &mut *self.state();
         let steps = state.rng.random_range(0..8);
@@ -194,7 +195,7 @@ impl SimDisk {
         state.is_dead = false;
     }
 
-    /// Whether the process has come to the step at which it had to die.
+    /// Returns whether the process has come to the step at which it had to die.
     #[must_use]
     pub fn is_dead(&self) -> bool {
         self.state().is_dead
@@ -217,7 +218,8 @@ impl State {
         of > 0 && self.rng.random_range(0..of) == 0
     }
 
-    /// One step that changes something. `Err` if it fails; the flag says whether a part of it is done all the same.
+    /// Counts one step that changes something. `Err` if it fails; the flag tells whether a part of it is done all the
+    /// same.
     fn step(&mut self, needs_space: bool) -> Result<(), (io::Error, bool)> {
         if self.is_dead {
             return Err((failed(EIO), false));
@@ -264,7 +266,7 @@ impl File {
     }
 
     fn sync(&mut self) {
-        // What an earlier failed sync has dropped stays dropped: the system believes that it is clean.
+        // Pages that an earlier failed sync has dropped stay dropped: the system believes that they are clean.
         self.durable.resize(self.dirty_from, 0);
         self.durable
             .extend_from_slice(&self.bytes[self.dirty_from..]);

@@ -10,7 +10,7 @@ use sheaf_protocol::{self as frame, Checkpoint, Record};
 use std::path::Path;
 
 impl Evidence {
-    /// Takes in the records of a verdict log, oldest first, all of them durable. Several ICNs may have a copy each.
+    /// Adds the records of a verdict log, oldest first, all of them durable. Several ICNs may have a copy each.
     pub fn take_in_ledger(&mut self, name: &str, records: impl IntoIterator<Item = Record>) {
         let session = self.tables.sessions.place(Session {
             by: name.to_owned(),
@@ -33,8 +33,8 @@ impl Evidence {
         }
     }
 
-    /// Takes in the verdict log that the ICNs kept in `folders`, one each: the copy that an election between them would
-    /// choose. What is wrong with its files is a finding of the audit.
+    /// Adds the verdict log that the ICNs kept in `folders`, one each: the copy that an election between them would
+    /// choose. Faults of its files are findings of the audit.
     ///
     /// # Errors
     ///
@@ -102,7 +102,7 @@ impl Evidence {
             }
             Record::Over => self.is_over = true,
             Record::Checkpoint(head) => self.add_checkpoint(log, head),
-            // All that follows stands in front of a later checkpoint, too.
+            // All records behind it stand in front of a later checkpoint, too.
             Record::Released { .. } | Record::Undone { .. } | Record::Again(_)
                 if !log.begins_at_checkpoint => {}
             Record::Released { ranges } => {
@@ -137,7 +137,8 @@ impl Evidence {
         }
     }
 
-    /// The first record of a log whose begin was removed, or one that has to agree with all before it.
+    /// Adds a checkpoint: the first record of a log whose begin was removed, or one that has to agree with all before
+    /// it.
     fn add_checkpoint(&mut self, log: &mut LedgerLog<'_>, head: &Checkpoint) {
         let run = head.run.to_string();
         let found = Counts::of(head);
@@ -172,9 +173,9 @@ struct LedgerLog<'a> {
     session: u32,
     run: Option<String>,
     rosters: Rosters,
-    /// Of all verdicts so far.
+    /// Counts of all verdicts so far.
     counts: Counts,
-    /// The checkpoint that is being read is the first record of the log.
+    /// Whether the checkpoint that is being read is the first record of the log.
     begins_at_checkpoint: bool,
 }
 

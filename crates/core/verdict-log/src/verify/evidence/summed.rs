@@ -1,4 +1,4 @@
-//! What the checkpoint says that a verdict log begins with, whose own begin was removed.
+//! Checkpoint that a verdict log begins with, whose own begin was removed.
 
 use sheaf_protocol::{Checkpoint, DropReason, RangeSet, TfId, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, Default)]
 pub(in crate::verify) struct Summed {
     head: Checkpoint,
-    /// Decided and done.
+    /// TFs decided and done.
     released: RangeSet,
-    /// Decided and not done then; their verdicts stand in the checkpoint.
+    /// TFs decided and not done then; their verdicts stand in the checkpoint.
     undone: BTreeSet<TfId>,
 }
 
@@ -32,28 +32,28 @@ impl Summed {
         self.undone.insert(tf);
     }
 
-    /// Whether it counts the verdict on `tf`.
+    /// Returns whether it counts the verdict on `tf`.
     pub(in crate::verify) fn has(&self, tf: u64) -> bool {
         self.is_done(tf) || self.undone.contains(&TfId(tf))
     }
 
-    /// Whether `tf` was decided and done: what became of it later is none of it.
+    /// Returns whether `tf` was decided and done: later events do not concern it.
     pub(in crate::verify) fn is_done(&self, tf: u64) -> bool {
         self.released.contains(TfId(tf))
     }
 
-    /// The first TF that nobody had named.
+    /// Returns the first TF that no source had named.
     pub(in crate::verify) fn frontier(&self) -> u64 {
         self.head.frontier.0
     }
 
-    /// How often each verdict and amendment occurs in it, by name.
+    /// Returns how often each verdict and amendment occurs in it, by name.
     pub(in crate::verify) fn counts(&self) -> Counts {
         Counts::of(&self.head)
     }
 }
 
-/// How often each verdict and amendment occurs.
+/// Number of occurrences of each verdict and amendment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::verify) struct Counts(BTreeMap<String, u64>);
 
@@ -84,7 +84,7 @@ impl Counts {
         self.add(name, 1);
     }
 
-    /// Names whose numbers differ, with the one here and the one there.
+    /// Returns the names whose numbers differ, with the one here and the one there.
     pub(in crate::verify) fn differ(&self, other: &Self) -> Vec<(String, u64, u64)> {
         let names: BTreeSet<&String> = self.0.keys().chain(other.0.keys()).collect();
         let of = |counts: &Self, name: &String| counts.0.get(name).copied().unwrap_or(0);

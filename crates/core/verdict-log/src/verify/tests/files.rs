@@ -1,4 +1,4 @@
-//! The verdict log as evidence, from its files.
+//! Tests of the verdict log as evidence, from its files.
 
 use super::super::*;
 use super::run::*;
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
-/// Keeps `records` in `folder`, as an ICN does in one of its lives.
+/// Writes `records` to `folder`, as an ICN does in one of its lives.
 fn keep(folder: &Path, records: Vec<Record>) {
     let (wake, wakes) = sync_channel(64);
     let waker = Box::new(move || {

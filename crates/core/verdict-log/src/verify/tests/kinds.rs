@@ -1,4 +1,4 @@
-//! A run with everything that may happen, spoilt in one place for each kind of contradiction.
+//! Tests with a run of all possible events, spoilt in one place for each kind of contradiction.
 
 use super::super::*;
 use super::run::*;
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 type Spoil = fn(&mut Run);
 
-/// What is broken, the kind that must be found, and what its text must say. Findings of other kinds may follow.
+/// The broken thing, the kind that must be found, and a part of its text. Findings of other kinds may follow.
 const SPOILS: &[(Spoil, Kind, &str)] = &[
     (
         |run| drop(run.log(FLP0).remove(0)),
@@ -115,12 +115,12 @@ const SPOILS: &[(Spoil, Kind, &str)] = &[
     (
         |run| run.replace(&skipped(4), &made(1, 4)),
         Kind::BadReason,
-        "TF 4 is dropped for source-overrun, and no FLP says that it skipped it for that",
+        "TF 4 is dropped for source-overrun, and no FLP reports such a skip",
     ),
     (
         |run| run.log(ICN1).push(dropped(9, "operator")),
         Kind::MadeUp,
-        "TF 9: no FLP says that it made or skipped it",
+        "TF 9: no FLP reports that it made or skipped it",
     ),
     (
         |run| run.replace(&Event::Abandoned { tf: 5 }, &Event::Abandoned { tf: 4 }),
@@ -145,12 +145,12 @@ const SPOILS: &[(Spoil, Kind, &str)] = &[
     (
         |run| run.log(EPN0).insert(2, delivered(1, &[0, 1], &[])),
         Kind::DeliveredTwice,
-        "TF 1 was handed on by epn:0 (incarnation 200) and by epn:1 (incarnation 201)",
+        "TF 1 was delivered by epn:0 (incarnation 200) and by epn:1 (incarnation 201)",
     ),
     (
         |run| run.log(EPN0).insert(2, delivered(4, &[0], &[])),
         Kind::DeliveredUnbidden,
-        "TF 4 was handed on by epn:0 (incarnation 200), its verdict is dropped elsewhere",
+        "TF 4 was delivered by epn:0 (incarnation 200), its verdict is dropped elsewhere",
     ),
     (
         |run| {
@@ -164,7 +164,7 @@ const SPOILS: &[(Spoil, Kind, &str)] = &[
             run.log(EPN0).insert(2, Event::End);
         },
         Kind::DeliveredUnbidden,
-        "TF 0 was handed on by epn:0 (incarnation 203), its verdict is complete elsewhere",
+        "TF 0 was delivered by epn:0 (incarnation 203), its verdict is complete elsewhere",
     ),
     (
         |run| {
@@ -172,12 +172,12 @@ const SPOILS: &[(Spoil, Kind, &str)] = &[
                 .retain(|line| *line != delivered(2, &[0, 1], &[]));
         },
         Kind::NotDelivered,
-        "TF 2 is complete, and no EPN says that it handed it on",
+        "TF 2 is complete, and no EPN reports its delivery",
     ),
     (
         |run| run.replace(&Event::Abandoned { tf: 5 }, &Event::Called { tf: 5 }),
         Kind::NotDelivered,
-        "TF 5 is complete, and no EPN says that it handed it on",
+        "TF 5 is complete, and no EPN reports its delivery",
     ),
     (
         |run| run.replace(&delivered(2, &[0, 1], &[]), &delivered(2, &[0], &[])),
@@ -187,7 +187,7 @@ const SPOILS: &[(Spoil, Kind, &str)] = &[
     (
         |run| run.replace(&delivered(6, &[0], &[]), &delivered(6, &[0, 1], &[])),
         Kind::WrongParts,
-        "TF 6 is complete with a part of flp:1 (incarnation 101), which its roster does not want",
+        "TF 6 is complete with a part of flp:1 (incarnation 101), which is not in its roster",
     ),
     (
         |run| run.replace(&roster(0, &[0, 1]), &roster(0, &[0])),
@@ -197,7 +197,7 @@ const SPOILS: &[(Spoil, Kind, &str)] = &[
     (
         |run| run.replace(&delivered(3, &[0], &[1]), &delivered(3, &[0], &[])),
         Kind::WrongParts,
-        "TF 3 was handed on by epn:0 (incarnation 200) without FLPs [], its verdict says [1]",
+        "TF 3 was delivered by epn:0 (incarnation 200) without FLPs [], its verdict says [1]",
     ),
     (
         |run| {
@@ -232,16 +232,16 @@ const SPOILS: &[(Spoil, Kind, &str)] = &[
 
 #[test]
 fn each_kind_of_contradiction_is_found_where_it_was_put() {
-    // Two kinds need somebody who watched the processes, or a second log: they have tests of their own.
+    // Two kinds need a witness of the processes, or a second log: they have tests of their own.
     let mut kinds = BTreeSet::from([Kind::MissingLog, Kind::Ledger]);
     for (spoil, kind, expected) in SPOILS {
         let mut run = Run::good();
         spoil(&mut run);
         let found = run.audit(expected.contains("ledger")).contradictions;
-        let is_told = found
+        let is_listed = found
             .iter()
             .any(|found| found.kind == *kind && found.text.contains(expected));
-        assert!(is_told, "{kind}: {expected:?} is not in {found:#?}");
+        assert!(is_listed, "{kind}: {expected:?} is not in {found:#?}");
         kinds.insert(*kind);
     }
     let all: BTreeSet<Kind> = Kind::ALL.into();
@@ -327,7 +327,7 @@ fn the_verdict_log_and_the_event_logs_are_compared() {
     let found = run.audit(true).contradictions;
     assert_eq!(
         found[0].text,
-        "TF 2 has a verdict in the verdict log, and no ICN wrote it down"
+        "TF 2 has a verdict in the verdict log, and no event log of an ICN has it"
     );
     run.without_over();
     assert!(
@@ -393,7 +393,7 @@ fn several_lives_may_stand_in_one_file() {
                 ..Lives::default()
             }
         );
-        // What the killed life made, nobody heard of.
+        // STFs of the killed life were never announced.
         assert_eq!((found.announced, found.unannounced), (1, 2));
         assert_eq!(evidence.work_of(node(Role::Flp, 0)).0, 3);
     }

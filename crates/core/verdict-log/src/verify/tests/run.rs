@@ -1,4 +1,4 @@
-//! A run with everything that may happen, to be spoilt.
+//! A run of all possible events, to be spoilt.
 
 use super::super::*;
 use super::{begin, delivered, incarnation, made, verdict};
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 pub(super) const RUN: RunId = RunId(0xaa);
 
-/// The event logs and the verdict log of a farm that nobody watched: 2 FLPs, 2 EPNs, 2 ICNs.
+/// Event logs and verdict log of a farm that was not watched: 2 FLPs, 2 EPNs, 2 ICNs.
 ///
 /// `icn:0` leads in term 1, decides TFs 0 to 2 and is killed; `icn:1` leads in term 2 and decides the rest. TFs 0, 1
 /// and 2 are complete (1 on the second attempt), TF 3 lacks `flp:1`, which skipped it, TF 4 is dropped for the same
@@ -82,7 +82,7 @@ pub(super) fn dropped(tf: u64, reason: &str) -> Event {
     verdict(tf, "dropped", None, &[], Some(reason))
 }
 
-/// The verdicts of each term, with the rosters before them.
+/// Returns the verdicts of each term, with the rosters before them.
 fn decisions() -> (Vec<Event>, Vec<Event>) {
     let first = vec![
         roster(0, &[0, 1]),
@@ -237,7 +237,7 @@ impl Run {
         self.logs.get_mut(&node).expect("all nodes have a log")
     }
 
-    /// Every line `from` becomes `to`, in all logs.
+    /// Replaces every line `from` by `to`, in all logs.
     pub(super) fn replace(&mut self, from: &Event, to: &Event) {
         let lines = self
             .logs

@@ -1,10 +1,10 @@
-//! Verdict logs with checkpoints: what they sum up has to be what the event logs tell.
+//! Tests of verdict logs with checkpoints: their sums have to agree with the event logs.
 
 use super::run::{ICN0, RUN, Run, complete, recorded};
 use super::*;
 use sheaf_protocol::{Checkpoint, DropReason, Record, RosterId, TfId, Verdict};
 
-/// What stands for the first five TFs of the good run: 0 to 2 complete and done, 3 incomplete, 4 dropped.
+/// Returns the checkpoint for the first five TFs of the good run: 0 to 2 complete and done, 3 incomplete, 4 dropped.
 fn head() -> Checkpoint {
     let mut dropped = [0; DropReason::ALL.len()];
     dropped[DropReason::SourceOverrun.index()] = 1;
@@ -21,7 +21,7 @@ fn head() -> Checkpoint {
     }
 }
 
-/// The records of that checkpoint, and how many records of the good run it stands for.
+/// Returns the records of that checkpoint, and the number of records of the good run that it stands for.
 fn checkpoint(run: &Run, head: Checkpoint) -> (Vec<Record>, usize) {
     let of = |tf: u64| {
         let is_it =
@@ -62,7 +62,7 @@ fn checkpoint(run: &Run, head: Checkpoint) -> (Vec<Record>, usize) {
     (records, end)
 }
 
-/// The good run, whose verdict log begins with a checkpoint.
+/// Returns the good run, whose verdict log begins with a checkpoint.
 fn cut(head: Checkpoint) -> Run {
     let mut run = Run::good();
     let (records, end) = checkpoint(&run, head);
@@ -70,7 +70,7 @@ fn cut(head: Checkpoint) -> Run {
     run
 }
 
-/// The good run, with the checkpoint in the middle of its verdict log.
+/// Returns the good run, with the checkpoint in the middle of its verdict log.
 fn whole(head: Checkpoint) -> Run {
     let mut run = Run::good();
     let (records, end) = checkpoint(&run, head);
@@ -116,14 +116,14 @@ fn a_sum_that_is_not_that_of_the_event_logs_is_found() {
 }
 
 #[test]
-fn a_verdict_that_a_checkpoint_counts_and_nobody_wrote_down_is_found() {
+fn a_verdict_that_a_checkpoint_counts_and_no_log_has_is_found() {
     let mut run = cut(head());
     run.logs
         .values_mut()
         .for_each(|log| log.retain(|line| *line != complete(2, 0)));
     let found = contradictions(&run);
     let expected = [
-        "TF 2 is decided, says the checkpoint that the verdict log begins with, and no ICN wrote it down",
+        "TF 2 is decided, says the checkpoint that the verdict log begins with, and no event log of an ICN has it",
         "complete: before the checkpoint that the verdict log begins with the logs say 2, the checkpoint 3",
     ];
     for text in expected {
@@ -161,7 +161,7 @@ fn a_checkpoint_of_another_run_is_found() {
 }
 
 #[test]
-fn without_event_logs_of_icns_only_sums_are_known_and_that_is_said() {
+fn without_event_logs_of_icns_only_sums_are_known_which_is_a_finding() {
     let mut run = cut(head());
     run.logs.retain(|node, _| node.role != ICN0.role);
     let found = run.audit(true);

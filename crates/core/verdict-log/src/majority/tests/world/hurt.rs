@@ -1,4 +1,4 @@
-//! What happens to the members while they work, and the peace afterwards.
+//! Faults of the members while they work, and the calm afterwards.
 
 use super::{Checked, Event, ICNS, Node, Sick, World, ms};
 use crate::Ledger;
@@ -6,7 +6,7 @@ use crate::storage::DiskFaults;
 use rand::RngExt;
 
 impl World {
-    /// One of the things that happen to farms.
+    /// Injects a random fault.
     pub(super) fn fault(&mut self) {
         self.faults += 1;
         let icn = self.rng.random_range(0..ICNS);
@@ -20,7 +20,7 @@ impl World {
                 self.schedule(lasts, icn, Event::Start);
             }
             3 => {
-                // All at once: what was promised must be on the disks.
+                // All at once: every promise must be on the disks.
                 for icn in 0..ICNS {
                     self.kill(icn, true, true);
                     let after = self.draw_us(1000, 50_000);
@@ -73,7 +73,7 @@ impl World {
                 let now = self.now;
                 if let Some(ledger) = self.ledger(icn) {
                     ledger.resign(now);
-                    // What it says last goes out before the process ends.
+                    // Its last messages go out before the process ends.
                     let drained = self.drain(icn);
                     drained.expect("resigning decides nothing");
                     self.kill(icn, true, false);
@@ -100,7 +100,7 @@ impl World {
         self.run(end, |_| false)
     }
 
-    /// No faults any more: within 2 s there is a leader, and what it appends lasts.
+    /// Runs without faults: within 2 s there is a leader, and its appends last.
     pub(in crate::majority::tests) fn live_in_peace(&mut self) -> Checked {
         self.is_peace = true;
         self.is_cut = Default::default();
@@ -108,10 +108,10 @@ impl World {
             self.set_disk(icn, DiskFaults::default());
             self.schedule(ms(1), icn, Event::Start);
         }
-        // What waits for those who sleep comes to them first.
+        // Messages that wait for sleeping members come to them first.
         let awake = self.nodes.iter().map(|node| node.paused_until).max();
         self.run(awake.unwrap_or_default().max(self.now) + ms(5), |_| false)?;
-        // Streams that died silently are found dead, and dialled again.
+        // Streams that died silently are found dead, and connected again.
         for (a, b) in [(0, 1), (0, 2), (1, 2)] {
             self.connect(a, b, false);
         }
