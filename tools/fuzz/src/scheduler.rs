@@ -6,9 +6,8 @@ use sheaf_protocol::{
     Attempt, Control, DropReason, Envelope, EpnId, FlpId, Incarnation, NodeId, RunId, Source,
     Target, Term, TfId, Timestamp, Verdict,
 };
-use sheaf_scheduler::{
-    Action, Incomplete, Mode, Record, RunPlan, Scheduler, SchedulerConfig, policy,
-};
+use sheaf_placement::policy;
+use sheaf_scheduler::{Action, Incomplete, Mode, Record, RunPlan, Scheduler, SchedulerConfig};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 

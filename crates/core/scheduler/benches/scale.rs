@@ -19,7 +19,8 @@ use sheaf_protocol::control::{Announced, Built, EpnPulse, Hello};
 use sheaf_protocol::{
     Attempt, Control, EpnId, FlpId, Incarnation, RunId, Source, Target, TfId, Timestamp,
 };
-use sheaf_scheduler::{Action, RunPlan, Scheduler, SchedulerConfig, policy};
+use sheaf_placement::policy;
+use sheaf_scheduler::{Action, RunPlan, Scheduler, SchedulerConfig};
 use std::time::Instant;
 
 /// Payload of an STF: a TF of 250 FLPs has 3.3 MB.

@@ -21,9 +21,7 @@ pub use checkpoint::Summary;
 pub use config::{Incomplete, Mode, RunPlan, SchedulerConfig};
 
 use crate::books::Books;
-use crate::load::LoadView;
-use crate::policy::{self, Policy, UnknownPolicy};
-use crate::refusal::Refusal;
+use sheaf_placement::{LoadView, Policy, Refusal, UnknownPolicy, policy};
 use checkpoint::EpnSetting;
 use nodes::{EpnNode, FlpNode};
 use open_tf::{OpenTf, Phase};

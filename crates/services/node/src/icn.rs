@@ -29,7 +29,7 @@ use sheaf_protocol::reject::Code;
 use sheaf_protocol::{
     Control, Envelope, Incarnation, NodeId, Role, RunId, Term, Timestamp, WireKind, protect,
 };
-use sheaf_scheduler::policy::{self, UnknownPolicy};
+use sheaf_placement::policy::{self, UnknownPolicy};
 use sheaf_scheduler::{RunPlan, Scheduler, SchedulerConfig};
 use sheaf_transport::{ConnId, Frame, ListenError, SendError, Transport};
 use sheaf_verdict_log::{Ledger, LedgerStatus};

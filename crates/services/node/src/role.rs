@@ -26,7 +26,7 @@ use sheaf_membership::Member;
 use sheaf_metrics::Registry;
 use sheaf_protocol::control::Hello;
 use sheaf_protocol::{EpnId, FlpId, Limits, NodeId, Role, Source, Target, Timestamp};
-use sheaf_scheduler::UnknownPolicy;
+use sheaf_placement::UnknownPolicy;
 use sheaf_stf_builder::flp::Flp;
 use sheaf_tf_builder::TfBuilder;
 use sheaf_transport::{Arena, ArenaError, ListenError, Tcp, TcpConfig, Transport, Waker};

@@ -4,7 +4,8 @@ mod draw;
 
 use crate::kind::Kind;
 use sheaf_protocol::NodeId;
-use sheaf_scheduler::{Incomplete, Mode, Reaction};
+use sheaf_placement::Reaction;
+use sheaf_scheduler::{Incomplete, Mode};
 use sheaf_stf_builder::flp::{Push, WhenFull};
 use sheaf_transport::memory::Faults;
 use sheaf_verdict_log::storage::DiskFaults;

@@ -18,8 +18,8 @@ pub use parts::{
 
 use serde::{Deserialize, Serialize};
 use sheaf_membership::LivenessConfig;
-pub use sheaf_scheduler::Reaction;
-use sheaf_scheduler::UnknownPolicy;
+pub use sheaf_placement::Reaction;
+use sheaf_placement::UnknownPolicy;
 pub use sheaf_stf_builder::flp::Push;
 use thiserror::Error;
 
@@ -43,7 +43,7 @@ pub struct Scenario {
     pub iterations: u32,
     /// Everything random comes from it.
     pub seed: u64,
-    /// Who chooses the EPN: a name of `sheaf_scheduler::policy`.
+    /// Who chooses the EPN: a name of `sheaf_placement::policy`.
     pub policy: String,
     /// What is done about EPNs that fail.
     pub reaction: Reaction,

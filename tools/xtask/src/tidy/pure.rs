@@ -9,10 +9,11 @@ use super::tree::Tree;
 use super::workspace::Workspace;
 use std::collections::BTreeSet;
 
-const CRATES: [&str; 6] = [
+const CRATES: [&str; 7] = [
     "crates/base/protocol",
     "crates/base/formats",
     "crates/core/stf-builder",
+    "crates/core/placement",
     "crates/core/scheduler",
     "crates/core/tf-builder",
     "crates/core/membership",

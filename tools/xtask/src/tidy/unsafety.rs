@@ -10,7 +10,7 @@ const ALLOWED: [(&str, &str); 6] = [
         "memory mapping, as the peer of the arena",
     ),
     (
-        "crates/core/scheduler/tests/no_allocation.rs",
+        "crates/core/placement/tests/no_allocation.rs",
         "an allocator that counts",
     ),
     (

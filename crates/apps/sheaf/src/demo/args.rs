@@ -4,7 +4,7 @@ use super::duration;
 use super::faults::{self, Moment, Span};
 use sheaf_node::config::{Ack, BulkConfig};
 use sheaf_scheduler::Incomplete;
-use sheaf_scheduler::{Reaction, policy};
+use sheaf_placement::{Reaction, policy};
 use sheaf_stf_builder::SizeModel;
 use sheaf_stf_builder::flp::Push;
 use std::num::{NonZeroU32, NonZeroU64};

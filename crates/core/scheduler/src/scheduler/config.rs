@@ -1,6 +1,6 @@
 //! What an operator can set about scheduling.
 
-use crate::reaction::Reaction;
+use sheaf_placement::Reaction;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

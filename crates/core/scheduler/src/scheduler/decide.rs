@@ -3,7 +3,7 @@
 use super::nodes::target_id;
 use super::open_tf::{OpenTf, Part, Phase};
 use super::{Action, Incomplete, Recipient, Record, Scheduler, Trace};
-use crate::measure::Finished;
+use sheaf_placement::Finished;
 use sheaf_protocol::control::{Assign, Built, Commit};
 use sheaf_protocol::{
     Attempt, Control, DropReason, FlpId, Target, TfId, Timestamp, Verdict, protect,

@@ -4,7 +4,7 @@ use super::checkpoint::EpnSetting;
 use super::open_tf::{Part, Phase};
 use super::run::RunPhase;
 use super::{Action, Recipient, Scheduler};
-use crate::load::{LoadView, TargetId, TargetLoad};
+use sheaf_placement::{LoadView, TargetId, TargetLoad};
 use sheaf_protocol::control::{Absent, Announced, EpnAddress, EpnPulse, FlpPulse, Hello, Skipped};
 use sheaf_protocol::{
     Control, DropReason, EpnId, FlpId, Incarnation, NodeId, Record, Role, RosterId, Source, Target,

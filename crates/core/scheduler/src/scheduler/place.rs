@@ -3,8 +3,7 @@
 use super::nodes::target_id;
 use super::open_tf::{Booking, OpenTf, Part, Phase};
 use super::{Incomplete, Recipient, Scheduler};
-use crate::load::{Job, LoadView, TargetId};
-use crate::refusal::Refusal;
+use sheaf_placement::{Job, LoadView, Refusal, TargetId};
 use sheaf_protocol::control::{Absent, Assign};
 use sheaf_protocol::{Control, DropReason, EpnId, FlpId, Source, Target, TfId, Timestamp, protect};
 use std::collections::BTreeMap;

@@ -5,7 +5,7 @@
 
 use super::nodes::target_id;
 use super::{Record, Scheduler};
-use crate::reaction::Reaction;
+use sheaf_placement::Reaction;
 use sheaf_protocol::{EpnId, Target, Timestamp};
 use std::collections::BTreeSet;
 

@@ -9,7 +9,7 @@ use super::nodes::{FlpNode, target_id};
 use super::open_tf::{Booking, OpenTf, Part, Phase};
 use super::run::RunPhase;
 use super::{Action, Scheduler, SchedulerConfig};
-use crate::policy::UnknownPolicy;
+use sheaf_placement::UnknownPolicy;
 use crate::scheduler::RunPlan;
 use sheaf_protocol::control::{Assign, FlpPulse, SlotHeld};
 use sheaf_protocol::{

@@ -10,7 +10,7 @@ use sheaf_protocol::control::Hello;
 use sheaf_protocol::{
     Control, EpnId, FlpId, NodeId, Record, Role, Source, Target, Term, Timestamp, Verdict,
 };
-use sheaf_scheduler::policy::UnknownPolicy;
+use sheaf_placement::policy::UnknownPolicy;
 use sheaf_scheduler::{Action, Recipient, Scheduler, Summary};
 use sheaf_transport::ConnId;
 use sheaf_verdict_log::Position;

@@ -5,7 +5,8 @@ use super::lead::Lead;
 use crate::status::{BooksStatus, EpnStatus, FarmStatus, FlpStatus, LedgerStatus};
 use sheaf_metrics::Registry;
 use sheaf_protocol::{DropReason, EpnId, FlpId, NodeId, Role, Timestamp};
-use sheaf_scheduler::{Books, Refusal};
+use sheaf_placement::Refusal;
+use sheaf_scheduler::Books;
 use sheaf_transport::Transport;
 
 impl<T: Transport> IcnNode<T> {

@@ -7,7 +7,7 @@ use super::{Chaos, Experiment, ExperimentError, LiveSettings, PointSpec};
 use crate::net::Topology;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use sheaf_scheduler::policy;
+use sheaf_placement::policy;
 use sheaf_sim::scenario::{Fault, FaultKind, Mode, Scenario, SizeModel};
 use sheaf_sim::summary::Kind;
 

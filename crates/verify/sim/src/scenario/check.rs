@@ -1,7 +1,7 @@
 //! Whether the values of a scenario make sense, each and together.
 
 use super::{Fault, FaultKind, Mode, Scenario, ScenarioError, SizeModel};
-use sheaf_scheduler::policy;
+use sheaf_placement::policy;
 
 type Checked = Result<(), ScenarioError>;
 

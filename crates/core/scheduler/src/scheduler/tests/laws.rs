@@ -1,7 +1,7 @@
 //! What holds at every instant, and after every storm.
 
 use super::*;
-use crate::reaction::Reaction;
+use sheaf_placement::Reaction;
 use crate::scheduler::open_tf::Part;
 use proptest::prelude::*;
 

@@ -1,8 +1,7 @@
 //! EPNs die, and the list that the policy chooses from follows, or does not.
 
 use super::*;
-use crate::load::TargetId;
-use crate::reaction::Reaction;
+use sheaf_placement::{Reaction, TargetId};
 
 fn reacting(flps: u16, epns: u16, reaction: Reaction) -> Bench {
     farm_with(flps, epns, |config| {

@@ -6,7 +6,7 @@
 )]
 
 use sheaf_protocol::Timestamp;
-use sheaf_scheduler::{Job, LoadView, TargetId, TargetLoad, policy};
+use sheaf_placement::{Job, LoadView, TargetId, TargetLoad, policy};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 

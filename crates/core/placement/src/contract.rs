@@ -6,7 +6,7 @@
 //! calls it in one test:
 //!
 //! ```
-//! use sheaf_scheduler::{contract, policy::RoundRobin};
+//! use sheaf_placement::{contract, policy::RoundRobin};
 //!
 //! contract::check(|_seed| Box::new(RoundRobin::default()));
 //! ```

@@ -3,13 +3,13 @@
 //! Workload: one call of `choose` on farms of 10, 100 and 2,000 targets, once with room everywhere and once
 //! with room on a single target, which is the longest way for every policy. Unit: time per choice.
 //! Aim on one core of 2020s server hardware at 2,000 targets: below 1 µs for policies that look at a few
-//! targets, below 20 µs for those that look at all. `cargo bench --profile ci -p sheaf-scheduler`
+//! targets, below 20 µs for those that look at all. `cargo bench --profile ci -p sheaf-placement`
 //! measures; under `cargo test` every bench runs once. The checksum tells whether two runs did the same
 //! work.
 
 use divan::{Bencher, black_box};
 use sheaf_protocol::Timestamp;
-use sheaf_scheduler::{Job, LoadView, Policy, TargetId, TargetLoad, policy};
+use sheaf_placement::{Job, LoadView, Policy, TargetId, TargetLoad, policy};
 use std::fmt;
 
 const TARGETS: [u32; 3] = [10, 100, 2000];

@@ -7,7 +7,7 @@
 //! A timeframe on an EPN, in bytes of its memory:
 //!
 //! ```
-//! use sheaf_scheduler::{Job, LoadView, TargetId, TargetLoad, policy};
+//! use sheaf_placement::{Job, LoadView, TargetId, TargetLoad, policy};
 //! use sheaf_protocol::Timestamp;
 //!
 //! let mut policy = policy::by_name("earliest-finish", 1)?;
@@ -26,7 +26,7 @@
 //! A file on a writer thread, by the work that the threads did lately:
 //!
 //! ```
-//! # use sheaf_scheduler::{Finished, Job, LoadView, TargetId, TargetLoad, policy};
+//! # use sheaf_placement::{Finished, Job, LoadView, TargetId, TargetLoad, policy};
 //! # use sheaf_protocol::Timestamp;
 //! let mut policy = policy::by_name("weighted", 1)?;
 //! let mut threads = LoadView::new();
@@ -45,7 +45,7 @@
 //! A connection on a server, the same one for every connection of one client while the server is there:
 //!
 //! ```
-//! # use sheaf_scheduler::{Job, LoadView, TargetId, TargetLoad, policy};
+//! # use sheaf_placement::{Job, LoadView, TargetId, TargetLoad, policy};
 //! # use sheaf_protocol::Timestamp;
 //! let mut policy = policy::by_name("maglev", 1)?;
 //! let mut servers = LoadView::new();
