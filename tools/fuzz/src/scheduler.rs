@@ -1,12 +1,12 @@
 //! The scheduler under any sequence of events that its driver can bring.
 
 use crate::ops::Ops;
+use sheaf_placement::policy;
 use sheaf_protocol::control::{Announced, Built, EpnPulse, FlpPulse, Hello, Skipped};
 use sheaf_protocol::{
     Attempt, Control, DropReason, Envelope, EpnId, FlpId, Incarnation, NodeId, RunId, Source,
     Target, Term, TfId, Timestamp, Verdict,
 };
-use sheaf_placement::policy;
 use sheaf_scheduler::{Action, Incomplete, Mode, Record, RunPlan, Scheduler, SchedulerConfig};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

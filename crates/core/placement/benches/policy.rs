@@ -8,8 +8,8 @@
 //! work.
 
 use divan::{Bencher, black_box};
-use sheaf_protocol::Timestamp;
 use sheaf_placement::{Job, LoadView, Policy, TargetId, TargetLoad, policy};
+use sheaf_protocol::Timestamp;
 use std::fmt;
 
 const TARGETS: [u32; 3] = [10, 100, 2000];

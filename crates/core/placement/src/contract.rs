@@ -6,7 +6,7 @@
 //! calls it in one test:
 //!
 //! ```
-//! use sheaf_placement::{contract, policy::RoundRobin};
+//! use sheaf_placement::{contract, policy::round_robin::RoundRobin};
 //!
 //! contract::check(|_seed| Box::new(RoundRobin::default()));
 //! ```
@@ -256,7 +256,8 @@ impl Farm {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{LeastLoaded, Random};
+    use crate::policy::least_loaded::LeastLoaded;
+    use crate::policy::random::Random;
     use std::cell::Cell;
 
     /// A policy that answers what its function says, to show that the suite notices.

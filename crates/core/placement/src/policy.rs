@@ -62,29 +62,17 @@
 //! Why one trait, and what was refused: `docs/adr/2026-11-21-one-policy-trait.md`; why a policy reads what was
 //! measured from the view: `docs/adr/2026-11-21-measured-in-the-view.md`. Which to take: `docs/policies.md`.
 
-mod calendar;
-mod earliest_finish;
-mod first_fit;
-mod fixed;
-mod least_loaded;
-mod maglev;
-mod modulo;
-mod power_of_two;
-mod random;
-mod round_robin;
-mod weighted;
-
-pub use calendar::Calendar;
-pub use earliest_finish::EarliestFinish;
-pub use first_fit::FirstFit;
-pub use fixed::Fixed;
-pub use least_loaded::LeastLoaded;
-pub use maglev::Maglev;
-pub use modulo::Modulo;
-pub use power_of_two::PowerOfTwo;
-pub use random::Random;
-pub use round_robin::RoundRobin;
-pub use weighted::Weighted;
+pub mod calendar;
+pub mod earliest_finish;
+pub mod first_fit;
+pub mod fixed;
+pub mod least_loaded;
+pub mod maglev;
+pub mod modulo;
+pub mod power_of_two;
+pub mod random;
+pub mod round_robin;
+pub mod weighted;
 
 use crate::load::{Job, LoadView, TargetId};
 use crate::refusal::Refusal;
@@ -120,57 +108,107 @@ pub trait Policy: Send {
     ) -> Result<TargetId, Refusal>;
 }
 
-/// The names that [`by_name`] knows.
-pub const NAMES: &[&str] = &[
-    "fixed",
-    "random",
-    "round-robin",
-    "modulo",
-    "first-fit",
-    "least-loaded",
-    "power-of-two",
-    "weighted",
-    "earliest-finish",
-    "calendar",
-    "maglev",
+/// Registration of a policy: names in farm files, on command lines and in reference pages derive from it.
+#[derive(Clone, Copy, Debug)]
+pub struct Registration {
+    /// Name in configuration files, metrics and reports, such as `"round-robin"`.
+    pub name: &'static str,
+    /// Argument behind a colon, which may be left out; most policies have none.
+    pub argument: Option<Argument>,
+    /// Makes the policy from its argument and a seed; `None` if the argument is not of its form.
+    make: fn(Option<&str>, u64) -> Option<Box<dyn Policy>>,
+}
+
+/// Argument of a policy, as in `fixed:TARGET`.
+#[derive(Clone, Copy, Debug)]
+pub struct Argument {
+    /// Name in help texts, such as `"TARGET"`.
+    pub name: &'static str,
+    /// Meaning in error messages, such as `"the number of a target"`.
+    pub meaning: &'static str,
+}
+
+/// Table of all policies: a policy is its own file and its line here. The simulator draws from it by place, so a new
+/// one comes last.
+pub const TABLE: &[Registration] = &[
+    fixed::POLICY,
+    random::POLICY,
+    round_robin::POLICY,
+    modulo::POLICY,
+    first_fit::POLICY,
+    least_loaded::POLICY,
+    power_of_two::POLICY,
+    weighted::POLICY,
+    earliest_finish::POLICY,
+    calendar::POLICY,
+    maglev::POLICY,
 ];
 
+/// Names of [`TABLE`].
+pub const NAMES: &[&str] = &names();
+
+const fn names() -> [&'static str; TABLE.len()] {
+    let mut names = [""; TABLE.len()];
+    let mut at = 0;
+    while at < names.len() {
+        names[at] = TABLE[at].name;
+        at += 1;
+    }
+    names
+}
+
+/// Lists in words what configuration files and command lines accept: `fixed, fixed:TARGET, random, … or maglev`.
+#[must_use]
+pub fn choices() -> String {
+    let forms = TABLE.iter().flat_map(|policy| {
+        let with_argument = policy
+            .argument
+            .map(|it| format!("{}:{}", policy.name, it.name));
+        std::iter::once(policy.name.to_owned()).chain(with_argument)
+    });
+    let mut forms: Vec<String> = forms.collect();
+    let last = forms.pop().unwrap_or_default();
+    format!("{} or {last}", forms.join(", "))
+}
+
 /// Makes the policy that is called `name` in configuration files. `fixed` takes its target behind a
-/// colon: `fixed:3`. Policies that draw lots draw them from `seed`; the others leave it alone.
+/// colon: `fixed:3`. Policies that draw lots draw them from `seed`; the others ignore it.
 ///
 /// # Errors
 ///
-/// [`UnknownPolicy`], which says the names there are.
+/// [`UnknownPolicy`], which lists the names.
 pub fn by_name(name: &str, seed: u64) -> Result<Box<dyn Policy>, UnknownPolicy> {
-    Ok(match name {
-        "fixed" => Box::new(Fixed::default()),
-        "random" => Box::new(Random::new(seed)),
-        "round-robin" => Box::new(RoundRobin::default()),
-        "modulo" => Box::new(Modulo),
-        "first-fit" => Box::new(FirstFit::new(seed)),
-        "least-loaded" => Box::new(LeastLoaded),
-        "power-of-two" => Box::new(PowerOfTwo::new(seed)),
-        "weighted" => Box::new(Weighted),
-        "earliest-finish" => Box::new(EarliestFinish),
-        "calendar" => Box::new(Calendar::new(seed)),
-        "maglev" => Box::new(Maglev::default()),
-        _ => match name.strip_prefix("fixed:").map(str::parse) {
-            Some(Ok(target)) => Box::new(Fixed::new(TargetId(target))),
-            _ => {
-                return Err(UnknownPolicy {
-                    name: name.to_owned(),
-                });
-            }
-        },
-    })
+    let (of_table, argument) = match name.split_once(':') {
+        Some((of_table, argument)) => (of_table, Some(argument)),
+        None => (name, None),
+    };
+    let found = TABLE.iter().find(|policy| policy.name == of_table);
+    found
+        .filter(|policy| argument.is_none() || policy.argument.is_some())
+        .and_then(|policy| (policy.make)(argument, seed))
+        .ok_or_else(|| UnknownPolicy {
+            name: name.to_owned(),
+        })
 }
 
-/// There is no policy of this name.
+/// Error for a name that no policy has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("policy `{name}`, expected one of {}, or fixed:TARGET with the number of a target", NAMES.join(", "))]
+#[error("policy `{name}`, expected one of {}", expected())]
 pub struct UnknownPolicy {
-    /// What was asked for.
+    /// Name that was asked for.
     pub name: String,
+}
+
+/// Returns all names, and the forms with an argument behind them.
+fn expected() -> String {
+    let with_argument = TABLE.iter().filter_map(|policy| {
+        let argument = policy.argument?;
+        Some(format!(
+            ", or {}:{} with {}",
+            policy.name, argument.name, argument.meaning
+        ))
+    });
+    NAMES.join(", ") + &with_argument.collect::<String>()
 }
 
 #[cfg(test)]

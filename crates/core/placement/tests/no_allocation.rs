@@ -5,8 +5,8 @@
     reason = "a global allocator, which counts, is unsafe to implement"
 )]
 
-use sheaf_protocol::Timestamp;
 use sheaf_placement::{Job, LoadView, TargetId, TargetLoad, policy};
+use sheaf_protocol::Timestamp;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 

@@ -15,11 +15,11 @@
     reason = "a bench measures time"
 )]
 
+use sheaf_placement::policy;
 use sheaf_protocol::control::{Announced, Built, EpnPulse, Hello};
 use sheaf_protocol::{
     Attempt, Control, EpnId, FlpId, Incarnation, RunId, Source, Target, TfId, Timestamp,
 };
-use sheaf_placement::policy;
 use sheaf_scheduler::{Action, RunPlan, Scheduler, SchedulerConfig};
 use std::time::Instant;
 

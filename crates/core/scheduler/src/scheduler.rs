@@ -21,13 +21,13 @@ pub use checkpoint::Summary;
 pub use config::{Incomplete, Mode, RunPlan, SchedulerConfig};
 
 use crate::books::Books;
-use sheaf_placement::{LoadView, Policy, Refusal, UnknownPolicy, policy};
 use checkpoint::EpnSetting;
 use nodes::{EpnNode, FlpNode};
 use open_tf::{OpenTf, Phase};
 use react::List;
 use rosters::Rosters;
 use run::RunPhase;
+use sheaf_placement::{LoadView, Policy, Refusal, UnknownPolicy, policy};
 pub use sheaf_protocol::Record;
 use sheaf_protocol::control::{Assign, Release};
 use sheaf_protocol::{Control, EpnId, FlpId, RangeSet, RunId, Source, Target, TfId, Timestamp};

@@ -24,12 +24,12 @@ use lead::Lead;
 use peers::Peers;
 use sheaf_membership::LivenessConfig;
 use sheaf_metrics::Registry;
+use sheaf_placement::policy::{self, UnknownPolicy};
 use sheaf_protocol::control::{Hello, Welcome};
 use sheaf_protocol::reject::Code;
 use sheaf_protocol::{
     Control, Envelope, Incarnation, NodeId, Role, RunId, Term, Timestamp, WireKind, protect,
 };
-use sheaf_placement::policy::{self, UnknownPolicy};
 use sheaf_scheduler::{RunPlan, Scheduler, SchedulerConfig};
 use sheaf_transport::{ConnId, Frame, ListenError, SendError, Transport};
 use sheaf_verdict_log::{Ledger, LedgerStatus};

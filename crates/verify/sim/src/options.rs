@@ -3,8 +3,8 @@
 mod draw;
 
 use crate::kind::Kind;
-use sheaf_protocol::NodeId;
 use sheaf_placement::Reaction;
+use sheaf_protocol::NodeId;
 use sheaf_scheduler::{Incomplete, Mode};
 use sheaf_stf_builder::flp::{Push, WhenFull};
 use sheaf_transport::memory::Faults;

@@ -3,8 +3,8 @@
 use super::duration;
 use super::faults::{self, Moment, Span};
 use sheaf_node::config::{Ack, BulkConfig};
-use sheaf_scheduler::Incomplete;
 use sheaf_placement::{Reaction, policy};
+use sheaf_scheduler::Incomplete;
 use sheaf_stf_builder::SizeModel;
 use sheaf_stf_builder::flp::Push;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -94,9 +94,13 @@ pub(crate) struct Args {
     /// LCLS-II files: time of one TF, in ns; the default is the period of 120 Hz.
     #[arg(long, value_name = "NS", default_value = "8333333")]
     pub(crate) window_ns: NonZeroU64,
-    /// Who chooses the EPN: fixed, fixed:EPN, random, round-robin, modulo, first-fit, least-loaded, power-of-two,
-    /// weighted, earliest-finish, calendar or maglev.
-    #[arg(long, value_name = "NAME", default_value = "round-robin", value_parser = parse_policy)]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "round-robin",
+        value_parser = parse_policy,
+        help = format!("Policy that chooses the EPN: {}", policy::choices())
+    )]
     pub(crate) policy: String,
     /// How the list of EPNs follows their deaths: whitelist, blacklist, reinitialise or none.
     #[arg(long, value_name = "NAME", default_value_t = Reaction::Whitelist)]

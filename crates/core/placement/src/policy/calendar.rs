@@ -1,6 +1,6 @@
 //! `calendar`: the number of the job picks a slot, and every second the slots are dealt out anew.
 
-use super::Policy;
+use super::{Policy, Registration};
 use crate::load::{Job, LoadView, TargetId, TargetLoad};
 use crate::refusal::Refusal;
 use rand::SeedableRng;
@@ -8,6 +8,12 @@ use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sheaf_protocol::Timestamp;
 use std::time::Duration;
+
+pub(super) const POLICY: Registration = Registration {
+    name: "calendar",
+    argument: None,
+    make: |_, seed| Some(Box::new(Calendar::new(seed))),
+};
 
 /// One as a correction and as a fill, in thousandths.
 const ONE: u64 = 1000;
@@ -186,7 +192,7 @@ fn fill(target: &TargetLoad) -> u64 {
 
 impl Policy for Calendar {
     fn name(&self) -> &'static str {
-        "calendar"
+        POLICY.name
     }
 
     fn choose(

@@ -1,11 +1,17 @@
 //! `earliest-finish`: the target that will be done with the job first.
 
-use super::Policy;
+use super::{Policy, Registration};
 use crate::load::{Job, LoadView, TargetId, TargetLoad};
 use crate::measure::Measured;
 use crate::refusal::Refusal;
 use sheaf_protocol::Timestamp;
 use std::time::Duration;
+
+pub(super) const POLICY: Registration = Registration {
+    name: "earliest-finish",
+    argument: None,
+    make: |_, _| Some(Box::new(EarliestFinish)),
+};
 
 /// Takes, among the targets with room, the one that is predicted to finish the job first; among equal ones the one
 /// with fewer jobs booked, then the lowest.
@@ -40,7 +46,7 @@ impl EarliestFinish {
 
 impl Policy for EarliestFinish {
     fn name(&self) -> &'static str {
-        "earliest-finish"
+        POLICY.name
     }
 
     fn choose(

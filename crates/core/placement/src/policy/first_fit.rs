@@ -1,12 +1,18 @@
 //! `first-fit`: the one that has waited longest, if it has room to spare.
 
-use super::Policy;
+use super::{Policy, Registration};
 use crate::load::{Job, LoadView, TargetId, TargetLoad};
 use crate::refusal::Refusal;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sheaf_protocol::Timestamp;
 use std::collections::VecDeque;
+
+pub(super) const POLICY: Registration = Registration {
+    name: "first-fit",
+    argument: None,
+    make: |_, seed| Some(Box::new(FirstFit::new(seed))),
+};
 
 /// Jobs at a target from which on it has to have room for [`RESERVE_JOBS`] more.
 const CROWDED_JOBS: u32 = 8;
@@ -76,7 +82,7 @@ fn has_spare_room(target: &TargetLoad, job: &Job<'_>) -> bool {
 
 impl Policy for FirstFit {
     fn name(&self) -> &'static str {
-        "first-fit"
+        POLICY.name
     }
 
     fn choose(

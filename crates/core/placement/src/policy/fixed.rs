@@ -1,9 +1,22 @@
 //! `fixed`: always the same target, while it has room.
 
-use super::Policy;
+use super::{Argument, Policy, Registration};
 use crate::load::{Job, LoadView, TargetId};
 use crate::refusal::Refusal;
 use sheaf_protocol::Timestamp;
+
+pub(super) const POLICY: Registration = Registration {
+    name: "fixed",
+    argument: Some(Argument {
+        name: "TARGET",
+        meaning: "the number of a target",
+    }),
+    make: |target, _| match target.map(str::parse) {
+        None => Some(Box::new(Fixed::default())),
+        Some(Ok(target)) => Some(Box::new(Fixed::new(TargetId(target)))),
+        Some(Err(_)) => None,
+    },
+};
 
 /// Takes one given target, or the lowest one, for every job that it has room for.
 ///
@@ -26,7 +39,7 @@ impl Fixed {
 
 impl Policy for Fixed {
     fn name(&self) -> &'static str {
-        "fixed"
+        POLICY.name
     }
 
     fn choose(

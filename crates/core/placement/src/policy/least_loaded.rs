@@ -1,10 +1,16 @@
 //! `least-loaded`: the target with the largest share of its bytes free.
 
-use super::Policy;
+use super::{Policy, Registration};
 use crate::load::{Job, LoadView, TargetId, TargetLoad};
 use crate::refusal::Refusal;
 use sheaf_protocol::Timestamp;
 use std::cmp::{Ordering, Reverse};
+
+pub(super) const POLICY: Registration = Registration {
+    name: "least-loaded",
+    argument: None,
+    make: |_, _| Some(Box::new(LeastLoaded)),
+};
 
 /// Takes, among the targets with room, the one with the largest share of free bytes; among equal ones
 /// that with fewer jobs booked, then the lowest.
@@ -19,7 +25,7 @@ pub struct LeastLoaded;
 
 impl Policy for LeastLoaded {
     fn name(&self) -> &'static str {
-        "least-loaded"
+        POLICY.name
     }
 
     fn choose(

@@ -1,9 +1,15 @@
 //! `maglev`: equal ids meet on one target, and hardly any moves when the targets change.
 
-use super::Policy;
+use super::{Policy, Registration};
 use crate::load::{Job, LoadView, TargetId, TargetLoad, mix};
 use crate::refusal::Refusal;
 use sheaf_protocol::Timestamp;
+
+pub(super) const POLICY: Registration = Registration {
+    name: "maglev",
+    argument: None,
+    make: |_, _| Some(Box::new(Maglev::default())),
+};
 
 /// Stands for no target in a table that is being filled.
 const EMPTY: u32 = u32::MAX;
@@ -129,7 +135,7 @@ fn index(number: u64) -> usize {
 
 impl Policy for Maglev {
     fn name(&self) -> &'static str {
-        "maglev"
+        POLICY.name
     }
 
     fn choose(

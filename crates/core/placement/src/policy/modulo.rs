@@ -1,9 +1,15 @@
 //! `modulo`: the number of the job picks the target.
 
-use super::Policy;
+use super::{Policy, Registration};
 use crate::load::{Job, LoadView, TargetId};
 use crate::refusal::Refusal;
 use sheaf_protocol::Timestamp;
+
+pub(super) const POLICY: Registration = Registration {
+    name: "modulo",
+    argument: None,
+    make: |_, _| Some(Box::new(Modulo)),
+};
 
 /// Takes the target at place (job id mod n) of the n that are online, ascending by id.
 ///
@@ -20,7 +26,7 @@ pub struct Modulo;
 
 impl Policy for Modulo {
     fn name(&self) -> &'static str {
-        "modulo"
+        POLICY.name
     }
 
     fn choose(

@@ -1,11 +1,17 @@
 //! `power-of-two`: the less loaded of two drawn by lot.
 
-use super::{Policy, least_loaded};
+use super::{Policy, Registration, least_loaded};
 use crate::load::{Job, LoadView, TargetId, TargetLoad};
 use crate::refusal::Refusal;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sheaf_protocol::Timestamp;
+
+pub(super) const POLICY: Registration = Registration {
+    name: "power-of-two",
+    argument: None,
+    make: |_, seed| Some(Box::new(PowerOfTwo::new(seed))),
+};
 
 /// Draws two of the targets that are online, and takes the one that `least-loaded` would.
 ///
@@ -36,7 +42,7 @@ impl PowerOfTwo {
 
 impl Policy for PowerOfTwo {
     fn name(&self) -> &'static str {
-        "power-of-two"
+        POLICY.name
     }
 
     fn choose(
@@ -77,7 +83,7 @@ mod tests {
     use super::super::tests::check;
     use super::*;
     use crate::contract;
-    use crate::policy::Random;
+    use crate::policy::random::Random;
 
     #[test]
     fn power_of_two_keeps_the_contract() {

@@ -1,11 +1,17 @@
 //! `random`: any target that has room, each as likely as the others.
 
-use super::Policy;
+use super::{Policy, Registration};
 use crate::load::{Job, LoadView, TargetId};
 use crate::refusal::Refusal;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sheaf_protocol::Timestamp;
+
+pub(super) const POLICY: Registration = Registration {
+    name: "random",
+    argument: None,
+    make: |_, seed| Some(Box::new(Random::new(seed))),
+};
 
 /// Draws uniformly among the targets that have room.
 ///
@@ -37,7 +43,7 @@ impl Random {
 
 impl Policy for Random {
     fn name(&self) -> &'static str {
-        "random"
+        POLICY.name
     }
 
     fn choose(

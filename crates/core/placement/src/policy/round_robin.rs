@@ -1,9 +1,15 @@
 //! `round-robin`: one target after the other.
 
-use super::Policy;
+use super::{Policy, Registration};
 use crate::load::{Job, LoadView, TargetId};
 use crate::refusal::Refusal;
 use sheaf_protocol::Timestamp;
+
+pub(super) const POLICY: Registration = Registration {
+    name: "round-robin",
+    argument: None,
+    make: |_, _| Some(Box::new(RoundRobin::default())),
+};
 
 /// Takes the targets in turn and passes over those without room.
 ///
@@ -18,7 +24,7 @@ pub struct RoundRobin {
 
 impl Policy for RoundRobin {
     fn name(&self) -> &'static str {
-        "round-robin"
+        POLICY.name
     }
 
     fn choose(

@@ -1,10 +1,16 @@
 //! `weighted`: the target that did least lately and has least before it.
 
-use super::Policy;
+use super::{Policy, Registration};
 use crate::load::{Job, LoadView, TargetId, TargetLoad};
 use crate::measure::Measured;
 use crate::refusal::Refusal;
 use sheaf_protocol::Timestamp;
+
+pub(super) const POLICY: Registration = Registration {
+    name: "weighted",
+    argument: None,
+    make: |_, _| Some(Box::new(Weighted)),
+};
 
 /// Takes, among the targets with room, the one with the least load for its weight, where its load is the bytes that
 /// it finished in the last five seconds and those booked at it now; among equal ones the lowest.
@@ -19,7 +25,7 @@ pub struct Weighted;
 
 impl Policy for Weighted {
     fn name(&self) -> &'static str {
-        "weighted"
+        POLICY.name
     }
 
     fn choose(

@@ -1,7 +1,7 @@
 //! What an operator can set about scheduling.
 
-use sheaf_placement::Reaction;
 use serde::{Deserialize, Serialize};
+use sheaf_placement::Reaction;
 use std::time::Duration;
 
 /// Who says when there is a TF.

@@ -9,8 +9,8 @@ use super::nodes::{FlpNode, target_id};
 use super::open_tf::{Booking, OpenTf, Part, Phase};
 use super::run::RunPhase;
 use super::{Action, Scheduler, SchedulerConfig};
-use sheaf_placement::UnknownPolicy;
 use crate::scheduler::RunPlan;
+use sheaf_placement::UnknownPolicy;
 use sheaf_protocol::control::{Assign, FlpPulse, SlotHeld};
 use sheaf_protocol::{
     Attempt, DropReason, EpnId, NodeId, Record, RunId, Source, Target, TfId, Timestamp, Verdict,

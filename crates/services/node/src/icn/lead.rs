@@ -6,11 +6,11 @@ use super::notices::{Loss, Notices};
 use super::{Session, Terms};
 use crate::event::{Event, EventLog, MemberEvent};
 use sheaf_membership::{Change, MemberEvent as Joining, Members};
+use sheaf_placement::policy::UnknownPolicy;
 use sheaf_protocol::control::Hello;
 use sheaf_protocol::{
     Control, EpnId, FlpId, NodeId, Record, Role, Source, Target, Term, Timestamp, Verdict,
 };
-use sheaf_placement::policy::UnknownPolicy;
 use sheaf_scheduler::{Action, Recipient, Scheduler, Summary};
 use sheaf_transport::ConnId;
 use sheaf_verdict_log::Position;

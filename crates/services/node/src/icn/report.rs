@@ -4,8 +4,8 @@ use super::IcnNode;
 use super::lead::Lead;
 use crate::status::{BooksStatus, EpnStatus, FarmStatus, FlpStatus, LedgerStatus};
 use sheaf_metrics::Registry;
-use sheaf_protocol::{DropReason, EpnId, FlpId, NodeId, Role, Timestamp};
 use sheaf_placement::Refusal;
+use sheaf_protocol::{DropReason, EpnId, FlpId, NodeId, Role, Timestamp};
 use sheaf_scheduler::Books;
 use sheaf_transport::Transport;
 

@@ -1,9 +1,9 @@
 //! What holds at every instant, and after every storm.
 
 use super::*;
-use sheaf_placement::Reaction;
 use crate::scheduler::open_tf::Part;
 use proptest::prelude::*;
+use sheaf_placement::Reaction;
 
 /// The books add up for the run and for each source, and the load view shows exactly what is booked.
 pub(super) fn check(scheduler: &Scheduler) {
