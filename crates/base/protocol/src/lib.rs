@@ -17,6 +17,7 @@ mod prefix;
 mod range_set;
 mod record;
 pub mod reject;
+pub mod splitmix;
 mod stf;
 mod tf;
 mod verdict;

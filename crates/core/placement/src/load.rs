@@ -9,6 +9,7 @@
 
 use crate::measure::{Finished, Measured};
 use crate::refusal::Refusal;
+use sheaf_protocol::splitmix;
 use std::fmt;
 
 /// One place where a job can go: an EPN for a TF, a writer thread for a file, a server for a connection.
@@ -144,18 +145,9 @@ pub struct LoadView {
     members_hash: u64,
 }
 
-/// A number for one member of a view and its weight; the last step of SplitMix64 (Steele, Lea, Flood:
-/// "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014, figure 17).
+/// Returns a number for one member of a view and its weight.
 fn member_hash(target: &TargetLoad) -> u64 {
-    mix((u64::from(target.id.0) << 32) | u64::from(target.weight_milli))
-}
-
-/// Spreads a number over all of its 64 bits, each input its own output.
-pub(crate) fn mix(value: u64) -> u64 {
-    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
+    splitmix::hash((u64::from(target.id.0) << 32) | u64::from(target.weight_milli))
 }
 
 impl LoadView {

@@ -1,5 +1,6 @@
 //! Pauses before a stream is opened again.
 
+use sheaf_protocol::splitmix::SplitMix64;
 use std::time::Duration;
 
 /// Pauses that double up to a bound, each drawn from all of its span (*full jitter*): many nodes that lost one peer at
@@ -9,7 +10,7 @@ pub struct Backoff {
     first: Duration,
     max: Duration,
     span: Duration,
-    state: u64,
+    lots: SplitMix64,
 }
 
 impl Backoff {
@@ -20,18 +21,13 @@ impl Backoff {
             first,
             max,
             span: first,
-            state: seed,
+            lots: SplitMix64::new(seed),
         }
     }
 
     /// Returns the next pause: longer than zero, and at most the present span, which then doubles.
     pub fn pause(&mut self) -> Duration {
-        // SplitMix64 (Steele, Lea, Flood 2014): hardly dearer than a counter, and good enough for jitter.
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut lot = self.state;
-        lot = (lot ^ (lot >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        lot = (lot ^ (lot >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        lot ^= lot >> 31;
+        let lot = self.lots.draw();
         let span_ns = u64::try_from(self.span.as_nanos()).unwrap_or(u64::MAX);
         self.span = (self.span * 2).min(self.max);
         Duration::from_nanos(1 + lot % span_ns.max(1))

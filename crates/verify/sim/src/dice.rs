@@ -1,19 +1,19 @@
 //! Seeded chance.
 
+use sheaf_protocol::splitmix::SplitMix64;
 use std::time::Duration;
 
-/// SplitMix64, as the memory transport has it: the same on every machine.
+/// Seeded random numbers, the same on every machine.
 #[derive(Clone, Debug)]
-pub(crate) struct Dice(u64);
+pub(crate) struct Dice(SplitMix64);
 
 impl Dice {
     pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(SplitMix64::new(seed))
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
+        self.0.draw()
     }
 
     /// From `low` to `high`, both included.
@@ -38,12 +38,4 @@ impl Dice {
     pub(crate) fn milli(&mut self, max: u64) -> f64 {
         self.range(0, max) as f64 / 1000.0
     }
-}
-
-/// Spreads the bits of a number over all of it.
-pub(crate) fn mix(number: u64) -> u64 {
-    let mut mixed = number;
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }

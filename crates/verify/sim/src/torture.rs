@@ -9,7 +9,7 @@ use crate::kind::Kind;
 use crate::options::Options;
 use crate::trace::Trace;
 use crate::watch::Books;
-use sheaf_protocol::Timestamp;
+use sheaf_protocol::{Timestamp, splitmix};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -98,7 +98,7 @@ impl Report {
                 self.timeframes += outcome.books.decided;
                 self.simulated += outcome.simulated;
                 self.books.add(&outcome.books);
-                self.trace_hash = crate::dice::mix(self.trace_hash ^ outcome.trace_hash);
+                self.trace_hash = splitmix::mix(self.trace_hash ^ outcome.trace_hash);
             }
             Err(violation) => {
                 self.failed += 1;

@@ -1,6 +1,6 @@
 //! What happened in a farm, line by line, for those who look at one seed.
 
-use sheaf_protocol::Timestamp;
+use sheaf_protocol::{Timestamp, splitmix};
 use std::fmt;
 
 /// One line.
@@ -100,7 +100,7 @@ impl Hash {
     }
 
     pub(crate) fn add(&mut self, number: u64) {
-        self.0 = crate::dice::mix(self.0 ^ number).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.0 = splitmix::mix(self.0 ^ number).wrapping_add(splitmix::GAMMA);
     }
 
     pub(crate) fn value(self) -> u64 {

@@ -1,9 +1,9 @@
 //! `maglev`: equal ids meet on one target, and hardly any moves when the targets change.
 
 use super::{Policy, Registration};
-use crate::load::{Job, LoadView, TargetId, TargetLoad, mix};
+use crate::load::{Job, LoadView, TargetId, TargetLoad};
 use crate::refusal::Refusal;
-use sheaf_protocol::Timestamp;
+use sheaf_protocol::{Timestamp, splitmix};
 
 pub(super) const POLICY: Registration = Registration {
     name: "maglev",
@@ -92,10 +92,10 @@ impl Maglev {
         let turn = u64::from(heaviest.unwrap_or(0)).max(1);
         self.walks.clear();
         self.walks.extend(targets.iter().map(|target| {
-            let hash = mix(u64::from(target.id.0));
+            let hash = splitmix::hash(u64::from(target.id.0));
             Walk {
                 next: index(hash % size),
-                skip: index(mix(hash) % (size - 1)) + 1,
+                skip: index(splitmix::hash(hash) % (size - 1)) + 1,
                 weight: u64::from(target.weight_milli).max(turn.div_ceil(WEIGHT_RATIO_MAX)),
                 saved: 0,
             }
@@ -145,7 +145,7 @@ impl Policy for Maglev {
         view: &LoadView,
     ) -> Result<TargetId, Refusal> {
         self.follow(view);
-        let start = index(mix(job.id) % self.size as u64);
+        let start = index(splitmix::hash(job.id) % self.size as u64);
         let (before, behind) = self.table.split_at(start.min(self.table.len()));
         let places = behind.iter().chain(before).take(STEPS_MAX);
         let mut steps = places.filter_map(|place| view.targets().get(*place as usize));

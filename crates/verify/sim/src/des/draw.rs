@@ -1,10 +1,10 @@
 //! Chance, seeded: sizes of STFs and times of processing.
 
-use crate::dice::mix;
 use crate::scenario::{Distribution, Processing, Scenario, SizeModel, Sizes};
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution as _, Exp1, StandardNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use sheaf_protocol::splitmix::mix;
 
 /// How many times its FLP's mean the largest STF of model `tpc` is; what is drawn above is cut.
 const TPC_CUT: f64 = 8.0;

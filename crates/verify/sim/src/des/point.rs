@@ -4,6 +4,7 @@ use super::tally::quantiles;
 use super::{Progress, Run, run};
 use crate::scenario::{Scenario, ScenarioError};
 use crate::summary::{Kind, Point};
+use sheaf_protocol::splitmix;
 use std::collections::BTreeMap;
 
 /// The runs of a point, and its row.
@@ -35,7 +36,7 @@ pub fn run_point(
             progress(iteration, at);
             true
         })?;
-        trace_hash = crate::dice::mix(trace_hash ^ run.trace_hash);
+        trace_hash = splitmix::mix(trace_hash ^ run.trace_hash);
         latencies.append(&mut run.latencies_ns);
         runs.push(run);
     }

@@ -1,8 +1,8 @@
 //! What is counted of one simulated run.
 
 use super::queue::Nanos;
-use crate::dice::mix;
 use crate::summary::Latency;
+use sheaf_protocol::splitmix::{self, mix};
 use std::collections::BTreeMap;
 
 /// What one simulated run gave.
@@ -128,7 +128,7 @@ impl TraceHash {
 
     pub(super) fn add(&mut self, at: Nanos, kind: u8, what: u64) {
         let word = at ^ what.rotate_left(20) ^ (u64::from(kind) << 56);
-        self.0 = mix(self.0 ^ word).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.0 = mix(self.0 ^ word).wrapping_add(splitmix::GAMMA);
     }
 
     pub(super) fn value(self) -> u64 {

@@ -1,7 +1,7 @@
 //! The detector: payloads that differ between sources, lives and TFs, at no cost.
 
-use crate::dice::mix;
 use bytes::Bytes;
+use sheaf_protocol::splitmix::mix;
 use sheaf_protocol::{PayloadFormat, Source, TfId};
 use sheaf_stf_builder::{Made, Slots, StfSource};
 

@@ -3,7 +3,6 @@
 use super::consumer::{Consumer, Taken};
 use super::forget::Forgetting;
 use super::store::StoreDisk;
-use crate::dice::mix;
 use crate::invariant::Invariant;
 use crate::kind::Kind;
 use crate::options::{Ack, Log, Options};
@@ -14,6 +13,7 @@ use sheaf_node::epn::EpnNode;
 use sheaf_node::event::Event;
 use sheaf_node::flp::{FlpNode, Turn};
 use sheaf_node::icn::IcnNode;
+use sheaf_protocol::splitmix::mix;
 use sheaf_protocol::{Control, NodeId, Role, Term, Timestamp, WireKind};
 use sheaf_transport::memory::{Death, EndpointId, Memory, Network};
 use sheaf_transport::{Event as Net, Transport};

@@ -3,7 +3,9 @@
 use super::super::queue::Nanos;
 use super::{Event, Farm, Said, Word};
 use sheaf_protocol::control::Hello;
-use sheaf_protocol::{Control, PayloadFormat, Source, Stf, StfHeader, Target, TfId, Timestamp};
+use sheaf_protocol::{
+    Control, PayloadFormat, Source, Stf, StfHeader, Target, TfId, Timestamp, splitmix,
+};
 use sheaf_stf_builder::flp::{Action as FlpAction, Demand, Flp};
 use sheaf_tf_builder::{Action as EpnAction, TfBuilder};
 use std::collections::VecDeque;
@@ -283,7 +285,7 @@ impl Farm {
             tf,
             format: PayloadFormat::Opaque,
             // Stands for bytes that nobody made: the same for the same STF, another for another.
-            digest: crate::dice::mix(tf.0 << 16 | u64::from(flp)) as u32,
+            digest: splitmix::mix(tf.0 << 16 | u64::from(flp)) as u32,
             payload: self.payload(bytes),
         };
         let brain = &mut self.flps[flp as usize].brain;

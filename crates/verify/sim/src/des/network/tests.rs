@@ -1,5 +1,6 @@
 use super::*;
 use crate::scenario::{Group, Rack};
+use sheaf_protocol::splitmix;
 
 fn wires(flps: u32, epns: u32) -> Scenario {
     let mut scenario = Scenario {
@@ -99,7 +100,7 @@ fn shares_are_max_min_fair_over_several_ports() {
 fn random_shares_use_up_a_port_of_every_flow_and_exceed_none() {
     let mut seed = 1;
     let mut next = |below: u64| {
-        seed = crate::dice::mix(seed + 1);
+        seed = splitmix::mix(seed + 1);
         seed % below
     };
     for case in 0..200 {
