@@ -4,8 +4,9 @@
 //! one beside its log and adds to it whatever it appends, so a checkpoint is a function of the log alone: what a
 //! later leader makes of it is, field by field, what it would make of all that it replaces.
 
+use super::peer::EpnSetting;
+use super::phase::RunPhase;
 use super::rosters::Rosters;
-use super::run::RunPhase;
 use crate::books::Books;
 use sheaf_protocol::{
     Attempt, Checkpoint, EpnId, FlpId, RangeSet, Record, RunId, SummedSource, TfId, Timestamp,
@@ -21,13 +22,6 @@ pub(super) struct Decided {
     pub(super) verdict: Verdict,
     /// Payload bytes.
     bytes: u64,
-}
-
-/// What an operator set about an EPN, in whatever life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct EpnSetting {
-    pub(super) weight_milli: u32,
-    pub(super) enabled: bool,
 }
 
 /// What a verdict log says of the last run in it.

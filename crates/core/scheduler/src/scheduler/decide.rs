@@ -1,7 +1,7 @@
 //! The verdict on a TF: one, and what follows from it.
 
-use super::nodes::target_id;
 use super::open_tf::{OpenTf, Part, Phase};
+use super::peer::target_id;
 use super::{Action, Incomplete, Recipient, Record, Scheduler, Trace};
 use sheaf_placement::Finished;
 use sheaf_protocol::control::{Assign, Built, Commit};

@@ -1,7 +1,7 @@
 //! Which EPN gets a TF, and what happens when none has room or the chosen one does not deliver.
 
-use super::nodes::target_id;
 use super::open_tf::{Booking, OpenTf, Part, Phase};
+use super::peer::target_id;
 use super::{Incomplete, Recipient, Scheduler};
 use sheaf_placement::{Job, LoadView, Refusal, TargetId};
 use sheaf_protocol::control::{Absent, Assign};

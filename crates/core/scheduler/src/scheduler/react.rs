@@ -3,7 +3,7 @@
 //! Whatever the reaction, the verdicts stay what they are: a TF that was committed to a dead EPN is abandoned or
 //! waits for its next life, an undecided one is with its FLPs and is built elsewhere, sooner or later.
 
-use super::nodes::target_id;
+use super::peer::target_id;
 use super::{Record, Scheduler};
 use sheaf_placement::Reaction;
 use sheaf_protocol::{EpnId, Target, Timestamp};

@@ -4,10 +4,10 @@
 //! and the EPNs say what they have of it. Until all who are expected have spoken, or their time is up, nothing is
 //! placed (*settling*): a TF that is half built somewhere is best finished there.
 
-use super::checkpoint::{Decided, EpnSetting, Summary};
-use super::nodes::{FlpNode, target_id};
+use super::checkpoint::{Decided, Summary};
 use super::open_tf::{Booking, OpenTf, Part, Phase};
-use super::run::RunPhase;
+use super::peer::{EpnSetting, FlpNode, target_id};
+use super::phase::RunPhase;
 use super::{Action, Scheduler, SchedulerConfig};
 use crate::scheduler::RunPlan;
 use sheaf_placement::UnknownPolicy;

@@ -1,7 +1,8 @@
 //! The run: when it begins, how its sources stop together, when everything is decided.
 
-use super::nodes::{FlpNode, target_id};
 use super::open_tf::{Part, Phase};
+use super::peer::{FlpNode, target_id};
+use super::phase::RunPhase;
 use super::rosters::Roster;
 use super::{Action, Mode, Recipient, Scheduler};
 use sheaf_protocol::control::{Assign, Start, digest_of_targets};
@@ -17,24 +18,6 @@ const GIVEN_UP_AFTER: Duration = Duration::from_secs(2);
 const UNHEARD_MAX: u64 = 4096;
 /// How often the log is told how long the run has lasted.
 const CLOCK_EVERY: Duration = Duration::from_secs(1);
-
-/// Where the run is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RunPhase {
-    /// For its quorum.
-    Waiting,
-    /// Sources make TFs.
-    Running,
-    /// Sources pause; when all have said how far they are, they go on to the same last TF.
-    Stopping {
-        since: Timestamp,
-        stop_at: Option<TfId>,
-    },
-    /// Sources are done, TFs are not.
-    Draining { since: Timestamp },
-    /// Everything is decided, and the nodes may go.
-    Over,
-}
 
 impl Scheduler {
     /// Whether the run has begun.

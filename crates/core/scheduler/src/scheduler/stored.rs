@@ -4,8 +4,8 @@
 //! released everywhere, and the next life of that EPN is told to publish it. Only when the run ends without that
 //! life, or its disk does not have the TF, it is abandoned.
 
-use super::nodes::target_id;
 use super::open_tf::Phase;
+use super::peer::target_id;
 use super::{Action, Recipient, Scheduler, Trace};
 use sheaf_protocol::control::{Recover, Release};
 use sheaf_protocol::{
