@@ -1,18 +1,16 @@
 //! `sheaf demo`: a farm on this machine, as separate processes, watched and then judged.
 //!
-//! `args` says what is wanted, `farm_file` makes a farm of it, `farm` runs its processes, `supervise` leads them
+//! `args` says what is wanted, `farm_file` makes a farm of it, `sheaf-farm` runs its processes, `supervise` leads them
 //! from their start to their end, `watch` knows how they do and `screen` shows it. When all have ended, `judge`
 //! makes up the books from their event logs, and `summary` tells the result.
 
 mod args;
 pub(crate) mod duration;
-pub(crate) mod farm;
 mod farm_file;
 mod faults;
 mod history;
 mod icns;
 mod plain;
-pub(crate) mod run_dir;
 mod screen;
 mod summary;
 mod supervise;
@@ -26,20 +24,18 @@ pub(crate) use faults::parse_node;
 use crate::fail;
 use anyhow::Context as _;
 use args::Rate;
-use farm::{Farm, Notice, Process};
 use history::History;
-use run_dir::RunDir;
 use screen::Screen;
+use sheaf_farm::{Farm, Notice, Process, RunDir, quit_on_signals};
 use sheaf_node::config::FarmConfig;
 use sheaf_protocol::Role;
 use sheaf_verdict_log::verify::{self, Evidence, Options};
 use sheaf_zookeeper::server::Ensemble;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 use summary::{Outcome, Summary};
 use supervise::{Ender, Record, Supervisor};
@@ -57,12 +53,12 @@ const NOTICES_MAX: usize = 1024;
 /// What is wrong with the arguments, or why the farm did not come to its end in order.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     check_json(args.json.as_deref())?;
-    let mut dir = RunDir::make(args.out.as_deref()).map_err(|error| bad_use(&error))?;
+    let mut dir = RunDir::make(args.out.as_deref()).map_err(|error| bad_use(&error.into()))?;
     let file = dir.file("farm.toml");
     let (config, _ensemble) =
         write_farm_file(args, &dir, &file).map_err(|error| bad_use(&error))?;
     let (sender, notices) = sync_channel(NOTICES_MAX);
-    quit_on_signals(sender.clone())?;
+    quit_on_signals(sender.clone()).context("cannot handle signals")?;
     let mut watch = Watch::default();
     let outcome = {
         let mut farm = Farm::new(&dir, &file, STATUS_MS, sender.clone())?;
@@ -158,23 +154,6 @@ fn title(args: &Args, config: &FarmConfig) -> String {
 fn counted(count: usize, noun: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {noun}{plural}")
-}
-
-/// Signals become notices; a terminal that goes away is a reason to end, too.
-pub(crate) fn quit_on_signals(notices: SyncSender<Notice>) -> anyhow::Result<()> {
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])
-        .context("cannot handle signals")?;
-    std::thread::Builder::new()
-        .name("signals".to_owned())
-        .spawn(move || {
-            for _ in signals.forever() {
-                if notices.send(Notice::Quit).is_err() {
-                    return;
-                }
-            }
-        })
-        .context("cannot start a thread")?;
-    Ok(())
 }
 
 /// Makes up the books from the event logs.

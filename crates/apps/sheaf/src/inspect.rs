@@ -1,7 +1,8 @@
 //! `sheaf inspect`: what is in files of detector data, and what is wrong with them.
 
-use crate::{fail, proc};
+use crate::fail;
 use anyhow::Context as _;
+use sheaf_farm::proc;
 use sheaf_formats::FaultKind;
 use sheaf_formats::inspect::{Content, FileFormat, Inspection};
 use std::fmt::Write as _;

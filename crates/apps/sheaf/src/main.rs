@@ -13,7 +13,6 @@ mod inspect;
 mod lab;
 mod logging;
 mod order;
-mod proc;
 mod role;
 mod sim;
 mod verify;

@@ -6,12 +6,12 @@
 use crate::cpu_list;
 use crate::fail;
 use crate::order;
-use crate::proc;
 use anyhow::Context as _;
 use rustix::process::Signal;
 use rustix::time::ClockId;
-use serde::{Deserialize, Serialize};
+use sheaf_farm::proc;
 use sheaf_node::config::{FarmConfig, NODE_ADDRESS, is_address, is_node_address};
+use sheaf_node::output::{Exit, Line};
 use sheaf_node::role::{self, RoleError, RoleOptions};
 use sheaf_node::shutdown::Shutdown;
 use sheaf_node::status::FarmStatus;
@@ -162,42 +162,6 @@ pub(crate) fn parse_node_address(text: &str) -> Result<String, String> {
     }
 }
 
-/// A line on the standard output of a role.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub(crate) enum Line {
-    /// First of the ICN and of an EPN.
-    Listening {
-        /// The actual address.
-        listening: String,
-        /// Such as `icn:0`.
-        node: String,
-    },
-    /// Last of every role.
-    Exit {
-        /// How it ended.
-        exit: Exit,
-    },
-    /// In between, of the ICN.
-    Status(Box<FarmStatus>),
-}
-
-/// How a node ended, and what it had used.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Exit {
-    /// Such as `flp:1`.
-    pub(crate) node: String,
-    /// CPU time of all its threads.
-    pub(crate) cpu_s: f64,
-    /// Largest resident memory.
-    pub(crate) rss_bytes_max: u64,
-    /// `dismissed`: the run is over. `shutdown`: it was asked to end. `failed`: see `error`.
-    pub(crate) reason: String,
-    /// Why it failed.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub(crate) error: Option<String>,
-}
-
 /// Runs the ICN.
 pub(crate) fn run_icn(args: &IcnArgs) -> anyhow::Result<ExitCode> {
     let config = load(&args.node, Role::Icn)?;
@@ -334,27 +298,6 @@ fn print(line: &Line) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_line_of_a_role_is_read_back_as_what_it_was() {
-        let listening = "{\"listening\":\"127.0.0.1:43567\",\"node\":\"icn:0\"}";
-        let line = Line::Listening {
-            listening: "127.0.0.1:43567".to_owned(),
-            node: "icn:0".to_owned(),
-        };
-        assert_eq!(serde_json::to_string(&line).unwrap(), listening);
-        let exit = Exit {
-            node: "flp:1".to_owned(),
-            cpu_s: 1.5,
-            rss_bytes_max: 7,
-            reason: "dismissed".to_owned(),
-            error: None,
-        };
-        for line in [line, Line::Exit { exit }, Line::Status(Box::default())] {
-            let text = serde_json::to_string(&line).unwrap();
-            assert_eq!(serde_json::from_str::<Line>(&text).unwrap(), line, "{text}");
-        }
-    }
 
     #[test]
     fn an_index_beyond_the_farm_is_refused() {

@@ -18,6 +18,7 @@ pub mod icn;
 mod ledger;
 mod metrics;
 pub mod operator;
+pub mod output;
 pub mod registry;
 mod reject;
 pub mod role;

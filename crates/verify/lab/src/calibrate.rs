@@ -7,8 +7,8 @@
 use crate::compare::{self, FigureOf, GOODPUT, P99, describe, key};
 use crate::error::LabError;
 use crate::report::results::Results;
-use crate::stat;
 use serde::Serialize;
+use sheaf_figures::stat;
 use sheaf_sim::summary::Kind;
 use std::fmt::Write as _;
 use std::path::Path;

@@ -2,8 +2,8 @@
 
 use crate::experiment::result::RunResult;
 use crate::report::results::{Results, name};
-use crate::stat;
 use serde::Serialize;
+use sheaf_figures::stat;
 use sheaf_sim::summary::Point;
 use statrs::distribution::{ContinuousCDF as _, StudentsT};
 use std::fmt::Write as _;

@@ -50,7 +50,7 @@ pub enum LabError {
     Host(#[from] crate::hosts::HostError),
     /// A figure cannot be drawn.
     #[error(transparent)]
-    Plot(#[from] crate::plot::PlotError),
+    Plot(#[from] sheaf_figures::plot::PlotError),
     /// A folder of results that is none, or belongs to something else. Nothing in it was changed.
     #[error("{}: {why}", folder.display())]
     Results {

@@ -463,7 +463,7 @@ fn few_files(farm: &mut Farm, nodes: Vec<NodeId>) -> Result<Remedy, LabError> {
         let Some(pid) = farm.living(node).map(|life| life.pid()) else {
             continue;
         };
-        let open = crate::process::open_files(pid).unwrap_or(64);
+        let open = sheaf_farm::proc::open_files(pid).unwrap_or(64);
         before.push((pid, set_files(pid, open)?));
         targets.push(farm.address(node).to_owned());
     }
@@ -498,7 +498,7 @@ fn little_memory(farm: &mut Farm, nodes: Vec<NodeId>) -> Result<Remedy, LabError
     for node in &nodes {
         farm.let_end(*node, Fate::Killed);
         if let Some(pid) = farm.living(*node).map(|life| life.pid()) {
-            let bytes = crate::process::rss_bytes(pid).unwrap_or(1 << 20);
+            let bytes = sheaf_farm::proc::rss_bytes(pid).unwrap_or(1 << 20);
             groups.push(MemoryGroup::limit(pid, bytes / 4)?);
         }
     }

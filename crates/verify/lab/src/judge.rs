@@ -6,8 +6,8 @@ use crate::error::LabError;
 use crate::farm::{Change, Farm, LEADS, Life, Log};
 use crate::report::Row;
 use crate::shape::{Clocks, Consumer};
-use crate::stat;
 use crate::trace::{Outcome, Trace};
+use sheaf_figures::stat;
 use sheaf_node::status::BooksStatus;
 use sheaf_protocol::{NodeId, Role};
 use std::time::Duration;
@@ -170,7 +170,7 @@ pub(crate) fn row(facts: Facts<'_>) -> Row {
         detect_ms_p99,
         detect_bound_ms: cell.detect_ms,
         recover_ms_p99,
-        recover_ms_median: stat::median(&during),
+        recover_ms_median: stat::median_high(&during),
         after_ms_p99,
         after_bound_ms,
         bound_ms: cell.recover_ms,

@@ -35,10 +35,7 @@ mod hostile;
 mod inject;
 mod judge;
 pub mod machine;
-pub mod plot;
-mod process;
 mod relay;
-pub mod stat;
 mod trace;
 
 pub use error::LabError;

@@ -8,14 +8,14 @@ use crate::farm::{Farm, now_ns};
 use crate::inject;
 use crate::judge;
 use crate::machine::{self, Folder};
-use crate::process;
 use crate::shape::{Ground, Shape};
-use crate::stat;
 use crate::tool::Need;
 use crate::trace::Trace;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
+use sheaf_farm::proc;
+use sheaf_figures::stat;
 use sheaf_protocol::NodeId;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -262,7 +262,7 @@ fn sample(farm: &Farm, series: &mut BTreeMap<u32, Series>) {
             let log = std::fs::read_to_string(&life.log);
             entry.budget_bytes = budget_bytes(&log.unwrap_or_default());
         }
-        if let (Some(rss), Some(files)) = (process::rss_bytes(pid), process::open_files(pid)) {
+        if let (Some(rss), Some(files)) = (proc::rss_bytes(pid), proc::open_files(pid)) {
             let at_s = (now - entry.begin_ns) as f64 / 1e9;
             entry.points.push((at_s, rss, files));
         }

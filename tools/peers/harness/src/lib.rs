@@ -7,11 +7,13 @@
 
 mod args;
 mod latency;
+mod machine;
 mod payload;
 mod report;
 mod run;
 
 pub use args::{Args, Role};
+pub use machine::machine_busy_s;
 pub use payload::{Layout, STAMP_BYTES, Stamp, fill};
-pub use report::{Latency, Mark, PeerReport, machine_busy_s};
+pub use report::{Latency, Mark, PeerReport};
 pub use run::Run;

@@ -1,7 +1,7 @@
 //! The one line of JSON that a peer prints at its end.
 
 use serde::{Deserialize, Serialize};
-use std::{fs, io};
+use std::fs;
 
 /// Counts at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
@@ -48,29 +48,6 @@ pub struct PeerReport {
     pub congestion: Option<String>,
     /// Of messages that came in between the first two marks.
     pub latency_us: Option<Latency>,
-}
-
-/// Time that all CPUs of the machine were not idle since it began, in s, in steps of 10 ms.
-///
-/// # Errors
-///
-/// If `/proc/stat` cannot be read or is not as proc(5) has it.
-pub fn machine_busy_s() -> io::Result<f64> {
-    let stat = fs::read_to_string("/proc/stat")?;
-    let line = stat
-        .lines()
-        .next()
-        .and_then(|line| line.strip_prefix("cpu "));
-    let line = line.ok_or_else(|| io::Error::other("/proc/stat does not begin with `cpu`"))?;
-    let fields: Vec<u64> = line
-        .split_whitespace()
-        .map_while(|field| field.parse().ok())
-        .collect();
-    // User, nice, system, irq, softirq, steal, in ticks of 10 ms.
-    let busy = [0, 1, 2, 5, 6, 7]
-        .iter()
-        .filter_map(|&index| fields.get(index));
-    Ok(busy.sum::<u64>() as f64 / 100.0)
 }
 
 /// Peak resident memory of this process, in bytes; 0 if the kernel does not tell.

@@ -1,6 +1,7 @@
 //! The life of a peer: ready, go, marks, stop.
 
 use crate::latency::Histogram;
+use crate::machine::machine_busy_s;
 use crate::payload::{Layout, Stamp};
 use crate::report::{self, Mark, PeerReport};
 use crate::{Args, Role};
@@ -225,7 +226,7 @@ impl Shared {
         let mark = Mark {
             t_s: now as f64 / 1e9,
             cpu_s: cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9,
-            busy_s: report::machine_busy_s().unwrap_or(0.0),
+            busy_s: machine_busy_s().unwrap_or(0.0),
             messages: self.messages.load(Ordering::Relaxed),
             last_t_s: (if last_ns == 0 { now } else { last_ns }) as f64 / 1e9,
             by_sender: self

@@ -1,4 +1,4 @@
-//! Figures of the kernel about this process and this machine: CPU, memory, pinning.
+//! Figures of the kernel about this process: CPU, memory, pinning.
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -70,17 +70,6 @@ pub(crate) fn huge_page_bytes() -> Option<u64> {
     )
 }
 
-/// Time that all CPUs of the machine were not idle since boot, in s, in steps of 10 ms.
-pub(crate) fn machine_busy_s() -> Result<f64> {
-    let stat = std::fs::read_to_string("/proc/stat")?;
-    busy_ticks(&stat)
-        .map(|ticks| ticks as f64 / USER_HZ)
-        .context("/proc/stat does not start with the line of all CPUs")
-}
-
-/// Ticks per second in /proc/stat: 100 on every architecture that Linux runs Sheaf on (proc(5)).
-const USER_HZ: f64 = 100.0;
-
 fn kib_field(text: &str, name: &str) -> Option<u64> {
     let value = text.lines().find_map(|line| line.strip_prefix(name))?;
     value
@@ -90,21 +79,6 @@ fn kib_field(text: &str, name: &str) -> Option<u64> {
         .parse::<u64>()
         .ok()
         .map(|kib| kib * 1024)
-}
-
-/// Sum of user, nice, system, irq, softirq and steal: all but idle and iowait (proc(5), /proc/stat).
-fn busy_ticks(stat: &str) -> Option<u64> {
-    let line = stat.lines().next()?.strip_prefix("cpu ")?;
-    let fields: Vec<u64> = line
-        .split_whitespace()
-        .map_while(|field| field.parse().ok())
-        .collect();
-    Some(
-        [0, 1, 2, 5, 6, 7]
-            .iter()
-            .filter_map(|&index| fields.get(index))
-            .sum(),
-    )
 }
 
 #[cfg(test)]
@@ -139,13 +113,7 @@ mod tests {
             Some(12 * 1024)
         );
         assert_eq!(kib_field("VmPeak:\t 9 kB\n", "VmHWM:"), None);
-        assert_eq!(
-            busy_ticks("cpu  1 2 4 1000 1000 8 16 32 0 0\ncpu0 1"),
-            Some(63)
-        );
-        assert_eq!(busy_ticks("intr 5"), None);
         assert!(rss_bytes_max().unwrap() > 0);
-        assert!(machine_busy_s().unwrap() > 0.0);
         assert!(cpu_s() > 0.0);
     }
 }

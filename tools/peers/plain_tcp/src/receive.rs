@@ -23,9 +23,9 @@ pub(crate) fn receive(side: &Side, stream: TcpStream) -> Result<SideReport> {
     reader.stream.peek(&mut [0])?;
     let start = Instant::now();
     let cpu_s = process::cpu_s();
-    let busy_s = process::machine_busy_s()?;
+    let busy_s = peer_harness::machine_busy_s()?;
     let (messages, end) = reader.read_window()?;
-    let machine_busy_s = process::machine_busy_s()? - busy_s;
+    let machine_busy_s = peer_harness::machine_busy_s()? - busy_s;
     let cpu_s = process::cpu_s() - cpu_s;
     reader.release_sender()?;
     let seconds = end.duration_since(start).as_secs_f64();

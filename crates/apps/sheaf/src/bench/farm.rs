@@ -1,340 +1,198 @@
-//! One run of a farm: started, warmed up, measured, drained, and its books made up again.
+//! The command line of `sheaf bench farm`.
 
-use super::args::{FarmArgs, Shape};
-use super::cpus::Cpus;
-use super::window::{Moment, Window, machine_busy_s};
-use crate::demo::farm::{Farm, Notice};
-use crate::demo::run_dir::RunDir;
-use crate::proc;
-use crate::role::Line;
-use anyhow::{Context as _, bail, ensure};
-use rustix::process::Signal;
-use sheaf_node::config::{DiscardSink, FarmConfig, SinkConfig, SourceConfig};
-use sheaf_node::status::{FarmStatus, Quantiles};
-use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
-use sheaf_stf_builder::GeneratorConfig;
-use sheaf_transport::{Arena, ArenaOptions, Tcp};
-use sheaf_verdict_log::verify::{self, Evidence, Options};
-use std::path::Path;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
-use std::time::{Duration, Instant};
+use sheaf_bench::farm::{self, Options, Shape};
+use std::path::PathBuf;
+use std::process::ExitCode;
 
-/// How often the ICN reports the farm: the grain of a window.
-const STATUS_MS: u64 = 50;
-/// Bytes of the pool that payloads are slices of, as that of the plain pair: cold in every cache.
-const POOL_BYTES: u64 = 256 << 20;
-/// STFs that an FLP can hold, and TFs that an EPN can have, at the least.
-const ITEMS_MIN: u64 = 4;
-/// How long a farm may take to start and to end, beyond the time that it is measured.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Longest time between two looks at the clock.
-const LOOK: Duration = Duration::from_millis(100);
-/// Pause between two looks at a process that has closed its output and is about to end.
-const REAP: Duration = Duration::from_millis(5);
+/// Largest STF that is measured: a farm of a few nodes then takes gigabytes.
+const STF_BYTES_MAX: u64 = 64 << 20;
 
-/// What one run of the farm comes to.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct FarmRun {
-    /// TFs with the verdict `complete` in the window, a second.
-    pub(crate) tf_per_s: f64,
-    /// Their payload, in 10⁹ bytes a second.
-    pub(crate) gb_per_s: f64,
-    /// CPU time of all processes in the window, for 10⁹ payload bytes.
-    pub(crate) cpu_s_per_gb: f64,
-    /// First announce to commit, over the whole run.
-    pub(crate) latency_us: Quantiles,
-    /// Peak resident memory of all processes together.
-    pub(crate) rss_bytes_max: u64,
-    /// The same, of the largest process.
-    pub(crate) rss_bytes_max_node: u64,
-    /// Busy time of the machine ÷ CPU time of the farm, in the window.
-    pub(crate) machine_busy_ratio: f64,
+/// Measures a farm beside a plain pair of TCP sockets.
+///
+/// Runs a farm as processes over loopback with everything on: generated STFs with CRC-32C at the source and on
+/// arrival, announce, assign, build, commit, event logs and books. In turn with each run comes a run of
+/// `plain_tcp`, two bare sockets that move messages of the same size. Each pair of runs gives a ratio; pairs in
+/// which the machine was busy with others are dropped and taken again. See docs/bench.md.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sheaf bench farm                                   1 FLP, 1 EPN, STFs of 1 MB
+  sheaf bench farm --shape 1x1 --shape 3x5           two shapes
+  sheaf bench farm --stf-bytes 10000 --stf-bytes 1000000 --json farm.json
+  sheaf bench farm --pin=false --pairs 9 --seconds 3")]
+pub(super) struct FarmArgs {
+    /// FLPs of the farm.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(super) flps: u16,
+    /// EPNs of the farm.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(super) epns: u16,
+    /// FLPs x EPNs, such as 3x5, instead of --flps and --epns. May be repeated.
+    #[arg(long, value_name = "NxM", conflicts_with_all = ["flps", "epns"])]
+    pub(super) shape: Vec<Shape>,
+    /// Payload bytes of an STF, and of a message of the plain pair. May be repeated.
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_values_t = [1_000_000],
+        value_parser = clap::value_parser!(u64).range(1..=STF_BYTES_MAX)
+    )]
+    pub(super) stf_bytes: Vec<u64>,
+    /// Undisturbed pairs of runs to take for each shape and size.
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(super) pairs: u32,
+    /// Length of the measured window of a run, in s.
+    #[arg(long, value_name = "S", default_value_t = 1.5, value_parser = parse_window)]
+    pub(super) seconds: f64,
+    /// How long a run goes before its window begins, in s.
+    #[arg(long, value_name = "S", default_value_t = 0.3, value_parser = parse_seconds)]
+    pub(super) warm_up_seconds: f64,
+    /// Keep every process on a CPU; on by default if there are two.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(super) pin: Option<bool>,
+    /// Congestion control of all sockets, by its kernel name.
+    #[arg(long, value_name = "NAME", default_value = "cubic")]
+    pub(super) congestion: String,
+    /// The plain pair; else `plain_tcp` beside this program.
+    #[arg(long, value_name = "PATH")]
+    pub(super) peer: Option<PathBuf>,
+    /// Bytes that an FLP keeps until their TF is decided; at full speed it keeps this much all the time. Else the
+    /// farm file's default.
+    #[arg(long, value_name = "BYTES")]
+    pub(super) hold_bytes: Option<u64>,
+    /// Bytes of TFs that an EPN has at once; else the farm file's default.
+    #[arg(long, value_name = "BYTES")]
+    pub(super) capacity_bytes: Option<u64>,
+    /// Let EPNs look at STFs where they lie in the memory of FLPs, as in any farm on one machine. Without it they
+    /// travel, as between machines.
+    #[arg(long)]
+    pub(super) shared_memory: bool,
+    /// Write the report for machines to this file.
+    #[arg(long, value_name = "FILE")]
+    pub(super) json: Option<PathBuf>,
 }
 
-/// Runs farms of any shape.
-pub(crate) struct FarmBench<'a> {
-    /// What was asked for.
-    pub(crate) args: &'a FarmArgs,
-    /// Where the processes stay.
-    pub(crate) cpus: &'a Cpus,
-    /// Given to the farms.
-    pub(crate) sender: &'a SyncSender<Notice>,
-    /// What they say, and a Ctrl-C.
-    pub(crate) notices: &'a Receiver<Notice>,
-}
-
-impl FarmBench<'_> {
-    /// Runs a farm of `shape` with STFs of `stf_bytes`.
-    ///
-    /// # Errors
-    ///
-    /// If a node fails, if the farm does not come to its end in time, if its books do not hold, or on a Ctrl-C.
-    pub(crate) fn run(&self, shape: Shape, stf_bytes: u64) -> anyhow::Result<FarmRun> {
-        let mut dir = RunDir::make(None)?;
-        let outcome = self.run_in(&dir, shape, stf_bytes);
-        outcome.map_err(|error| {
-            dir.keep();
-            let kept = dir.kept().unwrap_or(Path::new("")).display();
-            error.context(format!("the farm failed (logs in {kept})"))
-        })
-    }
-
-    fn run_in(&self, dir: &RunDir, shape: Shape, stf_bytes: u64) -> anyhow::Result<FarmRun> {
-        let file = dir.file("farm.toml");
-        let text = farm_config(self.args, shape, stf_bytes).to_toml()?;
-        std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
-        FarmConfig::load_for(&file, &[Role::Icn, Role::Flp, Role::Epn])?;
-        let length_s = self.args.warm_up_seconds + self.args.seconds;
-        let mut run = Run {
-            farm: Farm::new(dir, &file, STATUS_MS, self.sender.clone())?,
-            cpus: self.cpus,
-            shape,
-            window: Window::new(self.args.warm_up_seconds, self.args.seconds),
-            status: FarmStatus::default(),
-            is_ending: false,
-        };
-        run.drive(self.notices, PATIENCE + Duration::from_secs_f64(length_s))?;
-        run.check_books()?;
-        run.figures()
+impl FarmArgs {
+    fn options(&self) -> Options {
+        let (flps, epns) = (self.flps, self.epns);
+        Options {
+            shapes: if self.shape.is_empty() {
+                vec![Shape { flps, epns }]
+            } else {
+                self.shape.clone()
+            },
+            stf_bytes: self.stf_bytes.clone(),
+            pairs: self.pairs,
+            seconds: self.seconds,
+            warm_up_seconds: self.warm_up_seconds,
+            pin: self.pin.unwrap_or(true),
+            congestion: self.congestion.clone(),
+            peer: self.peer.clone(),
+            hold_bytes: self.hold_bytes,
+            capacity_bytes: self.capacity_bytes,
+            shared_memory: self.shared_memory,
+        }
     }
 }
 
-/// A farm as the farm file has it by default, in which nothing but the machine limits what moves.
-fn farm_config(args: &FarmArgs, shape: Shape, stf_bytes: u64) -> FarmConfig {
-    let mut config = FarmConfig::default();
-    config.run.flps = shape.flps.into();
-    config.run.epns = shape.epns.into();
-    config.transport.congestion.clone_from(&args.congestion);
-    config.transport.shared_memory = args.shared_memory;
-    config.flp.rate_hz = 0.0;
-    config.flp.source = SourceConfig::Generator(GeneratorConfig {
-        bytes_mean: stf_bytes,
-        pool_bytes: POOL_BYTES,
-        ..GeneratorConfig::default()
-    });
-    let tf_bytes = stf_bytes * u64::from(shape.flps);
-    config.flp.stf_bytes_max = stf_bytes;
-    config.icn.scheduler.stf_bytes_max = stf_bytes;
-    config.icn.scheduler.tf_bytes_max = tf_bytes;
-    let hold_bytes = args.hold_bytes.unwrap_or(config.flp.hold_bytes);
-    config.flp.hold_bytes = hold_bytes.max(ITEMS_MIN * stf_bytes);
-    let build = &mut config.epn.build;
-    let capacity_bytes = args.capacity_bytes.unwrap_or(build.capacity_bytes);
-    build.capacity_bytes = capacity_bytes.max(ITEMS_MIN * tf_bytes);
-    config.epn.sink = SinkConfig::Discard(DiscardSink {});
-    config
-}
-
-/// The congestion control that the sockets of a farm get when they ask for `wanted`.
+/// Runs the benchmark.
 ///
 /// # Errors
 ///
-/// If the operating system gives no socket.
-pub(crate) fn congestion_in_force(wanted: &str) -> anyhow::Result<String> {
-    let mut config = FarmConfig::default().transport;
-    wanted.clone_into(&mut config.congestion);
-    let arena = Arena::new(1, ArenaOptions::default())?;
-    let endpoint = Tcp::new(config.tcp(), arena).context("cannot make a socket")?;
-    Ok(endpoint.socket_options().congestion_control.clone())
+/// What is wrong with the arguments, or why a run did not come to its end in order.
+pub(super) fn run(args: &FarmArgs) -> anyhow::Result<ExitCode> {
+    let report = farm::measure(&args.options(), &mut |line| eprintln!("{line}"))?;
+    // To machines first: a reader of the table may have gone.
+    if let Some(path) = &args.json {
+        super::write(path, &report.to_json())?;
+    }
+    super::print(&report.to_string())?;
+    Ok(ExitCode::SUCCESS)
 }
 
-/// A farm from its start to its end.
-struct Run<'a, 'dir> {
-    farm: Farm<'dir>,
-    cpus: &'a Cpus,
-    shape: Shape,
-    window: Window,
-    /// The latest.
-    status: FarmStatus,
-    /// The window is closed, and the ICN was asked to end the run.
-    is_ending: bool,
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let found = text.parse().ok();
+    found
+        .filter(|seconds| (0.0..=3600.0).contains(seconds))
+        .ok_or_else(|| format!("found `{text}`, expected seconds, 0 to 3600"))
 }
 
-impl Run<'_, '_> {
-    fn drive(&mut self, notices: &Receiver<Notice>, patience: Duration) -> anyhow::Result<()> {
-        let begun = Instant::now();
-        self.start(NodeId::ICN)?;
-        while !self.farm.living_nodes().is_empty() {
-            let wait = if self.farm.has_closed() { REAP } else { LOOK };
-            match notices.recv_timeout(wait) {
-                Ok(notice) => self.handle(notice)?,
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => {
-                    bail!("nobody listens to the nodes any more")
-                }
-            }
-            for process in self.farm.reap() {
-                self.handle_ended(process)?;
-            }
-            ensure!(
-                begun.elapsed() < patience,
-                "the farm has not ended after {} s (phase `{}`)",
-                patience.as_secs(),
-                self.status.phase
-            );
-        }
-        Ok(())
-    }
-
-    fn start(&mut self, node: NodeId) -> anyhow::Result<()> {
-        self.cpus.start_on(node, || self.farm.start(node))
-    }
-
-    fn handle(&mut self, notice: Notice) -> anyhow::Result<()> {
-        match notice {
-            Notice::Line { process, line } => match *line {
-                Line::Listening { listening, .. } => self.handle_listening(process, listening)?,
-                Line::Status(status) => self.handle_status(*status)?,
-                Line::Exit { exit } => self.farm.set_exit(process, exit),
-            },
-            Notice::Closed { process } => self.farm.set_closed(process),
-            Notice::Quit | Notice::Stopping(_) => {
-                bail!("asked to end: the measurement is not complete")
-            }
-        }
-        Ok(())
-    }
-
-    /// When the ICN listens all others may come.
-    fn handle_listening(&mut self, process: usize, address: String) -> anyhow::Result<()> {
-        if self.farm.processes()[process].node == NodeId::ICN {
-            self.farm.set_icn_address(address);
-            let flps = (0..self.shape.flps).map(|index| FlpId(index).into());
-            let epns = (0..self.shape.epns).map(|index| EpnId(index).into());
-            for node in flps.chain(epns) {
-                self.start(node)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn handle_status(&mut self, status: FarmStatus) -> anyhow::Result<()> {
-        self.status = status;
-        let at_s = self.status.duration_s;
-        if self.status.phase == "running" && self.window.wants(at_s) {
-            let moment = self.moment(at_s)?;
-            self.window.add(moment);
-        }
-        if self.window.counted().is_some() && !self.is_ending {
-            self.is_ending = true;
-            self.farm.signal(NodeId::ICN, Signal::TERM);
-        }
-        Ok(())
-    }
-
-    fn moment(&self, at_s: f64) -> anyhow::Result<Moment> {
-        let mut cpu_s = 0.0;
-        for process in self.farm.processes() {
-            let used = proc::usage(process.child.id());
-            cpu_s += used
-                .with_context(|| format!("cannot read the CPU time of {}", process.node))?
-                .cpu_s;
-        }
-        Ok(Moment {
-            at_s,
-            tfs: self.status.books.complete,
-            bytes: self.status.books.bytes,
-            cpu_s,
-            machine_busy_s: machine_busy_s()?,
-        })
-    }
-
-    fn handle_ended(&mut self, process: usize) -> anyhow::Result<()> {
-        let process = &self.farm.processes()[process];
-        let is_in_order = process.ended.is_some_and(|status| status.success());
-        if is_in_order && self.is_ending {
-            return Ok(());
-        }
-        let status = process
-            .ended
-            .map_or_else(String::new, |status| status.to_string());
-        bail!(
-            "{} ended by itself ({status}): {}",
-            process.node,
-            process.last_words()
-        )
-    }
-
-    /// A figure of a farm that lost something would be worth nothing.
-    fn check_books(&self) -> anyhow::Result<()> {
-        let mut evidence = Evidence::default();
-        for process in self.farm.processes() {
-            evidence
-                .read(&process.events, Some(process.node), process.fate)
-                .with_context(|| format!("cannot read {}", process.events.display()))?;
-        }
-        let books = Some((&self.status.books).into());
-        let found = verify::audit(
-            &mut evidence,
-            &Options {
-                books,
-                ..Options::default()
-            },
-        );
-        let told: Vec<String> = found
-            .contradictions
-            .iter()
-            .map(ToString::to_string)
-            .collect();
-        ensure!(
-            found.is_balanced() && found.complete == found.announced,
-            "announced {} TFs, complete {}; {} contradictions: {}",
-            found.announced,
-            found.complete,
-            found.contradictions_total,
-            told.join("; ")
-        );
-        Ok(())
-    }
-
-    fn figures(&self) -> anyhow::Result<FarmRun> {
-        let counted = self.window.counted();
-        let counted = counted.context("the run ended before its window")?;
-        ensure!(
-            counted.bytes > 0,
-            "no TF was completed in a window of {:.2} s",
-            counted.at_s
-        );
-        let gb = counted.bytes as f64 / 1e9;
-        let rss = |process: &crate::demo::farm::Process| process.usage().rss_bytes_max;
-        let processes = self.farm.processes();
-        Ok(FarmRun {
-            tf_per_s: counted.tfs as f64 / counted.at_s,
-            gb_per_s: gb / counted.at_s,
-            cpu_s_per_gb: counted.cpu_s / gb,
-            latency_us: self
-                .status
-                .latency_us
-                .get("total")
-                .copied()
-                .unwrap_or_default(),
-            rss_bytes_max: processes.iter().map(rss).sum(),
-            rss_bytes_max_node: processes.iter().map(rss).max().unwrap_or(0),
-            machine_busy_ratio: counted.machine_busy_s / counted.cpu_s.max(f64::MIN_POSITIVE),
-        })
-    }
+/// A window has several status lines of the ICN in it, and CPU times come in steps of 10 ms.
+fn parse_window(text: &str) -> Result<f64, String> {
+    let found = parse_seconds(text).ok();
+    found
+        .filter(|seconds| *seconds >= 0.2)
+        .ok_or_else(|| format!("found `{text}`, expected seconds, 0.2 to 3600"))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::args::tests::parse;
     use super::*;
+    use clap::Parser as _;
 
-    #[test]
-    fn every_shape_and_size_makes_a_farm_file_that_is_right() {
-        let args = parse("").unwrap();
-        for (flps, epns, stf_bytes) in [(1, 1, 1), (3, 5, 1_000_000), (64, 64, 64 << 20)] {
-            let config = farm_config(&args, Shape { flps, epns }, stf_bytes);
-            let text = config.to_toml().unwrap();
-            let read = FarmConfig::parse_for(&text, Path::new("farm.toml"), &[]);
-            assert_eq!(read.unwrap_or_else(|errors| panic!("{errors}")), config);
-        }
+    #[derive(clap::Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: FarmArgs,
+    }
+
+    pub(super) fn parse(line: &str) -> Result<FarmArgs, String> {
+        let words = std::iter::once("farm").chain(line.split_whitespace());
+        Command::try_parse_from(words)
+            .map(|found| found.args)
+            .map_err(|error| error.to_string())
+    }
+
+    fn shapes(line: &str) -> Vec<String> {
+        let shapes = parse(line).unwrap().options().shapes;
+        shapes.iter().map(ToString::to_string).collect()
     }
 
     #[test]
-    fn the_congestion_control_is_the_one_that_a_socket_gets() {
-        let machines_own = congestion_in_force("").unwrap();
-        assert!(!machines_own.is_empty());
-        assert_eq!(congestion_in_force("no-such").unwrap(), machines_own);
+    fn the_defaults_are_those_of_the_benchmark() {
+        assert_eq!(parse("").unwrap().options(), Options::default());
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_target() {
+        let args = parse("").unwrap();
+        assert_eq!(shapes(""), ["1x1"]);
+        assert_eq!(args.stf_bytes, [1_000_000]);
+        assert_eq!(
+            (args.pairs, args.seconds, args.congestion.as_str()),
+            (7, 1.5, "cubic")
+        );
+    }
+
+    #[test]
+    fn shapes_and_sizes_may_be_repeated() {
+        assert_eq!(shapes("--flps 2 --epns 4"), ["2x4"]);
+        assert_eq!(shapes("--shape 1x1 --shape 3x5"), ["1x1", "3x5"]);
+        let args = parse("--stf-bytes 10 --stf-bytes 20").unwrap();
+        assert_eq!(args.stf_bytes, [10, 20]);
+    }
+
+    #[test]
+    fn pinning_is_the_machines_to_say_unless_it_is_told() {
+        let pin = |line| parse(line).unwrap().pin;
+        assert_eq!(
+            [pin(""), pin("--pin"), pin("--pin=false")],
+            [None, Some(true), Some(false)]
+        );
+    }
+
+    #[test]
+    fn a_wrong_value_is_answered_with_the_right_ones() {
+        for (line, expected) in [
+            ("--shape 3", "expected FLPs x EPNs, 1 to 64 each"),
+            ("--shape 0x5", "expected FLPs x EPNs, 1 to 64 each"),
+            ("--shape 1x1 --flps 2", "cannot be used with"),
+            ("--seconds 0.1", "expected seconds, 0.2 to 3600"),
+            ("--warm-up-seconds nan", "expected seconds, 0 to 3600"),
+            ("--stf-bytes 0", "0 is not in 1..=67108864"),
+        ] {
+            let error = parse(line).err().unwrap_or_default();
+            assert!(error.contains(expected), "{line}: {error}");
+        }
     }
 }

@@ -1,226 +1,304 @@
-//! `sheaf bench transport`: the transport alone, beside plain TCP and other libraries.
-//!
-//! `args` says what is wanted and `kinds` what there is to measure; `stage` makes the networks, `rig` does one run,
-//! with `iperf3` for the program that speaks its own language and `serve` for receivers at another host; `report` makes
-//! rows of the runs, `table` and `page` show them.
+//! The command line of `sheaf bench transport`.
 
-pub(crate) mod args;
-mod iperf3;
-mod kinds;
-mod page;
-mod report;
-mod rig;
-mod serve;
-mod stage;
-mod stat;
-mod table;
-
-use super::cpus::Cpus;
 use anyhow::Context as _;
-use args::{Path, TransportArgs};
-use kinds::Found;
-use report::{Report, Row, Run};
-use rig::{Case, Rig};
-use serve::Remote;
-use stage::Stage;
+use sheaf_bench::transport::{self, Options, Path, Receivers, SIZES, Server, Shape, Side};
 use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
 
-/// Runs it.
+/// Measures the transport alone beside plain TCP and other libraries.
+///
+/// Every side is a process of its own that does nothing but send or receive. In each round `plain_tcp` runs first
+/// and then every other transport once, so that each ratio is one of two runs of the same minute. A row says whether it
+/// can be trusted, and if not, why. Libraries that are not there are skipped by name. See docs/bench.md.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sheaf bench transport                              1 sender, 1 receiver, 4 KiB to 100 MB, all transports
+  sheaf bench transport --sizes 10000,1000000 --shapes 1-1,16-1,1-16 --transports sheaf,plain-tcp,libzmq
+  sheaf bench transport --paths loopback,veth --queues 1,5,1000 --binds receiver,sender --json transport.json
+  sheaf bench transport --html transport.html --plots plots
+  sheaf bench transport --remote flp7                receivers at another host, started by ssh
+  sheaf bench transport --serve 10.0.0.7:7700        there, by hand; then here with what it prints:
+  sheaf bench transport --connect 10.0.0.7:7700 --token 0123456789abcdef")]
+pub(super) struct TransportArgs {
+    /// Senders-receivers, such as 1-1, 1-64, 240-1, 4-4.
+    #[arg(
+        long,
+        value_name = "N-M,…",
+        value_delimiter = ',',
+        default_value = "1-1"
+    )]
+    pub(super) shapes: Vec<Shape>,
+    /// Bytes of a message.
+    #[arg(long, value_name = "A,B,…", value_delimiter = ',', default_values_t = SIZES, value_parser = parse_size)]
+    pub(super) sizes: Vec<usize>,
+    /// What is between the two sides.
+    #[arg(
+        long,
+        value_name = "PATH,…",
+        value_delimiter = ',',
+        value_enum,
+        default_value = "loopback"
+    )]
+    pub(super) paths: Vec<PathArg>,
+    /// Which side binds; the other connects.
+    #[arg(
+        long,
+        value_name = "SIDE,…",
+        value_delimiter = ',',
+        value_enum,
+        default_value = "receiver"
+    )]
+    pub(super) binds: Vec<SideArg>,
+    /// Messages that may be queued for one connection, such as 1,5,1000; fewer if they would take more than the pool.
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1000",
+          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
+    pub(super) queues: Vec<usize>,
+    /// Transports to measure; all that are there, if not given. `plain-tcp` always runs.
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = parse_kind)]
+    pub(super) transports: Vec<String>,
+    /// Undisturbed rounds to take for each row.
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(super) pairs: u32,
+    /// Length of the measured window of a run, in s.
+    #[arg(long, value_name = "S", default_value_t = 0.8, value_parser = parse_seconds)]
+    pub(super) seconds: f64,
+    /// How long a run goes before its window begins, in s; longer with many processes.
+    #[arg(long, value_name = "S", default_value_t = 0.3, value_parser = parse_seconds)]
+    pub(super) warm_up_seconds: f64,
+    /// Bytes of payloads of all senders together.
+    #[arg(long, value_name = "BYTES", default_value_t = 256 << 20)]
+    pub(super) pool_bytes: usize,
+    /// Bytes that all receivers together receive into, half of which they keep; as the pool, if not given.
+    #[arg(long, value_name = "BYTES")]
+    pub(super) receive_bytes: Option<usize>,
+    /// Keep every process on a CPU; on by default if there are two.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(super) pin: Option<bool>,
+    /// Congestion control of all sockets, by its kernel name.
+    #[arg(long, value_name = "NAME", default_value = "cubic")]
+    pub(super) congestion: String,
+    /// Where the programs of the other libraries are; else beside this program and in tools/peers/bin.
+    #[arg(long, value_name = "DIR")]
+    pub(super) peers_dir: Option<PathBuf>,
+    /// Write the report for machines to this file.
+    #[arg(long, value_name = "FILE")]
+    pub(super) json: Option<PathBuf>,
+    /// Write a page with all figures to this file.
+    #[arg(long, value_name = "FILE")]
+    pub(super) html: Option<PathBuf>,
+    /// Write the figures as SVG into this folder.
+    #[arg(long, value_name = "DIR")]
+    pub(super) plots: Option<PathBuf>,
+    /// Start the receivers at this host, by ssh; `sheaf` has to be in the path there.
+    #[arg(long, value_name = "HOST", conflicts_with_all = ["serve", "connect", "paths"])]
+    pub(super) remote: Option<String>,
+    /// Start receivers for whoever has the token that is printed, until this program is ended.
+    #[arg(long, value_name = "IP:PORT", conflicts_with_all = ["connect", "json", "html", "plots"])]
+    pub(super) serve: Option<SocketAddr>,
+    /// Have the receivers started by the `--serve` at this address.
+    #[arg(
+        long,
+        value_name = "IP:PORT",
+        requires = "token",
+        conflicts_with = "paths"
+    )]
+    pub(super) connect: Option<SocketAddr>,
+    /// What `--serve` printed.
+    #[arg(long, value_name = "TOKEN", requires = "connect")]
+    pub(super) token: Option<String>,
+}
+
+/// Network between the two sides, by its name on the command line.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(super) enum PathArg {
+    /// The loopback device.
+    Loopback,
+    /// A pair of virtual network cards.
+    Veth,
+}
+
+/// One of the two sides, by its name on the command line.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(super) enum SideArg {
+    /// Who sends.
+    Sender,
+    /// Who receives.
+    Receiver,
+}
+
+impl TransportArgs {
+    fn options(&self) -> Options {
+        let path = |arg: &PathArg| match arg {
+            PathArg::Loopback => Path::Loopback,
+            PathArg::Veth => Path::Veth,
+        };
+        let side = |arg: &SideArg| match arg {
+            SideArg::Sender => Side::Sender,
+            SideArg::Receiver => Side::Receiver,
+        };
+        Options {
+            shapes: self.shapes.clone(),
+            sizes: self.sizes.clone(),
+            paths: self.paths.iter().map(path).collect(),
+            binds: self.binds.iter().map(side).collect(),
+            queues: self.queues.clone(),
+            transports: self.transports.clone(),
+            pairs: self.pairs,
+            seconds: self.seconds,
+            warm_up_seconds: self.warm_up_seconds,
+            pool_bytes: self.pool_bytes,
+            receive_bytes: self.receive_bytes,
+            pin: self.pin.unwrap_or(true),
+            congestion: self.congestion.clone(),
+            peers_dir: self.peers_dir.clone(),
+            receivers: match (&self.remote, self.connect, &self.token) {
+                (Some(host), ..) => Receivers::Host(host.clone()),
+                (None, Some(address), Some(token)) => Receivers::Server {
+                    address,
+                    token: token.clone(),
+                },
+                _ => Receivers::Here,
+            },
+        }
+    }
+}
+
+/// Runs the benchmark.
 ///
 /// # Errors
 ///
 /// What is wrong with the arguments, or what cannot be written.
-pub(crate) fn run(args: &TransportArgs) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &TransportArgs) -> anyhow::Result<ExitCode> {
+    let options = args.options();
     if let Some(address) = args.serve {
-        serve::serve(args, address)?;
+        serve(&options, address)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let report = measure(args)?;
+    let report = transport::measure(&options, &mut |line| eprintln!("{line}"))?;
     // To machines first: a reader of the table may have gone.
     if let Some(path) = &args.json {
-        write(path, &report.to_json())?;
+        super::write(path, &report.to_json())?;
     }
-    let figures = page::figures(&report)?;
+    let figures = report.figures()?;
     if let Some(folder) = &args.plots {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot make {}", folder.display()))?;
         for figure in &figures {
-            write(&folder.join(format!("{}.svg", figure.name)), &figure.svg)?;
+            super::write(&folder.join(format!("{}.svg", figure.name)), &figure.svg)?;
         }
     }
     if let Some(path) = &args.html {
-        write(path, &page::html(&report, &figures))?;
+        super::write(path, &report.html(&figures))?;
     }
-    let text = report.to_string();
-    std::io::stdout()
-        .write_all(text.as_bytes())
-        .context("cannot write the table")?;
+    super::print(&report.to_string())?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn write(path: &std::path::Path, text: &str) -> anyhow::Result<()> {
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+/// Prints address and token, and starts receivers from then on.
+fn serve(options: &Options, address: SocketAddr) -> anyhow::Result<()> {
+    let server = Server::listen(address)?;
+    let mut out = std::io::stdout();
+    let (address, token) = (server.address(), server.token());
+    writeln!(out, "--connect {address} --token {token}")?;
+    out.flush()?;
+    server.serve(options, |line| eprintln!("{line}"))
 }
 
-fn measure(args: &TransportArgs) -> anyhow::Result<Report> {
-    let (found, missing) = kinds::find(args)?;
-    for one in &missing {
-        eprintln!("skipped: {one}");
+fn parse_kind(text: &str) -> Result<String, String> {
+    let names = transport::names();
+    if names.contains(&text) {
+        return Ok(text.to_owned());
     }
-    let cpus = Cpus::allowed(args.pin.unwrap_or(true)).context("cannot read the CPU affinity")?;
-    let remote = args.remote.as_deref().map(Remote::start).transpose()?;
-    let at = match (&remote, args.connect, &args.token) {
-        (Some(remote), ..) => Some((remote.address, remote.token.clone())),
-        (None, Some(address), Some(token)) => Some((address, token.clone())),
-        _ => None,
-    };
-    let paths = if at.is_some() {
-        vec![Path::Remote]
-    } else {
-        args.paths.clone()
-    };
-    let mut rows = Vec::new();
-    let mut progress = Progress::new(paths.len() * cases(args).len());
-    for path in paths {
-        let stage = Stage::make(path, &args.congestion)?;
-        if let Some(doubt) = &stage.doubt {
-            eprintln!(
-                "{doubt}; congestion control {} is in force",
-                stage.congestion
-            );
-        }
-        let rig = Rig {
-            args,
-            stage: &stage,
-            cpus: &cpus,
-            remote: at.clone(),
-        };
-        for case in cases(args) {
-            rows.extend(measure_case(&rig, path, &case, &found, &mut progress));
-            progress.case_done();
-        }
-    }
-    Ok(Report::new(args, &cpus, rows, missing))
+    Err(format!(
+        "found `{text}`, expected one of {}",
+        names.join(", ")
+    ))
 }
 
-fn cases(args: &TransportArgs) -> Vec<Case> {
-    let mut cases = Vec::new();
-    for &shape in &args.shapes {
-        for &binds in &args.binds {
-            for &queue in &args.queues {
-                cases.extend(args.sizes.iter().map(|&bytes| Case {
-                    shape,
-                    bytes,
-                    queue,
-                    binds,
-                    pool_bytes: args.pool_bytes,
-                    receive_bytes: args.receive_bytes.unwrap_or(args.pool_bytes),
-                }));
-            }
-        }
-    }
-    cases
+fn parse_size(text: &str) -> Result<usize, String> {
+    let found = text
+        .parse()
+        .ok()
+        .filter(|bytes| (16..=256 << 20).contains(bytes));
+    found.ok_or_else(|| format!("found `{text}`, expected bytes, 16 to {}", 256 << 20))
 }
 
-/// Takes rounds until each transport has enough undisturbed ones, or twice as many were taken. A transport that
-/// fails is told and left out from then on.
-fn measure_case(
-    rig: &Rig<'_>,
-    path: Path,
-    case: &Case,
-    found: &[Found],
-    progress: &mut Progress,
-) -> Vec<Row> {
-    let wanted = rig.args.pairs as usize;
-    let mut tracks: Vec<(&Found, Vec<Run>, Option<String>)> = found
-        .iter()
-        .map(|one| (one, Vec::new(), one.refuses(path, case.shape, case.bytes)))
-        .collect();
-    for round in 0..2 * wanted {
-        let mut plain = None;
-        for (one, runs, failed) in &mut tracks {
-            let kept = runs.iter().filter(|run| run.is_kept()).count();
-            let is_plain = one.kind.name == kinds::KINDS[0].name;
-            if failed.is_some() || (kept >= wanted && !is_plain) {
-                continue;
-            }
-            match rig.run(one, case) {
-                Ok(figures) => {
-                    progress.tell(path, case, one.kind.name, round, &figures);
-                    if is_plain {
-                        plain = Some(figures.clone());
-                    }
-                    let plain = plain.clone();
-                    runs.push(Run { figures, plain });
-                }
-                Err(error) => {
-                    eprintln!("{} is left out: {error:#}", one.kind.name);
-                    *failed = Some(format!("{error:#}"));
-                }
-            }
-        }
-        let is_enough = |(_, runs, failed): &(_, Vec<Run>, Option<String>)| {
-            failed.is_some() || runs.iter().filter(|run| run.is_kept()).count() >= wanted
-        };
-        if tracks.iter().all(is_enough) {
-            break;
-        }
-    }
-    let rows = tracks.into_iter().map(|(one, runs, failed)| {
-        let conditions = report::Conditions {
-            path,
-            congestion_wanted: &rig.args.congestion,
-            congestion: &rig.stage.congestion,
-            stage_doubt: rig.stage.doubt.as_deref(),
-            is_pinned: rig.cpus.pair().is_some(),
-            failed,
-        };
-        Row::new(one.kind, case, &runs, &conditions)
-    });
-    rows.collect()
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let found = text
+        .parse()
+        .ok()
+        .filter(|seconds| (0.05..=3600.0).contains(seconds));
+    found.ok_or_else(|| format!("found `{text}`, expected seconds, 0.05 to 3600"))
 }
 
-/// Tells on the standard error how far it is.
-#[derive(Debug)]
-struct Progress {
-    began: Instant,
-    cases: usize,
-    done: usize,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser as _;
 
-impl Progress {
-    fn new(cases: usize) -> Self {
-        Self {
-            began: Instant::now(),
-            cases,
-            done: 0,
-        }
+    #[derive(clap::Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: TransportArgs,
     }
 
-    fn case_done(&mut self) {
-        self.done += 1;
+    pub(super) fn parse(line: &str) -> Result<TransportArgs, String> {
+        let words = std::iter::once("transport").chain(line.split_whitespace());
+        let found = Command::try_parse_from(words).map(|found| found.args);
+        found.map_err(|error| error.to_string())
     }
 
-    fn tell(&self, path: Path, case: &Case, name: &str, round: usize, figures: &rig::RunFigures) {
-        let left = if self.done == 0 {
-            String::new()
-        } else {
-            let spent = self.began.elapsed().as_secs_f64();
-            let left_s = spent / self.done as f64 * (self.cases - self.done) as f64;
-            format!(", about {:.0} min left", (left_s / 60.0).ceil())
-        };
-        eprintln!(
-            "{}/{}{left}: {path} {} {} bytes, round {}: {name} {:.0} MB/s, {:.3} CPU s/GB, busy {:.2}",
-            self.done + 1,
-            self.cases,
-            case.shape,
-            case.bytes,
-            round + 1,
-            figures.mb_per_s,
-            figures.cpu_s_per_gb,
-            figures.busy_ratio
+    #[test]
+    fn lists_are_given_with_commas() {
+        let args = parse(
+            "--shapes 1-1,240-1 --sizes 4096,100000000 --queues 1,5,1000 --paths loopback,veth",
+        )
+        .unwrap()
+        .options();
+        let shapes: Vec<String> = args.shapes.iter().map(ToString::to_string).collect();
+        assert_eq!(shapes, ["1-1", "240-1"]);
+        assert_eq!(
+            (args.sizes, args.queues),
+            (vec![4096, 100_000_000], vec![1, 5, 1000])
         );
+        assert_eq!(args.paths, [Path::Loopback, Path::Veth]);
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_benchmark() {
+        assert_eq!(parse("").unwrap().options(), Options::default());
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_poster() {
+        let args = parse("").unwrap();
+        assert_eq!(
+            (args.sizes.as_slice(), args.pairs, args.pool_bytes),
+            (&SIZES[..], 7, 256 << 20)
+        );
+        assert_eq!(
+            (args.options().binds, args.queues),
+            (vec![Side::Receiver], vec![1000])
+        );
+    }
+
+    #[test]
+    fn a_wrong_value_is_answered_with_the_right_ones() {
+        for (line, expected) in [
+            ("--shapes 3", "expected senders-receivers, 1 to 1024 each"),
+            ("--shapes 0-1", "expected senders-receivers"),
+            ("--sizes 8", "expected bytes, 16 to"),
+            ("--queues 0", "0 is not in 1..=1000000"),
+            ("--transports zmq", "expected one of plain-tcp, sheaf,"),
+            ("--seconds nan", "expected seconds, 0.05 to 3600"),
+            ("--connect 10.0.0.1:7", "--token"),
+            ("--remote host --paths veth", "cannot be used with"),
+        ] {
+            let error = parse(line).err().unwrap_or_default();
+            assert!(error.contains(expected), "{line}: {error}");
+        }
     }
 }

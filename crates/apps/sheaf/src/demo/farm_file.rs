@@ -1,9 +1,9 @@
 //! The farm file of a demo, made from its command line.
 
 use super::args::{Args, Rate, Sink};
-use super::run_dir::RunDir;
 use anyhow::{Context as _, bail};
 use sheaf_auth::{Authority, CertFiles, Validity};
+use sheaf_farm::RunDir;
 use sheaf_formats::inspect::FileFormat;
 use sheaf_node::config::{
     Ack, DiscardSink, FarmConfig, FileSink, Km3netSource, ReplaySource, ShmSink, SinkConfig,
@@ -315,6 +315,6 @@ fn node_bytes(args: &Args) -> u64 {
         return mib << 20;
     }
     let nodes = u64::from(args.flps) + u64::from(args.epns);
-    let available = crate::proc::memory_available_bytes().unwrap_or(4 << 30);
+    let available = sheaf_farm::proc::memory_available_bytes().unwrap_or(4 << 30);
     (available / 2 / nodes).clamp(NODE_BYTES.0, NODE_BYTES.1)
 }

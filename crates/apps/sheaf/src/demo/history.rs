@@ -2,8 +2,8 @@
 //!
 //! Every line of an event log says when it was made, on a clock that all processes of a machine share.
 
-use super::farm::Process;
 use serde::{Deserialize, Serialize};
+use sheaf_farm::Process;
 use sheaf_protocol::{NodeId, Role};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};

@@ -2,8 +2,8 @@
 
 use super::args::{Args, Membership};
 use super::faults::{Agenda, FaultKind};
-use super::run_dir::RunDir;
 use anyhow::{Context as _, bail};
+use sheaf_farm::RunDir;
 use sheaf_node::config::{FarmConfig, LedgerBackend, MembershipBackend};
 use sheaf_protocol::Role;
 use sheaf_zookeeper::server::{Ensemble, Home, ServerOptions};

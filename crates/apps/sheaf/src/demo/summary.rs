@@ -1,12 +1,12 @@
 //! The summary of a demo: for machines (`docs/demo.md` describes every field) and for people.
 
 use super::args::Args;
-use super::farm::Farm;
 use super::faults::FaultKind;
 use super::history::{History, Leader};
 use super::watch::Watch;
-use crate::proc::Machine;
 use serde::{Deserialize, Serialize};
+use sheaf_farm::Farm;
+use sheaf_farm::proc::Machine;
 use sheaf_node::status::Quantiles;
 use sheaf_protocol::{NodeId, Role};
 use sheaf_verdict_log::verify::{Audit, Evidence};

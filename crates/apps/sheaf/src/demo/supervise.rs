@@ -1,16 +1,16 @@
 //! The life of a demo: starts the farm, does to it what was asked for, ends it, waits for it.
 
 use super::args::Args;
-use super::farm::{Farm, Notice};
 use super::faults::{Agenda, Fault, FaultKind};
 use super::screen::{Audience, Screen};
 use super::summary::FaultDone;
 use super::watch::{Voice, Watch};
-use crate::role::Line;
 use anyhow::{Context as _, bail};
 use rustix::process::Signal;
+use sheaf_farm::{Farm, Notice};
 use sheaf_node::config::FarmConfig;
 use sheaf_node::operator::{Operator, OperatorError};
+use sheaf_node::output::Line;
 use sheaf_node::status::FarmStatus;
 use sheaf_protocol::control::Order;
 use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
@@ -487,7 +487,7 @@ impl<'a, 'dir> Supervisor<'a, 'dir> {
             }
             Stage::Ending { .. } if self.latecomers_at.is_some_and(|at| Instant::now() > at) => {
                 self.latecomers_at = None;
-                let late = self.farm.send_home();
+                let late = self.farm.dismiss();
                 if !late.is_empty() {
                     let text = format!("the run ended without {}", names(&late));
                     self.watch.tell(self.now_s(), text);

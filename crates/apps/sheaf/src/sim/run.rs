@@ -1,9 +1,9 @@
 //! `sheaf sim run`: a scenario, or the simulated points of an experiment, in virtual time.
 
 use crate::fail;
-use crate::proc::usage;
 use anyhow::Context as _;
 use serde_json::json;
+use sheaf_farm::proc::usage;
 use sheaf_lab::experiment::Experiment;
 use sheaf_sim::des::{PointRun, Progress, run_point};
 use sheaf_sim::scenario::{Scenario, ScenarioFile};

@@ -3,7 +3,7 @@
 use super::Trial;
 use super::result::{RunResult, latency_of, percent, quantile_of_sorted};
 use super::store::Card;
-use crate::stat;
+use sheaf_figures::stat;
 use sheaf_sim::summary::{Point, Summary};
 use std::collections::BTreeMap;
 

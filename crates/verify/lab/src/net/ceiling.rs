@@ -6,10 +6,10 @@
 use super::{Net, Place, Topology, inside};
 use crate::clock;
 use crate::error::LabError;
-use crate::plot::{self, Mark};
-use crate::stat;
 use crate::tool;
 use serde::Serialize;
+use sheaf_figures::plot::{self, Mark};
+use sheaf_figures::stat;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};

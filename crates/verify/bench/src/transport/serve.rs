@@ -2,9 +2,9 @@
 //!
 //! A request is a line of JSON; after it the connection is the input and the output of the process.
 
-use super::args::TransportArgs;
 use super::kinds;
-use crate::bench::cpus::Cpus;
+use super::options::Options;
+use crate::cpus::Cpus;
 use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -32,30 +32,61 @@ pub(crate) struct Request {
     pub(crate) pin: Option<usize>,
 }
 
-/// Starts receivers for whoever has the token. Prints address and token, and does not return.
-///
-/// # Errors
-///
-/// If it cannot listen.
-pub(crate) fn serve(args: &TransportArgs, address: SocketAddr) -> anyhow::Result<()> {
-    let listener =
-        TcpListener::bind(address).with_context(|| format!("cannot listen at {address}"))?;
-    let token = token()?;
-    let mut out = std::io::stdout();
-    writeln!(out, "--connect {} --token {token}", listener.local_addr()?)?;
-    out.flush()?;
-    for stream in listener.incoming() {
-        let (stream, token, args) = (stream?, token.clone(), args.clone());
-        std::thread::spawn(move || {
-            if let Err(error) = answer(&args, stream, &token) {
-                eprintln!("refused: {error:#}");
-            }
-        });
-    }
-    Ok(())
+/// Starts receivers for requests that bear its token.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    token: String,
 }
 
-fn answer(args: &TransportArgs, stream: TcpStream, token: &str) -> anyhow::Result<()> {
+impl Server {
+    /// Listens at `address`, with a new token.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system gives.
+    pub fn listen(address: SocketAddr) -> anyhow::Result<Self> {
+        let listener =
+            TcpListener::bind(address).with_context(|| format!("cannot listen at {address}"))?;
+        Ok(Self {
+            address: listener.local_addr()?,
+            token: token()?,
+            listener,
+        })
+    }
+
+    /// Returns where the server listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns the token of requests that are answered.
+    #[must_use]
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// Answers requests for as long as the process lives; `tell` takes a line for each one that is refused.
+    ///
+    /// # Errors
+    ///
+    /// If no connection can be accepted any more.
+    pub fn serve(&self, options: &Options, tell: fn(&str)) -> anyhow::Result<()> {
+        for stream in self.listener.incoming() {
+            let (stream, token, options) = (stream?, self.token.clone(), options.clone());
+            std::thread::spawn(move || {
+                if let Err(error) = answer(&options, stream, &token) {
+                    tell(&format!("refused: {error:#}"));
+                }
+            });
+        }
+        Ok(())
+    }
+}
+
+fn answer(options: &Options, stream: TcpStream, token: &str) -> anyhow::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut line = String::new();
     let reader = (&stream).take(REQUEST_BYTES_MAX);
@@ -64,7 +95,7 @@ fn answer(args: &TransportArgs, stream: TcpStream, token: &str) -> anyhow::Resul
         .context("nobody asks")?;
     stream.set_read_timeout(None)?;
     let request = parse(&line, token)?;
-    let found = kinds::named(&request.transport, args)?;
+    let found = kinds::named(&request.transport, options)?;
     let mut command = found.command();
     command.args(&request.words);
     let output = stream.try_clone()?;

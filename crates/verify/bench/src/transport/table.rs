@@ -1,20 +1,12 @@
 //! The report for people.
 
 use super::report::{Report, Row};
-use super::stat::Spread;
+use sheaf_figures::stat::Spread;
 use std::fmt;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let machine = &self.machine;
-        let pins = self.pinned.map_or("not pinned".to_owned(), |[a, b]| {
-            format!("pinned to CPUs {a} and {b} in turn")
-        });
-        writeln!(
-            f,
-            "{} x {}, Linux {}, {pins}; windows of {} s",
-            machine.cores, machine.cpu, machine.kernel, self.seconds
-        )?;
+        writeln!(f, "{}", self.head)?;
         writeln!(
             f,
             "path     shape       bytes queue transport     MB/s (min to max)      msgs/s  CPU s/GB  RSS MB   Jain    \

@@ -1,8 +1,8 @@
 //! The plain pair: `plain_tcp`, a program of its own, run once for a size.
 
-use super::args::FarmArgs;
-use super::cpus::Cpus;
-use super::no_peer;
+use super::options::Options;
+use crate::Missing;
+use crate::cpus::Cpus;
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
@@ -50,11 +50,12 @@ impl Peer {
                 .with_file_name(PROGRAM),
         };
         if !program.is_file() {
-            return Err(no_peer(format!(
+            return Err(Missing(format!(
                 "there is no {}, the plain pair to compare with: build it with `cargo build --release -p {PROGRAM}`, \
                  or say where it is with --peer PATH",
                 program.display()
-            )));
+            ))
+            .into());
         }
         Ok(Self { program })
     }
@@ -64,16 +65,21 @@ impl Peer {
     /// # Errors
     ///
     /// If it cannot be started or fails; what it says stands on the standard error then.
-    pub(crate) fn run(&self, args: &FarmArgs, cpus: &Cpus, bytes: u64) -> anyhow::Result<PlainRun> {
+    pub(crate) fn run(
+        &self,
+        options: &Options,
+        cpus: &Cpus,
+        bytes: u64,
+    ) -> anyhow::Result<PlainRun> {
         let pin = cpus
             .pair()
             .map_or("none".to_owned(), |[a, b]| format!("{a},{b}"));
         let program = self.program.display();
         let output = Command::new(&self.program)
             .args(["run", "--json", "--bytes", &bytes.to_string()])
-            .args(["--seconds", &args.seconds.to_string()])
-            .args(["--warm-up-seconds", &args.warm_up_seconds.to_string()])
-            .args(["--congestion", &args.congestion, "--pin", &pin])
+            .args(["--seconds", &options.seconds.to_string()])
+            .args(["--warm-up-seconds", &options.warm_up_seconds.to_string()])
+            .args(["--congestion", &options.congestion, "--pin", &pin])
             .stdin(Stdio::null())
             .stderr(Stdio::inherit())
             .output()

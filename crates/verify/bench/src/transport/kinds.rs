@@ -1,6 +1,7 @@
 //! The transports that can be measured, and where their programs are. A new one is a row of [`KINDS`].
 
-use super::args::{Path, Shape, TransportArgs};
+use super::options::{Options, Path, Shape};
+use crate::Missing;
 use anyhow::{Context as _, bail};
 use std::path::PathBuf;
 use std::process::Command;
@@ -127,44 +128,50 @@ impl Found {
     }
 }
 
+/// Returns the names of all transports that can be measured.
+#[must_use]
+pub fn names() -> Vec<&'static str> {
+    KINDS.iter().map(|kind| kind.name).collect()
+}
+
 /// The transports that were asked for, `plain-tcp` first; and those that are not there, with the reason.
 ///
 /// # Errors
 ///
 /// If there is no `plain_tcp`, or one that was asked for by name is not there.
-pub(crate) fn find(args: &TransportArgs) -> anyhow::Result<(Vec<Found>, Vec<String>)> {
+pub(crate) fn find(options: &Options) -> anyhow::Result<(Vec<Found>, Vec<String>)> {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     let is_wanted = |kind: &Kind| {
-        args.transports.is_empty() || args.transports.iter().any(|name| name == kind.name)
+        options.transports.is_empty() || options.transports.iter().any(|name| name == kind.name)
     };
     for (index, kind) in KINDS.iter().enumerate() {
         if index > 0 && !is_wanted(kind) {
             continue;
         }
-        match find_one(kind, args) {
+        match find_one(kind, options) {
             Ok(program) => found.push(Found { kind, program }),
-            Err(error) if index > 0 && args.transports.is_empty() => {
+            Err(error) if index > 0 && options.transports.is_empty() => {
                 missing.push(format!("{}: {error:#}", kind.name));
             }
-            Err(error) => return Err(crate::fail::bad_use(format!("{}: {error:#}", kind.name))),
+            Err(error) => return Err(Missing(format!("{}: {error:#}", kind.name)).into()),
         }
     }
     Ok((found, missing))
 }
 
-/// The transport of this name, for somebody else who asks.
+/// Returns the transport of this name, for a request from another host.
 ///
 /// # Errors
 ///
 /// If there is none.
-pub(crate) fn named(name: &str, args: &TransportArgs) -> anyhow::Result<Found> {
+pub(crate) fn named(name: &str, options: &Options) -> anyhow::Result<Found> {
     let kind = KINDS.iter().find(|kind| kind.name == name);
     let kind = kind.with_context(|| format!("there is no transport {name:?}"))?;
-    let program = find_one(kind, args)?;
+    let program = find_one(kind, options)?;
     Ok(Found { kind, program })
 }
 
-fn find_one(kind: &Kind, args: &TransportArgs) -> anyhow::Result<PathBuf> {
+fn find_one(kind: &Kind, options: &Options) -> anyhow::Result<PathBuf> {
     let own = std::env::current_exe().context("cannot find this program")?;
     let name = match kind.program {
         Program::Own(_) => return Ok(own),
@@ -177,7 +184,7 @@ fn find_one(kind: &Kind, args: &TransportArgs) -> anyhow::Result<PathBuf> {
         }
     };
     let beside = own.parent().map(std::path::Path::to_owned);
-    let folders = match &args.peers_dir {
+    let folders = match &options.peers_dir {
         Some(folder) => [Some(folder.clone()), beside],
         None => [beside, Some(PathBuf::from("tools/peers/bin"))],
     };
@@ -202,7 +209,7 @@ mod tests {
 
     #[test]
     fn names_are_told_apart() {
-        let mut names: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
+        let mut names = names();
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), KINDS.len());

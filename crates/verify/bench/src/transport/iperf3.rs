@@ -1,7 +1,7 @@
 //! `iperf3`, which speaks its own language: one stream, one hot buffer, nothing checked.
 
-use super::args::Side;
 use super::kinds::Found;
+use super::options::Side;
 use super::rig::{Case, Rig, RunFigures};
 use anyhow::{Context as _, ensure};
 use peer_harness::machine_busy_s;
@@ -35,11 +35,14 @@ pub(crate) fn run(rig: &Rig<'_>, found: &Found, case: &Case) -> anyhow::Result<R
     }
     let mut client = found.command();
     // Whole seconds of warm-up are all that it knows.
-    let (seconds, bytes) = (rig.args.seconds.ceil().to_string(), case.bytes.to_string());
+    let (seconds, bytes) = (
+        rig.options.seconds.ceil().to_string(),
+        case.bytes.to_string(),
+    );
     client.args([
         "-c", &address, "-p", &port, "-J", "-t", &seconds, "-l", &bytes,
     ]);
-    client.args(["-C", &rig.args.congestion]);
+    client.args(["-C", &rig.options.congestion]);
     client.stdin(Stdio::null());
     let busy = machine_busy_s()?;
     let output = rig

@@ -1,16 +1,20 @@
 //! The report as figures in the style of the founding poster, over the size of a block, and as one page with them.
 
+use super::options::Side;
 use super::report::{Report, Row};
 use super::table;
-use sheaf_lab::plot::lines::{self, Axis, Line};
+use sheaf_figures::plot::PlotError;
+use sheaf_figures::plot::lines::{self, Axis, Line};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 /// A figure: the name of its file, and the SVG.
 #[derive(Clone, Debug)]
-pub(crate) struct Figure {
-    pub(crate) name: String,
-    pub(crate) svg: String,
+pub struct Figure {
+    /// Name of the file, without `.svg`.
+    pub name: String,
+    /// Content of the file.
+    pub svg: String,
 }
 
 /// Name of the file, title, unit, and the value of a row.
@@ -54,13 +58,30 @@ fn moves_bytes(row: &Row) -> bool {
     row.transport != "sheaf-shm"
 }
 
-/// Throughput, ratio, messages, CPU and memory over the size of a message, for each shape, path, queue and side that
-/// binds.
+impl Report {
+    /// Draws all figures.
+    ///
+    /// # Errors
+    ///
+    /// [`PlotError`] if a value is not finite.
+    pub fn figures(&self) -> Result<Vec<Figure>, PlotError> {
+        figures(self)
+    }
+
+    /// Returns one page with rows and `figures` that needs nothing else.
+    #[must_use]
+    pub fn html(&self, figures: &[Figure]) -> String {
+        html(self, figures)
+    }
+}
+
+/// Draws throughput, ratio, messages, CPU and memory over the size of a message, for each shape, path, queue and side
+/// that binds.
 ///
 /// # Errors
 ///
 /// If a value is not finite.
-pub(crate) fn figures(report: &Report) -> anyhow::Result<Vec<Figure>> {
+fn figures(report: &Report) -> Result<Vec<Figure>, PlotError> {
     let groups: BTreeSet<String> = report.rows.iter().map(group).collect();
     let mut figures = Vec::new();
     for of in &groups {
@@ -110,15 +131,16 @@ pub(crate) fn figures(report: &Report) -> anyhow::Result<Vec<Figure>> {
 /// Rows that belong into one figure.
 fn group(row: &Row) -> String {
     let binds = match row.binds {
-        super::args::Side::Sender => "sender binds",
-        super::args::Side::Receiver => "receiver binds",
+        Side::Sender => "sender binds",
+        Side::Receiver => "receiver binds",
     };
     format!("{} {}, {binds}", row.path, row.shape)
 }
 
 /// One page that needs nothing else.
-pub(crate) fn html(report: &Report, figures: &[Figure]) -> String {
-    let machine = &report.machine;
+fn html(report: &Report, figures: &[Figure]) -> String {
+    let head = &report.head;
+    let machine = &head.machine;
     let mut page = String::from(HEAD);
     let _ = writeln!(
         page,
@@ -128,8 +150,8 @@ pub(crate) fn html(report: &Report, figures: &[Figure]) -> String {
         machine.cores,
         text(&machine.cpu),
         text(&machine.kernel),
-        report.seconds,
-        text(&report.command.join(" "))
+        head.seconds,
+        text(&head.command.join(" "))
     );
     for figure in figures {
         let _ = writeln!(

@@ -1,21 +1,14 @@
 //! What the pairs of runs come to, for machines (`docs/bench.md` describes every field).
 
-use super::args::{FarmArgs, Shape};
-use super::cpus::Cpus;
-use super::farm::FarmRun;
+use super::options::{Options, Shape};
 use super::plain::PlainRun;
-use crate::proc::Machine;
+use super::run::FarmRun;
+use crate::cpus::Cpus;
+use crate::report::{self, BUSY_RATIO_MAX, Head, PAIRS_TRUSTED_MIN};
 use serde::Serialize;
+use sheaf_figures::stat::Spread;
 use sheaf_node::status::Quantiles;
 use std::fmt;
-
-/// Version of the schema.
-const SCHEMA: u32 = 1;
-/// Above this, others had a part in how a run went. Stricter than the 1.3 of a run alone: a CPU that is shared costs
-/// the plain pair more than the farm, and flatters the ratio from 1.2 on (`docs/results/farm.md`).
-pub(crate) const BUSY_RATIO_MAX: f64 = 1.1;
-/// Fewer pairs than these do not show how far the ratio spreads.
-pub(crate) const PAIRS_TRUSTED_MIN: usize = 7;
 
 /// A run of the farm and the run of the plain pair beside it.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,40 +64,27 @@ impl fmt::Display for Pair {
     }
 }
 
-/// What `--json` writes.
+/// Report of the benchmark, as `--json` writes it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Report {
-    schema: u32,
-    version: String,
-    command: Vec<String>,
-    pub(super) machine: Machine,
-    pub(super) pinned: Option<[usize; 2]>,
-    pub(super) seconds: f64,
-    pub(super) warm_up_seconds: f64,
+pub struct Report {
+    #[serde(flatten)]
+    pub(super) head: Head,
     pub(super) rows: Vec<Row>,
 }
 
 impl Report {
-    /// Puts the rows together.
-    pub(crate) fn new(args: &FarmArgs, cpus: &Cpus, rows: Vec<Row>) -> Self {
+    /// Makes the report of `rows`.
+    pub(crate) fn new(options: &Options, cpus: &Cpus, rows: Vec<Row>) -> Self {
         Self {
-            schema: SCHEMA,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            command: std::env::args().collect(),
-            machine: Machine::this(),
-            pinned: cpus.pair(),
-            seconds: args.seconds,
-            warm_up_seconds: args.warm_up_seconds,
+            head: Head::new(cpus, options.seconds, options.warm_up_seconds),
             rows,
         }
     }
 
-    /// For machines.
-    pub(crate) fn to_json(&self) -> String {
-        let mut text =
-            serde_json::to_string_pretty(self).expect("names and numbers always have a JSON form");
-        text.push('\n');
-        text
+    /// Returns the report for machines.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        report::to_json(self)
     }
 }
 
@@ -144,10 +124,8 @@ pub(crate) struct PlainFigures {
 /// Goodput of the farm ÷ that of the plain pair, over the pairs kept.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Ratio {
-    pub(super) median: Option<f64>,
-    pub(super) min: Option<f64>,
-    pub(super) max: Option<f64>,
-    pub(super) n: usize,
+    #[serde(flatten)]
+    pub(super) kept: Spread,
     pub(super) dropped: usize,
 }
 
@@ -185,12 +163,8 @@ impl Row {
         } else {
             kept.clone()
         };
-        let ratios = || kept.iter().map(|pair| pair.ratio());
         let ratio = Ratio {
-            median: median(ratios()),
-            min: ratios().reduce(f64::min),
-            max: ratios().reduce(f64::max),
-            n: kept.len(),
+            kept: Spread::of(kept.iter().map(|pair| pair.ratio())),
             dropped: pairs.len() - kept.len(),
         };
         Self {
@@ -198,7 +172,7 @@ impl Row {
             stf_bytes,
             farm: FarmFigures::of(&shown),
             plain: PlainFigures::of(&shown),
-            trusted: ratio.n >= PAIRS_TRUSTED_MIN && congestion.farm == congestion.plain,
+            trusted: ratio.kept.n >= PAIRS_TRUSTED_MIN && congestion.farm == congestion.plain,
             ratio,
             congestion,
             pairs: pairs.iter().map(PairFigures::of).collect(),
@@ -209,7 +183,9 @@ impl Row {
 impl FarmFigures {
     fn of(pairs: &[&Pair]) -> Self {
         let middle = |of: fn(&FarmRun) -> f64| {
-            median(pairs.iter().map(|pair| of(&pair.farm))).unwrap_or(0.0)
+            Spread::of(pairs.iter().map(|pair| of(&pair.farm)))
+                .median
+                .unwrap_or(0.0)
         };
         let most = |of: fn(&FarmRun) -> u64| pairs.iter().map(|pair| of(&pair.farm)).max();
         let slowest = pairs.iter().map(|pair| pair.farm.latency_us.max);
@@ -231,7 +207,9 @@ impl FarmFigures {
 impl PlainFigures {
     fn of(pairs: &[&Pair]) -> Self {
         let middle = |of: fn(&PlainRun) -> f64| {
-            median(pairs.iter().map(|pair| of(&pair.plain))).unwrap_or(0.0)
+            Spread::of(pairs.iter().map(|pair| of(&pair.plain)))
+                .median
+                .unwrap_or(0.0)
         };
         let rss = pairs.iter().map(|pair| pair.plain.rss_bytes_max);
         Self {
@@ -256,18 +234,8 @@ impl PairFigures {
     }
 }
 
-/// The middle value, or the mean of the two in the middle; `None` of nothing.
-fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut sorted: Vec<f64> = values.collect();
-    sorted.sort_by(f64::total_cmp);
-    let upper = *sorted.get(sorted.len() / 2)?;
-    let lower = sorted[(sorted.len() - 1) / 2];
-    Some(f64::midpoint(lower, upper))
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::super::args::tests::parse;
     use super::*;
 
     /// A pair of 1 MB messages at `farm` and `plain` GB/s, in runs that were disturbed as `busy` says.
@@ -314,19 +282,7 @@ pub(crate) mod tests {
 
     pub(crate) fn report(rows: Vec<Row>) -> Report {
         let cpus = Cpus::allowed(false).unwrap();
-        Report::new(&parse("").unwrap(), &cpus, rows)
-    }
-
-    #[test]
-    fn a_median_stands_in_the_middle() {
-        for (values, expected) in [
-            (&[][..], None),
-            (&[3.0], Some(3.0)),
-            (&[9.0, 1.0, 2.0], Some(2.0)),
-            (&[4.0, 1.0, 2.0, 9.0], Some(3.0)),
-        ] {
-            assert_eq!(median(values.iter().copied()), expected);
-        }
+        Report::new(&Options::default(), &cpus, rows)
     }
 
     #[test]
@@ -339,8 +295,11 @@ pub(crate) mod tests {
             ],
             "cubic",
         );
-        assert_eq!((row.ratio.n, row.ratio.dropped), (2, 1));
-        assert_eq!((row.ratio.min, row.ratio.max), (Some(0.8), Some(0.9)));
+        assert_eq!((row.ratio.kept.n, row.ratio.dropped), (2, 1));
+        assert_eq!(
+            (row.ratio.kept.min, row.ratio.kept.max),
+            (Some(0.8), Some(0.9))
+        );
         assert_eq!((row.farm.gb_per_s, row.farm.latency_us.max), (4.25, 4500.0));
         assert_eq!(row.pairs.len(), 3);
     }
@@ -355,7 +314,7 @@ pub(crate) mod tests {
     #[test]
     fn without_an_undisturbed_pair_there_is_no_ratio() {
         let row = row(&[pair(4.0, 5.0, 2.0)], "cubic");
-        assert_eq!((row.ratio.median, row.ratio.dropped), (None, 1));
+        assert_eq!((row.ratio.kept.median, row.ratio.dropped), (None, 1));
         assert_eq!(row.farm.gb_per_s, 4.0);
     }
 

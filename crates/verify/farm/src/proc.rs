@@ -6,31 +6,32 @@ use std::fs;
 /// Ticks a second of the times in `/proc/PID/stat`: 100 on every machine that Sheaf runs on.
 const TICKS_PER_S: f64 = 100.0;
 
-/// The machine that a summary was taken on.
+/// Facts of the machine that a report was taken on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Machine {
+pub struct Machine {
     /// CPUs that this process may use.
-    pub(crate) cores: usize,
+    pub cores: usize,
     /// Model of the first one.
-    pub(crate) cpu: String,
+    pub cpu: String,
     /// Release of the kernel.
-    pub(crate) kernel: String,
+    pub kernel: String,
     /// All memory.
-    pub(crate) memory_bytes: u64,
+    pub memory_bytes: u64,
 }
 
-/// What a process has used.
+/// CPU time and memory that a process has used.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Usage {
+pub struct Usage {
     /// CPU time of all its threads.
-    pub(crate) cpu_s: f64,
+    pub cpu_s: f64,
     /// Its largest resident memory so far.
-    pub(crate) rss_bytes_max: u64,
+    pub rss_bytes_max: u64,
 }
 
 impl Machine {
-    /// This one. What cannot be found out is empty.
-    pub(crate) fn this() -> Self {
+    /// Returns the facts of this machine. What cannot be found out is empty.
+    #[must_use]
+    pub fn this() -> Self {
         let read = |path| fs::read_to_string(path).unwrap_or_default();
         let cpuinfo = read("/proc/cpuinfo");
         let model = cpuinfo
@@ -46,19 +47,37 @@ impl Machine {
     }
 }
 
-/// Memory that processes can have without swapping.
-pub(crate) fn memory_available_bytes() -> Option<u64> {
+/// Returns the memory that processes can have without swapping.
+#[must_use]
+pub fn memory_available_bytes() -> Option<u64> {
     field_bytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")
 }
 
-/// What the process `pid` has used; `None` if it is not there.
-pub(crate) fn usage(pid: u32) -> Option<Usage> {
+/// Returns what the process `pid` has used; `None` if there is no such process.
+#[must_use]
+pub fn usage(pid: u32) -> Option<Usage> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     Some(Usage {
         cpu_s: cpu_s(&stat)?,
         rss_bytes_max: field_bytes(&status, "VmHWM:")?,
     })
+}
+
+/// Returns the resident memory of the process `pid`, in bytes; `None` if there is no such process.
+#[must_use]
+pub fn rss_bytes(pid: u32) -> Option<u64> {
+    field_bytes(
+        &fs::read_to_string(format!("/proc/{pid}/status")).ok()?,
+        "VmRSS:",
+    )
+}
+
+/// Returns how many file descriptors the process `pid` has open; `None` if there is no such process.
+#[must_use]
+pub fn open_files(pid: u32) -> Option<u64> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    Some(entries.flatten().count() as u64)
 }
 
 /// A field such as `VmHWM:    1234 kB`.
@@ -106,5 +125,13 @@ mod tests {
         assert!(memory_available_bytes().unwrap() > 0);
         let machine = Machine::this();
         assert!(machine.cores > 0 && machine.memory_bytes > 0, "{machine:?}");
+    }
+
+    #[test]
+    fn this_process_has_memory_and_files() {
+        let pid = std::process::id();
+        assert!(rss_bytes(pid).unwrap() > 100_000);
+        assert!(open_files(pid).unwrap() >= 3);
+        assert_eq!(open_files(u32::MAX), None);
     }
 }

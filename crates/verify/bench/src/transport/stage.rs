@@ -5,7 +5,7 @@
 //! routes of a namespace are its own. So nothing of this machine is changed, and a namespace ends with the process
 //! that holds it.
 
-use super::args::Path;
+use super::options::Path;
 use anyhow::{Context as _, ensure};
 use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_setaffinity};
 use std::fs::File;

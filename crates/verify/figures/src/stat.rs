@@ -1,7 +1,8 @@
-//! The little statistics that results need.
+//! Statistics of few values: their middle, their spread, how evenly they share.
 
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::Serialize;
 
 /// The smallest value that at least 99 of 100 do not exceed; the largest one when they are fewer than 100.
 /// `None` of nothing.
@@ -13,9 +14,9 @@ pub fn p99(values: &[f64]) -> Option<f64> {
     sorted.get(rank.checked_sub(1)?).copied()
 }
 
-/// The middle one. `None` of nothing.
+/// The middle value, or the larger of the two in the middle. `None` of nothing.
 #[must_use]
-pub fn median(values: &[f64]) -> Option<f64> {
+pub fn median_high(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len() / 2).copied()
@@ -93,6 +94,58 @@ pub fn slope(points: &[(f64, f64)]) -> f64 {
     }
 }
 
+/// Median and range of some values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Spread {
+    /// The middle value, or the mean of the two in the middle; `null` of nothing.
+    pub median: Option<f64>,
+    /// The least value.
+    pub min: Option<f64>,
+    /// The largest value.
+    pub max: Option<f64>,
+    /// How many values.
+    pub n: usize,
+}
+
+impl Spread {
+    /// Returns median and range of `values`.
+    #[must_use]
+    pub fn of(values: impl Iterator<Item = f64>) -> Self {
+        let mut sorted: Vec<f64> = values.collect();
+        sorted.sort_by(f64::total_cmp);
+        let middle = |index: usize| sorted.get(index).copied();
+        let upper = middle(sorted.len() / 2);
+        let lower = middle(sorted.len().saturating_sub(1) / 2);
+        Self {
+            median: lower.zip(upper).map(|(a, b)| f64::midpoint(a, b)),
+            min: sorted.first().copied(),
+            max: sorted.last().copied(),
+            n: sorted.len(),
+        }
+    }
+}
+
+/// Jain's index of fairness: 1 if all have the same, 1/n if one has all (Jain, Chiu, Hawe, DEC-TR-301, 1984).
+#[must_use]
+pub fn jain(shares: &[u64]) -> f64 {
+    let sum: f64 = shares.iter().map(|share| *share as f64).sum();
+    let squares: f64 = shares.iter().map(|share| (*share as f64).powi(2)).sum();
+    if squares == 0.0 {
+        1.0
+    } else {
+        sum * sum / (shares.len() as f64 * squares)
+    }
+}
+
+/// The least share ÷ the largest; 1 if there is nothing to share.
+#[must_use]
+pub fn min_max(shares: &[u64]) -> f64 {
+    match (shares.iter().min(), shares.iter().max()) {
+        (Some(min), Some(max)) if *max > 0 => *min as f64 / *max as f64,
+        _ => 1.0,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,7 +156,7 @@ mod tests {
         assert_eq!(p99(&[3.0, 1.0, 2.0]), Some(3.0));
         let many: Vec<f64> = (1..=200).map(f64::from).collect();
         assert_eq!(p99(&many), Some(198.0));
-        assert_eq!(median(&many), Some(101.0));
+        assert_eq!(median_high(&many), Some(101.0));
     }
 
     #[test]
@@ -140,5 +193,29 @@ mod tests {
         assert!((narrow_high - narrow_low - 2.0 * 0.0877).abs() < 0.02);
         assert_eq!(bootstrap_ci95(&[7.0], 1), Some([7.0, 7.0]));
         assert_eq!(bootstrap_ci95(&[], 1), None);
+    }
+
+    #[test]
+    fn a_median_stands_in_the_middle() {
+        for (values, expected) in [
+            (&[][..], None),
+            (&[3.0], Some(3.0)),
+            (&[9.0, 1.0, 2.0], Some(2.0)),
+            (&[4.0, 1.0, 2.0, 9.0], Some(3.0)),
+        ] {
+            assert_eq!(Spread::of(values.iter().copied()).median, expected);
+        }
+        let spread = Spread::of([2.0, 1.0].into_iter());
+        assert_eq!(
+            (spread.min, spread.max, spread.n),
+            (Some(1.0), Some(2.0), 2)
+        );
+    }
+
+    #[test]
+    fn fairness_is_1_for_equals_and_falls_with_the_favourite() {
+        assert_eq!((jain(&[5, 5, 5]), min_max(&[5, 5, 5])), (1.0, 1.0));
+        assert_eq!((jain(&[4, 0, 0, 0]), min_max(&[4, 0, 0, 0])), (0.25, 0.0));
+        assert_eq!((jain(&[]), min_max(&[0, 0])), (1.0, 1.0));
     }
 }

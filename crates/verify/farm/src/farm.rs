@@ -1,90 +1,100 @@
-//! The processes of a demo: started, heard, signalled, reaped, and never left behind.
+//! The processes of a farm on this machine: started, heard, signalled, reaped, and never left behind.
 
-use super::run_dir::RunDir;
+use crate::notice::Notice;
 use crate::proc::{self, Usage};
-use crate::role::{Exit, Line};
-use anyhow::Context as _;
+use crate::run_dir::RunDir;
 use rustix::process::{Pid, Signal, kill_process};
+use sheaf_node::output::Exit;
 use sheaf_protocol::{NodeId, Role};
 use sheaf_verdict_log::verify::Fate;
 use std::fs::File;
-use std::io::{BufRead as _, BufReader};
+use std::io::{self, BufRead as _, BufReader};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::SyncSender;
 
-/// What the supervisor hears.
-#[derive(Debug)]
-pub(crate) enum Notice {
-    /// A process wrote a line.
-    Line {
-        /// Its index.
-        process: usize,
-        /// What it says.
-        line: Box<Line>,
+/// Reasons why a process of a farm does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The path of this program, whose processes the nodes are, cannot be found.
+    #[error("cannot find the path of this program")]
+    Program(#[source] io::Error),
+    /// The log of the process cannot be made.
+    #[error("cannot make {}", path.display())]
+    Log {
+        /// Path of the log.
+        path: PathBuf,
+        /// Answer of the operating system.
+        source: io::Error,
     },
-    /// A process has closed its standard output: it has ended, or is about to.
-    Closed {
-        /// Its index.
-        process: usize,
+    /// The program cannot be started.
+    #[error("cannot start {}", program.display())]
+    Spawn {
+        /// Path of the program.
+        program: PathBuf,
+        /// Answer of the operating system.
+        source: io::Error,
     },
-    /// Somebody wants the demo to end.
-    Quit,
-    /// What the leading ICN answered to the order to stop, or why none did.
-    Stopping(Result<String, String>),
+    /// The thread that reads the output of the process cannot be started.
+    #[error("cannot start a thread")]
+    Thread(#[source] io::Error),
 }
 
 /// One life of one node.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub struct Process {
     /// Which node.
-    pub(crate) node: NodeId,
+    pub node: NodeId,
     /// What was done to it.
-    pub(crate) fate: Fate,
+    pub fate: Fate,
     /// Its event log.
-    pub(crate) events: PathBuf,
+    pub events: PathBuf,
     /// What it wrote to its standard error.
-    pub(crate) log: PathBuf,
+    pub log: PathBuf,
     /// How it ended; `None` while it lives.
-    pub(crate) ended: Option<ExitStatus>,
+    pub ended: Option<ExitStatus>,
     /// What it said when it ended.
-    pub(crate) exit: Option<Exit>,
+    pub exit: Option<Exit>,
     /// What it had used when it was killed.
     sampled: Option<Usage>,
     /// Whether it was asked to end because the run had ended without it.
-    is_sent_home: bool,
+    is_dismissed: bool,
     is_closed: bool,
     /// The process of the operating system.
-    pub(crate) child: Child,
+    pub child: Child,
 }
 
 impl Process {
-    /// Whether the demo killed it.
-    pub(crate) fn was_killed(&self) -> bool {
+    /// Returns whether the process was killed by its supervisor.
+    #[must_use]
+    pub fn was_killed(&self) -> bool {
         self.fate == Fate::Killed
     }
 
-    /// Whether it has ended as a node should. One that is sent home may be so young that it does not yet handle
-    /// signals.
-    pub(crate) fn has_ended_in_order(&self) -> bool {
+    /// Returns whether the process has ended as a node should. A process that is asked to end may be so young that it
+    /// does not yet handle signals.
+    #[must_use]
+    pub fn has_ended_in_order(&self) -> bool {
         let was_young = |status: ExitStatus| status.signal() == Some(Signal::TERM.as_raw());
         let is_in_order =
-            |status: ExitStatus| status.success() || (self.is_sent_home && was_young(status));
+            |status: ExitStatus| status.success() || (self.is_dismissed && was_young(status));
         self.ended.is_some_and(is_in_order)
     }
 
-    /// What may be expected of its event log.
-    pub(crate) fn fate_of_log(&self) -> Fate {
-        if self.is_sent_home && self.exit.is_none() {
+    /// Returns what may be expected of the event log.
+    #[must_use]
+    pub fn fate_of_log(&self) -> Fate {
+        if self.is_dismissed && self.exit.is_none() {
             Fate::Killed
         } else {
             self.fate
         }
     }
 
-    /// What it has used, by its own words or, if it was killed, by those of the kernel.
-    pub(crate) fn usage(&self) -> Usage {
+    /// Returns what the process has used: as it reported itself or, if it was killed, as the kernel had it.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
         let said = self.exit.as_ref().map(|exit| Usage {
             cpu_s: exit.cpu_s,
             rss_bytes_max: exit.rss_bytes_max,
@@ -92,8 +102,9 @@ impl Process {
         said.or(self.sampled).unwrap_or_default()
     }
 
-    /// What it warned of: how often, and at first in its own words. `None` if it did not, or was killed.
-    pub(crate) fn warning(&self) -> Option<String> {
+    /// Returns how often the process logged a warning, and the first one. `None` without one, or if it was killed.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
         if self.was_killed() {
             return None;
         }
@@ -106,8 +117,9 @@ impl Process {
         ))
     }
 
-    /// Why it has ended, in its own words.
-    pub(crate) fn last_words(&self) -> String {
+    /// Returns the error with which the process has ended, as it reported or logged it.
+    #[must_use]
+    pub fn last_words(&self) -> String {
         let said = self.exit.as_ref().and_then(|exit| exit.error.clone());
         let log = || std::fs::read_to_string(&self.log).unwrap_or_default();
         said.or_else(|| last_complaint(&log()))
@@ -140,9 +152,9 @@ fn last_complaint(log: &str) -> Option<String> {
     is_complaint.then(|| last.trim_start_matches("sheaf: ").to_owned())
 }
 
-/// All processes of a demo. When it is dropped, none of them lives on.
+/// Processes of a farm. None of them outlives this value.
 #[derive(Debug)]
-pub(crate) struct Farm<'a> {
+pub struct Farm<'a> {
     dir: &'a RunDir,
     program: PathBuf,
     file: PathBuf,
@@ -155,18 +167,18 @@ pub(crate) struct Farm<'a> {
 }
 
 impl<'a> Farm<'a> {
-    /// A farm without processes; `file` is its farm file in `dir`. What the processes say goes to `notices`.
+    /// Makes a farm without processes; `file` is the farm file in `dir`. What the processes write goes to `notices`.
     ///
     /// # Errors
     ///
     /// If the path of this program cannot be found.
-    pub(crate) fn new(
+    pub fn new(
         dir: &'a RunDir,
         file: &Path,
         status_ms: u64,
         notices: SyncSender<Notice>,
-    ) -> anyhow::Result<Self> {
-        let program = std::env::current_exe().context("cannot find the path of this program")?;
+    ) -> Result<Self, StartError> {
+        let program = std::env::current_exe().map_err(StartError::Program)?;
         Ok(Self {
             dir,
             program,
@@ -179,18 +191,19 @@ impl<'a> Farm<'a> {
         })
     }
 
-    /// All lives so far, in the order of their start.
-    pub(crate) fn processes(&self) -> &[Process] {
+    /// Returns all lives so far, in the order of their start.
+    #[must_use]
+    pub fn processes(&self) -> &[Process] {
         &self.processes
     }
 
-    /// Where the ICN listens: everyone who is started from now on is told.
-    pub(crate) fn set_icn_address(&mut self, address: String) {
+    /// Sets where the ICN listens, for all nodes that are started from now on.
+    pub fn set_icn_address(&mut self, address: String) {
         self.icn_address = Some(address);
     }
 
-    /// The farm file says where the ICNs listen: there they are started, and there all others look for them.
-    pub(crate) fn set_fixed_icns(&mut self) {
+    /// Starts ICNs, and lets all others look for them, where the farm file says.
+    pub fn set_fixed_icns(&mut self) {
         self.has_fixed_icns = true;
     }
 
@@ -198,8 +211,8 @@ impl<'a> Farm<'a> {
     ///
     /// # Errors
     ///
-    /// What the operating system gives.
-    pub(crate) fn start(&mut self, node: NodeId) -> anyhow::Result<()> {
+    /// [`StartError`], with the answer of the operating system.
+    pub fn start(&mut self, node: NodeId) -> Result<(), StartError> {
         let lives = self
             .processes
             .iter()
@@ -213,15 +226,20 @@ impl<'a> Farm<'a> {
             self.dir.file(&format!("{name}.events")),
             self.dir.file(&format!("{name}.log")),
         );
-        let stderr =
-            File::create(&log).with_context(|| format!("cannot make {}", log.display()))?;
+        let stderr = File::create(&log).map_err(|source| StartError::Log {
+            path: log.clone(),
+            source,
+        })?;
         let mut child = self
             .command(node, &events)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(stderr)
             .spawn()
-            .with_context(|| format!("cannot start {}", self.program.display()))?;
+            .map_err(|source| StartError::Spawn {
+                program: self.program.clone(),
+                source,
+            })?;
         let stdout = child.stdout.take().expect("asked for above");
         let index = self.processes.len();
         self.processes.push(Process {
@@ -232,7 +250,7 @@ impl<'a> Farm<'a> {
             ended: None,
             exit: None,
             sampled: None,
-            is_sent_home: false,
+            is_dismissed: false,
             is_closed: false,
             child,
         });
@@ -240,7 +258,7 @@ impl<'a> Farm<'a> {
         std::thread::Builder::new()
             .name(name)
             .spawn(move || hear(stdout, index, &notices))
-            .context("cannot start a thread")?;
+            .map_err(StartError::Thread)?;
         Ok(())
     }
 
@@ -260,7 +278,7 @@ impl<'a> Farm<'a> {
                 if self.has_fixed_icns {
                     command.arg("--index").arg(node.index.to_string());
                 } else {
-                    // Any free port, whatever the farm file says: several demos may run at a time.
+                    // Any free port, whatever the farm file says: several farms may run at a time.
                     command.args(["--listen", "127.0.0.1:0"]);
                 }
                 command.arg("--status-ms").arg(self.status_ms.to_string());
@@ -274,7 +292,7 @@ impl<'a> Farm<'a> {
                 );
             }
         }
-        // A Ctrl-C at the terminal goes to the whole process group: it is for the demo alone, which then ends
+        // A Ctrl-C at the terminal goes to the whole process group: it is for the supervisor alone, which then ends
         // the farm in order.
         command.process_group(0);
         command
@@ -288,7 +306,7 @@ impl<'a> Farm<'a> {
     }
 
     /// Sends `signal` to the living process of `node`; `false` if there is none.
-    pub(crate) fn signal(&mut self, node: NodeId, signal: Signal) -> bool {
+    pub fn signal(&mut self, node: NodeId, signal: Signal) -> bool {
         let Some(process) = self.living(node) else {
             return false;
         };
@@ -303,26 +321,28 @@ impl<'a> Farm<'a> {
         kill_process(Pid::from_child(&process.child), signal).is_ok()
     }
 
-    /// Asks all living processes to end, since there is no ICN any more that would. Gives their nodes.
-    pub(crate) fn send_home(&mut self) -> Vec<NodeId> {
+    /// Asks all living processes to end, since there is no ICN any more that would. Returns their nodes.
+    pub fn dismiss(&mut self) -> Vec<NodeId> {
         let living = self.living_nodes();
         for node in &living {
             if let Some(process) = self.living(*node) {
-                process.is_sent_home = true;
+                process.is_dismissed = true;
             }
             self.signal(*node, Signal::TERM);
         }
         living
     }
 
-    /// How many ICNs live.
-    pub(crate) fn living_icns(&self) -> usize {
+    /// Returns how many ICNs live.
+    #[must_use]
+    pub fn living_icns(&self) -> usize {
         let is_icn = |node: &&NodeId| node.role == Role::Icn;
         self.living_nodes().iter().filter(is_icn).count()
     }
 
-    /// Nodes with a living process.
-    pub(crate) fn living_nodes(&self) -> Vec<NodeId> {
+    /// Returns the nodes with a living process.
+    #[must_use]
+    pub fn living_nodes(&self) -> Vec<NodeId> {
         let living = self
             .processes
             .iter()
@@ -330,32 +350,34 @@ impl<'a> Farm<'a> {
         living.map(|process| process.node).collect()
     }
 
-    /// Whether `node` was killed and its process has not ended yet.
-    pub(crate) fn is_dying(&self, node: NodeId) -> bool {
+    /// Returns whether `node` was killed and its process has not ended yet.
+    #[must_use]
+    pub fn is_dying(&self, node: NodeId) -> bool {
         let mut processes = self.processes.iter();
         processes
             .any(|process| process.node == node && process.ended.is_none() && process.was_killed())
     }
 
-    /// Takes note of what a process said when it ended.
-    pub(crate) fn set_exit(&mut self, process: usize, exit: Exit) {
+    /// Keeps what a process reported when it ended.
+    pub fn set_exit(&mut self, process: usize, exit: Exit) {
         self.processes[process].exit = Some(exit);
     }
 
-    /// Takes note that a process says nothing more.
-    pub(crate) fn set_closed(&mut self, process: usize) {
+    /// Keeps that a process has closed its output.
+    pub fn set_closed(&mut self, process: usize) {
         self.processes[process].is_closed = true;
     }
 
-    /// Whether a process says nothing more and still has to be reaped.
-    pub(crate) fn has_closed(&self) -> bool {
+    /// Returns whether a process has closed its output and still has to be reaped.
+    #[must_use]
+    pub fn has_closed(&self) -> bool {
         self.processes
             .iter()
             .any(|process| process.is_closed && process.ended.is_none())
     }
 
-    /// Reaps the processes that have ended. All that they said has been heard before. Gives their indices.
-    pub(crate) fn reap(&mut self) -> Vec<usize> {
+    /// Reaps the processes that have ended and whose output was read to its end. Returns their indices.
+    pub fn reap(&mut self) -> Vec<usize> {
         let mut ended = Vec::new();
         for (index, process) in self.processes.iter_mut().enumerate() {
             if process.is_closed
@@ -382,7 +404,7 @@ impl Drop for Farm<'_> {
     }
 }
 
-/// Passes on what a process says until it ends. When nobody listens any more the demo is over.
+/// Delivers what a process writes until it ends, or until the supervisor is gone.
 fn hear(stdout: ChildStdout, process: usize, notices: &SyncSender<Notice>) {
     for line in BufReader::new(stdout).lines().map_while(Result::ok) {
         match serde_json::from_str(&line) {
@@ -396,7 +418,7 @@ fn hear(stdout: ChildStdout, process: usize, notices: &SyncSender<Notice>) {
             }
         }
     }
-    // An error means that nobody wants to know.
+    // An error means that the supervisor is gone.
     let _ = notices.send(Notice::Closed { process });
 }
 

@@ -1,14 +1,13 @@
 //! Rows for machines: what the runs of one transport gave, and whether it can be trusted.
 
-use super::args::{Path, Side, TransportArgs};
 use super::kinds::Kind;
+use super::options::{Options, Path, Side};
 use super::rig::{Case, RunFigures};
-use super::stat::Spread;
-use crate::bench::cpus::Cpus;
-use crate::bench::report::{BUSY_RATIO_MAX, PAIRS_TRUSTED_MIN};
-use crate::proc::Machine;
+use crate::cpus::Cpus;
+use crate::report::{self, BUSY_RATIO_MAX, Head, PAIRS_TRUSTED_MIN};
 use peer_harness::Latency;
 use serde::Serialize;
+use sheaf_figures::stat::Spread;
 
 /// Bytes of a pool from which on it does not fit the caches.
 const COLD_BYTES_MIN: usize = 128 << 20;
@@ -47,17 +46,9 @@ pub(crate) struct Conditions<'a> {
 
 /// The report of a benchmark.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Report {
-    /// Version of this schema.
-    pub(crate) schema: u32,
-    /// Version of Sheaf.
-    pub(crate) version: &'static str,
-    /// The command line.
-    pub(crate) command: Vec<String>,
-    pub(crate) machine: Machine,
-    pub(crate) pinned: Option<[usize; 2]>,
-    pub(crate) seconds: f64,
-    pub(crate) warm_up_seconds: f64,
+pub struct Report {
+    #[serde(flatten)]
+    pub(crate) head: Head,
     pub(crate) rows: Vec<Row>,
     /// Transports that are not there, and why.
     pub(crate) skipped: Vec<String>,
@@ -108,29 +99,22 @@ pub(crate) struct Row {
 
 impl Report {
     pub(crate) fn new(
-        args: &TransportArgs,
+        options: &Options,
         cpus: &Cpus,
         rows: Vec<Row>,
         skipped: Vec<String>,
     ) -> Self {
         Self {
-            schema: 1,
-            version: env!("CARGO_PKG_VERSION"),
-            command: std::env::args().collect(),
-            machine: Machine::this(),
-            pinned: cpus.pair(),
-            seconds: args.seconds,
-            warm_up_seconds: args.warm_up_seconds,
+            head: Head::new(cpus, options.seconds, options.warm_up_seconds),
             rows,
             skipped,
         }
     }
 
-    pub(crate) fn to_json(&self) -> String {
-        let mut text =
-            serde_json::to_string_pretty(self).expect("names and numbers always have a JSON form");
-        text.push('\n');
-        text
+    /// Returns the report for machines.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        report::to_json(self)
     }
 }
 
@@ -251,7 +235,6 @@ fn latency(runs: &[&Run]) -> Option<Latency> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::super::args::tests::parse;
     use super::super::kinds::KINDS;
     use super::*;
 
@@ -310,7 +293,7 @@ pub(crate) mod tests {
     pub(crate) fn report(rows: Vec<Row>) -> Report {
         let cpus = Cpus::allowed(false).unwrap();
         Report::new(
-            &parse("").unwrap(),
+            &Options::default(),
             &cpus,
             rows,
             vec!["nng: not there".to_owned()],

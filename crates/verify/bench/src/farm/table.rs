@@ -1,19 +1,13 @@
 //! The report for people.
 
-use super::report::{PAIRS_TRUSTED_MIN, Report, Row};
+use super::report::{Report, Row};
+use crate::report::PAIRS_TRUSTED_MIN;
 use std::fmt;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let machine = &self.machine;
-        let pins = self.pinned.map_or("not pinned".to_owned(), |[a, b]| {
-            format!("pinned to CPUs {a} and {b} in turn")
-        });
-        writeln!(
-            f,
-            "{} x {}, Linux {}, {pins}; windows of {} s after {} s",
-            machine.cores, machine.cpu, machine.kernel, self.seconds, self.warm_up_seconds
-        )?;
+        let (head, warm_up_s) = (&self.head, self.head.warm_up_seconds);
+        writeln!(f, "{head} after {warm_up_s} s")?;
         writeln!(
             f,
             "shape      STF bytes         TF/s   GB/s  CPU s/GB    p50 ms    p99 ms  RSS MB | \
@@ -31,7 +25,7 @@ impl fmt::Display for Report {
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (farm, plain, ratio) = (&self.farm, &self.plain, &self.ratio);
+        let (farm, plain, ratio) = (&self.farm, &self.plain, &self.ratio.kept);
         write!(
             f,
             "{:<6} {:>13} {:>12.1} {:>6.2} {:>9.3} {:>9.2} {:>9.2} {:>7.0} | {:>10.2} {:>9.3} | ",
@@ -59,7 +53,7 @@ impl Row {
     /// Why this row is not trusted.
     fn doubts(&self) -> String {
         let mut doubts = Vec::new();
-        let (n, dropped) = (self.ratio.n, self.ratio.dropped);
+        let (n, dropped) = (self.ratio.kept.n, self.ratio.dropped);
         if n < PAIRS_TRUSTED_MIN {
             doubts.push(format!(
                 "{n} undisturbed pairs, expected {PAIRS_TRUSTED_MIN}"

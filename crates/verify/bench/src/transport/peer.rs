@@ -1,4 +1,4 @@
-//! One side of `sheaf bench transport`: the transport of the farm and nothing else.
+//! One side of the benchmark: the transport of the farm and nothing else.
 //!
 //! It speaks the language of `tools/peers`. A message is a frame whose head is the stamp and whose body lies in the
 //! pool. What came in is held until as much has come in again as half of the memory holds, as an EPN holds
@@ -14,7 +14,6 @@ use sheaf_transport::{
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::unix::process::parent_id;
-use std::process::ExitCode;
 use std::time::Duration;
 
 /// How long a wait lasts before the process looks whether it was told to stop.
@@ -24,26 +23,13 @@ const BUFFER_BYTES: (usize, usize) = (4 << 20, 256 << 10);
 /// Heads are cut out of blocks of so many bytes.
 const HEADS_BYTES: usize = 64 << 10;
 
-/// What one side is told.
-#[derive(Clone, Debug, clap::Args)]
-pub(crate) struct PeerArgs {
-    #[command(flatten)]
-    common: Args,
-    /// Lend bodies to the other side, or borrow them
-    #[arg(long)]
-    shared_memory: bool,
-    /// Talk over Unix sockets, each of which stands for an address
-    #[arg(long)]
-    unix: bool,
-}
-
-/// Runs one side.
+/// Runs one side: over shared memory if `shares_memory`, over Unix sockets, each of which stands for an address, if
+/// `is_unix`.
 ///
 /// # Errors
 ///
 /// What is wrong with the arguments, the connections, or a message that came.
-pub(crate) fn run(args: &PeerArgs) -> anyhow::Result<ExitCode> {
-    let (args, shares, is_unix) = (&args.common, args.shared_memory, args.unix);
+pub fn run(args: &Args, shares_memory: bool, is_unix: bool) -> anyhow::Result<()> {
     let at = |address: &SocketAddr| {
         if is_unix {
             socket_of(address)
@@ -53,7 +39,7 @@ pub(crate) fn run(args: &PeerArgs) -> anyhow::Result<ExitCode> {
     };
     args.check()?;
     let config = TcpConfig {
-        shared_memory: shares,
+        shared_memory: shares_memory,
         ..config(args)
     };
     let mut peer = Peer::new(args, config)?;
@@ -77,7 +63,7 @@ pub(crate) fn run(args: &PeerArgs) -> anyhow::Result<ExitCode> {
         Role::Receive => peer.receive(args, run)?,
     };
     run.finish(concat!("sheaf ", env!("CARGO_PKG_VERSION")), congestion)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// The socket that stands for an address. Both sides are children of one process, which has given out the addresses.

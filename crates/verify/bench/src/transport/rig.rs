@@ -1,14 +1,13 @@
 //! One run: processes on both sides, the words that they are told, and what comes of it.
 
-use super::args::{Shape, Side, TransportArgs};
-use super::iperf3;
 use super::kinds::Found;
+use super::options::{Options, Shape, Side};
 use super::serve::{self, Request};
 use super::stage::Stage;
-use super::stat;
-use crate::bench::cpus::Cpus;
+use crate::cpus::Cpus;
 use anyhow::{Context as _, bail, ensure};
 use peer_harness::{Latency, Mark, PeerReport};
+use sheaf_figures::stat;
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
@@ -100,7 +99,7 @@ pub(crate) struct RunFigures {
 /// How runs are done.
 #[derive(Debug)]
 pub(crate) struct Rig<'a> {
-    pub(crate) args: &'a TransportArgs,
+    pub(crate) options: &'a Options,
     pub(crate) stage: &'a Stage,
     pub(crate) cpus: &'a Cpus,
     /// Where receivers are started, if not here.
@@ -128,21 +127,12 @@ impl Drop for Process {
 type Said = (usize, Option<String>);
 
 impl Rig<'_> {
-    /// Runs `case` with the transport `found`.
+    /// Runs `case` with the transport `found`, whose programs speak the language of `tools/peers`.
     ///
     /// # Errors
     ///
     /// If a process fails, or does not do in time what it was told.
     pub(crate) fn run(&self, found: &Found, case: &Case) -> anyhow::Result<RunFigures> {
-        let done = if found.is_iperf3() {
-            iperf3::run(self, found, case)
-        } else {
-            self.run_peers(found, case)
-        };
-        done.with_context(|| format!("{} with messages of {} bytes", found.kind.name, case.bytes))
-    }
-
-    fn run_peers(&self, found: &Found, case: &Case) -> anyhow::Result<RunFigures> {
         let (said, says) = sync_channel(LINES_MAX);
         let mut processes = Vec::new();
         let (first, second) = match case.binds {
@@ -174,11 +164,11 @@ impl Rig<'_> {
             processes.into_iter().map(|(_, process)| process).collect();
         // Receivers first, so that nothing waits for them.
         tell(processes.iter_mut().rev(), "go")?;
-        let warm_up_s =
-            self.args.warm_up_seconds + 0.01 * (case.shape.senders * case.shape.receivers) as f64;
+        let warm_up_s = self.options.warm_up_seconds
+            + 0.01 * (case.shape.senders * case.shape.receivers) as f64;
         self.go_on(&says, warm_up_s)?;
         tell(processes.iter_mut(), "mark")?;
-        self.go_on(&says, self.args.seconds)?;
+        self.go_on(&says, self.options.seconds)?;
         tell(processes.iter_mut(), "mark")?;
         tell(processes.iter_mut().take(case.shape.senders), "stop")?;
         let mut reports = vec![None; processes.len()];
@@ -257,7 +247,7 @@ impl Rig<'_> {
         ] {
             words.extend([name.to_owned(), value.to_string()]);
         }
-        words.extend(["--congestion".to_owned(), self.args.congestion.clone()]);
+        words.extend(["--congestion".to_owned(), self.options.congestion.clone()]);
         words
     }
 

@@ -1,0 +1,81 @@
+//! What is asked of the benchmark of a farm.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Farms to measure, and how.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Shapes, in the order in which they are measured.
+    pub shapes: Vec<Shape>,
+    /// Payload bytes of an STF, and of a message of the plain pair.
+    pub stf_bytes: Vec<u64>,
+    /// Undisturbed pairs of runs to take for each shape and size.
+    pub pairs: u32,
+    /// Length of the measured window of a run.
+    pub seconds: f64,
+    /// Time that a run goes before its window begins.
+    pub warm_up_seconds: f64,
+    /// Whether every process stays on a CPU, if there are two.
+    pub pin: bool,
+    /// Congestion control of all sockets, by its kernel name.
+    pub congestion: String,
+    /// The plain pair; else `plain_tcp` beside this program.
+    pub peer: Option<PathBuf>,
+    /// Bytes that an FLP holds until their TF is decided; else the farm file's default.
+    pub hold_bytes: Option<u64>,
+    /// Bytes of TFs that an EPN has at once; else the farm file's default.
+    pub capacity_bytes: Option<u64>,
+    /// Whether EPNs read STFs in the memory of FLPs, as in any farm on one machine.
+    pub shared_memory: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            shapes: vec![Shape { flps: 1, epns: 1 }],
+            stf_bytes: vec![1_000_000],
+            pairs: 7,
+            seconds: 1.5,
+            warm_up_seconds: 0.3,
+            pin: true,
+            congestion: "cubic".to_owned(),
+            peer: None,
+            hold_bytes: None,
+            capacity_bytes: None,
+            shared_memory: false,
+        }
+    }
+}
+
+/// How many nodes of each role a farm has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// FLPs.
+    pub flps: u16,
+    /// EPNs.
+    pub epns: u16,
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{}x{}", self.flps, self.epns))
+    }
+}
+
+impl FromStr for Shape {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let count = |part: &str| part.parse().ok().filter(|count| (1..=64).contains(count));
+        text.split_once('x')
+            .and_then(|(flps, epns)| {
+                let (flps, epns) = (count(flps)?, count(epns)?);
+                Some(Self { flps, epns })
+            })
+            .ok_or_else(|| {
+                format!("found `{text}`, expected FLPs x EPNs, 1 to 64 each, such as 3x5")
+            })
+    }
+}

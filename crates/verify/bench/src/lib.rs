@@ -1,0 +1,15 @@
+//! Benchmarks: what this machine moves, measured beside plain TCP.
+//!
+//! [`farm`] measures a whole farm and, in turn with it, a plain pair of TCP sockets; [`transport`] measures the
+//! transport alone beside plain TCP and other libraries. Both keep their processes on CPUs (`cpus`), drop runs in which
+//! the machine was busy with others, and open their reports with the same facts (`report`).
+
+mod cpus;
+pub mod farm;
+mod report;
+pub mod transport;
+
+/// Error of a benchmark that lacks a program to measure or to compare with. Nothing was started.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Missing(String);
