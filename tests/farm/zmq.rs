@@ -56,13 +56,21 @@ fn producer(kind: Kind, pattern: &str, we_bind: bool) -> Option<(Feed, Receiver<
     };
     let (waker, rings) = sync_channel(1);
     let open = |source: &ZmqSource| {
-        let mut config = FarmConfig::default();
-        config.flp.source = SourceConfig::Zmq(source.clone());
+        let config = FarmConfig::default();
         // A wake that is pending already need not be repeated.
         let wake = Box::new(move || {
             let _ = waker.try_send(());
         });
-        match source::open(&config, FlpId(0), wake, &Arc::default(), &mut |_| {}).unwrap() {
+        let opening = source::Opening {
+            flp: FlpId(0),
+            flps: config.run.flps,
+            stf_bytes_max: config.flp.stf_bytes_max,
+            pool: config.transport.lent_arena(),
+            wake,
+            registry: &Arc::default(),
+            lend: &mut |_| {},
+        };
+        match source::open(&SourceConfig::Zmq(source.clone()), opening).unwrap() {
             Input::Fed(feed) => feed,
             Input::Made(_) => panic!("a producer makes its STFs"),
         }

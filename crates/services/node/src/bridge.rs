@@ -8,12 +8,11 @@
 //! O2-Balancer2 has no back-pressure: an FLP that cannot send throws away. So a heartbeat waits until data have come
 //! for all but a few of those before it, and memory is bounded.
 
-use crate::config::ZmqMethod;
 use crate::http::{self, MetricsError};
 use crate::security::is_outside;
 use crate::shutdown::Shutdown;
 use crate::zmq::o2_balancer::{O2Channel, O2Data, SIZE};
-use crate::zmq::{Link, ZmqError};
+use crate::zmq::{Link, ZmqError, ZmqMethod};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde::Serialize;
 use sheaf_metrics::Registry;

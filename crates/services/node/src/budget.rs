@@ -1,7 +1,6 @@
 //! How much memory a node may take.
 
-use crate::config::{FarmConfig, SourceConfig};
-use crate::source::QUEUE_STFS;
+use crate::config::FarmConfig;
 use sheaf_protocol::{NodeId, Role};
 
 /// Heap that may stand in for a full arena, in bytes.
@@ -27,14 +26,13 @@ pub(crate) struct Budget {
 impl Budget {
     /// That of `node`, whose arena has `arena` bytes.
     pub(crate) fn of(config: &FarmConfig, node: NodeId, arena: u64) -> Self {
-        let source = match (&config.flp.source, node.role) {
-            (SourceConfig::Generator(generator), Role::Flp) => generator.pool_bytes,
-            (SourceConfig::Zmq(zmq), Role::Flp) => {
-                // A message of each producer that has not come whole, the queue, and one STF between.
-                let stfs = u64::from(zmq.peers_max) + QUEUE_STFS as u64 + 1;
-                stfs.saturating_mul(config.flp.stf_bytes_max)
-            }
-            _ => 0,
+        let source = match node.role {
+            Role::Flp => config
+                .flp
+                .source
+                .table()
+                .bytes_beside(config.flp.stf_bytes_max),
+            Role::Icn | Role::Epn | Role::Operator => 0,
         };
         Self {
             arena,
@@ -54,6 +52,7 @@ impl Budget {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::SourceConfig;
     use sheaf_protocol::{EpnId, FlpId};
     use sheaf_stf_builder::GeneratorConfig;
 

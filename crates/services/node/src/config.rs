@@ -6,10 +6,8 @@
 //! asked by role, with [`FarmConfig::check_files`]: the ICN's machine need not have the data of the FLPs.
 //! All of it comes before the first socket opens. The keys are described in `docs/config.md`.
 
-mod address;
 mod check;
 mod epn;
-mod error;
 mod files;
 mod flp;
 mod icn;
@@ -18,25 +16,26 @@ mod read;
 mod renamed;
 mod security;
 mod transport;
-mod zmq;
 
-pub use address::{NODE_ADDRESS, for_index, is_address, is_node_address};
-pub use epn::{
-    Ack, DiscardSink, EpnConfig, FileSink, ShmSink, SinkConfig, StfFileSink, UnixSink, VerifySink,
+pub use crate::check::{
+    ConfigError, ConfigErrors, NODE_ADDRESS, for_index, is_address, is_node_address,
 };
-pub use error::{ConfigError, ConfigErrors};
-pub(crate) use files::path_for;
-pub use flp::{
-    FileSource, FlpConfig, Km3netSource, ReplaySource, SourceConfig, StdinSource, StfFileSource,
-    StfShare, TcpSource, UnixSource, Xtc2Source,
+pub use crate::kinds::Kind;
+pub use crate::sink::{
+    Ack, DiscardSink, FileSink, ShmSink, SinkConfig, StfFileSink, UnixSink, VerifySink, ZmqLayout,
+    ZmqOutlet, ZmqSink,
 };
+pub use crate::source::{
+    FileSource, Km3netSource, ReplaySource, SourceConfig, StdinSource, StfFileSource, StfFormat,
+    StfShare, TcpSource, UnixSource, Xtc2Source, ZmqFraming, ZmqIntake, ZmqSource,
+};
+pub use crate::zmq::ZmqMethod;
+pub use epn::EpnConfig;
+pub use flp::FlpConfig;
 pub use icn::{IcnConfig, LedgerBackend, LedgerConfig};
 pub use membership::{MembershipBackend, MembershipConfig, MembershipFileError};
 pub use security::{BulkConfig, SecurityConfig};
 pub use transport::TransportConfig;
-pub use zmq::{
-    StfFormat, ZmqFraming, ZmqIntake, ZmqLayout, ZmqMethod, ZmqOutlet, ZmqSink, ZmqSource,
-};
 
 use serde::{Deserialize, Serialize};
 use sheaf_protocol::Role;

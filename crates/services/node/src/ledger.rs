@@ -1,7 +1,8 @@
 //! Which verdict log an ICN has, from its configuration.
 
+use crate::check::path_for;
 use crate::clock::new_incarnation;
-use crate::config::{FarmConfig, LedgerBackend, MembershipFileError, path_for};
+use crate::config::{FarmConfig, LedgerBackend, MembershipFileError};
 use sheaf_protocol::{NodeId, Role};
 use sheaf_verdict_log::Ledger;
 use sheaf_verdict_log::file::FileLedger;

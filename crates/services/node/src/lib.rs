@@ -7,6 +7,7 @@
 
 pub mod bridge;
 mod budget;
+mod check;
 pub mod clock;
 pub mod config;
 pub mod consume;
@@ -15,6 +16,7 @@ pub mod event;
 pub mod flp;
 mod http;
 pub mod icn;
+mod kinds;
 mod ledger;
 mod metrics;
 pub mod operator;

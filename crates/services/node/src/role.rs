@@ -5,7 +5,7 @@
 
 use crate::budget::{Budget, HEAP_BYTES_MAX};
 use crate::clock::{Clock, FairClock, new_incarnation, new_run};
-use crate::config::{Ack, FarmConfig, LedgerBackend, MembershipBackend, SinkConfig, for_index};
+use crate::config::{FarmConfig, LedgerBackend, MembershipBackend, for_index};
 use crate::epn::{EpnError, EpnNode, EpnParts};
 use crate::event::EventLog;
 use crate::flp::{DATA_ADDRESSES_BETWEEN, FlpError, FlpNode, FlpParts, Turn};
@@ -17,7 +17,7 @@ use crate::registry::{self, Discovery, RegistryError};
 use crate::reject;
 use crate::security::{self, SecurityError};
 use crate::shutdown::Shutdown;
-use crate::sink::{self, SinkError, SinkHandle};
+use crate::sink::{self, SinkError};
 use crate::slots::ArenaSlots;
 use crate::source::{self, Input, SourceError};
 use crate::status::FarmStatus;
@@ -297,9 +297,17 @@ pub fn run_flp(
     let waker = process.waker.clone();
     let waker = Box::new(move || wake(&waker));
     let registry = process.registry.clone();
-    // Payloads that lie there for ever may be lent as often as anybody wants them.
-    let lend = &mut |pool: &Arc<Arena>| process.transport().lend(pool, u64::MAX);
-    let input = source::open(config, flp, waker, &registry, lend)?;
+    let opening = source::Opening {
+        flp,
+        flps: config.run.flps,
+        stf_bytes_max: config.flp.stf_bytes_max,
+        pool: config.transport.lent_arena(),
+        wake: waker,
+        registry: &registry,
+        // Payloads that stay in that memory may be lent as often as they are asked for.
+        lend: &mut |pool: &Arc<Arena>| process.transport().lend(pool, u64::MAX),
+    };
+    let input = source::open(&config.flp.source, opening)?;
     process.serve_metrics(options.metrics.as_ref().or(config.flp.metrics.as_ref()))?;
     let stf_bytes_max = match &input {
         Input::Made(source) => source.bytes_max().min(config.flp.stf_bytes_max),
@@ -399,22 +407,21 @@ pub fn run_epn(
         incarnation: new_incarnation(),
     };
     let mut brain = TfBuilder::new(config.epn.build);
-    let waker = Box::new(move || wake(&waker));
-    let sink = match (&config.epn.sink, config.epn.ack) {
-        (SinkConfig::File(file), Ack::Stored) => {
-            let store = sink::open_store(file, target)?;
-            brain.store_first(store.former());
-            SinkHandle::spawn_store(store, waker)?
-        }
-        (config_of_sink, _) => {
-            let memory = sink::Memory {
-                arena: process.arena.clone(),
-                holdings: process.transport().holdings(),
-            };
-            let sink = (config_of_sink, config.epn.queue_tfs);
-            sink::open(sink, epn, memory, &process.registry, waker)?
-        }
+    let opening = sink::Opening {
+        target,
+        ack: config.epn.ack,
+        queue_tfs: config.epn.queue_tfs,
+        memory: sink::Memory {
+            arena: process.arena.clone(),
+            holdings: process.transport().holdings(),
+        },
+        registry: process.registry.clone(),
+        wake: Box::new(move || wake(&waker)),
     };
+    let mut sink = sink::open(&config.epn.sink, opening)?;
+    if let Some(former) = sink.take_former() {
+        brain.store_first(former.into_iter());
+    }
     let told = config.epn.advertise.as_deref().map(own);
     let mut data_addresses = vec![resolve(told.as_ref().unwrap_or(&address))?];
     for other in &others {
@@ -532,9 +539,7 @@ impl Process {
         let options = match node.role {
             Role::Flp => config.transport.lent_arena(),
             // Its consumers look at it.
-            Role::Epn if matches!(config.epn.sink, SinkConfig::Shm(_)) => {
-                config.transport.shared_arena()
-            }
+            Role::Epn if config.epn.sink.table().shares_memory() => config.transport.shared_arena(),
             _ => config.transport.arena(),
         };
         let arena = Arena::new(bytes, options)?;
@@ -549,7 +554,8 @@ impl Process {
         };
         let connections_max =
             tcp.accepted_max + config.run.flps as usize + config.run.epns as usize;
-        let consumers = usize::from(node.role == Role::Epn) * config.epn.sink.files();
+        let consumers =
+            usize::from(node.role == Role::Epn) * config.epn.sink.table().descriptors_max();
         let files = raise_files(connections_max, consumers)?;
         let queue_bytes_max = tcp.queue_bytes_max;
         let mut transport = Tcp::with_security(tcp, arena.clone(), security)?;

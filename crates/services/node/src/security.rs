@@ -3,12 +3,11 @@
 //! On loopback nothing is needed. Anywhere else a process needs certificates, or has to be told that it may do
 //! without; then everybody who looks at it is told so, too.
 
-use crate::config::{BulkConfig, FarmConfig, SinkConfig, SourceConfig, for_index};
+use crate::config::{BulkConfig, FarmConfig, for_index};
 use sheaf_auth::{Credentials, IdentityError, Moment, Tls};
 use sheaf_metrics::Registry;
 use sheaf_protocol::{Control, NodeId, Role};
 use sheaf_transport::{Bulk, ConnId, Security, Transport};
-use sheaf_zmtp::Endpoint;
 use std::time::Duration;
 use thiserror::Error;
 use tracing::{info, warn};
@@ -147,20 +146,14 @@ fn outside(
             all.extend(given.or(own).map(|own| ("listens at", own)));
         }
         Role::Flp => {
-            let found = match &config.flp.source {
-                SourceConfig::Tcp(source) => Some(for_index(&source.listen, node)),
-                SourceConfig::Zmq(source) => host_port(&for_index(&source.endpoint, node)),
-                _ => None,
-            };
+            let found = config.flp.source.table().address(node);
             all.extend(found.map(|address| (TAKES_STFS, address)));
         }
         Role::Epn => {
             let own = given.unwrap_or_else(|| config.epn.listen.clone());
             all.push(("listens at", for_index(&own, node)));
-            if let SinkConfig::Zmq(sink) = &config.epn.sink {
-                let found = host_port(&for_index(&sink.endpoint, node));
-                all.extend(found.map(|address| (HANDS_TFS_ON, address)));
-            }
+            let found = config.epn.sink.table().address(node);
+            all.extend(found.map(|address| (HANDS_TFS_ON, address)));
         }
         Role::Operator => {}
     }
@@ -168,11 +161,6 @@ fn outside(
     all.extend(metrics.map(|address| (SERVES_METRICS, address.to_owned())));
     all.retain(|(_, address)| is_outside(address));
     all
-}
-
-/// The address of an endpoint of ZeroMQ, unless it is a Unix socket.
-fn host_port(endpoint: &str) -> Option<String> {
-    endpoint.parse::<Endpoint>().ok()?.host_port()
 }
 
 /// Whether others than this machine can be at `address`. What has no address yet is named as such later.

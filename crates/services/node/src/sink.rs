@@ -9,7 +9,9 @@
 mod discard;
 mod disk;
 mod file;
+mod handle;
 mod patience;
+mod queue;
 mod shm;
 mod stf_files;
 mod store;
@@ -20,35 +22,130 @@ mod verify;
 mod worker;
 mod zmq;
 
-pub use discard::Discard;
+pub use discard::{Discard, DiscardSink};
 pub use disk::{Disk, DiskFile, RealDisk};
-pub use file::TfFiles;
+pub use file::{FileSink, TfFiles};
+pub use handle::SinkHandle;
 pub use patience::Patience;
-pub use shm::Memory;
-pub use stf_files::StfFiles;
+pub use shm::ShmSink;
+pub use stf_files::{StfFileSink, StfFiles};
 pub use store::{Recovered, TfStore};
-pub use unix::Consumer;
-pub use verify::Verify;
-pub use zmq::Outlet;
+pub(crate) use tf_file::tf_of_head;
+pub use tf_file::{TfFileError, read_tf_file, tf_file_head};
+pub use unix::{Consumer, UnixSink};
+pub use verify::{Verify, VerifySink};
+pub use zmq::{Outlet, ZmqLayout, ZmqOutlet, ZmqSink};
 
-use crate::config::{FileSink, SinkConfig, for_index, path_for};
+use crate::check::{Check, ConfigError};
 use crate::event::PartEvent;
+use crate::kinds::kinds;
 use crate::source::Wake;
 use crate::zmq::ZmqError;
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 use sheaf_metrics::Registry;
-use sheaf_protocol::control::Recover;
-use sheaf_protocol::{Attempt, EpnId, Incarnation, RunId, Target, TfId, crc32c};
+use sheaf_protocol::{Attempt, Incarnation, NodeId, RunId, Target, TfId, crc32c};
 use sheaf_protocol::{Part, Tf};
-use shm::ShmWorker;
-use std::collections::VecDeque;
+use sheaf_transport::Arena;
+use sheaf_transport::handover::Holdings;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use store_worker::{Lanes, Order, StoreWorker};
 use thiserror::Error;
-use worker::Worker;
+
+kinds! {
+    /// The `[epn.sink]` table: the consumer of the TFs of an EPN, by its `kind`.
+    #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+    SinkConfig: SinkKind {
+        Discard(DiscardSink) = "discard", "counts TFs and releases their memory";
+        Verify(VerifySink) = "verify", "recomputes every CRC-32C and walks every payload, then discards";
+        File(FileSink) = "file" at "directory", "writes one file a TF";
+        StfFile(StfFileSink) = "stf-file" at "directory", "writes files of many TFs as DataDistribution does";
+        Unix(UnixSink) = "unix" at "path", "writes whole TFs to the consumer process at a Unix socket";
+        Shm(ShmSink) = "shm" at "path", "lends TFs to consumer processes, which read them in the memory of the EPN";
+        Zmq(ZmqSink) = "zmq" at "endpoint", "sends TFs to programs that speak ZeroMQ";
+    }
+}
+
+impl Default for SinkConfig {
+    fn default() -> Self {
+        Self::Discard(DiscardSink {})
+    }
+}
+
+/// Kind of sink: the `[epn.sink]` table with this `kind`, what is checked of it, and the sink made of it.
+///
+/// A kind is its file, with this trait for its table, and its line in the table of [`SinkConfig`].
+pub(crate) trait SinkKind {
+    /// Reports values that make no sense, whatever the machine.
+    fn check(&self, _check: &mut Check) {}
+
+    /// Looks for the folder that EPN `node` needs on this machine.
+    fn check_files(&self, _node: NodeId) -> Option<ConfigError> {
+        None
+    }
+
+    /// Returns the network address at which EPN `node` delivers TFs in the clear.
+    fn address(&self, _node: NodeId) -> Option<String> {
+        None
+    }
+
+    /// Whether TFs can be stored before they are committed, for `epn.ack = "stored"`.
+    fn stores(&self) -> bool {
+        false
+    }
+
+    /// Whether consumers map the memory of the EPN.
+    fn shares_memory(&self) -> bool {
+        false
+    }
+
+    /// Returns the number of descriptors that the consumers may need at once.
+    fn descriptors_max(&self) -> usize {
+        0
+    }
+
+    /// Opens the sink.
+    fn open(&self, opening: Opening) -> Result<SinkHandle, SinkError>;
+}
+
+/// Surroundings in which the sink of an EPN is opened.
+pub struct Opening {
+    /// The EPN and its life.
+    pub target: Target,
+    /// When a TF counts as built.
+    pub ack: Ack,
+    /// TFs that may be with the sink at once.
+    pub queue_tfs: u32,
+    /// Memory in which TFs lie.
+    pub memory: Memory,
+    /// Registry of what the sink counts.
+    pub registry: Arc<Registry>,
+    /// Called when [`SinkHandle::poll`] has something new.
+    pub wake: Wake,
+}
+
+/// Memory of an EPN, to be shared with its consumers.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    /// Arena of the EPN.
+    pub arena: Arc<Arena>,
+    /// Memory that FLPs of this machine have lent to the EPN.
+    pub holdings: Holdings,
+}
+
+/// When an EPN reports a TF as built.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ack {
+    /// When its parts are in memory. If the EPN dies between the verdict and the hand-over, the TF is abandoned.
+    #[default]
+    Built,
+    /// When it is on the disk under a name that nobody reads; the commit publishes it, if need be in the next life
+    /// of the EPN. Needs the file sink.
+    Stored,
+}
 
 /// Hands TFs over, one at a time.
 pub trait Sink: Send {
@@ -139,55 +236,13 @@ pub enum SinkError {
     Thread(io::Error),
 }
 
-/// Opens the sink of `epn` as `config` says, for TFs that lie in `memory`. What it counts goes to `registry`; `wake`
-/// and `queue_tfs` are as for [`SinkHandle::spawn`].
+/// Opens the sink that `config` describes.
 ///
 /// # Errors
 ///
 /// [`SinkError`] if its folder, its socket or its thread cannot be had.
-pub fn open(
-    (config, queue_tfs): (&SinkConfig, u32),
-    epn: EpnId,
-    memory: Memory,
-    registry: &Arc<Registry>,
-    wake: Wake,
-) -> Result<SinkHandle, SinkError> {
-    let sink: Box<dyn Sink> = match config {
-        SinkConfig::Discard(_) => Box::new(Discard),
-        SinkConfig::Verify(_) => Box::new(Verify),
-        SinkConfig::File(file) => Box::new(TfFiles::open(
-            path_for(&file.directory, epn.into()),
-            epn,
-            file.fsync,
-        )?),
-        SinkConfig::StfFile(file) => Box::new(StfFiles::open(
-            path_for(&file.directory, epn.into()),
-            epn,
-            file.fsync,
-            file.roll_bytes,
-        )?),
-        SinkConfig::Unix(unix) => Box::new(Consumer::listen(path_for(&unix.path, epn.into()))?),
-        SinkConfig::Zmq(zmq) => {
-            let endpoint = for_index(&zmq.endpoint, epn.into());
-            Box::new(Outlet::open(zmq, &endpoint, epn, registry)?)
-        }
-        SinkConfig::Shm(shm) => {
-            let path = path_for(&shm.path, epn.into());
-            let worker = ShmWorker::spawn(shm, path, memory, registry, queue_tfs, wake)?;
-            let inner = Inner::Shared(worker);
-            return Ok(SinkHandle { inner });
-        }
-    };
-    SinkHandle::spawn(sink, queue_tfs, wake)
-}
-
-/// Opens the storage of an EPN for ack level `stored`.
-///
-/// # Errors
-///
-/// [`SinkError`] if its folder cannot be had.
-pub fn open_store(config: &FileSink, target: Target) -> Result<TfStore, SinkError> {
-    TfStore::open(path_for(&config.directory, target.epn.into()), target)
+pub fn open(config: &SinkConfig, opening: Opening) -> Result<SinkHandle, SinkError> {
+    config.table().open(opening)
 }
 
 /// What became of a TF that a [`SinkHandle`] took.
@@ -261,175 +316,6 @@ impl SinkEvent {
     }
 }
 
-/// A sink as the node sees it: a queue in, events out.
-pub struct SinkHandle {
-    inner: Inner,
-}
-
-enum Inner {
-    Inline {
-        sink: Box<dyn Sink>,
-        events: VecDeque<SinkEvent>,
-        events_max: usize,
-    },
-    Threaded(Worker),
-    Shared(ShmWorker),
-    Storing(StoreWorker),
-    StoringInline(Box<(TfStore, Lanes)>),
-}
-
-impl std::fmt::Debug for SinkHandle {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SinkHandle").finish_non_exhaustive()
-    }
-}
-
-impl SinkHandle {
-    /// Runs `sink` in a thread of its own, unless it is instant. At most `queue_tfs` TFs are with it at once, the one
-    /// in its hands included. `wake` is called when [`poll`](Self::poll) has something new.
-    ///
-    /// # Errors
-    ///
-    /// [`SinkError::Thread`] if the operating system gives no thread.
-    pub fn spawn(sink: Box<dyn Sink>, queue_tfs: u32, wake: Wake) -> Result<Self, SinkError> {
-        if sink.is_instant() {
-            return Ok(Self::inline(sink, queue_tfs));
-        }
-        let worker = Worker::spawn(sink, queue_tfs, wake).map_err(SinkError::Thread)?;
-        Ok(Self {
-            inner: Inner::Threaded(worker),
-        })
-    }
-
-    /// Runs `sink` in the calls of [`offer`](Self::offer), whatever it is: for tests without threads.
-    #[must_use]
-    pub fn inline(sink: Box<dyn Sink>, queue_tfs: u32) -> Self {
-        let events_max = 2 * queue_tfs.max(1) as usize;
-        Self {
-            inner: Inner::Inline {
-                sink,
-                events: VecDeque::new(),
-                events_max,
-            },
-        }
-    }
-
-    /// Nobody, in the calls of [`offer`](Self::offer): for tests and benches.
-    #[must_use]
-    pub fn discard() -> Self {
-        Self::inline(Box::new(Discard), u32::from(u16::MAX))
-    }
-
-    /// Stores TFs before they are committed, in a thread of its own. `wake` is called as for [`spawn`](Self::spawn).
-    ///
-    /// # Errors
-    ///
-    /// [`SinkError::Thread`] if the operating system gives no thread.
-    pub fn spawn_store(store: TfStore, wake: Wake) -> Result<Self, SinkError> {
-        let worker = StoreWorker::spawn(store, wake).map_err(SinkError::Thread)?;
-        Ok(Self {
-            inner: Inner::Storing(worker),
-        })
-    }
-
-    /// Stores TFs in the calls of [`poll`](Self::poll): for tests without threads. What fails is tried with each.
-    #[must_use]
-    pub fn inline_store(store: TfStore) -> Self {
-        Self {
-            inner: Inner::StoringInline(Box::new((store, Lanes::default()))),
-        }
-    }
-
-    fn lanes(&mut self, put: impl FnOnce(&mut Lanes)) {
-        match &mut self.inner {
-            Inner::Storing(worker) => worker.with(put),
-            Inner::StoringInline(inner) => put(&mut inner.1),
-            Inner::Inline { .. } | Inner::Threaded(_) | Inner::Shared(_) => {
-                debug_assert!(false, "only a sink that stores is asked to");
-            }
-        }
-    }
-
-    /// Writes a TF so that it survives a crash; [`SinkEvent::Stored`] follows. Of a sink that stores only, as the
-    /// next two.
-    pub fn store(&mut self, tf: Tf<Bytes>) {
-        self.lanes(|lanes| lanes.store(tf));
-    }
-
-    /// Removes what this life, or what former lives have stored of a TF.
-    pub fn unstore(&mut self, run: RunId, tf: TfId, by_former: bool) {
-        self.lanes(|lanes| lanes.order(Order::Unstore { run, tf, by_former }));
-    }
-
-    /// Publishes what a former life has stored of a TF; [`SinkEvent::Recovered`] follows.
-    pub fn recover(&mut self, run: RunId, item: Recover) {
-        self.lanes(|lanes| lanes.order(Order::Recover { run, item }));
-    }
-
-    /// Takes a TF.
-    ///
-    /// # Errors
-    ///
-    /// The TF itself if the queue is full. There is room again when [`poll`](Self::poll) has given an event.
-    pub fn offer(&mut self, tf: Tf<Bytes>) -> Result<(), Tf<Bytes>> {
-        match &mut self.inner {
-            Inner::Threaded(worker) => worker.offer(tf),
-            Inner::Shared(worker) => worker.offer(tf),
-            Inner::Storing(_) | Inner::StoringInline(_) => {
-                self.lanes(|lanes| lanes.order(Order::Publish(tf)));
-                Ok(())
-            }
-            Inner::Inline {
-                events, events_max, ..
-            } if events.len() >= *events_max => Err(tf),
-            Inner::Inline { sink, events, .. } => match sink.deliver(&tf, &Patience::none()) {
-                Ok(delivery) => {
-                    let bytes = tf.bytes();
-                    events.push_back(SinkEvent::delivered(&tf, delivery));
-                    drop(tf);
-                    events.push_back(SinkEvent::Freed { bytes });
-                    Ok(())
-                }
-                Err(error) => {
-                    events.push_back(SinkEvent::Failed {
-                        tf: tf.tf,
-                        is_storage: matches!(error, DeliverError::Write { .. }),
-                        error: error.to_string(),
-                    });
-                    Err(tf)
-                }
-            },
-        }
-    }
-
-    /// The next event, if there is one now.
-    pub fn poll(&mut self) -> Option<SinkEvent> {
-        match &mut self.inner {
-            Inner::Threaded(worker) => worker.poll(),
-            Inner::Shared(worker) => worker.poll(),
-            Inner::Storing(worker) => worker.poll(),
-            Inner::StoringInline(inner) => {
-                let (store, lanes) = &mut **inner;
-                lanes.work_inline(store);
-                lanes.events.pop_front()
-            }
-            Inner::Inline { events, .. } => events.pop_front(),
-        }
-    }
-
-    /// Hands over what is in the queue, as far as the consumer takes it without being waited for, and ends. A
-    /// consumer that is away, or takes nothing for a second, is given up; then a warning says how many TFs are
-    /// left. Events can be polled afterwards; no TF is taken any more.
-    pub fn finish(&mut self) {
-        match &mut self.inner {
-            Inner::Threaded(worker) => worker.finish(),
-            Inner::Shared(worker) => worker.finish(),
-            Inner::Storing(worker) => worker.finish(),
-            Inner::Inline { .. } | Inner::StoringInline(_) => {}
-        }
-    }
-}
-
 /// What is known of a part without looking at its bytes.
 fn stated(part: &Part<Bytes>) -> PartEvent {
     PartEvent {
@@ -470,9 +356,8 @@ pub(crate) fn recomputed(tf: &Tf<Bytes>) -> Delivery {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sheaf_protocol::{FlpId, Incarnation, PayloadFormat, RunId, Source};
-    use sheaf_transport::handover::Holdings;
-    use sheaf_transport::{Arena, ArenaOptions};
+    use sheaf_protocol::{EpnId, FlpId, PayloadFormat, Source};
+    use sheaf_transport::ArenaOptions;
     use std::sync::mpsc::{Receiver, sync_channel};
 
     /// A TF of opaque payloads, of FLP 0 and so on, without FLP 9.
@@ -511,6 +396,26 @@ mod tests {
         Memory {
             arena: Arena::new(4 << 20, options).unwrap(),
             holdings: Holdings::default(),
+        }
+    }
+
+    /// Surroundings of EPN 4 with a queue for `queue_tfs`.
+    pub(super) fn opening(
+        queue_tfs: u32,
+        memory: Memory,
+        registry: Arc<Registry>,
+        wake: Wake,
+    ) -> Opening {
+        Opening {
+            target: Target {
+                epn: EpnId(4),
+                incarnation: Incarnation(1),
+            },
+            ack: Ack::Built,
+            queue_tfs,
+            memory,
+            registry,
+            wake,
         }
     }
 
@@ -571,7 +476,7 @@ mod tests {
             let text = text.replace("DIR", folder.path().to_str().unwrap());
             let config: SinkConfig = toml::from_str(&text).unwrap();
             let wake = Box::new(|| {});
-            let _sink = open((&config, 1), EpnId(4), memory(), &Arc::default(), wake).unwrap();
+            let _sink = open(&config, opening(1, memory(), Arc::default(), wake)).unwrap();
             assert_eq!(config.kind(), expected);
             assert_eq!(
                 folder.path().join("4").exists(),

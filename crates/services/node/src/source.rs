@@ -1,51 +1,159 @@
 //! Where an FLP gets its STFs: opens files, listens for producers, logs what is wrong with them.
 //!
-//! Walking, cutting and re-stamping are `acquire`'s; this module brings the bytes. A source is either
+//! Walking, cutting and re-stamping are `stf-builder`'s; this module brings the bytes. A source is either
 //! [made](Input::Made): asked for the payload of any TF, when the FLP is ready for it; or
 //! [fed](Input::Fed): a producer outside says when there is an STF.
 
 mod deal;
 mod feed;
-mod framing;
+mod files;
+mod generator;
 mod joined;
+mod km3net;
 mod origin;
+mod raw;
 pub(crate) mod record;
+mod replay;
+mod stdin;
+mod stf_file;
 pub(crate) mod stop;
+mod tcp;
+mod unix;
+mod xtc2;
 mod zmq;
 
-pub(crate) use feed::QUEUE_STFS;
 pub use feed::{Fed, Feed, FeedStats};
-pub use framing::{Framing, FramingError};
+pub use km3net::Km3netSource;
+pub use raw::FileSource;
 pub use record::{RecordError, RecordHeader};
+pub use replay::ReplaySource;
+pub use stdin::StdinSource;
+pub use stf_file::{StfFileSource, StfShare};
+pub use tcp::TcpSource;
+pub use unix::UnixSource;
+pub use xtc2::Xtc2Source;
+pub use zmq::{Framing, FramingError, StfFormat, ZmqFraming, ZmqIntake, ZmqSource};
 
-use crate::config::{
-    FarmConfig, FileSource, Km3netSource, ReplaySource, SourceConfig, StfFileSource, StfShare,
-    Xtc2Source, for_index,
-};
-use crate::slots::ArenaSlots;
+use crate::check::{Check, ConfigError};
+use crate::kinds::kinds;
 use crate::zmq::ZmqError;
-use bytes::Bytes;
-use deal::Dealt;
-use joined::Joined;
-use sheaf_formats::{Fault, Findings};
+use serde::{Deserialize, Serialize};
 use sheaf_metrics::Registry;
-use sheaf_protocol::FlpId;
-use sheaf_stf_builder::km3net::{Km3netConfig, Km3netFile};
-use sheaf_stf_builder::stf_file::{Equipments, StfFile};
-use sheaf_stf_builder::xtc2::{Xtc2Config, Xtc2File};
-use sheaf_stf_builder::{
-    CutConfig, Generator, GeneratorConfig, GeneratorError, RawFile, Replay, ReplayConfig,
-    ReplayError, Share, ShareError, StfSource, Template,
-};
-use sheaf_transport::{Arena, ArenaError};
+use sheaf_protocol::{FlpId, NodeId};
+use sheaf_stf_builder::{GeneratorConfig, GeneratorError, ReplayError, ShareError, StfSource};
+use sheaf_transport::{Arena, ArenaError, ArenaOptions};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use thiserror::Error;
-use tracing::{info, warn};
+use tracing::warn;
 
-/// Faults of one file that are logged one by one.
-const FAULTS_LOGGED_MAX: usize = 10;
+kinds! {
+    /// The `[flp.source]` table: where the STFs of an FLP come from, by its `kind`.
+    #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+    SourceConfig: SourceKind {
+        Replay(ReplaySource) = "replay", "recorded pages as an endless stream";
+        File(FileSource) = "file", "recorded pages once, cut by orbit";
+        Generator(GeneratorConfig) = "generator", "bytes without structure, endless";
+        Km3net(Km3netSource) = "km3net", "recorded KM3NeT records or packets once, one time slice of 100 ms a TF";
+        Xtc2(Xtc2Source) = "xtc2", "recorded LCLS-II datagrams once, cut by event time";
+        StfFile(StfFileSource) = "stf-file", "TF files of DataDistribution once";
+        Stdin(StdinSource) = "stdin", "STFs from the standard input";
+        Unix(UnixSource) = "unix", "STFs from producers that connect to a Unix socket";
+        Tcp(TcpSource) = "tcp", "STFs from producers that connect to a TCP address";
+        Zmq(ZmqSource) = "zmq", "STFs from programs that speak ZeroMQ";
+    }
+}
+
+impl Default for SourceConfig {
+    fn default() -> Self {
+        Self::Replay(ReplaySource::default())
+    }
+}
+
+impl SourceConfig {
+    /// Whether a producer outside says when there is an STF.
+    #[must_use]
+    pub fn is_fed(&self) -> bool {
+        self.table().is_fed()
+    }
+
+    /// Returns the files that the source reads, of all FLPs together.
+    #[must_use]
+    pub fn files(&self) -> Option<&[PathBuf]> {
+        self.table().files()
+    }
+}
+
+/// Kind of source: the `[flp.source]` table with this `kind`, what is checked of it, and the source made of it.
+///
+/// A kind is its file, with this trait for its table, and its line in the table of [`SourceConfig`].
+pub(crate) trait SourceKind {
+    /// Whether a producer outside says when there is an STF.
+    fn is_fed(&self) -> bool {
+        false
+    }
+
+    /// Returns the files that the source reads, of all FLPs together.
+    fn files(&self) -> Option<&[PathBuf]> {
+        None
+    }
+
+    /// Whether each FLP needs a file for itself.
+    fn is_one_file_a_flp(&self) -> bool {
+        false
+    }
+
+    /// Reports values that make no sense, whatever the machine.
+    fn check(&self, _check: &mut Check) {}
+
+    /// Looks for folders that FLP `node` needs on this machine.
+    fn check_files(&self, _node: NodeId) -> Option<ConfigError> {
+        None
+    }
+
+    /// Returns the network address at which FLP `node` takes STFs in the clear.
+    fn address(&self, _node: NodeId) -> Option<String> {
+        None
+    }
+
+    /// Returns the bytes of a usual STF, where they are known before the source is opened.
+    fn stf_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    /// Whether payloads lie in memory of the source, not in that of the hold.
+    fn has_memory(&self) -> bool {
+        false
+    }
+
+    /// Returns the bytes that the source takes beside the hold. Recorded files are read as they are needed, and not
+    /// counted.
+    fn bytes_beside(&self, _stf_bytes_max: u64) -> u64 {
+        0
+    }
+
+    /// Opens the source.
+    fn open(&self, opening: Opening<'_>) -> Result<Input, SourceError>;
+}
+
+/// Surroundings in which the source of an FLP is opened.
+pub struct Opening<'a> {
+    /// The FLP.
+    pub flp: FlpId,
+    /// FLPs of the run.
+    pub flps: u32,
+    /// Largest STF that the FLP announces, in bytes.
+    pub stf_bytes_max: u64,
+    /// Options of memory that the source takes for payloads.
+    pub pool: ArenaOptions,
+    /// Called for each STF of a [`Feed`].
+    pub wake: Wake,
+    /// Registry of what the source counts beside STFs.
+    pub registry: &'a Arc<Registry>,
+    /// Called with memory in which payloads stay for ever.
+    pub lend: &'a mut dyn FnMut(&Arc<Arena>),
+}
 
 /// Called from another thread when there is something new to take.
 pub type Wake = Box<dyn Fn() + Send>;
@@ -119,282 +227,43 @@ pub enum SourceError {
     Zmq(#[from] ZmqError),
 }
 
-/// The pool lies on pages like those of the holds, since the kernel copies out of it as out of them.
-fn open_generator(
-    config: &FarmConfig,
-    generator: &GeneratorConfig,
-    flp: FlpId,
-    lend: &mut dyn FnMut(&Arc<Arena>),
-) -> Result<Generator, SourceError> {
-    let pool_bytes = usize::try_from(generator.pool_bytes).unwrap_or(usize::MAX);
-    let arena = Arena::new(pool_bytes, config.transport.lent_arena())?;
-    lend(&arena);
-    Ok(Generator::new_in(
-        generator.clone(),
-        flp,
-        &mut ArenaSlots(arena),
-    )?)
+impl SourceError {
+    fn listen(place: impl std::fmt::Display, source: io::Error) -> Self {
+        Self::Listen {
+            place: place.to_string(),
+            source,
+        }
+    }
 }
 
-/// Opens the source of `flp` as `config` says. `wake` is called for each STF of a [`Feed`]; what it counts beside STFs
-/// goes to `registry`; `lend` is told of memory that payloads lie in for ever.
+/// Opens the source that `config` describes.
 ///
 /// What is wrong with files is logged with offset and kind; the good part of them is used.
 ///
 /// # Errors
 ///
 /// [`SourceError`] if there is nothing to make STFs of.
-pub fn open(
-    config: &FarmConfig,
-    flp: FlpId,
-    wake: Wake,
-    registry: &Arc<Registry>,
-    lend: &mut dyn FnMut(&Arc<Arena>),
-) -> Result<Input, SourceError> {
-    let flps = config.run.flps;
-    let stf_bytes_max = config.flp.stf_bytes_max;
-    let source: Box<dyn StfSource> = match &config.flp.source {
-        SourceConfig::Replay(source) => Box::new(open_replay(source, flp, flps)?),
-        SourceConfig::File(source) => Box::new(open_files(source, flp, flps)?),
-        SourceConfig::Generator(generator) => {
-            Box::new(open_generator(config, generator, flp, lend)?)
-        }
-        SourceConfig::Km3net(source) => Box::new(open_km3net(source, flp, flps)?),
-        SourceConfig::Xtc2(source) => Box::new(open_xtc2(source, flp, flps)?),
-        SourceConfig::StfFile(source) => Box::new(open_stf_files(source, flp, flps)?),
-        SourceConfig::Stdin(_) => {
-            return Feed::stdin(stf_bytes_max, wake)
-                .map(Input::Fed)
-                .map_err(|source| listen_error("the standard input", source));
-        }
-        SourceConfig::Unix(source) => {
-            let path = crate::config::path_for(&source.path, flp.into());
-            return Feed::unix(&path, stf_bytes_max, wake)
-                .map(Input::Fed)
-                .map_err(|source| listen_error(path.display(), source));
-        }
-        SourceConfig::Tcp(source) => {
-            let address = for_index(&source.listen, flp.into());
-            return Feed::tcp(&address, stf_bytes_max, wake)
-                .map(Input::Fed)
-                .map_err(|source| listen_error(address, source));
-        }
-        SourceConfig::Zmq(source) => {
-            let endpoint = for_index(&source.endpoint, flp.into());
-            let feed = Feed::zmq(source, &endpoint, stf_bytes_max, wake, registry)?;
-            return Ok(Input::Fed(feed));
-        }
-    };
-    let bytes_max = source.bytes_max();
-    if bytes_max > stf_bytes_max {
+pub fn open(config: &SourceConfig, opening: Opening<'_>) -> Result<Input, SourceError> {
+    let stf_bytes_max = opening.stf_bytes_max;
+    let input = config.table().open(opening)?;
+    if let Input::Made(source) = &input
+        && source.bytes_max() > stf_bytes_max
+    {
         warn!(
-            bytes_max,
+            bytes_max = source.bytes_max(),
             stf_bytes_max, "The source has STFs that are too large: they are skipped as oversize"
         );
     }
-    Ok(Input::Made(source))
-}
-
-fn listen_error(place: impl std::fmt::Display, source: io::Error) -> SourceError {
-    SourceError::Listen {
-        place: place.to_string(),
-        source,
-    }
-}
-
-fn open_replay(source: &ReplaySource, flp: FlpId, flps: u32) -> Result<Replay, SourceError> {
-    let share = share(flp, flps)?;
-    let inputs = source
-        .files
-        .iter()
-        .map(|file| read(file))
-        .collect::<Result<Vec<_>, _>>()?;
-    let error = |source_error| SourceError::Replay {
-        files: names(&source.files),
-        source: source_error,
-    };
-    let slices: Vec<&[u8]> = inputs.iter().map(AsRef::as_ref).collect();
-    let (template, findings) = Template::from_pages(&slices).map_err(error)?;
-    for (file, findings) in source.files.iter().zip(&findings) {
-        log_findings(file, findings);
-    }
-    let config = ReplayConfig {
-        orbits_per_tf: source.orbits_per_tf,
-        first_orbit: source.first_orbit,
-    };
-    Replay::new(&template, config, share).map_err(error)
-}
-
-fn open_files(source: &FileSource, flp: FlpId, flps: u32) -> Result<Joined, SourceError> {
-    let dealt = Dealt::new(source.files.len(), flp, flps)?;
-    let first_orbit = match source.first_orbit {
-        None if source.files.len() > 1 => origin::first_orbit(&source.files)?,
-        given => given,
-    };
-    let config = CutConfig {
-        orbits_per_tf: source.orbits_per_tf,
-        first_orbit,
-    };
-    open_each(&source.files, &dealt, flp, |input| {
-        let (file, findings) = RawFile::new(input, &config, dealt.share);
-        if file.hbfs_before_first() > 0 {
-            info!(
-                hbfs = file.hbfs_before_first(),
-                "HBFs before the first orbit are left out"
-            );
-        }
-        (
-            (file.tfs() > 0).then(|| Box::new(file) as Box<dyn StfSource>),
-            findings,
-        )
-    })
-}
-
-fn open_km3net(source: &Km3netSource, flp: FlpId, flps: u32) -> Result<Joined, SourceError> {
-    let dealt = Dealt::one_file_a_flp("km3net", source.files.len(), flp, flps)?;
-    let first_slice = match source.first_slice {
-        None if source.files.len() > 1 => origin::first_slice(&source.files)?,
-        given => given,
-    };
-    let config = Km3netConfig { first_slice };
-    open_each(&source.files, &dealt, flp, |input| {
-        let (file, findings) = Km3netFile::new(input, &config);
-        (
-            (file.tfs_with_data() > 0).then(|| Box::new(file) as Box<dyn StfSource>),
-            findings,
-        )
-    })
-}
-
-fn open_xtc2(source: &Xtc2Source, flp: FlpId, flps: u32) -> Result<Joined, SourceError> {
-    let dealt = Dealt::one_file_a_flp("xtc2", source.files.len(), flp, flps)?;
-    let first_ns = match source.first_ns {
-        None if source.files.len() > 1 => origin::first_ns(&source.files)?,
-        given => given,
-    };
-    let config = Xtc2Config {
-        window_ns: source.window_ns,
-        first_ns,
-    };
-    open_each(&source.files, &dealt, flp, |input| {
-        let (file, findings) = Xtc2File::new(input, &config);
-        (
-            (file.tfs_with_data() > 0).then(|| Box::new(file) as Box<dyn StfSource>),
-            findings,
-        )
-    })
-}
-
-fn open_stf_files(source: &StfFileSource, flp: FlpId, flps: u32) -> Result<StfFile, SourceError> {
-    let (mine, equipments): (Vec<&PathBuf>, _) = match source.share {
-        StfShare::Equipment => {
-            let equipments = Equipments::Dealt(share(flp, flps)?);
-            (source.files.iter().collect(), equipments)
-        }
-        StfShare::Files => {
-            let dealt = Dealt::one_file_a_flp("stf-file", source.files.len(), flp, flps)?;
-            let first_counter = match source.first_counter {
-                None => origin::first_counter(&source.files)?.unwrap_or(1),
-                Some(given) => given,
-            };
-            let mine = dealt.files.iter().map(|index| &source.files[*index]);
-            (mine.collect(), Equipments::All { first_counter })
-        }
-    };
-    let inputs = mine.iter().map(|file| read(file));
-    let (stfs, findings) = StfFile::new(inputs.collect::<Result<_, _>>()?, equipments);
-    for (file, findings) in mine.iter().zip(&findings) {
-        log_findings(file, findings);
-    }
-    if stfs.tfs_repeated() > 0 {
-        let tfs = stfs.tfs_repeated();
-        warn!(tfs, "TFs that stand a second time in a file are left out");
-    }
-    if stfs.tfs_with_data() == 0 {
-        let faults = findings.into_iter().flat_map(|findings| findings.faults);
-        return Err(no_data(flp, &mine, faults.into_iter().next()));
-    }
-    Ok(stfs)
-}
-
-/// Opens the files that were dealt to `flp`, and joins those that have data.
-fn open_each(
-    files: &[PathBuf],
-    dealt: &Dealt,
-    flp: FlpId,
-    mut open: impl FnMut(Bytes) -> (Option<Box<dyn StfSource>>, Findings),
-) -> Result<Joined, SourceError> {
-    let mut sources = Vec::new();
-    let mut first_fault: Option<Fault> = None;
-    let mine: Vec<&PathBuf> = dealt.files.iter().map(|index| &files[*index]).collect();
-    for file in &mine {
-        let (source, findings) = open(read(file)?);
-        log_findings(file, &findings);
-        first_fault = first_fault.or_else(|| findings.faults.into_iter().next());
-        match source {
-            Some(source) => sources.push(source),
-            None => warn!(file = %file.display(), %flp, "A file has no data of this FLP"),
-        }
-    }
-    if sources.is_empty() {
-        return Err(no_data(flp, &mine, first_fault));
-    }
-    Ok(Joined::new(sources))
-}
-
-fn no_data(flp: FlpId, files: &[&PathBuf], first_fault: Option<Fault>) -> SourceError {
-    let reason = first_fault.map_or_else(
-        || "nothing in them is its share".to_owned(),
-        |fault| fault.to_string(),
-    );
-    SourceError::NoData {
-        flp,
-        files: names(files),
-        reason,
-    }
-}
-
-fn share(flp: FlpId, flps: u32) -> Result<Share, ShareError> {
-    Share::new(flp.0, u16::try_from(flps).unwrap_or(u16::MAX))
-}
-
-fn read(file: &Path) -> Result<Bytes, SourceError> {
-    match std::fs::read(file) {
-        Ok(bytes) => Ok(bytes.into()),
-        Err(source) => Err(SourceError::Read {
-            file: file.to_owned(),
-            source,
-        }),
-    }
-}
-
-fn names(files: &[impl AsRef<Path>]) -> String {
-    let names: Vec<String> = files
-        .iter()
-        .map(|file| file.as_ref().display().to_string())
-        .collect();
-    names.join(", ")
-}
-
-fn log_findings(file: &Path, findings: &Findings) {
-    let file = file.display();
-    for fault in findings.faults.iter().take(FAULTS_LOGGED_MAX) {
-        let (kind, detail) = (fault.kind.name(), &fault.detail);
-        warn!(%file, offset = fault.offset, kind, detail, "Fault in the data; the good part is kept");
-    }
-    let more =
-        (findings.faults.len() as u64 + findings.left_out).saturating_sub(FAULTS_LOGGED_MAX as u64);
-    if more > 0 {
-        warn!(%file, more, "More faults in the data");
-    }
+    Ok(input)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sheaf_formats::check_stf;
+    use crate::config::FarmConfig;
     use sheaf_protocol::TfId;
-    use sheaf_stf_builder::{HeapSlots, Made};
+    use sheaf_stf_builder::{HeapSlots, Made, check_stf};
+    use std::path::Path;
 
     fn data(name: &str) -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -410,13 +279,16 @@ mod tests {
     }
 
     fn made(config: &FarmConfig, flp: u16) -> Result<Box<dyn StfSource>, SourceError> {
-        match open(
-            config,
-            FlpId(flp),
-            Box::new(|| {}),
-            &Arc::default(),
-            &mut |_| {},
-        )? {
+        let opening = Opening {
+            flp: FlpId(flp),
+            flps: config.run.flps,
+            stf_bytes_max: config.flp.stf_bytes_max,
+            pool: config.transport.lent_arena(),
+            wake: Box::new(|| {}),
+            registry: &Arc::default(),
+            lend: &mut |_| {},
+        };
+        match open(&config.flp.source, opening)? {
             Input::Made(source) => Ok(source),
             Input::Fed(_) => panic!("a source that is read from files is made"),
         }

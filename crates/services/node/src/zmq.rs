@@ -3,7 +3,8 @@
 
 pub mod o2_balancer;
 
-use crate::config::ZmqMethod;
+use crate::check::Check;
+use serde::{Deserialize, Serialize};
 use sheaf_metrics::Registry;
 use sheaf_zmtp::{
     BindError, Endpoint, EndpointError, Event, PeerError, PeerId, Socket, SocketConfig, SocketType,
@@ -19,6 +20,38 @@ use tracing::{debug, info, warn};
 const EXPORT_EVERY: Duration = Duration::from_millis(250);
 /// How often the same is said in the log.
 const TELL_EVERY: Duration = Duration::from_secs(1);
+
+/// Who listens at an endpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ZmqMethod {
+    /// The node.
+    #[default]
+    Bind,
+    /// The peer; the node connects, and again whenever the connection is gone.
+    Connect,
+}
+
+/// Checks an endpoint of ZeroMQ. To connect to one, it has to be known.
+pub(crate) fn check_endpoint(check: &mut Check, key: &str, text: &str, method: ZmqMethod) {
+    let found = text.parse::<Endpoint>();
+    let is_known = match &found {
+        Ok(Endpoint::Tcp { host, port }) => host != "*" && *port != 0,
+        Ok(Endpoint::Ipc(_)) => true,
+        Err(_) => false,
+    };
+    check.that(
+        found.is_ok() && (is_known || method == ZmqMethod::Bind),
+        key,
+        format!("\"{text}\""),
+        "tcp://HOST:PORT or ipc://PATH, such as tcp://127.0.0.1:5555",
+    );
+}
+
+/// Returns the address of an endpoint of ZeroMQ, unless it is a Unix socket.
+pub(crate) fn host_port(endpoint: &str) -> Option<String> {
+    endpoint.parse::<Endpoint>().ok()?.host_port()
+}
 
 /// Why there is no socket.
 #[derive(Debug, Error)]

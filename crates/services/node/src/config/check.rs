@@ -1,20 +1,13 @@
 //! Whether the values of a farm file make sense, each by itself and all together.
 
 use super::FarmConfig;
-use super::address::{for_index, is_address};
-use super::epn::{Ack, FileSink, SinkConfig, StfFileSink};
-use super::error::ConfigError;
-use super::flp::{SourceConfig, StfShare};
 use super::icn::LedgerBackend;
 use super::security::BulkConfig;
-use super::zmq::{ZmqIntake, ZmqMethod};
+use crate::check::{Check, ConfigError, for_index};
+use crate::sink::Ack;
+use sheaf_protocol::{EpnId, Limits};
 use sheaf_placement::{Reaction, policy};
-use sheaf_protocol::{EpnId, FlpId, Limits};
 use sheaf_scheduler::{Incomplete, Mode};
-use sheaf_stf_builder::{GeneratorConfig, GeneratorError, SizeModel};
-use sheaf_transport::unix::PATH_BYTES_MAX as SOCKET_PATH_BYTES_MAX;
-use sheaf_zmtp::Endpoint;
-use std::path::Path;
 
 /// Linux has no longer names of congestion control (`TCP_CA_NAME_MAX`, 16 with the final zero).
 const CONGESTION_BYTES_MAX: usize = 15;
@@ -22,8 +15,6 @@ const CONGESTION_BYTES_MAX: usize = 15;
 const WEIGHT_MIN: f64 = 0.001;
 /// A weight beyond leaves the others nothing, and is a mistake.
 const WEIGHT_MAX: f64 = 1000.0;
-/// Producers of one FLP at most: each may have one message in memory.
-const ZMQ_PEERS_MAX: u32 = 1024;
 /// Faster no clock of a node ticks.
 const RATE_HZ_MAX: f64 = 1e6;
 
@@ -287,7 +278,7 @@ impl FarmConfig {
             flp.hold_stfs_max,
             format!("at least {}, {why}", stfs.ceil()),
         );
-        if let Some(stf_bytes) = known_stf_bytes(&flp.source) {
+        if let Some(stf_bytes) = flp.source.table().stf_bytes() {
             let bytes = stfs * stf_bytes as f64;
             check.both(
                 flp.hold_bytes as f64 >= bytes,
@@ -308,12 +299,7 @@ impl FarmConfig {
                 "no file",
                 "at least one file",
             );
-            let is_one_a_flp = match source {
-                SourceConfig::Km3net(_) | SourceConfig::Xtc2(_) => true,
-                SourceConfig::StfFile(source) => source.share == StfShare::Files,
-                _ => false,
-            };
-            if is_one_a_flp && !files.is_empty() {
+            if source.table().is_one_file_a_flp() && !files.is_empty() {
                 check.both(
                     files.len() >= self.run.flps as usize,
                     "flp.source.files",
@@ -323,42 +309,7 @@ impl FarmConfig {
                 );
             }
         }
-        match source {
-            SourceConfig::Generator(generator) => {
-                if let Err(error) = generator.check() {
-                    let (key, found, expected) = explain(&error);
-                    check.fail(&format!("flp.source.{key}"), found, expected);
-                }
-            }
-            SourceConfig::Unix(unix) => check.socket_path("flp.source.path", &unix.path),
-            SourceConfig::Tcp(tcp) => {
-                let first = for_index(&tcp.listen, FlpId(0).into());
-                check.that(
-                    is_address(&first),
-                    "flp.source.listen",
-                    format!("\"{}\"", tcp.listen),
-                    ADDRESS,
-                );
-            }
-            SourceConfig::Zmq(zmq) => {
-                let endpoint = for_index(&zmq.endpoint, FlpId(0).into());
-                check.endpoint("flp.source.endpoint", &endpoint, zmq.method);
-                check.that(
-                    (1..=ZMQ_PEERS_MAX).contains(&zmq.peers_max),
-                    "flp.source.peers_max",
-                    zmq.peers_max,
-                    format!("1 to {ZMQ_PEERS_MAX}"),
-                );
-                check.both(
-                    zmq.topic.is_empty() || zmq.pattern == ZmqIntake::Sub,
-                    "flp.source.topic",
-                    "flp.source.pattern",
-                    format!("\"{}\"", zmq.topic),
-                    "none with pattern = \"pull\"".to_owned(),
-                );
-            }
-            _ => {}
-        }
+        source.table().check(check);
     }
 
     fn check_security(&self, check: &mut Check) {
@@ -419,39 +370,10 @@ impl FarmConfig {
             epn.build.grants_max,
             "at least 1 STF",
         );
-        match &epn.sink {
-            SinkConfig::Discard(_) | SinkConfig::Verify(_) => {}
-            SinkConfig::File(FileSink { directory, .. })
-            | SinkConfig::StfFile(StfFileSink { directory, .. }) => check.that(
-                !directory.as_os_str().is_empty(),
-                "epn.sink.directory",
-                "none",
-                "a directory that is there",
-            ),
-            SinkConfig::Unix(unix) => check.socket_path("epn.sink.path", &unix.path),
-            SinkConfig::Shm(shm) => {
-                check.socket_path("epn.sink.path", &shm.path);
-                for (key, found) in [
-                    ("epn.sink.consumers_max", u64::from(shm.consumers_max)),
-                    ("epn.sink.reclaim_ms", shm.reclaim_ms),
-                ] {
-                    check.that(found >= 1, key, found, "at least 1");
-                }
-            }
-            SinkConfig::Zmq(zmq) => {
-                let endpoint = for_index(&zmq.endpoint, EpnId(0).into());
-                check.endpoint("epn.sink.endpoint", &endpoint, zmq.method);
-                check.that(
-                    zmq.stall_ms >= 1,
-                    "epn.sink.stall_ms",
-                    zmq.stall_ms,
-                    "at least 1 ms",
-                );
-            }
-        }
+        epn.sink.table().check(check);
         if epn.ack == Ack::Stored {
             check.both(
-                matches!(epn.sink, SinkConfig::File(_)),
+                epn.sink.table().stores(),
                 "epn.ack",
                 "epn.sink.kind",
                 "\"stored\"",
@@ -507,7 +429,7 @@ impl FarmConfig {
                 ),
             );
         }
-        let Some(stf_bytes) = known_stf_bytes(&flp.source) else {
+        let Some(stf_bytes) = flp.source.table().stf_bytes() else {
             return;
         };
         check.that(
@@ -566,129 +488,6 @@ impl FarmConfig {
             "transport.connections_per_address_max",
             transport.connections_per_address_max,
             "1 to transport.connections_max",
-        );
-    }
-}
-
-/// Bytes of a usual STF, where they are known before the source is opened.
-fn known_stf_bytes(source: &SourceConfig) -> Option<u64> {
-    match source {
-        SourceConfig::Generator(GeneratorConfig {
-            sizes: SizeModel::Trace,
-            trace_bytes,
-            ..
-        }) => trace_bytes.iter().copied().max(),
-        SourceConfig::Generator(generator) => Some(generator.bytes_mean),
-        _ => None,
-    }
-}
-
-/// The key, what was found and what was expected.
-fn explain(error: &GeneratorError) -> (&'static str, String, String) {
-    match error {
-        GeneratorError::Pool { needed, pool_bytes } => (
-            "pool_bytes",
-            pool_bytes.to_string(),
-            format!("at least {needed}, the bytes of the largest payload"),
-        ),
-        GeneratorError::Room { pool_bytes } | GeneratorError::Address { pool_bytes } => (
-            "pool_bytes",
-            pool_bytes.to_string(),
-            "what fits this machine".to_owned(),
-        ),
-        GeneratorError::TraceEmpty => (
-            "trace_bytes",
-            "no size".to_owned(),
-            "at least one for sizes = \"trace\"".to_owned(),
-        ),
-        GeneratorError::Period => (
-            "sine_period_tfs",
-            "0".to_owned(),
-            "at least 1 TF".to_owned(),
-        ),
-        GeneratorError::Amplitude { found } => {
-            ("sine_amplitude", found.to_string(), "0 to 1".to_owned())
-        }
-        GeneratorError::Sigma { found } => {
-            ("lognormal_sigma", found.to_string(), "0 to 3".to_owned())
-        }
-    }
-}
-
-const ADDRESS: &str = "HOST:PORT, such as 10.0.0.7:7100 or [::1]:7100";
-
-/// Collects what is wrong.
-#[derive(Default)]
-pub(super) struct Check {
-    errors: Vec<ConfigError>,
-}
-
-impl Check {
-    pub(super) fn that(
-        &mut self,
-        is_good: bool,
-        key: &str,
-        found: impl std::fmt::Display,
-        expected: impl Into<String>,
-    ) {
-        if !is_good {
-            self.fail(key, found, expected);
-        }
-    }
-
-    /// A rule about `key` and `other_key`.
-    pub(super) fn both(
-        &mut self,
-        is_good: bool,
-        key: &str,
-        other_key: &'static str,
-        found: impl std::fmt::Display,
-        expected: impl Into<String>,
-    ) {
-        if !is_good {
-            let mut error = ConfigError::new(key, found, expected);
-            error.other_key = Some(other_key);
-            self.errors.push(error);
-        }
-    }
-
-    fn fail(&mut self, key: &str, found: impl std::fmt::Display, expected: impl Into<String>) {
-        self.errors.push(ConfigError::new(key, found, expected));
-    }
-
-    pub(super) fn address(&mut self, key: &str, text: &str) {
-        self.that(is_address(text), key, format!("\"{text}\""), ADDRESS);
-    }
-
-    fn optional_address(&mut self, key: &str, text: Option<&str>) {
-        if let Some(text) = text {
-            self.address(key, text);
-        }
-    }
-
-    /// An endpoint of ZeroMQ. To connect to one, it has to be known.
-    fn endpoint(&mut self, key: &str, text: &str, method: ZmqMethod) {
-        let found = text.parse::<Endpoint>();
-        let is_known = match &found {
-            Ok(Endpoint::Tcp { host, port }) => host != "*" && *port != 0,
-            Ok(Endpoint::Ipc(_)) => true,
-            Err(_) => false,
-        };
-        self.that(
-            found.is_ok() && (is_known || method == ZmqMethod::Bind),
-            key,
-            format!("\"{text}\""),
-            "tcp://HOST:PORT or ipc://PATH, such as tcp://127.0.0.1:5555",
-        );
-    }
-
-    fn socket_path(&mut self, key: &str, path: &Path) {
-        let bytes = path.as_os_str().len();
-        self.that(
-            (1..=SOCKET_PATH_BYTES_MAX).contains(&bytes),
-            key,
-            format!("a path of {bytes} bytes"),
-            format!("1 to {SOCKET_PATH_BYTES_MAX} bytes, as many as a Unix socket address holds"),
         );
     }
 }

@@ -1,9 +1,8 @@
-//! The `[epn]` table and what it can hand its TFs to.
+//! The `[epn]` table.
 
-use super::zmq::ZmqSink;
+use crate::sink::{Ack, SinkConfig};
 use serde::{Deserialize, Serialize};
 use sheaf_tf_builder::BuildConfig;
-use std::path::PathBuf;
 
 /// The `[epn]` table of a farm file.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -50,148 +49,11 @@ impl Default for EpnConfig {
     }
 }
 
-/// When an EPN reports a TF as built.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Ack {
-    /// When its parts are in memory. If the EPN dies between the verdict and the hand-over, the TF is abandoned.
-    #[default]
-    Built,
-    /// When it is on the disk under a name that nobody reads; the commit publishes it, if need be in the next life
-    /// of the EPN. Needs the file sink.
-    Stored,
-}
-
 impl EpnConfig {
     /// The weight in thousandths, as the ICN is told.
     #[must_use]
     pub fn weight_milli(&self) -> u32 {
         (self.weight * 1000.0).round().clamp(1.0, 1e9) as u32 // a cast of what was just clamped
-    }
-}
-
-/// The `[epn.sink]` table: who gets the TFs of an EPN, by its `kind`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum SinkConfig {
-    /// Nobody.
-    Discard(DiscardSink),
-    /// Nobody, after every byte was looked at.
-    Verify(VerifySink),
-    /// A file for each TF.
-    File(FileSink),
-    /// Files of many TFs, as DataDistribution writes them.
-    StfFile(StfFileSink),
-    /// A consumer process at a Unix socket.
-    Unix(UnixSink),
-    /// Consumer processes that look at TFs in the memory of the EPN.
-    Shm(ShmSink),
-    /// Programs that speak ZeroMQ.
-    Zmq(ZmqSink),
-}
-
-impl Default for SinkConfig {
-    fn default() -> Self {
-        Self::Discard(DiscardSink {})
-    }
-}
-
-impl SinkConfig {
-    /// The name in a farm file.
-    #[must_use]
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::Discard(_) => "discard",
-            Self::Verify(_) => "verify",
-            Self::File(_) => "file",
-            Self::StfFile(_) => "stf-file",
-            Self::Unix(_) => "unix",
-            Self::Shm(_) => "shm",
-            Self::Zmq(_) => "zmq",
-        }
-    }
-
-    /// Descriptors that its consumers may need at once: of one a socket, and the rings.
-    pub(crate) fn files(&self) -> usize {
-        match self {
-            Self::Shm(shm) => 2 * usize::from(shm.consumers_max),
-            _ => 0,
-        }
-    }
-}
-
-/// `kind = "discard"`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct DiscardSink {}
-
-/// `kind = "verify"`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct VerifySink {}
-
-/// `kind = "file"`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct FileSink {
-    /// Where the runs' folders are made. It must be there. `{epn}` stands for the index of the EPN.
-    pub directory: PathBuf,
-    /// Whether a TF is on the disk, not only with the kernel, before it counts as delivered.
-    pub fsync: bool,
-}
-
-/// `kind = "stf-file"`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct StfFileSink {
-    /// Where the runs' folders are made. It must be there. `{epn}` stands for the index of the EPN.
-    pub directory: PathBuf,
-    /// Whether a TF is on the disk, not only with the kernel, before it counts as delivered.
-    pub fsync: bool,
-    /// A file that has this many bytes gets no further TF; 0: one TF a file.
-    pub roll_bytes: u64,
-}
-
-impl Default for StfFileSink {
-    fn default() -> Self {
-        Self {
-            directory: PathBuf::new(),
-            fsync: false,
-            roll_bytes: 4 << 30,
-        }
-    }
-}
-
-/// `kind = "unix"`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct UnixSink {
-    /// Where the EPN listens for its consumer. `{epn}` stands for the index of the EPN.
-    pub path: PathBuf,
-}
-
-/// `kind = "shm"`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ShmSink {
-    /// Where the EPN listens for its consumers. `{epn}` stands for the index of the EPN.
-    pub path: PathBuf,
-    /// Consumers that may be connected at once.
-    pub consumers_max: u16,
-    /// Bytes of payload that one of them may have at once, but one TF in any case.
-    pub consumer_bytes_max: u64,
-    /// What a consumer leaves lying for so long goes to another one.
-    pub reclaim_ms: u64,
-}
-
-impl Default for ShmSink {
-    fn default() -> Self {
-        Self {
-            path: PathBuf::new(),
-            consumers_max: 16,
-            consumer_bytes_max: 512 << 20,
-            reclaim_ms: 1000,
-        }
     }
 }
 

@@ -1,13 +1,9 @@
 //! Whether this machine has the files and folders that a farm file names.
 
 use super::FarmConfig;
-use super::address::for_index;
-use super::epn::SinkConfig;
-use super::error::ConfigError;
-use super::flp::SourceConfig;
-use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
+use crate::check::{ConfigError, check_socket, for_index};
+use sheaf_protocol::{EpnId, FlpId, Role};
 use sheaf_transport::tcp::unix_path;
-use std::path::{Path, PathBuf};
 
 impl FarmConfig {
     /// What nodes of `role` would not find on this machine.
@@ -50,9 +46,8 @@ impl FarmConfig {
     }
 
     fn check_source_files(&self) -> Vec<ConfigError> {
-        if let SourceConfig::Unix(source) = &self.flp.source {
-            let path = path_for(&source.path, FlpId(0).into());
-            return check_socket("flp.source.path", &path).into_iter().collect();
+        if let Some(error) = self.flp.source.table().check_files(FlpId(0).into()) {
+            return vec![error];
         }
         let files = self
             .flp
@@ -76,28 +71,8 @@ impl FarmConfig {
             .collect()
     }
 
-    fn check_sink_files(&self) -> Vec<ConfigError> {
-        let node = EpnId(0).into();
-        let error = match &self.epn.sink {
-            SinkConfig::Discard(_) | SinkConfig::Verify(_) | SinkConfig::Zmq(_) => None,
-            SinkConfig::File(sink) => {
-                check_directory("epn.sink.directory", &path_for(&sink.directory, node))
-            }
-            SinkConfig::StfFile(sink) => {
-                check_directory("epn.sink.directory", &path_for(&sink.directory, node))
-            }
-            SinkConfig::Unix(sink) => check_socket("epn.sink.path", &path_for(&sink.path, node)),
-            SinkConfig::Shm(sink) => check_socket("epn.sink.path", &path_for(&sink.path, node)),
-        };
-        error.into_iter().collect()
-    }
-}
-
-/// `path` for one node.
-pub(crate) fn path_for(path: &Path, node: NodeId) -> PathBuf {
-    match path.to_str() {
-        Some(text) => for_index(text, node).into(),
-        None => path.to_owned(),
+    fn check_sink_files(&self) -> Option<ConfigError> {
+        self.epn.sink.table().check_files(EpnId(0).into())
     }
 }
 
@@ -106,25 +81,10 @@ fn check_node_address(key: &str, address: &str) -> Option<ConfigError> {
     check_socket(key, unix_path(address)?.ok()?)
 }
 
-fn check_socket(key: &str, path: &Path) -> Option<ConfigError> {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => check_directory(key, parent),
-        _ => None,
-    }
-}
-
-fn check_directory(key: &str, path: &Path) -> Option<ConfigError> {
-    let found = match std::fs::metadata(path) {
-        Ok(found) if found.is_dir() => return None,
-        Ok(_) => format!("{} (not a directory)", path.display()),
-        Err(error) => format!("{} ({error})", path.display()),
-    };
-    Some(ConfigError::new(key, found, "a directory that is there"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     fn check(text: &str, role: Role, expected: &str) {
         let text = text.replace("DIR", env!("CARGO_MANIFEST_DIR"));

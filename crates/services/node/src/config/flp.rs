@@ -1,14 +1,10 @@
-//! The `[flp]` table and what it can be fed from.
+//! The `[flp]` table.
 
 use super::transport::TransportConfig;
-use super::zmq::ZmqSource;
+use crate::source::SourceConfig;
 use serde::{Deserialize, Serialize};
 use sheaf_scheduler::{Mode, SchedulerConfig};
 use sheaf_stf_builder::flp::{self, Pace, Push, WhenFull};
-use sheaf_stf_builder::xtc2::Xtc2Config;
-use sheaf_stf_builder::{CutConfig, GeneratorConfig, ReplayConfig};
-use std::num::{NonZeroU32, NonZeroU64};
-use std::path::PathBuf;
 
 /// The `[flp]` table of a farm file.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -57,13 +53,14 @@ impl FlpConfig {
     /// hold has let go of it. The payloads of a generator are slices of a pool of its own and take none.
     #[must_use]
     pub fn arena_bytes(&self, transport: &TransportConfig) -> u64 {
-        let parts = match self.source {
-            SourceConfig::Generator(_) => [self.stf_bytes_max, 0, 0],
-            _ => [
+        let parts = if self.source.table().has_memory() {
+            [self.stf_bytes_max, 0, 0]
+        } else {
+            [
                 self.stf_bytes_max,
                 self.hold_bytes,
                 self.lent_bytes_max(transport),
-            ],
+            ]
         };
         parts.into_iter().fold(0, u64::saturating_add)
     }
@@ -101,209 +98,11 @@ impl FlpConfig {
     }
 }
 
-/// The `[flp.source]` table: where the STFs of an FLP come from, by its `kind`.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum SourceConfig {
-    /// Recorded pages as an endless stream.
-    Replay(ReplaySource),
-    /// Recorded pages once, cut by orbit.
-    File(FileSource),
-    /// Bytes without structure.
-    Generator(GeneratorConfig),
-    /// Recorded KM3NeT records or packets once, one time slice a TF.
-    Km3net(Km3netSource),
-    /// Recorded LCLS-II datagrams once, cut by event time.
-    Xtc2(Xtc2Source),
-    /// TF files as DataDistribution writes them, once.
-    StfFile(StfFileSource),
-    /// Whoever writes STFs to the standard input of the FLP.
-    Stdin(StdinSource),
-    /// Whoever connects to a Unix socket.
-    Unix(UnixSource),
-    /// Whoever connects to a TCP address.
-    Tcp(TcpSource),
-    /// Programs that speak ZeroMQ.
-    Zmq(ZmqSource),
-}
-
-impl Default for SourceConfig {
-    fn default() -> Self {
-        Self::Replay(ReplaySource::default())
-    }
-}
-
-impl SourceConfig {
-    /// The name in a farm file.
-    #[must_use]
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::Replay(_) => "replay",
-            Self::File(_) => "file",
-            Self::Generator(_) => "generator",
-            Self::Km3net(_) => "km3net",
-            Self::Xtc2(_) => "xtc2",
-            Self::StfFile(_) => "stf-file",
-            Self::Stdin(_) => "stdin",
-            Self::Unix(_) => "unix",
-            Self::Tcp(_) => "tcp",
-            Self::Zmq(_) => "zmq",
-        }
-    }
-
-    /// Whether a producer outside says when there is an STF.
-    #[must_use]
-    pub fn is_fed(&self) -> bool {
-        matches!(
-            self,
-            Self::Stdin(_) | Self::Unix(_) | Self::Tcp(_) | Self::Zmq(_)
-        )
-    }
-
-    /// The files that it is read from, of all FLPs together.
-    #[must_use]
-    pub fn files(&self) -> Option<&[PathBuf]> {
-        match self {
-            Self::Replay(source) => Some(&source.files),
-            Self::File(source) => Some(&source.files),
-            Self::Km3net(source) => Some(&source.files),
-            Self::Xtc2(source) => Some(&source.files),
-            Self::StfFile(source) => Some(&source.files),
-            _ => None,
-        }
-    }
-}
-
-/// `kind = "replay"`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ReplaySource {
-    /// Files of RDH pages. Every FLP reads all of them; their links are dealt out over the FLPs.
-    pub files: Vec<PathBuf>,
-    /// LHC orbits of one TF, 88.9 µs each.
-    pub orbits_per_tf: NonZeroU32,
-    /// The orbit that TF 0 begins with.
-    pub first_orbit: u32,
-}
-
-impl Default for ReplaySource {
-    fn default() -> Self {
-        let stamps = ReplayConfig::default();
-        Self {
-            files: vec!["testdata/alice-its-rdh7/12_links_2hbf.raw".into()],
-            orbits_per_tf: stamps.orbits_per_tf,
-            first_orbit: stamps.first_orbit,
-        }
-    }
-}
-
-/// `kind = "file"`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct FileSource {
-    /// Files of RDH pages, dealt out over the FLPs in turn; FLPs that get the same file share its links.
-    pub files: Vec<PathBuf>,
-    /// LHC orbits of one TF, 88.9 µs each.
-    pub orbits_per_tf: NonZeroU32,
-    /// The orbit that TF 0 begins with; without it, the earliest of all files.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub first_orbit: Option<u32>,
-}
-
-impl Default for FileSource {
-    fn default() -> Self {
-        let cut = CutConfig::default();
-        Self {
-            files: Vec::new(),
-            orbits_per_tf: cut.orbits_per_tf,
-            first_orbit: cut.first_orbit,
-        }
-    }
-}
-
-/// `kind = "km3net"`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Km3netSource {
-    /// Files of records or of packets, dealt out over the FLPs in turn: at least one an FLP.
-    pub files: Vec<PathBuf>,
-    /// The time slice that is TF 0; without it, the lowest of all files.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub first_slice: Option<u64>,
-}
-
-/// `kind = "xtc2"`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Xtc2Source {
-    /// Files of DAQ segments, dealt out over the FLPs in turn: at least one an FLP.
-    pub files: Vec<PathBuf>,
-    /// Length of a TF in ns of event time.
-    pub window_ns: NonZeroU64,
-    /// When TF 0 begins, in ns of event time; without it, at the first event of all files.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub first_ns: Option<u64>,
-}
-
-impl Default for Xtc2Source {
-    fn default() -> Self {
-        let windows = Xtc2Config::default();
-        Self {
-            files: Vec::new(),
-            window_ns: windows.window_ns,
-            first_ns: windows.first_ns,
-        }
-    }
-}
-
-/// `kind = "stf-file"`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct StfFileSource {
-    /// TF files, in any order.
-    pub files: Vec<PathBuf>,
-    /// What of them an FLP has.
-    pub share: StfShare,
-    /// With `share = "files"`: the TF counter that is TF 0; without it, the lowest of all files.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub first_counter: Option<u32>,
-}
-
-/// What of TF files an FLP has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum StfShare {
-    /// Every FLP reads all files, which hold whole TFs; their equipment is dealt out over the FLPs.
-    #[default]
-    Equipment,
-    /// Files hold STFs and are dealt out over the FLPs: at least one an FLP.
-    Files,
-}
-
-/// `kind = "stdin"`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct StdinSource {}
-
-/// `kind = "unix"`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct UnixSource {
-    /// Where the FLP listens. `{flp}` stands for its index.
-    pub path: PathBuf,
-}
-
-/// `kind = "tcp"`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct TcpSource {
-    /// Where the FLP listens, as HOST:PORT. `{flp}` stands for its index.
-    pub listen: String,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::StdinSource;
+    use sheaf_stf_builder::GeneratorConfig;
 
     fn check(source: SourceConfig, rate_hz: f64, mode: Mode, expected: Pace) {
         let config = FlpConfig {

@@ -1,9 +1,8 @@
 //! The `[membership]` table: where nodes are written down and how that is reached.
 
 use super::FarmConfig;
-use super::check::Check;
-use super::files::path_for;
 use super::icn::LedgerBackend;
+use crate::check::{Check, path_for};
 use serde::{Deserialize, Serialize};
 use sheaf_protocol::NodeId;
 use sheaf_zookeeper::{Tls, ZooKeeperOptions};

@@ -4,8 +4,8 @@
 //! trial: the key without which the error is gone. It is noted, taken out, and the rest is read again.
 
 use super::FarmConfig;
-use super::error::ConfigError;
 use super::renamed;
+use crate::check::ConfigError;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::Spanned;

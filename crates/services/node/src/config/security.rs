@@ -1,6 +1,6 @@
 //! The `[security]` table: what a node proves itself with, and what travels in the clear.
 
-use super::files::path_for;
+use crate::check::path_for;
 use serde::{Deserialize, Serialize};
 use sheaf_auth::CertFiles;
 use sheaf_protocol::NodeId;

@@ -1,10 +1,15 @@
 //! One file a TF: written under another name, and renamed when it is whole.
 
-use super::vectored::write_all_vectored;
-use super::{DeliverError, Delivery, Patience, Sink, SinkError, recomputed};
-use bytes::Bytes;
+use super::handle::SinkHandle;
 use sheaf_formats::tf_file::tf_file_head;
-use sheaf_protocol::EpnId;
+use super::vectored::write_all_vectored;
+use super::{
+    Ack, DeliverError, Delivery, Opening, Patience, Sink, SinkError, SinkKind, TfStore, recomputed,
+};
+use crate::check::{Check, ConfigError, check_directory, path_for};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use sheaf_protocol::{EpnId, NodeId};
 use sheaf_protocol::Tf;
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -93,6 +98,50 @@ impl TfFiles {
             File::open(&self.directory)?.sync_all()
         } else {
             Ok(())
+        }
+    }
+}
+
+/// The `[epn.sink]` table with `kind = "file"`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FileSink {
+    /// Where the runs' folders are made. It must be there. `{epn}` stands for the index of the EPN.
+    pub directory: PathBuf,
+    /// Whether a TF is on the disk, not only with the kernel, before it counts as delivered.
+    pub fsync: bool,
+}
+
+impl SinkKind for FileSink {
+    fn check(&self, check: &mut Check) {
+        check.that(
+            !self.directory.as_os_str().is_empty(),
+            "epn.sink.directory",
+            "none",
+            "a directory that is there",
+        );
+    }
+
+    fn check_files(&self, node: NodeId) -> Option<ConfigError> {
+        check_directory("epn.sink.directory", &path_for(&self.directory, node))
+    }
+
+    fn stores(&self) -> bool {
+        true
+    }
+
+    fn open(&self, opening: Opening) -> Result<SinkHandle, SinkError> {
+        let epn = opening.target.epn;
+        let directory = path_for(&self.directory, epn.into());
+        match opening.ack {
+            Ack::Stored => {
+                let store = TfStore::open(directory, opening.target)?;
+                SinkHandle::spawn_store(store, opening.wake)
+            }
+            Ack::Built => {
+                let files = TfFiles::open(directory, epn, self.fsync)?;
+                SinkHandle::spawn(Box::new(files), opening.queue_tfs, opening.wake)
+            }
         }
     }
 }

@@ -6,9 +6,14 @@
 //! when it died is gone with it. The memory of a TF is back when its consumer has dropped it, and until then is
 //! missing from the EPN's credits.
 
+mod table;
+
+pub use table::ShmSink;
+
+use super::queue::Queue;
 use super::worker::Failures;
-use super::{DeliverError, Delivery, SinkError, SinkEvent, stated};
-use crate::config::ShmSink;
+use super::{DeliverError, Delivery, Memory, Opening, SinkError, SinkEvent, stated, tf_file_head};
+use crate::check::path_for;
 use crate::source::Wake;
 use bytes::Bytes;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -16,8 +21,7 @@ use rustix::io::Errno;
 use sheaf_formats::tf_file::tf_file_head;
 use sheaf_metrics::{Counter, Gauge, Registry};
 use sheaf_protocol::Tf;
-use sheaf_transport::Arena;
-use sheaf_transport::handover::{Gave, Holdings, Left, Lender};
+use sheaf_transport::handover::{Gave, Left, Lender};
 use sheaf_transport::unix::UnixSocket;
 use std::collections::VecDeque;
 use std::io::{self, Read as _, Write as _};
@@ -39,15 +43,6 @@ const ACCEPT_WAIT: Duration = Duration::from_secs(1);
 const SHORT_WAIT: Duration = Duration::from_millis(100);
 /// How often the log has the same line.
 const TELL_EVERY: Duration = Duration::from_secs(1);
-
-/// What the memory of an EPN is made of, to be shared with its consumers.
-#[derive(Clone, Debug)]
-pub struct Memory {
-    /// Its own.
-    pub arena: Arc<Arena>,
-    /// What FLPs of this machine have lent to it.
-    pub holdings: Holdings,
-}
 
 /// What node and thread share.
 #[derive(Default)]
@@ -74,15 +69,9 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 impl ShmWorker {
-    /// Listens for consumers at `path`. At most `tfs_max` TFs wait to be taken.
-    pub(super) fn spawn(
-        config: &ShmSink,
-        path: PathBuf,
-        memory: Memory,
-        registry: &Registry,
-        tfs_max: u32,
-        wake: Wake,
-    ) -> Result<Self, SinkError> {
+    /// Listens for consumers. At most `opening.queue_tfs` TFs wait to be taken.
+    fn spawn(config: &ShmSink, opening: Opening) -> Result<Self, SinkError> {
+        let path = path_for(&config.path, opening.target.epn.into());
         let socket = UnixSocket::bind_packets(&path).map_err(|source| SinkError::Listen {
             path: path.clone(),
             source: source.into(),
@@ -97,7 +86,7 @@ impl ShmWorker {
             rung,
             socket,
             path,
-            memory,
+            memory: opening.memory,
             consumers_max: usize::from(config.consumers_max),
             consumer_bytes_max: config.consumer_bytes_max,
             slow_after: Duration::from_millis(config.reclaim_ms),
@@ -109,8 +98,8 @@ impl ShmWorker {
             short: Seldom::default(),
             failures: Failures::default(),
             has_failed: false,
-            counters: Counters::new(registry),
-            wake,
+            counters: Counters::new(&opening.registry),
+            wake: opening.wake,
         };
         let thread = std::thread::Builder::new()
             .name("sink".to_owned())
@@ -118,13 +107,20 @@ impl ShmWorker {
             .map_err(SinkError::Thread)?;
         Ok(Self {
             state,
-            tfs_max: tfs_max.max(1) as usize,
+            tfs_max: opening.queue_tfs.max(1) as usize,
             waker,
             thread: Some(thread),
         })
     }
 
-    pub(super) fn offer(&mut self, tf: Tf<Bytes>) -> Result<(), Tf<Bytes>> {
+    fn wake(&self) {
+        // A full socket wakes the thread as well.
+        let _ = (&self.waker).write(&[0]);
+    }
+}
+
+impl Queue for ShmWorker {
+    fn offer(&mut self, tf: Tf<Bytes>) -> Result<(), Tf<Bytes>> {
         let mut state = lock(&self.state);
         let is_full = state.untaken >= self.tfs_max || state.events.len() >= 2 * self.tfs_max;
         if is_full || state.is_ending {
@@ -137,16 +133,11 @@ impl ShmWorker {
         Ok(())
     }
 
-    fn wake(&self) {
-        // A full socket wakes the thread as well.
-        let _ = (&self.waker).write(&[0]);
-    }
-
-    pub(super) fn poll(&mut self) -> Option<SinkEvent> {
+    fn poll(&mut self) -> Option<SinkEvent> {
         lock(&self.state).events.pop_front()
     }
 
-    pub(super) fn finish(&mut self) {
+    fn finish(&mut self) {
         let Some(thread) = self.thread.take() else {
             return;
         };

@@ -1,12 +1,15 @@
 //! TF files as DataDistribution writes them: several TFs a file, a new one when it is large enough.
 
+use super::handle::SinkHandle;
 use super::vectored::write_all_vectored;
-use super::{DeliverError, Delivery, Patience, Sink, SinkError, recomputed};
+use super::{DeliverError, Delivery, Opening, Patience, Sink, SinkError, SinkKind, recomputed};
+use crate::check::{Check, ConfigError, check_directory, path_for};
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use sheaf_protocol::{EpnId, FlpId, NodeId, PayloadFormat, RunId};
 use sheaf_formats::Findings;
 use sheaf_formats::stf_file::{FileTfs, TfImage, TfName};
 use sheaf_protocol::Tf;
-use sheaf_protocol::{EpnId, FlpId, PayloadFormat, RunId};
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -189,6 +192,50 @@ impl StfFiles {
             made => made?,
         }
         self.sync_folder(folder)
+    }
+}
+
+/// The `[epn.sink]` table with `kind = "stf-file"`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StfFileSink {
+    /// Where the runs' folders are made. It must be there. `{epn}` stands for the index of the EPN.
+    pub directory: PathBuf,
+    /// Whether a TF is on the disk, not only with the kernel, before it counts as delivered.
+    pub fsync: bool,
+    /// A file that has this many bytes gets no further TF; 0: one TF a file.
+    pub roll_bytes: u64,
+}
+
+impl Default for StfFileSink {
+    fn default() -> Self {
+        Self {
+            directory: PathBuf::new(),
+            fsync: false,
+            roll_bytes: 4 << 30,
+        }
+    }
+}
+
+impl SinkKind for StfFileSink {
+    fn check(&self, check: &mut Check) {
+        check.that(
+            !self.directory.as_os_str().is_empty(),
+            "epn.sink.directory",
+            "none",
+            "a directory that is there",
+        );
+    }
+
+    fn check_files(&self, node: NodeId) -> Option<ConfigError> {
+        check_directory("epn.sink.directory", &path_for(&self.directory, node))
+    }
+
+    fn open(&self, opening: Opening) -> Result<SinkHandle, SinkError> {
+        let epn = opening.target.epn;
+        let directory = path_for(&self.directory, epn.into());
+        let files = StfFiles::open(directory, epn, self.fsync, self.roll_bytes)?;
+        SinkHandle::spawn(Box::new(files), opening.queue_tfs, opening.wake)
     }
 }
 

@@ -3,12 +3,11 @@
 //! Two lanes: writes of whole TFs, and orders about TFs that are written already. A full disk stops writes only:
 //! what is committed is published all the same, and what is not wanted makes room.
 
+use super::queue::{Order, Queue};
 use super::worker::Failures;
 use super::{DeliverError, SinkEvent, TfStore};
 use crate::source::Wake;
 use bytes::Bytes;
-use sheaf_protocol::Tf;
-use sheaf_protocol::control::Recover;
 use sheaf_protocol::{RunId, TfId};
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -17,42 +16,27 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tracing::warn;
 
-/// What is to be done about TFs that are written.
-#[derive(Debug)]
-pub(super) enum Order {
-    Publish(Tf<Bytes>),
-    Unstore {
-        run: RunId,
-        tf: TfId,
-        by_former: bool,
-    },
-    Recover {
-        run: RunId,
-        item: Recover,
-    },
-}
-
 /// The two lanes. The EPN bounds them: a TF is in a slot, or it was found on the disk at the start.
 #[derive(Default)]
-pub(super) struct Lanes {
+struct Lanes {
     writes: VecDeque<Tf<Bytes>>,
     orders: VecDeque<Order>,
     /// The TF in the hands of the writer.
     busy: Option<(RunId, TfId)>,
     /// TFs whose fate was known before they were written: what is written of them goes again.
     overtaken: BTreeSet<(RunId, TfId)>,
-    pub(super) events: VecDeque<SinkEvent>,
+    events: VecDeque<SinkEvent>,
     is_ending: bool,
     /// Something failed at the last try. Inline only.
     is_stuck: bool,
 }
 
 impl Lanes {
-    pub(super) fn store(&mut self, tf: Tf<Bytes>) {
+    fn store(&mut self, tf: Tf<Bytes>) {
         self.writes.push_back(tf);
     }
 
-    pub(super) fn order(&mut self, order: Order) {
+    fn order(&mut self, order: Order) {
         let key = match &order {
             Order::Publish(tf) => (tf.run, tf.tf),
             Order::Unstore { run, tf, by_former } if !by_former => (*run, *tf),
@@ -76,7 +60,7 @@ impl Lanes {
 
 impl Lanes {
     /// Does all that can be done now, in the calling thread.
-    pub(super) fn work_inline(&mut self, store: &mut TfStore) {
+    fn work_inline(&mut self, store: &mut TfStore) {
         let was_stuck = self.is_stuck;
         self.is_stuck = false;
         for _ in 0..self.orders.len() {
@@ -115,7 +99,7 @@ impl Lanes {
 }
 
 /// Does one order.
-pub(super) fn carry_out(
+fn carry_out(
     store: &mut TfStore,
     order: &Order,
     events: &mut VecDeque<SinkEvent>,
@@ -188,16 +172,23 @@ impl StoreWorker {
         })
     }
 
-    pub(super) fn with(&mut self, put: impl FnOnce(&mut Lanes)) {
+    fn with(&mut self, put: impl FnOnce(&mut Lanes)) {
         put(&mut self.shared.lock());
         self.shared.offered.notify_one();
     }
+}
 
-    pub(super) fn poll(&mut self) -> Option<SinkEvent> {
+impl Queue for StoreWorker {
+    fn offer(&mut self, tf: Tf<Bytes>) -> Result<(), Tf<Bytes>> {
+        self.order(Order::Publish(tf));
+        Ok(())
+    }
+
+    fn poll(&mut self) -> Option<SinkEvent> {
         self.shared.lock().events.pop_front()
     }
 
-    pub(super) fn finish(&mut self) {
+    fn finish(&mut self) {
         let Some(thread) = self.thread.take() else {
             return;
         };
@@ -209,11 +200,54 @@ impl StoreWorker {
             Err(_) => warn!("The thread of the storage has panicked"),
         }
     }
+
+    fn store(&mut self, tf: Tf<Bytes>) {
+        self.with(|lanes| lanes.store(tf));
+    }
+
+    fn order(&mut self, order: Order) {
+        self.with(|lanes| lanes.order(order));
+    }
 }
 
 impl Drop for StoreWorker {
     fn drop(&mut self) {
         self.finish();
+    }
+}
+
+/// Storage that works in the calls of the node.
+pub(super) struct InlineStore {
+    store: TfStore,
+    lanes: Lanes,
+}
+
+impl InlineStore {
+    pub(super) fn new(store: TfStore) -> Self {
+        Self {
+            store,
+            lanes: Lanes::default(),
+        }
+    }
+}
+
+impl Queue for InlineStore {
+    fn offer(&mut self, tf: Tf<Bytes>) -> Result<(), Tf<Bytes>> {
+        self.order(Order::Publish(tf));
+        Ok(())
+    }
+
+    fn poll(&mut self) -> Option<SinkEvent> {
+        self.lanes.work_inline(&mut self.store);
+        self.lanes.events.pop_front()
+    }
+
+    fn store(&mut self, tf: Tf<Bytes>) {
+        self.lanes.store(tf);
+    }
+
+    fn order(&mut self, order: Order) {
+        self.lanes.order(order);
     }
 }
 

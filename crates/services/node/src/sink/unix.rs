@@ -4,11 +4,15 @@
 //! is written again from its first byte to the next one: a consumer that got a cut TF throws it away. What a
 //! consumer had in its socket when it died is gone; who cannot bear that writes files (`docs/tf-file.md`).
 
+use super::handle::SinkHandle;
+use sheaf_formats::tf_file::{payload_bytes, tf_file_head};
 use super::vectored::write_all_vectored;
-use super::{DeliverError, Delivery, Patience, Sink, SinkError, recomputed};
+use super::{DeliverError, Delivery, Opening, Patience, Sink, SinkError, SinkKind, recomputed};
+use crate::check::{Check, ConfigError, check_socket, path_for};
 use bytes::Bytes;
 use rustix::event::PollFlags;
-use sheaf_formats::tf_file::{payload_bytes, tf_file_head};
+use serde::{Deserialize, Serialize};
+use sheaf_protocol::NodeId;
 use sheaf_protocol::Tf;
 use sheaf_transport::unix::UnixSocket;
 use std::io::{self, IoSlice};
@@ -84,6 +88,29 @@ impl Consumer {
             path: self.path.clone(),
             source,
         }
+    }
+}
+
+/// The `[epn.sink]` table with `kind = "unix"`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct UnixSink {
+    /// Where the EPN listens for its consumer. `{epn}` stands for the index of the EPN.
+    pub path: PathBuf,
+}
+
+impl SinkKind for UnixSink {
+    fn check(&self, check: &mut Check) {
+        check.socket_path("epn.sink.path", &self.path);
+    }
+
+    fn check_files(&self, node: NodeId) -> Option<ConfigError> {
+        check_socket("epn.sink.path", &path_for(&self.path, node))
+    }
+
+    fn open(&self, opening: Opening) -> Result<SinkHandle, SinkError> {
+        let consumer = Consumer::listen(path_for(&self.path, opening.target.epn.into()))?;
+        SinkHandle::spawn(Box::new(consumer), opening.queue_tfs, opening.wake)
     }
 }
 

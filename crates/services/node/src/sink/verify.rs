@@ -1,13 +1,26 @@
 //! Nobody, after every byte was looked at: are the TFs what the FLPs made?
 
-use super::{DeliverError, Delivery, Patience, Sink, recomputed};
+use super::handle::SinkHandle;
+use super::{DeliverError, Delivery, Opening, Patience, Sink, SinkError, SinkKind, recomputed};
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 use sheaf_formats::check_stf;
 use sheaf_protocol::Tf;
 
 /// Computes every digest again, and walks the pages, records or datagrams of every payload.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Verify;
+
+/// The `[epn.sink]` table with `kind = "verify"`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct VerifySink {}
+
+impl SinkKind for VerifySink {
+    fn open(&self, opening: Opening) -> Result<SinkHandle, SinkError> {
+        SinkHandle::spawn(Box::new(Verify), opening.queue_tfs, opening.wake)
+    }
+}
 
 impl Sink for Verify {
     fn name(&self) -> &'static str {

@@ -1,5 +1,6 @@
 //! The thread of a sink, and the queue between it and the node.
 
+use super::queue::Queue;
 use super::{DeliverError, Delivery, Patience, Sink, SinkEvent};
 use crate::source::Wake;
 use crate::source::stop::{Stopper, stop_cord};
@@ -73,8 +74,10 @@ impl Worker {
             thread: Some(thread),
         })
     }
+}
 
-    pub(super) fn offer(&mut self, tf: Tf<Bytes>) -> Result<(), Tf<Bytes>> {
+impl Queue for Worker {
+    fn offer(&mut self, tf: Tf<Bytes>) -> Result<(), Tf<Bytes>> {
         let mut state = self.shared.lock();
         let tfs = state.queue.len() + usize::from(state.is_busy);
         let is_full = tfs >= self.shared.tfs_max || state.events.len() >= 2 * self.shared.tfs_max;
@@ -87,11 +90,11 @@ impl Worker {
         Ok(())
     }
 
-    pub(super) fn poll(&mut self) -> Option<SinkEvent> {
+    fn poll(&mut self) -> Option<SinkEvent> {
         self.shared.lock().events.pop_front()
     }
 
-    pub(super) fn finish(&mut self) {
+    fn finish(&mut self) {
         let Some(thread) = self.thread.take() else {
             return;
         };

@@ -4,15 +4,17 @@
 //! consumer of a PUSH goes before, the same TF goes whole to the next one, and what it had got of it ZeroMQ throws
 //! away. What a consumer had in its queues when it died is gone, as at the Unix socket.
 
-use super::{DeliverError, Delivery, Patience, Sink, SinkError, recomputed};
-use crate::config::{ZmqLayout, ZmqOutlet, ZmqSink};
-use crate::zmq::Link;
+use super::handle::SinkHandle;
+use sheaf_formats::tf_file::tf_file_head;
+use super::{DeliverError, Delivery, Opening, Patience, Sink, SinkError, SinkKind, recomputed};
+use crate::check::{Check, for_index};
 use crate::zmq::o2_balancer::O2Data;
+use crate::zmq::{Link, ZmqMethod, check_endpoint, host_port};
 use bytes::Bytes;
 use rustix::event::PollFlags;
-use sheaf_formats::tf_file::tf_file_head;
+use serde::{Deserialize, Serialize};
 use sheaf_metrics::Registry;
-use sheaf_protocol::EpnId;
+use sheaf_protocol::{EpnId, NodeId};
 use sheaf_protocol::Tf;
 use sheaf_zmtp::{HighWater, Limits, Message, SendError, SocketConfig, SocketType};
 use std::io;
@@ -194,6 +196,80 @@ impl Outlet {
     }
 }
 
+/// The `[epn.sink]` table with `kind = "zmq"`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ZmqSink {
+    /// Where, as ZeroMQ writes it: `tcp://HOST:PORT` or `ipc://PATH`. `{epn}` stands for the index of the EPN.
+    pub endpoint: String,
+    /// Who listens there.
+    pub method: ZmqMethod,
+    /// What its consumers are.
+    pub pattern: ZmqOutlet,
+    /// How a TF is laid out.
+    pub framing: ZmqLayout,
+    /// A consumer that takes nothing for so long, in ms, is given up: of `push` if another could, of `pub` always.
+    pub stall_ms: u64,
+}
+
+impl Default for ZmqSink {
+    fn default() -> Self {
+        Self {
+            endpoint: String::new(),
+            method: ZmqMethod::Bind,
+            pattern: ZmqOutlet::Push,
+            framing: ZmqLayout::Tf,
+            stall_ms: 5000,
+        }
+    }
+}
+
+/// The socket of a sink.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ZmqOutlet {
+    /// PUSH, to consumers that PULL: each TF goes to one of them, and waits until there is one.
+    #[default]
+    Push,
+    /// PUB, to consumers that SUB: each TF goes to all of them, and to nobody if there is none.
+    Pub,
+}
+
+/// How a TF is laid out for consumers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ZmqLayout {
+    /// One message: the head of a TF file, then a part for each STF.
+    #[default]
+    Tf,
+    /// As O2-Balancer2 has it: a message for each STF, of a header of 24 bytes and the payload.
+    O2Balancer,
+}
+
+impl SinkKind for ZmqSink {
+    fn check(&self, check: &mut Check) {
+        let endpoint = for_index(&self.endpoint, EpnId(0).into());
+        check_endpoint(check, "epn.sink.endpoint", &endpoint, self.method);
+        check.that(
+            self.stall_ms >= 1,
+            "epn.sink.stall_ms",
+            self.stall_ms,
+            "at least 1 ms",
+        );
+    }
+
+    fn address(&self, node: NodeId) -> Option<String> {
+        host_port(&for_index(&self.endpoint, node))
+    }
+
+    fn open(&self, opening: Opening) -> Result<SinkHandle, SinkError> {
+        let epn = opening.target.epn;
+        let endpoint = for_index(&self.endpoint, epn.into());
+        let outlet = Outlet::open(self, &endpoint, epn, &opening.registry)?;
+        SinkHandle::spawn(Box::new(outlet), opening.queue_tfs, opening.wake)
+    }
+}
+
 impl Sink for Outlet {
     fn name(&self) -> &'static str {
         "zmq"
@@ -243,8 +319,6 @@ mod tests {
     use super::super::tests::{Wakes, delivered, tf, wakes};
     use super::super::{SinkEvent, SinkHandle};
     use super::*;
-    use crate::config::ZmqMethod;
-    use sheaf_formats::tf_file::read_tf_file;
     use sheaf_protocol::TfId;
     use sheaf_zmtp::{Command, Endpoint, Greeting, Socket};
     use std::io::{Read as _, Write as _};

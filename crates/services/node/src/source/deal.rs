@@ -1,8 +1,8 @@
 //! Which of the listed files an FLP reads, and which links of them.
 
-use super::{SourceError, share};
+use super::SourceError;
 use sheaf_protocol::FlpId;
-use sheaf_stf_builder::Share;
+use sheaf_stf_builder::{Share, ShareError};
 
 /// What one FLP has of a list of files.
 #[derive(Debug, PartialEq, Eq)]
@@ -47,6 +47,11 @@ impl Dealt {
         }
         Self::new(files, flp, flps)
     }
+}
+
+/// Returns the share of `flp` in what all FLPs read.
+pub(super) fn share(flp: FlpId, flps: u32) -> Result<Share, ShareError> {
+    Share::new(flp.0, u16::try_from(flps).unwrap_or(u16::MAX))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Where TF 0 begins when files of one run are read by several FLPs and nobody has said it: the earliest of all.
 
-use super::{SourceError, read};
+use super::SourceError;
+use super::files::read;
 use bytes::Bytes;
 use sheaf_formats::Findings;
 use sheaf_formats::hbfs;

@@ -3,13 +3,18 @@
 //! A message is decoded when the FLP has room for it; what is not asked for stays in the kernel, and its producer
 //! waits. Memory is bounded by one message for each producer, the queue of the feed, and one STF between.
 
-use super::Wake;
-use super::feed::{Fed, Feed, Hands};
-use super::framing::Framing;
+mod framing;
+
+pub use framing::{Framing, FramingError, StfFormat, ZmqFraming};
+
+use super::feed::{Fed, Feed, Hands, QUEUE_STFS};
 use super::stop::Waited;
-use crate::config::{ZmqIntake, ZmqSource};
-use crate::zmq::{Link, ZmqError};
+use super::{Input, Opening, SourceError, SourceKind, Wake};
+use crate::check::{Check, for_index};
+use crate::zmq::{Link, ZmqError, ZmqMethod, check_endpoint, host_port};
+use serde::{Deserialize, Serialize};
 use sheaf_metrics::Registry;
+use sheaf_protocol::{FlpId, NodeId};
 use sheaf_zmtp::{Limits, SocketConfig, SocketType};
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
@@ -20,6 +25,97 @@ use tracing::warn;
 
 /// Messages that are taken before connections are looked after.
 const MESSAGES_A_TURN: usize = 64;
+/// Producers of one FLP at most: each may have one message in memory.
+const PEERS_MAX: u32 = 1024;
+
+/// The `[flp.source]` table with `kind = "zmq"`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ZmqSource {
+    /// Where, as ZeroMQ writes it: `tcp://HOST:PORT` or `ipc://PATH`. `{flp}` stands for the index of the FLP.
+    pub endpoint: String,
+    /// Who listens there.
+    pub method: ZmqMethod,
+    /// What its producers are.
+    pub pattern: ZmqIntake,
+    /// With `pattern = "sub"`: only messages whose first part begins with this.
+    pub topic: String,
+    /// How a message says which TF it is of.
+    pub framing: ZmqFraming,
+    /// What payloads are made of, where messages do not say it.
+    pub format: StfFormat,
+    /// The number of its producers that is TF 0.
+    pub first_tf: u64,
+    /// Producers at once.
+    pub peers_max: u32,
+}
+
+impl Default for ZmqSource {
+    fn default() -> Self {
+        Self {
+            endpoint: String::new(),
+            method: ZmqMethod::Bind,
+            pattern: ZmqIntake::Pull,
+            topic: String::new(),
+            framing: ZmqFraming::Record,
+            format: StfFormat::Opaque,
+            first_tf: 0,
+            peers_max: 4,
+        }
+    }
+}
+
+/// The socket of a source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ZmqIntake {
+    /// PULL, of producers that PUSH: they wait when the FLP does.
+    #[default]
+    Pull,
+    /// SUB, of producers that PUB: they throw away what the FLP does not take.
+    Sub,
+}
+
+impl SourceKind for ZmqSource {
+    fn is_fed(&self) -> bool {
+        true
+    }
+
+    fn check(&self, check: &mut Check) {
+        let endpoint = for_index(&self.endpoint, FlpId(0).into());
+        check_endpoint(check, "flp.source.endpoint", &endpoint, self.method);
+        check.that(
+            (1..=PEERS_MAX).contains(&self.peers_max),
+            "flp.source.peers_max",
+            self.peers_max,
+            format!("1 to {PEERS_MAX}"),
+        );
+        check.both(
+            self.topic.is_empty() || self.pattern == ZmqIntake::Sub,
+            "flp.source.topic",
+            "flp.source.pattern",
+            format!("\"{}\"", self.topic),
+            "none with pattern = \"pull\"".to_owned(),
+        );
+    }
+
+    fn address(&self, node: NodeId) -> Option<String> {
+        host_port(&for_index(&self.endpoint, node))
+    }
+
+    /// A message of each producer that has not come whole, the queue, and one STF between.
+    fn bytes_beside(&self, stf_bytes_max: u64) -> u64 {
+        let stfs = u64::from(self.peers_max) + QUEUE_STFS as u64 + 1;
+        stfs.saturating_mul(stf_bytes_max)
+    }
+
+    fn open(&self, opening: Opening<'_>) -> Result<Input, SourceError> {
+        let endpoint = for_index(&self.endpoint, opening.flp.into());
+        let (bytes_max, wake) = (opening.stf_bytes_max, opening.wake);
+        let feed = Feed::zmq(self, &endpoint, bytes_max, wake, opening.registry)?;
+        Ok(Input::Fed(feed))
+    }
+}
 
 impl Feed {
     /// Takes STFs of programs that speak ZeroMQ, at `endpoint`. `wake` is called for each STF.

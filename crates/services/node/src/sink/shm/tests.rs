@@ -1,9 +1,8 @@
-use super::super::tests::{Wakes, memory, tf, wakes};
-use super::super::{SinkHandle, open, recomputed};
+use super::super::tests::{Wakes, memory, opening, tf, wakes};
+use super::super::{SinkConfig, SinkHandle, open, recomputed};
 use super::*;
-use crate::config::SinkConfig;
 use crate::consume::{Consumer as Borrower, Next, faults};
-use sheaf_protocol::{EpnId, RunId, TfId};
+use sheaf_protocol::{RunId, TfId};
 use std::path::Path;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -25,16 +24,10 @@ fn test(queue_tfs: u32, config: &ShmSink) -> Test {
         path: path_of_config,
         ..config.clone()
     });
-    let (memory, registry) = (memory(), Arc::default());
+    let (memory, registry) = (memory(), Arc::<Registry>::default());
     let (wake, wakes) = wakes();
-    let sink = open(
-        (&config, queue_tfs),
-        EpnId(4),
-        memory.clone(),
-        &registry,
-        wake,
-    )
-    .unwrap();
+    let opening = opening(queue_tfs, memory.clone(), registry.clone(), wake);
+    let sink = open(&config, opening).unwrap();
     Test {
         sink,
         wakes,
@@ -346,19 +339,16 @@ fn descriptors_of_all_consumers_are_asked_for() {
         consumers_max: 40,
         ..patient()
     };
-    assert_eq!(SinkConfig::Shm(config).files(), 80);
-    assert_eq!(SinkConfig::default().files(), 0);
+    assert_eq!(SinkConfig::Shm(config).table().descriptors_max(), 80);
+    assert_eq!(SinkConfig::default().table().descriptors_max(), 0);
 }
 
 fn open_at(path: &Path) -> Result<SinkHandle, SinkError> {
     let path = path.to_owned();
     let config = SinkConfig::Shm(ShmSink { path, ..patient() });
     open(
-        (&config, 1),
-        EpnId(4),
-        memory(),
-        &Arc::default(),
-        Box::new(|| {}),
+        &config,
+        opening(1, memory(), Arc::default(), Box::new(|| {})),
     )
 }
 

@@ -17,11 +17,11 @@ pub struct ConfigError {
     /// What was expected.
     pub expected: String,
     /// The other key of a rule about two. If only this one stands in the file, the line is its.
-    pub(super) other_key: Option<&'static str>,
+    pub(crate) other_key: Option<&'static str>,
 }
 
 impl ConfigError {
-    pub(super) fn new(
+    pub(crate) fn new(
         key: impl Into<String>,
         found: impl fmt::Display,
         expected: impl Into<String>,
@@ -37,7 +37,7 @@ impl ConfigError {
     }
 
     /// Whether `other` is about the same key, or one within it.
-    pub(super) fn is_about(&self, other: &Self) -> bool {
+    pub(crate) fn is_about(&self, other: &Self) -> bool {
         let rest = other.key.strip_prefix(&self.key);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     }

@@ -1,8 +1,9 @@
 //! Addresses and paths as they stand in a farm file.
 
-use super::check::Check;
+use super::Check;
 use sheaf_protocol::NodeId;
 use sheaf_transport::tcp::{UnixPathError, unix_path};
+use std::path::{Path, PathBuf};
 
 /// Whether `text` is HOST:PORT, such as `10.0.0.7:7100`, `flp3.farm:7100` or `[::1]:7100`.
 ///
@@ -39,7 +40,7 @@ pub const NODE_ADDRESS: &str = "HOST:PORT, such as 10.0.0.7:7100 or [::1]:7100, 
 
 impl Check {
     /// An address of a node, which may be a Unix socket.
-    pub(super) fn node_address(&mut self, key: &str, text: &str) {
+    pub(crate) fn node_address(&mut self, key: &str, text: &str) {
         match unix_path(text) {
             Some(Ok(_)) => {}
             Some(Err(error)) => {
@@ -64,6 +65,14 @@ fn is_broken_v4(host: &str) -> bool {
 #[must_use]
 pub fn for_index(text: &str, node: NodeId) -> String {
     text.replace(&format!("{{{}}}", node.role), &node.index.to_string())
+}
+
+/// Returns `path` for one node, as [`for_index`] does.
+pub(crate) fn path_for(path: &Path, node: NodeId) -> PathBuf {
+    match path.to_str() {
+        Some(text) => for_index(text, node).into(),
+        None => path.to_owned(),
+    }
 }
 
 #[cfg(test)]

@@ -1,13 +1,55 @@
 //! Messages of ZeroMQ as STFs: how each says which TF it is of. Layouts: `docs/zmq.md`.
 
-use super::feed::Fed;
-use super::record::{RecordError, RecordHeader};
-use crate::config::{ZmqFraming, ZmqSource};
+use super::ZmqSource;
+use crate::source::feed::Fed;
+use crate::source::record::{RecordError, RecordHeader};
 use crate::zmq::o2_balancer::{O2Data, O2Error};
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 use sheaf_protocol::{PayloadFormat, Stf, TfId};
 use sheaf_zmtp::Message;
 use thiserror::Error;
+
+/// How a message of a producer says which TF it is of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ZmqFraming {
+    /// A record of `docs/feed.md`: a head of 24 bytes, then the payload.
+    #[default]
+    Record,
+    /// A part with the TF id, then the payload.
+    TfId,
+    /// A part of 24 bytes as O2-Balancer2 has it, then the payload.
+    O2Balancer,
+    /// It does not: all of it is payload, and each message is one TF further.
+    Count,
+}
+
+/// What payloads are made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StfFormat {
+    /// Bytes without structure.
+    #[default]
+    Opaque,
+    /// ALICE raw-data pages.
+    Rdh,
+    /// KM3NeT records.
+    Km3net,
+    /// LCLS-II datagrams.
+    Xtc2,
+}
+
+impl From<StfFormat> for PayloadFormat {
+    fn from(format: StfFormat) -> Self {
+        match format {
+            StfFormat::Opaque => Self::Opaque,
+            StfFormat::Rdh => Self::RdhPages,
+            StfFormat::Km3net => Self::Km3netRecords,
+            StfFormat::Xtc2 => Self::Xtc2Datagrams,
+        }
+    }
+}
 
 /// Why a message is no STF. The next one is looked at all the same.
 #[derive(Debug, Error)]

@@ -1,0 +1,44 @@
+//! The node's side of every sink.
+
+use super::SinkEvent;
+use bytes::Bytes;
+use sheaf_protocol::control::Recover;
+use sheaf_protocol::{RunId, TfId};
+use sheaf_tf_builder::Tf;
+
+/// Order about a TF that is stored before it is committed.
+#[derive(Debug)]
+pub(super) enum Order {
+    /// Makes a stored TF visible.
+    Publish(Tf<Bytes>),
+    /// Removes what this life, or what former lives have stored of a TF.
+    Unstore {
+        run: RunId,
+        tf: TfId,
+        by_former: bool,
+    },
+    /// Makes a TF visible that a former life has stored.
+    Recover { run: RunId, item: Recover },
+}
+
+/// Sink as the node sees it: TFs in, events out, never a wait.
+pub(super) trait Queue: Send {
+    /// Takes a TF, or returns it while the queue is full.
+    fn offer(&mut self, tf: Tf<Bytes>) -> Result<(), Tf<Bytes>>;
+
+    /// Returns the next event, if there is one now.
+    fn poll(&mut self) -> Option<SinkEvent>;
+
+    /// Delivers what is in the queue, as far as consumers take it without delay, and ends.
+    fn finish(&mut self) {}
+
+    /// Writes a TF so that it survives a crash. Of a sink that stores only, as the next one.
+    fn store(&mut self, tf: Tf<Bytes>) {
+        debug_assert!(false, "only a sink that stores is asked to: {}", tf.tf);
+    }
+
+    /// Carries out an order about a stored TF.
+    fn order(&mut self, order: Order) {
+        debug_assert!(false, "only a sink that stores is asked to: {order:?}");
+    }
+}
