@@ -1,46 +1,45 @@
 //! A role as a process: a node on TCP and the real clock, from its configuration to its last message.
 //!
-//! Each `run_…` is a function of its configuration and of a [`Shutdown`]: it drains and returns. The three read
-//! alike: make the parts, open the sockets, then `poll`, `handle`, `turn` until the node is done.
+//! Each `run_…` is a function of its configuration and of a [`Shutdown`]: it opens the sockets, makes the parts of its
+//! node and gives the node to the one [`Driver`], which polls, handles and takes turns until the node has drained.
 
-use crate::budget::{Budget, HEAP_BYTES_MAX};
-use crate::clock::{Clock, FairClock, new_incarnation, new_run};
+mod driver;
+mod nodes;
+mod process;
+
+use crate::clock::{new_incarnation, new_run};
 use crate::config::{FarmConfig, LedgerBackend, MembershipBackend, for_index};
 use crate::epn::{EpnError, EpnNode, EpnParts};
 use crate::event::EventLog;
-use crate::flp::{DATA_ADDRESSES_BETWEEN, FlpError, FlpNode, FlpParts, Turn};
-use crate::http::{self, MetricsError};
+use crate::flp::{DATA_ADDRESSES_BETWEEN, FlpError, FlpNode, FlpParts};
+use crate::http::MetricsError;
 use crate::icn::{IcnError, IcnNode, IcnParts};
 use crate::ledger::{self, LedgerError};
-use crate::metrics;
-use crate::registry::{self, Discovery, RegistryError};
-use crate::reject;
-use crate::security::{self, SecurityError};
+use crate::registry::RegistryError;
+use crate::security::SecurityError;
 use crate::shutdown::Shutdown;
 use crate::sink::{self, SinkError};
 use crate::slots::ArenaSlots;
 use crate::source::{self, Input, SourceError};
 use crate::status::FarmStatus;
 use crate::uplink::Uplink;
+use driver::Driver;
+use nodes::ReportingIcn;
+use process::{Every, Process, icns_to_begin_with, resolve, resolve_all, wake};
 use sheaf_membership::Member;
-use sheaf_metrics::Registry;
-use sheaf_placement::UnknownPolicy;
 use sheaf_protocol::control::Hello;
-use sheaf_protocol::{EpnId, FlpId, Limits, NodeId, Role, Source, Target, Timestamp};
+use sheaf_protocol::{EpnId, FlpId, NodeId, Role, Source, Target};
+use sheaf_placement::UnknownPolicy;
 use sheaf_stf_builder::flp::Flp;
 use sheaf_tf_builder::TfBuilder;
-use sheaf_transport::{Arena, ArenaError, ListenError, Tcp, TcpConfig, Transport, Waker};
+use sheaf_transport::{Arena, ArenaError, ListenError, Transport as _};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
-use tracing::{info, warn};
+use tracing::info;
 
-/// How often the metrics are brought up to date.
-const EXPORT_EVERY: Duration = Duration::from_millis(250);
-/// Descriptors of a process beside its connections: logs, sources, sinks, metrics, the ledger.
-const FILES_BESIDE: u64 = 128;
 /// Arena of a process that moves no STFs.
 const CONTROL_ARENA_BYTES: u64 = 1 << 20;
 
@@ -212,11 +211,6 @@ pub fn run_icn(
         log: process.log.take().unwrap_or_else(EventLog::none),
         registry: process.registry.clone(),
     };
-    let (mut every, clock) = (Every::new(EXPORT_EVERY), process.clock);
-    let mut report = options
-        .on_status
-        .map(|(period, sink)| (Every::new(period), sink));
-    let registry = process.registry.clone();
     // Only a registry has to know where others can connect to.
     let is_found = config.membership.backend == MembershipBackend::Zookeeper;
     let found_at = is_found.then(|| resolve(&address));
@@ -229,47 +223,13 @@ pub fn run_icn(
         address: found_at.transpose()?.unwrap_or_default(),
     };
     let discovery = process.discovery(config, me, &[])?;
-    let mut node = IcnNode::new(process.take_transport(), parts)?;
-    discovery.into_iter().for_each(|one| node.discover(one));
-    let mut events = Vec::new();
-    let mut was_asked = false;
-    loop {
-        let now = clock.now();
-        let turn = node.turn(now);
-        let is_last = turn == Turn::Done;
-        if every.is_due(now) || is_last {
-            node.export(&registry);
-            let stats = node.transport().stats();
-            metrics::export_transport(&registry, &stats, &process.arena);
-            security::export(&registry, process.level);
-            let refusals = node.transport().take_refusals();
-            node.handle_refusals(now, refusals);
-            node.export_rejected(&registry);
-        }
-        if let Some((every, sink)) = &mut report
-            && (every.is_due(now) || is_last)
-        {
-            sink(&FarmStatus {
-                security: process.level.to_owned(),
-                ..node.status(now)
-            });
-        }
-        let Turn::WaitUntil(until) = turn else { break };
-        let timeout = until.since(clock.now());
-        node.handle_sleep(until);
-        node.transport().poll(&mut events, Some(timeout))?;
-        let now = clock.now();
-        node.handle_wake(now);
-        if shutdown.is_requested() && !was_asked {
-            was_asked = true;
-            info!("Asked to end: the sources stop, the farm drains");
-            node.handle_shutdown(now);
-        }
-        for event in events.drain(..) {
-            node.handle(now, event);
-        }
-    }
-    node.deregister(clock.now());
+    let report = options.on_status;
+    let node = ReportingIcn {
+        node: IcnNode::new(process.take_transport(), parts)?,
+        report: report.map(|(period, sink)| (Every::new(period), sink)),
+        level: process.level,
+    };
+    Driver::new(&process, node, discovery, shutdown).run()?;
     info!("The run is over");
     Ok(())
 }
@@ -340,40 +300,14 @@ pub fn run_flp(
         log: process.log.take().unwrap_or_else(EventLog::none),
     };
     info!(%flp, source = config.flp.source.kind(), stf_bytes_max, "FLP begins");
-    let (mut every, clock) = (Every::new(EXPORT_EVERY), process.clock);
     let me = Member {
         node: flp.into(),
         incarnation: source.incarnation,
         address: String::new(),
     };
     let discovery = process.discovery(config, me, &[Role::Icn])?;
-    let mut node = FlpNode::new(process.take_transport(), parts);
-    discovery.into_iter().for_each(|one| node.discover(one));
-    let mut events = Vec::new();
-    loop {
-        let now = clock.now();
-        let turn = node.turn(now)?;
-        if every.is_due(now) {
-            metrics::export_flp(&process.registry, node.brain());
-            let stats = node.transport().stats();
-            metrics::export_transport(&process.registry, &stats, &process.arena);
-            security::export(&process.registry, process.level);
-            let refusals = node.transport().take_refusals();
-            node.handle_refusals(now, refusals);
-            node.export_rejected(&process.registry);
-        }
-        let Turn::WaitUntil(until) = turn else { break };
-        node.transport()
-            .poll(&mut events, Some(until.since(clock.now())))?;
-        let now = clock.now();
-        if shutdown.is_requested() {
-            node.handle_shutdown(now);
-        }
-        for event in events.drain(..) {
-            node.handle(now, event);
-        }
-    }
-    node.deregister(clock.now());
+    let node = FlpNode::new(process.take_transport(), parts);
+    Driver::new(&process, node, discovery, shutdown).run()?;
     info!(%flp, "FLP ends");
     Ok(())
 }
@@ -452,255 +386,14 @@ pub fn run_epn(
         ),
         log: process.log.take().unwrap_or_else(EventLog::none),
     };
-    let (mut every, clock) = (Every::new(EXPORT_EVERY), process.clock);
     let me = Member {
         node: epn.into(),
         incarnation: target.incarnation,
         address: data_address,
     };
     let discovery = process.discovery(config, me, &[Role::Icn])?;
-    let mut node = EpnNode::new(process.take_transport(), parts);
-    discovery.into_iter().for_each(|one| node.discover(one));
-    let (mut events, mut fair) = (Vec::new(), FairClock::default());
-    loop {
-        let now = clock.now();
-        let turn = node.turn(now)?;
-        if every.is_due(now) {
-            metrics::export_epn(&process.registry, node.brain());
-            let stats = node.transport().stats();
-            metrics::export_transport(&process.registry, &stats, &process.arena);
-            security::export(&process.registry, process.level);
-            let refusals = node.transport().take_refusals();
-            node.handle_refusals(now, refusals);
-            node.export_rejected(&process.registry);
-        }
-        let Turn::WaitUntil(until) = turn else { break };
-        fair.sleep_until(until);
-        node.transport()
-            .poll(&mut events, Some(until.since(clock.now())))?;
-        let now = clock.now();
-        let late = fair.wake(now);
-        if !late.is_zero() {
-            node.handle_late(late);
-        }
-        if shutdown.is_requested() {
-            node.handle_shutdown(now);
-        }
-        for event in events.drain(..) {
-            node.handle(now, event);
-        }
-    }
-    node.deregister(clock.now());
+    let node = EpnNode::new(process.take_transport(), parts);
+    Driver::new(&process, node, discovery, shutdown).run()?;
     info!(%epn, "EPN ends");
     Ok(())
-}
-
-/// What every role needs.
-struct Process {
-    clock: Clock,
-    arena: Arc<Arena>,
-    transport: Option<Tcp>,
-    waker: Waker,
-    registry: Arc<Registry>,
-    log: Option<EventLog>,
-    /// The name of the level of security in force.
-    level: &'static str,
-}
-
-impl Process {
-    fn start(
-        config: &FarmConfig,
-        node: NodeId,
-        options: &RoleOptions,
-        shutdown: &Shutdown,
-        arena_bytes: u64,
-    ) -> Result<Self, RoleError> {
-        let log = match &options.events {
-            Some(path) => EventLog::append_to(path).map_err(|source| RoleError::Events {
-                path: path.clone(),
-                source,
-            })?,
-            None => EventLog::none(),
-        };
-        let metrics = match node.role {
-            Role::Flp => &config.flp.metrics,
-            Role::Epn => &config.epn.metrics,
-            Role::Icn | Role::Operator => &config.icn.metrics,
-        };
-        let metrics = options.metrics.as_ref().or(metrics.as_ref());
-        let security = security::open(
-            config,
-            node,
-            options.listen.as_deref(),
-            metrics.map(String::as_str),
-        )?;
-        let level = security::level(&security);
-        let bytes = usize::try_from(arena_bytes).unwrap_or(usize::MAX);
-        let options = match node.role {
-            Role::Flp => config.transport.lent_arena(),
-            // Its consumers look at it.
-            Role::Epn if config.epn.sink.table().shares_memory() => config.transport.shared_arena(),
-            _ => config.transport.arena(),
-        };
-        let arena = Arena::new(bytes, options)?;
-        let limits = Limits {
-            body_bytes_max: config.icn.scheduler.stf_bytes_max,
-            ..Limits::default()
-        };
-        let tcp = TcpConfig {
-            limits,
-            heap_bytes_max: HEAP_BYTES_MAX,
-            ..config.transport.tcp()
-        };
-        let connections_max =
-            tcp.accepted_max + config.run.flps as usize + config.run.epns as usize;
-        let consumers =
-            usize::from(node.role == Role::Epn) * config.epn.sink.table().descriptors_max();
-        let files = raise_files(connections_max, consumers)?;
-        let queue_bytes_max = tcp.queue_bytes_max;
-        let mut transport = Tcp::with_security(tcp, arena.clone(), security)?;
-        transport.set_close_notice(reject::close_notice);
-        let waker = transport.waker();
-        let of_shutdown = waker.clone();
-        shutdown.set_waker(move || wake(&of_shutdown));
-        let budget = Budget::of(config, node, arena_bytes);
-        info!(
-            budget_bytes = budget.total(),
-            arena_bytes = budget.arena,
-            heap_bytes_max = budget.heap,
-            source_bytes = budget.source,
-            program_bytes = budget.program,
-            queue_bytes_max_each = queue_bytes_max,
-            connections_max,
-            files,
-            "Memory budget"
-        );
-        // Throughput depends on these, and the kernel need not give what was asked for.
-        let sockets = transport.socket_options();
-        info!(
-            congestion = sockets.congestion_control,
-            send_buffer_bytes = sockets.send_buffer_bytes,
-            receive_buffer_bytes = sockets.receive_buffer_bytes,
-            "Sockets"
-        );
-        Ok(Self {
-            clock: Clock::start(),
-            arena,
-            transport: Some(transport),
-            waker,
-            registry: Arc::new(Registry::default()),
-            log: Some(log),
-            level,
-        })
-    }
-
-    fn transport(&mut self) -> &mut Tcp {
-        self.transport
-            .as_mut()
-            .expect("taken only when the node begins")
-    }
-
-    fn take_transport(&mut self) -> Tcp {
-        self.transport.take().expect("taken once")
-    }
-
-    /// The registry of the farm file, with this node in it.
-    fn discovery(
-        &self,
-        config: &FarmConfig,
-        me: Member,
-        interest: &[Role],
-    ) -> Result<Option<Discovery>, RoleError> {
-        let waker = self.waker.clone();
-        let registry = registry::open(config, me.node, interest, Box::new(move || wake(&waker)))?;
-        Ok(registry.map(|registry| Discovery::new(registry, self.clock.now(), me)))
-    }
-
-    fn serve_metrics(&self, address: Option<&String>) -> Result<(), MetricsError> {
-        if let Some(address) = address {
-            http::serve(address, self.registry.clone())?;
-        }
-        Ok(())
-    }
-}
-
-/// The ICNs of the farm file; none if a registry will tell.
-fn icns_to_begin_with(config: &FarmConfig) -> Result<Vec<String>, RoleError> {
-    if config.membership.backend == MembershipBackend::Zookeeper {
-        return Ok(Vec::new());
-    }
-    resolve_all(&config.icn.all_addresses())
-}
-
-fn resolve_all(addresses: &[String]) -> Result<Vec<String>, RoleError> {
-    addresses.iter().map(|address| resolve(address)).collect()
-}
-
-/// Sees to it that the process may have as many descriptors as its connections need, and the `consumers` of its sink.
-/// Gives how many it may have.
-fn raise_files(connections_max: usize, consumers: usize) -> Result<u64, RoleError> {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let needed = (connections_max + consumers) as u64 + FILES_BESIDE;
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let found = current.unwrap_or(u64::MAX);
-    if found >= needed {
-        return Ok(found);
-    }
-    let limit = maximum.unwrap_or(u64::MAX);
-    let raised = Rlimit {
-        current: Some(needed),
-        maximum,
-    };
-    if limit < needed || setrlimit(Resource::Nofile, raised).is_err() {
-        return Err(RoleError::Files {
-            needed,
-            limit,
-            connections_max,
-        });
-    }
-    Ok(needed)
-}
-
-/// Turns a host name into an address, once, at the start.
-fn resolve(address: &str) -> Result<String, RoleError> {
-    let failed = |source| RoleError::Resolve {
-        address: address.to_owned(),
-        source,
-    };
-    let found = sheaf_transport::tcp::resolve(address).map_err(failed)?;
-    if found.ip().is_some_and(|ip| ip.is_unspecified()) {
-        return Err(RoleError::Unspecified {
-            address: address.to_owned(),
-        });
-    }
-    Ok(found.to_string())
-}
-
-fn wake(waker: &Waker) {
-    if let Err(error) = waker.wake() {
-        warn!(%error, "Cannot wake the event loop");
-    }
-}
-
-/// Something that happens every so often.
-struct Every {
-    period: Duration,
-    last: Timestamp,
-}
-
-impl Every {
-    fn new(period: Duration) -> Self {
-        Self {
-            period,
-            last: Timestamp(0),
-        }
-    }
-
-    fn is_due(&mut self, now: Timestamp) -> bool {
-        let due = now.since(self.last) >= self.period;
-        if due {
-            self.last = now;
-        }
-        due
-    }
 }

@@ -30,8 +30,6 @@ pub use patience::Patience;
 pub use shm::ShmSink;
 pub use stf_files::{StfFileSink, StfFiles};
 pub use store::{Recovered, TfStore};
-pub(crate) use tf_file::tf_of_head;
-pub use tf_file::{TfFileError, read_tf_file, tf_file_head};
 pub use unix::{Consumer, UnixSink};
 pub use verify::{Verify, VerifySink};
 pub use zmq::{Outlet, ZmqLayout, ZmqOutlet, ZmqSink};

@@ -12,7 +12,7 @@ pub use table::ShmSink;
 
 use super::queue::Queue;
 use super::worker::Failures;
-use super::{DeliverError, Delivery, Memory, Opening, SinkError, SinkEvent, stated, tf_file_head};
+use super::{DeliverError, Delivery, Memory, Opening, SinkError, SinkEvent, stated};
 use crate::check::path_for;
 use crate::source::Wake;
 use bytes::Bytes;

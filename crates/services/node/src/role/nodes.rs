@@ -1,0 +1,154 @@
+//! The nodes of the three roles as a [`Driver`](super::driver::Driver) runs them.
+
+use super::driver::Node;
+use super::process::Every;
+use super::{RoleError, StatusSink};
+use crate::epn::EpnNode;
+use crate::flp::{FlpNode, Turn};
+use crate::icn::IcnNode;
+use crate::metrics;
+use crate::registry::Discovery;
+use crate::status::FarmStatus;
+use sheaf_metrics::Registry;
+use sheaf_protocol::Timestamp;
+use sheaf_transport::{Event, Refusal, Tcp};
+use std::time::Duration;
+use tracing::info;
+
+impl Node for FlpNode<Tcp> {
+    fn turn(&mut self, now: Timestamp) -> Result<Turn, RoleError> {
+        Ok(self.turn(now)?)
+    }
+
+    fn handle(&mut self, now: Timestamp, event: Event) {
+        self.handle(now, event);
+    }
+
+    fn handle_refusals(&mut self, now: Timestamp, refusals: Vec<Refusal>) {
+        self.handle_refusals(now, refusals);
+    }
+
+    fn transport(&mut self) -> &mut Tcp {
+        self.transport()
+    }
+
+    fn discover(&mut self, discovery: Discovery) {
+        self.discover(discovery);
+    }
+
+    fn deregister(&mut self, now: Timestamp) {
+        self.deregister(now);
+    }
+
+    fn handle_shutdown(&mut self, now: Timestamp) {
+        self.handle_shutdown(now);
+    }
+
+    fn export(&self, registry: &Registry) {
+        metrics::export_flp(registry, self.brain());
+        self.export_rejected(registry);
+    }
+}
+
+impl Node for EpnNode<Tcp> {
+    fn turn(&mut self, now: Timestamp) -> Result<Turn, RoleError> {
+        Ok(self.turn(now)?)
+    }
+
+    fn handle(&mut self, now: Timestamp, event: Event) {
+        self.handle(now, event);
+    }
+
+    fn handle_refusals(&mut self, now: Timestamp, refusals: Vec<Refusal>) {
+        self.handle_refusals(now, refusals);
+    }
+
+    fn transport(&mut self) -> &mut Tcp {
+        self.transport()
+    }
+
+    fn discover(&mut self, discovery: Discovery) {
+        self.discover(discovery);
+    }
+
+    fn deregister(&mut self, now: Timestamp) {
+        self.deregister(now);
+    }
+
+    fn handle_shutdown(&mut self, now: Timestamp) {
+        self.handle_shutdown(now);
+    }
+
+    fn handle_late(&mut self, late: Duration) {
+        self.handle_late(late);
+    }
+
+    fn export(&self, registry: &Registry) {
+        metrics::export_epn(registry, self.brain());
+        self.export_rejected(registry);
+    }
+}
+
+/// ICN with its reports.
+pub(super) struct ReportingIcn {
+    pub(super) node: IcnNode<Tcp>,
+    /// How often the farm is reported, and to whom.
+    pub(super) report: Option<(Every, StatusSink)>,
+    /// Name of the level of security in force.
+    pub(super) level: &'static str,
+}
+
+impl Node for ReportingIcn {
+    fn turn(&mut self, now: Timestamp) -> Result<Turn, RoleError> {
+        Ok(self.node.turn(now))
+    }
+
+    fn handle(&mut self, now: Timestamp, event: Event) {
+        self.node.handle(now, event);
+    }
+
+    fn handle_refusals(&mut self, now: Timestamp, refusals: Vec<Refusal>) {
+        self.node.handle_refusals(now, refusals);
+    }
+
+    fn transport(&mut self) -> &mut Tcp {
+        self.node.transport()
+    }
+
+    fn discover(&mut self, discovery: Discovery) {
+        self.node.discover(discovery);
+    }
+
+    fn deregister(&mut self, now: Timestamp) {
+        self.node.deregister(now);
+    }
+
+    fn handle_shutdown(&mut self, now: Timestamp) {
+        info!("Asked to end: the sources stop, the farm drains");
+        self.node.handle_shutdown(now);
+    }
+
+    fn handle_sleep(&mut self, until: Timestamp) {
+        self.node.handle_sleep(until);
+    }
+
+    fn handle_wake(&mut self, now: Timestamp) {
+        self.node.handle_wake(now);
+    }
+
+    fn export(&self, registry: &Registry) {
+        self.node.export(registry);
+        self.node.export_rejected(registry);
+    }
+
+    fn report(&mut self, now: Timestamp, is_last: bool) {
+        if let Some((every, sink)) = &mut self.report
+            && (every.is_due(now) || is_last)
+        {
+            sink(&FarmStatus {
+                security: self.level.to_owned(),
+                ..self.node.status(now)
+            });
+        }
+    }
+}

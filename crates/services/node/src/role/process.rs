@@ -1,0 +1,231 @@
+//! Parts of a process that every role needs: transport, memory, metrics, logs.
+
+use super::{RoleError, RoleOptions};
+use crate::budget::{Budget, HEAP_BYTES_MAX};
+use crate::clock::Clock;
+use crate::config::{FarmConfig, MembershipBackend};
+use crate::event::EventLog;
+use crate::http::{self, MetricsError};
+use crate::registry::{self, Discovery};
+use crate::shutdown::Shutdown;
+use crate::{reject, security};
+use sheaf_membership::Member;
+use sheaf_metrics::Registry;
+use sheaf_protocol::{Limits, NodeId, Role, Timestamp};
+use sheaf_transport::{Arena, Tcp, TcpConfig, Waker};
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::{info, warn};
+
+/// Descriptors of a process beside its connections: logs, sources, sinks, metrics, the ledger.
+const FILES_BESIDE: u64 = 128;
+
+/// Parts that every role needs.
+pub(super) struct Process {
+    pub(super) clock: Clock,
+    pub(super) arena: Arc<Arena>,
+    transport: Option<Tcp>,
+    pub(super) waker: Waker,
+    pub(super) registry: Arc<Registry>,
+    pub(super) log: Option<EventLog>,
+    /// The name of the level of security in force.
+    pub(super) level: &'static str,
+}
+
+impl Process {
+    pub(super) fn start(
+        config: &FarmConfig,
+        node: NodeId,
+        options: &RoleOptions,
+        shutdown: &Shutdown,
+        arena_bytes: u64,
+    ) -> Result<Self, RoleError> {
+        let log = match &options.events {
+            Some(path) => EventLog::append_to(path).map_err(|source| RoleError::Events {
+                path: path.clone(),
+                source,
+            })?,
+            None => EventLog::none(),
+        };
+        let metrics = match node.role {
+            Role::Flp => &config.flp.metrics,
+            Role::Epn => &config.epn.metrics,
+            Role::Icn | Role::Operator => &config.icn.metrics,
+        };
+        let metrics = options.metrics.as_ref().or(metrics.as_ref());
+        let security = security::open(
+            config,
+            node,
+            options.listen.as_deref(),
+            metrics.map(String::as_str),
+        )?;
+        let level = security::level(&security);
+        let bytes = usize::try_from(arena_bytes).unwrap_or(usize::MAX);
+        let options = match node.role {
+            Role::Flp => config.transport.lent_arena(),
+            // Its consumers look at it.
+            Role::Epn if config.epn.sink.table().shares_memory() => config.transport.shared_arena(),
+            _ => config.transport.arena(),
+        };
+        let arena = Arena::new(bytes, options)?;
+        let limits = Limits {
+            body_bytes_max: config.icn.scheduler.stf_bytes_max,
+            ..Limits::default()
+        };
+        let tcp = TcpConfig {
+            limits,
+            heap_bytes_max: HEAP_BYTES_MAX,
+            ..config.transport.tcp()
+        };
+        let connections_max =
+            tcp.accepted_max + config.run.flps as usize + config.run.epns as usize;
+        let consumers =
+            usize::from(node.role == Role::Epn) * config.epn.sink.table().descriptors_max();
+        let files = raise_files(connections_max, consumers)?;
+        let queue_bytes_max = tcp.queue_bytes_max;
+        let mut transport = Tcp::with_security(tcp, arena.clone(), security)?;
+        transport.set_close_notice(reject::close_notice);
+        let waker = transport.waker();
+        let of_shutdown = waker.clone();
+        shutdown.set_waker(move || wake(&of_shutdown));
+        let budget = Budget::of(config, node, arena_bytes);
+        info!(
+            budget_bytes = budget.total(),
+            arena_bytes = budget.arena,
+            heap_bytes_max = budget.heap,
+            source_bytes = budget.source,
+            program_bytes = budget.program,
+            queue_bytes_max_each = queue_bytes_max,
+            connections_max,
+            files,
+            "Memory budget"
+        );
+        // Throughput depends on these, and the kernel need not give what was asked for.
+        let sockets = transport.socket_options();
+        info!(
+            congestion = sockets.congestion_control,
+            send_buffer_bytes = sockets.send_buffer_bytes,
+            receive_buffer_bytes = sockets.receive_buffer_bytes,
+            "Sockets"
+        );
+        Ok(Self {
+            clock: Clock::start(),
+            arena,
+            transport: Some(transport),
+            waker,
+            registry: Arc::new(Registry::default()),
+            log: Some(log),
+            level,
+        })
+    }
+
+    pub(super) fn transport(&mut self) -> &mut Tcp {
+        self.transport
+            .as_mut()
+            .expect("taken only when the node begins")
+    }
+
+    pub(super) fn take_transport(&mut self) -> Tcp {
+        self.transport.take().expect("taken once")
+    }
+
+    /// The registry of the farm file, with this node in it.
+    pub(super) fn discovery(
+        &self,
+        config: &FarmConfig,
+        me: Member,
+        interest: &[Role],
+    ) -> Result<Option<Discovery>, RoleError> {
+        let waker = self.waker.clone();
+        let registry = registry::open(config, me.node, interest, Box::new(move || wake(&waker)))?;
+        Ok(registry.map(|registry| Discovery::new(registry, self.clock.now(), me)))
+    }
+
+    pub(super) fn serve_metrics(&self, address: Option<&String>) -> Result<(), MetricsError> {
+        if let Some(address) = address {
+            http::serve(address, self.registry.clone())?;
+        }
+        Ok(())
+    }
+}
+
+/// The ICNs of the farm file; none if a registry will tell.
+pub(super) fn icns_to_begin_with(config: &FarmConfig) -> Result<Vec<String>, RoleError> {
+    if config.membership.backend == MembershipBackend::Zookeeper {
+        return Ok(Vec::new());
+    }
+    resolve_all(&config.icn.all_addresses())
+}
+
+pub(super) fn resolve_all(addresses: &[String]) -> Result<Vec<String>, RoleError> {
+    addresses.iter().map(|address| resolve(address)).collect()
+}
+
+/// Sees to it that the process may have as many descriptors as its connections need, and the `consumers` of its sink.
+/// Gives how many it may have.
+fn raise_files(connections_max: usize, consumers: usize) -> Result<u64, RoleError> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let needed = (connections_max + consumers) as u64 + FILES_BESIDE;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let found = current.unwrap_or(u64::MAX);
+    if found >= needed {
+        return Ok(found);
+    }
+    let limit = maximum.unwrap_or(u64::MAX);
+    let raised = Rlimit {
+        current: Some(needed),
+        maximum,
+    };
+    if limit < needed || setrlimit(Resource::Nofile, raised).is_err() {
+        return Err(RoleError::Files {
+            needed,
+            limit,
+            connections_max,
+        });
+    }
+    Ok(needed)
+}
+
+/// Turns a host name into an address, once, at the start.
+pub(super) fn resolve(address: &str) -> Result<String, RoleError> {
+    let failed = |source| RoleError::Resolve {
+        address: address.to_owned(),
+        source,
+    };
+    let found = sheaf_transport::tcp::resolve(address).map_err(failed)?;
+    if found.ip().is_some_and(|ip| ip.is_unspecified()) {
+        return Err(RoleError::Unspecified {
+            address: address.to_owned(),
+        });
+    }
+    Ok(found.to_string())
+}
+
+pub(super) fn wake(waker: &Waker) {
+    if let Err(error) = waker.wake() {
+        warn!(%error, "Cannot wake the event loop");
+    }
+}
+
+/// Something that happens every so often.
+pub(super) struct Every {
+    period: Duration,
+    last: Timestamp,
+}
+
+impl Every {
+    pub(super) fn new(period: Duration) -> Self {
+        Self {
+            period,
+            last: Timestamp(0),
+        }
+    }
+
+    pub(super) fn is_due(&mut self, now: Timestamp) -> bool {
+        let due = now.since(self.last) >= self.period;
+        if due {
+            self.last = now;
+        }
+        due
+    }
+}
