@@ -15,6 +15,7 @@ mod scheduler;
 #[cfg(feature = "node")]
 pub mod seeds;
 mod stream;
+pub mod tables;
 mod wire;
 mod zmtp;
 

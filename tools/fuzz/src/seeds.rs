@@ -4,19 +4,14 @@
 
 mod zeromq;
 
+use crate::tables;
 use bytes::Bytes;
 use sheaf_formats::stf_file::{TfImage, TfName};
 use sheaf_node::sink::{SinkHandle, TfFiles};
 use sheaf_node::source::RecordHeader;
-use sheaf_protocol::control::{
-    Absent, Announced, Assign, Built, Commit, EpnAddress, EpnPulse, FlpPulse, Hello, Offered,
-    Order, Recover, Release, Skipped, SlotHeld, Start, Welcome,
-};
-use sheaf_protocol::reject::Code;
 use sheaf_protocol::{
-    Attempt, Checkpoint, Control, DataHello, DropReason, Envelope, EpnId, FlpId, Incarnation,
-    NodeId, PayloadFormat, Prefix, Record, RosterId, RunId, Source, Stf, StfHeader, SummedSource,
-    Target, Term, TfId, Verdict, WireKind, crc32c,
+    Attempt, Control, DataHello, EpnId, FlpId, Incarnation, PayloadFormat, Prefix, Record, RunId,
+    Source, Stf, StfHeader, Target, Term, TfId, WireKind, crc32c,
 };
 use sheaf_protocol::{Part, Tf};
 use sheaf_verdict_log::entry::Entry;
@@ -68,44 +63,6 @@ fn seed(target: &'static str, name: impl Into<String>, bytes: impl Into<Vec<u8>>
     }
 }
 
-/// One of each record that stands in checkpoints only.
-fn checkpoint() -> Vec<Record> {
-    let (tf, target) = (
-        TfId(7),
-        Target {
-            epn: EpnId(2),
-            incarnation: Incarnation(3),
-        },
-    );
-    let head = Checkpoint {
-        run: RunId(1),
-        frontier: TfId(9),
-        last_roster: RosterId(2),
-        floor: TfId(5),
-        complete: 3,
-        ..Checkpoint::default()
-    };
-    vec![
-        Record::Checkpoint(Box::new(head)),
-        Record::Released {
-            ranges: vec![(TfId(6), TfId(7))],
-        },
-        Record::Sources {
-            sources: vec![SummedSource {
-                flp: FlpId(3),
-                built: 4,
-            }],
-        },
-        Record::Undone {
-            tf,
-            attempt: Attempt(2),
-            verdict: Verdict::Complete { target },
-            bytes: 8,
-        },
-        Record::Again(Box::new(Record::Abandoned { tf, target })),
-    ]
-}
-
 /// Messages between ICNs, a member that is elected and one that follows, and directories that were tampered with.
 fn ledger() -> Vec<Seed> {
     let term = Term(7);
@@ -147,7 +104,7 @@ fn ledger() -> Vec<Seed> {
                 previous_index: 3,
                 previous_term: Term(2),
                 commit: 1,
-                entries: Entry::of(Term(6), 4, &checkpoint()),
+                entries: Entry::of(Term(6), 4, &Record::samples()),
             },
         ),
         (
@@ -218,10 +175,24 @@ fn wire() -> Vec<Seed> {
         let prefix = Prefix::new(kind, head, body_bytes).encode();
         seed("frame", name, [&prefix[..], head].concat())
     };
-    for control in messages() {
-        let head = control.encode(&envelope());
-        seeds.push(framed(WireKind::Control, control.name(), &head, 0));
-        seeds.push(seed("control", control.name(), head));
+    let mut former = "";
+    let mut number = 1;
+    let messages = Control::samples();
+    for control in &messages {
+        number = if control.name() == former {
+            number + 1
+        } else {
+            1
+        };
+        former = control.name();
+        let name = if number == 1 {
+            former.to_owned()
+        } else {
+            format!("{former}-{number}")
+        };
+        let head = control.encode(&tables::envelope());
+        seeds.push(framed(WireKind::Control, &name, &head, 0));
+        seeds.push(seed("control", name, head));
     }
     let stf = Stf::new(
         TfId(7),
@@ -254,16 +225,6 @@ fn wire() -> Vec<Seed> {
     seeds
 }
 
-fn envelope() -> Envelope {
-    Envelope {
-        run: RunId(0x1122),
-        sender: NodeId::from(EpnId(4)),
-        incarnation: Incarnation(5),
-        term: Term(6),
-        sequence: 7,
-    }
-}
-
 fn source() -> Source {
     Source {
         flp: FlpId(3),
@@ -276,136 +237,6 @@ fn target() -> Target {
         epn: EpnId(2),
         incarnation: Incarnation(3),
     }
-}
-
-/// One message of every kind.
-fn messages() -> Vec<Control> {
-    let (tf, flp, source, target) = (TfId(11), FlpId(1), source(), target());
-    let hello = Hello {
-        data_address: "127.0.0.1:7100".to_owned(),
-        capacity_bytes: 1,
-        slots: 2,
-        stf_bytes_max: 3,
-        weight_milli: 1000,
-        keeps: false,
-    };
-    let built = Built {
-        tf,
-        attempt: Attempt(1),
-        missing: vec![flp, FlpId(2)],
-        bytes: 9,
-        first_byte_age_ns: 10,
-        last_byte_age_ns: 11,
-    };
-    let assign = Assign {
-        tf,
-        attempt: Attempt(2),
-        target,
-        roster: RosterId(1),
-    };
-    let epn = EpnId(3);
-    vec![
-        Control::Slots(vec![SlotHeld { tf, bytes: 6 }]),
-        Control::Stored(vec![tf]),
-        Control::NotStored(vec![tf]),
-        Control::Recover(vec![Recover {
-            tf,
-            incarnation: Incarnation(4),
-            missing: vec![flp],
-        }]),
-        Control::Discard(vec![tf]),
-        Control::Offer(vec![Offered { tf, bytes: 7 }]),
-        Control::Withdrawn(vec![tf]),
-        Control::Grant(vec![tf]),
-        Control::Standby,
-        Control::Fenced,
-        Control::Ledger(vec![1, 2, 3].into()),
-        Control::Rejected {
-            code: Code::TooBig,
-            detail: "a head of 4 GiB".to_owned(),
-        },
-        Control::Order(Order::Set {
-            epn,
-            weight_milli: Some(2000),
-            enabled: Some(false),
-        }),
-        Control::Answer {
-            done: true,
-            detail: "epn:3 leaves".to_owned(),
-        },
-        Control::Hello(hello),
-        Control::Leaving,
-        Control::Announce(vec![
-            Announced { tf, bytes: 5 },
-            Announced {
-                tf: TfId(12),
-                bytes: 6,
-            },
-        ]),
-        Control::Skipped(vec![Skipped {
-            tf,
-            reason: DropReason::Oversize,
-        }]),
-        Control::Stopped { next: tf },
-        Control::Ended { next: tf },
-        Control::FlpPulse(FlpPulse {
-            held_stfs: 1,
-            started: true,
-            ..FlpPulse::default()
-        }),
-        Control::Unreachable { target },
-        Control::Built(vec![built]),
-        Control::CommitAck {
-            tfs: vec![tf, TfId(12)],
-            sink_bytes: 4,
-        },
-        Control::Corrupt { tf, flp },
-        Control::EpnPulse(EpnPulse {
-            released_version: 8,
-            ..EpnPulse::default()
-        }),
-        Control::Welcome(Welcome {
-            pulse_ns: 20,
-            stf_bytes_max: 30,
-        }),
-        Control::Refused {
-            detail: "flp:3 is not in this farm".to_owned(),
-        },
-        Control::Release(Release {
-            version: 3,
-            floor: tf,
-            ranges: vec![(TfId(20), TfId(25))],
-        }),
-        Control::IcnPulse { elapsed_ns: 5 },
-        Control::Dismissed,
-        Control::Start(Start {
-            first: tf,
-            end: TfId(u64::MAX),
-            elapsed_ns: 4,
-        }),
-        Control::Pace(vec![tf]),
-        Control::Stop,
-        Control::StopAt { next: tf },
-        Control::Epns(vec![EpnAddress {
-            target,
-            address: "[::1]:7".to_owned(),
-        }]),
-        Control::Roster {
-            id: RosterId(1),
-            members: vec![source],
-        },
-        Control::SourceGone { source },
-        Control::SourceBack { source },
-        Control::Commit(vec![Commit {
-            tf,
-            missing: vec![flp],
-        }]),
-        Control::Absent(vec![Absent {
-            tf,
-            flps: vec![flp],
-        }]),
-        Control::Assign(vec![assign]),
-    ]
 }
 
 /// A record of a feed and a TF as the `file` sink writes it.

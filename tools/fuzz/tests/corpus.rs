@@ -2,7 +2,7 @@
 
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use sheaf_fuzz::{TARGETS, Target, seeds};
+use sheaf_fuzz::{TARGETS, Target, seeds, tables};
 use std::collections::BTreeSet;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -84,6 +84,23 @@ fn the_corpus_holds_every_seed_as_it_is_made_now() {
             path.display()
         );
     }
+}
+
+#[test]
+fn vectors_and_the_protocol_page_have_what_the_tables_say() {
+    let read = |path: &str| {
+        let path = seeds::folder().join("../..").join(path);
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    };
+    for (path, text) in tables::vectors() {
+        assert!(
+            read(path) == text,
+            "{path} is old: run the example `seeds`, if peers may see other bytes"
+        );
+    }
+    let page = read(tables::PAGE);
+    let is_new = tables::with_layouts(&page).is_some_and(|new| new == page);
+    assert!(is_new, "{} is old: run the example `seeds`", tables::PAGE);
 }
 
 #[test]

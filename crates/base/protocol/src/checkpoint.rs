@@ -7,8 +7,9 @@
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::id::{FlpId, RosterId, RunId, TfId};
 use crate::verdict::DropReason;
+use crate::wire::{Name, Numbers, Wire, wire_struct};
 
-/// What the log of a run comes to, up to a point.
+/// Sum of the log of a run, up to a point.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checkpoint {
     /// The run.
@@ -36,7 +37,7 @@ pub struct Checkpoint {
 pub struct SummedSource {
     /// The FLP, over all its lives.
     pub flp: FlpId,
-    /// Its STFs in built TFs.
+    /// STFs in built TFs.
     pub built: u64,
 }
 
@@ -55,45 +56,46 @@ impl Checkpoint {
             .saturating_add(self.incomplete)
             .saturating_add(dropped)
     }
+}
 
-    pub(crate) fn write(&self, out: &mut Writer<'_>) {
-        out.u8(Self::VERSION);
-        out.u64(self.run.0);
-        out.u64(self.frontier.0);
-        out.u32(self.last_roster.0);
-        out.u64(self.floor.0);
-        out.u64(self.complete);
-        out.u64(self.incomplete);
-        for count in self.dropped {
-            out.u64(count);
-        }
-        out.u64(self.abandoned);
-        out.u64(self.bytes);
+wire_struct! {
+    Checkpoint {
+        run: RunId,
+        frontier: TfId = "frontier",
+        last_roster: RosterId = "last roster id",
+        floor: TfId = "floor",
+        complete: u64 = "complete TFs",
+        incomplete: u64 = "incomplete TFs",
+        dropped: [u64; DropReason::ALL.len()] = "dropped TFs",
+        abandoned: u64 = "abandoned TFs",
+        bytes: u64 = "TF bytes",
+    }
+    SummedSource { flp: FlpId, built: u64 = "built STFs" }
+}
+
+/// A checkpoint behind its version; a floor above the frontier is refused.
+pub(crate) struct CheckpointForm;
+
+impl Wire for CheckpointForm {
+    type Value = Box<Checkpoint>;
+
+    const BYTES_MIN: usize = 1 + Checkpoint::BYTES_MIN;
+
+    fn write(value: &Self::Value, out: &mut Writer<'_>) {
+        out.u8(Checkpoint::VERSION);
+        Checkpoint::write(value, out);
     }
 
-    pub(crate) fn read(input: &mut Reader<'_>) -> Result<Self, DecodeError> {
+    fn read(input: &mut Reader<'_>, name: Name) -> Result<Self::Value, DecodeError> {
         let version = input.u8("version of a checkpoint")?;
-        if version != Self::VERSION {
+        if version != Checkpoint::VERSION {
             return Err(DecodeError::Invalid {
                 what: "version of a checkpoint",
                 found: u64::from(version),
                 expected: "1",
             });
         }
-        let mut found = Self {
-            run: RunId(input.u64("run")?),
-            frontier: TfId(input.u64("frontier")?),
-            last_roster: RosterId(input.u32("last roster id")?),
-            floor: TfId(input.u64("floor")?),
-            complete: input.u64("complete TFs")?,
-            incomplete: input.u64("incomplete TFs")?,
-            ..Self::default()
-        };
-        for count in &mut found.dropped {
-            *count = input.u64("dropped TFs")?;
-        }
-        found.abandoned = input.u64("abandoned TFs")?;
-        found.bytes = input.u64("TF bytes")?;
+        let found = Checkpoint::read(input, name)?;
         if found.floor > found.frontier {
             return Err(DecodeError::Invalid {
                 what: "floor of a checkpoint",
@@ -101,6 +103,20 @@ impl Checkpoint {
                 expected: "at most the frontier",
             });
         }
-        Ok(found)
+        Ok(Box::new(found))
+    }
+
+    fn sample(numbers: &mut Numbers, variant: usize) -> Self::Value {
+        let mut sample = Checkpoint::sample(numbers, variant);
+        std::mem::swap(&mut sample.floor, &mut sample.frontier);
+        Box::new(sample)
+    }
+
+    fn layout() -> String {
+        format!(
+            "`version` u8 ({}), {}",
+            Checkpoint::VERSION,
+            Checkpoint::layout()
+        )
     }
 }

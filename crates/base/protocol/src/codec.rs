@@ -14,9 +14,9 @@ pub enum DecodeError {
     Truncated {
         /// The field that was being read.
         what: &'static str,
-        /// Its size in bytes.
+        /// Size in bytes.
         needed: usize,
-        /// What is left of the message.
+        /// Bytes that are left of the message.
         left: usize,
     },
     /// More bytes than the message has fields.
@@ -24,7 +24,7 @@ pub enum DecodeError {
     Trailing {
         /// The message that was read.
         what: &'static str,
-        /// How many bytes follow it.
+        /// Bytes behind the message.
         left: usize,
     },
     /// A field has a value that no version of the protocol gives it.
@@ -34,7 +34,7 @@ pub enum DecodeError {
         what: &'static str,
         /// The value found.
         found: u64,
-        /// What is allowed there.
+        /// Values that are allowed.
         expected: &'static str,
     },
     /// A list is longer than the protocol allows.
@@ -79,6 +79,15 @@ impl<'a> Reader<'a> {
         };
         self.bytes = rest;
         Ok(*head)
+    }
+
+    /// Returns the next byte without taking it.
+    pub(crate) fn peek(&self, what: &'static str) -> Result<u8, DecodeError> {
+        self.bytes.first().copied().ok_or(DecodeError::Truncated {
+            what,
+            needed: 1,
+            left: 0,
+        })
     }
 
     pub(crate) fn u8(&mut self, what: &'static str) -> Result<u8, DecodeError> {
@@ -126,7 +135,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Bytes of at most `max` with a u32 length before them.
+    /// Returns bytes of at most `max` with a u32 length before them.
     pub(crate) fn blob(&mut self, what: &'static str, max: usize) -> Result<&'a [u8], DecodeError> {
         let count = self.u32(what)? as usize;
         if count > max {
@@ -139,7 +148,7 @@ impl<'a> Reader<'a> {
         self.take(what, count)
     }
 
-    /// A text of at most `max` bytes with a u16 length before it.
+    /// Returns a text of at most `max` bytes with a u16 length before it.
     pub(crate) fn text(&mut self, what: &'static str, max: usize) -> Result<String, DecodeError> {
         let count = usize::from(self.u16(what)?);
         if count > max {
@@ -157,7 +166,7 @@ impl<'a> Reader<'a> {
         Ok(text.to_owned())
     }
 
-    /// A list with a u32 count before it; every entry takes at least `entry_bytes_min` bytes.
+    /// Returns a list with a u32 count before it; every entry takes at least `entry_bytes_min` bytes.
     pub(crate) fn list<T>(
         &mut self,
         what: &'static str,

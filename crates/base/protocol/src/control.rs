@@ -17,12 +17,12 @@ use crate::reject::Code;
 use crate::verdict::DropReason;
 use bytes::Bytes;
 
-/// Who says it, in which run, in which order. Stands before every control message.
+/// Sender, run and order of a control message, which stand before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Envelope {
     /// The run that the message belongs to; zero before the sender knows one.
     pub run: RunId,
-    /// Who speaks.
+    /// Sender of the message.
     pub sender: NodeId,
     /// Which life of the sender.
     pub incarnation: Incarnation,
@@ -56,7 +56,7 @@ pub enum Control {
         /// The first TF not made.
         next: TfId,
     },
-    /// I am alive, and this is what I hold.
+    /// Sign of life, with the state of the sender.
     FlpPulse(FlpPulse),
     /// The FLP cannot reach this EPN's data address.
     Unreachable {
@@ -81,7 +81,7 @@ pub enum Control {
         /// The FLP whose STF it is.
         flp: FlpId,
     },
-    /// I am alive, and this is what I hold.
+    /// Sign of life, with the state of the sender.
     EpnPulse(EpnPulse),
     /// TFs that former lives of the EPN have on disk, whole but not published. Repeated until each is told of by
     /// [`Recover`](Self::Recover) or [`Discard`](Self::Discard).
@@ -103,11 +103,11 @@ pub enum Control {
     Grant(Vec<TfId>),
 
     // any → any
-    /// What the receiver sent is rejected. The stream is closed behind it, or goes on if that does no harm.
+    /// Rejection of a frame that the receiver sent. The stream is closed behind it, or goes on if that does no harm.
     Rejected {
         /// Why; the table is in docs/codes.md.
         code: Code,
-        /// What was found and what was expected.
+        /// Value found and value expected.
         detail: String,
     },
 
@@ -126,7 +126,7 @@ pub enum Control {
     Answer {
         /// Whether the order is carried out.
         done: bool,
-        /// What was done, or why not.
+        /// Result, or the reason why the order is not carried out.
         detail: String,
     },
 
@@ -135,12 +135,12 @@ pub enum Control {
     Welcome(Welcome),
     /// Answers [`Hello`](Self::Hello): the sender may not join. It exits with this text.
     Refused {
-        /// What is wrong, for the log.
+        /// Reason, for the log.
         detail: String,
     },
     /// All TFs that are decided and done: holds, slots and tombstones may go.
     Release(Release),
-    /// I am alive, and this is the time of the run.
+    /// Sign of life, with the time of the run.
     IcnPulse {
         /// Time since TF 0 was due, in ns; 0 before the run has begun.
         elapsed_ns: u64,
@@ -181,7 +181,7 @@ pub enum Control {
         /// The source.
         source: Source,
     },
-    /// Hand these TFs on, with exactly the parts that are not missing.
+    /// Order to deliver these TFs, with exactly the parts that are not missing.
     Commit(Vec<Commit>),
     /// FLPs that have no STF of a TF and never will.
     Absent(Vec<Absent>),
@@ -196,7 +196,7 @@ pub enum Control {
     Assign(Vec<Assign>),
 }
 
-/// What a node brings to the farm.
+/// Address and resources of a node that joins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// Where an EPN listens for STFs; empty for an FLP.
@@ -240,7 +240,7 @@ pub struct Skipped {
     pub reason: DropReason,
 }
 
-/// What an FLP reports with every heartbeat.
+/// State of an FLP, sent with every pulse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlpPulse {
     /// STFs held, and TFs skipped, that the FLP does not know the fate of.
@@ -262,8 +262,8 @@ pub struct FlpPulse {
     pub epns_digest: u32,
 }
 
-/// What two nodes compare to know whether they have the same list of EPNs. Give `targets` in ascending order; of
-/// none it is 0.
+/// Returns what two nodes compare to know whether they have the same list of EPNs. Give `targets` in ascending order;
+/// of none it is 0.
 #[must_use]
 pub fn digest_of_targets(targets: impl IntoIterator<Item = Target>) -> u32 {
     let mut digest = Digest::default();
@@ -274,7 +274,7 @@ pub fn digest_of_targets(targets: impl IntoIterator<Item = Target>) -> u32 {
     digest.value()
 }
 
-/// What an EPN reports with every heartbeat.
+/// State of an EPN, sent with every pulse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EpnPulse {
     /// TFs in building.
@@ -283,7 +283,7 @@ pub struct EpnPulse {
     pub open_bytes: u64,
     /// Bytes with the consumer.
     pub sink_bytes: u64,
-    /// TFs handed on since the process began.
+    /// TFs delivered since the process began.
     pub delivered_tfs: u64,
     /// Payload bytes received since the process began, refused ones included.
     pub received_bytes: u64,
@@ -308,9 +308,9 @@ pub struct Built {
     pub missing: Vec<FlpId>,
     /// Payload bytes of the parts.
     pub bytes: u64,
-    /// How long ago the first byte came, in ns.
+    /// Age of the first byte, in ns.
     pub first_byte_age_ns: u64,
-    /// How long ago the last byte came, in ns.
+    /// Age of the last byte, in ns.
     pub last_byte_age_ns: u64,
 }
 
@@ -323,7 +323,7 @@ pub struct SlotHeld {
     pub bytes: u64,
 }
 
-/// What an operator wants of a running farm.
+/// Order of an operator to a running farm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Answer with the state of the farm in one line; changes nothing.
@@ -337,7 +337,7 @@ pub enum Order {
     Set {
         /// The EPN.
         epn: EpnId,
-        /// Its share of the work in thousandths.
+        /// Share of the work in thousandths.
         weight_milli: Option<u32>,
         /// Whether it gets anything new.
         enabled: Option<bool>,
@@ -349,7 +349,7 @@ pub enum Order {
 /// The terms on which a node has joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Welcome {
-    /// How often to send a pulse, in ns.
+    /// Period of pulses, in ns.
     pub pulse_ns: u64,
     /// Largest STF that the farm takes, in bytes.
     pub stf_bytes_max: u64,
@@ -382,11 +382,11 @@ pub struct Start {
 pub struct EpnAddress {
     /// Which life of which EPN.
     pub target: Target,
-    /// Its data address, such as `10.0.0.7:7100`.
+    /// Data address, such as `10.0.0.7:7100`.
     pub address: String,
 }
 
-/// One TF that an EPN may hand on.
+/// Commit of one TF, which the EPN may then deliver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commit {
     /// The TF.
@@ -395,7 +395,7 @@ pub struct Commit {
     pub missing: Vec<FlpId>,
 }
 
-/// One TF that a former life of an EPN was told to hand on.
+/// TF that is committed to a former life of an EPN.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recover {
     /// The TF.
@@ -430,60 +430,11 @@ pub struct Assign {
 
 impl Control {
     /// Most entries of any list in a message. Senders split longer ones.
-    pub const ENTRIES_MAX: usize = 8192;
+    pub const ENTRIES_MAX: usize = crate::wire::ENTRIES_MAX;
     /// Longest text in a message, in bytes.
-    pub const TEXT_BYTES_MAX: usize = 1024;
+    pub const TEXT_BYTES_MAX: usize = crate::wire::TEXT_BYTES_MAX;
     /// Largest message of the verdict log between two ICNs, in bytes.
-    pub const LEDGER_BYTES_MAX: usize = 512 << 10;
-
-    /// Name in logs, such as `"announce"`.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Hello(_) => "hello",
-            Self::Leaving => "leaving",
-            Self::Announce(_) => "announce",
-            Self::Skipped(_) => "skipped",
-            Self::Stopped { .. } => "stopped",
-            Self::Ended { .. } => "ended",
-            Self::FlpPulse(_) => "flp-pulse",
-            Self::Unreachable { .. } => "unreachable",
-            Self::Built(_) => "built",
-            Self::CommitAck { .. } => "commit-ack",
-            Self::Corrupt { .. } => "corrupt",
-            Self::EpnPulse(_) => "epn-pulse",
-            Self::Stored(_) => "stored",
-            Self::NotStored(_) => "not-stored",
-            Self::Slots(_) => "slots",
-            Self::Rejected { .. } => "rejected",
-            Self::Fenced => "fenced",
-            Self::Ledger(_) => "ledger",
-            Self::Order(_) => "order",
-            Self::Standby => "standby",
-            Self::Answer { .. } => "answer",
-            Self::Welcome(_) => "welcome",
-            Self::Refused { .. } => "refused",
-            Self::Release(_) => "release",
-            Self::IcnPulse { .. } => "icn-pulse",
-            Self::Dismissed => "dismissed",
-            Self::Start(_) => "start",
-            Self::Pace(_) => "pace",
-            Self::Stop => "stop",
-            Self::StopAt { .. } => "stop-at",
-            Self::Epns(_) => "epns",
-            Self::Roster { .. } => "roster",
-            Self::SourceGone { .. } => "source-gone",
-            Self::SourceBack { .. } => "source-back",
-            Self::Commit(_) => "commit",
-            Self::Absent(_) => "absent",
-            Self::Recover(_) => "recover",
-            Self::Discard(_) => "discard",
-            Self::Assign(_) => "assign",
-            Self::Offer(_) => "offer",
-            Self::Withdrawn(_) => "withdrawn",
-            Self::Grant(_) => "grant",
-        }
-    }
+    pub const LEDGER_BYTES_MAX: usize = crate::wire::BLOB_BYTES_MAX;
 }
 
 impl Release {
@@ -509,7 +460,7 @@ impl Release {
 }
 
 impl EpnAddress {
-    /// The EPN without its incarnation.
+    /// Returns the EPN without its incarnation.
     #[must_use]
     pub fn epn(&self) -> EpnId {
         self.target.epn

@@ -8,14 +8,14 @@ use crate::id::{EpnId, FlpId, Incarnation, RunId, Source, Target};
 pub struct DataHello {
     /// The run that the FLP makes STFs for.
     pub run: RunId,
-    /// Who will send.
+    /// FLP that sends on the stream.
     pub source: Source,
-    /// Whom it means. An EPN that has restarted at the same address refuses the stream of its predecessor.
+    /// EPN that is addressed. An EPN that has restarted at the same address refuses the stream of its predecessor.
     pub target: Target,
 }
 
 impl DataHello {
-    /// The bytes of the head of a data hello frame.
+    /// Returns the bytes of the head of a data hello frame.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(28);

@@ -24,7 +24,7 @@ impl Digest {
         self.0.update(bytes);
     }
 
-    /// The CRC-32C of all pieces so far.
+    /// Returns the CRC-32C of all pieces so far.
     #[must_use]
     pub fn value(&self) -> u32 {
         low_half(self.0.finalize())

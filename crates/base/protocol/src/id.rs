@@ -15,7 +15,7 @@ pub struct RunId(pub u64);
 pub struct TfId(pub u64);
 
 impl TfId {
-    /// The timeframe after this one.
+    /// Creates the timeframe after this one.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0 + 1)
@@ -38,7 +38,7 @@ pub struct Incarnation(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Term(pub u64);
 
-/// How often a TF has been assigned: 1 for the first time, higher after each move to another EPN.
+/// Number of an assignment of a TF: 1 for the first, higher after each move to another EPN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Attempt(pub u32);
 
@@ -46,7 +46,7 @@ pub struct Attempt(pub u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RosterId(pub u32);
 
-/// What a node does in the farm.
+/// Role of a node in the farm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     /// Information Control Node: decides which EPN builds which TF.
@@ -55,14 +55,14 @@ pub enum Role {
     Flp,
     /// Event Processing Node: builds TFs.
     Epn,
-    /// Somebody who gives orders to the ICN, such as `sheaf drain`.
+    /// Client that sends orders to the ICN, such as `sheaf drain`.
     Operator,
 }
 
 /// One node of the farm: its role and its index within the role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId {
-    /// What the node does.
+    /// Role of the node.
     pub role: Role,
     /// Which one of its role it is, from 0.
     pub index: u16,
@@ -93,7 +93,7 @@ pub struct Target {
 pub struct Timestamp(pub u64);
 
 impl Timestamp {
-    /// The time from `earlier` to `self`, zero if `earlier` is in fact later.
+    /// Returns the time from `earlier` to `self`, zero if `earlier` is in fact later.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))

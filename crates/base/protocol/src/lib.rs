@@ -21,6 +21,7 @@ pub mod splitmix;
 mod stf;
 mod tf;
 mod verdict;
+mod wire;
 
 pub use checkpoint::{Checkpoint, SummedSource};
 pub use codec::DecodeError;
@@ -37,3 +38,4 @@ pub use record::Record;
 pub use stf::{PayloadFormat, Stf, StfHeader, StfHeaderError, StfKey};
 pub use tf::{Part, Tf};
 pub use verdict::{DropReason, Verdict};
+pub use wire::Layout;

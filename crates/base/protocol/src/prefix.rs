@@ -3,7 +3,7 @@
 use crate::digest::Digest;
 use thiserror::Error;
 
-/// What a frame carries.
+/// Kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WireKind {
     /// One [`Control`](crate::Control) message in the head, no body.
@@ -12,7 +12,7 @@ pub enum WireKind {
     Stf,
     /// A hello of the data stream: who connects. In the head, no body.
     DataHello,
-    /// What two transports on one machine say about memory that they share; no node ever sees it. In the head, no body.
+    /// Message between two transports on one machine about shared memory, invisible to nodes. In the head, no body.
     Lane,
 }
 
@@ -41,7 +41,7 @@ impl Default for Limits {
 /// the body has a digest of its own in the head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
-    /// What the frame carries.
+    /// Kind of the frame.
     pub kind: WireKind,
     /// Bytes of the head.
     pub head_bytes: u32,
@@ -69,7 +69,7 @@ pub enum PrefixError {
         /// The version found.
         found: u8,
     },
-    /// No such kind of frame.
+    /// Unknown kind of frame.
     #[error("frame is of kind {found}, expected 1 (control), 2 (STF), 3 (data hello) or 4 (lane)")]
     Kind {
         /// The kind found.
@@ -109,7 +109,7 @@ impl Prefix {
     /// The wire version of this build.
     pub const VERSION: u8 = 1;
 
-    /// The prefix of a frame of `kind` with this `head` and a body of `body_bytes`.
+    /// Creates the prefix of a frame of `kind` with this `head` and a body of `body_bytes`.
     ///
     /// # Panics
     ///
@@ -127,7 +127,7 @@ impl Prefix {
         prefix
     }
 
-    /// The 24 bytes on the wire.
+    /// Returns the 24 bytes on the wire.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];

@@ -14,7 +14,7 @@ pub struct RangeSet {
 }
 
 impl RangeSet {
-    /// The set of all TFs below `floor`.
+    /// Creates the set of all TFs below `floor`.
     #[must_use]
     pub fn below(floor: TfId) -> Self {
         Self {
@@ -23,20 +23,20 @@ impl RangeSet {
         }
     }
 
-    /// The lowest TF that is not in the set.
+    /// Returns the lowest TF that is not in the set.
     #[must_use]
     pub fn floor(&self) -> TfId {
         TfId(self.floor)
     }
 
-    /// The ranges above the floor, each as its first TF and the first TF behind it.
+    /// Returns the ranges above the floor, each as its first TF and the first TF behind it.
     pub fn ranges(&self) -> impl ExactSizeIterator<Item = (TfId, TfId)> + '_ {
         self.ranges
             .iter()
             .map(|(first, end)| (TfId(*first), TfId(*end)))
     }
 
-    /// Whether `tf` is in the set.
+    /// Returns whether `tf` is in the set.
     #[must_use]
     pub fn contains(&self, tf: TfId) -> bool {
         tf.0 < self.floor
@@ -93,14 +93,14 @@ impl RangeSet {
         }
     }
 
-    /// How many TFs are in the set.
+    /// Returns how many TFs are in the set.
     #[must_use]
     pub fn count(&self) -> u64 {
         let in_ranges: u64 = self.ranges.iter().map(|(first, end)| end - first).sum();
         self.floor.saturating_add(in_ranges)
     }
 
-    /// How many TFs from `first` up to, not including, `end` are not in the set.
+    /// Returns how many TFs from `first` up to, not including, `end` are not in the set.
     #[must_use]
     pub fn missing_in(&self, first: TfId, end: TfId) -> u64 {
         let first = first.0.max(self.floor);

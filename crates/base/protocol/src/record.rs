@@ -3,11 +3,12 @@
 //! The log is what an ICN that takes over knows of the run: it replays the records, oldest first. A record says
 //! what was decided, never what somebody holds; that is asked of the nodes.
 
-use crate::checkpoint::{Checkpoint, SummedSource};
+use crate::checkpoint::{Checkpoint, CheckpointForm, SummedSource};
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::control::Control;
-use crate::id::{Attempt, EpnId, FlpId, Incarnation, RosterId, RunId, Source, Target, TfId};
+use crate::id::{Attempt, EpnId, FlpId, RosterId, RunId, Source, Target, TfId};
 use crate::verdict::{DropReason, Verdict};
+use crate::wire::{Kinds, Layout, Name, Numbers, Wire, wire_enum};
 
 /// One record of the verdict log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +33,7 @@ pub enum Record {
         tf: TfId,
         /// The assignment that was built, within the term of the ICN that decided; 0 if there was none.
         attempt: Attempt,
-        /// What was decided.
+        /// Verdict on the TF.
         verdict: Verdict,
         /// Payload bytes of the built TF, 0 for a dropped one.
         bytes: u64,
@@ -49,12 +50,12 @@ pub enum Record {
         /// First TF and first TF behind, ascending, without overlap.
         ranges: Vec<(TfId, TfId)>,
     },
-    /// How long the run had lasted, in ns since TF 0 was due.
+    /// Time of the run, in ns since TF 0 was due.
     Clock {
         /// Nanoseconds.
         elapsed_ns: u64,
     },
-    /// Somebody wants the run to end. `stop_at` is the first TF that is not to be made, once it is agreed on.
+    /// Request to end the run. `stop_at` is the first TF that is not to be made, once it is agreed on.
     Stopping {
         /// The first TF not to make.
         stop_at: Option<TfId>,
@@ -63,7 +64,7 @@ pub enum Record {
     Set {
         /// The EPN, in whatever life.
         epn: EpnId,
-        /// Its share of the work in thousandths.
+        /// Share of the work in thousandths.
         weight_milli: u32,
         /// Whether it gets anything new.
         enabled: bool,
@@ -94,7 +95,7 @@ pub enum Record {
         tf: TfId,
         /// As in [`Verdict`](Self::Verdict).
         attempt: Attempt,
-        /// What was decided.
+        /// Verdict on the TF.
         verdict: Verdict,
         /// Payload bytes of the built TF.
         bytes: u64,
@@ -104,126 +105,96 @@ pub enum Record {
     Again(Box<Record>),
 }
 
-/// The code of each kind in the log. A number is never given out twice.
-mod kind {
-    pub(super) const OPENED: u8 = 1;
-    pub(super) const ROSTER: u8 = 2;
-    pub(super) const VERDICT: u8 = 3;
-    pub(super) const ABANDONED: u8 = 4;
-    pub(super) const DONE: u8 = 5;
-    pub(super) const CLOCK: u8 = 6;
-    pub(super) const STOPPING: u8 = 7;
-    pub(super) const SET: u8 = 8;
-    pub(super) const OVER: u8 = 9;
-    pub(super) const LISTED: u8 = 10;
-    pub(super) const CHECKPOINT: u8 = 11;
-    pub(super) const RELEASED: u8 = 12;
-    pub(super) const SOURCES: u8 = 13;
-    pub(super) const UNDONE: u8 = 14;
-    pub(super) const AGAIN: u8 = 15;
+// The number of each kind in the log, its name and its fields. A number is never given out twice.
+wire_enum! {
+    Record: u8 = "kind of record", "kind of record", "1 to 15";
+    1 "opened" Opened { run: RunId };
+    2 "roster" Roster { id: RosterId, first: TfId, members: Vec<Source> = "roster" };
+    3 "verdict" Verdict { tf: TfId, attempt: Attempt, bytes: u64 = "TF bytes", verdict: Verdict };
+    4 "abandoned" Abandoned { tf: TfId, target: Target };
+    5 "done" Done { ranges: Vec<(TfId, TfId)> = "done ranges" };
+    6 "clock" Clock { elapsed_ns: u64 = "elapsed ns" };
+    7 "stopping" Stopping { stop_at: Option<TfId> = "TF id" if "stop agreed" };
+    8 "set" Set { epn: EpnId, weight_milli: u32 = "weight", enabled: bool = "enabled" };
+    9 "over" Over;
+    10 "listed" Listed { epns: Vec<EpnId> = "listed EPNs" };
+    11 "checkpoint" Checkpoint(head: CheckpointForm);
+    12 "released" Released { ranges: Vec<(TfId, TfId)> = "released ranges" };
+    13 "sources" Sources { sources: Vec<SummedSource> = "summed sources" };
+    14 "undone" Undone { tf: TfId, attempt: Attempt, bytes: u64 = "TF bytes", verdict: Verdict };
+    15 "again" Again(record: Restated);
+}
+
+wire_enum! {
+    Verdict: u8 = "verdict", "verdict", "1 (complete), 2 (incomplete) or 3 (dropped)";
+    1 "complete" Complete { target: Target };
+    2 "incomplete" Incomplete { target: Target, missing: Vec<FlpId> = "missing FLPs" };
+    3 "dropped" Dropped { reason: DropReason };
+}
+
+/// The record inside [`Record::Again`]. One level only: a record that nests without end would exhaust the stack of
+/// its reader.
+struct Restated;
+
+impl Wire for Restated {
+    type Value = Box<Record>;
+
+    const BYTES_MIN: usize = 1;
+    const IS_FIXED: bool = false;
+    const VARIANTS: usize = 2;
+
+    fn write(value: &Self::Value, out: &mut Writer<'_>) {
+        Record::write(value, out);
+    }
+
+    fn read(input: &mut Reader<'_>, name: Name) -> Result<Self::Value, DecodeError> {
+        let what = "kind of a record said again";
+        match input.peek(what)? {
+            3 | 4 => Record::read(input, name).map(Box::new),
+            found => Err(DecodeError::Invalid {
+                what,
+                found: u64::from(found),
+                expected: "3 (verdict) or 4 (abandoned)",
+            }),
+        }
+    }
+
+    fn sample(numbers: &mut Numbers, variant: usize) -> Self::Value {
+        let tf = TfId::sample(numbers, variant);
+        let target = Target::sample(numbers, variant);
+        Box::new(if variant.is_multiple_of(2) {
+            Record::Verdict {
+                tf,
+                attempt: Attempt::sample(numbers, variant),
+                verdict: Verdict::Complete { target },
+                bytes: u64::sample(numbers, variant),
+            }
+        } else {
+            Record::Abandoned { tf, target }
+        })
+    }
+
+    fn layout() -> String {
+        "the record: 3 verdict or 4 abandoned".to_owned()
+    }
 }
 
 impl Record {
     /// Most ranges in one [`Done`](Self::Done); writers split.
     pub const RANGES_MAX: usize = Control::ENTRIES_MAX;
 
-    /// Whether the encoded records in `bytes` begin with a checkpoint.
+    /// Returns whether the encoded records in `bytes` begin with a checkpoint.
     #[must_use]
     pub fn is_checkpoint_first(bytes: &[u8]) -> bool {
-        bytes.first() == Some(&kind::CHECKPOINT)
+        bytes.first() == Some(&11)
     }
 
     /// Appends the bytes of the record.
     pub fn encode_into(&self, bytes: &mut Vec<u8>) {
-        let mut out = Writer::new(bytes);
-        match self {
-            Self::Opened { run } => {
-                out.u8(kind::OPENED);
-                out.u64(run.0);
-            }
-            Self::Roster { id, first, members } => {
-                out.u8(kind::ROSTER);
-                out.u32(id.0);
-                out.u64(first.0);
-                out.list(members, |out, member| {
-                    out.u16(member.flp.0);
-                    out.u64(member.incarnation.0);
-                });
-            }
-            Self::Verdict {
-                tf,
-                attempt,
-                verdict,
-                bytes,
-            } => {
-                out.u8(kind::VERDICT);
-                write_decision(&mut out, *tf, *attempt, verdict, *bytes);
-            }
-            Self::Abandoned { tf, target } => {
-                out.u8(kind::ABANDONED);
-                out.u64(tf.0);
-                write_target(&mut out, *target);
-            }
-            Self::Done { ranges } => {
-                out.u8(kind::DONE);
-                write_ranges(&mut out, ranges);
-            }
-            Self::Clock { elapsed_ns } => {
-                out.u8(kind::CLOCK);
-                out.u64(*elapsed_ns);
-            }
-            Self::Stopping { stop_at } => {
-                out.u8(kind::STOPPING);
-                out.u8(u8::from(stop_at.is_some()));
-                out.u64(stop_at.map_or(0, |tf| tf.0));
-            }
-            Self::Set {
-                epn,
-                weight_milli,
-                enabled,
-            } => {
-                out.u8(kind::SET);
-                out.u16(epn.0);
-                out.u32(*weight_milli);
-                out.u8(u8::from(*enabled));
-            }
-            Self::Over => out.u8(kind::OVER),
-            Self::Listed { epns } => {
-                out.u8(kind::LISTED);
-                out.list(epns, |out, epn| out.u16(epn.0));
-            }
-            Self::Checkpoint(checkpoint) => {
-                out.u8(kind::CHECKPOINT);
-                checkpoint.write(&mut out);
-            }
-            Self::Released { ranges } => {
-                out.u8(kind::RELEASED);
-                write_ranges(&mut out, ranges);
-            }
-            Self::Sources { sources } => {
-                out.u8(kind::SOURCES);
-                out.list(sources, |out, source| {
-                    out.u16(source.flp.0);
-                    out.u64(source.built);
-                });
-            }
-            Self::Undone {
-                tf,
-                attempt,
-                verdict,
-                bytes,
-            } => {
-                out.u8(kind::UNDONE);
-                write_decision(&mut out, *tf, *attempt, verdict, *bytes);
-            }
-            Self::Again(record) => {
-                out.u8(kind::AGAIN);
-                record.encode_into(bytes);
-            }
-        }
+        Self::write(self, &mut Writer::new(bytes));
     }
 
-    /// Reads one record off the front of `bytes`; gives it and the rest.
+    /// Reads one record off the front of `bytes`; returns it and the rest.
     ///
     /// # Errors
     ///
@@ -231,7 +202,7 @@ impl Record {
     /// bytes that are there.
     pub fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), DecodeError> {
         let mut input = Reader::new(bytes);
-        let record = Self::read(&mut input)?;
+        let record = Self::read(&mut input, Name::NONE)?;
         let left = input.left();
         Ok((record, &bytes[bytes.len() - left..]))
     }
@@ -251,202 +222,29 @@ impl Record {
         Ok(records)
     }
 
-    fn read(input: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let max = Control::ENTRIES_MAX;
-        Ok(match input.u8("kind of record")? {
-            kind::OPENED => Self::Opened {
-                run: RunId(input.u64("run")?),
-            },
-            kind::ROSTER => Self::Roster {
-                id: RosterId(input.u32("roster id")?),
-                first: read_tf(input)?,
-                members: input.list("roster", max, 10, |input| {
-                    Ok(Source {
-                        flp: FlpId(input.u16("FLP id")?),
-                        incarnation: Incarnation(input.u64("incarnation")?),
-                    })
-                })?,
-            },
-            kind::VERDICT => Self::read_decision(input)?,
-            kind::ABANDONED => Self::Abandoned {
-                tf: read_tf(input)?,
-                target: read_target(input)?,
-            },
-            kind::DONE => Self::Done {
-                ranges: input.list("done ranges", Self::RANGES_MAX, 16, read_range)?,
-            },
-            kind::CLOCK => Self::Clock {
-                elapsed_ns: input.u64("elapsed ns")?,
-            },
-            kind::STOPPING => {
-                let is_agreed = input.flag("stop agreed")?;
-                let tf = read_tf(input)?;
-                Self::Stopping {
-                    stop_at: is_agreed.then_some(tf),
-                }
-            }
-            kind::SET => Self::Set {
-                epn: EpnId(input.u16("EPN id")?),
-                weight_milli: input.u32("weight")?,
-                enabled: input.flag("enabled")?,
-            },
-            kind::OVER => Self::Over,
-            kind::LISTED => Self::Listed {
-                epns: input.list("listed EPNs", max, 2, |input| {
-                    Ok(EpnId(input.u16("EPN id")?))
-                })?,
-            },
-            kind::CHECKPOINT => Self::Checkpoint(Box::new(Checkpoint::read(input)?)),
-            kind::RELEASED => Self::Released {
-                ranges: input.list("released ranges", Self::RANGES_MAX, 16, read_range)?,
-            },
-            kind::SOURCES => Self::Sources {
-                sources: input.list("summed sources", max, 10, |input| {
-                    Ok(SummedSource {
-                        flp: FlpId(input.u16("FLP id")?),
-                        built: input.u64("built STFs")?,
-                    })
-                })?,
-            },
-            kind::UNDONE => match Self::read_decision(input)? {
-                Self::Verdict {
-                    tf,
-                    attempt,
-                    verdict,
-                    bytes,
-                } => Self::Undone {
-                    tf,
-                    attempt,
-                    verdict,
-                    bytes,
-                },
-                other => other,
-            },
-            // One level only: what nests without end would end the stack of a reader.
-            kind::AGAIN => match input.u8("kind of a record said again")? {
-                kind::VERDICT => Self::Again(Box::new(Self::read_decision(input)?)),
-                kind::ABANDONED => Self::Again(Box::new(Self::Abandoned {
-                    tf: read_tf(input)?,
-                    target: read_target(input)?,
-                })),
-                found => {
-                    return Err(DecodeError::Invalid {
-                        what: "kind of a record said again",
-                        found: u64::from(found),
-                        expected: "3 (verdict) or 4 (abandoned)",
-                    });
-                }
-            },
-            found => {
-                return Err(DecodeError::Invalid {
-                    what: "kind of record",
-                    found: u64::from(found),
-                    expected: "1 to 15",
-                });
-            }
-        })
+    /// Returns the name of the kind, such as `"verdict"`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.kind_name()
     }
 
-    fn read_decision(input: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let tf = read_tf(input)?;
-        let attempt = Attempt(input.u32("attempt")?);
-        let bytes = input.u64("TF bytes")?;
-        Ok(Self::Verdict {
-            tf,
-            attempt,
-            verdict: read_verdict(input)?,
-            bytes,
-        })
+    /// Returns a record of every kind and form, for test vectors and fuzz seeds.
+    #[must_use]
+    pub fn samples() -> Vec<Self> {
+        <Self as Kinds>::samples()
     }
-}
 
-fn write_decision(out: &mut Writer<'_>, tf: TfId, attempt: Attempt, verdict: &Verdict, bytes: u64) {
-    out.u64(tf.0);
-    out.u32(attempt.0);
-    out.u64(bytes);
-    write_verdict(out, verdict);
-}
-
-fn write_ranges(out: &mut Writer<'_>, ranges: &[(TfId, TfId)]) {
-    out.list(ranges, |out, (first, end)| {
-        out.u64(first.0);
-        out.u64(end.0);
-    });
-}
-
-fn read_range(input: &mut Reader<'_>) -> Result<(TfId, TfId), DecodeError> {
-    Ok((read_tf(input)?, read_tf(input)?))
-}
-
-fn write_verdict(out: &mut Writer<'_>, verdict: &Verdict) {
-    match verdict {
-        Verdict::Complete { target } => {
-            out.u8(1);
-            write_target(out, *target);
-        }
-        Verdict::Incomplete { target, missing } => {
-            out.u8(2);
-            write_target(out, *target);
-            out.list(missing, |out, flp| out.u16(flp.0));
-        }
-        Verdict::Dropped { reason } => {
-            out.u8(3);
-            out.u8(u8::try_from(reason.index()).expect("ten reasons"));
-        }
+    /// Returns the layouts of all records in the order of their numbers, for `docs/protocol.md`.
+    #[must_use]
+    pub fn layouts() -> Vec<Layout> {
+        <Self as Kinds>::layouts()
     }
-}
-
-fn read_verdict(input: &mut Reader<'_>) -> Result<Verdict, DecodeError> {
-    Ok(match input.u8("verdict")? {
-        1 => Verdict::Complete {
-            target: read_target(input)?,
-        },
-        2 => Verdict::Incomplete {
-            target: read_target(input)?,
-            missing: input.list("missing FLPs", Control::ENTRIES_MAX, 2, |input| {
-                Ok(FlpId(input.u16("FLP id")?))
-            })?,
-        },
-        3 => {
-            let code = input.u8("drop reason")?;
-            let reason = DropReason::ALL.get(usize::from(code)).copied();
-            Verdict::Dropped {
-                reason: reason.ok_or(DecodeError::Invalid {
-                    what: "drop reason",
-                    found: u64::from(code),
-                    expected: "0 to 9",
-                })?,
-            }
-        }
-        found => {
-            return Err(DecodeError::Invalid {
-                what: "verdict",
-                found: u64::from(found),
-                expected: "1 (complete), 2 (incomplete) or 3 (dropped)",
-            });
-        }
-    })
-}
-
-fn read_tf(input: &mut Reader<'_>) -> Result<TfId, DecodeError> {
-    Ok(TfId(input.u64("TF id")?))
-}
-
-fn write_target(out: &mut Writer<'_>, target: Target) {
-    out.u16(target.epn.0);
-    out.u64(target.incarnation.0);
-}
-
-fn read_target(input: &mut Reader<'_>) -> Result<Target, DecodeError> {
-    Ok(Target {
-        epn: EpnId(input.u16("EPN id")?),
-        incarnation: Incarnation(input.u64("incarnation")?),
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::id::Incarnation;
 
     fn one_of_each() -> Vec<Record> {
         let (tf, target) = (
@@ -583,5 +381,25 @@ mod tests {
             &[12, 255, 255, 255, 255],
             "released ranges has 4294967295 entries, at most 8192 are allowed",
         );
+    }
+
+    /// The bytes of every sample as the first encoder wrote them: a log of an old node is read as long as no line of
+    /// the file changes.
+    #[test]
+    fn every_sample_has_the_bytes_of_its_vector() {
+        let vectors = crate::wire::vectors(include_str!("../vectors/record.txt"));
+        let samples = Record::samples();
+        assert_eq!(
+            samples.len(),
+            vectors.len(),
+            "a line in vectors/record.txt for each sample"
+        );
+        for (record, (name, expected)) in samples.into_iter().zip(vectors) {
+            let mut bytes = Vec::new();
+            record.encode_into(&mut bytes);
+            assert_eq!(record.name(), name);
+            assert_eq!(bytes, expected, "{record:?}");
+            assert_eq!(Record::decode(&bytes), Ok((record, &[][..])));
+        }
     }
 }

@@ -36,7 +36,7 @@ pub enum Code {
     WrongTarget = 12,
     /// Two different payloads under one name. The first one stays.
     Conflict = 13,
-    /// No whole frame came in time after connecting.
+    /// Handshake without a whole first frame in time.
     HandshakeTimeout = 14,
     /// A frame was begun and did not go on.
     Stalled = 15,
@@ -96,13 +96,13 @@ impl Code {
         }
     }
 
-    /// The number on the wire.
+    /// Returns the number on the wire.
     #[must_use]
     pub fn number(self) -> u8 {
         self as u8
     }
 
-    /// The code of a number on the wire.
+    /// Returns the code of a number on the wire.
     #[must_use]
     pub fn of_number(number: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|code| code.number() == number)

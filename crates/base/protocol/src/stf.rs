@@ -5,7 +5,7 @@ use crate::id::{Attempt, FlpId, Incarnation, RunId, Source, TfId};
 use bytes::Bytes;
 use thiserror::Error;
 
-/// What the payload of an STF is made of. Behind `acquire` only the `verify` sink looks.
+/// Format of the payload of an STF. Behind `stf-builder` only the `verify` sink looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PayloadFormat {
     /// Bytes without structure.
@@ -20,7 +20,7 @@ pub enum PayloadFormat {
 }
 
 impl PayloadFormat {
-    /// The code in headers, feeds and files.
+    /// Returns the code in headers, feeds and files.
     #[must_use]
     pub fn code(self) -> u8 {
         match self {
@@ -31,7 +31,7 @@ impl PayloadFormat {
         }
     }
 
-    /// The format of a code; `None` if there is none.
+    /// Returns the format of a code; `None` if there is none.
     #[must_use]
     pub fn from_code(code: u8) -> Option<Self> {
         Some(match code {
@@ -51,7 +51,7 @@ pub struct StfKey {
     pub run: RunId,
     /// The TF that the STF is a part of.
     pub tf: TfId,
-    /// Who made it.
+    /// FLP that made the STF.
     pub source: Source,
 }
 
@@ -60,7 +60,7 @@ pub struct StfKey {
 pub struct Stf {
     /// The TF that it is a part of.
     pub tf: TfId,
-    /// What the payload is made of.
+    /// Format of the payload.
     pub format: PayloadFormat,
     /// CRC-32C of the payload, taken where the payload was made.
     pub digest: u32,
@@ -69,7 +69,7 @@ pub struct Stf {
 }
 
 impl Stf {
-    /// An STF of `payload`, whose digest is taken here.
+    /// Creates an STF of `payload`, whose digest is taken here.
     #[must_use]
     pub fn new(tf: TfId, format: PayloadFormat, payload: Bytes) -> Self {
         Self {
@@ -94,7 +94,7 @@ pub struct StfHeader {
     pub key: StfKey,
     /// The assignment that it is sent for.
     pub attempt: Attempt,
-    /// What the payload is made of.
+    /// Format of the payload.
     pub format: PayloadFormat,
     /// CRC-32C of the payload.
     pub digest: u32,
@@ -117,7 +117,7 @@ pub enum StfHeaderError {
         /// The version found.
         found: u16,
     },
-    /// No such payload format.
+    /// Unknown payload format.
     #[error("STF header has payload format {found}, expected 0 to 3")]
     Format {
         /// The code found.
@@ -126,7 +126,7 @@ pub enum StfHeaderError {
     /// Header and frame prefix disagree about the payload.
     #[error("STF header says {stated} payload bytes, its frame has {framed}")]
     PayloadBytes {
-        /// What the header says.
+        /// Size that the header states.
         stated: u64,
         /// The body length of the prefix.
         framed: u64,
@@ -139,7 +139,7 @@ impl StfHeader {
     /// The header version of this build.
     pub const VERSION: u16 = 1;
 
-    /// The header of `stf` as `source` sends it in `run` for `attempt`.
+    /// Returns the header of `stf` as `source` sends it in `run` for `attempt`.
     #[must_use]
     pub fn of(stf: &Stf, run: RunId, source: Source, attempt: Attempt) -> Self {
         Self {
@@ -155,7 +155,7 @@ impl StfHeader {
         }
     }
 
-    /// The 64 bytes on the wire.
+    /// Returns the 64 bytes on the wire.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];

@@ -35,7 +35,7 @@ pub enum DropReason {
     SourceOverrun,
     /// An STF did not come before the stale deadline.
     SourceLate,
-    /// No EPN had room and the waiting queue was full.
+    /// Overload: no EPN had room and the waiting queue was full.
     ShedOverload,
     /// The storage had no room.
     ShedStorageFull,

@@ -242,3 +242,27 @@ proptest! {
         }
     }
 }
+
+/// The bytes of every sample as the first encoder wrote them: an old peer and a new one understand each other as long as
+/// no line of the file changes.
+#[test]
+fn every_sample_has_the_bytes_of_its_vector() {
+    let vectors = crate::wire::vectors(include_str!("../../../vectors/control.txt"));
+    let samples = Control::samples();
+    assert_eq!(
+        samples.len(),
+        vectors.len(),
+        "a line in vectors/control.txt for each sample"
+    );
+    for (control, (name, bytes)) in samples.into_iter().zip(vectors) {
+        assert_eq!(control.name(), name);
+        assert_eq!(control.encode(&envelope()), bytes, "{control:?}");
+        assert_eq!(Control::decode(&bytes), Ok((envelope(), control)));
+    }
+}
+
+#[test]
+fn numbers_ascend_and_none_is_given_out_twice() {
+    let layouts = Control::layouts();
+    assert!(layouts.is_sorted_by(|a, b| a.code < b.code));
+}
