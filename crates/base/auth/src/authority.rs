@@ -32,7 +32,7 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// A new CA for the farm `farm`, in memory.
+    /// Creates a new CA for the farm `farm`, in memory.
     ///
     /// # Errors
     ///
@@ -54,7 +54,7 @@ impl Authority {
         )
     }
 
-    /// The CA in `directory`, as [`save`](Self::save) left it.
+    /// Returns the CA in `directory`, as [`save`](Self::save) left it.
     ///
     /// # Errors
     ///
@@ -114,25 +114,25 @@ impl Authority {
         files::write(&path, &self.pem.certificate, 0o644)
     }
 
-    /// The farm that it signs for.
+    /// Returns the farm that it signs for.
     #[must_use]
     pub fn farm(&self) -> &str {
         &self.farm
     }
 
-    /// Its own certificate.
+    /// Returns the own certificate.
     #[must_use]
     pub fn certificate(&self) -> &Certificate {
         &self.certificate
     }
 
-    /// Its own certificate as PEM, for the `ca.pem` of every node.
+    /// Returns the own certificate as PEM, for the `ca.pem` of every node.
     #[must_use]
     pub fn certificate_pem(&self) -> &str {
         &self.pem.certificate
     }
 
-    /// A key and a certificate for `node`. It holds no longer than that of the CA.
+    /// Returns a key and a certificate for `node`. It holds no longer than that of the CA.
     ///
     /// # Errors
     ///
@@ -177,7 +177,7 @@ impl Pem {
 }
 
 impl fmt::Debug for Pem {
-    /// Without the key.
+    /// Formats everything but the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pem")
             .field("certificate", &self.certificate)
@@ -186,7 +186,7 @@ impl fmt::Debug for Pem {
 }
 
 impl fmt::Debug for Authority {
-    /// Without the key.
+    /// Formats everything but the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Authority")
             .field("farm", &self.farm)
@@ -224,7 +224,7 @@ fn params(
     Ok(params)
 }
 
-/// The farm that a CA certificate is for: its organisation.
+/// Returns the farm that a CA certificate is for: its organisation.
 fn farm_of(certificate: &Certificate) -> Option<String> {
     let mut parts = certificate.subject.split(", ");
     let farm = parts.find_map(|part| part.strip_prefix("O="))?;

@@ -10,22 +10,22 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 
-/// What stands in a certificate, as far as a farm cares.
+/// Certificate, with the fields that a farm uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
     /// The file that it was read from.
     pub path: PathBuf,
-    /// Whom it is about, such as `CN=epn:3, O=north`.
+    /// Subject, such as `CN=epn:3, O=north`.
     pub subject: String,
-    /// Who signed it.
+    /// Issuer.
     pub issuer: String,
-    /// All its alternative names, as text.
+    /// Subject alternative names, as text.
     pub names: Vec<String>,
     /// The one node that it names; `None` for a CA, and for what is none of ours.
     pub identity: Option<Identity>,
     /// Whether it may sign others.
     pub is_authority: bool,
-    /// From when until when it holds.
+    /// Period of validity.
     pub validity: Validity,
     /// SHA-256 of its DER encoding, as 32 hexadecimal pairs with colons.
     pub fingerprint: String,
@@ -83,7 +83,7 @@ impl Certificate {
         })
     }
 
-    /// Whether it holds at `now`.
+    /// Checks that the certificate is valid at `now`.
     ///
     /// # Errors
     ///
@@ -114,7 +114,7 @@ impl Certificate {
     }
 }
 
-/// What stands in the bytes of a certificate, ours or of a peer.
+/// Decoded certificate, of this node or of a peer.
 pub(crate) struct Contents {
     pub(crate) subject: String,
     pub(crate) issuer: String,
@@ -152,7 +152,7 @@ fn name_text(name: &GeneralName<'_>) -> String {
     }
 }
 
-/// The node that a certificate names. Two names of ours are as good as none: which would count?
+/// Returns the node that a certificate names. Two names of ours are as good as none: which would count?
 pub(crate) fn identity_of(names: &[String]) -> Option<Identity> {
     let mut ours = names.iter().filter(|name| name.starts_with("sheaf:"));
     let identity = ours.next()?.parse().ok()?;

@@ -6,7 +6,7 @@ use crate::error::IdentityError;
 use crate::files::{self, CertFiles};
 use crate::moment::Moment;
 use crate::name::Identity;
-use crate::tls;
+use crate::verify;
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{PrivateKeyDer, UnixTime};
@@ -90,7 +90,7 @@ impl Credentials {
             let path = certificate.path;
             return Err(IdentityError::NoNode { path, subject });
         };
-        if !tls::is_key_of(&certificate.der, &key) {
+        if !verify::is_key_of(&certificate.der, &key) {
             return Err(IdentityError::WrongKey {
                 key: files.key.clone(),
                 certificate: certificate.path,
@@ -105,13 +105,13 @@ impl Credentials {
         })
     }
 
-    /// Whom they are of.
+    /// Returns the identity of the owner.
     #[must_use]
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// The certificate.
+    /// Returns the certificate.
     #[must_use]
     pub fn certificate(&self) -> &Certificate {
         &self.certificate
@@ -119,7 +119,7 @@ impl Credentials {
 }
 
 impl fmt::Debug for Credentials {
-    /// Without the key.
+    /// Formats everything but the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credentials")
             .field("certificate", &self.certificate)
@@ -147,11 +147,13 @@ fn check_signature(
 ) -> Result<(), IdentityError> {
     let since = Duration::from_secs(u64::try_from(now.0).unwrap_or(0));
     let now = UnixTime::since_unix_epoch(since);
-    tls::verify(&certificate.der, &[], roots, now).map_err(|error| IdentityError::WrongAuthority {
-        path: certificate.path.clone(),
-        subject: certificate.subject.clone(),
-        ca: ca.path.clone(),
-        ca_subject: ca.subject.clone(),
-        detail: error.to_string(),
+    verify::verify(&certificate.der, &[], roots, now).map_err(|error| {
+        IdentityError::WrongAuthority {
+            path: certificate.path.clone(),
+            subject: certificate.subject.clone(),
+            ca: ca.path.clone(),
+            ca_subject: ca.subject.clone(),
+            detail: error.to_string(),
+        }
     })
 }

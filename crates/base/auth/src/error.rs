@@ -17,7 +17,7 @@ pub enum IdentityError {
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the operating system says.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// A file or folder cannot be written.
@@ -25,7 +25,7 @@ pub enum IdentityError {
     Unwritable {
         /// The file.
         path: PathBuf,
-        /// What the operating system says.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// A file is there already, and nobody asked for it to be replaced.
@@ -42,7 +42,7 @@ pub enum IdentityError {
     KeyOpenToOthers {
         /// The file.
         path: PathBuf,
-        /// Its permission bits.
+        /// Permission bits.
         mode: u32,
     },
     /// A file holds no PEM block of the kind that was expected.
@@ -52,7 +52,7 @@ pub enum IdentityError {
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the reader says.
+        /// Message of the reader.
         detail: String,
     },
     /// A PEM block holds something else than it says.
@@ -60,7 +60,7 @@ pub enum IdentityError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What the reader says.
+        /// Message of the reader.
         detail: String,
     },
     /// A CA was expected, and this certificate is of a node.
@@ -82,7 +82,7 @@ pub enum IdentityError {
         ca: PathBuf,
         /// The subject of the CA.
         ca_subject: String,
-        /// What the verifier says.
+        /// Message of the verifier.
         detail: String,
     },
     /// A certificate holds no more.
@@ -92,9 +92,9 @@ pub enum IdentityError {
         path: PathBuf,
         /// The subject of the certificate.
         subject: String,
-        /// Its last moment.
+        /// Last moment.
         not_after: Moment,
-        /// When it was looked at.
+        /// Moment of the check.
         now: Moment,
     },
     /// A certificate does not hold yet, or the clock of this machine is wrong.
@@ -104,9 +104,9 @@ pub enum IdentityError {
         path: PathBuf,
         /// The subject of the certificate.
         subject: String,
-        /// Its first moment.
+        /// First moment.
         not_before: Moment,
-        /// When it was looked at.
+        /// Moment of the check.
         now: Moment,
     },
     /// A certificate names no node.
@@ -124,9 +124,9 @@ pub enum IdentityError {
         path: PathBuf,
         /// The subject of the certificate.
         subject: String,
-        /// Whom it names.
+        /// Node that the certificate names.
         found: Identity,
-        /// Who this process is.
+        /// Node that this process runs as.
         expected: NodeId,
     },
     /// A private key is not that of the certificate.
@@ -150,7 +150,7 @@ pub enum IdentityError {
     Tls {
         /// The file.
         path: PathBuf,
-        /// What the library says.
+        /// Message of the library.
         detail: String,
     },
 }

@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// No certificate or key is longer; what is longer is something else, and is not read.
+/// Largest file that is read as a certificate or key, in bytes.
 const FILE_BYTES_MAX: u64 = 256 << 10;
 
 /// The permission bits of the group and of all others.
@@ -18,7 +18,7 @@ const OTHERS: u32 = 0o077;
 pub struct CertFiles {
     /// The certificate of the node, as PEM.
     pub certificate: PathBuf,
-    /// Its private key, as PEM.
+    /// Private key, as PEM.
     pub key: PathBuf,
     /// The certificate of the farm's CA, as PEM.
     pub ca: PathBuf,
@@ -30,7 +30,8 @@ impl CertFiles {
     /// Name of the CA's private key in a directory. Only the machine that issues certificates has it.
     pub const CA_KEY: &'static str = "ca.key";
 
-    /// The files of `node` in `directory`, as `sheaf cert issue` names them: `epn-3.pem`, `epn-3.key`, `ca.pem`.
+    /// Creates the files of `node` in `directory`, as `sheaf cert issue` names them: `epn-3.pem`, `epn-3.key`,
+    /// `ca.pem`.
     #[must_use]
     pub fn in_directory(directory: &Path, node: NodeId) -> Self {
         let stem = format!("{}-{}", node.role, node.index);
@@ -58,7 +59,8 @@ pub(crate) fn read_key(path: &Path) -> Result<String, IdentityError> {
     Ok(text)
 }
 
-/// The text of a file and its permission bits, of the same open file: a name may be given to another one meanwhile.
+/// Returns the text of a file and its permission bits, of the same open file: a name may be given to another one
+/// meanwhile.
 fn read_with_mode(path: &Path, what: &'static str) -> Result<(String, u32), IdentityError> {
     let failed = |source| IdentityError::Unreadable {
         what,
@@ -87,7 +89,7 @@ pub(crate) fn make_directory(directory: &Path) -> Result<(), IdentityError> {
         })
 }
 
-/// Whether none of `paths` is there.
+/// Checks that none of `paths` exists.
 pub(crate) fn check_absent(paths: &[&Path]) -> Result<(), IdentityError> {
     match paths.iter().find(|path| path.symlink_metadata().is_ok()) {
         Some(path) => Err(IdentityError::Exists {

@@ -17,6 +17,7 @@ mod files;
 mod moment;
 mod name;
 mod tls;
+mod verify;
 
 pub use authority::{Authority, Pem};
 pub use certificate::Certificate;

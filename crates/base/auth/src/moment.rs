@@ -25,7 +25,7 @@ impl Moment {
         Self(self.0.saturating_add(days.saturating_mul(86_400)))
     }
 
-    /// The time from `self` to `later`; zero if that is in the past.
+    /// Returns the time from `self` to `later`; zero if that is in the past.
     #[must_use]
     pub fn until(self, later: Self) -> Duration {
         Duration::from_secs(u64::try_from(later.0.saturating_sub(self.0)).unwrap_or(0))
@@ -53,7 +53,7 @@ impl fmt::Display for Moment {
     }
 }
 
-/// From when until when a certificate holds.
+/// Period of validity of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
     /// The first moment.

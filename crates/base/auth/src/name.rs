@@ -44,7 +44,7 @@ pub enum NameError {
 }
 
 impl Identity {
-    /// The node `node` of the farm `farm`.
+    /// Creates the node `node` of the farm `farm`.
     ///
     /// # Errors
     ///
@@ -92,7 +92,7 @@ impl FromStr for Identity {
     }
 }
 
-/// A node as `epn:3`.
+/// Returns a node as `epn:3`.
 ///
 /// # Errors
 ///

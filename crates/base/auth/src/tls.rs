@@ -8,15 +8,11 @@ use crate::credentials::Credentials;
 use crate::error::IdentityError;
 use crate::moment::{Moment, Validity};
 use crate::name::Identity;
+use crate::verify::{crypto, verify};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::client::{ClientConfig, Resumption};
-use rustls::crypto::ring::cipher_suite;
-use rustls::crypto::{CryptoProvider, ring as provider};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::server::{
-    ParsedCertificate, ServerConfig, ServerSessionMemoryCache, WebPkiClientVerifier,
-};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::{ServerConfig, ServerSessionMemoryCache, WebPkiClientVerifier};
 use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
 use std::fmt;
 use std::sync::Arc;
@@ -26,7 +22,7 @@ use thiserror::Error;
 /// nodes. Each is about 1 KB.
 const SESSIONS_MAX: usize = 4096;
 
-/// What the connections of a node are made from. Cheap to clone.
+/// TLS configurations of a node, for both ends of connections. Cheap to clone.
 #[derive(Clone)]
 pub struct Tls {
     identity: Arc<Identity>,
@@ -34,16 +30,16 @@ pub struct Tls {
     server: Arc<ServerConfig>,
 }
 
-/// Why a peer whose certificate is in order is still none of ours.
+/// Reason to refuse a peer whose certificate the CA has signed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PeerError {
-    /// It showed no certificate.
+    /// Peer without a certificate.
     #[error("the peer has no certificate")]
     NoCertificate,
-    /// Its certificate cannot be read.
+    /// Certificate cannot be read.
     #[error("the certificate of the peer is damaged: {0}")]
     Damaged(String),
-    /// Its certificate does not hold now: it was resumed from a session that is older.
+    /// Certificate does not hold now: it was resumed from a session that is older.
     #[error("the certificate of the peer ({subject}) is valid from {not_before} to {not_after}")]
     Date {
         /// The subject.
@@ -53,16 +49,16 @@ pub enum PeerError {
         /// The last moment.
         not_after: Moment,
     },
-    /// Its certificate names no node.
+    /// Certificate names no node.
     #[error("the certificate of the peer ({subject}) names no node")]
     NoNode {
         /// The subject.
         subject: String,
     },
-    /// It is a node of another farm.
+    /// Node of another farm.
     #[error("the peer is {found}, expected a node of farm {expected}")]
     OtherFarm {
-        /// Who it is.
+        /// Identity of the peer.
         found: Identity,
         /// Our farm.
         expected: String,
@@ -70,7 +66,7 @@ pub enum PeerError {
 }
 
 impl Tls {
-    /// Both ends of connections with these credentials.
+    /// Creates both ends of connections with these credentials.
     ///
     /// # Errors
     ///
@@ -115,7 +111,7 @@ impl Tls {
         })
     }
 
-    /// Who we are.
+    /// Returns the identity of this node.
     #[must_use]
     pub fn identity(&self) -> &Identity {
         &self.identity
@@ -133,8 +129,9 @@ impl Tls {
         self.server.clone()
     }
 
-    /// Who a peer is, by the chain of certificates that its handshake ended with. The chain was held against our CA
-    /// then; a resumed session brings that of its first handshake, so the dates are looked at once more.
+    /// Returns the identity of a peer, by the chain of certificates that its handshake ended with. The chain was held
+    /// against our CA then; a resumed session brings that of its first handshake, so the dates are looked at once
+    /// more.
     ///
     /// # Errors
     ///
@@ -174,47 +171,12 @@ impl Tls {
 }
 
 impl fmt::Debug for Tls {
-    /// Without the key.
+    /// Formats everything but the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tls")
             .field("identity", &self.identity)
             .finish_non_exhaustive()
     }
-}
-
-/// The suites of TLS 1.3, the fastest first: AES with 128 bits runs at 4.5 GB/s a core with AES-NI, and no attack
-/// on it is nearer than on 256.
-fn crypto() -> CryptoProvider {
-    CryptoProvider {
-        cipher_suites: vec![
-            cipher_suite::TLS13_AES_128_GCM_SHA256,
-            cipher_suite::TLS13_AES_256_GCM_SHA384,
-            cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
-        ],
-        ..provider::default_provider()
-    }
-}
-
-/// Whether `key` is the private half of what `certificate` holds.
-pub(crate) fn is_key_of(
-    certificate: &CertificateDer<'static>,
-    key: &PrivateKeyDer<'static>,
-) -> bool {
-    let chain = vec![certificate.clone()];
-    rustls::sign::CertifiedKey::from_der(chain, key.clone_key(), &crypto())
-        .is_ok_and(|pair| pair.keys_match().is_ok())
-}
-
-/// Holds a certificate against the CA, at `now`.
-pub(crate) fn verify(
-    certificate: &CertificateDer<'_>,
-    intermediates: &[CertificateDer<'_>],
-    roots: &RootCertStore,
-    now: UnixTime,
-) -> Result<(), rustls::Error> {
-    let parsed = ParsedCertificate::try_from(certificate)?;
-    let algorithms = crypto().signature_verification_algorithms.all;
-    verify_server_cert_signed_by_trust_anchor(&parsed, roots, intermediates, now, algorithms)
 }
 
 /// Holds the certificate of whoever we connected to against our CA. Its name is the business of [`Tls::peer`].

@@ -7,10 +7,10 @@
 /// Buckets a power of two is cut into, as a power of two.
 const SUB_BITS: u32 = 6;
 
-/// How many buckets cover all of `u64`: 58 octaves of 64, and 64 more below the first.
+/// Number of buckets that cover all of `u64`: 58 octaves of 64, and 64 more below the first.
 pub(crate) const BUCKETS: usize = ((64 - SUB_BITS as usize) << SUB_BITS) + (1 << SUB_BITS);
 
-/// The bucket that counts `value`. Grows with the value and is below [`BUCKETS`].
+/// Returns the bucket that counts `value`. Grows with the value and is below [`BUCKETS`].
 #[inline]
 pub(crate) fn index_of(value: u64) -> usize {
     // The lowest bit is set so that zero needs no branch; it never moves a value to another octave.
@@ -18,7 +18,7 @@ pub(crate) fn index_of(value: u64) -> usize {
     ((shift as usize) << SUB_BITS) + (value >> shift) as usize
 }
 
-/// The lowest and the highest value that the bucket `index` counts.
+/// Returns the lowest and the highest value that the bucket `index` counts.
 ///
 /// `index` is below [`BUCKETS`].
 pub(crate) fn range_of(index: usize) -> (u64, u64) {

@@ -30,7 +30,7 @@ impl Counter {
         self.0.fetch_max(total, Ordering::Relaxed);
     }
 
-    /// The count so far.
+    /// Returns the count so far.
     #[must_use]
     pub fn value(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -60,7 +60,7 @@ impl Gauge {
         self.0.fetch_add(change, Ordering::Relaxed);
     }
 
-    /// What is shown now.
+    /// Returns the present value.
     #[must_use]
     pub fn value(&self) -> i64 {
         self.0.load(Ordering::Relaxed)

@@ -36,7 +36,7 @@ impl Histogram {
         }
     }
 
-    /// What has been counted so far.
+    /// Returns the counts so far.
     ///
     /// Values recorded meanwhile may be in the counts and not yet in the sum, or the other way round;
     /// once recording stops, the snapshot is exact.

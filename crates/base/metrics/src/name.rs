@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-/// What a metric is; decides how its name ends and how it is written out.
+/// Kind of a metric, which decides the suffix of the name and the text format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Counter,
@@ -14,7 +14,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The word of the `# TYPE` line.
+    /// Returns the word of the `# TYPE` line.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Counter => "counter",

@@ -60,7 +60,7 @@ impl Scale {
 pub(crate) struct Family {
     pub(crate) kind: Kind,
     pub(crate) help: String,
-    /// What a histogram shows; without meaning for the other kinds.
+    /// Buckets that a histogram shows; `None` for the other kinds.
     scale: Option<Scale>,
     pub(crate) series: BTreeMap<Labels, Series>,
 }
@@ -77,7 +77,7 @@ pub(crate) enum Series {
 }
 
 impl Registry {
-    /// The counter `name` with these labels, as name and value; made if it does not exist yet.
+    /// Returns the counter `name` with these labels, as name and value; made if it does not exist yet.
     ///
     /// `help` is a sentence for the operator.
     ///
@@ -92,7 +92,7 @@ impl Registry {
         }
     }
 
-    /// The gauge `name` with these labels, as name and value; made if it does not exist yet.
+    /// Returns the gauge `name` with these labels, as name and value; made if it does not exist yet.
     ///
     /// `help` is a sentence for the operator.
     ///
@@ -107,7 +107,7 @@ impl Registry {
         }
     }
 
-    /// The histogram `name` with these labels, as name and value; made if it does not exist yet.
+    /// Returns the histogram `name` with these labels, as name and value; made if it does not exist yet.
     ///
     /// `help` is a sentence for the operator; `scale` says which buckets the text shows.
     ///
@@ -166,8 +166,8 @@ impl Registry {
         family.series.entry(labels).or_insert_with(new).clone()
     }
 
-    /// The families by name. A panic while the lock was held has broken nothing: a family is
-    /// complete before it is inserted, so the poison is ignored.
+    /// Returns the families by name. A panic while the lock was held has broken nothing: a family is complete before
+    /// it is inserted, so the poison is ignored.
     pub(crate) fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Family>> {
         self.families.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -69,25 +69,25 @@ impl Snapshot {
         self.sparse.clone()
     }
 
-    /// How many values were recorded.
+    /// Returns how many values were recorded.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The sum of all values, exact, modulo 2^64.
+    /// Returns the sum of all values, exact, modulo 2^64.
     #[must_use]
     pub fn sum(&self) -> u64 {
         self.sum
     }
 
-    /// The largest value, exact; zero if there is none.
+    /// Returns the largest value, exact; zero if there is none.
     #[must_use]
     pub fn max(&self) -> u64 {
         self.max
     }
 
-    /// The value that the share `quantile` (0 to 1) of all values does not exceed; zero if there is none.
+    /// Returns the value that the share `quantile` (0 to 1) of all values does not exceed; zero if there is none.
     ///
     /// With `n` values in ascending order this is number ⌈`quantile` · `n`⌉, at least the first
     /// (nearest rank), read to within 1/128 of it. `quantile(1.0)` is [`max`](Self::max).
@@ -109,7 +109,7 @@ impl Snapshot {
         self.max
     }
 
-    /// How many values are at most `2^power - 1`. Exact, because buckets end at powers of two.
+    /// Returns how many values are at most `2^power - 1`. Exact, because buckets end at powers of two.
     pub(crate) fn count_below_power_of_two(&self, power: u32) -> u64 {
         let end = index_of(1 << power);
         let counts = self
@@ -148,21 +148,21 @@ impl Snapshot {
 pub enum SparseError {
     /// A bucket that does not exist: another version of Sheaf wrote it.
     Bucket {
-        /// Where in the list.
+        /// Position in the list.
         position: usize,
         /// The bucket found.
         bucket: u32,
     },
     /// A bucket that is not above the one before it.
     Order {
-        /// Where in the list.
+        /// Position in the list.
         position: usize,
         /// The bucket found.
         bucket: u32,
     },
     /// A bucket with a count of zero.
     Empty {
-        /// Where in the list.
+        /// Position in the list.
         position: usize,
     },
     /// The counts add up to more than 2^64 - 1.

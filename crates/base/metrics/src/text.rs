@@ -177,7 +177,7 @@ frame_batch_items_count{flp=\"1\"} 4
         )
     }
 
-    /// The text up to the closing quote, without its escapes, and what follows the quote.
+    /// Returns the text up to the closing quote, without its escapes, and what follows the quote.
     fn parse_quoted(text: &str) -> (String, &str) {
         let mut value = String::new();
         let mut chars = text.char_indices();

@@ -25,7 +25,7 @@ pub const UNIT_BYTES: usize = 64 << 10;
 /// The arena begins at a multiple of this and is as long as a multiple of it: one huge page of x86-64 and aarch64.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// How the memory of an arena is had.
+/// Options for the memory of an arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArenaOptions {
     /// Asks for huge pages (`MADV_HUGEPAGE`). A kernel without them gives small ones.
@@ -61,7 +61,7 @@ pub enum ArenaError {
     Map {
         /// Bytes asked for.
         bytes: usize,
-        /// What the operating system says.
+        /// Error of the operating system.
         source: io::Error,
     },
 }
@@ -77,12 +77,12 @@ pub struct Arena {
     used_bytes: AtomicU64,
     heap_bytes: AtomicU64,
     heap_blocks: AtomicU64,
-    /// Somebody found no room and wants to be told when there is some.
+    /// Whether a caller found no room and waits for a notification.
     wanted: AtomicBool,
     listeners: Mutex<Vec<Weak<Freed>>>,
 }
 
-/// What is called, from any thread, when room was wanted and a block came back.
+/// Callback, from any thread, when room was wanted and a block came back.
 pub(crate) type Freed = dyn Fn() + Send + Sync;
 
 impl Arena {
@@ -132,32 +132,32 @@ impl Arena {
         }))
     }
 
-    /// Bytes of the arena.
+    /// Returns bytes of the arena.
     #[must_use]
     pub fn capacity_bytes(&self) -> u64 {
         self.capacity_bytes as u64
     }
 
-    /// Bytes of the arena that are in blocks, whole units of [`UNIT_BYTES`].
+    /// Returns bytes of the arena that are in blocks, whole units of [`UNIT_BYTES`].
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
         self.used_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes of heap memory that [`allocate_or_heap`](Self::allocate_or_heap) has out now.
+    /// Returns bytes of heap memory that [`allocate_or_heap`](Self::allocate_or_heap) has out now.
     #[must_use]
     pub fn heap_bytes(&self) -> u64 {
         self.heap_bytes.load(Ordering::Relaxed)
     }
 
-    /// How often [`allocate_or_heap`](Self::allocate_or_heap) fell back to the heap.
+    /// Returns how often [`allocate_or_heap`](Self::allocate_or_heap) fell back to the heap.
     #[must_use]
     pub fn heap_blocks_total(&self) -> u64 {
         self.heap_blocks.load(Ordering::Relaxed)
     }
 
-    /// A block of `bytes`, or `None` if no extent of the arena is large enough now. What is in the block is left
-    /// over from before.
+    /// Returns a block of `bytes`, or `None` if no extent of the arena is large enough now. What is in the block is
+    /// left over from before.
     #[must_use]
     pub fn allocate(self: &Arc<Self>, bytes: usize) -> Option<Block> {
         if bytes == 0 {
@@ -208,14 +208,14 @@ impl Arena {
         }))
     }
 
-    /// Where `bytes` begin, counted from the start of the memory that other processes can map; `None` if they do not
-    /// lie in it, or it cannot be mapped.
+    /// Returns where `bytes` begin, counted from the start of the memory that other processes can map; `None` if they
+    /// do not lie in it, or it cannot be mapped.
     pub(crate) fn place_of(&self, bytes: &[u8]) -> Option<u64> {
         self.mapping.file()?;
         self.mapping.place_of(bytes)
     }
 
-    /// The memory, for another process, with its length; `None` if it cannot be lent.
+    /// Returns the memory, for another process, with its length; `None` if it cannot be lent.
     pub(crate) fn file(&self) -> Option<(BorrowedFd<'_>, usize)> {
         Some((self.mapping.file()?, self.mapping.len()))
     }
@@ -254,7 +254,7 @@ impl fmt::Debug for Arena {
     }
 }
 
-/// What one allocation took; gives it back when the last block of it is dropped.
+/// Extent of one allocation; returns it when the last block of it is dropped.
 struct Extent {
     arena: Arc<Arena>,
     place: Place,
@@ -301,11 +301,11 @@ pub struct Block {
     keep: Keep,
 }
 
-/// What a block holds on to.
+/// Owner of the memory of a block.
 enum Keep {
     /// Nothing: it is empty.
     Nothing,
-    /// Its memory.
+    /// Memory.
     Extent(Extent),
     /// Memory that it has in common with others, of which these are its own bytes.
     Part(Bytes),
@@ -326,19 +326,19 @@ impl Block {
         }
     }
 
-    /// Bytes of the block.
+    /// Returns bytes of the block.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether the block has no bytes.
+    /// Returns whether the block has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether the bytes are heap memory that stands in for a full arena.
+    /// Returns whether the bytes are heap memory that stands in for a full arena.
     #[must_use]
     pub fn is_on_heap(&self) -> bool {
         match &self.keep {
@@ -347,8 +347,8 @@ impl Block {
         }
     }
 
-    /// The same bytes, to be cut into parts by [`split_to`](Self::split_to), which then costs no allocation. The memory
-    /// goes back when all parts are dropped.
+    /// Creates the same bytes, to be cut into parts by [`split_to`](Self::split_to), which then costs no allocation.
+    /// The memory goes back when all parts are dropped.
     #[must_use]
     pub fn into_parts(self) -> Self {
         let (start, len) = (self.start, self.len);
@@ -399,7 +399,7 @@ impl Block {
         self.len -= by;
     }
 
-    /// The bytes, from now on shared and immutable. The last drop gives the memory back, on any thread.
+    /// Returns the bytes, from now on shared and immutable. The last drop gives the memory back, on any thread.
     #[must_use]
     pub fn freeze(self) -> Bytes {
         match self.keep {
@@ -411,7 +411,7 @@ impl Block {
 }
 
 impl Default for Block {
-    /// A block without bytes.
+    /// Creates a block without bytes.
     fn default() -> Self {
         Self {
             start: NonNull::dangling(),

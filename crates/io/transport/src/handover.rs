@@ -41,7 +41,7 @@ const CLAIMS: usize = BACK + ring::bytes_of(BACK_BYTES);
 /// Bytes of memory that both sides write to.
 const MEMORY_BYTES: usize = CLAIMS + SLOTS as usize * 8;
 
-/// What a record begins with: number, slot, bytes of the head, bodies.
+/// Bytes at the front of a record: number, slot, bytes of the head, bodies.
 const FIXED: usize = 8 + 4 + 4 + 4;
 /// A body in a record: region, offset, bytes.
 const PLACE: usize = 4 + 8 + 8;
@@ -60,7 +60,7 @@ fn claim_at(slot: u32) -> usize {
     CLAIMS + slot as usize * 8
 }
 
-/// What peers have lent to an endpoint of this process.
+/// Memory that peers have lent to an endpoint of this process.
 #[derive(Clone, Default)]
 pub struct Holdings(Arc<Mutex<Vec<Weak<Session>>>>);
 
@@ -71,7 +71,7 @@ impl Holdings {
         sessions.push(Arc::downgrade(session));
     }
 
-    /// The peer whose memory `body` lies in.
+    /// Returns the peer whose memory `body` lies in.
     fn find(&self, body: &[u8]) -> Option<Arc<Session>> {
         let sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut alive = sessions.iter().filter_map(Weak::upgrade);

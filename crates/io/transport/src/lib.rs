@@ -11,6 +11,7 @@
 //! - [`handover`] gives messages of many bodies to a process that is no node, without a copy;
 //! - [`memory`] is the one for tests and simulation: virtual time, seeded faults.
 
+mod fault;
 mod mapping;
 mod shm;
 mod transport;
@@ -23,9 +24,9 @@ pub mod tcp;
 pub mod unix;
 
 pub use arena::{Arena, ArenaError, ArenaOptions, Block};
+pub use fault::ShmFault;
 pub use sheaf_auth::Identity;
 pub use sheaf_protocol::{Limits, PrefixError, WireKind};
-pub use shm::ShmFault;
 pub use tcp::{Bulk, CloseNotice, Refusal, Security, Stats, Tcp, TcpConfig, Waker};
 pub use transport::{
     CloseReason, ConnId, ConnectError, Event, Frame, ListenError, ListenerId, SendError,

@@ -14,10 +14,10 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// No Linux has smaller pages.
+/// Smallest page of any Linux, in bytes.
 const PAGE_BYTES_MIN: usize = 4 << 10;
 
-/// Whoever shrank what others have mapped would have them killed (SIGBUS) at the next look behind the new end.
+/// Seals of the size: shrinking a mapped file would kill its readers (SIGBUS) at the next access behind the new end.
 const SIZE_SEALS: SealFlags = SealFlags::SHRINK
     .union(SealFlags::GROW)
     .union(SealFlags::SEAL);
@@ -26,7 +26,7 @@ const SIZE_SEALS: SealFlags = SealFlags::SHRINK
 pub(crate) struct Mapping {
     start: NonNull<u8>,
     bytes: usize,
-    /// What is mapped, if others can map it too.
+    /// File that is mapped, if others can map it too.
     file: Option<OwnedFd>,
 }
 
@@ -120,7 +120,7 @@ impl Mapping {
         self.file.as_ref().map(AsFd::as_fd)
     }
 
-    /// Where `bytes` begin in the mapping; `None` if they do not lie in it.
+    /// Returns where `bytes` begin in the mapping; `None` if they do not lie in it.
     pub(crate) fn place_of(&self, bytes: &[u8]) -> Option<u64> {
         let offset = (bytes.as_ptr() as usize).checked_sub(self.start.as_ptr() as usize)?;
         (offset.checked_add(bytes.len())? <= self.bytes).then_some(offset as u64)
@@ -154,7 +154,7 @@ impl Mapping {
         }
     }
 
-    /// Where `bytes` bytes from `offset` lie.
+    /// Returns where `bytes` bytes from `offset` lie.
     fn at(&self, offset: usize, bytes: usize) -> NonNull<u8> {
         let end = offset.checked_add(bytes);
         assert!(
@@ -166,7 +166,7 @@ impl Mapping {
         unsafe { self.start.add(offset) }
     }
 
-    /// A word that other processes change too.
+    /// Returns a word that other processes change too.
     ///
     /// # Panics
     ///
@@ -201,8 +201,9 @@ impl Mapping {
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), bytes.as_mut_ptr(), bytes.len()) };
     }
 
-    /// What lies at `offset`, in place; `None` if it does not lie in the mapping. Its owner has lent it: it does not
-    /// write there until it has it back. One that does changes a payload whose digest was taken; nothing else.
+    /// Returns what lies at `offset`, in place; `None` if it does not lie in the mapping. Its owner has lent it: it
+    /// does not write there until it has it back. One that does changes a payload whose digest was taken; nothing
+    /// else.
     pub(crate) fn look(&self, offset: u64, bytes: u64) -> Option<&[u8]> {
         let (offset, bytes) = (usize::try_from(offset).ok()?, usize::try_from(bytes).ok()?);
         (offset.checked_add(bytes)? <= self.bytes).then(|| {
@@ -212,7 +213,7 @@ impl Mapping {
     }
 }
 
-/// The same memory, for somebody who is only to read.
+/// Returns the same memory, for somebody who is only to read.
 pub(crate) fn read_only(file: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())

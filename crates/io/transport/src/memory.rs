@@ -29,9 +29,9 @@ pub struct Settings {
     pub limits: Limits,
     /// Bytes under way on one connection in one direction, until the receiver polls. One frame is always taken.
     pub queue_bytes_max: u64,
-    /// What a full queue does, unless set for the connection.
+    /// Behaviour of a full queue, unless set for the connection.
     pub when_full: WhenFull,
-    /// How long a connection waits for an answer.
+    /// Longest wait of a connection for an answer.
     pub connect_limit: Duration,
 }
 
@@ -58,7 +58,7 @@ impl EndpointId {
     }
 }
 
-/// How an endpoint dies.
+/// Manner in which an endpoint dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Death {
     /// The process dies and its machine lives: peers see a reset, and new connections are refused.
@@ -67,7 +67,7 @@ pub enum Death {
     Silent,
 }
 
-/// What has happened to frames on a network so far.
+/// Counts of frames on a network so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Frames taken from senders.
@@ -102,19 +102,19 @@ pub struct Memory {
 }
 
 impl Network {
-    /// A network at time 0 with the default [`Settings`].
+    /// Creates a network at time 0 with the default [`Settings`].
     #[must_use]
     pub fn new(seed: u64, faults: Faults) -> Self {
         Self::with_settings(seed, faults, Settings::default())
     }
 
-    /// A network at time 0.
+    /// Creates a network at time 0.
     #[must_use]
     pub fn with_settings(seed: u64, faults: Faults, settings: Settings) -> Self {
         Self(Arc::new(Mutex::new(World::new(seed, faults, settings))))
     }
 
-    /// A new endpoint. A killed one of the same name is replaced: its process has been restarted.
+    /// Returns a new endpoint. A killed one of the same name is replaced: its process has been restarted.
     ///
     /// # Panics
     ///
@@ -129,7 +129,7 @@ impl Network {
         }
     }
 
-    /// The virtual time.
+    /// Returns the virtual time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.world().now
@@ -142,7 +142,7 @@ impl Network {
         world.deliver();
     }
 
-    /// When the next thing arrives somewhere, if anything is under way.
+    /// Returns when the next thing arrives somewhere, if anything is under way.
     #[must_use]
     pub fn next_due(&self) -> Option<Timestamp> {
         self.world().next_due()
@@ -201,7 +201,7 @@ impl Network {
         self.world().limit_frames(name, frames);
     }
 
-    /// How many frames a limited endpoint still gets out; `None` if it is not limited.
+    /// Returns how many frames a limited endpoint still gets out; `None` if it is not limited.
     #[must_use]
     pub fn frames_left(&self, name: &str) -> Option<u32> {
         self.world().frames_left(name)
@@ -219,7 +219,7 @@ impl Network {
         self.world().open_connections()
     }
 
-    /// What has happened so far.
+    /// Returns what has happened so far.
     #[must_use]
     pub fn totals(&self) -> Totals {
         self.world().totals

@@ -27,7 +27,8 @@ mod stats;
 mod stream;
 mod zero_copy;
 
-pub use address::{Address, UnixPathError, resolve, unix_path};
+pub use crate::unix::{UnixPathError, unix_path};
+pub use address::{Address, resolve};
 pub use close_notice::CloseNotice;
 pub use config::TcpConfig;
 pub use options::SocketOptions;
@@ -127,7 +128,7 @@ impl Waker {
 }
 
 impl Tcp {
-    /// An endpoint without connections, whose bodies are placed in `arena`. Several endpoints may share one.
+    /// Creates an endpoint without connections, whose bodies are placed in `arena`. Several endpoints may share one.
     ///
     /// # Errors
     ///
@@ -203,7 +204,7 @@ impl Tcp {
         })
     }
 
-    /// What has been counted so far.
+    /// Returns what has been counted so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
         Stats {
@@ -212,7 +213,8 @@ impl Tcp {
         }
     }
 
-    /// The peers turned away since the last call, as many as are remembered. All are counted in [`stats`](Self::stats).
+    /// Returns the peers turned away since the last call, as many as are remembered. All are counted in
+    /// [`stats`](Self::stats).
     pub fn take_refusals(&mut self) -> Vec<Refusal> {
         std::mem::take(&mut self.refusals)
     }
@@ -222,19 +224,19 @@ impl Tcp {
         self.close_notice = Some(close_notice);
     }
 
-    /// The socket options in force, which are what the kernel gave of what was asked for.
+    /// Returns the socket options in force, which are what the kernel gave of what was asked for.
     #[must_use]
     pub fn socket_options(&self) -> &SocketOptions {
         &self.options
     }
 
-    /// The largest frame that is accepted: that of the configuration, and no larger than the arena.
+    /// Returns the largest frame that is accepted: that of the configuration, and no larger than the arena.
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.shared.limits
     }
 
-    /// A handle that ends the sleep in [`poll`](Transport::poll) from another thread.
+    /// Returns a handle that ends the sleep in [`poll`](Transport::poll) from another thread.
     #[must_use]
     pub fn waker(&self) -> Waker {
         Waker(Arc::clone(&self.waker))
@@ -394,7 +396,7 @@ impl Tcp {
         self.deadline = [self.deadline, at].into_iter().flatten().min();
     }
 
-    /// How long to sleep: not at all while there is something to do.
+    /// Returns how long to sleep: not at all while there is something to do.
     fn sleep(&mut self, timeout: Option<Duration>) -> Option<Duration> {
         let lanes_sleep = self.lanes_sleep();
         let busy = !self.ready.is_empty()

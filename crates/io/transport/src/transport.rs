@@ -1,8 +1,8 @@
 //! The trait, and the words that callers and implementations share.
 
-use crate::shm::ShmFault;
-use crate::tcp::UnixPathError;
+use crate::fault::ShmFault;
 use crate::unix::UnixBindError;
+use crate::unix::UnixPathError;
 use bytes::Bytes;
 use sheaf_auth::Identity;
 use sheaf_protocol::{Limits, Prefix, PrefixError, WireKind};
@@ -21,7 +21,7 @@ pub struct ListenerId(pub u64);
 /// One message: an encoded head, and a payload that the transport never looks into.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// What the head is.
+    /// Kind of the head.
     pub kind: WireKind,
     /// The encoded message. Copied on arrival, to a chunk that it shares with others: who keeps it for long copies it.
     pub head: Bytes,
@@ -30,7 +30,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// A frame without a body.
+    /// Creates a frame without a body.
     #[must_use]
     pub fn without_body(kind: WireKind, head: Bytes) -> Self {
         Self {
@@ -40,7 +40,7 @@ impl Frame {
         }
     }
 
-    /// Bytes on the wire: prefix, head and body.
+    /// Returns bytes on the wire: prefix, head and body.
     #[must_use]
     pub fn wire_bytes(&self) -> u64 {
         (Prefix::SIZE + self.head.len() + self.body.len()) as u64
@@ -62,7 +62,7 @@ impl Frame {
     }
 }
 
-/// What happened at an endpoint.
+/// Event at an endpoint.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// A peer connected to us.
@@ -71,7 +71,7 @@ pub enum Event {
         conn: ConnId,
         /// Where it came in.
         listener: ListenerId,
-        /// Who it is, for logs.
+        /// Address of the peer, for logs.
         peer: String,
     },
     /// A connection that we asked for stands.
@@ -83,7 +83,7 @@ pub enum Event {
     Received {
         /// Where.
         conn: ConnId,
-        /// What.
+        /// Reason.
         frame: Frame,
         /// CRC-32C of the body, taken piece by piece as it arrived, while the piece was in the cache. `None` if nobody
         /// has looked at it yet: it lies in memory of the peer, or [digests](crate::TcpConfig::body_digests) are off.
@@ -104,7 +104,7 @@ pub enum Event {
         /// Why.
         reason: CloseReason,
     },
-    /// Somebody used a [`Waker`](crate::Waker). Several wakes may give one event.
+    /// Wake by a [`Waker`](crate::Waker). Several wakes may give one event.
     Woken,
 }
 
@@ -114,7 +114,7 @@ pub enum CloseReason {
     /// The peer ended the stream between two frames.
     #[error("closed by the peer")]
     ByPeer,
-    /// We closed it, or we finished it and the peer ended its side too.
+    /// Closed by this side, or finished by both.
     #[error("closed by this node")]
     ByUs,
     /// The peer, or a machine between, threw the connection away. What was under way may be lost.
@@ -126,10 +126,10 @@ pub enum CloseReason {
         /// Bytes that were still to come, as far as they were announced.
         missing: u64,
     },
-    /// What the peer sent is not a frame that this node accepts.
+    /// Frame of the peer that this node does not accept.
     #[error("refused: {0}")]
     Refused(PrefixError),
-    /// What the peer did to memory that it shares with us cannot be.
+    /// Violation of the rules of shared memory by the peer.
     #[error("shared memory: {0}")]
     Shm(ShmFault),
     /// A peer connected and sent no whole frame in time.
@@ -150,7 +150,7 @@ pub enum CloseReason {
     /// The peers do not agree on a TLS session, or one does not trust the other.
     #[error("TLS: {0}")]
     Tls(TlsFailure),
-    /// Nobody answers at the address that we connected to.
+    /// No answer at the address.
     #[error("unreachable: {0}")]
     Unreachable(io::ErrorKind),
     /// The operating system reported something else.
@@ -161,7 +161,7 @@ pub enum CloseReason {
 /// Why there is no TLS session, or no more.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TlsFailure {
-    /// What came in is no TLS: a peer that is configured without certificates, or another protocol.
+    /// Bytes that are no TLS: a peer that is configured without certificates, or another protocol.
     #[error("the peer does not speak TLS")]
     Plain,
     /// The peer showed no certificate.
@@ -184,7 +184,7 @@ pub enum TlsFailure {
     },
 }
 
-/// What a full queue does with the next frame.
+/// Behaviour of a full queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
     /// Gives it back with [`SendError::Full`]; [`Event::Writable`] says when to try again. Nothing is lost.
@@ -209,7 +209,7 @@ pub enum ListenError {
         /// The text.
         address: String,
     },
-    /// No node could be told of the path.
+    /// Path that other nodes could not use.
     #[error(
         "cannot listen at \"{address}\": found {found}, expected {}",
         UnixPathError::EXPECTED
@@ -217,7 +217,7 @@ pub enum ListenError {
     Path {
         /// The text.
         address: String,
-        /// What is wrong with the path.
+        /// Fault of the path.
         found: UnixPathError,
     },
     /// The socket cannot be had.
@@ -233,7 +233,7 @@ pub enum ListenError {
     Io {
         /// The address.
         address: String,
-        /// What the operating system says.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// Off loopback nothing is said in the clear unless that was asked for.
@@ -256,7 +256,7 @@ pub enum ConnectError {
         /// The text.
         address: String,
     },
-    /// No socket can have the path.
+    /// Path that no socket can have.
     #[error(
         "cannot connect to \"{address}\": found {found}, expected {}",
         UnixPathError::EXPECTED
@@ -264,7 +264,7 @@ pub enum ConnectError {
     Path {
         /// The text.
         address: String,
-        /// What is wrong with the path.
+        /// Fault of the path.
         found: UnixPathError,
     },
     /// The operating system refuses at once, for instance because no file descriptor is left.
@@ -272,7 +272,7 @@ pub enum ConnectError {
     Io {
         /// The address.
         address: String,
-        /// What the operating system says.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// Off loopback nothing is said in the clear unless that was asked for.
@@ -347,7 +347,7 @@ pub trait Transport {
         self.connect(address)
     }
 
-    /// Who is at the other end of `conn`, as its certificate proves: from [`Event::Accepted`] or
+    /// Returns who is at the other end of `conn`, as its certificate proves: from [`Event::Accepted`] or
     /// [`Event::Connected`] on, until it closes. `None` where peers prove nothing: memory, plain connections.
     fn identity(&self, conn: ConnId) -> Option<&Identity> {
         let _ = conn;
@@ -371,7 +371,7 @@ pub trait Transport {
     /// a peer that learns of our end sends what it has queued and ends its own. Then [`Event::Closed`] comes.
     fn finish(&mut self, conn: ConnId);
 
-    /// Bytes queued on `conn`: accepted by [`send`](Self::send), not yet taken by the operating system.
+    /// Returns bytes queued on `conn`: accepted by [`send`](Self::send), not yet taken by the operating system.
     fn queued_bytes(&self, conn: ConnId) -> u64;
 
     /// Moves bytes, and puts what happened into `events`, which is emptied first.

@@ -12,16 +12,64 @@ use thiserror::Error;
 /// Bytes of the longest path of a Unix socket: its address (`sockaddr_un`) has 108, the last of which is zero.
 pub const PATH_BYTES_MAX: usize = 107;
 
+/// Prefix of the address of a Unix socket.
+pub(crate) const PREFIX: &str = "unix:";
+
 /// Connections that may wait to be accepted, as std has it for streams.
 const BACKLOG: i32 = 128;
 
-/// Why nobody can listen at a path.
+/// Error of a path behind `unix:` that other nodes could not use.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum UnixPathError {
+    /// Other processes have other working directories.
+    #[error("a path that does not begin with \"/\"")]
+    Relative,
+    /// Path that does not fit the address of a socket.
+    #[error("a path of {found} bytes, more than the {PATH_BYTES_MAX} of a Unix socket")]
+    TooLong {
+        /// Length in bytes.
+        found: usize,
+    },
+    /// Addresses stand in lists and in lines of text.
+    #[error("a path with {found:?}")]
+    Character {
+        /// The first character that is not allowed.
+        found: char,
+    },
+}
+
+impl UnixPathError {
+    /// Allowed form, for messages.
+    pub const EXPECTED: &str =
+        "unix:PATH, an absolute path of at most 107 letters, digits and ./_-+@=~:";
+}
+
+/// Returns the path of the address of a Unix socket; `None` if `text` is another kind of address.
+///
+/// # Errors
+///
+/// [`UnixPathError`] if it begins like one and other nodes could not use it.
+pub fn unix_path(text: &str) -> Option<Result<&Path, UnixPathError>> {
+    let path = text.strip_prefix(PREFIX)?;
+    let allowed = |c: &char| c.is_ascii_alphanumeric() || "./_-+@=~:".contains(*c);
+    Some(if !path.starts_with('/') {
+        Err(UnixPathError::Relative)
+    } else if path.len() > PATH_BYTES_MAX {
+        Err(UnixPathError::TooLong { found: path.len() })
+    } else if let Some(found) = path.chars().find(|c| !allowed(c)) {
+        Err(UnixPathError::Character { found })
+    } else {
+        Ok(Path::new(path))
+    })
+}
+
+/// Error of binding a Unix socket.
 #[derive(Debug, Error)]
 pub enum UnixBindError {
     /// The path does not fit the address of a socket. A shorter one does.
     #[error("the path has {found} bytes, a Unix socket has at most {PATH_BYTES_MAX}")]
     TooLong {
-        /// Its length in bytes.
+        /// Length in bytes.
         found: usize,
     },
     /// The folder of the socket is not there. Nobody makes it: whose it is decides who can connect.
@@ -122,7 +170,7 @@ impl UnixSocket {
         })
     }
 
-    /// The next connection, if there is one now. Its reads and writes block.
+    /// Returns the next connection, if there is one now. Its reads and writes block.
     ///
     /// # Errors
     ///
@@ -131,7 +179,7 @@ impl UnixSocket {
         Ok(self.listener.accept()?.0)
     }
 
-    /// Where it listens.
+    /// Returns where it listens.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -172,7 +220,7 @@ fn make_way(path: &Path) -> Result<(), UnixBindError> {
     Ok(std::fs::remove_file(path)?)
 }
 
-/// Whether no process has the socket at `path`.
+/// Returns whether no process has the socket at `path`.
 ///
 /// Asked with a socket of another type, which a listener refuses without hearing of it; one that is bound and does not
 /// listen yet would refuse a stream like one that nobody has.

@@ -16,7 +16,7 @@ pub enum Command {
     Ready {
         /// The name of its socket type, such as `PUSH`.
         socket_type: String,
-        /// How it calls itself; may be empty.
+        /// Identity of the peer; may be empty.
         identity: Bytes,
     },
     /// The peer refuses us.
@@ -26,23 +26,23 @@ pub enum Command {
     },
     /// Messages that begin with these bytes are wanted (ZMTP 3.1; before, it is a message).
     Subscribe(Bytes),
-    /// They are not wanted any more.
+    /// End of a subscription.
     Cancel(Bytes),
-    /// Are you there?
+    /// Heartbeat request.
     Ping {
-        /// How long the peer waits for any sign of life of ours, in tenths of a second; 0 for no limit.
+        /// Time that the peer waits for a sign of life, in tenths of a second; 0 for no limit.
         ttl_ds: u16,
-        /// What the PONG has to repeat, at most 16 bytes.
+        /// Context that the PONG has to repeat, at most 16 bytes.
         context: Bytes,
     },
-    /// I am.
+    /// Heartbeat reply.
     Pong {
-        /// What the PING had.
+        /// Context of the PING.
         context: Bytes,
     },
     /// Something that another version may understand.
     Unknown {
-        /// Its name.
+        /// Name.
         name: String,
     },
 }
@@ -53,9 +53,9 @@ pub enum CommandError {
     /// A length within it points behind its end.
     #[error("command {name} is cut inside its {part}")]
     Cut {
-        /// Its name, as far as that is known.
+        /// Name, as far as that is known.
         name: String,
-        /// What is cut.
+        /// Field that is cut.
         part: &'static str,
     },
     /// A name without letters.
@@ -67,9 +67,9 @@ pub enum CommandError {
     /// More bytes than the protocol has for it.
     #[error("command {name} has {found} bytes of {part}, at most {max} are allowed")]
     TooLong {
-        /// Its name.
+        /// Name.
         name: &'static str,
-        /// What is too long.
+        /// Field that is too long.
         part: &'static str,
         /// Bytes found.
         found: usize,
@@ -120,7 +120,7 @@ impl Command {
         }
     }
 
-    /// The whole frame, head and body. A name, a type or a reason is cut at 255 bytes.
+    /// Returns the whole frame, head and body. A name, a type or a reason is cut at 255 bytes.
     #[must_use]
     pub fn encode(&self) -> Bytes {
         let mut body = Vec::new();
@@ -167,7 +167,7 @@ impl Command {
     }
 }
 
-/// The properties of READY: name with its length in one byte, value with its length in four.
+/// Returns the properties of READY: name with its length in one byte, value with its length in four.
 fn ready(mut rest: &[u8]) -> Result<Command, CommandError> {
     let (mut socket_type, mut identity) = (None, Bytes::new());
     while !rest.is_empty() {

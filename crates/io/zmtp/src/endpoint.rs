@@ -35,12 +35,12 @@ pub struct EndpointError {
 pub struct BindError {
     /// Where.
     pub endpoint: String,
-    /// What the operating system says.
+    /// Error of the operating system.
     pub source: io::Error,
 }
 
 impl Endpoint {
-    /// The addresses of a TCP endpoint. `*` is every IPv4 address of this machine. May ask a name server.
+    /// Returns the addresses of a TCP endpoint. `*` is every IPv4 address of this machine. May ask a name server.
     pub(crate) fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         if host == "*" {
             return Ok(vec![(Ipv4Addr::UNSPECIFIED, port).into()]);

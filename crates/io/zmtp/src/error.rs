@@ -10,7 +10,7 @@ use thiserror::Error;
 /// Why there is no connection to a peer, or no more.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PeerError {
-    /// It does not speak ZMTP 3 with mechanism NULL.
+    /// Peer without ZMTP 3 and mechanism NULL.
     #[error(transparent)]
     Greeting(#[from] GreetingError),
     /// A frame begins with what is no head.
@@ -50,23 +50,23 @@ pub enum PeerError {
     /// Sockets of these types do not talk to each other.
     #[error("the peer is a {found}, expected {} of a {ours}", ours.peers().join(" or "))]
     SocketType {
-        /// What the peer is.
+        /// Socket type of the peer.
         found: String,
-        /// What we are.
+        /// Socket type of this end.
         ours: SocketType,
     },
     /// The peer refuses us.
     #[error("refused by the peer: {reason}")]
     Refused {
-        /// What it says.
+        /// Reason that the peer gives.
         reason: String,
     },
     /// Something that has no place here.
     #[error("the peer sends {what}, expected {expected}")]
     Unexpected {
-        /// What came.
+        /// Frame or command that came.
         what: &'static str,
-        /// What should have come.
+        /// Frame or command that was expected.
         expected: &'static str,
     },
     /// More subscriptions than are kept for one peer.
@@ -104,7 +104,7 @@ pub enum PeerError {
         /// Where.
         part: &'static str,
     },
-    /// We closed it.
+    /// Closed by this end.
     #[error("closed by this node")]
     ByUs,
     /// There are too many connections.
@@ -113,7 +113,7 @@ pub enum PeerError {
         /// The cap.
         max: usize,
     },
-    /// Nobody answers at the address.
+    /// No answer at the address.
     #[error("unreachable: {0}")]
     Unreachable(io::ErrorKind),
     /// The operating system says so.
@@ -122,7 +122,7 @@ pub enum PeerError {
 }
 
 impl PeerError {
-    /// A short name for counters and metrics.
+    /// Returns a short name for counters and metrics.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -150,7 +150,7 @@ impl PeerError {
         }
     }
 
-    /// Whether it is an ordinary end, and nothing is wrong.
+    /// Returns whether it is an ordinary end, and nothing is wrong.
     #[must_use]
     pub fn is_ordinary(&self) -> bool {
         matches!(self, Self::Closed | Self::ByUs)

@@ -6,7 +6,7 @@ const MORE: u8 = 1;
 const LONG: u8 = 2;
 const COMMAND: u8 = 4;
 
-/// What a frame carries.
+/// Content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameKind {
     /// A part of a message.
@@ -21,7 +21,7 @@ pub enum FrameKind {
 /// The head of a frame (RFC 37, "Framing"): one byte of flags, then the length of the body, big-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHead {
-    /// What follows.
+    /// Content of the frame.
     pub kind: FrameKind,
     /// Bytes of the body.
     pub bytes: u64,
@@ -36,7 +36,7 @@ pub enum FrameError {
         /// The byte of flags.
         found: u8,
     },
-    /// No frame is so long.
+    /// Length beyond that of any frame.
     #[error("frame has {found} bytes, expected less than 2^63")]
     Length {
         /// The length found.

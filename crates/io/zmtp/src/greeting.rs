@@ -26,7 +26,7 @@ pub enum GreetingError {
     /// Something else speaks.
     #[error("the peer speaks {speaks}, expected ZMTP 3: it begins with {found:02x?}")]
     Protocol {
-        /// What it seems to be, such as `HTTP`.
+        /// Protocol that the peer seems to speak, such as `HTTP`.
         speaks: &'static str,
         /// Up to ten bytes of it.
         found: Vec<u8>,
@@ -34,10 +34,10 @@ pub enum GreetingError {
     /// ZeroMQ before version 4.
     #[error("the peer speaks ZMTP {major}, expected 3: its ZeroMQ is older than 4.0")]
     Old {
-        /// Its major version, 1 or 2.
+        /// Major version, 1 or 2.
         major: u8,
     },
-    /// It is secured, and we are not.
+    /// Peer with a security mechanism, which is not supported.
     #[error("the peer wants mechanism {found}, expected NULL")]
     Mechanism {
         /// The name of the mechanism, without its zeros.
@@ -48,12 +48,12 @@ pub enum GreetingError {
 impl Greeting {
     /// Bytes of a greeting.
     pub const SIZE: usize = 64;
-    /// What this build says.
+    /// Version of this build.
     pub const OURS: Self = Self { major: 3, minor: 1 };
     /// The one mechanism that is spoken.
     const NULL: [u8; 20] = *b"NULL\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 
-    /// The 64 bytes. libzmq writes a length of 1 into the padding, for peers of ZMTP 1; so do we.
+    /// Returns the 64 bytes. libzmq writes a length of 1 into the padding, for peers of ZMTP 1; so do we.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
@@ -90,7 +90,8 @@ impl Greeting {
         })
     }
 
-    /// Whether what has come so far can become a greeting, so that another protocol is known by its first bytes.
+    /// Returns whether what has come so far can become a greeting, so that another protocol is known by its first
+    /// bytes.
     ///
     /// # Errors
     ///
@@ -122,7 +123,7 @@ impl Greeting {
     }
 }
 
-/// What begins like this.
+/// Returns what begins like this.
 fn guess(start: &[u8]) -> &'static str {
     const KNOWN: [(&[u8], &str); 9] = [
         (b"GET ", "HTTP"),

@@ -17,7 +17,7 @@ const COPIED_BYTES_MAX: usize = 16 << 10;
 /// Bytes of a command at most. Larger than any that there is, beside a subscription to a very long topic.
 const COMMAND_BYTES_MAX: u64 = 8 << 10;
 
-/// What is accepted of a peer. Held against every length before memory is taken for it.
+/// Limits of messages of a peer. Checked against every length before memory is taken for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of a frame.
@@ -112,7 +112,7 @@ impl Input {
         self.buffer.get(self.at..).unwrap_or_default()
     }
 
-    /// The greeting, when all of it has come.
+    /// Returns the greeting, when all of it has come.
     pub(crate) fn greeting(&mut self) -> Result<Option<Greeting>, GreetingError> {
         let Some(bytes) = self.unread().first_chunk() else {
             return Greeting::check_start(self.unread()).map(|()| None);
@@ -122,7 +122,7 @@ impl Input {
         Ok(Some(greeting))
     }
 
-    /// The next message or command that has come whole.
+    /// Returns the next message or command that has come whole.
     pub(crate) fn next(&mut self, limits: &Limits) -> Result<Option<Unit>, PeerError> {
         loop {
             let Some((kind, bytes)) = self.next_frame(limits)? else {
@@ -208,13 +208,13 @@ impl Input {
         usize::try_from(found).map_err(|_| too_large)
     }
 
-    /// Bytes held of what has not come whole, parts of an unfinished message included.
+    /// Returns bytes held of what has not come whole, parts of an unfinished message included.
     pub(crate) fn held_bytes(&self) -> u64 {
         let body = self.body.as_ref().map_or(0, |body| body.bytes.len());
         (self.unread().len() + body) as u64 + self.parts_bytes
     }
 
-    /// Whether the stream may end here.
+    /// Returns whether the stream may end here.
     pub(crate) fn is_between(&self) -> bool {
         self.unread().is_empty() && self.body.is_none() && self.parts.is_empty()
     }

@@ -9,7 +9,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// A message of `parts`; without any, of one that is empty: ZMTP has no message of no part.
+    /// Creates a message of `parts`; without any, of one that is empty: ZMTP has no message of no part.
     #[must_use]
     pub fn new(mut parts: Vec<Bytes>) -> Self {
         if parts.is_empty() {
@@ -18,19 +18,19 @@ impl Message {
         Self { parts }
     }
 
-    /// Its parts, at least one.
+    /// Returns the parts, at least one.
     #[must_use]
     pub fn parts(&self) -> &[Bytes] {
         &self.parts
     }
 
-    /// Bytes of all parts.
+    /// Returns bytes of all parts.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.len() as u64).sum()
     }
 
-    /// The bytes of the parts from `first` on, one behind the other. Of one part they are not copied.
+    /// Returns the bytes of the parts from `first` on, one behind the other. Of one part they are not copied.
     #[must_use]
     pub fn joined(&self, first: usize) -> Bytes {
         match self.parts.get(first..).unwrap_or_default() {

@@ -15,7 +15,7 @@ const COPIED_BYTES_MAX: usize = 1024;
 /// Commands that wait at most. A peer that asks for more answers than it reads gets no more of them.
 const COMMANDS_MAX: usize = 64;
 
-/// How much waits for one peer at most.
+/// Bounds of the queue of one peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HighWater {
     /// Messages.
@@ -41,7 +41,7 @@ struct Piece {
     ends: bool,
 }
 
-/// What a write has moved.
+/// Result of a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wrote {
     /// Bytes, heads included.
@@ -64,7 +64,7 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// Whether `message` finds room.
+    /// Returns whether `message` finds room.
     pub(crate) fn has_room(&self, message: &Message, high_water: &HighWater) -> bool {
         let messages = self.messages();
         messages == 0
@@ -92,7 +92,7 @@ impl Outbox {
         self.waiting.len() + self.writing.len()
     }
 
-    /// Whether nothing waits.
+    /// Returns whether nothing waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.messages() == 0 && self.commands.is_empty() && self.pieces.is_empty()
     }

@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// How a peer is asked whether it is there.
+/// Options of heartbeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heartbeat {
     /// A peer that was not heard for so long is asked, if it speaks ZMTP 3.1.
@@ -22,33 +22,33 @@ pub struct Heartbeat {
     pub timeout: Duration,
 }
 
-/// What a session is told.
+/// Options of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionConfig {
-    /// What we are.
+    /// Socket type of this end.
     pub socket_type: SocketType,
-    /// How we call ourselves; at most 255 bytes.
+    /// Identity of this end; at most 255 bytes.
     pub identity: Bytes,
-    /// What is accepted of the peer.
+    /// Limits of messages of the peer.
     pub limits: Limits,
-    /// How long the handshake may take.
+    /// Longest handshake.
     pub handshake: Duration,
     /// Whether and how the peer is asked.
     pub heartbeat: Option<Heartbeat>,
 }
 
-/// Who the peer says it is.
+/// Socket type and identity that the peer states.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerHello {
-    /// Its socket type, such as `PUSH`.
+    /// Socket type, such as `PUSH`.
     pub socket_type: String,
-    /// How it calls itself; often empty.
+    /// Identity of the peer; often empty.
     pub identity: Bytes,
     /// Minor version that both speak: 0 or 1.
     pub minor: u8,
 }
 
-/// What came of the bytes of the peer.
+/// Result of decoding the bytes of the peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Incoming {
     /// The handshake is done: messages may go both ways.
@@ -61,7 +61,7 @@ pub enum Incoming {
 enum Phase {
     /// The greeting of the peer has not come.
     Greeting,
-    /// Its READY has not come.
+    /// READY has not come.
     Handshake {
         minor: u8,
     },
@@ -77,19 +77,19 @@ pub struct Session {
     phase: Phase,
     input: Input,
     outbox: Outbox,
-    /// What the peer wants; of a PUB only.
+    /// Subscriptions of the peer; of a PUB only.
     wants: Subscriptions,
     began: Instant,
     heard: Instant,
     asked: Option<Instant>,
-    /// How long the peer waits for a sign of life, by its own last PING.
+    /// Time that the peer waits for a sign of life, by its last PING.
     peer_patience: Option<Duration>,
     /// Since when the peer takes nothing of what waits.
     stalled: Option<Instant>,
 }
 
 impl Session {
-    /// A connection that begins at `now`. Greeting and READY are queued: with NULL nobody waits for either.
+    /// Creates a connection that begins at `now`. Greeting and READY are queued: with NULL nobody waits for either.
     #[must_use]
     pub fn new(config: SessionConfig, now: Instant) -> Self {
         let mut outbox = Outbox::default();
@@ -137,7 +137,8 @@ impl Session {
         self.asked = None;
     }
 
-    /// The next thing that came; `None` when more bytes are needed for it. Commands are carried out on the way.
+    /// Returns the next thing that came; `None` when more bytes are needed for it. Commands are carried out on the
+    /// way.
     ///
     /// # Errors
     ///
@@ -272,13 +273,13 @@ impl Session {
         self.outbox.push_command(command);
     }
 
-    /// Whether the handshake is done.
+    /// Returns whether the handshake is done.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         matches!(self.phase, Phase::Ready { .. })
     }
 
-    /// Whether the peer has subscribed to `message`; of a PUB.
+    /// Returns whether the peer has subscribed to `message`; of a PUB.
     #[must_use]
     pub fn wants(&self, message: &Message) -> bool {
         self.is_ready()
@@ -288,7 +289,7 @@ impl Session {
                 .is_some_and(|part| self.wants.want(part))
     }
 
-    /// Whether the peer has subscribed to anything.
+    /// Returns whether the peer has subscribed to anything.
     pub(crate) fn is_subscribed(&self) -> bool {
         !self.wants.is_empty()
     }
@@ -298,7 +299,7 @@ impl Session {
         self.outbox.push(message);
     }
 
-    /// What waits to go out.
+    /// Returns what waits to go out.
     pub(crate) fn outbox(&mut self) -> &mut Outbox {
         &mut self.outbox
     }
@@ -309,7 +310,7 @@ impl Session {
         self.outbox.messages()
     }
 
-    /// Bytes that came and are not given out: at most one buffer and one message.
+    /// Returns bytes that came and are not given out: at most one buffer and one message.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
         self.input.held_bytes()
@@ -333,18 +334,18 @@ impl Session {
         Ok(messages)
     }
 
-    /// Since when the peer has taken nothing of what waits for it.
+    /// Returns since when the peer has taken nothing of what waits for it.
     pub(crate) fn stalled_since(&self) -> Option<Instant> {
         self.stalled
     }
 
-    /// How long the peer has taken nothing of what waits for it.
+    /// Returns how long the peer has taken nothing of what waits for it.
     pub(crate) fn stalled_for(&self, now: Instant) -> Duration {
         self.stalled
             .map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
-    /// Why the stream may not end here, if it may not.
+    /// Returns why the stream may not end here, if it may not.
     pub(crate) fn end_of_stream(&self) -> PeerError {
         let part = match self.phase {
             Phase::Ready { .. } if self.input.is_between() => return PeerError::Closed,
@@ -403,7 +404,7 @@ impl Session {
         }
     }
 
-    /// When [`tick`](Self::tick) has something to do.
+    /// Returns when [`tick`](Self::tick) has something to do.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         if !self.is_ready() {

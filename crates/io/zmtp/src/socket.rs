@@ -32,18 +32,18 @@ const TURN_BYTES: usize = 1 << 20;
 /// Events that wait for their owner. The oldest goes when one more comes.
 const EVENTS_MAX: usize = 1024;
 
-/// What a socket is told.
+/// Options of a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SocketConfig {
-    /// How it calls itself to its peers; at most 255 bytes.
+    /// Identity of the socket; at most 255 bytes.
     pub identity: Bytes,
-    /// What is accepted of each peer.
+    /// Limits of messages of each peer.
     pub limits: Limits,
-    /// How much waits for each peer.
+    /// Bounds of the queue of each peer.
     pub high_water: HighWater,
     /// Peers at once. One more is closed as soon as it is accepted.
     pub peers_max: usize,
-    /// How long a peer has for its handshake.
+    /// Longest handshake of a peer.
     pub handshake: Duration,
     /// Whether and how peers are asked for a sign of life.
     pub heartbeat: Option<Heartbeat>,
@@ -82,23 +82,23 @@ impl Default for SocketConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PeerId(pub u64);
 
-/// What happened at a socket, beside messages.
+/// Event at a socket, beside messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The handshake with a peer is done.
     Ready {
         /// The connection.
         peer: PeerId,
-        /// Where it is, for logs.
+        /// Address of the peer, for logs.
         address: String,
-        /// Who it says it is.
+        /// Socket type and identity that the peer states.
         hello: PeerHello,
     },
     /// A connection is gone, or did not come to be. Once for each of them.
     Gone {
         /// The connection.
         peer: PeerId,
-        /// Where it was.
+        /// Address of the peer.
         address: String,
         /// Why.
         reason: PeerError,
@@ -110,15 +110,15 @@ pub enum Event {
 /// Why a message was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SendError {
-    /// No peer has room, or there is none. Gives the message back.
+    /// No peer with room. Returns the message.
     #[error("no peer has room")]
     Full(Message),
-    /// It is larger than a peer with our limits would accept.
+    /// Message larger than a peer with the same limits would accept.
     #[error("message of {found} bytes in {parts} parts is beyond the limits")]
     TooLarge {
-        /// Its bytes.
+        /// Bytes.
         found: u64,
-        /// Its parts.
+        /// Parts.
         parts: usize,
     },
     /// Sockets of this type only receive.
@@ -142,14 +142,14 @@ struct Peer {
     has_turn: bool,
 }
 
-/// What came of reading a peer.
+/// Result of reading a peer.
 enum Pumped {
     Message(Message),
-    /// It has had its turn, and there is more.
+    /// End of the turn, with more to read.
     Busy,
     /// Nothing more now.
     Idle,
-    /// It is gone.
+    /// End of the connection.
     Gone,
 }
 
@@ -169,7 +169,7 @@ pub struct Socket {
     last: u64,
     /// Messages that peers did not take before they went; they go out first. Of a PUSH.
     returned: VecDeque<Message>,
-    /// What we have subscribed to; of a SUB.
+    /// Topics subscribed to; of a SUB.
     topics: Subscriptions,
     /// When accepting is tried again after it failed.
     accept_again: Option<Instant>,
@@ -180,7 +180,7 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// A socket without peers.
+    /// Creates a socket without peers.
     ///
     /// # Errors
     ///
@@ -295,7 +295,7 @@ impl Socket {
             .map(|(id, _)| *id)
     }
 
-    /// The next message and who sent it; peers have their turns. `None` if none has come whole.
+    /// Returns the next message and who sent it; peers have their turns. `None` if none has come whole.
     pub fn try_recv(&mut self) -> Option<(PeerId, Message)> {
         if !self.socket_type.receives() {
             return None;
@@ -506,7 +506,7 @@ impl Socket {
         self.close(peer.0, PeerError::ByUs, Instant::now());
     }
 
-    /// What happened, the oldest first.
+    /// Returns what happened, the oldest first.
     pub fn try_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -533,7 +533,7 @@ impl Socket {
             .count()
     }
 
-    /// Whether a PUSH has a peer with nothing queued, or a PUB any peer.
+    /// Returns whether a PUSH has a peer with nothing queued, or a PUB any peer.
     #[must_use]
     pub fn has_idle_peer(&self) -> bool {
         self.peers
@@ -547,7 +547,7 @@ impl Socket {
         &self.stats
     }
 
-    /// Bytes of messages that have not come whole, of all peers together.
+    /// Returns bytes of messages that have not come whole, of all peers together.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
         self.peers

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a socket does with messages.
+/// Type of a socket: direction and pattern of its messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketType {
     /// Hands each message to one of its peers, in turn.
@@ -16,7 +16,7 @@ pub enum SocketType {
 }
 
 impl SocketType {
-    /// The name in the property `Socket-Type`.
+    /// Returns the name in the property `Socket-Type`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -27,7 +27,7 @@ impl SocketType {
         }
     }
 
-    /// The names of those it may talk to (RFC 37, "The Socket-Type Property").
+    /// Returns the names of those it may talk to (RFC 37, "The Socket-Type Property").
     #[must_use]
     pub fn peers(self) -> &'static [&'static str] {
         match self {
@@ -38,7 +38,7 @@ impl SocketType {
         }
     }
 
-    /// Whether messages come in.
+    /// Returns whether messages come in.
     #[must_use]
     pub fn receives(self) -> bool {
         matches!(self, Self::Pull | Self::Sub)

@@ -48,7 +48,7 @@ impl Stream {
         Ok(Self::Unix(stream))
     }
 
-    /// What went wrong while it connected, if anything did.
+    /// Returns what went wrong while it connected, if anything did.
     pub(crate) fn take_error(&self) -> io::Result<()> {
         let error = match self {
             Self::Tcp(stream) => stream.take_error()?,
@@ -163,7 +163,7 @@ impl Listener {
         }
     }
 
-    /// Where it listens, with the actual port.
+    /// Returns where it listens, with the actual port.
     pub(crate) fn endpoint(&self) -> io::Result<Endpoint> {
         match self {
             Self::Tcp { listener, .. } => Ok(listener.local_addr()?.into()),
@@ -171,7 +171,7 @@ impl Listener {
         }
     }
 
-    /// The next peer and who it is, if there is one now.
+    /// Returns the next peer and who it is, if there is one now.
     pub(crate) fn accept(&self) -> io::Result<(Stream, String)> {
         match self {
             Self::Tcp {

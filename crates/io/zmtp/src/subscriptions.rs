@@ -46,17 +46,17 @@ impl Subscriptions {
         }
     }
 
-    /// Whether a message whose first part is `part` is wanted.
+    /// Returns whether a message whose first part is `part` is wanted.
     pub(crate) fn want(&self, part: &[u8]) -> bool {
         self.topics.keys().any(|topic| part.starts_with(topic))
     }
 
-    /// Whether anything is wanted.
+    /// Returns whether anything is wanted.
     pub(crate) fn is_empty(&self) -> bool {
         self.topics.is_empty()
     }
 
-    /// The topics, once each.
+    /// Returns the topics, once each.
     pub(crate) fn topics(&self) -> impl Iterator<Item = &Bytes> {
         self.topics.keys()
     }

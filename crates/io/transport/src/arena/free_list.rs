@@ -14,7 +14,7 @@ pub(crate) struct FreeList {
 }
 
 impl FreeList {
-    /// A list in which all of `units` are free.
+    /// Creates a list in which all of `units` are free.
     pub(crate) fn new(units: usize) -> Self {
         Self {
             extents: (units > 0).then_some((0, units)).into_iter().collect(),

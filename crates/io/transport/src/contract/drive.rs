@@ -7,7 +7,7 @@ use sheaf_protocol::{Limits, WireKind, crc32c};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// How long anything may take before it counts as never happening.
+/// Longest wait for an event before a check fails.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Two endpoints, driven in turn, and what has happened at each.
@@ -45,7 +45,7 @@ impl<T: Transport> Drive<T> {
         (drive, address)
     }
 
-    /// A drive with one connection that stands.
+    /// Returns a drive with one connection that stands.
     pub(super) fn connected(pair: Pair<T>) -> (Self, ConnId, ConnId) {
         let (mut drive, address) = Self::new(pair);
         let client = drive
@@ -174,7 +174,7 @@ pub(super) fn check_received(event: Event, on: ConnId, expected: &Frame) {
     );
 }
 
-/// A frame whose content depends on `number`, so that two are never taken for each other.
+/// Returns a frame whose content depends on `number`, so that two are never taken for each other.
 pub(super) fn frame(number: usize, body_bytes: usize) -> Frame {
     let kind = if body_bytes == 0 {
         WireKind::Control

@@ -4,9 +4,10 @@ use super::words::{self, Heard, Word};
 use super::{
     BACK, BACK_BYTES, FIXED, MEMORY_BYTES, OFFERED, PLACE, RING_BYTES, SLOTS, TAKEN, claim_at, mark,
 };
+use crate::fault::ShmFault;
 use crate::mapping::Mapping;
+use crate::shm::meeting;
 use crate::shm::ring::{Reader, Writer};
-use crate::shm::{ShmFault, meeting};
 use bytes::Bytes;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
@@ -23,12 +24,12 @@ use thiserror::Error;
 /// Why nothing can be taken.
 #[derive(Debug, Error)]
 pub enum TakeError {
-    /// Nobody gives there.
+    /// No lender at the address.
     #[error("cannot take from {}: {source}", path.display())]
     Connect {
         /// Where the lender should be.
         path: PathBuf,
-        /// What the operating system says.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The process there does not belong to us.
@@ -37,26 +38,26 @@ pub enum TakeError {
         /// Where it is.
         path: PathBuf,
     },
-    /// Nobody said anything in time.
+    /// No word of the lender in time.
     #[error("the process at {} has said nothing for {} ms", path.display(), waited.as_millis())]
     Silent {
         /// Where it is.
         path: PathBuf,
-        /// How long it was waited for.
+        /// Time waited.
         waited: Duration,
     },
-    /// It speaks something else, or another version.
+    /// Peer with another protocol, or another version.
     #[error("the lender said {found:02x?}, expected {expected}")]
     Word {
         /// The first bytes of what it said.
         found: Vec<u8>,
-        /// What was expected.
+        /// Expected value.
         expected: &'static str,
     },
-    /// What it gives cannot be looked at.
+    /// Memory of the lender that cannot be mapped.
     #[error("cannot look at memory of the lender: {0}")]
     Memory(io::Error),
-    /// It has written what cannot be.
+    /// Violation of the rules of shared memory.
     #[error(transparent)]
     Shm(#[from] ShmFault),
     /// The wait failed.
@@ -64,12 +65,12 @@ pub enum TakeError {
     Wait(io::Error),
 }
 
-/// What comes next.
+/// Result of a wait for the next message.
 #[derive(Debug)]
 pub enum Next {
     /// A message.
     Message(Taken),
-    /// None in time.
+    /// No message in time.
     Nothing,
     /// The lender is gone, and all that it had offered is taken.
     End,
@@ -102,7 +103,7 @@ pub(super) struct Returns {
 
 struct Region {
     memory: Mapping,
-    /// As long as this is open, whose memory it is does not use it for anything else, even if the lender dies.
+    /// Sockets that keep the owners of the memory from reusing it, even if the lender dies.
     _keeper: Option<OwnedFd>,
 }
 
@@ -203,7 +204,7 @@ impl Borrower {
         self.returns.socket.as_fd()
     }
 
-    /// The next message, waited for for at most `timeout`; `None`: for ever.
+    /// Returns the next message, waited for for at most `timeout`; `None`: for ever.
     ///
     /// # Errors
     ///
@@ -243,7 +244,7 @@ impl Borrower {
         Ok(taken)
     }
 
-    /// The message of a record; `None` if it was called back.
+    /// Returns the message of a record; `None` if it was called back.
     fn claim(&mut self, record: &[u8]) -> Result<Option<Taken>, TakeError> {
         let found = record.len();
         let wrong = |least: usize| ShmFault::Record {

@@ -6,11 +6,12 @@ use super::{
     SLOTS, TAKEN, claim_at, mark,
 };
 use crate::arena::Arena;
+use crate::fault::ShmFault;
 use crate::mapping::{Mapping, read_only};
 use crate::shm::lane::Session;
+use crate::shm::meeting;
 use crate::shm::ring::{Reader, Writer};
 use crate::shm::slots::Slots;
-use crate::shm::{ShmFault, meeting};
 use bytes::Bytes;
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -26,20 +27,20 @@ const WORDS_AT_ONCE_MAX: usize = 1000;
 /// Why nothing more can be given to a borrower.
 #[derive(Debug, Error)]
 pub enum LenderError {
-    /// It runs as another user, and would see all of our memory.
+    /// Borrower of another user, which would see all memory of this process.
     #[error("the process at the other end runs as another user")]
     OtherUser,
     /// The operating system does not give what is needed. [`give`](Lender::give) says so only of a socket that is
     /// closed: what this process lacks may be had later.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// It has written what cannot be.
+    /// Violation of the rules of shared memory.
     #[error(transparent)]
     Shm(#[from] ShmFault),
     /// A message that no ring is large enough for.
     #[error("a message of {bodies} bodies needs a record of {found} bytes, of at most {most}")]
     Size {
-        /// Its bodies.
+        /// Bodies.
         bodies: usize,
         /// Bytes of its record.
         found: usize,
@@ -48,20 +49,20 @@ pub enum LenderError {
     },
 }
 
-/// What became of a message.
+/// Result of giving a message.
 #[derive(Debug)]
 #[must_use]
 pub enum Gave<M> {
     /// The borrower will find it.
     Offered,
-    /// It cannot be offered now.
+    /// No room now.
     Full(M),
 }
 
-/// What is left when a borrower has gone, the oldest first.
+/// Messages that are left when a borrower has gone, the oldest first.
 #[derive(Debug)]
 pub struct Left<M> {
-    /// Nobody has looked at these.
+    /// Messages that were not claimed.
     pub untaken: Vec<M>,
     /// Taken and not given back, each with whether [`Lender::take_in`] has told so.
     pub taken: Vec<(M, bool)>,
@@ -192,7 +193,7 @@ impl<M> Lender<M> {
         self.offered.len()
     }
 
-    /// Bytes that were copied, because they lay in no memory that can be shared.
+    /// Returns bytes that were copied, because they lay in no memory that can be shared.
     #[must_use]
     pub fn copied_bytes(&self) -> u64 {
         self.copied_bytes
@@ -240,15 +241,16 @@ impl<M> Lender<M> {
         }
     }
 
-    /// Why a message was [`Full`](Gave::Full) since the last [`take_in`](Self::take_in), if it was for something that
-    /// this process lacks, such as memory or descriptors. Nobody tells when it has that again: try after a while.
+    /// Returns why a message was [`Full`](Gave::Full) since the last [`take_in`](Self::take_in), if it was for
+    /// something that this process lacks, such as memory or descriptors. Nobody tells when it has that again: try
+    /// after a while.
     #[must_use]
     pub fn shortage(&self) -> Option<&io::Error> {
         self.shortage.as_ref()
     }
 
-    /// Whether a message was [`Full`](Gave::Full) since the last [`take_in`](Self::take_in) because nothing more could
-    /// be said: it can be tried again when the [socket](Self::socket) is writable.
+    /// Returns whether a message was [`Full`](Gave::Full) since the last [`take_in`](Self::take_in) because nothing
+    /// more could be said: it can be tried again when the [socket](Self::socket) is writable.
     #[must_use]
     pub fn wants_writable(&self) -> bool {
         self.is_socket_full
@@ -534,7 +536,7 @@ impl<M> Lender<M> {
         back
     }
 
-    /// What a borrower leaves that is gone, or that breaks the rules.
+    /// Returns what a borrower leaves that is gone, or that breaks the rules.
     #[must_use]
     pub fn part(mut self) -> Left<M> {
         let untaken = self.call_back();
@@ -582,13 +584,13 @@ impl<M> Drop for Lender<M> {
     }
 }
 
-/// Whether it is this process that lacks something.
+/// Returns whether it is this process that lacks something.
 fn is_shortage(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     errno.is_some_and(|errno| ![Errno::PIPE, Errno::CONNRESET].contains(&errno))
 }
 
-/// What was shared before cannot be any more.
+/// Returns what was shared before cannot be any more.
 fn unmapped() -> LenderError {
     LenderError::Io(io::ErrorKind::InvalidInput.into())
 }

@@ -1,9 +1,10 @@
 use super::words::{self, Word};
 use super::*;
 use crate::arena::{Arena, ArenaOptions};
+use crate::fault::ShmFault;
 use crate::mapping::{Mapping, read_only};
-use crate::shm::ShmFault;
-use crate::shm::lane::{self, Came, LaneReceiver, LaneSender, Lendable};
+use crate::shm::lane::{self, Came, LaneReceiver, LaneSender};
+use crate::shm::lendable::Lendable;
 use crate::transport::Frame;
 use bytes::Bytes;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};

@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-/// What the first word of a lender begins with; the last byte is the version.
+/// Magic of the first word of a lender; the last byte is the version.
 const MAGIC: [u8; 8] = *b"SHEFTAK\x01";
 const REGION: u8 = b'R';
 const FORGET: u8 = b'F';
@@ -27,11 +27,11 @@ pub(super) enum Word {
     Hello { bytes: u64 },
     /// Memory in which bodies lie, as records name it.
     Region { number: u32, bytes: u64 },
-    /// No record will name it again.
+    /// End of a region: no later record names it.
     Forget { number: u32 },
     /// Look at the rings.
     Wake,
-    /// I take nothing any more.
+    /// End of the borrower: it claims nothing any more.
     Leave,
 }
 
@@ -94,7 +94,7 @@ pub(super) fn send(
     }
 }
 
-/// What was heard.
+/// Result of reading the socket.
 #[derive(Debug)]
 pub(super) enum Heard {
     /// Something was said. What is no word is `None`, with its first bytes.

@@ -3,7 +3,7 @@
 use sheaf_protocol::splitmix::SplitMix64;
 use std::time::Duration;
 
-/// What happens to frames on the way. Every probability is for each frame, from 0 (never) to 1 (always).
+/// Faults of frames on the way. Every probability is for each frame, from 0 (never) to 1 (always).
 ///
 /// The default is a network without faults and without delay.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -19,7 +19,7 @@ pub struct Faults {
     pub duplicate: f64,
     /// The frame is late by up to [`late_max`](Self::late_max), and those behind it overtake it.
     pub reorder: f64,
-    /// How late a second or overtaken frame can be.
+    /// Largest delay of a duplicated or overtaken frame.
     pub late_max: Duration,
     /// The frame and its connection are lost: both ends see a reset.
     pub reset: f64,
@@ -46,7 +46,7 @@ impl Dice {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Whether something of this probability happens.
+    /// Returns whether something of this probability happens.
     pub(crate) fn happens(&mut self, probability: f64) -> bool {
         self.unit() < probability
     }

@@ -27,7 +27,7 @@ pub(crate) struct World {
     addresses: HashMap<String, (usize, ListenerId)>,
     ports: u32,
     links: Vec<[End; 2]>,
-    /// What is under way, by the time when it is due and the order in which it was sent.
+    /// Parcels under way, by due time and order of sending.
     under_way: BTreeMap<(Timestamp, u64), Parcel>,
     sent: u64,
     /// Pairs of endpoint names, from and to, between which everything vanishes.
@@ -52,9 +52,9 @@ struct Endpoint {
     frozen: bool,
     ids: u64,
     ends: HashMap<ConnId, At>,
-    /// What has arrived and waits for the next poll.
+    /// Parcels that wait for the next poll.
     arrived: VecDeque<Parcel>,
-    /// What came up here without a parcel.
+    /// Events without a parcel.
     events: VecDeque<Event>,
 }
 
@@ -110,7 +110,7 @@ enum What {
     End,
     /// The connection is gone.
     Gone(CloseReason),
-    /// Nobody has answered for so long.
+    /// Deadline of a connection without an answer.
     TimedOut,
 }
 
@@ -240,7 +240,7 @@ impl World {
         }
     }
 
-    /// The latest endpoint of that name.
+    /// Returns the latest endpoint of that name.
     pub(crate) fn find(&self, name: &str) -> Option<usize> {
         self.names.get(name).copied()
     }
@@ -429,7 +429,7 @@ impl World {
         self.add_event(endpoint, closed);
     }
 
-    /// What has happened at `endpoint` since the last time.
+    /// Events at `endpoint` since the last call.
     pub(crate) fn poll(&mut self, endpoint: usize, events: &mut Vec<Event>) {
         self.deliver();
         let here = &self.endpoints[endpoint];

@@ -1,16 +1,17 @@
 //! Frames whose bodies are lent: what the two ends of a lane do.
 
+use super::lendable::Lendable;
+use super::meeting;
 use super::ring::{self, Reader, Writer};
 use super::slots::Slots;
-use super::{ShmFault, meeting};
-use crate::arena::Arena;
+use crate::fault::ShmFault;
 use crate::mapping::Mapping;
 use crate::transport::Frame;
 use bytes::Bytes;
 use sheaf_protocol::{Limits, Prefix, PrefixError};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use thiserror::Error;
 
@@ -39,41 +40,10 @@ const NO_BODY: u8 = 0;
 const LENT: u8 = 1;
 const ON_STREAM: u8 = 2;
 
-/// What every record begins with: kind, region, slot, offset.
+/// Bytes at the front of every record: kind, region, slot, offset.
 const FIXED: usize = 16;
 
-/// Memory that may be lent, up to a bound over all lanes of an endpoint.
-#[derive(Clone)]
-pub(crate) struct Lendable {
-    pub(crate) arena: Arc<Arena>,
-    bytes_max: u64,
-    lent_bytes: Arc<AtomicU64>,
-}
-
-impl Lendable {
-    pub(crate) fn new(arena: Arc<Arena>, bytes_max: u64) -> Self {
-        let lent_bytes = Arc::default();
-        Self {
-            arena,
-            bytes_max,
-            lent_bytes,
-        }
-    }
-
-    fn has_room(&self, bytes: usize) -> bool {
-        let lent = self.lent_bytes.load(Ordering::Relaxed);
-        lent.saturating_add(bytes as u64) <= self.bytes_max
-    }
-
-    fn count(&self, bytes: usize, is_lent: bool) {
-        match is_lent {
-            true => self.lent_bytes.fetch_add(bytes as u64, Ordering::Relaxed),
-            false => self.lent_bytes.fetch_sub(bytes as u64, Ordering::Relaxed),
-        };
-    }
-}
-
-/// What became of a frame.
+/// Result of sending a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
     /// The peer will find it.
@@ -100,8 +70,8 @@ pub(crate) struct LaneSender {
 }
 
 impl LaneSender {
-    /// The sending end of a lane over `memory`, which is new, for bodies that lie in `regions`. Frames of at most
-    /// `under_way_bytes_max` wait there to be taken, but one in any case.
+    /// Creates the sending end of a lane over `memory`, which is new, for bodies that lie in `regions`. Frames of at
+    /// most `under_way_bytes_max` wait there to be taken, but one in any case.
     pub(crate) fn new(
         memory: Arc<Mapping>,
         regions: Vec<Lendable>,
@@ -125,7 +95,7 @@ impl LaneSender {
         self.socket.as_fd()
     }
 
-    /// Whether the peer has bodies of ours.
+    /// Returns whether the peer has bodies of ours.
     pub(crate) fn has_lent(&self) -> bool {
         self.slots.len() > 0
     }
@@ -171,12 +141,12 @@ impl LaneSender {
         Ok(Sent::Lent)
     }
 
-    /// Whether the peer cannot see all that was sent.
+    /// Returns whether the peer cannot see all that was sent.
     pub(crate) fn is_unpublished(&self) -> bool {
         self.ring.unpublished() > 0
     }
 
-    /// Whether `bytes` more may be under way: what counts is bytes, not frames.
+    /// Returns whether `bytes` more may be under way: what counts is bytes, not frames.
     fn has_room(&mut self, bytes: u64) -> Result<bool, ShmFault> {
         let has_room = |under_way| under_way == 0 || under_way + bytes <= self.under_way_bytes_max;
         if has_room(self.under_way_bytes) {
@@ -192,8 +162,8 @@ impl LaneSender {
         Ok(has_room(self.under_way_bytes))
     }
 
-    /// Where `body` lies in memory that is shared, or is copied to, once; `None` if there is no room for it there, or
-    /// so much is lent that it must travel.
+    /// Returns where `body` lies in memory that is shared, or is copied to, once; `None` if there is no room for it
+    /// there, or so much is lent that it must travel.
     fn place(&self, body: &Bytes) -> Option<(Bytes, u16, u64)> {
         if body.is_empty() {
             return None;
@@ -275,7 +245,7 @@ pub(crate) enum LaneError {
     Prefix(#[from] PrefixError),
 }
 
-/// What comes next.
+/// Result of reading the lane.
 #[derive(Debug)]
 pub(crate) enum Came {
     /// A frame. Its body is looked at where it lies, and goes back when its last [`Bytes`] is dropped.
@@ -293,8 +263,8 @@ pub(crate) struct LaneReceiver {
     record: Vec<u8>,
 }
 
-/// What bodies that were lent hold on to. Its socket closes when the last of them is gone: then the lender may forget
-/// us.
+/// Session of a lane, held by every lent body. Its socket closes when the last of them is gone: then the lender may
+/// forget us.
 pub(crate) struct Session {
     regions: Vec<Mapping>,
     back: Mutex<Writer>,
@@ -304,13 +274,13 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// The memory that `body` lies in, and where in it.
+    /// Returns the memory that `body` lies in, and where in it.
     pub(crate) fn place_of(&self, body: &[u8]) -> Option<(&Mapping, u64)> {
         let place = |region| Some((region, Mapping::place_of(region, body)?));
         self.regions.iter().find_map(place)
     }
 
-    /// What the lender listens to. It takes us for alive as long as anybody has it.
+    /// Returns what the lender listens to. It takes us for alive as long as anybody has it.
     pub(crate) fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -341,7 +311,7 @@ impl Drop for LaneReceiver {
 }
 
 impl LaneReceiver {
-    /// The receiving end of a lane over `memory`, for bodies that lie in `regions`.
+    /// Creates the receiving end of a lane over `memory`, for bodies that lie in `regions`.
     pub(crate) fn new(memory: Mapping, regions: Vec<Mapping>, socket: OwnedFd) -> Self {
         let memory = Arc::new(memory);
         let back = Mutex::new(Writer::new(Arc::clone(&memory), BACK, BACK_BYTES));
@@ -361,7 +331,7 @@ impl LaneReceiver {
         self.session.socket()
     }
 
-    /// What its bodies hold on to.
+    /// Returns what its bodies hold on to.
     pub(crate) fn session(&self) -> &Arc<Session> {
         &self.session
     }
@@ -439,7 +409,7 @@ impl LaneReceiver {
         self.session.show();
     }
 
-    /// Whether there is something to take.
+    /// Returns whether there is something to take.
     pub(crate) fn has_more(&self) -> bool {
         self.ring.has_more()
     }

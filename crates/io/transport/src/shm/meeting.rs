@@ -4,7 +4,7 @@
 //! token is at its other end. The connecting side brings it to the socket of that name, with the memory. Names are of
 //! the abstract kind, which a network namespace has for itself and which nobody has to delete.
 
-use super::lane::Lendable;
+use super::lendable::Lendable;
 use crate::mapping::{Mapping, read_only};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
@@ -16,7 +16,7 @@ use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// What a hello begins with.
+/// Magic of a hello.
 const MAGIC: [u8; 8] = *b"SHEFSHM\x01";
 /// Pieces of memory that are shared beside the lane itself.
 pub(crate) const REGIONS_MAX: usize = 7;
@@ -27,7 +27,7 @@ const HELLO_BYTES_MAX: usize = 8 + Token::SIZE + 8 * (1 + REGIONS_MAX);
 /// The answer to a hello.
 const WELCOME: u8 = b'Y';
 
-/// What tells streams apart. Nobody can guess it.
+/// Secret that identifies a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Token([u8; Self::SIZE]);
 
@@ -67,7 +67,7 @@ impl Offer {
     }
 }
 
-/// Where those come who got an offer.
+/// Listener for the peers of offered lanes.
 pub(crate) struct LaneListener {
     socket: OwnedFd,
     pub(crate) name: Vec<u8>,
@@ -88,7 +88,7 @@ impl LaneListener {
         self.socket.as_fd()
     }
 
-    /// The next guest of our own user; others are shown out.
+    /// Returns the next guest of our own user; others are shown out.
     pub(crate) fn accept(&self) -> io::Result<Option<OwnedFd>> {
         loop {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -111,7 +111,7 @@ pub(crate) fn socket() -> rustix::io::Result<OwnedFd> {
     )
 }
 
-/// Whether the process at the other end runs as the user that we run as.
+/// Returns whether the process at the other end runs as the user that we run as.
 pub(crate) fn is_ours(socket: BorrowedFd<'_>) -> bool {
     socket_peercred(socket).is_ok_and(|peer| peer.uid == rustix::process::geteuid())
 }
@@ -144,14 +144,14 @@ pub(crate) fn knock(offer: &Offer, lane: &Mapping, regions: &[Lendable]) -> io::
     Ok(socket)
 }
 
-/// What a guest brings.
+/// Memory that the connecting side brings.
 pub(crate) struct Hello {
     pub(crate) token: Token,
     pub(crate) lane: Mapping,
     pub(crate) regions: Vec<Mapping>,
 }
 
-/// The hello of a guest, whose lane has `lane_bytes`; `None` if it has not said it yet.
+/// Returns the hello of a guest, whose lane has `lane_bytes`; `None` if it has not said it yet.
 pub(crate) fn receive(socket: BorrowedFd<'_>, lane_bytes: usize) -> io::Result<Option<Hello>> {
     let refused = |what: &str| io::Error::new(ErrorKind::InvalidData, what);
     let mut bytes = [0; HELLO_BYTES_MAX];
@@ -211,7 +211,7 @@ pub(crate) fn wake(socket: BorrowedFd<'_>) {
     let _ = rustix::net::send(socket, &[0], flags);
 }
 
-/// What was heard on the socket of a lane.
+/// Result of reading the socket of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
     /// Nothing but wakes.

@@ -4,7 +4,7 @@
 //! sleep says so in a third word; the writer that finds it set wakes it. Neither believes the other: what a peer
 //! could have written there is checked before it is used.
 
-use super::ShmFault;
+use crate::fault::ShmFault;
 use crate::mapping::Mapping;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -27,7 +27,7 @@ const ALIGNMENT: usize = 8;
 /// The length before a record.
 const LENGTH: usize = 4;
 
-/// Bytes of memory that a ring of `capacity` takes.
+/// Returns bytes of memory that a ring of `capacity` takes.
 pub(crate) const fn bytes_of(capacity: usize) -> usize {
     DATA + capacity
 }
@@ -75,14 +75,14 @@ impl Place {
         flag.store(0, Ordering::Relaxed);
     }
 
-    /// Whether the other end waits, and has to be woken for what was just published.
+    /// Returns whether the other end waits, and has to be woken for what was just published.
     fn take(&self, flag: usize) -> bool {
         fence(Ordering::SeqCst);
         let flag = self.memory.half(self.offset + flag);
         flag.load(Ordering::Relaxed) != 0 && flag.swap(0, Ordering::Relaxed) != 0
     }
 
-    /// Bytes between the ends, if they fit each other.
+    /// Returns bytes between the ends, if they fit each other.
     fn filled(&self, head: u64, tail: u64) -> Result<usize, ShmFault> {
         let capacity = self.capacity;
         let filled = tail.wrapping_sub(head);
@@ -96,7 +96,7 @@ impl Place {
         }
     }
 
-    /// The pieces of `bytes` bytes that begin at `at`: a ring goes round.
+    /// Returns the pieces of `bytes` bytes that begin at `at`: a ring goes round.
     fn pieces(&self, at: u64, bytes: usize) -> (usize, usize) {
         #[expect(clippy::cast_possible_truncation, reason = "masked to the capacity")]
         let begin = at as usize & (self.capacity - 1);
@@ -132,7 +132,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// The writing end of the ring of `capacity` at `offset`, which nobody has written to.
+    /// Creates the writing end of the ring of `capacity` at `offset`, which nobody has written to.
     pub(crate) fn new(memory: Arc<Mapping>, offset: usize, capacity: usize) -> Self {
         Self {
             place: Place::new(memory, offset, capacity),
@@ -142,17 +142,17 @@ impl Writer {
         }
     }
 
-    /// Bytes written that the reader cannot see.
+    /// Returns bytes written that the reader cannot see.
     pub(crate) fn unpublished(&self) -> u64 {
         self.tail - self.published
     }
 
-    /// Bytes written so far.
+    /// Returns bytes written so far.
     pub(crate) fn tail(&self) -> u64 {
         self.tail
     }
 
-    /// Bytes that the reader has taken so far.
+    /// Returns bytes that the reader has taken so far.
     pub(crate) fn head(&mut self) -> Result<u64, ShmFault> {
         let head = self.place.see(HEAD);
         self.place.filled(head, self.tail)?;
@@ -160,7 +160,7 @@ impl Writer {
         Ok(head)
     }
 
-    /// Whether a record of `bytes` can be written now.
+    /// Returns whether a record of `bytes` can be written now.
     pub(crate) fn has_room(&mut self, bytes: usize) -> Result<bool, ShmFault> {
         let space = (LENGTH + bytes).next_multiple_of(ALIGNMENT);
         if self.place.capacity - self.place.filled(self.head, self.tail)? < space {
@@ -223,7 +223,7 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// The reading end of the ring of `capacity` at `offset`.
+    /// Creates the reading end of the ring of `capacity` at `offset`.
     pub(crate) fn new(memory: Arc<Mapping>, offset: usize, capacity: usize) -> Self {
         Self {
             place: Place::new(memory, offset, capacity),
@@ -267,7 +267,7 @@ impl Reader {
         self.place.take(WAITS)
     }
 
-    /// Whether something was published that has not been read.
+    /// Returns whether something was published that has not been read.
     pub(crate) fn has_more(&self) -> bool {
         self.head != self.tail || self.head != self.place.see(TAIL)
     }

@@ -16,7 +16,7 @@ impl<T> Slots<T> {
         }
     }
 
-    /// A number that nobody has; `None` if all are taken.
+    /// Returns a number that nobody has; `None` if all are taken.
     pub(crate) fn reserve(&mut self) -> Option<u32> {
         if let Some(slot) = self.free.pop() {
             return Some(slot);
@@ -46,7 +46,7 @@ impl<T> Slots<T> {
         self.items.get_mut(slot as usize)?.as_mut()
     }
 
-    /// What comes back under `slot`, if it is out and `is_meant`; the number is free again.
+    /// Returns what comes back under `slot`, if it is out and `is_meant`; the number is free again.
     pub(crate) fn take_if(
         &mut self,
         slot: u32,
@@ -57,12 +57,12 @@ impl<T> Slots<T> {
         Some(item)
     }
 
-    /// How many items are out.
+    /// Returns how many items are out.
     pub(crate) fn len(&self) -> usize {
         self.items.len() - self.free.len()
     }
 
-    /// All that is out, which never comes back.
+    /// Returns all that is out, which never comes back.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> {
         self.free.clear();
         self.items.drain(..).flatten()

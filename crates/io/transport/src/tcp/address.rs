@@ -1,15 +1,11 @@
 //! Where an endpoint listens or connects: a port of a machine, or a socket in its file system.
 
-use crate::unix::PATH_BYTES_MAX;
+use crate::unix::{PREFIX, unix_path};
 use socket2::{SockAddr, Socket};
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::path::{Path, PathBuf};
-use thiserror::Error;
-
-/// What the address of a Unix socket begins with.
-const UNIX: &str = "unix:";
+use std::path::PathBuf;
 
 /// An address that needs no name server any more. Written as it is read: `10.0.0.7:7100`, `[::1]:7100`,
 /// `unix:/run/sheaf/epn-0.sock`.
@@ -21,53 +17,8 @@ pub enum Address {
     Unix(PathBuf),
 }
 
-/// Why a path behind `unix:` is none that a node can be told of.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum UnixPathError {
-    /// Other processes have other working directories.
-    #[error("a path that does not begin with \"/\"")]
-    Relative,
-    /// It does not fit the address of a socket.
-    #[error("a path of {found} bytes, more than the {PATH_BYTES_MAX} of a Unix socket")]
-    TooLong {
-        /// Its length in bytes.
-        found: usize,
-    },
-    /// Addresses stand in lists and in lines of text.
-    #[error("a path with {found:?}")]
-    Character {
-        /// The first character that is not allowed.
-        found: char,
-    },
-}
-
-impl UnixPathError {
-    /// What is allowed, for messages.
-    pub const EXPECTED: &str =
-        "unix:PATH, an absolute path of at most 107 letters, digits and ./_-+@=~:";
-}
-
-/// The path of the address of a Unix socket; `None` if `text` is another kind of address.
-///
-/// # Errors
-///
-/// [`UnixPathError`] if it begins like one and no node can be told of it.
-pub fn unix_path(text: &str) -> Option<Result<&Path, UnixPathError>> {
-    let path = text.strip_prefix(UNIX)?;
-    let allowed = |c: &char| c.is_ascii_alphanumeric() || "./_-+@=~:".contains(*c);
-    Some(if !path.starts_with('/') {
-        Err(UnixPathError::Relative)
-    } else if path.len() > PATH_BYTES_MAX {
-        Err(UnixPathError::TooLong { found: path.len() })
-    } else if let Some(found) = path.chars().find(|c| !allowed(c)) {
-        Err(UnixPathError::Character { found })
-    } else {
-        Ok(Path::new(path))
-    })
-}
-
-/// The first address that HOST:PORT stands for, or the socket that `unix:PATH` names. HOST may be a name: then this may
-/// ask a name server and wait.
+/// Returns the first address that HOST:PORT stands for, or the socket that `unix:PATH` names. HOST may be a name:
+/// then this may ask a name server and wait.
 ///
 /// # Errors
 ///
@@ -84,7 +35,7 @@ pub fn resolve(address: &str) -> io::Result<Address> {
 }
 
 impl Address {
-    /// The address on the network; `None` for a Unix socket, which is on none.
+    /// Returns the address on the network; `None` for a Unix socket, which is on none.
     #[must_use]
     pub fn ip(&self) -> Option<IpAddr> {
         match self {
@@ -93,7 +44,7 @@ impl Address {
         }
     }
 
-    /// Whether nobody outside of this machine can be there.
+    /// Returns whether nobody outside of this machine can be there.
     #[must_use]
     pub fn is_of_this_machine(&self) -> bool {
         self.ip().is_none_or(|ip| ip.to_canonical().is_loopback())
@@ -119,7 +70,7 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Inet(address) => address.fmt(f),
-            Self::Unix(path) => write!(f, "{UNIX}{}", path.display()),
+            Self::Unix(path) => write!(f, "{PREFIX}{}", path.display()),
         }
     }
 }

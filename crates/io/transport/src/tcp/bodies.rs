@@ -1,12 +1,9 @@
 //! Places for bodies that come in.
 
-use super::input::Region;
+use super::input::{Region, SMALL_MAX};
 use crate::arena::{Arena, Block};
 use bytes::{Bytes, BytesMut};
 use std::sync::Arc;
-
-/// Bodies above this get a block of their own, which wastes less than a unit; smaller ones share blocks.
-pub(super) const SMALL_MAX: usize = 128 << 10;
 
 /// A shared block. Eight of the largest bodies that share, so that little is left over at its end.
 const SHARED_BYTES: usize = 1 << 20;
@@ -22,11 +19,11 @@ const ALIGNMENT: usize = 64;
 pub(crate) struct Bodies {
     arena: Arc<Arena>,
     heap_bytes_max: u64,
-    /// What is left of the block that small bodies share now.
+    /// Rest of the block that small bodies share now.
     shared: Option<Block>,
     shared_bytes: usize,
     heap_fallbacks: u64,
-    /// What is left of the chunk that heads share now.
+    /// Rest of the chunk that heads share now.
     heads: BytesMut,
     /// Whether the digests of bodies are taken as they arrive.
     pub(crate) takes_digests: bool,
@@ -48,7 +45,7 @@ impl Bodies {
         }
     }
 
-    /// A head, copied to a chunk that it shares with some hundred others.
+    /// Returns a head, copied to a chunk that it shares with some hundred others.
     pub(crate) fn head(&mut self, head: &[u8]) -> Bytes {
         if head.len() > HEADS_BYTES / 4 {
             return Bytes::copy_from_slice(head);
@@ -61,7 +58,7 @@ impl Bodies {
         self.heads.split().freeze()
     }
 
-    /// A place for a body of `bytes`, or `None` if there is no room now.
+    /// Returns a place for a body of `bytes`, or `None` if there is no room now.
     pub(crate) fn take(&mut self, bytes: usize) -> Option<Block> {
         if (1..=SMALL_MAX.min(self.shared_bytes)).contains(&bytes)
             && let Some(block) = self.take_shared(bytes)
@@ -73,7 +70,7 @@ impl Bodies {
         Some(block)
     }
 
-    /// How many bodies were put on the heap.
+    /// Returns how many bodies were put on the heap.
     pub(crate) fn heap_fallbacks(&self) -> u64 {
         self.heap_fallbacks
     }

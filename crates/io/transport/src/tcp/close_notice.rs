@@ -8,14 +8,14 @@ use std::io::{ErrorKind, Read};
 use std::net::Shutdown;
 use std::time::Instant;
 
-/// What is said to a peer whose connection ends for a reason, if anything.
+/// Function that gives the last frame to a peer whose connection is closed for a reason, if any.
 pub type CloseNotice = fn(&CloseReason) -> Option<Frame>;
 
-/// What of a hostile peer's bytes is still read, so that our word reaches it before the reset does.
+/// Bytes of a hostile peer that are still read, so that the notice reaches it before the reset does.
 const DRAIN_BYTES_MAX: usize = 1 << 20;
 
 impl Connection {
-    /// Says `frame` behind all that is queued, as far as the kernel takes it at once, and ends our side.
+    /// Sends `frame` behind all that is queued, as far as the kernel takes it at once, and shuts down the sending side.
     pub(super) fn send_close_notice(&mut self, frame: Frame, shared: &mut Shared, now: Instant) {
         // A queue that is full, or a stream that is broken, carries no more.
         if !self.is_open() || self.outbox.push(frame).is_err() {
@@ -39,7 +39,7 @@ impl Connection {
     }
 }
 
-/// Says `frame` to somebody who is not taken in.
+/// Sends `frame` to a peer that is not accepted.
 pub(super) fn refuse_peer(stream: Stream, frame: Frame, shared: &mut Shared, now: Instant) {
     let (conn, stats) = (ConnId(u64::MAX), shared.stats);
     let mut connection = Connection::new(conn, Side::Accepting, stream, None, &shared.config, now);

@@ -3,7 +3,7 @@
 use crate::transport::WhenFull;
 use sheaf_protocol::Limits;
 
-/// How an endpoint behaves. The defaults are for a farm node; tests make the bounds small.
+/// Options of an endpoint. The defaults are for a farm node; tests make the bounds small.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpConfig {
     /// The largest frame that is sent or accepted. No body is accepted that neither the arena nor the heap could
@@ -11,25 +11,25 @@ pub struct TcpConfig {
     pub limits: Limits,
     /// Bytes that may be queued on one connection, beside what the kernel has. One frame is always taken.
     pub queue_bytes_max: u64,
-    /// What a full queue does, unless set for the connection.
+    /// Behaviour of a full queue, unless set for the connection.
     pub when_full: WhenFull,
     /// Heap memory that may stand in for a full arena, over all connections. 0: never.
     pub heap_bytes_max: u64,
-    /// How long a connection that a peer made may take for its first whole frame, in ms.
+    /// Longest time until the first whole frame of an accepted connection, in ms.
     pub first_frame_ms: u64,
-    /// How long a connection that we make may take to stand, in ms. The kernel alone would try for two minutes.
+    /// Longest time to establish a connection, in ms. The kernel alone would try for two minutes.
     pub connect_ms: u64,
-    /// How long a connection that we make may hear nothing before it is begun once more, in ms; each further time
+    /// Pause before a connection attempt without an answer is repeated, in ms; each further time
     /// takes as long, from the fifth on twice as long. The kernel waits for a second.
     pub connect_retry_ms: u64,
-    /// How long a TLS handshake may take, in ms.
+    /// Longest TLS handshake, in ms.
     pub handshake_ms: u64,
     /// TLS handshakes that peers may have under way at once. One more, and the oldest is given up: whoever means it
     /// needs a few ms, and whoever does not cannot keep others out.
     pub handshakes_max: usize,
-    /// How long nothing may move inside a frame, in ms, while we have room for it.
+    /// Longest stall inside a frame, in ms, while there is room for it.
     pub stall_ms: u64,
-    /// How long the peer's machine may leave our bytes unacknowledged before the connection is given up, in ms.
+    /// Longest time that sent bytes may stay unacknowledged before the connection is closed, in ms.
     /// Left to itself the kernel would go on for a quarter of an hour.
     pub unacknowledged_ms: u64,
     /// Send buffer that the kernel is asked for, in bytes; 1 MiB at most on loopback. It gives what

@@ -30,7 +30,7 @@ impl ConnectRetry {
         }
     }
 
-    /// When it is to be tried again; `None`: not any more.
+    /// Returns when it is to be tried again; `None`: not any more.
     pub(crate) fn due(&self, config: &TcpConfig) -> Option<Instant> {
         let doublings = self.attempts.saturating_sub(EVEN_ATTEMPTS);
         let pause_ms = config
@@ -39,7 +39,7 @@ impl ConnectRetry {
         self.at.checked_add(Duration::from_millis(pause_ms))
     }
 
-    /// It is tried again now.
+    /// Records another attempt at `now`.
     pub(crate) fn again(&mut self, now: Instant) {
         self.at = now;
         self.attempts = self.attempts.saturating_add(1);

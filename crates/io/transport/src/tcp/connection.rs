@@ -35,7 +35,7 @@ const WRITE_BYTES: usize = 1 << 20;
 /// The buffer for what is not the rest of a body.
 pub(crate) const BUFFER_BYTES: usize = 256 << 10;
 
-/// What the connections of an endpoint share.
+/// State that the connections of an endpoint share.
 pub(crate) struct Shared {
     pub(crate) config: TcpConfig,
     pub(crate) limits: Limits,
@@ -48,7 +48,7 @@ pub(crate) struct Shared {
     pub(crate) offers: Vec<(ConnId, Offer)>,
 }
 
-/// Who made a connection.
+/// Side that made a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Accepting,
@@ -59,12 +59,12 @@ pub(crate) enum Side {
 pub(crate) struct Connection {
     pub(crate) id: ConnId,
     pub(crate) side: Side,
-    /// Whom it is counted for, if a peer made it.
+    /// Address that an accepted connection is counted for.
     pub(crate) ip: Option<IpAddr>,
     /// Whether it carries bulk data.
     pub(crate) is_bulk: bool,
     pub(crate) outbox: Outbox,
-    /// What comes in over a lane.
+    /// Incoming lane.
     pub(crate) lane: Option<Box<LaneIn>>,
     stream: Stream,
     /// The TLS session; `None` on a plain connection.
@@ -93,7 +93,7 @@ pub(crate) struct Connection {
     opened: Instant,
     moved_in: Instant,
     moved_out: Instant,
-    /// We send no more: [`finish`](Connection::finish) was called.
+    /// End of sending: [`finish`](Connection::finish) was called.
     finishing: bool,
     /// Our end was sent.
     finished: bool,
@@ -155,7 +155,7 @@ impl Connection {
         &mut self.stream
     }
 
-    /// When it is begun once more.
+    /// Returns when it is begun once more.
     pub(crate) fn connect_retry_due(&self, config: &TcpConfig) -> Option<Instant> {
         self.connect_retry.as_ref()?.due(config)
     }
@@ -204,12 +204,12 @@ impl Connection {
         }
     }
 
-    /// Whether frames may still be queued.
+    /// Returns whether frames may still be queued.
     pub(crate) fn takes_frames(&self) -> bool {
         !self.finishing && !self.peer_finished && self.broken.is_none()
     }
 
-    /// Whether the peer is on this machine.
+    /// Returns whether the peer is on this machine.
     pub(crate) fn is_local(&self) -> bool {
         self.stream.is_local()
     }
@@ -219,7 +219,7 @@ impl Connection {
         self.finishing = true;
     }
 
-    /// Whether a turn would do something.
+    /// Returns whether a turn would do something.
     pub(crate) fn wants_turn(&self) -> bool {
         let may_read = !self.peer_finished && !self.inbox.wants_space() && !self.is_ahead();
         // A Unix socket that is not connected yet is told to have ended.
@@ -238,7 +238,7 @@ impl Connection {
         }
     }
 
-    /// Whether there is something that the socket could take now.
+    /// Returns whether there is something that the socket could take now.
     fn has_output(&self) -> bool {
         match &self.session {
             None => self.outbox.has_output(),
@@ -249,40 +249,40 @@ impl Connection {
         }
     }
 
-    /// Whether our end is to be said: all that was queued before is with the kernel.
+    /// Returns whether our end is to be said: all that was queued before is with the kernel.
     fn may_end(&self) -> bool {
         self.finishing && !self.finished && self.is_flushed() && self.is_open()
     }
 
-    /// Whether nothing waits to be sent.
+    /// Returns whether nothing waits to be sent.
     fn is_flushed(&self) -> bool {
         let sealed = self.session.as_ref();
         self.outbox.is_empty() && sealed.is_none_or(|session| session.outgoing.is_empty())
     }
 
-    /// Whether frames can pass, as far as encryption goes.
+    /// Returns whether frames can pass, as far as encryption goes.
     pub(crate) fn is_open(&self) -> bool {
         self.session.as_ref().is_none_or(|session| session.stands())
     }
 
-    /// Whether somebody has been told of this connection.
+    /// Returns whether somebody has been told of this connection.
     pub(crate) fn is_known(&self) -> bool {
         let sealed = self.session.as_ref();
         sealed.is_none_or(|session| session.arrival.is_none())
     }
 
-    /// Bytes that the kernel does not have yet.
+    /// Returns bytes that the kernel does not have yet.
     pub(crate) fn queued_bytes(&self) -> u64 {
         let sealed = self.session.as_ref();
         self.outbox.bytes() + sealed.map_or(0, |session| session.outgoing.len() as u64)
     }
 
-    /// The address and listener of a connection whose acceptance was never told.
+    /// Returns the address and listener of a connection whose acceptance was never told.
     pub(crate) fn take_arrival(&mut self) -> Option<(ListenerId, String)> {
         self.session.as_mut()?.arrival.take()
     }
 
-    /// Whether a whole frame has come.
+    /// Returns whether a whole frame has come.
     pub(crate) fn has_greeted(&self) -> bool {
         self.frames_in > 0
     }
@@ -300,12 +300,12 @@ impl Connection {
         }
     }
 
-    /// How long ago it was accepted, begun, or its handshake was over.
+    /// Returns how long ago it was accepted, begun, or its handshake was over.
     pub(crate) fn age(&self) -> Duration {
         self.opened.elapsed()
     }
 
-    /// Who is at the other end.
+    /// Returns who is at the other end.
     pub(crate) fn identity(&self) -> Option<&Identity> {
         self.session.as_ref()?.peer()
     }
@@ -370,7 +370,7 @@ impl Connection {
         self.check_end()
     }
 
-    /// Whether both sides have said all they had to say.
+    /// Returns whether both sides have said all they had to say.
     fn check_end(&self) -> Result<(), CloseReason> {
         if self.peer_finished && self.is_flushed() && !self.lane_has_more() {
             return Err(if self.finishing {

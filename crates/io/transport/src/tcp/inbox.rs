@@ -208,7 +208,7 @@ impl Inbox {
         }
     }
 
-    /// Bytes of the present body, if it has its place.
+    /// Returns bytes of the present body, if it has its place.
     pub(crate) fn body_bytes(&self) -> Option<usize> {
         match &self.state {
             State::Body(body) => Some(body.block.len()),
@@ -216,7 +216,7 @@ impl Inbox {
         }
     }
 
-    /// The part of the present body that is still missing, for the kernel to read into.
+    /// Returns the part of the present body that is still missing, for the kernel to read into.
     pub(crate) fn body_rest(&mut self) -> Option<&mut [u8]> {
         match &mut self.state {
             State::Body(body) => Some(&mut body.block.as_mut()[body.filled..]),
@@ -256,12 +256,12 @@ impl Inbox {
         }
     }
 
-    /// Whether a body waits for its place.
+    /// Returns whether a body waits for its place.
     pub(crate) fn wants_space(&self) -> bool {
         matches!(self.state, State::Space { .. })
     }
 
-    /// Bytes that the present frame still needs, as far as they are announced; `None` between two frames.
+    /// Returns bytes that the present frame still needs, as far as they are announced; `None` between two frames.
     pub(crate) fn missing(&self) -> Option<u64> {
         match &self.state {
             State::Prefix { filled: 0, .. } => None,

@@ -1,25 +1,27 @@
 //! Bytes that the kernel has read, and where they lie.
 
-use super::bodies::SMALL_MAX;
 use crate::arena::Block;
+
+/// Bodies above this get a block of their own, which wastes less than a unit; smaller ones share blocks.
+pub(super) const SMALL_MAX: usize = 128 << 10;
 
 /// Bytes that were read, taken off at the front.
 #[derive(Debug)]
 pub(crate) enum Input<'a> {
-    /// They lie in a buffer that is used again: what is a body has to be copied to its place.
+    /// Bytes in a buffer that is reused: bodies have to be copied to their place.
     Apart(&'a [u8]),
-    /// They lie in memory for bodies, where small bodies stay.
+    /// Bytes in memory for bodies, where small bodies stay.
     Placed(&'a mut Region),
 }
 
 impl Input<'_> {
-    /// The first `bytes_max` bytes that are not taken yet, or as many as there are.
+    /// Returns the first `bytes_max` bytes that are not taken yet, or as many as there are.
     pub(super) fn front(&self, bytes_max: usize) -> &[u8] {
         let rest = self.rest();
         &rest[..bytes_max.min(rest.len())]
     }
 
-    /// All that is not taken yet.
+    /// Returns all that is not taken yet.
     pub(super) fn rest(&self) -> &[u8] {
         match self {
             Self::Apart(bytes) => bytes,
@@ -35,8 +37,8 @@ impl Input<'_> {
         }
     }
 
-    /// The place of a small body of `bytes` that begins here, and how many of its bytes are there; `None` if it needs a
-    /// place elsewhere.
+    /// Returns the place of a small body of `bytes` that begins here, and how many of its bytes are there; `None` if
+    /// it needs a place elsewhere.
     pub(super) fn cut_body(&mut self, bytes: u64) -> Option<(Block, usize)> {
         let Self::Placed(region) = self else {
             return None;
@@ -57,7 +59,7 @@ pub(crate) struct Region {
 }
 
 impl Region {
-    /// A region in `block`, which is one of [parts](Block::into_parts).
+    /// Creates a region in `block`, which is one of [parts](Block::into_parts).
     pub(super) fn new(block: Block) -> Self {
         Self {
             block,
@@ -66,20 +68,20 @@ impl Region {
         }
     }
 
-    /// The first `bytes_max` bytes, for the kernel to read into, or as many as there are.
+    /// Returns the first `bytes_max` bytes, for the kernel to read into, or as many as there are.
     pub(super) fn room(&mut self, bytes_max: usize) -> &mut [u8] {
         let bytes = bytes_max.min(self.block.len());
         &mut self.block.as_mut()[..bytes]
     }
 
-    /// The first `bytes`, which the kernel has read.
+    /// Returns the first `bytes`, which the kernel has read.
     pub(super) fn input(&mut self, bytes: usize) -> Input<'_> {
         debug_assert_eq!(self.taken, self.filled, "what was read before is taken");
         (self.taken, self.filled) = (0, bytes);
         Input::Placed(self)
     }
 
-    /// What is left of its memory. Bytes that are no part of a body are written over by the next read.
+    /// Returns what is left of its memory. Bytes that are no part of a body are written over by the next read.
     pub(super) fn into_block(self) -> Block {
         self.block
     }

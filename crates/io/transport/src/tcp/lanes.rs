@@ -10,7 +10,8 @@ use super::{Tcp, token};
 use crate::arena::Arena;
 use crate::handover::Holdings;
 use crate::mapping::Mapping;
-use crate::shm::lane::{LaneReceiver, LaneSender, Lendable, MEMORY_BYTES};
+use crate::shm::lane::{LaneReceiver, LaneSender, MEMORY_BYTES};
+use crate::shm::lendable::Lendable;
 use crate::shm::meeting::{self, Heard, LaneListener, Offer, REGIONS_MAX, Token};
 use crate::transport::{CloseReason, ConnId, Event, Frame};
 use mio::Interest;
@@ -27,7 +28,7 @@ const GUESTS_MAX: usize = 64;
 /// The lanes of an endpoint, by the ids of their sockets.
 #[derive(Default)]
 pub(super) struct Lanes {
-    /// What may be lent.
+    /// Memory that may be lent.
     lendable: Vec<Lendable>,
     listener: Option<(u64, LaneListener)>,
     /// Whether opening the listener failed, so that no lanes are offered.
@@ -59,7 +60,7 @@ impl Tcp {
         }
     }
 
-    /// What peers have lent to this endpoint, to be handed to further processes where it lies.
+    /// Returns what peers have lent to this endpoint, to be handed to further processes where it lies.
     #[must_use]
     pub fn holdings(&self) -> Holdings {
         self.holdings.clone()
@@ -115,7 +116,7 @@ impl Tcp {
             .deregister(&mut SourceFd(&socket.as_raw_fd()));
     }
 
-    /// Whether every lane has asked for a wake, or has nothing that a turn would take.
+    /// Returns whether every lane has asked for a wake, or has nothing that a turn would take.
     pub(super) fn lanes_sleep(&mut self) -> bool {
         let mut all_sleep = true;
         for conn in self.lanes.standing.values() {

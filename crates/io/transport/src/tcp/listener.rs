@@ -1,13 +1,13 @@
 //! Where peers come in: listening, accepting, and the room that there is for them.
 
-use super::address::{Address, resolve, unix_path};
+use super::address::{Address, resolve};
 use super::config::TcpConfig;
 use super::connection::{Connection, Side};
 use super::session::Session;
 use super::stream::Stream;
 use super::{Tcp, close_notice, options, token};
 use crate::transport::{CloseReason, ConnId, Event, ListenError, ListenerId, TlsFailure};
-use crate::unix::UnixSocket;
+use crate::unix::{UnixSocket, unix_path};
 use mio::Interest;
 use mio::unix::SourceFd;
 use rustix::net::SocketFlags;
@@ -38,10 +38,10 @@ pub(super) struct Listener {
     pub(super) again: Option<Instant>,
 }
 
-/// What peers connect to.
+/// Socket that peers connect to.
 enum ListenSocket {
     Inet(Socket),
-    /// Its file goes with it.
+    /// File goes with it.
     Unix(UnixSocket),
 }
 
@@ -53,7 +53,7 @@ impl ListenSocket {
         }
     }
 
-    /// Where it is.
+    /// Returns where it is.
     fn address(&self) -> io::Result<Address> {
         match self {
             Self::Inet(socket) => {
@@ -64,7 +64,8 @@ impl ListenSocket {
         }
     }
 
-    /// The next peer and its address. That of a Unix socket has no name of its own, and has that where it came in.
+    /// Returns the next peer and its address. That of a Unix socket has no name of its own, and has that where it
+    /// came in.
     fn accept(&self, config: &TcpConfig) -> io::Result<(Stream, Address)> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (socket, peer) = rustix::net::acceptfrom_with(self.socket(), flags)?;
@@ -82,7 +83,8 @@ impl ListenSocket {
     }
 }
 
-/// Whom a peer is counted for: one without an address on the network is a peer of this machine, like those on loopback.
+/// Returns whom a peer is counted for: one without an address on the network is a peer of this machine, like those on
+/// loopback.
 fn counted_for(peer: &Address) -> IpAddr {
     peer.ip().unwrap_or(Ipv4Addr::LOCALHOST.into())
 }

@@ -16,7 +16,7 @@ const ASK_AFTER: Duration = Duration::from_secs(1);
 /// (docs/results/transport.md).
 const LOCAL_BUFFER_BYTES_MAX: usize = 1 << 20;
 
-/// What the kernel gave of what [`TcpConfig`] asks for. Belongs into every report of a throughput.
+/// Socket options in force, as the kernel granted them to [`TcpConfig`]. Part of every report of a throughput.
 ///
 /// Of TCP between machines. On loopback the buffers are of 1 MiB at most, and a Unix socket has nothing else of what
 /// is asked for.
@@ -32,7 +32,7 @@ pub struct SocketOptions {
     pub no_delay: bool,
 }
 
-/// What the kernel gives to a socket made now.
+/// Returns what the kernel gives to a socket made now.
 pub(crate) fn in_force(config: &TcpConfig) -> io::Result<SocketOptions> {
     let socket = inet_socket(([127, 0, 0, 1], 0).into(), config)?;
     let name = socket.tcp_congestion()?;
@@ -45,7 +45,7 @@ pub(crate) fn in_force(config: &TcpConfig) -> io::Result<SocketOptions> {
     })
 }
 
-/// A socket that connects to `peer`.
+/// Returns a socket that connects to `peer`.
 pub(crate) fn stream_socket(peer: &Address, config: &TcpConfig) -> io::Result<Socket> {
     match peer {
         Address::Inet(address) => inet_socket(*address, config),
@@ -58,13 +58,13 @@ pub(crate) fn stream_socket(peer: &Address, config: &TcpConfig) -> io::Result<So
     }
 }
 
-/// The one option that a Unix socket has: its bytes lie in the send buffer until the peer reads them, its end is told
-/// at once, and nothing is between the two that could be slow or gone. One that is accepted inherits nothing.
+/// Returns the one option that a Unix socket has: its bytes lie in the send buffer until the peer reads them, its end
+/// is told at once, and nothing is between the two that could be slow or gone. One that is accepted inherits nothing.
 pub(crate) fn prepare_unix(socket: &SockRef<'_>, config: &TcpConfig) -> io::Result<()> {
     socket.set_send_buffer_size(config.send_buffer_bytes.min(LOCAL_BUFFER_BYTES_MAX))
 }
 
-/// A socket that connects to `address`, or that listens there: what is accepted inherits the options.
+/// Returns a socket that connects to `address`, or that listens there: what is accepted inherits the options.
 fn inet_socket(address: SocketAddr, config: &TcpConfig) -> io::Result<Socket> {
     let socket = Socket::new(
         Domain::for_address(address),
@@ -94,7 +94,7 @@ fn inet_socket(address: SocketAddr, config: &TcpConfig) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// A socket that listens at `address`.
+/// Returns a socket that listens at `address`.
 pub(crate) fn listening_socket(address: SocketAddr, config: &TcpConfig) -> io::Result<Socket> {
     let socket = inet_socket(address, config)?;
     socket.set_reuse_address(true)?; // A restarted node gets its port although old connections linger.

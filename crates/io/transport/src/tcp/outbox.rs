@@ -1,6 +1,6 @@
 //! What is to be sent on one connection.
 
-use crate::shm::ShmFault;
+use crate::fault::ShmFault;
 use crate::shm::lane::{LaneSender, Sent};
 use crate::tcp::zero_copy::{self, ZeroCopy};
 use crate::transport::{Frame, SendError, WhenFull};
@@ -54,7 +54,7 @@ impl Queued {
         Self { front, frame }
     }
 
-    /// The bytes of the frame, in up to three pieces.
+    /// Returns the bytes of the frame, in up to three pieces.
     fn parts(&self) -> [&[u8]; 3] {
         let Frame { head, body, .. } = &self.frame;
         match self.front.get(..Prefix::SIZE + head.len()) {
@@ -72,14 +72,14 @@ struct Lane {
     is_full: bool,
 }
 
-/// What went over a lane.
+/// Counts of frames over a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lent {
     pub(crate) frames: u64,
     pub(crate) bytes: u64,
 }
 
-/// How a frame was taken.
+/// Result of queueing a frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Taken {
     /// Frames that were dropped for it, itself possibly one of them.
@@ -88,7 +88,7 @@ pub(crate) struct Taken {
     pub(crate) bytes_dropped: u64,
 }
 
-/// What one write did.
+/// Result of one write.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Written {
     pub(crate) bytes: usize,
@@ -115,17 +115,17 @@ impl Outbox {
         self.when_full = when_full;
     }
 
-    /// Whether nothing waits, for the kernel or for a lane.
+    /// Returns whether nothing waits, for the kernel or for a lane.
     pub(crate) fn is_empty(&self) -> bool {
         self.frames.is_empty() && self.lane.as_ref().is_none_or(|lane| lane.frames.is_empty())
     }
 
-    /// Whether something waits for the kernel.
+    /// Returns whether something waits for the kernel.
     pub(crate) fn has_output(&self) -> bool {
         !self.frames.is_empty()
     }
 
-    /// Whether something waits that the lane may have room for, or was put there and not shown yet.
+    /// Returns whether something waits that the lane may have room for, or was put there and not shown yet.
     pub(crate) fn can_lend(&self) -> bool {
         self.lane.as_ref().is_some_and(|lane| {
             (!lane.is_full && !lane.frames.is_empty()) || lane.lane_sender.is_unpublished()
@@ -181,7 +181,7 @@ impl Outbox {
         }));
     }
 
-    /// The lane, if there is one.
+    /// Returns the lane, if there is one.
     pub(crate) fn lane_sender(&mut self) -> Option<&mut LaneSender> {
         self.lane.as_mut().map(|lane| &mut lane.lane_sender)
     }
@@ -299,7 +299,7 @@ impl Outbox {
         })
     }
 
-    /// The rest of the first frame, if that is a large piece of its body, up to `bytes_max`.
+    /// Returns the rest of the first frame, if that is a large piece of its body, up to `bytes_max`.
     fn large_body(&self, bytes_max: usize) -> Option<Bytes> {
         let Queued { frame, .. } = self.frames.front()?;
         let begin = self.sent.checked_sub(Prefix::SIZE + frame.head.len())?;
@@ -308,7 +308,7 @@ impl Outbox {
         (piece.len() >= zero_copy::BYTES_MIN).then_some(piece)
     }
 
-    /// Bytes before the first large body.
+    /// Returns bytes before the first large body.
     fn bytes_before_large(&self) -> Option<usize> {
         let mut before = 0;
         for Queued { frame, .. } in self.frames.iter().take(SLICES_MAX / 3) {
@@ -384,7 +384,7 @@ impl Outbox {
         frames
     }
 
-    /// Whether the frame that was last refused has room now; says so once.
+    /// Returns whether the frame that was last refused has room now; says so once.
     pub(crate) fn room_again(&mut self) -> bool {
         let again = self
             .refused

@@ -9,7 +9,7 @@ use sheaf_protocol::{Limits, PrefixError};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What a recorded stream holds.
+/// Contents of a recorded stream.
 #[derive(Debug)]
 pub struct Recorded {
     /// The whole frames, each with the CRC-32C of its body.

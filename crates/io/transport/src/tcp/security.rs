@@ -4,7 +4,7 @@ use super::address::Address;
 use crate::transport::CloseReason;
 use sheaf_auth::Tls;
 
-/// How the connections of an endpoint are guarded.
+/// Protection of the connections of an endpoint.
 #[derive(Clone, Debug, Default)]
 pub enum Security {
     /// In the clear, and therefore on loopback and Unix sockets only: listening or connecting anywhere else is refused.
@@ -14,25 +14,25 @@ pub enum Security {
     Insecure,
     /// TLS 1.3 with certificates on both sides.
     Tls {
-        /// What sessions are made from.
+        /// TLS configurations for sessions.
         tls: Tls,
         /// Whether bulk data is encrypted, too.
         bulk: Bulk,
     },
 }
 
-/// What happens to bulk data where control streams are encrypted.
+/// Protection of bulk data where control streams are encrypted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bulk {
-    /// It is encrypted and authenticated like everything else.
+    /// Encrypted and authenticated like everything else.
     #[default]
     Encrypted,
-    /// It travels in the clear, with its CRC-32C against accidents, and its sender proves nothing.
+    /// In the clear, with a CRC-32C against accidents and without proof of the sender.
     CrcOnly,
 }
 
 impl Security {
-    /// What sessions of control streams, or of bulk data, are made from; `None` for plain ones.
+    /// Returns what sessions of control streams, or of bulk data, are made from; `None` for plain ones.
     pub(super) fn tls(&self, is_bulk: bool) -> Option<&Tls> {
         match self {
             Self::Tls {
@@ -44,7 +44,7 @@ impl Security {
         }
     }
 
-    /// Whether a plain connection to or from `address` was asked for.
+    /// Returns whether a plain connection to or from `address` was asked for.
     pub(super) fn allows(&self, address: &Address) -> bool {
         !matches!(self, Self::Loopback) || address.is_of_this_machine()
     }
@@ -53,8 +53,8 @@ impl Security {
 /// A peer that was turned away before its connection stood: no event tells of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Its address.
+    /// Address.
     pub peer: String,
-    /// What was wrong.
+    /// Reason of the refusal.
     pub reason: CloseReason,
 }

@@ -19,7 +19,7 @@ use std::net::Ipv4Addr;
 /// The longest TLS record: header, 16 KiB, and what encryption may add (RFC 8446, section 5.2).
 pub(super) const RECORD_BYTES_MAX: usize = 5 + (16 << 10) + 256;
 
-/// What encryption adds to every record: header, content type, tag.
+/// Overhead of encryption for every record, in bytes: header, content type, tag.
 pub(super) const RECORD_OVERHEAD: usize = 5 + 1 + 16;
 
 /// Room for the last record of a session, and for what the session has to say before it.
@@ -32,11 +32,11 @@ const SAID_BYTES: usize = 512;
 pub(super) struct Session {
     end: End,
     tls: Tls,
-    /// Who is at the other end. Known from the end of the handshake on.
+    /// Identity of the peer. Known from the end of the handshake on.
     peer: Option<Identity>,
     /// Where the connection came in and from whom, until its acceptance is told.
     pub(super) arrival: Option<(ListenerId, String)>,
-    /// What was read and not yet taken apart: the beginning of a record, or, while a body waits for its place, all
+    /// Bytes read and not yet decrypted: the beginning of a record, or, while a body waits for its place, all
     /// that came behind it.
     pub(super) incoming: Vec<u8>,
     /// Whether an error has ended it. The library must not be asked anything then: it keeps places in an input that is
@@ -44,7 +44,7 @@ pub(super) struct Session {
     is_broken: bool,
     /// Whether whole records lie in [`incoming`](Self::incoming), because a body waits for its place.
     pub(super) is_paused: bool,
-    /// What the kernel did not take yet.
+    /// Bytes that the kernel did not take yet.
     pub(super) outgoing: Vec<u8>,
 }
 
@@ -53,7 +53,7 @@ enum End {
     Server(UnbufferedServerConnection),
 }
 
-/// What one step of a session came to.
+/// Result of one step of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Something happened; there may be more to do with the bytes at hand.
@@ -65,14 +65,14 @@ pub(super) enum Step {
 }
 
 impl Session {
-    /// The session of a connection that we make to `peer`.
+    /// Creates the session of a connection that we make to `peer`.
     pub(super) fn client(tls: &Tls, peer: &Address) -> Result<Self, TlsFailure> {
         let end = UnbufferedClientConnection::new(tls.client(), session_name(peer))
             .map_err(|error| failure(&error))?;
         Ok(Self::new(End::Client(end), tls, None))
     }
 
-    /// The session of a connection that came in.
+    /// Creates the session of a connection that came in.
     pub(super) fn server(tls: &Tls, arrival: (ListenerId, String)) -> Result<Self, TlsFailure> {
         let end = UnbufferedServerConnection::new(tls.server()).map_err(|error| failure(&error))?;
         Ok(Self::new(End::Server(end), tls, Some(arrival)))
@@ -91,12 +91,12 @@ impl Session {
         }
     }
 
-    /// Who is at the other end, once the session stands.
+    /// Returns who is at the other end, once the session stands.
     pub(super) fn peer(&self) -> Option<&Identity> {
         self.peer.as_ref()
     }
 
-    /// Whether frames can go over it.
+    /// Returns whether frames can go over it.
     pub(super) fn stands(&self) -> bool {
         self.peer.is_some() && !self.is_broken
     }
@@ -108,7 +108,7 @@ impl Session {
         }
     }
 
-    /// Whether the handshake is over and nobody has looked yet who is there.
+    /// Returns whether the handshake is over and nobody has looked yet who is there.
     pub(super) fn is_to_be_met(&self) -> bool {
         self.peer.is_none() && !self.state().is_handshaking()
     }
@@ -299,8 +299,8 @@ fn append<Data>(data: &mut EncodeTlsData<'_, Data>, out: &mut Vec<u8>) -> Result
     }
 }
 
-/// The name under which the client keeps sessions to resume: nobody resolves or sends it. Each address has its own,
-/// since the tickets of one node are worth nothing at another.
+/// Returns the name under which the client keeps sessions to resume: nobody resolves or sends it. Each address has
+/// its own, since the tickets of one node are worth nothing at another.
 fn session_name(peer: &Address) -> ServerName<'static> {
     let name = match peer {
         Address::Inet(peer) => {
@@ -318,7 +318,7 @@ fn session_name(peer: &Address) -> ServerName<'static> {
     DnsName::try_from(name).map_or_else(|_| fallback(), ServerName::DnsName)
 }
 
-/// What an error of the TLS library means to a node.
+/// Returns what an error of the TLS library means to a node.
 fn failure(error: &rustls::Error) -> TlsFailure {
     use rustls::Error;
     match error {

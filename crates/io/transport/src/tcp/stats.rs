@@ -28,7 +28,7 @@ pub struct Stats {
     pub accepted: u64,
     /// Connections that we made.
     pub connected: u64,
-    /// How often one was begun once more, because nobody had answered.
+    /// Connection attempts repeated without an answer.
     pub connect_retries: u64,
     /// Connections that ended, for any reason, also those that never stood.
     pub closed: u64,
@@ -46,15 +46,15 @@ pub struct Stats {
     pub frames_held_back: u64,
     /// Bodies that were put on the heap because the arena was full.
     pub heap_fallbacks: u64,
-    /// How often a connection was not read because there was no room for a body.
+    /// Reads deferred because there was no room for a body.
     pub waits_for_space: u64,
     /// TLS handshakes that came to their end, on either side.
     pub handshakes: u64,
-    /// Those of them that took up an earlier session, which spares both sides the certificates.
+    /// Handshakes that resumed an earlier session, which spares both sides the certificates.
     pub handshakes_resumed: u64,
     /// Sends that the kernel was asked not to copy, and is done with.
     pub zero_copy_sends: u64,
-    /// Those of them for which it copied after all.
+    /// Zero-copy writes that the kernel copied after all.
     pub zero_copy_copied: u64,
     /// Streams that got a lane of shared memory beside them, on either side.
     pub lanes: u64,
@@ -91,15 +91,15 @@ pub struct Refused {
     pub cut: u64,
     /// Shared memory that cannot be as it is.
     pub shm: u64,
-    /// No first frame in time.
+    /// First frame that did not come in time.
     pub silent: u64,
     /// Nothing moved inside a frame.
     pub stalled: u64,
     /// More connections than allowed.
     pub too_many: u64,
-    /// No TLS where TLS is spoken.
+    /// Peer without TLS where TLS is required.
     pub tls_plain: u64,
-    /// No certificate.
+    /// Peer without a certificate.
     pub tls_no_certificate: u64,
     /// A certificate that is not one of this farm, or does not hold now.
     pub tls_certificate: u64,
@@ -107,7 +107,7 @@ pub struct Refused {
     pub tls_alert: u64,
     /// Another version, a damaged record, a stream cut off in the handshake.
     pub tls_protocol: u64,
-    /// No handshake in time.
+    /// Handshake that did not end in time.
     pub tls_slow: u64,
     /// A handshake that was given up for a newer one, because too many were under way.
     pub tls_crowded: u64,

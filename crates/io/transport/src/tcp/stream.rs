@@ -23,8 +23,8 @@ impl Stream {
         Self { socket, is_unix }
     }
 
-    /// Whether the peer is on this machine. Over a network it is then in this network namespace, too: a stream to an
-    /// address of our own goes nowhere.
+    /// Returns whether the peer is on this machine. Over a network it is then in this network namespace, too: a
+    /// stream to an address of our own goes nowhere.
     pub(crate) fn is_local(&self) -> bool {
         let ip = |address: SockAddr| address.as_socket().map(|address| address.ip());
         match (self.socket.peer_addr(), self.socket.local_addr()) {

@@ -16,7 +16,7 @@ use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd};
 
-/// What the headers of Linux say on the processors that Sheaf is built for; `libc` does not have them.
+/// Constants of the Linux headers on supported processors, which `libc` lacks.
 const SO_ZEROCOPY: libc::c_int = 60;
 const SO_EE_ORIGIN_ZEROCOPY: u8 = 5;
 const SO_EE_CODE_ZEROCOPY_COPIED: u8 = 1;
@@ -27,23 +27,23 @@ pub(crate) const BYTES_MIN: usize = 64 << 10;
 /// Calls that may be under way on one connection. One more is copied.
 const CALLS_MAX: usize = 256;
 
-/// What the kernel still reads of a connection.
+/// Memory of a connection that the kernel still reads.
 #[derive(Debug)]
 pub(crate) struct ZeroCopy {
     /// Whether further calls ask for it.
     pub(crate) is_on: bool,
     /// The number of the next call; the kernel counts along.
     next: u32,
-    /// What each call that is not done reads.
+    /// Memory that each unfinished call reads.
     under_way: VecDeque<(u32, Option<Bytes>)>,
 }
 
-/// What the kernel has said.
+/// Notifications of the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Told {
     /// Calls that are done.
     pub(crate) done: u64,
-    /// Those of them for which it copied.
+    /// Calls for which the kernel copied.
     pub(crate) copied: u64,
 }
 
@@ -68,12 +68,12 @@ impl ZeroCopy {
         })
     }
 
-    /// Whether one more call may ask for it.
+    /// Returns whether one more call may ask for it.
     pub(crate) fn has_room(&self) -> bool {
         self.is_on && self.under_way.len() < CALLS_MAX
     }
 
-    /// Whether the kernel reads memory of ours.
+    /// Returns whether the kernel reads memory of ours.
     pub(crate) fn is_reading(&self) -> bool {
         !self.under_way.is_empty()
     }
@@ -123,7 +123,7 @@ impl Range {
 #[repr(C, align(8))]
 struct Control([u8; 256]);
 
-/// The next message of the error queue; `None` if it is empty.
+/// Returns the next message of the error queue; `None` if it is empty.
 fn next_range(socket: &impl AsFd) -> io::Result<Option<Range>> {
     loop {
         let mut control = Control([0; 256]);
@@ -150,7 +150,7 @@ fn next_range(socket: &impl AsFd) -> io::Result<Option<Range>> {
     }
 }
 
-/// The range in a message of the error queue, if it is of this kind.
+/// Returns the range in a message of the error queue, if it is of this kind.
 ///
 /// # Safety
 ///

@@ -13,9 +13,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// How long to wait after a connection could not be accepted.
+/// Pause after a connection could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// What is due is looked at no more often than this: a deadline may have passed that nothing can be done about yet.
+/// Shortest pause between checks of deadlines: a deadline may have passed that nothing can be done about yet.
 const STEP: Duration = Duration::from_millis(10);
 /// Bytes of a message that subscribes: the topic, and one byte before it. As many as all topics of a peer may have.
 const SUBSCRIPTION_BYTES_MAX: u64 = 64 << 10;
@@ -134,7 +134,7 @@ impl Socket {
         // The epoll says when it can be written to, also for the first time.
     }
 
-    /// What may come in: of who only sends, nothing but the subscriptions of a peer of before ZMTP 3.1.
+    /// Returns what may come in: of who only sends, nothing but the subscriptions of a peer of before ZMTP 3.1.
     fn accepted(&self) -> Limits {
         if self.socket_type.receives() {
             return self.config.limits;
@@ -262,7 +262,7 @@ impl Socket {
         others.any(|(_, peer)| peer.session.is_ready() && peer.session.queued_messages() == 0)
     }
 
-    /// When [`drive`](Self::drive) has something to do even if no peer is heard.
+    /// Returns when [`drive`](Self::drive) has something to do even if no peer is heard.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         let may_stall = match self.socket_type {

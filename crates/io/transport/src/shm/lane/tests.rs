@@ -1,7 +1,7 @@
 //! Both ends of a lane in one process.
 
 use super::*;
-use crate::arena::ArenaOptions;
+use crate::arena::{Arena, ArenaOptions};
 use crate::mapping::read_only;
 use crate::shm::meeting::Heard;
 use proptest::prelude::*;

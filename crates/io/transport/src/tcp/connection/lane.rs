@@ -1,7 +1,7 @@
 //! A lane beside a connection: frames whose bodies lie in the memory of the peer.
 
 use super::{Connection, Shared, Side, TURN_BYTES};
-use crate::shm::ShmFault;
+use crate::fault::ShmFault;
 use crate::shm::lane::{Came, LaneError, LaneReceiver};
 use crate::shm::meeting::Offer;
 use crate::tcp::stats::Stats;
@@ -9,7 +9,7 @@ use crate::transport::{CloseReason, Event};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// What the head of a lane's word begins with: the accepting side offers one, the connecting side opens it.
+/// First byte of the head of a lane's word: the accepting side offers one, the connecting side opens it.
 pub(crate) const OFFER: u8 = 1;
 pub(crate) const OPEN: u8 = 2;
 
@@ -40,7 +40,7 @@ impl LaneIn {
         }
     }
 
-    /// Whether there is something to hand out.
+    /// Returns whether there is something to hand out.
     fn has_more(&self) -> bool {
         if self.awaits_stream {
             !self.on_stream.is_empty()
@@ -58,7 +58,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The same, but the peer need not see it before the next turn.
+    /// Returns the same, but the peer need not see it before the next turn.
     pub(crate) fn lend_now(&mut self, stats: &mut Stats) -> Result<(), CloseReason> {
         let lent = self.outbox.lend().map_err(CloseReason::Shm)?;
         stats.frames_out += lent.frames;
@@ -67,7 +67,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether the lane has something for a turn. The end of the peer is behind all of it.
+    /// Returns whether the lane has something for a turn. The end of the peer is behind all of it.
     pub(crate) fn lane_has_more(&self) -> bool {
         self.lane.as_ref().is_some_and(|lane| lane.has_more())
     }
@@ -81,7 +81,7 @@ impl Connection {
         lane.is_none_or(|lane| !lane.is_open || lane.awaits_stream || lane.lane_receiver.sleep())
     }
 
-    /// Whether so much of the stream waits for the lane that no more is read.
+    /// Returns whether so much of the stream waits for the lane that no more is read.
     pub(super) fn is_ahead(&self) -> bool {
         let lane = self.lane.as_ref();
         lane.is_some_and(|lane| lane.on_stream.len() >= AHEAD_MAX)

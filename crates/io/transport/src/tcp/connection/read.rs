@@ -1,8 +1,8 @@
 //! The reading half of a turn.
 
 use super::{Connection, Shared, TURN_BYTES, closed_with};
-use crate::tcp::bodies::SMALL_MAX;
 use crate::tcp::inbox::{Arrived, Step};
+use crate::tcp::input::SMALL_MAX;
 use crate::tcp::input::{Input, Region};
 use crate::transport::{CloseReason, Event};
 use sheaf_protocol::WireKind;
@@ -82,7 +82,7 @@ impl Connection {
         taken
     }
 
-    /// Where small bodies are read to, if such are to be expected and there is room.
+    /// Returns where small bodies are read to, if such are to be expected and there is room.
     fn region(&self, shared: &mut Shared) -> Option<Region> {
         let is_small = |bytes| (PLACED_MIN..=SMALL_MAX).contains(&bytes);
         let expected = self.inbox.body_bytes().unwrap_or(self.body_bytes_before);
@@ -227,7 +227,7 @@ impl Connection {
     }
 }
 
-/// What one system call read.
+/// Result of one system call that reads.
 #[derive(Debug)]
 struct Reading {
     body: usize,

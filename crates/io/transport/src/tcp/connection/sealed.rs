@@ -21,7 +21,7 @@ const SMALL_BYTES: usize = 4 << 10;
 /// Plain bytes of one record.
 const RECORD_PLAIN_BYTES: usize = 16 << 10;
 
-/// What a session holds back of what it read: the longest message of a handshake (64 KiB) and a record.
+/// Most bytes that a session holds back: the longest message of a handshake (64 KiB) and a record.
 const HANDSHAKE_BYTES_MAX: usize = (64 << 10) + RECORD_BYTES_MAX;
 
 /// Room for a batch: every slice may be a record of its own, and the session may have something to say before.
