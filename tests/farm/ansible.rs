@@ -78,7 +78,13 @@ fn playbooks_install_configure_start_stop_and_collect_a_farm() {
 
     let report = stand.file("verify.json");
     let (collected, json) = (stand.file("collected"), report.to_str().unwrap());
-    stand.sheaf_ok(&["verify", collected.to_str().unwrap(), "--json", json]);
+    stand.sheaf_ok(&[
+        "data",
+        "verify",
+        collected.to_str().unwrap(),
+        "--json",
+        json,
+    ]);
     let report: Value = serde_json::from_str(&fs::read_to_string(&report).unwrap()).unwrap();
     assert_eq!(report["ok"], true, "{report:#}");
     assert_eq!(report["event_logs"], 5, "{report:#}");

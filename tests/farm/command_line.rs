@@ -37,21 +37,43 @@ fn a_wrong_flag_is_named() {
         &["expected lhc, max or a number above 0"],
     );
     check(&["dmo"], 2, &["unrecognized subcommand 'dmo'", "demo"]);
-    check(&["icn"], 2, &["--config <FILE>"]);
-    check(&["flp", "--config", "x.toml"], 2, &["--index <N>"]);
+    check(&["run", "icn"], 2, &["--config <FILE>"]);
+    check(&["run", "flp", "--config", "x.toml"], 2, &["--index <N>"]);
     check(
-        &["icn", "--config", "x.toml", "--listen", "7000"],
+        &["run", "icn", "--config", "x.toml", "--listen", "7000"],
         2,
         &["expected HOST:PORT"],
     );
 }
 
 #[test]
+fn an_old_name_runs_the_command_and_says_the_new_name() {
+    for (old, new) in [
+        (&["inspect"][..], &["data", "inspect"][..]),
+        (&["-v", "epn"], &["-v", "run", "epn"]),
+        (
+            &["epn", "set", "epn:1", "--weight", "1"],
+            &["ctl", "set", "epn:1", "--weight", "1"],
+        ),
+    ] {
+        let (found, expected) = (sheaf(old), sheaf(new));
+        let (warning, rest) = found.stderr.split_once('\n').unwrap();
+        assert!(warning.starts_with("sheaf: `sheaf "), "{warning}");
+        assert!(
+            warning.ends_with("the old name goes with release 0.3"),
+            "{warning}"
+        );
+        assert_eq!(found.status.code(), expected.status.code());
+        assert_eq!((rest, found.stdout), (&*expected.stderr, expected.stdout));
+    }
+}
+
+#[test]
 fn a_missing_file_is_named() {
     for role in [
-        &["icn"][..],
-        &["flp", "--index", "0"],
-        &["epn", "--index", "0"],
+        &["run", "icn"][..],
+        &["run", "flp", "--index", "0"],
+        &["run", "epn", "--index", "0"],
     ] {
         let line = [role, &["--config", "/nowhere/farm.toml"]].concat();
         check(
@@ -133,7 +155,7 @@ fn a_wrong_farm_file_is_refused_with_file_line_and_key() {
         "[run]\nflps = 2\n\n[icn]\nadress = \"x:1\"\n",
     );
     check(
-        &["icn", "--config", &file],
+        &["run", "icn", "--config", &file],
         2,
         &["sheaf: ", "farm.toml:5", "adress"],
     );
@@ -143,7 +165,7 @@ fn a_wrong_farm_file_is_refused_with_file_line_and_key() {
         "[icn.scheduler]\npolicy = \"best\"\n",
     );
     check(
-        &["icn", "--config", &file],
+        &["run", "icn", "--config", &file],
         2,
         &["policy.toml:2", "icn.scheduler.policy", "best"],
     );
@@ -155,7 +177,7 @@ fn an_index_beyond_the_farm_is_refused() {
     let text = "[run]\nflps = 2\n[flp.source]\nkind = \"generator\"\n";
     let file = write(folder.path(), "farm.toml", text);
     check(
-        &["flp", "--config", &file, "--index", "2"],
+        &["run", "flp", "--config", &file, "--index", "2"],
         2,
         &["--index 2", "expected 0 to 1"],
     );
@@ -169,15 +191,16 @@ fn a_port_in_use_is_named_with_its_address() {
     let text = format!("[icn]\naddress = \"{address}\"\n[epn.build]\ncapacity_bytes = 67108864\n");
     let file = write(folder.path(), "farm.toml", &text);
     check(
-        &["icn", "--config", &file],
+        &["run", "icn", "--config", &file],
         1,
         &["sheaf: icn:0 failed", &address, "in use"],
     );
     let epn = [
-        "epn", "--config", &file, "--index", "0", "--listen", &address,
+        "run", "epn", "--config", &file, "--index", "0", "--listen", &address,
     ];
     check(&epn, 1, &["sheaf: epn:0 failed", &address, "in use"]);
     let metrics = [
+        "run",
         "icn",
         "--config",
         &file,
@@ -272,9 +295,9 @@ fn version_and_help_are_there() {
     for command in [
         &["--help"][..],
         &["demo", "--help"],
-        &["icn", "--help"],
-        &["flp", "--help"],
-        &["epn", "--help"],
+        &["run", "icn", "--help"],
+        &["run", "flp", "--help"],
+        &["run", "epn", "--help"],
     ] {
         let help = Running::start(command).end();
         assert!(help.status.success());

@@ -10,6 +10,7 @@ use std::path::Path;
 /// A consumer that writes down what it gets.
 fn consumer(socket: &Path, log: &Path, words: &[&str]) -> Running {
     let mut all = vec![
+        "data",
         "consume",
         socket.to_str().unwrap(),
         "--wait",
@@ -146,12 +147,12 @@ fn what_is_no_epn_is_named() {
         (&absent, "No such file or directory"),
         (&file, "Connection refused"),
     ] {
-        let ended = sheaf(&["consume", path, "--wait", "0s"]);
+        let ended = sheaf(&["data", "consume", path, "--wait", "0s"]);
         assert_eq!(ended.status.code(), Some(2));
         let told = format!("sheaf: cannot take from {path}: {expected}");
         assert!(ended.stderr.starts_with(&told), "{}", ended.stderr);
     }
-    let ended = sheaf(&["consume", &absent, "--log", "/nowhere/log"]);
+    let ended = sheaf(&["data", "consume", &absent, "--log", "/nowhere/log"]);
     assert_eq!(ended.status.code(), Some(2));
     assert!(
         ended.stderr.contains("cannot write --log /nowhere/log"),

@@ -102,7 +102,12 @@ fn a_leader_that_is_asked_to_end_hands_over_and_the_run_goes_on() {
     let text = farm_file(&addresses, folder.path().to_str().unwrap());
     let config = write(folder.path(), "farm.toml", &text);
     let start = |role: &str, index: usize| {
-        let mut words = vec![role.to_owned(), "--config".to_owned(), config.clone()];
+        let mut words = vec![
+            "run".to_owned(),
+            role.to_owned(),
+            "--config".to_owned(),
+            config.clone(),
+        ];
         words.extend(["--index".to_owned(), index.to_string()]);
         if role == "icn" {
             words.extend(["--status-ms".to_owned(), "50".to_owned()]);

@@ -24,6 +24,7 @@ fn a_drained_epn_leaves_and_a_disabled_one_gets_nothing_and_no_tf_is_lost() {
     let config = dir.out().join("farm.toml");
     let config = config.to_str().unwrap();
     let drain = [
+        "ctl",
         "drain",
         "epn:1",
         "--config",
@@ -50,7 +51,7 @@ fn a_drained_epn_leaves_and_a_disabled_one_gets_nothing_and_no_tf_is_lost() {
     assert!(log.contains("\"event\":\"end\""), "it has ended by itself");
 
     let ended = sheaf(&[
-        "epn",
+        "ctl",
         "set",
         "epn:2",
         "--config",
@@ -107,22 +108,22 @@ fn a_weight_is_seen_in_the_status_and_stop_ends_the_run() {
          [icn.scheduler]\nstf_bytes_max = 1048576\ntf_bytes_max = 4194304\n"
     );
     let config = write(folder.path(), "farm.toml", &text);
-    let icn = Running::start(&["icn", "--config", &config, "--status-ms", "50"]);
-    let nodes =
-        ["flp", "epn"].map(|role| Running::start(&[role, "--config", &config, "--index", "0"]));
+    let icn = Running::start(&["run", "icn", "--config", &config, "--status-ms", "50"]);
+    let nodes = ["flp", "epn"]
+        .map(|role| Running::start(&["run", role, "--config", &config, "--index", "0"]));
     icn.await_line("\"phase\":\"running\"");
     let order = |words: &[&str]| sheaf(&[words, &["--icn", &address]].concat());
-    let ended = order(&["epn", "set", "epn:0", "--weight", "2.5"]);
+    let ended = order(&["ctl", "set", "epn:0", "--weight", "2.5"]);
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
     icn.await_line("\"weight_milli\":2500");
-    let ended = order(&["drain", "epn:9"]);
+    let ended = order(&["ctl", "drain", "epn:9"]);
     assert_eq!(ended.status.code(), Some(1), "{:?}", ended.stdout);
     assert!(
         ended.stderr.contains("sheaf: epn:9 is not in the farm"),
         "{}",
         ended.stderr
     );
-    let ended = order(&["stop", "--json"]);
+    let ended = order(&["ctl", "stop", "--json"]);
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
     let outcome: Value = serde_json::from_str(&ended.stdout[0]).unwrap();
     assert_eq!(outcome["done"], true, "{outcome:#}");
@@ -139,33 +140,37 @@ fn an_order_that_reaches_nobody_or_names_nothing_is_answered_in_one_line() {
     let unused = free_address();
     for (line, status, expected) in [
         (
-            &["stop", "--icn", &unused, "--timeout", "300ms"][..],
+            &["ctl", "stop", "--icn", &unused, "--timeout", "300ms"][..],
             1,
             "no ICN answers for 0.3 s",
         ),
-        (&["stop"], 2, "--config <FILE>"),
+        (&["ctl", "stop"], 2, "--config <FILE>"),
         (
-            &["drain", "flp:1", "--icn", &unused],
+            &["ctl", "drain", "flp:1", "--icn", &unused],
             2,
             "found `flp:1`, expected epn:N",
         ),
         (
-            &["epn", "set", "epn:1", "--icn", &unused],
+            &["ctl", "set", "epn:1", "--icn", &unused],
             2,
             "--weight <W>",
         ),
         (
-            &["epn", "set", "epn:1", "--icn", &unused, "--weight", "0"],
+            &["ctl", "set", "epn:1", "--icn", &unused, "--weight", "0"],
             2,
             "expected 0.001 to 1000",
         ),
-        (&["epn", "--config", "x.toml"], 2, "--index <N>"),
+        (&["run", "epn", "--config", "x.toml"], 2, "--index <N>"),
         (
-            &["stop", "--config", "/nowhere/farm.toml"],
+            &["ctl", "stop", "--config", "/nowhere/farm.toml"],
             2,
             "/nowhere/farm.toml",
         ),
-        (&["stop", "--icn", "10.0.0.1:7000"], 2, "certificates"),
+        (
+            &["ctl", "stop", "--icn", "10.0.0.1:7000"],
+            2,
+            "certificates",
+        ),
     ] {
         let ended = sheaf(line);
         assert_eq!(

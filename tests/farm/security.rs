@@ -73,7 +73,8 @@ fn a_farm_with_certificates_delivers_every_tf() {
     let config = farm_file(folder.path(), &free_address());
     init(folder.path());
     issue(folder.path(), "icn:0 flp:0 flp:1 epn:0 epn:1");
-    let start = |words: &[&str]| Running::start(&[words, &["--config", &config]].concat());
+    let start =
+        |words: &[&str]| Running::start(&[&["run"][..], words, &["--config", &config]].concat());
     let icn = start(&["icn", "--status-ms", "100"]);
     let others = [
         start(&["epn", "--index", "0"]),
@@ -125,7 +126,7 @@ fn off_loopback_a_node_without_certificates_says_what_to_add() {
     let folder = tempfile::tempdir().unwrap();
     let epn = write(folder.path(), "epn.toml", "[epn]\nlisten = \"0.0.0.0:0\"\n");
     let said = check_refused(
-        &format!("epn --config {epn} --index 3"),
+        &format!("run epn --config {epn} --index 3"),
         2,
         &["epn:3 listens at 0.0.0.0:0, which is not loopback, and has no certificates"],
     );
@@ -158,7 +159,11 @@ fn off_loopback_a_node_without_certificates_says_what_to_add() {
             "icn:0 serves metrics at 0.0.0.0:0",
         ),
     ] {
-        check_refused(&format!("{line} --config {icn}"), 2, &[does, "[security]"]);
+        check_refused(
+            &format!("run {line} --config {icn}"),
+            2,
+            &[does, "[security]"],
+        );
     }
 }
 
@@ -168,6 +173,7 @@ fn insecure_must_be_said_and_is_shown() {
     let text = "[icn]\naddress = \"0.0.0.0:1\"\n[security]\ninsecure = true\n";
     let config = write(folder.path(), "farm.toml", text);
     let words = [
+        "run",
         "icn",
         "--config",
         &config,
@@ -202,7 +208,7 @@ fn the_certificate_of_another_node_is_refused_at_the_start() {
     let config = farm_file(folder.path(), "127.0.0.1:7000");
     let file = certs.join("flp-1.pem").display().to_string();
     check_refused(
-        &format!("flp --config {config} --index 1"),
+        &format!("run flp --config {config} --index 1"),
         2,
         &[
             &file,
@@ -215,7 +221,7 @@ fn the_certificate_of_another_node_is_refused_at_the_start() {
 fn what_is_wrong_with_a_certificate_is_named_with_file_subject_and_date() {
     let folder = tempfile::tempdir().unwrap();
     let config = farm_file(folder.path(), "127.0.0.1:7000");
-    let line = format!("flp --config {config} --index 0");
+    let line = format!("run flp --config {config} --index 0");
     check_refused(
         &line,
         2,
@@ -277,8 +283,9 @@ fn a_node_of_another_farm_is_not_let_in_and_the_farm_goes_on() {
     init(other.path());
     issue(folder.path(), "icn:0 flp:0 flp:1 epn:0 epn:1");
     issue(other.path(), "flp:1");
-    let start =
-        |words: &[&str], config: &str| Running::start(&[words, &["--config", config]].concat());
+    let start = |words: &[&str], config: &str| {
+        Running::start(&[&["run"][..], words, &["--config", config]].concat())
+    };
     let icn = start(&["icn", "--status-ms", "100"], &config);
     icn.await_line("listening");
     let stranger = start(&["flp", "--index", "1"], &foreign);

@@ -19,7 +19,7 @@ fn farm_file(icn: &str) -> String {
 }
 
 fn start(role: &str, config: &str) -> Vec<Running> {
-    let one = |more: &[&str]| Running::start(&[&[role, "--config", config], more].concat());
+    let one = |more: &[&str]| Running::start(&[&["run", role, "--config", config], more].concat());
     let several = |count: usize| -> Vec<Running> {
         (0..count)
             .map(|index| one(&["--index", &index.to_string()]))

@@ -152,9 +152,9 @@ fn killed_at(call: &str, when: u32) -> usize {
         store.display()
     );
     let config = write(folder.path(), "farm.toml", &text);
-    let icn = Running::start(&["icn", "--config", &config, "--status-ms", "100"]);
+    let icn = Running::start(&["run", "icn", "--config", &config, "--status-ms", "100"]);
     let inject = format!("inject={call}:signal=KILL:when={when}");
-    let epn_words = ["epn", "--config", &config, "--index", "0"];
+    let epn_words = ["run", "epn", "--config", &config, "--index", "0"];
     let mut traced = Command::new("strace")
         .args(["-f", "-qq", "-o", "/dev/null", "-e", &inject, "--"])
         .arg(env!("CARGO_BIN_EXE_sheaf"))
@@ -164,7 +164,7 @@ fn killed_at(call: &str, when: u32) -> usize {
         .stderr(Stdio::null())
         .spawn()
         .expect("strace starts");
-    let flp = Running::start(&["flp", "--config", &config, "--index", "0"]);
+    let flp = Running::start(&["run", "flp", "--config", &config, "--index", "0"]);
     let status = traced.wait().expect("it is our child");
     assert!(!status.success(), "{call} {when}: the kill did not come");
     for (name, bytes) in files(&store) {
@@ -243,9 +243,9 @@ fn a_disk_that_is_full_for_a_while_costs_nothing() {
     // Room for some of the 40 TFs.
     let ballast = disk.join("ballast");
     std::fs::write(&ballast, vec![0; 1_700_000]).unwrap();
-    let icn = Running::start(&["icn", "--config", &config, "--status-ms", "50"]);
-    let epn = Running::start(&["epn", "--config", &config, "--index", "0"]);
-    let flp = Running::start(&["flp", "--config", &config, "--index", "0"]);
+    let icn = Running::start(&["run", "icn", "--config", &config, "--status-ms", "50"]);
+    let epn = Running::start(&["run", "epn", "--config", &config, "--index", "0"]);
+    let flp = Running::start(&["run", "flp", "--config", &config, "--index", "0"]);
     // It stands still with some TFs decided; then somebody makes room.
     loop {
         let line = icn.await_line("\"books\"");

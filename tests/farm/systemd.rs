@@ -310,7 +310,7 @@ fn the_system_call_filter_lets_through_what_a_node_needs() {
                 .arg(trace)
                 .arg("--")
                 .arg(env!("CARGO_BIN_EXE_sheaf"));
-            command.args([role, "--config", &config]);
+            command.args(["run", role, "--config", &config]);
             if role != "icn" {
                 command.args(["--index", "0"]);
             }

@@ -26,12 +26,19 @@ fn farm_file(folder: &Path, timeframes: u64, shared_memory: bool) -> String {
 }
 
 fn node(role: &str, index: usize, config: &str) -> Running {
-    Running::start(&[role, "--config", config, "--index", &index.to_string()])
+    Running::start(&[
+        "run",
+        role,
+        "--config",
+        config,
+        "--index",
+        &index.to_string(),
+    ])
 }
 
 /// The ICN, then the EPNs, then the FLPs.
 fn start(config: &str) -> (Running, Vec<Running>, Vec<Running>) {
-    let icn = Running::start(&["icn", "--config", config, "--status-ms", "50"]);
+    let icn = Running::start(&["run", "icn", "--config", config, "--status-ms", "50"]);
     let epns: Vec<Running> = (0..EPNS).map(|index| node("epn", index, config)).collect();
     for (index, epn) in epns.iter().enumerate() {
         let line = epn.await_line("listening");

@@ -1,4 +1,4 @@
-//! `sheaf verify` on what real farms leave.
+//! `sheaf data verify` on what real farms leave.
 
 use crate::harness::{DemoDir, Running, farm_turn, sheaf};
 use serde_json::Value;
@@ -6,9 +6,9 @@ use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::path::Path;
 
-/// Runs `sheaf verify` on `dir` and gives its exit status and its JSON.
+/// Runs `sheaf data verify` on `dir` and gives its exit status and its JSON.
 fn verify(dir: &Path, more: &[&str]) -> (Option<i32>, Value) {
-    let words = ["verify", dir.to_str().unwrap(), "--json", "-"];
+    let words = ["data", "verify", dir.to_str().unwrap(), "--json", "-"];
     let ended = sheaf(&[&words, more].concat());
     let text = ended.stdout.join("\n");
     let json = serde_json::from_str(&text);
@@ -69,14 +69,14 @@ fn a_farm_that_lost_an_epn_and_an_flp_is_verified_from_its_logs_and_a_doctored_o
 #[test]
 fn a_directory_without_logs_is_refused_with_the_way_to_get_some() {
     let folder = tempfile::tempdir().unwrap();
-    let ended = sheaf(&["verify", folder.path().to_str().unwrap()]);
+    let ended = sheaf(&["data", "verify", folder.path().to_str().unwrap()]);
     assert_eq!(ended.status.code(), Some(2));
     assert!(
         ended.stderr.contains("holds no event log"),
         "{}",
         ended.stderr
     );
-    let ended = sheaf(&["verify", "/nonexistent/run"]);
+    let ended = sheaf(&["data", "verify", "/nonexistent/run"]);
     assert_eq!(ended.status.code(), Some(2));
     assert!(
         ended.stderr.contains("cannot read /nonexistent/run"),

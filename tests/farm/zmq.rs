@@ -262,7 +262,9 @@ impl Farm {
             free_address()
         );
         let file = write(folder, "farm.toml", &text);
-        let start = |words: &[&str]| Running::start(&[words, &["--config", &file][..]].concat());
+        let start = |words: &[&str]| {
+            Running::start(&[&["run"][..], words, &["--config", &file][..]].concat())
+        };
         let icn = start(&["icn", "--status-ms", "100"]);
         icn.await_line("listening");
         let node =
@@ -324,7 +326,7 @@ fn a_farm_between_pyzmq_and_libzmq_hands_on_every_tf() {
 }
 
 #[test]
-fn o2_balancer_stands_at_both_ends_of_a_farm_behind_its_gateway() {
+fn o2_balancer_stands_at_both_ends_of_a_farm_behind_its_bridge() {
     const HEARTBEATS: u64 = 100;
     let _turn = farm_turn();
     let process = || program(Kind::Pyzmq, O2_BALANCER);
@@ -335,15 +337,15 @@ fn o2_balancer_stands_at_both_ends_of_a_farm_behind_its_gateway() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| format!("ipc://{}/{name}", dir.path().display());
     let iterations = HEARTBEATS.to_string();
-    let words = "gateway o2 --rate 200 --heartbeats ANY --feedback ANY --data ANY --iterations";
+    let words = "run bridge o2 --rate 200 --heartbeats ANY --feedback ANY --data ANY --iterations";
     let mut words: Vec<String> = words
         .split(' ')
         .map(|word| word.replace("ANY", ANY))
         .collect();
     words.extend([iterations.clone(), "--flp".to_owned(), at("flp0")]);
     words.extend(["--flp".to_owned(), at("flp1")]);
-    let gateway = Running::start(&words);
-    let listening: Value = serde_json::from_str(&gateway.await_line("listening")).unwrap();
+    let bridge = Running::start(&words);
+    let listening: Value = serde_json::from_str(&bridge.await_line("listening")).unwrap();
     let listening = |name: &str| listening["listening"][name].as_str().unwrap().to_owned();
     let feedback = listening("feedback");
     let epns = ["0", "1"].map(|id| {
@@ -379,7 +381,7 @@ fn o2_balancer_stands_at_both_ends_of_a_farm_behind_its_gateway() {
         acknowledged += counts[0];
     }
     assert_eq!(acknowledged, HEARTBEATS);
-    let report = gateway.await_line("done");
+    let report = bridge.await_line("done");
     let report: Value = serde_json::from_str(&report).unwrap();
     let report = &report["done"];
     assert_eq!(report["heartbeats"], HEARTBEATS, "{report:#}");
@@ -393,5 +395,5 @@ fn o2_balancer_stands_at_both_ends_of_a_farm_behind_its_gateway() {
         all.map(|count| count.as_u64().unwrap()).sum::<u64>(),
         HEARTBEATS
     );
-    assert!(gateway.end().status.success());
+    assert!(bridge.end().status.success());
 }

@@ -5,7 +5,6 @@
 //! makes up the books from their event logs, and `summary` tells the result.
 
 mod args;
-pub(crate) mod duration;
 mod farm_file;
 mod faults;
 mod history;
@@ -18,10 +17,8 @@ mod view;
 mod watch;
 
 pub(crate) use args::Args;
-pub(crate) use duration::parse as parse_duration;
-pub(crate) use faults::parse_node;
 
-use crate::fail;
+use crate::{fail, json_file};
 use anyhow::Context as _;
 use args::Rate;
 use history::History;
@@ -52,7 +49,7 @@ const NOTICES_MAX: usize = 1024;
 ///
 /// What is wrong with the arguments, or why the farm did not come to its end in order.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    check_json(args.json.as_deref())?;
+    json_file::check(args.json.as_deref())?;
     let mut dir = RunDir::make(args.out.as_deref()).map_err(|error| bad_use(&error.into()))?;
     let file = dir.file("farm.toml");
     let (config, _ensemble) =
@@ -95,19 +92,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
-}
-
-/// Whether the summary can be written where it is wanted: better told now than after an hour.
-pub(crate) fn check_json(path: Option<&Path>) -> anyhow::Result<()> {
-    let Some(path) = path.filter(|path| path.as_os_str() != "-") else {
-        return Ok(());
-    };
-    let file = std::fs::File::options()
-        .append(true)
-        .create(true)
-        .open(path);
-    let bad = |error| fail::bad_use(format!("cannot write --json {}: {error}", path.display()));
-    file.map(drop).map_err(bad)
 }
 
 fn bad_use(error: &anyhow::Error) -> anyhow::Error {

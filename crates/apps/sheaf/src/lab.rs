@@ -4,7 +4,7 @@ mod experiment;
 mod hosts;
 mod net;
 
-use crate::demo::duration;
+use crate::duration;
 use crate::fail;
 use sheaf_lab::report::{self, Row};
 use sheaf_lab::{LabError, faults, kills, machine, matrix, soak};

@@ -1,58 +1,116 @@
 //! Where and how much is logged: to the standard error, as text or JSON.
 
-use std::io::IsTerminal as _;
+use std::ffi::OsString;
+use std::io::{IsTerminal as _, Write as _};
 use tracing_subscriber::EnvFilter;
 
-/// Flags that every command takes.
+/// Options of every command.
 #[derive(Clone, Copy, Debug, clap::Args)]
+#[command(next_help_heading = "Global options")]
 pub(crate) struct Args {
-    /// What log lines look like.
+    /// Write log lines in this format.
     #[arg(long, value_enum, global = true, default_value_t = Format::Text)]
     log_format: Format,
-    /// Log more; twice: all. The variable `RUST_LOG` says it by module.
+    /// Log more; twice: everything. `RUST_LOG` selects levels by module.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
-    /// Log less; twice: errors only.
+    /// Log less and show no progress; twice: log errors only. Results are printed all the same.
     #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "verbose")]
     quiet: u8,
+    /// Use colours in help, logs and screens; `auto`: on a terminal, unless `NO_COLOR` is set.
+    #[arg(long, value_enum, global = true, value_name = "WHEN", default_value_t = Color::Auto)]
+    color: Color,
 }
 
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
     Text,
     Json,
 }
 
-/// What is logged without a flag.
+/// When output has colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+impl Color {
+    /// Returns whether output that goes to a terminal, or not, has colours.
+    fn is_on(self, is_terminal: bool) -> bool {
+        match self {
+            Self::Auto => {
+                is_terminal && std::env::var_os("NO_COLOR").is_none_or(|text| text.is_empty())
+            }
+            Self::Always => true,
+            Self::Never => false,
+        }
+    }
+}
+
+/// Returns when help and errors of the command line have colours, which are printed before it is parsed.
+pub(crate) fn help_color(words: &[OsString]) -> clap::ColorChoice {
+    let words = || words.iter().map(|word| word.to_str().unwrap_or_default());
+    let behind = words()
+        .skip(1)
+        .zip(words())
+        .filter(|(_, word)| *word == "--color");
+    let within = words().filter_map(|word| word.strip_prefix("--color="));
+    match behind.map(|(value, _)| value).chain(within).last() {
+        Some("always") => clap::ColorChoice::Always,
+        Some("never") => clap::ColorChoice::Never,
+        _ => clap::ColorChoice::Auto,
+    }
+}
+
+/// Level of the log without a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Usual {
-    /// A node tells what happens to it.
+    /// Events of a node.
     Info,
-    /// A command for people tells only what is wrong.
+    /// Warnings only, for commands of people.
     Warn,
-    /// What would be logged is of a world that is not there.
+    /// No log, for nodes of a simulation.
     Nothing,
 }
 
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 impl Args {
-    /// Begins to log.
+    /// Initialises the log.
     pub(crate) fn begin(self, usual: Usual) {
         let filter = match std::env::var("RUST_LOG") {
             Ok(text) if !text.is_empty() => EnvFilter::new(text),
             _ => EnvFilter::new(self.level(usual)),
         };
-        let is_terminal = std::io::stderr().is_terminal();
         let log = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_writer(std::io::stderr)
-            // They would be told on the standard error, with a panic if that is what cannot be written to.
+            // The subscriber would print them to the standard error, and panic if that cannot be written to.
             .log_internal_errors(false)
-            .with_ansi(is_terminal);
+            .with_ansi(self.color.is_on(std::io::stderr().is_terminal()));
         match self.log_format {
             Format::Text => log.init(),
             Format::Json => log.json().init(),
+        }
+    }
+
+    /// Returns whether progress and hints are unwanted.
+    pub(crate) fn is_quiet(self) -> bool {
+        self.quiet > 0
+    }
+
+    /// Prints one warning that is no event of a node: a line for people, or a line of the log if that is JSON.
+    pub(crate) fn warn(self, text: &str) {
+        if self.is_quiet() {
+            return;
+        }
+        match self.log_format {
+            // Unlike `eprintln!` this does not panic if the standard error is closed.
+            Format::Text => drop(writeln!(std::io::stderr(), "sheaf: {text}")),
+            Format::Json => tracing::warn!("{text}"),
         }
     }
 
@@ -63,7 +121,7 @@ impl Args {
             Usual::Info => 3_usize,
         };
         let index = (usual + usize::from(self.verbose)).saturating_sub(self.quiet.into());
-        // However often it is asked to be quiet, a node says what loses data.
+        // A node logs errors, which mean loss of data, at any level of quiet.
         let index = if usual > 0 { index.max(1) } else { index };
         LEVELS[index.min(LEVELS.len() - 1)]
     }
@@ -80,6 +138,7 @@ mod tests {
                 log_format: Format::Text,
                 verbose,
                 quiet,
+                color: Color::Auto,
             }
             .level(usual)
         };

@@ -55,7 +55,7 @@ pub enum Role {
     Flp,
     /// Event Processing Node: builds TFs.
     Epn,
-    /// Client that sends orders to the ICN, such as `sheaf drain`.
+    /// Client that sends orders to the ICN, such as `sheaf ctl drain`.
     Operator,
 }
 

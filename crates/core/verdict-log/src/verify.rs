@@ -5,7 +5,7 @@
 //! the event logs of all ICNs, with the verdict log itself, and with the ICN's own accounting where it is at hand.
 //! Every difference is a [`Contradiction`].
 //!
-//! `sheaf verify`, `sheaf demo`, the lab and the simulator all judge by this code. Rules, and the meaning of findings:
+//! `sheaf data verify`, `sheaf demo`, the lab and the simulator all judge by this code. Rules, and the meaning of findings:
 //! `docs/verify.md`.
 
 mod audit;

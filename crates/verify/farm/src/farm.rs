@@ -265,7 +265,7 @@ impl<'a> Farm<'a> {
     fn command(&self, node: NodeId, events: &Path) -> Command {
         let mut command = Command::new(&self.program);
         command
-            .arg(node.role.to_string())
+            .args(["run", &node.role.to_string()])
             .arg("--config")
             .arg(&self.file);
         command

@@ -1,4 +1,4 @@
-//! Accounting of a run, recomputed from the event logs of its nodes by the code that `sheaf verify` runs.
+//! Accounting of a run, recomputed from the event logs of its nodes by the code that `sheaf data verify` runs.
 
 use crate::error::LabError;
 use crate::farm::{Fate, Log};

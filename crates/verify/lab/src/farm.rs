@@ -299,6 +299,7 @@ impl Farm {
         let (role, index) = (node.role.to_string(), node.index.to_string());
         let listen = &self.plan.spot(node).listen;
         let mut words = vec![
+            "run",
             role.as_str(),
             "--config",
             file,
@@ -406,14 +407,14 @@ impl Farm {
         is_sent
     }
 
-    /// Ends the run as an operator of several ICNs does: with `sheaf stop`.
+    /// Ends the run as an operator of several ICNs does: with `sheaf ctl stop`.
     fn stop_run(&mut self) {
         let (program, file) = (
             self.program.to_string_lossy(),
             self.folder.file("icn-0.toml"),
         );
         let file = file.to_string_lossy();
-        let words = ["stop", "--config", &file];
+        let words = ["ctl", "stop", "--config", &file];
         let outcome = match self.host(NodeId::ICN) {
             None => tool::run(&program, words),
             Some(host) => {

@@ -1,7 +1,7 @@
 //! The command line of `sheaf demo`.
 
-use super::duration;
 use super::faults::{self, Moment, Span};
+use crate::duration;
 use sheaf_node::config::{Ack, BulkConfig};
 use sheaf_placement::{Reaction, policy};
 use sheaf_scheduler::Incomplete;

@@ -1,8 +1,8 @@
 //! What the demo does to its nodes on purpose: kill, pause, start again.
 
-use super::duration;
+use crate::{duration, node_name};
 use serde::{Deserialize, Serialize};
-use sheaf_protocol::{NodeId, Role};
+use sheaf_protocol::NodeId;
 use std::fmt;
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ pub(crate) fn parse_moment(text: &str) -> Result<Moment, String> {
     let expected = || format!("found `{text}`, expected NODE@TIME, such as epn:2@3s");
     let (node, at) = text.split_once('@').ok_or_else(expected)?;
     Ok(Moment {
-        node: parse_node(node)?,
+        node: node_name::parse(node)?,
         at: duration::parse(at)?,
     })
 }
@@ -78,20 +78,6 @@ pub(crate) fn parse_span(text: &str) -> Result<Span, String> {
         moment: parse_moment(moment)?,
         length: duration::parse(length)?,
     })
-}
-
-/// Reads an ICN, FLP or EPN.
-pub(crate) fn parse_node(text: &str) -> Result<NodeId, String> {
-    let expected = || format!("found node `{text}`, expected icn:N, flp:N or epn:N");
-    let (role, index) = text.split_once(':').ok_or_else(expected)?;
-    let role = match role {
-        "icn" => Role::Icn,
-        "flp" => Role::Flp,
-        "epn" => Role::Epn,
-        _ => return Err(expected()),
-    };
-    let index = index.parse().map_err(|_| expected())?;
-    Ok(NodeId { role, index })
 }
 
 /// What is still to be done, in order of time.

@@ -1,6 +1,6 @@
 //! `sheaf lab run`: the runs of an experiment file.
 
-use crate::demo::duration;
+use crate::duration;
 use sheaf_lab::LabError;
 use sheaf_lab::experiment::Experiment;
 use sheaf_lab::experiment::result::RunResult;

@@ -1,6 +1,6 @@
 //! `sheaf lab hosts`: real machines, over `ssh`: checked, furnished, with a farm started, stopped, fetched, removed.
 
-use crate::demo::duration;
+use crate::duration;
 use sheaf_lab::LabError;
 use sheaf_lab::hosts::{self, Fleet, Inventory};
 use sheaf_node::config::FarmConfig;

@@ -1,6 +1,6 @@
 //! `sheaf lab net` and `sheaf lab ceiling`: networks of namespaces, and what TCP gets of their links.
 
-use crate::demo::duration;
+use crate::duration;
 use crate::fail;
 use sheaf_lab::net::ceiling::{self, Options, Row};
 use sheaf_lab::net::{self, Net, Topology};

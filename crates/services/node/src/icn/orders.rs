@@ -1,4 +1,4 @@
-//! Orders of an operator in a running run: `sheaf drain`, `sheaf epn set`, `sheaf stop`.
+//! Orders of an operator in a running run: `sheaf ctl drain`, `sheaf ctl set`, `sheaf ctl stop`.
 
 use super::IcnNode;
 use sheaf_protocol::control::Order;

@@ -320,7 +320,7 @@ const LAUNCH: &str = r#"
 cd "$1/$2" || exit 1
 name=$3
 shift 3
-setsid ../sheaf "$@" --config farm.toml --events "$name.events" >"$name.out" 2>"$name.log" </dev/null &
+setsid ../sheaf run "$@" --config farm.toml --events "$name.events" >"$name.out" 2>"$name.log" </dev/null &
 echo "$!" >"$name.pid"
 "#;
 
@@ -347,7 +347,7 @@ const MARK_COLLECTED: &str = r#": >"$1/$2/.collected""#;
 const SIGNAL: &str = r#"
 count=0
 for pid in $(pids); do
-  role=$(tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | sed -n 2p)
+  role=$(tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | sed -n 3p)
   [ "$3" = any ] || [ "$3" = "$role" ] || continue
   kill -s "$2" "$pid" 2>/dev/null && count=$((count + 1))
 done

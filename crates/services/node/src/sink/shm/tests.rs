@@ -158,7 +158,7 @@ fn what_a_dead_consumer_has_not_taken_goes_to_the_next_in_order() {
     test.offer(0..4);
     let taken = next(&mut first);
     test.expect_taken(0);
-    // It says that it leaves, and its socket closes. `sheaf consume` is killed in the farm tests.
+    // It says that it leaves, and its socket closes. `sheaf data consume` is killed in the farm tests.
     drop(taken);
     drop(first);
     test.expect_freed();

@@ -1,125 +1,190 @@
-//! `sheaf drain`, `sheaf epn set`, `sheaf stop`: orders to a running farm.
+//! `sheaf ctl`: the state of a running farm, and orders to it.
 
-use crate::fail;
-use crate::role::parse_node_address;
+use crate::node_name::parse_epn;
+use crate::{address, duration, fail};
 use anyhow::Context as _;
 use serde::Serialize;
 use sheaf_node::config::FarmConfig;
 use sheaf_node::operator::{Answer, Operator, OperatorError};
+use sheaf_protocol::EpnId;
 use sheaf_protocol::control::Order;
-use sheaf_protocol::{EpnId, NodeId, Role};
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Pause between two looks whether an EPN has left.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// Pause between two queries whether an EPN has left.
+const QUERY_AGAIN: Duration = Duration::from_millis(100);
 
-/// How to reach the farm, and how to tell what came of the order.
+/// Control a running farm: query its state, drain EPNs, end the run.
+///
+/// Each command connects to the ICNs and talks to the one that leads. Exit status: 0 if the leading ICN carried out
+/// the order, 1 if it refused or no ICN answered, 2 if the command line or the farm file is wrong.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Status(StatusArgs),
+    Drain(DrainArgs),
+    Stop(StopArgs),
+    Set(SetArgs),
+}
+
+/// Connection to the farm, and form of the answer.
 #[derive(Clone, Debug, clap::Args)]
 struct Reach {
-    /// The farm file: says where the ICNs are, and with which certificates to come.
+    /// Read addresses of the ICNs and certificates from this farm file.
     #[arg(long, value_name = "FILE", required_unless_present = "icn")]
     config: Option<PathBuf>,
-    /// Where the ICNs are; overrides the farm file. Several: one after the other.
-    #[arg(long, value_name = "ADDR", value_parser = parse_node_address, num_args = 1..)]
+    /// Connect to these ICNs in place of those of the farm file.
+    #[arg(long, value_name = "ADDR", value_parser = address::parse_node, num_args = 1..)]
     icn: Vec<String>,
-    /// Give up when no ICN has carried out the order after this time.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = crate::demo::parse_duration)]
+    /// Give up if no ICN has carried out the order within this time.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration::parse)]
     timeout: Duration,
-    /// Which operator this is, by its certificate.
+    /// Authenticate as this operator: the index in the certificate.
     #[arg(long, value_name = "N", default_value_t = 0)]
     operator: u16,
-    /// Tell the outcome as one JSON object on the standard output.
+    /// Print the outcome as one JSON object.
     #[arg(long)]
     json: bool,
 }
 
-/// Sends an EPN home: it gets nothing new, finishes what it has, and ends. No timeframe is lost.
+/// Print which ICN leads, the run, and the state of the run.
 ///
-/// Exit status: 0 if the leading ICN has taken the order (with --wait: and the EPN has left), 1 if it refused or
-/// none answered, 2 if the command line or the farm file is wrong.
+/// Exit status: 0 if a leading ICN answered, 1 if none did, 2 if the command line or the farm file is wrong.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  sheaf drain epn:3 --config farm.toml
-  sheaf drain epn:3 --config farm.toml --wait --timeout 1m
-  sheaf drain epn:3 --icn 10.0.0.1:7000 10.0.0.2:7000 10.0.0.3:7000")]
-pub(crate) struct DrainArgs {
-    /// The EPN, such as epn:3.
+  sheaf ctl status --config farm.toml
+  sheaf ctl status --icn 10.0.0.1:7000 10.0.0.2:7000 10.0.0.3:7000 --json")]
+struct StatusArgs {
+    #[command(flatten)]
+    reach: Reach,
+}
+
+/// Drain an EPN: it gets no new timeframes, finishes what it has, and ends.
+///
+/// No timeframe is lost. Exit status: 0 if the leading ICN has taken the order (with --wait: and the EPN has left), 1
+/// if it refused or no ICN answered, 2 if the command line or the farm file is wrong.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sheaf ctl drain epn:3 --config farm.toml
+  sheaf ctl drain epn:3 --config farm.toml --wait --timeout 1m
+  sheaf ctl drain epn:3 --icn 10.0.0.1:7000 10.0.0.2:7000 10.0.0.3:7000")]
+struct DrainArgs {
+    /// Drain this EPN, such as epn:3.
     #[arg(value_name = "EPN", value_parser = parse_epn)]
     epn: EpnId,
-    /// Come back when the EPN has left.
+    /// Wait until the EPN has left.
     #[arg(long)]
     wait: bool,
     #[command(flatten)]
     reach: Reach,
 }
 
-/// Changes what an EPN gets, in this life of it and in later ones, until the run ends.
+/// Set the weight of an EPN, or enable or disable it, until the run ends.
 ///
-/// Exit status: 0 if the leading ICN has taken the order, 1 if it refused or none answered, 2 if the command line or
-/// the farm file is wrong.
+/// The setting holds for later lives of the EPN in the same run. Exit status: 0 if the leading ICN has taken the
+/// order, 1 if it refused or no ICN answered, 2 if the command line or the farm file is wrong.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  sheaf epn set epn:3 --config farm.toml --enabled false     nothing new for it; it stays in the farm
-  sheaf epn set epn:3 --config farm.toml --weight 0.5        half of what another EPN gets")]
+  sheaf ctl set epn:3 --config farm.toml --enabled false     no new timeframes; the EPN stays in the farm
+  sheaf ctl set epn:3 --config farm.toml --weight 0.5        half the share of another EPN")]
 #[command(group(clap::ArgGroup::new("change").args(["weight", "enabled"]).required(true).multiple(true)))]
-pub(crate) struct SetArgs {
-    /// The EPN, such as epn:3.
+struct SetArgs {
+    /// Set this EPN, such as epn:3.
     #[arg(value_name = "EPN", value_parser = parse_epn)]
     epn: EpnId,
-    /// Its share of the work relative to other EPNs, for weighted policies (none of those there
-    /// are now); 1 is usual.
+    /// Set the share relative to other EPNs, for policies that read it (weighted, calendar, maglev); 1 is usual.
     #[arg(long, value_name = "W", value_parser = parse_weight)]
     weight: Option<u32>,
-    /// Whether it gets anything new.
+    /// Give the EPN new timeframes, or none.
     #[arg(long, value_name = "true|false", action = clap::ArgAction::Set)]
     enabled: Option<bool>,
     #[command(flatten)]
     reach: Reach,
 }
 
-/// Ends the run: the sources stop at a common timeframe, the farm drains, all nodes go home.
+/// End the run: stop the sources at a common timeframe, drain the farm, end all nodes.
 ///
-/// Comes back when the leading ICN has taken the order. Exit status: 0 then, 1 if it refused or none answered, 2 if the
+/// Returns when the leading ICN has taken the order. Exit status: 0 then, 1 if it refused or no ICN answered, 2 if the
 /// command line or the farm file is wrong.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  sheaf stop --config farm.toml")]
-pub(crate) struct StopArgs {
+  sheaf ctl stop --config farm.toml")]
+struct StopArgs {
     #[command(flatten)]
     reach: Reach,
 }
 
-/// What `--json` writes.
+/// Runs the command.
+///
+/// # Errors
+///
+/// The reason why there is no answer, or why it is a refusal.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.command {
+        Command::Status(args) => status(args),
+        Command::Drain(args) => drain(args),
+        Command::Stop(args) => stop(args),
+        Command::Set(args) => set(args),
+    }
+}
+
+/// Outcome of an order, as `--json` writes it.
 #[derive(Debug, Default, Serialize)]
 struct Outcome {
-    /// `drain`, `set` or `stop`.
+    /// `status`, `drain`, `set` or `stop`.
     order: &'static str,
     /// Such as `epn:3`.
     #[serde(skip_serializing_if = "Option::is_none")]
     epn: Option<String>,
-    /// Whether the order was taken.
+    /// Whether the leading ICN took the order.
     done: bool,
     /// With `--wait`: whether the EPN has left.
     #[serde(skip_serializing_if = "Option::is_none")]
     left: Option<bool>,
-    /// Where the ICN that answered listens.
+    /// Address of the ICN that answered.
     icn: Option<String>,
-    /// Its term.
+    /// Term of the ICN that answered.
     term: Option<u64>,
     /// The run, as 16 hexadecimal digits.
     run: Option<String>,
-    /// What was done, or why not.
+    /// Effect of the order, or the reason of a refusal.
     detail: String,
 }
 
-/// `sheaf drain`.
-pub(crate) fn drain(args: &DrainArgs) -> anyhow::Result<ExitCode> {
+/// `sheaf ctl status`.
+fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
+    let mut outcome = Outcome {
+        order: "status",
+        ..Outcome::default()
+    };
+    let is_taken = outcome.take(operator(&args.reach)?.order(Order::Report, args.reach.timeout));
+    if args.reach.json || !is_taken {
+        return print(&args.reach, &outcome);
+    }
+    let (icn, term) = (
+        outcome.icn.unwrap_or_default(),
+        outcome.term.unwrap_or_default(),
+    );
+    let text = format!("leader  {icn} (term {term})\nstate   {}\n", outcome.detail);
+    let mut out = std::io::stdout();
+    out.write_all(text.as_bytes())
+        .context("cannot write the status")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `sheaf ctl drain`.
+fn drain(args: &DrainArgs) -> anyhow::Result<ExitCode> {
     let until = Instant::now() + args.reach.timeout;
     let mut outcome = Outcome {
         order: "drain",
@@ -148,11 +213,11 @@ pub(crate) fn drain(args: &DrainArgs) -> anyhow::Result<ExitCode> {
             }
         }
     }
-    tell(&args.reach, &outcome)
+    print(&args.reach, &outcome)
 }
 
-/// `sheaf epn set`.
-pub(crate) fn set(args: &SetArgs) -> anyhow::Result<ExitCode> {
+/// `sheaf ctl set`.
+fn set(args: &SetArgs) -> anyhow::Result<ExitCode> {
     let mut outcome = Outcome {
         order: "set",
         epn: Some(args.epn.to_string()),
@@ -164,17 +229,17 @@ pub(crate) fn set(args: &SetArgs) -> anyhow::Result<ExitCode> {
         enabled: args.enabled,
     };
     outcome.take(operator(&args.reach)?.order(order, args.reach.timeout));
-    tell(&args.reach, &outcome)
+    print(&args.reach, &outcome)
 }
 
-/// `sheaf stop`.
-pub(crate) fn stop(args: &StopArgs) -> anyhow::Result<ExitCode> {
+/// `sheaf ctl stop`.
+fn stop(args: &StopArgs) -> anyhow::Result<ExitCode> {
     let mut outcome = Outcome {
         order: "stop",
         ..Outcome::default()
     };
     outcome.take(operator(&args.reach)?.order(Order::Stop, args.reach.timeout));
-    tell(&args.reach, &outcome)
+    print(&args.reach, &outcome)
 }
 
 fn operator(reach: &Reach) -> anyhow::Result<Operator> {
@@ -191,12 +256,12 @@ fn operator(reach: &Reach) -> anyhow::Result<Operator> {
     })
 }
 
-/// Asks for the EPN until the ICN does not know it. `false` if that takes longer than `until`.
+/// Queries the ICN until it does not know the EPN twice in a row. Returns `false` if that takes longer than `until`.
 ///
-/// Twice, since an ICN that has just begun to lead may not have heard of the EPN yet.
+/// Twice, because an ICN that has just begun to lead may not know the EPN yet.
 #[expect(
     clippy::disallowed_methods,
-    reason = "the ICN says nothing of itself when an EPN leaves: it is asked now and then"
+    reason = "the ICN sends no notice when an EPN leaves, so it is queried"
 )]
 fn wait_until_gone(
     operator: &mut Operator,
@@ -216,13 +281,13 @@ fn wait_until_gone(
         }
         let answer = operator.order(nothing_new, left)?;
         unknown = if answer.done { 0 } else { unknown + 1 };
-        std::thread::sleep(LOOK_AGAIN.min(left));
+        std::thread::sleep(QUERY_AGAIN.min(left));
     }
     Ok(true)
 }
 
 impl Outcome {
-    /// Takes note of what an ICN answered; gives whether it took the order.
+    /// Enters the answer of an ICN. Returns whether the ICN took the order.
     fn take(&mut self, answer: Result<Answer, OperatorError>) -> bool {
         match answer {
             Ok(answer) => {
@@ -238,8 +303,8 @@ impl Outcome {
     }
 }
 
-/// Tells the outcome to people or machines. Gives the exit status.
-fn tell(reach: &Reach, outcome: &Outcome) -> anyhow::Result<ExitCode> {
+/// Prints the outcome for people or machines. Returns the exit status.
+fn print(reach: &Reach, outcome: &Outcome) -> anyhow::Result<ExitCode> {
     if reach.json {
         let text =
             serde_json::to_string(outcome).expect("names and numbers always have a JSON form");
@@ -256,16 +321,6 @@ fn tell(reach: &Reach, outcome: &Outcome) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn parse_epn(text: &str) -> Result<EpnId, String> {
-    match crate::demo::parse_node(text) {
-        Ok(NodeId {
-            role: Role::Epn,
-            index,
-        }) => Ok(EpnId(index)),
-        _ => Err(format!("found `{text}`, expected epn:N, such as epn:3")),
-    }
-}
-
 /// Reads a weight in thousandths.
 fn parse_weight(text: &str) -> Result<u32, String> {
     match text.parse::<f64>() {
@@ -279,12 +334,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_epn_and_a_weight_are_read_or_named() {
-        assert_eq!(parse_epn("epn:3"), Ok(EpnId(3)));
-        for wrong in ["flp:3", "epn", "epn:x", "epn:-1", "3", "epn:70000"] {
-            let error = parse_epn(wrong).unwrap_err();
-            assert!(error.contains("expected epn:N"), "{wrong}: {error}");
-        }
+    fn a_weight_is_read_or_refused() {
         assert_eq!(parse_weight("2"), Ok(2000));
         assert_eq!(parse_weight("0.5"), Ok(500));
         for wrong in ["0", "-1", "much", "NaN", "1001"] {

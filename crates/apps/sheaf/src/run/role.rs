@@ -1,16 +1,16 @@
-//! `sheaf icn`, `sheaf flp`, `sheaf epn`: one node as one process.
+//! `sheaf run icn`, `sheaf run flp`, `sheaf run epn`: one node as one process.
 //!
 //! The standard output carries JSON lines for whoever started the process (see `docs/status.md`), the standard
 //! error its log.
 
-use crate::cpu_list;
+use super::cpu_list;
+use crate::address;
 use crate::fail;
-use crate::order;
 use anyhow::Context as _;
 use rustix::process::Signal;
 use rustix::time::ClockId;
 use sheaf_farm::proc;
-use sheaf_node::config::{FarmConfig, NODE_ADDRESS, is_address, is_node_address};
+use sheaf_node::config::FarmConfig;
 use sheaf_node::output::{Exit, Line};
 use sheaf_node::role::{self, RoleError, RoleOptions};
 use sheaf_node::shutdown::Shutdown;
@@ -28,7 +28,7 @@ pub(crate) struct NodeArgs {
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
     /// Serve metrics at this address; overrides the farm file.
-    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
+    #[arg(long, value_name = "ADDR", value_parser = address::parse)]
     metrics: Option<String>,
     /// Append what this node sees to this file, one JSON object a line (docs/events.md).
     #[arg(long, value_name = "FILE")]
@@ -48,8 +48,8 @@ pub(crate) struct NodeArgs {
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  sheaf icn --config farm.toml
-  sheaf icn --config farm.toml --status-ms 1000 --metrics 127.0.0.1:9100")]
+  sheaf run icn --config farm.toml
+  sheaf run icn --config farm.toml --status-ms 1000 --metrics 127.0.0.1:9100")]
 pub(crate) struct IcnArgs {
     #[command(flatten)]
     node: NodeArgs,
@@ -57,7 +57,7 @@ pub(crate) struct IcnArgs {
     #[arg(long, value_name = "N", default_value_t = 0)]
     index: u16,
     /// Listen here; overrides `icn.address` and `icn.addresses` of the farm file.
-    #[arg(long, value_name = "ADDR", value_parser = parse_node_address)]
+    #[arg(long, value_name = "ADDR", value_parser = address::parse_node)]
     listen: Option<String>,
     /// Print the farm's status this often, in ms (docs/status.md).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
@@ -70,8 +70,8 @@ pub(crate) struct IcnArgs {
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  sheaf flp --config farm.toml --index 2
-  sheaf flp --config farm.toml --index 0 --icn 10.0.0.1:7000")]
+  sheaf run flp --config farm.toml --index 2
+  sheaf run flp --config farm.toml --index 0 --icn 10.0.0.1:7000")]
 pub(crate) struct FlpArgs {
     #[command(flatten)]
     node: NodeArgs,
@@ -79,55 +79,19 @@ pub(crate) struct FlpArgs {
     #[arg(long, value_name = "N")]
     index: u16,
     /// Where the ICN is; overrides `icn.address` and `icn.addresses` of the farm file. Several: one after the other.
-    #[arg(long, value_name = "ADDR", value_parser = parse_node_address, num_args = 1..)]
+    #[arg(long, value_name = "ADDR", value_parser = address::parse_node, num_args = 1..)]
     icn: Vec<String>,
 }
 
-/// Runs one EPN: it builds timeframes and hands them to its consumer.
+/// Run one EPN: build timeframes and deliver them to the consumer.
 ///
-/// Prints where it listens as a JSON line. SIGTERM or SIGINT: it takes nothing new, and ends when its timeframes
-/// are done. A second signal ends it at once.
-///
-/// `sheaf epn set` is no process: it changes what an EPN of a running farm gets.
+/// Prints its address as a JSON line. SIGTERM or SIGINT: the EPN takes nothing new, and ends when its timeframes are
+/// done. A second signal ends it at once.
 #[derive(Clone, Debug, clap::Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\
 Examples:
-  sheaf epn --config farm.toml --index 4
-  sheaf epn --config farm.toml --index 0 --listen 10.0.0.7:7100
-  sheaf epn set epn:4 --config farm.toml --enabled false")]
-pub(crate) struct EpnCommand {
-    #[command(subcommand)]
-    order: Option<EpnOrder>,
-    #[command(flatten)]
-    role: Option<EpnArgs>,
-}
-
-#[derive(Clone, Debug, clap::Subcommand)]
-enum EpnOrder {
-    Set(order::SetArgs),
-}
-
-impl EpnCommand {
-    /// Whether this is the process of an EPN.
-    pub(crate) fn is_role(&self) -> bool {
-        self.order.is_none()
-    }
-
-    /// Does what is asked for.
-    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
-        match (&self.order, &self.role) {
-            (Some(EpnOrder::Set(args)), _) => order::set(args),
-            (None, Some(args)) => run_epn(args),
-            (None, None) => Err(fail::bad_use("expected --config FILE and --index N")),
-        }
-    }
-}
-
-/// The process of one EPN.
-// The group names an argument of its own: clap leaves it empty where a struct is made of others.
-#[derive(Clone, Debug, clap::Args)]
-#[group(args = ["index"])]
+  sheaf run epn --config farm.toml --index 4
+  sheaf run epn --config farm.toml --index 0 --listen 10.0.0.7:7100")]
 pub(crate) struct EpnArgs {
     #[command(flatten)]
     node: NodeArgs,
@@ -135,31 +99,11 @@ pub(crate) struct EpnArgs {
     #[arg(long, value_name = "N")]
     index: u16,
     /// Where the ICN is; overrides `icn.address` and `icn.addresses` of the farm file. Several: one after the other.
-    #[arg(long, value_name = "ADDR", value_parser = parse_node_address, num_args = 1..)]
+    #[arg(long, value_name = "ADDR", value_parser = address::parse_node, num_args = 1..)]
     icn: Vec<String>,
     /// Listen for STFs here; overrides `epn.listen` of the farm file.
-    #[arg(long, value_name = "ADDR", value_parser = parse_node_address)]
+    #[arg(long, value_name = "ADDR", value_parser = address::parse_node)]
     listen: Option<String>,
-}
-
-/// Reads HOST:PORT.
-pub(crate) fn parse_address(text: &str) -> Result<String, String> {
-    if is_address(text) {
-        Ok(text.to_owned())
-    } else {
-        Err(format!(
-            "found `{text}`, expected HOST:PORT, such as 127.0.0.1:7000"
-        ))
-    }
-}
-
-/// Reads HOST:PORT or `unix:PATH`.
-pub(crate) fn parse_node_address(text: &str) -> Result<String, String> {
-    if is_node_address(text) {
-        Ok(text.to_owned())
-    } else {
-        Err(format!("found `{text}`, expected {NODE_ADDRESS}"))
-    }
 }
 
 /// Runs the ICN.
@@ -195,7 +139,7 @@ pub(crate) fn run_flp(args: &FlpArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Runs one EPN.
-fn run_epn(args: &EpnArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn run_epn(args: &EpnArgs) -> anyhow::Result<ExitCode> {
     let mut config = load(&args.node, Role::Epn)?;
     if !args.icn.is_empty() {
         config.icn.addresses.clone_from(&args.icn);

@@ -1,7 +1,8 @@
-//! `sheaf consume`: a consumer of an EPN, which looks at the timeframes in its memory.
+//! `sheaf data consume`: a consumer of an EPN, which looks at the timeframes in its memory.
 
-use crate::demo::parse_duration;
+use crate::duration;
 use crate::fail;
+use crate::json_file;
 use anyhow::Context as _;
 use bytes::Bytes;
 use serde::Serialize;
@@ -33,9 +34,9 @@ const ANSWER_WAIT: Duration = Duration::from_secs(5);
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  sheaf demo --epns 1 --sink shm:/tmp/epn & sheaf consume /tmp/epn
-  sheaf consume /run/sheaf/epn-0 --log tfs.jsonl       what was in each TF, a line each
-  sheaf consume /run/sheaf/epn-0 --again --no-check    for as long as there are EPNs, as fast as it goes")]
+  sheaf demo --epns 1 --sink shm:/tmp/epn & sheaf data consume /tmp/epn
+  sheaf data consume /run/sheaf/epn-0 --log tfs.jsonl       what was in each TF, a line each
+  sheaf data consume /run/sheaf/epn-0 --again --no-check    for as long as there are EPNs, as fast as it goes")]
 pub(crate) struct Args {
     /// The socket of the EPN: `epn.sink.path` of its farm file.
     #[arg(value_name = "PATH")]
@@ -44,7 +45,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N")]
     tfs: Option<u64>,
     /// How long to wait for an EPN to listen.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration::parse)]
     wait: Duration,
     /// When the EPN ends, wait for the next one.
     #[arg(long)]
@@ -118,7 +119,7 @@ impl<'a> Line<'a> {
 ///
 /// What does not let it take TFs, or write what it was told to.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    crate::demo::check_json(args.json.as_deref())?;
+    json_file::check(args.json.as_deref())?;
     let shutdown = Shutdown::on_signals().context("cannot handle signals")?;
     let log = args.log.as_deref().map(create).transpose()?;
     let mut session = Session {

@@ -1,7 +1,7 @@
 //! `sheaf gateway`: programs of other systems at the ends of a farm.
 
+use crate::address;
 use crate::fail;
-use crate::role::parse_address;
 use anyhow::Context as _;
 use serde::Serialize;
 use sheaf_node::bridge::{self, BridgeConfig, BridgeError, BridgeReport, Listening};
@@ -31,8 +31,8 @@ enum System {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  sheaf gateway o2 --flp tcp://127.0.0.1:5600 --flp tcp://127.0.0.1:5601 --iterations 1500
-  sheaf gateway o2 --heartbeats 'tcp://*:5005' --feedback 'tcp://*:5000' --data 'tcp://*:5555' \\
+  sheaf run bridge o2 --flp tcp://127.0.0.1:5600 --flp tcp://127.0.0.1:5601 --iterations 1500
+  sheaf run bridge o2 --heartbeats 'tcp://*:5005' --feedback 'tcp://*:5000' --data 'tcp://*:5555' \\
       --advertise 10.0.0.1:5555 --flp tcp://10.0.0.11:5600 --rate 200 --insecure")]
 struct O2Args {
     /// Where an FLP of the farm takes STFs; once for each FLP of O2-Balancer2.
@@ -66,7 +66,7 @@ struct O2Args {
     #[arg(long, value_name = "N", default_value_t = 64 << 20)]
     message_bytes_max: u64,
     /// Serve metrics at this address.
-    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
+    #[arg(long, value_name = "ADDR", value_parser = address::parse)]
     metrics: Option<String>,
     /// Listen and connect where others can: nothing is encrypted, and nobody proves who he is.
     #[arg(long)]

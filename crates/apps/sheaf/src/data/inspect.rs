@@ -1,4 +1,4 @@
-//! `sheaf inspect`: what is in files of detector data, and what is wrong with them.
+//! `sheaf data inspect`: what is in files of detector data, and what is wrong with them.
 
 use crate::fail;
 use anyhow::Context as _;

@@ -1,8 +1,9 @@
-//! `sheaf convert`: TF files of Sheaf, TF files of DataDistribution and raw files, each into the others.
+//! `sheaf data convert`: TF files of Sheaf, TF files of DataDistribution and raw files, each into the others.
 
 mod output;
 
-use crate::{fail, inspect};
+use super::inspect;
+use crate::fail;
 use anyhow::Context as _;
 use bytes::Bytes;
 use output::Output;
@@ -27,10 +28,10 @@ use std::process::ExitCode;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  sheaf convert --to stf tfs/run-*/tf-*.tf all.tf        what the sink `file` wrote, for DataDistribution and O2
-  sheaf convert --to tf --flps 3 o2_rawtf.tf tfs/        what DataDistribution wrote, dealt out over 3 FLPs
-  sheaf convert --to stf --orbits-per-tf 32 run.raw run.tf
-  sheaf convert --to raw o2_rawtf.tf run.raw             the pages of all TFs one behind the other")]
+  sheaf data convert --to stf tfs/run-*/tf-*.tf all.tf        what the sink `file` wrote, for DataDistribution and O2
+  sheaf data convert --to tf --flps 3 o2_rawtf.tf tfs/        what DataDistribution wrote, dealt out over 3 FLPs
+  sheaf data convert --to stf --orbits-per-tf 32 run.raw run.tf
+  sheaf data convert --to raw o2_rawtf.tf run.raw             the pages of all TFs one behind the other")]
 pub(crate) struct Args {
     /// What to make: `stf`, one file as DataDistribution writes it; `tf`, a folder with a TF file of Sheaf for each TF;
     /// `raw`, one file of RDH pages.

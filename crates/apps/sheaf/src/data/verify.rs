@@ -1,4 +1,4 @@
-//! `sheaf verify`: re-checks a run from the logs that its nodes left.
+//! `sheaf data verify`: re-checks a run from the logs that its nodes left.
 
 use crate::fail;
 use anyhow::Context as _;
@@ -25,9 +25,9 @@ const SCHEMA: u32 = 1;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  sheaf demo --duration 5s --keep run1; sheaf verify run1
-  sheaf verify run1 --json -                    counts and the first contradiction, for machines
-  sheaf verify logs --ledger /var/lib/sheaf/icn-0 --ledger /var/lib/sheaf/icn-1")]
+  sheaf demo --duration 5s --keep run1; sheaf data verify run1
+  sheaf data verify run1 --json -                    counts and the first contradiction, for machines
+  sheaf data verify logs --ledger /var/lib/sheaf/icn-0 --ledger /var/lib/sheaf/icn-1")]
 pub(crate) struct Args {
     /// The directory with the event logs of the run, such as a demo leaves it with --keep.
     #[arg(value_name = "RUN_DIR")]
@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn every_documented_field_is_there() {
         let value: serde_json::Value = serde_json::from_str(&Report::default().to_json()).unwrap();
-        let page = include_str!("../../../../docs/verify.md");
+        let page = include_str!("../../../../../docs/verify.md");
         let (_, page) = page.split_once("## The result for machines").unwrap();
         let documented: Vec<&str> = page
             .lines()

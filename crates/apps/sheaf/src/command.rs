@@ -1,0 +1,89 @@
+//! All commands of the program: one row a command, from which help, completions and the reference are derived.
+
+use crate::logging::{self, Usual};
+use crate::{bench, cert, config, ctl, data, demo, lab, run, sim};
+use std::process::ExitCode;
+
+/// Load-balanced data distribution for streaming data acquisition.
+///
+/// Many readout nodes (FLPs) each hold a piece of every timeframe; one of many processing nodes (EPNs) must get
+/// all pieces of it. The ICN decides which, the bytes go straight, and every timeframe has exactly one fate.
+#[derive(Debug, clap::Parser)]
+#[command(
+    name = "sheaf",
+    version,
+    propagate_version = true,
+    arg_required_else_help = true
+)]
+#[command(after_help = "\
+Examples:
+  sheaf demo                                   a whole farm on this machine, live
+  sheaf demo --kill epn:2@3s --duration 6s     an EPN dies, and nothing is lost
+  sheaf run icn --config farm.toml             one node of a real farm
+  sheaf ctl drain epn:3 --config farm.toml     take an EPN out of service without loss
+  sheaf config check farm.toml                 what is wrong with a farm file
+  sheaf data inspect run.raw                   what is in a file of raw data
+  sheaf data convert --to stf run.raw run.tf   raw data as a TF file of DataDistribution
+  sheaf data consume /run/sheaf/epn-0          read timeframes in the memory of an EPN
+  sheaf data verify run1                       check a run again from the logs of its nodes")]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) logging: logging::Args,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Groups of commands.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    Demo(Box<demo::Args>),
+    Run(run::Args),
+    Ctl(ctl::Args),
+    Data(data::Args),
+    Config(config::Args),
+    Cert(cert::Args),
+    Sim(sim::Args),
+    Lab(lab::Args),
+    Bench(bench::Args),
+}
+
+impl Command {
+    /// Returns how much is logged without a flag.
+    pub(crate) fn usual(&self) -> Usual {
+        match self {
+            // Simulated nodes report the faults that are injected into them.
+            Self::Sim(_) => Usual::Nothing,
+            Self::Run(_) => Usual::Info,
+            _ => Usual::Warn,
+        }
+    }
+
+    /// Runs the command.
+    ///
+    /// # Errors
+    ///
+    /// The reason why the command failed or could not begin.
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        match self {
+            Self::Demo(args) => demo::run(args),
+            Self::Run(args) => run::run(args),
+            Self::Ctl(args) => ctl::run(args),
+            Self::Data(args) => data::run(args),
+            Self::Config(args) => config::run(args),
+            Self::Cert(args) => cert::run(args),
+            Self::Sim(args) => sim::run(args),
+            Self::Lab(args) => lab::run(args),
+            Self::Bench(args) => bench::run(args),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        <Cli as clap::CommandFactory>::command().debug_assert();
+    }
+}

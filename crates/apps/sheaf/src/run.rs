@@ -1,0 +1,38 @@
+//! `sheaf run`: one node, or one bridge to another system, as one process.
+
+mod bridge;
+mod cpu_list;
+mod role;
+
+pub(crate) use role::{Exit, Line};
+
+use std::process::ExitCode;
+
+/// Run one node of a farm, or a bridge, as one process.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    process: Process,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Process {
+    Icn(role::IcnArgs),
+    Flp(role::FlpArgs),
+    Epn(role::EpnArgs),
+    Bridge(bridge::Args),
+}
+
+/// Runs the process until its end.
+///
+/// # Errors
+///
+/// The reason why the process could not begin, or failed.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.process {
+        Process::Icn(args) => role::run_icn(args),
+        Process::Flp(args) => role::run_flp(args),
+        Process::Epn(args) => role::run_epn(args),
+        Process::Bridge(args) => bridge::run(args),
+    }
+}
