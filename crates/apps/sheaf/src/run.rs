@@ -4,8 +4,6 @@ mod bridge;
 mod cpu_list;
 mod role;
 
-pub(crate) use role::{Exit, Line};
-
 use std::process::ExitCode;
 
 /// Run one node of a farm, or a bridge, as one process.

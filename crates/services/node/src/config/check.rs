@@ -5,8 +5,8 @@ use super::icn::LedgerBackend;
 use super::security::BulkConfig;
 use crate::check::{Check, ConfigError, for_index};
 use crate::sink::Ack;
-use sheaf_protocol::{EpnId, Limits};
 use sheaf_placement::{Reaction, policy};
+use sheaf_protocol::{EpnId, Limits};
 use sheaf_scheduler::{Incomplete, Mode};
 
 /// Linux has no longer names of congestion control (`TCP_CA_NAME_MAX`, 16 with the final zero).

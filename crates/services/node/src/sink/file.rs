@@ -1,7 +1,6 @@
 //! One file a TF: written under another name, and renamed when it is whole.
 
 use super::handle::SinkHandle;
-use sheaf_formats::tf_file::tf_file_head;
 use super::vectored::write_all_vectored;
 use super::{
     Ack, DeliverError, Delivery, Opening, Patience, Sink, SinkError, SinkKind, TfStore, recomputed,
@@ -9,8 +8,9 @@ use super::{
 use crate::check::{Check, ConfigError, check_directory, path_for};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use sheaf_protocol::{EpnId, NodeId};
+use sheaf_formats::tf_file::tf_file_head;
 use sheaf_protocol::Tf;
+use sheaf_protocol::{EpnId, NodeId};
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};

@@ -6,9 +6,9 @@ use super::worker::Worker;
 use super::{DeliverError, Patience, Sink, SinkError, SinkEvent, TfStore};
 use crate::source::Wake;
 use bytes::Bytes;
+use sheaf_protocol::Tf;
 use sheaf_protocol::control::Recover;
 use sheaf_protocol::{RunId, TfId};
-use sheaf_tf_builder::Tf;
 use std::collections::VecDeque;
 
 /// Sink of an EPN: a queue in, events out.

@@ -2,9 +2,9 @@
 
 use super::SinkEvent;
 use bytes::Bytes;
+use sheaf_protocol::Tf;
 use sheaf_protocol::control::Recover;
 use sheaf_protocol::{RunId, TfId};
-use sheaf_tf_builder::Tf;
 
 /// Order about a TF that is stored before it is committed.
 #[derive(Debug)]

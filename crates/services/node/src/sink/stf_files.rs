@@ -6,10 +6,10 @@ use super::{DeliverError, Delivery, Opening, Patience, Sink, SinkError, SinkKind
 use crate::check::{Check, ConfigError, check_directory, path_for};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use sheaf_protocol::{EpnId, FlpId, NodeId, PayloadFormat, RunId};
 use sheaf_formats::Findings;
 use sheaf_formats::stf_file::{FileTfs, TfImage, TfName};
 use sheaf_protocol::Tf;
+use sheaf_protocol::{EpnId, FlpId, NodeId, PayloadFormat, RunId};
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};

@@ -8,7 +8,7 @@ use super::worker::Failures;
 use super::{DeliverError, SinkEvent, TfStore};
 use crate::source::Wake;
 use bytes::Bytes;
-use sheaf_protocol::{RunId, TfId};
+use sheaf_protocol::{RunId, Tf, TfId};
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -5,13 +5,13 @@
 //! consumer had in its socket when it died is gone; who cannot bear that writes files (`docs/tf-file.md`).
 
 use super::handle::SinkHandle;
-use sheaf_formats::tf_file::{payload_bytes, tf_file_head};
 use super::vectored::write_all_vectored;
 use super::{DeliverError, Delivery, Opening, Patience, Sink, SinkError, SinkKind, recomputed};
 use crate::check::{Check, ConfigError, check_socket, path_for};
 use bytes::Bytes;
 use rustix::event::PollFlags;
 use serde::{Deserialize, Serialize};
+use sheaf_formats::tf_file::{payload_bytes, tf_file_head};
 use sheaf_protocol::NodeId;
 use sheaf_protocol::Tf;
 use sheaf_transport::unix::UnixSocket;

@@ -5,7 +5,6 @@
 //! away. What a consumer had in its queues when it died is gone, as at the Unix socket.
 
 use super::handle::SinkHandle;
-use sheaf_formats::tf_file::tf_file_head;
 use super::{DeliverError, Delivery, Opening, Patience, Sink, SinkError, SinkKind, recomputed};
 use crate::check::{Check, for_index};
 use crate::zmq::o2_balancer::O2Data;
@@ -13,9 +12,10 @@ use crate::zmq::{Link, ZmqMethod, check_endpoint, host_port};
 use bytes::Bytes;
 use rustix::event::PollFlags;
 use serde::{Deserialize, Serialize};
+use sheaf_formats::tf_file::tf_file_head;
 use sheaf_metrics::Registry;
-use sheaf_protocol::{EpnId, NodeId};
 use sheaf_protocol::Tf;
+use sheaf_protocol::{EpnId, NodeId};
 use sheaf_zmtp::{HighWater, Limits, Message, SendError, SocketConfig, SocketType};
 use std::io;
 use std::os::fd::AsFd as _;

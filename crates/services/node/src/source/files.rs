@@ -4,8 +4,9 @@ use super::SourceError;
 use super::deal::Dealt;
 use super::joined::Joined;
 use bytes::Bytes;
+use sheaf_formats::{Fault, Findings};
 use sheaf_protocol::FlpId;
-use sheaf_stf_builder::{Fault, Findings, StfSource};
+use sheaf_stf_builder::StfSource;
 use std::path::{Path, PathBuf};
 use tracing::warn;
 
