@@ -3,7 +3,7 @@
 //! A target is a function of a slice that panics when a promise is broken. Two engines drive the same
 //! functions: libFuzzer (`tools/fuzz/libfuzzer`, a workspace of its own because it needs a nightly compiler), and a
 //! plain test (`tests/corpus.rs`) that replays the corpus and mutates it, on any compiler.
-//! How to run and to add one: `docs/fuzzing.md`.
+//! How to run and to add one: `docs/how-to/fuzzing.md`.
 
 mod builder;
 mod detector;

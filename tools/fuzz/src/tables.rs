@@ -5,7 +5,7 @@
 use sheaf_protocol::{Control, Envelope, EpnId, Incarnation, Layout, NodeId, Record, RunId, Term};
 
 /// The page with the layouts, from the root of the repository.
-pub const PAGE: &str = "docs/protocol.md";
+pub const PAGE: &str = "docs/reference/protocol.md";
 /// What the layouts stand between on the page.
 const BEGIN: &str = "<!-- layouts: written by the example `seeds` of tools/fuzz -->\n";
 const END: &str = "<!-- layouts end -->\n";

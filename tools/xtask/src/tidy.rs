@@ -123,8 +123,8 @@ fn required(tree: &Tree) -> Vec<Finding> {
         "Cargo.lock",
         "rust-toolchain.toml",
         "config/example.toml",
-        "docs/protocol.md",
-        "docs/metrics.md",
+        "docs/reference/protocol.md",
+        "docs/reference/metrics.md",
     ];
     let missing = files.into_iter().filter(|path| !tree.paths.contains(*path));
     missing

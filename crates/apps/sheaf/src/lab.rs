@@ -48,9 +48,9 @@ enum Experiment {
 
 /// Does faults to farms, and shows what came of each: lost, delivered twice, noticed and recovered after how long.
 ///
-/// Each cell of the matrix (docs/faults.md) has a farm of its own. Cells that need root or a tool that is not there
-/// are skipped by name; with CI=true that is an error, and bounds are three times as wide. Exit status 1 if a cell
-/// does not hold what was promised.
+/// Each cell of the matrix (docs/explanation/faults.md) has a farm of its own. Cells that need root or a tool that is
+/// not there are skipped by name; with CI=true that is an error, and bounds are three times as wide. Exit status 1 if a
+/// cell does not hold what was promised.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

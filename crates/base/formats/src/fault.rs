@@ -6,7 +6,7 @@
 
 use serde::Serialize;
 
-/// Kind of a fault. The names in text and JSON are fixed: `docs/formats.md`, section "Faults".
+/// Kind of a fault. The names in text and JSON are fixed: `docs/reference/formats.md`, section "Faults".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FaultKind {

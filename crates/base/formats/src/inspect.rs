@@ -1,6 +1,6 @@
 //! Content of a file of detector data, in numbers: for people, and as JSON for machines.
 //!
-//! The JSON form of an [`Inspection`] is described in `docs/formats.md`, section "What `sheaf data inspect` prints";
+//! The JSON form of an [`Inspection`] is described in `docs/reference/formats.md`, section "What `sheaf data inspect` prints";
 //! its field names are fixed.
 
 use crate::fault::{Fault, Findings, Note};

@@ -1,7 +1,7 @@
 //! KM3NeT, the second detector: online DAQ records (time slices, summary slices, events) and the raw UDP
 //! packets of its front-end boards.
 //!
-//! Layout: `docs/formats.md`, section "KM3NeT", after the files of km3net-testdata and KM3NeT's Jpp.
+//! Layout: `docs/reference/formats.md`, section "KM3NeT", after the files of km3net-testdata and KM3NeT's Jpp.
 
 mod packet;
 mod record;

@@ -1,7 +1,8 @@
 //! The raw data header (RDH) that begins every page of ALICE raw data: versions 6 and 7, 64 bytes.
 //!
-//! Layout: `docs/formats.md`, section "RDH", after AliceO2 `DataFormats/Headers/include/Headers/RAWDataHeader.h`.
-//! The two versions differ in one byte: version 7 says how the payload is packed ([`Rdh::data_format`]).
+//! Layout: `docs/reference/formats.md`, section "RDH", after AliceO2
+//! `DataFormats/Headers/include/Headers/RAWDataHeader.h`. The two versions differ in one byte: version 7 says how the
+//! payload is packed ([`Rdh::data_format`]).
 
 use thiserror::Error;
 

@@ -1,7 +1,7 @@
 //! TF files as DataDistribution writes them, byte by byte: walk and layout.
 //!
 //! A file is a row of TFs. Each begins with a header and 24 bytes about it, then an index of its equipment, then
-//! blocks: a header of 96 bytes and the data of one heartbeat frame. Layout: `docs/stf-file.md`, after
+//! blocks: a header of 96 bytes and the data of one heartbeat frame. Layout: `docs/reference/stf-file.md`, after
 //! AliceO2Group/DataDistribution `src/common/SubTimeFrameFile.*` and AliceO2 `Headers/DataHeader.h`.
 
 mod equipment;

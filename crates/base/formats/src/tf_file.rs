@@ -1,7 +1,7 @@
 //! A TF as a file, and as a consumer at a socket reads it: a head with a table of its STFs, then their payloads.
 //!
-//! Layout: `docs/tf-file.md`. The head has a CRC-32C of its own, every payload the one that its FLP took: so every
-//! byte of the file is covered.
+//! Layout: `docs/reference/tf-file.md`. The head has a CRC-32C of its own, every payload the one that its FLP took: so
+//! every byte of the file is covered.
 
 use bytes::Bytes;
 use sheaf_protocol::{

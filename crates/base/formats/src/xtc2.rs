@@ -1,6 +1,6 @@
 //! LCLS-II, the third detector: XTC2 datagrams, one file for each DAQ segment.
 //!
-//! Layout: `docs/formats.md`, section "XTC2", after slac-lcls/lcls2 `xtcdata`.
+//! Layout: `docs/reference/formats.md`, section "XTC2", after slac-lcls/lcls2 `xtcdata`.
 
 use crate::fault::{FaultKind, Findings, NoteKind};
 use crate::fields::{array, u32_le};

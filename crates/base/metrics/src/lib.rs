@@ -6,7 +6,7 @@
 //! ever waiting. [`Registry::encode`] writes everything as Prometheus text; a [`Snapshot`] of a
 //! histogram can be queried, merged with those of other nodes, and sent.
 //!
-//! What the names mean stands in `docs/metrics.md`. Serving the text over HTTP is left to `node`.
+//! What the names mean stands in `docs/reference/metrics.md`. Serving the text over HTTP is left to `node`.
 //!
 //! ```
 //! use sheaf_metrics::{Registry, Scale};

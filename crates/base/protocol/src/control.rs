@@ -3,7 +3,7 @@
 //! Grouped by who talks to whom. A message either states what is so (a pulse, a release, a list of EPNs):
 //! then a later one replaces it; or it is repeated until the answer comes (announce, built, commit): then
 //! hearing it twice is harmless. So no message needs a reply of its own kind, and any of them may be lost.
-//! Layouts: `docs/protocol.md`, section "Control messages".
+//! Layouts: `docs/reference/protocol.md`, section "Control messages".
 
 mod wire;
 
@@ -105,7 +105,7 @@ pub enum Control {
     // any → any
     /// Rejection of a frame that the receiver sent. The stream is closed behind it, or goes on if that does no harm.
     Rejected {
-        /// Why; the table is in docs/codes.md.
+        /// Why; the table is in docs/reference/codes.md.
         code: Code,
         /// Value found and value expected.
         detail: String,

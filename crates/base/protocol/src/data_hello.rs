@@ -3,7 +3,7 @@
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::id::{EpnId, FlpId, Incarnation, RunId, Source, Target};
 
-/// Names both ends of a data stream. Layout: `docs/protocol.md`, section "Data hello".
+/// Names both ends of a data stream. Layout: `docs/reference/protocol.md`, section "Data hello".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataHello {
     /// The run that the FLP makes STFs for.

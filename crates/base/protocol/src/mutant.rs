@@ -2,7 +2,7 @@
 //!
 //! A condition that protects the data names its protection with [`protect!`](crate::protect). In a shipped build
 //! the macro is the condition and nothing else. With the feature `mutants`, a thread can take one protection out of the
-//! farm that it simulates, which shows whether the fault simulator notices (`docs/mutants.md`).
+//! farm that it simulates, which shows whether the fault simulator notices (`docs/explanation/mutants.md`).
 
 /// One protection of the protocol, at the place where it stands.
 ///
@@ -58,7 +58,7 @@ macro_rules! protect {
 macro_rules! protections {
     ($($(#[$doc:meta])* $protection:ident => $mutant:ident,)*) => {
         /// A farm with one protection taken out. What each mutant breaks, and the seeds that show it:
-        /// `docs/mutants.md`.
+        /// `docs/explanation/mutants.md`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum Mutant {

@@ -35,7 +35,7 @@ impl Default for Limits {
     }
 }
 
-/// The first 24 bytes of every frame. Layout: `docs/protocol.md`, section "Prefix".
+/// The first 24 bytes of every frame. Layout: `docs/reference/protocol.md`, section "Prefix".
 ///
 /// The head follows, then the body. The digest covers the first 20 bytes of the prefix and the head;
 /// the body has a digest of its own in the head.

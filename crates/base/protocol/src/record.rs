@@ -234,7 +234,7 @@ impl Record {
         <Self as Kinds>::samples()
     }
 
-    /// Returns the layouts of all records in the order of their numbers, for `docs/protocol.md`.
+    /// Returns the layouts of all records in the order of their numbers, for `docs/reference/protocol.md`.
     #[must_use]
     pub fn layouts() -> Vec<Layout> {
         <Self as Kinds>::layouts()

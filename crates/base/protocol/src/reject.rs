@@ -2,7 +2,7 @@
 //!
 //! Whatever a peer sends that is not taken has one of these. The peer is told the code where the stream can still
 //! carry it ([`Control::Rejected`](crate::Control::Rejected)), the node counts it by peer and code, and says at
-//! most one log line a second for each pair. What every code means and what to do: `docs/codes.md`.
+//! most one log line a second for each pair. What every code means and what to do: `docs/reference/codes.md`.
 
 use std::fmt;
 

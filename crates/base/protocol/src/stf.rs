@@ -87,7 +87,7 @@ impl Stf {
     }
 }
 
-/// The head of an STF frame: 64 bytes, little-endian. Layout: `docs/protocol.md`, section "STF header".
+/// The head of an STF frame: 64 bytes, little-endian. Layout: `docs/reference/protocol.md`, section "STF header".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StfHeader {
     /// Which STF this is.

@@ -2,7 +2,7 @@
 //!
 //! A table ([`wire_struct!`], [`wire_enum!`]) names every field once, in the order of the wire. Encoder, decoder, the
 //! least size that is checked before an allocation, samples for test vectors and fuzz seeds, and the layout in
-//! `docs/protocol.md` all follow from it. Numbers are little-endian, without padding.
+//! `docs/reference/protocol.md` all follow from it. Numbers are little-endian, without padding.
 
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::id::{Attempt, EpnId, FlpId, Incarnation, RosterId, RunId, Source, Target, Term, TfId};
@@ -422,7 +422,7 @@ impl Wire for Code {
         let what = "rejection code";
         let number = input.u8(what)?;
         let found = u64::from(number);
-        let expected = "a code of docs/codes.md";
+        let expected = "a code of docs/reference/codes.md";
         Self::of_number(number).ok_or(DecodeError::Invalid {
             what,
             found,
@@ -440,7 +440,7 @@ impl Wire for Code {
     }
 }
 
-/// Layout of a message, as `docs/protocol.md` shows it.
+/// Layout of a message, as `docs/reference/protocol.md` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// The number that stands for the message on the wire.

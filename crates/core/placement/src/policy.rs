@@ -60,7 +60,8 @@
 //! ```
 //!
 //! Why one trait, and what was refused: `docs/adr/2026-11-21-one-policy-trait.md`; why a policy reads what was
-//! measured from the view: `docs/adr/2026-11-21-measured-in-the-view.md`. Which to take: `docs/policies.md`.
+//! measured from the view: `docs/adr/2026-11-21-measured-in-the-view.md`. Which to take:
+//! `docs/explanation/policies.md`.
 
 pub mod calendar;
 pub mod earliest_finish;

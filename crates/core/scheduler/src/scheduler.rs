@@ -3,7 +3,7 @@
 //! One table holds every TF that is not done. Events of FLPs and EPNs move a TF through its phases (gathering,
 //! queued, building, committed); what is to be said to whom comes out by [`Scheduler::poll_action`]. A TF has
 //! at most one verdict, because only [`decide`](Scheduler) writes one and takes the TF out of the undecided
-//! phases in the same step. See `docs/protocol.md` for the life of a TF.
+//! phases in the same step. See `docs/reference/protocol.md` for the life of a TF.
 
 mod checkpoint;
 mod config;

@@ -1,11 +1,11 @@
 //! Lines of the event logs: observations of each process, one JSON object a line.
 //!
 //! Nodes write them (`sheaf_node::event`), [`verify`](crate::verify) reads them. Schema and examples:
-//! `docs/events.md`.
+//! `docs/reference/events.md`.
 
 use serde::{Deserialize, Serialize};
 
-/// One line of an event log. Schema: `docs/events.md`.
+/// One line of an event log. Schema: `docs/reference/events.md`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn every_documented_event_can_be_read() {
-        let page = include_str!("../../../../docs/events.md");
+        let page = include_str!("../../../../docs/reference/events.md");
         let examples: Vec<&str> = page
             .lines()
             .filter(|line| line.starts_with("{\"event\""))

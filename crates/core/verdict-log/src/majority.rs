@@ -5,7 +5,7 @@
 //! accepted only behind one that both logs have, a leader counts only entries of its own term, and no member
 //! acknowledges before its disk has synced. A leader begins with a no-op entry; when that is committed everything
 //! before is too, and only then does it lead for the world outside. Why not a library:
-//! `docs/adr/2026-11-21-own-majority-log.md`; for operators: `docs/ledger.md`.
+//! `docs/adr/2026-11-21-own-majority-log.md`; for operators: `docs/how-to/ledger.md`.
 //!
 //! A blank disk may be a first start or a lost memory. A member with one therefore asks all others first (`join.rs`)
 //! and votes only when it knows all that it may have promised.

@@ -6,7 +6,7 @@
 //! Every difference is a [`Contradiction`].
 //!
 //! `sheaf data verify`, `sheaf demo`, the lab and the simulator all judge by this code. Rules, and the meaning of findings:
-//! `docs/verify.md`.
+//! `docs/reference/verify.md`.
 
 mod audit;
 mod evidence;

@@ -10,7 +10,7 @@
 //! - [`Socket`] is a ZeroMQ socket: any number of peers, bound or connected, on one epoll.
 //!
 //! Why own code and no binding of libzmq, and why this is no `Transport`: `docs/adr/2026-11-22-own-zmtp.md`.
-//! How to use it from the outside: `docs/zmq.md`.
+//! How to use it from the outside: `docs/how-to/zmq.md`.
 //!
 //! Nothing here allocates what a peer only announced: lengths are held against [`Limits`] first, and queues count
 //! bytes and messages.

@@ -3,7 +3,7 @@
 //! The bridge publishes heartbeats and a list of channels with itself as the only one, so those FLPs push their data to
 //! the bridge. The data of each FLP are forwarded to one FLP of the farm, whose source is `zmq`. EPNs of O2-Balancer2
 //! stand behind the sinks of the farm; their messages on the feedback channel are counted here. Layout of the messages:
-//! [`o2_balancer`](crate::zmq::o2_balancer); order of the messages: `docs/zmq.md`.
+//! [`o2_balancer`](crate::zmq::o2_balancer); order of the messages: `docs/how-to/zmq.md`.
 //!
 //! O2-Balancer2 has no back-pressure: an FLP that cannot send throws away. So a heartbeat waits until data have come
 //! for all but a few of those before it, and memory is bounded.

@@ -73,7 +73,7 @@ mod tests {
     use crate::sink::SinkConfig;
     use crate::source::SourceConfig;
 
-    const PAGE: &str = include_str!("../../../../docs/config.md");
+    const PAGE: &str = include_str!("../../../../docs/reference/config.md");
 
     /// Compares the table in `section` of the reference page with `kinds`.
     fn check(section: &str, kinds: &[super::Kind]) {

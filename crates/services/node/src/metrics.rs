@@ -1,4 +1,4 @@
-//! The counts of the pure brains and of the transport, as metrics. Names: `docs/metrics.md`.
+//! The counts of the pure brains and of the transport, as metrics. Names: `docs/reference/metrics.md`.
 
 use sheaf_metrics::Registry;
 use sheaf_stf_builder::flp::Flp;

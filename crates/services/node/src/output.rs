@@ -3,7 +3,7 @@
 use crate::status::FarmStatus;
 use serde::{Deserialize, Serialize};
 
-/// Line on the standard output of the process of a node (`docs/status.md`).
+/// Line on the standard output of the process of a node (`docs/reference/status.md`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Line {

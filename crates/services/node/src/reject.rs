@@ -1,5 +1,6 @@
 //! What becomes of an input that is not taken: its code is counted by peer, told to the peer where the stream can
-//! still carry it, and logged once a second at most. Nothing changes for any other peer. Codes: `docs/codes.md`.
+//! still carry it, and logged once a second at most. Nothing changes for any other peer. Codes:
+//! `docs/reference/codes.md`.
 
 use sheaf_metrics::Registry;
 use sheaf_protocol::reject::Code;

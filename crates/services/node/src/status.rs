@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// One line of `sheaf run icn --status-ms N` on stdout. Schema: `docs/status.md`.
+/// One line of `sheaf run icn --status-ms N` on stdout. Schema: `docs/reference/status.md`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FarmStatus {
     /// Version of this schema: 1.

@@ -1,5 +1,5 @@
 //! Sockets of ZeroMQ at the ends of a farm: opened as a farm file says, logged and counted. Nodes never talk by them to
-//! each other. For operators: `docs/zmq.md`.
+//! each other. For operators: `docs/how-to/zmq.md`.
 
 pub mod o2_balancer;
 

@@ -168,7 +168,7 @@ impl LiveSettings {
 }
 
 /// The `[machine]` table: what simulated points on a topology take for the machine that live ones share, and that is no
-/// matter of its cables. Defaults were measured, docs/simulator.md, "Calibration".
+/// matter of its cables. Defaults were measured, docs/explanation/simulator.md, "Calibration".
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Machine {
@@ -251,7 +251,7 @@ pub struct Experiment {
     #[serde(default)]
     pub chaos: Option<Chaos>,
     /// Keys of simulated points alone, and the rules of legacy ones (`legacy`), the bytes that FLPs
-    /// hold (`hold_bytes`) and the sizes (`size`) of all. The keys of a scenario, docs/simulator.md; those of a point
+    /// hold (`hold_bytes`) and the sizes (`size`) of all. The keys of a scenario, docs/explanation/simulator.md; those of a point
     /// are replaced.
     #[serde(default)]
     pub scenario: Scenario,

@@ -3,7 +3,7 @@
 //! The ICN publishes a heartbeat of 24 bytes with the EPN it chose; every FLP pushes a header and its payload there
 //! without waiting, up to 1,000 messages deep, and throws away what comes then; an EPN counts messages, and
 //! acknowledges a set if all of them name the newest heartbeat; the ICN counts acknowledgements until 20 ms or 1 s
-//! after the last heartbeat. Whatever it has not heard by then it calls lost. Sources: `docs/lab.md`, section
+//! after the last heartbeat. Whatever it has not heard by then it calls lost. Sources: `docs/how-to/lab.md`, section
 //! "Legacy mode".
 //!
 //! Plain TCP stands for ZeroMQ, with the bytes of its frames: a queue a connection, bounded in messages, a thread that

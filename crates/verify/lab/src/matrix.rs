@@ -1,4 +1,4 @@
-//! The fault matrix: every cell, in the order of its number. What each promises stands in `docs/faults.md`.
+//! The fault matrix: every cell, in the order of its number. What each promises stands in `docs/explanation/faults.md`.
 
 mod around;
 mod network;
@@ -54,15 +54,16 @@ mod tests {
 
     #[test]
     fn the_documentation_has_every_cell_with_its_bound() {
-        let docs = include_str!("../../../../docs/faults.md");
+        let docs = include_str!("../../../../docs/explanation/faults.md");
         for cell in cells() {
             let found = docs.lines().find(|line| {
                 line.strip_prefix("| `")
                     .and_then(|rest| rest.strip_prefix(cell.name))
                     .is_some_and(|rest| rest.starts_with('`'))
             });
-            let line =
-                found.unwrap_or_else(|| panic!("docs/faults.md has no row for {}", cell.name));
+            let line = found.unwrap_or_else(|| {
+                panic!("docs/explanation/faults.md has no row for {}", cell.name)
+            });
             let fields: Vec<&str> = line.split('|').map(str::trim).collect();
             let suffix = if cell.since == Since::Heal { " h" } else { "" };
             let bound = format!("{}{suffix}", cell.recover_ms);

@@ -55,7 +55,7 @@ pub(crate) struct Trace {
     pub(crate) killed: Vec<EpnLife>,
 }
 
-/// A line of an event log, as far as it matters here (docs/events.md).
+/// A line of an event log, as far as it matters here (docs/reference/events.md).
 #[derive(Deserialize)]
 struct Line {
     event: String,

@@ -5,7 +5,7 @@
 //! which all faults have ended. [`Farm::run`] lets it happen and holds the twelve invariants of the contract
 //! ([`Invariant`]) against it at every step, from what the nodes write into their event logs, what the ledger
 //! takes, and what consumers are handed. [`torture`] runs seeds by the thousand, [`kills`] measures what the death
-//! of an EPN costs. `docs/torture.md` tells how to read a failure and how to add a fault.
+//! of an EPN costs. `docs/explanation/torture.md` tells how to read a failure and how to add a fault.
 
 mod dice;
 mod farm;

@@ -2,7 +2,7 @@
 //!
 //! [`Scenario`] is what one simulated run needs; [`ScenarioFile`] adds a `[matrix]` whose product gives several.
 //! Everything is checked before anything runs, and an error names the key and what it accepts. All keys with their
-//! defaults are in `docs/simulator.md`.
+//! defaults are in `docs/explanation/simulator.md`.
 
 mod check;
 mod file;

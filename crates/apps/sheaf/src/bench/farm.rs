@@ -12,7 +12,7 @@ const STF_BYTES_MAX: u64 = 64 << 20;
 /// Runs a farm as processes over loopback with everything on: generated STFs with CRC-32C at the source and on
 /// arrival, announce, assign, build, commit, event logs and books. In turn with each run comes a run of
 /// `plain_tcp`, two bare sockets that move messages of the same size. Each pair of runs gives a ratio; pairs in
-/// which the machine was busy with others are dropped and taken again. See docs/bench.md.
+/// which the machine was busy with others are dropped and taken again. See docs/how-to/bench.md.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

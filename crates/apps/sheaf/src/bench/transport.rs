@@ -11,7 +11,7 @@ use std::process::ExitCode;
 ///
 /// Every side is a process of its own that does nothing but send or receive. In each round `plain_tcp` runs first
 /// and then every other transport once, so that each ratio is one of two runs of the same minute. A row says whether it
-/// can be trusted, and if not, why. Libraries that are not there are skipped by name. See docs/bench.md.
+/// can be trusted, and if not, why. Libraries that are not there are skipped by name. See docs/how-to/bench.md.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

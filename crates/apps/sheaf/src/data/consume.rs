@@ -30,7 +30,7 @@ const ANSWER_WAIT: Duration = Duration::from_secs(5);
 /// Connects to the sink `shm` of an EPN, looks at every timeframe (TF) where it lies in memory, computes the CRC-32C of
 /// its payloads again, and gives it back. Several may take from one EPN; each TF goes to one of them. Ends when the EPN
 /// does, or when SIGTERM or SIGINT comes. Exit status: 0; 1 if a TF was damaged or the EPN broke off in a way that it
-/// should not; 2 if there is no EPN. How to write such a program: docs/shm.md.
+/// should not; 2 if there is no EPN. How to write such a program: docs/how-to/shm.md.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -61,7 +61,7 @@ pub(crate) struct Args {
     json: Option<PathBuf>,
 }
 
-/// What `--json` writes. `docs/shm.md` describes every field.
+/// What `--json` writes. `docs/how-to/shm.md` describes every field.
 #[derive(Clone, Debug, Default, Serialize)]
 struct Summary {
     schema: u32,

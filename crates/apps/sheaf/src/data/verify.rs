@@ -43,7 +43,7 @@ pub(crate) struct Args {
     all: bool,
 }
 
-/// What `--json` writes. `docs/verify.md` describes every field.
+/// What `--json` writes. `docs/reference/verify.md` describes every field.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Report {
     schema: u32,
@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn every_documented_field_is_there() {
         let value: serde_json::Value = serde_json::from_str(&Report::default().to_json()).unwrap();
-        let page = include_str!("../../../../../docs/verify.md");
+        let page = include_str!("../../../../../docs/reference/verify.md");
         let (_, page) = page.split_once("## The result for machines").unwrap();
         let documented: Vec<&str> = page
             .lines()

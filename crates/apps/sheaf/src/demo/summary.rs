@@ -1,4 +1,4 @@
-//! The summary of a demo: for machines (`docs/demo.md` describes every field) and for people.
+//! The summary of a demo: for machines (`docs/reference/demo.md` describes every field) and for people.
 
 use super::args::Args;
 use super::faults::FaultKind;
@@ -464,7 +464,7 @@ mod tests {
     #[test]
     fn every_documented_field_is_there() {
         let value: serde_json::Value = serde_json::from_str(&good().to_json()).unwrap();
-        let page = include_str!("../../../../../docs/demo.md");
+        let page = include_str!("../../../../../docs/reference/demo.md");
         let documented: Vec<&str> = page
             .lines()
             .filter_map(|line| {

@@ -27,7 +27,7 @@ enum System {
 /// Its FLPs subscribe to the heartbeats, are told to push their data here, and each of them feeds one FLP of the
 /// farm, whose source is `zmq` with `framing = "o2-balancer"`. Its EPNs stand behind sinks of the farm and register
 /// and acknowledge here. Prints where it listens, and in the end what it has done, as JSON lines. SIGTERM or SIGINT:
-/// it ends without the heartbeats that are left. Details: docs/zmq.md.
+/// it ends without the heartbeats that are left. Details: docs/how-to/zmq.md.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

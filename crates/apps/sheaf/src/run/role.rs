@@ -1,7 +1,7 @@
 //! `sheaf run icn`, `sheaf run flp`, `sheaf run epn`: one node as one process.
 //!
-//! The standard output carries JSON lines for whoever started the process (see `docs/status.md`), the standard
-//! error its log.
+//! The standard output carries JSON lines for whoever started the process (see `docs/reference/status.md`), the
+//! standard error its log.
 
 use super::cpu_list;
 use crate::address;
@@ -30,7 +30,7 @@ pub(crate) struct NodeArgs {
     /// Serve metrics at this address; overrides the farm file.
     #[arg(long, value_name = "ADDR", value_parser = address::parse)]
     metrics: Option<String>,
-    /// Append what this node sees to this file, one JSON object a line (docs/events.md).
+    /// Append what this node sees to this file, one JSON object a line (docs/reference/events.md).
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
     /// Stay on these CPUs with all threads and memory, such as 2 or 0-3,8; else wherever the kernel puts them.
@@ -59,7 +59,7 @@ pub(crate) struct IcnArgs {
     /// Listen here; overrides `icn.address` and `icn.addresses` of the farm file.
     #[arg(long, value_name = "ADDR", value_parser = address::parse_node)]
     listen: Option<String>,
-    /// Print the farm's status this often, in ms (docs/status.md).
+    /// Print the farm's status this often, in ms (docs/reference/status.md).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     status_ms: Option<u64>,
 }

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// builder and hold.
 ///
 /// A row a point is printed; --json, --csv and --out keep the figures. Equal files and seeds give equal figures and
-/// the same trace hash. All keys of a scenario file are in docs/simulator.md.
+/// the same trace hash. All keys of a scenario file are in docs/explanation/simulator.md.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

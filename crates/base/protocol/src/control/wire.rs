@@ -15,7 +15,7 @@ use bytes::Bytes;
 
 // The number of each kind on the wire, its name in logs and its fields. A number is never given out twice.
 wire_enum! {
-    Control: u16 = "kind", "kind of control message", "a kind of docs/protocol.md";
+    Control: u16 = "kind", "kind of control message", "a kind of docs/reference/protocol.md";
     1 "hello" Hello(hello: Hello);
     2 "leaving" Leaving;
     10 "announce" Announce(stfs: Vec<Announced> = "announced TFs");
@@ -180,7 +180,7 @@ impl Control {
         <Self as Kinds>::samples()
     }
 
-    /// Returns the layouts of all messages in the order of their numbers, for `docs/protocol.md`.
+    /// Returns the layouts of all messages in the order of their numbers, for `docs/reference/protocol.md`.
     #[must_use]
     pub fn layouts() -> Vec<Layout> {
         <Self as Kinds>::layouts()

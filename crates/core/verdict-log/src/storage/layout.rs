@@ -1,6 +1,6 @@
 //! Bytes of a ledger directory: segments of entries, the state of the member, the synced mark.
 //!
-//! All numbers are little-endian. `docs/ledger.md` draws the same layouts.
+//! All numbers are little-endian. `docs/how-to/ledger.md` draws the same layouts.
 
 use super::{HardState, Seat};
 use crate::entry::Entry;

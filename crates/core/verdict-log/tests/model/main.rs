@@ -3,7 +3,7 @@
 //! Two ICNs, two EPNs, two FLPs, a verdict log, and at most two faults: an EPN dies, a leader dies, a leader is
 //! replaced while it goes on. Messages are never lost for good, may come in any order, any number of times, and as late
 //! as can be: every message sent once may arrive at every later moment. The model says in a page what
-//! `docs/reliability.md` promises; the simulator runs the code itself, but only some of the interleavings.
+//! `docs/explanation/reliability.md` promises; the simulator runs the code itself, but only some of the interleavings.
 //!
 //! Each rule of the protocol can be taken out. Then the search must find the failure that the rule prevents: a model
 //! that finds nothing whatever is broken would prove nothing.

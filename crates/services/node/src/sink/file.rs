@@ -16,7 +16,7 @@ use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use tracing::info;
 
-/// Writes `DIRECTORY/run-RUN/tf-ID.tf`, in the layout of `docs/tf-file.md`.
+/// Writes `DIRECTORY/run-RUN/tf-ID.tf`, in the layout of `docs/reference/tf-file.md`.
 ///
 /// While it is written a file has another name that ends in `.epnN.part`. What a crash leaves of these is removed
 /// when the EPN of that index starts again; EPNs may share a directory.

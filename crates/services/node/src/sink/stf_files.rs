@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tracing::{info, warn};
 
-/// Writes `DIRECTORY/run-RUN/o2_rawtf_runNNNNNNNN_tfNNNNNNNN_epnNNN.tf`, in the layout of `docs/stf-file.md`.
+/// Writes `DIRECTORY/run-RUN/o2_rawtf_runNNNNNNNN_tfNNNNNNNN_epnNNN.tf`, in the layout of `docs/reference/stf-file.md`.
 ///
 /// A file has another name, which ends in `.epnN.stf-part`, until it is closed: when it has its size, when the run
 /// changes and when the node ends. TFs in it are delivered all the same, so a crash must not lose them: what it

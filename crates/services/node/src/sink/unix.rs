@@ -2,7 +2,7 @@
 //!
 //! A TF counts as handed over when its last byte was written to the socket. If the consumer goes before, the same TF
 //! is written again from its first byte to the next one: a consumer that got a cut TF throws it away. What a
-//! consumer had in its socket when it died is gone; who cannot bear that writes files (`docs/tf-file.md`).
+//! consumer had in its socket when it died is gone; who cannot bear that writes files (`docs/reference/tf-file.md`).
 
 use super::handle::SinkHandle;
 use super::vectored::write_all_vectored;

@@ -1,7 +1,7 @@
 //! STFs from outside: any readout can feed an FLP by the standard input, a Unix socket or TCP.
 //!
-//! A thread reads records (`docs/feed.md`) from one producer at a time and puts them into a short queue. When the
-//! FLP does not take them, the thread waits, the kernel's buffers fill, and the producer waits too. A record
+//! A thread reads records (`docs/reference/feed.md`) from one producer at a time and puts them into a short queue. When
+//! the FLP does not take them, the thread waits, the kernel's buffers fill, and the producer waits too. A record
 //! that is none ends its connection, is logged and counted, and the next producer is served.
 
 use super::Wake;

@@ -5,7 +5,7 @@ use sheaf_protocol::{PayloadFormat, Stf, TfId};
 use std::io::{self, Read};
 use thiserror::Error;
 
-/// The head of a record. Layout: `docs/feed.md`.
+/// The head of a record. Layout: `docs/reference/feed.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordHeader {
     /// What the payload is made of.

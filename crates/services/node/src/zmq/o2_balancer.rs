@@ -1,8 +1,8 @@
 //! Messages of O2-Balancer2, the founding system: structs of C as its processes have them in memory, 24 bytes each.
 //!
 //! After hexoxide/O2-Balancer2, tag experiment-2: `O2Data` and `O2Channel`, on machines with 8-byte alignment,
-//! little-endian. Padding is not looked at, since its bytes were never set. Who sends which: `docs/zmq.md`, section
-//! "O2-Balancer2".
+//! little-endian. Padding is not looked at, since its bytes were never set. Who sends which: `docs/how-to/zmq.md`,
+//! section "O2-Balancer2".
 
 use bytes::Bytes;
 use std::net::{Ipv4Addr, SocketAddrV4};

@@ -583,7 +583,7 @@ fn sealed_victim(folder: &Path) -> Node {
 
 #[test]
 fn the_documents_have_every_code_and_no_other() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/codes.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/reference/codes.md");
     let text = std::fs::read_to_string(path).unwrap();
     let mut rows = Vec::new();
     for line in text.lines().filter(|line| line.starts_with("| ")) {

@@ -1,4 +1,4 @@
-//! What the pairs of runs come to, for machines (`docs/bench.md` describes every field).
+//! What the pairs of runs come to, for machines (`docs/how-to/bench.md` describes every field).
 
 use super::options::{Options, Shape};
 use super::plain::PlainRun;

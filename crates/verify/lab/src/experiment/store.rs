@@ -5,7 +5,7 @@
 //! DIR/experiment.json     what it was run as: name, checksum, length of runs, commit, machine, kernel
 //! DIR/runs/ID-I-A.json    run I of trial ID, attempt A
 //! DIR/raw.csv             the same runs, a row each
-//! DIR/summary.json        points, docs/simulator.md
+//! DIR/summary.json        points, docs/explanation/simulator.md
 //! ```
 //!
 //! A run that has its file is not made again. A folder of another experiment is refused, and so is one that holds

@@ -119,7 +119,7 @@ fn write(seeds_max: u64, kind: Kind, names: &[String]) -> ExitCode {
         });
     }
     let text = toml::to_string(&register).expect("plain data");
-    let head = "# Written by `mutants search`; `elsewhere` and `redundant` by people. See docs/mutants.md.\n";
+    let head = "# Written by `mutants search`; `elsewhere` and `redundant` by people; docs/explanation/mutants.md.\n";
     if let Err(error) = std::fs::write(path(), format!("{head}{text}")) {
         eprintln!("cannot write {}: {error}", path().display());
         return ExitCode::FAILURE;

@@ -1,4 +1,4 @@
-//! Messages of ZeroMQ as STFs: how each says which TF it is of. Layouts: `docs/zmq.md`.
+//! Messages of ZeroMQ as STFs: how each says which TF it is of. Layouts: `docs/how-to/zmq.md`.
 
 use super::ZmqSource;
 use crate::source::feed::Fed;
@@ -14,7 +14,7 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ZmqFraming {
-    /// A record of `docs/feed.md`: a head of 24 bytes, then the payload.
+    /// A record of `docs/reference/feed.md`: a head of 24 bytes, then the payload.
     #[default]
     Record,
     /// A part with the TF id, then the payload.
