@@ -4,7 +4,8 @@
 #     scripts/setup.sh demo|test|zookeeper
 #
 # Installs Debian packages when it runs as root, and npm packages when there is a package.json. `test` and
-# `zookeeper` fetch the jars of a ZooKeeper server. Asks nothing, and does nothing the second time.
+# `zookeeper` fetch the jars of a ZooKeeper server; `test` builds mdBook. Asks nothing; a second call does
+# nothing.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -136,6 +137,16 @@ has_command() {
     has "$1" || [ -x "/usr/sbin/$1" ] || [ -x "/sbin/$1" ]
 }
 
+# The book of docs/ is built by mdBook, which Debian 12 does not have. Built once for each version.
+need_mdbook() {
+    version=0.5.4
+    tools=${CARGO_TARGET_DIR:-target}/tools
+    [ "$("$tools/bin/mdbook" --version 2>/dev/null)" != "mdbook v$version" ] || return 0
+    echo "setup: building mdBook $version into $tools"
+    cargo install --quiet --locked --version "$version" --root "$tools" mdbook --no-default-features \
+        --features search || fail "missing: mdBook $version; cargo could not install it"
+}
+
 need_npm_packages() {
     [ -f package.json ] || return 0
     { has node && has npm; } || fail 'missing: Node.js (node and npm)'
@@ -156,6 +167,7 @@ test)
     need_test_tools
     need_packages
     need_zookeeper
+    need_mdbook
     need_npm_packages
     ;;
 zookeeper)

@@ -3,7 +3,7 @@
 use crate::background::Job;
 use crate::command::{cargo, host, root, succeed, target_dir, typed};
 use crate::tally::Tally;
-use crate::{fuzz, tidy};
+use crate::{book, fuzz, tidy};
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -33,6 +33,8 @@ pub(crate) enum Stage {
     Fmt,
     /// Statements of the repository about itself: arrows, layers, links, words.
     Tidy,
+    /// The book of `docs/`, built by mdBook, warnings denied.
+    Book,
     /// Lints, warnings denied.
     Clippy,
     /// Documentation, warnings denied.
@@ -51,10 +53,11 @@ pub(crate) enum Stage {
 }
 
 impl Stage {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Fetch,
         Self::Fmt,
         Self::Tidy,
+        Self::Book,
         Self::Clippy,
         Self::Doc,
         Self::Test,
@@ -69,6 +72,7 @@ impl Stage {
             Self::Fetch => "fetch",
             Self::Fmt => "fmt",
             Self::Tidy => "tidy",
+            Self::Book => "book",
             Self::Clippy => "clippy",
             Self::Doc => "doc",
             Self::Test => "test",
@@ -108,6 +112,7 @@ impl Stage {
                 ensure!(tidy::run(&root())?, "the repository is not as it says");
                 Ok(())
             }
+            Self::Book => book::build(),
             Self::Clippy => succeed(
                 cargo()
                     .args([
@@ -298,14 +303,14 @@ mod tests {
     fn stages_run_in_order_whatever_the_order_of_their_names() {
         check(
             "",
-            "fetch fmt tidy clippy doc test torture mutants fuzz faults",
+            "fetch fmt tidy book clippy doc test torture mutants fuzz faults",
         );
         check("--only mutants torture", "torture mutants");
         check("--only torture", "torture");
         check("--only test fmt", "fmt test");
         check(
             "--skip test doc",
-            "fetch fmt tidy clippy torture mutants fuzz faults",
+            "fetch fmt tidy book clippy torture mutants fuzz faults",
         );
         check("--only fmt tidy --skip fmt", "tidy");
     }
@@ -314,7 +319,7 @@ mod tests {
     fn a_stage_that_does_not_exist_is_refused() {
         check(
             "--only lint",
-            r#"stage "lint" does not exist, expected one of: fetch fmt tidy clippy doc test torture mutants fuzz faults"#,
+            r#"stage "lint" does not exist, expected one of: fetch fmt tidy book clippy doc test torture mutants fuzz faults"#,
         );
         check(
             "fmt",
@@ -333,7 +338,7 @@ mod tests {
 stage     seconds  result
 fmt           0.4  ok
 test       2200.0  FAILED
-total      2200.4  over the 25 minutes of a cold run
+total      2200.4  over the 35 minutes of a cold run
 ";
         assert_eq!(table(&rows, Duration::from_millis(2_200_400)), expected);
     }

@@ -5,6 +5,7 @@
 //! map, links, licences. There are no other scripts that CI depends on.
 
 mod background;
+mod book;
 mod check;
 mod command;
 mod fuzz;
@@ -17,10 +18,12 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 Usage: cargo xtask check [--only STAGE...] [--skip STAGE...]
        cargo xtask tidy
+       cargo xtask book
 
-check  runs all that CI runs; stages: fetch fmt tidy clippy doc test torture mutants fuzz
+check  runs all that CI runs; stages: fetch fmt tidy book clippy doc test torture mutants fuzz
        faults; torture and the build of the fuzz targets go on while the tests run
 tidy   holds the repository against what it says about itself
+book   builds the book of docs/ into target/book; warnings are errors
 ";
 
 fn main() -> ExitCode {
@@ -43,6 +46,7 @@ fn run(args: &[String]) -> Result<bool> {
     match (command, rest) {
         ("check", rest) => check::run(&check::select(rest)?),
         ("tidy", []) => tidy::run(&command::root()),
+        ("book", []) => book::build().map(|()| true),
         // What `check` begins early.
         ("fuzz-build", []) => fuzz::build_only(),
         ("help" | "--help" | "-h", []) => {

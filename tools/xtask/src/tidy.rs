@@ -6,6 +6,7 @@
 
 mod adr;
 mod arrows;
+mod book;
 mod circles;
 mod code_map;
 mod links;
@@ -17,6 +18,10 @@ mod text;
 mod tree;
 mod unsafety;
 mod workspace;
+
+pub(crate) use book::SUMMARY;
+pub(crate) use links::{resolve, targets};
+pub(crate) use markdown::{prose, without_code};
 
 use anyhow::Result;
 use std::fmt;
@@ -63,7 +68,7 @@ impl fmt::Display for Finding {
 
 type Check = fn(&Tree, &Workspace) -> Vec<Finding>;
 
-const CHECKS: [(&str, Check); 11] = [
+const CHECKS: [(&str, Check); 12] = [
     ("crate arrows", |tree, workspace| {
         arrows::check(tree, workspace)
     }),
@@ -85,6 +90,7 @@ const CHECKS: [(&str, Check); 11] = [
     ("unsafe code", |tree, _| unsafety::check(tree)),
     ("source text", |tree, _| text::check(tree)),
     ("links", |tree, _| links::check(tree)),
+    ("book", |tree, _| book::check(tree)),
     ("decision records", |tree, _| adr::check(tree)),
     ("files that must exist", |tree, _| required(tree)),
 ];
@@ -123,6 +129,8 @@ fn required(tree: &Tree) -> Vec<Finding> {
         "Cargo.lock",
         "rust-toolchain.toml",
         "config/example.toml",
+        "docs/SUMMARY.md",
+        "docs/book.toml",
         "docs/reference/protocol.md",
         "docs/reference/metrics.md",
     ];

@@ -23,7 +23,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
 }
 
 /// Returns the targets of the inline links, images and link definitions of `line`.
-fn targets(line: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn targets(line: &str) -> impl Iterator<Item = &str> {
     let inline = line
         .split("](")
         .skip(1)
@@ -55,7 +55,7 @@ fn leads_somewhere(tree: &Tree, page: &str, target: &str) -> bool {
 }
 
 /// `target` as seen from `page`, relative to the root; none if it leaves the repository.
-fn resolve(page: &str, target: &str) -> Option<String> {
+pub(crate) fn resolve(page: &str, target: &str) -> Option<String> {
     let mut parts: Vec<&str> = page.split('/').collect();
     parts.pop();
     for part in target.split('/') {
