@@ -7,8 +7,8 @@ use rustls::crypto::{CryptoProvider, ring as provider};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::ParsedCertificate;
 
-/// Returns the suites of TLS 1.3, the fastest first: AES with 128 bits runs at 4.5 GB/s a core with AES-NI, and no attack
-/// on it is nearer than on 256.
+/// Returns the suites of TLS 1.3, the fastest first: AES with 128 bits runs at 4.5 GB/s a core with AES-NI, and no
+/// attack on it is nearer than on 256.
 pub(crate) fn crypto() -> CryptoProvider {
     CryptoProvider {
         cipher_suites: vec![

@@ -1,7 +1,7 @@
 //! Content of a file of detector data, in numbers: for people, and as JSON for machines.
 //!
-//! The JSON form of an [`Inspection`] is described in `docs/reference/formats.md`, section "What `sheaf data inspect` prints";
-//! its field names are fixed.
+//! The JSON form of an [`Inspection`] is described in `docs/reference/formats.md`, section "What `sheaf data inspect`
+//! prints"; its field names are fixed.
 
 use crate::fault::{Fault, Findings, Note};
 use crate::km3net::{Packets, Records};

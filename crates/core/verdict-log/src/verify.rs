@@ -5,8 +5,8 @@
 //! the event logs of all ICNs, with the verdict log itself, and with the ICN's own accounting where it is at hand.
 //! Every difference is a [`Contradiction`].
 //!
-//! `sheaf data verify`, `sheaf demo`, the lab and the simulator all judge by this code. Rules, and the meaning of findings:
-//! `docs/reference/verify.md`.
+//! `sheaf data verify`, `sheaf demo`, the lab and the simulator all judge by this code. Rules, and the meaning of
+//! findings: `docs/reference/verify.md`.
 
 mod audit;
 mod evidence;

@@ -261,8 +261,9 @@ pub fn open(config: &SourceConfig, opening: Opening<'_>) -> Result<Input, Source
 mod tests {
     use super::*;
     use crate::config::FarmConfig;
+    use sheaf_formats::check_stf;
     use sheaf_protocol::TfId;
-    use sheaf_stf_builder::{HeapSlots, Made, check_stf};
+    use sheaf_stf_builder::{HeapSlots, Made};
     use std::path::Path;
 
     fn data(name: &str) -> PathBuf {

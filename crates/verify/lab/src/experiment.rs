@@ -251,8 +251,8 @@ pub struct Experiment {
     #[serde(default)]
     pub chaos: Option<Chaos>,
     /// Keys of simulated points alone, and the rules of legacy ones (`legacy`), the bytes that FLPs
-    /// hold (`hold_bytes`) and the sizes (`size`) of all. The keys of a scenario, docs/explanation/simulator.md; those of a point
-    /// are replaced.
+    /// hold (`hold_bytes`) and the sizes (`size`) of all. The keys of a scenario, docs/explanation/simulator.md; those
+    /// of a point are replaced.
     #[serde(default)]
     pub scenario: Scenario,
     /// Where live points are run, in place of their topologies; the file does not say it.

@@ -82,7 +82,10 @@ mod tests {
     fn expect(line: &str, expected: &[&str]) {
         let tree = Tree::of(&[
             ("docs/page.md", line),
-            ("docs/reference/protocol.md", "# Protocol\n\n## STF header\n"),
+            (
+                "docs/reference/protocol.md",
+                "# Protocol\n\n## STF header\n",
+            ),
             ("README.md", ""),
             ("docs/farm.svg", ""),
         ]);

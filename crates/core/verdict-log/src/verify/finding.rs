@@ -20,7 +20,8 @@ impl fmt::Display for Contradiction {
     }
 }
 
-/// Rule of consistency, one for each way in which a run can contradict itself. `docs/reference/verify.md` has a row for each.
+/// Rule of consistency, one for each way in which a run can contradict itself. `docs/reference/verify.md` has a row for
+/// each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {

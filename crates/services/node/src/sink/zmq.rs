@@ -319,6 +319,7 @@ mod tests {
     use super::super::tests::{Wakes, delivered, tf, wakes};
     use super::super::{SinkEvent, SinkHandle};
     use super::*;
+    use sheaf_formats::tf_file::read_tf_file;
     use sheaf_protocol::TfId;
     use sheaf_zmtp::{Command, Endpoint, Greeting, Socket};
     use std::io::{Read as _, Write as _};

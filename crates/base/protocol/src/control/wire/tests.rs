@@ -243,8 +243,8 @@ proptest! {
     }
 }
 
-/// The bytes of every sample as the first encoder wrote them: an old peer and a new one understand each other as long as
-/// no line of the file changes.
+/// The bytes of every sample as the first encoder wrote them: an old peer and a new one understand each other as long
+/// as no line of the file changes.
 #[test]
 fn every_sample_has_the_bytes_of_its_vector() {
     let vectors = crate::wire::vectors(include_str!("../../../vectors/control.txt"));
