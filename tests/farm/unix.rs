@@ -111,7 +111,7 @@ fn an_epn_that_is_killed_comes_back_at_its_socket() {
     // Somebody listens there.
     let second = node("epn", 1, &config).end();
     let expected = format!(
-        "cannot listen at unix:{}/epn-1.sock: somebody listens there",
+        "cannot listen at unix:{}/epn-1.sock: another process listens there",
         folder.path().display()
     );
     assert!(!second.status.success());

@@ -1,4 +1,4 @@
-//! The files of certificates and keys: where they lie, and who may read them.
+//! The files of certificates and keys: paths and permissions.
 
 use crate::error::IdentityError;
 use sheaf_protocol::NodeId;

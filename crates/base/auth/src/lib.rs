@@ -1,6 +1,6 @@
-//! Who may be what in a farm.
+//! Authentication of nodes: certificates and TLS.
 //!
-//! This crate answers one question: *is the other side the node that it says it is?* It makes a private
+//! This crate answers one question: *is the peer the node that it claims to be?* It makes a private
 //! certificate authority (CA) and one certificate for each node, reads them back with every doubt named, and
 //! builds the TLS configurations of both ends of a connection. What a node of a role may say, and what happens
 //! when it says something else, is the business of the node; moving bytes that of the transport.

@@ -1,4 +1,4 @@
-//! The name of a node as it stands in its certificate.
+//! The name of a node in its certificate.
 
 use sheaf_protocol::{NodeId, Role};
 use std::fmt;

@@ -2,7 +2,7 @@
 //!
 //! A checkpoint is one append: this head first, behind it the records that say the rest. The ranges of released TFs,
 //! the sources and the undone verdicts are of kinds of their own, because they count nothing; rosters, settings, the
-//! clock and the stop are the records that they always are. Whoever reads the head forgets what it has read before.
+//! clock and the stop are the records that they always are. A reader of the head forgets all records before it.
 
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::id::{FlpId, RosterId, RunId, TfId};

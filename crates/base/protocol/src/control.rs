@@ -1,9 +1,9 @@
-//! The control messages: everything that ICN, FLPs and EPNs say to each other besides the bytes of STFs.
+//! The control messages: all that ICN, FLPs and EPNs send each other besides the bytes of STFs.
 //!
-//! Grouped by who talks to whom. A message either states what is so (a pulse, a release, a list of EPNs):
+//! Grouped by sender and receiver. A message either states a fact (a pulse, a release, a list of EPNs):
 //! then a later one replaces it; or it is repeated until the answer comes (announce, built, commit): then
-//! hearing it twice is harmless. So no message needs a reply of its own kind, and any of them may be lost.
-//! Layouts: `docs/reference/protocol.md`, section "Control messages".
+//! a duplicate is harmless. So no message needs a reply of its own kind, and any of them may be lost.
+//! Layouts: `docs/protocol.md`, section "Control messages".
 
 mod wire;
 

@@ -1,9 +1,9 @@
-//! The words of Sheaf and their bytes.
+//! Messages of Sheaf and their bytes.
 //!
-//! This crate answers one question: *what do the nodes of a farm say to each other, and how does it look
+//! This crate answers one question: *which messages do the nodes of a farm exchange, and how do they look
 //! on the wire?* Ids, the STF and its header, the control messages and the prefix that frames them all
-//! stand here, and nowhere else: `frame` is the only place that knows a byte layout of the wire
-//! (`docs/reference/protocol.md` draws the same layouts). It does no I/O, takes no time and allocates nothing that
+//! are defined here, and nowhere else: this crate is the only place that knows a byte layout of the wire
+//! (`docs/protocol.md` draws the same layouts). It does no I/O, takes no time and allocates nothing that
 //! a peer could size.
 
 mod checkpoint;

@@ -1,7 +1,7 @@
 //! One record of the verdict log, and its bytes.
 //!
 //! The log is what an ICN that takes over knows of the run: it replays the records, oldest first. A record says
-//! what was decided, never what somebody holds; that is asked of the nodes.
+//! what was decided, never what a node holds; that is asked of the nodes.
 
 use crate::checkpoint::{Checkpoint, CheckpointForm, SummedSource};
 use crate::codec::{DecodeError, Reader, Writer};
@@ -148,7 +148,7 @@ impl Wire for Restated {
     }
 
     fn read(input: &mut Reader<'_>, name: Name) -> Result<Self::Value, DecodeError> {
-        let what = "kind of a record said again";
+        let what = "kind of a restated record";
         match input.peek(what)? {
             3 | 4 => Record::read(input, name).map(Box::new),
             found => Err(DecodeError::Invalid {
@@ -375,7 +375,7 @@ mod tests {
         // A record of these that holds itself would never end.
         check(
             &[15, 15, 15],
-            "kind of a record said again is 15, expected 3 (verdict) or 4 (abandoned)",
+            "kind of a restated record is 15, expected 3 (verdict) or 4 (abandoned)",
         );
         check(
             &[12, 255, 255, 255, 255],

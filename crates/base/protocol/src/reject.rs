@@ -1,6 +1,6 @@
 //! Why an input from outside is rejected: a closed list of codes.
 //!
-//! Whatever a peer sends that is not taken has one of these. The peer is told the code where the stream can still
+//! Every rejected input has one of these codes. The peer is sent the code where the stream can still
 //! carry it ([`Control::Rejected`](crate::Control::Rejected)), the node counts it by peer and code, and says at
 //! most one log line a second for each pair. What every code means and what to do: `docs/reference/codes.md`.
 

@@ -6,7 +6,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ShmFault {
     /// The ends of a ring do not fit each other.
-    #[error("ring of {capacity} bytes is said to begin at {head} and end at {tail}")]
+    #[error("ring of {capacity} bytes claims to begin at {head} and end at {tail}")]
     Ends {
         /// Where it begins.
         head: u64,
@@ -56,6 +56,6 @@ pub enum ShmFault {
         slot: u32,
     },
     /// The peer speaks of shared memory where it cannot be.
-    #[error("unexpected word on shared memory: {0}")]
+    #[error("unexpected message about shared memory: {0}")]
     Word(&'static str),
 }

@@ -1,7 +1,7 @@
 //! Moves framed messages between nodes.
 //!
 //! This crate answers one question: *how do a head and its payload get from one node to another, whole,
-//! in order, and without a copy that nobody needs?* What the bytes mean is the business of
+//! in order, and without needless copies?* What the bytes mean is the business of
 //! [`sheaf_protocol`]; who talks to whom, and what to do when a connection closes, that of the node.
 //!
 //! - [`Transport`] is the trait, [`contract`] the suite that every implementation passes;

@@ -1,4 +1,4 @@
-//! The trait, and the words that callers and implementations share.
+//! The trait, and the types that callers and implementations share.
 
 use crate::fault::ShmFault;
 use crate::unix::UnixBindError;
@@ -170,8 +170,8 @@ pub enum TlsFailure {
     /// The certificate of the peer is not one of a node of this farm that holds now.
     #[error("the certificate of the peer is refused: {0}")]
     Certificate(String),
-    /// The peer refuses us; this is its alert, such as `CertificateExpired`.
-    #[error("the peer refuses us with alert {0}")]
+    /// Refusal by the peer, with its alert, such as `CertificateExpired`.
+    #[error("the peer refuses the connection with alert {0}")]
     Alert(String),
     /// Anything else that ends a session: another version, a damaged record, a stream cut off in the handshake.
     #[error("{0}")]

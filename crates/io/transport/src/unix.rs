@@ -79,7 +79,7 @@ pub enum UnixBindError {
         folder: PathBuf,
     },
     /// Another process, or this one, listens there.
-    #[error("somebody listens there")]
+    #[error("another process listens there")]
     Taken,
     /// Something that is no socket has the name. It stays.
     #[error("a file is there that is no socket")]

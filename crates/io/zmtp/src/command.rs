@@ -19,7 +19,7 @@ pub enum Command {
         /// Identity of the peer; may be empty.
         identity: Bytes,
     },
-    /// The peer refuses us.
+    /// Refusal by the peer.
     Error {
         /// Why.
         reason: String,

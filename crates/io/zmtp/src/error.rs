@@ -55,7 +55,7 @@ pub enum PeerError {
         /// Socket type of this end.
         ours: SocketType,
     },
-    /// The peer refuses us.
+    /// Refusal by the peer.
     #[error("refused by the peer: {reason}")]
     Refused {
         /// Reason that the peer gives.

@@ -1,4 +1,4 @@
-//! The first 64 bytes of a connection: who speaks which version, and how it is secured.
+//! The first 64 bytes of a connection: versions and security mechanisms.
 
 use thiserror::Error;
 

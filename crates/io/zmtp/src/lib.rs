@@ -5,7 +5,7 @@
 //! opens the socket. The protocol is RFC 37/ZMTP 3.1 (<https://rfc.zeromq.org/spec/37/>), with peers of 3.0 (RFC 23)
 //! understood; mechanism NULL only.
 //!
-//! - [`Greeting`], [`FrameHead`], [`Command`] are the words and their bytes;
+//! - [`Greeting`], [`FrameHead`], [`Command`] are the messages of the protocol and their bytes;
 //! - [`Session`] is one connection without its socket: bytes in, messages out, and the other way round;
 //! - [`Socket`] is a ZeroMQ socket: any number of peers, bound or connected, on one epoll.
 //!

@@ -1,4 +1,4 @@
-//! The four socket types, and who may talk to whom.
+//! The four socket types, and which of them may be connected to each other.
 
 use std::fmt;
 

@@ -39,7 +39,7 @@ pub enum TakeError {
         path: PathBuf,
     },
     /// No word of the lender in time.
-    #[error("the process at {} has said nothing for {} ms", path.display(), waited.as_millis())]
+    #[error("the process at {} has sent nothing for {} ms", path.display(), waited.as_millis())]
     Silent {
         /// Where it is.
         path: PathBuf,
@@ -47,7 +47,7 @@ pub enum TakeError {
         waited: Duration,
     },
     /// Peer with another protocol, or another version.
-    #[error("the lender said {found:02x?}, expected {expected}")]
+    #[error("the lender sent {found:02x?}, expected {expected}")]
     Word {
         /// The first bytes of what it said.
         found: Vec<u8>,

@@ -521,5 +521,5 @@ fn what_is_no_lender_is_named() {
     rustix::net::bind(&listener, &rustix::net::SocketAddrUnix::new(&path).unwrap()).unwrap();
     rustix::net::listen(&listener, 4).unwrap();
     let silent = connect().to_string();
-    assert!(silent.ends_with("has said nothing for 0 ms"), "{silent}");
+    assert!(silent.ends_with("has sent nothing for 0 ms"), "{silent}");
 }

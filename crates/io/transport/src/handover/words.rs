@@ -1,4 +1,4 @@
-//! What lender and borrower say on their socket.
+//! Messages between lender and borrower on their socket.
 
 use rustix::io::Errno;
 use rustix::net::{
@@ -20,7 +20,7 @@ const WAKE: u8 = 0;
 const FILES_MAX: usize = 2;
 const WORD_BYTES_MAX: usize = 32;
 
-/// A word, without its descriptors.
+/// Message on the socket, without its descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Word {
     /// The rings, of so many bytes.
@@ -71,7 +71,7 @@ impl Word {
     }
 }
 
-/// Says `word`, with `files`; `false` if there is no room for it now.
+/// Sends `word` with `files`; returns `false` if there is no room for it now.
 pub(super) fn send(
     socket: BorrowedFd<'_>,
     word: Word,

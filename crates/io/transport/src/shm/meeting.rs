@@ -1,8 +1,8 @@
 //! How two processes come to share memory: a Unix socket beside the stream.
 //!
-//! The accepting side of a stream offers: a name and a token, said on the stream itself, so that whoever brings the
+//! The accepting side of a stream offers a name and a token, sent on the stream itself, so that the process with the
 //! token is at its other end. The connecting side brings it to the socket of that name, with the memory. Names are of
-//! the abstract kind, which a network namespace has for itself and which nobody has to delete.
+//! the abstract kind, which belong to a network namespace and need no deletion.
 
 use super::lendable::Lendable;
 use crate::mapping::{Mapping, read_only};

@@ -1,7 +1,7 @@
 //! Records through shared memory: one writer, one reader, any two processes.
 //!
 //! Both ends count bytes up from 0 and publish their count in a word of its own cache line. A reader that is about to
-//! sleep says so in a third word; the writer that finds it set wakes it. Neither believes the other: what a peer
+//! sleep sets a flag in a third word; the writer that finds it set wakes it. Neither trusts the other: what a peer
 //! could have written there is checked before it is used.
 
 use crate::fault::ShmFault;

@@ -1,4 +1,4 @@
-//! A last word to a peer whose connection is ended for what it did.
+//! Close notice: the last frame to a peer whose connection is closed for a fault of the peer.
 
 use super::connection::{Connection, Shared, Side};
 use super::stats::Stats;

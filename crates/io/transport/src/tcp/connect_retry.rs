@@ -1,9 +1,9 @@
-//! A connection that we begin, and begin again while nobody answers.
+//! Repeated attempts of a connection while there is no answer.
 //!
 //! A first segment that is lost is repeated by the kernel only after a second (RFC 6298, section 2.1), and nothing in
-//! a socket makes that shorter. After a link has come back, or when everybody comes back at once, a second is longer
-//! than a farm waits for a node. So a new socket takes the place of one that has heard nothing for a while; who uses
-//! the connection sees one attempt.
+//! a socket makes that shorter. After a link has come back, or when many nodes reconnect at once, a second is longer
+//! than a farm waits for a node. So a new socket replaces one without an answer after a while; the user of the
+//! connection sees one attempt.
 
 use super::address::Address;
 use super::config::TcpConfig;

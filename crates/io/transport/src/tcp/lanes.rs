@@ -1,9 +1,9 @@
-//! Lanes: which connections have memory in common with their peer, and how they come to it.
+//! Lanes: setup of shared memory beside connections.
 //!
 //! The accepting side of a bulk stream whose peer has an address of this machine offers a lane on the stream. The
-//! connecting side brings the memory to the listener that the offer names, is welcomed there, and says on the stream
-//! that all further frames are named in the lane. Whatever fails on the way, the stream carries all, as to another
-//! machine.
+//! connecting side brings the memory to the listener that the offer names, is accepted there, and announces on the
+//! stream that all further frames are named in the lane. Whatever fails on the way, the stream carries all, as to
+//! another machine.
 
 use super::connection::{Connection, LaneIn, OFFER, OPEN};
 use super::{Tcp, token};

@@ -1,4 +1,4 @@
-//! What an endpoint says in the clear, and to whom.
+//! Encryption of an endpoint: which streams use TLS, and with which peers.
 
 use super::address::Address;
 use crate::transport::CloseReason;

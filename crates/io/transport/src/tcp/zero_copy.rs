@@ -1,6 +1,6 @@
 //! Sends that the kernel does not copy (`MSG_ZEROCOPY`), for network cards that read memory by themselves.
 //!
-//! The kernel says of every call when it is done with the memory, and whether it had to copy after all, as on
+//! The kernel notifies for every call when it is done with the memory, and whether it had to copy after all, as on
 //! loopback and on virtual cards. Then the connection stops asking for it: pinning pages and hearing of them costs
 //! more than the copy. Source: Linux, `Documentation/networking/msg_zerocopy.rst`.
 

@@ -574,7 +574,7 @@ fn words_on_lanes_where_there_can_be_none_end_the_stream() {
         });
         assert_eq!(
             reason,
-            format!("shared memory: unexpected word on shared memory: {says}")
+            format!("shared memory: unexpected message about shared memory: {says}")
         );
         let mut rest = Vec::new();
         let _ = peer.read_to_end(&mut rest);

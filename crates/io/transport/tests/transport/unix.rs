@@ -64,7 +64,7 @@ fn an_endpoint_takes_its_socket_with_it_and_replaces_that_of_the_dead() {
     let mut second = endpoint();
     let refused = second.listen(&folder.at("s")).unwrap_err();
     let expected = format!(
-        "cannot listen at {}: somebody listens there",
+        "cannot listen at {}: another process listens there",
         folder.at("s")
     );
     assert_eq!(refused.to_string(), expected);

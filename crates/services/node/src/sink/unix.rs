@@ -292,7 +292,7 @@ mod tests {
         let path = path.display();
         assert_eq!(
             error,
-            format!("cannot listen for a consumer at {path}: somebody listens there")
+            format!("cannot listen for a consumer at {path}: another process listens there")
         );
     }
 }
