@@ -24,7 +24,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Reads `files` and checks all that can be known of them: they are there, nobody else can read the key, the CA
+    /// Reads `files` and checks all that can be known of them: they exist, no other user can read the key, the CA
     /// has signed the certificate, both hold at `now`, and the certificate is of `node`.
     ///
     /// # Errors

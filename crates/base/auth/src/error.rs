@@ -28,7 +28,7 @@ pub enum IdentityError {
         /// Error of the operating system.
         source: io::Error,
     },
-    /// A file is there already, and nobody asked for it to be replaced.
+    /// Existing file that is not to be replaced.
     #[error("{} is there already; --force replaces it", path.display())]
     Exists {
         /// The file.

@@ -43,7 +43,7 @@ impl CertFiles {
     }
 }
 
-/// Reads a file that anybody may read.
+/// Reads a file that may be readable by all.
 pub(crate) fn read(path: &Path, what: &'static str) -> Result<String, IdentityError> {
     let (text, _) = read_with_mode(path, what)?;
     Ok(text)
@@ -73,7 +73,7 @@ fn read_with_mode(path: &Path, what: &'static str) -> Result<(String, u32), Iden
     file.take(FILE_BYTES_MAX)
         .read_to_end(&mut bytes)
         .map_err(failed)?;
-    // What is not text is not PEM either; that is said by whoever looks for the PEM block.
+    // What is not text is not PEM either; the search for the PEM block reports that.
     Ok((String::from_utf8_lossy(&bytes).into_owned(), mode))
 }
 

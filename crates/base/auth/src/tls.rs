@@ -18,7 +18,7 @@ use std::fmt;
 use std::sync::Arc;
 use thiserror::Error;
 
-/// Sessions that a listener remembers, so that whoever comes back needs no full handshake: more than a farm has
+/// Sessions that a listener remembers, so that a peer that reconnects needs no full handshake: more than a farm has
 /// nodes. Each is about 1 KB.
 const SESSIONS_MAX: usize = 4096;
 
@@ -90,7 +90,7 @@ impl Tls {
             }))
             .with_client_auth_cert(chain.clone(), key())
             .map_err(|error| failed(error.to_string()))?;
-        // The name under which sessions are kept is of our making, and nobody's business.
+        // The name under which sessions are kept is internal to this process.
         client.enable_sni = false;
         client.resumption = Resumption::in_memory_sessions(SESSIONS_MAX);
         let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider.clone())
@@ -179,7 +179,7 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// Holds the certificate of whoever we connected to against our CA. Its name is the business of [`Tls::peer`].
+/// Verifier of server certificates against the CA of the farm. The name is checked by [`Tls::peer`].
 #[derive(Debug)]
 struct FarmVerifier {
     roots: Arc<RootCertStore>,

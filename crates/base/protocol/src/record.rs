@@ -45,7 +45,7 @@ pub enum Record {
         /// The EPN.
         target: Target,
     },
-    /// Built TFs that are with their consumers: nobody has to be told anything of them any more.
+    /// Built TFs that are with their consumers: no node has to be notified of them any more.
     Done {
         /// First TF and first TF behind, ascending, without overlap.
         ranges: Vec<(TfId, TfId)>,
@@ -101,7 +101,7 @@ pub enum Record {
         bytes: u64,
     },
     /// Of a checkpoint: a [`Verdict`](Self::Verdict) or [`Abandoned`](Self::Abandoned) that it sums up, said again
-    /// because its writer had not heard that it is durable, and so may have told nobody.
+    /// because its writer did not know that it is durable, and so may have notified no node.
     Again(Box<Record>),
 }
 

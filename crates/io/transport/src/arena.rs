@@ -227,7 +227,7 @@ impl Arena {
         listeners.push(Arc::downgrade(freed));
     }
 
-    /// Asks for one call of the listeners. Whoever asks tries to allocate once more afterwards, since the block
+    /// Asks for one call of the listeners. The caller tries to allocate once more afterwards, since the block
     /// may have come back just before.
     pub(crate) fn want(&self) {
         self.wanted.store(true, Ordering::SeqCst);
@@ -312,7 +312,7 @@ enum Keep {
 }
 
 // SAFETY: a block is the only one that names its bytes, as a `Box<[u8]>` would be: those that have memory in common
-// name bytes of their own, and nobody reads through `Part` before the block is frozen.
+// name bytes of their own, and no reader uses `Part` before the block is frozen.
 unsafe impl Send for Block {}
 // SAFETY: a shared block can only be read.
 unsafe impl Sync for Block {}

@@ -19,7 +19,7 @@ pub struct Pair<T> {
     pub server: T,
     /// Where the server may listen. Port 0 is replaced.
     pub address: String,
-    /// Where nobody listens.
+    /// Address without a listener.
     pub nobody: String,
     /// The largest frame that both take. The suite sends bodies of exactly this size: keep it to a few MB.
     pub limits: Limits,

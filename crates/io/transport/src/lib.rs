@@ -2,7 +2,7 @@
 //!
 //! This crate answers one question: *how do a head and its payload get from one node to another, whole,
 //! in order, and without needless copies?* What the bytes mean is the business of
-//! [`sheaf_protocol`]; who talks to whom, and what to do when a connection closes, that of the node.
+//! [`sheaf_protocol`]; which nodes are connected, and what to do when a connection closes, that of the node.
 //!
 //! - [`Transport`] is the trait, [`contract`] the suite that every implementation passes;
 //! - [`Tcp`] is the real one, over TCP and Unix sockets: one epoll loop, vectored batches out, bodies read straight

@@ -52,12 +52,12 @@ impl Mapping {
         })
     }
 
-    /// Memory that other processes can map and write to, of a size that nobody can change any more.
+    /// Memory that other processes can map and write to, of a size that cannot change any more.
     pub(crate) fn shared(bytes: usize) -> rustix::io::Result<Self> {
         Self::sealed(bytes, SIZE_SEALS)
     }
 
-    /// As [`shared`](Self::shared), but nobody else can map it to write to it, whatever descriptor of it he has.
+    /// As [`shared`](Self::shared), but no other process can map it for writing, with any descriptor of it.
     ///
     /// Linux before 5.1 does not know that: there, who was given it [to read](read_only) and goes looking for a way to
     /// write (`/proc/self/fd`) finds one.
@@ -131,7 +131,7 @@ impl Mapping {
         let _ = self.advise(offset, bytes, Advice::LinuxHugepage);
     }
 
-    /// Has every page from `offset` there before it is used. Called before anybody else knows the mapping.
+    /// Faults in every page from `offset` before it is used. Called before the mapping is shared.
     pub(crate) fn touch(&self, offset: usize, bytes: usize) -> rustix::io::Result<()> {
         match self.advise(offset, bytes, Advice::LinuxPopulateWrite) {
             Err(Errno::INVAL) => self.touch_each(offset, bytes), // Linux before 5.14 does not know the advice.
@@ -148,7 +148,7 @@ impl Mapping {
 
     fn touch_each(&self, offset: usize, bytes: usize) {
         for at in (offset..offset + bytes).step_by(PAGE_BYTES_MIN) {
-            // SAFETY: inside the mapping, which nobody else knows yet. Volatile, so that the write is not
+            // SAFETY: inside the mapping, which is not shared yet. Volatile, so that the write is not
             // taken for superfluous.
             unsafe { self.at(at, 1).as_ptr().write_volatile(0) };
         }
@@ -189,7 +189,7 @@ impl Mapping {
     /// Copies `bytes` to `offset`.
     pub(crate) fn copy_in(&self, offset: usize, bytes: &[u8]) {
         let to = self.at(offset, bytes.len());
-        // SAFETY: inside the mapping; nobody else writes there until it has been published.
+        // SAFETY: inside the mapping; no other process writes there until it is published.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.as_ptr(), bytes.len()) };
     }
 
@@ -213,7 +213,7 @@ impl Mapping {
     }
 }
 
-/// Returns the same memory, for somebody who is only to read.
+/// Returns the same memory, for a reader.
 pub(crate) fn read_only(file: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())

@@ -67,7 +67,7 @@ const WAKE: Token = Token(usize::MAX);
 /// A poll gives no further connection its turn when it has this many events, so that the caller gets to its timers.
 const EVENTS_MAX: usize = 4096;
 
-/// Peers turned away that are remembered until somebody asks; further ones are only counted.
+/// Refused peers that are kept until they are read; further ones are only counted.
 const REFUSALS_MAX: usize = 64;
 
 /// A [`Transport`] over TCP, and over Unix sockets where an address says so.
@@ -79,7 +79,7 @@ pub struct Tcp {
     _freed: Arc<Freed>,
     ids: u64,
     listeners: Vec<Listener>,
-    /// By ids that we give out ourselves: nobody can choose them so that they collide.
+    /// By ids of this process, which no peer can choose so that they collide.
     connections: FxHashMap<ConnId, Connection>,
     accepted: usize,
     security: Security,
@@ -298,7 +298,7 @@ impl Tcp {
         self.shared.stats.count_close(&reason);
         self.shaking.remove(&conn);
         if let Some((_, peer)) = connection.take_arrival() {
-            // Nobody knows of it, so there is no event either.
+            // It was never reported, so there is no event either.
             self.note_refusal(peer, reason);
             return None;
         }
@@ -370,7 +370,7 @@ impl Tcp {
             return;
         };
         if let Err(error) = peer.begin(&socket) {
-            // Nobody listens at the socket any more. On a network the old attempt may still be heard.
+            // The listener of the socket has gone. On a network the old attempt may still be heard.
             if peer.ip().is_none() {
                 let closed = self.remove(conn, CloseReason::Unreachable(error.kind()));
                 self.pending.extend(closed);

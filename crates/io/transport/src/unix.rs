@@ -72,7 +72,7 @@ pub enum UnixBindError {
         /// Length in bytes.
         found: usize,
     },
-    /// The folder of the socket is not there. Nobody makes it: whose it is decides who can connect.
+    /// Missing folder of the socket. It is not created, because its owner decides which users can connect.
     #[error("there is no folder {}", folder.display())]
     NoFolder {
         /// The folder.
@@ -114,7 +114,7 @@ pub struct UnixSocket {
 }
 
 impl UnixSocket {
-    /// Listens at `path`. A socket there that nobody listens at is replaced.
+    /// Listens at `path`. A socket there without a listener is replaced.
     ///
     /// # Errors
     ///
@@ -174,7 +174,7 @@ impl UnixSocket {
     ///
     /// # Errors
     ///
-    /// What the operating system says, [`WouldBlock`](io::ErrorKind::WouldBlock) if nobody waits.
+    /// Error of the operating system, [`WouldBlock`](io::ErrorKind::WouldBlock) if no connection waits.
     pub fn accept(&self) -> io::Result<UnixStream> {
         Ok(self.listener.accept()?.0)
     }
@@ -207,7 +207,7 @@ impl Drop for UnixSocket {
 fn make_way(path: &Path) -> Result<(), UnixBindError> {
     let found = match std::fs::symlink_metadata(path) {
         Ok(found) => found,
-        // Whoever listened there has gone meanwhile, and has taken it away.
+        // The listener has gone meanwhile, and has removed the file.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error.into()),
     };
@@ -223,7 +223,7 @@ fn make_way(path: &Path) -> Result<(), UnixBindError> {
 /// Returns whether no process has the socket at `path`.
 ///
 /// Asked with a socket of another type, which a listener refuses without hearing of it; one that is bound and does not
-/// listen yet would refuse a stream like one that nobody has.
+/// listen yet would refuse a stream like one without a listener.
 fn is_left_over(path: &Path) -> io::Result<bool> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let asks = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
@@ -248,7 +248,7 @@ mod tests {
         let socket = UnixSocket::bind(&path).unwrap();
         let taken = UnixSocket::bind(&path).unwrap_err();
         assert!(matches!(taken, UnixBindError::Taken), "{taken}");
-        // Whoever listens has not heard of the question.
+        // The listener does not notice the probe.
         let nobody = socket.accept().unwrap_err();
         assert_eq!(nobody.kind(), io::ErrorKind::WouldBlock);
         drop(socket);

@@ -29,7 +29,7 @@ pub struct EndpointError {
     pub found: String,
 }
 
-/// Why nobody can listen, or nothing can be looked up.
+/// Error of listening or of name resolution.
 #[derive(Debug, Error)]
 #[error("cannot use {endpoint}: {source}")]
 pub struct BindError {

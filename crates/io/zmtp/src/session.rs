@@ -89,7 +89,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// Creates a connection that begins at `now`. Greeting and READY are queued: with NULL nobody waits for either.
+    /// Creates a connection that begins at `now`. Greeting and READY are queued: with NULL neither end waits for the
+    /// other.
     #[must_use]
     pub fn new(config: SessionConfig, now: Instant) -> Self {
         let mut outbox = Outbox::default();
@@ -355,7 +356,7 @@ impl Session {
         PeerError::Cut { part }
     }
 
-    /// Does what is due at `now`. `is_unread`: bytes of the peer wait that nobody has taken, so it is not silent.
+    /// Does what is due at `now`. `is_unread`: bytes of the peer wait to be read, so it is not silent.
     ///
     /// # Errors
     ///

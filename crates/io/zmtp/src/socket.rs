@@ -209,7 +209,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// [`BindError`] if nobody can listen there.
+    /// [`BindError`] if it is not possible to listen there.
     pub fn bind(&mut self, endpoint: &Endpoint) -> Result<Endpoint, BindError> {
         self.try_bind(endpoint).map_err(|source| BindError {
             endpoint: endpoint.to_string(),
@@ -231,7 +231,7 @@ impl Socket {
         Ok(bound)
     }
 
-    /// Connects to `endpoint`, and again whenever that connection is gone. Whether anybody is there shows later.
+    /// Connects to `endpoint`, and reconnects whenever the connection is gone. An event reports when a peer is there.
     ///
     /// # Errors
     ///

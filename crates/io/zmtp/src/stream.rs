@@ -124,7 +124,7 @@ pub(crate) enum Listener {
 }
 
 impl Listener {
-    /// Listens at `endpoint`. A Unix socket there that nobody listens at is replaced.
+    /// Listens at `endpoint`. A Unix socket there without a listener is replaced.
     pub(crate) fn bind(endpoint: &Endpoint, buffer_bytes: Option<usize>) -> io::Result<Self> {
         match endpoint {
             Endpoint::Tcp { host, port } => {

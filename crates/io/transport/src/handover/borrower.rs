@@ -143,7 +143,7 @@ impl Borrower {
     ///
     /// # Errors
     ///
-    /// [`TakeError`] if nobody is there, or something else.
+    /// [`TakeError`] if there is no lender, or another program.
     pub fn connect(path: &Path, timeout: Duration) -> Result<Self, TakeError> {
         let failed = |source: io::Error| TakeError::Connect {
             path: path.to_owned(),
@@ -380,7 +380,7 @@ fn wait(socket: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<bool> {
     let mut fds = [PollFd::from_borrowed_fd(socket, PollFlags::IN)];
     match rustix::event::poll(&mut fds, timeout.as_ref()) {
         Ok(ready) => Ok(ready > 0),
-        // A signal: whoever waits may want to look at what it means.
+        // A signal: the caller may want to handle it.
         Err(Errno::INTR) => Ok(false),
         Err(errno) => Err(errno.into()),
     }

@@ -81,7 +81,7 @@ pub struct Lender<M> {
     /// Regions that the borrower has to be told to forget.
     forgotten: VecDeque<u32>,
     slots: Slots<Given<M>>,
-    /// Slots of messages that nobody is known to have taken, the oldest first.
+    /// Slots of messages that are not known to be claimed, the oldest first.
     offered: VecDeque<u32>,
     messages: u64,
     copied_bytes: u64,
@@ -187,7 +187,7 @@ impl<M> Lender<M> {
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write);
     }
 
-    /// Messages that nobody is known to have taken.
+    /// Messages that are not known to be claimed.
     #[must_use]
     pub fn untaken(&self) -> usize {
         self.offered.len()
@@ -242,8 +242,8 @@ impl<M> Lender<M> {
     }
 
     /// Returns why a message was [`Full`](Gave::Full) since the last [`take_in`](Self::take_in), if it was for
-    /// something that this process lacks, such as memory or descriptors. Nobody tells when it has that again: try
-    /// after a while.
+    /// something that this process lacks, such as memory or descriptors. There is no notification when it has that
+    /// again: try after a while.
     #[must_use]
     pub fn shortage(&self) -> Option<&io::Error> {
         self.shortage.as_ref()
@@ -515,7 +515,7 @@ impl<M> Lender<M> {
         Ok(())
     }
 
-    /// Calls back what nobody has taken yet, the oldest first. The borrower will not have it.
+    /// Calls back unclaimed messages, the oldest first. The borrower does not get them.
     pub fn call_back(&mut self) -> Vec<M> {
         let mut back = Vec::new();
         for slot in std::mem::take(&mut self.offered) {

@@ -454,7 +454,7 @@ impl World {
         if let What::Open(listener) = what {
             return Some(self.accept(to, listener));
         }
-        // The opening vanished, so nobody here knows the connection.
+        // The opening vanished, so the connection is unknown here.
         let conn = self.end(to).conn?;
         match what {
             What::Open(_) => None,

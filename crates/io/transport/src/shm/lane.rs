@@ -268,7 +268,7 @@ pub(crate) struct LaneReceiver {
 pub(crate) struct Session {
     regions: Vec<Mapping>,
     back: Mutex<Writer>,
-    /// The borrower is gone: nobody else shows what comes back.
+    /// The borrower is gone: nothing comes back any more.
     is_alone: AtomicBool,
     socket: OwnedFd,
 }
@@ -280,7 +280,7 @@ impl Session {
         self.regions.iter().find_map(place)
     }
 
-    /// Returns what the lender listens to. It takes us for alive as long as anybody has it.
+    /// Returns what the lender listens to. The lender takes the borrower for alive as long as it is open.
     pub(crate) fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

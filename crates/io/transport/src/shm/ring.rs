@@ -132,7 +132,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Creates the writing end of the ring of `capacity` at `offset`, which nobody has written to.
+    /// Creates the writing end of the ring of `capacity` at `offset`, which is still empty.
     pub(crate) fn new(memory: Arc<Mapping>, offset: usize, capacity: usize) -> Self {
         Self {
             place: Place::new(memory, offset, capacity),

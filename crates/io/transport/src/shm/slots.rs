@@ -16,7 +16,7 @@ impl<T> Slots<T> {
         }
     }
 
-    /// Returns a number that nobody has; `None` if all are taken.
+    /// Returns a free number; `None` if all are taken.
     pub(crate) fn reserve(&mut self) -> Option<u32> {
         if let Some(slot) = self.free.pop() {
             return Some(slot);

@@ -44,7 +44,7 @@ impl Address {
         }
     }
 
-    /// Returns whether nobody outside of this machine can be there.
+    /// Returns whether only processes of this machine can use the address.
     #[must_use]
     pub fn is_of_this_machine(&self) -> bool {
         self.ip().is_none_or(|ip| ip.to_canonical().is_loopback())

@@ -24,8 +24,8 @@ pub struct TcpConfig {
     pub connect_retry_ms: u64,
     /// Longest TLS handshake, in ms.
     pub handshake_ms: u64,
-    /// TLS handshakes that peers may have under way at once. One more, and the oldest is given up: whoever means it
-    /// needs a few ms, and whoever does not cannot keep others out.
+    /// TLS handshakes that peers may have under way at once. One more, and the oldest is closed: an honest peer
+    /// needs a few ms, and others cannot keep it out.
     pub handshakes_max: usize,
     /// Longest stall inside a frame, in ms, while there is room for it.
     pub stall_ms: u64,
@@ -47,16 +47,16 @@ pub struct TcpConfig {
     pub accepted_max: usize,
     /// The same for the peers of one address.
     pub accepted_per_ip_max: usize,
-    /// Connections of peers whose first frame has not come. One more, and the oldest is given up: whoever means it
-    /// says hello at once, and whoever does not cannot keep others out.
+    /// Connections of peers whose first frame has not come. One more, and the oldest is closed: an honest peer
+    /// sends its hello at once, and others cannot keep it out.
     pub greeting_max: usize,
     /// Whether large bodies are sent without a copy by the kernel (`MSG_ZEROCOPY`), on connections that we make to
     /// other machines, until the kernel says that it copies after all.
     pub zero_copy: bool,
     /// The same to this machine, where it always copies: for tests.
     pub zero_copy_everywhere: bool,
-    /// Whether the CRC-32C of bodies is taken while they arrive. Without it nobody can tell damaged ones, unless
-    /// somebody takes it later, from memory.
+    /// Whether the CRC-32C of bodies is taken while they arrive. Without it damaged ones are not noticed, unless
+    /// the receiver takes it later, from memory.
     pub body_digests: bool,
     /// Whether bulk data between two processes of one machine stays where it is: see [`Tcp::lend`](crate::Tcp::lend).
     pub shared_memory: bool,

@@ -160,7 +160,7 @@ impl Connection {
         self.connect_retry.as_ref()?.due(config)
     }
 
-    /// `stream` takes the place of the socket on which nobody has answered. Nothing has gone through that one.
+    /// Replaces the socket without an answer by `stream`. Nothing has gone through the former one.
     pub(crate) fn retry_connect(&mut self, stream: Stream) {
         self.stream = stream;
         (self.readable, self.writable, self.ending) = (false, false, false);
@@ -265,7 +265,7 @@ impl Connection {
         self.session.as_ref().is_none_or(|session| session.stands())
     }
 
-    /// Returns whether somebody has been told of this connection.
+    /// Returns whether the connection has been reported.
     pub(crate) fn is_known(&self) -> bool {
         let sealed = self.session.as_ref();
         sealed.is_none_or(|session| session.arrival.is_none())
@@ -389,7 +389,7 @@ impl Connection {
             return Err(failed(&error));
         }
         match (self.stream.peer_addr(), self.stream.local_addr()) {
-            // A port of our own that nobody listens at can be connected to itself (RFC 9293, section 3.5).
+            // A local port without a listener can be connected to itself (RFC 9293, section 3.5).
             (Ok(peer), Ok(own)) if peer == own => {
                 Err(CloseReason::Unreachable(ErrorKind::ConnectionRefused))
             }

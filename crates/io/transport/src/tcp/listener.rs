@@ -32,7 +32,7 @@ pub(super) struct Listener {
     pub(super) id: ListenerId,
     socket: ListenSocket,
     is_bulk: bool,
-    /// Whether there may be somebody to accept.
+    /// Whether a connection may wait to be accepted.
     pub(super) ready: bool,
     /// When to try again after a failure.
     pub(super) again: Option<Instant>,
@@ -83,8 +83,8 @@ impl ListenSocket {
     }
 }
 
-/// Returns whom a peer is counted for: one without an address on the network is a peer of this machine, like those on
-/// loopback.
+/// Returns the address that a peer is counted for: one without an address on the network is a peer of this machine,
+/// like those on loopback.
 fn counted_for(peer: &Address) -> IpAddr {
     peer.ip().unwrap_or(Ipv4Addr::LOCALHOST.into())
 }
@@ -121,7 +121,7 @@ impl Tcp {
         }
     }
 
-    /// Turns somebody away: with a word where the stream can carry one, and a note of it.
+    /// Refuses a connection: with a close notice where the stream can carry one, and an entry in the refusals.
     fn refuse_peer(&mut self, stream: Stream, peer: &Address, is_bulk: bool, now: Instant) {
         let reason = CloseReason::Crowded;
         self.shared.stats.refused.too_many += 1;
@@ -257,7 +257,7 @@ impl Tcp {
         }
     }
 
-    /// Takes in a connection of a peer. With TLS nobody is told of it before its handshake is over.
+    /// Accepts a connection of a peer. With TLS it is reported when its handshake is over.
     fn welcome(
         &mut self,
         listener: &Listener,

@@ -10,7 +10,7 @@ pub enum Security {
     /// In the clear, and therefore on loopback and Unix sockets only: listening or connecting anywhere else is refused.
     #[default]
     Loopback,
-    /// In the clear, anywhere. Whoever reaches the network can read, change and send everything.
+    /// In the clear, anywhere. An attacker on the network can read, change and send everything.
     Insecure,
     /// TLS 1.3 with certificates on both sides.
     Tls {

@@ -34,7 +34,7 @@ pub(super) struct Session {
     tls: Tls,
     /// Identity of the peer. Known from the end of the handshake on.
     peer: Option<Identity>,
-    /// Where the connection came in and from whom, until its acceptance is told.
+    /// Listener and peer of the connection, until its acceptance is reported.
     pub(super) arrival: Option<(ListenerId, String)>,
     /// Bytes read and not yet decrypted: the beginning of a record, or, while a body waits for its place, all
     /// that came behind it.
@@ -108,7 +108,7 @@ impl Session {
         }
     }
 
-    /// Returns whether the handshake is over and nobody has looked yet who is there.
+    /// Returns whether the handshake is over and the peer is not identified yet.
     pub(super) fn is_to_be_met(&self) -> bool {
         self.peer.is_none() && !self.state().is_handshaking()
     }
@@ -299,7 +299,7 @@ fn append<Data>(data: &mut EncodeTlsData<'_, Data>, out: &mut Vec<u8>) -> Result
     }
 }
 
-/// Returns the name under which the client keeps sessions to resume: nobody resolves or sends it. Each address has
+/// Returns the name under which the client keeps sessions to resume: it is neither resolved nor sent. Each address has
 /// its own, since the tickets of one node are worth nothing at another.
 fn session_name(peer: &Address) -> ServerName<'static> {
     let name = match peer {

@@ -231,7 +231,7 @@ impl Connection {
         }
     }
 
-    /// The stream has ended, and the peer did not say so within the session: it died, or somebody cut it off.
+    /// End of the stream without a close alert within the session: the peer died, or the stream was cut.
     fn cut_off(&mut self) -> CloseReason {
         if let Some(reason) = self.broken.take() {
             return reason;
