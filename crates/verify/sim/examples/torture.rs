@@ -1,4 +1,4 @@
-//! Runs seeds and prints what they come to: `torture KIND FIRST COUNT`.
+//! Runs seeds and prints their outcomes: `torture KIND FIRST COUNT`.
 use sheaf_sim::torture::{Amount, Config, replay, run};
 use sheaf_sim::{Kind, Options};
 

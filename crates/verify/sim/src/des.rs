@@ -1,9 +1,9 @@
-//! The simulator of performance: scenarios in virtual time, by the million events a second.
+//! Simulator of performance: scenarios in virtual time, by the million events a second.
 //!
-//! Beside the torture harness, which holds whole nodes against their contract step by step, this is what answers "how
-//! much, how fast, how fair" for farms of any size: same brains, modelled wires ([`Scenario`] says which). Equal
-//! scenarios and seeds give equal runs, to the byte ([`Run::trace_hash`]). `docs/explanation/simulator.md` has the
-//! model, its limits and how well it agrees with live farms.
+//! The torture harness holds whole nodes against their contract step by step; this simulator answers "how much, how
+//! fast, how fair" for farms of any size: same brains, modelled wires ([`Scenario`] has the choices). Equal scenarios
+//! and seeds give equal runs, to the byte ([`Run::trace_hash`]). `docs/simulator.md` has the model, its limits and how
+//! well it agrees with live farms.
 
 mod draw;
 mod farm;
@@ -18,7 +18,7 @@ pub use tally::Run;
 
 use crate::scenario::{Mode, Scenario, ScenarioError};
 
-/// How far a run has come.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
     /// Time simulated, in s.
@@ -27,8 +27,8 @@ pub struct Progress {
     pub duration_s: f64,
 }
 
-/// Simulates one run. `progress` is told now and then how far it is; if it says `false`, the run is broken off there,
-/// and what is under way counts as in flight.
+/// Simulates one run. `progress` is called now and then; if it returns `false`, the run is broken off there, and open
+/// TFs count as in flight.
 ///
 /// # Errors
 ///

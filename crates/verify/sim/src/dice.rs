@@ -1,4 +1,4 @@
-//! Seeded chance.
+//! Seeded random numbers.
 
 use sheaf_protocol::splitmix::SplitMix64;
 use std::time::Duration;
@@ -16,12 +16,12 @@ impl Dice {
         self.0.draw()
     }
 
-    /// From `low` to `high`, both included.
+    /// Draws from `low` to `high`, both included.
     pub(crate) fn range(&mut self, low: u64, high: u64) -> u64 {
         low + self.next() % (high - low + 1)
     }
 
-    /// From `low` to `high` ms, in steps of 1 µs.
+    /// Draws from `low` to `high` ms, in steps of 1 µs.
     pub(crate) fn ms(&mut self, low: u64, high: u64) -> Duration {
         Duration::from_micros(self.range(low * 1000, high * 1000))
     }
@@ -34,7 +34,7 @@ impl Dice {
         items[self.range(0, items.len() as u64 - 1) as usize]
     }
 
-    /// From 0 to `max` thousandths, as a probability.
+    /// Draws from 0 to `max` thousandths, as a probability.
     pub(crate) fn milli(&mut self, max: u64) -> f64 {
         self.range(0, max) as f64 / 1000.0
     }

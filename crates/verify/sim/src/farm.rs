@@ -1,4 +1,5 @@
-//! One farm on a memory network: lets time pass, turns its nodes, hurts them as planned, and has everything watched.
+//! One farm on a memory network: lets time pass, turns its nodes, injects the planned faults, and has everything
+//! watched.
 
 mod consumer;
 mod forget;
@@ -28,42 +29,42 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-/// How long a farm may take to come to rest after it was asked to stop. It is far beyond all deadlines, so
-/// whoever needs it is stuck.
+/// How long a farm may take to come to rest after it was asked to stop. It is far beyond all deadlines, so a farm that
+/// needs it is stuck.
 const REST_WITHIN: Duration = Duration::from_secs(20);
 /// How long a connection is tried: a kernel has repeated its first packet once by then.
 const CONNECT_LIMIT: Duration = Duration::from_millis(500);
-/// Turns of the ICN between two looks at its books.
+/// Turns of the ICN between two checks of its accounting.
 const BOOKS_EVERY: u64 = 32;
 
-/// What a farm came to.
+/// Outcome of a farm.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// The books, recounted.
+    /// The recomputed accounting.
     pub books: Books,
     /// Faults of nodes, disks, clocks and links that happened.
     pub state_faults: u64,
     /// Frames lost, doubled, overtaken, damaged or reset.
     pub message_faults: u64,
-    /// How long it was, in virtual time.
+    /// Virtual time that the farm took.
     pub simulated: Duration,
-    /// Of everything that happened, in order.
+    /// Hash of everything that happened, in order.
     pub trace_hash: u64,
 }
 
-/// One farm.
+/// One farm in torture.
 pub struct Farm<'a> {
     options: &'a Options,
     network: Network,
     seats: Vec<Seat>,
-    /// Which seat an endpoint belongs to.
+    /// Seat of each endpoint.
     endpoints: Vec<usize>,
     steps: BinaryHeap<Reverse<(Timestamp, u64)>>,
     step_of: Vec<Option<Step>>,
     lives: u64,
     is_calm: bool,
     is_stopping: bool,
-    /// An ICN has ended in order: it does so when the run is over.
+    /// Whether an ICN has ended in order: it does so when the run is over.
     is_run_over: bool,
     is_settled: bool,
     storms: u32,
@@ -78,13 +79,13 @@ pub struct Farm<'a> {
 }
 
 impl<'a> Farm<'a> {
-    /// The farm of `options`, with nothing started yet.
+    /// Returns the farm of `options`, with no process started yet.
     #[must_use]
     pub fn new(options: &'a Options) -> Self {
         Self::with_trace(options, Trace::default())
     }
 
-    /// The same, and `trace` says whether what happens is written down.
+    /// Returns the same; `trace` decides whether events are written down.
     #[must_use]
     pub fn with_trace(options: &'a Options, trace: Trace) -> Self {
         let settings = Settings {
@@ -133,7 +134,7 @@ impl<'a> Farm<'a> {
         farm
     }
 
-    /// Lets everything happen.
+    /// Runs the farm to its end.
     ///
     /// # Errors
     ///
@@ -142,7 +143,7 @@ impl<'a> Farm<'a> {
         self.run_traced().0
     }
 
-    /// Lets everything happen, and gives back what was written down.
+    /// Runs the farm to its end, and returns the trace.
     pub fn run_traced(mut self) -> (Result<Outcome, Violation>, Trace) {
         let outcome = quiet::catch(|| self.live());
         let outcome = outcome.unwrap_or_else(|text| {
@@ -200,7 +201,7 @@ impl<'a> Farm<'a> {
         }
     }
 
-    /// The run is over: whoever does not lead is asked to leave.
+    /// Asks all that do not lead to leave when the run is over.
     fn send_home(&mut self, now: Timestamp) {
         let leads = |seat: &Seat| matches!(&seat.process, Some(Node::Icn(icn)) if icn.leads());
         for index in 0..self.seats.len() {
@@ -243,7 +244,7 @@ impl<'a> Farm<'a> {
         self.watch.check_end(ended_in_order)
     }
 
-    /// Turns every process that has something to do; gives back when the next one has.
+    /// Turns every process that has something to do; returns when the next one has.
     fn turn_all(&mut self, now: Timestamp, news: &[EndpointId]) -> Result<Timestamp, Found> {
         for id in news {
             let seat = &mut self.seats[self.endpoints[id.index()]];
@@ -277,7 +278,7 @@ impl<'a> Farm<'a> {
         Ok(next)
     }
 
-    /// One turn of one process, and everything that can be said about it at once.
+    /// Turns one process, and checks everything that can be checked at once.
     fn turn(&mut self, now: Timestamp, index: usize) -> Result<Turn, Found> {
         let seat = &mut self.seats[index];
         let turn = seat.turn(now, &mut self.trace)?;
@@ -323,8 +324,8 @@ impl<'a> Farm<'a> {
             return Ok(());
         };
         let (said, open) = (brain.books(), brain.in_flight());
-        // What is decided and not durable yet is in no event log. An ICN that was deposed and has not heard of it
-        // knows less than its successor.
+        // A decision that is not durable yet is in no event log. An ICN that was deposed and does not know it knows
+        // less than its successor.
         let counts = [
             (said.complete, counted.complete),
             (said.incomplete, counted.incomplete),
@@ -346,7 +347,7 @@ impl<'a> Farm<'a> {
         )
     }
 
-    /// Takes in what a process has written and what its consumer was handed.
+    /// Takes the new lines of a process and the TFs delivered to its consumer.
     fn read_logs(&mut self, now: Timestamp, index: usize) -> Result<(), Found> {
         let seat = &mut self.seats[index];
         for taken in seat.take_taken() {
@@ -384,7 +385,7 @@ impl<'a> Farm<'a> {
         Ok(())
     }
 
-    /// A process has come to its end as it should: sent home, or the run is over.
+    /// Notes that a process has ended in order: dismissed, or the run is over.
     fn end_in_order(&mut self, now: Timestamp, index: usize) -> Result<(), Found> {
         let seat = &mut self.seats[index];
         if seat.node.role == Role::Icn {
@@ -404,7 +405,7 @@ impl<'a> Farm<'a> {
         self.network.kill(&name, Death::Seen);
         let is_icn = |seat: &Seat| seat.node.role == Role::Icn;
         if is_icn(&self.seats[index]) {
-            // The run is over, by itself or because somebody asked.
+            // The run is over, by itself or by request.
             self.is_run_over = true;
             self.is_stopping = true;
         }
@@ -451,7 +452,7 @@ fn message_faults(totals: &Totals) -> u64 {
     totals.vanished + totals.duplicated + totals.reordered + totals.resets + totals.corrupted
 }
 
-/// The TFs that an event is about.
+/// Returns the TFs that an event is about.
 fn tfs_of(event: &Event) -> Vec<u64> {
     match event {
         Event::Made { tf, .. }

@@ -1,24 +1,24 @@
-//! What must never be otherwise, and how it is told when it was.
+//! Invariants, and the reports of their violations.
 
 use sheaf_protocol::Timestamp;
 use std::fmt;
 
-/// The promises of the contract, as `docs/explanation/torture.md` lists them.
+/// Promise of the contract, as `docs/torture.md` lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Invariant {
     /// A TF has at most one verdict, over the logs of all ICNs, and it never changes but to abandoned.
     OneVerdict,
-    /// A TF is handed on at most once, over all lives of all EPNs.
+    /// A TF is delivered at most once, over all lives of all EPNs.
     OneDelivery,
-    /// What is handed on are the STFs of the roster with the digests of their sources.
+    /// Delivered parts are the STFs of the roster with the digests of their sources.
     TruePieces,
-    /// What is handed on has its verdict in the log before, for that EPN in that life.
+    /// A delivered TF has its verdict in the log before, for that EPN in that life.
     VerdictFirst,
-    /// A TF is dropped for a reason that was so.
+    /// A TF is dropped for a true reason.
     TrueReason,
-    /// What the ICN counts is what happened.
+    /// The accounting of the ICN is correct.
     Books,
-    /// An FLP lets an STF go only when its TF is decided.
+    /// An FLP frees an STF only when its TF is decided.
     Held,
     /// A message of a lower term changes nothing, and a term has one leader.
     Fenced,
@@ -52,7 +52,7 @@ impl Invariant {
         Self::NoPanic,
     ];
 
-    /// Name in reports, such as `"I1 one verdict"`.
+    /// Returns the name in reports, such as `"I1 one verdict"`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -79,16 +79,16 @@ impl fmt::Display for Invariant {
     }
 }
 
-/// An invariant that did not hold.
+/// Violation of an invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which.
+    /// The invariant.
     pub invariant: Invariant,
-    /// The TF concerned, if it is one.
+    /// The TF concerned, if there is one.
     pub tf: Option<u64>,
-    /// When, in virtual time since the farm began.
+    /// Virtual time since the farm began.
     pub at: Timestamp,
-    /// What was found, in a sentence.
+    /// Description, in a sentence.
     pub detail: String,
 }
 

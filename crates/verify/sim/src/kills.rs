@@ -1,8 +1,8 @@
-//! What the death of an EPN costs: kills by the hundred at a steady rate, with a hold of so many ms.
+//! Cost of the death of an EPN: kills by the hundred at a steady rate, with a hold of a given length.
 //!
 //! Each farm lives for [`KILLS_A_FARM`] kills, one every [`KILL_EVERY`], half of them seen (the process dies), half
 //! silent (the machine dies); the EPN is back after [`BACK_AFTER`]. Beside it, on demand, the rule of earlier systems:
-//! an STF is let go when it was handed to the transport (*send and forget*). That rule lives here and in no node.
+//! an STF is freed when it was passed to the transport (*send and forget*). That rule lives here and in no node.
 
 use crate::farm::Farm;
 use crate::invariant::Violation;
@@ -21,7 +21,7 @@ pub const KILL_EVERY: Duration = Duration::from_millis(400);
 /// How long a killed EPN is away.
 pub const BACK_AFTER: Duration = Duration::from_millis(250);
 
-/// What to measure.
+/// Configuration of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// EPNs that are killed, at least.
@@ -36,25 +36,25 @@ pub struct Config {
     pub epns: u16,
     /// When EPNs say that a TF is built. With [`Ack::Stored`] every other kill hits between two steps of the disk.
     pub ack: Ack,
-    /// An STF is let go when it was sent.
+    /// Whether an STF is freed when it was sent.
     pub sends_and_forgets: bool,
     /// The first seed.
     pub seed: u64,
 }
 
-/// What it came to.
+/// Result of the measurement.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     /// EPNs killed.
     pub kills: u64,
-    /// The books of all farms together.
+    /// Accounting of all farms together.
     pub books: Books,
     /// Virtual time of all farms together.
     pub simulated: Duration,
 }
 
 impl Report {
-    /// TFs dropped or incomplete.
+    /// Returns the number of TFs dropped or incomplete.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.books.dropped + self.books.incomplete
@@ -65,8 +65,7 @@ impl Report {
 ///
 /// # Errors
 ///
-/// The first [`Violation`] of a promise that must hold here; with `sends_and_forgets` those about losing nothing
-/// are not asked.
+/// The first [`Violation`] of a promise that must hold here; with `sends_and_forgets` losses are no violation.
 pub fn run(config: &Config, progress: &mut dyn FnMut(&Report)) -> Result<Report, Violation> {
     let mut report = Report::default();
     while report.kills < config.kills {

@@ -1,15 +1,15 @@
-//! Families of seeds: which faults a seed may have.
+//! Families of seeds: the faults that a seed may have.
 
 /// A family of seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Everything may happen to the nodes; each seed enables some faults and weighs them. The usual one.
+    /// All faults of nodes; each seed enables some and weighs them. The usual one.
     Swarm,
-    /// As the swarm, and all that is outside of the nodes: each farm has a ZooKeeper, or EPNs with disks, or both.
+    /// As the swarm, with faults outside of the nodes: each farm has a ZooKeeper, or EPNs with disks, or both.
     Outside,
     /// As the swarm, and large STFs are offered and fetched.
     Grants,
-    /// Nothing happens.
+    /// No faults.
     Calm,
     /// EPNs crash, hang and come back.
     EpnFaults,
@@ -19,7 +19,7 @@ pub enum Kind {
     Everything,
     /// As everything, and the heartbeat of the ICN leads.
     Paced,
-    /// As `EpnFaults`, under any policy and any reaction to failures; the last EPN is never hurt.
+    /// As `EpnFaults`, under any policy and any reaction to failures; no fault hits the last EPN.
     Reactions,
 }
 
@@ -37,7 +37,7 @@ impl Kind {
         Self::Reactions,
     ];
 
-    /// Name on the command line.
+    /// Returns the name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -53,13 +53,13 @@ impl Kind {
         }
     }
 
-    /// The family of that name.
+    /// Returns the family of that name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Whether every TF has to be complete, whatever happens: no FLP is hurt.
+    /// Returns whether every TF has to be complete, whatever happens: no fault hits an FLP.
     #[must_use]
     pub fn loses_nothing(self) -> bool {
         matches!(

@@ -1,7 +1,7 @@
 //! Mutants: farms with one protection taken out, which the invariants must notice.
 //!
-//! `crates/verify/sim/seeds/mutants.toml` says of each mutant which seeds notice it, or who else does, or why none
-//! has to.
+//! `crates/verify/sim/seeds/mutants.toml` lists for each mutant the seeds that notice it, or the test that does, or why
+//! none has to.
 
 use crate::invariant::Violation;
 use crate::kind::Kind;
@@ -13,7 +13,7 @@ use sheaf_protocol::mutant::{self, Mutant};
 /// Killing seeds that are recorded of each mutant.
 pub const RECORDED: usize = 3;
 
-/// What is known of all mutants.
+/// Register of all mutants.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Register {
@@ -23,28 +23,28 @@ pub struct Register {
     pub mutant: Vec<Entry>,
 }
 
-/// What is known of one mutant.
+/// Register entry of one mutant.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Entry {
-    /// Its name, such as `NoTombstones`.
+    /// Name of the mutant, such as `NoTombstones`.
     pub name: String,
     /// The family of seeds that notices it.
     pub kind: String,
     /// Seeds of the family that notice it, the first ones found.
     pub killed_by: Vec<u64>,
-    /// Seeds run until so many had been found, from 0 on.
+    /// Number of seeds run until that many had been found, from 0 on.
     pub searched: u64,
     /// The invariant that the first of them breaks.
     pub invariant: String,
-    /// Who notices it, if not the swarm.
+    /// Test that notices it, if not the swarm.
     pub elsewhere: String,
-    /// Why nobody has to notice it: another protection covers for it.
+    /// Reason why no test has to notice it: another protection covers for it.
     pub redundant: String,
 }
 
 impl Entry {
-    /// The family of seeds that notices it.
+    /// Returns the family of seeds that notices it.
     #[must_use]
     pub fn kind(&self) -> Kind {
         Kind::named(&self.kind).unwrap_or(Kind::Swarm)
@@ -52,13 +52,13 @@ impl Entry {
 }
 
 impl Register {
-    /// Whether the recorded seeds mean what they meant.
+    /// Returns whether the recorded seeds stand for the same farms as before.
     #[must_use]
     pub fn is_current(&self) -> bool {
         self.options_version == VERSION
     }
 
-    /// The entry of `mutant`.
+    /// Returns the entry of `mutant`.
     #[must_use]
     pub fn of(&self, mutant: Mutant) -> Option<&Entry> {
         let name = format!("{mutant:?}");
@@ -66,7 +66,7 @@ impl Register {
     }
 }
 
-/// Runs a seed with `mutant` taken out. `Err` is what notices it.
+/// Runs a seed with `mutant` taken out. `Err` is the violation that notices it.
 ///
 /// # Errors
 ///
@@ -78,7 +78,7 @@ pub fn run(mutant: Mutant, kind: Kind, seed: u64) -> Result<(), Violation> {
     result.map(|_| ())
 }
 
-/// Looks for seeds that notice `mutant`, from 0 to `seeds_max`, until [`RECORDED`] are found.
+/// Searches for seeds that notice `mutant`, from 0 to `seeds_max`, until [`RECORDED`] are found.
 #[must_use]
 pub fn search(mutant: Mutant, kind: Kind, seeds_max: u64) -> Entry {
     let mut entry = Entry {

@@ -1,4 +1,4 @@
-//! What a seed stands for: the shape of a farm, and what happens to it when.
+//! Options of a seed: the shape of a farm, its faults and their times.
 
 mod draw;
 
@@ -11,115 +11,115 @@ use sheaf_transport::memory::Faults;
 use sheaf_verdict_log::storage::DiskFaults;
 use std::time::Duration;
 
-/// Counts up whenever the same seed comes to stand for another farm: a recorded seed means something with the
-/// version that it was recorded with only.
+/// Version of the options, which counts up whenever the same seed comes to stand for another farm: a recorded seed is
+/// valid only with the version that it was recorded with.
 pub const VERSION: u32 = 3;
 
-/// One thing that happens to a farm.
+/// Fault of a farm.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fault {
     /// Killed; started again after a while, or at the end of the faults.
     Crash {
-        /// Who.
+        /// The node.
         node: NodeId,
-        /// Whether its machine dies with it, so that nobody sees the end of its streams.
+        /// Whether its machine dies with it, so that its peers do not see the end of its streams.
         silent: bool,
-        /// Frames that it still gets out, from this moment on: it may die between two messages of one turn.
+        /// Number of frames that it still sends, from this moment on: it may die between two messages of one turn.
         after_frames: u32,
         /// When it is started again; `None`: when the faults end.
         back_after: Option<Duration>,
     },
     /// Stopped for a while, as by SIGSTOP.
     Pause {
-        /// Who.
+        /// The node.
         node: NodeId,
-        /// For how long.
+        /// Length of the pause.
         length: Duration,
     },
     /// Nothing passes between two nodes for a while.
     Cut {
-        /// One.
+        /// One node.
         a: NodeId,
-        /// The other.
+        /// The other node.
         b: NodeId,
         /// Whether the way from `b` to `a` stays open.
         one_way: bool,
-        /// For how long.
+        /// Length of the cut.
         length: Duration,
     },
     /// Nothing passes between a node and all others for a while.
     Isolate {
-        /// Who.
+        /// The node.
         node: NodeId,
-        /// For how long.
+        /// Length of the isolation.
         length: Duration,
     },
     /// Asked to leave, as by SIGTERM; started again after a while.
     Leave {
-        /// Who.
+        /// The node.
         node: NodeId,
         /// When it is started again.
         back_after: Duration,
     },
     /// Gets the processor only every so often, for a while.
     Slow {
-        /// Who.
+        /// The node.
         node: NodeId,
         /// Least time between two turns of its loop.
         every: Duration,
-        /// For how long.
+        /// Length of the slowness.
         length: Duration,
     },
-    /// The consumer of an EPN takes nothing for a while: a full disk, a program that hangs.
+    /// The consumer of an EPN accepts nothing for a while: a full disk, a program that hangs.
     SinkDown {
         /// The EPN.
         node: NodeId,
-        /// For how long.
+        /// Length of the fault.
         length: Duration,
     },
     /// The disk of an ICN misbehaves for a while.
     Disk {
         /// The ICN.
         node: NodeId,
-        /// How.
+        /// Faults of the disk.
         faults: DiskFaults,
-        /// For how long.
+        /// Length of the fault.
         length: Duration,
     },
-    /// The machine of an ICN loses its power: what its disk was not asked to keep may be gone.
+    /// The machine of an ICN loses its power: data that its disk was not asked to sync may be gone.
     PowerFailure {
         /// The ICN.
         node: NodeId,
         /// When it is started again; `None`: when the faults end.
         back_after: Option<Duration>,
     },
-    /// All servers of the registry are away for a while: nobody's session ends meanwhile, and nobody can write.
+    /// All servers of the registry are away for a while: no session ends meanwhile, and no write succeeds.
     RegistryAway {
-        /// For how long.
+        /// Length of the outage.
         length: Duration,
     },
     /// A node does not reach the registry for a while, and its session there may run out.
     RegistryCut {
-        /// Who.
+        /// The node.
         node: NodeId,
-        /// For how long.
+        /// Length of the cut.
         length: Duration,
     },
     /// The registry ends the sessions of a node that is alive.
     SessionExpired {
-        /// Whose.
+        /// The node.
         node: NodeId,
     },
     /// The network is much worse for a while.
     Storm {
-        /// How bad.
+        /// Faults of the network.
         network: Faults,
-        /// For how long.
+        /// Length of the storm.
         length: Duration,
     },
 }
 
-/// Where a farm keeps its verdicts.
+/// Place of a farm's verdicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Log {
     /// In the memory of its one ICN, which must not die.
@@ -132,7 +132,7 @@ pub enum Log {
     ZooKeeper,
 }
 
-/// When an EPN says that it has built a TF.
+/// Time at which an EPN reports a TF as built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ack {
     /// When it has all STFs.
@@ -142,7 +142,7 @@ pub enum Ack {
 }
 
 impl Log {
-    /// ICNs that it takes.
+    /// Returns the number of ICNs.
     #[must_use]
     pub fn icns(self) -> u16 {
         match self {
@@ -153,20 +153,20 @@ impl Log {
     }
 }
 
-/// A farm and what happens to it, drawn from a seed.
+/// Farm and its faults, drawn from a seed.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The seed.
     pub seed: u64,
-    /// The family it was drawn for.
+    /// Family that the seed was drawn for.
     pub kind: Kind,
-    /// Where verdicts are kept, and so how many ICNs there are.
+    /// Place of the verdicts, which determines the number of ICNs.
     pub log: Log,
-    /// After so many records the log gets a checkpoint.
+    /// Number of records after which the log gets a checkpoint.
     pub checkpoint_records: u64,
     /// How long a session in the registry outlives silence, if there is one.
     pub session: Duration,
-    /// When EPNs say that a TF is built.
+    /// Time at which EPNs report a TF as built.
     pub ack: Ack,
     /// FLPs, from index 0.
     pub flps: u16,
@@ -174,11 +174,11 @@ pub struct Options {
     pub epns: u16,
     /// Policy of the scheduler.
     pub policy: &'static str,
-    /// How its list of EPNs follows their deaths.
+    /// Rule by which its list of EPNs follows their deaths.
     pub reaction: Reaction,
-    /// Who says when there is a TF.
+    /// How TFs come into being.
     pub mode: Mode,
-    /// What becomes of a TF that lacks STFs.
+    /// Fate of a TF that lacks STFs.
     pub incomplete: Incomplete,
     /// TFs a second; 0 for as many as the hold takes.
     pub rate_hz: f64,
@@ -188,9 +188,9 @@ pub struct Options {
     pub stf_bytes: u64,
     /// STFs that an FLP holds at most.
     pub hold_stfs: u32,
-    /// What an FLP with a full hold does.
+    /// Behaviour of an FLP with a full hold.
     pub when_full: WhenFull,
-    /// How STFs get to their EPN.
+    /// Way of STFs to their EPN.
     pub push: Push,
     /// STFs up to this size are pushed in any case, in bytes.
     pub eager_bytes: u64,
@@ -206,9 +206,9 @@ pub struct Options {
     pub tf_deadline_ms: u64,
     /// When a TF is stale, in ms.
     pub stf_timeout_ms: u64,
-    /// The rule of earlier systems: an FLP lets an STF go when it was sent. Losing is no violation then.
+    /// Whether an FLP frees an STF when it was sent, the rule of earlier systems. Losses are no violation then.
     pub sends_and_forgets: bool,
-    /// How far the clocks of two nodes may be apart; each has its own within it.
+    /// Largest difference between the clocks of two nodes; each has its own within it.
     pub clock_spread: Duration,
     /// The network while there are faults.
     pub network: Faults,
@@ -216,7 +216,7 @@ pub struct Options {
     pub calm_network: Faults,
     /// When each fault begins.
     pub faults: Vec<(Duration, Fault)>,
-    /// When all faults end and everybody is started again.
+    /// When all faults end and all nodes are started again.
     pub calm_at: Duration,
     /// How long after the faults every TF has its verdict, and new ones are complete.
     pub settle: Duration,
@@ -225,7 +225,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// What `seed` stands for in the family `kind`.
+    /// Returns the farm of `seed` in the family `kind`.
     #[must_use]
     pub fn draw(kind: Kind, seed: u64) -> Self {
         draw::options(kind, seed)
@@ -237,13 +237,13 @@ impl Options {
         self.stf_bytes * 2
     }
 
-    /// Bytes that an FLP may hold.
+    /// Returns the bytes that an FLP may hold.
     #[must_use]
     pub fn hold_bytes(&self) -> u64 {
         u64::from(self.hold_stfs) * (self.stf_bytes_max() + 1)
     }
 
-    /// Bytes that an EPN has room for.
+    /// Returns the bytes that an EPN has room for.
     #[must_use]
     pub fn capacity_bytes(&self) -> u64 {
         self.capacity_tfs * u64::from(self.flps) * (self.stf_bytes_max() + 1)

@@ -1,4 +1,4 @@
-//! Panics of simulated nodes: caught and told as violations, not printed by the thousand.
+//! Panics of simulated nodes: caught and reported as violations, not printed by the thousand.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -12,7 +12,7 @@ thread_local! {
 
 static HOOK: Once = Once::new();
 
-/// Does `work`; a panic comes back as its text and place.
+/// Does `work`; a panic is returned as its text and place.
 pub(crate) fn catch<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     HOOK.call_once(|| {
         let usual = std::panic::take_hook();

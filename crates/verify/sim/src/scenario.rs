@@ -1,8 +1,8 @@
-//! A scenario: one farm, its load, its network and what happens to it, as one TOML file.
+//! A scenario: one farm, its load, its network and its faults, as one TOML file.
 //!
-//! [`Scenario`] is what one simulated run needs; [`ScenarioFile`] adds a `[matrix]` whose product gives several.
-//! Everything is checked before anything runs, and an error names the key and what it accepts. All keys with their
-//! defaults are in `docs/explanation/simulator.md`.
+//! [`Scenario`] is the description of one simulated run; [`ScenarioFile`] adds a `[matrix]` whose product gives
+//! several. Everything is checked before anything runs, and an error names the key and the accepted values. All keys
+//! with their defaults are in `docs/simulator.md`.
 
 mod check;
 mod file;
@@ -29,7 +29,7 @@ use thiserror::Error;
 pub struct Scenario {
     /// Name in results.
     pub name: String,
-    /// What it is to find out, in a sentence.
+    /// Question that it answers, in a sentence.
     pub question: String,
     /// Sources.
     pub flps: u32,
@@ -43,19 +43,19 @@ pub struct Scenario {
     pub iterations: u32,
     /// Everything random comes from it.
     pub seed: u64,
-    /// Who chooses the EPN: a name of `sheaf_placement::policy`.
+    /// Policy that chooses the EPN: a name of `sheaf_scheduler::policy`.
     pub policy: String,
-    /// What is done about EPNs that fail.
+    /// Reaction to EPNs that fail.
     pub reaction: Reaction,
     /// Sheaf's rules, or those of the prior systems.
     pub mode: Mode,
-    /// How STFs come to their EPN.
+    /// Way of STFs to their EPN.
     pub push: Push,
     /// Sources that send to one EPN at a time, if [`push`](Self::push) is granted.
     pub granted_sources: u32,
     /// Bytes of STFs that an FLP keeps until their TF is decided.
     pub hold_bytes: u64,
-    /// What literature says about this point, in percent of TFs lost.
+    /// Loss in the literature for this point, in percent of TFs.
     pub published_loss_percent: Option<f64>,
     /// How large STFs are.
     pub size: Sizes,
@@ -63,7 +63,7 @@ pub struct Scenario {
     pub legacy: Legacy,
     /// Wires and switches.
     pub network: Network,
-    /// What EPNs do with a TF.
+    /// Work of EPNs on a TF.
     pub processing: Processing,
     /// EPNs that differ from others, in the order of their ids; those behind the last group are ordinary.
     pub groups: Vec<Group>,
@@ -73,7 +73,7 @@ pub struct Scenario {
     pub farm: Farm,
     /// Who is alive: how soon a silent or dead node is noticed.
     pub registry: LivenessConfig,
-    /// What happens when.
+    /// Faults and their times.
     pub faults: Vec<Fault>,
 }
 
@@ -108,15 +108,15 @@ impl Default for Scenario {
     }
 }
 
-/// Why a scenario cannot be run.
+/// Reason why a scenario cannot be run.
 #[derive(Debug, Error)]
 pub enum ScenarioError {
     /// The file cannot be read.
     #[error("{path}: {error}")]
     Read {
-        /// Which file.
+        /// The file.
         path: String,
-        /// What the system says.
+        /// Error of the system.
         error: std::io::Error,
     },
     /// Not TOML, an unknown key, or a value of the wrong type; the text has the line and what is accepted.
@@ -127,12 +127,12 @@ pub enum ScenarioError {
     Value {
         /// The key, with the names of its tables.
         key: String,
-        /// What stands there.
+        /// The value found.
         found: String,
-        /// What may stand there.
+        /// The accepted values.
         expected: String,
     },
-    /// No such policy.
+    /// There is no such policy.
     #[error("policy: {0}")]
     Policy(#[from] UnknownPolicy),
 }
@@ -152,7 +152,7 @@ impl ScenarioError {
 }
 
 impl Scenario {
-    /// How the rules in force are called in results: `"sheaf"`, or the legacy rules joined by `+`.
+    /// Returns the name of the rules in results: `"sheaf"`, or the legacy rules joined by `+`.
     #[must_use]
     pub fn mode_name(&self) -> String {
         match self.mode {
@@ -161,7 +161,7 @@ impl Scenario {
         }
     }
 
-    /// TFs that are made in all.
+    /// Returns the number of TFs that are made in all.
     #[must_use]
     pub fn timeframes(&self) -> u64 {
         (self.rate_hz * self.duration_s).round() as u64

@@ -1,30 +1,30 @@
-//! What an experiment found: `summary.json`, the machine-readable result of live and simulated runs.
+//! Results of an experiment: `summary.json`, the machine-readable result of live and simulated runs.
 //!
 //! One [`Summary`] a result directory, one [`Point`] a row of its question's matrix. Live farms (`lab`) and the
-//! simulator write the same words, so that they can be laid side by side. All figures of a point are means over its
-//! accepted runs, unless the field says otherwise. `docs/explanation/simulator.md` documents the file.
+//! simulator write the same fields, so that they can be compared. All figures of a point are means over its accepted
+//! runs, unless the field says otherwise. `docs/simulator.md` documents the file.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The version of the file that this build writes. A reader refuses others.
+/// Version of the file that this build writes. A reader refuses others.
 pub const FORMAT: u32 = 1;
 
 /// A result directory in one file.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Summary {
-    /// [`FORMAT`].
+    /// Version, [`FORMAT`].
     pub format: u32,
     /// Name of the experiment or scenario.
     pub experiment: String,
-    /// Where the figures come from: commit, command, machine, kernel, in words. By name, such as `"commit"`.
+    /// Origin of the figures: commit, command, machine, kernel, as text. By name, such as `"commit"`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub provenance: BTreeMap<String, String>,
     /// The points, in the order of the matrix.
     pub points: Vec<Point>,
 }
 
-/// Whether a point was measured or computed.
+/// Origin of a point: measured or computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -34,10 +34,10 @@ pub enum Kind {
     Sim,
 }
 
-/// One point of a matrix: what was asked, and what came out.
+/// One point of a matrix: its parameters and its results.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Point {
-    /// What the rest of the row does not say, such as the name of a scenario; may be empty.
+    /// Label for parameters that the rest of the row does not have, such as the name of a scenario; may be empty.
     #[serde(default)]
     pub label: String,
     /// Sources.
@@ -48,13 +48,13 @@ pub struct Point {
     pub rate_hz: f64,
     /// Payload bytes of a mean STF of one FLP.
     pub bytes: u64,
-    /// Who chose the EPN, such as `"round-robin"`.
+    /// Policy that chose the EPN, such as `"round-robin"`.
     pub policy: String,
-    /// What was done about failing EPNs: `whitelist`, `blacklist`, `reinitialise`, `none`.
+    /// Reaction to failing EPNs: `whitelist`, `blacklist`, `reinitialise`, `none`.
     pub reaction: String,
     /// `"sheaf"`, or the legacy rules that were in force, such as `"counting-builder+cutoff-20ms"`.
     pub mode: String,
-    /// How STFs come to the EPN: `"eager"` or `"granted"`.
+    /// Way of STFs to the EPN: `"eager"` or `"granted"`.
     #[serde(default)]
     pub push: String,
     /// Measured (`"live"`) or computed (`"sim"`).
@@ -80,7 +80,7 @@ pub struct Point {
     pub goodput_mbit_s: f64,
     /// First announce of a TF to the commit of it, over all TFs of all runs.
     pub latency_us: Latency,
-    /// What the literature printed for this point, in percent of TFs.
+    /// Loss in the literature for this point, in percent of TFs.
     pub published_loss_percent: Option<f64>,
     /// `lost_mean` by cause; the values add up to it. Reasons of drops, `incomplete`, `abandoned`, and the legacy
     /// causes `late-at-run-end`, `out-of-order`, `queue-full`, `dead-epn`.
@@ -95,7 +95,7 @@ pub struct Point {
     /// Jain's index of TFs by EPN, relative to the speed of each: 1 if all get their share, 1 / EPNs if one gets all.
     #[serde(default)]
     pub fairness: f64,
-    /// TFs that EPNs had to be given a second time, in a run.
+    /// TFs that were assigned to an EPN a second time, in a run.
     #[serde(default)]
     pub reassigned: f64,
 }
@@ -114,7 +114,7 @@ pub struct Latency {
 }
 
 impl Summary {
-    /// A summary without points.
+    /// Returns a summary without points.
     #[must_use]
     pub fn new(experiment: &str) -> Self {
         Self {
@@ -142,14 +142,14 @@ impl Summary {
         Ok(serde_json::from_str(text)?)
     }
 
-    /// The text of `summary.json`.
+    /// Returns the text of `summary.json`.
     #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("text, numbers and maps keyed by text")
     }
 }
 
-/// Why a file is no summary.
+/// Error for a file that is no summary.
 #[derive(Debug, thiserror::Error)]
 pub enum SummaryError {
     /// No JSON, or a field is missing or of another type.
@@ -164,14 +164,14 @@ pub enum SummaryError {
 }
 
 impl Point {
-    /// The columns of the CSV form of a point.
+    /// Columns of the CSV form of a point.
     pub const CSV_HEADER: &'static str = "label,flps,epns,rate_hz,bytes,policy,reaction,mode,push,source,duration_s,\
         n,n_rejected,announced,lost_mean,loss_percent,loss_percent_low,loss_percent_high,out_of_order,goodput_mbit_s,\
         latency_us_p50,latency_us_p90,latency_us_p99,latency_us_max,published_loss_percent,flp_peak_bytes,\
         epn_peak_bytes,fairness,reassigned,lost_by";
 
-    /// The point as one CSV row, in the order of [`CSV_HEADER`](Self::CSV_HEADER). `lost_by` is `cause=value`, joined
-    /// by `;`.
+    /// Returns the point as one CSV row, in the order of [`CSV_HEADER`](Self::CSV_HEADER). `lost_by` is `cause=value`,
+    /// joined by `;`.
     #[must_use]
     pub fn csv(&self) -> String {
         let causes: Vec<String> = self
@@ -221,7 +221,7 @@ impl Point {
     }
 }
 
-/// A CSV cell: quoted where a comma, quote or line break stands in it.
+/// Returns a CSV cell: quoted where a comma, quote or line break stands in it.
 fn text(cell: &str) -> String {
     if cell.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", cell.replace('"', "\"\""))

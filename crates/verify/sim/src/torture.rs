@@ -16,47 +16,47 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-/// One seed of so many is run twice.
+/// Interval of seeds that are run twice.
 pub const TWICE_EVERY: u64 = 64;
 /// Violations that a report keeps in full; the others are counted.
 pub const FAILURES_KEPT: usize = 100;
 /// Results that wait to be taken, for each thread.
 const WAITING_MAX: usize = 64;
 
-/// How much to run.
+/// Amount of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
-    /// So many seeds.
+    /// A number of seeds.
     Seeds(u64),
-    /// As many seeds as it takes for so many faults, of state and of messages together.
+    /// As many seeds as it takes for this number of faults, of state and of messages together.
     Faults(u64),
 }
 
-/// What to run.
+/// Configuration of a torture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The family of seeds.
     pub kind: Kind,
     /// The first seed; the others follow.
     pub first: u64,
-    /// How much.
+    /// Amount of work.
     pub amount: Amount,
-    /// On so many threads.
+    /// Number of threads.
     pub threads: usize,
     /// Whether the first violation ends it.
     pub until_first: bool,
 }
 
-/// A seed that does not hold.
+/// Seed that violates an invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The seed.
     pub seed: u64,
-    /// What it violates.
+    /// The violation.
     pub violation: Violation,
 }
 
-/// What all seeds together came to.
+/// Result of all seeds together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     /// Seeds run.
@@ -69,20 +69,20 @@ pub struct Report {
     pub timeframes: u64,
     /// Virtual time of all farms together.
     pub simulated: Duration,
-    /// The books of all farms together.
+    /// Accounting of all farms together.
     pub books: Books,
     /// Seeds that were run twice.
     pub twice: u64,
-    /// Seeds that do not hold.
+    /// Seeds that violate an invariant.
     pub failed: u64,
     /// The first [`FAILURES_KEPT`] of them.
     pub failures: Vec<Failure>,
-    /// Of the traces of all seeds, in order.
+    /// Hash of the traces of all seeds, in order.
     pub trace_hash: u64,
 }
 
 impl Report {
-    /// Faults of both sorts.
+    /// Returns the number of faults of both sorts.
     #[must_use]
     pub fn faults(&self) -> u64 {
         self.state_faults + self.message_faults
@@ -127,7 +127,7 @@ pub fn run_seed(kind: Kind, seed: u64) -> Result<Outcome, Violation> {
     Farm::new(&Options::draw(kind, seed)).run()
 }
 
-/// Runs one seed, and gives back everything that happened in it.
+/// Runs one seed, and returns everything that happened in it.
 pub fn replay(kind: Kind, seed: u64) -> (Result<Outcome, Violation>, Trace) {
     Farm::with_trace(&Options::draw(kind, seed), Trace::kept()).run_traced()
 }
@@ -150,7 +150,8 @@ pub fn run_twice(kind: Kind, seed: u64) -> Result<Outcome, Violation> {
     })
 }
 
-/// Runs what `config` says, and calls `progress` with the report so far after every seed, until that wants no more.
+/// Runs the seeds of `config`, and calls `progress` with the report so far after every seed, until that returns
+/// `false`.
 ///
 /// # Panics
 ///

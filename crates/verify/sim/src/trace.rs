@@ -1,4 +1,4 @@
-//! What happened in a farm, line by line, for those who look at one seed.
+//! Trace of a farm, line by line, for the analysis of one seed.
 
 use sheaf_protocol::{Timestamp, splitmix};
 use std::fmt;
@@ -8,11 +8,11 @@ use std::fmt;
 pub struct Line {
     /// When, in virtual time since the farm began.
     pub at: Timestamp,
-    /// Which node, or `farm` for what is done to it.
+    /// Name of the node, or `farm` for injected faults.
     pub node: String,
     /// The TFs it is about; empty for none or all.
     pub tfs: Vec<u64>,
-    /// What.
+    /// Description.
     pub text: String,
 }
 
@@ -47,7 +47,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// A trace that keeps its lines.
+    /// Returns a trace that keeps its lines.
     #[must_use]
     pub fn kept() -> Self {
         Self {
@@ -55,26 +55,26 @@ impl Trace {
         }
     }
 
-    /// Whether lines are kept: who would have to work for one asks first.
+    /// Returns whether lines are kept, so that callers can save the work for one.
     #[must_use]
     pub fn is_kept(&self) -> bool {
         self.lines.is_some()
     }
 
-    /// Adds what `line` gives, if lines are kept.
+    /// Adds the line that `line` returns, if lines are kept.
     pub(crate) fn add(&mut self, line: impl FnOnce() -> Line) {
         if let Some(lines) = &mut self.lines {
             lines.push(line());
         }
     }
 
-    /// The lines, oldest first.
+    /// Returns the lines, oldest first.
     #[must_use]
     pub fn lines(&self) -> &[Line] {
         self.lines.as_deref().unwrap_or_default()
     }
 
-    /// The last `count` lines about `tf` (all lines for `None`), and everything that was done to the farm.
+    /// Returns the last `count` lines about `tf` (all lines for `None`), and all injected faults.
     pub fn last_of(&self, tf: Option<u64>, count: usize) -> Vec<&Line> {
         let is_wanted =
             |line: &&Line| line.node == "farm" || tf.is_none_or(|tf| line.tfs.contains(&tf));

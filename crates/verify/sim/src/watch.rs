@@ -1,8 +1,8 @@
-//! Holds the invariants against what happens, event by event.
+//! Check of the invariants, event by event.
 //!
-//! What is checked is never asked for its own opinion: the books are recounted from event logs, what is handed on
-//! is what the consumers of the harness were handed, and a reason is held against what the harness did. Only bounds
-//! (I9) are read from the nodes.
+//! Nothing that is checked is asked for its own opinion: the accounting is recomputed from event logs, deliveries are
+//! those that the consumers of the harness received, and a reason is compared with the faults that the harness
+//! injected. Only bounds (I9) are read from the nodes.
 
 mod books;
 mod end;
@@ -23,7 +23,7 @@ use sheaf_protocol::{NodeId, Role, RunId, Timestamp};
 use sheaf_scheduler::Incomplete;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What did not hold, before it is known when.
+/// Violation, before its time is known.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub(crate) invariant: Invariant,
@@ -44,13 +44,13 @@ pub(crate) fn found<T>(
     })
 }
 
-/// One life of a node, as its log tells.
+/// One life of a node, by its log.
 #[derive(Clone, Debug)]
 struct Life {
     incarnation: u64,
-    /// Which of the runs it is in.
+    /// Index of its run.
     run: Option<usize>,
-    /// The run is over; the next line of another one may come before its name is durable.
+    /// Whether the run is over; the next line of another one may come before its name is durable.
     is_over: bool,
     /// TFs called for before the run was durable.
     called: Vec<u64>,
@@ -61,9 +61,9 @@ pub(crate) struct Watch<'a> {
     options: &'a Options,
     lives: BTreeMap<NodeId, Life>,
     runs: Vec<RunBook>,
-    /// Terms, and who led in them.
+    /// Terms, and their leaders.
     leaders: Vec<(u64, NodeId)>,
-    /// TFs called for by lives that ended before their run was durable: their logs do not say which run that was.
+    /// TFs called for by lives that ended before their run was durable: their logs do not name the run.
     called_in_vain: BTreeSet<u64>,
     pub(crate) hurt: Hurt,
     pub(crate) hash: Hash,
@@ -86,7 +86,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// A line of the event log of `node`.
+    /// Handles a line of the event log of `node`.
     pub(crate) fn handle(
         &mut self,
         now: Timestamp,
@@ -192,7 +192,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// A TF is called for somewhere in the lines that come.
+    /// Notes a TF that is called for somewhere in the lines that come.
     pub(crate) fn call_early(
         &mut self,
         now: Timestamp,
@@ -219,7 +219,7 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
-    /// Whether nobody leads in a later term than this ICN.
+    /// Returns whether no ICN leads in a later term than this one.
     pub(crate) fn is_latest_leader(&self, icn: NodeId) -> bool {
         let latest = self.leaders.iter().max_by_key(|(term, _)| *term);
         latest.is_some_and(|(_, leader)| *leader == icn)
@@ -251,7 +251,7 @@ impl<'a> Watch<'a> {
         self.runs.len() - 1
     }
 
-    /// The life of `node`, and what is known of `tf` in its run.
+    /// Returns the life of `node`, and the record of `tf` in its run.
     fn tf_of(&mut self, node: NodeId, tf: u64) -> Result<(u64, &mut TfBook), Found> {
         let life = self.lives.get(&node);
         let Some((incarnation, run)) = life.and_then(|life| Some((life.incarnation, life.run?)))
@@ -306,7 +306,7 @@ impl<'a> Watch<'a> {
         self.hash
             .add(tf ^ (u64::from(attempt.1) << 40) ^ (target.1 << 20));
         let (_, book) = self.tf_of(node, tf)?;
-        // Without a number an FLP goes on with what the leader of an earlier term gave it.
+        // Without a number an FLP goes on with the roster of the leader of an earlier term.
         if attempt.1 == 0 {
             return Ok(());
         }
@@ -397,7 +397,7 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
-    /// A reason must be true: the harness knows whom it hurt.
+    /// Checks that a reason is true: the harness knows its faults.
     fn check_reason(
         &mut self,
         now: Timestamp,
@@ -476,7 +476,7 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
-    /// The EPN has written that it handed a TF on: its consumer must know.
+    /// Handles a line about a delivery: the consumer must know of it.
     fn handle_delivered(&mut self, node: NodeId, tf: u64) -> Result<(), Found> {
         self.hash.add(tf ^ 0xde11);
         let (incarnation, book) = self.tf_of(node, tf)?;
@@ -490,7 +490,7 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
-    /// The EPN has written that it made visible what a former life was committed.
+    /// Handles a line about a recovered TF of a former life.
     fn handle_recovered(&mut self, node: NodeId, tf: u64, life: u64) -> Result<(), Found> {
         self.hash.add(tf ^ 0x4ec0);
         let (_, book) = self.tf_of(node, tf)?;
@@ -511,7 +511,7 @@ impl<'a> Watch<'a> {
         found(Invariant::OneDelivery, tf, detail)
     }
 
-    /// The consumer of `node` has been handed a TF.
+    /// Handles a delivery to the consumer of `node`.
     pub(crate) fn handle_taken(&mut self, node: NodeId, taken: &Taken) -> Result<(), Found> {
         let tf = taken.tf.0;
         self.hash.add(tf ^ 0xc0de);
@@ -539,7 +539,7 @@ impl<'a> Watch<'a> {
                 format!("{node} hands on TF {tf}, which has no verdict"),
             );
         };
-        // What a former life has stored, a later one publishes.
+        // A TF that a former life has stored, a later one publishes.
         let may_recover = self.options.ack == Ack::Stored;
         let is_own = |by: (u16, u64)| by == at || (may_recover && by.0 == at.0 && by.1 < at.1);
         if !fate.at.is_some_and(is_own) {
@@ -561,7 +561,7 @@ impl<'a> Watch<'a> {
         check_roster(tf, taken, self.runs[run].roster_of(tf))
     }
 
-    /// STFs of this life of an FLP whose TF has no verdict: it must hold them.
+    /// Returns the STFs of this life of an FLP whose TF has no verdict: it must hold them.
     pub(crate) fn undecided_of(&self, node: NodeId) -> impl Iterator<Item = u64> + '_ {
         let life = self.lives.get(&node);
         let run = life.and_then(|life| Some((life.incarnation, &self.runs[life.run?])));
@@ -574,13 +574,13 @@ impl<'a> Watch<'a> {
         })
     }
 
-    /// The books of the run that `icn` has, recounted.
+    /// Returns the recomputed accounting of the run that `icn` has.
     pub(crate) fn books_of(&self, icn: NodeId, run: RunId) -> Option<&Books> {
         let book = &self.runs[self.lives.get(&icn)?.run?];
         (book.run == run).then_some(&book.books)
     }
 
-    /// The books of all runs together.
+    /// Returns the accounting of all runs together.
     pub(crate) fn books(&self) -> Books {
         let mut sum = Books::default();
         for run in &self.runs {

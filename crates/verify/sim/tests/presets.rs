@@ -1,7 +1,7 @@
-//! The families of seeds, a few hundred of each: what `cargo test` looks at every time.
+//! Tests of the families of seeds, a few hundred of each, in every `cargo test`.
 //!
-//! `SHEAF_SEED=N` runs one seed, `SHEAF_SEEDS=N` so many, `SHEAF_FIRST_SEED=N` says where to begin. A failure prints
-//! the seed, everything that was drawn from it, and the last that happened to the TF concerned.
+//! `SHEAF_SEED=N` runs one seed, `SHEAF_SEEDS=N` that many, `SHEAF_FIRST_SEED=N` sets the begin. A failure prints the
+//! seed, everything that was drawn from it, and the last that happened to the TF concerned.
 
 use sheaf_sim::torture::{Amount, Config, Report, replay, run};
 use sheaf_sim::{Kind, Options};

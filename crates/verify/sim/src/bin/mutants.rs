@@ -1,4 +1,4 @@
-//! Takes protections out, one at a time, and looks whether the invariants notice.
+//! Takes protections out, one at a time, and checks whether the invariants notice.
 //!
 //! `mutants search [SEEDS] [KIND] [NAME…]` looks for killing seeds and writes the register; `mutants check [FRESH]
 //! [FIRST]`

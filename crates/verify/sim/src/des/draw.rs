@@ -1,4 +1,4 @@
-//! Chance, seeded: sizes of STFs and times of processing.
+//! Seeded random draws: sizes of STFs and times of processing.
 
 use crate::scenario::{Distribution, Processing, Scenario, SizeModel, Sizes};
 use rand::{RngExt, SeedableRng};
@@ -6,10 +6,10 @@ use rand_distr::{Distribution as _, Exp1, StandardNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sheaf_protocol::splitmix::mix;
 
-/// How many times its FLP's mean the largest STF of model `tpc` is; what is drawn above is cut.
+/// Largest STF of model `tpc`, in means of its FLP; larger draws are cut.
 const TPC_CUT: f64 = 8.0;
 
-/// Which part of a run the chance is for: they do not disturb each other.
+/// Part of a run that random numbers are for: the parts do not disturb each other.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stream {
     Sizes = 1,
@@ -18,7 +18,7 @@ pub(super) enum Stream {
     Lists = 4,
 }
 
-/// The generator of one part of a run.
+/// Returns the generator of one part of a run.
 pub(super) fn chance(seed: u64, stream: Stream) -> Xoshiro256PlusPlus {
     Xoshiro256PlusPlus::seed_from_u64(mix(seed) ^ (stream as u64))
 }
@@ -39,7 +39,7 @@ impl SizeDraw {
         let mut means: Vec<f64> = (0..scenario.flps)
             .map(|_| lognormal(&mut chance, sizes.flp_sigma))
             .collect();
-        // The farm as a whole brings what the scenario says, whatever was drawn.
+        // The farm as a whole brings the bytes of the scenario, whatever was drawn.
         let sum: f64 = means.iter().sum();
         let scale = sizes.bytes as f64 * means.len() as f64 / sum;
         means.iter_mut().for_each(|mean| *mean *= scale);
@@ -50,7 +50,7 @@ impl SizeDraw {
         }
     }
 
-    /// Bytes of the STF of `flp` in `tf`, at least 1. Called once for each, in any fixed order.
+    /// Returns the bytes of the STF of `flp` in `tf`, at least 1. Called once for each, in any fixed order.
     pub(super) fn bytes(&mut self, flp: u32, tf: u64) -> u64 {
         let mean = self.sizes.bytes;
         let bytes = match self.sizes.model {
@@ -75,7 +75,7 @@ impl SizeDraw {
         bytes.max(1)
     }
 
-    /// The largest STF that `flp` can make, in bytes.
+    /// Returns the largest STF that `flp` can make, in bytes.
     pub(super) fn bytes_max(&self, flp: u32) -> u64 {
         let mean = self.sizes.bytes;
         let most = match self.sizes.model {
@@ -107,7 +107,7 @@ impl TimeDraw {
         }
     }
 
-    /// How long an EPN of `speed` works on a TF of `bytes`, in ns.
+    /// Returns how long an EPN of `speed` works on a TF of `bytes`, in ns.
     pub(super) fn ns(&mut self, speed: f64, bytes: u64) -> u64 {
         let mean = self.processing.ms * 1e6;
         if mean <= 0.0 {
@@ -130,7 +130,7 @@ impl TimeDraw {
     }
 }
 
-/// A lognormal number whose mean is 1.
+/// Returns a lognormal number whose mean is 1.
 fn lognormal(chance: &mut Xoshiro256PlusPlus, sigma: f64) -> f64 {
     let normal: f64 = StandardNormal.sample(chance);
     (sigma * normal - sigma * sigma / 2.0).exp()

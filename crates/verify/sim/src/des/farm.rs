@@ -1,10 +1,10 @@
-//! A farm in virtual time: the shipped scheduler, members, holds and builders, with modelled wires between them.
+//! Farm in virtual time: the shipped scheduler, members, holds and builders, with modelled wires between them.
 //!
-//! Nothing of what the nodes decide is modelled: [`Scheduler`], [`Members`], [`Flp`] and [`TfBuilder`] are those that
-//! `sheaf-node` drives, with the same calls. What is modelled is what carries their words and bytes: a word takes the
-//! control delay, an STF is a flow of the [`Network`], a TF occupies its consumer for a drawn time. Payloads have a
-//! length and no bytes. Words that are said in one moment travel as one event, and so do broadcasts, which keeps the
-//! events at about two an STF.
+//! No decision of a node is modelled: [`Scheduler`], [`Members`], [`Flp`] and [`TfBuilder`] are those that `sheaf-node`
+//! drives, with the same calls. The carriers of messages and bytes are modelled: a message takes the control delay, an
+//! STF is a flow of the [`Network`], a TF occupies its consumer for a drawn time. Payloads have a length and no bytes.
+//! Messages that are sent in one moment travel as one event, and so do broadcasts, which keeps the events at about two
+//! an STF.
 
 mod fate;
 mod fault;
@@ -35,20 +35,20 @@ use wire::Stream;
 /// After the end of generation and the drain, a run that is not over is broken off.
 const PATIENCE_S: f64 = 10.0;
 
-/// What can happen.
+/// Event of the simulation.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event {
     /// STFs are due at FLPs.
     Make,
     /// The heartbeat of the ICN is due.
     Pace,
-    /// Words arrive at the ICN.
+    /// Messages arrive at the ICN.
     ToIcn(u32),
     /// The ICN acts on what has arrived.
     IcnTurn,
-    /// Words arrive at nodes.
+    /// Messages arrive at nodes.
     FromIcn(u32),
-    /// EPNs hear which STFs they can fetch.
+    /// EPNs learn which STFs they can fetch.
     Offers(u32),
     /// First bytes of streams arrive at the network.
     Starts(u32),
@@ -64,18 +64,18 @@ pub(super) enum Event {
     Processed { epn: u16, life: u16, bytes: u64 },
     /// Nodes look at their deadlines.
     Tick,
-    /// Nodes say that they are alive.
+    /// Nodes send their pulses.
     Pulse,
     /// TCP gives up a stream on a dead path.
     GiveUp(u32),
     /// A fault of the scenario begins.
     Fault(u16),
-    /// It ends.
+    /// A fault of the scenario ends.
     FaultEnd(u16),
 }
 
 impl Event {
-    /// For the trace: what it is, and to what it happens.
+    /// Returns the kind of the event and its subject, for the trace.
     fn words(self) -> (u8, u64) {
         match self {
             Self::Make => (1, 0),
@@ -99,16 +99,16 @@ impl Event {
     }
 }
 
-/// What a node says to the ICN.
+/// Message of a node to the ICN.
 #[derive(Debug)]
 enum Word {
     Hello(Hello),
     Control(Control),
-    /// Its stream is closed.
+    /// The stream of the node is closed.
     Closed,
 }
 
-/// A word with who says it, in which life.
+/// A message with its sender, and the life of that.
 #[derive(Debug)]
 struct Said {
     node: NodeId,
@@ -116,7 +116,7 @@ struct Said {
     word: Word,
 }
 
-/// The farm.
+/// A farm in simulation.
 pub(super) struct Farm {
     scenario: Scenario,
     queue: Queue<Event>,
@@ -134,7 +134,7 @@ pub(super) struct Farm {
     hellos: BTreeMap<NodeId, Hello>,
     inbox: Vec<Said>,
     is_turn_due: bool,
-    /// What all FLPs were told last.
+    /// Addresses of EPNs that all FLPs were sent last.
     epns_said: Vec<EpnAddress>,
     /// The newest release that has come to FLPs and to EPNs: one is a state, so each node takes the newest when it
     /// does something next.
@@ -142,7 +142,7 @@ pub(super) struct Farm {
     epn_release: Release,
     flps: Vec<FlpNode>,
     epns: Vec<EpnNode>,
-    /// By FLP and EPN.
+    /// Streams by FLP and EPN.
     streams: Vec<Stream>,
     make_at: Nanos,
     pace_at: Nanos,
@@ -166,7 +166,7 @@ pub(super) struct Farm {
 }
 
 impl Farm {
-    /// A farm in which nothing has happened yet. The scenario has been checked.
+    /// Returns a farm before its first event. The scenario has been checked.
     pub(super) fn new(scenario: &Scenario, seed: u64) -> Self {
         let joins = scenario
             .faults
@@ -278,7 +278,7 @@ impl Farm {
         Timestamp(self.queue.now())
     }
 
-    /// Lets everything happen. `progress` is told the time now and then, in ns, and may end the run.
+    /// Runs all events. `progress` is called now and then with the time in ns, and may end the run.
     pub(super) fn run(mut self, mut progress: impl FnMut(Nanos) -> bool) -> Run {
         self.begin();
         let patience = self.scenario.farm.drain_ms as f64 / 1000.0 + PATIENCE_S;
@@ -318,7 +318,7 @@ impl Farm {
         self.send_off();
     }
 
-    /// Streams that stop once at the beginning of the run.
+    /// Draws streams that stop once at the beginning of the run.
     fn draw_stalls(&mut self) {
         let stalls = self.scenario.legacy.start_stalls;
         if stalls.probability <= 0.0 {
@@ -367,7 +367,7 @@ impl Farm {
         }
     }
 
-    /// Sends off what has been gathered during one event.
+    /// Sends everything that has been gathered during one event.
     fn send_off(&mut self) {
         let now = self.queue.now();
         let control = now + self.scenario.network.control_delay_us * 1000;
@@ -461,7 +461,7 @@ impl Farm {
         run
     }
 
-    /// Whether sizes differ from STF to STF is of no matter to the memory: an STF is a part of the void.
+    /// Returns a payload of `bytes`. Memory does not depend on the sizes: an STF is a part of the void.
     fn payload(&self, bytes: u64) -> Bytes {
         debug_assert!(
             bytes <= self.void.len() as u64 || self.scenario.size.model == SizeModel::Tpc

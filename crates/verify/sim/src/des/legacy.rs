@@ -1,10 +1,10 @@
-//! The prior systems' rules on the same wires, each switched by itself.
+//! Rules of the prior systems on the same wires, each switched by itself.
 //!
-//! One heartbeat a period goes to all FLPs, each of which sends one message to the EPN whose turn it is. What they did
-//! with it, as read in their code (`docs/explanation/simulator.md`, section "Legacy rules"): an EPN counts messages;
-//! the coordinator stops counting acknowledgements soon after its last heartbeat; full queues drop without a word; FLPs
-//! may go their own way round the EPNs; dead EPNs may keep their turn. An announced TF here is a heartbeat, a lost one
-//! a heartbeat without a counted acknowledgement.
+//! One heartbeat a period goes to all FLPs, each of which sends one message to the EPN whose turn it is. The rules were
+//! read in their code (`docs/simulator.md`, section "Legacy rules"): an EPN counts messages; the coordinator stops
+//! counting acknowledgements soon after its last heartbeat; full queues drop silently; FLPs may go their own way round
+//! the EPNs; dead EPNs may keep their turn. An announced TF here is a heartbeat, a lost one a heartbeat without a
+//! counted acknowledgement.
 
 mod builder;
 
@@ -27,7 +27,7 @@ const REINIT_MS: u64 = 1000;
 enum Event {
     /// The coordinator sends a heartbeat.
     Beat,
-    /// FLPs get it.
+    /// FLPs receive a heartbeat.
     Heard {
         beat: u64,
         target: u16,
@@ -83,12 +83,12 @@ struct Stream {
 #[derive(Debug)]
 struct Flp {
     is_up: bool,
-    /// Where it is on its own way round, with private iterators.
+    /// Place of the FLP on its own way round, with private iterators.
     turn: u64,
     held_bytes: u64,
 }
 
-/// What became of messages and heartbeats, beside being acknowledged.
+/// Losses of messages and heartbeats, by cause.
 #[derive(Debug, Default)]
 struct Losses {
     out_of_order: u64,
@@ -97,7 +97,7 @@ struct Losses {
     reinitialised: u64,
 }
 
-/// A run by the prior systems' rules.
+/// Run by the prior systems' rules.
 pub(super) struct Legacy {
     scenario: Scenario,
     queue: Queue<Event>,
@@ -121,7 +121,7 @@ pub(super) struct Legacy {
 }
 
 impl Legacy {
-    /// A run in which nothing has happened yet. The scenario has been checked.
+    /// Returns a run before its first event. The scenario has been checked.
     pub(super) fn new(scenario: &Scenario, seed: u64) -> Self {
         let lists = if scenario.legacy.private_iterators {
             scenario.flps
@@ -164,7 +164,7 @@ impl Legacy {
         }
     }
 
-    /// Lets everything happen, until the coordinator stops counting.
+    /// Runs all events, until the coordinator stops counting.
     pub(super) fn run(mut self, mut progress: impl FnMut(Nanos) -> bool) -> Run {
         self.queue.push(0, Event::Beat);
         for (index, fault) in self.scenario.faults.iter().enumerate() {
@@ -425,7 +425,7 @@ impl Legacy {
             if begins {
                 stream.is_starting = false;
                 if let Some(flow) = stream.flow.take() {
-                    // What was under way is lost with the connection; what waits stays for a restart.
+                    // Messages under way are lost with the connection; those that wait stay for a restart.
                     if let Some(message) = stream.queue.pop_front() {
                         self.flps[flp].held_bytes -= message.bytes;
                     }
@@ -487,7 +487,7 @@ impl Legacy {
     fn end(self) -> Run {
         let mut run = self.run;
         let lost = run.announced - run.complete;
-        // Whatever has no other reason was still under way when the counting ended.
+        // A heartbeat without another cause was still under way when the counting ended.
         let mut left = lost;
         for (cause, count) in [
             ("out-of-order", self.losses.out_of_order),

@@ -1,4 +1,4 @@
-//! The network as flows: who sends to whom at which rate, and who has to wait for a retransmission.
+//! Network of flows: their rates, and their retransmission timeouts.
 //!
 //! A [`Flow`] carries bytes over the ports of its path: the sender's NIC, the rack's uplink and downlink if there are
 //! racks, and the switch's port towards the receiver. Nothing is simulated per packet. Rates are the max-min fair
@@ -34,7 +34,7 @@ const UPDATES_MAX: usize = 100_000;
 /// Updates after one change if shares may be a little off.
 const UPDATES_MAX_ROUGH: usize = 48;
 
-/// A number of a flow, with the life that it is in.
+/// Number of a flow, with its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FlowId {
     pub(super) index: u32,
@@ -43,23 +43,23 @@ pub(super) struct FlowId {
 
 #[derive(Debug)]
 struct Port {
-    /// Bytes in a ns.
+    /// Rate in bytes a ns.
     rate: f64,
-    /// What may pass at once after a pause.
+    /// Token bucket: the bytes that may pass at once after a pause.
     bucket: Option<Bucket>,
-    /// What a switch keeps for it, in bytes, with what the wire holds; none for the queue of a host.
+    /// Bytes that a switch keeps for the port, with those that the wire holds; none for the queue of a host.
     buffer: Option<u64>,
     /// Windows of its flows, in bytes.
     windows: u64,
-    /// The most that a flow gets here; infinite while all of its flows are narrower elsewhere.
+    /// Largest rate of a flow here; infinite while all of its flows are narrower elsewhere.
     share: f64,
     flows: Vec<u32>,
     is_queued: bool,
-    /// Bytes of small messages that passed and took nobody's time yet: the next flow carries them.
+    /// Bytes of small messages that passed without taking time: the next flow carries them.
     debt: u64,
 }
 
-/// What somebody has to look at.
+/// Object that has to be looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sight {
     /// A flow that may be done.
@@ -69,7 +69,7 @@ pub(super) enum Sight {
 }
 
 impl Sight {
-    /// For the trace.
+    /// Returns a number for the trace.
     pub(super) fn word(self) -> u64 {
         match self {
             Self::Flow(id) => u64::from(id.index) << 32 | u64::from(id.life),
@@ -78,19 +78,19 @@ impl Sight {
     }
 }
 
-/// When somebody has to look at something again.
+/// Request to look at something again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Look {
     pub(super) sight: Sight,
     pub(super) at: Nanos,
 }
 
-/// What looking at a flow found.
+/// Result of looking at a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// It is of an earlier life, or not done.
+    /// The flow is of an earlier life, or not done.
     Nothing,
-    /// Its bytes are through; it is still there, for the next bytes or to be ended.
+    /// The bytes of the flow are through; it is still there, for the next bytes or to be ended.
     Done { tag: u32 },
 }
 
@@ -109,7 +109,7 @@ pub(super) struct Network {
     worklist: Vec<u32>,
     touched: Vec<u32>,
     limits: Vec<f64>,
-    /// Ports with buckets that more or less is taken from than before.
+    /// Ports with buckets whose draw has changed.
     drawn: Vec<u32>,
     /// The port that stands for the machine, if all nodes share one.
     machine: Option<u32>,
@@ -178,7 +178,7 @@ impl Network {
         });
     }
 
-    /// What the processors of one machine do for all nodes.
+    /// Adds a port for the processors of one machine, which all nodes share.
     fn add_machine(&mut self, rate: f64) {
         self.add_port(rate, false);
         if let Some(port) = self.ports.last_mut() {
@@ -198,25 +198,25 @@ impl Network {
         (self.flp_racks.len() + self.epn_racks.len()) as u32 + 2 * rack
     }
 
-    /// From one node to another, in ns.
+    /// Returns the delay from one node to another, in ns.
     pub(super) fn delay(&self, flp: u32, epn: u32) -> Nanos {
         let is_far = self.flp_racks[flp as usize] != self.epn_racks[epn as usize];
         self.wires.delay_us * 1000 * if is_far { 2 } else { 1 }
     }
 
-    /// A small message passes an FLP's NIC.
+    /// Charges a small message to an FLP's NIC.
     pub(super) fn charge_flp(&mut self, flp: u32, bytes: u64) {
         self.ports[Self::flp_port(flp) as usize].debt += bytes;
     }
 
-    /// A small message passes an EPN's port.
+    /// Charges a small message to an EPN's port.
     pub(super) fn charge_epn(&mut self, epn: u32, bytes: u64) {
         let port = self.epn_port(epn);
         self.ports[port as usize].debt += bytes;
     }
 
-    /// What the flow carries beside its own bytes: the words that went over its narrowest port. Those of wider ones
-    /// have passed in what was to spare there.
+    /// Takes the bytes that the flow carries beside its own: the messages that went over its narrowest port. Those of
+    /// wider ones have passed in the spare rate there.
     fn take_debts(&mut self, index: u32) -> u64 {
         let flow = self.flows[index as usize];
         let ports = &flow.ports[..usize::from(flow.count)];
@@ -229,12 +229,12 @@ impl Network {
         debt
     }
 
-    /// Retransmission timeouts so far.
+    /// Returns the number of retransmission timeouts so far.
     pub(super) fn timeouts(&self) -> u64 {
         self.timeouts
     }
 
-    /// Bytes that pass the narrowest port of the path in a ns.
+    /// Returns the bytes that pass the narrowest port of the path in a ns.
     #[cfg(test)]
     pub(super) fn path_rate(&self, flp: u32, epn: u32) -> f64 {
         let ports = [Self::flp_port(flp), self.epn_port(epn)];
@@ -244,7 +244,7 @@ impl Network {
             .fold(f64::INFINITY, f64::min)
     }
 
-    /// A flow of `bytes` from `flp` to `epn` begins. `tag` comes back when it is done.
+    /// Begins a flow of `bytes` from `flp` to `epn`. `tag` comes back when it is done.
     pub(super) fn begin(&mut self, now: Nanos, flp: u32, epn: u32, bytes: u64, tag: u32) -> FlowId {
         let (from, to) = (self.flp_racks[flp as usize], self.epn_racks[epn as usize]);
         let mut ports = [Self::flp_port(flp), self.epn_port(epn), 0, 0, 0];
@@ -296,7 +296,7 @@ impl Network {
         FlowId { index, life }
     }
 
-    /// The stream of a flow that is done carries `bytes` more, without a pause.
+    /// Adds `bytes` to the stream of a flow that is done, without a pause.
     pub(super) fn go_on(&mut self, now: Nanos, id: FlowId, bytes: u64) {
         let Some(flow) = self.flow_mut(id) else {
             return;
@@ -308,7 +308,7 @@ impl Network {
         self.look_after(now, id.index);
     }
 
-    /// The flow is over, done or not.
+    /// Ends the flow, done or not.
     pub(super) fn end(&mut self, now: Nanos, id: FlowId) {
         if self.flow_mut(id).is_none() {
             return;
@@ -319,7 +319,7 @@ impl Network {
         self.free.push(id.index);
     }
 
-    /// The flow stops until `until`, or for ever if that is never.
+    /// Stops the flow until `until`, or for ever if that is never.
     pub(super) fn stall(&mut self, now: Nanos, id: FlowId, until: Nanos) {
         if self.flow_mut(id).is_none() {
             return;
@@ -334,7 +334,7 @@ impl Network {
         });
     }
 
-    /// A flow that was stopped for ever goes on.
+    /// Resumes a flow that was stopped for ever.
     pub(super) fn resume(&mut self, now: Nanos, id: FlowId) {
         if self
             .flow_mut(id)
@@ -355,7 +355,7 @@ impl Network {
         }
     }
 
-    /// A bucket that is empty lets through what the line takes.
+    /// Checks a bucket: an empty one lets through the rate of the line.
     fn look_at_port(&mut self, now: Nanos, port: u32) {
         let bucket = self.ports[port as usize].bucket.as_mut();
         if bucket.is_some_and(|bucket| bucket.look(now)) {
@@ -391,18 +391,18 @@ impl Network {
         }
     }
 
-    /// What has to be looked at, since the last call.
+    /// Takes the requests to look at something, since the last call.
     pub(super) fn take_looks(&mut self) -> impl Iterator<Item = Look> + '_ {
         self.looks.drain(..)
     }
 
-    /// The NIC of an FLP has `factor` of its rate; 0 if nothing passes.
+    /// Sets the NIC of an FLP to `factor` of its rate; 0 if nothing passes.
     pub(super) fn set_flp_rate(&mut self, now: Nanos, flp: u32, factor: f64) {
         let rate = self.bytes_a_ns(self.wires.flp_mbit_s) * factor;
         self.set_rate(now, Self::flp_port(flp), rate);
     }
 
-    /// The NIC of an EPN has `rate_factor` of the ordinary rate; 0 if nothing passes.
+    /// Sets the NIC of an EPN to `rate_factor` of the ordinary rate; 0 if nothing passes.
     pub(super) fn set_epn_rate(&mut self, now: Nanos, epn: u32, rate_factor: f64) {
         let rate = self.bytes_a_ns(self.wires.epn_mbit_s) * rate_factor;
         self.set_rate(now, self.epn_port(epn), rate);
@@ -506,7 +506,7 @@ impl Network {
         }
     }
 
-    /// Brings shares and rates to where they belong after a change.
+    /// Recomputes shares and rates after a change.
     fn share_out(&mut self, now: Nanos) {
         let tolerance = self.wires.tolerance;
         let most = if tolerance > 0.0 {
@@ -542,7 +542,7 @@ impl Network {
         self.drawn.clear();
     }
 
-    /// The flow takes `rate` of the ports on its way from now on.
+    /// Draws `rate` from the ports of the flow from now on.
     fn draw(&mut self, now: Nanos, index: u32, rate: f64) {
         if self.wires.burst_bytes == 0 {
             return;
@@ -561,7 +561,7 @@ impl Network {
         }
     }
 
-    /// Computes the share of a port anew, and tells the ports that have to know.
+    /// Recomputes the share of a port, and notifies the ports concerned.
     fn update(&mut self, now: Nanos, index: u32, tolerance: f64) {
         let old = self.ports[index as usize].share;
         let mut limits = std::mem::take(&mut self.limits);
@@ -616,7 +616,7 @@ impl Network {
         self.look_after(now, index);
     }
 
-    /// Sees to it that somebody looks at the flow when it is done. A look that comes too early is repeated then.
+    /// Plans a look at the flow when it is done. A look that comes too early is repeated then.
     fn look_after(&mut self, now: Nanos, index: u32) {
         let flow = &mut self.flows[index as usize];
         let end = flow.ends_at().max(now);
@@ -638,14 +638,14 @@ fn differs(old: f64, new: f64, tolerance: f64) -> bool {
     (old - new).abs() > tolerance * old.min(new) || old.is_infinite() || new.is_infinite()
 }
 
-/// What a flow without a limit of its own gets of `rate`, beside flows with `limits`.
+/// Returns the share that a flow without a limit of its own gets of `rate`, beside flows with `limits`.
 fn fair_share(rate: f64, limits: &mut [f64]) -> f64 {
     if limits.is_empty() {
         return f64::INFINITY;
     }
     let even = rate / limits.len() as f64;
     if limits.iter().all(|limit| *limit >= even) {
-        // Nobody is narrower elsewhere than here.
+        // No flow is narrower elsewhere than here.
         return even;
     }
     limits.sort_unstable_by(f64::total_cmp);
@@ -673,7 +673,7 @@ fn racks_of(nodes: u32, counts: impl Iterator<Item = u32>) -> Vec<u32> {
     racks
 }
 
-/// The group that an EPN is in, if it is in any.
+/// Returns the group of an EPN, if there is one.
 pub(super) fn group_of(scenario: &Scenario, epn: u32) -> Option<crate::scenario::Group> {
     let mut first = 0;
     let grouped: u32 = scenario.groups.iter().map(|group| group.epns).sum();

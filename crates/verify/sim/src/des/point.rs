@@ -1,4 +1,4 @@
-//! One point of a scenario file: its runs, and the row they make.
+//! One point of a scenario file: its runs, and their row.
 
 use super::tally::quantiles;
 use super::{Progress, Run, run};
@@ -14,11 +14,11 @@ pub struct PointRun {
     pub point: Point,
     /// The runs, without their latencies.
     pub runs: Vec<Run>,
-    /// Stands for all that happened in all runs.
+    /// Hash of all events of all runs.
     pub trace_hash: u64,
 }
 
-/// Does all runs of a scenario, from its seed on. `progress` is told which of them is how far.
+/// Does all runs of a scenario, from its seed on. `progress` is called with the number and the progress of the run.
 ///
 /// # Errors
 ///
@@ -115,7 +115,7 @@ const T95: [f64; 30] = [
     2.052, 2.048, 2.045, 2.042,
 ];
 
-/// The interval of the mean by Student's t, not below 0; the mean itself if there is one value.
+/// Returns the interval of the mean by Student's t, not below 0; the mean itself if there is one value.
 fn interval95(values: &[f64]) -> [f64; 2] {
     let mean = mean_of(values.iter().copied());
     if values.len() < 2 {

@@ -1,4 +1,4 @@
-//! What happens next: events by time, and in the order in which they were put in where times are equal.
+//! Queue of events: by time, and in the order of their insertion where times are equal.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,12 +9,12 @@ pub(super) type Nanos = u64;
 /// One ms in ns.
 pub(super) const MS: Nanos = 1_000_000;
 
-/// Seconds as ns.
+/// Converts seconds into ns.
 pub(super) fn seconds(s: f64) -> Nanos {
     (s * 1e9).round() as Nanos
 }
 
-/// The events that are to come.
+/// Future events.
 #[derive(Debug)]
 pub(super) struct Queue<E> {
     heap: BinaryHeap<Reverse<Entry<E>>>,
@@ -26,7 +26,7 @@ pub(super) struct Queue<E> {
 #[derive(Debug)]
 struct Entry<E> {
     at: Nanos,
-    /// Makes equal times a total order, so that a run is the same on every machine.
+    /// Sequence number: makes equal times a total order, so that a run is the same on every machine.
     sequence: u64,
     event: E,
 }
@@ -61,17 +61,17 @@ impl<E> Queue<E> {
         }
     }
 
-    /// The time of the last event taken out.
+    /// Returns the time of the last event taken out.
     pub(super) fn now(&self) -> Nanos {
         self.now
     }
 
-    /// Events taken out so far.
+    /// Returns the number of events taken out so far.
     pub(super) fn popped(&self) -> u64 {
         self.popped
     }
 
-    /// Puts in what happens at `at`, or now if that has passed.
+    /// Inserts an event at `at`, or now if that has passed.
     pub(super) fn push(&mut self, at: Nanos, event: E) {
         self.count += 1;
         self.heap.push(Reverse(Entry {
@@ -81,7 +81,7 @@ impl<E> Queue<E> {
         }));
     }
 
-    /// Takes out what happens next, and moves the time there.
+    /// Takes out the next event, and moves the time there.
     pub(super) fn pop(&mut self) -> Option<E> {
         let Reverse(entry) = self.heap.pop()?;
         self.now = entry.at;
@@ -90,7 +90,7 @@ impl<E> Queue<E> {
     }
 }
 
-/// Things that an event refers to by number: what is put in is taken out once.
+/// Values that an event refers to by number: each is taken out once.
 #[derive(Debug)]
 pub(super) struct Shelf<T> {
     items: Vec<Option<T>>,

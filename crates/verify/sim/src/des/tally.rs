@@ -1,30 +1,30 @@
-//! What is counted of one simulated run.
+//! Counts of one simulated run.
 
 use super::queue::Nanos;
 use crate::summary::Latency;
 use sheaf_protocol::splitmix::{self, mix};
 use std::collections::BTreeMap;
 
-/// What one simulated run gave.
+/// Result of one simulated run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Run {
-    /// Its seed.
+    /// Seed of the run.
     pub seed: u64,
     /// TFs announced.
     pub announced: u64,
-    /// TFs that a source named and nobody opened: none of its roster.
+    /// TFs that a source named and that were never opened: it is no member of their roster.
     pub unopened: u64,
     /// TFs with their consumers, whole.
     pub complete: u64,
     /// TFs with their consumers, with STFs missing.
     pub incomplete: u64,
-    /// TFs that no consumer got whole, by cause; see [`Point::lost_by`](crate::summary::Point::lost_by).
+    /// TFs that reached no consumer whole, by cause; see [`Point::lost_by`](crate::summary::Point::lost_by).
     pub lost_by: BTreeMap<String, u64>,
     /// TFs without a fate when the run ended.
     pub in_flight: u64,
     /// TFs that were thrown away because of the order of their messages, or that reached two consumers.
     pub out_of_order: u64,
-    /// Whether the books of the scheduler equal what was counted from the events here.
+    /// Whether the accounting of the scheduler equals the counts of the events here.
     pub books_agree: bool,
     /// Payload bytes of TFs with their consumers.
     pub bytes: u64,
@@ -48,25 +48,25 @@ pub struct Run {
     pub events: u64,
     /// Time that was simulated, in ns.
     pub simulated_ns: u64,
-    /// Stands for all that happened: equal runs have equal ones.
+    /// Hash of all events: equal runs have equal ones.
     pub trace_hash: u64,
 }
 
 impl Run {
-    /// TFs that no consumer got whole.
+    /// Returns the number of TFs that reached no consumer whole.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.lost_by.values().sum()
     }
 
-    /// Whether every announced TF has exactly one fate, or is in flight, and two counts of them agree.
+    /// Returns whether every announced TF has exactly one fate, or is in flight, and two counts of them agree.
     #[must_use]
     pub fn is_conserved(&self) -> bool {
         let fates = self.complete + self.lost() + self.in_flight;
         self.books_agree && self.announced == fates
     }
 
-    /// Payload with consumers, in Mbit/s from the first TF to the last commit.
+    /// Returns the payload with consumers, in Mbit/s from the first TF to the last commit.
     #[must_use]
     pub fn goodput_mbit_s(&self) -> f64 {
         if self.span_ns == 0 {
@@ -75,7 +75,7 @@ impl Run {
         self.bytes as f64 * 8000.0 / self.span_ns as f64
     }
 
-    /// Jain's index of TFs by EPN, each in proportion to its speed.
+    /// Returns Jain's index of TFs by EPN, each in proportion to its speed.
     #[must_use]
     pub fn fairness(&self) -> f64 {
         let shares = self
@@ -98,7 +98,7 @@ impl Run {
     }
 }
 
-/// Quantiles of `samples` in ns, as µs.
+/// Returns quantiles of `samples` in ns, as µs.
 #[must_use]
 pub(super) fn quantiles(samples: &mut [u64]) -> Latency {
     if samples.is_empty() {
@@ -117,7 +117,7 @@ pub(super) fn quantiles(samples: &mut [u64]) -> Latency {
     }
 }
 
-/// The hash of all that happens.
+/// Hash of all events.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TraceHash(u64);
 

@@ -1,4 +1,4 @@
-//! The consumer of an EPN, as the harness plays it: it writes down what it is handed, and can be out of order.
+//! Consumer of an EPN, as the harness plays it: it records the delivered TFs, and can be out of order.
 
 use bytes::Bytes;
 use sheaf_node::event::PartEvent;
@@ -8,7 +8,7 @@ use sheaf_protocol::{RunId, TfId, crc32c};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A TF that was handed on, with what its bytes say.
+/// A delivered TF, with the content of its bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Taken {
     pub(crate) run: RunId,
@@ -23,7 +23,7 @@ struct State {
     taken: Vec<Taken>,
 }
 
-/// The harness's end of a consumer. Clones are the same consumer.
+/// Harness's end of a consumer. Clones are the same consumer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Consumer(Arc<Mutex<State>>);
 
@@ -32,7 +32,7 @@ impl Consumer {
         self.state().is_down = is_down;
     }
 
-    /// Everything taken since the last call.
+    /// Takes everything delivered since the last call.
     pub(crate) fn take(&self) -> Vec<Taken> {
         std::mem::take(&mut self.state().taken)
     }

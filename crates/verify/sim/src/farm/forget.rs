@@ -1,7 +1,7 @@
-//! Send and forget, the rule of earlier systems: an FLP lets an STF go when it was handed to the transport.
+//! Send and forget, the rule of earlier systems: an FLP frees an STF when it was passed to the transport.
 //!
-//! No node knows this rule. The harness plays it: it tells an FLP in the name of its ICN that what it has sent is
-//! released. What the ICN itself releases is passed on in the same words, since an FLP hears the newest only.
+//! No node knows this rule. The harness plays it: it sends an FLP in the name of its ICN a release of all STFs that it
+//! has sent. Releases of the ICN itself are passed on in the same messages, since an FLP takes the newest only.
 
 use bytes::Bytes;
 use sheaf_node::event::Event;
@@ -10,17 +10,17 @@ use sheaf_protocol::{Control, Envelope, RangeSet, Role, TfId, WireKind};
 use sheaf_transport::{ConnId, Event as Net, Frame};
 use std::time::Duration;
 
-/// What one FLP was told.
+/// Releases that one FLP was sent.
 #[derive(Debug, Default)]
 pub(super) struct Forgetting {
     released: RangeSet,
     version: u64,
-    /// Where its ICN speaks, and in which words it begins.
+    /// Connection of its ICN, and the envelope of its messages.
     icn: Option<(ConnId, Envelope)>,
 }
 
 impl Forgetting {
-    /// What the FLP hears instead of `event`.
+    /// Returns the event that the FLP gets instead of `event`.
     pub(super) fn replace(&mut self, event: Net) -> Net {
         let Net::Received { conn, frame, .. } = &event else {
             return event;
@@ -44,7 +44,7 @@ impl Forgetting {
         }
     }
 
-    /// What the FLP hears when it has written these events.
+    /// Returns the event that the FLP gets when it has written these events.
     pub(super) fn forget(&mut self, events: &[Event]) -> Option<Net> {
         let mut is_new = false;
         for event in events {

@@ -1,4 +1,4 @@
-//! What is done to a farm, and how it is undone.
+//! Injection of faults into a farm, and their end.
 
 use super::store::StoreDisk;
 use super::{Farm, Node};
@@ -11,13 +11,13 @@ use sheaf_verdict_log::storage::DiskFaults;
 use std::cmp::Reverse;
 use std::time::Duration;
 
-/// How often an operator asks for the end of a run that goes on.
+/// Interval in which an operator repeats the request to end a run.
 const STOP_AGAIN: Duration = Duration::from_millis(200);
 
-/// How often whoever is left of a run that is over is asked to leave.
+/// Interval in which the rest of the nodes of a finished run is asked to leave.
 const SEND_HOME_AGAIN: Duration = Duration::from_secs(2);
 
-/// Something that is planned.
+/// Planned action.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Hurt(Fault),
@@ -213,7 +213,7 @@ impl Farm<'_> {
         }
     }
 
-    /// A process that may send only so many frames more dies when it has sent them.
+    /// Kills a process that may send only a given number of frames more, when it has sent them.
     pub(super) fn die_between_frames(&mut self, now: Timestamp, index: usize) {
         let seat = &self.seats[index];
         if let Some((death, back_after)) = seat.dying
@@ -253,7 +253,7 @@ impl Farm<'_> {
         seat.not_before = Timestamp(0);
     }
 
-    /// The faults end: everything heals, and whoever is dead comes back.
+    /// Ends the faults: everything heals, and dead processes come back.
     fn calm(&mut self, now: Timestamp) -> Result<(), Found> {
         self.is_calm = true;
         self.fault_line(now, || "all faults end".to_owned());
@@ -282,7 +282,7 @@ impl Farm<'_> {
             self.seats[index].set_down(false);
             self.seats[index].disk.set_faults(DiskFaults::default());
             if let Some((death, _)) = self.seats[index].dying {
-                // Its frames were not used up: it dies now, and all who are dead come back.
+                // Its frames were not used up: it dies now, and all dead processes come back.
                 self.kill(now, index, death, None);
             }
             self.network.power_up(&self.seats[index].name);
@@ -319,7 +319,7 @@ impl Farm<'_> {
         self.watch.check_done(calm_at, holds)
     }
 
-    /// An operator asks whoever leads, and asks again until the run is over.
+    /// Asks the leader to stop for an operator, repeatedly until the run is over.
     fn stop(&mut self, now: Timestamp) {
         if !self.is_stopping {
             self.fault_line(now, || "the run is asked to stop".to_owned());
@@ -333,7 +333,8 @@ impl Farm<'_> {
             }
         }
         if self.is_run_over {
-            // One that led, cut off, when the others were sent home does so no more, and nobody is left to tell it.
+            // An ICN that led, cut off, when the others were dismissed does so no more, and no node is left to notify
+            // it.
             self.send_home(now);
             self.plan(now + SEND_HOME_AGAIN, Step::Stop);
         } else {

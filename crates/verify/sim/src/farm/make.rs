@@ -1,4 +1,4 @@
-//! Makes the processes: the shipped nodes with the options of the seed.
+//! Starts of processes: the shipped nodes with the options of the seed.
 
 use super::Farm;
 use super::hurt::Step;
@@ -36,9 +36,9 @@ use sheaf_verdict_log::storage::{SimStorage, StorageError};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// When a process whose disk fails is started again.
+/// Time after which a process whose disk fails is started again.
 const RESTART_AFTER: Duration = Duration::from_millis(50);
-/// TFs that a consumer's queue takes.
+/// TFs that fit a consumer's queue.
 const QUEUE_TFS: u32 = 64;
 
 impl Farm<'_> {
@@ -142,7 +142,7 @@ impl Farm<'_> {
         listen(&mut transport, &address)?;
         let parts = IcnParts {
             icn,
-            // Only members of a log of their own speak with each other.
+            // Only members of a log of their own send messages to each other.
             peers: match options.log {
                 Log::Majority => icn_addresses(options),
                 Log::Memory | Log::File | Log::ZooKeeper => Vec::new(),
@@ -166,7 +166,7 @@ impl Farm<'_> {
         }
     }
 
-    /// The log of the ICN in a seat; `None` if its disk fails now.
+    /// Returns the log of the ICN in a seat; `None` if its disk fails now.
     fn ledger(&mut self, index: usize) -> Result<Option<Box<dyn Ledger>>, Found> {
         if let Some(ledger) = self.zookeeper_ledger(index) {
             return Ok(Some(ledger));

@@ -1,4 +1,4 @@
-//! The ZooKeeper of a farm that has one, as each node of the farm reaches it.
+//! ZooKeeper of a farm that has one, as each node of the farm reaches it.
 
 use super::seat::Node;
 use super::{Farm, hurt::Step};
@@ -13,19 +13,19 @@ use sheaf_verdict_log::Ledger;
 use sheaf_verdict_log::zookeeper::{ZooKeeperLedger, ZooKeeperLedgerOptions};
 use std::time::Duration;
 
-/// Where the farm has its nodes in the tree.
+/// Path above the farm's nodes in the tree.
 const ROOT: &str = "/sheaf";
-/// What a request or an answer takes.
+/// Least duration of a request or an answer.
 const FASTEST: Duration = Duration::from_micros(200);
 const SLOWEST: Duration = Duration::from_millis(3);
 
-/// The ZooKeeper that `options` ask for.
+/// Returns the ZooKeeper that `options` ask for.
 pub(super) fn model(options: &Options) -> Option<Model> {
     let is_there = options.log == Log::ZooKeeper;
     is_there.then(|| Model::new(options.seed, FASTEST, SLOWEST))
 }
 
-/// A session of a node whose clock is ahead of the time of the farm.
+/// Session of a node whose clock is ahead of the time of the farm.
 #[derive(Debug)]
 struct Here {
     keeper: ModelKeeper,
@@ -55,7 +55,7 @@ impl Keeper for Here {
 }
 
 impl Farm<'_> {
-    /// A session of the process that is about to live in a seat.
+    /// Returns a session of the process that is about to live in a seat.
     fn keeper(&mut self, index: usize) -> Option<Here> {
         let now = self.network.now();
         let seat = &mut self.seats[index];
@@ -69,14 +69,14 @@ impl Farm<'_> {
         Some(Here { keeper, ahead })
     }
 
-    /// The log of the ICN in a seat, if it is in a ZooKeeper.
+    /// Returns the log of the ICN in a seat, if it is in a ZooKeeper.
     pub(super) fn zookeeper_ledger(&mut self, index: usize) -> Option<Box<dyn Ledger>> {
         let keeper = self.keeper(index)?;
         let options = ZooKeeperLedgerOptions::new(ROOT, self.seats[index].node.index);
         Some(Box::new(ZooKeeperLedger::new(keeper, options)))
     }
 
-    /// What the process of a seat finds the others by. ICNs look for all, the others for ICNs.
+    /// Returns the discovery of the process of a seat. ICNs look for all, the others for ICNs.
     pub(super) fn discovery(
         &mut self,
         index: usize,
@@ -99,7 +99,7 @@ impl Farm<'_> {
         Some(Discovery::new(Box::new(registry), here, me))
     }
 
-    /// Every session of the process in a seat.
+    /// Calls `act` for every session of the process in a seat.
     fn each_session(&self, index: usize, act: impl Fn(&Model, usize)) {
         if let Some(model) = &self.zookeeper {
             for keeper in &self.seats[index].keepers {
@@ -147,7 +147,7 @@ impl Farm<'_> {
         }
     }
 
-    /// The sessions of a seat are ended by the servers, or by a process that leaves in order.
+    /// Ends the sessions of a seat, by the servers or by a process that leaves in order.
     pub(super) fn end_sessions(&mut self, now: Timestamp, index: usize) {
         self.each_session(index, |model, id| model.expire(now, id));
     }

@@ -1,4 +1,4 @@
-//! The detector: payloads that differ between sources, lives and TFs, at no cost.
+//! Detector of the harness: payloads that differ between sources, lives and TFs, at no cost.
 
 use bytes::Bytes;
 use sheaf_protocol::splitmix::mix;
@@ -8,7 +8,7 @@ use sheaf_stf_builder::{Made, Slots, StfSource};
 /// Bytes that payloads are slices of.
 const POOL_BYTES: u64 = 16 << 10;
 
-/// The payloads of one life of one FLP.
+/// Payloads of one life of one FLP.
 #[derive(Clone, Debug)]
 pub(crate) struct Pieces {
     pool: Bytes,
@@ -16,7 +16,7 @@ pub(crate) struct Pieces {
     bytes_mean: u64,
 }
 
-/// What all payloads of a farm are cut out of.
+/// Returns the bytes that all payloads of a farm are slices of.
 pub(crate) fn pool(seed: u64) -> Bytes {
     let words = (0..POOL_BYTES / 8).map(|word| mix(seed ^ (word << 32)));
     words.flat_map(u64::to_le_bytes).collect::<Vec<u8>>().into()

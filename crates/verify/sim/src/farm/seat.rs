@@ -1,4 +1,4 @@
-//! One place of the farm: the process that lives there now, its log, its consumer, its clock.
+//! Seat of the farm: the process that lives there now, its log, its consumer, its clock.
 
 use super::consumer::{Consumer, Taken};
 use super::forget::Forgetting;
@@ -36,7 +36,7 @@ impl Node {
         }
     }
 
-    /// Everything that its brain knows, to see whether a message has changed it.
+    /// Returns all state of its brain, to see whether a message has changed it.
     fn state(&self) -> String {
         match self {
             Self::Icn(_) => String::new(),
@@ -46,7 +46,7 @@ impl Node {
     }
 }
 
-/// Whether an FLP or EPN gets a message of a lower term than one that has welcomed it. Takes note of welcomes.
+/// Returns whether an FLP or EPN gets a message of a lower term than one that has welcomed it. Notes welcomes.
 fn is_stale(welcomed_by: &mut Term, event: &Net) -> bool {
     let Net::Received { frame, .. } = event else {
         return false;
@@ -66,7 +66,7 @@ fn is_stale(welcomed_by: &mut Term, event: &Net) -> bool {
     envelope.term < *welcomed_by
 }
 
-/// A place, whoever lives there.
+/// Seat of a process, over all its lives.
 pub(super) struct Seat {
     pub(super) node: NodeId,
     pub(super) name: String,
@@ -76,24 +76,24 @@ pub(super) struct Seat {
     pub(super) is_frozen: bool,
     pub(super) has_news: bool,
     pub(super) wake_at: Timestamp,
-    /// A slow node is not turned before.
+    /// Time before which a slow node is not turned.
     pub(super) not_before: Timestamp,
     pub(super) turn_every: Duration,
-    /// How far its clock is ahead of the time of the farm.
+    /// Lead of its clock over the time of the farm.
     pub(super) clock_ahead: Duration,
     pub(super) fair: FairClock,
-    /// Dies when its frames are used up, in that way, and is started again after so long.
+    /// Death when its frames are used up, in that way, and the time of the restart.
     pub(super) dying: Option<(Death, Option<Duration>)>,
     /// The last life that came to its end in order.
     pub(super) left_in_order: Option<u64>,
     pub(super) is_leaving: bool,
     pub(super) held_stfs: usize,
     pub(super) consumer: Consumer,
-    /// Plays send and forget, if the farm is to.
+    /// State of send and forget, if the farm plays it.
     forgetting: Option<Forgetting>,
     /// The disk of an ICN; it outlives its processes.
     pub(super) disk: SimDisk,
-    /// The disk of an EPN that stores what it builds.
+    /// The disk of an EPN that stores TFs.
     pub(super) store: Option<StoreDisk>,
     /// The sessions of the process in the registry.
     pub(super) keepers: Vec<usize>,
@@ -146,7 +146,7 @@ impl Seat {
         }
     }
 
-    /// A process begins in this seat.
+    /// Begins a process in this seat.
     pub(super) fn begin(&mut self, now: Timestamp, process: Node, life: u64, endpoint: EndpointId) {
         self.process = Some(process);
         self.life = life;
@@ -162,12 +162,12 @@ impl Seat {
         self.welcomed_by = Term(0);
     }
 
-    /// The time of the farm as the clock of this node shows it.
+    /// Returns the time of the farm as the clock of this node shows it.
     pub(super) fn here(&self, now: Timestamp) -> Timestamp {
         now + self.clock_ahead
     }
 
-    /// The consumer takes nothing, or takes again; an EPN that stores has a full disk then.
+    /// Sets whether the consumer accepts TFs; an EPN that stores has a full disk while it does not.
     pub(super) fn set_down(&self, is_down: bool) {
         match &self.store {
             Some(store) => store.set_full(is_down),
@@ -175,7 +175,7 @@ impl Seat {
         }
     }
 
-    /// What was handed on since the last call.
+    /// Takes the TFs delivered since the last call.
     pub(super) fn take_taken(&self) -> Vec<Taken> {
         match &self.store {
             Some(store) => store.take(),
@@ -183,13 +183,13 @@ impl Seat {
         }
     }
 
-    /// The log since the last call, in `events`.
+    /// Takes the log since the last call, into `events`.
     pub(super) fn take_events(&self, events: &mut Vec<Event>) {
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::swap(&mut *log, events);
     }
 
-    /// What the driver of the shipped binary does: poll, handle, turn.
+    /// Turns the process as the driver of the shipped binary does: poll, handle, turn.
     pub(super) fn turn(&mut self, now: Timestamp, trace: &mut Trace) -> Result<Turn, Found> {
         let here = self.here(now);
         self.not_before = now + self.turn_every;
@@ -259,7 +259,7 @@ impl Seat {
         Ok(Turn::WaitUntil(now + until.since(here)))
     }
 
-    /// Plays send and forget with what the process has just written.
+    /// Plays send and forget with the lines that the process has just written.
     pub(super) fn forget_sent(&mut self, now: Timestamp, events: &[Event]) {
         let here = self.here(now);
         if let (Some(forgetting), Some(process)) = (&mut self.forgetting, &mut self.process)
@@ -269,7 +269,7 @@ impl Seat {
         }
     }
 
-    /// Bounds (I9) are the one thing that is read from the nodes.
+    /// Checks the bounds (I9), the one property that is read from the nodes.
     pub(super) fn check_bounds(&self, options: &Options) -> Result<(), Found> {
         let name = &self.name;
         let over = |what: &str, found: u64, max: u64| {
@@ -292,7 +292,7 @@ impl Seat {
                     brain.open_tfs() as u64,
                     brain.open_bytes() + brain.sink_bytes(),
                 );
-                // What was assigned, by one leader and by the next, and twice as many that came unasked.
+                // Assigned by one leader and by the next, and twice as many that came unasked.
                 if tfs > 4 * u64::from(options.slots) {
                     return over("TFs in building", tfs, 4 * u64::from(options.slots));
                 }
@@ -301,7 +301,7 @@ impl Seat {
                 }
             }
             Some(Node::Icn(icn)) => {
-                // An EPN that is back keeps what it holds, whatever was given away meanwhile: it is booked on top.
+                // An EPN that is back keeps its TFs, whatever was assigned elsewhere meanwhile: they are booked on top.
                 let times = if options.kind == Kind::Calm { 1 } else { 3 };
                 let slots_max = times * u64::from(options.slots);
                 let bytes_max = times * options.capacity_bytes();
@@ -328,7 +328,7 @@ impl Seat {
     }
 }
 
-/// What arrives, for those who read a trace.
+/// Returns the line of an arriving event, for readers of a trace.
 fn arrived_line(now: Timestamp, name: &str, event: &Net) -> Line {
     let Net::Received { conn, frame, .. } = event else {
         return Line::new(now, name, vec![], format!("{event:?}"));
@@ -367,7 +367,7 @@ fn arrived_line(now: Timestamp, name: &str, event: &Net) -> Line {
     Line::new(now, name, vec![], text)
 }
 
-/// The TFs that a message is about.
+/// Returns the TFs that a message is about.
 fn tfs_in(control: &Control) -> Vec<u64> {
     match control {
         Control::Announce(items) => items.iter().map(|item| item.tf.0).collect(),

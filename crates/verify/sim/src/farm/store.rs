@@ -1,5 +1,5 @@
-//! The disk of an EPN that stores before it reports: it outlives processes, may be full, and loses what was not
-//! synced when the machine dies. What becomes visible on it for good has been handed on.
+//! Disk of an EPN that stores before it reports: it outlives processes, may be full, and loses unsynced data when the
+//! machine dies. A TF that becomes visible on it for good counts as delivered.
 
 use super::consumer::Taken;
 use crate::dice::Dice;
@@ -13,7 +13,7 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The folder of the EPN. It is there.
+/// Folder of the EPN. It exists.
 pub(super) const ROOT: &str = "/store";
 
 #[derive(Clone, Debug, Default)]
@@ -29,24 +29,24 @@ struct State {
     files: BTreeMap<u64, File>,
     made: u64,
     names: BTreeMap<PathBuf, u64>,
-    /// Names that a power failure leaves, and what was done to them since: each step happens or does not.
+    /// Names that a power failure leaves, and the changes since: each step happens or does not.
     safe_names: BTreeMap<PathBuf, u64>,
     journal: Vec<Vec<(PathBuf, Option<u64>)>>,
     /// Files with the names of committed TFs that may vanish again.
     unseen: BTreeSet<PathBuf>,
     folders: BTreeSet<PathBuf>,
     is_full: bool,
-    /// The process dies after so many steps more.
+    /// Steps after which the process dies.
     steps_left: Option<u32>,
     is_stopped: bool,
     taken: Vec<Taken>,
 }
 
-/// The disk. Clones are the same disk.
+/// Disk of an EPN. Clones are the same disk.
 #[derive(Clone, Debug)]
 pub(super) struct StoreDisk {
     state: Arc<Mutex<State>>,
-    /// What a process says after it has died must not leave it.
+    /// Network, which carries nothing of a process after its death.
     network: Network,
     name: String,
 }
@@ -78,24 +78,24 @@ impl StoreDisk {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on nothing can be written; or everything again.
+    /// Sets whether writes fail from now on.
     pub(super) fn set_full(&self, is_full: bool) {
         self.state().is_full = is_full;
     }
 
-    /// The process dies after `steps` more, or goes on for ever.
+    /// Lets the process die after `steps` more, or go on for ever.
     pub(super) fn limit_steps(&self, steps: Option<u32>) {
         let state = &mut *self.state();
         state.steps_left = steps;
         state.is_stopped = false;
     }
 
-    /// Whether the process died at one of its steps.
+    /// Returns whether the process died at one of its steps.
     pub(super) fn is_stopped(&self) -> bool {
         self.state().is_stopped
     }
 
-    /// The machine dies. Of the names that were not synced the first few are left, and any of the bytes.
+    /// Kills the machine. Of the names that were not synced the first few are left, and any of the bytes.
     pub(super) fn fail_power(&self) {
         let state = &mut *self.state();
         let left = state.dice.range(0, state.journal.len() as u64) as usize;
@@ -111,12 +111,12 @@ impl StoreDisk {
         }
     }
 
-    /// The TFs that have become visible for good since the last call.
+    /// Takes the TFs that have become visible for good since the last call.
     pub(super) fn take(&self) -> Vec<Taken> {
         std::mem::take(&mut self.state().taken)
     }
 
-    /// One step. The one at which the process dies does not happen, and none after it.
+    /// Counts one step. The one at which the process dies does not happen, and none after it.
     fn step(&self) -> io::Result<MutexGuard<'_, State>> {
         let mut state = self.state();
         match &mut state.steps_left {
@@ -142,7 +142,7 @@ impl State {
         self.journal.push(step);
     }
 
-    /// Readers see it for good from now on.
+    /// Makes a file visible for good.
     fn deliver(&mut self, path: &Path) {
         let file = self.names.get(path).and_then(|id| self.files.get(id));
         let Some(Ok(tf)) = file.map(|file| read_tf_file(&file.bytes)) else {

@@ -11,10 +11,10 @@ use sheaf_transport::memory::Faults;
 use sheaf_verdict_log::storage::DiskFaults;
 use std::time::Duration;
 
-/// How long after the last fault every TF has its verdict: so long, or a second more than a TF needs to be stale.
+/// Time after the last fault in which every TF gets its verdict: this, or a second more than a TF needs to be stale.
 const SETTLE: Duration = Duration::from_secs(2);
 
-/// What can happen, as far as the dice are concerned.
+/// Sort of fault, for the draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sort {
     Crash,
@@ -41,7 +41,7 @@ enum Sort {
     SessionExpired,
 }
 
-/// What only farms with a registry outside of them can suffer.
+/// Sorts that only farms with a registry outside of them can suffer.
 const REGISTRY_SORTS: [Sort; 7] = [
     Sort::IcnCrash,
     Sort::IcnPause,
@@ -52,7 +52,7 @@ const REGISTRY_SORTS: [Sort; 7] = [
     Sort::SessionExpired,
 ];
 
-/// What only farms with a log on disks can suffer.
+/// Sorts that only farms with a log on disks can suffer.
 const ICN_SORTS: [Sort; 6] = [
     Sort::IcnCrash,
     Sort::IcnPower,
@@ -79,7 +79,7 @@ const SORTS: [Sort; 13] = [
 ];
 
 pub(super) fn options(family: Kind, seed: u64) -> Options {
-    // What is outside comes from dice of its own; the rest of the farm is that of the same seed of the swarm.
+    // Faults outside come from dice of their own; the rest of the farm is that of the same seed of the swarm.
     let kind = match family {
         Kind::Outside | Kind::Grants => Kind::Swarm,
         other => other,
@@ -174,26 +174,27 @@ pub(super) fn options(family: Kind, seed: u64) -> Options {
     options
 }
 
-/// From dice of its own, so that a seed stands for the farm that it stood for before there were checkpoints.
+/// Draws the checkpoints, from dice of their own, so that a seed stands for the farm that it stood for before there
+/// were checkpoints.
 fn checkpoint_records(seed: u64) -> u64 {
     let mut dice = Dice::new(seed ^ 0xc4ec_0000);
     dice.pick(&[1, 3, 10, 10, 40, 200, 5000])
 }
 
-/// Which STFs are offered, and how many an EPN fetches at once.
+/// Draws which STFs are offered, and how many an EPN fetches at once.
 fn draw_grants(options: &mut Options, dice: &mut Dice) {
     options.push = Push::Granted;
     options.eager_bytes = dice.pick(&[0, 0, 50, 150]);
     options.grants_max = dice.range(1, 6) as u32;
 }
 
-/// A registry outside the farm, EPNs with disks, or both.
+/// Draws a registry outside the farm, EPNs with disks, or both.
 fn draw_outside(options: &mut Options, dice: &mut Dice) {
     let (has_registry, stores) = dice.pick(&[(true, false), (false, true), (true, true)]);
     if has_registry {
         options.log = Log::ZooKeeper;
         options.session = dice.pick(&[400, 600, 1000].map(Duration::from_millis));
-        // Whoever died last leaves a session behind that holds the others up.
+        // The process that died last leaves a session behind that holds the others up.
         options.settle += options.session;
         options.stop_at += options.session;
     }
@@ -225,7 +226,7 @@ fn bad_network(kind: Kind, dice: &mut Dice, delay_max: Duration) -> Faults {
     }
 }
 
-/// Which sorts a seed may have, each as often as it is in the list.
+/// Draws the sorts that a seed may have, each as often as it is in the list.
 fn sorts(kind: Kind, log: Log, dice: &mut Dice) -> Vec<Sort> {
     match kind {
         Kind::Calm | Kind::BadNetwork => Vec::new(),
@@ -270,7 +271,7 @@ fn draw_faults(options: &mut Options, dice: &mut Dice) {
         Kind::Swarm => dice.range(1, 45),
         _ => dice.range(1, 6),
     };
-    // How often it hits an FLP, in percent.
+    // How often a fault hits an FLP, in percent.
     let flp_share = match options.kind {
         Kind::EpnFaults | Kind::Reactions => 0,
         Kind::Swarm => dice.pick(&[0, 20, 40, 70]),
@@ -287,7 +288,7 @@ fn draw_faults(options: &mut Options, dice: &mut Dice) {
 }
 
 fn draw_fault(options: &Options, dice: &mut Dice, sort: Sort, flp_share: u64) -> Fault {
-    // Under `reinitialise` who has died never comes back: somebody has to be left.
+    // Under `reinitialise` dead EPNs never come back: one has to be left.
     let spared = u64::from(options.kind == Kind::Reactions);
     let epn = |dice: &mut Dice| -> NodeId {
         EpnId(dice.range(0, u64::from(options.epns) - 1 - spared) as u16).into()

@@ -1,11 +1,11 @@
-//! Whether the values of a scenario make sense, each and together.
+//! Checks of the values of a scenario, each and together.
 
 use super::{Fault, FaultKind, Mode, Scenario, ScenarioError, SizeModel};
 use sheaf_placement::policy;
 
 type Checked = Result<(), ScenarioError>;
 
-/// Most nodes of a kind: an id has 16 bits.
+/// Upper bound of nodes of a kind: an id has 16 bits.
 const NODES_MAX: u32 = 65_000;
 /// Largest STF that can be made.
 const STF_BYTES_MAX: u64 = 1 << 40;
@@ -15,7 +15,7 @@ impl Scenario {
     ///
     /// # Errors
     ///
-    /// A [`ScenarioError`] that names the first key that is wrong and what it accepts.
+    /// A [`ScenarioError`] that names the first wrong key and the accepted values.
     pub fn check(&self) -> Checked {
         self.check_load()?;
         policy::by_name(&self.policy, self.seed)?;

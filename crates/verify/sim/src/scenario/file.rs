@@ -16,9 +16,9 @@ const RENAMED: [(&str, &str, &str); 3] = [
 /// A scenario file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScenarioFile {
-    /// What all points have in common.
+    /// Common part of all points.
     pub base: Scenario,
-    /// What differs.
+    /// Differences of the points.
     pub matrix: Matrix,
 }
 
@@ -51,7 +51,7 @@ impl ScenarioFile {
     ///
     /// # Errors
     ///
-    /// A [`ScenarioError`] that names what is wrong and what is expected.
+    /// A [`ScenarioError`] that names the wrong value and the accepted ones.
     pub fn read(path: &Path) -> Result<Self, ScenarioError> {
         let read = |path: &Path| {
             std::fs::read_to_string(path).map_err(|error| ScenarioError::Read {
@@ -69,7 +69,7 @@ impl ScenarioFile {
         Ok(file)
     }
 
-    /// Reads the text of a file, without checking what its values mean.
+    /// Reads the text of a file, without checking its values.
     ///
     /// # Errors
     ///
@@ -108,7 +108,7 @@ impl ScenarioFile {
         })
     }
 
-    /// Every combination of the matrix as a scenario of its own, checked.
+    /// Returns every combination of the matrix as a scenario of its own, checked.
     ///
     /// # Errors
     ///

@@ -20,28 +20,28 @@ pub struct Network {
     pub efficiency: f64,
     /// One way between any two nodes in one rack, in µs; a way over uplinks takes twice this.
     pub delay_us: u64,
-    /// What the switch keeps for one port, in bytes; a pushed burst beyond it is lost.
+    /// Bytes that the switch keeps for one port; a pushed burst beyond it is lost.
     pub port_buffer_bytes: u64,
-    /// What a shaped port lets through at once after a pause, in bytes on the line; 0 for a line as it is. The token
+    /// Bytes that a shaped port lets through at once after a pause, on the line; 0 for a line as it is. The token
     /// buckets of the lab; needs [`machine_mbit_s`](Self::machine_mbit_s), which is how fast a burst is.
     #[serde(skip_serializing_if = "is_zero")]
     pub burst_bytes: u64,
-    /// What the processors move for all nodes together if they share one machine, in Mbit/s of payload: making,
-    /// sending, forwarding, receiving. None: every node has processors enough.
+    /// Payload that the processors move for all nodes together if they share one machine, in Mbit/s: making, sending,
+    /// forwarding, receiving. None: every node has processors enough.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine_mbit_s: Option<f64>,
-    /// What a TCP sender has under way before it hears from the other side, in bytes: 10 segments of 1460.
+    /// Bytes that a TCP sender has under way before the first acknowledgement: 10 segments of 1460.
     pub window_bytes: u64,
-    /// The least time after which TCP sends again what nobody acknowledged, in ms; it doubles with every failure.
+    /// Least time after which TCP retransmits, in ms; it doubles with every failure.
     pub rto_ms: u64,
     /// Racks; nodes beyond them are in one more rack, without a bound on its uplink. None: one switch for all.
     pub racks: Vec<Rack>,
-    /// Which way control messages go.
+    /// Network of control messages.
     pub control: Control,
     /// A control message from node to node, in µs; messages on the primary network also wait for its links.
     pub control_delay_us: u64,
-    /// How exactly links are shared: a flow's share is passed on to the links it shares when it changes by more than
-    /// this part. 0 for the exact max-min share.
+    /// Tolerance of the shares of links: a flow's share is passed on to the links it shares when it changes by more
+    /// than this part. 0 for the exact max-min share.
     pub tolerance: f64,
 }
 
@@ -84,7 +84,7 @@ pub struct Rack {
     pub uplink_mbit_s: f64,
 }
 
-/// Which way control messages go.
+/// Network of control messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Control {

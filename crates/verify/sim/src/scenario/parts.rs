@@ -2,22 +2,22 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Whose rules a run follows.
+/// Rules of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
     /// The shipped scheduler, builder and hold.
     #[default]
     Sheaf,
-    /// Those of the prior systems, as the `[legacy]` table switches them on.
+    /// Rules of the prior systems, as the `[legacy]` table switches them on.
     Legacy,
 }
 
-/// How large the STFs are. The mean over all FLPs and TFs is always about `bytes`.
+/// Sizes of the STFs. The mean over all FLPs and TFs is always about `bytes`.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Sizes {
-    /// How the size of an STF comes about.
+    /// Model of the size of an STF.
     pub model: SizeModel,
     /// Payload bytes of a mean STF.
     pub bytes: u64,
@@ -49,7 +49,7 @@ impl Default for Sizes {
     }
 }
 
-/// How the size of an STF comes about.
+/// Model of the size of an STF.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SizeModel {
@@ -66,11 +66,11 @@ pub enum SizeModel {
     Trace,
 }
 
-/// The rules of the prior systems, each to be switched by itself. Sources: `docs/explanation/simulator.md`.
+/// Rules of the prior systems, each to be switched by itself. Sources: `docs/simulator.md`.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Legacy {
-    /// How the EPN makes TFs of messages.
+    /// Way in which the EPN makes TFs of messages.
     pub builder: Builder,
     /// How long the coordinator counts acknowledgements after the last heartbeat, in ms: 20 in the network
     /// baseline, 1000 in the round robin of the ICN.
@@ -81,8 +81,8 @@ pub struct Legacy {
     pub private_iterators: bool,
     /// A dead EPN keeps its turn.
     pub no_removal: bool,
-    /// Messages that wait for one EPN in one FLP at most; what comes then is thrown away without a word. The high
-    /// water mark of FairMQ.
+    /// Upper bound of messages that wait for one EPN in one FLP; later ones are dropped silently. The high water mark
+    /// of FairMQ.
     pub queue_messages_max: u32,
     /// Streams that stop for a while at the start of a run.
     pub start_stalls: Stalls,
@@ -120,38 +120,38 @@ impl Legacy {
     }
 }
 
-/// How an EPN of the prior systems makes TFs of messages.
+/// Way in which an EPN of the prior systems makes TFs of messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Builder {
-    /// It counts messages: as many as there are FLPs are a TF, and if not all of them name the newest heartbeat, all
-    /// of them are thrown away.
+    /// It counts messages: as many as there are FLPs are a TF, and if not all of them name the newest heartbeat, all of
+    /// them are thrown away.
     #[default]
     Counting,
     /// By heartbeat, as the first O2 balancer did.
     Keyed,
 }
 
-/// Streams between an FLP and an EPN that stop for a while: what a lost packet at the wrong moment does to TCP.
-/// They happen in Sheaf's mode too.
+/// Streams between an FLP and an EPN that stop for a while, as after a lost packet at the wrong moment in TCP. They
+/// happen in Sheaf's mode too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Stalls {
-    /// How likely each stream is to stop once, from 0 to 1.
+    /// Probability that a stream stops once, from 0 to 1.
     pub probability: f64,
-    /// For how long, in ms.
+    /// Length of the stop, in ms.
     pub ms: u64,
-    /// In the first so many s of a run.
+    /// Length of the first part of a run in which streams stop, in s.
     pub within_s: f64,
 }
 
-/// What EPNs do with a TF: its consumer holds the memory so long.
+/// Work of EPNs on a TF: its consumer holds the memory for the time.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Processing {
     /// Mean time for a TF of mean size, in ms; 0 for none.
     pub ms: f64,
-    /// How the time is spread.
+    /// Distribution of the time.
     pub distribution: Distribution,
     /// Standard deviation of the logarithm, if lognormal.
     pub sigma: f64,
@@ -173,7 +173,7 @@ impl Default for Processing {
     }
 }
 
-/// How a time is spread around its mean.
+/// Distribution of a time around its mean.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Distribution {
@@ -190,12 +190,12 @@ pub enum Distribution {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Group {
-    /// How many.
+    /// Number of EPNs.
     pub epns: u32,
-    /// How fast they process; 1 is ordinary.
+    /// Speed of processing; 1 is ordinary.
     #[serde(default = "one")]
     pub speed: f64,
-    /// How fast their NIC is; 1 is ordinary.
+    /// Speed of their NIC; 1 is ordinary.
     #[serde(default = "one")]
     pub nic: f64,
     /// The share of the work that they ask for; 1 is ordinary. Weighted policies read it.
@@ -270,12 +270,12 @@ pub struct Fault {
     /// For how long, in s; for ever if it is not said.
     #[serde(default)]
     pub for_s: Option<f64>,
-    /// How many times slower.
+    /// Factor of the slowness.
     #[serde(default)]
     pub factor: Option<f64>,
 }
 
-/// What can happen.
+/// Kind of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FaultKind {
@@ -287,7 +287,8 @@ pub enum FaultKind {
     Slow,
     /// The node's NIC is `factor` times slower.
     SlowNic,
-    /// With `flp` and `epn`: nothing passes between the two. With one of them: nothing passes between it and anybody.
+    /// With `flp` and `epn`: nothing passes between the two. With one of them: nothing passes between it and all
+    /// others.
     Partition,
     /// The stream from `flp` to `epn` stops, and goes on after `for_s`: a retransmission timeout.
     Stall,

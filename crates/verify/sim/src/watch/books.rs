@@ -1,4 +1,4 @@
-//! What is known of each TF, and the sums.
+//! Records of all TFs, and their sums.
 
 use super::{Found, found};
 use crate::invariant::Invariant;
@@ -10,7 +10,7 @@ use std::fmt;
 /// TF ids are dense; a node that names one far beyond has a broken id.
 const TF_MAX: u64 = 1 << 20;
 
-/// What became of the TFs of a farm, recounted from the logs of its nodes.
+/// Fates of the TFs of a farm, recomputed from the logs of its nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Books {
     /// TFs with a verdict.
@@ -21,7 +21,7 @@ pub struct Books {
     pub incomplete: u64,
     /// TFs not built.
     pub dropped: u64,
-    /// Built TFs whose EPN died before it said that its consumer has them.
+    /// Built TFs whose EPN died before it acknowledged.
     pub abandoned: u64,
     /// Built TFs that a later life of their EPN published.
     pub recovered: u64,
@@ -32,7 +32,7 @@ pub struct Books {
 }
 
 impl Books {
-    /// Adds another farm's.
+    /// Adds the accounting of another farm.
     pub fn add(&mut self, other: &Self) {
         self.decided += other.decided;
         self.complete += other.complete;
@@ -73,7 +73,7 @@ impl fmt::Display for Fate {
 /// One TF.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TfBook {
-    /// When it was first made, skipped or called for.
+    /// When the TF was first made, skipped or called for.
     pub(super) named_at: Option<Timestamp>,
     pub(super) is_called: bool,
     pub(super) made: Vec<PartEvent>,
@@ -81,12 +81,12 @@ pub(super) struct TfBook {
     pub(super) attempts: Vec<((u64, u32), (u16, u64))>,
     pub(super) fate: Option<Fate>,
     pub(super) is_abandoned: bool,
-    /// The EPN, and its life, whose consumer has it.
+    /// The EPN, and its life, whose consumer has the TF.
     pub(super) consumed_at: Option<(u16, u64)>,
 }
 
 impl TfBook {
-    /// The heartbeat calls for it.
+    /// Notes that the heartbeat calls for the TF.
     pub(super) fn call(&mut self, now: Timestamp) {
         self.named_at.get_or_insert(now);
         self.is_called = true;
@@ -98,7 +98,7 @@ impl TfBook {
 pub(super) struct RunBook {
     pub(super) run: RunId,
     tfs: Vec<TfBook>,
-    /// Every TF below has a verdict or was never named.
+    /// TF below which every one has a verdict or was never named.
     floor: usize,
     /// The first TF and the members of each roster. A later one replaces those with the same or a later first TF.
     rosters: BTreeMap<u32, (u64, Vec<MemberEvent>)>,
@@ -106,7 +106,8 @@ pub(super) struct RunBook {
 }
 
 impl RunBook {
-    /// A roster that an ICN has found in the log. Whoever reads the log later, or wakes up late, says the same.
+    /// Adds a roster that an ICN has found in the log. An ICN that reads the log later, or wakes up late, writes the
+    /// same.
     pub(super) fn add_roster(
         &mut self,
         node: NodeId,
@@ -126,7 +127,7 @@ impl RunBook {
         )
     }
 
-    /// Whose STFs make `tf` whole, as the log says.
+    /// Returns the members whose STFs make `tf` whole, by the log.
     pub(super) fn roster_of(&self, tf: u64) -> Option<&[MemberEvent]> {
         let mut latest = self.rosters.values().rev();
         latest
@@ -163,7 +164,7 @@ impl RunBook {
         (0..).zip(&self.tfs)
     }
 
-    /// TFs that were named and have no verdict.
+    /// Returns the TFs that were named and have no verdict.
     pub(super) fn undecided_tfs(&self) -> impl Iterator<Item = (u64, &TfBook)> {
         let named = (0..).zip(&self.tfs).skip(self.floor);
         named.filter(|(_, book)| book.fate.is_none() && book.named_at.is_some())

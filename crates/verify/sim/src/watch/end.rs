@@ -1,4 +1,4 @@
-//! What must hold once the faults have ended, and when the run is over.
+//! Checks after the faults have ended, and after the run is over.
 
 use super::books::TfBook;
 use super::{Found, Watch, found};
@@ -7,7 +7,7 @@ use crate::options::Log;
 use sheaf_protocol::{NodeId, Role, Timestamp};
 
 impl Watch<'_> {
-    /// The faults have ended [`Options::settle`] ago: every TF that anybody alive knows has its verdict.
+    /// Checks, [`Options::settle`] after the end of the faults, that every TF that a living node knows has its verdict.
     pub(crate) fn check_settled(
         &self,
         until: Timestamp,
@@ -38,8 +38,8 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// The faults have ended [`Options::settle`] ago: what was built before is with a consumer or abandoned, and
-    /// FLPs have let it go.
+    /// Checks, [`Options::settle`] after the end of the faults, that TFs built before are with a consumer or abandoned,
+    /// and that FLPs have freed them.
     pub(crate) fn check_done(
         &self,
         until: Timestamp,
@@ -73,7 +73,7 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// The run is over: nothing is open.
+    /// Checks, when the run is over, that nothing is open.
     pub(crate) fn check_end(&self, was_alive: impl Fn(NodeId, u64) -> bool) -> Result<(), Found> {
         for run in &self.runs {
             for (tf, book) in run.tfs() {
@@ -112,7 +112,7 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// Whether the ICN that called for a TF must remember it: its successor may not know of the call.
+    /// Returns whether the ICN that called for a TF must remember it: its successor may not know of the call.
     fn is_owed(&self, book: &TfBook) -> bool {
         book.is_called && self.options.log == Log::Memory
     }

@@ -1,10 +1,10 @@
-//! Whom the harness has hurt so far: what a reason is held against.
+//! Faults injected so far: the basis for checking a reason.
 
 use crate::options::{Fault, Options};
 use sheaf_protocol::{NodeId, Role, StfHeader};
 use std::collections::BTreeMap;
 
-/// Everything done to the farm so far.
+/// Everything injected into the farm so far.
 #[derive(Debug, Default)]
 pub(crate) struct Hurt {
     /// Nodes that were killed, stopped, slowed or cut off.
@@ -44,7 +44,7 @@ impl Hurt {
             | Fault::RegistryCut { node, .. }
             | Fault::SessionExpired { node }
             | Fault::PowerFailure { node, .. } => self.nodes.push(*node),
-            // Nobody leads without it, and who starts meanwhile finds nobody.
+            // Without it no ICN leads, and a node that starts meanwhile finds none.
             Fault::RegistryAway { .. } => {
                 let roles = [Role::Icn, Role::Flp, Role::Epn];
                 self.nodes
@@ -59,7 +59,7 @@ impl Hurt {
         }
     }
 
-    /// A frame with a damaged body was sent; its head has gone unharmed.
+    /// Notes that a frame with a damaged body was sent; its head has gone unharmed.
     pub(crate) fn add_corrupted(&mut self, head: &[u8]) {
         let bytes = head
             .get(40..48)
@@ -73,7 +73,7 @@ impl Hurt {
         }
     }
 
-    /// How often the STF of one FLP of this TF was damaged, at most.
+    /// Returns how often the STF of one FLP of this TF was damaged, at most.
     pub(crate) fn corrupted(&self, tf: u64) -> u32 {
         self.corrupted
             .range((tf, 0)..=(tf, u16::MAX))
@@ -82,7 +82,7 @@ impl Hurt {
             .unwrap_or(0)
     }
 
-    /// Whether an STF may be lost with its FLP, or come too late.
+    /// Returns whether an STF may be lost with its FLP, or come too late.
     pub(crate) fn may_lose_stfs(&self) -> bool {
         self.is_network_bad || self.has_hurt(Role::Flp) || self.has_hurt(Role::Icn)
     }

@@ -1,11 +1,11 @@
-//! What a handed-on TF is made of, held against its roster and its sources (I3).
+//! Check of the parts of a delivered TF against its roster and its sources (I3).
 
 use super::{Found, found};
 use crate::farm::Taken;
 use crate::invariant::Invariant;
 use sheaf_node::event::{MemberEvent, PartEvent};
 
-/// The parts are those of the roster without the missing ones.
+/// Checks that the parts are those of the roster without the missing ones.
 pub(super) fn check_roster(
     tf: u64,
     taken: &Taken,
@@ -35,7 +35,7 @@ pub(super) fn check_roster(
     found(Invariant::TruePieces, tf, detail)
 }
 
-/// Each part is what its source made, once.
+/// Checks that each part is the STF that its source made, once.
 pub(super) fn check_parts(tf: u64, taken: &Taken, made: &[PartEvent]) -> Result<(), Found> {
     for (index, part) in taken.parts.iter().enumerate() {
         if taken.parts[..index]

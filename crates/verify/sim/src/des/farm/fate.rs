@@ -1,4 +1,4 @@
-//! What became of each TF, counted from what happens and not from the books of the scheduler.
+//! Fates of all TFs, counted from the events and not from the accounting of the scheduler.
 
 use super::super::queue::Nanos;
 use super::super::tally::Run;
@@ -26,7 +26,7 @@ impl Bits {
         word.is_some_and(|word| word & (1 << (tf.0 % 64)) != 0)
     }
 
-    /// `false` if it was there.
+    /// Inserts a TF; `false` if it was there.
     fn insert(&mut self, tf: TfId) -> bool {
         let at = (tf.0 / 64) as usize;
         if at >= self.words.len() {
@@ -40,7 +40,7 @@ impl Bits {
     }
 }
 
-/// The fates.
+/// Fates of all TFs.
 #[derive(Debug)]
 pub(super) struct Fates {
     called: Bits,
@@ -78,14 +78,14 @@ impl Fates {
         }
     }
 
-    /// A TF is announced, skipped by a source, or called for.
+    /// Notes that a TF is announced, skipped by a source, or called for.
     pub(super) fn call(&mut self, now: Nanos, tf: TfId) {
         if self.called.insert(tf) {
             self.first_at.get_or_insert(now);
         }
     }
 
-    /// The log takes a record.
+    /// Notes a record that is appended to the log.
     pub(super) fn record(&mut self, now: Nanos, record: &Record) {
         match record {
             Record::Verdict {
@@ -116,17 +116,17 @@ impl Fates {
         }
     }
 
-    /// A consumer gets a TF.
+    /// Notes that a consumer gets a TF.
     pub(super) fn deliver(&mut self, tf: TfId) {
         if !self.delivered.insert(tf) {
             self.twice += 1;
         }
     }
 
-    /// Writes down what became of all TFs, and whether the scheduler's books say the same.
+    /// Writes the fates of all TFs into `run`, and whether the scheduler's accounting agrees.
     pub(super) fn settle(&self, books: &Books, in_flight: u64, run: &mut Run) {
         let incomplete = self.incomplete.len() as u64;
-        // What a source names that is no TF of its roster is never opened, and has no fate.
+        // A TF that a source names, with no roster of which it is a member, is never opened, and has no fate.
         run.announced = self.decided.count + in_flight;
         run.unopened = self.called.count.saturating_sub(run.announced);
         run.incomplete = incomplete - self.abandoned_incomplete;

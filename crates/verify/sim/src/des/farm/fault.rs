@@ -1,4 +1,4 @@
-//! What happens to nodes and paths, as the scenario says.
+//! Faults of nodes and paths, as the scenario lists them.
 
 use super::super::network::group_of;
 use super::super::queue::{Nanos, seconds};
@@ -10,7 +10,7 @@ use sheaf_protocol::{Control, Incarnation};
 /// How long a path may be dead before TCP gives up a stream on it, in s: the transport's `unacknowledged_ms`.
 const GIVEN_UP_AFTER_S: f64 = 2.0;
 
-/// Whether a fault begins, or its end comes.
+/// Begin or end of a fault.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Edge {
     Begin,
@@ -135,7 +135,7 @@ impl Farm {
         self.send_hello_flp(flp);
     }
 
-    /// A node is stopped or cut off, or is back.
+    /// Stops a node or cuts it off, or brings it back.
     fn stop_node(&mut self, flp: Option<u32>, epn: Option<u32>, as_what: Condition, begins: bool) {
         self.set_nic(flp, epn, if begins { 0.0 } else { 1.0 });
         if let Some(flp) = flp {
@@ -205,7 +205,7 @@ impl Farm {
         }
     }
 
-    /// Nothing passes between two nodes, or again. TCP gives the stream up after a while.
+    /// Cuts the path between two nodes, or restores it. TCP gives the stream up after a while.
     fn cut_pair(&mut self, flp: u32, epn: u32, begins: bool) {
         let now = self.queue.now();
         let index = self.stream_index(flp, epn);
@@ -226,7 +226,7 @@ impl Farm {
         }
     }
 
-    /// A stream on a dead path is given up by both sides, if the path is still dead.
+    /// Gives up a stream on a dead path on both sides, if the path is still dead.
     pub(super) fn give_up(&mut self, at: u32) {
         let now = self.now();
         let (flp, target) = self.given_up.take(at);

@@ -8,7 +8,7 @@ use sheaf_protocol::{Control, EpnId, FlpId, Incarnation, NodeId, Role, Source, T
 use sheaf_scheduler::{Action, Recipient};
 
 /// Headers of a segment on the wire: Ethernet with checksum and gap, IP, TCP with time stamps. As much is an
-/// acknowledgement by itself, and what is said to one node in one moment has them once.
+/// acknowledgement by itself, and messages to one node in one moment have them once.
 const HEADERS_BYTES: u64 = 90;
 /// Bytes of a control message beside its items: prefix, envelope.
 const WORD_BYTES: u64 = 60;
@@ -16,7 +16,7 @@ const WORD_BYTES: u64 = 60;
 const ITEM_BYTES: u64 = 24;
 
 impl Farm {
-    /// Words arrive.
+    /// Delivers messages to the ICN.
     pub(super) fn hear(&mut self, at: u32) {
         let said = self.said.take(at);
         self.inbox.extend(said);
@@ -30,7 +30,7 @@ impl Farm {
         }
     }
 
-    /// The ICN takes in all that has arrived, and does what follows.
+    /// Lets the ICN handle all that has arrived, and does what follows.
     pub(super) fn icn_turn(&mut self) {
         let now = self.now();
         let mut inbox = std::mem::take(&mut self.inbox);
@@ -53,7 +53,7 @@ impl Farm {
                     }
                 }
                 Word::Hello(hello) => {
-                    // Nobody has an index twice here, and later lives have higher incarnations.
+                    // No index is given twice here, and later lives have higher incarnations.
                     let Ok(events) = self.members.handle_hello(now, node, incarnation) else {
                         continue;
                     };
@@ -65,7 +65,7 @@ impl Farm {
                     self.telling.push((recipient(node), welcome));
                     for event in events {
                         self.apply_member(event);
-                        // Each join tells all FLPs of all EPNs: the last of them is enough.
+                        // Each join sends all FLPs the list of EPNs: the last of them is enough.
                         self.drain_scheduler_actions();
                     }
                 }
@@ -104,7 +104,7 @@ impl Farm {
         }
     }
 
-    /// What the silence or the noise of a node means to the scheduler.
+    /// Applies a change of the membership to the scheduler.
     pub(super) fn apply_member(&mut self, event: MemberEvent) {
         let now = self.now();
         let MemberEvent {
@@ -147,7 +147,7 @@ impl Farm {
         }
     }
 
-    /// Silent for too long: the ICN closes the stream, and the node finds it closed when it can.
+    /// Closes the stream of a node that is silent for too long; the node finds it closed when it can.
     fn close_from_icn(&mut self, node: NodeId, incarnation: Incarnation) {
         let (is_connected, held) = match node.role {
             Role::Flp => {
@@ -171,7 +171,7 @@ impl Farm {
         });
     }
 
-    /// Takes out all that the scheduler wants done.
+    /// Carries out all actions of the scheduler.
     pub(super) fn drain_scheduler(&mut self) {
         self.scheduler.flush();
         self.drain_scheduler_actions();
@@ -195,7 +195,7 @@ impl Farm {
 
     fn send(&mut self, to: Recipient, control: Control) {
         if let (Recipient::AllFlps, Control::Epns(epns)) = (to, &control) {
-            // A state that all have heard need not be heard again, and of two the later is enough.
+            // A state that all have received need not be sent again, and of two the later is enough.
             if self.epns_said == *epns {
                 return;
             }
@@ -213,7 +213,7 @@ impl Farm {
         self.telling.push((to, control));
     }
 
-    /// Words of the ICN arrive at nodes.
+    /// Delivers messages of the ICN to nodes.
     pub(super) fn arrive_words(&mut self, at: u32) {
         let told = self.told.take(at);
         for (to, control) in told {
@@ -249,7 +249,7 @@ impl Farm {
         self.act_touched();
     }
 
-    /// Everybody who has heard something does what follows.
+    /// Lets every node that has received a message act.
     pub(super) fn act_touched(&mut self) {
         let mut flps = std::mem::take(&mut self.touched_flps);
         flps.sort_unstable();
@@ -267,13 +267,13 @@ impl Farm {
         self.touched_epns = epns;
     }
 
-    /// Words on the network of the data take bytes from it: on the way there, and their acknowledgements on the way
+    /// Charges messages of nodes to the network of the data: on the way there, and their acknowledgements on the way
     /// back.
     pub(super) fn charge_from_nodes(&mut self, said: &[Said]) {
         if !self.is_primary() {
             return;
         }
-        // What a node says in one moment stands together.
+        // Messages of one node in one moment stand together.
         for words in said.chunk_by(|a, b| a.node == b.node) {
             let index = u32::from(words[0].node.index);
             if words[0].node.role == Role::Flp {
@@ -286,7 +286,7 @@ impl Farm {
         }
     }
 
-    /// As [`charge_from_nodes`](Self::charge_from_nodes), for words of the ICN.
+    /// Charges messages of the ICN, as [`charge_from_nodes`](Self::charge_from_nodes) does those of nodes.
     pub(super) fn charge_from_icn(&mut self, told: &[(Recipient, Control)]) {
         if !self.is_primary() {
             return;

@@ -11,14 +11,14 @@ use sheaf_tf_builder::{Action as EpnAction, TfBuilder};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How a node is.
+/// Condition of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Condition {
     /// Not there.
     Down,
     /// Works.
     Up,
-    /// Stopped: its kernel answers, it does not.
+    /// Stopped: its kernel answers, the node does not.
     Hung,
     /// Works, and nothing passes between it and others.
     Cut,
@@ -29,11 +29,11 @@ pub(super) struct FlpNode {
     pub(super) brain: Flp,
     pub(super) source: Source,
     pub(super) condition: Condition,
-    /// Whether the ICN holds its stream for open.
+    /// Whether the ICN takes its stream for open.
     pub(super) is_connected: bool,
-    /// What has come and waits until it can be heard.
+    /// Messages that have come and wait until the node can handle them.
     pub(super) held: Vec<Control>,
-    /// What it says and nobody can hear.
+    /// Messages of the node that cannot be delivered.
     pub(super) unsaid: Vec<Word>,
     pub(super) release_version: u64,
 }
@@ -47,9 +47,9 @@ pub(super) struct EpnNode {
     pub(super) held: Vec<Control>,
     pub(super) unsaid: Vec<Word>,
     pub(super) release_version: u64,
-    /// How fast its consumer is.
+    /// Speed of its consumer.
     pub(super) speed: f64,
-    /// How many times slower than that at present.
+    /// Present slowness of the consumer, as a factor.
     pub(super) slowness: f64,
     /// TFs with the consumer, and those that wait for it, in bytes.
     pub(super) busy: u32,
@@ -58,7 +58,7 @@ pub(super) struct EpnNode {
     pub(super) delivered: u64,
     /// STFs that can be fetched, in the order in which they will be.
     pub(super) offered: VecDeque<(u16, StfHeader)>,
-    /// Sources that send now.
+    /// Number of sources that send now.
     pub(super) fetching: u32,
 }
 
@@ -137,7 +137,7 @@ impl Farm {
         }
     }
 
-    /// An FLP joins, for the first time or again.
+    /// Joins an FLP, for the first time or again.
     pub(super) fn send_hello_flp(&mut self, flp: u32) {
         let hello = Hello {
             data_address: String::new(),
@@ -153,7 +153,7 @@ impl Farm {
         self.send_from_flp(flp, Word::Hello(hello));
     }
 
-    /// An EPN joins, for the first time or again.
+    /// Joins an EPN, for the first time or again.
     pub(super) fn send_hello_epn(&mut self, epn: u32) {
         let weight = super::group_of(&self.scenario, epn).map_or(1.0, |group| group.weight);
         let hello = Hello {
@@ -229,7 +229,7 @@ impl Farm {
         }
     }
 
-    /// The newest release that has come to all FLPs.
+    /// Applies the newest release that has come to all FLPs.
     pub(super) fn take_flp_release(&mut self, flp: u32) {
         let node = &mut self.flps[flp as usize];
         let is_new = self.flp_release.version > node.release_version;
@@ -241,7 +241,7 @@ impl Farm {
         }
     }
 
-    /// The newest release that has come to all EPNs.
+    /// Applies the newest release that has come to all EPNs.
     pub(super) fn take_epn_release(&mut self, epn: u32) {
         let node = &mut self.epns[epn as usize];
         let is_new = self.epn_release.version > node.release_version;
@@ -251,7 +251,7 @@ impl Farm {
         }
     }
 
-    /// Every FLP makes what is due.
+    /// Makes the STFs that are due at all FLPs.
     pub(super) fn make_all(&mut self) {
         self.make_at = Nanos::MAX;
         for flp in 0..self.flps.len() as u32 {
@@ -284,8 +284,8 @@ impl Farm {
         let stf = Stf {
             tf,
             format: PayloadFormat::Opaque,
-            // Stands for bytes that nobody made: the same for the same STF, another for another.
-            digest: splitmix::mix(tf.0 << 16 | u64::from(flp)) as u32,
+            // Stands for bytes that were never made: the same for the same STF, another for another.
+            digest: crate::dice::mix(tf.0 << 16 | u64::from(flp)) as u32,
             payload: self.payload(bytes),
         };
         let brain = &mut self.flps[flp as usize].brain;
@@ -293,7 +293,7 @@ impl Farm {
         self.run.flp_peak_bytes = self.run.flp_peak_bytes.max(brain.held_bytes());
     }
 
-    /// Does all that an FLP wants done now.
+    /// Carries out all actions of an FLP.
     pub(super) fn act_flp(&mut self, flp: u32) {
         if self.flps[flp as usize].condition != Condition::Down {
             self.make(flp);
@@ -310,20 +310,20 @@ impl Farm {
         }
     }
 
-    /// An STF is whole at an EPN.
+    /// Delivers a whole STF to an EPN.
     pub(super) fn arrive_stf(&mut self, epn: u32, header: &StfHeader, spent: Duration) {
         let now = self.now();
         self.run.stfs += 1;
         self.take_epn_release(epn);
         let node = &mut self.epns[epn as usize];
         node.received_bytes += header.payload_bytes;
-        // What it refuses it counts itself.
+        // The EPN counts its refusals itself.
         let _ = node.brain.handle_stf(now, header, header.digest, (), spent);
         self.run.epn_peak_bytes = self.run.epn_peak_bytes.max(node.held_bytes());
         self.act_epn(epn);
     }
 
-    /// Does all that an EPN wants done now.
+    /// Carries out all actions of an EPN.
     pub(super) fn act_epn(&mut self, epn: u32) {
         while let Some(action) = self.epns[epn as usize].brain.poll_action() {
             match action {
@@ -338,7 +338,7 @@ impl Farm {
                         .handle_delivered(tf.run, tf.tf, bytes, tf.missing.len());
                     self.process(epn);
                 }
-                // Nothing is stored: the ack level of simulated farms is `built`.
+                // No TF is stored: the ack level of simulated farms is `built`.
                 EpnAction::SendToFlp { .. }
                 | EpnAction::Store(_)
                 | EpnAction::Unstore { .. }
@@ -347,7 +347,7 @@ impl Farm {
         }
     }
 
-    /// The consumer begins with what waits for it.
+    /// Lets the consumer begin with TFs that wait for it.
     pub(super) fn process(&mut self, epn: u32) {
         let now = self.queue.now();
         loop {

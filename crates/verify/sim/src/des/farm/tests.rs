@@ -65,7 +65,7 @@ fn with(faults: &[Fault]) -> Scenario {
     scenario
 }
 
-/// What a run lost beside TFs whose EPN died between their commit and its word that the consumer has them.
+/// Returns the losses of a run beside TFs whose EPN died between their commit and its acknowledgement.
 fn lost(run: &Run) -> u64 {
     run.lost() - run.lost_by.get("abandoned").copied().unwrap_or(0)
 }

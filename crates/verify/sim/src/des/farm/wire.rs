@@ -1,4 +1,4 @@
-//! The data streams: one between each FLP and each EPN, and who may send when.
+//! Data streams: one between each FLP and each EPN, and the permission to send.
 
 use super::super::network::FlowId;
 use super::super::queue::Nanos;
@@ -8,23 +8,23 @@ use sheaf_protocol::{Prefix, Source, StfHeader, Target};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// What stands before the payload of an STF on the wire.
+/// Bytes before the payload of an STF on the wire.
 const HEAD_BYTES: u64 = (Prefix::SIZE + StfHeader::SIZE) as u64;
 
 /// One stream.
 #[derive(Debug, Default)]
 pub(super) struct Stream {
     pub(super) is_open: bool,
-    /// On its way, first in front.
+    /// STFs on their way, first in front.
     pub(super) queue: VecDeque<StfHeader>,
     pub(super) flow: Option<FlowId>,
     /// When the STF in front began to arrive.
     pub(super) began_at: Nanos,
     /// Whether its first bytes are on their way.
     pub(super) is_starting: bool,
-    /// Nothing passes from the first moment until the second.
+    /// Period in which nothing passes.
     pub(super) stall: Option<(Nanos, Nanos)>,
-    /// Nothing passes until further notice.
+    /// Whether nothing passes until further notice.
     pub(super) is_cut: bool,
 }
 
@@ -38,7 +38,7 @@ impl Farm {
         (stream / epns, stream % epns)
     }
 
-    /// An FLP sends an STF, or offers it.
+    /// Sends or offers an STF of an FLP.
     pub(super) fn send_stf(&mut self, flp: u32, target: Target, header: StfHeader) {
         let epn = u32::from(target.epn.0);
         let index = self.stream_index(flp, epn);
@@ -64,14 +64,14 @@ impl Farm {
         }
     }
 
-    /// Sends off what was gathered for streams.
+    /// Sends everything that was gathered for streams.
     pub(super) fn send_off_streams(&mut self) {
         let now = self.queue.now();
         let delay = self.scenario.network.delay_us * 1000;
         for far in 0..2 {
             if !self.starting[far].is_empty() {
                 let at = self.starts.put(std::mem::take(&mut self.starting[far]));
-                // What is granted has to be asked for first.
+                // A granted STF has to be asked for first.
                 let ways = if self.is_granted() { 2 } else { 1 };
                 let after = delay * ways * (far as u64 + 1);
                 self.queue.push(now + after, Event::Starts(at));
@@ -87,7 +87,7 @@ impl Farm {
         }
     }
 
-    /// First bytes arrive at the network.
+    /// Starts flows whose first bytes arrive at the network.
     pub(super) fn start_streams(&mut self, at: u32) {
         let now = self.queue.now();
         for (flp, epn) in self.starts.take(at) {
@@ -120,7 +120,7 @@ impl Farm {
         }
     }
 
-    /// The STF in front of a stream is through.
+    /// Handles the end of the STF in front of a stream.
     pub(super) fn arrive(&mut self, stream_index: u32) {
         let now = self.queue.now();
         let (flp, epn) = self.pair(stream_index);
@@ -160,8 +160,8 @@ impl Farm {
         self.arrive_stf(epn, &header, spent);
     }
 
-    /// EPNs hear of STFs that they can fetch. Of each TF they begin with another source, so that they do not all
-    /// ask the same one first.
+    /// Delivers offers to EPNs. Of each TF they begin with another source, so that they do not all ask the same one
+    /// first.
     pub(super) fn take_offers(&mut self, at: u32) {
         let mut offers = self.offers.take(at);
         offers.sort_by_key(|(_, epn, header)| (*epn, header.key.tf));
@@ -188,13 +188,13 @@ impl Farm {
         }
     }
 
-    /// An EPN fetches from as many sources as it may.
+    /// Lets an EPN fetch from as many sources as it may.
     pub(super) fn grant(&mut self, epn: u32) {
         while self.epns[epn as usize].fetching < self.scenario.granted_sources {
             let Some((flp, header)) = self.epns[epn as usize].offered.pop_front() else {
                 return;
             };
-            // Of a TF that was decided meanwhile nothing is fetched.
+            // STFs of a TF that was decided meanwhile are not fetched.
             let is_decided = header.key.tf < self.epn_release.floor;
             if is_decided || !self.streams[self.stream_index(flp.into(), epn)].is_open {
                 continue;
@@ -204,7 +204,7 @@ impl Farm {
         }
     }
 
-    /// Everything on a stream is gone.
+    /// Drops everything on a stream.
     pub(super) fn reset_stream(&mut self, flp: u32, epn: u32) {
         let now = self.queue.now();
         let index = self.stream_index(flp, epn);
@@ -238,7 +238,7 @@ impl Farm {
         }
     }
 
-    /// Connections are there, or nobody answered.
+    /// Opens connections, or lets them time out.
     pub(super) fn open_links(&mut self, at: u32) {
         let now = self.now();
         for (flp, target) in self.links.take(at) {
@@ -265,7 +265,7 @@ impl Farm {
         self.act_touched();
     }
 
-    /// FLPs find that an EPN has closed their streams.
+    /// Notifies FLPs of streams that an EPN has closed.
     pub(super) fn close_links(&mut self, at: u32) {
         let now = self.now();
         for (flp, target) in self.links.take(at) {
@@ -276,7 +276,7 @@ impl Farm {
         }
     }
 
-    /// EPNs find that an FLP has closed its stream.
+    /// Notifies EPNs of a stream that an FLP has closed.
     pub(super) fn close_sources(&mut self, at: u32) {
         let now = self.now();
         for (epn, source) in self.closings.take(at) {
@@ -290,7 +290,7 @@ impl Farm {
         self.act_touched();
     }
 
-    /// All streams of an EPN that has died: its FLPs learn it after the delay.
+    /// Closes all streams of an EPN that has died: its FLPs learn it after the delay.
     pub(super) fn close_streams_of_epn(&mut self, epn: u32) {
         let target = self.epns[epn as usize].target;
         let node = &mut self.epns[epn as usize];
@@ -308,7 +308,7 @@ impl Farm {
         self.queue.push(self.queue.now() + delay, Event::Closed(at));
     }
 
-    /// All streams of an FLP that has died: the EPNs learn it after the delay.
+    /// Closes all streams of an FLP that has died: the EPNs learn it after the delay.
     pub(super) fn close_streams_of_flp(&mut self, flp: u32) {
         let source: Source = self.flps[flp as usize].source;
         let mut closed = Vec::new();

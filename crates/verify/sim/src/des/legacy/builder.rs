@@ -1,4 +1,4 @@
-//! How an EPN of the prior systems makes TFs of messages.
+//! Builder of the prior systems: an EPN that makes TFs of messages.
 
 use crate::scenario::Builder;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ pub(super) struct Epn {
     pub(super) is_up: bool,
     rule: Builder,
     flps: u32,
-    /// The heartbeat that it counts for, of a counting builder.
+    /// Heartbeat that a counting builder counts for.
     current: Option<u64>,
     /// Messages in the set, and their bytes.
     messages: u32,
@@ -20,12 +20,12 @@ pub(super) struct Epn {
     whole: u64,
 }
 
-/// What a message has brought about.
+/// Effect of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Closed {
     /// A whole TF and its bytes.
     pub(super) whole: Option<(u64, u64)>,
-    /// A set of messages was thrown away.
+    /// Whether a set of messages was thrown away.
     pub(super) is_thrown_away: bool,
 }
 
@@ -44,17 +44,17 @@ impl Epn {
         }
     }
 
-    /// Whole TFs so far.
+    /// Returns the number of whole TFs so far.
     pub(super) fn whole(&self) -> u64 {
         self.whole
     }
 
-    /// Bytes in building.
+    /// Returns the bytes in building.
     pub(super) fn open_bytes(&self) -> u64 {
         self.bytes + self.open.values().map(|(_, bytes)| bytes).sum::<u64>()
     }
 
-    /// What it had is gone.
+    /// Forgets everything in building.
     pub(super) fn forget(&mut self) {
         let (is_up, whole) = (self.is_up, self.whole);
         *self = Self {
@@ -64,7 +64,7 @@ impl Epn {
         };
     }
 
-    /// A message arrives; nobody says of which FLP.
+    /// Accepts a message, which does not name its FLP.
     pub(super) fn take(&mut self, beat: u64, bytes: u64) -> Closed {
         match self.rule {
             Builder::Counting => self.count(beat, bytes),
@@ -85,8 +85,8 @@ impl Epn {
         }
     }
 
-    /// The rule of O2-Balancer2: the first message of a set raises the heartbeat if it is newer, any that differs
-    /// spoils the set, and with as many messages as there are FLPs the set is closed.
+    /// Applies the rule of O2-Balancer2: the first message of a set raises the heartbeat if it is newer, any that
+    /// differs spoils the set, and with as many messages as there are FLPs the set is closed.
     fn count(&mut self, beat: u64, bytes: u64) -> Closed {
         if self.messages == 0 && self.current.is_none_or(|current| beat > current) {
             self.current = Some(beat);
@@ -115,7 +115,7 @@ impl Epn {
 mod tests {
     use super::*;
 
-    /// Acknowledged heartbeats and sets thrown away, of two FLPs.
+    /// Returns acknowledged heartbeats and sets thrown away, of two FLPs.
     fn replay(rule: Builder, beats: &[u64]) -> (Vec<u64>, u64) {
         let mut epn = Epn::new(rule, 2);
         let (mut acked, mut thrown) = (Vec::new(), 0);

@@ -2,7 +2,7 @@ use super::*;
 use crate::des;
 use crate::scenario::{Legacy as Rules, Mode, Stalls};
 
-/// One switch as in the report, with the goodput that its FairMQ came to.
+/// Returns one switch as in the report, with the goodput that its FairMQ reached.
 fn pi(flps: u32, epns: u32, rate_hz: f64, bytes: u64, cutoff_ms: u64) -> Scenario {
     let mut scenario = Scenario {
         flps,
@@ -58,11 +58,11 @@ fn the_cutoff_at_the_end_of_a_run_loses_what_was_published() {
                 .count(),
             0
         );
-        // The same wires, Sheaf's rules: what is late is waited for.
+        // The same wires, Sheaf's rules: late messages are waited for.
         let mut sheaf = scenario;
         sheaf.mode = Mode::Sheaf;
         sheaf.farm.paced = true;
-        // The one that is beyond every wire sheds what its hold of 16 MiB cannot keep, and says so.
+        // The one that is beyond every wire sheds the TFs that its hold of 16 MiB cannot keep, and reports so.
         sheaf.hold_bytes = 16 << 20;
         sheaf.farm.capacity_bytes = 64 << 20;
         sheaf.farm.tf_deadline_ms = 5000;

@@ -1,29 +1,29 @@
-//! What a shaped port lets through at once after a pause: the token bucket of `tbf(8)`.
+//! Token bucket of a shaped port, as of `tbf(8)`: the bytes that pass at once after a pause.
 
 use crate::des::queue::Nanos;
 
-/// A bucket gets to work again when so much is in it, in bytes: a frame leaves whole or not at all.
+/// Bytes with which a bucket gets to work again: a frame leaves whole or not at all.
 const FRAME_BYTES: f64 = 1538.0;
 
 /// A token bucket before a line.
 #[derive(Debug)]
 pub(super) struct Bucket {
-    /// What flows in, in bytes a ns: the rate of the line.
+    /// Inflow in bytes a ns: the rate of the line.
     line: f64,
-    /// What it holds, in bytes.
+    /// Capacity in bytes.
     size: f64,
-    /// What is in it at `since`.
+    /// Content in bytes at `since`.
     left: f64,
     since: Nanos,
-    /// What flows out since then, in bytes a ns.
+    /// Outflow since then, in bytes a ns.
     used: f64,
     is_open: bool,
-    /// When somebody looks after it; never if nobody does.
+    /// Time of the planned look; never if there is none.
     due: Nanos,
 }
 
 impl Bucket {
-    /// A full one.
+    /// Returns a full bucket.
     pub(super) fn new(line: f64, size: f64) -> Self {
         Self {
             line,
@@ -36,14 +36,14 @@ impl Bucket {
         }
     }
 
-    /// The line behind it has another rate from now on; it is filled then, as `tc` does.
+    /// Sets another rate of the line from now on; the bucket is filled then, as `tc` does.
     pub(super) fn set_line(&mut self, now: Nanos, line: f64) {
         self.settle(now);
         self.line = line;
         self.left = self.size;
     }
 
-    /// What may pass now, in bytes a ns: everything while it lasts, then the rate of the line.
+    /// Returns the present rate in bytes a ns: unbounded while there is content, then the rate of the line.
     pub(super) fn rate(&mut self, now: Nanos) -> f64 {
         self.settle(now);
         if self.left >= 2.0 * FRAME_BYTES {
@@ -56,18 +56,18 @@ impl Bucket {
         }
     }
 
-    /// Flows take `change` more from now on, in bytes a ns; less if that is negative.
+    /// Changes the outflow by `change` from now on, in bytes a ns.
     pub(super) fn draw(&mut self, now: Nanos, change: f64) {
         self.settle(now);
         self.used = (self.used + change).max(0.0);
     }
 
-    /// Nobody takes anything any more: what rounding left of the sum goes.
+    /// Ends the outflow: rounding errors of the sum go.
     pub(super) fn rest(&mut self) {
         self.used = 0.0;
     }
 
-    /// When somebody has to look after it who does not know it yet.
+    /// Returns the time of a look that is not planned yet.
     pub(super) fn next_look(&mut self) -> Option<Nanos> {
         let net = self.used - self.line;
         let due = if self.is_open && net > 0.0 {
@@ -81,7 +81,7 @@ impl Bucket {
         is_news.then_some(due)
     }
 
-    /// Looks after it when [`next_look`](Self::next_look) asked for it. Whether it has run dry.
+    /// Looks after the bucket when [`next_look`](Self::next_look) asked for it; returns whether it has run dry.
     pub(super) fn look(&mut self, now: Nanos) -> bool {
         if self.due != now {
             return false; // Another look is to come, or none.
@@ -89,7 +89,7 @@ impl Bucket {
         self.settle(now);
         self.due = Nanos::MAX;
         self.is_open = false;
-        // What rounding of times left over would open it again at once.
+        // Rounding of times would open it again at once.
         self.left = self.left.min(FRAME_BYTES);
         true
     }

@@ -1,4 +1,4 @@
-//! One flow: how far it is, and when it ends at its present rate.
+//! Flow: its progress, and its end at the present rate.
 
 use super::PATH_MAX;
 use crate::des::queue::Nanos;
@@ -7,10 +7,10 @@ use crate::des::queue::Nanos;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flow {
     pub(super) life: u32,
-    /// What the owner calls it.
+    /// Tag of the owner.
     pub(super) tag: u32,
     pub(super) ports: [u32; PATH_MAX],
-    /// Where it stands in the list of each port.
+    /// Places of the flow in the lists of its ports.
     pub(super) places: [u32; PATH_MAX],
     pub(super) count: u8,
     pub(super) state: State,
@@ -18,14 +18,14 @@ pub(super) struct Flow {
     /// Bytes that are left at `since`.
     pub(super) left: f64,
     pub(super) since: Nanos,
-    /// Bytes in a ns.
+    /// Rate in bytes a ns.
     pub(super) rate: f64,
     pub(super) window: u64,
-    /// The earliest event that looks after it; never if there is none.
+    /// Time of the earliest planned look; never if there is none.
     pub(super) due: Nanos,
 }
 
-/// What it does.
+/// State of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// No such flow.
@@ -37,14 +37,14 @@ pub(super) enum State {
 }
 
 impl Flow {
-    /// Takes off what was sent until `now`.
+    /// Subtracts the bytes that were sent until `now`.
     pub(super) fn advance(&mut self, now: Nanos) {
         let sent = self.rate * (now - self.since) as f64;
         self.left = (self.left - sent).max(0.0);
         self.since = now;
     }
 
-    /// When its bytes are through at its present rate.
+    /// Returns when its bytes are through at its present rate.
     pub(super) fn ends_at(&self) -> Nanos {
         if self.left <= 0.0 {
             return self.since;

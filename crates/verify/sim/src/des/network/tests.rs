@@ -15,7 +15,7 @@ fn wires(flps: u32, epns: u32) -> Scenario {
     scenario
 }
 
-/// Runs flows, each `(start, flp, epn, bytes)`, and gives the end of each.
+/// Runs flows, each `(start, flp, epn, bytes)`, and returns the end of each.
 fn ends(scenario: &Scenario, flows: &[(Nanos, u32, u32, u64)]) -> Vec<Nanos> {
     let mut network = Network::new(scenario, scenario.epns);
     let mut looks: Vec<Look> = Vec::new();
@@ -156,7 +156,7 @@ fn random_shares_use_up_a_port_of_every_flow_and_exceed_none() {
     }
 }
 
-/// 100 Mbit/s behind buckets of 250 kB, on a machine that moves a byte a ns.
+/// Returns 100 Mbit/s behind buckets of 250 kB, on a machine that moves a byte a ns.
 fn shaped(flps: u32, epns: u32) -> Scenario {
     let mut scenario = wires(flps, epns);
     scenario.network.flp_mbit_s = 100.0;
