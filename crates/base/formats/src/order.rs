@@ -53,7 +53,7 @@ impl Order {
     pub(crate) fn take(&mut self, offset: usize, rdh: &Rdh, findings: &mut Findings) {
         let at = self.position(rdh);
         let link = &mut self.links[at];
-        let step = Step {
+        let step = PageStep {
             link: link.link,
             offset,
             before: link.packet_counter,
@@ -215,14 +215,14 @@ impl LinkOrder {
 
 /// Step from one page of a link to the next.
 #[derive(Clone, Copy, Debug)]
-struct Step {
+struct PageStep {
     link: Link,
     offset: usize,
     before: u8,
     found: u8,
 }
 
-impl Step {
+impl PageStep {
     fn report(self, findings: &mut Findings) {
         findings.fault(self.offset, FaultKind::PacketGap, || {
             format!(
@@ -243,7 +243,7 @@ enum Packets {
     Open {
         by_one: u32,
         other: u32,
-        held: Vec<Step>,
+        held: Vec<PageStep>,
     },
     /// Each link counts for itself.
     PerLink,
@@ -262,7 +262,7 @@ impl Default for Packets {
 }
 
 impl Packets {
-    fn take(&mut self, step: Step, findings: &mut Findings) {
+    fn take(&mut self, step: PageStep, findings: &mut Findings) {
         let size = step.found.wrapping_sub(step.before);
         match self {
             Self::PerLink if size != 1 => step.report(findings),

@@ -8,7 +8,7 @@ use crate::registry::{Member, Registry, RegistryEvent};
 use sheaf_protocol::{EpnId, FlpId, Incarnation, NodeId};
 
 /// A registry in a world of its own.
-pub trait Farm {
+pub trait RegistryFarm {
     /// Returns the registry of an observer that has not joined.
     fn observer(&mut self) -> &mut dyn Registry;
 
@@ -48,7 +48,7 @@ fn epn(index: u16, incarnation: u64) -> Member {
 /// # Panics
 ///
 /// With the part and the expectation, if the registry breaks the contract.
-pub fn check<F: Farm>(mut make: impl FnMut() -> F) {
+pub fn check<F: RegistryFarm>(mut make: impl FnMut() -> F) {
     let parts: [(&str, Part); 11] = [
         ("who joins is seen and who leaves is not", joins_and_leaves),
         ("who is killed is gone after its session", is_killed),
@@ -76,7 +76,7 @@ type Part = fn(&mut Check<'_>);
 
 struct Check<'a> {
     part: &'static str,
-    farm: &'a mut dyn Farm,
+    farm: &'a mut dyn RegistryFarm,
     /// All events but views.
     seen: Vec<RegistryEvent>,
 }

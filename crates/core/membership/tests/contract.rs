@@ -1,6 +1,6 @@
 //! Tests that the embedded registry and the one in virtual time keep the contract.
 
-use sheaf_membership::contract::{self, Farm};
+use sheaf_membership::contract::{self, RegistryFarm};
 use sheaf_membership::embedded::EmbeddedRegistry;
 use sheaf_membership::keeper::model::{Model, ModelKeeper};
 use sheaf_membership::zookeeper::ZooKeeperRegistry;
@@ -39,7 +39,7 @@ impl Virtual {
     }
 }
 
-impl Farm for Virtual {
+impl RegistryFarm for Virtual {
     fn observer(&mut self) -> &mut dyn Registry {
         &mut self.observer
     }
@@ -128,7 +128,7 @@ impl Embedded {
     }
 }
 
-impl Farm for Embedded {
+impl RegistryFarm for Embedded {
     fn observer(&mut self) -> &mut dyn Registry {
         &mut self.icn
     }

@@ -42,7 +42,7 @@ pub fn check(make: impl Fn(u64) -> Box<dyn Policy>) {
 ///
 /// If the policy breaks its contract.
 pub fn check_seed(make: impl Fn(u64) -> Box<dyn Policy>, seed: u64) {
-    let mut farm = Farm::new(seed);
+    let mut farm = RandomFarm::new(seed);
     let mut policy = make(seed);
     let mut twin = make(seed);
     let name = policy.name();
@@ -107,7 +107,7 @@ fn judge(
 }
 
 /// A farm in which everything is left to chance, but to the chance of one seed.
-struct Farm {
+struct RandomFarm {
     lots: Xoshiro256PlusPlus,
     view: LoadView,
     /// What is booked, in no order: target and bytes.
@@ -118,7 +118,7 @@ struct Farm {
     bytes_max: u64,
 }
 
-impl Farm {
+impl RandomFarm {
     fn new(seed: u64) -> Self {
         let mut lots = Xoshiro256PlusPlus::seed_from_u64(seed);
         let ids = [1, 3, 10, 40, u32::MAX][lots.random_range(0..5)];
@@ -359,7 +359,7 @@ mod tests {
     fn the_random_farms_refuse_for_every_reason_and_choose_many_times() {
         let (mut refused, mut chosen) = ([0; Refusal::ALL.len()], 0);
         for seed in 0..SEEDS {
-            let mut farm = Farm::new(seed);
+            let mut farm = RandomFarm::new(seed);
             for call in 0..CALLS {
                 farm.change(Timestamp(call));
                 let avoid = farm.avoid();

@@ -266,7 +266,7 @@ impl LoadView {
         self.rotated(self.targets.partition_point(|target| target.id < first))
     }
 
-    /// Books one job of `bytes` at the target: a slot and the bytes.
+    /// Accounting one job of `bytes` at the target: a slot and the bytes.
     pub fn book(&mut self, id: TargetId, bytes: u64) {
         if let Some(target) = self.target_mut(id) {
             target.booked_bytes = target.booked_bytes.saturating_add(bytes);
@@ -590,7 +590,7 @@ mod tests {
     }
 
     #[derive(Clone, Debug)]
-    enum Step {
+    enum ViewStep {
         Insert(u32),
         Remove(u32),
         Book(u32, u64),
@@ -600,17 +600,17 @@ mod tests {
         Weight(u32, u32),
     }
 
-    fn step() -> impl Strategy<Value = Step> {
+    fn step() -> impl Strategy<Value = ViewStep> {
         let id = 0_u32..12;
         prop_oneof![
-            id.clone().prop_map(Step::Insert),
-            id.clone().prop_map(Step::Remove),
-            (id.clone(), 0_u64..100).prop_map(|(id, bytes)| Step::Book(id, bytes)),
-            id.clone().prop_map(Step::Release),
-            (id.clone(), 0_u64..100).prop_map(|(id, bytes)| Step::Held(id, bytes)),
+            id.clone().prop_map(ViewStep::Insert),
+            id.clone().prop_map(ViewStep::Remove),
+            (id.clone(), 0_u64..100).prop_map(|(id, bytes)| ViewStep::Book(id, bytes)),
+            id.clone().prop_map(ViewStep::Release),
+            (id.clone(), 0_u64..100).prop_map(|(id, bytes)| ViewStep::Held(id, bytes)),
             (id.clone(), 0..4_u8, any::<bool>())
-                .prop_map(|(id, what, on)| Step::Switch(id, what, on)),
-            (id, 0..3_u32).prop_map(|(id, weight)| Step::Weight(id, weight)),
+                .prop_map(|(id, what, on)| ViewStep::Switch(id, what, on)),
+            (id, 0..3_u32).prop_map(|(id, weight)| ViewStep::Weight(id, weight)),
         ]
     }
 
@@ -623,31 +623,31 @@ mod tests {
             let mut model: BTreeMap<u32, (Vec<u64>, u64)> = BTreeMap::new();
             for step in steps {
                 match step {
-                    Step::Insert(id) => {
+                    ViewStep::Insert(id) => {
                         view.insert(TargetLoad::new(TargetId(id), 300, 4));
                         model.insert(id, (Vec::new(), 0));
                     }
-                    Step::Remove(id) => {
+                    ViewStep::Remove(id) => {
                         prop_assert_eq!(view.remove(TargetId(id)).is_some(), model.remove(&id).is_some());
                     }
-                    Step::Book(id, bytes) => {
+                    ViewStep::Book(id, bytes) => {
                         view.book(TargetId(id), bytes);
                         model.entry(id).and_modify(|(booked, _)| booked.push(bytes));
                     }
-                    Step::Release(id) => {
+                    ViewStep::Release(id) => {
                         if let Some(bytes) = model.get_mut(&id).and_then(|(booked, _)| booked.pop()) {
                             view.release(TargetId(id), bytes);
                         }
                     }
-                    Step::Held(id, bytes) => {
+                    ViewStep::Held(id, bytes) => {
                         view.set_held(TargetId(id), bytes);
                         model.entry(id).and_modify(|(_, held)| *held = bytes);
                     }
-                    Step::Switch(id, 0, on) => view.set_available(TargetId(id), on),
-                    Step::Switch(id, 1, on) => view.set_enabled(TargetId(id), on),
-                    Step::Switch(id, 2, on) => view.set_listed(TargetId(id), on),
-                    Step::Switch(id, _, on) => view.set_stuck(TargetId(id), on),
-                    Step::Weight(id, weight) => view.set_weight(TargetId(id), weight),
+                    ViewStep::Switch(id, 0, on) => view.set_available(TargetId(id), on),
+                    ViewStep::Switch(id, 1, on) => view.set_enabled(TargetId(id), on),
+                    ViewStep::Switch(id, 2, on) => view.set_listed(TargetId(id), on),
+                    ViewStep::Switch(id, _, on) => view.set_stuck(TargetId(id), on),
+                    ViewStep::Weight(id, weight) => view.set_weight(TargetId(id), weight),
                 }
                 prop_assert_eq!(view.len(), model.len());
                 prop_assert_eq!(view.measured().len(), model.len());

@@ -68,7 +68,7 @@ fn main() {
 
 /// Measures one farm with room.
 fn row(plan: &Plan, policy: &str, flps: u16, epns: u16) {
-    let mut farm = Farm::new(policy, flps, epns, 256);
+    let mut farm = BenchFarm::new(policy, flps, epns, 256);
     let mut us: Vec<f64> = (0..plan.rounds)
         .map(|_| {
             let begin = now();
@@ -91,7 +91,7 @@ fn row(plan: &Plan, policy: &str, flps: u16, epns: u16) {
 
 /// Measures a farm without any room: TFs wait, and every pulse could have brought some.
 fn full(plan: &Plan, epns: u16) {
-    let mut farm = Farm::new("round-robin", 8, epns, 1);
+    let mut farm = BenchFarm::new("round-robin", 8, epns, 1);
     for _ in 0..u64::from(epns) + 100 {
         farm.announce();
     }
@@ -130,7 +130,7 @@ fn spread(values: &mut [f64]) -> (f64, f64, f64) {
 }
 
 /// A scheduler in a run, and what its nodes have to say next.
-struct Farm {
+struct BenchFarm {
     scheduler: Scheduler,
     flps: u16,
     next: TfId,
@@ -152,7 +152,7 @@ fn target(epn: u16) -> Target {
     }
 }
 
-impl Farm {
+impl BenchFarm {
     fn new(policy: &str, flps: u16, epns: u16, slots: u32) -> Self {
         let plan = RunPlan {
             flps: u32::from(flps),

@@ -35,7 +35,7 @@ fn main() {
         5
     };
     for shape in SHAPES {
-        let mut farm = Farm::new(shape);
+        let mut farm = BenchFarm::new(shape);
         (0..tfs).for_each(|_| farm.one_tf());
         let books = farm.scheduler.books();
         assert_eq!(
@@ -70,7 +70,7 @@ impl fmt::Display for Shape {
 }
 
 /// A scheduler in a run, and what its nodes have to say next.
-struct Farm {
+struct BenchFarm {
     scheduler: Scheduler,
     shape: Shape,
     next: TfId,
@@ -92,7 +92,7 @@ fn target(epn: u16) -> Target {
     }
 }
 
-impl Farm {
+impl BenchFarm {
     fn new(shape: Shape) -> Self {
         let plan = RunPlan {
             flps: u32::from(shape.flps),
@@ -187,7 +187,7 @@ impl Farm {
 
 #[divan::bench(args = SHAPES)]
 fn life_of_a_tf(bencher: Bencher<'_, '_>, shape: Shape) {
-    let mut farm = Farm::new(shape);
+    let mut farm = BenchFarm::new(shape);
     bencher
         .counter(ItemsCount::new(1_usize))
         .bench_local(|| farm.one_tf());
@@ -196,7 +196,7 @@ fn life_of_a_tf(bencher: Bencher<'_, '_>, shape: Shape) {
 /// What a tick costs while this many TFs are open: everything that waits is looked at.
 #[divan::bench(args = [10, 1000])]
 fn tick_with_open_tfs(bencher: Bencher<'_, '_>, tfs: u64) {
-    let mut farm = Farm::new(SHAPES[0]);
+    let mut farm = BenchFarm::new(SHAPES[0]);
     for tf in 0..tfs {
         let item = Announced {
             tf: TfId(tf),

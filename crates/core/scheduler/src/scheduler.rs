@@ -22,7 +22,12 @@ mod stored;
 pub use checkpoint::Summary;
 pub use config::{Incomplete, Mode, RunPlan, SchedulerConfig};
 
-use crate::books::Books;
+use crate::accounting::Accounting;
+use crate::load::LoadView;
+use crate::policy::{self, Policy, UnknownPolicy};
+use crate::refusal::Refusal;
+use checkpoint::EpnSetting;
+use nodes::{EpnNode, FlpNode};
 use open_tf::{OpenTf, Phase};
 use peer::{EpnNode, EpnSetting, FlpNode};
 use phase::RunPhase;
@@ -155,7 +160,7 @@ pub struct Scheduler {
     resent_bytes: u64,
     assigns: Vec<Assign>,
     actions: VecDeque<Action>,
-    books: Books,
+    books: Accounting,
     stats: Stats,
 }
 
@@ -217,7 +222,7 @@ impl Scheduler {
             resent_bytes: 0,
             assigns: Vec::new(),
             actions: VecDeque::new(),
-            books: Books::default(),
+            books: Accounting::default(),
             stats: Stats::default(),
         })
     }
@@ -236,7 +241,7 @@ impl Scheduler {
 
     /// The books so far.
     #[must_use]
-    pub fn books(&self) -> &Books {
+    pub fn books(&self) -> &Accounting {
         &self.books
     }
 

@@ -23,7 +23,7 @@ pub struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyKind {
     /// No record: the no-op entry that a leader appends at the begin of its term.
-    Mark,
+    NoOp,
     /// The records of an append, or the last piece of them.
     Whole,
     /// A piece of an append; more follows in the next entry.
@@ -75,7 +75,7 @@ impl Entry {
 
     /// Returns the no-op entry at the begin of a term.
     #[must_use]
-    pub fn mark(term: Term, index: u64) -> Self {
+    pub fn no_op(term: Term, index: u64) -> Self {
         Self {
             term,
             index,
@@ -125,7 +125,7 @@ impl Entry {
             _ if !(Self::HEAD_BYTES..=Self::BODY_BYTES_MAX).contains(&found) => {
                 Err(BodyError::Size { found })
             }
-            Some(0) => Ok(BodyKind::Mark),
+            Some(0) => Ok(BodyKind::NoOp),
             Some(1) => Ok(BodyKind::Whole),
             Some(2) => Ok(BodyKind::Piece),
             Some(found) => Err(BodyError::Kind { found: *found }),
@@ -137,7 +137,7 @@ impl Entry {
     #[must_use]
     pub fn begins_checkpoint(&self) -> bool {
         let records = self.body.get(Self::HEAD_BYTES..).unwrap_or_default();
-        !matches!(self.kind(), Ok(BodyKind::Mark)) && Record::is_checkpoint_first(records)
+        !matches!(self.kind(), Ok(BodyKind::NoOp)) && Record::is_checkpoint_first(records)
     }
 
     /// Returns the number of records in the head of the body; 0 if there is no head.
@@ -211,7 +211,7 @@ impl<I: Iterator<Item = Result<Entry, StorageError>>> Records<I> {
         self.held.extend(records.into_iter().map(placed));
         match entry.kind()? {
             BodyKind::Piece => {}
-            BodyKind::Mark => self.held.clear(),
+            BodyKind::NoOp => self.held.clear(),
             BodyKind::Whole => self.ready = std::mem::take(&mut self.held).into_iter(),
         }
         Ok(())
@@ -286,7 +286,7 @@ mod tests {
         let mut entries = Entry::of(Term(3), 1, &records);
         entries.truncate(1);
         assert!(read(entries.clone()).is_empty());
-        entries.push(Entry::mark(Term(4), 2));
+        entries.push(Entry::no_op(Term(4), 2));
         entries.extend(Entry::of(Term(4), 3, &[Record::Over]));
         assert_eq!(read(entries), [(3, Record::Over)]);
     }

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct FileLedger<S> {
     storage: S,
     term: Term,
-    office: Office,
+    phase: Phase,
     appended: Position,
     /// Position that each open ticket makes durable.
     tickets: VecDeque<(Ticket, Position)>,
@@ -31,7 +31,7 @@ pub struct FileLedger<S> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Office {
+enum Phase {
     /// The term is being saved; before the first poll there is no ticket yet.
     Opening(Option<Ticket>),
     Leads,
@@ -60,7 +60,7 @@ impl<S: Storage> FileLedger<S> {
         Ok(Self {
             storage,
             term,
-            office: Office::Opening(None),
+            phase: Phase::Opening(None),
             appended: Position(0),
             tickets: VecDeque::new(),
             trouble: None,
@@ -77,7 +77,7 @@ impl<S: Storage> FileLedger<S> {
         let replay = self.storage.replay(self.storage.last_index());
         match replay {
             Ok(entries) => {
-                self.office = Office::Leads;
+                self.phase = Phase::Leads;
                 Notice::Lead {
                     term: self.term,
                     replay: careful_replay(Records::new(entries), &self.has_failed),
@@ -88,7 +88,7 @@ impl<S: Storage> FileLedger<S> {
     }
 
     fn give_up(&mut self, why: String) -> Notice {
-        self.office = Office::Over;
+        self.phase = Phase::Over;
         self.trouble = Some(why.clone());
         Notice::Deposed {
             term: self.term,
@@ -99,7 +99,7 @@ impl<S: Storage> FileLedger<S> {
 
 impl<S: Storage> Ledger for FileLedger<S> {
     fn append(&mut self, now: Timestamp, records: Vec<Record>) -> Position {
-        if self.office == Office::Leads {
+        if self.phase == Phase::Leads {
             let entries = Entry::of(self.term, self.storage.last_index() + 1, &records);
             self.storage.append(entries);
             self.appended.0 += 1;
@@ -110,10 +110,10 @@ impl<S: Storage> Ledger for FileLedger<S> {
     }
 
     fn poll(&mut self, now: Timestamp) -> Option<Notice> {
-        if self.office == Office::Opening(None) {
-            self.office = Office::Opening(Some(self.storage.sync(now)));
+        if self.phase == Phase::Opening(None) {
+            self.phase = Phase::Opening(Some(self.storage.sync(now)));
         }
-        if self.office == Office::Leads && self.has_failed.load(Ordering::Relaxed) {
+        if self.phase == Phase::Leads && self.has_failed.load(Ordering::Relaxed) {
             return Some(self.give_up("the log could not be read to its end".to_owned()));
         }
         while let Some(notice) = self.storage.poll(now) {
@@ -126,9 +126,9 @@ impl<S: Storage> Ledger for FileLedger<S> {
                     self.trouble = None;
                     return Some(Notice::Healed);
                 }
-                StorageNotice::Synced(ticket) => match self.office {
-                    Office::Opening(Some(wanted)) if wanted <= ticket => return Some(self.lead()),
-                    Office::Leads => {
+                StorageNotice::Synced(ticket) => match self.phase {
+                    Phase::Opening(Some(wanted)) if wanted <= ticket => return Some(self.lead()),
+                    Phase::Leads => {
                         let mut durable = None;
                         while let Some((_, position)) =
                             self.tickets.pop_front_if(|(open, _)| *open <= ticket)
@@ -152,10 +152,10 @@ impl<S: Storage> Ledger for FileLedger<S> {
     }
 
     fn status(&self) -> LedgerStatus {
-        let leads = self.office == Office::Leads;
+        let leads = self.phase == Phase::Leads;
         LedgerStatus {
             backend: "file",
-            office: if leads { "leader" } else { "candidate" },
+            role: if leads { "leader" } else { "candidate" },
             term: self.term,
             leader: leads.then_some(0),
             records: self.storage.records(),

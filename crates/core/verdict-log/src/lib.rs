@@ -86,7 +86,7 @@ pub struct LedgerStatus {
     /// `memory`, `file`, `majority` or `zookeeper`.
     pub backend: &'static str,
     /// `leader`, `standby` or `candidate`.
-    pub office: &'static str,
+    pub role: &'static str,
     /// Highest term known.
     pub term: Term,
     /// The ICN that leads, as far as is known.

@@ -23,7 +23,7 @@ pub use message::{Message, MessageError};
 use crate::storage::{HardState, Seat, Storage, StorageError, StorageNotice, Ticket};
 use crate::{LedgerStatus, Notice, Position};
 use join::Join;
-use lead::Reign;
+use lead::Leadership;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sheaf_protocol::{Record, Term, Timestamp, protect};
@@ -69,15 +69,15 @@ impl MajorityConfig {
 
 /// Role of a member in the election.
 #[derive(Debug)]
-enum Office {
+enum MemberRole {
     /// Its disk was blank; it may not vote yet.
     Joining(Join),
     Follower,
     /// Asks whether it would get votes, in a pre-vote; the set holds the members that agreed.
-    Trial(BTreeSet<u16>),
+    PreVote(BTreeSet<u16>),
     /// Asks for votes; the set holds the members that granted theirs.
     Candidate(BTreeSet<u16>),
-    Leader(Reign),
+    Leader(Leadership),
 }
 
 /// Action that waits for the disk.
@@ -106,7 +106,7 @@ pub struct MajorityLedger<S> {
     storage: S,
     rng: Xoshiro256PlusPlus,
     state: HardState,
-    office: Office,
+    role: MemberRole,
     leader: Option<u16>,
     /// When the leader was heard last.
     heard_at: Timestamp,
@@ -170,10 +170,10 @@ impl<S: Storage> MajorityLedger<S> {
         }
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(config.seed ^ u64::from(icn) << 48);
         let has_joined = state.seat.is_some_and(|seat| seat.has_joined);
-        let office = if protect!(JoinBeforeVoting, requires has_joined) {
-            Office::Follower
+        let role = if protect!(JoinBeforeVoting, requires has_joined) {
+            MemberRole::Follower
         } else {
-            Office::Joining(Join::new(rng.random()))
+            MemberRole::Joining(Join::new(rng.random()))
         };
         storage.save(state);
         // Records before a checkpoint were committed before they were removed.
@@ -183,7 +183,7 @@ impl<S: Storage> MajorityLedger<S> {
             storage,
             rng,
             state,
-            office,
+            role,
             leader: None,
             heard_at: Timestamp(0),
             is_orphan: false,
@@ -262,7 +262,7 @@ impl<S: Storage> MajorityLedger<S> {
 
     fn may_campaign(&self) -> bool {
         let can = !self.is_resigned && self.trouble.is_none();
-        can && !matches!(self.office, Office::Joining(_) | Office::Leader(_))
+        can && !matches!(self.role, MemberRole::Joining(_) | MemberRole::Leader(_))
     }
 
     /// Enters `term`, which is higher than any before, as a follower that has not voted.
@@ -277,16 +277,18 @@ impl<S: Storage> MajorityLedger<S> {
 
     /// Stops leading or campaigning.
     fn step_down(&mut self, now: Timestamp, why: &str) {
-        match std::mem::replace(&mut self.office, Office::Follower) {
-            Office::Joining(mut join) => {
+        match std::mem::replace(&mut self.role, MemberRole::Follower) {
+            MemberRole::Joining(mut join) => {
                 join.forget_goal();
-                self.office = Office::Joining(join);
+                self.role = MemberRole::Joining(join);
                 return;
             }
-            Office::Leader(reign) if reign.is_public => self.out.push_back(Notice::Deposed {
-                term: self.state.term,
-                why: why.to_owned(),
-            }),
+            MemberRole::Leader(leadership) if leadership.is_public => {
+                self.out.push_back(Notice::Deposed {
+                    term: self.state.term,
+                    why: why.to_owned(),
+                })
+            }
             _ => {}
         }
         if self.leader == Some(self.config.me) {
@@ -323,10 +325,10 @@ impl<S: Storage> MajorityLedger<S> {
                 }
                 StorageNotice::Trouble(why) => {
                     self.trouble = Some(why.clone());
-                    if matches!(self.office, Office::Leader(_)) {
+                    if matches!(self.role, MemberRole::Leader(_)) {
                         self.hand_over();
                     }
-                    if !matches!(self.office, Office::Joining(_)) {
+                    if !matches!(self.role, MemberRole::Joining(_)) {
                         self.step_down(now, &format!("its disk fails: {why}"));
                     }
                     self.out.push_back(Notice::Trouble(why));
@@ -355,7 +357,7 @@ impl<S: Storage> MajorityLedger<S> {
         if let Some(peer) = self.peers.get_mut(usize::from(from)) {
             peer.heard_at = now;
         }
-        if let Office::Joining(join) = &self.office
+        if let MemberRole::Joining(join) = &self.role
             && join.is_asking()
         {
             // Its promises in an earlier life are not known yet, so it promises nothing.
@@ -376,13 +378,14 @@ impl<S: Storage> MajorityLedger<S> {
         // A pre-vote, and a member that joins, leave the terms of others alone.
         let is_question = matches!(
             message,
-            Message::AskVote { is_trial: true, .. }
-                | Message::Vote {
-                    is_trial: true,
-                    is_granted: true,
-                    ..
-                }
-                | Message::AskState { .. }
+            Message::AskVote {
+                is_pre_vote: true,
+                ..
+            } | Message::Vote {
+                is_pre_vote: true,
+                is_granted: true,
+                ..
+            } | Message::AskState { .. }
         );
         if message.term() > self.state.term && !is_question {
             self.enter_term(now, message.term());
@@ -390,19 +393,19 @@ impl<S: Storage> MajorityLedger<S> {
         match message {
             Message::AskVote {
                 term,
-                is_trial,
+                is_pre_vote,
                 last_index,
                 last_term,
             } => {
-                self.handle_ask(now, from, term, is_trial, (last_term, last_index));
+                self.handle_ask(now, from, term, is_pre_vote, (last_term, last_index));
             }
             Message::Vote {
                 asked,
-                is_trial,
+                is_pre_vote,
                 is_granted,
                 ..
             } => {
-                self.handle_vote(now, from, asked, is_trial, is_granted);
+                self.handle_vote(now, from, asked, is_pre_vote, is_granted);
             }
             Message::Append {
                 term,
@@ -468,19 +471,19 @@ impl<S: Storage> crate::Ledger for MajorityLedger<S> {
             self.trouble = Some("the log could not be read to its end".to_owned());
             self.step_down(now, "the log could not be read to its end");
         }
-        match self.office {
-            Office::Joining(_) => self.run_join(now),
-            Office::Leader(_) => self.run_reign(now),
+        match self.role {
+            MemberRole::Joining(_) => self.run_join(now),
+            MemberRole::Leader(_) => self.run_leadership(now),
             _ => self.run_clock(now),
         }
         self.out.pop_front()
     }
 
     fn next_due(&self) -> Option<Timestamp> {
-        let own = match &self.office {
+        let own = match &self.role {
             _ if !self.has_started => return Some(Timestamp(0)),
-            Office::Joining(join) => join.ask_due,
-            Office::Leader(reign) => reign.pulse_due,
+            MemberRole::Joining(join) => join.ask_due,
+            MemberRole::Leader(leadership) => leadership.pulse_due,
             _ => self.campaign_due,
         };
         Some(self.storage.next_due().map_or(own, |disk| disk.min(own)))
@@ -520,10 +523,10 @@ impl<S: Storage> crate::Ledger for MajorityLedger<S> {
 
     fn resign(&mut self, now: Timestamp) {
         self.is_resigned = true;
-        if matches!(self.office, Office::Leader(_)) {
+        if matches!(self.role, MemberRole::Leader(_)) {
             self.hand_over();
         }
-        if !matches!(self.office, Office::Joining(_)) {
+        if !matches!(self.role, MemberRole::Joining(_)) {
             self.step_down(now, "it resigns");
         }
     }
@@ -535,10 +538,12 @@ impl<S: Storage> crate::Ledger for MajorityLedger<S> {
     fn status(&self) -> LedgerStatus {
         LedgerStatus {
             backend: "majority",
-            office: match &self.office {
-                Office::Leader(reign) if reign.is_public => "leader",
-                Office::Leader(_) | Office::Trial(_) | Office::Candidate(_) => "candidate",
-                Office::Follower | Office::Joining(_) => "standby",
+            role: match &self.role {
+                MemberRole::Leader(leadership) if leadership.is_public => "leader",
+                MemberRole::Leader(_) | MemberRole::PreVote(_) | MemberRole::Candidate(_) => {
+                    "candidate"
+                }
+                MemberRole::Follower | MemberRole::Joining(_) => "standby",
             },
             term: self.state.term,
             leader: self.leader,

@@ -59,7 +59,7 @@ impl Ledger for MemoryLedger {
     fn status(&self) -> LedgerStatus {
         LedgerStatus {
             backend: "memory",
-            office: "leader",
+            role: "leader",
             term: self.term,
             leader: Some(0),
             records: self.records,

@@ -678,7 +678,7 @@ impl<K: Keeper> Ledger for ZooKeeperLedger<K> {
             .or(self.trouble_of_log.as_ref());
         LedgerStatus {
             backend: "zookeeper",
-            office: match &self.stage {
+            role: match &self.stage {
                 Stage::Leading(_) => "leader",
                 Stage::Standby => "standby",
                 _ => "candidate",

@@ -216,7 +216,7 @@ fn one_leads_and_the_next_goes_on_with_its_log() {
     assert!(farm.icns[first].ledger.has_others());
     let status = farm.icns[first].ledger.status();
     assert_eq!(
-        (status.office, status.records, status.trouble),
+        (status.role, status.records, status.trouble),
         ("leader", 10, None)
     );
     farm.icns.remove(first);

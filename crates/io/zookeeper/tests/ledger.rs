@@ -500,7 +500,7 @@ fn append_somewhere(farm: &mut Farm, icns: [usize; 2], id: u64) {
                     _ => {}
                 }
             }
-            if tried.is_none() && farm.icns[icn].ledger.status().office == "leader" {
+            if tried.is_none() && farm.icns[icn].ledger.status().role == "leader" {
                 *tried = Some(farm.append(icn, id));
             }
         }

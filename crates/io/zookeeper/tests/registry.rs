@@ -1,6 +1,6 @@
 //! The registry keeps to its contract on real servers.
 
-use sheaf_membership::contract::{self, Farm};
+use sheaf_membership::contract::{self, RegistryFarm};
 use sheaf_membership::keeper::{Keeper, KeeperEvent, Kind, Request};
 use sheaf_membership::zookeeper::ZooKeeperRegistry;
 use sheaf_membership::{Member, Registry, RegistryEvent};
@@ -93,7 +93,7 @@ fn registry(relay: &Relay, root: &str, rings: &Arc<Rings>) -> Node {
     sheaf_zookeeper::registry(&options, root, &[], rings.waker()).unwrap()
 }
 
-impl Farm for Real {
+impl RegistryFarm for Real {
     fn observer(&mut self) -> &mut dyn Registry {
         &mut self.observer
     }

@@ -242,8 +242,8 @@ impl<T: Transport> IcnNode<T> {
                 if self.conns.get(&session.node) == Some(&conn) {
                     self.conns.remove(&session.node);
                     debug!(node = %session.node, %reason, "Control stream closed");
-                    self.with_lead(|lead, terms, clock, _| {
-                        lead.handle_closed(terms, now, clock.fair(now), session);
+                    self.with_lead(|lead, _, clock, _| {
+                        lead.handle_closed(now, clock.fair(now), session);
                     });
                 }
             }
@@ -364,8 +364,8 @@ impl<T: Transport> IcnNode<T> {
             self.refused_messages += 1;
             self.object_to(now, conn, envelope);
         }
-        self.with_lead(|lead, terms, clock, hellos| {
-            lead.handle_heard(terms, now, clock.fair(now), session, hellos);
+        self.with_lead(|lead, _, clock, hellos| {
+            lead.handle_heard(now, clock.fair(now), session, hellos);
             if is_ours {
                 lead.handle_control(now, session, control);
             }
@@ -412,8 +412,8 @@ impl<T: Transport> IcnNode<T> {
                 Ok(events) => {
                     self.take_session(conn, session, hello);
                     self.send_leadership(conn);
-                    self.with_lead(|lead, terms, _, hellos| {
-                        lead.handle_joining(terms, now, events, hellos);
+                    self.with_lead(|lead, _, _, hellos| {
+                        lead.handle_joining(now, events, hellos);
                     });
                 }
                 Err(error) => self.send_refusal(now, conn, error.to_string()),
@@ -524,11 +524,11 @@ impl<T: Transport> IcnNode<T> {
             return;
         };
         discovery.look(now);
-        self.with_lead(|lead, terms, _, hellos| {
+        self.with_lead(|lead, _, _, hellos| {
             let over = discovery.over();
             let dead = over.filter_map(|(node, life)| lead.members.handle_vanished(node, life));
             let dead = dead.collect();
-            lead.handle_joining(terms, now, dead, hellos);
+            lead.handle_joining(now, dead, hellos);
         });
         self.discovery = Some(discovery);
     }

@@ -1,10 +1,10 @@
 //! Runs seeds and prints their outcomes: `torture KIND FIRST COUNT`.
 use sheaf_sim::torture::{Amount, Config, replay, run};
-use sheaf_sim::{Kind, Options};
+use sheaf_sim::{Options, SeedFamily};
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
-    let kind = Kind::named(&args[1]).expect("a kind");
+    let kind = SeedFamily::named(&args[1]).expect("a kind");
     let first: u64 = args[2].parse().expect("a seed");
     let count: u64 = args[3].parse().expect("a count");
     let began = std::time::Instant::now();

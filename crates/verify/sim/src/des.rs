@@ -47,7 +47,7 @@ pub fn run(
         })
     };
     Ok(match scenario.mode {
-        Mode::Sheaf => farm::Farm::new(scenario, seed).run(tell),
+        Mode::Sheaf => farm::DesFarm::new(scenario, seed).run(tell),
         Mode::Legacy => legacy::Legacy::new(scenario, seed).run(tell),
     })
 }

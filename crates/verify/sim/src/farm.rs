@@ -3,7 +3,7 @@
 
 mod consumer;
 mod forget;
-mod hurt;
+mod inject;
 mod make;
 mod outside;
 mod pieces;
@@ -16,9 +16,9 @@ use crate::invariant::{Invariant, Violation};
 use crate::options::{Fault, Log, Options};
 use crate::quiet;
 use crate::trace::{Line, Trace};
-use crate::watch::{Books, Found, Watch, found};
+use crate::watch::{Accounting, Found, Watch, found};
 use bytes::Bytes;
-use hurt::Step;
+use inject::PlannedStep;
 use seat::{Node, Seat};
 use sheaf_membership::keeper::model::Model;
 use sheaf_node::event::Event;
@@ -41,7 +41,7 @@ const BOOKS_EVERY: u64 = 32;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// The recomputed accounting.
-    pub books: Books,
+    pub books: Accounting,
     /// Faults of nodes, disks, clocks and links that happened.
     pub state_faults: u64,
     /// Frames lost, doubled, overtaken, damaged or reset.
@@ -53,14 +53,14 @@ pub struct Outcome {
 }
 
 /// One farm in torture.
-pub struct Farm<'a> {
+pub struct TortureFarm<'a> {
     options: &'a Options,
     network: Network,
     seats: Vec<Seat>,
     /// Seat of each endpoint.
     endpoints: Vec<usize>,
     steps: BinaryHeap<Reverse<(Timestamp, u64)>>,
-    step_of: Vec<Option<Step>>,
+    step_of: Vec<Option<PlannedStep>>,
     lives: u64,
     is_calm: bool,
     is_stopping: bool,
@@ -78,7 +78,7 @@ pub struct Farm<'a> {
     pool: Bytes,
 }
 
-impl<'a> Farm<'a> {
+impl<'a> TortureFarm<'a> {
     /// Returns the farm of `options`, with no process started yet.
     #[must_use]
     pub fn new(options: &'a Options) -> Self {
@@ -123,14 +123,14 @@ impl<'a> Farm<'a> {
             farm.seats.push(Seat::new(node, options, &farm.network));
         }
         for (at, fault) in &options.faults {
-            farm.plan(Timestamp(0) + *at, Step::Hurt(fault.clone()));
+            farm.plan(Timestamp(0) + *at, PlannedStep::Inject(fault.clone()));
         }
-        farm.plan(Timestamp(0) + options.calm_at, Step::Calm);
+        farm.plan(Timestamp(0) + options.calm_at, PlannedStep::Calm);
         farm.plan(
             Timestamp(0) + options.calm_at + options.settle,
-            Step::Settled,
+            PlannedStep::Settled,
         );
-        farm.plan(Timestamp(0) + options.stop_at, Step::Stop);
+        farm.plan(Timestamp(0) + options.stop_at, PlannedStep::Stop);
         farm
     }
 
@@ -379,7 +379,7 @@ impl<'a> Farm<'a> {
         seat.events = events;
         if self.options.network.corrupt > 0.0 {
             for head in self.network.take_corrupted() {
-                self.watch.hurt.add_corrupted(&head);
+                self.watch.injected.add_corrupted(&head);
             }
         }
         Ok(())
@@ -412,12 +412,12 @@ impl<'a> Farm<'a> {
         if self.is_run_over {
             self.send_home(now);
         } else if !self.is_stopping {
-            self.plan(now + Duration::from_millis(20), Step::Start(index));
+            self.plan(now + Duration::from_millis(20), PlannedStep::Start(index));
         }
         Ok(())
     }
 
-    fn plan(&mut self, at: Timestamp, step: Step) {
+    fn plan(&mut self, at: Timestamp, step: PlannedStep) {
         self.steps.push(Reverse((at, self.step_of.len() as u64)));
         self.step_of.push(Some(step));
     }
@@ -435,14 +435,14 @@ impl<'a> Farm<'a> {
 
     fn count_fault(&mut self, now: Timestamp, fault: &Fault) {
         self.state_faults += 1;
-        self.watch.hurt.add(fault);
+        self.watch.injected.add(fault);
         self.watch.hash.add(now.0 ^ 0xfa17);
     }
 }
 
-impl std::fmt::Debug for Farm<'_> {
+impl std::fmt::Debug for TortureFarm<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Farm")
+        f.debug_struct("TortureFarm")
             .field("options", &self.options)
             .finish_non_exhaustive()
     }

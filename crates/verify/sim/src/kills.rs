@@ -4,11 +4,11 @@
 //! silent (the machine dies); the EPN is back after [`BACK_AFTER`]. Beside it, on demand, the rule of earlier systems:
 //! an STF is freed when it was passed to the transport (*send and forget*). That rule lives here and in no node.
 
-use crate::farm::Farm;
+use crate::family::SeedFamily;
+use crate::farm::TortureFarm;
 use crate::invariant::Violation;
-use crate::kind::Kind;
 use crate::options::{Ack, Fault, Options};
-use crate::watch::Books;
+use crate::watch::Accounting;
 use sheaf_protocol::EpnId;
 use sheaf_scheduler::Incomplete;
 use sheaf_stf_builder::flp::WhenFull;
@@ -48,7 +48,7 @@ pub struct Report {
     /// EPNs killed.
     pub kills: u64,
     /// Accounting of all farms together.
-    pub books: Books,
+    pub books: Accounting,
     /// Virtual time of all farms together.
     pub simulated: Duration,
 }
@@ -70,7 +70,7 @@ pub fn run(config: &Config, progress: &mut dyn FnMut(&Report)) -> Result<Report,
     let mut report = Report::default();
     while report.kills < config.kills {
         let options = options(config, config.seed.wrapping_add(report.kills));
-        let outcome = Farm::new(&options).run()?;
+        let outcome = TortureFarm::new(&options).run()?;
         report.kills += outcome.state_faults;
         report.books.add(&outcome.books);
         report.simulated += outcome.simulated;
@@ -80,8 +80,8 @@ pub fn run(config: &Config, progress: &mut dyn FnMut(&Report)) -> Result<Report,
 }
 
 fn options(config: &Config, seed: u64) -> Options {
-    let mut options = Options::draw(Kind::Calm, seed);
-    options.kind = Kind::Swarm;
+    let mut options = Options::draw(SeedFamily::Calm, seed);
+    options.kind = SeedFamily::Swarm;
     options.policy = "round-robin";
     options.flps = config.flps;
     options.epns = config.epns;

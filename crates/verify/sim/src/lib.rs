@@ -2,16 +2,16 @@
 //!
 //! The nodes are the shipped ones ([`sheaf_node`]); only sockets, clocks and consumers are replaced. A seed stands
 //! for a farm and everything that happens to it ([`Options`]): a safety phase with faults, then a liveness phase in
-//! which all faults have ended. [`Farm::run`] lets it happen and holds the twelve invariants of the contract
+//! which all faults have ended. [`TortureFarm::run`] lets it happen and holds the twelve invariants of the contract
 //! ([`Invariant`]) against it at every step, from what the nodes write into their event logs, what the ledger
 //! takes, and what consumers are handed. [`torture`] runs seeds by the thousand, [`kills`] measures what the death
 //! of an EPN costs. `docs/explanation/torture.md` tells how to read a failure and how to add a fault.
 
 mod dice;
+mod family;
 mod farm;
 mod invariant;
 pub mod kills;
-mod kind;
 mod options;
 mod quiet;
 mod trace;
@@ -25,9 +25,9 @@ pub mod summary;
 pub mod mutants;
 pub mod torture;
 
-pub use farm::{Farm, Outcome};
+pub use family::SeedFamily;
+pub use farm::{Outcome, TortureFarm};
 pub use invariant::{Invariant, Violation};
-pub use kind::Kind;
 pub use options::{Ack, Fault, Log, Options, VERSION as OPTIONS_VERSION};
 pub use trace::{Line, Trace};
-pub use watch::Books;
+pub use watch::Accounting;

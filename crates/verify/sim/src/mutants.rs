@@ -3,8 +3,8 @@
 //! `crates/verify/sim/seeds/mutants.toml` lists for each mutant the seeds that notice it, or the test that does, or why
 //! none has to.
 
+use crate::family::SeedFamily;
 use crate::invariant::Violation;
-use crate::kind::Kind;
 use crate::options::VERSION;
 use crate::torture::run_seed;
 use serde::{Deserialize, Serialize};
@@ -46,8 +46,8 @@ pub struct Entry {
 impl Entry {
     /// Returns the family of seeds that notices it.
     #[must_use]
-    pub fn kind(&self) -> Kind {
-        Kind::named(&self.kind).unwrap_or(Kind::Swarm)
+    pub fn kind(&self) -> SeedFamily {
+        SeedFamily::named(&self.kind).unwrap_or(SeedFamily::Swarm)
     }
 }
 
@@ -71,7 +71,7 @@ impl Register {
 /// # Errors
 ///
 /// The first [`Violation`].
-pub fn run(mutant: Mutant, kind: Kind, seed: u64) -> Result<(), Violation> {
+pub fn run(mutant: Mutant, kind: SeedFamily, seed: u64) -> Result<(), Violation> {
     mutant::set(Some(mutant));
     let result = run_seed(kind, seed);
     mutant::set(None);
@@ -80,7 +80,7 @@ pub fn run(mutant: Mutant, kind: Kind, seed: u64) -> Result<(), Violation> {
 
 /// Searches for seeds that notice `mutant`, from 0 to `seeds_max`, until [`RECORDED`] are found.
 #[must_use]
-pub fn search(mutant: Mutant, kind: Kind, seeds_max: u64) -> Entry {
+pub fn search(mutant: Mutant, kind: SeedFamily, seeds_max: u64) -> Entry {
     let mut entry = Entry {
         name: format!("{mutant:?}"),
         kind: kind.name().to_owned(),

@@ -2,8 +2,7 @@
 
 mod draw;
 
-use crate::kind::Kind;
-use sheaf_placement::Reaction;
+use crate::family::SeedFamily;
 use sheaf_protocol::NodeId;
 use sheaf_scheduler::{Incomplete, Mode};
 use sheaf_stf_builder::flp::{Push, WhenFull};
@@ -159,7 +158,7 @@ pub struct Options {
     /// The seed.
     pub seed: u64,
     /// Family that the seed was drawn for.
-    pub kind: Kind,
+    pub kind: SeedFamily,
     /// Place of the verdicts, which determines the number of ICNs.
     pub log: Log,
     /// Number of records after which the log gets a checkpoint.
@@ -227,7 +226,7 @@ pub struct Options {
 impl Options {
     /// Returns the farm of `seed` in the family `kind`.
     #[must_use]
-    pub fn draw(kind: Kind, seed: u64) -> Self {
+    pub fn draw(kind: SeedFamily, seed: u64) -> Self {
         draw::options(kind, seed)
     }
 

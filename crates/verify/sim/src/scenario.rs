@@ -12,8 +12,8 @@ mod parts;
 pub use file::{Matrix, ScenarioFile};
 pub use network::{Control, Network, Rack};
 pub use parts::{
-    Builder, Distribution, Farm, Fault, FaultKind, Group, Legacy, Mode, Processing, SizeModel,
-    Sizes, Stalls,
+    Builder, Distribution, FarmLimits, Fault, FaultKind, Group, Legacy, Mode, Processing,
+    SizeModel, Sizes, Stalls,
 };
 
 use serde::{Deserialize, Serialize};
@@ -70,7 +70,7 @@ pub struct Scenario {
     /// The groups come again and again, up to the last EPN.
     pub groups_repeat: bool,
     /// Deadlines and bounds of the nodes.
-    pub farm: Farm,
+    pub farm: FarmLimits,
     /// Who is alive: how soon a silent or dead node is noticed.
     pub registry: LivenessConfig,
     /// Faults and their times.
@@ -101,7 +101,7 @@ impl Default for Scenario {
             processing: Processing::default(),
             groups: Vec::new(),
             groups_repeat: false,
-            farm: Farm::default(),
+            farm: FarmLimits::default(),
             registry: LivenessConfig::default(),
             faults: Vec::new(),
         }

@@ -3,13 +3,13 @@
 //! Results are taken in the order of the seeds, whatever thread ran them, so a report depends on its configuration
 //! only. One seed of [`TWICE_EVERY`] is run twice, and both runs must leave the same trace.
 
-use crate::farm::{Farm, Outcome};
+use crate::family::SeedFamily;
+use crate::farm::{Outcome, TortureFarm};
 use crate::invariant::{Invariant, Violation};
-use crate::kind::Kind;
 use crate::options::Options;
 use crate::trace::Trace;
-use crate::watch::Books;
-use sheaf_protocol::{Timestamp, splitmix};
+use crate::watch::Accounting;
+use sheaf_protocol::Timestamp;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -36,7 +36,7 @@ pub enum Amount {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The family of seeds.
-    pub kind: Kind,
+    pub kind: SeedFamily,
     /// The first seed; the others follow.
     pub first: u64,
     /// Amount of work.
@@ -70,7 +70,7 @@ pub struct Report {
     /// Virtual time of all farms together.
     pub simulated: Duration,
     /// Accounting of all farms together.
-    pub books: Books,
+    pub books: Accounting,
     /// Seeds that were run twice.
     pub twice: u64,
     /// Seeds that violate an invariant.
@@ -123,13 +123,13 @@ impl Report {
 /// # Errors
 ///
 /// The first [`Violation`].
-pub fn run_seed(kind: Kind, seed: u64) -> Result<Outcome, Violation> {
-    Farm::new(&Options::draw(kind, seed)).run()
+pub fn run_seed(kind: SeedFamily, seed: u64) -> Result<Outcome, Violation> {
+    TortureFarm::new(&Options::draw(kind, seed)).run()
 }
 
 /// Runs one seed, and returns everything that happened in it.
-pub fn replay(kind: Kind, seed: u64) -> (Result<Outcome, Violation>, Trace) {
-    Farm::with_trace(&Options::draw(kind, seed), Trace::kept()).run_traced()
+pub fn replay(kind: SeedFamily, seed: u64) -> (Result<Outcome, Violation>, Trace) {
+    TortureFarm::with_trace(&Options::draw(kind, seed), Trace::kept()).run_traced()
 }
 
 /// Runs one seed twice: both must leave the same trace.
@@ -137,7 +137,7 @@ pub fn replay(kind: Kind, seed: u64) -> (Result<Outcome, Violation>, Trace) {
 /// # Errors
 ///
 /// The first [`Violation`].
-pub fn run_twice(kind: Kind, seed: u64) -> Result<Outcome, Violation> {
+pub fn run_twice(kind: SeedFamily, seed: u64) -> Result<Outcome, Violation> {
     let (first, second) = (run_seed(kind, seed)?, run_seed(kind, seed)?);
     if first == second {
         return Ok(first);
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn the_number_of_threads_changes_nothing() {
         let config = |threads, amount| Config {
-            kind: Kind::Swarm,
+            kind: SeedFamily::Swarm,
             first: 7,
             amount,
             threads,
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn who_wants_no_more_gets_the_report_so_far() {
         let config = Config {
-            kind: Kind::Calm,
+            kind: SeedFamily::Calm,
             first: 1,
             amount: Amount::Seeds(1000),
             threads: 2,

@@ -4,19 +4,19 @@
 //! those that the consumers of the harness received, and a reason is compared with the faults that the harness
 //! injected. Only bounds (I9) are read from the nodes.
 
-mod books;
+mod accounting;
 mod end;
-mod hurt;
+mod injected;
 mod parts;
 
-pub use books::Books;
-pub(crate) use hurt::Hurt;
+pub use accounting::Accounting;
+pub(crate) use injected::Injected;
 
 use crate::farm::Taken;
 use crate::invariant::Invariant;
 use crate::options::{Ack, Options};
 use crate::trace::Hash;
-use books::{Fate, RunBook, TfBook};
+use accounting::{Fate, RunBook, TfBook};
 use parts::{check_parts, check_roster};
 use sheaf_node::event::{Event, MemberEvent, PartEvent};
 use sheaf_protocol::{NodeId, Role, RunId, Timestamp};
@@ -65,7 +65,7 @@ pub(crate) struct Watch<'a> {
     leaders: Vec<(u64, NodeId)>,
     /// TFs called for by lives that ended before their run was durable: their logs do not name the run.
     called_in_vain: BTreeSet<u64>,
-    pub(crate) hurt: Hurt,
+    pub(crate) injected: Injected,
     pub(crate) hash: Hash,
     settled_at: Timestamp,
     stop_at: Timestamp,
@@ -79,7 +79,7 @@ impl<'a> Watch<'a> {
             runs: Vec::new(),
             leaders: Vec::new(),
             called_in_vain: BTreeSet::new(),
-            hurt: Hurt::new(options),
+            injected: Injected::new(options),
             hash: Hash::new(),
             settled_at: Timestamp(0) + options.calm_at + options.settle,
             stop_at: Timestamp(0) + options.stop_at,
@@ -377,7 +377,7 @@ impl<'a> Watch<'a> {
             return found(
                 Invariant::Live,
                 tf,
-                format!("TF {tf} is {fate}, and no FLP was hurt"),
+                format!("TF {tf} is {fate}, and no fault hit an FLP"),
             );
         }
         if fate.verdict != "complete" && named_at >= settled_at && now < stop_at && !may_lose {
@@ -408,16 +408,16 @@ impl<'a> Watch<'a> {
         if self.options.sends_and_forgets {
             return Ok(());
         }
-        let is_stopping = now >= self.stop_at || self.hurt.has_source_ended;
+        let is_stopping = now >= self.stop_at || self.injected.has_source_ended;
         let queue_max = u64::from(self.options.queue_tfs_max);
         let run = self.lives[&icn].run.expect("the caller looked");
         let undecided = self.runs[run].undecided();
-        let corrupted = self.hurt.corrupted(tf);
+        let corrupted = self.injected.corrupted(tf);
         let stores = self.options.ack == Ack::Stored;
-        let is_storage_full = self.hurt.was_storage_full;
+        let is_storage_full = self.injected.was_storage_full;
         let book = self.runs[run].tf(tf)?;
         let is_true = match reason {
-            "source-died" | "source-late" => self.hurt.may_lose_stfs(),
+            "source-died" | "source-late" => self.injected.may_lose_stfs(),
             "source-overrun" => book.skipped.iter().any(|(_, why)| why == reason),
             "corrupt-at-source" => corrupted >= 2,
             "shed-overload" => undecided >= queue_max,
@@ -437,7 +437,7 @@ impl<'a> Watch<'a> {
 
     fn handle_abandoned(&mut self, node: NodeId, tf: u64) -> Result<(), Found> {
         self.hash.add(tf ^ 0xaba0);
-        let hurt_epns = self.hurt.has_hurt(Role::Epn);
+        let has_hit_epns = self.injected.has_hit(Role::Epn);
         let stores = self.options.ack == Ack::Stored;
         let (_, book) = self.tf_of(node, tf)?;
         let Some(fate) = book.fate.clone() else {
@@ -461,11 +461,11 @@ impl<'a> Watch<'a> {
                 format!("TF {tf} is abandoned, and was on the disk of its EPN"),
             );
         }
-        if !hurt_epns {
+        if !has_hit_epns {
             return found(
                 Invariant::TrueReason,
                 tf,
-                format!("TF {tf} is abandoned, and no EPN was hurt"),
+                format!("TF {tf} is abandoned, and no fault hit an EPN"),
             );
         }
         if !book.is_abandoned {
@@ -575,14 +575,14 @@ impl<'a> Watch<'a> {
     }
 
     /// Returns the recomputed accounting of the run that `icn` has.
-    pub(crate) fn books_of(&self, icn: NodeId, run: RunId) -> Option<&Books> {
+    pub(crate) fn books_of(&self, icn: NodeId, run: RunId) -> Option<&Accounting> {
         let book = &self.runs[self.lives.get(&icn)?.run?];
         (book.run == run).then_some(&book.books)
     }
 
     /// Returns the accounting of all runs together.
-    pub(crate) fn books(&self) -> Books {
-        let mut sum = Books::default();
+    pub(crate) fn books(&self) -> Accounting {
+        let mut sum = Accounting::default();
         for run in &self.runs {
             sum.add(&run.books);
         }

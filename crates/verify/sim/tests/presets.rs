@@ -4,7 +4,7 @@
 //! seed, everything that was drawn from it, and the last that happened to the TF concerned.
 
 use sheaf_sim::torture::{Amount, Config, Report, replay, run};
-use sheaf_sim::{Kind, Options};
+use sheaf_sim::{Options, SeedFamily};
 
 fn env(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
@@ -13,7 +13,7 @@ fn env(name: &str) -> Option<u64> {
 
 /// Runs seeds of `kind`, `count` of them unless the environment says otherwise.
 #[track_caller]
-fn check_seeds(kind: Kind, count: u64) -> Report {
+fn check_seeds(kind: SeedFamily, count: u64) -> Report {
     let (first, count) = match env("SHEAF_SEED") {
         Some(seed) => (seed, 1),
         None => (
@@ -50,63 +50,69 @@ fn check_seeds(kind: Kind, count: u64) -> Report {
 
 #[test]
 fn a_farm_without_faults_builds_every_tf_at_once() {
-    let report = check_seeds(Kind::Calm, 40);
+    let report = check_seeds(SeedFamily::Calm, 40);
     assert_eq!(report.books.reassigned, 0);
 }
 
 #[test]
 fn epns_that_crash_hang_and_come_back_cost_no_tf() {
-    let report = check_seeds(Kind::EpnFaults, 120);
-    assert!(report.books.reassigned > 0, "the schedule must hurt");
+    let report = check_seeds(SeedFamily::EpnFaults, 120);
+    assert!(
+        report.books.reassigned > 0,
+        "the schedule must inject faults"
+    );
 }
 
 #[test]
 fn no_policy_and_no_reaction_to_failures_costs_a_tf() {
-    let report = check_seeds(Kind::Reactions, 200);
-    assert!(report.books.reassigned > 0, "the schedule must hurt");
+    let report = check_seeds(SeedFamily::Reactions, 200);
+    assert!(
+        report.books.reassigned > 0,
+        "the schedule must inject faults"
+    );
 }
 
 #[test]
 fn a_network_that_loses_doubles_and_reorders_costs_no_tf() {
-    let report = check_seeds(Kind::BadNetwork, 80);
+    let report = check_seeds(SeedFamily::BadNetwork, 80);
     assert!(report.books.complete > 0);
 }
 
 #[test]
 fn whatever_happens_no_tf_is_built_twice_mixed_or_forgotten() {
-    let books = check_seeds(Kind::Everything, 150).books;
+    let books = check_seeds(SeedFamily::Everything, 150).books;
     assert!(
         books.incomplete > 0 && books.dropped > 0 && books.abandoned > 0,
-        "it must hurt"
+        "it must inject faults"
     );
 }
 
 #[test]
 fn the_heartbeat_of_the_icn_can_lead_instead_of_the_announces() {
-    let report = check_seeds(Kind::Paced, 60);
+    let report = check_seeds(SeedFamily::Paced, 60);
     assert!(report.timeframes > 0);
 }
 
 #[test]
 fn a_swarm_of_faults_breaks_no_promise() {
-    let report = check_seeds(Kind::Swarm, 250);
+    let report = check_seeds(SeedFamily::Swarm, 250);
     assert!(
         report.state_faults > 10 * report.seeds,
-        "the schedule must hurt"
+        "the schedule must inject faults"
     );
 }
 
 #[test]
 fn a_registry_that_is_away_and_disks_that_fail_break_no_promise() {
-    let books = check_seeds(Kind::Outside, 100).books;
+    let books = check_seeds(SeedFamily::Outside, 100).books;
     assert!(books.recovered > 0, "EPNs must come back to their disks");
 }
 
 #[test]
 fn stfs_that_are_offered_and_fetched_break_no_promise() {
-    let books = check_seeds(Kind::Grants, 100).books;
+    let books = check_seeds(SeedFamily::Grants, 100).books;
     assert!(books.complete > 0);
-    let (_, trace) = replay(Kind::Grants, 1);
+    let (_, trace) = replay(SeedFamily::Grants, 1);
     let said = |word: &str| {
         trace
             .lines()

@@ -5,7 +5,7 @@ use anyhow::Context as _;
 use serde_json::json;
 use sheaf_node::shutdown::Shutdown;
 use sheaf_sim::torture::{Amount, Config, Failure, Report, replay, run as run_seeds, run_seed};
-use sheaf_sim::{Kind, OPTIONS_VERSION, Options};
+use sheaf_sim::{OPTIONS_VERSION, Options, SeedFamily};
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
 use std::ops::ControlFlow;
@@ -53,7 +53,7 @@ pub(crate) struct Args {
     /// Family of seeds: swarm, outside, grants, calm, epn-faults, bad-network, everything, paced,
     /// reactions.
     #[arg(long, value_parser = kind, default_value = "swarm")]
-    kind: Kind,
+    kind: SeedFamily,
     /// Threads; as many as there are processors.
     #[arg(long)]
     threads: Option<usize>,
@@ -79,9 +79,9 @@ fn number(text: &str) -> Result<u64, String> {
     }
 }
 
-fn kind(text: &str) -> Result<Kind, String> {
-    let names = Kind::ALL.map(Kind::name).join(", ");
-    Kind::named(text).ok_or_else(|| format!("found \"{text}\", expected one of: {names}"))
+fn kind(text: &str) -> Result<SeedFamily, String> {
+    let names = SeedFamily::ALL.map(SeedFamily::name).join(", ");
+    SeedFamily::named(text).ok_or_else(|| format!("found \"{text}\", expected one of: {names}"))
 }
 
 /// Runs the seeds.
@@ -329,7 +329,7 @@ fn table(report: &Report, wall: Duration) -> String {
 }
 
 /// A failure as a person needs it: what, in which farm, what happened to the TF, and how to see it again.
-fn told(kind: Kind, failure: &Failure) -> String {
+fn told(kind: SeedFamily, failure: &Failure) -> String {
     let Failure { seed, violation } = failure;
     let (_, trace) = replay(kind, *seed);
     let mut text = format!(

@@ -7,7 +7,8 @@
 use super::peer::EpnSetting;
 use super::phase::RunPhase;
 use super::rosters::Rosters;
-use crate::books::Books;
+use super::run::RunPhase;
+use crate::accounting::Accounting;
 use sheaf_protocol::{
     Attempt, Checkpoint, EpnId, FlpId, RangeSet, Record, RunId, SummedSource, TfId, Timestamp,
     Verdict, protect,
@@ -35,7 +36,7 @@ pub struct Summary {
     pub(super) frontier: TfId,
     pub(super) released: RangeSet,
     pub(super) undone: BTreeMap<TfId, Decided>,
-    pub(super) books: Books,
+    pub(super) books: Accounting,
     pub(super) before: Duration,
     pub(super) settings: BTreeMap<EpnId, EpnSetting>,
     pub(super) listed: Option<Vec<EpnId>>,
@@ -64,7 +65,7 @@ impl Summary {
 
     /// The books, as far as the log tells.
     #[must_use]
-    pub fn books(&self) -> &Books {
+    pub fn books(&self) -> &Accounting {
         &self.books
     }
 
@@ -181,14 +182,14 @@ impl Summary {
             run: Some(head.run),
             frontier: head.frontier,
             released: RangeSet::below(head.floor),
-            books: Books {
+            books: Accounting {
                 announced: head.decided(),
                 complete: head.complete,
                 incomplete: head.incomplete,
                 dropped: head.dropped,
                 abandoned: head.abandoned,
                 bytes: head.bytes,
-                ..Books::default()
+                ..Accounting::default()
             },
             ..Self::default()
         };
@@ -271,7 +272,7 @@ impl Summary {
             let ranges = ranges.to_vec();
             Record::Released { ranges }
         }));
-        let source = |(flp, books): (&FlpId, &crate::books::SourceBooks)| SummedSource {
+        let source = |(flp, books): (&FlpId, &crate::accounting::SourceAccounting)| SummedSource {
             flp: *flp,
             built: books.built,
         };

@@ -29,15 +29,15 @@ impl Scheduler {
     }
 
     /// Whether a life of an EPN has on its disk what it reports.
-    pub(super) fn keeps(&self, target: Target) -> bool {
+    pub(super) fn stores_durably(&self, target: Target) -> bool {
         let node = self.epns.get(&target.epn);
         node.filter(|node| node.target == target)
-            .map_or(self.config.epns_keep, |node| node.keeps)
+            .map_or(self.config.epns_keep, |node| node.is_durable)
     }
 
     /// The life of an EPN is over that has not acknowledged `tf`.
-    pub(super) fn leave_committed(&mut self, tf: TfId, target: Target, keeps: bool) {
-        if !keeps {
+    pub(super) fn leave_committed(&mut self, tf: TfId, target: Target, is_durable: bool) {
+        if !is_durable {
             self.abandon(tf, target);
             return;
         }
@@ -62,11 +62,11 @@ impl Scheduler {
                 _ => None,
             })
             .collect();
-        let keeps = self.keeps(target);
+        let is_durable = self.stores_durably(target);
         for (tf, at) in committed {
-            self.leave_committed(tf, at, keeps);
+            self.leave_committed(tf, at, is_durable);
         }
-        if !keeps {
+        if !is_durable {
             let lost: Vec<TfId> = self.strays_of(target.epn).map(|(tf, _)| tf).collect();
             lost.into_iter().for_each(|tf| self.abandon_stray(tf));
         }

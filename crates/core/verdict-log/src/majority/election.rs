@@ -1,6 +1,6 @@
 //! Election of the next leader: pre-votes, votes, campaigns.
 
-use super::{MajorityLedger, Message, Office, Wait};
+use super::{MajorityLedger, MemberRole, Message, Wait};
 use crate::storage::Storage;
 use sheaf_protocol::{Term, Timestamp, protect};
 use std::collections::BTreeSet;
@@ -29,13 +29,13 @@ impl<S: Storage> MajorityLedger<S> {
             return;
         }
         // A member that is cut off would only drive its term up, and disturb all others when it is back.
-        self.office = Office::Trial(BTreeSet::from([self.config.me]));
+        self.role = MemberRole::PreVote(BTreeSet::from([self.config.me]));
         let (last_term, last_index) = self.last();
         let term = Term(self.state.term.0 + 1);
-        let is_trial = true;
+        let is_pre_vote = true;
         self.send_all(&Message::AskVote {
             term,
-            is_trial,
+            is_pre_vote,
             last_index,
             last_term,
         });
@@ -49,7 +49,7 @@ impl<S: Storage> MajorityLedger<S> {
         self.storage.save(self.state);
         self.leader = None;
         self.verified = 0;
-        self.office = Office::Candidate(BTreeSet::new());
+        self.role = MemberRole::Candidate(BTreeSet::new());
         if self.is_orphan {
             let (low, high) = (self.config.pulse * 3 / 2, self.config.pulse * 3);
             self.campaign_due = now + self.draw(low, high);
@@ -66,15 +66,15 @@ impl<S: Storage> MajorityLedger<S> {
         if term != self.state.term {
             return;
         }
-        let Office::Candidate(votes) = &mut self.office else {
+        let MemberRole::Candidate(votes) = &mut self.role else {
             return;
         };
         votes.insert(self.config.me);
         let (last_term, last_index) = self.last();
-        let is_trial = false;
+        let is_pre_vote = false;
         self.send_all(&Message::AskVote {
             term,
-            is_trial,
+            is_pre_vote,
             last_index,
             last_term,
         });
@@ -87,13 +87,13 @@ impl<S: Storage> MajorityLedger<S> {
         now: Timestamp,
         from: u16,
         term: Term,
-        is_trial: bool,
+        is_pre_vote: bool,
         last: (Term, u64),
     ) {
         let is_new_enough = protect!(UpToDateVote, requires last >= self.last());
-        let can_vote = !matches!(self.office, Office::Joining(_)) && is_new_enough;
-        if is_trial {
-            let hears_leader = matches!(self.office, Office::Leader(_))
+        let can_vote = !matches!(self.role, MemberRole::Joining(_)) && is_new_enough;
+        if is_pre_vote {
+            let hears_leader = matches!(self.role, MemberRole::Leader(_))
                 || self.leader.is_some() && now < self.heard_at + self.config.patience;
             let is_granted = can_vote && !hears_leader && term > self.state.term;
             self.send_vote(from, term, true, is_granted);
@@ -117,14 +117,14 @@ impl<S: Storage> MajorityLedger<S> {
         self.waits.push_back((ticket, Wait::Vote(from, term)));
     }
 
-    pub(super) fn send_vote(&mut self, to: u16, asked: Term, is_trial: bool, is_granted: bool) {
+    pub(super) fn send_vote(&mut self, to: u16, asked: Term, is_pre_vote: bool, is_granted: bool) {
         let term = self.state.term;
         self.send(
             to,
             &Message::Vote {
                 term,
                 asked,
-                is_trial,
+                is_pre_vote,
                 is_granted,
             },
         );
@@ -135,12 +135,12 @@ impl<S: Storage> MajorityLedger<S> {
         now: Timestamp,
         from: u16,
         asked: Term,
-        is_trial: bool,
+        is_pre_vote: bool,
         is_granted: bool,
     ) {
-        let (votes, term) = match &mut self.office {
-            Office::Trial(votes) if is_trial => (votes, Term(self.state.term.0 + 1)),
-            Office::Candidate(votes) if !is_trial => (votes, self.state.term),
+        let (votes, term) = match &mut self.role {
+            MemberRole::PreVote(votes) if is_pre_vote => (votes, Term(self.state.term.0 + 1)),
+            MemberRole::Candidate(votes) if !is_pre_vote => (votes, self.state.term),
             _ => return,
         };
         if is_granted && asked == term {
@@ -151,9 +151,9 @@ impl<S: Storage> MajorityLedger<S> {
 
     fn count_votes(&mut self, now: Timestamp) {
         let majority = self.config.majority();
-        match &self.office {
-            Office::Trial(votes) if votes.len() >= majority => self.campaign(now),
-            Office::Candidate(votes) if votes.len() >= majority => self.begin_reign(now),
+        match &self.role {
+            MemberRole::PreVote(votes) if votes.len() >= majority => self.campaign(now),
+            MemberRole::Candidate(votes) if votes.len() >= majority => self.begin_leadership(now),
             _ => {}
         }
     }

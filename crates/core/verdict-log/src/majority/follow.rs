@@ -1,6 +1,6 @@
 //! Following: a member accepts entries, and acknowledges them when its disk has them.
 
-use super::{MajorityLedger, Message, Office};
+use super::{MajorityLedger, MemberRole, Message};
 use crate::entry::Entry;
 use crate::storage::Storage;
 use sheaf_protocol::{Term, Timestamp, protect};
@@ -66,11 +66,11 @@ impl<S: Storage> MajorityLedger<S> {
             self.answer((from, self.state.term, round), Err(hint));
             return false;
         }
-        match self.office {
+        match self.role {
             // There cannot be two leaders of one term.
-            Office::Leader(_) => return false,
-            Office::Trial(_) | Office::Candidate(_) => self.office = Office::Follower,
-            Office::Follower | Office::Joining(_) => {}
+            MemberRole::Leader(_) => return false,
+            MemberRole::PreVote(_) | MemberRole::Candidate(_) => self.role = MemberRole::Follower,
+            MemberRole::Follower | MemberRole::Joining(_) => {}
         }
         self.leader = Some(from);
         self.heard_at = now;
@@ -146,7 +146,8 @@ impl<S: Storage> MajorityLedger<S> {
 
     /// Acknowledges to the leader the entries that the disk has now.
     pub(super) fn acknowledge(&mut self, now: Timestamp) {
-        if let (Office::Follower | Office::Joining(_), Some(leader)) = (&self.office, self.leader)
+        if let (MemberRole::Follower | MemberRole::Joining(_), Some(leader)) =
+            (&self.role, self.leader)
             && self.acknowledged.0 == leader
         {
             let matched = self.verified.min(self.durable());

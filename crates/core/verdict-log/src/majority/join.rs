@@ -7,7 +7,7 @@
 //! asked; that leader has all that was ever committed, with its help or without. If all others are as blank as itself,
 //! there is nothing to forget, and the farm starts for the first time.
 
-use super::{MajorityLedger, Message, Office, Wait};
+use super::{MajorityLedger, MemberRole, Message, Wait};
 use crate::storage::{Seat, Storage};
 use sheaf_protocol::{Term, Timestamp};
 use std::collections::BTreeMap;
@@ -49,7 +49,7 @@ impl Join {
 impl<S: Storage> MajorityLedger<S> {
     pub(super) fn run_join(&mut self, now: Timestamp) {
         let others: Vec<u16> = self.others().collect();
-        let Office::Joining(join) = &mut self.office else {
+        let MemberRole::Joining(join) = &mut self.role else {
             return;
         };
         if now < join.ask_due {
@@ -74,7 +74,7 @@ impl<S: Storage> MajorityLedger<S> {
             term: self.state.term,
             nonce,
             last_index: self.storage.last_index(),
-            is_leader: matches!(self.office, Office::Leader(_)),
+            is_leader: matches!(self.role, MemberRole::Leader(_)),
         };
         self.send(to, &message);
     }
@@ -88,7 +88,7 @@ impl<S: Storage> MajorityLedger<S> {
         nonce: u64,
         last_index: u64,
     ) {
-        let Office::Joining(join) = &mut self.office else {
+        let MemberRole::Joining(join) = &mut self.role else {
             return;
         };
         let Some(answers) = &mut join.answers else {
@@ -123,7 +123,7 @@ impl<S: Storage> MajorityLedger<S> {
 
     /// Takes the goal in the leader's answer.
     pub(super) fn take_goal(&mut self, now: Timestamp, nonce: u64, term: Term, last_index: u64) {
-        if let Office::Joining(join) = &mut self.office
+        if let MemberRole::Joining(join) = &mut self.role
             && !join.is_asking()
             && join.nonce == nonce
             && join.goal.is_none()
@@ -134,7 +134,7 @@ impl<S: Storage> MajorityLedger<S> {
     }
 
     pub(super) fn look_whether_joined(&mut self, now: Timestamp) {
-        if let Office::Joining(join) = &self.office
+        if let MemberRole::Joining(join) = &self.role
             && let Some((term, last_index)) = join.goal
             && !join.is_done
             && term == self.state.term
@@ -153,22 +153,22 @@ impl<S: Storage> MajorityLedger<S> {
         self.storage.save(self.state);
         let ticket = self.storage.sync(now);
         self.waits.push_back((ticket, Wait::Joined));
-        if let Office::Joining(join) = &mut self.office {
+        if let MemberRole::Joining(join) = &mut self.role {
             join.is_done = true;
         }
     }
 
     /// Takes the seat: the disk knows that this member may vote.
     pub(super) fn take_seat(&mut self, now: Timestamp) {
-        if matches!(self.office, Office::Joining(_)) {
-            self.office = Office::Follower;
+        if matches!(self.role, MemberRole::Joining(_)) {
+            self.role = MemberRole::Follower;
             self.be_patient(now);
         }
     }
 
     /// Returns why this member does not count yet, for people.
     pub(super) fn joining_text(&self) -> Option<String> {
-        let Office::Joining(join) = &self.office else {
+        let MemberRole::Joining(join) = &self.role else {
             return None;
         };
         let Some(answers) = &join.answers else {

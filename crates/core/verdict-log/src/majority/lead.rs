@@ -1,6 +1,6 @@
 //! Leading: a member sends its log to the others, counts their acknowledgements, and reports entries as durable.
 
-use super::{MajorityLedger, Message, Office};
+use super::{MajorityLedger, MemberRole, Message};
 use crate::entry::{Entry, Records};
 use crate::replay::careful_replay;
 use crate::storage::{Storage, StorageError};
@@ -13,9 +13,9 @@ const WINDOW_BYTES: usize = 2 << 20;
 
 /// Leadership of one term.
 #[derive(Debug)]
-pub(super) struct Reign {
+pub(super) struct Leadership {
     /// Index of the no-op entry that opens the term.
-    mark: u64,
+    no_op: u64,
     /// Whether the no-op entry is committed, and the leadership is reported to the outside.
     pub(super) is_public: bool,
     pub(super) pulse_due: Timestamp,
@@ -46,11 +46,11 @@ impl Progress {
 }
 
 impl<S: Storage> MajorityLedger<S> {
-    pub(super) fn begin_reign(&mut self, now: Timestamp) {
+    pub(super) fn begin_leadership(&mut self, now: Timestamp) {
         let last = self.storage.last_index();
-        let mark = last + 1;
+        let no_op = last + 1;
         self.storage
-            .append(vec![Entry::mark(self.state.term, mark)]);
+            .append(vec![Entry::no_op(self.state.term, no_op)]);
         self.storage.sync(now);
         self.leader = Some(self.config.me);
         self.is_orphan = false;
@@ -58,37 +58,37 @@ impl<S: Storage> MajorityLedger<S> {
         for peer in &mut self.peers {
             peer.heard_at = now;
             peer.progress = Progress {
-                next: mark,
+                next: no_op,
                 ..Progress::default()
             };
         }
-        self.office = Office::Leader(Reign {
-            mark,
+        self.role = MemberRole::Leader(Leadership {
+            no_op,
             is_public: false,
             pulse_due: now,
             round: 0,
             open: VecDeque::new(),
         });
-        self.run_reign(now);
+        self.run_leadership(now);
     }
 
     pub(super) fn append_records(&mut self, now: Timestamp, records: &[Record]) {
-        let Office::Leader(reign) = &mut self.office else {
+        let MemberRole::Leader(leadership) = &mut self.role else {
             return;
         };
-        if !reign.is_public {
+        if !leadership.is_public {
             return;
         }
         let entries = Entry::of(self.state.term, self.storage.last_index() + 1, records);
         self.storage.append(entries);
         self.storage.sync(now);
         self.appended.0 += 1;
-        reign
+        leadership
             .open
             .push_back((self.storage.last_index(), self.appended));
     }
 
-    pub(super) fn run_reign(&mut self, now: Timestamp) {
+    pub(super) fn run_leadership(&mut self, now: Timestamp) {
         if !self.is_heard_by_most(now) {
             self.step_down(now, "it does not hear most of the ICNs");
             return;
@@ -98,11 +98,11 @@ impl<S: Storage> MajorityLedger<S> {
             self.step_down(now, &error.to_string());
             return;
         }
-        let Office::Leader(reign) = &mut self.office else {
+        let MemberRole::Leader(leadership) = &mut self.role else {
             return;
         };
-        if now >= reign.pulse_due {
-            reign.pulse_due = now + self.config.pulse;
+        if now >= leadership.pulse_due {
+            leadership.pulse_due = now + self.config.pulse;
             self.pulse();
         }
     }
@@ -138,14 +138,14 @@ impl<S: Storage> MajorityLedger<S> {
             self.commit = self.commit.max(most);
         }
         let durable = self.durable();
-        let Office::Leader(reign) = &mut self.office else {
+        let MemberRole::Leader(leadership) = &mut self.role else {
             return Ok(());
         };
-        let is_safe = self.commit >= reign.mark && durable >= reign.mark;
-        if !reign.is_public && protect!(NoOpBeforeLeading, requires is_safe) {
-            match self.storage.replay(reign.mark.min(durable)) {
+        let is_safe = self.commit >= leadership.no_op && durable >= leadership.no_op;
+        if !leadership.is_public && protect!(NoOpBeforeLeading, requires is_safe) {
+            match self.storage.replay(leadership.no_op.min(durable)) {
                 Ok(entries) => {
-                    reign.is_public = true;
+                    leadership.is_public = true;
                     self.out.push_back(Notice::Lead {
                         term: self.state.term,
                         replay: careful_replay(Records::new(entries), &self.has_failed),
@@ -155,7 +155,9 @@ impl<S: Storage> MajorityLedger<S> {
             }
         }
         let mut done = None;
-        while let Some((_, position)) = reign.open.pop_front_if(|(index, _)| *index <= self.commit)
+        while let Some((_, position)) = leadership
+            .open
+            .pop_front_if(|(index, _)| *index <= self.commit)
         {
             done = Some(position);
         }
@@ -201,11 +203,11 @@ impl<S: Storage> MajorityLedger<S> {
     }
 
     fn send_entries(&mut self, to: u16, entries: Vec<Entry>) {
-        let Office::Leader(reign) = &mut self.office else {
+        let MemberRole::Leader(leadership) = &mut self.role else {
             return;
         };
-        reign.round += 1;
-        let round = reign.round;
+        leadership.round += 1;
+        let round = leadership.round;
         let progress = &mut self.peers[usize::from(to)].progress;
         let previous_index = progress.next - 1;
         progress.is_sent_to = true;
@@ -230,11 +232,11 @@ impl<S: Storage> MajorityLedger<S> {
         let base_index = self.storage.first_index() - 1;
         let base_term = self.storage.term_at(base_index).unwrap_or_default();
         let term = self.state.term;
-        let Office::Leader(reign) = &mut self.office else {
+        let MemberRole::Leader(leadership) = &mut self.role else {
             return;
         };
-        reign.round += 1;
-        let round = reign.round;
+        leadership.round += 1;
+        let round = leadership.round;
         let progress = &mut self.peers[usize::from(to)].progress;
         progress.is_sent_to = true;
         progress.next = base_index + 1;
@@ -249,7 +251,7 @@ impl<S: Storage> MajorityLedger<S> {
 
     pub(super) fn handle_appended(&mut self, from: u16, round: u64, outcome: Result<u64, u64>) {
         let last = self.storage.last_index();
-        let Office::Leader(reign) = &self.office else {
+        let MemberRole::Leader(leadership) = &self.role else {
             return;
         };
         let progress = &mut self.peers[usize::from(from)].progress;
@@ -270,7 +272,7 @@ impl<S: Storage> MajorityLedger<S> {
                 // It had more once if its disk was replaced meanwhile.
                 progress.matched = progress.matched.min(progress.next - 1);
                 progress.under_way.clear();
-                progress.round_first = reign.round + 1;
+                progress.round_first = leadership.round + 1;
             }
             _ => {}
         }
@@ -278,17 +280,17 @@ impl<S: Storage> MajorityLedger<S> {
 
     /// Starts replication on an open stream to another ICN.
     pub(super) fn greet(&mut self, now: Timestamp, icn: u16) {
-        match &mut self.office {
-            Office::Leader(reign) => {
+        match &mut self.role {
+            MemberRole::Leader(leadership) => {
                 // The other ICN may be in another life; its answer will show what it has.
                 self.peers[usize::from(icn)].progress = Progress {
                     next: self.storage.last_index() + 1,
-                    round_first: reign.round + 1,
+                    round_first: leadership.round + 1,
                     ..Progress::default()
                 };
                 self.send_entries(icn, Vec::new());
             }
-            Office::Joining(join) => join.ask_due = now,
+            MemberRole::Joining(join) => join.ask_due = now,
             _ => {}
         }
     }

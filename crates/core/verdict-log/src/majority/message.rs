@@ -25,7 +25,7 @@ pub enum Message {
         /// The term to lead in.
         term: Term,
         /// Whether this is a pre-vote: a question that changes nothing at the other side.
-        is_trial: bool,
+        is_pre_vote: bool,
         /// Index of the last entry of the candidate.
         last_index: u64,
         /// Term of that entry.
@@ -38,7 +38,7 @@ pub enum Message {
         /// The term of the request.
         asked: Term,
         /// As in the request.
-        is_trial: bool,
+        is_pre_vote: bool,
         /// Whether the vote is granted.
         is_granted: bool,
     },
@@ -184,25 +184,25 @@ impl Message {
         let put = |out: &mut Vec<u8>, number: u64| out.extend_from_slice(&number.to_le_bytes());
         match self {
             Self::AskVote {
-                is_trial,
+                is_pre_vote,
                 last_index,
                 last_term,
                 ..
             } => {
                 head(&mut out, kind::ASK_VOTE);
-                out.push(u8::from(*is_trial));
+                out.push(u8::from(*is_pre_vote));
                 put(&mut out, *last_index);
                 put(&mut out, last_term.0);
             }
             Self::Vote {
                 asked,
-                is_trial,
+                is_pre_vote,
                 is_granted,
                 ..
             } => {
                 head(&mut out, kind::VOTE);
                 put(&mut out, asked.0);
-                out.push(u8::from(*is_trial));
+                out.push(u8::from(*is_pre_vote));
                 out.push(u8::from(*is_granted));
             }
             Self::Append {
@@ -284,14 +284,14 @@ impl Message {
         let message = match code {
             kind::ASK_VOTE => Self::AskVote {
                 term,
-                is_trial: input.flag("trial")?,
+                is_pre_vote: input.flag("pre-vote")?,
                 last_index: input.index("last index")?,
                 last_term: input.term("last term")?,
             },
             kind::VOTE => Self::Vote {
                 term,
                 asked: input.term("asked term")?,
-                is_trial: input.flag("trial")?,
+                is_pre_vote: input.flag("pre-vote")?,
                 is_granted: input.flag("granted")?,
             },
             kind::APPEND => input.append(term)?,
@@ -450,18 +450,18 @@ mod tests {
     fn one_of_each() -> Vec<Message> {
         let term = Term(7);
         let mut entries = Entry::of(Term(6), 4, &[Record::Over]);
-        entries.push(Entry::mark(term, 5));
+        entries.push(Entry::no_op(term, 5));
         vec![
             Message::AskVote {
                 term,
-                is_trial: true,
+                is_pre_vote: true,
                 last_index: 3,
                 last_term: Term(2),
             },
             Message::Vote {
                 term,
                 asked: Term(8),
-                is_trial: false,
+                is_pre_vote: false,
                 is_granted: true,
             },
             Message::Append {
@@ -552,7 +552,7 @@ mod tests {
             &all[0],
             10,
             2,
-            "trial of a ledger message is 2, expected 0 or 1",
+            "pre-vote of a ledger message is 2, expected 0 or 1",
         );
         check(
             &all[8],

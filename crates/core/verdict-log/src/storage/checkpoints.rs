@@ -24,7 +24,7 @@ impl Checkpoints {
                 self.whole.extend(whole);
             }
             // Pieces before a no-op entry are never read.
-            Ok(BodyKind::Mark) | Err(_) => self.open = None,
+            Ok(BodyKind::NoOp) | Err(_) => self.open = None,
         }
     }
 
@@ -78,7 +78,7 @@ mod tests {
         // A checkpoint whose leader died in the middle is none.
         begin[0] = 2;
         found.see(&entry(5, &begin));
-        found.see(&Entry::mark(Term(2), 6));
+        found.see(&Entry::no_op(Term(2), 6));
         found.see(&entry(7, &[1, 0, 0, 0, 0]));
         assert_eq!(found.last(9, 0), Some(4));
         found.cut(4);

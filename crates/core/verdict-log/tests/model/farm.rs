@@ -46,7 +46,7 @@ impl Rules {
 
 /// Size of the searched farm.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Farm {
+pub(crate) struct ModelFarm {
     pub(crate) tfs: usize,
     pub(crate) faults: u8,
     /// Whether assignments, discards and releases are steps of their own. Without them, parts may go to any EPN at any
@@ -71,7 +71,7 @@ enum View {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Office {
+enum IcnRole {
     /// Stands by, or is being started again.
     Standby,
     /// Leads, or believes so.
@@ -80,7 +80,7 @@ enum Office {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Icn {
-    office: Office,
+    role: IcnRole,
     views: Vec<View>,
     /// Out of order: the log as it was read before the fence.
     read: Option<Vec<Option<Fate>>>,
@@ -135,7 +135,7 @@ pub(crate) struct State {
 
 /// One step of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum ModelStep {
     /// A leader places a TF.
     Assign { tf: usize, epn: usize },
     /// A leader drops a TF.
@@ -175,9 +175,9 @@ impl State {
     }
 
     fn term_of(&self, icn: usize) -> Option<u8> {
-        match self.icns[icn].office {
-            Office::Leads { term } => Some(term),
-            Office::Standby => None,
+        match self.icns[icn].role {
+            IcnRole::Leads { term } => Some(term),
+            IcnRole::Standby => None,
         }
     }
 
@@ -198,14 +198,14 @@ impl State {
     }
 }
 
-impl Model for Farm {
+impl Model for ModelFarm {
     type State = State;
-    type Action = Step;
+    type Action = ModelStep;
 
     fn init_states(&self) -> Vec<State> {
         let tfs = self.tfs;
-        let icn = |office| Icn {
-            office,
+        let icn = |role| Icn {
+            role,
             views: vec![View::Open; tfs],
             read: None,
         };
@@ -215,7 +215,7 @@ impl Model for Farm {
         };
         vec![State {
             faults: self.faults,
-            icns: [icn(Office::Leads { term: 1 }), icn(Office::Standby)],
+            icns: [icn(IcnRole::Leads { term: 1 }), icn(IcnRole::Standby)],
             epns: [epn(), epn()],
             mail: vec![Mail::default(); tfs],
             log_term: 1,
@@ -225,12 +225,12 @@ impl Model for Farm {
         }]
     }
 
-    fn actions(&self, state: &State, steps: &mut Vec<Step>) {
+    fn actions(&self, state: &State, steps: &mut Vec<ModelStep>) {
         self.progress(state, steps);
-        self.hurt(state, steps);
+        self.add_faults(state, steps);
     }
 
-    fn next_state(&self, last: &State, step: Step) -> Option<State> {
+    fn next_state(&self, last: &State, step: ModelStep) -> Option<State> {
         let mut state = last.clone();
         self.apply(&mut state, step);
         (state != *last).then_some(state)
@@ -238,45 +238,52 @@ impl Model for Farm {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("one verdict", |farm: &Farm, state: &State| {
+            Property::always("one verdict", |farm: &ModelFarm, state: &State| {
                 (0..farm.tfs).all(|tf| state.verdicts(tf).count() <= 1)
             }),
-            Property::always("one delivery", |farm: &Farm, state: &State| {
+            Property::always("one delivery", |farm: &ModelFarm, state: &State| {
                 (0..farm.tfs).all(|tf| state.delivered[tf].len() <= 1)
             }),
             Property::always(
                 "a delivery has its verdict",
-                |farm: &Farm, state: &State| {
+                |farm: &ModelFarm, state: &State| {
                     let has = |tf: usize, at: Fate| state.verdicts(tf).any(|fate| fate == at);
                     (0..farm.tfs).all(|tf| state.delivered[tf].iter().all(|at| has(tf, *at)))
                 },
             ),
-            Property::always("never lost and delivered", |farm: &Farm, state: &State| {
-                let is_lost = |tf: usize| state.verdicts(tf).any(|fate| fate == Fate::Dropped);
-                (0..farm.tfs).all(|tf| state.delivered[tf].is_empty() || !is_lost(tf))
-            }),
+            Property::always(
+                "never lost and delivered",
+                |farm: &ModelFarm, state: &State| {
+                    let is_lost = |tf: usize| state.verdicts(tf).any(|fate| fate == Fate::Dropped);
+                    (0..farm.tfs).all(|tf| state.delivered[tf].is_empty() || !is_lost(tf))
+                },
+            ),
             Property::always(
                 "nothing is freed without a verdict",
-                |farm: &Farm, state: &State| {
+                |farm: &ModelFarm, state: &State| {
                     (0..farm.tfs).all(|tf| !state.freed[tf] || state.verdicts(tf).next().is_some())
                 },
             ),
-            Property::always("no farm is stuck", |farm: &Farm, state: &State| {
+            Property::always("no farm is stuck", |farm: &ModelFarm, state: &State| {
                 let mut steps = Vec::new();
                 farm.progress(state, &mut steps);
                 !steps.is_empty()
                     || (0..farm.tfs)
                         .all(|tf| state.verdicts(tf).any(|fate| state.is_done(tf, fate)))
             }),
-            Property::sometimes("all is delivered", |farm: &Farm, state: &State| {
+            Property::sometimes("all is delivered", |farm: &ModelFarm, state: &State| {
                 (0..farm.tfs).all(|tf| state.delivered[tf].len() == 1)
             }),
-            Property::sometimes("a later leader completes", |farm: &Farm, state: &State| {
-                (0..farm.tfs).any(|tf| state.log[tf][0].is_none() && state.delivered[tf].len() == 1)
-            }),
+            Property::sometimes(
+                "a later leader completes",
+                |farm: &ModelFarm, state: &State| {
+                    (0..farm.tfs)
+                        .any(|tf| state.log[tf][0].is_none() && state.delivered[tf].len() == 1)
+                },
+            ),
             Property::sometimes(
                 "an EPN dies with a TF that is decided",
-                |farm: &Farm, state: &State| {
+                |farm: &ModelFarm, state: &State| {
                     (0..farm.tfs).any(|tf| {
                         state.delivered[tf].is_empty()
                             && state.verdicts(tf).any(|fate| state.is_dead(fate))
@@ -287,9 +294,9 @@ impl Model for Farm {
     }
 }
 
-impl Farm {
+impl ModelFarm {
     /// Adds the steps that need no fault. Each changes something.
-    fn progress(&self, state: &State, steps: &mut Vec<Step>) {
+    fn progress(&self, state: &State, steps: &mut Vec<ModelStep>) {
         for tf in 0..self.tfs {
             self.place(state, tf, steps);
             self.decide(state, tf, steps);
@@ -299,7 +306,7 @@ impl Farm {
             // It learns of the next one, from the log or from an ICN that knows.
             let is_over = state.term_of(icn).is_some_and(|term| term < state.log_term);
             if self.rules.is_fenced && is_over {
-                steps.push(Step::Deposed { icn });
+                steps.push(ModelStep::Deposed { icn });
             }
             if !state.has_leader() {
                 self.elect(state, icn, steps);
@@ -307,12 +314,12 @@ impl Farm {
         }
     }
 
-    fn place(&self, state: &State, tf: usize, steps: &mut Vec<Step>) {
+    fn place(&self, state: &State, tf: usize, steps: &mut Vec<ModelStep>) {
         let mail = &state.mail[tf];
         let is_open = |icn| state.term_of(icn).is_some() && state.icns[icn].views[tf] == View::Open;
         for epn in 0..EPNS {
             if self.is_whole && !mail.assigned[epn] && (0..ICNS).any(is_open) {
-                steps.push(Step::Assign { tf, epn });
+                steps.push(ModelStep::Assign { tf, epn });
             }
             let slot = &state.epns[epn].slots[tf];
             for flp in 0..FLPS {
@@ -323,13 +330,13 @@ impl Farm {
                     false => slot.parts.count_ones() as usize == flp,
                 };
                 if can_come && !slot.is_buried && slot.parts & (1 << flp) == 0 {
-                    steps.push(Step::Part { tf, flp, epn });
+                    steps.push(ModelStep::Part { tf, flp, epn });
                 }
             }
         }
     }
 
-    fn decide(&self, state: &State, tf: usize, steps: &mut Vec<Step>) {
+    fn decide(&self, state: &State, tf: usize, steps: &mut Vec<ModelStep>) {
         let mail = &state.mail[tf];
         for icn in 0..ICNS {
             let Some(term) = state.term_of(icn) else {
@@ -341,15 +348,15 @@ impl Farm {
                     let fates = fates.map(|(epn, life)| complete(epn, life));
                     // The first one wins, whichever EPN was assigned; not if it is known to be dead.
                     let alive = fates.filter(|fate| !state.is_dead(*fate));
-                    steps.extend(alive.map(|fate| Step::Hear { icn, tf, fate }));
+                    steps.extend(alive.map(|fate| ModelStep::Hear { icn, tf, fate }));
                 }
                 View::Asked(fate) if state.log[tf][at(term)] == Some(fate) => {
-                    steps.push(Step::Durable { icn, tf });
+                    steps.push(ModelStep::Durable { icn, tf });
                 }
                 View::Durable(fate)
                     if self.is_whole && !state.freed[tf] && state.is_done(tf, fate) =>
                 {
-                    steps.push(Step::Free { tf });
+                    steps.push(ModelStep::Free { tf });
                 }
                 View::Asked(_) | View::Durable(_) => {}
             }
@@ -359,32 +366,32 @@ impl Farm {
                 let others = lives().filter(|(epn, life)| complete(*epn, *life) != fate);
                 let built = others
                     .filter(|(epn, life)| mail.built[*epn][*life] && !mail.discards[*epn][*life]);
-                steps.extend(built.map(|(epn, life)| Step::HearInVain { tf, epn, life }));
+                steps.extend(built.map(|(epn, life)| ModelStep::HearInVain { tf, epn, life }));
             }
         }
         for term in (1..).take(TERMS) {
             let is_taken = !self.rules.is_fenced || term >= state.log_term;
             if mail.appends[at(term)].is_some() && state.log[tf][at(term)].is_none() && is_taken {
-                steps.push(Step::Append { tf, term });
+                steps.push(ModelStep::Append { tf, term });
             }
         }
     }
 
-    fn deliver(&self, state: &State, tf: usize, steps: &mut Vec<Step>) {
+    fn deliver(&self, state: &State, tf: usize, steps: &mut Vec<ModelStep>) {
         for (epn, life) in lives().filter(|(epn, life)| state.mail[tf].commits[*epn][*life]) {
             let found = &state.epns[epn];
             let life = life as u8;
             let is_for_it = !self.rules.knows_lives || found.life == life;
             // More than two deliveries show no more than two.
             if is_for_it && found.slots[tf].parts == WHOLE && state.delivered[tf].len() < 2 {
-                steps.push(Step::Commit { tf, epn, life });
+                steps.push(ModelStep::Commit { tf, epn, life });
             }
         }
         for (epn, life) in lives().filter(|(epn, life)| state.mail[tf].discards[*epn][*life]) {
             let found = &state.epns[epn];
             let is_for_it = !self.rules.knows_lives || usize::from(found.life) == life;
             if is_for_it && found.slots[tf] != self.empty() {
-                steps.push(Step::Discard { tf, epn });
+                steps.push(ModelStep::Discard { tf, epn });
             }
         }
     }
@@ -397,21 +404,21 @@ impl Farm {
         }
     }
 
-    fn elect(&self, state: &State, icn: usize, steps: &mut Vec<Step>) {
+    fn elect(&self, state: &State, icn: usize, steps: &mut Vec<ModelStep>) {
         if usize::from(state.log_term) == TERMS {
         } else if self.rules.fences_first || state.icns[icn].read.is_some() {
-            steps.push(Step::Elect { icn });
+            steps.push(ModelStep::Elect { icn });
         } else {
-            steps.push(Step::Read { icn });
+            steps.push(ModelStep::Read { icn });
         }
     }
 
     /// Adds the steps that need a fault, and drops.
-    fn hurt(&self, state: &State, steps: &mut Vec<Step>) {
+    fn add_faults(&self, state: &State, steps: &mut Vec<ModelStep>) {
         for icn in 0..ICNS {
             // One TF that may be given up at any moment is enough to be mixed up with.
             if state.term_of(icn).is_some() && state.icns[icn].views[0] == View::Open {
-                steps.push(Step::Drop { icn, tf: 0 });
+                steps.push(ModelStep::Drop { icn, tf: 0 });
             }
         }
         if state.faults == 0 {
@@ -419,20 +426,20 @@ impl Farm {
         }
         for icn in 0..ICNS {
             if state.term_of(icn) == Some(state.log_term) {
-                steps.push(Step::KillIcn { icn });
+                steps.push(ModelStep::KillIcn { icn });
             } else if state.has_leader() {
                 self.elect(state, icn, steps);
             }
         }
         let mortal = (0..EPNS).filter(|epn| usize::from(state.epns[*epn].life) + 1 < LIVES);
-        steps.extend(mortal.map(|epn| Step::KillEpn { epn }));
+        steps.extend(mortal.map(|epn| ModelStep::KillEpn { epn }));
     }
 
-    fn apply(&self, state: &mut State, step: Step) {
+    fn apply(&self, state: &mut State, step: ModelStep) {
         match step {
-            Step::Assign { tf, epn } => state.mail[tf].assigned[epn] = true,
-            Step::Drop { icn, tf } => self.ask(state, icn, tf, Fate::Dropped),
-            Step::Part { tf, flp, epn } => {
+            ModelStep::Assign { tf, epn } => state.mail[tf].assigned[epn] = true,
+            ModelStep::Drop { icn, tf } => self.ask(state, icn, tf, Fate::Dropped),
+            ModelStep::Part { tf, flp, epn } => {
                 let (mail, found) = (&mut state.mail[tf], &mut state.epns[epn]);
                 mail.parts[flp][epn] = self.is_whole;
                 found.slots[tf].parts |= 1 << flp;
@@ -440,15 +447,17 @@ impl Farm {
                     mail.built[epn][usize::from(found.life)] = true;
                 }
             }
-            Step::Hear { icn, tf, fate } => self.ask(state, icn, tf, fate),
-            Step::Append { tf, term } => state.log[tf][at(term)] = state.mail[tf].appends[at(term)],
-            Step::Durable { icn, tf } => {
+            ModelStep::Hear { icn, tf, fate } => self.ask(state, icn, tf, fate),
+            ModelStep::Append { tf, term } => {
+                state.log[tf][at(term)] = state.mail[tf].appends[at(term)]
+            }
+            ModelStep::Durable { icn, tf } => {
                 if let View::Asked(fate) = state.icns[icn].views[tf] {
                     know(state, icn, tf, fate);
                 }
             }
-            Step::Deposed { icn } => stand_by(&mut state.icns[icn]),
-            Step::Commit { tf, epn, .. } => {
+            ModelStep::Deposed { icn } => stand_by(&mut state.icns[icn]),
+            ModelStep::Commit { tf, epn, .. } => {
                 let found = &mut state.epns[epn];
                 found.slots[tf] = Slot {
                     parts: 0,
@@ -456,19 +465,19 @@ impl Farm {
                 };
                 state.delivered[tf].push(complete(epn, usize::from(found.life)));
             }
-            Step::HearInVain { tf, epn, life } => state.mail[tf].discards[epn][life] = true,
-            Step::Discard { tf, epn } => state.epns[epn].slots[tf] = self.empty(),
-            Step::Free { tf } => state.freed[tf] = true,
-            Step::Read { icn } => {
+            ModelStep::HearInVain { tf, epn, life } => state.mail[tf].discards[epn][life] = true,
+            ModelStep::Discard { tf, epn } => state.epns[epn].slots[tf] = self.empty(),
+            ModelStep::Free { tf } => state.freed[tf] = true,
+            ModelStep::Read { icn } => {
                 let read = (0..self.tfs).map(|tf| state.verdicts(tf).next()).collect();
                 state.icns[icn].read = Some(read);
             }
-            Step::Elect { icn } => self.take_over(state, icn),
-            Step::KillIcn { icn } => {
+            ModelStep::Elect { icn } => self.take_over(state, icn),
+            ModelStep::KillIcn { icn } => {
                 state.faults -= 1;
                 stand_by(&mut state.icns[icn]);
             }
-            Step::KillEpn { epn } => {
+            ModelStep::KillEpn { epn } => {
                 state.faults -= 1;
                 let found = &mut state.epns[epn];
                 found.life += 1;
@@ -494,7 +503,7 @@ impl Farm {
         state.log_term += 1;
         let term = state.log_term;
         let read = state.icns[icn].read.take();
-        state.icns[icn].office = Office::Leads { term };
+        state.icns[icn].role = IcnRole::Leads { term };
         for tf in 0..self.tfs {
             let known = read
                 .as_ref()
@@ -508,7 +517,7 @@ impl Farm {
 }
 
 fn stand_by(icn: &mut Icn) {
-    icn.office = Office::Standby;
+    icn.role = IcnRole::Standby;
     icn.views.fill(View::Open);
     icn.read = None;
 }

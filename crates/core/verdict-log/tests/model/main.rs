@@ -10,14 +10,14 @@
 
 mod farm;
 
-use farm::{Farm, Rules};
+use farm::{ModelFarm, Rules};
 use stateright::{Checker, HasDiscoveries, Model};
 use std::time::{Duration, Instant};
 
 /// Time limit of a search; on a quiet machine of two cores, all of them together take ten seconds.
 const PATIENCE: Duration = Duration::from_secs(400);
 
-fn search(farm: Farm, until: HasDiscoveries) -> impl Checker<Farm> {
+fn search(farm: ModelFarm, until: HasDiscoveries) -> impl Checker<ModelFarm> {
     let begun = Instant::now();
     let checker = farm
         .checker()
@@ -40,14 +40,14 @@ fn search(farm: Farm, until: HasDiscoveries) -> impl Checker<Farm> {
 
 /// Checks that all states are reached, no promise is broken, and every wanted outcome is possible.
 #[track_caller]
-fn check_sound(farm: Farm) {
+fn check_sound(farm: ModelFarm) {
     search(farm, HasDiscoveries::AnyFailures).assert_properties();
 }
 
 /// Checks that, with a rule taken out, each of these promises is broken, and that the search reports how.
 #[track_caller]
 fn check_broken(rules: Rules, promises: &[&'static str]) {
-    let farm = Farm {
+    let farm = ModelFarm {
         tfs: 1,
         faults: 2,
         is_whole: true,
@@ -66,7 +66,7 @@ fn check_broken(rules: Rules, promises: &[&'static str]) {
 
 #[test]
 fn one_timeframe_keeps_every_promise_in_all_interleavings_of_two_faults() {
-    check_sound(Farm {
+    check_sound(ModelFarm {
         tfs: 1,
         faults: 2,
         is_whole: true,
@@ -76,7 +76,7 @@ fn one_timeframe_keeps_every_promise_in_all_interleavings_of_two_faults() {
 
 #[test]
 fn two_timeframes_keep_every_promise_in_all_interleavings_of_two_faults() {
-    check_sound(Farm {
+    check_sound(ModelFarm {
         tfs: 2,
         faults: 2,
         is_whole: false,

@@ -117,13 +117,7 @@ impl Lead {
         }
     }
 
-    pub(super) fn handle_closed(
-        &mut self,
-        terms: &Terms,
-        now: Timestamp,
-        fair: Timestamp,
-        session: Session,
-    ) {
+    pub(super) fn handle_closed(&mut self, now: Timestamp, fair: Timestamp, session: Session) {
         let Session { node, incarnation } = session;
         let event = if self.scheduler.is_leaving(node) {
             self.members.handle_left(node, incarnation)
@@ -131,13 +125,12 @@ impl Lead {
             self.members.handle_closed(fair, node, incarnation)
         };
         if let Some(event) = event {
-            self.apply(terms, now, event, &BTreeMap::new());
+            self.apply(now, event, &BTreeMap::new());
         }
     }
 
     pub(super) fn handle_heard(
         &mut self,
-        terms: &Terms,
         now: Timestamp,
         fair: Timestamp,
         session: Session,
@@ -145,7 +138,7 @@ impl Lead {
     ) {
         let Session { node, incarnation } = session;
         if let Some(event) = self.members.handle_heard(fair, node, incarnation) {
-            self.apply(terms, now, event, hellos);
+            self.apply(now, event, hellos);
         }
     }
 
@@ -166,13 +159,12 @@ impl Lead {
     /// What a hello has brought about.
     pub(super) fn handle_joining(
         &mut self,
-        terms: &Terms,
         now: Timestamp,
         events: Vec<Joining>,
         hellos: &BTreeMap<NodeId, Hello>,
     ) {
         for event in events {
-            self.apply(terms, now, event, hellos);
+            self.apply(now, event, hellos);
         }
     }
 
@@ -184,7 +176,7 @@ impl Lead {
         hellos: &BTreeMap<NodeId, Hello>,
     ) {
         for event in self.members.handle_tick(fair) {
-            self.apply(terms, now, event, hellos);
+            self.apply(now, event, hellos);
         }
         let is_long_enough = |limit| self.scheduler.duration(now) >= limit;
         if terms.duration.is_some_and(is_long_enough) {
@@ -194,13 +186,7 @@ impl Lead {
         self.scheduler.handle_tick(now);
     }
 
-    fn apply(
-        &mut self,
-        _terms: &Terms,
-        now: Timestamp,
-        event: Joining,
-        hellos: &BTreeMap<NodeId, Hello>,
-    ) {
+    fn apply(&mut self, now: Timestamp, event: Joining, hellos: &BTreeMap<NodeId, Hello>) {
         let Joining {
             node,
             incarnation,

@@ -6,7 +6,7 @@ use crate::status::{BooksStatus, EpnStatus, FarmStatus, FlpStatus, LedgerStatus}
 use sheaf_metrics::Registry;
 use sheaf_placement::Refusal;
 use sheaf_protocol::{DropReason, EpnId, FlpId, NodeId, Role, Timestamp};
-use sheaf_scheduler::Books;
+use sheaf_scheduler::{Accounting, Refusal};
 use sheaf_transport::Transport;
 
 impl<T: Transport> IcnNode<T> {
@@ -247,7 +247,7 @@ fn epn_status(lead: &Lead, node: NodeId) -> EpnStatus {
     }
 }
 
-fn books_status(books: &Books, in_flight: u64) -> BooksStatus {
+fn books_status(books: &Accounting, in_flight: u64) -> BooksStatus {
     let dropped = DropReason::ALL.iter().map(|reason| {
         let count = books.dropped[reason.index()];
         (reason.name().to_owned(), count)

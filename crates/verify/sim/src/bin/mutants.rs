@@ -6,7 +6,7 @@
 //! written down as noticed elsewhere or redundant.
 
 use sheaf_protocol::mutant::Mutant;
-use sheaf_sim::Kind;
+use sheaf_sim::SeedFamily;
 use sheaf_sim::mutants::{Entry, Register, run, search};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,9 +25,10 @@ fn main() -> ExitCode {
         Some("search") => {
             let kind = args
                 .iter()
-                .find_map(|arg| Kind::named(arg))
-                .unwrap_or(Kind::Swarm);
-            let is_name = |arg: &&String| arg.parse::<u64>().is_err() && Kind::named(arg).is_none();
+                .find_map(|arg| SeedFamily::named(arg))
+                .unwrap_or(SeedFamily::Swarm);
+            let is_name =
+                |arg: &&String| arg.parse::<u64>().is_err() && SeedFamily::named(arg).is_none();
             let names: Vec<String> = args.iter().skip(1).filter(is_name).cloned().collect();
             write(number(1).unwrap_or(SEEDS_MAX), kind, &names)
         }
@@ -76,7 +77,7 @@ fn for_all<T: Send>(mutants: &[Mutant], work: impl Fn(Mutant) -> T + Sync) -> Ve
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-fn write(seeds_max: u64, kind: Kind, names: &[String]) -> ExitCode {
+fn write(seeds_max: u64, kind: SeedFamily, names: &[String]) -> ExitCode {
     let known = read();
     let is_wanted = |mutant: &Mutant| {
         let name = format!("{mutant:?}");

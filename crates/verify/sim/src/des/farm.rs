@@ -117,7 +117,7 @@ struct Said {
 }
 
 /// A farm in simulation.
-pub(super) struct Farm {
+pub(super) struct DesFarm {
     scenario: Scenario,
     queue: Queue<Event>,
     network: Network,
@@ -165,7 +165,7 @@ pub(super) struct Farm {
     given_up: Shelf<(u16, Target)>,
 }
 
-impl Farm {
+impl DesFarm {
     /// Returns a farm before its first event. The scenario has been checked.
     pub(super) fn new(scenario: &Scenario, seed: u64) -> Self {
         let joins = scenario

@@ -1,7 +1,7 @@
 //! Starts of processes: the shipped nodes with the options of the seed.
 
-use super::Farm;
-use super::hurt::Step;
+use super::TortureFarm;
+use super::inject::PlannedStep;
 use super::pieces::Pieces;
 use super::seat::Node;
 use super::store;
@@ -41,7 +41,7 @@ const RESTART_AFTER: Duration = Duration::from_millis(50);
 /// TFs that fit a consumer's queue.
 const QUEUE_TFS: u32 = 64;
 
-impl Farm<'_> {
+impl TortureFarm<'_> {
     /// Starts the process of a seat, unless it lives.
     pub(super) fn start(&mut self, index: usize) -> Result<(), Found> {
         if self.seats[index].process.is_some() {
@@ -136,7 +136,7 @@ impl Farm<'_> {
         let Some(ledger) = self.ledger(index)? else {
             // Its disk does not let it begin: it tries again, as a service manager has it do.
             let now = self.network.now();
-            self.plan(now + RESTART_AFTER, Step::Start(index));
+            self.plan(now + RESTART_AFTER, PlannedStep::Start(index));
             return Ok(None);
         };
         listen(&mut transport, &address)?;

@@ -1,7 +1,7 @@
 //! ZooKeeper of a farm that has one, as each node of the farm reaches it.
 
 use super::seat::Node;
-use super::{Farm, hurt::Step};
+use super::{TortureFarm, inject::PlannedStep};
 use crate::options::{Log, Options};
 use sheaf_membership::Member;
 use sheaf_membership::keeper::model::{Model, ModelKeeper};
@@ -54,7 +54,7 @@ impl Keeper for Here {
     }
 }
 
-impl Farm<'_> {
+impl TortureFarm<'_> {
     /// Returns a session of the process that is about to live in a seat.
     fn keeper(&mut self, index: usize) -> Option<Here> {
         let now = self.network.now();
@@ -113,7 +113,7 @@ impl Farm<'_> {
         if let Some(model) = &self.zookeeper {
             model.set_up(now, false);
         }
-        self.plan(now + length, Step::RegistryBack);
+        self.plan(now + length, PlannedStep::RegistryBack);
     }
 
     pub(super) fn give_registry_back(&mut self, now: Timestamp, is_for_good: bool) {
@@ -133,7 +133,7 @@ impl Farm<'_> {
         let index = self.seat_of(node);
         self.seats[index].cuts_from_registry += 1;
         self.each_session(index, |model, id| model.set_cut(now, id, true));
-        self.plan(now + length, Step::RegistryHeals(index));
+        self.plan(now + length, PlannedStep::RegistryHeals(index));
     }
 
     pub(super) fn heal_registry(&mut self, now: Timestamp, index: usize, is_for_good: bool) {

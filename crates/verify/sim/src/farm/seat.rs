@@ -3,8 +3,9 @@
 use super::consumer::{Consumer, Taken};
 use super::forget::Forgetting;
 use super::store::StoreDisk;
+use crate::dice::mix;
+use crate::family::SeedFamily;
 use crate::invariant::Invariant;
-use crate::kind::Kind;
 use crate::options::{Ack, Log, Options};
 use crate::trace::{Line, Trace};
 use crate::watch::{Found, found};
@@ -302,7 +303,11 @@ impl Seat {
             }
             Some(Node::Icn(icn)) => {
                 // An EPN that is back keeps its TFs, whatever was assigned elsewhere meanwhile: they are booked on top.
-                let times = if options.kind == Kind::Calm { 1 } else { 3 };
+                let times = if options.kind == SeedFamily::Calm {
+                    1
+                } else {
+                    3
+                };
                 let slots_max = times * u64::from(options.slots);
                 let bytes_max = times * options.capacity_bytes();
                 for target in icn

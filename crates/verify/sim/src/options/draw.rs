@@ -2,8 +2,7 @@
 
 use super::{Ack, Fault, Log, Options};
 use crate::dice::Dice;
-use crate::kind::Kind;
-use sheaf_placement::{Reaction, policy};
+use crate::family::SeedFamily;
 use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
 use sheaf_scheduler::{Incomplete, Mode};
 use sheaf_stf_builder::flp::{Push, WhenFull};
@@ -78,10 +77,10 @@ const SORTS: [Sort; 13] = [
     Sort::Storm,
 ];
 
-pub(super) fn options(family: Kind, seed: u64) -> Options {
+pub(super) fn options(family: SeedFamily, seed: u64) -> Options {
     // Faults outside come from dice of their own; the rest of the farm is that of the same seed of the swarm.
     let kind = match family {
-        Kind::Outside | Kind::Grants => Kind::Swarm,
+        SeedFamily::Outside | SeedFamily::Grants => SeedFamily::Swarm,
         other => other,
     };
     let mut dice = Dice::new(seed ^ 0x5eed_0000);
@@ -89,7 +88,7 @@ pub(super) fn options(family: Kind, seed: u64) -> Options {
     let delay_max = dice.ms(0, 3);
     let stf_timeout_ms = dice.pick(&[500, 700, 1000, 1000]);
     // The presets that must not lose anything have the default, which a network that loses single frames needs.
-    let is_long = dice.chance(10) || kind != Kind::Swarm;
+    let is_long = dice.chance(10) || kind != SeedFamily::Swarm;
     let stf_timeout_ms = if is_long { 2000 } else { stf_timeout_ms };
     let settle = SETTLE.max(Duration::from_millis(stf_timeout_ms + 1000));
     let calm_network = Faults {
@@ -132,13 +131,13 @@ pub(super) fn options(family: Kind, seed: u64) -> Options {
         stop_at: calm_at + settle + dice.ms(50, 300),
     };
     match kind {
-        Kind::Paced => options.mode = Mode::Paced,
-        Kind::Reactions => {
+        SeedFamily::Paced => options.mode = Mode::Paced,
+        SeedFamily::Reactions => {
             options.epns += 1;
             options.policy = dice.pick(policy::NAMES);
             options.reaction = dice.pick(&Reaction::ALL);
         }
-        Kind::Swarm if dice.chance(25) => options.mode = Mode::Paced,
+        SeedFamily::Swarm if dice.chance(25) => options.mode = Mode::Paced,
         _ => {}
     }
     if options.mode == Mode::DataDriven && dice.chance(10) {
@@ -148,7 +147,7 @@ pub(super) fn options(family: Kind, seed: u64) -> Options {
     } else if dice.chance(10) {
         options.timeframes = Some(dice.range(1, 200));
     }
-    if kind == Kind::Swarm {
+    if kind == SeedFamily::Swarm {
         options.log = dice.pick(&[Log::Memory, Log::Memory, Log::File, Log::Majority]);
         options.clock_spread = dice.pick(&[Duration::ZERO, Duration::from_secs(100_000)]);
         if options.rate_hz > 0.0 && dice.chance(25) {
@@ -156,17 +155,17 @@ pub(super) fn options(family: Kind, seed: u64) -> Options {
         }
     }
     let is_bad = match kind {
-        Kind::Swarm | Kind::Outside | Kind::Grants => dice.chance(75),
-        Kind::BadNetwork | Kind::Everything | Kind::Paced => true,
-        Kind::Calm | Kind::EpnFaults | Kind::Reactions => false,
+        SeedFamily::Swarm | SeedFamily::Outside | SeedFamily::Grants => dice.chance(75),
+        SeedFamily::BadNetwork | SeedFamily::Everything | SeedFamily::Paced => true,
+        SeedFamily::Calm | SeedFamily::EpnFaults | SeedFamily::Reactions => false,
     };
     if is_bad {
         options.network = bad_network(kind, &mut dice, delay_max);
     }
-    if family == Kind::Outside {
+    if family == SeedFamily::Outside {
         draw_outside(&mut options, &mut Dice::new(seed ^ 0x5eed_0004));
     }
-    if family == Kind::Grants {
+    if family == SeedFamily::Grants {
         draw_grants(&mut options, &mut Dice::new(seed ^ 0x5eed_0006));
     }
     draw_faults(&mut options, &mut dice);
@@ -203,8 +202,8 @@ fn draw_outside(options: &mut Options, dice: &mut Dice) {
     }
 }
 
-fn bad_network(kind: Kind, dice: &mut Dice, delay_max: Duration) -> Faults {
-    let is_swarm = kind == Kind::Swarm;
+fn bad_network(kind: SeedFamily, dice: &mut Dice, delay_max: Duration) -> Faults {
+    let is_swarm = kind == SeedFamily::Swarm;
     let mut worst = |max: u64| {
         if is_swarm && dice.chance(40) {
             0.0
@@ -227,18 +226,18 @@ fn bad_network(kind: Kind, dice: &mut Dice, delay_max: Duration) -> Faults {
 }
 
 /// Draws the sorts that a seed may have, each as often as it is in the list.
-fn sorts(kind: Kind, log: Log, dice: &mut Dice) -> Vec<Sort> {
+fn sorts(kind: SeedFamily, log: Log, dice: &mut Dice) -> Vec<Sort> {
     match kind {
-        Kind::Calm | Kind::BadNetwork => Vec::new(),
-        Kind::EpnFaults | Kind::Reactions => vec![
+        SeedFamily::Calm | SeedFamily::BadNetwork => Vec::new(),
+        SeedFamily::EpnFaults | SeedFamily::Reactions => vec![
             Sort::Crash,
             Sort::CrashSilent,
             Sort::Pause,
             Sort::CutFromIcn,
             Sort::Leave,
         ],
-        Kind::Everything | Kind::Paced => SORTS.to_vec(),
-        Kind::Swarm | Kind::Outside | Kind::Grants => {
+        SeedFamily::Everything | SeedFamily::Paced => SORTS.to_vec(),
+        SeedFamily::Swarm | SeedFamily::Outside | SeedFamily::Grants => {
             let mut sorts = Vec::new();
             for sort in SORTS {
                 if dice.chance(50) {
@@ -268,13 +267,13 @@ fn draw_faults(options: &mut Options, dice: &mut Dice) {
         return;
     }
     let count = match options.kind {
-        Kind::Swarm => dice.range(1, 45),
+        SeedFamily::Swarm => dice.range(1, 45),
         _ => dice.range(1, 6),
     };
     // How often a fault hits an FLP, in percent.
     let flp_share = match options.kind {
-        Kind::EpnFaults | Kind::Reactions => 0,
-        Kind::Swarm => dice.pick(&[0, 20, 40, 70]),
+        SeedFamily::EpnFaults | SeedFamily::Reactions => 0,
+        SeedFamily::Swarm => dice.pick(&[0, 20, 40, 70]),
         _ => 40,
     };
     let calm_ms = options.calm_at.as_millis() as u64;
@@ -289,7 +288,7 @@ fn draw_faults(options: &mut Options, dice: &mut Dice) {
 
 fn draw_fault(options: &Options, dice: &mut Dice, sort: Sort, flp_share: u64) -> Fault {
     // Under `reinitialise` dead EPNs never come back: one has to be left.
-    let spared = u64::from(options.kind == Kind::Reactions);
+    let spared = u64::from(options.kind == SeedFamily::Reactions);
     let epn = |dice: &mut Dice| -> NodeId {
         EpnId(dice.range(0, u64::from(options.epns) - 1 - spared) as u16).into()
     };

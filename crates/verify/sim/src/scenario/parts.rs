@@ -210,7 +210,7 @@ fn one() -> f64 {
 /// Deadlines and bounds of the nodes; names and meaning as in a farm file.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Farm {
+pub struct FarmLimits {
     /// The ICN calls for TFs on absolute deadlines; else FLPs make them by their own clocks.
     pub paced: bool,
     /// Bytes of TFs that an EPN takes, in building and with its consumer.
@@ -235,7 +235,7 @@ pub struct Farm {
     pub icn_batch_us: u64,
 }
 
-impl Default for Farm {
+impl Default for FarmLimits {
     fn default() -> Self {
         Self {
             paced: false,

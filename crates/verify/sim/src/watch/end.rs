@@ -1,6 +1,6 @@
 //! Checks after the faults have ended, and after the run is over.
 
-use super::books::TfBook;
+use super::accounting::TfBook;
 use super::{Found, Watch, found};
 use crate::invariant::Invariant;
 use crate::options::Log;

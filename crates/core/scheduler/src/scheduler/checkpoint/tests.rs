@@ -9,14 +9,14 @@ const RUN: RunId = RunId(3);
 const NOW: Timestamp = Timestamp(5_000_000_000);
 
 /// One step of a history: what happens, to which TF, and two numbers more.
-type Step = (u8, u64, u64, u64);
+type HistoryStep = (u8, u64, u64, u64);
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<HistoryStep>> {
     prop::collection::vec((0_u8..14, 0_u64..40, 0_u64..6, 0_u64..6), 0..200)
 }
 
 /// The records of a history that a leader could write, without checkpoints.
-fn history(steps: &[Step]) -> Vec<Record> {
+fn history(steps: &[HistoryStep]) -> Vec<Record> {
     let mut records = vec![Record::Opened { run: RUN }];
     let mut decided: BTreeMap<TfId, bool> = BTreeMap::new();
     let (mut rosters, mut first, mut is_stopping) = (0, TfId(0), false);

@@ -38,10 +38,10 @@ fn isolate(world: &mut World, icn: u16, is_cut: bool) {
     }
 }
 
-fn office(world: &mut World, icn: u16) -> &'static str {
+fn role(world: &mut World, icn: u16) -> &'static str {
     world
         .ledger(icn)
-        .map_or("dead", |ledger| ledger.status().office)
+        .map_or("dead", |ledger| ledger.status().role)
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn two_of_three_go_on_and_one_alone_does_not() {
     let before = world.durable;
     pass(&mut world, ms(2000), |_| false);
     assert_eq!(
-        (world.durable, office(&mut world, leader)),
+        (world.durable, role(&mut world, leader)),
         (before, "candidate")
     );
     world.start_soon(second, ms(0));
@@ -97,7 +97,7 @@ fn a_leader_that_resigns_is_followed_at_once() {
         let gap = world.now.since(at);
         assert!(gap < ms(15), "seed {seed}: {gap:?}");
         assert_ne!(world.leader(), Some(leader));
-        assert_eq!(office(&mut world, leader), "standby");
+        assert_eq!(role(&mut world, leader), "standby");
     }
 }
 
@@ -112,10 +112,10 @@ fn an_isolated_leader_says_that_it_leads_no_longer_and_decides_nothing() {
         "no other member leads after 300 ms"
     );
     pass(&mut world, ms(450), |_| false);
-    assert_ne!(office(&mut world, leader), "leader");
+    assert_ne!(role(&mut world, leader), "leader");
     isolate(&mut world, leader, false);
     pass(&mut world, ms(300), |_| false);
-    assert_eq!(office(&mut world, leader), "standby");
+    assert_eq!(role(&mut world, leader), "standby");
     assert_eq!(
         world.leads.len(),
         before + 1,

@@ -1,8 +1,8 @@
 //! Members, their disks and the network between them, in virtual time out of one seed.
 
-mod hurt;
+mod inject;
 
-use crate::majority::{MajorityConfig, MajorityLedger, Message, Office};
+use crate::majority::{MajorityConfig, MajorityLedger, MemberRole, Message};
 use crate::storage::{DiskFaults, SimDisk, SimStorage, Storage};
 use crate::{Ledger, Notice, Position};
 use bytes::Bytes;
@@ -90,7 +90,7 @@ impl Node {
         let status = ledger.status();
         format!(
             "{} {:?}, {} entries, due {:?}, wakes {:?}, streams {:?}, resigned {}, trouble {:?}",
-            status.office,
+            status.role,
             ledger.state,
             ledger.storage().last_index(),
             ledger.next_due(),
@@ -245,7 +245,7 @@ impl World {
     pub(super) fn opens_a_term(&self, icn: u16) -> bool {
         let ledger = self.nodes[usize::from(icn)].ledger.as_ref();
         ledger.is_some_and(
-            |ledger| matches!(&ledger.office, Office::Leader(reign) if !reign.is_public),
+            |ledger| matches!(&ledger.role, MemberRole::Leader(leadership) if !leadership.is_public),
         )
     }
 
@@ -500,7 +500,7 @@ impl World {
         let Some(ledger) = &node.ledger else {
             return Ok(());
         };
-        node.has_joined |= !matches!(ledger.office, Office::Joining(_));
+        node.has_joined |= !matches!(ledger.role, MemberRole::Joining(_));
         let due = ledger.next_due();
         self.check_committed(icn)?;
         if let Some(due) = due {

@@ -3,7 +3,7 @@
 use super::super::queue::Nanos;
 use super::super::tally::Run;
 use sheaf_protocol::{DropReason, Record, TfId, Verdict};
-use sheaf_scheduler::Books;
+use sheaf_scheduler::Accounting;
 use std::collections::BTreeSet;
 
 /// TFs by number, a bit each.
@@ -124,7 +124,7 @@ impl Fates {
     }
 
     /// Writes the fates of all TFs into `run`, and whether the scheduler's accounting agrees.
-    pub(super) fn settle(&self, books: &Books, in_flight: u64, run: &mut Run) {
+    pub(super) fn settle(&self, books: &Accounting, in_flight: u64, run: &mut Run) {
         let incomplete = self.incomplete.len() as u64;
         // A TF that a source names, with no roster of which it is a member, is never opened, and has no fate.
         run.announced = self.decided.count + in_flight;

@@ -3,7 +3,7 @@
 use super::super::network::group_of;
 use super::super::queue::{Nanos, seconds};
 use super::node::{Condition, EpnNode, FlpNode};
-use super::{Event, Farm, Said, Word, epn_brain, flp_brain};
+use super::{DesFarm, Event, Said, Word, epn_brain, flp_brain};
 use crate::scenario::{Fault, FaultKind};
 use sheaf_protocol::{Control, Incarnation};
 
@@ -17,7 +17,7 @@ enum Edge {
     End,
 }
 
-impl Farm {
+impl DesFarm {
     pub(super) fn begin_fault(&mut self, index: u16) {
         let fault = self.scenario.faults[usize::from(index)].clone();
         if let Some(for_s) = fault.for_s {

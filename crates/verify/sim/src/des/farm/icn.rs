@@ -1,7 +1,7 @@
 //! The ICN: members and scheduler, driven as `sheaf-node` drives them.
 
 use super::node::Condition;
-use super::{Event, Farm, Said, Word};
+use super::{DesFarm, Event, Said, Word};
 use sheaf_membership::{Change, MemberEvent};
 use sheaf_protocol::control::Welcome;
 use sheaf_protocol::{Control, EpnId, FlpId, Incarnation, NodeId, Role, Source, Target};
@@ -15,7 +15,7 @@ const WORD_BYTES: u64 = 60;
 /// Bytes of an item.
 const ITEM_BYTES: u64 = 24;
 
-impl Farm {
+impl DesFarm {
     /// Delivers messages to the ICN.
     pub(super) fn hear(&mut self, at: u32) {
         let said = self.said.take(at);

@@ -1,7 +1,7 @@
 //! FLPs and EPNs: the brains, driven as `sheaf-node` drives them.
 
 use super::super::queue::Nanos;
-use super::{Event, Farm, Said, Word};
+use super::{DesFarm, Event, Said, Word};
 use sheaf_protocol::control::Hello;
 use sheaf_protocol::{
     Control, PayloadFormat, Source, Stf, StfHeader, Target, TfId, Timestamp, splitmix,
@@ -110,7 +110,7 @@ impl EpnNode {
     }
 }
 
-impl Farm {
+impl DesFarm {
     pub(super) fn send_from_flp(&mut self, flp: u32, word: Word) {
         let node = &mut self.flps[flp as usize];
         match node.condition {

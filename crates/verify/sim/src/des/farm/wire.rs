@@ -3,7 +3,7 @@
 use super::super::network::FlowId;
 use super::super::queue::Nanos;
 use super::node::Condition;
-use super::{Event, Farm};
+use super::{DesFarm, Event};
 use sheaf_protocol::{Prefix, Source, StfHeader, Target};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub(super) struct Stream {
     pub(super) is_cut: bool,
 }
 
-impl Farm {
+impl DesFarm {
     pub(super) fn stream_index(&self, flp: u32, epn: u32) -> usize {
         flp as usize * self.epns.len() + epn as usize
     }

@@ -2,7 +2,7 @@
 
 /// A family of seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum SeedFamily {
     /// All faults of nodes; each seed enables some and weighs them. The usual one.
     Swarm,
     /// As the swarm, with faults outside of the nodes: each farm has a ZooKeeper, or EPNs with disks, or both.
@@ -23,7 +23,7 @@ pub enum Kind {
     Reactions,
 }
 
-impl Kind {
+impl SeedFamily {
     /// All families.
     pub const ALL: [Self; 9] = [
         Self::Swarm,

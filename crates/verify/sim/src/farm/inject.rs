@@ -1,7 +1,7 @@
 //! Injection of faults into a farm, and their end.
 
 use super::store::StoreDisk;
-use super::{Farm, Node};
+use super::{Node, TortureFarm};
 use crate::options::Fault;
 use crate::trace::Line;
 use crate::watch::Found;
@@ -19,8 +19,8 @@ const SEND_HOME_AGAIN: Duration = Duration::from_secs(2);
 
 /// Planned action.
 #[derive(Clone, Debug)]
-pub(super) enum Step {
-    Hurt(Fault),
+pub(super) enum PlannedStep {
+    Inject(Fault),
     Thaw(usize, u64),
     Heal(NodeId, NodeId),
     Start(usize),
@@ -35,7 +35,7 @@ pub(super) enum Step {
     Stop,
 }
 
-impl Farm<'_> {
+impl TortureFarm<'_> {
     pub(super) fn take_steps(&mut self, now: Timestamp) -> Result<(), Found> {
         while let Some(Reverse((at, id))) = self.steps.peek().copied() {
             if at > now {
@@ -50,41 +50,45 @@ impl Farm<'_> {
         Ok(())
     }
 
-    fn take_step(&mut self, now: Timestamp, step: Step) -> Result<(), Found> {
+    fn take_step(&mut self, now: Timestamp, step: PlannedStep) -> Result<(), Found> {
         match step {
-            Step::Hurt(fault) => {
+            PlannedStep::Inject(fault) => {
                 self.fault_line(now, || format!("{fault:?}"));
-                self.hurt(now, &fault);
+                self.inject(now, &fault);
             }
-            Step::Thaw(index, life) if self.seats[index].life == life => self.thaw(now, index),
-            Step::Thaw(..) => {}
-            Step::Heal(a, b) => {
+            PlannedStep::Thaw(index, life) if self.seats[index].life == life => {
+                self.thaw(now, index)
+            }
+            PlannedStep::Thaw(..) => {}
+            PlannedStep::Heal(a, b) => {
                 self.fault_line(now, || format!("{a} and {b} hear each other again"));
                 self.network.heal(&a.to_string(), &b.to_string());
             }
-            Step::Start(index) if self.is_stopping => {
+            PlannedStep::Start(index) if self.is_stopping => {
                 let _ = index; // Nobody joins a run that is over.
             }
-            Step::Start(index) => self.start(index)?,
-            Step::Quicken(index) => self.quicken(index),
-            Step::SinkUp(index) => self.seats[index].set_down(false),
-            Step::DiskWorks(index) => self.seats[index].disk.set_faults(DiskFaults::default()),
-            Step::RegistryBack => self.give_registry_back(now, false),
-            Step::RegistryHeals(index) => self.heal_registry(now, index, false),
-            Step::StormEnds => {
+            PlannedStep::Start(index) => self.start(index)?,
+            PlannedStep::Quicken(index) => self.quicken(index),
+            PlannedStep::SinkUp(index) => self.seats[index].set_down(false),
+            PlannedStep::DiskWorks(index) => {
+                self.seats[index].disk.set_faults(DiskFaults::default())
+            }
+            PlannedStep::RegistryBack => self.give_registry_back(now, false),
+            PlannedStep::RegistryHeals(index) => self.heal_registry(now, index, false),
+            PlannedStep::StormEnds => {
                 self.storms = self.storms.saturating_sub(1);
                 if self.storms == 0 && !self.is_calm {
                     self.network.set_faults(self.options.network);
                 }
             }
-            Step::Calm => self.calm(now)?,
-            Step::Settled => self.check_settled()?,
-            Step::Stop => self.stop(now),
+            PlannedStep::Calm => self.calm(now)?,
+            PlannedStep::Settled => self.check_settled()?,
+            PlannedStep::Stop => self.stop(now),
         }
         Ok(())
     }
 
-    fn hurt(&mut self, now: Timestamp, fault: &Fault) {
+    fn inject(&mut self, now: Timestamp, fault: &Fault) {
         self.count_fault(now, fault);
         match fault {
             Fault::Crash {
@@ -114,7 +118,7 @@ impl Farm<'_> {
                     self.network.freeze(&seat.name);
                     let life = seat.life;
                     self.pause_sessions(now, index, true);
-                    self.plan(now + *length, Step::Thaw(index, life));
+                    self.plan(now + *length, PlannedStep::Thaw(index, life));
                 }
             }
             Fault::Cut {
@@ -128,7 +132,7 @@ impl Farm<'_> {
                 } else {
                     self.network.cut(&a.to_string(), &b.to_string());
                 }
-                self.plan(now + *length, Step::Heal(*a, *b));
+                self.plan(now + *length, PlannedStep::Heal(*a, *b));
             }
             Fault::Isolate { node, length } => {
                 let others: Vec<NodeId> = self
@@ -139,7 +143,7 @@ impl Farm<'_> {
                     .collect();
                 for other in others {
                     self.network.cut(&node.to_string(), &other.to_string());
-                    self.plan(now + *length, Step::Heal(*node, other));
+                    self.plan(now + *length, PlannedStep::Heal(*node, other));
                 }
                 self.cut_from_registry(now, *node, *length);
             }
@@ -152,7 +156,7 @@ impl Farm<'_> {
             Fault::Leave { node, back_after } => {
                 let index = self.seat_of(*node);
                 self.ask_to_leave(now, index);
-                self.plan(now + *back_after, Step::Start(index));
+                self.plan(now + *back_after, PlannedStep::Start(index));
             }
             Fault::Slow {
                 node,
@@ -161,12 +165,12 @@ impl Farm<'_> {
             } => {
                 let index = self.seat_of(*node);
                 self.seats[index].turn_every = *every;
-                self.plan(now + *length, Step::Quicken(index));
+                self.plan(now + *length, PlannedStep::Quicken(index));
             }
             Fault::SinkDown { node, length } => {
                 let index = self.seat_of(*node);
                 self.seats[index].set_down(true);
-                self.plan(now + *length, Step::SinkUp(index));
+                self.plan(now + *length, PlannedStep::SinkUp(index));
             }
             Fault::Disk {
                 node,
@@ -175,7 +179,7 @@ impl Farm<'_> {
             } => {
                 let index = self.seat_of(*node);
                 self.seats[index].disk.set_faults(*faults);
-                self.plan(now + *length, Step::DiskWorks(index));
+                self.plan(now + *length, PlannedStep::DiskWorks(index));
             }
             Fault::PowerFailure { node, back_after } => {
                 let index = self.seat_of(*node);
@@ -185,7 +189,7 @@ impl Farm<'_> {
             Fault::Storm { network, length } => {
                 self.storms += 1;
                 self.network.set_faults(*network);
-                self.plan(now + *length, Step::StormEnds);
+                self.plan(now + *length, PlannedStep::StormEnds);
             }
         }
     }
@@ -209,7 +213,7 @@ impl Farm<'_> {
             }
         }
         if let Some(pause) = back_after {
-            self.plan(now + pause, Step::Start(index));
+            self.plan(now + pause, PlannedStep::Start(index));
         }
     }
 
@@ -260,15 +264,15 @@ impl Farm<'_> {
         self.network.set_faults(self.options.calm_network);
         for step in &mut self.step_of {
             match step {
-                Some(Step::Heal(a, b)) => self.network.heal(&a.to_string(), &b.to_string()),
+                Some(PlannedStep::Heal(a, b)) => self.network.heal(&a.to_string(), &b.to_string()),
                 Some(
-                    Step::Thaw(..)
-                    | Step::Hurt(_)
-                    | Step::Quicken(_)
-                    | Step::SinkUp(_)
-                    | Step::RegistryBack
-                    | Step::RegistryHeals(_)
-                    | Step::DiskWorks(_),
+                    PlannedStep::Thaw(..)
+                    | PlannedStep::Inject(_)
+                    | PlannedStep::Quicken(_)
+                    | PlannedStep::SinkUp(_)
+                    | PlannedStep::RegistryBack
+                    | PlannedStep::RegistryHeals(_)
+                    | PlannedStep::DiskWorks(_),
                 ) => {}
                 _ => continue,
             }
@@ -336,9 +340,9 @@ impl Farm<'_> {
             // An ICN that led, cut off, when the others were dismissed does so no more, and no node is left to notify
             // it.
             self.send_home(now);
-            self.plan(now + SEND_HOME_AGAIN, Step::Stop);
+            self.plan(now + SEND_HOME_AGAIN, PlannedStep::Stop);
         } else {
-            self.plan(now + STOP_AGAIN, Step::Stop);
+            self.plan(now + STOP_AGAIN, PlannedStep::Stop);
         }
     }
 }

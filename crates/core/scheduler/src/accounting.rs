@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// What became of the TFs of a run. `announced = complete + incomplete + dropped + in flight`, always.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Books {
+pub struct Accounting {
     /// TFs that exist: called for (paced) or announced by at least one FLP.
     pub announced: u64,
     /// TFs built with all parts of their roster.
@@ -21,13 +21,13 @@ pub struct Books {
     /// Payload bytes of complete and incomplete TFs.
     pub bytes: u64,
     /// The same law for each source.
-    pub sources: BTreeMap<FlpId, SourceBooks>,
+    pub sources: BTreeMap<FlpId, SourceAccounting>,
 }
 
 /// What became of the STFs of one FLP.
 /// `announced = built + dropped + unused + in flight`, always.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SourceBooks {
+pub struct SourceAccounting {
     /// STFs announced for TFs whose roster holds the FLP.
     pub announced: u64,
     /// STFs in a complete or incomplete TF.
@@ -42,7 +42,7 @@ pub struct SourceBooks {
     pub skipped: u64,
 }
 
-impl Books {
+impl Accounting {
     /// TFs dropped, for any reason.
     #[must_use]
     pub fn dropped_total(&self) -> u64 {
@@ -61,7 +61,7 @@ impl Books {
         self.announced == self.decided() + in_flight
     }
 
-    pub(crate) fn source(&mut self, flp: FlpId) -> &mut SourceBooks {
+    pub(crate) fn source(&mut self, flp: FlpId) -> &mut SourceAccounting {
         self.sources.entry(flp).or_default()
     }
 }

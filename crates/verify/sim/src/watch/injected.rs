@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 /// Everything injected into the farm so far.
 #[derive(Debug, Default)]
-pub(crate) struct Hurt {
+pub(crate) struct Injected {
     /// Nodes that were killed, stopped, slowed or cut off.
     nodes: Vec<NodeId>,
     /// Whether frames may be lost or streams break.
@@ -19,7 +19,7 @@ pub(crate) struct Hurt {
     pub(crate) has_source_ended: bool,
 }
 
-impl Hurt {
+impl Injected {
     pub(crate) fn new(options: &Options) -> Self {
         let network = options.network;
         Self {
@@ -84,10 +84,10 @@ impl Hurt {
 
     /// Returns whether an STF may be lost with its FLP, or come too late.
     pub(crate) fn may_lose_stfs(&self) -> bool {
-        self.is_network_bad || self.has_hurt(Role::Flp) || self.has_hurt(Role::Icn)
+        self.is_network_bad || self.has_hit(Role::Flp) || self.has_hit(Role::Icn)
     }
 
-    pub(crate) fn has_hurt(&self, role: Role) -> bool {
+    pub(crate) fn has_hit(&self, role: Role) -> bool {
         self.is_network_bad || self.nodes.iter().any(|node| node.role == role)
     }
 }

@@ -12,7 +12,7 @@ const TF_MAX: u64 = 1 << 20;
 
 /// Fates of the TFs of a farm, recomputed from the logs of its nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Books {
+pub struct Accounting {
     /// TFs with a verdict.
     pub decided: u64,
     /// TFs built with all parts of their roster.
@@ -31,7 +31,7 @@ pub struct Books {
     pub reasons: BTreeMap<String, u64>,
 }
 
-impl Books {
+impl Accounting {
     /// Adds the accounting of another farm.
     pub fn add(&mut self, other: &Self) {
         self.decided += other.decided;
@@ -102,7 +102,7 @@ pub(super) struct RunBook {
     floor: usize,
     /// The first TF and the members of each roster. A later one replaces those with the same or a later first TF.
     rosters: BTreeMap<u32, (u64, Vec<MemberEvent>)>,
-    pub(super) books: Books,
+    pub(super) books: Accounting,
 }
 
 impl RunBook {
@@ -141,7 +141,7 @@ impl RunBook {
             tfs: Vec::new(),
             floor: 0,
             rosters: BTreeMap::new(),
-            books: Books::default(),
+            books: Accounting::default(),
         }
     }
 
