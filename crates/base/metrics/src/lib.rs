@@ -4,7 +4,7 @@
 //! metric by name and labels and hands out cheap handles; the hot path records into a [`Counter`],
 //! [`Gauge`] or [`Histogram`] with relaxed atomics, in a few nanoseconds, without a lock and without
 //! ever waiting. [`Registry::encode`] writes everything as Prometheus text; a [`Snapshot`] of a
-//! histogram can be queried, merged with those of other nodes, and sent.
+//! histogram can be queried and sent.
 //!
 //! What the names mean stands in `docs/reference/metrics.md`. Serving the text over HTTP is left to `node`.
 //!
@@ -34,10 +34,13 @@ mod histogram;
 mod name;
 mod registry;
 mod snapshot;
+mod table;
 mod text;
 
 pub use count::{Counter, Gauge};
 pub use histogram::Histogram;
+pub use name::Kind;
 pub use registry::{Registry, Scale};
 pub use snapshot::{Snapshot, SparseError};
+pub use table::{Metric, Row};
 pub use text::CONTENT_TYPE;

@@ -5,11 +5,14 @@
 
 use std::fmt;
 
-/// Kind of a metric, which decides the suffix of the name and the text format.
+/// Kind of a metric, which decides how the name ends and how the value is written out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// Number of events since the process started.
     Counter,
+    /// Value at this moment.
     Gauge,
+    /// Distribution of values.
     Histogram,
 }
 

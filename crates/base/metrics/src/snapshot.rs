@@ -1,7 +1,6 @@
 //! What a histogram held at one moment: quantiles, merging, and a form that can travel.
 
 use crate::bucket::{BUCKETS, index_of, range_of};
-use std::cmp::Ordering;
 use std::fmt;
 
 /// The counts of a [`Histogram`](crate::Histogram) at one moment.
@@ -118,29 +117,6 @@ impl Snapshot {
             .take_while(|(bucket, _)| (*bucket as usize) < end);
         counts.fold(0, |sum, (_, count)| sum.saturating_add(*count))
     }
-
-    /// Takes in the values of `other`, as if one histogram had recorded both.
-    pub fn merge(&mut self, other: &Self) {
-        let mut merged = Vec::with_capacity(self.sparse.len().max(other.sparse.len()));
-        let (mut ours, mut theirs) = (
-            self.sparse.iter().peekable(),
-            other.sparse.iter().peekable(),
-        );
-        loop {
-            let order = match (ours.peek(), theirs.peek()) {
-                (Some(our), Some(their)) => our.0.cmp(&their.0),
-                (Some(_), None) => Ordering::Less,
-                (None, Some(_)) => Ordering::Greater,
-                (None, None) => break,
-            };
-            let our = ours.next_if(|_| order != Ordering::Greater);
-            let their = theirs.next_if(|_| order != Ordering::Less);
-            let both = [our, their].into_iter().flatten();
-            merged.extend(both.copied().reduce(|a, b| (a.0, a.1.saturating_add(b.1))));
-        }
-        let max = self.max.max(other.max);
-        *self = Self::new(merged, self.sum.wrapping_add(other.sum), max);
-    }
 }
 
 /// Why a list of counts is not a histogram.
@@ -239,15 +215,6 @@ mod tests {
             prop_assert!(read.abs_diff(exact) <= exact / 128, "read {read}, exact {exact}");
             prop_assert_eq!(snapshot.quantile(1.0), values.last().copied().unwrap_or(0));
             prop_assert_eq!(snapshot.count(), values.len() as u64);
-        }
-
-        #[test]
-        fn merging_gives_what_one_histogram_would_have_counted(a in values(), b in values()) {
-            let mut merged = of(&a);
-            merged.merge(&of(&b));
-            let mut all = a;
-            all.extend(b);
-            prop_assert_eq!(merged, of(&all));
         }
 
         #[test]

@@ -6,97 +6,92 @@
 
 use std::fmt;
 
-/// Why an input was rejected. The numbers are those of the wire; one is never given out twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum Code {
-    /// The bytes are no frame of Sheaf: another protocol, a stream out of step, a damaged head.
-    BadFrame = 1,
-    /// A frame of another version of the protocol.
-    OtherVersion = 2,
-    /// A length beyond the limit. Nothing was allocated for it.
-    TooBig = 3,
-    /// The head of a frame is no message of its kind.
-    BadMessage = 4,
-    /// The payload does not have the digest that its source stated.
-    BadDigest = 5,
-    /// The sender speaks for another node, or says what its role may not say.
-    RoleDenied = 6,
-    /// The sender follows, or is, an ICN whose term is over.
-    Fenced = 7,
-    /// The message belongs to another run.
-    OtherRun = 8,
-    /// A hello that this farm does not accept.
-    RefusedJoin = 9,
-    /// A message before the hello of its stream, or a second hello of another node.
-    NotJoined = 10,
-    /// A frame of a kind that does not belong on its stream.
-    WrongStream = 11,
-    /// A data stream that means another EPN, or another life of it.
-    WrongTarget = 12,
-    /// Two different payloads under one name. The first one stays.
-    Conflict = 13,
-    /// Handshake without a whole first frame in time.
-    HandshakeTimeout = 14,
-    /// A frame was begun and did not go on.
-    Stalled = 15,
-    /// The stream ended inside a frame.
-    Cut = 16,
-    /// More connections than are allowed in all, from one address, or without a first frame.
-    TooManyConnections = 17,
-    /// The peer has no certificate that this farm trusts, or speaks no TLS where it must.
-    Untrusted = 18,
+/// Defines [`Code`] from its table: variant, number on the wire, name, whether the stream ends, and what came.
+macro_rules! codes {
+    ($($code:ident = $number:literal, $name:literal, $ends:literal, $input:literal;)+) => {
+        /// Reason why an input was rejected. The numbers are those of the wire; one is never given out twice.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum Code {
+            $(
+                #[doc = concat!("`", $name, "`: ", $input, ".")]
+                $code = $number,
+            )+
+        }
+
+        impl Code {
+            /// All codes, by number.
+            pub const ALL: [Self; [$($number),+].len()] = [$(Self::$code),+];
+
+            /// Returns the name in metrics, logs and documents, such as `"too-big"`.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$code => $name,)+
+                }
+            }
+
+            /// Returns a description of the input, as on the reference page.
+            #[must_use]
+            pub fn input(self) -> &'static str {
+                match self {
+                    $(Self::$code => $input,)+
+                }
+            }
+
+            /// Returns whether the stream of the sender is closed: `"yes"`, `"no"`, or `"–"` if it has ended already.
+            #[must_use]
+            pub fn ends(self) -> &'static str {
+                match self {
+                    $(Self::$code => $ends,)+
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    BadFrame = 1, "bad-frame", "yes",
+        "bytes that are no frame of Sheaf: another protocol, a stream out of step, a damaged head";
+    OtherVersion = 2, "other-version", "yes",
+        "a frame of another version of the protocol";
+    TooBig = 3, "too-big", "yes",
+        "a length beyond the limit; nothing was allocated for it";
+    BadMessage = 4, "bad-message", "yes",
+        "a frame whose head is no message of its kind";
+    BadDigest = 5, "bad-digest", "yes",
+        "a payload without the digest that its source stated";
+    RoleDenied = 6, "role-denied", "yes",
+        "a node that speaks for another, or says what its role may not; a certificate of another node";
+    Fenced = 7, "fenced", "no",
+        "a message of a term that is over";
+    OtherRun = 8, "other-run", "no",
+        "a message or an STF of another run";
+    RefusedJoin = 9, "refused-join", "yes",
+        "a hello that the farm does not accept; the answer is `refused`, and the node ends";
+    NotJoined = 10, "not-joined", "yes",
+        "a message before the hello of its stream, or a second hello";
+    WrongStream = 11, "wrong-stream", "yes",
+        "an STF on a control stream, or a control message on a data stream";
+    WrongTarget = 12, "wrong-target", "yes",
+        "a data stream that means another EPN, or a former life of it";
+    Conflict = 13, "conflict", "no",
+        "two different payloads under one name; the first one stays";
+    HandshakeTimeout = 14, "handshake-timeout", "yes",
+        "a connection without a whole frame within 3 s";
+    Stalled = 15, "stalled", "yes",
+        "a frame that was begun and did not go on for 10 s";
+    Cut = 16, "cut", "–",
+        "a stream that ended inside a frame";
+    TooManyConnections = 17, "too-many-connections", "yes",
+        "more connections than `transport.connections_max`, or than one address may have, \
+         or 512 that have said nothing: then the oldest of these goes";
+    Untrusted = 18, "untrusted", "yes",
+        "no TLS, no certificate, or one that this farm does not trust";
 }
 
 impl Code {
-    /// All codes, by number.
-    pub const ALL: [Self; 18] = [
-        Self::BadFrame,
-        Self::OtherVersion,
-        Self::TooBig,
-        Self::BadMessage,
-        Self::BadDigest,
-        Self::RoleDenied,
-        Self::Fenced,
-        Self::OtherRun,
-        Self::RefusedJoin,
-        Self::NotJoined,
-        Self::WrongStream,
-        Self::WrongTarget,
-        Self::Conflict,
-        Self::HandshakeTimeout,
-        Self::Stalled,
-        Self::Cut,
-        Self::TooManyConnections,
-        Self::Untrusted,
-    ];
-
-    /// Name in metrics, logs and documents, such as `"too-big"`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::BadFrame => "bad-frame",
-            Self::OtherVersion => "other-version",
-            Self::TooBig => "too-big",
-            Self::BadMessage => "bad-message",
-            Self::BadDigest => "bad-digest",
-            Self::RoleDenied => "role-denied",
-            Self::Fenced => "fenced",
-            Self::OtherRun => "other-run",
-            Self::RefusedJoin => "refused-join",
-            Self::NotJoined => "not-joined",
-            Self::WrongStream => "wrong-stream",
-            Self::WrongTarget => "wrong-target",
-            Self::Conflict => "conflict",
-            Self::HandshakeTimeout => "handshake-timeout",
-            Self::Stalled => "stalled",
-            Self::Cut => "cut",
-            Self::TooManyConnections => "too-many-connections",
-            Self::Untrusted => "untrusted",
-        }
-    }
-
-    /// Returns the number on the wire.
+    /// The number on the wire.
     #[must_use]
     pub fn number(self) -> u8 {
         self as u8

@@ -14,6 +14,9 @@ mod orders;
 mod peers;
 mod report;
 
+#[cfg(test)]
+pub(crate) use report::metrics;
+
 use crate::clock::FairClock;
 use crate::event::{Event, EventLog};
 use crate::flp::Turn;

@@ -2,7 +2,7 @@
 //! still carry it, and logged once a second at most. Nothing changes for any other peer. Codes:
 //! `docs/reference/codes.md`.
 
-use sheaf_metrics::Registry;
+use sheaf_metrics::{Metric, Registry};
 use sheaf_protocol::reject::Code;
 use sheaf_protocol::{
     Control, Envelope, Incarnation, NodeId, PrefixError, RunId, Term, Timestamp, WireKind,
@@ -16,6 +16,10 @@ use tracing::warn;
 const PEERS_MAX: usize = 256;
 /// What those are called.
 const OTHERS: &str = "others";
+pub(crate) const REJECTED: Metric = Metric::counter(
+    "node_rejected_total",
+    "Inputs rejected, by peer and code of rejection.",
+);
 /// How often the same is said in the log.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 /// How long a peer has to take the last word and go.
@@ -202,9 +206,7 @@ impl PeerGuard {
         for (peer, codes) in &self.counts {
             for (code, count) in codes {
                 let labels = [("peer", peer.as_str()), ("code", code.name())];
-                registry
-                    .counter("node_rejected_total", "Inputs rejected.", &labels)
-                    .raise_to(count.total);
+                registry.set(&REJECTED, &labels, count.total);
             }
         }
     }

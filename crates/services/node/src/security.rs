@@ -5,7 +5,7 @@
 
 use crate::config::{BulkConfig, FarmConfig, for_index};
 use sheaf_auth::{Credentials, IdentityError, Moment, Tls};
-use sheaf_metrics::Registry;
+use sheaf_metrics::{Metric, Registry};
 use sheaf_protocol::{Control, NodeId, Role};
 use sheaf_transport::{Bulk, ConnId, Security, Transport};
 use std::time::Duration;
@@ -168,13 +168,15 @@ pub(crate) fn is_outside(address: &str) -> bool {
     sheaf_transport::tcp::resolve(address).is_ok_and(|found| !found.is_of_this_machine())
 }
 
+pub(crate) const LEVEL: Metric = Metric::gauge(
+    "node_security_level",
+    "1 for the level of security in force, 0 for the others.",
+);
+
 /// Brings the metric up to date: 1 for the level in force, 0 for the others.
 pub(crate) fn export(registry: &Registry, in_force: &str) {
     for level in LEVELS {
-        let help = "1 for the level of security in force.";
-        registry
-            .gauge("node_security_level", help, &[("level", level)])
-            .set_u64(u64::from(level == in_force));
+        registry.set(&LEVEL, &[("level", level)], u64::from(level == in_force));
     }
 }
 

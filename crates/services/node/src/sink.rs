@@ -234,6 +234,12 @@ pub enum SinkError {
     Thread(io::Error),
 }
 
+/// Lists the metrics of sinks that have some.
+#[cfg(test)]
+pub(crate) fn metrics() -> impl Iterator<Item = sheaf_metrics::Metric> {
+    shm::METRICS.into_iter()
+}
+
 /// Opens the sink that `config` describes.
 ///
 /// # Errors

@@ -5,7 +5,7 @@ pub mod o2_balancer;
 
 use crate::check::Check;
 use serde::{Deserialize, Serialize};
-use sheaf_metrics::Registry;
+use sheaf_metrics::{Metric, Registry};
 use sheaf_zmtp::{
     BindError, Endpoint, EndpointError, Event, PeerError, PeerId, Socket, SocketConfig, SocketType,
 };
@@ -52,6 +52,56 @@ pub(crate) fn check_endpoint(check: &mut Check, key: &str, text: &str, method: Z
 pub(crate) fn host_port(endpoint: &str) -> Option<String> {
     endpoint.parse::<Endpoint>().ok()?.host_port()
 }
+
+const PEERS: Metric = Metric::gauge(
+    "node_zmq_peers",
+    "ZeroMQ peers whose handshake is completed.",
+);
+const CONNECTED: Metric = Metric::counter(
+    "node_zmq_connected_total",
+    "Handshakes completed with ZeroMQ peers.",
+);
+const ENDED: Metric = Metric::counter(
+    "node_zmq_ended_total",
+    "ZeroMQ connections that ended or could not be made, by reason.",
+);
+const REFUSED: Metric = Metric::counter(
+    "node_zmq_refused_total",
+    "ZeroMQ messages refused, by reason.",
+);
+const MESSAGES_IN: Metric =
+    Metric::counter("node_zmq_messages_in_total", "ZeroMQ messages received.");
+const BYTES_IN: Metric = Metric::counter(
+    "node_zmq_bytes_in_total",
+    "Bytes of ZeroMQ messages received.",
+);
+const MESSAGES_OUT: Metric = Metric::counter(
+    "node_zmq_messages_out_total",
+    "ZeroMQ messages sent, as the kernel has taken them.",
+);
+const RETURNED: Metric = Metric::counter(
+    "node_zmq_returned_total",
+    "ZeroMQ messages that a peer had not wholly taken when it went.",
+);
+/// TFs of a publishing sink, without a subscriber.
+pub(crate) const UNHEARD: Metric = Metric::counter(
+    "node_zmq_unheard_total",
+    "TFs published by ZeroMQ without a subscriber.",
+);
+
+/// All of them.
+#[cfg(test)]
+pub(crate) const METRICS: [Metric; 9] = [
+    PEERS,
+    CONNECTED,
+    ENDED,
+    REFUSED,
+    MESSAGES_IN,
+    BYTES_IN,
+    MESSAGES_OUT,
+    RETURNED,
+    UNHEARD,
+];
 
 /// Why there is no socket.
 #[derive(Debug, Error)]
@@ -195,61 +245,23 @@ impl Link {
     pub(crate) fn export(&mut self) {
         self.exported = Some(Instant::now());
         let (stats, role) = (self.socket.stats(), self.role);
-        let counter = |name: &str, help: &str, total: u64| {
-            self.registry
-                .counter(name, help, &[("socket", role)])
-                .raise_to(total);
-        };
-        counter(
-            "node_zmq_connected_total",
-            "Handshakes with peers of ZeroMQ.",
-            stats.peers,
-        );
-        counter(
-            "node_zmq_messages_in_total",
-            "Messages of ZeroMQ received.",
-            stats.received_messages,
-        );
-        counter(
-            "node_zmq_bytes_in_total",
-            "Bytes of them.",
-            stats.received_bytes,
-        );
-        counter(
-            "node_zmq_messages_out_total",
-            "Messages of ZeroMQ that the kernel has taken.",
-            stats.sent_messages,
-        );
-        counter(
-            "node_zmq_returned_total",
-            "Messages that a peer did not wholly take before it went.",
-            stats.returned_messages,
-        );
-        for (name, help, counts) in [
-            (
-                "node_zmq_ended_total",
-                "Connections of ZeroMQ that ended, or did not come to be.",
-                &stats.ended,
-            ),
-            (
-                "node_zmq_refused_total",
-                "Messages of ZeroMQ that were not taken.",
-                &self.refused,
-            ),
+        let labels = [("socket", role)];
+        for (metric, value) in [
+            (CONNECTED, stats.peers),
+            (MESSAGES_IN, stats.received_messages),
+            (BYTES_IN, stats.received_bytes),
+            (MESSAGES_OUT, stats.sent_messages),
+            (RETURNED, stats.returned_messages),
+            (PEERS, self.socket.peers() as u64),
         ] {
+            self.registry.set(&metric, &labels, value);
+        }
+        for (metric, counts) in [(ENDED, &stats.ended), (REFUSED, &self.refused)] {
             for (reason, count) in counts {
                 let labels = [("socket", role), ("reason", *reason)];
-                self.registry.counter(name, help, &labels).raise_to(*count);
+                self.registry.set(&metric, &labels, *count);
             }
         }
-        let peers = self.socket.peers() as u64;
-        self.registry
-            .gauge(
-                "node_zmq_peers",
-                "Peers of ZeroMQ that are there.",
-                &[("socket", role)],
-            )
-            .set_u64(peers);
     }
 
     /// How long may be waited before the socket or the metrics want something.

@@ -1,7 +1,7 @@
 //! How long TFs take, stage by stage and EPN by EPN.
 
 use crate::status::Quantiles;
-use sheaf_metrics::{Histogram, Registry, Scale};
+use sheaf_metrics::{Histogram, Metric, Registry, Scale};
 use sheaf_protocol::{EpnId, Target};
 use sheaf_scheduler::Trace;
 use std::collections::BTreeMap;
@@ -16,6 +16,11 @@ pub(super) const STAGES: [&str; 5] = [
     "total",
 ];
 
+pub(super) const LATENCY: Metric = Metric::histogram(
+    "balance_tf_latency_ns",
+    "Time that a delivered TF took, by stage, in ns.",
+);
+
 #[derive(Debug)]
 pub(super) struct Latencies {
     stages: [Arc<Histogram>; STAGES.len()],
@@ -25,10 +30,9 @@ pub(super) struct Latencies {
 impl Latencies {
     /// Histograms that are metrics of `registry`, too.
     pub(super) fn new(registry: &Registry) -> Self {
-        let help = "How long a built TF took, by stage.";
         let stages = STAGES.map(|stage| {
             let labels = [("stage", stage)];
-            registry.histogram("balance_tf_latency_ns", help, &labels, Scale::DURATION_NS)
+            registry.histogram(LATENCY.name, LATENCY.help, &labels, Scale::DURATION_NS)
         });
         Self {
             stages,

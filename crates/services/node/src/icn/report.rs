@@ -3,11 +3,103 @@
 use super::IcnNode;
 use super::lead::Lead;
 use crate::status::{BooksStatus, EpnStatus, FarmStatus, FlpStatus, LedgerStatus};
-use sheaf_metrics::Registry;
-use sheaf_placement::Refusal;
+use sheaf_metrics::{Metric, Registry, Row};
 use sheaf_protocol::{DropReason, EpnId, FlpId, NodeId, Role, Timestamp};
 use sheaf_scheduler::{Accounting, Refusal};
 use sheaf_transport::Transport;
+
+/// Metrics of a leading ICN.
+const OF_LEAD: &[Row<Lead>] = &[
+    Row::counter(
+        "balance_tf_announced_total",
+        "TFs announced, skipped or called for.",
+        |lead| lead.scheduler.books().announced,
+    ),
+    Row::counter(
+        "balance_tf_complete_total",
+        "TFs built with all STFs.",
+        |lead| lead.scheduler.books().complete,
+    ),
+    Row::counter(
+        "balance_tf_incomplete_total",
+        "TFs built with STFs missing.",
+        |lead| lead.scheduler.books().incomplete,
+    ),
+    Row::counters(
+        "balance_tf_dropped_total",
+        "TFs dropped, by reason.",
+        "reason",
+        |lead| {
+            let dropped = &lead.scheduler.books().dropped;
+            DropReason::ALL
+                .iter()
+                .map(|reason| (reason.name(), dropped[reason.index()]))
+                .collect()
+        },
+    ),
+    Row::counter(
+        "balance_tf_abandoned_total",
+        "Built TFs whose EPN died before it acknowledged their delivery.",
+        |lead| lead.scheduler.books().abandoned,
+    ),
+    Row::counter(
+        "balance_tf_reassigned_total",
+        "Assignments of TFs after their first one.",
+        |lead| lead.scheduler.books().reassigned,
+    ),
+    Row::counter(
+        "balance_tf_bytes_total",
+        "Payload bytes of built TFs.",
+        |lead| lead.scheduler.books().bytes,
+    ),
+    Row::counter(
+        "balance_choices_total",
+        "Times that the policy was asked for an EPN.",
+        |lead| lead.scheduler.stats().choices,
+    ),
+    Row::counters(
+        "balance_refused_total",
+        "Times that no EPN could be chosen, by reason.",
+        "reason",
+        |lead| {
+            let refused = &lead.scheduler.stats().refused;
+            Refusal::ALL
+                .iter()
+                .map(|refusal| (refusal.name(), refused[refusal.index()]))
+                .collect()
+        },
+    ),
+    Row::counter(
+        "balance_commits_repeated_total",
+        "Commits retransmitted to an EPN for want of an acknowledgement.",
+        |lead| lead.scheduler.stats().commits_repeated,
+    ),
+    Row::gauge(
+        "balance_pace_late_ns_max",
+        "Longest delay of a heartbeat behind its deadline, in ns.",
+        |lead| lead.scheduler.stats().pace_late_ns_max,
+    ),
+    Row::gauge("balance_tf_in_flight", "TFs without a verdict.", |lead| {
+        lead.scheduler.in_flight()
+    }),
+    Row::gauge(
+        "balance_tf_queued",
+        "TFs that wait for room at an EPN.",
+        |lead| lead.scheduler.queued() as u64,
+    ),
+];
+const MESSAGES_REFUSED: Metric = Metric::counter(
+    "node_messages_refused_total",
+    "Messages to the ICN refused because of their run or their sender.",
+);
+const SOURCE_STFS: Metric = Metric::gauge("balance_source_stfs", "STFs of an FLP, by fate.");
+
+/// Lists the metrics of an ICN.
+#[cfg(test)]
+pub(crate) fn metrics() -> impl Iterator<Item = Metric> {
+    let rows = OF_LEAD.iter().map(|row| row.metric);
+    rows.chain([MESSAGES_REFUSED, SOURCE_STFS, super::latency::LATENCY])
+}
 
 impl<T: Transport> IcnNode<T> {
     /// The farm as the ICN knows it at `now`.
@@ -85,73 +177,9 @@ impl<T: Transport> IcnNode<T> {
         let Some(lead) = &self.lead else {
             return;
         };
-        let (books, stats) = (lead.scheduler.books(), lead.scheduler.stats());
-        let counter = |name: &str, help: &str, total: u64| {
-            registry.counter(name, help, &[]).raise_to(total);
-        };
-        let gauge = |name: &str, help: &str, value: u64| {
-            registry.gauge(name, help, &[]).set_u64(value);
-        };
-        counter(
-            "balance_tf_announced_total",
-            "TFs that exist.",
-            books.announced,
-        );
-        counter(
-            "balance_tf_complete_total",
-            "TFs built with all parts.",
-            books.complete,
-        );
-        counter(
-            "balance_tf_incomplete_total",
-            "TFs built with parts missing.",
-            books.incomplete,
-        );
-        counter(
-            "balance_tf_abandoned_total",
-            "Built TFs whose EPN died.",
-            books.abandoned,
-        );
-        counter(
-            "balance_tf_reassigned_total",
-            "Assignments after the first.",
-            books.reassigned,
-        );
-        counter(
-            "balance_tf_bytes_total",
-            "Payload bytes of built TFs.",
-            books.bytes,
-        );
-        counter(
-            "balance_choices_total",
-            "Times a policy was asked.",
-            stats.choices,
-        );
-        counter(
-            "balance_commits_repeated_total",
-            "Commits said again.",
-            stats.commits_repeated,
-        );
-        gauge(
-            "balance_pace_late_ns_max",
-            "Longest delay of a heartbeat behind its deadline.",
-            stats.pace_late_ns_max,
-        );
-        counter(
-            "node_messages_refused_total",
-            "Messages refused.",
-            self.refused_messages,
-        );
-        gauge(
-            "balance_tf_in_flight",
-            "TFs without a verdict.",
-            lead.scheduler.in_flight(),
-        );
-        gauge(
-            "balance_tf_queued",
-            "TFs that wait for room.",
-            lead.scheduler.queued() as u64,
-        );
+        registry.export(OF_LEAD, lead);
+        registry.set(&MESSAGES_REFUSED, &[], self.refused_messages);
+        let books = lead.scheduler.books();
         for (flp, source) in &books.sources {
             // Gauges: an announced STF is counted elsewhere when its FLP dies before any EPN has it.
             for (fate, stfs) in [
@@ -163,29 +191,8 @@ impl<T: Transport> IcnNode<T> {
                 ("skipped", source.skipped),
             ] {
                 let labels = [("flp", &*flp.0.to_string()), ("fate", fate)];
-                let help = "STFs of an FLP by what became of them.";
-                registry
-                    .gauge("balance_source_stfs", help, &labels)
-                    .set_u64(stfs);
+                registry.set(&SOURCE_STFS, &labels, stfs);
             }
-        }
-        for reason in DropReason::ALL {
-            registry
-                .counter(
-                    "balance_tf_dropped_total",
-                    "TFs not built.",
-                    &[("reason", reason.name())],
-                )
-                .raise_to(books.dropped[reason.index()]);
-        }
-        for refusal in Refusal::ALL {
-            registry
-                .counter(
-                    "balance_refused_total",
-                    "Refusals.",
-                    &[("reason", refusal.name())],
-                )
-                .raise_to(stats.refused[refusal.index()]);
         }
     }
 }

@@ -6,8 +6,11 @@
 //! when it died is gone with it. The memory of a TF is back when its consumer has dropped it, and until then is
 //! missing from the EPN's credits.
 
+mod counters;
 mod table;
 
+#[cfg(test)]
+pub(super) use counters::METRICS;
 pub use table::ShmSink;
 
 use super::queue::Queue;
@@ -16,10 +19,10 @@ use super::{DeliverError, Delivery, Memory, Opening, SinkError, SinkEvent, state
 use crate::check::path_for;
 use crate::source::Wake;
 use bytes::Bytes;
+use counters::Counters;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use sheaf_formats::tf_file::tf_file_head;
-use sheaf_metrics::{Counter, Gauge, Registry};
 use sheaf_protocol::Tf;
 use sheaf_transport::handover::{Gave, Left, Lender};
 use sheaf_transport::unix::UnixSocket;
@@ -205,39 +208,6 @@ impl Seldom {
         }
         self.untold += 1;
         None
-    }
-}
-
-struct Counters {
-    consumers: Arc<Gauge>,
-    lent_bytes: Arc<Gauge>,
-    taken: Arc<Counter>,
-    called_back: Arc<Counter>,
-    gone: Arc<Counter>,
-    copied_bytes: Arc<Counter>,
-}
-
-impl Counters {
-    fn new(registry: &Registry) -> Self {
-        let counter = |name, help| registry.counter(name, help, &[]);
-        let gauge = |name, help| registry.gauge(name, help, &[]);
-        Self {
-            consumers: gauge("node_shm_consumers", "Consumers that are connected."),
-            lent_bytes: gauge("node_shm_lent_bytes", "Payload bytes with consumers."),
-            taken: counter("node_shm_taken_total", "TFs that a consumer has taken."),
-            called_back: counter(
-                "node_shm_called_back_total",
-                "TFs that were offered to a consumer and not taken, and went to another.",
-            ),
-            gone: counter(
-                "node_shm_gone_total",
-                "TFs that a consumer had and had not given back when it died.",
-            ),
-            copied_bytes: counter(
-                "node_shm_copied_bytes_total",
-                "Bytes copied for a consumer, since they lay in no memory that can be shared.",
-            ),
-        }
     }
 }
 

@@ -8,7 +8,7 @@ use super::handle::SinkHandle;
 use super::{DeliverError, Delivery, Opening, Patience, Sink, SinkError, SinkKind, recomputed};
 use crate::check::{Check, for_index};
 use crate::zmq::o2_balancer::O2Data;
-use crate::zmq::{Link, ZmqMethod, check_endpoint, host_port};
+use crate::zmq::{Link, UNHEARD, ZmqMethod, check_endpoint, host_port};
 use bytes::Bytes;
 use rustix::event::PollFlags;
 use serde::{Deserialize, Serialize};
@@ -169,10 +169,8 @@ impl Outlet {
         }
         if self.pattern == ZmqOutlet::Pub && !is_heard {
             self.unheard += 1;
-            let help = "TFs that a PUB had no subscriber for.";
             self.registry
-                .counter("node_zmq_unheard_total", help, &[("socket", "sink")])
-                .raise_to(self.unheard);
+                .set(&UNHEARD, &[("socket", "sink")], self.unheard);
         }
         while self.link.socket.queued_messages() > 0 {
             if !self.wait(patience, true)? && patience.is_ending() {

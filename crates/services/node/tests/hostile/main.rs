@@ -587,17 +587,15 @@ fn the_documents_have_every_code_and_no_other() {
     let text = std::fs::read_to_string(path).unwrap();
     let mut rows = Vec::new();
     for line in text.lines().filter(|line| line.starts_with("| ")) {
-        let mut cells = line.split('|').map(str::trim).skip(1);
-        if let (Some(number), Some(name)) = (cells.next(), cells.next())
+        let cells: Vec<_> = line.split('|').map(str::trim).collect();
+        if let [_, number, name, input, ends, ..] = cells.as_slice()
             && let Ok(number) = number.parse::<u8>()
         {
-            rows.push((number, name.trim_matches('`').to_owned()));
+            rows.push((number, name.trim_matches('`'), *input, *ends));
         }
     }
-    let expected: Vec<(u8, String)> = Code::ALL
-        .into_iter()
-        .map(|code| (code.number(), code.name().to_owned()))
-        .collect();
+    let row = |code: Code| (code.number(), code.name(), code.input(), code.ends());
+    let expected: Vec<_> = Code::ALL.into_iter().map(row).collect();
     assert_eq!(rows, expected);
 }
 

@@ -2,6 +2,7 @@ use super::super::tests::{Wakes, memory, opening, tf, wakes};
 use super::super::{SinkConfig, SinkHandle, open, recomputed};
 use super::*;
 use crate::consume::{Consumer as Borrower, Next, faults};
+use sheaf_metrics::Registry;
 use sheaf_protocol::{RunId, TfId};
 use std::path::Path;
 

@@ -1,0 +1,51 @@
+//! Metrics of the sink `shm`.
+
+use sheaf_metrics::{Counter, Gauge, Metric, Registry};
+use std::sync::Arc;
+
+const CONSUMERS: Metric = Metric::gauge("node_shm_consumers", "Consumers that are connected.");
+const LENT: Metric = Metric::gauge(
+    "node_shm_lent_bytes",
+    "Payload bytes that consumers have or are offered.",
+);
+const TAKEN: Metric = Metric::counter("node_shm_taken_total", "TFs that a consumer has taken.");
+const RECLAIMED: Metric = Metric::counter(
+    "node_shm_called_back_total",
+    "TFs that were reclaimed from a consumer before it took them, and offered to another.",
+);
+const GONE: Metric = Metric::counter(
+    "node_shm_gone_total",
+    "TFs that a consumer had and had not returned when it died.",
+);
+const COPIED: Metric = Metric::counter(
+    "node_shm_copied_bytes_total",
+    "Payload bytes copied for a consumer because they lay in no memory that can be shared.",
+);
+
+/// All of them.
+#[cfg(test)]
+pub(in crate::sink) const METRICS: [Metric; 6] = [CONSUMERS, LENT, TAKEN, RECLAIMED, GONE, COPIED];
+
+pub(super) struct Counters {
+    pub(super) consumers: Arc<Gauge>,
+    pub(super) lent_bytes: Arc<Gauge>,
+    pub(super) taken: Arc<Counter>,
+    pub(super) called_back: Arc<Counter>,
+    pub(super) gone: Arc<Counter>,
+    pub(super) copied_bytes: Arc<Counter>,
+}
+
+impl Counters {
+    pub(super) fn new(registry: &Registry) -> Self {
+        let counter = |metric: Metric| registry.counter(metric.name, metric.help, &[]);
+        let gauge = |metric: Metric| registry.gauge(metric.name, metric.help, &[]);
+        Self {
+            consumers: gauge(CONSUMERS),
+            lent_bytes: gauge(LENT),
+            taken: counter(TAKEN),
+            called_back: counter(RECLAIMED),
+            gone: counter(GONE),
+            copied_bytes: counter(COPIED),
+        }
+    }
+}
