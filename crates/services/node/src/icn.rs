@@ -23,7 +23,7 @@ use crate::flp::Turn;
 use crate::registry::Discovery;
 use crate::reject::PeerGuard;
 use crate::security;
-use lead::Lead;
+use lead::{Context, Lead};
 use peers::Peers;
 use sheaf_membership::LivenessConfig;
 use sheaf_metrics::Registry;
@@ -245,8 +245,8 @@ impl<T: Transport> IcnNode<T> {
                 if self.conns.get(&session.node) == Some(&conn) {
                     self.conns.remove(&session.node);
                     debug!(node = %session.node, %reason, "Control stream closed");
-                    self.with_lead(|lead, _, clock, _| {
-                        lead.handle_closed(now, clock.fair(now), session);
+                    self.with_lead(now, |lead, context| {
+                        lead.handle_closed(context, session);
                     });
                 }
             }
@@ -254,12 +254,15 @@ impl<T: Transport> IcnNode<T> {
         }
     }
 
-    fn with_lead(
-        &mut self,
-        act: impl FnOnce(&mut Lead, &Terms, &FairClock, &BTreeMap<NodeId, Hello>),
-    ) {
+    fn with_lead(&mut self, now: Timestamp, act: impl FnOnce(&mut Lead, Context<'_>)) {
         if let Some(lead) = &mut self.lead {
-            act(lead, &self.terms, &self.clock, &self.hellos);
+            let context = Context {
+                now,
+                fair: self.clock.fair(now),
+                duration: self.terms.duration,
+                hellos: &self.hellos,
+            };
+            act(lead, context);
             for node in lead.take_hopeless() {
                 if let Some(conn) = self.conns.get(&node) {
                     self.transport.close(*conn);
@@ -367,8 +370,8 @@ impl<T: Transport> IcnNode<T> {
             self.refused_messages += 1;
             self.object_to(now, conn, envelope);
         }
-        self.with_lead(|lead, _, clock, hellos| {
-            lead.handle_heard(now, clock.fair(now), session, hellos);
+        self.with_lead(now, |lead, context| {
+            lead.handle_heard(context, session);
             if is_ours {
                 lead.handle_control(now, session, control);
             }
@@ -415,8 +418,8 @@ impl<T: Transport> IcnNode<T> {
                 Ok(events) => {
                     self.take_session(conn, session, hello);
                     self.send_leadership(conn);
-                    self.with_lead(|lead, _, _, hellos| {
-                        lead.handle_joining(now, events, hellos);
+                    self.with_lead(now, |lead, context| {
+                        lead.handle_joining(context, events);
                     });
                 }
                 Err(error) => self.send_refusal(now, conn, error.to_string()),
@@ -502,9 +505,7 @@ impl<T: Transport> IcnNode<T> {
             self.peer_guard.tick(now, &mut self.transport);
             self.peers.handle_tick(now, &mut self.transport);
             self.look(now);
-            self.with_lead(|lead, terms, clock, hellos| {
-                lead.handle_tick(terms, now, clock.fair(now), hellos);
-            });
+            self.with_lead(now, Lead::handle_tick);
         }
         self.act(now);
         self.consult(now);
@@ -527,11 +528,11 @@ impl<T: Transport> IcnNode<T> {
             return;
         };
         discovery.look(now);
-        self.with_lead(|lead, _, _, hellos| {
+        self.with_lead(now, |lead, context| {
             let over = discovery.over();
             let dead = over.filter_map(|(node, life)| lead.members.handle_vanished(node, life));
             let dead = dead.collect();
-            lead.handle_joining(now, dead, hellos);
+            lead.handle_joining(context, dead);
         });
         self.discovery = Some(discovery);
     }

@@ -25,6 +25,18 @@ const CHECKPOINT_EVERY: Duration = Duration::from_secs(10);
 /// How long a life that only the log knows has to come back: its node may have to find this ICN first.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// Surroundings of a leader at one moment.
+#[derive(Clone, Copy)]
+pub(super) struct Context<'a> {
+    pub(super) now: Timestamp,
+    /// The same moment on the clock that stands still while the process is kept from the processor.
+    pub(super) fair: Timestamp,
+    /// How long sources run; `None` for no end.
+    pub(super) duration: Option<Duration>,
+    /// The hellos of all connected nodes.
+    pub(super) hellos: &'a BTreeMap<NodeId, Hello>,
+}
+
 /// Everything that ends with the term.
 pub(super) struct Lead {
     pub(super) term: Term,
@@ -117,28 +129,22 @@ impl Lead {
         }
     }
 
-    pub(super) fn handle_closed(&mut self, now: Timestamp, fair: Timestamp, session: Session) {
+    pub(super) fn handle_closed(&mut self, context: Context<'_>, session: Session) {
         let Session { node, incarnation } = session;
         let event = if self.scheduler.is_leaving(node) {
             self.members.handle_left(node, incarnation)
         } else {
-            self.members.handle_closed(fair, node, incarnation)
+            self.members.handle_closed(context.fair, node, incarnation)
         };
         if let Some(event) = event {
-            self.apply(now, event, &BTreeMap::new());
+            self.apply(context, event);
         }
     }
 
-    pub(super) fn handle_heard(
-        &mut self,
-        now: Timestamp,
-        fair: Timestamp,
-        session: Session,
-        hellos: &BTreeMap<NodeId, Hello>,
-    ) {
+    pub(super) fn handle_heard(&mut self, context: Context<'_>, session: Session) {
         let Session { node, incarnation } = session;
-        if let Some(event) = self.members.handle_heard(fair, node, incarnation) {
-            self.apply(now, event, hellos);
+        if let Some(event) = self.members.handle_heard(context.fair, node, incarnation) {
+            self.apply(context, event);
         }
     }
 
@@ -157,36 +163,26 @@ impl Lead {
     }
 
     /// What a hello has brought about.
-    pub(super) fn handle_joining(
-        &mut self,
-        now: Timestamp,
-        events: Vec<Joining>,
-        hellos: &BTreeMap<NodeId, Hello>,
-    ) {
+    pub(super) fn handle_joining(&mut self, context: Context<'_>, events: Vec<Joining>) {
         for event in events {
-            self.apply(now, event, hellos);
+            self.apply(context, event);
         }
     }
 
-    pub(super) fn handle_tick(
-        &mut self,
-        terms: &Terms,
-        now: Timestamp,
-        fair: Timestamp,
-        hellos: &BTreeMap<NodeId, Hello>,
-    ) {
-        for event in self.members.handle_tick(fair) {
-            self.apply(now, event, hellos);
+    pub(super) fn handle_tick(&mut self, context: Context<'_>) {
+        let now = context.now;
+        for event in self.members.handle_tick(context.fair) {
+            self.apply(context, event);
         }
         let is_long_enough = |limit| self.scheduler.duration(now) >= limit;
-        if terms.duration.is_some_and(is_long_enough) {
+        if context.duration.is_some_and(is_long_enough) {
             self.scheduler.handle_stop(now);
         }
         self.settle_if_heard(now);
         self.scheduler.handle_tick(now);
     }
 
-    fn apply(&mut self, now: Timestamp, event: Joining, hellos: &BTreeMap<NodeId, Hello>) {
+    fn apply(&mut self, context: Context<'_>, event: Joining) {
         let Joining {
             node,
             incarnation,
@@ -214,19 +210,14 @@ impl Lead {
             }
         }
         match node.role {
-            Role::Flp => self.apply_flp(now, source_of(session), change, hellos),
-            Role::Epn => self.apply_epn(now, target_of(session), change, hellos),
+            Role::Flp => self.apply_flp(context, source_of(session), change),
+            Role::Epn => self.apply_epn(context, target_of(session), change),
             Role::Icn | Role::Operator => {}
         }
     }
 
-    fn apply_flp(
-        &mut self,
-        now: Timestamp,
-        source: Source,
-        change: Change,
-        hellos: &BTreeMap<NodeId, Hello>,
-    ) {
+    fn apply_flp(&mut self, context: Context<'_>, source: Source, change: Change) {
+        let Context { now, hellos, .. } = context;
         match change {
             Change::Joined => {
                 if let Some(hello) = hellos.get(&source.flp.into()) {
@@ -241,13 +232,8 @@ impl Lead {
         }
     }
 
-    fn apply_epn(
-        &mut self,
-        now: Timestamp,
-        target: Target,
-        change: Change,
-        hellos: &BTreeMap<NodeId, Hello>,
-    ) {
+    fn apply_epn(&mut self, context: Context<'_>, target: Target, change: Change) {
+        let Context { now, hellos, .. } = context;
         match change {
             Change::Joined => {
                 if let Some(hello) = hellos.get(&target.epn.into()) {

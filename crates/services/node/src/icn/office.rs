@@ -70,8 +70,8 @@ impl<T: Transport> IcnNode<T> {
                 Ok(events) => {
                     lead.await_word_of(node);
                     self.send_leadership(conn);
-                    self.with_lead(|lead, _, _, hellos| {
-                        lead.handle_joining(now, events, hellos);
+                    self.with_lead(now, |lead, context| {
+                        lead.handle_joining(context, events);
                     });
                 }
                 Err(error) => self.send_refusal(now, conn, error.to_string()),
