@@ -97,14 +97,14 @@ fn message(ops: &mut Ops<'_>) -> Message {
     match ops.below(8) {
         0 => Message::AskVote {
             term,
-            is_trial: ops.once_in(2),
+            is_pre_vote: ops.once_in(2),
             last_index: ops.number(),
             last_term: Term(ops.number()),
         },
         1 => Message::Vote {
             term,
             asked: Term(ops.number()),
-            is_trial: ops.once_in(2),
+            is_pre_vote: ops.once_in(2),
             is_granted: !ops.once_in(3),
         },
         2..=4 => {
@@ -119,7 +119,7 @@ fn message(ops: &mut Ops<'_>) -> Message {
                 previous_term,
                 commit: ops.number(),
                 entries: numbered
-                    .map(|(at, term)| Entry::mark(term, first.wrapping_add(at)))
+                    .map(|(at, term)| Entry::no_op(term, first.wrapping_add(at)))
                     .collect(),
             }
         }

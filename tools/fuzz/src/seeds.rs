@@ -67,13 +67,13 @@ fn seed(target: &'static str, name: impl Into<String>, bytes: impl Into<Vec<u8>>
 fn ledger() -> Vec<Seed> {
     let term = Term(7);
     let mut entries = Entry::of(Term(6), 4, &[Record::Over]);
-    entries.push(Entry::mark(term, 5));
+    entries.push(Entry::no_op(term, 5));
     let messages = [
         (
             "ask-vote",
             Message::AskVote {
                 term,
-                is_trial: true,
+                is_pre_vote: true,
                 last_index: 3,
                 last_term: Term(2),
             },
@@ -83,7 +83,7 @@ fn ledger() -> Vec<Seed> {
             Message::Vote {
                 term,
                 asked: Term(8),
-                is_trial: false,
+                is_pre_vote: false,
                 is_granted: true,
             },
         ),

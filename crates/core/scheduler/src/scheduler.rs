@@ -23,11 +23,6 @@ pub use checkpoint::Summary;
 pub use config::{Incomplete, Mode, RunPlan, SchedulerConfig};
 
 use crate::accounting::Accounting;
-use crate::load::LoadView;
-use crate::policy::{self, Policy, UnknownPolicy};
-use crate::refusal::Refusal;
-use checkpoint::EpnSetting;
-use nodes::{EpnNode, FlpNode};
 use open_tf::{OpenTf, Phase};
 use peer::{EpnNode, EpnSetting, FlpNode};
 use phase::RunPhase;

@@ -3,6 +3,7 @@
 mod draw;
 
 use crate::family::SeedFamily;
+use sheaf_placement::Reaction;
 use sheaf_protocol::NodeId;
 use sheaf_scheduler::{Incomplete, Mode};
 use sheaf_stf_builder::flp::{Push, WhenFull};

@@ -9,7 +9,7 @@ use crate::invariant::{Invariant, Violation};
 use crate::options::Options;
 use crate::trace::Trace;
 use crate::watch::Accounting;
-use sheaf_protocol::Timestamp;
+use sheaf_protocol::{Timestamp, splitmix};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

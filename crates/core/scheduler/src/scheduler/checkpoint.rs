@@ -7,7 +7,6 @@
 use super::peer::EpnSetting;
 use super::phase::RunPhase;
 use super::rosters::Rosters;
-use super::run::RunPhase;
 use crate::accounting::Accounting;
 use sheaf_protocol::{
     Attempt, Checkpoint, EpnId, FlpId, RangeSet, Record, RunId, SummedSource, TfId, Timestamp,

@@ -16,68 +16,6 @@ use std::time::Duration;
 /// How long a pair that could not reach each other is left out.
 const UNREACHABLE_FOR: Duration = Duration::from_secs(1);
 
-#[derive(Debug)]
-pub(super) struct FlpNode {
-    pub(super) source: Source,
-    /// The largest STF that it announces.
-    pub(super) stf_bytes_max: u64,
-    /// Answers, as far as the membership knows.
-    pub(super) is_heard: bool,
-    /// When its life was taken to be over.
-    pub(super) gone_at: Option<Timestamp>,
-    /// Wants to leave.
-    pub(super) is_leaving: bool,
-    /// Has said, after it ended, that it holds nothing any more.
-    pub(super) holds_nothing: bool,
-    /// What it said when asked to pause: the first TF not made.
-    pub(super) stopped: Option<TfId>,
-    /// The first TF that it will not make.
-    pub(super) ended: Option<TfId>,
-    pub(super) pulse: FlpPulse,
-    /// What it was told to begin with.
-    pub(super) first: Option<TfId>,
-}
-
-#[derive(Debug)]
-pub(super) struct EpnNode {
-    pub(super) target: Target,
-    pub(super) address: String,
-    pub(super) is_leaving: bool,
-    /// Has on its disk what it reports.
-    pub(super) is_durable: bool,
-    /// Its stream is closed: it is not merely silent.
-    pub(super) is_cut: bool,
-    /// Its life is over, and it stays in the list all the same.
-    pub(super) is_dead: bool,
-    pub(super) pulse: EpnPulse,
-    /// Bookings of TFs decided elsewhere: given back when the EPN has applied that release.
-    pub(super) losing: Vec<(u64, u64)>,
-    /// Rosters that it was told. TFs are not assigned in order, so the newest does not stand for all.
-    pub(super) rosters_said: BTreeSet<RosterId>,
-}
-
-impl FlpNode {
-    /// A life that is known from the log only.
-    pub(super) fn expected(source: Source, stf_bytes_max: u64, first: TfId) -> Self {
-        Self {
-            source,
-            stf_bytes_max,
-            is_heard: false,
-            gone_at: None,
-            is_leaving: false,
-            holds_nothing: false,
-            stopped: None,
-            ended: None,
-            pulse: FlpPulse::default(),
-            first: Some(first),
-        }
-    }
-}
-
-pub(super) fn target_id(epn: EpnId) -> TargetId {
-    TargetId(u32::from(epn.0))
-}
-
 impl Scheduler {
     /// An FLP whose STFs have at most `stf_bytes_max` bytes has joined, for the first time or again. The caller
     /// has declared an earlier life of it gone.

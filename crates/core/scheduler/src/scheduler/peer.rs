@@ -13,18 +13,18 @@ pub(super) struct FlpNode {
     pub(super) stf_bytes_max: u64,
     /// Answers, as far as the membership knows.
     pub(super) is_heard: bool,
-    /// When its life was taken to be over.
+    /// Time at which this life was declared over.
     pub(super) gone_at: Option<Timestamp>,
     /// Wants to leave.
     pub(super) is_leaving: bool,
-    /// Has said, after it ended, that it holds nothing any more.
+    /// Reported, after its end, that the hold is empty.
     pub(super) holds_nothing: bool,
-    /// What it said when asked to pause: the first TF not made.
+    /// Answer to a pause: the first TF not made.
     pub(super) stopped: Option<TfId>,
     /// The first TF that it will not make.
     pub(super) ended: Option<TfId>,
     pub(super) pulse: FlpPulse,
-    /// What it was told to begin with.
+    /// First TF that the ICN asked for.
     pub(super) first: Option<TfId>,
 }
 
@@ -34,16 +34,16 @@ pub(super) struct EpnNode {
     pub(super) target: Target,
     pub(super) address: String,
     pub(super) is_leaving: bool,
-    /// Has on its disk what it reports.
-    pub(super) keeps: bool,
-    /// Its stream is closed: it is not merely silent.
+    /// Reports TFs only once they are on its disk (ack level `stored`).
+    pub(super) is_durable: bool,
+    /// Stream closed, as opposed to silence.
     pub(super) is_cut: bool,
-    /// Its life is over, and it stays in the list all the same.
+    /// Life over, but still in the list of EPNs.
     pub(super) is_dead: bool,
     pub(super) pulse: EpnPulse,
     /// Bookings of TFs decided elsewhere: given back when the EPN has applied that release.
     pub(super) losing: Vec<(u64, u64)>,
-    /// Rosters that it was told. TFs are not assigned in order, so the newest does not stand for all.
+    /// Rosters sent to the EPN. TFs are not assigned in order, so the newest does not stand for all.
     pub(super) rosters_said: BTreeSet<RosterId>,
 }
 
@@ -70,7 +70,7 @@ pub(super) fn target_id(epn: EpnId) -> TargetId {
     TargetId(u32::from(epn.0))
 }
 
-/// What an operator set about an EPN, in whatever life.
+/// Settings of an EPN by an operator, for all its lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EpnSetting {
     pub(super) weight_milli: u32,

@@ -4,8 +4,9 @@ use super::IcnNode;
 use super::lead::Lead;
 use crate::status::{BooksStatus, EpnStatus, FarmStatus, FlpStatus, LedgerStatus};
 use sheaf_metrics::{Metric, Registry, Row};
+use sheaf_placement::Refusal;
 use sheaf_protocol::{DropReason, EpnId, FlpId, NodeId, Role, Timestamp};
-use sheaf_scheduler::{Accounting, Refusal};
+use sheaf_scheduler::Accounting;
 use sheaf_transport::Transport;
 
 /// Metrics of a leading ICN.

@@ -3,7 +3,6 @@
 use super::consumer::{Consumer, Taken};
 use super::forget::Forgetting;
 use super::store::StoreDisk;
-use crate::dice::mix;
 use crate::family::SeedFamily;
 use crate::invariant::Invariant;
 use crate::options::{Ack, Log, Options};

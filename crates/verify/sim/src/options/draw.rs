@@ -3,6 +3,7 @@
 use super::{Ack, Fault, Log, Options};
 use crate::dice::Dice;
 use crate::family::SeedFamily;
+use sheaf_placement::{Reaction, policy};
 use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
 use sheaf_scheduler::{Incomplete, Mode};
 use sheaf_stf_builder::flp::{Push, WhenFull};

@@ -285,7 +285,7 @@ impl DesFarm {
             tf,
             format: PayloadFormat::Opaque,
             // Stands for bytes that were never made: the same for the same STF, another for another.
-            digest: crate::dice::mix(tf.0 << 16 | u64::from(flp)) as u32,
+            digest: splitmix::mix(tf.0 << 16 | u64::from(flp)) as u32,
             payload: self.payload(bytes),
         };
         let brain = &mut self.flps[flp as usize].brain;
