@@ -3,7 +3,7 @@
 //! Grouped by sender and receiver. A message either states a fact (a pulse, a release, a list of EPNs):
 //! then a later one replaces it; or it is repeated until the answer comes (announce, built, commit): then
 //! a duplicate is harmless. So no message needs a reply of its own kind, and any of them may be lost.
-//! Layouts: `docs/protocol.md`, section "Control messages".
+//! Layouts: `docs/reference/protocol.md`, section "Control messages".
 
 mod wire;
 

@@ -3,7 +3,7 @@
 //! This crate answers one question: *which messages do the nodes of a farm exchange, and how do they look
 //! on the wire?* Ids, the STF and its header, the control messages and the prefix that frames them all
 //! are defined here, and nowhere else: this crate is the only place that knows a byte layout of the wire
-//! (`docs/protocol.md` draws the same layouts). It does no I/O, takes no time and allocates nothing that
+//! (`docs/reference/protocol.md` draws the same layouts). It does no I/O, takes no time and allocates nothing that
 //! a peer could size.
 
 mod checkpoint;

@@ -1,4 +1,4 @@
-//! Metrics of the pure brains and of the transport, a line each. Meaning for operators: `docs/metrics.md`.
+//! Metrics of the pure brains and of the transport, a line each. Meaning for operators: `docs/reference/metrics.md`.
 
 use bytes::Bytes;
 use sheaf_metrics::{Registry, Row};
@@ -345,7 +345,7 @@ mod tests {
     use sheaf_metrics::{Kind, Metric};
     use std::collections::BTreeMap;
 
-    const PAGE: &str = include_str!("../../../../docs/metrics.md");
+    const PAGE: &str = include_str!("../../../../docs/reference/metrics.md");
 
     fn of<S>(rows: &[Row<S>]) -> impl Iterator<Item = Metric> + '_ {
         rows.iter().map(|row| row.metric)

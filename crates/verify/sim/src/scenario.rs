@@ -2,7 +2,7 @@
 //!
 //! [`Scenario`] is the description of one simulated run; [`ScenarioFile`] adds a `[matrix]` whose product gives
 //! several. Everything is checked before anything runs, and an error names the key and the accepted values. All keys
-//! with their defaults are in `docs/simulator.md`.
+//! with their defaults are in `docs/explanation/simulator.md`.
 
 mod check;
 mod file;

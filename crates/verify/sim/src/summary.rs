@@ -2,7 +2,7 @@
 //!
 //! One [`Summary`] a result directory, one [`Point`] a row of its question's matrix. Live farms (`lab`) and the
 //! simulator write the same fields, so that they can be compared. All figures of a point are means over its accepted
-//! runs, unless the field says otherwise. `docs/simulator.md` documents the file.
+//! runs, unless the field says otherwise. `docs/explanation/simulator.md` documents the file.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -66,7 +66,7 @@ pub enum SizeModel {
     Trace,
 }
 
-/// Rules of the prior systems, each to be switched by itself. Sources: `docs/simulator.md`.
+/// Rules of the prior systems, each to be switched by itself. Sources: `docs/explanation/simulator.md`.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Legacy {
