@@ -99,7 +99,8 @@ pub(crate) struct Args {
         value_name = "NAME",
         default_value = "round-robin",
         value_parser = parse_policy,
-        help = format!("Policy that chooses the EPN: {}", policy::choices())
+        help = "Choose EPNs by this policy",
+        long_help = format!("Choose EPNs by this policy: {}", policy::choices())
     )]
     pub(crate) policy: String,
     /// How the list of EPNs follows their deaths: whitelist, blacklist, reinitialise or none.
