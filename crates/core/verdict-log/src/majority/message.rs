@@ -1,7 +1,7 @@
 //! Messages between the members of a majority, and their bytes.
 //!
 //! Little-endian, without padding: version (1 byte), kind (1), term of the sender (8), then the fields in the order
-//! in which they stand below. Bytes that are no message change nothing.
+//! of the table below. Bytes that are no message change nothing.
 
 use crate::entry::{BodyError, Entry};
 use bytes::Bytes;
@@ -143,128 +143,71 @@ pub enum MessageError {
     },
 }
 
-mod kind {
-    pub(super) const ASK_VOTE: u8 = 1;
-    pub(super) const VOTE: u8 = 2;
-    pub(super) const APPEND: u8 = 3;
-    pub(super) const APPENDED: u8 = 4;
-    pub(super) const CAMPAIGN: u8 = 5;
-    pub(super) const ASK_STATE: u8 = 6;
-    pub(super) const STATE: u8 = 7;
-    pub(super) const INSTALL: u8 = 8;
+/// Declares the kinds of messages: number, variant, and the fields behind the term, each with its form on the wire and
+/// its name in errors. Encoder and decoder follow.
+macro_rules! messages {
+    ($($number:literal $variant:ident { $($field:ident: $form:ty = $what:literal),* };)*) => {
+        impl Message {
+            /// Returns the term of the sender.
+            #[must_use]
+            pub fn term(&self) -> Term {
+                match self {
+                    $(Self::$variant { term, .. })|* => *term,
+                }
+            }
+
+            fn write(&self, out: &mut Vec<u8>) {
+                match self {
+                    $(Self::$variant { term, $($field),* } => {
+                        out.push($number);
+                        <Term as Form>::write(term, out);
+                        $(<$form as Form>::write($field, out);)*
+                    })*
+                }
+            }
+
+            fn read(input: &mut Input<'_>) -> Result<Self, MessageError> {
+                let kind = input.u8("kind")?;
+                let term = <Term as Form>::read(input, "term")?;
+                Ok(match kind {
+                    $($number => {
+                        $(let $field = <$form as Form>::read(input, $what)?;)*
+                        Self::$variant { term, $($field),* }
+                    })*
+                    found => return Err(value("kind", found.into(), "1 to 8")),
+                })
+            }
+        }
+    };
+}
+
+// A number is never given out twice.
+messages! {
+    1 AskVote { is_pre_vote: bool = "pre-vote", last_index: Index = "last index", last_term: Term = "last term" };
+    2 Vote { asked: Term = "asked term", is_pre_vote: bool = "pre-vote", is_granted: bool = "granted" };
+    3 Append {
+        round: u64 = "round",
+        previous_index: Index = "previous index",
+        previous_term: Term = "previous term",
+        commit: Index = "commit",
+        entries: Entries = "entries"
+    };
+    4 Appended { round: u64 = "round", outcome: Outcome = "outcome" };
+    5 Campaign {};
+    6 AskState { nonce: u64 = "nonce" };
+    7 State { nonce: u64 = "nonce", last_index: Index = "last index", is_leader: bool = "leader" };
+    8 Install { round: u64 = "round", base_index: Index = "base index", base_term: Term = "base term" };
 }
 
 impl Message {
     /// Bytes of entries, with 16 for each beside its body, that fit one message.
     pub const ENTRIES_BYTES_MAX: usize = Control::LEDGER_BYTES_MAX - APPEND_BYTES;
 
-    /// Returns the term of the sender.
-    #[must_use]
-    pub fn term(&self) -> Term {
-        match self {
-            Self::AskVote { term, .. }
-            | Self::Vote { term, .. }
-            | Self::Append { term, .. }
-            | Self::Appended { term, .. }
-            | Self::Campaign { term }
-            | Self::AskState { term, .. }
-            | Self::State { term, .. }
-            | Self::Install { term, .. } => *term,
-        }
-    }
-
     /// Returns the bytes of the message.
     #[must_use]
     pub fn encode(&self) -> Bytes {
         let mut out = vec![VERSION];
-        let head = |out: &mut Vec<u8>, kind: u8| {
-            out.push(kind);
-            out.extend_from_slice(&self.term().0.to_le_bytes());
-        };
-        let put = |out: &mut Vec<u8>, number: u64| out.extend_from_slice(&number.to_le_bytes());
-        match self {
-            Self::AskVote {
-                is_pre_vote,
-                last_index,
-                last_term,
-                ..
-            } => {
-                head(&mut out, kind::ASK_VOTE);
-                out.push(u8::from(*is_pre_vote));
-                put(&mut out, *last_index);
-                put(&mut out, last_term.0);
-            }
-            Self::Vote {
-                asked,
-                is_pre_vote,
-                is_granted,
-                ..
-            } => {
-                head(&mut out, kind::VOTE);
-                put(&mut out, asked.0);
-                out.push(u8::from(*is_pre_vote));
-                out.push(u8::from(*is_granted));
-            }
-            Self::Append {
-                round,
-                previous_index,
-                previous_term,
-                commit,
-                entries,
-                ..
-            } => {
-                let bytes: usize = entries
-                    .iter()
-                    .map(|entry| ENTRY_BYTES + entry.body.len())
-                    .sum();
-                out.reserve(APPEND_BYTES + bytes);
-                head(&mut out, kind::APPEND);
-                for number in [*round, *previous_index, previous_term.0, *commit] {
-                    put(&mut out, number);
-                }
-                let count = u32::try_from(entries.len()).expect("a message is capped at 512 KiB");
-                out.extend_from_slice(&count.to_le_bytes());
-                for entry in entries {
-                    put(&mut out, entry.term.0);
-                    let length = u32::try_from(entry.body.len()).expect("bodies are capped");
-                    out.extend_from_slice(&length.to_le_bytes());
-                    out.extend_from_slice(&entry.body);
-                }
-            }
-            Self::Appended { round, outcome, .. } => {
-                head(&mut out, kind::APPENDED);
-                put(&mut out, *round);
-                out.push(u8::from(outcome.is_ok()));
-                put(&mut out, outcome.unwrap_or_else(|hint| hint));
-            }
-            Self::Campaign { .. } => head(&mut out, kind::CAMPAIGN),
-            Self::AskState { nonce, .. } => {
-                head(&mut out, kind::ASK_STATE);
-                put(&mut out, *nonce);
-            }
-            Self::State {
-                nonce,
-                last_index,
-                is_leader,
-                ..
-            } => {
-                head(&mut out, kind::STATE);
-                put(&mut out, *nonce);
-                put(&mut out, *last_index);
-                out.push(u8::from(*is_leader));
-            }
-            Self::Install {
-                round,
-                base_index,
-                base_term,
-                ..
-            } => {
-                head(&mut out, kind::INSTALL);
-                for number in [*round, *base_index, base_term.0] {
-                    put(&mut out, number);
-                }
-            }
-        }
+        self.write(&mut out);
         out.into()
     }
 
@@ -279,64 +222,45 @@ impl Message {
         if version != VERSION {
             return Err(value("version", version.into(), "1"));
         }
-        let code = input.u8("kind")?;
-        let term = input.term("term")?;
-        let message = match code {
-            kind::ASK_VOTE => Self::AskVote {
-                term,
-                is_pre_vote: input.flag("pre-vote")?,
-                last_index: input.index("last index")?,
-                last_term: input.term("last term")?,
-            },
-            kind::VOTE => Self::Vote {
-                term,
-                asked: input.term("asked term")?,
-                is_pre_vote: input.flag("pre-vote")?,
-                is_granted: input.flag("granted")?,
-            },
-            kind::APPEND => input.append(term)?,
-            kind::APPENDED => {
-                let round = input.u64("round")?;
-                let is_ok = input.flag("outcome")?;
-                let index = input.index("index")?;
-                Self::Appended {
-                    term,
-                    round,
-                    outcome: if is_ok { Ok(index) } else { Err(index) },
-                }
-            }
-            kind::CAMPAIGN => Self::Campaign { term },
-            kind::ASK_STATE => Self::AskState {
-                term,
-                nonce: input.u64("nonce")?,
-            },
-            kind::STATE => Self::State {
-                term,
-                nonce: input.u64("nonce")?,
-                last_index: input.index("last index")?,
-                is_leader: input.flag("leader")?,
-            },
-            kind::INSTALL => {
-                let round = input.u64("round")?;
-                let base_index = input.index("base index")?;
-                let base_term = input.term("base term")?;
-                if base_term > term {
-                    let expected = "not above the leader's";
-                    return Err(value("base term", base_term.0, expected));
-                }
-                Self::Install {
-                    term,
-                    round,
-                    base_index,
-                    base_term,
-                }
-            }
-            found => return Err(value("kind", found.into(), "1 to 8")),
-        };
+        let message = Self::read(&mut input)?.checked()?;
         match input.0.len() {
             0 => Ok(message),
             left => Err(MessageError::Trailing { left }),
         }
+    }
+
+    /// Checks what concerns several fields, and gives entries their indexes.
+    fn checked(mut self) -> Result<Self, MessageError> {
+        match &mut self {
+            Self::Install {
+                term, base_term, ..
+            } if *base_term > *term => {
+                let expected = "not above the leader's";
+                return Err(value("base term", base_term.0, expected));
+            }
+            Self::Append {
+                term,
+                previous_index,
+                previous_term,
+                entries,
+                ..
+            } => {
+                let mut newest = *previous_term;
+                for (number, entry) in entries.iter_mut().enumerate() {
+                    if entry.term < newest || entry.term > *term {
+                        let expected = "not below the one before nor above the leader's";
+                        return Err(value("term of an entry", entry.term.0, expected));
+                    }
+                    newest = entry.term;
+                    entry.index = *previous_index + 1 + number as u64;
+                    // An entry that cannot be replayed must not get into a log.
+                    let records = entry.records();
+                    records.map_err(|source| MessageError::Body { number, source })?;
+                }
+            }
+            _ => {}
+        }
+        Ok(self)
     }
 }
 
@@ -375,70 +299,136 @@ impl<'a> Input<'a> {
         let bytes = self.take(what, 8)?;
         Ok(u64::from_le_bytes(bytes.try_into().expect("8 bytes")))
     }
+}
 
-    fn index(&mut self, what: &'static str) -> Result<u64, MessageError> {
-        match self.u64(what)? {
-            index if index <= NUMBER_MAX => Ok(index),
-            found => Err(value(what, found, "at most 2^56")),
-        }
+/// Form of a field on the wire.
+trait Form {
+    /// The field in memory.
+    type Value;
+
+    fn write(value: &Self::Value, out: &mut Vec<u8>);
+
+    fn read(input: &mut Input<'_>, what: &'static str) -> Result<Self::Value, MessageError>;
+}
+
+/// Any number.
+impl Form for u64 {
+    type Value = Self;
+
+    fn write(value: &Self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&value.to_le_bytes());
     }
 
-    fn term(&mut self, what: &'static str) -> Result<Term, MessageError> {
-        self.index(what).map(Term)
+    fn read(input: &mut Input<'_>, what: &'static str) -> Result<Self, MessageError> {
+        input.u64(what)
+    }
+}
+
+/// One byte, 0 or 1.
+impl Form for bool {
+    type Value = Self;
+
+    fn write(value: &Self, out: &mut Vec<u8>) {
+        out.push(u8::from(*value));
     }
 
-    fn flag(&mut self, what: &'static str) -> Result<bool, MessageError> {
-        match self.u8(what)? {
+    fn read(input: &mut Input<'_>, what: &'static str) -> Result<Self, MessageError> {
+        match input.u8(what)? {
             0 => Ok(false),
             1 => Ok(true),
             found => Err(value(what, found.into(), "0 or 1")),
         }
     }
+}
 
-    fn append(&mut self, term: Term) -> Result<Message, MessageError> {
-        let round = self.u64("round")?;
-        let previous_index = self.index("previous index")?;
-        let previous_term = self.term("previous term")?;
-        let commit = self.index("commit")?;
-        let count = self.u32("entries")? as usize;
+/// Number of an entry, at most [`NUMBER_MAX`].
+struct Index;
+
+impl Form for Index {
+    type Value = u64;
+
+    fn write(value: &u64, out: &mut Vec<u8>) {
+        u64::write(value, out);
+    }
+
+    fn read(input: &mut Input<'_>, what: &'static str) -> Result<u64, MessageError> {
+        match input.u64(what)? {
+            index if index <= NUMBER_MAX => Ok(index),
+            found => Err(value(what, found, "at most 2^56")),
+        }
+    }
+}
+
+/// A term, at most [`NUMBER_MAX`].
+impl Form for Term {
+    type Value = Self;
+
+    fn write(value: &Self, out: &mut Vec<u8>) {
+        u64::write(&value.0, out);
+    }
+
+    fn read(input: &mut Input<'_>, what: &'static str) -> Result<Self, MessageError> {
+        Index::read(input, what).map(Self)
+    }
+}
+
+/// A flag (1: ok), and an index.
+struct Outcome;
+
+impl Form for Outcome {
+    type Value = Result<u64, u64>;
+
+    fn write(value: &Self::Value, out: &mut Vec<u8>) {
+        bool::write(&value.is_ok(), out);
+        u64::write(&value.unwrap_or_else(|hint| hint), out);
+    }
+
+    fn read(input: &mut Input<'_>, what: &'static str) -> Result<Self::Value, MessageError> {
+        let is_ok = bool::read(input, what)?;
+        let index = Index::read(input, "index")?;
+        Ok(if is_ok { Ok(index) } else { Err(index) })
+    }
+}
+
+/// A number of entries (u32), each as its term, the length of its body (u32) and the body. Indexes follow from the
+/// message.
+struct Entries;
+
+impl Form for Entries {
+    type Value = Vec<Entry>;
+
+    fn write(entries: &Self::Value, out: &mut Vec<u8>) {
+        let bodies: usize = entries.iter().map(|entry| entry.body.len()).sum();
+        out.reserve(4 + entries.len() * ENTRY_BYTES + bodies);
+        let count = u32::try_from(entries.len()).expect("a message is capped at 512 KiB");
+        out.extend_from_slice(&count.to_le_bytes());
+        for entry in entries {
+            Term::write(&entry.term, out);
+            let length = u32::try_from(entry.body.len()).expect("bodies are capped");
+            out.extend_from_slice(&length.to_le_bytes());
+            out.extend_from_slice(&entry.body);
+        }
+    }
+
+    fn read(input: &mut Input<'_>, what: &'static str) -> Result<Self::Value, MessageError> {
+        let count = input.u32(what)? as usize;
         let needed = count.saturating_mul(ENTRY_BYTES + Entry::HEAD_BYTES);
-        if needed > self.0.len() {
-            let left = self.0.len();
-            return Err(MessageError::Cut {
-                what: "entries",
-                needed,
-                left,
-            });
+        let left = input.0.len();
+        if needed > left {
+            return Err(MessageError::Cut { what, needed, left });
         }
         let mut entries = Vec::with_capacity(count);
-        let mut newest = previous_term;
-        for number in 0..count {
-            let entry_term = self.term("term of an entry")?;
-            if entry_term < newest || entry_term > term {
-                let expected = "not below the one before nor above the leader's";
-                return Err(value("term of an entry", entry_term.0, expected));
-            }
-            newest = entry_term;
-            let length = self.u32("length of an entry")? as usize;
-            let entry = Entry {
-                term: entry_term,
-                index: previous_index + 1 + number as u64,
-                body: Bytes::copy_from_slice(self.take("entry", length)?),
-            };
-            // An entry that cannot be replayed must not get into a log.
-            entry
-                .records()
-                .map_err(|source| MessageError::Body { number, source })?;
-            entries.push(entry);
+        for _ in 0..count {
+            let term = Term::read(input, "term of an entry")?;
+            let length = input.u32("length of an entry")? as usize;
+            let body = Bytes::copy_from_slice(input.take("entry", length)?);
+            entries.push(Entry {
+                term,
+                index: 0,
+                body,
+            });
         }
-        Ok(Message::Append {
-            term,
-            round,
-            previous_index,
-            previous_term,
-            commit,
-            entries,
-        })
+        Ok(entries)
     }
 }
 
