@@ -22,8 +22,8 @@ pub use crate::check::{
 };
 pub use crate::kinds::Kind;
 pub use crate::sink::{
-    Ack, DiscardSink, FileSink, ShmSink, SinkConfig, StfFileSink, UnixSink, VerifySink, ZmqLayout,
-    ZmqOutlet, ZmqSink,
+    Ack, DiscardSink, FileSink, ShmSink, SinkConfig, SinkWordsError, StfFileSink, UnixSink,
+    VerifySink, ZmqLayout, ZmqOutlet, ZmqSink,
 };
 pub use crate::source::{
     FileSource, Km3netSource, ReplaySource, SourceConfig, StdinSource, StfFileSource, StfFormat,

@@ -36,7 +36,7 @@ pub use zmq::{Outlet, ZmqLayout, ZmqOutlet, ZmqSink};
 
 use crate::check::{Check, ConfigError};
 use crate::event::PartEvent;
-use crate::kinds::kinds;
+use crate::kinds::{Kind, kinds};
 use crate::source::Wake;
 use crate::zmq::ZmqError;
 use bytes::Bytes;
@@ -71,6 +71,60 @@ impl Default for SinkConfig {
         Self::Discard(DiscardSink {})
     }
 }
+
+/// Sink on a command line that is none.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("found `{found}`, expected {expected}")]
+pub struct SinkWordsError {
+    /// The words found.
+    pub found: String,
+    /// All sinks, with what they need.
+    pub expected: String,
+}
+
+impl SinkConfig {
+    /// Reads a sink from a command line: `KIND`, or `KIND:PLACE` where the kind needs a place. Paths become absolute.
+    ///
+    /// # Errors
+    ///
+    /// [`SinkWordsError`] if there is no such kind, or if a place is missing or too much.
+    pub fn of_words(words: &str) -> Result<Self, SinkWordsError> {
+        let refused = || SinkWordsError {
+            found: words.to_owned(),
+            expected: Self::all_words(),
+        };
+        let (name, place) = match words.split_once(':') {
+            Some((name, place)) => (name, Some(place).filter(|place| !place.is_empty())),
+            None => (words, None),
+        };
+        let is_meant = |kind: &&Kind| kind.name == name && kind.place.is_some() == place.is_some();
+        let kind = Self::KINDS.iter().find(is_meant).ok_or_else(refused)?;
+        let mut table = toml::Table::new();
+        table.insert("kind".to_owned(), name.into());
+        if let (Some(key), Some(place)) = (kind.place, place) {
+            let absolute = (key != ENDPOINT)
+                .then(|| std::path::absolute(place).ok())
+                .flatten();
+            let absolute = absolute.and_then(|path| path.into_os_string().into_string().ok());
+            let place = absolute.unwrap_or_else(|| place.to_owned());
+            table.insert(key.to_owned(), place.into());
+        }
+        table.try_into().map_err(|_| refused())
+    }
+
+    /// Lists all sinks as they stand on a command line, such as `file:DIRECTORY`.
+    fn all_words() -> String {
+        let words = |kind: &Kind| match kind.place {
+            Some(place) => format!("{}:{}", kind.name, place.to_uppercase()),
+            None => kind.name.to_owned(),
+        };
+        let all: Vec<String> = Self::KINDS.iter().map(words).collect();
+        format!("one of {}", all.join(", "))
+    }
+}
+
+/// Key of the place that is no path.
+const ENDPOINT: &str = "endpoint";
 
 /// Kind of sink: the `[epn.sink]` table with this `kind`, what is checked of it, and the sink made of it.
 ///
@@ -464,6 +518,24 @@ mod tests {
             sink.poll(),
             Some(SinkEvent::Delivered { tf: TfId(8), .. })
         ));
+    }
+
+    #[test]
+    fn every_kind_can_be_named_on_a_command_line() {
+        for kind in SinkConfig::KINDS {
+            let words = match kind.place {
+                Some(ENDPOINT) => format!("{}:ipc:///run/s", kind.name),
+                Some(_) => format!("{}:/run/s", kind.name),
+                None => kind.name.to_owned(),
+            };
+            assert_eq!(SinkConfig::of_words(&words).unwrap().kind(), kind.name);
+        }
+        for words in ["", "file", "file:", "discard:x", "fast"] {
+            let error = SinkConfig::of_words(words).unwrap_err().to_string();
+            let expected =
+                format!("found `{words}`, expected one of discard, verify, file:DIRECTORY,");
+            assert!(error.starts_with(&expected), "{error}");
+        }
     }
 
     #[test]

@@ -112,7 +112,7 @@ pub(crate) struct Args {
     /// What EPNs do with TFs: `verify` every byte, `discard`, write them to `file:DIR`, or as DataDistribution does to
     /// `stf-file:DIR`, or give them to the consumer that connects to `unix:PATH`, or let those that connect to
     /// `shm:PATH` look at them in memory ({epn} in it is the index of the EPN).
-    #[arg(long, value_name = "SINK", default_value = "verify", value_parser = parse_sink)]
+    #[arg(long, value_name = "SINK", default_value = "verify", value_parser = Sink::of_words)]
     pub(crate) sink: Sink,
     /// When a TF counts as built: `built`, when it is in memory, or `stored`, when it is on the disk: then a killed EPN
     /// that is started again hands on what it was told to. `stored` needs --sink file:DIR.
@@ -186,22 +186,8 @@ pub(crate) enum Rate {
     Max,
 }
 
-/// Who gets the TFs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Sink {
-    /// Nobody, after every byte was looked at.
-    Verify,
-    /// Nobody.
-    Discard,
-    /// A file for each TF, in this directory.
-    File(PathBuf),
-    /// Files as DataDistribution writes them, in this directory.
-    StfFile(PathBuf),
-    /// A consumer at this Unix socket.
-    Unix(PathBuf),
-    /// Consumers that come to this Unix socket, and look at TFs in the memory of the EPN.
-    Shm(PathBuf),
-}
+/// Consumer of the TFs.
+pub(crate) type Sink = sheaf_node::config::SinkConfig;
 
 fn parse_push(text: &str) -> Result<Push, String> {
     let found = Push::ALL.into_iter().find(|push| push.name() == text);
@@ -235,20 +221,6 @@ fn parse_size_model(text: &str) -> Result<SizeModel, String> {
 
 fn parse_policy(text: &str) -> Result<String, policy::UnknownPolicy> {
     policy::by_name(text, 0).map(|_| text.to_owned())
-}
-
-fn parse_sink(text: &str) -> Result<Sink, String> {
-    match text.split_once(':') {
-        None if text == "verify" => Ok(Sink::Verify),
-        None if text == "discard" => Ok(Sink::Discard),
-        Some(("file", path)) if !path.is_empty() => Ok(Sink::File(path.into())),
-        Some(("stf-file", path)) if !path.is_empty() => Ok(Sink::StfFile(path.into())),
-        Some(("unix", path)) if !path.is_empty() => Ok(Sink::Unix(path.into())),
-        Some(("shm", path)) if !path.is_empty() => Ok(Sink::Shm(path.into())),
-        _ => Err(format!(
-            "found `{text}`, expected verify, discard, file:DIR, stf-file:DIR, unix:PATH or shm:PATH"
-        )),
-    }
 }
 
 fn parse_bulk(text: &str) -> Result<BulkConfig, String> {
@@ -346,7 +318,7 @@ mod tests {
     fn the_defaults_are_those_of_the_issue() {
         let args = parse("").unwrap();
         assert_eq!((args.flps, args.epns, args.rate), (3, 5, Rate::Hz(100.0)));
-        assert_eq!((args.orbits_per_tf.get(), args.sink), (32, Sink::Verify));
+        assert_eq!((args.orbits_per_tf.get(), args.sink.kind()), (32, "verify"));
         assert_eq!(args.incomplete, Incomplete::Allow);
     }
 
@@ -395,7 +367,7 @@ mod tests {
             ),
             (
                 "--sink file:",
-                "expected verify, discard, file:DIR, stf-file:DIR, unix:PATH or shm:PATH",
+                "expected one of discard, verify, file:DIRECTORY, stf-file:DIRECTORY, unix:PATH, shm:PATH",
             ),
             ("--incomplete maybe", "expected never or allow"),
             ("--kill epn:2", "expected NODE@TIME, such as epn:2@3s"),

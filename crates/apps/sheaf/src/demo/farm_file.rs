@@ -6,8 +6,8 @@ use sheaf_auth::{Authority, CertFiles, Validity};
 use sheaf_farm::RunDir;
 use sheaf_formats::inspect::FileFormat;
 use sheaf_node::config::{
-    Ack, DiscardSink, FarmConfig, FileSink, Km3netSource, ReplaySource, ShmSink, SinkConfig,
-    SourceConfig, StfFileSink, StfFileSource, UnixSink, VerifySink, Xtc2Source,
+    Ack, FarmConfig, Km3netSource, ReplaySource, ShmSink, SourceConfig, StfFileSource, UnixSink,
+    Xtc2Source,
 };
 use sheaf_protocol::{NodeId, Role};
 use sheaf_scheduler::Mode;
@@ -65,7 +65,7 @@ pub(crate) fn farm_config(args: &Args, dir: &RunDir) -> anyhow::Result<FarmConfi
     let node_bytes = node_bytes(args);
     config.flp.hold_bytes = node_bytes.max(4 * sizes.stf_bytes_max);
     config.epn.build.capacity_bytes = node_bytes.max(4 * sizes.tf_bytes_max);
-    config.epn.sink = sink(args);
+    config.epn.sink = args.sink.clone();
     config.epn.ack = args.ack;
     if args.ack == Ack::Stored && !matches!(args.sink, Sink::File(_)) {
         bail!("--ack stored needs --sink file:DIR: only files are stored");
@@ -123,10 +123,10 @@ fn check_fault_nodes(args: &Args) -> anyhow::Result<()> {
 /// A Unix socket has one listener.
 fn check_sockets(args: &Args) -> anyhow::Result<()> {
     match &args.sink {
-        Sink::Unix(path) | Sink::Shm(path)
+        Sink::Unix(UnixSink { path }) | Sink::Shm(ShmSink { path, .. })
             if args.epns > 1 && !path.to_string_lossy().contains("{epn}") =>
         {
-            let kind = sink(args).kind();
+            let kind = args.sink.kind();
             bail!(
                 "--sink {kind}:{}: {} EPNs would share it, expected {{epn}} in the path",
                 path.display(),
@@ -275,38 +275,6 @@ fn format_of(path: &Path) -> anyhow::Result<FileFormat> {
         bail!("--source {} is empty", path.display());
     }
     Ok(FileFormat::detect(&start))
-}
-
-fn sink(args: &Args) -> SinkConfig {
-    match &args.sink {
-        Sink::Verify => SinkConfig::Verify(VerifySink {}),
-        Sink::Discard => SinkConfig::Discard(DiscardSink {}),
-        Sink::File(directory) => {
-            let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.clone());
-            SinkConfig::File(FileSink {
-                directory,
-                fsync: false,
-            })
-        }
-        Sink::StfFile(directory) => {
-            let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.clone());
-            SinkConfig::StfFile(StfFileSink {
-                directory,
-                ..StfFileSink::default()
-            })
-        }
-        Sink::Unix(path) => {
-            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-            SinkConfig::Unix(UnixSink { path })
-        }
-        Sink::Shm(path) => {
-            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-            SinkConfig::Shm(ShmSink {
-                path,
-                ..ShmSink::default()
-            })
-        }
-    }
 }
 
 /// What was asked for, or half of what the machine can give, shared out: every node takes its memory at the start.
