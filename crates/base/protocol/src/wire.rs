@@ -1,7 +1,7 @@
 //! Wire forms: the types that fields take on the wire, and the tables that list the fields of each message.
 //!
-//! A table ([`wire_struct!`], [`wire_enum!`]) names every field once, in wire order. Encoder, decoder, least size, samples
-//! and the layout in `docs/reference/protocol.md` follow from it. Numbers are little-endian, without padding.
+//! A table ([`wire_struct!`], [`wire_enum!`]) names every field once, in wire order. Encoder, decoder, least size,
+//! samples and the layout in `docs/reference/protocol.md` follow from it. Numbers are little-endian, without padding.
 
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::id::{Attempt, EpnId, FlpId, Incarnation, RosterId, RunId, Source, Target, Term, TfId};

@@ -2,8 +2,8 @@
 //!
 //! The torture harness holds whole nodes against their contract step by step; this simulator answers "how much, how
 //! fast, how fair" for farms of any size: same brains, modelled wires ([`Scenario`] has the choices). Equal scenarios
-//! and seeds give equal runs, to the byte ([`Run::trace_hash`]). `docs/explanation/simulator.md` has the model, its limits and how
-//! well it agrees with live farms.
+//! and seeds give equal runs, to the byte ([`Run::trace_hash`]). `docs/explanation/simulator.md` has the model, its
+//! limits and how well it agrees with live farms.
 
 mod draw;
 mod farm;
