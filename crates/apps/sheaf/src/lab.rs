@@ -7,7 +7,7 @@ mod net;
 use crate::duration;
 use crate::fail;
 use sheaf_lab::report::{self, Row};
-use sheaf_lab::{LabError, faults, kills, machine, matrix, soak};
+use sheaf_lab::{LabError, faults, kills, machine, matrix, output, soak};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -165,7 +165,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 fn run_legacy_node(config: &str) -> anyhow::Result<ExitCode> {
     let config = serde_json::from_str(config).map_err(|error| fail::bad_use(error.to_string()))?;
-    let report = sheaf_lab::legacy::run_node(&config)?;
+    let report = sheaf_lab::experiment::legacy::run_node(&config)?;
     println!("{}", serde_json::to_string(&report)?);
     Ok(ExitCode::SUCCESS)
 }
@@ -272,7 +272,7 @@ fn finish(
         print!("{text}");
     }
     if let Some(path) = json {
-        report::write_json(path, value)?;
+        output::write_json(path, value)?;
     }
     Ok(if is_ok {
         ExitCode::SUCCESS

@@ -6,7 +6,7 @@
 
 use crate::compare::{self, FigureOf, GOODPUT, P99, describe, key};
 use crate::error::LabError;
-use crate::report::results::Results;
+use crate::results::Results;
 use serde::Serialize;
 use sheaf_figures::stat;
 use sheaf_sim::summary::Kind;
@@ -280,7 +280,7 @@ pub fn table(calibration: &Calibration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::verdict::tests::point;
+    use crate::results::tests::point;
     use sheaf_sim::summary::{Point, Summary};
 
     /// A live and a simulated point: loss, goodput, median of the latency.

@@ -1,7 +1,7 @@
 //! Two sets of results, point by point: how far apart they are, and whether that may be chance.
 
 use crate::experiment::result::RunResult;
-use crate::report::results::{Results, name};
+use crate::results::{Results, name};
 use serde::Serialize;
 use sheaf_figures::stat;
 use sheaf_sim::summary::Point;

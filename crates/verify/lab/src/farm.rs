@@ -150,7 +150,7 @@ impl Farm {
             ensemble,
             watch: Watch::default(),
             status_ms: STATUS_MS,
-            program: program()?,
+            program: tool::program()?,
             config,
             plan,
             folder,
@@ -184,7 +184,7 @@ impl Farm {
             ensemble: None,
             watch: Watch::default(),
             status_ms: site.status_ms,
-            program: program()?,
+            program: tool::program()?,
             config,
             plan,
             folder,
@@ -609,16 +609,6 @@ impl Drop for Farm {
             }
         }
     }
-}
-
-/// Another binary than the running one, for tests of this crate.
-pub(crate) const PROGRAM: &str = "SHEAF_LAB_PROGRAM";
-
-/// The program whose processes are the nodes.
-pub(crate) fn program() -> Result<PathBuf, LabError> {
-    std::env::var_os(PROGRAM)
-        .map_or_else(std::env::current_exe, |path| Ok(path.into()))
-        .map_err(LabError::io("find the path of this program"))
 }
 
 /// The file from which nodes with a settable clock read it.

@@ -42,7 +42,10 @@ pub struct Fleet {
     _folder: Folder,
 }
 
-/// Answer of a host.
+/// In the provenance: which hosts an experiment was run on, if not on this machine.
+pub(crate) const HOSTS: &str = "hosts";
+
+/// What a host answered.
 pub type Answer<T> = (String, Result<T, LabError>);
 
 impl Fleet {
@@ -75,7 +78,7 @@ impl Fleet {
     ///
     /// The [`HostError`] of the first that is not.
     pub fn ready(&self) -> Result<Vec<Facts>, LabError> {
-        let digest = digest(&crate::farm::program()?)?;
+        let digest = digest(&crate::tool::program()?)?;
         self.on_all(|session| {
             let facts = Facts::ask(session)?;
             facts.check_ready(session, &digest)?;
@@ -92,10 +95,7 @@ impl Fleet {
         let facts = self.ready()?;
         let hosts = self.inventory.hosts.iter().zip(&facts);
         let lines = hosts.map(|(host, facts)| (format!("host {}", host.name), facts.line()));
-        let venue = (
-            crate::experiment::store::HOSTS.to_owned(),
-            self.inventory.line(),
-        );
+        let venue = (HOSTS.to_owned(), self.inventory.line());
         Ok(lines.chain([venue]).collect())
     }
 
@@ -105,7 +105,7 @@ impl Fleet {
     ///
     /// The first [`HostError`]. Other hosts may have got it.
     pub fn push(&self, tell: impl Fn(&str, &str) + Sync) -> Result<(), LabError> {
-        let program = crate::farm::program()?;
+        let program = crate::tool::program()?;
         let digest = digest(&program)?;
         let what = || LabError::io(format!("read {}", program.display()));
         let bytes = std::fs::metadata(&program).map_err(what())?.len();
@@ -157,7 +157,7 @@ impl Fleet {
 ///
 /// [`LabError::Missing`] without `ssh`.
 pub fn check(inventory: &Inventory) -> Result<Vec<Answer<Facts>>, LabError> {
-    let digest = digest(&crate::farm::program()?)?;
+    let digest = digest(&crate::tool::program()?)?;
     let (_folder, sessions) = connect(inventory)?;
     Ok(at_once(&sessions, |(name, session)| {
         let ask = || -> Result<Facts, LabError> {

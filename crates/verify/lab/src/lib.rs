@@ -15,11 +15,12 @@ pub mod calibrate;
 pub mod compare;
 pub mod experiment;
 pub mod input;
-pub mod legacy;
 // What can be run, and what it gives.
 pub mod faults;
 pub mod kills;
+pub mod output;
 pub mod report;
+pub mod results;
 pub mod soak;
 // What a cell is.
 pub mod cell;
@@ -35,6 +36,7 @@ mod hostile;
 mod inject;
 mod judge;
 pub mod machine;
+mod names;
 mod relay;
 mod trace;
 

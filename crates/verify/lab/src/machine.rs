@@ -5,26 +5,11 @@
 //! nothing, so [`clean`] looks for names of processes that do not live any more; every experiment begins with that.
 
 use crate::error::LabError;
+use crate::names::{NAME, unique};
 use crate::tool;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
-
-/// How all names begin.
-const NAME: &str = "sheaf-lab-";
-
-static SERIAL: AtomicU32 = AtomicU32::new(0);
-
-/// How the names of this process begin.
-pub(crate) fn prefix() -> String {
-    format!("{NAME}{}", std::process::id())
-}
-
-/// A name that nothing else has: of this process, and counted up.
-pub(crate) fn unique() -> String {
-    format!("{}-{}", prefix(), SERIAL.fetch_add(1, Ordering::Relaxed))
-}
 
 /// A folder for one farm; goes away when dropped, unless it is kept.
 #[derive(Debug)]
@@ -405,7 +390,7 @@ mod tests {
         // Higher than any process id of Linux.
         let dead = u32::MAX;
         assert!(is_left_over(&format!("{NAME}{dead}-3-sw")));
-        assert!(!is_left_over(&format!("{}-0", prefix())));
+        assert!(!is_left_over(&format!("{}-0", crate::names::prefix())));
         assert!(!is_left_over(&format!("{NAME}1-0")), "init lives");
         assert!(!is_left_over("sheaf-demo-7"));
         assert!(!is_left_over(&format!("{NAME}x")));

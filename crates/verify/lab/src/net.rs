@@ -57,7 +57,7 @@ impl Net {
     /// [`LabError::Missing`] without root or a tool, and what `ip` and `tc` say. Nothing is left of it then.
     pub fn make(topology: &Topology) -> Result<Self, LabError> {
         needs()?;
-        let prefix = machine::unique();
+        let prefix = crate::names::unique();
         let guard = guard(&prefix)?;
         Self::build(topology, &prefix, Some(guard))
     }
@@ -428,7 +428,7 @@ mod tests {
         if !can_run("a_guard_removes_the_network_of_a_process_that_was_killed") {
             return;
         }
-        let prefix = machine::unique();
+        let prefix = crate::names::unique();
         let name = format!("{prefix}.x");
         let mut guard = guard(&prefix).unwrap();
         tool::run("ip", ["netns", "add", &name]).unwrap();

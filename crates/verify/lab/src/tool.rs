@@ -81,13 +81,23 @@ fn no_namespaces() -> Option<String> {
     static FOUND: OnceLock<Option<String>> = OnceLock::new();
     let try_one = || {
         // Made and removed at once: a container may have `ip` and root, and no right to do this.
-        let name = format!("{}-probe", crate::machine::prefix());
+        let name = format!("{}-probe", crate::names::prefix());
         let made = run("ip", ["netns", "add", &name]);
         let removed = run("ip", ["netns", "del", &name]);
         let error = made.and(removed).err()?;
         Some(format!("needs network namespaces: {error}"))
     };
     FOUND.get_or_init(try_one).clone()
+}
+
+/// Another binary than the running one, for tests of this crate.
+pub(crate) const PROGRAM: &str = "SHEAF_LAB_PROGRAM";
+
+/// The program whose processes are the nodes.
+pub(crate) fn program() -> Result<PathBuf, LabError> {
+    std::env::var_os(PROGRAM)
+        .map_or_else(std::env::current_exe, |path| Ok(path.into()))
+        .map_err(LabError::io("find the path of this program"))
 }
 
 /// Whether this process is root.

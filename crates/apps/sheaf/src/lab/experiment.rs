@@ -7,7 +7,7 @@ use sheaf_lab::experiment::result::RunResult;
 use sheaf_lab::experiment::run::{self, Options, Progress};
 use sheaf_lab::hosts::Inventory;
 use sheaf_lab::report::pages;
-use sheaf_lab::report::results::Results;
+use sheaf_lab::results::Results;
 use sheaf_lab::{calibrate, compare};
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@ use crate::duration;
 use crate::fail;
 use sheaf_lab::net::ceiling::{self, Options, Row};
 use sheaf_lab::net::{self, Net, Topology};
-use sheaf_lab::report;
+use sheaf_lab::output;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -137,7 +137,7 @@ pub(super) fn run_ceiling(args: &CeilingArgs) -> anyhow::Result<ExitCode> {
     };
     let ceiling = ceiling::run(&topology, &options, tell).map_err(super::refuse)?;
     if let Some(path) = &args.svg {
-        report::write(path, &ceiling.svg()?)?;
+        output::write(path, &ceiling.svg()?)?;
     }
     super::finish(&ceiling.text(), &ceiling, args.json.as_deref(), true)
 }

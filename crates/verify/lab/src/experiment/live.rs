@@ -4,7 +4,7 @@ mod disturb;
 
 use super::Trial;
 use super::place::Placement;
-use super::result::{RunResult, jain};
+use super::result::RunResult;
 use super::venue::Stage;
 use crate::books;
 use crate::clock::{now_ns, wait_until};
@@ -16,6 +16,7 @@ use crate::shape::Shape;
 use crate::trace::{Outcome, Trace};
 use disturb::Disturber;
 use rustix::process::Signal;
+use sheaf_figures::stat;
 use sheaf_node::config::{DiscardSink, FarmConfig, SinkConfig, SourceConfig};
 use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
 use sheaf_scheduler::Mode;
@@ -312,7 +313,7 @@ fn count(trial: &Trial, farm: &Farm, faults: u64) -> Result<RunResult, LabError>
         offered_mbit_s: trial.offered_mbit_s(),
         goodput_mbit_s: mbit_s(audit.bytes as f64, span_s),
         span_s,
-        fairness: jain(&tfs_by_epn),
+        fairness: stat::jain(&tfs_by_epn),
         tfs_by_epn,
         reassigned: books.map_or(0, |books| books.reassigned),
         flp_peak_bytes: peaks.flp_bytes,

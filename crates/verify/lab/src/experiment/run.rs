@@ -1,5 +1,6 @@
 //! All runs of an experiment, one after the other, into a folder that keeps what is done.
 
+use super::legacy;
 use super::live::{self, Turn};
 use super::result::RunResult;
 use super::store::Store;
@@ -162,7 +163,7 @@ fn run_one(trial: &Trial, turn: &Turn, stage: &mut Option<Stage>) -> Result<RunR
     let stage = on_stage(stage, venue)?;
     let folder = Folder::make(false)?;
     match (trial.scenario.mode, stage) {
-        (Mode::Legacy, Stage::Net(net)) => crate::legacy::run(trial, net, turn, &folder),
+        (Mode::Legacy, Stage::Net(net)) => legacy::run(trial, net, turn, &folder),
         _ => live::run(trial, stage, turn, folder),
     }
 }

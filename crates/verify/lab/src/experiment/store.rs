@@ -15,6 +15,7 @@ use super::result::RunResult;
 use super::summary;
 use super::{Experiment, Trial};
 use crate::error::LabError;
+use crate::hosts::HOSTS;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -185,8 +186,6 @@ impl Store {
 }
 
 const CARD: &str = "experiment.json";
-/// In the provenance: which hosts an experiment was run on, if not on this machine.
-pub(crate) const HOSTS: &str = "hosts";
 const RUNS: &str = "runs";
 
 /// The runs of a folder of results.

@@ -72,7 +72,7 @@ impl Orders {
 ///
 /// What starting a process gives.
 pub fn attend(words: &[String]) -> Result<u8, LabError> {
-    let mut command = Command::new(crate::farm::program()?);
+    let mut command = Command::new(crate::tool::program()?);
     command
         .args(words)
         .arg("--parent")

@@ -210,7 +210,7 @@ impl Fleet {
             .iter()
             .map(|(_, name, facts)| (name, facts))
             .collect();
-        crate::report::write_json(&out.join("hosts.json"), &facts)?;
+        crate::output::write_json(&out.join("hosts.json"), &facts)?;
         Ok(count)
     }
 

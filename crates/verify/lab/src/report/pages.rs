@@ -1,9 +1,9 @@
 //! Results as a table of text, and as one page of HTML with its figures inside.
 
-use super::results::{Results, kind, name, name_among, offered_mbit_s};
 use super::verdict;
 use crate::calibrate;
 use crate::error::LabError;
+use crate::results::{Results, kind, name, name_among, offered_mbit_s};
 use sheaf_figures::plot::{self, Bar, PlotError};
 use sheaf_figures::stat;
 use sheaf_sim::summary::{Point, Summary};
@@ -84,10 +84,10 @@ pub fn write(results: &Results, folder: &Path) -> Result<PathBuf, LabError> {
     let plots = folder.join("plots");
     std::fs::create_dir_all(&plots).map_err(LabError::io(format!("make {}", plots.display())))?;
     for figure in &figures {
-        super::write(&plots.join(format!("{}.svg", figure.name)), &figure.svg)?;
+        crate::output::write(&plots.join(format!("{}.svg", figure.name)), &figure.svg)?;
     }
     let page = folder.join("report.html");
-    super::write(&page, &html(results, &figures))?;
+    crate::output::write(&page, &html(results, &figures))?;
     Ok(page)
 }
 
@@ -494,8 +494,8 @@ figure svg { display: block; max-width: 100% }
 
 #[cfg(test)]
 mod tests {
-    use super::super::verdict::tests::point;
     use super::*;
+    use crate::results::tests::point;
 
     fn results() -> Results {
         let mut summary = Summary::new("net<work>");

@@ -1,6 +1,6 @@
 //! Verdict on a point, in plain words.
 
-use super::results::offered_mbit_s;
+use crate::results::offered_mbit_s;
 use sheaf_sim::summary::Point;
 
 /// Published losses count as reproduced within this many percent of them,
@@ -120,41 +120,9 @@ fn of_legacy(point: &Point) -> Verdict {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-    use sheaf_sim::summary::{Kind, Latency};
-    use std::collections::BTreeMap;
-
-    pub(crate) fn point(mode: &str, lost: f64, published: Option<f64>) -> Point {
-        Point {
-            label: "5".to_owned(),
-            flps: 1,
-            epns: 1,
-            rate_hz: 200.0,
-            bytes: 58_750,
-            policy: "fixed".to_owned(),
-            reaction: "whitelist".to_owned(),
-            mode: mode.to_owned(),
-            push: "eager".to_owned(),
-            source: Kind::Live,
-            duration_s: 30.0,
-            n: 3,
-            n_rejected: 0,
-            announced: 6000.0,
-            lost_mean: lost,
-            loss_percent: lost / 60.0,
-            loss_percent_ci95: [lost / 60.0; 2],
-            out_of_order: 0.0,
-            goodput_mbit_s: 93.25,
-            latency_us: Latency::default(),
-            published_loss_percent: published,
-            lost_by: BTreeMap::from([("late-at-run-end".to_owned(), lost)]),
-            flp_peak_bytes: 0,
-            epn_peak_bytes: 0,
-            fairness: 1.0,
-            reassigned: 0.0,
-        }
-    }
+    use crate::results::tests::point;
 
     #[test]
     fn verdicts_are_plain() {

@@ -19,17 +19,17 @@ mod queue;
 mod rule;
 mod wire;
 
+use super::Trial;
+use super::live::{Cast, Turn, outside};
+use super::result::RunResult;
 use crate::clock::{now_ns, wait_until};
 use crate::error::LabError;
-use crate::experiment::Trial;
-use crate::experiment::live::{Cast, Turn, outside};
-use crate::experiment::result::{RunResult, jain};
-use crate::farm;
 use crate::machine::Folder;
 use crate::net::{Net, Place};
 use crate::tool;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
+use sheaf_figures::stat;
 use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
 use sheaf_sim::scenario::{Builder, Fault, FaultKind, Legacy};
 use std::collections::BTreeMap;
@@ -239,7 +239,7 @@ impl<'a> Troupe<'a> {
         }
         Ok(Self {
             trial,
-            program: farm::program()?,
+            program: tool::program()?,
             folder,
             parts,
             children: Vec::new(),
@@ -420,7 +420,7 @@ fn judge(trial: &Trial, reports: &[(NodeId, NodeReport)], faults: u64) -> RunRes
     let targets: Vec<&Vec<u16>> = of(Role::Flp).map(|report| &report.targets).collect();
     let bytes = u64::from(trial.scenario.flps) * trial.scenario.size.bytes * icn.acks;
     let span_s = icn.span_ns as f64 / 1e9;
-    let generation_s = crate::experiment::live::generation_s(
+    let generation_s = super::live::generation_s(
         0,
         icn.generation_ns,
         usize::try_from(icn.heartbeats).unwrap_or(0),
@@ -441,7 +441,7 @@ fn judge(trial: &Trial, reports: &[(NodeId, NodeReport)], faults: u64) -> RunRes
             0.0
         },
         span_s,
-        fairness: jain(&icn.acks_by_epn),
+        fairness: stat::jain(&icn.acks_by_epn),
         tfs_by_epn: icn.acks_by_epn.clone(),
         flp_peak_bytes: of(Role::Flp)
             .map(|report| report.peak_bytes)

@@ -1,0 +1,32 @@
+//! Files that an experiment leaves for others.
+
+use crate::error::LabError;
+use serde::Serialize;
+use std::path::Path;
+
+/// Writes `value` to `path`, or to the standard output if it is `-`.
+///
+/// # Errors
+///
+/// What writing gives.
+pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), LabError> {
+    let mut text =
+        serde_json::to_string_pretty(value).expect("names and numbers always have a JSON form");
+    text.push('\n');
+    if path.as_os_str() == "-" {
+        use std::io::Write as _;
+        return std::io::stdout()
+            .write_all(text.as_bytes())
+            .map_err(LabError::io("write to the standard output"));
+    }
+    write(path, &text)
+}
+
+/// Writes `text` to `path`.
+///
+/// # Errors
+///
+/// What writing gives.
+pub fn write(path: &Path, text: &str) -> Result<(), LabError> {
+    std::fs::write(path, text).map_err(LabError::io(format!("write {}", path.display())))
+}
