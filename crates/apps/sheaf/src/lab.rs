@@ -6,6 +6,7 @@ mod net;
 
 use crate::duration;
 use crate::fail;
+use sheaf_lab::experiment::run::RunError;
 use sheaf_lab::report::{self, Row};
 use sheaf_lab::{LabError, faults, kills, machine, matrix, output, soak};
 use std::path::{Path, PathBuf};
@@ -238,15 +239,17 @@ fn run_kills(args: &KillsArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// What the user can mend is told as such.
-fn refuse(error: LabError) -> anyhow::Error {
-    match error {
-        LabError::Cell { .. }
-        | LabError::Missing(_)
-        | LabError::Experiment(_)
-        | LabError::Input(_)
-        | LabError::Results { .. }
-        | LabError::Unpaired { .. } => fail::bad_use(error.to_string()),
-        other => other.into(),
+fn refuse(error: impl Into<RunError>) -> anyhow::Error {
+    match error.into() {
+        RunError::Experiment(error) => fail::bad_use(error),
+        RunError::Lab(error) => match error {
+            LabError::Cell { .. }
+            | LabError::Missing(_)
+            | LabError::Input(_)
+            | LabError::Results { .. }
+            | LabError::Unpaired { .. } => fail::bad_use(error),
+            other => other.into(),
+        },
     }
 }
 

@@ -1,5 +1,8 @@
 //! Errors of experiments.
 
+mod host;
+
+pub use host::HostError;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -39,15 +42,12 @@ pub enum LabError {
         /// All names.
         known: String,
     },
-    /// The experiment makes no sense.
-    #[error(transparent)]
-    Experiment(Box<crate::experiment::ExperimentError>),
     /// A file cannot be used.
     #[error(transparent)]
     Input(#[from] crate::input::InputError),
     /// A host is not as it has to be.
     #[error(transparent)]
-    Host(#[from] crate::hosts::HostError),
+    Host(#[from] HostError),
     /// A figure cannot be drawn.
     #[error(transparent)]
     Plot(#[from] sheaf_figures::plot::PlotError),
@@ -75,12 +75,6 @@ pub enum LabError {
     /// Something that the machine lacks, where skipping is not allowed.
     #[error("this cannot run here: {0}")]
     Missing(String),
-}
-
-impl From<crate::experiment::ExperimentError> for LabError {
-    fn from(error: crate::experiment::ExperimentError) -> Self {
-        Self::Experiment(Box::new(error))
-    }
 }
 
 impl LabError {

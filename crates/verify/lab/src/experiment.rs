@@ -9,7 +9,6 @@ mod likeness;
 pub(crate) mod live;
 #[cfg(feature = "parquet")]
 mod parquet;
-pub(crate) mod place;
 pub mod result;
 pub mod run;
 mod simulated;

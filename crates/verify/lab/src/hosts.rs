@@ -7,20 +7,19 @@
 pub mod attend;
 mod error;
 mod facts;
-mod farm;
 pub mod inventory;
+mod run;
 mod session;
 
 use crate::clock;
+pub use crate::error::HostError;
 use crate::error::LabError;
 use crate::machine::Folder;
 use crate::tool;
-pub use error::HostError;
 pub use facts::Facts;
 use facts::{FUNCTIONS, MARK};
-pub use farm::Started;
-pub(crate) use farm::{begin_run, end_run};
 pub use inventory::Inventory;
+pub(crate) use run::{begin_run, end_run};
 pub(crate) use session::Session;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -30,8 +29,6 @@ use std::sync::Arc;
 const AT_ONCE: usize = 32;
 /// Folder of a run on a host, below the host's folder.
 const RUN: &str = "run";
-/// Folder of a farm that was started by hand.
-const FARM: &str = "farm";
 
 /// All hosts of an inventory, connected.
 #[derive(Debug)]
@@ -66,7 +63,12 @@ impl Fleet {
         })
     }
 
-    /// Hosts.
+    /// Returns the connections, in the order of the inventory.
+    pub(crate) fn sessions(&self) -> &[Arc<Session>] {
+        &self.sessions
+    }
+
+    /// Its hosts.
     #[must_use]
     pub fn inventory(&self) -> &Inventory {
         &self.inventory
@@ -142,7 +144,7 @@ impl Fleet {
     }
 
     /// Does `work` on all hosts, some at a time; the results in the order of the inventory.
-    fn on_all<T: Send>(
+    pub(crate) fn on_all<T: Send>(
         &self,
         work: impl Fn(&Session) -> Result<T, LabError> + Sync,
     ) -> Result<Vec<T>, LabError> {
@@ -214,7 +216,7 @@ fn digest(path: &Path) -> Result<String, LabError> {
     Ok(said.split(' ').next().unwrap_or_default().to_owned())
 }
 
-fn script(text: &str) -> String {
+pub(crate) fn script(text: &str) -> String {
     format!("{FUNCTIONS}{text}")
 }
 

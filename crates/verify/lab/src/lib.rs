@@ -8,6 +8,7 @@
 //! `sheaf-lab-` is touched.
 
 // Where experiments take place.
+pub mod hosted;
 pub mod hosts;
 pub mod net;
 // Questions, their points, and runs of them.
@@ -37,6 +38,7 @@ mod inject;
 mod judge;
 pub mod machine;
 mod names;
+mod place;
 mod relay;
 mod trace;
 

@@ -4,7 +4,7 @@ use crate::duration;
 use sheaf_lab::LabError;
 use sheaf_lab::experiment::Experiment;
 use sheaf_lab::experiment::result::RunResult;
-use sheaf_lab::experiment::run::{self, Options, Progress};
+use sheaf_lab::experiment::run::{self, Options, Progress, RunError};
 use sheaf_lab::hosts::Inventory;
 use sheaf_lab::report::pages;
 use sheaf_lab::results::Results;
@@ -161,7 +161,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     bar.clear();
     let summary = match outcome {
         Ok(summary) => summary,
-        Err(LabError::Interrupted) => {
+        Err(RunError::Lab(LabError::Interrupted)) => {
             let out = options.out.display();
             eprintln!("interrupted; the same command goes on with {out}");
             return Ok(ExitCode::from(130));
@@ -179,9 +179,10 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn options(args: &RunArgs) -> Result<Options, LabError> {
-    let text = sheaf_lab::input::read(&args.file)?;
-    let hosts = args.hosts.as_deref().map(Inventory::read).transpose()?;
+fn options(args: &RunArgs) -> Result<Options, RunError> {
+    let text = sheaf_lab::input::read(&args.file).map_err(LabError::from)?;
+    let hosts = args.hosts.as_deref().map(Inventory::read).transpose();
+    let hosts = hosts.map_err(LabError::from)?;
     let file = args.file.display().to_string();
     let mut experiment = Experiment::parse_for(&text, &file, hosts)?;
     if args.quick {

@@ -4,8 +4,8 @@
 //! of the nodes from the configuration of live nodes, delays and speed of the machine from `[machine]`.
 
 use super::Experiment;
-use super::place::{Misfit, Placement};
 use crate::net::{Framing, Node, Topology};
+use crate::place::{Misfit, Placement};
 use sheaf_sim::scenario::{Control, Group, Rack, Scenario};
 
 /// Makes `scenario` what a live run of it on `topology` is.

@@ -3,7 +3,6 @@
 mod disturb;
 
 use super::Trial;
-use super::place::Placement;
 use super::result::RunResult;
 use super::venue::Stage;
 use crate::books;
@@ -12,6 +11,7 @@ use crate::error::LabError;
 use crate::farm::{Farm, Site, Spot};
 use crate::machine::Folder;
 use crate::net::{Net, Place};
+use crate::place::Placement;
 use crate::shape::Shape;
 use crate::trace::{Outcome, Trace};
 use disturb::Disturber;

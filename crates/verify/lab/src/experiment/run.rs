@@ -1,5 +1,6 @@
 //! All runs of an experiment, one after the other, into a folder that keeps what is done.
 
+use super::ExperimentError;
 use super::legacy;
 use super::live::{self, Turn};
 use super::result::RunResult;
@@ -50,12 +51,29 @@ pub struct Progress {
     pub result: Option<RunResult>,
 }
 
+/// Reasons why an experiment does not come to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The experiment makes no sense. Nothing has been made of it.
+    #[error(transparent)]
+    Experiment(Box<ExperimentError>),
+    /// A run could not be made, or the results could not be kept.
+    #[error(transparent)]
+    Lab(#[from] LabError),
+}
+
+impl From<ExperimentError> for RunError {
+    fn from(error: ExperimentError) -> Self {
+        Self::Experiment(Box::new(error))
+    }
+}
+
 /// The trials of `options`.
 ///
 /// # Errors
 ///
-/// [`LabError::Experiment`], also if nothing is left of `only`.
-pub fn select(options: &Options) -> Result<Vec<Trial>, LabError> {
+/// [`RunError::Experiment`], also if nothing is left of `only`.
+pub fn select(options: &Options) -> Result<Vec<Trial>, RunError> {
     let mut trials = options.experiment.trials()?;
     let is_wanted = |trial: &Trial| {
         let line = trial.line();
@@ -79,9 +97,9 @@ pub fn select(options: &Options) -> Result<Vec<Trial>, LabError> {
 ///
 /// # Errors
 ///
-/// [`LabError::Experiment`], [`LabError::Results`], [`LabError::Missing`] before anything is made;
+/// [`RunError::Experiment`], [`LabError::Results`], [`LabError::Missing`] before anything is made;
 /// [`LabError::Interrupted`], after which the same call goes on; and what stands in the way of a run.
-pub fn run(options: &Options, mut tell: impl FnMut(&Progress)) -> Result<Summary, LabError> {
+pub fn run(options: &Options, mut tell: impl FnMut(&Progress)) -> Result<Summary, RunError> {
     let all = options.experiment.trials()?;
     let trials = select(options)?;
     let is_live = |trial: &Trial| trial.source == Kind::Live;
@@ -110,7 +128,7 @@ pub fn run(options: &Options, mut tell: impl FnMut(&Progress)) -> Result<Summary
     let outcome = run_all(options, &trials, &store, &mut stage, &mut tell);
     // What there is counts, also after an interruption.
     let summary = store.conclude(&all)?;
-    outcome.map(|()| summary)
+    Ok(outcome.map(|()| summary)?)
 }
 
 fn run_all(

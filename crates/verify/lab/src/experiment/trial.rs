@@ -1,10 +1,10 @@
 //! One point of an experiment, with everything that a run of it needs.
 
 use super::likeness::liken;
-use super::place::Misfit;
 use super::venue::Venue;
 use super::{Chaos, Experiment, ExperimentError, LiveSettings, PointSpec};
 use crate::net::Topology;
+use crate::place::Misfit;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sheaf_placement::policy;

@@ -2,12 +2,12 @@
 
 use super::Trial;
 use super::live::Cast;
-use super::place::{Misfit, Placement};
 use crate::error::LabError;
 use crate::farm::Spot;
 use crate::hosts::{Fleet, Inventory};
 use crate::machine::Host;
 use crate::net::{Net, Topology};
+use crate::place::{Misfit, Placement};
 use sheaf_protocol::NodeId;
 use std::collections::BTreeMap;
 

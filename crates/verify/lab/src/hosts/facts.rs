@@ -1,7 +1,7 @@
 //! Facts about a host and its folder.
 
-use super::error::HostError;
 use super::session::Session;
+use crate::error::HostError;
 use crate::error::LabError;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -111,7 +111,7 @@ impl Facts {
     /// # Errors
     ///
     /// [`HostError`].
-    pub(super) fn ask(session: &Session) -> Result<Self, LabError> {
+    pub(crate) fn ask(session: &Session) -> Result<Self, LabError> {
         let host = session.host();
         let what = "tell what it is";
         let script = format!("{FUNCTIONS}{SCRIPT}");
@@ -197,7 +197,7 @@ impl Facts {
     }
 
     /// Whether nothing of this folder runs.
-    pub(super) fn check_idle(&self, session: &Session) -> Result<(), HostError> {
+    pub(crate) fn check_idle(&self, session: &Session) -> Result<(), HostError> {
         if self.running == 0 {
             return Ok(());
         }

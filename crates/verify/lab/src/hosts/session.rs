@@ -4,7 +4,7 @@
 //! holds the connection as long as its input is open, so that it ends with this process, however that ends.
 
 use super::RUN;
-use super::error::HostError;
+use super::error;
 use super::inventory::Host;
 use crate::error::LabError;
 use crate::tool;
@@ -87,7 +87,7 @@ impl Session {
         }
         let status = self.master.wait().ok().and_then(|status| status.code());
         let text = String::from_utf8_lossy(&stderr);
-        HostError::of_ssh(&self.host, "log in", status, &text).into()
+        error::of_ssh(&self.host, "log in", status, &text).into()
     }
 
     /// The host.
@@ -185,7 +185,7 @@ impl Session {
             return Ok(output.stdout);
         }
         let stderr = String::from_utf8_lossy(&output.stderr);
-        Err(HostError::of_ssh(&self.host, what, output.status.code(), &stderr).into())
+        Err(error::of_ssh(&self.host, what, output.status.code(), &stderr).into())
     }
 }
 

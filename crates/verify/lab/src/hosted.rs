@@ -1,11 +1,10 @@
 //! A farm by hand on the hosts of a fleet: started, stopped, its logs fetched. It goes on when this process ends.
 
-use super::facts::Facts;
-use super::{FARM, Fleet, MARK, RUN, Session, script};
 use crate::clock::{let_pass, wait_until};
 use crate::error::LabError;
-use crate::experiment::place::Placement;
 use crate::farm::Spot;
+use crate::hosts::{Facts, Fleet, Session, end_run, script};
+use crate::place::Placement;
 use sheaf_node::config::FarmConfig;
 use sheaf_node::status::FarmStatus;
 use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
@@ -13,6 +12,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+/// What a farm that was started by hand has on a host, below the folder.
+const FARM: &str = "farm";
 /// How long a farm may take to begin its run.
 const START_MAX: Duration = Duration::from_secs(60);
 /// How often hosts are asked how far they are.
@@ -39,7 +40,7 @@ impl Fleet {
     ///
     /// # Errors
     ///
-    /// [`HostError`](super::HostError) of a host that is not ready, [`LabError::Farm`] if the farm does not fit or does
+    /// [`HostError`](crate::hosts::HostError) of a host that is not ready, [`LabError::Farm`] if the farm does not fit or does
     /// not begin.
     pub fn start(&self, mut config: FarmConfig) -> Result<Vec<Started>, LabError> {
         let spots = self.spots(config.run.flps, config.run.epns)?;
@@ -79,12 +80,12 @@ impl Fleet {
     ///
     /// [`LabError::Farm`] if they do not fit.
     pub(crate) fn spots(&self, flps: u32, epns: u32) -> Result<BTreeMap<NodeId, Spot>, LabError> {
-        let placement = Placement::on_hosts(&self.inventory, flps, epns)
+        let placement = Placement::on_hosts(self.inventory(), flps, epns)
             .map_err(|misfit| LabError::Farm(misfit.to_string()))?;
-        let slots = self.inventory.slots();
+        let slots = self.inventory().slots();
         let spot = |node: NodeId, slot: usize| {
             let slot = &slots[slot];
-            let session = self.sessions[slot.host].clone();
+            let session = self.sessions()[slot.host].clone();
             let host = session.host();
             // Control goes over the second network if there is one, STFs over the first.
             let listen = match node.role {
@@ -274,34 +275,6 @@ fn launch(nodes: &[Node<'_>]) -> Result<(), LabError> {
     }
     Ok(())
 }
-
-/// Kills all processes of a host, and removes what a run has there.
-pub(crate) fn end_run(session: &Session) -> Result<(), LabError> {
-    let words = [session.host().folder.as_str(), MARK, RUN];
-    session.run("end a run", &script(END_RUN), &words).map(drop)
-}
-
-/// Makes an empty folder for a run; gives its path.
-pub(crate) fn begin_run(session: &Session) -> Result<(), LabError> {
-    let words = [session.host().folder.as_str(), MARK, RUN];
-    session
-        .run("make room for a run", BEGIN_RUN, &words)
-        .map(drop)
-}
-
-/// `$1` is the folder, `$2` the mark, `$3` that of the run.
-const BEGIN_RUN: &str = r#"
-set -e
-[ -e "$1/$2" ]
-rm -rf "$1/$3"
-mkdir "$1/$3"
-"#;
-
-const END_RUN: &str = r#"
-[ -e "$folder/$2" ] || exit 0
-end_all
-rm -rf "$folder/$3"
-"#;
 
 /// `$1` is the folder, `$2` that of the farm. What was not fetched stays.
 const MAKE_FARM: &str = r#"
