@@ -4,6 +4,7 @@
 //! anything is made: an error names the key and what it accepts. Each run leaves a file in the result folder
 //! ([`store`]), so that an interrupted experiment goes on where it was.
 
+pub mod card;
 pub mod legacy;
 mod likeness;
 pub(crate) mod live;

@@ -40,8 +40,8 @@ impl Fleet {
     ///
     /// # Errors
     ///
-    /// [`HostError`](crate::hosts::HostError) of a host that is not ready, [`LabError::Farm`] if the farm does not fit or
-    /// does not begin.
+    /// [`HostError`](crate::hosts::HostError) of a host that is not ready, [`LabError::Farm`] if the farm does
+    /// not fit or does not begin.
     pub fn start(&self, mut config: FarmConfig) -> Result<Vec<Started>, LabError> {
         let spots = self.spots(config.run.flps, config.run.epns)?;
         config.icn.address.clone_from(&spots[&NodeId::ICN].listen);

@@ -57,7 +57,7 @@ pub(crate) fn run(
 ) -> Result<RunResult, LabError> {
     let begin = Instant::now();
     let began_unix_s = unix_s();
-    let spots = stage.spots(trial)?;
+    let spots = spots(stage, trial)?;
     let count_of = |role| spots.keys().filter(|node| node.role == role).count();
     let site = Site {
         shape: Shape {
@@ -358,6 +358,18 @@ pub(crate) fn outside(trial: &Trial, generation_s: f64, announced: u64) -> Optio
     Some(format!(
         "TFs were called for during {generation_s:.3} s, expected {low:.2} to {high:.2} s"
     ))
+}
+
+/// Returns where each node of `trial` stands.
+///
+/// # Errors
+///
+/// [`LabError::Farm`] if the farm does not fit; reading the experiment has refused it already.
+fn spots(stage: &Stage, trial: &Trial) -> Result<BTreeMap<NodeId, Spot>, LabError> {
+    match stage {
+        Stage::Net(net) => Cast::of(trial, net).map(|cast| cast.spots(net)),
+        Stage::Hosts(fleet) => fleet.spots(trial.scenario.flps, trial.scenario.epns),
+    }
 }
 
 #[cfg(test)]

@@ -11,32 +11,17 @@
 //! A run that has its file is not made again. A folder of another experiment is refused, and so is one that holds
 //! anything else.
 
+use super::card::Card;
 use super::result::RunResult;
 use super::summary;
 use super::{Experiment, Trial};
 use crate::error::LabError;
 use crate::hosts::HOSTS;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-
-/// Identity of a recorded experiment.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-pub struct Card {
-    /// Version of this file: 1.
-    pub version: u32,
-    /// Name of the experiment.
-    pub experiment: String,
-    /// CRC-32C of the experiment as it was read, its length of runs included.
-    pub checksum: u32,
-    /// Whether runs were cut short.
-    pub is_quick: bool,
-    /// Commit, command, host, kernel, processors, by name.
-    pub provenance: BTreeMap<String, String>,
-}
 
 /// A folder of results.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! Runs of a trial as one point of a summary.
 
 use super::Trial;
+use super::card::Card;
 use super::result::{RunResult, latency_of, percent, quantile_of_sorted};
-use super::store::Card;
 use sheaf_figures::stat;
 use sheaf_sim::summary::{Point, Summary};
 use std::collections::BTreeMap;

@@ -1,15 +1,10 @@
 //! Where live runs take place: in namespaces of this machine, or on the hosts of an inventory.
 
-use super::Trial;
-use super::live::Cast;
 use crate::error::LabError;
-use crate::farm::Spot;
 use crate::hosts::{Fleet, Inventory};
 use crate::machine::Host;
 use crate::net::{Net, Topology};
 use crate::place::{Misfit, Placement};
-use sheaf_protocol::NodeId;
-use std::collections::BTreeMap;
 
 /// Where a point is to be run.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,18 +66,6 @@ impl Stage {
         match venue {
             Venue::Net(topology) => Net::make(topology).map(Self::Net),
             Venue::Hosts(inventory) => Fleet::open(inventory).map(Self::Hosts),
-        }
-    }
-
-    /// Where each node of `trial` stands.
-    ///
-    /// # Errors
-    ///
-    /// [`LabError::Farm`] if the farm does not fit; the reader of the experiment has reported it already.
-    pub(crate) fn spots(&self, trial: &Trial) -> Result<BTreeMap<NodeId, Spot>, LabError> {
-        match self {
-            Self::Net(net) => Cast::of(trial, net).map(|cast| cast.spots(net)),
-            Self::Hosts(fleet) => fleet.spots(trial.scenario.flps, trial.scenario.epns),
         }
     }
 
