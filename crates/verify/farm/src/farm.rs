@@ -48,9 +48,9 @@ pub struct Process {
     pub node: NodeId,
     /// What was done to it.
     pub fate: Fate,
-    /// Its event log.
+    /// Event log.
     pub events: PathBuf,
-    /// What it wrote to its standard error.
+    /// Standard error of the process.
     pub log: PathBuf,
     /// How it ended; `None` while it lives.
     pub ended: Option<ExitStatus>,

@@ -24,7 +24,7 @@ pub struct Machine {
 pub struct Usage {
     /// CPU time of all its threads.
     pub cpu_s: f64,
-    /// Its largest resident memory so far.
+    /// Largest resident memory so far.
     pub rss_bytes_max: u64,
 }
 

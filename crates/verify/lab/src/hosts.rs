@@ -42,7 +42,7 @@ pub struct Fleet {
 /// In the provenance: which hosts an experiment was run on, if not on this machine.
 pub(crate) const HOSTS: &str = "hosts";
 
-/// What a host answered.
+/// Answer of a host.
 pub type Answer<T> = (String, Result<T, LabError>);
 
 impl Fleet {
@@ -68,7 +68,7 @@ impl Fleet {
         &self.sessions
     }
 
-    /// Its hosts.
+    /// Hosts.
     #[must_use]
     pub fn inventory(&self) -> &Inventory {
         &self.inventory

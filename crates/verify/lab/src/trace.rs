@@ -1,6 +1,6 @@
 //! Times and fates of every TF by the event logs of a farm: the measures of an experiment.
 //!
-//! Whether the books are right is asked elsewhere (`judge`); here it is asked how long something took.
+//! The accounting is checked elsewhere (`judge`); this module measures times.
 
 use crate::error::LabError;
 use crate::farm::{Fate, Log};

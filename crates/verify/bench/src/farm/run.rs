@@ -52,7 +52,7 @@ pub(crate) struct FarmRun {
 
 /// Runs farms of any shape.
 pub(crate) struct FarmBench<'a> {
-    /// What was asked for.
+    /// Requested name.
     pub(crate) options: &'a Options,
     /// Where the processes stay.
     pub(crate) cpus: &'a Cpus,

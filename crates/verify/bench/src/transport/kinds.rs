@@ -93,12 +93,12 @@ pub(crate) const KINDS: [Kind; 12] = [
 pub(crate) struct Found {
     /// Which.
     pub(crate) kind: &'static Kind,
-    /// Its program.
+    /// Program.
     pub(crate) program: PathBuf,
 }
 
 impl Found {
-    /// Its program, without what it is to do.
+    /// Program, without what it is to do.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         if let Program::Own(words) | Program::Peer(_, words) = self.kind.program {

@@ -1,66 +1,66 @@
-//! What can be wrong with a host.
+//! Errors of hosts.
 
 use thiserror::Error;
 
 /// Why a host did not do what it was asked. The command may be repeated when that is mended.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum HostError {
-    /// Nobody answers, or the connection broke.
+    /// No answer, or a broken connection.
     #[error("host {host}: cannot be reached at {address}: {found}")]
     Unreachable {
-        /// Its name.
+        /// Name.
         host: String,
         /// Where it was looked for.
         address: String,
-        /// What `ssh` says.
+        /// Message of `ssh`.
         found: String,
     },
-    /// It does not let us in.
+    /// Login refused.
     #[error(
         "host {host}: {address} refuses the key: found {found:?}, expected that {key} is among its authorized keys"
     )]
     Refused {
-        /// Its name.
+        /// Name.
         host: String,
         /// Where it is.
         address: String,
-        /// What `ssh` says.
+        /// Message of `ssh`.
         found: String,
         /// The key that was shown.
         key: String,
     },
-    /// It is not the machine that is known by this name, or not known yet.
+    /// Host key that differs from the known one, or is not known yet.
     #[error(
         "host {host}: its host key: found {found:?}, expected the one of {address} in {known_hosts}"
     )]
     HostKey {
-        /// Its name.
+        /// Name.
         host: String,
         /// Where it is.
         address: String,
-        /// What `ssh` says.
+        /// Message of `ssh`.
         found: String,
         /// The file of keys.
         known_hosts: String,
     },
-    /// Its folder is not as it has to be.
+    /// Folder in a wrong state.
     #[error("host {host}: folder {folder}: found {found}, expected {expected}")]
     Folder {
-        /// Its name.
+        /// Name.
         host: String,
         /// The folder.
         folder: String,
-        /// What is there.
+        /// State found.
         found: String,
-        /// What has to be there.
+        /// State expected.
         expected: String,
     },
-    /// Its disk is full.
+    /// Disk full.
     #[error(
         "host {host}: no space in {folder}: found {found} MiB free, expected at least {expected}"
     )]
     Space {
-        /// Its name.
+        /// Name.
         host: String,
         /// The folder.
         folder: String,
@@ -69,16 +69,16 @@ pub enum HostError {
         /// MiB that are needed.
         expected: u64,
     },
-    /// It has not the program that runs here.
+    /// Program that differs from the one on this machine.
     #[error(
         "host {host}: binary: found {found}, expected {expected}: `sheaf lab hosts push` brings it there"
     )]
     Binary {
-        /// Its name.
+        /// Name.
         host: String,
-        /// What is there.
+        /// State found.
         found: String,
-        /// What runs here.
+        /// Program on this machine.
         expected: String,
     },
     /// Processes of this folder run there.
@@ -87,21 +87,21 @@ pub enum HostError {
          run, `purge` removes them"
     )]
     Busy {
-        /// Its name.
+        /// Name.
         host: String,
         /// The folder.
         folder: String,
         /// How many.
         found: u64,
     },
-    /// What was to be done there failed.
+    /// Failed action on the host.
     #[error("host {host}: cannot {what}: {found}")]
     Failed {
-        /// Its name.
+        /// Name.
         host: String,
-        /// What was tried.
+        /// Action that failed.
         what: String,
-        /// What the host says.
+        /// Message of the host.
         found: String,
     },
 }

@@ -6,7 +6,7 @@ use crate::error::HostError;
 /// The exit status of `ssh` when not the command failed, but the connection.
 const CONNECTION_FAILED: i32 = 255;
 
-/// What it means that `ssh` ended with `status` and said `stderr` when it was to do `what` on `host`.
+/// Translates the end of `ssh` with `status` and `stderr`, while doing `what` on `host`, into an error.
 pub(super) fn of_ssh(host: &Host, what: &str, status: Option<i32>, stderr: &str) -> HostError {
     let name = host.name.clone();
     let address = format!("{}:{}", host.address, host.ssh_port);
