@@ -1,8 +1,9 @@
 //! Where and how much is logged: to the standard error, as text or JSON.
 
-use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// Options of every command.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -82,18 +83,19 @@ impl Args {
     /// Initialises the log.
     pub(crate) fn begin(self, usual: Usual) {
         let filter = match std::env::var("RUST_LOG") {
-            Ok(text) if !text.is_empty() => EnvFilter::new(text),
-            _ => EnvFilter::new(self.level(usual)),
+            Ok(text) if !text.is_empty() => by_module(&text),
+            _ => by_module(self.level(usual)),
         };
-        let log = tracing_subscriber::fmt()
-            .with_env_filter(filter)
+        let is_terminal = std::io::stderr().is_terminal();
+        let lines = tracing_subscriber::fmt::layer()
             .with_writer(std::io::stderr)
             // The subscriber would print them to the standard error, and panic if that cannot be written to.
             .log_internal_errors(false)
-            .with_ansi(self.color.is_on(std::io::stderr().is_terminal()));
+            .with_ansi(is_terminal);
+        let log = tracing_subscriber::registry().with(filter);
         match self.log_format {
-            Format::Text => log.init(),
-            Format::Json => log.json().init(),
+            Format::Text => log.with(lines).init(),
+            Format::Json => log.with(lines.json()).init(),
         }
     }
 
@@ -127,9 +129,76 @@ impl Args {
     }
 }
 
+/// Parses a list such as `info,sheaf_node=debug`.
+///
+/// A part that is neither a level nor a module is named on the standard error and left out: a mistake in a variable
+/// must not keep a node from starting. Errors are logged if no part is left.
+fn by_module(text: &str) -> Targets {
+    let mut parts = Vec::new();
+    for part in text
+        .split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+    {
+        // A bracket would be taken as part of a module's name, which matches nothing.
+        let parsed = if part.contains(['[', '{']) {
+            Err("filters by span or field are not supported".to_owned())
+        } else {
+            part.parse::<Targets>().map_err(|error| error.to_string())
+        };
+        match parsed {
+            Ok(_) => parts.push(part),
+            Err(error) => {
+                // A closed standard error is no reason to stop.
+                let _ = writeln!(std::io::stderr(), "RUST_LOG: ignoring `{part}`: {error}");
+            }
+        }
+    }
+    let errors_only = || Targets::new().with_default(LevelFilter::ERROR);
+    if parts.is_empty() {
+        return errors_only();
+    }
+    parts.join(",").parse().unwrap_or_else(|_| errors_only())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tracing::Level;
+
+    #[test]
+    fn levels_are_set_for_all_and_by_module() {
+        let filter = by_module("warn, sheaf_node=debug,,sheaf_transport::shared=off");
+        assert!(filter.would_enable("sheaf_sim", &Level::WARN));
+        assert!(!filter.would_enable("sheaf_sim", &Level::INFO));
+        assert!(filter.would_enable("sheaf_node::control", &Level::DEBUG));
+        assert!(!filter.would_enable("sheaf_node", &Level::TRACE));
+        assert!(!filter.would_enable("sheaf_transport::shared", &Level::ERROR));
+    }
+
+    #[test]
+    fn only_named_modules_log_without_a_level_for_all() {
+        let filter = by_module("sheaf_node=info");
+        assert!(filter.would_enable("sheaf_node", &Level::INFO));
+        assert!(!filter.would_enable("sheaf_sim", &Level::ERROR));
+    }
+
+    #[test]
+    fn filters_by_span_are_left_out() {
+        let filter = by_module("[run]=debug,info");
+        assert!(filter.would_enable("sheaf_node", &Level::INFO));
+        assert!(by_module("[run]=debug").would_enable("sheaf_node", &Level::ERROR));
+    }
+
+    #[test]
+    fn wrong_parts_are_left_out() {
+        let filter = by_module("sheaf_sim=loud,sheaf_node=debug");
+        assert!(filter.would_enable("sheaf_node", &Level::DEBUG));
+        assert!(!filter.would_enable("sheaf_sim", &Level::ERROR));
+        let filter = by_module("sheaf_sim=loud");
+        assert!(filter.would_enable("sheaf_node", &Level::ERROR));
+        assert!(!filter.would_enable("sheaf_node", &Level::WARN));
+    }
 
     #[test]
     fn flags_move_the_level_up_and_down() {
