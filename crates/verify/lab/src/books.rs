@@ -1,7 +1,7 @@
 //! Accounting of a run, recomputed from the event logs of its nodes by the code that `sheaf data verify` runs.
 
 use crate::error::LabError;
-use crate::farm::{Fate, Log};
+use crate::farm::Log;
 use sheaf_node::status::BooksStatus;
 use sheaf_verdict_log::verify::{self, Audit, Evidence, Options};
 
@@ -47,13 +47,8 @@ pub(crate) fn words(audit: &Audit) -> Vec<String> {
 pub(crate) fn audit(logs: &[Log], status: Option<&BooksStatus>) -> Result<Audit, LabError> {
     let mut evidence = Evidence::default();
     for log in logs {
-        let fate = match log.fate {
-            Fate::Ended => verify::Fate::Ended,
-            Fate::Disturbed => verify::Fate::Paused,
-            Fate::Killed => verify::Fate::Killed,
-        };
         evidence
-            .read(&log.path, Some(log.node), fate)
+            .read(&log.path, Some(log.node), log.fate)
             .map_err(LabError::io(format!("read {}", log.path.display())))?;
     }
     let options = Options {

@@ -20,6 +20,7 @@ use sheaf_auth::{Authority, CertFiles, IdentityError, Validity};
 use sheaf_node::config::{FarmConfig, LedgerBackend};
 use sheaf_node::status::BooksStatus;
 use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
+use sheaf_verdict_log::verify::Fate;
 use sheaf_zookeeper::server::{Ensemble, Home, ServerOptions};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -35,17 +36,6 @@ const START_MAX: Duration = Duration::from_secs(60);
 pub(crate) const STATUS_MS: u64 = 5;
 /// How long the nodes may take beyond the drain time to go home.
 const FAREWELL_MAX: Duration = Duration::from_secs(10);
-
-/// Fault that a process has suffered, which bounds what may be expected of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Fate {
-    /// No fault.
-    Ended,
-    /// Paused or cut off for a while: the farm may have continued without the process.
-    Disturbed,
-    /// Killed: the last line of its log may be cut, and its last messages may be lost.
-    Killed,
-}
 
 /// One process, in one life of its node.
 #[derive(Debug)]
@@ -439,7 +429,7 @@ impl Farm {
     /// Takes note that `node` cannot do its part for a while.
     pub(crate) fn disturb(&mut self, node: NodeId) {
         if let Some(life) = self.living(node) {
-            life.fate = life.fate.max(Fate::Disturbed);
+            life.fate = life.fate.max(Fate::Paused);
         }
     }
 
@@ -573,7 +563,7 @@ impl Farm {
             }
         }
         for life in &self.lives {
-            if let (Some(status), Fate::Ended | Fate::Disturbed) = (life.ended, life.fate)
+            if let (Some(status), Fate::Ended | Fate::Paused) = (life.ended, life.fate)
                 && !status.success()
                 && !self
                     .problems

@@ -3,7 +3,7 @@
 use crate::cell::{Fault, Servers, Way, shuffle};
 use crate::clock::{let_pass, wait_until};
 use crate::error::LabError;
-use crate::farm::{Farm, Fate};
+use crate::farm::Farm;
 use crate::hostile::Peers;
 use crate::machine::{Host, MemoryGroup};
 use crate::relay::{Relay, Tamper};
@@ -12,6 +12,7 @@ use rand::RngExt as _;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use sheaf_protocol::{NodeId, Role};
+use sheaf_verdict_log::verify::Fate;
 use sheaf_zookeeper::server::ServerError;
 use std::process::{Child, Stdio};
 use std::time::Duration;

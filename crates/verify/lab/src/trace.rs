@@ -3,9 +3,10 @@
 //! The accounting is checked elsewhere (`judge`); this module measures times.
 
 use crate::error::LabError;
-use crate::farm::{Fate, Log};
+use crate::farm::Log;
 use serde::Deserialize;
 use sheaf_protocol::{NodeId, Role};
+use sheaf_verdict_log::verify::Fate;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};

@@ -18,8 +18,8 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
-/// Interference with a process while it lived, by which the audit knows what not to expect of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What was done to a process while it lived, from the least to the most, so that the audit knows what not to expect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fate {
     /// The process ended by itself, and was neither stopped nor cut off before.
     Ended,
