@@ -1,4 +1,4 @@
-//! What does a choice cost?
+//! Benchmark of the cost of one choice.
 //!
 //! Workload: one call of `choose` on farms of 10, 100 and 2,000 targets, once with room everywhere and once
 //! with room on a single target, which is the longest way for every policy. Unit: time per choice.
@@ -13,9 +13,9 @@ use sheaf_protocol::Timestamp;
 use std::fmt;
 
 const TARGETS: [u32; 3] = [10, 100, 2000];
-/// What every choice of this bench asks for.
+/// Bytes of a job in this benchmark.
 const JOB_BYTES: u64 = 3_300_000;
-/// Room of a target: a hundred such jobs.
+/// Capacity of a target: room for a hundred such jobs.
 const CAPACITY_BYTES: u64 = 100 * JOB_BYTES;
 
 fn main() {
@@ -55,7 +55,7 @@ fn cases() -> impl Iterator<Item = Case> {
     policy::NAMES.iter().flat_map(of_name)
 }
 
-/// A farm in which targets of the given ids have room.
+/// Returns a farm in which targets of the given ids have room.
 fn farm(targets: u32, with_room: impl Fn(u32) -> bool) -> LoadView {
     let mut view = LoadView::new();
     for id in 0..targets {

@@ -1,9 +1,8 @@
-//! Does a policy keep the contract of [`Policy`]?
+//! Suite for the contract of [`Policy`].
 //!
-//! [`check`] runs it through thousands of random views in which targets join, leave, hang, drain, fill up
-//! and come back between two choices, among them the ones nobody plans for: no target at all, all
-//! suspect, sizes of 0 and of `u64::MAX`, more booked than there is. Every policy, ours or a user's,
-//! calls it in one test:
+//! [`check`] runs a policy through thousands of random views in which targets join, leave, hang, drain, fill up and
+//! come back between two choices. Among them are unlikely ones: no target at all, all suspect, sizes of 0 and of
+//! `u64::MAX`, more booked than there is. Every policy, ours or a user's, calls it in one test:
 //!
 //! ```
 //! use sheaf_placement::{contract, policy::round_robin::RoundRobin};
@@ -20,23 +19,23 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use sheaf_protocol::Timestamp;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Farms that [`check`] plays through.
+/// Number of farms that [`check`] plays through.
 const SEEDS: u64 = 200;
 /// Jobs placed in each farm, with a changed view for each.
 const CALLS: u64 = 100;
 
-/// Runs the whole suite on the policies that `make` makes from seeds.
+/// Runs the whole suite on the policies that `make` creates from seeds.
 ///
 /// # Panics
 ///
-/// If the policy breaks its contract. The message says how, in which view, and the seed for [`check_seed`].
+/// If the policy breaks its contract. The message names the breach, the view, and the seed for [`check_seed`].
 pub fn check(make: impl Fn(u64) -> Box<dyn Policy>) {
     for seed in 0..SEEDS {
         check_seed(&make, seed);
     }
 }
 
-/// Runs the one farm of `seed`, which decides over everything in it: what [`check`] does for many seeds.
+/// Runs the one farm of `seed`, from which everything in it follows: one round of [`check`].
 ///
 /// # Panics
 ///
@@ -87,7 +86,7 @@ pub fn check_seed(make: impl Fn(u64) -> Box<dyn Policy>, seed: u64) {
     }
 }
 
-/// Whether `answer` is a right one for `job` and `view`, whatever the policy prefers; else what is wrong.
+/// Checks `answer` for `job` and `view`, whatever the policy prefers. `Err` says what is wrong.
 fn judge(
     answer: Result<TargetId, Refusal>,
     job: &Job<'_>,
@@ -106,11 +105,11 @@ fn judge(
     }
 }
 
-/// A farm in which everything is left to chance, but to the chance of one seed.
+/// A random farm, drawn from one seed.
 struct RandomFarm {
     lots: Xoshiro256PlusPlus,
     view: LoadView,
-    /// What is booked, in no order: target and bytes.
+    /// Bookings in no order: target and bytes.
     booked: Vec<(TargetId, u64)>,
     /// Ids are drawn below this; few make crowded farms in which targets come back.
     ids: u32,
@@ -137,7 +136,7 @@ impl RandomFarm {
         farm
     }
 
-    /// Lets a few things happen between two choices.
+    /// Changes the farm at random between two choices.
     fn change(&mut self, now: Timestamp) {
         for _ in 0..self.lots.random_range(0..4) {
             let id = self.some_target();
@@ -160,7 +159,7 @@ impl RandomFarm {
         }
     }
 
-    /// A target joins or restarts, with some slots and bytes, or none.
+    /// Adds or restarts a target, with some slots and bytes, or none.
     fn join(&mut self) {
         let id = TargetId(self.lots.random_range(..self.ids));
         self.leave(id);
@@ -172,7 +171,7 @@ impl RandomFarm {
         });
     }
 
-    /// A target leaves, and what was booked there with it.
+    /// Removes a target with its bookings.
     fn leave(&mut self, id: TargetId) {
         self.view.remove(id);
         self.booked.retain(|(target, _)| *target != id);
@@ -183,7 +182,7 @@ impl RandomFarm {
         self.booked.push((id, bytes));
     }
 
-    /// A job ends, mostly because its target has finished it.
+    /// Ends a job, mostly because its target has finished it.
     fn release(&mut self, now: Timestamp) {
         if !self.booked.is_empty() {
             let index = self.lots.random_range(..self.booked.len());
@@ -203,7 +202,7 @@ impl RandomFarm {
         }
     }
 
-    /// All targets are cut off, or come back.
+    /// Cuts all targets off, or brings them back.
     fn set_all(&mut self, available: bool) {
         let ids: Vec<_> = self.view.targets().iter().map(|target| target.id).collect();
         for id in ids {
@@ -211,7 +210,7 @@ impl RandomFarm {
         }
     }
 
-    /// The next job: mostly a small one, at times an empty one or one for which there is hardly room.
+    /// Draws the next job: mostly a small one, at times an empty one or one for which there is hardly room.
     fn job<'a>(&mut self, call: u64, avoid: &'a [TargetId]) -> Job<'a> {
         let id = [call, self.lots.random(), u64::MAX][self.lots.random_range(0..3)];
         let bytes = match self.lots.random_range(0..10) {
@@ -229,7 +228,7 @@ impl RandomFarm {
         }
     }
 
-    /// What the next job avoids: mostly nothing, at times all there are.
+    /// Draws the targets that the next job avoids: mostly none, at times all.
     fn avoid(&mut self) -> Vec<TargetId> {
         match self.lots.random_range(0..10) {
             0 => self.view.targets().iter().map(|target| target.id).collect(),
@@ -238,7 +237,7 @@ impl RandomFarm {
         }
     }
 
-    /// A member, or at times one that may have left.
+    /// Draws a member, or at times a target that may have left.
     fn some_target(&mut self) -> TargetId {
         let targets = self.view.targets();
         if targets.is_empty() || self.lots.random_ratio(1, 10) {
@@ -260,7 +259,7 @@ mod tests {
     use crate::policy::random::Random;
     use std::cell::Cell;
 
-    /// A policy that answers what its function says, to show that the suite notices.
+    /// Policy that answers by its function, to show that the suite notices.
     struct Bad<F>(F);
 
     impl<F: FnMut(&Job<'_>, &LoadView) -> Result<TargetId, Refusal> + Send> Policy for Bad<F> {
@@ -354,7 +353,7 @@ mod tests {
         });
     }
 
-    /// A suite that never fills a farm, or never empties one, would pass anything.
+    /// Guards the suite itself: one that never fills a farm, or never empties one, would pass anything.
     #[test]
     fn the_random_farms_refuse_for_every_reason_and_choose_many_times() {
         let (mut refused, mut chosen) = ([0; Refusal::ALL.len()], 0);

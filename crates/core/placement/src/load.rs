@@ -1,79 +1,79 @@
-//! What is known about the targets: who is there, who may get work, how much room is left.
+//! Load of the targets: which are there, which may get work, how much room is left.
 //!
-//! A [`LoadView`] is the one picture of the load that every [`Policy`](crate::Policy) chooses from. Its
-//! owner books each choice into it at once, so the next choice already sees it, and lets the reports of
-//! the targets correct it later: what DataDistribution does with its estimate of free memory
-//! (`TfSchedulerTfBuilderInfo.cxx`), and what the ATLAS storage balancing of 2017 found to matter
-//! ("decisions are reflected immediately"). Which target to take is not answered here, that is the
-//! policy's part; nor is what a booking stands for, that is the owner's.
+//! A [`LoadView`] is the one picture of the load that every [`Policy`](crate::Policy) chooses from. Its owner books
+//! each choice into it at once, so the next choice already sees it, and lets the reports of the targets correct it
+//! later. DataDistribution does so with its estimate of free memory (`TfSchedulerTfBuilderInfo.cxx`), and the ATLAS
+//! storage balancing of 2017 found it to matter ("decisions are reflected immediately"). The choice of a target is left
+//! to the policy, and the meaning of a booking to the owner.
 
 use crate::measure::{Finished, Measured};
 use crate::refusal::Refusal;
 use sheaf_protocol::splitmix;
 use std::fmt;
 
-/// One place where a job can go: an EPN for a TF, a writer thread for a file, a server for a connection.
+/// Id of a place where a job can go: an EPN for a TF, a writer thread for a file, a server for a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TargetId(pub u32);
 
-/// What is to be placed.
+/// A job to be placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Job<'a> {
     /// Number of the job, such as that of its TF. Jobs that are placed again keep theirs.
     pub id: u64,
-    /// Room that it takes at its target, in bytes. May be 0.
+    /// Bytes that the job takes at its target. May be 0.
     pub bytes: u64,
-    /// Targets that must not get this one, in any order. Short: it is searched once for each target.
+    /// Targets that must not get this job, in any order. Short: it is searched once for each target.
     pub avoid: &'a [TargetId],
-    /// Placed before all that it needs is there. It leaves room behind for another one of its size: the last room of
-    /// a target is for jobs that wait for nobody, or jobs that wait for those could take it all.
+    /// Whether the job is placed before all that it needs is there. Then it leaves room behind for another one of its
+    /// size: the last room of a target is for jobs that wait for nothing else, or jobs that depend on those could take
+    /// it all.
     pub is_early: bool,
 }
 
 impl Job<'_> {
-    /// Slots that have to be free for it: its own, and the one that an early one leaves.
+    /// Returns the slots that have to be free: one for the job, and one more that an early job leaves free.
     fn slots_wanted(&self) -> u32 {
         1 + u32::from(self.is_early)
     }
 
-    /// Bytes that have to be free for it.
+    /// Returns the bytes that have to be free for the job.
     fn bytes_wanted(&self) -> u64 {
         self.bytes.saturating_mul(1 + u64::from(self.is_early))
     }
 }
 
-/// One target as known now.
+/// Load of one target as known now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TargetLoad {
-    /// Which target.
+    /// Id of the target.
     pub id: TargetId,
-    /// Share of the work that it should get beside others, in thousandths: 1000 is one share. Read by
-    /// weighted policies only; it never forbids a job, that is what [`enabled`](Self::enabled) is for.
+    /// Share of the work that the target should get beside others, in thousandths: 1000 is one share. Only weighted
+    /// policies read it; it never forbids a job, that is what [`enabled`](Self::enabled) is for.
     pub weight_milli: u32,
-    /// Wanted by the operator: `false` while it is switched off or drains.
+    /// Whether the operator wants the target to work: `false` while it is switched off or drains.
     pub enabled: bool,
-    /// Heard of lately: `false` while it is suspected to be dead or cut off.
+    /// Whether the target was heard of lately: `false` while it is suspected to be dead or cut off.
     pub available: bool,
-    /// Says itself that it takes nothing now, for instance because its disk is full.
+    /// Whether the target reports that it takes nothing now, for instance because its disk is full.
     pub stuck: bool,
-    /// On the list of those that may get work: `false` if the [`Reaction`](crate::Reaction) to failures keeps
-    /// it out.
+    /// Whether the target is on the list of those that may get work: `false` if the [`Reaction`](crate::Reaction) to
+    /// failures keeps it out.
     pub listed: bool,
-    /// Room in all, in bytes.
+    /// Total room, in bytes.
     pub capacity_bytes: u64,
     /// Bytes of the jobs booked here and not yet released.
     pub booked_bytes: u64,
-    /// Bytes that left the books but still occupy the target, by its own last report: built and with
-    /// the consumer.
+    /// Bytes that are booked no longer but still occupy the target, by its own last report: built and with the
+    /// consumer.
     pub held_bytes: u64,
-    /// Jobs it takes at once.
+    /// Jobs that the target takes at once.
     pub slots: u32,
     /// Jobs booked here and not yet released.
     pub booked_slots: u32,
 }
 
 impl TargetLoad {
-    /// An empty target of one share, enabled and available.
+    /// Returns an empty target of one share, enabled and available.
     #[must_use]
     pub fn new(id: TargetId, capacity_bytes: u64, slots: u32) -> Self {
         Self {
@@ -91,7 +91,8 @@ impl TargetLoad {
         }
     }
 
-    /// Bytes neither booked nor held; 0 when a report has overtaken the books and the two exceed the capacity.
+    /// Returns the bytes neither booked nor held; 0 when a report has overtaken the bookings and the two exceed the
+    /// capacity.
     #[must_use]
     pub fn free_bytes(&self) -> u64 {
         self.capacity_bytes
@@ -99,26 +100,26 @@ impl TargetLoad {
             .saturating_sub(self.held_bytes)
     }
 
-    /// Slots not booked; 0 when more are booked than there are, as after the slots were reduced.
+    /// Returns the slots not booked; 0 when more are booked than there are, as after the slots were reduced.
     #[must_use]
     pub fn free_slots(&self) -> u32 {
         self.slots.saturating_sub(self.booked_slots)
     }
 
-    /// Bytes that it has to take in or has with its consumer: booked or held.
+    /// Returns the bytes that are booked at the target or held by its consumer.
     #[must_use]
     pub fn occupied_bytes(&self) -> u64 {
         self.booked_bytes.saturating_add(self.held_bytes)
     }
 
-    /// Whether it may get work at all: enabled, available, listed and not stuck.
+    /// Returns whether the target may get work at all: enabled, available, listed and not stuck.
     #[must_use]
     pub fn is_online(&self) -> bool {
         self.enabled && self.available && self.listed && !self.stuck
     }
 
-    /// Whether it can take `job` now: online, not avoided, with a slot and enough bytes free, and for an early job
-    /// with as much again.
+    /// Returns whether the target can take `job` now: online, not avoided, with a slot and enough bytes free, and for
+    /// an early job with as much again.
     #[must_use]
     pub fn fits(&self, job: &Job<'_>) -> bool {
         self.is_online()
@@ -130,18 +131,19 @@ impl TargetLoad {
 
 /// All targets as known now, in the order of their ids.
 ///
-/// Look-ups take O(log n) and never allocate; only [`insert`](Self::insert) may. A change to a target
-/// that is not in the view is ignored: it has left, and what was booked there left with it. Who is online is
-/// kept in a list of its own, so that a policy finds the n-th of them at once.
+/// Look-ups take O(log n) and never allocate; only [`insert`](Self::insert) may. A change to a target that is not in
+/// the view is ignored: it has left, and its bookings with it. The online targets are kept in a list of their own, so
+/// that a policy finds the n-th of them at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadView {
-    /// Ascending by id, each id once.
+    /// Targets, ascending by id, each id once.
     targets: Vec<TargetLoad>,
-    /// One for each target. Beside them, since most policies read the loads of all targets and these of none.
+    /// Measurements, one for each target. Kept apart, since most policies read the loads of all targets and no
+    /// measurements.
     measured: Vec<Measured>,
     /// Places in `targets` of those that are online, ascending.
     online: Vec<u32>,
-    /// See [`members_hash`](Self::members_hash).
+    /// Hash of the members; see [`members_hash`](Self::members_hash).
     members_hash: u64,
 }
 
@@ -151,16 +153,16 @@ fn member_hash(target: &TargetLoad) -> u64 {
 }
 
 impl LoadView {
-    /// A view without targets.
+    /// Returns a view without targets.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Puts `target` in with all that it says, and returns what stood under its id before.
+    /// Inserts `target`, and returns the target that had its id before.
     ///
-    /// The bookings are those of `target`: a restarted target starts without those of its predecessor. What was
-    /// measured of that one is forgotten, too; see [`Measured::newcomer`].
+    /// The bookings are those of `target`: a restarted target starts without those of its predecessor. The measurements
+    /// of the predecessor are forgotten, too; see [`Measured::newcomer`].
     pub fn insert(&mut self, target: TargetLoad) -> Option<TargetLoad> {
         let former = self.remove(target.id);
         let newcomer = Measured::newcomer(&self.measured);
@@ -178,7 +180,7 @@ impl LoadView {
         former
     }
 
-    /// Takes the target out with its bookings, and returns it.
+    /// Removes the target with its bookings, and returns it.
     pub fn remove(&mut self, id: TargetId) -> Option<TargetLoad> {
         let at = self.position(id).ok()?;
         self.set_online(at, false);
@@ -192,67 +194,67 @@ impl LoadView {
         Some(target)
     }
 
-    /// The target `id`.
+    /// Returns the target `id`.
     #[must_use]
     pub fn get(&self, id: TargetId) -> Option<&TargetLoad> {
         let index = self.position(id).ok()?;
         Some(&self.targets[index])
     }
 
-    /// All targets, ascending by id.
+    /// Returns all targets, ascending by id.
     #[must_use]
     pub fn targets(&self) -> &[TargetLoad] {
         &self.targets
     }
 
-    /// How many targets there are, online or not.
+    /// Returns the number of targets, online or not.
     #[must_use]
     pub fn len(&self) -> usize {
         self.targets.len()
     }
 
-    /// Whether there is no target at all.
+    /// Returns whether there is no target at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.targets.is_empty()
     }
 
-    /// What was measured of the targets, one for each of [`targets`](Self::targets).
+    /// Returns the measurements of the targets, one for each of [`targets`](Self::targets).
     #[must_use]
     pub fn measured(&self) -> &[Measured] {
         &self.measured
     }
 
-    /// What was measured of the target `id`.
+    /// Returns the measurements of the target `id`.
     #[must_use]
     pub fn measured_of(&self, id: TargetId) -> Option<&Measured> {
         let index = self.position(id).ok()?;
         Some(&self.measured[index])
     }
 
-    /// How many targets are online.
+    /// Returns the number of targets that are online.
     #[must_use]
     pub fn online_len(&self) -> usize {
         self.online.len()
     }
 
-    /// The target at place `nth` of those that are online, ascending by id. Takes O(1).
+    /// Returns the target at place `nth` of those that are online, ascending by id. Takes O(1).
     #[must_use]
     pub fn online(&self, nth: usize) -> Option<&TargetLoad> {
         let place = *self.online.get(nth)?;
         self.targets.get(place as usize)
     }
 
-    /// A number that tells lists of members apart: it is the same as long as the same targets with the same
-    /// weights are there, online or not, and another one (but once in 2^64) when any differs. A policy that
-    /// keeps a table of the members compares it to know when to make the table anew.
+    /// Returns a hash that tells lists of members apart: equal as long as the same targets with the same weights are
+    /// there, online or not, and another one (but once in 2^64) when any differs. A policy that keeps a table of the
+    /// members compares it to know when to make the table anew.
     #[must_use]
     pub fn members_hash(&self) -> u64 {
         self.members_hash
     }
 
-    /// Every target once, in the order of ids, starting with the first one behind `last` and going on
-    /// with the lowest; from the lowest if `last` is `None`. `last` itself may have left.
+    /// Returns every target once, in the order of ids, starting with the first one behind `last` and going on with the
+    /// lowest; from the lowest if `last` is `None`. `last` itself may have left.
     pub fn targets_after(&self, last: Option<TargetId>) -> impl Iterator<Item = &TargetLoad> + '_ {
         self.rotated(
             self.targets
@@ -260,13 +262,13 @@ impl LoadView {
         )
     }
 
-    /// Every target once, in the order of ids, starting with `first` or, if it is not there, the first
-    /// one behind it, and going on with the lowest.
+    /// Returns every target once, in the order of ids, starting with `first` or, if it is not there, the first one
+    /// behind it, and going on with the lowest.
     pub fn targets_from(&self, first: TargetId) -> impl Iterator<Item = &TargetLoad> + '_ {
         self.rotated(self.targets.partition_point(|target| target.id < first))
     }
 
-    /// Accounting one job of `bytes` at the target: a slot and the bytes.
+    /// Books one job of `bytes` at the target: a slot and the bytes.
     pub fn book(&mut self, id: TargetId, bytes: u64) {
         if let Some(target) = self.target_mut(id) {
             target.booked_bytes = target.booked_bytes.saturating_add(bytes);
@@ -274,12 +276,12 @@ impl LoadView {
         }
     }
 
-    /// Takes back one booking of `bytes`: a slot and the bytes.
+    /// Releases one booking of `bytes`: a slot and the bytes.
     ///
     /// # Panics
     ///
-    /// In debug builds, if the target has no such booking: one was released twice, or with other bytes
-    /// than it was booked with. Elsewhere the books stop at 0.
+    /// In debug builds, if the target has no such booking: one was released twice, or with other bytes than it was
+    /// booked with. In other builds the counts stop at 0.
     pub fn release(&mut self, id: TargetId, bytes: u64) {
         if let Some(target) = self.target_mut(id) {
             debug_assert!(
@@ -337,7 +339,7 @@ impl LoadView {
         self.members_hash = self.members_hash.wrapping_add(member_hash(target));
     }
 
-    /// Why no target has room for `job`: the reason of the target that comes nearest to it, unless the job is
+    /// Returns why no target has room for `job`: the reason of the target that comes nearest to it, unless the job is
     /// too large for every one.
     ///
     /// Takes O(n). For a view where some target does have room, the answer means nothing.
@@ -365,18 +367,18 @@ impl LoadView {
         nearest
     }
 
-    /// Every target once, starting at `start`, which may be one past the end.
+    /// Returns every target once, starting at `start`, which may be one past the end.
     fn rotated(&self, start: usize) -> impl Iterator<Item = &TargetLoad> + '_ {
         let (before, behind) = self.targets.split_at(start);
         behind.iter().chain(before)
     }
 
-    /// Where `id` stands, or where it would.
+    /// Returns the place of `id`, or the place to insert it.
     fn position(&self, id: TargetId) -> Result<usize, usize> {
         self.targets.binary_search_by_key(&id, |target| target.id)
     }
 
-    /// Changes something that may take the target online or offline.
+    /// Applies a change that may take the target online or offline.
     fn switch(&mut self, id: TargetId, change: impl FnOnce(&mut TargetLoad)) {
         let Ok(at) = self.position(id) else {
             return;
@@ -402,7 +404,7 @@ impl LoadView {
     }
 }
 
-/// A place in the list of targets: ids have 32 bits and differ.
+/// Converts an index into a place in the list of targets: ids have 32 bits and differ.
 fn place_of(index: usize) -> u32 {
     u32::try_from(index).expect("no more targets than there are ids")
 }
@@ -654,7 +656,7 @@ mod tests {
                 let online = ids(view.targets().iter().filter(|target| target.is_online()));
                 let listed = ids((0..view.online_len()).filter_map(|nth| view.online(nth)));
                 prop_assert_eq!(online, listed);
-                // Made in one go or step by step, equal members have one hash.
+                // Inserted all at once or step by step, equal members have one hash.
                 let mut anew = LoadView::new();
                 for target in view.targets().iter().rev() {
                     anew.insert(*target);

@@ -1,9 +1,8 @@
-//! What a target turned out to be worth: how fast it takes bytes in, how long it works on them, and how much it
-//! did lately.
+//! Measured worth of a target: how fast bytes arrive, how long it works on them, and how much it did lately.
 //!
-//! The owner of a [`LoadView`](crate::LoadView) tells it of every finished job
-//! ([`observe`](crate::LoadView::observe)); policies that predict read it from there, so that each target is
-//! measured once, whoever chooses, and forgotten when it leaves.
+//! The owner of a [`LoadView`](crate::LoadView) reports every finished job to it
+//! ([`observe`](crate::LoadView::observe)); policies that predict read the measurements from there, so that each target
+//! is measured once, whichever policy chooses, and forgotten when it leaves.
 
 use sheaf_protocol::Timestamp;
 use std::time::Duration;
@@ -19,17 +18,17 @@ const MIB: u128 = 1 << 20;
 /// is before the one it should follow counts as equal to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finished {
-    /// Bytes that it really had.
+    /// Actual bytes of the job.
     pub bytes: u64,
-    /// When it was given to the target.
+    /// When the job was given to the target.
     pub placed_at: Timestamp,
-    /// When its last byte was there. Who does not know says `done_at`.
+    /// When the last byte of the job was there; `done_at` if that is unknown.
     pub arrived_at: Timestamp,
-    /// When the target had done with it.
+    /// When the target had done with the job.
     pub done_at: Timestamp,
 }
 
-/// What was measured of one target. All smoothed over some ten jobs.
+/// Measurements of one target. All smoothed over some ten jobs.
 ///
 /// A job that finds others at its target waits for them, and that wait says nothing about the target: the time
 /// that counts is from the moment when both the job was there and the one before it had gone (Lindley, "The
@@ -41,11 +40,11 @@ pub struct Measured {
     pub jobs: u64,
     /// Bytes of the jobs finished.
     pub bytes: u64,
-    /// When the last one was finished.
+    /// When the last job was finished.
     pub done_at: Timestamp,
-    /// Time that a MiB takes to come in, in ns; 0 before the first job.
+    /// Time that a MiB takes to arrive, in ns; 0 before the first job.
     pub transfer_ns_per_mib: u64,
-    /// Time that the target works on a MiB that has come in, in ns; 0 before the first job.
+    /// Time that the target works on a MiB that has arrived, in ns; 0 before the first job.
     pub processing_ns_per_mib: u64,
     arrived_at: Timestamp,
     smooth_bytes: u64,
@@ -58,11 +57,11 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// How far [`window_bytes`](Self::window_bytes) looks back.
+    /// Length of the window of [`window_bytes`](Self::window_bytes).
     pub const WINDOW: Duration = Duration::from_nanos(WINDOW_NS);
 
-    /// Bytes of the jobs that were finished in the [`WINDOW`](Self::WINDOW) before `now`: those of the fixed window
-    /// that has begun, and of the one before it the share that is not yet out of sight.
+    /// Returns the bytes of the jobs that were finished in the [`WINDOW`](Self::WINDOW) before `now`: those of the
+    /// fixed window that has begun, and of the one before it the share that is not yet out of sight.
     #[must_use]
     pub fn window_bytes(&self, now: Timestamp) -> u64 {
         let (window, into) = (now.0 / WINDOW_NS, now.0 % WINDOW_NS);
@@ -74,13 +73,13 @@ impl Measured {
             Some(0) => self.window_now.saturating_add(share(self.window_before)),
             Some(1) => share(self.window_now),
             Some(_) => 0,
-            // Asked for a time before the last job: as at that job.
+            // For a time before the last job: as at that job.
             None => self.window_now,
         }
     }
 
-    /// What a target starts with that joins `others`: nothing measured, but the work that they did on average,
-    /// or a policy that evens out the work done would send everything to it for the length of a window.
+    /// Returns the start values of a target that joins `others`: no measurement, but their average work, or a policy
+    /// that evens out the work done would send everything to it for the length of a window.
     #[must_use]
     pub fn newcomer(others: &[Self]) -> Self {
         let Some(window) = others.iter().map(|other| other.window).max() else {
@@ -102,7 +101,7 @@ impl Measured {
     pub(crate) fn add(&mut self, job: &Finished) {
         let arrived_at = job.arrived_at.max(job.placed_at);
         let done_at = job.done_at.max(arrived_at);
-        // From when on it had the target to itself.
+        // From when on the job had the target to itself.
         let transfer = arrived_at.since(job.placed_at.max(self.arrived_at).min(arrived_at));
         let processing = done_at.since(arrived_at.max(self.done_at).min(done_at));
         let is_first = self.jobs == 0;
@@ -147,7 +146,7 @@ mod tests {
     const MS: u64 = 1_000_000;
     const MIB_BYTES: u64 = 1 << 20;
 
-    /// Jobs of one MiB, as the ms at which they were placed, had arrived and were done.
+    /// Measures jobs of one MiB, each as the ms at which it was placed, had arrived and was done.
     fn after(jobs: &[(u64, u64, u64)]) -> Measured {
         let mut measured = Measured::default();
         for &(placed, arrived, done) in jobs {
@@ -161,7 +160,7 @@ mod tests {
         measured
     }
 
-    /// Smoothed times per MiB, in ms.
+    /// Checks smoothed times per MiB, in ms.
     fn check(jobs: &[(u64, u64, u64)], transfer_ms: u64, processing_ms: u64) {
         let measured = after(jobs);
         let ns = (measured.transfer_ns_per_mib, measured.processing_ns_per_mib);
@@ -179,7 +178,7 @@ mod tests {
     fn the_wait_behind_other_jobs_does_not_count() {
         // All three placed at once: they arrive one behind the other, 10 ms each, and are worked on as they come.
         check(&[(0, 10, 13), (0, 20, 23), (0, 30, 33)], 10, 3);
-        // Arrived at once, worked on one by one.
+        // All arrived at once, worked on one by one.
         check(&[(0, 10, 20), (10, 20, 30), (20, 30, 40)], 10, 10);
     }
 

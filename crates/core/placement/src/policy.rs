@@ -1,8 +1,8 @@
-//! Which target gets the next job?
+//! Choice of the target of the next job.
 //!
-//! One trait answers it for everything that is placed: a TF on an EPN, a file on a writer thread, a
-//! connection on a server. A policy sees one job and the load as known now, and names one target. It
-//! does not book (the owner of the [`LoadView`] does, at once), wait, retry or count.
+//! One trait covers everything that is placed: a TF on an EPN, a file on a writer thread, a connection on a server. A
+//! policy sees one job and the load as known now, and names one target. It does not book (the owner of the [`LoadView`]
+//! does, at once), wait, retry or count.
 //!
 //! A timeframe on an EPN, in bytes of its memory:
 //!
@@ -89,11 +89,11 @@ use sheaf_protocol::Timestamp;
 /// - equal seeds and equal calls give equal choices;
 /// - members may join, leave and change in any way between two calls.
 ///
-/// A choice does not allocate while the members of the view stay the same, and takes at most a few passes over it.
-/// What a policy learns of the targets it reads from the view ([`LoadView::measured`]), which the owner feeds;
-/// what it remembers itself, such as whose turn it is, begins anew with a new owner.
+/// A choice does not allocate while the members of the view stay the same, and takes at most a few passes over it. What
+/// a policy learns of the targets it reads from the view ([`LoadView::measured`]), which the owner feeds; its own
+/// state, such as the next turn, begins anew with a new owner.
 pub trait Policy: Send {
-    /// Name in configuration files, metrics and reports, such as `"round-robin"`.
+    /// Returns the name in configuration files, metrics and reports, such as `"round-robin"`.
     fn name(&self) -> &'static str;
 
     /// Picks a target for `job` from `view`, the load as known at `now`.

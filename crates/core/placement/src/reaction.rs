@@ -1,17 +1,17 @@
-//! What the list of targets does when one of them fails.
+//! Reaction of the list of targets to the failure of one of them.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// How the list that a policy chooses from follows the deaths of targets: an axis beside the policy, so that the
-/// prior systems' variants can be compared under every policy. Under none of them anything is lost, only
-/// delayed: the sources keep what is undecided, and send it again.
+/// Rule by which the list that a policy chooses from follows the deaths of targets: an axis beside the policy, so that
+/// the prior systems' variants can be compared under every policy. Under none of them anything is lost, only delayed:
+/// the sources keep undecided STFs, and retransmit them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reaction {
-    /// The list is who is there: a suspect gets nothing, a dead target leaves, a new one joins, at once. What
-    /// O2-Balancer2's branch `zookeepertje` aimed at (`flp/src/flp.cxx`).
+    /// The list holds the present targets: a suspect gets nothing, a dead target leaves, a new one joins, at once. The
+    /// aim of O2-Balancer2's branch `zookeepertje` (`flp/src/flp.cxx`).
     #[default]
     Whitelist,
     /// The list is fixed when the run begins. A dead target is skipped and, restarted at its place, that is under
@@ -28,7 +28,7 @@ pub enum Reaction {
 }
 
 impl Reaction {
-    /// All there are, the default first.
+    /// All reactions, the default first.
     pub const ALL: [Self; 4] = [
         Self::Whitelist,
         Self::Blacklist,
@@ -36,7 +36,7 @@ impl Reaction {
         Self::None,
     ];
 
-    /// Name in configuration files, metrics and reports, such as `"whitelist"`.
+    /// Returns the name in configuration files, metrics and reports, such as `"whitelist"`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -47,7 +47,7 @@ impl Reaction {
         }
     }
 
-    /// Whether the list of targets is fixed when the run begins, and has to outlive the one who fixed it.
+    /// Returns whether the list of targets is fixed when the run begins, and has to outlive the leader that fixed it.
     #[must_use]
     pub fn fixes_list(self) -> bool {
         matches!(self, Self::Blacklist | Self::Reinitialise)
@@ -60,11 +60,11 @@ impl fmt::Display for Reaction {
     }
 }
 
-/// There is no reaction of this name.
+/// Error for a name that no reaction has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("reaction `{name}`, expected one of whitelist, blacklist, reinitialise, none")]
 pub struct UnknownReaction {
-    /// What was asked for.
+    /// The name that was asked for.
     pub name: String,
 }
 

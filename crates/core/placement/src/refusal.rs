@@ -1,8 +1,8 @@
-//! Why a job could not be placed now.
+//! Reasons why a job could not be placed now.
 
 use std::fmt;
 
-/// Why no target gets a job now. Every refusal has a reason, a name and a counter.
+/// Reason why no target gets a job now. Every refusal has a reason, a name and a counter.
 ///
 /// A refusal is an answer, not an error: the job waits, or its owner drops it with a reason of its own.
 ///
@@ -11,16 +11,16 @@ use std::fmt;
 /// booked target has no slot. [`TooLarge`](Self::TooLarge) goes before all of these but the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Refusal {
-    /// There is no target at all. Waits for one to join.
+    /// There is no target at all. The job waits for one to join.
     NoTarget,
-    /// Every target is disabled or suspect. Waits for one to come back.
+    /// Every target is disabled or suspect. The job waits for one to come back.
     NoneAvailable,
-    /// The job avoids every target that is online. Waits for another one.
+    /// The job avoids every target that is online. It waits for another one.
     NoneAllowed,
-    /// No target that is online and allowed has a free slot. Waits for a booking to end.
+    /// No target that is online and allowed has a free slot. The job waits for a booking to end.
     NoSlot,
-    /// Some targets that are online and allowed have a free slot, but none of these the free bytes.
-    /// Waits for a booking or a consumer to end.
+    /// Some targets that are online and allowed have a free slot, but none of these the free bytes. The job waits for a
+    /// booking or a consumer to end.
     NoMemory,
     /// The job is larger than every target when empty, online and allowed or not. Waiting does not help,
     /// unless a larger target joins.
@@ -47,7 +47,7 @@ impl Refusal {
         },
     ];
 
-    /// Name in metrics, summaries and logs, such as `"no_memory"`.
+    /// Returns the name in metrics, summaries and logs, such as `"no_memory"`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -60,7 +60,7 @@ impl Refusal {
         }
     }
 
-    /// Place in [`ALL`](Self::ALL), whatever the sizes.
+    /// Returns the place in [`ALL`](Self::ALL), whatever the sizes.
     #[must_use]
     pub fn index(self) -> usize {
         match self {

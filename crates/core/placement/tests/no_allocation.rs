@@ -1,4 +1,4 @@
-//! A choice does not allocate: it stands in the way of every timeframe of the farm.
+//! Test that a choice does not allocate: it stands in the way of every timeframe of the farm.
 
 #![expect(
     unsafe_code,
@@ -10,7 +10,7 @@ use sheaf_protocol::Timestamp;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The system's allocator, counting what the calling thread asks of it.
+/// The system's allocator, counting the allocations of the calling thread.
 struct Counting;
 
 thread_local! {

@@ -1,13 +1,12 @@
-//! What does a TF cost the ICN when the farm grows?
+//! Benchmark of the ICN's cost per TF as the farm grows.
 //!
 //! Workload: a scheduler leads TFs from their announces over assignment, report, commit and acknowledgement to the
-//! release, one after the other, in farms of 10 to 2,000 EPNs, with 8 and with 250 FLPs, and once with every
-//! EPN full, so that what comes waits. Unit: µs per TF on the scheduler's side (CPU, wall time of one thread), and
-//! ns per pulse of an EPN. Aim on one core: below 1 ms a TF at 250 FLPs × 2,000 EPNs, and a cost per TF that does not
-//! grow with the EPNs by more than the policy's own scan.
-//! `cargo bench --profile ci -p sheaf-scheduler --bench scale` measures and prints the fastest, the median and
-//! the slowest of nine rounds; under `cargo test` a round of each runs with few TFs. The checksum tells whether
-//! two runs did the same work.
+//! release, one after the other, in farms of 10 to 2,000 EPNs, with 8 and with 250 FLPs, and once with every EPN full,
+//! so that TFs wait. Unit: µs per TF on the scheduler's side (CPU, wall time of one thread), and ns per pulse of an
+//! EPN. Aim on one core: below 1 ms a TF at 250 FLPs × 2,000 EPNs, and a cost per TF that does not grow with the EPNs
+//! by more than the policy's own scan. `cargo bench --profile ci -p sheaf-scheduler --bench scale` measures and prints
+//! the fastest, the median and the slowest of nine rounds; under `cargo test` a round of each runs with few TFs. The
+//! checksum tells whether two runs did the same work.
 
 #![expect(
     clippy::disallowed_methods,
@@ -129,7 +128,7 @@ fn spread(values: &mut [f64]) -> (f64, f64, f64) {
     )
 }
 
-/// A scheduler in a run, and what its nodes have to say next.
+/// A scheduler in a run, and the next messages of its nodes.
 struct BenchFarm {
     scheduler: Scheduler,
     flps: u16,
@@ -192,7 +191,7 @@ impl BenchFarm {
         farm
     }
 
-    /// All FLPs announce the next TF.
+    /// Announces the next TF from all FLPs.
     fn announce(&mut self) -> TfId {
         let tf = self.next;
         self.next = tf.next();
@@ -208,7 +207,7 @@ impl BenchFarm {
         tf
     }
 
-    /// From the announces of a TF to its release, and the heartbeat of its EPN.
+    /// Leads one TF from its announces to its release, with the heartbeat of its EPN.
     fn one_tf(&mut self) {
         let tf = self.announce();
         let target = self.act().expect("all have announced, and there is room");
@@ -238,7 +237,7 @@ impl BenchFarm {
             .handle_epn(self.now, target, Control::EpnPulse(pulse));
     }
 
-    /// Takes out everything that is to be done; gives back the target of the last assignment in it.
+    /// Drains the actions; returns the target of the last assignment among them.
     fn act(&mut self) -> Option<Target> {
         self.scheduler.flush();
         let mut target = None;

@@ -1,11 +1,11 @@
-//! What does the scheduler cost for each TF?
+//! Benchmark of the scheduler's cost for each TF.
 //!
-//! Workload: the life of one TF from its announces (one message an FLP) to the acknowledged commit, in farms
-//! of 8 and 250 FLPs by 8 and 350 EPNs, flushed after the announces, after the report and after the
-//! acknowledgement, with everybody's actions taken out. Unit: time a TF, and TFs a second. Heartbeats are not in it.
-//! Aim on one core of 2020s server hardware: below 1 ms at 250 FLPs, so that the ICN keeps up with a detector of
-//! 351 TF/s on a third of a core. `cargo bench --profile ci -p sheaf-scheduler --bench scheduler` measures; under
-//! `cargo test` every bench runs once. The checksum tells whether two runs did the same work.
+//! Workload: the life of one TF from its announces (one message an FLP) to the acknowledged commit, in farms of 8 and
+//! 250 FLPs by 8 and 350 EPNs, flushed after the announces, after the report and after the acknowledgement, with all
+//! actions taken out. Unit: time a TF, and TFs a second. Heartbeats are not in it. Aim on one core of 2020s server
+//! hardware: below 1 ms at 250 FLPs, so that the ICN keeps up with a detector of 351 TF/s on a third of a core. `cargo
+//! bench --profile ci -p sheaf-scheduler --bench scheduler` measures; under `cargo test` every bench runs once. The
+//! checksum tells whether two runs did the same work.
 
 use divan::{Bencher, counter::ItemsCount};
 use sheaf_protocol::control::{Announced, Built, EpnPulse, Hello};
@@ -69,7 +69,7 @@ impl fmt::Display for Shape {
     }
 }
 
-/// A scheduler in a run, and what its nodes have to say next.
+/// A scheduler in a run, and the next messages of its nodes.
 struct BenchFarm {
     scheduler: Scheduler,
     shape: Shape,
@@ -129,7 +129,7 @@ impl BenchFarm {
         farm
     }
 
-    /// From the first announce of a TF to the acknowledged commit.
+    /// Leads one TF from its first announce to the acknowledged commit.
     fn one_tf(&mut self) {
         let tf = self.next;
         self.next = tf.next();
@@ -168,7 +168,7 @@ impl BenchFarm {
             .handle_epn(self.now, target, Control::EpnPulse(pulse));
     }
 
-    /// Takes out everything that is to be done; gives back the target of the last assignment in it.
+    /// Drains the actions; returns the target of the last assignment among them.
     fn act(&mut self) -> Option<Target> {
         self.scheduler.flush();
         let mut target = None;
@@ -193,7 +193,7 @@ fn life_of_a_tf(bencher: Bencher<'_, '_>, shape: Shape) {
         .bench_local(|| farm.one_tf());
 }
 
-/// What a tick costs while this many TFs are open: everything that waits is looked at.
+/// Measures a tick while this many TFs are open: all deadlines are checked.
 #[divan::bench(args = [10, 1000])]
 fn tick_with_open_tfs(bencher: Bencher<'_, '_>, tfs: u64) {
     let mut farm = BenchFarm::new(SHAPES[0]);

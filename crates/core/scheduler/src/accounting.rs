@@ -1,9 +1,9 @@
-//! The books: every announced TF has exactly one fate, per run and per source, at every instant.
+//! Accounting: every announced TF has exactly one fate, per run and per source, at every instant.
 
 use sheaf_protocol::{DropReason, FlpId};
 use std::collections::BTreeMap;
 
-/// What became of the TFs of a run. `announced = complete + incomplete + dropped + in flight`, always.
+/// Fates of the TFs of a run. `announced = complete + incomplete + dropped + in flight`, always.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Accounting {
     /// TFs that exist: called for (paced) or announced by at least one FLP.
@@ -14,18 +14,17 @@ pub struct Accounting {
     pub incomplete: u64,
     /// TFs not built, by [`DropReason::index`].
     pub dropped: [u64; DropReason::ALL.len()],
-    /// TFs, complete or incomplete, whose EPN died between commit and hand-over. Counted there too.
+    /// TFs, complete or incomplete, whose EPN died between commit and delivery. Counted there too.
     pub abandoned: u64,
     /// Assignments after the first one of a TF.
     pub reassigned: u64,
     /// Payload bytes of complete and incomplete TFs.
     pub bytes: u64,
-    /// The same law for each source.
+    /// Accounting of each source.
     pub sources: BTreeMap<FlpId, SourceAccounting>,
 }
 
-/// What became of the STFs of one FLP.
-/// `announced = built + dropped + unused + in flight`, always.
+/// Fates of the STFs of one FLP. `announced = built + dropped + unused + in flight`, always.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceAccounting {
     /// STFs announced for TFs whose roster holds the FLP.
@@ -38,24 +37,24 @@ pub struct SourceAccounting {
     pub unused: u64,
     /// STFs announced for TFs whose roster does not hold the FLP, or that were decided already.
     pub outside: u64,
-    /// TFs of whose roster the FLP is, and that it will never have an STF for.
+    /// TFs with the FLP in their roster for which it will never have an STF.
     pub skipped: u64,
 }
 
 impl Accounting {
-    /// TFs dropped, for any reason.
+    /// Returns the TFs dropped, for any reason.
     #[must_use]
     pub fn dropped_total(&self) -> u64 {
         self.dropped.iter().sum()
     }
 
-    /// TFs with a verdict.
+    /// Returns TFs with a verdict.
     #[must_use]
     pub fn decided(&self) -> u64 {
         self.complete + self.incomplete + self.dropped_total()
     }
 
-    /// Whether the law holds with `in_flight` TFs counted in the table.
+    /// Returns whether the equation holds with `in_flight` TFs counted in the table.
     #[must_use]
     pub fn balance(&self, in_flight: u64) -> bool {
         self.announced == self.decided() + in_flight

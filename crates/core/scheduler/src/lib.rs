@@ -1,4 +1,4 @@
-//! The brain of the ICN: which EPN builds which TF, and what became of it.
+//! The brain of the ICN: decides which EPN builds which TF, and accounts for every TF.
 //!
 //! [`Scheduler`] leads every TF from its first announce to its one verdict, asks a policy of `sheaf_placement` for the
 //! EPN, and [`Accounting`] adds up to the conservation law. The crate is pure: time comes in as an argument, actions go

@@ -1,4 +1,4 @@
-//! The scheduler: which EPN builds which TF, and the one verdict on each.
+//! The scheduler decides which EPN builds which TF, and the one verdict on each.
 //!
 //! One table holds every TF that is not done. Events of FLPs and EPNs move a TF through its phases (gathering,
 //! queued, building, committed); what is to be said to whom comes out by [`Scheduler::poll_action`]. A TF has
@@ -36,7 +36,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use stored::Stray;
 
-/// Whom a message is for.
+/// Recipient of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recipient {
     /// One FLP.
@@ -49,7 +49,7 @@ pub enum Recipient {
     AllEpns,
 }
 
-/// How long a TF took from stage to stage, in ns.
+/// Durations of a TF from stage to stage, in ns.
 ///
 /// All on the ICN's clock: the EPN reports how long ago its bytes came, so a byte seems later than it was by the
 /// way of that report, some 0.1 ms on a local network.
@@ -61,18 +61,18 @@ pub struct Trace {
     pub assign_to_first_byte_ns: u64,
     /// First byte to last byte.
     pub first_to_last_byte_ns: u64,
-    /// Last byte to the EPN's word that the committed TF is with its consumer.
+    /// Last byte to the EPN's acknowledgement of the commit.
     pub last_byte_to_commit_ns: u64,
-    /// First announce to that word.
+    /// First announce to the acknowledgement of the commit.
     pub total_ns: u64,
 }
 
-/// What the driver has to do for the scheduler.
+/// Order of the scheduler to its driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Append this to the verdict log. Comes before the messages that follow from it.
+    /// Append a record to the verdict log. Comes before the messages that follow from it.
     Append(Record),
-    /// Send this.
+    /// Send a message.
     Send(Recipient, Control),
     /// A TF is done: its EPN has delivered it.
     Done {
@@ -80,7 +80,7 @@ pub enum Action {
         tf: TfId,
         /// The EPN.
         target: Target,
-        /// How long it took.
+        /// Durations of its stages.
         trace: Trace,
     },
 }
@@ -88,23 +88,23 @@ pub enum Action {
 /// Counts that are no fate of a TF.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Times that a policy was asked.
+    /// Choices asked of the policy.
     pub choices: u64,
     /// Refusals, by [`Refusal::index`].
     pub refused: [u64; Refusal::ALL.len()],
     /// Announces of TFs that were announced by the same source before.
     pub announces_repeated: u64,
-    /// Commits said again because the EPN had not acknowledged.
+    /// Commits retransmitted because the EPN had not acknowledged.
     pub commits_repeated: u64,
-    /// Moves put off because too many bytes would be sent again after mere silence.
+    /// Moves put off because too many bytes would be retransmitted after mere silence.
     pub moves_put_off: u64,
-    /// Messages of kinds that the ICN does not get, or of nodes it does not know.
+    /// Messages of kinds that the ICN does not accept, or of unknown nodes.
     pub unexpected_messages: u64,
-    /// Heartbeats called in paced mode.
+    /// Heartbeats sent in paced mode.
     pub paced: u64,
     /// Longest delay of a heartbeat behind its deadline, in ns.
     pub pace_late_ns_max: u64,
-    /// TFs that went on where the EPNs had them when this ICN took over.
+    /// TFs that went on at the EPNs that had them when this ICN took over.
     pub adopted: u64,
 }
 
@@ -119,14 +119,14 @@ pub struct Scheduler {
     epns: BTreeMap<EpnId, EpnNode>,
     /// Lives of FLPs that are over.
     gone: BTreeSet<Source>,
-    /// Pairs that cannot reach each other, and until when that is believed.
+    /// Pairs that cannot reach each other, each with the end of that assumption.
     unreachable: BTreeMap<(FlpId, EpnId), Timestamp>,
     rosters: Rosters,
     tfs: BTreeMap<TfId, OpenTf>,
     queue: VecDeque<TfId>,
     /// Committed TFs that wait for the next life of their EPN.
     strays: BTreeMap<TfId, Stray>,
-    /// The first TF that nobody has named yet.
+    /// The first TF that no source has named yet.
     frontier: TfId,
     released: RangeSet,
     released_version: u64,
@@ -136,9 +136,9 @@ pub struct Scheduler {
     origin: Timestamp,
     /// How long the run had lasted at the origin.
     before: Duration,
-    /// Took over and waits for what the nodes hold.
+    /// Whether this ICN took over and waits for the reports of the nodes.
     is_settling: bool,
-    /// What an operator set about EPNs.
+    /// Settings of EPNs by an operator.
     settings: BTreeMap<EpnId, EpnSetting>,
     /// EPNs that may get work, as the reaction to failures has it.
     list: List,
@@ -146,12 +146,12 @@ pub struct Scheduler {
     leaving: BTreeSet<EpnId>,
     /// TFs with their consumers, for the log.
     done: BTreeSet<TfId>,
-    /// When the log was told the time of the run.
+    /// When the time of the run was last recorded in the log.
     clock_said_at: Timestamp,
     /// First announce of the run, and the moment when the sources stopped.
     span: (Option<Timestamp>, Option<Timestamp>),
     repeated_at: Timestamp,
-    /// Bytes of built TFs, and bytes moved after silence, for the limit on re-sends.
+    /// Bytes of built TFs, and bytes moved after silence, for the limit on retransmission.
     resent_bytes: u64,
     assigns: Vec<Assign>,
     actions: VecDeque<Action>,
@@ -172,7 +172,7 @@ impl std::fmt::Debug for Scheduler {
 }
 
 impl Scheduler {
-    /// The scheduler of `run`, which begins as soon as what `plan` asks for has joined.
+    /// Returns the scheduler of `run`, which begins as soon as the nodes that `plan` requires have joined.
     ///
     /// # Errors
     ///
@@ -222,49 +222,49 @@ impl Scheduler {
         })
     }
 
-    /// The run.
+    /// Returns the run.
     #[must_use]
     pub fn run(&self) -> RunId {
         self.run
     }
 
-    /// Name of the policy in force.
+    /// Returns the name of the policy in force.
     #[must_use]
     pub fn policy_name(&self) -> &'static str {
         self.policy.name()
     }
 
-    /// The books so far.
+    /// Returns the accounting so far.
     #[must_use]
     pub fn books(&self) -> &Accounting {
         &self.books
     }
 
-    /// Counts so far.
+    /// Returns the counts so far.
     #[must_use]
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
 
-    /// The load of the EPNs as the policy sees it.
+    /// Returns the load of the EPNs as the policy sees it.
     #[must_use]
     pub fn view(&self) -> &LoadView {
         &self.view
     }
 
-    /// TFs without a verdict, counted in the table.
+    /// Returns the number of TFs without a verdict, counted in the table.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         self.tfs.values().filter(|tf| tf.is_undecided()).count() as u64
     }
 
-    /// TFs that wait for room.
+    /// Returns the number of TFs that wait for room.
     #[must_use]
     pub fn queued(&self) -> usize {
         self.queue.len()
     }
 
-    /// Time from the first announce to the stop of the sources, or to `now` while they go on.
+    /// Returns the time from the first announce to the stop of the sources, or to `now` while they go on.
     #[must_use]
     pub fn duration(&self, now: Timestamp) -> Duration {
         match self.span {
@@ -274,14 +274,14 @@ impl Scheduler {
         }
     }
 
-    /// The state of the release, for a node that says it has an older one.
+    /// Returns the state of the release, for a node whose version is older.
     #[must_use]
     pub fn release(&self) -> Release {
         Release::of(self.released_version, &self.released)
     }
 
-    /// Puts what has been gathered into messages: assignments in one batch, then the state of the release.
-    /// The driver calls it once after a batch of events.
+    /// Puts gathered entries into messages: assignments in one batch, then the state of the release. The driver calls
+    /// it once after a batch of events.
     pub fn flush(&mut self) {
         self.send_assigns();
         self.append_done();
@@ -295,7 +295,7 @@ impl Scheduler {
         debug_assert!(self.books.balance(self.in_flight()), "{:?}", self.books);
     }
 
-    /// The next thing to do; `None` when nothing is left.
+    /// Returns the next action; `None` when none is left.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
@@ -304,7 +304,7 @@ impl Scheduler {
         self.actions.push_back(Action::Send(to, control));
     }
 
-    /// The ICN itself was kept from working for `late`: whoever had a deadline gets that much more time.
+    /// Extends all deadlines by `late`, for which the ICN itself was kept from working.
     pub fn handle_late(&mut self, late: Duration) {
         for open in self.tfs.values_mut() {
             if let Phase::Building { deadline, .. } = &mut open.phase {
@@ -313,7 +313,7 @@ impl Scheduler {
         }
     }
 
-    /// Looks after everything that waits: deadlines of TFs, answers that did not come, the heartbeat.
+    /// Handles the passing of time: deadlines of TFs, missing answers, the heartbeat.
     pub fn handle_tick(&mut self, now: Timestamp) {
         self.pace(now);
         self.unreachable.retain(|_, until| *until > now);

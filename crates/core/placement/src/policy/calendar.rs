@@ -15,15 +15,15 @@ pub(super) const POLICY: Registration = Registration {
     make: |_, seed| Some(Box::new(Calendar::new(seed))),
 };
 
-/// One as a correction and as a fill, in thousandths.
+/// The value 1 of a correction or a fill, in thousandths.
 const ONE: u64 = 1000;
 /// Bounds of a target's correction, in thousandths.
 const CORRECTION: (u64, u64) = (500, 2000);
 /// Share of the difference between a target's fill and the mean that one epoch corrects, as its inverse.
 const GAIN_DIVISOR: i128 = 4;
 
-/// Looks the number of the job up in a calendar of 512 slots, in which each target that was online at the beginning
-/// of the epoch has as many as its weight and its correction say.
+/// Looks the number of the job up in a calendar of 512 slots, in which each target that was online at the beginning of
+/// the epoch has slots in proportion to its weight and its correction.
 ///
 /// EJFAT, the ESnet–JLab FPGA accelerated transport: the data plane (`esnet/udplb`) takes nine bits of the event's tick
 /// as the slot; the control plane (`esnet/udplbd2`) lays out the next epoch every second: weight += control signal
@@ -38,24 +38,24 @@ const GAIN_DIVISOR: i128 = 4;
 #[derive(Clone, Debug)]
 pub struct Calendar {
     lots: Xoshiro256PlusPlus,
-    /// Places in the view.
+    /// Slots, as places in the view.
     slots: Vec<u32>,
-    /// Ascending by id.
+    /// One row for each target, ascending by id.
     rows: Vec<Row>,
     members: Option<u64>,
     /// When the present epoch began.
     since: Timestamp,
 }
 
-/// What the calendar knows of one target.
+/// State of the calendar for one target.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     id: TargetId,
-    /// Of its weight, in thousandths.
+    /// Correction of the weight, in thousandths.
     correction: u64,
-    /// Smoothed, in thousandths of a thousandth.
+    /// Smoothed fill, in thousandths of a thousandth.
     fill: u64,
-    /// Weight times correction while slots are dealt out, 0 for one that gets none.
+    /// Weight times correction while slots are dealt out, 0 for a target that gets none.
     weight: u64,
 }
 
@@ -67,7 +67,7 @@ impl Calendar {
     /// How long a calendar stands.
     pub const EPOCH: Duration = Duration::from_secs(1);
 
-    /// Shuffles by `seed`.
+    /// Returns a calendar that shuffles by `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
@@ -93,7 +93,7 @@ impl Calendar {
         self.deal(view.targets());
     }
 
-    /// Members have come or gone: those that stay keep their corrections. The only step that allocates.
+    /// Adopts members that have come or gone: those that stay keep their corrections. The only step that allocates.
     fn take_in(&mut self, targets: &[TargetLoad]) {
         let former = std::mem::take(&mut self.rows);
         let row = |target: &TargetLoad| {
@@ -111,7 +111,7 @@ impl Calendar {
         self.rows = targets.iter().map(row).collect();
     }
 
-    /// An epoch is over: who is fuller than the others gets less.
+    /// Ends an epoch: targets fuller than the others get less.
     fn correct(&mut self, targets: &[TargetLoad]) {
         let (mut sum, mut count) = (0_u128, 0_u128);
         for (row, target) in self.rows.iter_mut().zip(targets) {
@@ -127,7 +127,7 @@ impl Calendar {
         }
         for row in &mut self.rows {
             let below = (mean - i128::from(row.fill)) * i128::from(ONE) / mean;
-            // Twice as full as the mean is as bad as it gets.
+            // A target twice as full as the mean is as bad as it gets.
             let signal = below.max(-i128::from(ONE)) / GAIN_DIVISOR;
             let corrected = (i128::from(row.correction) + signal).max(0);
             let (low, high) = CORRECTION;
@@ -143,7 +143,7 @@ impl Calendar {
         }
     }
 
-    /// Lays out the slots of the next epoch: one for each target that is online, the rest by weight.
+    /// Deals out the slots of the next epoch: one for each target that is online, the rest by weight.
     fn deal(&mut self, targets: &[TargetLoad]) {
         self.slots.clear();
         let (mut sum, mut online) = (0_u128, 0_usize);
@@ -159,7 +159,7 @@ impl Calendar {
         if online == 0 {
             return;
         }
-        // Of the members, so that the calendar keeps its length when one goes offline.
+        // Number of members, so that the calendar keeps its length when one goes offline.
         let slots = (targets.len() * Self::SLOTS_EACH_MIN)
             .next_power_of_two()
             .max(Self::SLOTS);
@@ -180,7 +180,8 @@ impl Calendar {
     }
 }
 
-/// The larger share of its bytes and of its slots that a target has taken, in thousandths of a thousandth.
+/// Returns the larger of the shares of its bytes and of its slots that a target has taken, in thousandths of a
+/// thousandth.
 fn fill(target: &TargetLoad) -> u64 {
     let share = |taken: u64, of: u64| {
         let share = u128::from(taken.min(of)) * u128::from(ONE * ONE) / u128::from(of.max(1));
@@ -208,7 +209,7 @@ impl Policy for Calendar {
         let places = behind.iter().chain(before).take(Self::SLOTS);
         let mut turn = places.filter_map(|place| view.targets().get(*place as usize));
         let found = turn.find(|target| target.fits(job));
-        // Who came online in this epoch has no slot yet.
+        // A target that came online in this epoch has no slot yet.
         found
             .or_else(|| view.targets().iter().find(|target| target.fits(job)))
             .map(|target| target.id)
@@ -245,7 +246,7 @@ mod tests {
             .0
     }
 
-    /// Slots of each target in the calendar that stands at `second`.
+    /// Returns the slots of each target in the calendar that stands at `second`.
     fn slots(policy: &mut Calendar, second: u64, view: &LoadView) -> Vec<usize> {
         choose(policy, second, 0, view);
         let mut counts = vec![0; view.len()];

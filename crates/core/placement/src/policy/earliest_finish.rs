@@ -16,8 +16,8 @@ pub(super) const POLICY: Registration = Registration {
 /// Takes, among the targets with room, the one that is predicted to finish the job first; among equal ones the one
 /// with fewer jobs booked, then the lowest.
 ///
-/// The prediction is that of two stages in a row: bytes come in, then they are worked on. What is before the job
-/// passes at the pace of the slower stage, the job itself takes its time in both:
+/// The prediction is that of two stages in a row: bytes arrive, then they are worked on. Jobs before it pass at the
+/// pace of the slower stage, the job itself takes its time in both:
 ///
 /// ```text
 /// finish = occupied bytes × max(transfer, processing) + job bytes × (transfer + processing)
@@ -32,7 +32,7 @@ pub(super) const POLICY: Registration = Registration {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EarliestFinish;
 
-/// Times in ns per MiB.
+/// Pace of a target in ns per MiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Pace {
     transfer: u64,
@@ -40,7 +40,7 @@ struct Pace {
 }
 
 impl EarliestFinish {
-    /// How long what was measured of a target is believed.
+    /// How long measurements of a target are believed.
     pub const STALE_AFTER: Duration = Duration::from_secs(10);
 }
 
@@ -70,7 +70,7 @@ impl Policy for EarliestFinish {
     }
 }
 
-/// When the target would be done with the job, in ns × MiB from now.
+/// Returns when the target would be done with the job, in ns × MiB from now.
 fn finish(target: &TargetLoad, job: &Job<'_>, pace: Pace) -> u128 {
     let before =
         u128::from(target.occupied_bytes()) * u128::from(pace.transfer.max(pace.processing));
@@ -86,7 +86,7 @@ fn pace(now: Timestamp, measured: &Measured) -> Option<Pace> {
     })
 }
 
-/// The mean pace of all that are measured; if none is, all are as good as their bytes.
+/// Returns the mean pace of all measured targets; if none is measured, all are judged by their bytes.
 fn average(now: Timestamp, measured: &[Measured]) -> Pace {
     let (mut count, mut transfer, mut processing) = (0_u64, 0_u128, 0_u128);
     for pace in measured.iter().filter_map(|measured| pace(now, measured)) {
@@ -119,7 +119,8 @@ mod tests {
         is_early: false,
     };
 
-    /// Targets with room for 100 jobs of a MiB, of which a first one took this many ms to come and to be done.
+    /// Returns targets with room for 100 jobs of a MiB, of which a first one took this many ms to arrive and to be
+    /// done.
     fn farm(ms: &[(u64, u64)]) -> LoadView {
         let mut view = LoadView::new();
         for (id, (transfer, processing)) in (0..).map(TargetId).zip(ms) {
@@ -139,7 +140,7 @@ mod tests {
         view
     }
 
-    /// How many of `jobs` go where, none of them finished meanwhile.
+    /// Counts how many of `jobs` go where, none of them finished meanwhile.
     fn shares(mut view: LoadView, jobs: u32, now: Timestamp) -> Vec<u32> {
         for _ in 0..jobs {
             let target = EarliestFinish
@@ -177,7 +178,7 @@ mod tests {
             shares(farm(&[(10, 0), (20, 0), (10, 0)]), 25, now),
             [10, 5, 10]
         );
-        // Whether it is the link that is slow or the machine.
+        // Equal for a slow link and for a slow machine.
         assert_eq!(
             shares(farm(&[(1, 10), (1, 20), (1, 10)]), 25, now),
             [10, 5, 10]

@@ -1,4 +1,4 @@
-//! `first-fit`: the one that has waited longest, if it has room to spare.
+//! `first-fit`: the target that has waited longest, if it has room to spare.
 
 use super::{Policy, Registration};
 use crate::load::{Job, LoadView, TargetId, TargetLoad};
@@ -29,14 +29,14 @@ const RESERVE_JOBS: u64 = 4;
 #[derive(Clone, Debug)]
 pub struct FirstFit {
     lots: Xoshiro256PlusPlus,
-    /// Front first: the target, and its place in the view while the members are these.
+    /// Targets, front first, each with its place in the view while the members are these.
     queue: VecDeque<(TargetId, usize)>,
-    /// Of the view in which these are the places.
+    /// Hash of the view in which these are the places.
     members: Option<u64>,
 }
 
 impl FirstFit {
-    /// Draws from `seed` at which end a target joins.
+    /// Returns a policy that draws from `seed` at which end a target joins.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
@@ -46,7 +46,7 @@ impl FirstFit {
         }
     }
 
-    /// Members have come or gone: takes out who left, puts in who came. The only step that allocates.
+    /// Adopts members that have come or gone. The only step that allocates.
     fn follow(&mut self, view: &LoadView) {
         let members = Some(view.members_hash());
         if self.members == members && self.queue.len() == view.len() {
@@ -72,7 +72,7 @@ impl FirstFit {
     }
 }
 
-/// Room for a fifth more than the job and, where many are already, for three more of its size.
+/// Returns whether there is room for a fifth more than the job and, where many are already, for three more of its size.
 fn has_spare_room(target: &TargetLoad, job: &Job<'_>) -> bool {
     let free = target.free_bytes();
     let is_crowded = target.booked_slots > CROWDED_JOBS;
@@ -93,7 +93,7 @@ impl Policy for FirstFit {
     ) -> Result<TargetId, Refusal> {
         self.follow(view);
         let targets = view.targets();
-        // Where the first one with room stands, for the case that none has room to spare.
+        // The first target with room, for the case that none has room to spare.
         let mut tight = None;
         let spare = self.queue.iter().enumerate().position(|(nth, (_, place))| {
             let target = targets.get(*place).filter(|target| target.fits(job));
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
     use crate::contract;
 
-    /// With the targets joined in the order of their ids.
+    /// Returns a policy with the targets joined in the order of their ids.
     fn in_order(targets: usize) -> FirstFit {
         let ids = (0..).map(TargetId);
         let mut view = LoadView::new();
@@ -155,7 +155,7 @@ mod tests {
         let targets =
             [119, 120].map(|bytes| TargetLoad::new(TargetId(bytes - 119), u64::from(bytes), 9));
         check_jobs(in_order(2), &targets, &[(0, 100)], "1");
-        // Better tight than nowhere.
+        // A tight place is better than none.
         check_jobs(in_order(1), &targets[..1], &[(0, 100)], "0");
     }
 

@@ -20,17 +20,17 @@ pub(super) const POLICY: Registration = Registration {
 
 /// Takes one given target, or the lowest one, for every job that it has room for.
 ///
-/// The network baseline of O2-Balancer2 (tag `experiment-1`, where the ICN draws its channel from 1 to
-/// 1): it measures what one target can take. Where that one has no room, the next one that does gets the
-/// job, so that a pinned farm loses nothing when its target dies; to measure one target alone, disable
-/// the others. Takes O(log n) and a step for each target passed over.
+/// The network baseline of O2-Balancer2 (tag `experiment-1`, where the ICN draws its channel from 1 to 1): it measures
+/// how much one target can take. If that one has no room, the next one that does gets the job, so that a pinned farm
+/// loses nothing when its target dies; to measure one target alone, disable the others. Takes O(log n) and a step for
+/// each target passed over.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fixed {
     first: TargetId,
 }
 
 impl Fixed {
-    /// Prefers `first`, then the targets behind it. The default prefers the lowest.
+    /// Returns a policy that prefers `first`, then the targets behind it. The default prefers the lowest.
     #[must_use]
     pub fn new(first: TargetId) -> Self {
         Self { first }

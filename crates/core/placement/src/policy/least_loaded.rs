@@ -43,7 +43,7 @@ impl Policy for LeastLoaded {
     }
 }
 
-/// Greater is better. Total, and equal only for equal ids.
+/// Compares two targets; greater is better. Total, and equal only for equal ids.
 pub(super) fn by_preference(a: &TargetLoad, b: &TargetLoad) -> Ordering {
     by_free_share(a, b).then_with(|| {
         let rank = |target: &TargetLoad| Reverse((target.booked_slots, target.id));

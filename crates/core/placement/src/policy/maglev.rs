@@ -11,32 +11,32 @@ pub(super) const POLICY: Registration = Registration {
     make: |_, _| Some(Box::new(Maglev::default())),
 };
 
-/// Stands for no target in a table that is being filled.
+/// Mark of a free entry in a table that is being filled.
 const EMPTY: u32 = u32::MAX;
-/// Entries looked at behind that of the job before the targets are gone through one by one.
+/// Entries looked at behind that of the job before the targets are searched one by one.
 const STEPS_MAX: usize = 512;
 /// The largest weight counts as this many times the smallest at most.
 const WEIGHT_RATIO_MAX: u64 = 16;
 
 /// Looks the number of the job up in a table that names the targets, each as often as its weight says.
 ///
-/// Eisenbud et al., "Maglev: A Fast and Reliable Software Network Load Balancer", NSDI 2016, section 3.4 and
-/// pseudocode 1: each target goes through the table in an order of its own, (offset + i × skip) mod the size, which is
-/// prime; in turn each takes its next entry that is free. Weights change how often a turn comes. So the table is
-/// almost even, and when one of n targets leaves, its 1/n of the entries moves, and of the others about as few
-/// as can be. Connections keep their server this way, without a memory of any of them.
+/// Eisenbud et al., "Maglev: A Fast and Reliable Software Network Load Balancer", NSDI 2016, section 3.4 and pseudocode
+/// 1: each target goes through the table in an order of its own, (offset + i × skip) mod the size, which is prime; in
+/// turn each takes its next entry that is free. Weights change how often a turn comes. So the table is almost even, and
+/// when one of n targets leaves, its 1/n of the entries moves, and of the others about as few as can be. Connections
+/// keep their server this way, and no connection has to be remembered.
 ///
-/// Who is offline or full keeps its entries: its jobs go to the target of the next entry, spread over all, and
-/// return when it does. Only members that join or leave, or weights, make a new table, which takes about
-/// size × ln size steps. Equal for every instance and seed: two balancers with one view agree. Takes O(1).
+/// A target that is offline or full keeps its entries: its jobs go to the target of the next entry, spread over all,
+/// and return when it does. Only members that join or leave, or weights, make a new table, which takes about size × ln
+/// size steps. Equal for every instance and seed: two balancers with one view agree. Takes O(1).
 #[derive(Clone, Debug)]
 pub struct Maglev {
-    /// Places in the view.
+    /// Table entries, as places in the view.
     table: Vec<u32>,
     size: usize,
-    /// Of the view that the table is made of.
+    /// Hash of the members that the table is made of.
     members: Option<u64>,
-    /// Of each target while the table is filled: place of its next entry, step to the one after, and weight saved.
+    /// Per target while the table is filled: place of its next entry, step to the one after, and weight saved.
     walks: Vec<Walk>,
 }
 
@@ -49,18 +49,18 @@ struct Walk {
 }
 
 impl Default for Maglev {
-    /// With the table size that the paper uses.
+    /// Returns a policy with the table size that the paper uses.
     fn default() -> Self {
         Self::of_size(Self::SIZE)
     }
 }
 
 impl Maglev {
-    /// Entries of the table: a prime, which the paper recommends to be a hundred times the number of targets. With
-    /// 2,000 of them the shares are even within 3 %.
+    /// Number of entries of the table: a prime, which the paper recommends to be a hundred times the number of targets.
+    /// With 2,000 of them the shares are even within 3 %.
     pub const SIZE: usize = 65_537;
 
-    /// With a table of the smallest prime from `size` on.
+    /// Returns a policy with a table of the smallest prime from `size` on.
     #[must_use]
     pub fn of_size(size: usize) -> Self {
         let is_prime = |n: &usize| {
@@ -175,7 +175,7 @@ mod tests {
         view
     }
 
-    /// Where each of the jobs goes.
+    /// Returns the target of each of the jobs.
     fn places(policy: &mut Maglev, view: &LoadView) -> Vec<u32> {
         let place = |id: u64| {
             let job = Job {
@@ -249,7 +249,7 @@ mod tests {
         assert!(places(&mut Maglev::default(), &view).contains(&0));
     }
 
-    /// Jobs that moved although their target is there before and after.
+    /// Counts jobs that moved although their target is there before and after.
     fn moved_in_vain(before: &[u32], after: &[u32], changed: u32) -> u64 {
         let pairs = before.iter().zip(after);
         let vain = pairs.filter(|(was, is)| was != is && **was != changed && **is != changed);

@@ -1,4 +1,4 @@
-//! `power-of-two`: the less loaded of two drawn by lot.
+//! `power-of-two`: the less loaded of two random targets.
 
 use super::{Policy, Registration, least_loaded};
 use crate::load::{Job, LoadView, TargetId, TargetLoad};
@@ -20,18 +20,18 @@ pub(super) const POLICY: Registration = Registration {
 /// ln n / ln ln n, for the price of one more look (theorem 1 of Azar, Broder, Karlin, Upfal, SIAM J. Comput. 29,
 /// 1999). It does not send everybody to the one target that looks best in an old report.
 ///
-/// Takes O(1) while a good part of the targets has room. After [`DRAWS_MAX`](Self::DRAWS_MAX) pairs without
-/// any, it goes on from a target drawn by lot to the next with room, in O(n).
+/// Takes O(1) while a good part of the targets has room. After [`DRAWS_MAX`](Self::DRAWS_MAX) pairs without room, it
+/// goes on from a random target to the next with room, in O(n).
 #[derive(Clone, Debug)]
 pub struct PowerOfTwo {
     lots: Xoshiro256PlusPlus,
 }
 
 impl PowerOfTwo {
-    /// Pairs that may be drawn in vain: happens in a farm half full once in 256 jobs.
+    /// Upper bound of pairs drawn without room: reached in a farm half full once in 256 jobs.
     pub const DRAWS_MAX: u32 = 4;
 
-    /// Draws lots from `seed`.
+    /// Returns a policy that draws from `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
@@ -105,7 +105,7 @@ mod tests {
         check(PowerOfTwo::new(1), &[1], "0 NoSlot");
     }
 
-    /// Jobs at the fullest of as many targets as there are jobs.
+    /// Returns the jobs at the fullest of as many targets as there are jobs.
     fn fullest(mut policy: impl Policy) -> u32 {
         let mut view = LoadView::new();
         for id in 0..1000 {

@@ -28,11 +28,10 @@ pub struct Random {
 }
 
 impl Random {
-    /// Draws that may fail before the targets with room are counted: fails for a farm half full once in
-    /// 256 jobs.
+    /// Draws that may fail before the targets with room are counted: all fail in a farm half full once in 256 jobs.
     pub const DRAWS_MAX: u32 = 8;
 
-    /// Draws lots from `seed`.
+    /// Returns a policy that draws from `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
@@ -95,8 +94,8 @@ mod tests {
         check(Random::new(1), &[9, 9, 9, 9], "3 2 0 2 0 2 3 2 0 0 3 1");
     }
 
-    /// Draws with `with_room` of `count` targets having room: each of them must come up within 5 % of
-    /// its share (over seven sigmas at 20,000 draws each).
+    /// Checks draws with `with_room` of `count` targets having room: each of them must come up within 5 % of its share
+    /// (over seven sigmas at 20,000 draws each).
     fn check_uniform(count: u32, with_room: &[u32]) {
         let mut view = LoadView::new();
         for id in 0..count {

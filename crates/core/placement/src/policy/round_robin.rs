@@ -13,10 +13,9 @@ pub(super) const POLICY: Registration = Registration {
 
 /// Takes the targets in turn and passes over those without room.
 ///
-/// The rule of the ICN of O2-Balancer2 (tag `experiment-2`, `icn/src/icn.cxx`), with the members that
-/// come and go which it did not know. Unlike artdaq's `RoundRobin_policy`, which starts a turn only when
-/// every receiver has a token, one full target does not hold up the others. Takes O(log n) and a step for
-/// each target passed over.
+/// The rule of the ICN of O2-Balancer2 (tag `experiment-2`, `icn/src/icn.cxx`), extended to members that come and go.
+/// Unlike artdaq's `RoundRobin_policy`, which starts a turn only when every receiver has a token, one full target does
+/// not hold up the others. Takes O(log n) and a step for each target passed over.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RoundRobin {
     last: Option<TargetId>,
@@ -68,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_loses_a_turn_when_the_epn_before_it_leaves() {
+    fn no_epn_loses_a_turn_when_the_one_before_it_leaves() {
         let mut view = LoadView::new();
         for id in 0..4 {
             view.insert(TargetLoad::new(TargetId(id), 100, 9));

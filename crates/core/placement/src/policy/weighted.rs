@@ -78,7 +78,8 @@ mod tests {
         check_jobs(Weighted, &targets, &[(0, 10); 8], "0 1 1 1 0 1 1 1");
     }
 
-    /// What gets a job of one byte at `second`, when target 0 finished 100 bytes and target 1 has 50 booked.
+    /// Returns the target of a job of one byte at `second`, when target 0 finished 100 bytes and target 1 has 50
+    /// booked.
     fn chosen_at(second: u64) -> TargetId {
         let at = |second: u64| Timestamp(second * 1_000_000_000);
         let mut view = LoadView::new();

@@ -1,8 +1,8 @@
-//! What a verdict log comes to, record by record, and the checkpoint that says it in a few records.
+//! Summary of a verdict log, record by record, and the checkpoint that holds it in a few records.
 //!
 //! A leader that takes over knows of the run what a [`Summary`] of the log holds, and nothing else. The leader keeps
-//! one beside its log and adds to it whatever it appends, so a checkpoint is a function of the log alone: what a
-//! later leader makes of it is, field by field, what it would make of all that it replaces.
+//! one beside its log and adds every record that it appends, so a checkpoint is a function of the log alone: a later
+//! leader makes of it, field by field, the same as of all the records that it replaces.
 
 use super::peer::EpnSetting;
 use super::phase::RunPhase;
@@ -24,12 +24,12 @@ pub(super) struct Decided {
     bytes: u64,
 }
 
-/// What a verdict log says of the last run in it.
+/// Content of a verdict log about the last run in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     run: Option<RunId>,
     is_over: bool,
-    /// The run is to stop; where, if that is agreed on.
+    /// Whether the run is to stop; and at which TF, if that is agreed on.
     stopping: Option<Option<TfId>>,
     pub(super) rosters: Rosters,
     pub(super) frontier: TfId,
@@ -44,25 +44,26 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// The last run; `None` if the log knows of none.
+    /// Returns the last run; `None` if the log holds none.
     #[must_use]
     pub fn run(&self) -> Option<RunId> {
         self.run
     }
 
-    /// Whether it is over.
+    /// Returns whether the run is over.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Records since the last checkpoint or the begin of the run: what a takeover has to read beside it.
+    /// Returns the number of records since the last checkpoint or the begin of the run, which a takeover has to read
+    /// beside it.
     #[must_use]
     pub fn since(&self) -> u64 {
         self.since
     }
 
-    /// The books, as far as the log tells.
+    /// Returns the accounting, as far as the log holds it.
     #[must_use]
     pub fn books(&self) -> &Accounting {
         &self.books
@@ -80,7 +81,7 @@ impl Summary {
         }
     }
 
-    /// As [`take`](Self::take), for a leader that takes over.
+    /// Takes the next record, as [`take`](Self::take) does, for a leader that takes over.
     pub fn replay(&mut self, record: &Record) {
         protect!(LogReplay, else match record {
             Record::Verdict { .. } | Record::Undone { .. } | Record::Released { .. } => return,
@@ -90,7 +91,7 @@ impl Summary {
         self.take(record);
     }
 
-    /// The next record of the log.
+    /// Takes the next record of the log.
     pub fn take(&mut self, record: &Record) {
         self.since += 1;
         match record {
@@ -168,7 +169,7 @@ impl Summary {
                 verdict,
                 bytes,
             } => self.set_undone(*tf, *attempt, verdict, *bytes),
-            // The books of the head have it.
+            // The accounting in the head includes it.
             Record::Again(_) => {}
         }
         if is_of_checkpoint(record) {
@@ -219,7 +220,7 @@ impl Summary {
                 missing
             }
             Verdict::Dropped { reason } => {
-                // Who had announced it the log does not say; it is in no source's books then.
+                // The log does not hold which FLPs had announced it; it is in no source's accounting then.
                 self.books.dropped[reason.index()] += 1;
                 return;
             }
@@ -234,14 +235,14 @@ impl Summary {
         }
     }
 
-    /// The records of a checkpoint that stands for everything taken so far; none if there is no run. `unheard` are
-    /// the records among the last ones that are not known to be durable.
+    /// Returns the records of a checkpoint that stands for everything taken so far; none if there is no run. `unheard`
+    /// are the records among the last ones that are not known to be durable.
     pub fn checkpoint<'a>(&mut self, unheard: impl Iterator<Item = &'a Record>) -> Vec<Record> {
         let Some(run) = self.run else {
             return Vec::new();
         };
         let again: Vec<Record> = unheard
-            .filter(|record| self.is_told_nowhere_else(record))
+            .filter(|record| self.is_recorded_nowhere_else(record))
             .cloned()
             .collect();
         let oldest_again = again.iter().filter_map(tf_of).min();
@@ -314,8 +315,8 @@ impl Summary {
         records
     }
 
-    /// Whether a checkpoint would pass over the TF of a verdict or an amendment.
-    fn is_told_nowhere_else(&self, record: &Record) -> bool {
+    /// Returns whether a checkpoint would pass over the TF of a verdict or an amendment.
+    fn is_recorded_nowhere_else(&self, record: &Record) -> bool {
         matches!(record, Record::Verdict { .. } | Record::Abandoned { .. })
             && tf_of(record).is_some_and(|tf| !self.undone.contains_key(&tf))
     }
@@ -328,7 +329,7 @@ fn tf_of(record: &Record) -> Option<TfId> {
     }
 }
 
-/// Whether a record is of a kind that stands in checkpoints only.
+/// Returns whether a record is of a kind that stands in checkpoints only.
 fn is_of_checkpoint(record: &Record) -> bool {
     matches!(
         record,

@@ -1,10 +1,10 @@
-//! What an operator can set about scheduling.
+//! Configuration of the scheduler.
 
 use serde::{Deserialize, Serialize};
 use sheaf_placement::Reaction;
 use std::time::Duration;
 
-/// Who says when there is a TF.
+/// How TFs come into being.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
@@ -15,14 +15,14 @@ pub enum Mode {
     Paced,
 }
 
-/// What becomes of a TF that lacks STFs at its stale deadline.
+/// Fate of a TF that lacks STFs at its stale deadline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Incomplete {
-    /// It is dropped, with the reason of the first missing STF.
+    /// The TF is dropped, with the reason of the first missing STF.
     #[default]
     Never,
-    /// It is built without them and says which are missing, if at least the quorum is there.
+    /// The TF is built without them and lists the missing ones, if at least the quorum is there.
     Allow,
 }
 
@@ -34,36 +34,36 @@ pub struct SchedulerConfig {
     pub policy: String,
     /// Seed of the policy's randomness.
     pub seed: u64,
-    /// How the list of EPNs that the policy chooses from follows their deaths.
+    /// Rule by which the list of EPNs that the policy chooses from follows their deaths.
     pub reaction: Reaction,
     /// How long nothing is placed after a death under the reaction `reinitialise`, in ms.
     pub reset_ms: u64,
-    /// Who says when there is a TF.
+    /// How TFs come into being.
     pub mode: Mode,
     /// Rate of the heartbeat in paced mode, in Hz.
     pub paced_rate_hz: f64,
-    /// What becomes of a TF that lacks STFs.
+    /// Fate of a TF that lacks STFs.
     pub incomplete: Incomplete,
     /// Fewest STFs of an incomplete TF.
     pub quorum_stfs_min: u32,
-    /// How long a TF waits for announces after the first one, in ms; then it is assigned with what is there.
+    /// How long a TF waits for announces after the first one, in ms; then it is assigned with those that are in.
     pub announce_deadline_ms: u64,
     /// How long an EPN has for a TF whose STFs are all announced, in ms; then the TF moves to another.
     pub tf_deadline_ms: u64,
     /// How long a TF may wait for an EPN that all its FLPs reach, in ms.
     pub unreachable_timeout_ms: u64,
-    /// How long an answer is awaited before a message is repeated, in ms.
+    /// How long an answer is awaited before a message is retransmitted, in ms.
     pub repeat_ms: u64,
     /// How long the farm has for its last TFs after the sources have stopped, in ms.
     pub drain_ms: u64,
-    /// Largest STF that the farm takes, in bytes.
+    /// Largest STF that the farm accepts, in bytes.
     pub stf_bytes_max: u64,
     /// Bytes reserved for a TF in paced mode, before its announces are in.
     pub tf_bytes_max: u64,
-    /// TFs that wait for room. When one more comes it is shed.
+    /// TFs that wait for room. One more is shed.
     pub queue_tfs_max: u32,
-    /// Whether EPNs that are known from the verdict log only have on their disk what they reported: ack level
-    /// `stored` of the `[epn]` table.
+    /// Whether EPNs that are known from the verdict log only have their reported TFs on disk: ack level `stored` of the
+    /// `[epn]` table.
     #[serde(skip)]
     pub epns_keep: bool,
 }
@@ -118,7 +118,7 @@ impl SchedulerConfig {
     }
 }
 
-/// What a run needs to begin, and when it ends by itself. From the `[run]` table of a farm file.
+/// Conditions under which a run begins and ends by itself. From the `[run]` table of a farm file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunPlan {
     /// FLPs that must have joined.

@@ -1,4 +1,4 @@
-//! The verdict on a TF: one, and what follows from it.
+//! The verdict on a TF: one, and its consequences.
 
 use super::open_tf::{OpenTf, Part, Phase};
 use super::peer::target_id;
@@ -10,7 +10,7 @@ use sheaf_protocol::{
 };
 
 impl Scheduler {
-    /// An EPN reports a TF. The first report that settles it wins, whoever was assigned.
+    /// Handles an EPN's report of a TF. The first report that settles the TF wins, whichever EPN was assigned.
     pub(super) fn handle_built(&mut self, now: Timestamp, target: Target, built: &Built) {
         let Some(open) = self.tfs.get(&built.tf) else {
             return;
@@ -22,11 +22,11 @@ impl Scheduler {
             return;
         }
         if !open.bookings.iter().any(|booking| booking.target == target) {
-            // It was never asked.
+            // The EPN was never asked.
             self.stats.unexpected_messages += 1;
             return;
         }
-        // Of an older roster it may lack somebody who is no member any more.
+        // An older roster may lack a source that is no member any more.
         let members = open.members.iter().map(|member| member.flp);
         let missing: Vec<FlpId> = members
             .filter(|flp| protect!(MissingCounted, when built.missing.contains(flp)))
@@ -103,7 +103,7 @@ impl Scheduler {
             match part {
                 Part::Announced(_) if is_missing => books.unused += 1,
                 Part::Announced(_) => books.built += 1,
-                // It came before it was announced, or after it was written off.
+                // The STF came before it was announced, or after it was written off.
                 Part::Unknown(_) | Part::Skipped(_) if !is_missing => {
                     books.announced += 1;
                     books.built += 1;
@@ -156,7 +156,7 @@ impl Scheduler {
         }
     }
 
-    /// The consumer has the TF: it is done.
+    /// Handles an EPN's acknowledgement: the consumer has the TF, which is done.
     pub(super) fn handle_commit_ack(&mut self, now: Timestamp, target: Target, tf: TfId) {
         if self.handle_stray_ack(target, tf) {
             return;
@@ -172,7 +172,7 @@ impl Scheduler {
             .bookings
             .iter()
             .find(|booking| booking.target == target);
-        // Of a TF that was found decided in the log nobody knows when it was placed.
+        // When a TF that was found decided in the log was placed is not known.
         if let Some(booking) = booking {
             let finished = Finished {
                 bytes: booking.bytes,
@@ -186,7 +186,7 @@ impl Scheduler {
         self.finish(tf, Some(target));
     }
 
-    /// The EPN died with a committed TF: whether its consumer has it nobody knows, and it is not built again.
+    /// Abandons a committed TF of a dead EPN: whether its consumer has it is unknown, and it is not built again.
     pub(super) fn abandon(&mut self, tf: TfId, target: Target) {
         self.books.abandoned += 1;
         self.actions
@@ -217,7 +217,7 @@ impl Scheduler {
         self.finish(tf, None);
     }
 
-    /// Takes a decided TF out of the table and gives back what was reserved for it.
+    /// Removes a decided TF from the table and releases its reservations.
     pub(super) fn finish(&mut self, tf: TfId, winner: Option<Target>) {
         let Some(open) = self.tfs.remove(&tf) else {
             return;
@@ -239,19 +239,19 @@ impl Scheduler {
             if node.target != booking.target {
                 continue;
             }
-            // The dead hold nothing, and hear of no release.
+            // The dead hold nothing, and receive no release.
             if winner == Some(booking.target) || node.is_dead {
                 self.view
                     .release(target_id(booking.target.epn), booking.bytes);
             } else {
-                // The EPN may hold bytes of it until it has heard of the release.
+                // The EPN may hold bytes of it until it has received the release.
                 node.losing.push((version, booking.bytes));
             }
         }
     }
 }
 
-/// The stages of a TF that is done `now`, on the ICN's clock.
+/// Returns the stages of a TF that is done `now`, on the ICN's clock.
 fn trace(now: Timestamp, open: &OpenTf) -> Trace {
     let (first_byte, last_byte) = open.bytes_at;
     let ns = |later: Timestamp, earlier: Timestamp| {

@@ -1,4 +1,4 @@
-//! FLPs and EPNs as the scheduler knows them: who joins, falls silent, goes, and what they say.
+//! FLPs and EPNs as the scheduler knows them: joining, silence, death, and their messages.
 
 use super::open_tf::{Part, Phase};
 use super::peer::{EpnNode, EpnSetting, FlpNode, target_id};
@@ -13,12 +13,12 @@ use sheaf_protocol::{
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// How long a pair that could not reach each other is left out.
+/// How long a pair that could not reach each other is avoided.
 const UNREACHABLE_FOR: Duration = Duration::from_secs(1);
 
 impl Scheduler {
-    /// An FLP whose STFs have at most `stf_bytes_max` bytes has joined, for the first time or again. The caller
-    /// has declared an earlier life of it gone.
+    /// Handles an FLP that has joined, for the first time or again, whose STFs have at most `stf_bytes_max` bytes. The
+    /// caller has declared an earlier life of it gone.
     pub fn handle_flp_joined(&mut self, now: Timestamp, source: Source, stf_bytes_max: u64) {
         let is_back = self.gone.remove(&source);
         if is_back {
@@ -56,14 +56,14 @@ impl Scheduler {
         if self.phase == RunPhase::Waiting {
             self.begin_if_quorum(now);
         } else if self.is_settling && !is_back {
-            // Whoever is new begins behind what the others have made, which they are about to say.
+            // A new FLP begins behind the TFs that the others have made, which they are about to report.
         } else if self.wants_sources() && (self.flps[&source.flp].first.is_none() || is_back) {
             self.change_roster();
             self.start_flp(now, source.flp, self.frontier);
         }
     }
 
-    /// The life of an FLP is over, or is treated so: what it has not sent will not come.
+    /// Handles the end of the life of an FLP, or of one that is treated so: an STF that it has not sent will not come.
     pub fn handle_flp_gone(&mut self, now: Timestamp, source: Source) {
         let Some(node) = self.flps.get(&source.flp) else {
             return;
@@ -86,7 +86,7 @@ impl Scheduler {
         self.advance_run(now);
     }
 
-    /// A member that is gone has no STF for a TF, unless an EPN may have it already.
+    /// Writes off the STF of a member that is gone, unless an EPN may have it already.
     fn write_off(&mut self, now: Timestamp, tf: TfId, source: Source) {
         let Some(open) = self.tfs.get(&tf) else {
             return;
@@ -105,17 +105,17 @@ impl Scheduler {
         }
     }
 
-    /// An FLP has not been heard for the suspect time.
+    /// Handles an FLP that has been silent for the suspect time.
     pub fn handle_flp_silent(&mut self, source: Source) {
         self.set_flp_heard(source, false);
     }
 
-    /// A silent FLP is heard again.
+    /// Handles a silent FLP that is heard again.
     pub fn handle_flp_heard(&mut self, source: Source) {
         self.set_flp_heard(source, true);
     }
 
-    /// The largest STF that may come from an FLP.
+    /// Returns the largest STF that may come from an FLP.
     pub(super) fn stf_bytes_max_of(&self, flp: FlpId) -> u64 {
         self.flps
             .get(&flp)
@@ -130,7 +130,7 @@ impl Scheduler {
         }
     }
 
-    /// An EPN has joined, for the first time or again. The caller has declared an earlier life of it dead.
+    /// Handles an EPN that has joined, for the first time or again. The caller has declared an earlier life of it dead.
     pub fn handle_epn_joined(&mut self, now: Timestamp, target: Target, hello: &Hello) {
         let id = target_id(target.epn);
         let is_known = self
@@ -180,8 +180,8 @@ impl Scheduler {
         self.place_queued(now);
     }
 
-    /// An EPN is silent, or its stream has closed: nothing new for it, and its undecided TFs move. It may still
-    /// finish them: the first report wins.
+    /// Handles an EPN that is silent, or whose stream has closed: it gets nothing new, and its undecided TFs move. It
+    /// may still finish them: the first report wins.
     pub fn handle_epn_silent(&mut self, now: Timestamp, target: Target) {
         protect!(SilenceDetection, else return);
         if !self.is_current(target) || self.ignores_deaths() {
@@ -191,7 +191,7 @@ impl Scheduler {
         self.move_all_from(now, target);
     }
 
-    /// What is in building at `target` goes elsewhere, as far as there is room.
+    /// Moves TFs in building at `target` to other EPNs, as far as there is room.
     pub(super) fn move_all_from(&mut self, now: Timestamp, target: Target) {
         let building: Vec<TfId> = self
             .tfs
@@ -206,7 +206,7 @@ impl Scheduler {
         }
     }
 
-    /// The stream of an EPN has closed: as silence, but what is sent again for it needs no limit.
+    /// Handles an EPN whose stream has closed: as silence, but retransmission for it needs no limit.
     pub fn handle_epn_cut(&mut self, now: Timestamp, target: Target) {
         if let Some(node) = self.epns.get_mut(&target.epn)
             && node.target == target
@@ -216,7 +216,7 @@ impl Scheduler {
         }
     }
 
-    /// A silent EPN is heard again.
+    /// Handles a silent EPN that is heard again.
     pub fn handle_epn_heard(&mut self, now: Timestamp, target: Target) {
         if self.is_current(target) {
             self.view.set_available(target_id(target.epn), true);
@@ -224,7 +224,7 @@ impl Scheduler {
         }
     }
 
-    /// The life of an EPN is over: what it has not acknowledged is abandoned.
+    /// Handles the end of the life of an EPN: TFs that it has not acknowledged are abandoned.
     pub fn handle_epn_dead(&mut self, now: Timestamp, target: Target) {
         let is_durable = self.stores_durably(target);
         let stays = self.is_current(target) && self.stays_listed(target.epn);
@@ -239,7 +239,7 @@ impl Scheduler {
             self.unreachable.retain(|(_, epn), _| *epn != target.epn);
             self.send(Recipient::AllFlps, Control::Epns(self.epn_addresses()));
         }
-        // Of a life that this ICN knows from the log only, too.
+        // Also of a life that this ICN knows from the log only.
         let committed: Vec<TfId> = self
             .tfs
             .iter()
@@ -281,7 +281,7 @@ impl Scheduler {
         self.epns.values().map(address).collect()
     }
 
-    /// Takes in a message of an FLP that has joined.
+    /// Handles a message of an FLP that has joined.
     pub fn handle_flp(&mut self, now: Timestamp, source: Source, control: Control) {
         if self
             .flps
@@ -360,7 +360,7 @@ impl Scheduler {
         }
     }
 
-    /// `source` has no STF of `tf` and never will.
+    /// Notes that `source` has no STF of `tf` and never will.
     pub(super) fn skip(&mut self, now: Timestamp, tf: TfId, source: Source, reason: DropReason) {
         let Some(open) = self.tfs.get_mut(&tf) else {
             return;
@@ -402,7 +402,7 @@ impl Scheduler {
         }
     }
 
-    /// Takes in a message of an EPN that has joined.
+    /// Handles a message of an EPN that has joined.
     pub fn handle_epn(&mut self, now: Timestamp, target: Target, control: Control) {
         if !self.is_current(target) {
             self.stats.unexpected_messages += 1;
@@ -443,12 +443,12 @@ impl Scheduler {
         }
     }
 
-    /// An operator wants the EPN to finish what it has and to go. The EPN is asked to say so itself, also to a
-    /// later leader.
+    /// Drains an EPN on behalf of an operator: it finishes its TFs and goes. The EPN is asked to announce its leave
+    /// itself, also to a later leader.
     ///
     /// # Errors
     ///
-    /// What is wrong with the order, for the operator.
+    /// The reason why the order is refused, for the operator.
     pub fn handle_drain(&mut self, now: Timestamp, epn: EpnId) -> Result<String, String> {
         let node = self.epns.get_mut(&epn);
         node.ok_or_else(|| format!("{epn} is not in the farm"))?
@@ -465,11 +465,11 @@ impl Scheduler {
         ))
     }
 
-    /// An operator changes what an EPN gets, in this life and in later ones, until the run ends.
+    /// Changes the settings of an EPN on behalf of an operator, in this life and in later ones, until the run ends.
     ///
     /// # Errors
     ///
-    /// What is wrong with the order, for the operator.
+    /// The reason why the order is refused, for the operator.
     pub fn handle_set(
         &mut self,
         epn: EpnId,
@@ -558,7 +558,7 @@ impl Scheduler {
         }
     }
 
-    /// Whether the node has asked to leave: when its stream closes it has left, and has not died.
+    /// Returns whether the node has asked to leave: when its stream closes it has left, and has not died.
     #[must_use]
     pub fn is_leaving(&self, node: NodeId) -> bool {
         match node.role {
@@ -574,37 +574,37 @@ impl Scheduler {
         }
     }
 
-    /// Whether the FLP has said that it will make nothing more.
+    /// Returns whether the FLP has reported that it will make nothing more.
     #[must_use]
     pub fn flp_has_ended(&self, flp: FlpId) -> bool {
         self.flps.get(&flp).is_some_and(|node| node.ended.is_some())
     }
 
-    /// The life of the FLP that joined last.
+    /// Returns the life of the FLP that joined last.
     #[must_use]
     pub fn flp_incarnation(&self, flp: FlpId) -> Option<Incarnation> {
         self.flps.get(&flp).map(|node| node.source.incarnation)
     }
 
-    /// The life of the EPN that is a member now.
+    /// Returns the life of the EPN that is a member now.
     #[must_use]
     pub fn epn_incarnation(&self, epn: EpnId) -> Option<Incarnation> {
         self.epns.get(&epn).map(|node| node.target.incarnation)
     }
 
-    /// The load of the EPN as the policy sees it.
+    /// Returns the load of the EPN as the policy sees it.
     #[must_use]
     pub fn epn_load(&self, epn: EpnId) -> Option<&TargetLoad> {
         self.view.get(target_id(epn))
     }
 
-    /// What the FLP said last.
+    /// Returns the last heartbeat of the FLP.
     #[must_use]
     pub fn flp_pulse(&self, flp: FlpId) -> Option<&FlpPulse> {
         self.flps.get(&flp).map(|node| &node.pulse)
     }
 
-    /// What the EPN said last.
+    /// Returns the last heartbeat of the EPN.
     #[must_use]
     pub fn epn_pulse(&self, epn: EpnId) -> Option<&EpnPulse> {
         self.epns.get(&epn).map(|node| &node.pulse)

@@ -1,4 +1,4 @@
-//! One TF that is not done: what is announced of it, where it is built, what was decided.
+//! One TF that is not done: its announces, its place, its verdict.
 
 use sheaf_protocol::{Attempt, DropReason, FlpId, RosterId, Source, Target, Timestamp};
 use std::cell::Cell;
@@ -7,16 +7,16 @@ use std::sync::Arc;
 /// The sources whose STFs make a TF whole, by FLP id.
 pub(crate) type Members = Arc<[Source]>;
 
-/// What is known of one member's STF.
+/// State of one member's STF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// Not heard of; this many bytes at most.
+    /// Not announced yet; this many bytes at most.
     Unknown(u64),
     Announced(u64),
     Skipped(DropReason),
 }
 
-/// Where a TF is on its way.
+/// Phase of a TF.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Waits for announces.
@@ -25,7 +25,7 @@ pub(super) enum Phase {
     Queued,
     /// Is being built.
     Building { target: Target, deadline: Timestamp },
-    /// Has its verdict; the EPN has yet to say that the consumer has it.
+    /// Has its verdict; the EPN has yet to acknowledge that the consumer has it.
     Committed {
         target: Target,
         missing: Vec<FlpId>,
@@ -45,20 +45,20 @@ pub(super) struct Booking {
 pub(super) struct OpenTf {
     pub(super) roster: RosterId,
     pub(super) members: Members,
-    /// One for each member.
+    /// Parts, one for each member.
     pub(super) parts: Vec<Part>,
     pub(super) phase: Phase,
     pub(super) attempt: Attempt,
-    /// Found at an EPN when this ICN took over: it may have parts that nobody has announced since.
+    /// Whether the TF was found at an EPN when this ICN took over: it may have parts that no FLP has announced since.
     pub(super) is_adopted: bool,
     pub(super) bookings: Vec<Booking>,
     /// First announce, or the heartbeat in paced mode.
     pub(super) first_at: Timestamp,
     /// Latest assignment.
     pub(super) assigned_at: Timestamp,
-    /// First and last byte at the EPN that built it.
+    /// First and last byte at the EPN that built the TF.
     pub(super) bytes_at: (Timestamp, Timestamp),
-    /// All parts before this one are heard of: what is heard once stays so, and 250 announces do not look at 250
+    /// All parts before this one are heard of: a part once heard of stays so, and 250 announces do not look at 250
     /// parts each.
     heard_before: Cell<usize>,
 }
@@ -89,7 +89,7 @@ impl OpenTf {
         self.members.binary_search(&source).ok()
     }
 
-    /// Takes out a member and what was known of its part.
+    /// Removes a member and the state of its part.
     pub(super) fn remove_part(&mut self, index: usize) -> Part {
         self.heard_before.set(0);
         self.parts.remove(index)
@@ -99,7 +99,7 @@ impl OpenTf {
         !matches!(self.phase, Phase::Committed { .. })
     }
 
-    /// The EPN that the TF is committed to.
+    /// Returns the EPN that the TF is committed to.
     pub(super) fn winner(&self) -> Option<Target> {
         match self.phase {
             Phase::Committed { target, .. } => Some(target),
@@ -118,7 +118,7 @@ impl OpenTf {
         unheard.is_none()
     }
 
-    /// Bytes to reserve: what is announced, and the most that the others may bring.
+    /// Returns the bytes to reserve: announced ones, and the most that the other parts may bring.
     pub(super) fn bytes_expected(&self) -> u64 {
         let bytes = |part: &Part| match part {
             Part::Unknown(bytes) | Part::Announced(bytes) => *bytes,
@@ -127,7 +127,7 @@ impl OpenTf {
         self.parts.iter().map(bytes).sum()
     }
 
-    /// FLPs that will never have an STF of this TF.
+    /// Returns the FLPs that will never have an STF of this TF.
     pub(super) fn absent(&self) -> Vec<FlpId> {
         let is_skipped = |part: &Part| matches!(part, Part::Skipped(_));
         let members = self.members.iter().zip(&self.parts);

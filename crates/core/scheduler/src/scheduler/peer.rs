@@ -9,19 +9,19 @@ use std::collections::BTreeSet;
 #[derive(Debug)]
 pub(super) struct FlpNode {
     pub(super) source: Source,
-    /// The largest STF that it announces.
+    /// Largest STF that the FLP announces.
     pub(super) stf_bytes_max: u64,
-    /// Answers, as far as the membership knows.
+    /// Whether the node answers, as far as the membership knows.
     pub(super) is_heard: bool,
     /// Time at which this life was declared over.
     pub(super) gone_at: Option<Timestamp>,
-    /// Wants to leave.
+    /// Whether the node wants to leave.
     pub(super) is_leaving: bool,
     /// Reported, after its end, that the hold is empty.
     pub(super) holds_nothing: bool,
     /// Answer to a pause: the first TF not made.
     pub(super) stopped: Option<TfId>,
-    /// The first TF that it will not make.
+    /// The first TF that the FLP will not make.
     pub(super) ended: Option<TfId>,
     pub(super) pulse: FlpPulse,
     /// First TF that the ICN asked for.
@@ -41,14 +41,14 @@ pub(super) struct EpnNode {
     /// Life over, but still in the list of EPNs.
     pub(super) is_dead: bool,
     pub(super) pulse: EpnPulse,
-    /// Bookings of TFs decided elsewhere: given back when the EPN has applied that release.
+    /// Bookings of TFs decided elsewhere: released when the EPN has applied that release.
     pub(super) losing: Vec<(u64, u64)>,
     /// Rosters sent to the EPN. TFs are not assigned in order, so the newest does not stand for all.
     pub(super) rosters_said: BTreeSet<RosterId>,
 }
 
 impl FlpNode {
-    /// A life that is known from the log only.
+    /// Returns a life that is known from the log only.
     pub(super) fn expected(source: Source, stf_bytes_max: u64, first: TfId) -> Self {
         Self {
             source,

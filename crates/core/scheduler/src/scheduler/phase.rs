@@ -2,14 +2,14 @@
 
 use sheaf_protocol::{TfId, Timestamp};
 
-/// Where the run is.
+/// Phase of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RunPhase {
-    /// For its quorum.
+    /// Waits for the nodes that it needs.
     Waiting,
     /// Sources make TFs.
     Running,
-    /// Sources pause; when all have said how far they are, they go on to the same last TF.
+    /// Sources pause; when all have reported how far they are, they go on to the same last TF.
     Stopping {
         since: Timestamp,
         stop_at: Option<TfId>,

@@ -1,4 +1,4 @@
-//! Which EPN gets a TF, and what happens when none has room or the chosen one does not deliver.
+//! Placing: which EPN gets a TF, and what happens when none has room or the chosen one does not deliver.
 
 use super::open_tf::{Booking, OpenTf, Part, Phase};
 use super::peer::target_id;
@@ -8,19 +8,19 @@ use sheaf_protocol::control::{Absent, Assign};
 use sheaf_protocol::{Control, DropReason, EpnId, FlpId, Source, Target, TfId, Timestamp, protect};
 use std::collections::BTreeMap;
 
-/// TFs in the table at most; also keeps the ranges of a release within one message.
+/// Upper bound of TFs in the table; also keeps the ranges of a release within one message.
 const OPEN_TFS_MAX: usize = 8000;
 /// How far ahead of all others an FLP may announce. A wider gap is a broken id.
 const AHEAD_MAX: u64 = 1 << 16;
-/// Bytes that may be sent again after mere silence, before the share below counts.
+/// Bytes that may be retransmitted after mere silence, before the share below counts.
 const RESEND_BYTES_FREE: u64 = 256 << 20;
-/// The share of all bytes that may be sent again after mere silence: a fifth. A busy machine looks silent, and
-/// unlimited re-sends would keep it busy.
+/// Share of all bytes that may be retransmitted after mere silence: a fifth. A busy machine looks silent, and unlimited
+/// retransmission would keep it busy.
 const RESEND_DIVISOR: u64 = 5;
-/// Rosters that an EPN is taken to remember; it forgets older ones.
+/// Rosters that an EPN is assumed to remember; it forgets older ones.
 const ROSTERS_SAID_MAX: usize = 256;
-/// How many TFs of the queue are tried in vain before the rest waits for the next event: so many that are early, and
-/// so many that wait for nobody.
+/// TFs of the queue that are tried in vain before the rest waits for the next event, counted apart for early ones and
+/// for those that wait for room only.
 const VAIN_TRIES_MAX: usize = 16;
 /// How far into the queue one event looks.
 const LOOKED_AT_MAX: usize = 256;
@@ -32,11 +32,11 @@ enum Placed {
     NoRoom,
 }
 
-/// What found no room in one look through the queue.
+/// Refusals in one pass over the queue.
 #[derive(Clone, Copy, Debug, Default)]
 struct Refused {
     tries: usize,
-    /// The smallest that could have gone anywhere and was refused: every larger one would be, too.
+    /// The smallest bytes that could have gone anywhere and were refused: every larger TF would be refused, too.
     bytes_min: Option<u64>,
 }
 
@@ -52,7 +52,7 @@ impl Refused {
     }
 }
 
-/// Whether the booking can become one of `bytes`.
+/// Returns whether the booking can become one of `bytes`.
 fn room_for(view: &LoadView, booking: &Booking, bytes: u64) -> bool {
     let more = bytes.saturating_sub(booking.bytes);
     let load = view.get(target_id(booking.target.epn));
@@ -75,11 +75,11 @@ impl Scheduler {
         let Some((roster, members)) = self.rosters.of(tf) else {
             return false;
         };
-        // What a former ICN has called for is known from the sources only, however late they come.
-        // While the farm drains no heartbeat comes past them any more.
+        // A TF that a former ICN has called for is known from the sources only, however late they come. While the farm
+        // drains no heartbeat comes past them any more.
         let was_called = self.is_settling || tf < self.frontier || !self.wants_sources();
         let is_paced = self.config.mode == super::Mode::Paced && !was_called;
-        // A TF that only a stranger to its roster has is called by nobody else: then it is dropped, with a verdict.
+        // A TF that only a stranger to its roster has is called by no other source: then it is dropped, with a verdict.
         let may_call = |source: Source| members.contains(&source) || self.is_deserted(tf, &members);
         if by.is_some_and(|source| is_paced || !may_call(source)) {
             return false;
@@ -105,7 +105,7 @@ impl Scheduler {
         true
     }
 
-    /// Whether no member of the roster of `tf` will ever have a part of it.
+    /// Returns whether no member of the roster of `tf` will ever have a part of it.
     fn is_deserted(&self, tf: TfId, members: &[Source]) -> bool {
         members.iter().all(|member| {
             let node = self.flps.get(&member.flp);
@@ -115,7 +115,7 @@ impl Scheduler {
         })
     }
 
-    /// Something new is known of the parts of a TF.
+    /// Handles a change of the known parts of a TF.
     pub(super) fn handle_part_heard(&mut self, now: Timestamp, tf: TfId) {
         let Some(open) = self.tfs.get(&tf) else {
             return;
@@ -127,7 +127,7 @@ impl Scheduler {
                 if let Some(reason) = self.cannot_build(open) {
                     self.drop_tf(tf, reason);
                 } else if open.all_heard() && is_queued {
-                    // It needs less than before, and may have the room that early ones have to leave.
+                    // The TF needs less than before, and may have the room that early ones have to leave.
                     self.place_queued(now);
                 } else if open.all_heard() {
                     self.give_back_surplus(tf);
@@ -138,7 +138,7 @@ impl Scheduler {
         }
     }
 
-    /// Why no EPN needs to be asked: the quorum rule cannot be met any more.
+    /// Returns why no EPN needs to be asked: the quorum rule cannot be met any more.
     fn cannot_build(&self, open: &OpenTf) -> Option<DropReason> {
         let reason = open.first_skip();
         let possible = open
@@ -159,7 +159,7 @@ impl Scheduler {
     }
 
     pub(super) fn assign_or_drop(&mut self, now: Timestamp, tf: TfId) {
-        // Free room is for those that wait longer; a younger one gets what they cannot use.
+        // Free room is for TFs that wait longer; a younger one gets what they cannot use.
         self.place_queued(now);
         if self.try_place(now, tf) == Placed::NoRoom {
             self.enqueue(tf);
@@ -197,7 +197,7 @@ impl Scheduler {
         );
         let nowhere_else = choice.is_err() && avoid.len() > unreachable_count;
         if protect!(FormerTargetRetry, when nowhere_else) {
-            // Nobody else has room: the EPNs that were asked before are better than a deadlock of credits.
+            // No other EPN has room: those that were asked before are better than a deadlock of credits.
             avoid.truncate(unreachable_count);
             let open = &self.tfs[&tf];
             let former = |booking: &&Booking| {
@@ -215,7 +215,7 @@ impl Scheduler {
                 self.put(now, tf, target, bytes);
                 Placed::Yes
             }
-            // What is not announced may turn out smaller than it could be.
+            // A part that is not announced may turn out smaller than it could be.
             Err(Refusal::TooLarge { .. }) if self.tfs[&tf].all_heard() => {
                 self.drop_tf(tf, DropReason::Oversize);
                 Placed::Dropped
@@ -224,8 +224,8 @@ impl Scheduler {
         }
     }
 
-    /// Whether a TF waits for FLPs while others may wait for room only. With a hold that is full of older TFs an FLP
-    /// makes none before those are done, and they are never done if such TFs have all the room. The oldest TF
+    /// Returns whether a TF waits for FLPs while others may wait for room only. With a hold that is full of older TFs
+    /// an FLP makes none before those are done, and they are never done if such TFs have all the room. The oldest TF
     /// without a verdict waits for no other.
     fn is_early(&self, tf: TfId, open: &OpenTf) -> bool {
         let oldest = || self.tfs.iter().find(|(_, open)| open.is_undecided());
@@ -268,7 +268,7 @@ impl Scheduler {
         pairs.map(|(_, epn)| target_id(*epn)).collect()
     }
 
-    /// A member that died has its STF only where the TF was built before.
+    /// Writes off members that died: such an STF is only where the TF was built before.
     fn write_off_gone(&mut self, tf: TfId) {
         if self.gone.is_empty() {
             return;
@@ -330,7 +330,7 @@ impl Scheduler {
         });
     }
 
-    /// All announces are in: the reservation shrinks to what will really come.
+    /// Shrinks the reservation to the announced bytes when all announces are in.
     fn give_back_surplus(&mut self, tf: TfId) {
         let Some(open) = self.tfs.get_mut(&tf) else {
             return;
@@ -344,7 +344,7 @@ impl Scheduler {
             .iter_mut()
             .find(|booking| booking.target == target)
             && booking.bytes != bytes
-            // A source that was written off may be back: what it adds has to find room, or the EPN refuses it.
+            // A source that was written off may be back: its bytes have to find room, or the EPN refuses them.
             && room_for(&self.view, booking, bytes)
         {
             self.view.release(target_id(target.epn), booking.bytes);
@@ -353,7 +353,7 @@ impl Scheduler {
         }
     }
 
-    /// The last part is known only now: the EPN has its whole time from here on.
+    /// Restarts the deadline when the last part becomes known only now: the EPN has its whole time from here on.
     fn restart_deadline(&mut self, now: Timestamp, tf: TfId) {
         let after = self.config.tf_deadline();
         if let Some(open) = self.tfs.get_mut(&tf)
@@ -374,7 +374,7 @@ impl Scheduler {
             return;
         }
         open.phase = Phase::Queued;
-        // What was assigned before goes first; then the oldest.
+        // A TF that was assigned before goes first; then the oldest.
         let rank = |tf: TfId| {
             let open = self.tfs.get(&tf);
             (open.is_some_and(|open| open.attempt.0 == 0), tf)
@@ -384,14 +384,14 @@ impl Scheduler {
         self.queue.insert(at.map_or(0, |at| at + 1), tf);
     }
 
-    /// Tries to place what waits, oldest first. One TF that fits nowhere does not hold up the others.
+    /// Tries to place waiting TFs, oldest first. One TF that fits nowhere does not hold up the others.
     pub(super) fn place_queued(&mut self, now: Timestamp) {
         if self.is_settling || self.is_resetting(now) {
             return;
         }
         let mut at = 0;
-        // By whether it is early. What was refused though it could go anywhere is refused for every larger one, too:
-        // a full farm of 2,000 EPNs is looked through once an event, not once a TF.
+        // By whether it is early. A size that was refused though the TF could go anywhere is refused for every larger
+        // one, too: a full farm of 2,000 EPNs is looked through once an event, not once a TF.
         let mut refused = [Refused::default(); 2];
         while at < self.queue.len().min(LOOKED_AT_MAX) {
             let tf = self.queue[at];
@@ -415,7 +415,7 @@ impl Scheduler {
         }
     }
 
-    /// Whether a late TF is the EPN's fault: everything is announced, and all who announced are well.
+    /// Returns whether a late TF is the EPN's fault: everything is announced, and all FLPs that announced are well.
     pub(super) fn may_move(&self, open: &OpenTf) -> bool {
         let is_well = |source: &Source| {
             self.flps
@@ -434,7 +434,7 @@ impl Scheduler {
                 })
     }
 
-    /// Gives a TF that is in building at `from` to another EPN. `from` may still win.
+    /// Moves a TF that is in building at `from` to another EPN. `from` may still win.
     pub(super) fn move_tf(&mut self, now: Timestamp, tf: TfId, from: Target) {
         let is_cut = self
             .epns
@@ -461,7 +461,7 @@ impl Scheduler {
         }
     }
 
-    /// `flp` cannot reach `target`: its TFs there go to another EPN.
+    /// Moves the TFs of `flp` at `target`, which it cannot reach, to other EPNs.
     pub(super) fn move_from_unreachable(&mut self, now: Timestamp, flp: FlpId, target: Target) {
         let stuck: Vec<TfId> = self
             .tfs
@@ -477,14 +477,14 @@ impl Scheduler {
         }
     }
 
-    /// Says an assignment again to an FLP that seems not to have heard it.
+    /// Retransmits an assignment to an FLP that seems to have missed it.
     pub(super) fn repeat_assign(&mut self, tf: TfId, flp: FlpId) {
         if let Some(assign) = self.assign_of(tf) {
             self.send(Recipient::Flp(flp), Control::Assign(vec![assign]));
         }
     }
 
-    /// A TF is late, and not by the fault of its EPN, unless the EPN never heard of it.
+    /// Retransmits the assignment of a TF that is late by no fault of its EPN, which may have missed it.
     pub(super) fn repeat_assign_to_epn(&mut self, now: Timestamp, tf: TfId, target: Target) {
         let deadline = now + self.config.tf_deadline();
         if let Some(open) = self.tfs.get_mut(&tf) {
@@ -498,7 +498,7 @@ impl Scheduler {
         }
     }
 
-    /// Says roster and assignment again to an EPN that joined anew.
+    /// Retransmits roster and assignment to an EPN that joined again.
     pub(super) fn repeat_roster(&mut self, target: Target, assign: Assign) {
         if let Some(node) = self.epns.get_mut(&target.epn) {
             node.rosters_said.clear();
@@ -506,9 +506,10 @@ impl Scheduler {
         self.send_assigns_to(target, &[assign]);
     }
 
-    /// A TF whose FLPs cannot all reach one EPN waits no longer than a stale one: it goes on without those that
-    /// miss the EPN that most can reach, as the quorum rule says. One bad cable does not stop the farm. An EPN that no
-    /// FLP reaches is no EPN: where there is no other one, the TF waits as if all were gone.
+    /// Gives up FLPs that cannot reach the EPN. A TF whose FLPs cannot all reach one EPN waits no longer than a stale
+    /// one: it goes on without those that miss the EPN that most can reach, as the quorum rule says. One bad cable does
+    /// not stop the farm. An EPN that no FLP reaches is no EPN: where there is no other one, the TF waits as if all
+    /// were gone.
     pub(super) fn give_up_unreachable(&mut self, now: Timestamp, tf: TfId) {
         let Some(open) = self.tfs.get(&tf) else {
             return;
@@ -546,7 +547,7 @@ impl Scheduler {
         })
     }
 
-    /// Says everything again to an EPN that has joined again.
+    /// Retransmits everything to an EPN that has joined again.
     pub(super) fn repeat_all_for(&mut self, now: Timestamp, target: Target) {
         let here: Vec<TfId> = self
             .tfs

@@ -1,7 +1,7 @@
-//! How the list of EPNs that the policy chooses from follows their deaths: [`Reaction`] in the scheduler.
+//! List of EPNs that the policy chooses from: [`Reaction`] in the scheduler.
 //!
-//! Whatever the reaction, the verdicts stay what they are: a TF that was committed to a dead EPN is abandoned or
-//! waits for its next life, an undecided one is with its FLPs and is built elsewhere, sooner or later.
+//! Under every reaction, the verdicts stay as they are: a TF that was committed to a dead EPN is abandoned or waits for
+//! its next life, an undecided one is with its FLPs and is built elsewhere, sooner or later.
 
 use super::peer::target_id;
 use super::{Record, Scheduler};
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 /// The EPNs that may get work.
 #[derive(Debug, Default)]
 pub(super) struct List {
-    /// `None` while everybody may.
+    /// Fixed list; `None` while every EPN may get work.
     fixed: Option<BTreeSet<EpnId>>,
     /// Until when nothing is placed.
     resets_until: Timestamp,
@@ -23,23 +23,23 @@ impl List {
         self.fixed.as_ref().is_none_or(|list| list.contains(&epn))
     }
 
-    /// As the log has it.
+    /// Restores the list from the log.
     pub(super) fn restore(&mut self, epns: Vec<EpnId>) {
         self.fixed = Some(epns.into_iter().collect());
     }
 }
 
 impl Scheduler {
-    /// How the list of EPNs follows their deaths.
+    /// Returns the reaction to the deaths of EPNs.
     #[must_use]
     pub fn reaction(&self) -> Reaction {
         self.config.reaction
     }
 
-    /// Fixes the list to those who are there, if the reaction wants a fixed one and the log has none.
+    /// Fixes the list to the present EPNs, if the reaction wants a fixed one and the log has none.
     pub(super) fn fix_list(&mut self) {
         if !self.config.reaction.fixes_list() {
-            // The log may be of a leader that was told otherwise.
+            // The log may be of a leader with another configuration.
             self.list = List::default();
         } else if self.list.fixed.is_none() && self.has_begun() {
             self.list.fixed = Some(self.epns.keys().copied().collect());
@@ -58,23 +58,23 @@ impl Scheduler {
         }
     }
 
-    /// Whether the list has just been made anew and nothing is placed yet.
+    /// Returns whether the list has just been made anew and nothing is placed yet.
     pub(super) fn is_resetting(&self, now: Timestamp) -> bool {
         now < self.list.resets_until
     }
 
-    /// Whether silence and death of an EPN change nothing about what it gets.
+    /// Returns whether silence and death of an EPN change nothing about its share of work.
     pub(super) fn ignores_deaths(&self) -> bool {
         self.config.reaction == Reaction::None && self.has_begun()
     }
 
-    /// Whether a dead EPN goes on getting TFs; one that has left on its own account does not.
+    /// Returns whether a dead EPN goes on getting TFs; one that has left on its own account does not.
     pub(super) fn stays_listed(&self, epn: EpnId) -> bool {
         let is_leaving = self.epns.get(&epn).is_some_and(|node| node.is_leaving);
         self.ignores_deaths() && !is_leaving
     }
 
-    /// The EPN is dead and stays in the list, with what is booked there for undecided TFs.
+    /// Marks an EPN as dead while it stays in the list, with its bookings for undecided TFs.
     pub(super) fn bury(&mut self, target: Target) {
         let Some(node) = self.epns.get_mut(&target.epn) else {
             return;
@@ -86,7 +86,7 @@ impl Scheduler {
         }
     }
 
-    /// A new life of an EPN comes: what was booked at the dead one is forgotten with it.
+    /// Forgets the bookings of the dead life of an EPN when a new life comes.
     pub(super) fn forget_dead(&mut self, epn: EpnId) {
         if let Some(dead) = self.epns.remove(&epn) {
             for tf in self.tfs.values_mut() {
@@ -95,8 +95,8 @@ impl Scheduler {
         }
     }
 
-    /// The life of an EPN is over: under `reinitialise` it is off the list for ever, and nothing is placed for a
-    /// while, unless it had said that it leaves.
+    /// Takes an EPN off the list when its life is over: under `reinitialise` for ever, and nothing is placed for a
+    /// while, unless it had announced that it leaves.
     pub(super) fn unlist(&mut self, now: Timestamp, epn: EpnId) {
         if self.config.reaction != Reaction::Reinitialise {
             return;

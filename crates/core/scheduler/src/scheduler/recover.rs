@@ -1,8 +1,8 @@
-//! Taking over: what the verdict log tells a new leader, and how it goes on with what the nodes hold.
+//! Takeover: what the verdict log tells a new leader, and how it goes on with what the nodes hold.
 //!
-//! The log says which TFs are decided and which rosters were in force. What is undecided, the FLPs announce again,
-//! and the EPNs say what they have of it. Until all who are expected have spoken, or their time is up, nothing is
-//! placed (*settling*): a TF that is half built somewhere is best finished there.
+//! The log holds which TFs are decided and which rosters were in force. Undecided TFs the FLPs announce again, and the
+//! EPNs report their parts of them. Until all expected nodes have reported, or their time is up, nothing is placed
+//! (*settling*): a TF that is half built somewhere is best finished there.
 
 use super::checkpoint::{Decided, Summary};
 use super::open_tf::{Booking, OpenTf, Part, Phase};
@@ -19,13 +19,13 @@ use sheaf_protocol::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// What an FLP may say of the run's time beyond what the log knows. More is a broken clock.
+/// Largest lead of an FLP's run time over the log's that is believed. More is a broken clock.
 const TIME_LEAP_MAX: Duration = Duration::from_secs(24 * 3600);
 
 impl Scheduler {
-    /// The scheduler of a leader that finds `log`: of the last run in it, or of `first_run` if there is none. If
-    /// the last run is over, `next_run` is opened; `None` only sends the nodes of the last one home. In the middle
-    /// of a run nothing is placed until [`handle_settled`](Self::handle_settled).
+    /// Returns the scheduler of a leader that finds `log`: of the last run in it, or of `first_run` if there is none.
+    /// If the last run is over, `next_run` is opened; `None` only dismisses the nodes of the last one. In the middle of
+    /// a run nothing is placed until [`handle_settled`](Self::handle_settled).
     ///
     /// # Errors
     ///
@@ -43,7 +43,7 @@ impl Scheduler {
         Self::resume(now, config, plan, next_run, first_run, summary)
     }
 
-    /// As [`recover`](Self::recover), for a log that was read already.
+    /// Returns the scheduler as [`recover`](Self::recover) does, for a log that was read already.
     ///
     /// # Errors
     ///
@@ -75,7 +75,7 @@ impl Scheduler {
             listed,
             ..
         } = summary;
-        // Nobody has a version that a leader before this one gave out for more than this.
+        // No node has a version that a leader before this one gave out for more than this.
         found.released_version = released.count();
         (found.rosters, found.frontier, found.released) = (rosters, frontier, released);
         (found.books, found.before, found.settings) = (books, before, settings);
@@ -86,7 +86,8 @@ impl Scheduler {
         Ok(found)
     }
 
-    /// The log is read: what is decided is said again until it is done, and who made STFs is expected back.
+    /// Goes on from the log that was read: decided TFs are repeated until they are done, and FLPs that made STFs are
+    /// expected back.
     fn go_on(&mut self, now: Timestamp, undone: BTreeMap<TfId, Decided>) {
         self.origin = now;
         for (tf, decided) in undone {
@@ -108,7 +109,7 @@ impl Scheduler {
         for (source, first) in first_of {
             let mut node = FlpNode::expected(source, self.config.stf_bytes_max, first);
             if !newest.contains(&source) {
-                // It died, or it ended and holds what is undecided yet: the run is not over before it had its time.
+                // The source died, or ended and holds undecided STFs: the run is not over before it had its time.
                 node.gone_at = Some(now);
                 self.gone.insert(source);
             }
@@ -144,14 +145,14 @@ impl Scheduler {
         self.tfs.insert(tf, open);
     }
 
-    /// Whether it waits for the nodes to say what they hold before it places anything.
+    /// Returns whether the scheduler waits for the reports of the nodes before it places anything.
     #[must_use]
     pub fn is_settling(&self) -> bool {
         self.is_settling
     }
 
-    /// The lives that the log names and that are expected to come back: FLPs of the newest roster, and EPNs that
-    /// have TFs to hand on. Whoever of them does not come is to be declared gone or dead by the caller.
+    /// Returns the lives that the log names and that are expected to come back: FLPs of the newest roster, and EPNs
+    /// that have TFs to deliver. The caller declares gone or dead those that do not come.
     #[must_use]
     pub fn expected(&self) -> BTreeSet<(NodeId, sheaf_protocol::Incarnation)> {
         let flps = self.flps.values().map(|node| node.source);
@@ -167,7 +168,7 @@ impl Scheduler {
         expected
     }
 
-    /// All who are expected have said what they hold, or their time is up: TFs are placed from now on.
+    /// Ends the settling: all expected nodes have reported, or their time is up. TFs are placed from now on.
     pub fn handle_settled(&mut self, now: Timestamp) {
         if !std::mem::take(&mut self.is_settling) {
             return;
@@ -190,7 +191,8 @@ impl Scheduler {
         self.advance_run(now);
     }
 
-    /// While settling, an FLP that has lived through the change of leaders knows the time of the run best.
+    /// Takes the time of the run, while settling, from an FLP that has lived through the change of leaders and knows it
+    /// best.
     pub(super) fn take_time_of(&mut self, now: Timestamp, pulse: &FlpPulse) {
         let told = Duration::from_nanos(pulse.elapsed_ns);
         let known = Duration::from_nanos(self.elapsed_ns(now));
@@ -199,7 +201,7 @@ impl Scheduler {
         }
     }
 
-    /// An EPN says what it has of TFs that nobody has decided.
+    /// Handles an EPN's report of its slots of undecided TFs.
     pub(super) fn handle_slots(&mut self, now: Timestamp, target: Target, items: &[SlotHeld]) {
         for item in items {
             if self.released.contains(item.tf) || !self.open_held(now, item.tf) {
@@ -210,7 +212,7 @@ impl Scheduler {
             if is_booked || !open.is_undecided() {
                 continue;
             }
-            // It may report the TF, and its room is taken, whoever builds it in the end.
+            // The EPN may report the TF, and its room is taken, whichever EPN builds it in the end.
             let bytes = open.bytes_expected().max(item.bytes);
             open.bookings.push(Booking {
                 target,
@@ -226,15 +228,15 @@ impl Scheduler {
         }
     }
 
-    /// As for an announce, but no source has named the TF yet. Below the frontier perhaps none ever will, since all of
-    /// them may be dead: then the EPN alone knows of it, and would keep it for ever, without a verdict and without a
-    /// credit that counts it. What lies ahead is named by its sources, except while settling.
+    /// Opens a TF as an announce does, though no source has named it yet. Below the frontier perhaps none ever will,
+    /// since all of them may be dead: then the EPN alone knows of it, and would keep it for ever, without a verdict and
+    /// without a credit that counts it. A TF that lies ahead is named by its sources, except while settling.
     fn open_held(&mut self, now: Timestamp, tf: TfId) -> bool {
         let may_open = self.is_settling || tf < self.frontier;
         self.tfs.contains_key(&tf) || (may_open && self.open_tf(now, tf, None))
     }
 
-    /// The TF goes on where it is.
+    /// Adopts a TF at the EPN that has it.
     fn adopt(&mut self, now: Timestamp, tf: TfId, target: Target) {
         let deadline = now + self.config.tf_deadline();
         let Some(open) = self.tfs.get_mut(&tf) else {
@@ -256,7 +258,7 @@ impl Scheduler {
         });
     }
 
-    /// Notes TFs that are with their consumers in the log. Comes before the release that follows from it.
+    /// Records TFs that are with their consumers in the log. Comes before the release that follows from it.
     pub(super) fn append_done(&mut self) {
         let done = std::mem::take(&mut self.done);
         let ranges: Vec<(TfId, TfId)> = ranges_of(&done);
@@ -267,13 +269,13 @@ impl Scheduler {
         }
     }
 
-    /// The settings of an EPN in a new life of it.
+    /// Returns the settings of an EPN in a new life of it.
     pub(super) fn setting(&self, epn: EpnId) -> Option<EpnSetting> {
         self.settings.get(&epn).copied()
     }
 }
 
-/// `tfs` as ranges, ascending.
+/// Returns `tfs` as ranges, ascending.
 fn ranges_of(tfs: &BTreeSet<TfId>) -> Vec<(TfId, TfId)> {
     let mut ranges: Vec<(TfId, TfId)> = Vec::new();
     for tf in tfs {

@@ -1,4 +1,4 @@
-//! Which sources make a TF whole: a list that changes only at a TF boundary.
+//! Rosters: the sources that make a TF whole, a list that changes only at a TF boundary.
 
 use super::open_tf::Members;
 use sheaf_protocol::{RosterId, Source, TfId};
@@ -15,12 +15,12 @@ pub(super) struct Roster {
 pub(super) struct Rosters {
     list: Vec<Roster>,
     last_id: u32,
-    /// Changes that the log has not been told.
+    /// Changes that are not in the log yet.
     unrecorded: Vec<Roster>,
 }
 
 impl Rosters {
-    /// From `first` on a TF is whole with `members`.
+    /// Changes the roster: from `first` on a TF is whole with `members`.
     pub(super) fn change(&mut self, first: TfId, mut members: Vec<Source>) {
         members.sort_unstable();
         self.last_id += 1;
@@ -34,7 +34,7 @@ impl Rosters {
         self.list.push(roster);
     }
 
-    /// A roster of the log: it replaces the one that begins at the same TF and, as a change does, all behind.
+    /// Restores a roster of the log: it replaces the one that begins at the same TF and, as a change does, all behind.
     pub(super) fn restore(&mut self, id: RosterId, first: TfId, mut members: Vec<Source>) {
         members.sort_unstable();
         self.last_id = self.last_id.max(id.0);
@@ -43,12 +43,12 @@ impl Rosters {
         self.list.push(Roster { first, id, members });
     }
 
-    /// No roster after this one has had a name up to `last`.
+    /// Skips names: no roster after this one has had a name up to `last`.
     pub(super) fn skip_names(&mut self, last: RosterId) {
         self.last_id = self.last_id.max(last.0);
     }
 
-    /// The highest name that was ever given.
+    /// Returns the highest name that was ever given.
     pub(super) fn last_name(&self) -> RosterId {
         RosterId(self.last_id)
     }
@@ -57,31 +57,31 @@ impl Rosters {
         self.list.is_empty()
     }
 
-    /// The list from the roster of `floor` on.
+    /// Returns the list from the roster of `floor` on.
     pub(super) fn from(&self, floor: TfId) -> &[Roster] {
         let at = self.list.partition_point(|roster| roster.first <= floor);
         &self.list[at.saturating_sub(1)..]
     }
 
-    /// What the log has not been told, in the order in which it happened.
+    /// Takes the changes that are not in the log yet, in the order in which they happened.
     pub(super) fn take_unrecorded(&mut self) -> Vec<Roster> {
         std::mem::take(&mut self.unrecorded)
     }
 
-    /// The members from the last change on.
+    /// Returns the members from the last change on.
     pub(super) fn newest(&self) -> Members {
         let newest = self.list.last().map(|roster| roster.members.clone());
         newest.unwrap_or_else(|| Members::from([]))
     }
 
-    /// Every roster with its first TF, oldest first.
+    /// Returns every roster with its first TF, oldest first.
     pub(super) fn all(&self) -> impl Iterator<Item = (TfId, &Members)> + '_ {
         self.list
             .iter()
             .map(|roster| (roster.first, &roster.members))
     }
 
-    /// From `first` on nobody waits for `source`.
+    /// Removes `source` from the rosters from `first` on.
     pub(super) fn take_out(&mut self, first: TfId, source: Source) {
         // Rosters of TFs that are decided are forgotten: then from the oldest one on.
         let oldest = self.list.first().map_or(first, |roster| roster.first);
@@ -110,7 +110,7 @@ impl Rosters {
         }
     }
 
-    /// The roster of `tf`; `None` before the run has one.
+    /// Returns the roster of `tf`; `None` before the run has one.
     pub(super) fn of(&self, tf: TfId) -> Option<(RosterId, Members)> {
         let roster = self.list.iter().rev().find(|roster| roster.first <= tf)?;
         Some((roster.id, roster.members.clone()))

@@ -1,4 +1,4 @@
-//! The run: when it begins, how its sources stop together, when everything is decided.
+//! The run: its begin, the common stop of its sources, and its end when everything is decided.
 
 use super::open_tf::{Part, Phase};
 use super::peer::{FlpNode, target_id};
@@ -9,30 +9,30 @@ use sheaf_protocol::control::{Assign, Start, digest_of_targets};
 use sheaf_protocol::{Control, DropReason, EpnId, FlpId, Record, Source, TfId, Timestamp, protect};
 use std::time::Duration;
 
-/// Heartbeats called at once at most, when the ICN was held up.
+/// Upper bound of heartbeats sent at once, when the ICN was held up.
 const PACED_AT_ONCE_MAX: usize = 4096;
 
-/// How long the end of a run waits for an FLP that is gone without a word.
+/// How long the end of a run waits for an FLP that is gone without notice.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(2);
 /// TFs beyond the last known one that an FLP may have made before it was cut off.
 const UNHEARD_MAX: u64 = 4096;
-/// How often the log is told how long the run has lasted.
+/// How often the time of the run is recorded in the log.
 const CLOCK_EVERY: Duration = Duration::from_secs(1);
 
 impl Scheduler {
-    /// Whether the run has begun.
+    /// Returns whether the run has begun.
     #[must_use]
     pub fn has_begun(&self) -> bool {
         self.phase != RunPhase::Waiting
     }
 
-    /// Whether everything is decided and the nodes may go.
+    /// Returns whether everything is decided and the nodes may go.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.phase == RunPhase::Over
     }
 
-    /// Time since TF 0 was due, in ns; 0 before the run has begun.
+    /// Returns the time since TF 0 was due, in ns; 0 before the run has begun.
     #[must_use]
     pub fn elapsed_ns(&self, now: Timestamp) -> u64 {
         let elapsed = if self.has_begun() {
@@ -43,7 +43,7 @@ impl Scheduler {
         u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Name of the phase in status views.
+    /// Returns the name of the phase in status views.
     #[must_use]
     pub fn phase_name(&self) -> &'static str {
         match self.phase {
@@ -55,14 +55,14 @@ impl Scheduler {
         }
     }
 
-    /// Whether `tf` may still come into being. While the farm drains, only what an FLP had made before it
-    /// ended: its announce may have been lost.
+    /// Returns whether `tf` may still come into being. While the farm drains, only TFs that an FLP had made before it
+    /// ended: their announces may have been lost.
     pub(super) fn may_open(&self, tf: TfId) -> bool {
         match self.phase {
             RunPhase::Running | RunPhase::Stopping { .. } => true,
             RunPhase::Draining { .. } => self.flps.values().any(|node| match node.ended {
                 Some(end) => tf < end,
-                // It was thought gone, and is back with what it made meanwhile.
+                // The FLP was thought gone, and is back with STFs made meanwhile.
                 None => !self.gone.contains(&node.source),
             }),
             RunPhase::Waiting | RunPhase::Over => false,
@@ -73,9 +73,9 @@ impl Scheduler {
         matches!(self.phase, RunPhase::Running | RunPhase::Stopping { .. })
     }
 
-    /// Whether every FLP that is there has said, after it ended, that it holds nothing any more.
-    /// Whether no FLP holds anything that it may still speak of. One that has said its end and was cut off since may be
-    /// back in a moment, with TFs of which no word came through.
+    /// Returns whether no FLP holds an STF that it may still announce: every present one has reported, after it ended,
+    /// that it holds nothing any more. One that has reported its end and was cut off since may be back in a moment,
+    /// with TFs of which no announce came through.
     fn all_holds_empty(&self, now: Timestamp) -> bool {
         self.flps.values().all(|node| {
             let is_awaited = !self.gone.contains(&node.source)
@@ -84,8 +84,8 @@ impl Scheduler {
         })
     }
 
-    /// TFs that FLPs have made by their own last word, and that nobody has announced: nobody will any more. A last word
-    /// that is far beyond all that was heard of is not believed.
+    /// Closes TFs that FLPs have made by their own last report and that none has announced or will announce. A last
+    /// report that is far beyond all known TFs is not believed.
     fn close_unheard(&mut self, now: Timestamp) {
         let floor = self.released.floor();
         let last = TfId(self.frontier.0.saturating_add(UNHEARD_MAX));
@@ -143,11 +143,12 @@ impl Scheduler {
         );
     }
 
-    /// From the frontier on a TF is whole with the FLPs that are there now.
+    /// Changes the roster: from the frontier on a TF is whole with the FLPs that are there now.
     pub(super) fn change_roster(&mut self) {
         let is_member = |source: &Source| {
             let node = &self.flps[&source.flp];
-            // Who comes while a new leader settles begins behind all TFs that are known then: it has no earlier one.
+            // An FLP that comes while a new leader settles begins behind all TFs that are known then: it has no earlier
+            // one.
             let begins_later = self.is_settling && node.first.is_none();
             !self.gone.contains(source) && node.ended.is_none() && !begins_later
         };
@@ -158,7 +159,7 @@ impl Scheduler {
         self.append_rosters();
     }
 
-    /// When the next heartbeat is due in paced mode.
+    /// Returns when the next heartbeat is due in paced mode.
     #[must_use]
     pub fn next_pace_at(&self) -> Option<Timestamp> {
         let is_paced =
@@ -166,14 +167,14 @@ impl Scheduler {
         (is_paced && self.frontier < self.end()).then(|| self.pace_due(self.frontier))
     }
 
-    /// Computed from the id, so that no error adds up.
+    /// Returns when `tf` is due, computed from the id, so that no error adds up.
     fn pace_due(&self, tf: TfId) -> Timestamp {
         let after = tf.0 as f64 / self.config.paced_rate_hz;
         let after = Duration::try_from_secs_f64(after).unwrap_or(Duration::MAX);
         self.origin + after.saturating_sub(self.before)
     }
 
-    /// Calls for every TF that is due, and assigns it in the same breath.
+    /// Sends the heartbeat of every TF that is due, and assigns it at the same time.
     pub(super) fn pace(&mut self, now: Timestamp) {
         let mut called = Vec::new();
         while let Some(due) = self.next_pace_at()
@@ -196,7 +197,7 @@ impl Scheduler {
         }
     }
 
-    /// Somebody wants the run to end: the sources stop at a common TF, and the farm drains.
+    /// Stops the run on request: the sources stop at a common TF, and the farm drains.
     pub fn handle_stop(&mut self, now: Timestamp) {
         match self.phase {
             RunPhase::Waiting => self.set_over(),
@@ -245,7 +246,7 @@ impl Scheduler {
         self.advance_run(now);
     }
 
-    /// An FLP had ended before this TF: it is not a member, and nobody waits for it.
+    /// Removes an FLP that had ended before this TF from its members.
     fn take_out(&mut self, now: Timestamp, tf: TfId, source: Source) {
         let Some((roster, members)) = self.rosters.of(tf) else {
             return;
@@ -288,7 +289,7 @@ impl Scheduler {
         self.handle_part_heard(now, tf);
     }
 
-    /// Moves the run on when what it waits for has come.
+    /// Moves the run on when the awaited reports have come.
     pub(super) fn advance_run(&mut self, now: Timestamp) {
         match self.phase {
             RunPhase::Waiting | RunPhase::Over => {}
@@ -325,8 +326,8 @@ impl Scheduler {
         self.dismiss_leaving();
     }
 
-    /// Whether nobody will make anything more. Who is gone without a word may be back in a moment, with TFs that
-    /// only it knows of.
+    /// Returns whether no FLP will make anything more. One that is gone without notice may be back in a moment, with
+    /// TFs that only it knows of.
     fn all_flps_done(&self, now: Timestamp) -> bool {
         let is_given_up =
             |node: &FlpNode| self.gone.contains(&node.source) && has_given_up(node, now);
@@ -335,7 +336,7 @@ impl Scheduler {
             .all(|node| node.ended.is_some() || is_given_up(node))
     }
 
-    /// All who are there have paused: the last TF is the furthest that anybody made.
+    /// Agrees on the last TF once all present FLPs have paused: the furthest that any of them made.
     fn agree_on_last(&mut self, since: Timestamp) {
         let mut last = self.frontier;
         for node in self
@@ -383,7 +384,7 @@ impl Scheduler {
         self.actions.push_back(Action::Append(record));
     }
 
-    /// Tells the log of changed rosters, before anything names them.
+    /// Records changed rosters in the log, before anything names them.
     fn append_rosters(&mut self) {
         for Roster { id, first, members } in self.rosters.take_unrecorded() {
             let members = members.to_vec();
@@ -391,7 +392,7 @@ impl Scheduler {
         }
     }
 
-    /// Tells the log the time of the run now and then, for a leader that finds no FLP to ask.
+    /// Records the time of the run in the log now and then, for a leader that finds no FLP to ask.
     pub(super) fn append_clock(&mut self, now: Timestamp) {
         let is_due = now.since(self.clock_said_at) >= CLOCK_EVERY;
         if is_due && self.wants_sources() && !self.is_settling {
@@ -406,7 +407,7 @@ impl Scheduler {
         self.send(Recipient::AllEpns, Control::Dismissed);
     }
 
-    /// EPNs that want to leave may go when nothing of the run is with them.
+    /// Dismisses EPNs that want to leave when they hold nothing of the run.
     fn dismiss_leaving(&mut self) {
         let holds = |epn: EpnId| {
             let booked = self
@@ -426,7 +427,7 @@ impl Scheduler {
         }
     }
 
-    /// FLPs that were thought gone when the drain began, and are back, stop where the others did.
+    /// Stops FLPs that were thought gone when the drain began, and are back, where the others stopped.
     fn stop_returned(&mut self) {
         let next = self.frontier;
         let is_back = |node: &&FlpNode| node.ended.is_none() && !self.gone.contains(&node.source);
@@ -441,7 +442,7 @@ impl Scheduler {
         }
     }
 
-    /// Says the list of EPNs again to whoever has another one, by its last pulse.
+    /// Retransmits the list of EPNs to nodes that have another one, by their last pulse.
     fn repeat_epns(&mut self) {
         let digest = digest_of_targets(self.epns.values().map(|node| node.target));
         let stale: Vec<FlpId> = self
@@ -461,7 +462,7 @@ impl Scheduler {
         }
     }
 
-    /// Says again what a node may have missed.
+    /// Retransmits run messages that a node may have missed.
     pub(super) fn repeat_run_messages(&mut self, now: Timestamp) {
         if self.phase != RunPhase::Over {
             self.repeat_epns();
@@ -481,7 +482,7 @@ impl Scheduler {
                     self.start_flp(now, flp, first);
                 }
                 if self.config.mode == Mode::Paced && self.frontier >= self.end() {
-                    // No further heartbeat will tell an FLP that it missed the last one.
+                    // No further heartbeat will show an FLP that it missed the last one.
                     let next = self.end();
                     self.send(Recipient::AllFlps, Control::StopAt { next });
                 }
@@ -492,7 +493,7 @@ impl Scheduler {
     }
 }
 
-/// Whether a node that is gone has had its time to come back.
+/// Returns whether a node that is gone has had its time to come back.
 fn has_given_up(node: &FlpNode, now: Timestamp) -> bool {
     node.gone_at
         .is_none_or(|at| now.since(at) >= GIVEN_UP_AFTER)

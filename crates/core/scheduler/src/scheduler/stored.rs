@@ -1,8 +1,8 @@
-//! Ack level `stored`: committed TFs outlive the EPN that has them on its disk, and a full disk takes none.
+//! Ack level `stored`: committed TFs outlive the EPN that has them on its disk, and an EPN with a full disk gets none.
 //!
 //! A TF whose EPN dies between the verdict and its acknowledgement is a *stray*: it stays committed, its parts are
-//! released everywhere, and the next life of that EPN is told to publish it. Only when the run ends without that
-//! life, or its disk does not have the TF, it is abandoned.
+//! released everywhere, and the next life of that EPN is asked to publish it. Only when the run ends without that life,
+//! or its disk does not have the TF, it is abandoned.
 
 use super::open_tf::Phase;
 use super::peer::target_id;
@@ -22,20 +22,20 @@ pub(super) struct Stray {
 }
 
 impl Scheduler {
-    /// Committed TFs that wait for the next life of the EPN that has them on its disk.
+    /// Returns the number of committed TFs that wait for the next life of the EPN that has them on its disk.
     #[must_use]
     pub fn strays(&self) -> usize {
         self.strays.len()
     }
 
-    /// Whether a life of an EPN has on its disk what it reports.
+    /// Returns whether a life of an EPN has its reported TFs on disk.
     pub(super) fn stores_durably(&self, target: Target) -> bool {
         let node = self.epns.get(&target.epn);
         node.filter(|node| node.target == target)
             .map_or(self.config.epns_keep, |node| node.is_durable)
     }
 
-    /// The life of an EPN is over that has not acknowledged `tf`.
+    /// Handles the end of a life of an EPN that has not acknowledged `tf`.
     pub(super) fn leave_committed(&mut self, tf: TfId, target: Target, is_durable: bool) {
         if !is_durable {
             self.abandon(tf, target);
@@ -50,7 +50,7 @@ impl Scheduler {
         self.strays.insert(tf, Stray { target, missing });
     }
 
-    /// An EPN has joined: its former lives' TFs are published by it, or are lost with their disk.
+    /// Handles an EPN that has joined: the TFs of its former lives are published by it, or are lost with their disk.
     pub(super) fn handle_epn_returned(&mut self, target: Target) {
         let former = |at: &Target| at.epn == target.epn && *at != target;
         // Of lives that this ICN knows from the log only.
@@ -92,7 +92,7 @@ impl Scheduler {
         }
     }
 
-    /// Says again what EPNs that are there have not acknowledged.
+    /// Asks again for TFs that present EPNs have not acknowledged.
     pub(super) fn repeat_recover(&mut self) {
         let mut there: Vec<EpnId> = self.strays.values().map(|stray| stray.target.epn).collect();
         there.dedup();
@@ -102,7 +102,8 @@ impl Scheduler {
         there.into_iter().for_each(|epn| self.send_recover(epn));
     }
 
-    /// An EPN says what its former lives have stored: of what is not committed to it, it need not keep anything.
+    /// Handles an EPN's report of the TFs that its former lives have stored: those that are not committed to it need
+    /// not be kept.
     pub(super) fn handle_stored(&mut self, target: Target, tfs: &[TfId]) {
         let is_stray = |tf: &TfId| {
             let stray = self.strays.get(tf);
@@ -116,7 +117,7 @@ impl Scheduler {
         self.send_recover(target.epn);
     }
 
-    /// An EPN was told to publish TFs of a former life, and does not have them.
+    /// Handles an EPN that was asked to publish TFs of a former life, and does not have them.
     pub(super) fn handle_not_stored(&mut self, now: Timestamp, target: Target, tfs: &[TfId]) {
         for tf in tfs {
             let stray = self.strays.get(tf);
@@ -127,7 +128,7 @@ impl Scheduler {
         self.advance_run(now);
     }
 
-    /// Whether `tf` was a stray that this EPN has now published.
+    /// Returns whether `tf` was a stray that this EPN has now published.
     pub(super) fn handle_stray_ack(&mut self, target: Target, tf: TfId) -> bool {
         let stray = self.strays.get(&tf);
         if stray.is_none_or(|stray| stray.target.epn != target.epn) {
@@ -136,14 +137,14 @@ impl Scheduler {
         if let Some(Stray { target, .. }) = self.strays.remove(&tf) {
             self.note_stray_end(target);
             self.done.insert(tf);
-            // How long its EPN was away says nothing about the farm.
+            // How long its EPN was away is no measure of the farm.
             let trace = Trace::default();
             self.actions.push_back(Action::Done { tf, target, trace });
         }
         true
     }
 
-    /// What was left out of the release of an EPN is in the next one.
+    /// Notes the end of a stray: a TF that was left out of the release of an EPN is in the next one.
     fn note_stray_end(&mut self, stored_by: Target) {
         if self.is_current(stored_by) {
             self.released_version += 1;
@@ -159,14 +160,14 @@ impl Scheduler {
         }
     }
 
-    /// The run ends and nobody comes back for them.
+    /// Abandons all strays when the run ends.
     pub(super) fn abandon_strays(&mut self) {
         let strays: Vec<TfId> = self.strays.keys().copied().collect();
         strays.into_iter().for_each(|tf| self.abandon_stray(tf));
     }
 
-    /// The state of the release for one EPN. What is committed to the life that it is in, and counted as stray while
-    /// that was thought dead, is left out: the EPN discards what others have decided.
+    /// Returns the state of the release for one EPN. TFs that are committed to the life that it is in, and counted as
+    /// stray while that was thought dead, are left out: the EPN discards what others have decided.
     pub(super) fn release_for(&self, target: Target) -> Release {
         let own: BTreeSet<TfId> = self.own_strays(target).collect();
         if own.is_empty() {
@@ -190,8 +191,8 @@ impl Scheduler {
             .map(|(tf, _)| tf)
     }
 
-    /// Tells all EPNs what is released. While there are strays, each by its name: who is thought dead may be back in
-    /// the same life by the time that this leaves, and must not discard what it has stored.
+    /// Sends the release to all EPNs. While there are strays, to each by its name: an EPN that is thought dead may be
+    /// back in the same life by the time that this leaves, and must not discard what it has stored.
     pub(super) fn send_release_to_epns(&mut self) {
         if self.strays.is_empty() {
             return self.send(Recipient::AllEpns, Control::Release(self.release()));
@@ -203,12 +204,12 @@ impl Scheduler {
         }
     }
 
-    /// Whether TFs of a former life of `epn` wait for it.
+    /// Returns whether TFs of a former life of `epn` wait for it.
     pub(super) fn has_strays(&self, epn: EpnId) -> bool {
         self.strays_of(epn).next().is_some()
     }
 
-    /// An EPN says whether its storage takes anything.
+    /// Handles an EPN's report of whether its storage is full.
     pub(super) fn set_stuck(&mut self, now: Timestamp, target: Target, is_stuck: bool) {
         let id = target_id(target.epn);
         let was_stuck = self.view.get(id).is_some_and(|load| load.stuck);
@@ -221,7 +222,7 @@ impl Scheduler {
         }
     }
 
-    /// Why a TF goes that nobody has room for: the storage, if every EPN that could take one says so.
+    /// Returns why a TF without room is shed: the storage, if every EPN that could take one reports so.
     pub(super) fn shed_reason(&self) -> DropReason {
         let mut there = self
             .view
@@ -236,7 +237,7 @@ impl Scheduler {
         }
     }
 
-    /// A source that was overrun because no storage takes anything is not to blame.
+    /// Returns the true reason of a skip: a source that was overrun because no storage takes anything is not to blame.
     pub(super) fn true_reason(&self, reason: DropReason) -> DropReason {
         let is_full = self.shed_reason() == DropReason::ShedStorageFull;
         if reason == DropReason::SourceOverrun && is_full {

@@ -1,4 +1,4 @@
-//! What the scheduler promises, event by event. Input and expectation are text; [`Bench`] knows the API.
+//! Tests of the scheduler, event by event. Input and expectation are text; [`Bench`] knows the API.
 //!
 //! After every event the laws of `laws.rs` are checked, whatever the test is about.
 
@@ -27,17 +27,17 @@ struct Bench {
     now: Timestamp,
     /// Messages that are shown though most tests do not look at them, by [`Control::name`].
     shown: &'static [&'static str],
-    /// Rosters that each EPN was told: what an assignment names has to be among them.
+    /// Rosters sent to each EPN: those that an assignment names have to be among them.
     told: BTreeMap<EpnId, BTreeSet<RosterId>>,
-    /// TFs with a verdict, and the EPN that was told to hand them on.
+    /// TFs with a verdict, and the EPN that was to deliver them.
     verdicts: BTreeMap<TfId, Option<Target>>,
     abandoned: BTreeSet<TfId>,
-    /// Everything that was appended.
+    /// All appended records.
     log: Vec<Record>,
     words: Vec<String>,
 }
 
-/// A farm of this many FLPs and EPNs whose run has begun.
+/// Returns a farm of this many FLPs and EPNs whose run has begun.
 fn farm(flps: u16, epns: u16) -> Bench {
     farm_with(flps, epns, |_| {})
 }
@@ -51,7 +51,7 @@ fn farm_with(flps: u16, epns: u16, change: impl FnOnce(&mut SchedulerConfig)) ->
     bench
 }
 
-/// A farm that waits for this many FLPs and EPNs.
+/// Returns a farm that waits for this many FLPs and EPNs.
 fn waiting(flps: u16, epns: u16, change: impl FnOnce(&mut SchedulerConfig)) -> Bench {
     let mut config = SchedulerConfig {
         stf_bytes_max: 100,
@@ -76,13 +76,13 @@ fn waiting(flps: u16, epns: u16, change: impl FnOnce(&mut SchedulerConfig)) -> B
     }
 }
 
-/// One text of several lines or sentences as a list of events.
+/// Splits a text of several lines or sentences into a list of events.
 fn sentences(script: &str) -> impl Iterator<Item = &str> {
     let parts = script.split([';', '\n']).map(str::trim);
     parts.filter(|part| !part.is_empty())
 }
 
-/// `3` or `3.2`: a node and which life of it, 1 if not said.
+/// Parses `3` or `3.2`: a node and its life, 1 if left out.
 fn node(word: &str) -> (u16, Incarnation) {
     let (id, life) = word.split_once('.').unwrap_or((word, "1"));
     (number(id), Incarnation(number(life)))
@@ -93,7 +93,7 @@ fn number<N: std::str::FromStr<Err: std::fmt::Debug>>(word: &str) -> N {
         .unwrap_or_else(|error| panic!("{word}: {error:?}"))
 }
 
-/// `5` or `5-7`: TFs, both ends included.
+/// Parses `5` or `5-7`: TFs, both ends included.
 fn tfs(word: &str) -> Vec<TfId> {
     let (first, last) = word.split_once('-').unwrap_or((word, word));
     (number(first)..=number(last)).map(TfId).collect()
@@ -123,7 +123,7 @@ fn reason(name: &str) -> DropReason {
 }
 
 impl Bench {
-    /// Lets the events happen, and says what the scheduler wants done after them.
+    /// Runs the events, and returns the actions of the scheduler after them.
     fn after(&mut self, script: &str) -> String {
         for sentence in sentences(script) {
             self.event(sentence);
@@ -131,7 +131,7 @@ impl Bench {
         std::mem::take(&mut self.words).join(", ")
     }
 
-    /// Checks what the scheduler says after each line, written as `events => words`.
+    /// Checks the messages of the scheduler after each line, written as `events => words`.
     fn check(&mut self, script: &str) {
         for line in script
             .lines()
@@ -148,7 +148,7 @@ impl Bench {
         match words[0] {
             "flp" => self.flp_event(source_of(words[1]), &words[2..]),
             "flps" => {
-                // All that are there say it.
+                // All that are there report it.
                 let sources: Vec<Source> = self.scheduler.flps.values().map(|n| n.source).collect();
                 for source in sources {
                     self.flp_event(source, &words[1..]);
@@ -226,7 +226,7 @@ impl Bench {
                     weight_milli: 1000,
                     keeps: words.contains(&"keeping"),
                 };
-                // A new stream, perhaps a new process: what it was told before may be forgotten.
+                // A new stream, perhaps a new process: it may have forgotten earlier messages.
                 self.told.remove(&target.epn);
                 return scheduler.handle_epn_joined(now, target, &hello);
             }
@@ -276,7 +276,7 @@ impl Bench {
         scheduler.handle_epn(now, target, control);
     }
 
-    /// What the driver does after every event, and the laws.
+    /// Does the driver's work after every event, and checks the laws.
     fn settle(&mut self) {
         self.scheduler.flush();
         while let Some(action) = self.scheduler.poll_action() {
@@ -362,7 +362,7 @@ impl Bench {
         }
     }
 
-    /// One message in words; `None` for those that go without saying.
+    /// Returns one message as text; `None` for those that are not shown.
     fn word(&self, to: Recipient, control: &Control) -> Option<String> {
         let whom = match to {
             Recipient::Flp(flp) => flp.to_string(),
@@ -449,7 +449,7 @@ impl Bench {
     }
 }
 
-/// `5#2>1.3`: attempt 2 for TF 5 goes to the third life of EPN 1; the first life is not said.
+/// Returns `5#2>1.3`: attempt 2 for TF 5 goes to the third life of EPN 1; the first life is left out.
 fn assignment(assign: &Assign) -> String {
     let life = match assign.target.incarnation.0 {
         1 => String::new(),

@@ -1,4 +1,4 @@
-//! Whatever the history, a log that begins at a checkpoint makes the same leader as the whole of it.
+//! Tests that, for any history, a log that begins at a checkpoint gives the same leader as the whole log.
 
 use super::*;
 use crate::scheduler::{RunPlan, Scheduler, SchedulerConfig};
@@ -8,20 +8,20 @@ use sheaf_protocol::{DropReason, Incarnation, RosterId, Source, Target};
 const RUN: RunId = RunId(3);
 const NOW: Timestamp = Timestamp(5_000_000_000);
 
-/// One step of a history: what happens, to which TF, and two numbers more.
+/// One step of a history: the event, its TF, and two more numbers.
 type HistoryStep = (u8, u64, u64, u64);
 
 fn steps() -> impl Strategy<Value = Vec<HistoryStep>> {
     prop::collection::vec((0_u8..14, 0_u64..40, 0_u64..6, 0_u64..6), 0..200)
 }
 
-/// The records of a history that a leader could write, without checkpoints.
+/// Returns the records of a history that a leader could write, without checkpoints.
 fn history(steps: &[HistoryStep]) -> Vec<Record> {
     let mut records = vec![Record::Opened { run: RUN }];
     let mut decided: BTreeMap<TfId, bool> = BTreeMap::new();
     let (mut rosters, mut first, mut is_stopping) = (0, TfId(0), false);
     for (code, at, a, b) in steps.iter().copied() {
-        // Near the end of what is decided, so that the floor moves on and some TFs stay behind.
+        // Near the end of the decided TFs, so that the floor moves on and some TFs stay behind.
         let tf = TfId(first.0 + at);
         let target = Target {
             epn: EpnId(u16::try_from(a).unwrap()),
@@ -108,8 +108,8 @@ fn leader(records: &[Record]) -> Scheduler {
     Scheduler::recover(NOW, config, plan, Some(RunId(4)), RunId(5), log).unwrap()
 }
 
-/// Everything of a new leader that a message or a status view can ever depend on.
-fn told(leader: &mut Scheduler) -> String {
+/// Returns all state of a new leader that a message or a status view can ever depend on.
+fn state_of(leader: &mut Scheduler) -> String {
     let undone: Vec<String> = leader
         .tfs
         .iter()
@@ -172,8 +172,8 @@ proptest! {
                 short = encoded(&running.checkpoint(whole[unheard].iter()));
             }
         }
-        prop_assert_eq!(told(&mut leader(&whole)), told(&mut leader(&short)));
-        // And a checkpoint of a checkpoint is the same again.
+        prop_assert_eq!(state_of(&mut leader(&whole)), state_of(&mut leader(&short)));
+        // A checkpoint of a checkpoint is the same again.
         let (mut once, mut twice) = (summary(&whole), summary(&short));
         prop_assert_eq!(
             once.checkpoint(std::iter::empty()),
@@ -182,7 +182,7 @@ proptest! {
     }
 
     #[test]
-    fn what_nobody_may_have_heard_of_is_said_again(steps in steps(), unheard in 1_usize..20) {
+    fn records_that_may_be_lost_are_retransmitted(steps in steps(), unheard in 1_usize..20) {
         let whole = history(&steps);
         let mut summary = summary(&whole);
         let from = whole.len().saturating_sub(unheard);
@@ -192,7 +192,7 @@ proptest! {
             let undone = Record::Undone { tf, attempt, verdict, bytes };
             let again = Record::Again(Box::new(record.clone()));
             prop_assert!(records.contains(&undone) ^ records.contains(&again), "{:?}", record);
-            // The roster that makes it whole is still known.
+            // The roster that makes the TF whole is still known.
             if !matches!(record, Record::Verdict { verdict: Verdict::Dropped { .. }, .. }) {
                 let firsts = records.iter().filter_map(|record| match record {
                     Record::Roster { first, .. } => Some(*first),

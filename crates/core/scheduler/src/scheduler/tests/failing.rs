@@ -1,4 +1,4 @@
-//! EPNs and FLPs fall silent, die, come back, say things late or twice.
+//! Tests with EPNs and FLPs that fall silent, die, come back, report late or twice.
 
 use super::*;
 use sheaf_protocol::control::{FlpPulse, digest_of_targets};
@@ -125,7 +125,7 @@ fn a_late_tf_stays_while_an_flp_that_has_a_part_of_it_is_not_well() {
 }
 
 #[test]
-fn an_assignment_that_its_epn_may_have_missed_is_said_again_with_its_roster() {
+fn an_assignment_that_its_epn_may_have_missed_is_retransmitted_with_its_roster() {
     let mut bench = farm(2, 1);
     bench.shown = &["roster", "assign"];
     bench.check(
@@ -164,7 +164,7 @@ fn the_tfs_of_a_dead_epn_move_and_its_committed_ones_are_abandoned_once() {
 }
 
 #[test]
-fn a_commit_is_said_again_until_it_is_acknowledged() {
+fn a_commit_is_retransmitted_until_it_is_acknowledged() {
     let mut bench = farm(1, 1);
     bench.check(
         "flp 0 has 0    => assign 0#1>0
@@ -267,7 +267,7 @@ fn below_the_quorum_a_tf_is_dropped_with_the_reason_of_the_first_that_lacks() {
 }
 
 #[test]
-fn a_skip_drops_the_tf_or_tells_the_epn_as_the_rule_says() {
+fn a_skip_drops_the_tf_or_notifies_the_epn_by_the_quorum_rule() {
     farm(2, 1).check(
         "flp 0 has 0                  =>
          flp 1 skips 0 source-overrun => 0 dropped source-overrun
@@ -362,7 +362,7 @@ fn an_flp_that_was_given_up_and_comes_back_alive_is_waited_for_again() {
 }
 
 #[test]
-fn an_announce_said_again_is_answered_with_the_assignment() {
+fn a_repeated_announce_is_answered_with_the_assignment() {
     let mut bench = farm(2, 1);
     bench.check(
         "flps have 0  => assign 0#1>0
@@ -420,7 +420,7 @@ fn an_announce_of_who_is_not_in_the_roster_makes_no_tf() {
 }
 
 #[test]
-fn the_list_of_epns_is_said_again_only_to_those_who_have_another_one() {
+fn the_list_of_epns_is_retransmitted_only_to_nodes_that_have_another_one() {
     let mut bench = farm(2, 2);
     let digest = digest_of_targets([target_of("0"), target_of("1")]);
     for (flp, epns_digest) in [("0", digest), ("1", digest ^ 1)] {

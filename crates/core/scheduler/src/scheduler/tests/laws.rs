@@ -1,11 +1,11 @@
-//! What holds at every instant, and after every storm.
+//! Laws that hold at every instant, and after every storm.
 
 use super::*;
 use crate::scheduler::open_tf::Part;
 use proptest::prelude::*;
 use sheaf_placement::Reaction;
 
-/// The books add up for the run and for each source, and the load view shows exactly what is booked.
+/// Checks that the accounts add up for the run and for each source, and that the load view shows exactly the bookings.
 pub(super) fn check(scheduler: &Scheduler) {
     let books = &scheduler.books;
     assert!(books.balance(scheduler.in_flight()), "{books:?}");
@@ -82,7 +82,7 @@ fn announced_in_flight(scheduler: &Scheduler, flp: FlpId) -> u64 {
 /// FLPs and EPNs of the storm.
 const NODES: u16 = 3;
 
-/// A farm whose nodes say and suffer anything.
+/// A farm whose nodes send and suffer anything.
 struct Storm {
     bench: Bench,
     flp_lives: [u64; NODES as usize],
@@ -109,7 +109,7 @@ impl Storm {
         }
     }
 
-    /// One event of kind `what` at a node, about a TF near the frontier.
+    /// Runs one event of kind `what` at a node, about a TF near the frontier.
     fn step(&mut self, what: u8, index: u16, near: u64) {
         let at = usize::from(index);
         let flp = format!("flp {index}.{}", self.flp_lives[at]);
@@ -174,7 +174,7 @@ impl Storm {
         self.bench.after(script);
     }
 
-    /// Everybody is there and does what it should, for as long as it takes.
+    /// Runs the farm with all nodes present and well, for as long as it takes.
     fn calm(&mut self) {
         for index in 0..NODES {
             let at = usize::from(index);
@@ -198,7 +198,7 @@ impl Storm {
         panic!("unsettled: {:?}", self.bench.scheduler);
     }
 
-    /// FLPs announce what is asked of them, EPNs report and acknowledge what they got.
+    /// Answers for the nodes: FLPs announce what is asked of them, EPNs report and acknowledge their TFs.
     fn answer(&mut self) {
         let mut script = String::new();
         for (tf, open) in &self.bench.scheduler.tfs {
@@ -228,7 +228,7 @@ impl Storm {
         self.say(&script);
     }
 
-    /// The run ends: everybody says so, and nothing stays open or booked.
+    /// Ends the run: all nodes report so, and nothing stays open or booked.
     fn end(&mut self) {
         self.say("stop");
         let last = self.bench.scheduler.frontier.0;
@@ -272,7 +272,7 @@ proptest! {
         for (what, index, near) in steps {
             storm.step(what, index, near);
         }
-        // Under `reinitialise` the storm leaves nobody on the list: what is open then ends with the run.
+        // Under `reinitialise` the storm leaves no EPN on the list: TFs that are open then end with the run.
         if !is_paced && reaction != Reaction::Reinitialise {
             storm.calm();
             let scheduler = &storm.bench.scheduler;

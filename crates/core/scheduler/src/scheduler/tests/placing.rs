@@ -1,9 +1,9 @@
-//! Announce, assign, queue: where a TF goes, and what becomes of one that fits nowhere.
+//! Tests of placing: announce, assign, queue, and the fate of a TF that fits nowhere.
 
 use super::*;
 
 #[test]
-fn a_tf_is_assigned_when_all_have_announced_it_and_handed_on_when_built() {
+fn a_tf_is_assigned_when_all_have_announced_it_and_delivered_when_built() {
     farm(2, 2).check(
         "flp 0 has 0      =>
          flp 1 has 0      => assign 0#1>0
@@ -31,7 +31,7 @@ fn an_epn_hears_the_roster_before_the_first_assignment_that_names_it() {
 }
 
 #[test]
-fn an_epn_that_knows_the_newer_roster_is_told_the_older_one_too() {
+fn an_epn_that_knows_the_newer_roster_is_sent_the_older_one_too() {
     let mut bench = farm(2, 2);
     bench.shown = &["roster"];
     bench.check(
@@ -198,7 +198,7 @@ fn a_pair_that_cannot_meet_is_left_out_until_a_second_has_passed() {
 }
 
 #[test]
-fn that_a_former_life_of_an_epn_was_out_of_reach_says_nothing_about_the_new_one() {
+fn an_unreachable_former_life_of_an_epn_does_not_count_for_the_new_one() {
     let mut bench = farm(1, 1);
     bench.check(
         "flp 0 unreachable 0        =>
@@ -247,7 +247,7 @@ fn the_heartbeat_calls_on_absolute_deadlines_and_assigns_at_once() {
 }
 
 #[test]
-fn the_last_room_of_an_epn_is_for_tfs_that_wait_for_nobody() {
+fn the_last_room_of_an_epn_is_for_tfs_that_wait_for_room_only() {
     let mut bench = farm_with(1, 0, |config| config.mode = Mode::Paced);
     bench.after("epn 0 joins 1000 2");
     bench.check(
@@ -320,7 +320,7 @@ fn a_paced_tf_gives_back_what_it_did_not_need() {
 }
 
 #[test]
-fn in_paced_mode_nobody_but_the_heartbeat_calls_a_tf() {
+fn in_paced_mode_only_the_heartbeat_calls_a_tf() {
     let mut bench = farm_with(2, 1, |config| config.mode = Mode::Paced);
     bench.check(
         "wait 0                                    => pace 0, assign 0#1>0

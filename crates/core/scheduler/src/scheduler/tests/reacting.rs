@@ -1,4 +1,4 @@
-//! EPNs die, and the list that the policy chooses from follows, or does not.
+//! Tests of the list that the policy chooses from, which follows the deaths of EPNs, or does not.
 
 use super::*;
 use sheaf_placement::{Reaction, TargetId};
@@ -137,7 +137,7 @@ fn what_an_epn_finishes_is_measured_for_the_policies_that_learn() {
 }
 
 #[test]
-fn what_is_found_decided_in_the_log_says_nothing_of_its_epn() {
+fn a_tf_found_decided_in_the_log_is_no_measure_of_its_epn() {
     let mut bench = farm(1, 1);
     bench.after("flp 0 has 0; epn 0 built 0");
     bench.take_over();

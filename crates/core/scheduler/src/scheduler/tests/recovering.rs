@@ -1,9 +1,9 @@
-//! A leader that takes over: what it knows from the log, and what it waits for.
+//! Tests of a leader that takes over: what it knows from the log, and what it waits for.
 
 use super::*;
 
 impl Bench {
-    /// The leader is gone, and another one has nothing but the log.
+    /// Replaces the leader by another one that has nothing but the log.
     pub(super) fn take_over(&mut self) {
         self.take_over_with(None);
     }
@@ -45,7 +45,7 @@ fn the_books_are_those_of_the_log_and_every_verdict_stands() {
 }
 
 #[test]
-fn a_commit_that_nobody_acknowledged_is_said_again() {
+fn a_commit_without_acknowledgement_is_retransmitted() {
     let mut bench = farm(1, 1);
     bench.after("flp 0 has 0; epn 0 built 0");
     bench.take_over();
@@ -87,8 +87,8 @@ fn an_epn_tells_of_a_tf_whose_only_flp_is_gone() {
     assert_eq!(bench.after("epn 0 built 0#0"), "0 complete, commit 0 epn:0");
 }
 
-/// A farm whose FLP died with the leader. The log tells the next one of TF 3 only, and EPN 0, which has parts of
-/// others, was cut off while it settled.
+/// Returns a farm whose FLP died with the leader. The log tells the next one of TF 3 only, and EPN 0, which has parts
+/// of others, was cut off while it settled.
 fn with_a_late_epn() -> Bench {
     let mut bench = farm(1, 2);
     bench.after("flp 0 has 0-3; epn 1 built 3");
@@ -98,7 +98,7 @@ fn with_a_late_epn() -> Bench {
 }
 
 #[test]
-fn an_epn_that_speaks_late_tells_of_tfs_that_nobody_else_knows() {
+fn an_epn_that_reports_late_names_tfs_that_no_other_node_knows() {
     let mut bench = with_a_late_epn();
     bench.check(
         "epn 0 has 0 => epn:0: 0 without 0, assign 0#1>0
@@ -115,7 +115,7 @@ fn what_an_epn_holds_that_speaks_late_counts_in_its_credits() {
     assert_eq!(free(&bench), CAPACITY.0);
     bench.after("epn 0 has 0 600; epn 0 has 2 390");
     assert_eq!(free(&bench), 10);
-    // Said again, it counts once.
+    // Repeated, it counts once.
     bench.after("epn 0 has 0 600");
     assert_eq!(free(&bench), 10);
     assert_eq!(bench.after("epn 1 silent; flp 0.2 has 4 of 20"), "");

@@ -1,4 +1,4 @@
-//! How a run begins, ends, drains, and lets its nodes go.
+//! Tests of a run: begin, end, drain, dismissal of its nodes.
 
 use super::*;
 
@@ -28,7 +28,7 @@ fn an_flp_that_died_before_the_run_began_does_not_count() {
 }
 
 #[test]
-fn the_start_is_said_again_to_who_has_not_heard_it() {
+fn the_start_is_retransmitted_to_flps_that_missed_it() {
     let mut bench = waiting(2, 1, |_| {});
     bench.after("epn 0 joins; flp 0 joins; flp 1 joins");
     bench.check(

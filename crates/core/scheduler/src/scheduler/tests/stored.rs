@@ -1,8 +1,8 @@
-//! Ack level `stored`: what is committed outlives its EPN, and EPNs with a full disk get nothing.
+//! Tests of ack level `stored`: committed TFs outlive their EPN, and EPNs with a full disk get nothing.
 
 use super::*;
 
-/// One FLP and two EPNs that have on their disks what they report.
+/// Returns one FLP and two EPNs that have their reported TFs on disk.
 fn keeping() -> Bench {
     let mut bench = waiting(1, 2, |_| {});
     for event in [
@@ -78,7 +78,7 @@ fn an_epn_that_lost_its_disk_abandons_what_was_on_it() {
 }
 
 #[test]
-fn what_nobody_came_back_for_is_abandoned_at_the_end_of_the_run() {
+fn strays_are_abandoned_at_the_end_of_the_run() {
     let mut bench = keeping();
     bench.check(
         "flp 0 has 0       => assign 0#1>0
@@ -126,7 +126,7 @@ fn a_tf_for_which_no_storage_is_left_is_shed_for_that_reason() {
 }
 
 #[test]
-fn an_epn_that_was_only_thought_dead_is_not_told_to_discard_what_is_committed_to_it() {
+fn an_epn_that_was_only_presumed_dead_keeps_the_tfs_committed_to_it() {
     let mut bench = keeping();
     bench.shown = &["release"];
     bench.check(
