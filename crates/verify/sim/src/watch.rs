@@ -363,7 +363,7 @@ impl<'a> Watch<'a> {
             return found(
                 Invariant::Books,
                 tf,
-                format!("TF {tf} is {fate}, and nobody made it"),
+                format!("TF {tf} is {fate}, and no FLP made it"),
             );
         };
         if fate.verdict == "incomplete" && allow == Incomplete::Never {
@@ -484,7 +484,7 @@ impl<'a> Watch<'a> {
             return found(
                 Invariant::OneDelivery,
                 tf,
-                format!("{node} writes that TF {tf} is handed on, its consumer has not got it"),
+                format!("{node} writes that TF {tf} is delivered, its consumer does not have it"),
             );
         }
         Ok(())
@@ -519,7 +519,7 @@ impl<'a> Watch<'a> {
             return found(
                 Invariant::VerdictFirst,
                 tf,
-                format!("{node} hands on TF {tf} before it lives"),
+                format!("{node} delivers TF {tf} before it lives"),
             );
         };
         let run = self.run_index(taken.run);
@@ -527,7 +527,7 @@ impl<'a> Watch<'a> {
         let at = (node.index, life.incarnation);
         if let Some(earlier) = book.consumed_at {
             let detail = format!(
-                "TF {tf} is handed on by epn:{} in life {} and by epn:{} in life {}",
+                "TF {tf} is delivered by epn:{} in life {} and by epn:{} in life {}",
                 earlier.0, earlier.1, at.0, at.1
             );
             return found(Invariant::OneDelivery, tf, detail);
@@ -536,7 +536,7 @@ impl<'a> Watch<'a> {
             return found(
                 Invariant::VerdictFirst,
                 tf,
-                format!("{node} hands on TF {tf}, which has no verdict"),
+                format!("{node} delivers TF {tf}, which has no verdict"),
             );
         };
         // A TF that a former life has stored, a later one publishes.
@@ -546,12 +546,12 @@ impl<'a> Watch<'a> {
             return found(
                 Invariant::VerdictFirst,
                 tf,
-                format!("{node} in life {} hands on TF {tf}, which is {fate}", at.1),
+                format!("{node} in life {} delivers TF {tf}, which is {fate}", at.1),
             );
         }
         if fate.missing != taken.missing {
             let detail = format!(
-                "TF {tf} is handed on without {:?}, its verdict is {fate}",
+                "TF {tf} is delivered without {:?}, its verdict is {fate}",
                 taken.missing
             );
             return found(Invariant::TruePieces, tf, detail);

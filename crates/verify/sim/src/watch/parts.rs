@@ -15,7 +15,7 @@ pub(super) fn check_roster(
         return found(
             Invariant::TruePieces,
             tf,
-            format!("TF {tf} is handed on without a roster in the log"),
+            format!("TF {tf} is delivered without a roster in the log"),
         );
     };
     let expected = roster
@@ -29,7 +29,7 @@ pub(super) fn check_roster(
         return Ok(());
     }
     let detail = format!(
-        "TF {tf} is handed on with {:?}, its roster is {roster:?}, its verdict lacks {:?}",
+        "TF {tf} is delivered with {:?}, its roster is {roster:?}, its verdict lacks {:?}",
         taken.parts, taken.missing
     );
     found(Invariant::TruePieces, tf, detail)
@@ -59,7 +59,7 @@ pub(super) fn check_parts(tf: u64, taken: &Taken, made: &[PartEvent]) -> Result<
             return found(
                 Invariant::TruePieces,
                 tf,
-                format!("TF {tf} has a part that nobody made: {part:?}"),
+                format!("TF {tf} has a part that no FLP made: {part:?}"),
             );
         }
     }
