@@ -15,11 +15,11 @@ use std::process::ExitCode;
 /// Longest validity that may be asked for, in days: beyond, certificates have no dates.
 const DAYS_MAX: i64 = 36_500;
 
-/// Makes certificates for the nodes of a farm, and shows what is in one.
+/// Make certificates for the nodes of a farm, and show them.
 ///
-/// A farm that is not on loopback alone needs them (docs/how-to/security.md): a private certificate authority (CA), and
-/// one certificate a node, which proves its role and index to the others. Private keys are written with mode 0600.
-/// Whoever has ca.key can make any node: it belongs on no node of the farm.
+/// A farm that is not on loopback alone needs them (docs/how-to/security.md): a private certificate authority (CA), and one
+/// certificate a node, which proves its role and index to the others. Private keys are written with mode 0600.
+/// ca.key can make a certificate for any node: keep it off the nodes of the farm.
 ///
 /// Exit status: 0 if it was done, 1 if it cannot be done, 2 if the command line is wrong.
 #[derive(Debug, clap::Args)]
@@ -35,35 +35,35 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Make the CA of a farm: ca.pem, which every node gets, and ca.key, which none gets.
+    /// Make the CA of a farm: ca.pem for every node, ca.key for no node.
     Init {
-        /// The name of the farm: a-z, 0-9, '-' and '.'.
+        /// Use this name of the farm: a-z, 0-9, '-' and '.'.
         #[arg(long, value_name = "NAME", default_value = "farm")]
         farm: String,
         #[command(flatten)]
         place: Place,
-        /// How long the CA holds, in days. No certificate of a node holds longer.
+        /// Make the CA valid for this many days. No certificate of a node is valid longer.
         #[arg(long, value_name = "N", default_value_t = 3650, value_parser = days())]
         days: u32,
         #[command(flatten)]
         output: Output,
     },
-    /// Make a certificate and a private key for each node: epn-3.pem and epn-3.key for epn:3.
+    /// Make a certificate and a private key for each node, such as epn-3.pem.
     Issue {
-        /// The nodes, such as icn:0, flp:12, epn:3 or operator:0.
+        /// Issue for these nodes, such as icn:0, flp:12, epn:3 or operator:0.
         #[arg(value_name = "NODE", required = true, value_parser = parse_one)]
         nodes: Vec<NodeId>,
         #[command(flatten)]
         place: Place,
-        /// How long they hold, in days.
+        /// Make the certificates valid for this many days.
         #[arg(long, value_name = "N", default_value_t = 365, value_parser = days())]
         days: u32,
         #[command(flatten)]
         output: Output,
     },
-    /// Show what is in certificates. Neither signature nor dates are checked.
+    /// Show the content of certificates, without a check of signature and dates.
     Show {
-        /// PEM files.
+        /// Show these PEM files.
         #[arg(value_name = "FILE", required = true)]
         files: Vec<PathBuf>,
         /// Print one JSON array instead.
@@ -75,10 +75,10 @@ enum Command {
 /// Where the files are.
 #[derive(Debug, clap::Args)]
 struct Place {
-    /// The directory of the CA. It is made if it is not there, for its owner alone.
+    /// Keep the CA in this directory, which is created for its owner alone.
     #[arg(long, value_name = "DIR", default_value = "certs")]
     dir: PathBuf,
-    /// Replace files that are there already. What was made with them before is refused from then on.
+    /// Replace existing files. Certificates made with them before are refused from then on.
     #[arg(long)]
     force: bool,
 }

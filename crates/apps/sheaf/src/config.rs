@@ -19,30 +19,30 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Name everything that is wrong with a farm file.
+    /// Check a farm file, and print every error in it.
     Check {
-        /// The farm file.
+        /// Read this farm file.
         #[arg(value_name = "FILE")]
         file: PathBuf,
-        /// Look for the files and folders that nodes of this role need on this machine; may be repeated.
+        /// Check files and folders that nodes of this role need on this machine; may be repeated.
         #[arg(long = "role", value_name = "ROLE", value_enum, default_values = ["flp", "epn"])]
         roles: Vec<Place>,
     },
     /// Print a farm file with all defaults filled in. The output is a farm file.
     Show {
-        /// The farm file.
+        /// Read this farm file.
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
 }
 
-/// Whose files have to be on this machine.
+/// Role whose files have to be on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Place {
     Icn,
     Flp,
     Epn,
-    /// Nobody's.
+    /// No role.
     None,
 }
 

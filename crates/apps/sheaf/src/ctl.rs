@@ -112,7 +112,7 @@ struct SetArgs {
     reach: Reach,
 }
 
-/// End the run: stop the sources at a common timeframe, drain the farm, end all nodes.
+/// End the run: stop the sources at a common timeframe, and drain the farm.
 ///
 /// Returns when the leading ICN has taken the order. Exit status: 0 then, 1 if it refused or no ICN answered, 2 if the
 /// command line or the farm file is wrong.

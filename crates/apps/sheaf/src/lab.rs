@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Experiments with farms of real processes, on this machine or on others.
+/// Run experiments with farms of real processes, on this machine or on others.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -32,22 +32,22 @@ enum Experiment {
     Report(experiment::ReportArgs),
     Compare(experiment::CompareArgs),
     Calibrate(experiment::CalibrateArgs),
-    /// Runs one process of a legacy run; `sheaf lab run` starts it.
+    /// Run one process of a legacy run; `sheaf lab run` starts it.
     #[command(hide = true)]
     LegacyNode {
-        /// What it is told, as JSON.
+        /// Use this configuration, as JSON.
         config: String,
     },
-    /// Runs `sheaf WORDS` and looks after it for the other end of an ssh; `sheaf lab run --hosts` starts it.
+    /// Run `sheaf WORDS` for an ssh peer; `sheaf lab run --hosts` starts it.
     #[command(hide = true)]
     Attend {
-        /// What is run.
+        /// Run this command line.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<String>,
     },
 }
 
-/// Does faults to farms, and shows what came of each: lost, delivered twice, noticed and recovered after how long.
+/// Inject faults into farms and measure losses, duplicates and recovery time.
 ///
 /// Each cell of the matrix (docs/explanation/faults.md) has a farm of its own. Cells that need root or a tool that is
 /// not there are skipped by name; with CI=true that is an error, and bounds are three times as wide. Exit status 1 if a
@@ -69,16 +69,16 @@ struct FaultsArgs {
     /// Run all cells: the default.
     #[arg(long, conflicts_with = "cell")]
     all: bool,
-    /// Faults in each cell.
+    /// Inject this many faults in each cell.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     trials: Option<u32>,
-    /// What chance follows from: victims, moments, lengths.
+    /// Draw victims, moments and lengths from this seed.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Take bounds so many times as wide: 3 with CI=true, else 1.
+    /// Multiply all bounds by this: 3 with CI=true, else 1.
     #[arg(long, value_name = "X")]
     slack: Option<f64>,
-    /// Write the rows to this file as JSON; `-` for the standard output.
+    /// Write the rows as JSON to this file; `-`: standard output, and text to the standard error.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Keep event logs and logs; those of cells that fail are kept anyway.
@@ -87,14 +87,14 @@ struct FaultsArgs {
     /// Show the cells and whether they can run here.
     #[arg(long)]
     list: bool,
-    /// Only remove what experiments left that were killed.
+    /// Only remove what killed experiments left behind.
     #[arg(long)]
     clean: bool,
 }
 
-/// Runs a farm of eight processes, does a fault of chance to it every 10 s, and looks whether anything grows.
+/// Run a farm for long, inject a random fault every 10 s, and check for leaks.
 ///
-/// Exit status 1 if memory or open files of a process grow, if a timeframe is not accounted for, or if one is lost
+/// The farm has eight processes. /// Exit status 1 if memory or open files of a process grow, if a timeframe is not accounted for, or if one is lost
 /// without a reason.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
@@ -102,13 +102,13 @@ Examples:
   sheaf lab soak                               45 s
   sheaf lab soak --duration 1h --json soak.json")]
 struct SoakArgs {
-    /// How long.
+    /// Run for this time.
     #[arg(long, value_name = "TIME", default_value = "45s", value_parser = duration::parse)]
     duration: Duration,
-    /// What chance follows from: faults, victims, lengths.
+    /// Draw faults, victims and lengths from this seed.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Write the report to this file as JSON; `-` for the standard output.
+    /// Write the report as JSON to this file; `-`: standard output, and text to the standard error.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Keep event logs and logs.
@@ -116,9 +116,9 @@ struct SoakArgs {
     keep: bool,
 }
 
-/// Kills EPNs of a paced farm (200 Hz, six EPNs) and counts what is lost, for several holds of the FLPs.
+/// Kill EPNs of a paced farm and count losses, for several holds of the FLPs.
 ///
-/// With each hold twice: `kill` ends the process, `vanish` lets it fall silent first, as a machine without power.
+/// The farm has 200 Hz and six EPNs. With each hold twice: `kill` ends the process, `vanish` lets it fall silent first, as a machine without power.
 /// Beside it stands what sources would have lost that free what they have sent. Exit status 1 if the books are wrong
 /// or if anything is lost with the default hold.
 #[derive(Clone, Debug, clap::Args)]
@@ -127,16 +127,16 @@ Examples:
   sheaf lab kills --kills 50
   sheaf lab kills --kills 10 --hold-ms 100,50 --json kills.json")]
 struct KillsArgs {
-    /// EPNs to kill with each hold.
+    /// Kill this many EPNs with each hold.
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     kills: u32,
-    /// Holds to compare with the default one, in ms.
+    /// Compare these holds with the default one, in ms.
     #[arg(long, value_name = "MS", value_delimiter = ',', default_values_t = [250, 100, 50])]
     hold_ms: Vec<u64>,
-    /// What chance follows from: victims, moments.
+    /// Draw victims and moments from this seed.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Write the rows to this file as JSON; `-` for the standard output.
+    /// Write the rows as JSON to this file; `-`: standard output, and text to the standard error.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Keep event logs and logs.

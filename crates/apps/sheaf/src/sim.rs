@@ -6,7 +6,7 @@ mod torture;
 
 use std::process::ExitCode;
 
-/// Simulates whole farms in virtual time: their performance, or the shipped nodes under seeded faults.
+/// Simulate whole farms in virtual time: performance, or seeded faults.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]

@@ -25,12 +25,12 @@ const TELL_EVERY: Duration = Duration::from_secs(1);
 /// How long an EPN that listens has to answer.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
 
-/// Take timeframes from an EPN of this machine, without a copy, and check them.
+/// Consume timeframes of an EPN on this machine without a copy, and check them.
 ///
-/// Connects to the sink `shm` of an EPN, looks at every timeframe (TF) where it lies in memory, computes the CRC-32C of
-/// its payloads again, and gives it back. Several may take from one EPN; each TF goes to one of them. Ends when the EPN
-/// does, or when SIGTERM or SIGINT comes. Exit status: 0; 1 if a TF was damaged or the EPN broke off in a way that it
-/// should not; 2 if there is no EPN. How to write such a program: docs/how-to/shm.md.
+/// Connects to the sink `shm` of an EPN, reads every timeframe (TF) in shared memory, recomputes the CRC-32C of its
+/// payloads, and releases it. Several consumers may share an EPN; each TF goes to one of them. Ends with the EPN, or on
+/// SIGTERM or SIGINT. Exit status: 0; 1 if a TF was damaged or the EPN broke the protocol; 2 if there is no EPN. How to
+/// write such a program: docs/how-to/shm.md.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -38,25 +38,25 @@ Examples:
   sheaf data consume /run/sheaf/epn-0 --log tfs.jsonl       what was in each TF, a line each
   sheaf data consume /run/sheaf/epn-0 --again --no-check    for as long as there are EPNs, as fast as it goes")]
 pub(crate) struct Args {
-    /// The socket of the EPN: `epn.sink.path` of its farm file.
+    /// Connect to this socket of an EPN: `epn.sink.path` of its farm file.
     #[arg(value_name = "PATH")]
     path: PathBuf,
-    /// Take so many TFs; else until the EPN ends.
+    /// Consume this many TFs; without it, until the EPN ends.
     #[arg(long, value_name = "N")]
     tfs: Option<u64>,
-    /// How long to wait for an EPN to listen.
+    /// Wait at most this long for an EPN to listen.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration::parse)]
     wait: Duration,
-    /// When the EPN ends, wait for the next one.
+    /// Wait for the next EPN when this one ends.
     #[arg(long)]
     again: bool,
-    /// Do not look at the payloads.
+    /// Do not check the payloads.
     #[arg(long)]
     no_check: bool,
-    /// Write a line of JSON about each TF to this file.
+    /// Write a line of JSON for each TF to this file.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
-    /// Write the summary for machines to this file; `-` is the standard output, all else then goes to stderr.
+    /// Write the summary as JSON to this file; `-`: standard output, and text to the standard error.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }

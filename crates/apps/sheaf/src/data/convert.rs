@@ -22,8 +22,8 @@ use std::process::ExitCode;
 
 /// Convert between TF files of Sheaf, TF files of DataDistribution, and raw data.
 ///
-/// What the inputs are is told by their first bytes. Only whole TFs are converted; what is wrong with an input is named
-/// with its place on standard error. The output appears under its name when it is whole. Exit status: 0 if all
+/// The first bytes of an input decide its format. Only whole TFs are converted; faults of an input are printed with
+/// their place to the standard error. The output appears under its name when it is whole. Exit status: 0 if all
 /// inputs were clean, 1 if one has faults (its good part is converted), 2 if one cannot be read or converted.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -33,26 +33,26 @@ Examples:
   sheaf data convert --to stf --orbits-per-tf 32 run.raw run.tf
   sheaf data convert --to raw o2_rawtf.tf run.raw             the pages of all TFs one behind the other")]
 pub(crate) struct Args {
-    /// What to make: `stf`, one file as DataDistribution writes it; `tf`, a folder with a TF file of Sheaf for each TF;
+    /// Make this format: `stf`, one file as DataDistribution writes it; `tf`, a folder with a TF file of Sheaf for each TF;
     /// `raw`, one file of RDH pages.
     #[arg(long, value_enum)]
     to: To,
-    /// The inputs, then the output.
+    /// Read these inputs, and write the last, the output.
     #[arg(required = true, num_args = 2.., value_name = "INPUT... OUTPUT")]
     files: Vec<PathBuf>,
-    /// With `--to tf`: FLPs over which equipment of a file of DataDistribution, or links of raw data, are dealt.
+    /// With `--to tf`: deal equipment of a file of DataDistribution, or links of raw data, over this many FLPs.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     flps: u16,
-    /// Raw data: LHC orbits of one TF, 88.9 µs each.
+    /// Raw data: cut TFs of this many LHC orbits, 88.9 µs each.
     #[arg(long, value_name = "N", default_value = "32")]
     orbits_per_tf: NonZeroU32,
-    /// Raw data: the orbit that TF 0 begins with; without it, the first of each file.
+    /// Raw data: begin TF 0 with this orbit; without it, with the first of each file.
     #[arg(long, value_name = "ORBIT")]
     first_orbit: Option<u32>,
-    /// Raw data: the run that is written down.
+    /// Raw data: write this run number.
     #[arg(long, value_name = "N", default_value_t = 0)]
     run: u64,
-    /// Write over an output that is there.
+    /// Overwrite an existing output.
     #[arg(long)]
     force: bool,
 }

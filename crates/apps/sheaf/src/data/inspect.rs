@@ -11,20 +11,20 @@ use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Print what files of detector data contain: pages, links, orbits, heartbeat frames, faults.
+/// Print pages, links, orbits, heartbeat frames and faults of data files.
 ///
 /// Reads ALICE raw data (RDH 6 and 7), TF files of DataDistribution, KM3NeT DAQ records and packets, and LCLS-II
 /// XTC2. Exit status: 0 if all files are clean, 1 if one has faults, 2 if one cannot be read (missing, a directory,
 /// empty); the others are printed all the same. A file is read whole: it takes as much memory as it is large.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The files.
+    /// Inspect these files.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Print one JSON object a line and file.
+    /// Print one JSON object for each file, one a line.
     #[arg(long)]
     json: bool,
-    /// What the files are; `auto` goes by their first bytes.
+    /// Read the files in this format; `auto` decides by their first bytes.
     #[arg(long, value_enum, default_value_t = Format::Auto)]
     format: Format,
 }

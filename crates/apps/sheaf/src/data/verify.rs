@@ -1,4 +1,4 @@
-//! `sheaf data verify`: re-checks a run from the logs that its nodes left.
+//! `sheaf data verify`: checks a run again from the logs of its nodes.
 
 use crate::fail;
 use anyhow::Context as _;
@@ -16,10 +16,10 @@ use std::process::ExitCode;
 /// Version of the schema.
 const SCHEMA: u32 = 1;
 
-/// Re-check a run from the logs that its nodes left: every timeframe has one fate, and every byte its source.
+/// Verify a run from the logs of its nodes: each timeframe has exactly one fate.
 ///
 /// Reads the event logs (`*.events`) of a run, and its verdict log where there is one, and holds them against each
-/// other: every timeframe (TF) that exists has exactly one verdict, was handed on at most once, by the EPN of its
+/// other: every timeframe (TF) that exists has exactly one verdict, was delivered at most once, by the EPN of its
 /// verdict, with exactly the parts that its roster asks for, each with the digest that its source wrote down. No node
 /// needs to run. Exit status: 0 if nothing contradicts it, 1 if something does, 2 if there is nothing to read.
 #[derive(Debug, clap::Args)]
@@ -29,16 +29,16 @@ Examples:
   sheaf data verify run1 --json -                    counts and the first contradiction, for machines
   sheaf data verify logs --ledger /var/lib/sheaf/icn-0 --ledger /var/lib/sheaf/icn-1")]
 pub(crate) struct Args {
-    /// The directory with the event logs of the run, such as a demo leaves it with --keep.
+    /// Read the event logs of the run in this directory, as a demo leaves it with --keep.
     #[arg(value_name = "RUN_DIR")]
     dir: PathBuf,
-    /// Write the result for machines to this file; `-` is the standard output, all else then goes to stderr.
+    /// Write the result as JSON to this file; `-`: standard output, and text to the standard error.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// A directory of the verdict log of one ICN. May be repeated. Else those in RUN_DIR are read.
+    /// Read the verdict log of one ICN in this directory, in place of those in RUN_DIR; may be repeated.
     #[arg(long, value_name = "DIR")]
     ledger: Vec<PathBuf>,
-    /// Tell all contradictions, not the first alone.
+    /// Print all contradictions, not the first alone.
     #[arg(long)]
     all: bool,
 }

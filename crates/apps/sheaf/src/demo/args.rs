@@ -17,15 +17,15 @@ pub(crate) const LHC_RATE_HZ: f64 = 1e9 / (24.95 * 3564.0 * 32.0);
 /// Largest mean of a generator. Above that a node takes gigabytes of memory.
 const STF_BYTES_MAX: u64 = 256 << 20;
 
-/// Runs a whole farm on this machine and shows what becomes of every timeframe.
+/// Run a whole farm on this machine and show the fate of every timeframe.
 ///
 /// Starts an ICN, FLPs and EPNs as processes that talk over TCP. The FLPs replay recorded data of the ALICE
 /// inner tracker as an endless stream, the ICN chooses an EPN for each timeframe (TF), the EPNs build the TFs
-/// and check every byte. Faults can be injected: kill a node and watch that nothing gets lost.
+/// and check every byte. Faults can be injected: kill a node, and no timeframe gets lost.
 ///
 /// With several ICNs one leads and the others are ready to: kill the leader, and the run goes on under another.
 ///
-/// At the end the books are made up again from the event logs of the FLPs and EPNs and compared with those of
+/// At the end the accounting is recomputed from the event logs of the FLPs and EPNs and compared with that of
 /// the ICN. Exit status: 0 if every announced TF has exactly one fate, 1 if not, 2 if the farm cannot start.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
@@ -39,18 +39,18 @@ Examples:
   sheaf demo --timeframes 2000 --rate max --json summary.json
   sheaf demo --source generator --stf-bytes 1000000 --size-model lognormal --sink discard")]
 pub(crate) struct Args {
-    /// FLPs: nodes that read data out.
+    /// Start this many FLPs: nodes that read data out.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=512))]
     pub(crate) flps: u16,
-    /// EPNs: nodes that build TFs.
+    /// Start this many EPNs: nodes that build TFs.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=512))]
     pub(crate) epns: u16,
-    /// ICNs: nodes that decide. 1, or with embedded membership an odd number from 3 on: one leads, and another one
-    /// takes over when it is lost, as long as most of them live. With --membership zookeeper: 2 unless said otherwise.
+    /// Start this many ICNs: nodes that decide. 1, or with embedded membership an odd number from 3 on: one leads, and
+    /// another takes over when it fails, as long as a majority lives. With --membership zookeeper, 2 by default.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=9))]
     pub(crate) icns: Option<u16>,
-    /// Who elects the leading ICN and keeps the verdicts: the ICNs among themselves, or a private ZooKeeper ensemble of
-    /// three servers, which the demo starts and ends (it needs Java and ZooKeeper on this machine).
+    /// Elect the leading ICN and store the verdicts among the ICNs, or in a private ZooKeeper ensemble of three
+    /// servers, which the demo starts and ends (needs Java and ZooKeeper on this machine).
     #[arg(
         long,
         value_name = "embedded|zookeeper",
@@ -59,13 +59,13 @@ pub(crate) struct Args {
         hide_possible_values = true
     )]
     pub(crate) membership: Membership,
-    /// TFs a second: a number, `lhc` (351.4) or `max` (as fast as it goes).
+    /// Make this many TFs a second: a number, `lhc` (351.4) or `max` (as fast as it goes).
     #[arg(long, value_name = "HZ|lhc|max", default_value = "100", value_parser = parse_rate)]
     pub(crate) rate: Rate,
-    /// The ICN calls for every TF on its clock, instead of the FLPs announcing them on theirs.
+    /// Trigger every TF by the clock of the ICN, in place of announcements of the FLPs.
     #[arg(long)]
     pub(crate) paced: bool,
-    /// How STFs get to their EPN: `eager`, pushed at once, or `granted`, fetched by the EPN a few at a time.
+    /// Send STFs `eager`, pushed at once, or `granted`, fetched by the EPN a few at a time.
     #[arg(long, value_name = "eager|granted", default_value = "eager", value_parser = parse_push)]
     pub(crate) push: Push,
     /// Stop the sources after this time, counted from the first announce, such as 10s, 1.5m or 500ms.
@@ -74,10 +74,10 @@ pub(crate) struct Args {
     /// Stop after this many TFs.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeframes: Option<u64>,
-    /// `replay` (recorded data that comes with this program), `generator`, or files of detector data.
+    /// Read `replay` (recorded data that comes with this program), `generator`, or files of detector data.
     #[arg(long, value_name = "replay|generator|FILE", num_args = 1.., default_value = "replay")]
     pub(crate) source: Vec<PathBuf>,
-    /// Generator: mean payload bytes of one STF.
+    /// Generator: make STFs of this many payload bytes on average.
     #[arg(
         long,
         value_name = "BYTES",
@@ -85,13 +85,13 @@ pub(crate) struct Args {
         value_parser = clap::value_parser!(u64).range(1..=STF_BYTES_MAX)
     )]
     pub(crate) stf_bytes: u64,
-    /// Generator: how sizes change: equal, random, sine, lognormal.
+    /// Generator: vary sizes like this: equal, random, sine, lognormal.
     #[arg(long, value_name = "MODEL", default_value = "equal", value_parser = parse_size_model)]
     pub(crate) size_model: SizeModel,
-    /// LHC orbits of one TF, 88.9 µs each.
+    /// Cut TFs of this many LHC orbits, 88.9 µs each.
     #[arg(long, value_name = "N", default_value = "32")]
     pub(crate) orbits_per_tf: NonZeroU32,
-    /// LCLS-II files: time of one TF, in ns; the default is the period of 120 Hz.
+    /// LCLS-II files: cut TFs of this time, in ns; the default is the period of 120 Hz.
     #[arg(long, value_name = "NS", default_value = "8333333")]
     pub(crate) window_ns: NonZeroU64,
     #[arg(
@@ -103,19 +103,19 @@ pub(crate) struct Args {
         long_help = format!("Choose EPNs by this policy: {}", policy::choices())
     )]
     pub(crate) policy: String,
-    /// How the list of EPNs follows their deaths: whitelist, blacklist, reinitialise or none.
+    /// Change the list of EPNs like this when one dies: whitelist, blacklist, reinitialise or none.
     #[arg(long, value_name = "NAME", default_value_t = Reaction::Whitelist)]
     pub(crate) reaction: Reaction,
-    /// Seed of everything that draws lots.
+    /// Use this seed for everything random.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// What EPNs do with TFs: `verify` every byte, `discard`, write them to `file:DIR`, or as DataDistribution does to
-    /// `stf-file:DIR`, or give them to the consumer that connects to `unix:PATH`, or let those that connect to
-    /// `shm:PATH` look at them in memory ({epn} in it is the index of the EPN).
+    /// Deliver TFs to this sink: `verify` every byte, `discard`, write to `file:DIR`, or as DataDistribution does to
+    /// `stf-file:DIR`, send to the consumer that connects to `unix:PATH`, or lend in shared memory to those that
+    /// connect to `shm:PATH` ({epn} in it is the index of the EPN).
     #[arg(long, value_name = "SINK", default_value = "verify", value_parser = Sink::of_words)]
     pub(crate) sink: Sink,
-    /// When a TF counts as built: `built`, when it is in memory, or `stored`, when it is on the disk: then a killed EPN
-    /// that is started again hands on what it was told to. `stored` needs --sink file:DIR.
+    /// Report a TF as built when it is in memory (`built`), or on the disk (`stored`): then a killed EPN that is
+    /// started again delivers its committed TFs. `stored` needs --sink file:DIR.
     #[arg(long, value_name = "built|stored", default_value = "built", value_parser = parse_ack)]
     pub(crate) ack: Ack,
     /// Encrypt all connections, with certificates made for this demo; `--tls=crc-only` leaves STFs in the clear.
@@ -128,7 +128,7 @@ pub(crate) struct Args {
         value_parser = parse_bulk
     )]
     pub(crate) tls: Option<BulkConfig>,
-    /// What becomes of a TF that lacks STFs: `allow` builds it and says what is missing, `never` drops it.
+    /// Build a TF that lacks STFs and list them (`allow`), or drop it (`never`).
     #[arg(long, value_name = "never|allow", default_value = "allow", value_parser = parse_incomplete)]
     pub(crate) incomplete: Incomplete,
     /// Kill a node at a time, such as epn:2@3s, counted from the first announce. May be repeated. `icn:N` is the ICN
@@ -141,16 +141,16 @@ pub(crate) struct Args {
     /// Start a killed node again, such as epn:2@5s. May be repeated. `icn:N` is the ICN that has been dead for longest.
     #[arg(long, value_name = "NODE@TIME", value_parser = faults::parse_moment)]
     pub(crate) start: Vec<Moment>,
-    /// Memory for payloads of one node, in MiB, taken at the start; else by what the machine has.
+    /// Allocate this memory for payloads of one node, in MiB, at the start; by default a share of the machine.
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(8..=65536))]
     pub(crate) memory: Option<u64>,
-    /// Write the summary for machines to this file; `-` is the standard output, all else then goes to stderr.
+    /// Write the summary as JSON to this file; `-`: standard output, and text to the standard error.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
     /// Keep the farm file, the logs and the event logs in this directory, which must be new or empty.
     #[arg(long, value_name = "DIR", visible_alias = "keep")]
     pub(crate) out: Option<PathBuf>,
-    /// Plain lines also on a terminal.
+    /// Print plain lines on a terminal, too.
     #[arg(long)]
     pub(crate) no_tui: bool,
     /// Serve the metrics of the ICN at this address.

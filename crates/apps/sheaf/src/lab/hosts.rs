@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Real machines over ssh, from an inventory file: checks them, brings the program, starts, stops and fetches a farm.
+/// Run a farm on real machines over ssh, from an inventory file.
 ///
 /// Nothing but `ssh` and a shell is needed there. All that the lab has on a host lies in one folder; its processes are
 /// those that run the program in it. Host keys have to be known, and keys have to open without a question. Exit status
@@ -20,7 +20,7 @@ Examples:
   sheaf lab hosts push stand.toml               this program, to all of them
   sheaf lab run experiments/failover.toml --only sheaf --hosts stand.toml
   sheaf lab hosts start stand.toml --config farm.toml
-  sheaf lab hosts stop stand.toml               the farm drains and goes home
+  sheaf lab hosts stop stand.toml               the farm drains and ends
   sheaf lab hosts collect stand.toml --out run1; sheaf verify run1
   sheaf lab hosts purge stand.toml              no process and no file is left")]
 pub(super) struct HostsArgs {
@@ -30,43 +30,43 @@ pub(super) struct HostsArgs {
 
 #[derive(Clone, Debug, clap::Subcommand)]
 enum Order {
-    /// Shows what each host is, and whether a run could begin on it; exit status 1 if not on all.
+    /// Check whether a run could begin on each host; exit status 1 if not on all.
     Check {
-        /// The inventory file.
+        /// Read this inventory file.
         inventory: PathBuf,
     },
-    /// Brings this program to all hosts that have not got it.
+    /// Copy this program to all hosts that do not have it.
     Push {
-        /// The inventory file.
+        /// Read this inventory file.
         inventory: PathBuf,
     },
-    /// Starts a farm, and comes back when it makes timeframes. It goes on by itself.
+    /// Start a farm that goes on by itself, and return when it makes timeframes.
     Start {
-        /// The inventory file.
+        /// Read this inventory file.
         inventory: PathBuf,
-        /// The farm file; addresses in it are replaced. Other files that it names have to be on the hosts.
+        /// Read this farm file; its addresses are replaced, and other files that it names have to be on the hosts.
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
     },
-    /// Ends the run of a farm, and comes back when it has drained and no process is left.
+    /// End the run of a farm, and return when no process is left.
     Stop {
-        /// The inventory file.
+        /// Read this inventory file.
         inventory: PathBuf,
         /// Give up after this time.
         #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration::parse)]
         timeout: Duration,
     },
-    /// Fetches event logs, logs and farm files of a farm from all hosts.
+    /// Fetch event logs, logs and farm files of a farm from all hosts.
     Collect {
-        /// The inventory file.
+        /// Read this inventory file.
         inventory: PathBuf,
-        /// A new or an empty folder.
+        /// Write into this folder, which is new or empty.
         #[arg(long, value_name = "DIR")]
         out: PathBuf,
     },
-    /// Kills all processes and removes the folder, on all hosts.
+    /// Kill all processes and remove the folder, on all hosts.
     Purge {
-        /// The inventory file.
+        /// Read this inventory file.
         inventory: PathBuf,
     },
 }

@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Makes, removes or shows a network of namespaces: a topology file, or one that comes with Sheaf.
+/// Make, remove or show a network of namespaces.
 ///
-/// Making one needs root; nothing of the machine's own network is touched. `sheaf lab run` and `sheaf lab ceiling` make
+/// A topology is a file, or one that comes with Sheaf. /// Making one needs root; nothing of the machine's own network is touched. `sheaf lab run` and `sheaf lab ceiling` make
 /// and remove their networks themselves; one that is made here stays, for experiments by hand.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
@@ -29,42 +29,42 @@ pub(super) struct NetArgs {
 
 #[derive(Clone, Debug, clap::Subcommand)]
 enum Order {
-    /// Makes a network that stays.
+    /// Make a network that stays.
     Up {
-        /// A file, or the name of one that comes with Sheaf.
+        /// Use this topology: a file, or the name of one that comes with Sheaf.
         topology: String,
     },
-    /// Removes one.
+    /// Remove a network.
     Down {
-        /// The one to remove.
+        /// Remove this network.
         #[arg(required_unless_present = "stale")]
         topology: Option<String>,
-        /// Remove what was left by those who were killed.
+        /// Remove networks that killed experiments left behind.
         #[arg(long)]
         stale: bool,
     },
-    /// Shows one, or the names of all that come with Sheaf.
+    /// Show a topology, or the names of all that come with Sheaf.
     Show {
-        /// A file, or the name of one that comes with Sheaf.
+        /// Use this topology: a file, or the name of one that comes with Sheaf.
         topology: Option<String>,
     },
 }
 
-/// Measures what TCP gets of the links of a topology, with a generator of its own, and with iperf3 if it is installed.
+/// Measure the TCP throughput of the links of a topology.
 ///
-/// Needs root. One connection a link; after a warm-up of 0.5 s, windows of equal length.
+/// Traffic comes from a generator of its own, and from iperf3 if it is installed. Needs root. One connection a link; after a warm-up of 0.5 s, windows of equal length.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   sheaf lab ceiling pi-cluster
   sheaf lab ceiling pi-cluster --all --window 1s --json ceiling.json --svg ceiling.svg")]
 pub(super) struct CeilingArgs {
-    /// A file, or the name of one that comes with Sheaf.
+    /// Use this topology: a file, or the name of one that comes with Sheaf.
     topology: String,
-    /// Windows of each link.
+    /// Measure this many windows of each link.
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     samples: u32,
-    /// Length of a window.
+    /// Measure windows of this length.
     #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = duration::parse)]
     window: Duration,
     /// Measure every cable both ways, and not only one link of each kind.
@@ -73,7 +73,7 @@ pub(super) struct CeilingArgs {
     /// Leave iperf3 out.
     #[arg(long)]
     no_iperf3: bool,
-    /// Write the result to this file as JSON; `-` for the standard output.
+    /// Write the result as JSON to this file; `-`: standard output, and text to the standard error.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Write a histogram to this file as SVG.

@@ -10,7 +10,7 @@ use std::io::Write as _;
 use std::net::SocketAddrV4;
 use std::process::ExitCode;
 
-/// Lets programs of another system stand at the ends of a farm.
+/// Connect programs of another system to the ends of a farm.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -22,12 +22,12 @@ enum System {
     O2(O2Args),
 }
 
-/// Stands in for the ICN and the EPNs of O2-Balancer2, so that its FLPs feed a farm.
+/// Replace the ICN of O2-Balancer2, so that its FLPs and EPNs work with a farm.
 ///
-/// Its FLPs subscribe to the heartbeats, are told to push their data here, and each of them feeds one FLP of the
-/// farm, whose source is `zmq` with `framing = "o2-balancer"`. Its EPNs stand behind sinks of the farm and register
-/// and acknowledge here. Prints where it listens, and in the end what it has done, as JSON lines. SIGTERM or SIGINT:
-/// it ends without the heartbeats that are left. Details: docs/how-to/zmq.md.
+/// FLPs of O2-Balancer2 subscribe to the heartbeats and push their data to the bridge; each of them feeds one FLP of
+/// the farm, whose source is `zmq` with `framing = "o2-balancer"`. EPNs of O2-Balancer2 stand behind sinks of the farm,
+/// register with the bridge and acknowledge to it. Prints its addresses, and a report at the end, as JSON lines. SIGTERM
+/// or SIGINT: the bridge ends without the heartbeats that are left. Details: docs/how-to/zmq.md.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -35,40 +35,40 @@ Examples:
   sheaf run bridge o2 --heartbeats 'tcp://*:5005' --feedback 'tcp://*:5000' --data 'tcp://*:5555' \\
       --advertise 10.0.0.1:5555 --flp tcp://10.0.0.11:5600 --rate 200 --insecure")]
 struct O2Args {
-    /// Where an FLP of the farm takes STFs; once for each FLP of O2-Balancer2.
+    /// Send STFs to the FLP of the farm at this endpoint; once for each FLP of O2-Balancer2.
     #[arg(long = "flp", required = true, value_name = "ENDPOINT")]
     flps: Vec<String>,
-    /// Publish heartbeats here (PUB).
+    /// Publish heartbeats at this endpoint (PUB).
     #[arg(long, value_name = "ENDPOINT", default_value = "tcp://127.0.0.1:5005")]
     heartbeats: String,
-    /// Take what EPNs say here (PULL).
+    /// Receive registrations and acknowledgements of EPNs at this endpoint (PULL).
     #[arg(long, value_name = "ENDPOINT", default_value = "tcp://127.0.0.1:5000")]
     feedback: String,
-    /// Take the data of FLPs here (PULL).
+    /// Receive the data of FLPs at this endpoint (PULL).
     #[arg(long, value_name = "ENDPOINT", default_value = "tcp://127.0.0.1:5555")]
     data: String,
-    /// The IPv4 address and port that FLPs are told to push to, if it is not where data are taken.
+    /// Advertise this IPv4 address and port to FLPs, if it differs from --data.
     #[arg(long, value_name = "ADDR")]
     advertise: Option<SocketAddrV4>,
-    /// Heartbeats a second.
+    /// Publish this many heartbeats a second.
     #[arg(long, value_name = "HZ", default_value_t = 50.0, value_parser = parse_rate)]
     rate: f64,
-    /// Heartbeats to publish; 0: until it is told to end.
+    /// Publish this many heartbeats; 0: until a signal.
     #[arg(long, value_name = "N", default_value_t = 0)]
     iterations: u64,
-    /// The first heartbeat.
+    /// Begin with this heartbeat.
     #[arg(long, value_name = "N", default_value_t = 0)]
     first: u64,
-    /// Heartbeats whose data have not come from all FLPs; one more waits.
+    /// Publish at most this many heartbeats ahead of the data of the slowest FLP.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..))]
     ahead: u64,
-    /// Largest message of data, in bytes.
+    /// Refuse messages of data above this size, in bytes.
     #[arg(long, value_name = "N", default_value_t = 64 << 20)]
     message_bytes_max: u64,
     /// Serve metrics at this address.
     #[arg(long, value_name = "ADDR", value_parser = address::parse)]
     metrics: Option<String>,
-    /// Listen and connect where others can: nothing is encrypted, and nobody proves who he is.
+    /// Allow addresses off loopback, without encryption and authentication.
     #[arg(long)]
     insecure: bool,
 }
@@ -92,7 +92,7 @@ enum Line<'a> {
 ///
 /// # Errors
 ///
-/// What does not let it begin, or go on.
+/// The reason why the bridge could not begin, or failed.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let System::O2(args) = &args.system;
     let config = BridgeConfig {

@@ -21,30 +21,30 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// What all roles have in common.
+/// Options of all roles.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct NodeArgs {
-    /// The farm file: the same for all nodes.
+    /// Read this farm file, which is the same for all nodes.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Serve metrics at this address; overrides the farm file.
+    /// Serve metrics at this address, in place of that of the farm file.
     #[arg(long, value_name = "ADDR", value_parser = address::parse)]
     metrics: Option<String>,
-    /// Append what this node sees to this file, one JSON object a line (docs/reference/events.md).
+    /// Append events of this node to this file, one JSON object a line (docs/reference/events.md).
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
-    /// Stay on these CPUs with all threads and memory, such as 2 or 0-3,8; else wherever the kernel puts them.
+    /// Pin all threads to these CPUs, such as 2 or 0-3,8; without it, the kernel schedules them.
     #[arg(long, value_name = "LIST", value_parser = cpu_list::parse)]
     cpus: Option<cpu_list::CpuList>,
-    /// End when the process of this id, which must be the parent, ends.
+    /// End when the parent process, which has this id, ends.
     #[arg(long, value_name = "PID", hide = true)]
     parent: Option<i32>,
 }
 
-/// Runs the ICN: it decides which EPN builds which timeframe, and keeps the books.
+/// Run an ICN: assign timeframes to EPNs, and keep the accounting.
 ///
-/// Prints where it listens, and the farm's status if asked, as JSON lines. SIGTERM or SIGINT: the sources stop,
-/// the farm drains, all nodes are sent home. A second signal ends it at once.
+/// Prints its address, and the status of the farm with --status-ms, as JSON lines. SIGTERM or SIGINT: the sources stop,
+/// the farm drains, all nodes end. A second signal ends the process at once.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -53,20 +53,20 @@ Examples:
 pub(crate) struct IcnArgs {
     #[command(flatten)]
     node: NodeArgs,
-    /// Which ICN of the farm this is, from 0, if there are several.
+    /// Run the ICN with this index, from 0.
     #[arg(long, value_name = "N", default_value_t = 0)]
     index: u16,
-    /// Listen here; overrides `icn.address` and `icn.addresses` of the farm file.
+    /// Listen at this address, in place of `icn.address` and `icn.addresses` of the farm file.
     #[arg(long, value_name = "ADDR", value_parser = address::parse_node)]
     listen: Option<String>,
-    /// Print the farm's status this often, in ms (docs/reference/status.md).
+    /// Print the status of the farm at this interval, in ms (docs/reference/status.md).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     status_ms: Option<u64>,
 }
 
-/// Runs one FLP: it makes an STF of every timeframe, and sends it where the ICN says.
+/// Run one FLP: make an STF of every timeframe, and send it to the assigned EPN.
 ///
-/// SIGTERM or SIGINT: it makes no more, and ends when all it made is decided. A second signal ends it at once.
+/// SIGTERM or SIGINT: the FLP makes no more STFs, and ends when each has a verdict. A second signal ends it at once.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -75,10 +75,10 @@ Examples:
 pub(crate) struct FlpArgs {
     #[command(flatten)]
     node: NodeArgs,
-    /// Which FLP of the farm this is, from 0.
+    /// Run the FLP with this index, from 0.
     #[arg(long, value_name = "N")]
     index: u16,
-    /// Where the ICN is; overrides `icn.address` and `icn.addresses` of the farm file. Several: one after the other.
+    /// Connect to these ICNs, in place of `icn.address` and `icn.addresses` of the farm file.
     #[arg(long, value_name = "ADDR", value_parser = address::parse_node, num_args = 1..)]
     icn: Vec<String>,
 }
@@ -95,13 +95,13 @@ Examples:
 pub(crate) struct EpnArgs {
     #[command(flatten)]
     node: NodeArgs,
-    /// Which EPN of the farm this is, from 0.
+    /// Run the EPN with this index, from 0.
     #[arg(long, value_name = "N")]
     index: u16,
-    /// Where the ICN is; overrides `icn.address` and `icn.addresses` of the farm file. Several: one after the other.
+    /// Connect to these ICNs, in place of `icn.address` and `icn.addresses` of the farm file.
     #[arg(long, value_name = "ADDR", value_parser = address::parse_node, num_args = 1..)]
     icn: Vec<String>,
-    /// Listen for STFs here; overrides `epn.listen` of the farm file.
+    /// Listen for STFs at this address, in place of `epn.listen` of the farm file.
     #[arg(long, value_name = "ADDR", value_parser = address::parse_node)]
     listen: Option<String>,
 }

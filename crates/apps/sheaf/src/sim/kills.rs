@@ -11,37 +11,37 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Kills EPNs of a simulated farm and counts what is lost.
+/// Kill EPNs of a simulated farm and count losses by length of the hold.
 ///
 /// A TF is lost when it is dropped or incomplete; it is abandoned when its EPN died between the commit and its word
 /// that the consumer has it. Half of the kills are seen (the process dies), half are silent (the machine dies).
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// EPNs to kill, for each length of the hold.
+    /// Kill this many EPNs for each length of the hold.
     #[arg(long, default_value_t = 1000)]
     kills: u64,
-    /// Lengths of the hold, in ms of the farm's rate.
+    /// Compare these lengths of the hold, in ms.
     #[arg(long, value_delimiter = ',', default_value = "1000,250,100,50")]
     hold_ms: Vec<u64>,
-    /// TFs a second.
+    /// Make this many TFs a second.
     #[arg(long, default_value_t = 200)]
     rate_hz: u32,
-    /// FLPs.
+    /// Simulate this many FLPs.
     #[arg(long, default_value_t = 3)]
     flps: u16,
-    /// EPNs.
+    /// Simulate this many EPNs.
     #[arg(long, default_value_t = 6)]
     epns: u16,
-    /// When an EPN says that a TF is built: when it has it, or when it has it on its disk.
+    /// Report a TF as built when it is in memory, or when it is on the disk.
     #[arg(long, value_enum, default_value_t = AckArg::Built)]
     ack: AckArg,
-    /// Beside it: an STF is let go when it was sent, as earlier systems do.
+    /// Compare with FLPs that release an STF as soon as it is sent, as earlier systems do.
     #[arg(long)]
     send_and_forget: bool,
-    /// The first seed.
+    /// Begin with this seed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Write the figures to this file, too.
+    /// Write the figures as JSON to this file, too.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }

@@ -14,11 +14,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Simulates what a scenario file describes: farms of any size on modelled networks, with the shipped scheduler,
-/// builder and hold.
+/// Simulate a scenario file: farms of any size on modelled networks.
 ///
-/// A row a point is printed; --json, --csv and --out keep the figures. Equal files and seeds give equal figures and
-/// the same trace hash. All keys of a scenario file are in docs/explanation/simulator.md.
+/// The shipped scheduler, builder and hold run in it. A row a point is printed; --json, --csv and --out keep the
+/// figures. Equal files and seeds give equal figures and the same trace hash. All keys of a scenario file are in docs/explanation/simulator.md.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -27,15 +26,15 @@ Examples:
   sheaf sim run experiments/scale-250x1750.toml --json s.json
   sheaf sim run experiments/scenarios/small.toml --seed 7 --duration 2 other seed, 2 s only")]
 pub(crate) struct Args {
-    /// The scenario, a TOML file; of an experiment file, its simulated points are run.
+    /// Read this scenario (TOML); of an experiment file, its simulated points.
     file: PathBuf,
-    /// Seed of everything random, instead of the file's.
+    /// Use this seed in place of that of the file.
     #[arg(long)]
     seed: Option<u64>,
-    /// How long TFs are made, in s, instead of the file's.
+    /// Make TFs for this time, in s, in place of that of the file.
     #[arg(long, value_name = "SECONDS")]
     duration: Option<f64>,
-    /// Runs of each point, instead of the file's.
+    /// Make this many runs of each point, in place of those of the file.
     #[arg(long, value_name = "N")]
     iterations: Option<u32>,
     /// Write events, speed, memory, trace hash and the points to this file.

@@ -20,10 +20,10 @@ const LINES_SHOWN: usize = 60;
 /// Failures shown in full.
 const FAILURES_SHOWN: usize = 3;
 
-/// Hurts simulated farms and checks every promise at every step.
+/// Inject faults into simulated farms and check every invariant at every step.
 ///
 /// Each seed draws a farm and what happens to it: crashes, pauses, cuts, a network that loses, doubles and reorders.
-/// Then the faults end, and everything must be decided in time. A seed that breaks a promise is printed with all
+/// Then the faults end, and everything must be decided in time. A seed that breaks an invariant is printed with all
 /// that was drawn from it, and the status is 1. Ctrl-C ends it with the report so far.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
@@ -32,35 +32,35 @@ Examples:
   sheaf sim torture --faults 1e9               until so many faults have happened
   sheaf sim torture --one 1357 --trace         what happens in one seed, line by line")]
 pub(crate) struct Args {
-    /// So many seeds.
+    /// Run this many seeds.
     #[arg(long, value_parser = number, conflicts_with = "faults")]
     seeds: Option<u64>,
-    /// As many seeds as it takes for so many faults, of nodes and messages together; 1e9 is a number too.
+    /// Run seeds until this many faults of nodes and messages are injected, such as 1e9.
     #[arg(long, value_parser = number)]
     faults: Option<u64>,
-    /// The first seed; the others follow. Otherwise from the commit id.
+    /// Begin with this seed; without it, with one from the commit id.
     #[arg(long)]
     seed: Option<u64>,
-    /// Run this seed alone, and print what was drawn from it.
+    /// Run this seed alone, and print all that was drawn from it.
     #[arg(long, conflicts_with_all = ["seeds", "faults", "seed"])]
     one: Option<u64>,
-    /// Run the seeds of a file of past failures alone: `family seed version` a line.
+    /// Run the seeds of this file of past failures alone: `family seed version` a line.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["seeds", "faults", "seed", "one"])]
     past: Option<PathBuf>,
-    /// With --one: print everything that happens.
+    /// With --one: print every event.
     #[arg(long, requires = "one")]
     trace: bool,
-    /// Family of seeds: swarm, outside, grants, calm, epn-faults, bad-network, everything, paced,
+    /// Draw from this family: swarm, outside, grants, calm, epn-faults, bad-network, everything, paced,
     /// reactions.
     #[arg(long, value_parser = kind, default_value = "swarm")]
     kind: SeedFamily,
-    /// Threads; as many as there are processors.
+    /// Use this many threads; without it, one for each processor.
     #[arg(long)]
     threads: Option<usize>,
-    /// End with the first seed that breaks a promise.
+    /// Stop at the first seed that breaks an invariant.
     #[arg(long)]
     until_first: bool,
-    /// Write the figures to this file, too.
+    /// Write the figures as JSON to this file, too.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
