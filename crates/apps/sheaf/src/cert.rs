@@ -17,8 +17,8 @@ const DAYS_MAX: i64 = 36_500;
 
 /// Make certificates for the nodes of a farm, and show them.
 ///
-/// A farm that is not on loopback alone needs them (docs/how-to/security.md): a private certificate authority (CA), and one
-/// certificate a node, which proves its role and index to the others. Private keys are written with mode 0600.
+/// A farm that is not on loopback alone needs them (docs/how-to/security.md): a private certificate authority (CA),
+/// and one certificate a node, which proves its role and index to the others. Private keys are written with mode 0600.
 /// ca.key can make a certificate for any node: keep it off the nodes of the farm.
 ///
 /// Exit status: 0 if it was done, 1 if it cannot be done, 2 if the command line is wrong.

@@ -1,7 +1,9 @@
 //! All commands of the program: one row a command, from which help, completions and the reference are derived.
 
 use crate::logging::{self, Usual};
-use crate::{bench, cert, config, ctl, data, demo, lab, run, sim};
+#[cfg(feature = "lab")]
+use crate::{bench, lab, sim};
+use crate::{cert, completions, config, ctl, data, demo, reference, run};
 use std::process::ExitCode;
 
 /// Load-balanced data distribution for streaming data acquisition.
@@ -11,7 +13,7 @@ use std::process::ExitCode;
 #[derive(Debug, clap::Parser)]
 #[command(
     name = "sheaf",
-    version,
+    version = concat!(env!("CARGO_PKG_VERSION"), " (", env!("SHEAF_COMMIT"), ")"),
     propagate_version = true,
     arg_required_else_help = true
 )]
@@ -42,9 +44,15 @@ pub(crate) enum Command {
     Data(data::Args),
     Config(config::Args),
     Cert(cert::Args),
+    #[cfg(feature = "lab")]
     Sim(sim::Args),
+    #[cfg(feature = "lab")]
     Lab(lab::Args),
+    #[cfg(feature = "lab")]
     Bench(bench::Args),
+    Completions(completions::Args),
+    #[command(hide = true)]
+    Reference(reference::Args),
 }
 
 impl Command {
@@ -52,6 +60,7 @@ impl Command {
     pub(crate) fn usual(&self) -> Usual {
         match self {
             // Simulated nodes report the faults that are injected into them.
+            #[cfg(feature = "lab")]
             Self::Sim(_) => Usual::Nothing,
             Self::Run(_) => Usual::Info,
             _ => Usual::Warn,
@@ -71,9 +80,14 @@ impl Command {
             Self::Data(args) => data::run(args),
             Self::Config(args) => config::run(args),
             Self::Cert(args) => cert::run(args),
+            #[cfg(feature = "lab")]
             Self::Sim(args) => sim::run(args),
+            #[cfg(feature = "lab")]
             Self::Lab(args) => lab::run(args),
+            #[cfg(feature = "lab")]
             Self::Bench(args) => bench::run(args),
+            Self::Completions(args) => completions::run(args),
+            Self::Reference(args) => reference::run(args),
         }
     }
 }

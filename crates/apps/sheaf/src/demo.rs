@@ -13,6 +13,7 @@ mod plain;
 mod screen;
 mod summary;
 mod supervise;
+#[cfg(feature = "tui")]
 mod view;
 mod watch;
 

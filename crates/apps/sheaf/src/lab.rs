@@ -94,8 +94,8 @@ struct FaultsArgs {
 
 /// Run a farm for long, inject a random fault every 10 s, and check for leaks.
 ///
-/// The farm has eight processes. /// Exit status 1 if memory or open files of a process grow, if a timeframe is not accounted for, or if one is lost
-/// without a reason.
+/// The farm has eight processes. Exit status 1 if memory or open files of a process grow, if a timeframe is not
+/// accounted for, or if one is lost without a reason.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -118,9 +118,9 @@ struct SoakArgs {
 
 /// Kill EPNs of a paced farm and count losses, for several holds of the FLPs.
 ///
-/// The farm has 200 Hz and six EPNs. With each hold twice: `kill` ends the process, `vanish` lets it fall silent first, as a machine without power.
-/// Beside it stands what sources would have lost that free what they have sent. Exit status 1 if the books are wrong
-/// or if anything is lost with the default hold.
+/// The farm has 200 Hz and six EPNs. With each hold twice: `kill` ends the process, `vanish` lets it fall silent
+/// first, as a machine without power. Beside it stands what sources would have lost that free what they have sent.
+/// Exit status 1 if the books are wrong or if anything is lost with the default hold.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

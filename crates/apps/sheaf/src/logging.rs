@@ -15,7 +15,7 @@ pub(crate) struct Args {
     /// Log more; twice: everything. `RUST_LOG` selects levels by module.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
-    /// Log less and show no progress; twice: log errors only. Results are printed all the same.
+    /// Log less; twice: errors only. Results are printed all the same.
     #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "verbose")]
     quiet: u8,
     /// Use colours in help, logs and screens; `auto`: on a terminal, unless `NO_COLOR` is set.
@@ -74,6 +74,7 @@ pub(crate) enum Usual {
     /// Warnings only, for commands of people.
     Warn,
     /// No log, for nodes of a simulation.
+    #[cfg(feature = "lab")]
     Nothing,
 }
 
@@ -86,8 +87,12 @@ impl Args {
             Ok(text) if !text.is_empty() => by_module(&text),
             _ => by_module(self.level(usual)),
         };
-        let is_terminal = std::io::stderr().is_terminal();
-        let lines = tracing_subscriber::fmt::layer()
+        #[cfg(feature = "tui")]
+        if self.color == Color::Never {
+            ratatui::crossterm::style::force_color_output(false);
+        }
+        let log = tracing_subscriber::fmt()
+            .with_env_filter(filter)
             .with_writer(std::io::stderr)
             // The subscriber would print them to the standard error, and panic if that cannot be written to.
             .log_internal_errors(false)
@@ -118,6 +123,7 @@ impl Args {
 
     fn level(self, usual: Usual) -> &'static str {
         let usual = match usual {
+            #[cfg(feature = "lab")]
             Usual::Nothing => 0,
             Usual::Warn => 2,
             Usual::Info => 3_usize,
@@ -217,7 +223,9 @@ mod tests {
         assert_eq!(level(9, 0, Usual::Info), "trace");
         assert_eq!(level(0, 1, Usual::Info), "warn");
         assert_eq!(level(0, 9, Usual::Info), "error");
+        #[cfg(feature = "lab")]
         assert_eq!(level(0, 0, Usual::Nothing), "off");
+        #[cfg(feature = "lab")]
         assert_eq!(level(2, 0, Usual::Nothing), "warn");
     }
 }

@@ -1,9 +1,11 @@
 //! The binary `sheaf`: a farm on one machine, its roles, and what looks at data and configuration.
 
 mod address;
+#[cfg(feature = "lab")]
 mod bench;
 mod cert;
 mod command;
+mod completions;
 mod config;
 mod ctl;
 mod data;
@@ -11,11 +13,14 @@ mod demo;
 mod duration;
 mod fail;
 mod json_file;
+#[cfg(feature = "lab")]
 mod lab;
 mod logging;
 mod node_name;
 mod old_names;
+mod reference;
 mod run;
+#[cfg(feature = "lab")]
 mod sim;
 
 use clap::{CommandFactory as _, FromArgMatches as _};

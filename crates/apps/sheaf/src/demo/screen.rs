@@ -1,14 +1,18 @@
 //! Where the demo is shown: on a terminal, or as plain lines.
 
 use super::plain::Plain;
+#[cfg(feature = "tui")]
 use super::view::View;
 use super::watch::Watch;
 use anyhow::Context as _;
-use std::io::{self, IsTerminal as _, Write};
+#[cfg(feature = "tui")]
+use std::io::IsTerminal as _;
+use std::io::{self, Write};
 
 /// One of the two ways to show a demo.
 pub(crate) enum Screen {
     /// Redrawn in place.
+    #[cfg(feature = "tui")]
     Terminal(Box<View>),
     /// Lines, to the standard output or error.
     Plain(Plain<Box<dyn Write>>),
@@ -37,9 +41,12 @@ impl Screen {
         to_stderr: bool,
         on_quit: impl Fn() + Send + 'static,
     ) -> anyhow::Result<Self> {
+        #[cfg(feature = "tui")]
         if wants_terminal && !to_stderr && std::io::stdout().is_terminal() {
             return Ok(Self::Terminal(Box::new(View::new(title, on_quit)?)));
         }
+        #[cfg(not(feature = "tui"))]
+        let _ = (wants_terminal, on_quit);
         let out: Box<dyn Write> = if to_stderr {
             Box::new(std::io::stderr())
         } else {
@@ -57,6 +64,7 @@ impl Screen {
     /// If it cannot be written to for another reason than that nobody reads.
     pub(crate) fn show(&mut self, watch: &Watch) -> anyhow::Result<Audience> {
         let outcome = match self {
+            #[cfg(feature = "tui")]
             Self::Terminal(view) => view.show(watch),
             Self::Plain(plain) => plain.show(watch),
             Self::Nowhere => return Ok(Audience::Gone),

@@ -1,7 +1,13 @@
 //! What the views show: the farm as the ICN reports it, made into rates, and what has happened.
 
-use sheaf_node::status::{FarmStatus, Quantiles};
-use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
+#[cfg(any(feature = "tui", test))]
+mod rows;
+
+#[cfg(feature = "tui")]
+pub(crate) use rows::Row;
+
+use sheaf_node::status::FarmStatus;
+use sheaf_protocol::{NodeId, Role};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Rates are taken over about this time, in seconds.
@@ -16,23 +22,6 @@ pub(crate) struct Happening {
     pub(crate) at_s: f64,
     /// What.
     pub(crate) text: String,
-}
-
-/// One node, for a table.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Row {
-    /// Which node.
-    pub(crate) node: NodeId,
-    /// `up`, `silent`, `killed`, …
-    pub(crate) state: String,
-    /// TFs decided, STFs made or TFs handed on, a second.
-    pub(crate) items_per_s: f64,
-    /// Payload sent or received, in MB/s.
-    pub(crate) mb_per_s: f64,
-    /// First announce to commit; only of EPNs.
-    pub(crate) latency_us: Option<Quantiles>,
-    /// Bytes held, in building, or with the consumer.
-    pub(crate) buffered_bytes: u64,
 }
 
 /// What is known of the farm.
@@ -87,11 +76,6 @@ impl Watch {
             Some("insecure") => "  INSECURE: plain and unauthenticated",
             _ => "",
         }
-    }
-
-    /// Whether the ICN has reported the farm.
-    pub(crate) fn has_status(&self) -> bool {
-        !self.statuses.is_empty()
     }
 
     /// Happenings from number `first` on, counted from 0 since the start.
@@ -269,85 +253,6 @@ impl Watch {
         self.rate(|status| status.books.bytes) / 1e6
     }
 
-    /// The ICNs, once they have reported, and all nodes that it knows: FLPs, then EPNs.
-    pub(crate) fn rows(&self) -> Vec<Row> {
-        let status = self.status();
-        let icns = self
-            .offices
-            .iter()
-            .map(|(index, leads)| self.icn_row(*index, *leads));
-        let flps = status
-            .flps
-            .iter()
-            .map(|flp| self.flp_row(&status, flp.index));
-        let epns = status
-            .epns
-            .iter()
-            .map(|epn| self.epn_row(&status, epn.index));
-        let others = flps.chain(epns).flatten();
-        icns.chain(others).collect()
-    }
-
-    /// It decides TFs; their bytes do not pass through it.
-    fn icn_row(&self, index: u16, leads: bool) -> Row {
-        let office = match (self.offices.len(), leads) {
-            (1, true) => "up",
-            (_, true) => "leads",
-            (_, false) => "standby",
-        };
-        let decided = |status: &FarmStatus| {
-            let books = &status.books;
-            books.complete + books.incomplete + books.dropped.values().sum::<u64>()
-        };
-        Row {
-            node: icn(index),
-            state: self.state(icn(index), office),
-            items_per_s: if leads { self.rate(decided) } else { 0.0 },
-            mb_per_s: 0.0,
-            latency_us: None,
-            buffered_bytes: 0,
-        }
-    }
-
-    fn flp_row(&self, status: &FarmStatus, index: u16) -> Option<Row> {
-        let of = |status: &FarmStatus| status.flps.iter().find(|flp| flp.index == index).cloned();
-        let now = of(status)?;
-        Some(Row {
-            node: FlpId(index).into(),
-            state: self.state(FlpId(index).into(), &now.state),
-            items_per_s: self.rate(|status| of(status).map_or(0, |flp| flp.made_stfs)),
-            mb_per_s: self.rate(|status| of(status).map_or(0, |flp| flp.sent_bytes)) / 1e6,
-            latency_us: None,
-            buffered_bytes: self.held(FlpId(index).into(), now.held_bytes),
-        })
-    }
-
-    fn epn_row(&self, status: &FarmStatus, index: u16) -> Option<Row> {
-        let of = |status: &FarmStatus| status.epns.iter().find(|epn| epn.index == index).cloned();
-        let now = of(status)?;
-        Some(Row {
-            node: EpnId(index).into(),
-            state: self.state(EpnId(index).into(), &now.state),
-            items_per_s: self.rate(|status| of(status).map_or(0, |epn| epn.delivered_tfs)),
-            mb_per_s: self.rate(|status| of(status).map_or(0, |epn| epn.received_bytes)) / 1e6,
-            latency_us: Some(now.latency_us),
-            buffered_bytes: self.held(EpnId(index).into(), now.open_bytes + now.sink_bytes),
-        })
-    }
-
-    /// What a node holds went with it when it was killed, whatever it last said.
-    fn held(&self, node: NodeId, said_bytes: u64) -> u64 {
-        let is_dead = self.marks.get(&node).is_some_and(|mark| mark == "killed");
-        if is_dead { 0 } else { said_bytes }
-    }
-
-    fn state(&self, node: NodeId, said: &str) -> String {
-        self.marks
-            .get(&node)
-            .cloned()
-            .unwrap_or_else(|| said.to_owned())
-    }
-
     /// The law of the books, with its figures.
     pub(crate) fn ledger(&self) -> String {
         let books = self.status().books;
@@ -420,7 +325,8 @@ fn changes(before: &FarmStatus, after: &FarmStatus) -> Vec<String> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use sheaf_node::status::{BooksStatus, EpnStatus, FlpStatus};
+    use sheaf_node::status::{BooksStatus, EpnStatus, FlpStatus, Quantiles};
+    use sheaf_protocol::EpnId;
 
     /// A farm of one FLP and one EPN after `seconds` at 100 TF/s of 1 MB.
     pub(crate) fn status_at(seconds: u32) -> FarmStatus {

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Runs an experiment file: every point of its matrix, live on a topology or simulated, several times.
+/// Run an experiment file: every point of its matrix, live or simulated.
 ///
 /// Live points need root, or machines to run on (--hosts). Each run leaves a file in the folder of results: after an
 /// interruption the same command goes on where it was. Runs whose generation takes longer or shorter than it should are
@@ -28,22 +28,22 @@ Examples:
   sheaf lab run experiments/network-baseline.toml --only legacy --duration 10s
   sheaf lab run experiments/failover.toml --only sheaf --hosts stand.toml")]
 pub(super) struct RunArgs {
-    /// The experiment file.
+    /// Read this experiment file.
     #[arg(value_name = "EXPERIMENT")]
     file: PathBuf,
-    /// Every point once, for 5 s.
+    /// Run every point once, for 5 s.
     #[arg(long, conflicts_with_all = ["iterations", "duration"])]
     quick: bool,
-    /// Runs of each point, in place of what the file says.
+    /// Make this many runs of each point, in place of those of the file.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     iterations: Option<u32>,
-    /// How long each run generates, in place of what the file says.
+    /// Generate for this time in each run, in place of that of the file.
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     duration: Option<Duration>,
-    /// Only points whose name or description holds this; may be repeated.
+    /// Run only points with this in their name or description; may be repeated.
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
-    /// The folder of results; without it, results/NAME, or results/NAME-quick.
+    /// Write results into this folder; without it, results/NAME, or results/NAME-quick.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Run live points on the machines of this inventory (see `sheaf lab hosts`), in place of namespaces.
@@ -54,42 +54,43 @@ pub(super) struct RunArgs {
     list: bool,
 }
 
-/// Shows results: one page of HTML with its figures inside, and the figures as SVG files beside it.
+/// Write a page of HTML with all figures of a folder of results.
 ///
-/// Reads what `sheaf lab run` or `sheaf sim run` left. Writes report.html and plots/ into the same folder.
+/// The figures lie beside it as SVG files, too. Reads what `sheaf lab run` or `sheaf sim run` left. Writes report.html
+/// and plots/ into the same folder.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   sheaf lab report results/round-robin-icn
   sheaf lab report summary.json --out page")]
 pub(super) struct ReportArgs {
-    /// A folder of results, or a summary.json.
+    /// Read this folder of results, or summary.json.
     #[arg(value_name = "DIR")]
     results: PathBuf,
-    /// Write into this folder instead.
+    /// Write into this folder, in place of that of the results.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
 
-/// Compares two sets of results: differences, their size in standard deviations, and whether they may be chance.
+/// Compare two sets of results: differences and their significance.
 ///
-/// Points are the same if the same was asked; if that names one point only, rules and way may differ, so that sheaf can
-/// be compared with legacy, and live with simulated.
+/// Differences are given in standard deviations, too. Points are the same if the same was asked; if that names one
+/// point only, rules and way may differ, so that sheaf can be compared with legacy, and live with simulated.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   sheaf lab compare results/before results/after")]
 pub(super) struct CompareArgs {
-    /// A folder of results, or a summary.json.
+    /// Read this folder of results, or summary.json.
     a: PathBuf,
-    /// Another one.
+    /// Compare with this folder of results, or summary.json.
     b: PathBuf,
-    /// Write the comparison to this file as JSON; `-` for the standard output.
+    /// Write the comparison as JSON to this file; `-`: standard output, and text to the standard error.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
-/// Shows how far the simulator is from live farms, by points that one experiment both measured and simulated.
+/// Compare simulated with live points of one experiment.
 ///
 /// Losses differ by percentage points, goodput and quantiles of the latency by percent of the live figure, each the
 /// median of its runs; then the median error over all points, the worst, and whether they are below 10 %.
@@ -99,10 +100,10 @@ Examples:
   sheaf lab run experiments/calibration.toml
   sheaf lab calibrate results/calibration --json calibration.json")]
 pub(super) struct CalibrateArgs {
-    /// A folder of results, or a summary.json.
+    /// Read this folder of results, or summary.json.
     #[arg(value_name = "DIR")]
     results: PathBuf,
-    /// Write the errors to this file as JSON; `-` for the standard output.
+    /// Write the errors as JSON to this file; `-`: standard output, and text to the standard error.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
@@ -200,6 +201,7 @@ fn options(args: &RunArgs) -> Result<Options, RunError> {
         out: args.out.clone().unwrap_or_else(out),
         only: args.only.clone(),
         is_quick: args.quick,
+        commit: env!("SHEAF_COMMIT").to_owned(),
         text,
         experiment,
     })

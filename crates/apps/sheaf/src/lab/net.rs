@@ -11,8 +11,9 @@ use std::time::Duration;
 
 /// Make, remove or show a network of namespaces.
 ///
-/// A topology is a file, or one that comes with Sheaf. /// Making one needs root; nothing of the machine's own network is touched. `sheaf lab run` and `sheaf lab ceiling` make
-/// and remove their networks themselves; one that is made here stays, for experiments by hand.
+/// A topology is a file, or one that comes with Sheaf. Making one needs root; nothing of the machine's own network is
+/// touched. `sheaf lab run` and `sheaf lab ceiling` make and remove their networks themselves; one that is made here
+/// stays, for experiments by hand.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -52,7 +53,8 @@ enum Order {
 
 /// Measure the TCP throughput of the links of a topology.
 ///
-/// Traffic comes from a generator of its own, and from iperf3 if it is installed. Needs root. One connection a link; after a warm-up of 0.5 s, windows of equal length.
+/// Traffic comes from a generator of its own, and from iperf3 if it is installed. Needs root. One connection a link;
+/// after a warm-up of 0.5 s, windows of equal length.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

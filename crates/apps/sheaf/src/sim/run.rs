@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 /// Simulate a scenario file: farms of any size on modelled networks.
 ///
 /// The shipped scheduler, builder and hold run in it. A row a point is printed; --json, --csv and --out keep the
-/// figures. Equal files and seeds give equal figures and the same trace hash. All keys of a scenario file are in docs/explanation/simulator.md.
+/// figures. Equal files and seeds give equal figures and the same trace hash. All keys of a scenario file are in
+/// docs/explanation/simulator.md.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -34,6 +34,8 @@ pub struct Options {
     pub out: PathBuf,
     /// Only trials whose name or line holds one of these; none: all.
     pub only: Vec<String>,
+    /// Commit that the program was built of.
+    pub commit: String,
 }
 
 /// How far an experiment is.
@@ -104,22 +106,23 @@ pub fn run(options: &Options, mut tell: impl FnMut(&Progress)) -> Result<Summary
     let trials = select(options)?;
     let is_live = |trial: &Trial| trial.source == Kind::Live;
     let mut stage = None;
-    let mut hosts = BTreeMap::new();
+    let mut provenance = BTreeMap::new();
     match &options.experiment.hosts {
         Some(inventory) if trials.iter().any(is_live) => {
             let fleet = Fleet::open(inventory)?;
-            hosts = fleet.provenance()?;
+            provenance = fleet.provenance()?;
             stage = Some(Stage::Hosts(fleet));
         }
         _ if trials.iter().any(is_live) => net::needs()?,
         _ => {}
     }
+    provenance.insert("commit".to_owned(), options.commit.clone());
     let store = Store::open(
         &options.out,
         &options.experiment,
         &options.text,
         options.is_quick,
-        hosts,
+        provenance,
     )?;
     clock::end_on_signals()?;
     for name in crate::machine::clean() {
@@ -328,6 +331,7 @@ mod tests {
             is_quick: false,
             out: PathBuf::new(),
             only: vec!["200b".to_owned()],
+            commit: String::new(),
         };
         assert_eq!(select(&options).unwrap().len(), 1);
         options.only = vec!["moon".to_owned()];

@@ -223,7 +223,6 @@ fn provenance() -> BTreeMap<String, String> {
         .map_or("unknown", |(_, model)| model);
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     [
-        ("commit", env!("SHEAF_COMMIT").to_owned()),
         ("version", env!("CARGO_PKG_VERSION").to_owned()),
         ("command", command.join(" ")),
         ("host", system.nodename().to_string_lossy().into_owned()),
