@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use transport::TransportArgs;
 
-/// Measures what this machine moves.
+/// Measure the throughput of a farm, or of the transport, on this machine.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -23,20 +23,20 @@ pub(crate) struct Args {
 enum Subject {
     Farm(Box<FarmArgs>),
     Transport(Box<TransportArgs>),
-    /// One side of `transport`, which starts it.
+    /// Run one side of `transport`, which starts it.
     #[command(hide = true)]
     TransportPeer(PeerArgs),
 }
 
-/// What one side is told.
+/// Options of one side.
 #[derive(Clone, Debug, clap::Args)]
 struct PeerArgs {
     #[command(flatten)]
     common: peer_harness::Args,
-    /// Lend bodies to the other side, or borrow them
+    /// Lend bodies to the other side, or borrow them.
     #[arg(long)]
     shared_memory: bool,
-    /// Talk over Unix sockets, each of which stands for an address
+    /// Connect over Unix sockets, each of which stands for an address.
     #[arg(long)]
     unix: bool,
 }

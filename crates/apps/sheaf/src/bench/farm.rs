@@ -7,7 +7,7 @@ use std::process::ExitCode;
 /// Largest STF that is measured: a farm of a few nodes then takes gigabytes.
 const STF_BYTES_MAX: u64 = 64 << 20;
 
-/// Measures a farm beside a plain pair of TCP sockets.
+/// Measure a farm beside a plain pair of TCP sockets.
 ///
 /// Runs a farm as processes over loopback with everything on: generated STFs with CRC-32C at the source and on
 /// arrival, announce, assign, build, commit, event logs and books. In turn with each run comes a run of
@@ -21,16 +21,16 @@ Examples:
   sheaf bench farm --stf-bytes 10000 --stf-bytes 1000000 --json farm.json
   sheaf bench farm --pin=false --pairs 9 --seconds 3")]
 pub(super) struct FarmArgs {
-    /// FLPs of the farm.
+    /// Start this many FLPs.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(super) flps: u16,
-    /// EPNs of the farm.
+    /// Start this many EPNs.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(super) epns: u16,
-    /// FLPs x EPNs, such as 3x5, instead of --flps and --epns. May be repeated.
+    /// Measure a farm of FLPs x EPNs, such as 3x5, in place of --flps and --epns; may be repeated.
     #[arg(long, value_name = "NxM", conflicts_with_all = ["flps", "epns"])]
     pub(super) shape: Vec<Shape>,
-    /// Payload bytes of an STF, and of a message of the plain pair. May be repeated.
+    /// Send this many bytes in an STF, and in a message of the plain pair; may be repeated.
     #[arg(
         long,
         value_name = "BYTES",
@@ -38,36 +38,35 @@ pub(super) struct FarmArgs {
         value_parser = clap::value_parser!(u64).range(1..=STF_BYTES_MAX)
     )]
     pub(super) stf_bytes: Vec<u64>,
-    /// Undisturbed pairs of runs to take for each shape and size.
+    /// Take this many undisturbed pairs of runs for each shape and size.
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(super) pairs: u32,
-    /// Length of the measured window of a run, in s.
+    /// Measure a window of this length in each run, in s.
     #[arg(long, value_name = "S", default_value_t = 1.5, value_parser = parse_window)]
     pub(super) seconds: f64,
-    /// How long a run goes before its window begins, in s.
+    /// Begin the window this long after the start of a run, in s.
     #[arg(long, value_name = "S", default_value_t = 0.3, value_parser = parse_seconds)]
     pub(super) warm_up_seconds: f64,
-    /// Keep every process on a CPU; on by default if there are two.
+    /// Pin every process to a CPU; on by default if there are two.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(super) pin: Option<bool>,
-    /// Congestion control of all sockets, by its kernel name.
+    /// Use this congestion control for all sockets, by its kernel name.
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     pub(super) congestion: String,
-    /// The plain pair; else `plain_tcp` beside this program.
+    /// Run the plain pair of this program; by default `plain_tcp` beside this one.
     #[arg(long, value_name = "PATH")]
     pub(super) peer: Option<PathBuf>,
-    /// Bytes that an FLP keeps until their TF is decided; at full speed it keeps this much all the time. Else the
-    /// farm file's default.
+    /// Hold this many bytes in an FLP until their TFs are decided; at full speed the hold is always full. By default
+    /// that of the farm file.
     #[arg(long, value_name = "BYTES")]
     pub(super) hold_bytes: Option<u64>,
-    /// Bytes of TFs that an EPN has at once; else the farm file's default.
+    /// Hold this many bytes of TFs in an EPN; by default that of the farm file.
     #[arg(long, value_name = "BYTES")]
     pub(super) capacity_bytes: Option<u64>,
-    /// Let EPNs look at STFs where they lie in the memory of FLPs, as in any farm on one machine. Without it they
-    /// travel, as between machines.
+    /// Lend STFs to EPNs in shared memory, as in any farm on one machine. Without it, send them as between machines.
     #[arg(long)]
     pub(super) shared_memory: bool,
-    /// Write the report for machines to this file.
+    /// Write the report as JSON to this file.
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
 }

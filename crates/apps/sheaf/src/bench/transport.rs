@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Measures the transport alone beside plain TCP and other libraries.
+/// Measure the transport alone beside plain TCP and other libraries.
 ///
 /// Every side is a process of its own that does nothing but send or receive. In each round `plain_tcp` runs first
 /// and then every other transport once, so that each ratio is one of two runs of the same minute. A row says whether it
@@ -23,7 +23,7 @@ Examples:
   sheaf bench transport --serve 10.0.0.7:7700        there, by hand; then here with what it prints:
   sheaf bench transport --connect 10.0.0.7:7700 --token 0123456789abcdef")]
 pub(super) struct TransportArgs {
-    /// Senders-receivers, such as 1-1, 1-64, 240-1, 4-4.
+    /// Measure these shapes, senders-receivers, such as 1-1, 1-64, 240-1, 4-4.
     #[arg(
         long,
         value_name = "N-M,…",
@@ -31,10 +31,10 @@ pub(super) struct TransportArgs {
         default_value = "1-1"
     )]
     pub(super) shapes: Vec<Shape>,
-    /// Bytes of a message.
+    /// Send messages of these sizes, in bytes.
     #[arg(long, value_name = "A,B,…", value_delimiter = ',', default_values_t = SIZES, value_parser = parse_size)]
     pub(super) sizes: Vec<usize>,
-    /// What is between the two sides.
+    /// Connect the two sides by these networks.
     #[arg(
         long,
         value_name = "PATH,…",
@@ -43,7 +43,7 @@ pub(super) struct TransportArgs {
         default_value = "loopback"
     )]
     pub(super) paths: Vec<PathArg>,
-    /// Which side binds; the other connects.
+    /// Bind on these sides; the other side connects.
     #[arg(
         long,
         value_name = "SIDE,…",
@@ -52,38 +52,38 @@ pub(super) struct TransportArgs {
         default_value = "receiver"
     )]
     pub(super) binds: Vec<SideArg>,
-    /// Messages that may be queued for one connection, such as 1,5,1000; fewer if they would take more than the pool.
+    /// Queue at most this many messages for one connection, such as 1,5,1000; fewer if they exceed the pool.
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1000",
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
     pub(super) queues: Vec<usize>,
-    /// Transports to measure; all that are there, if not given. `plain-tcp` always runs.
+    /// Measure these transports; by default all that are installed. `plain-tcp` always runs.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = parse_kind)]
     pub(super) transports: Vec<String>,
-    /// Undisturbed rounds to take for each row.
+    /// Take this many undisturbed rounds for each row.
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(super) pairs: u32,
-    /// Length of the measured window of a run, in s.
+    /// Measure a window of this length in each run, in s.
     #[arg(long, value_name = "S", default_value_t = 0.8, value_parser = parse_seconds)]
     pub(super) seconds: f64,
-    /// How long a run goes before its window begins, in s; longer with many processes.
+    /// Begin the window this long after the start of a run, in s; later with many processes.
     #[arg(long, value_name = "S", default_value_t = 0.3, value_parser = parse_seconds)]
     pub(super) warm_up_seconds: f64,
-    /// Bytes of payloads of all senders together.
+    /// Allocate this many bytes of payloads for all senders together.
     #[arg(long, value_name = "BYTES", default_value_t = 256 << 20)]
     pub(super) pool_bytes: usize,
-    /// Bytes that all receivers together receive into, half of which they keep; as the pool, if not given.
+    /// Allocate this many bytes for all receivers together, which hold half of them; by default as the pool.
     #[arg(long, value_name = "BYTES")]
     pub(super) receive_bytes: Option<usize>,
-    /// Keep every process on a CPU; on by default if there are two.
+    /// Pin every process to a CPU; on by default if there are two.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(super) pin: Option<bool>,
-    /// Congestion control of all sockets, by its kernel name.
+    /// Use this congestion control for all sockets, by its kernel name.
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     pub(super) congestion: String,
-    /// Where the programs of the other libraries are; else beside this program and in tools/peers/bin.
+    /// Find the programs of other libraries in this folder; by default beside this program and in tools/peers/bin.
     #[arg(long, value_name = "DIR")]
     pub(super) peers_dir: Option<PathBuf>,
-    /// Write the report for machines to this file.
+    /// Write the report as JSON to this file.
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
     /// Write a page with all figures to this file.
@@ -95,10 +95,10 @@ pub(super) struct TransportArgs {
     /// Start the receivers at this host, by ssh; `sheaf` has to be in the path there.
     #[arg(long, value_name = "HOST", conflicts_with_all = ["serve", "connect", "paths"])]
     pub(super) remote: Option<String>,
-    /// Start receivers for whoever has the token that is printed, until this program is ended.
+    /// Start receivers for clients with the printed token, until this program ends.
     #[arg(long, value_name = "IP:PORT", conflicts_with_all = ["connect", "json", "html", "plots"])]
     pub(super) serve: Option<SocketAddr>,
-    /// Have the receivers started by the `--serve` at this address.
+    /// Start the receivers by the `--serve` at this address.
     #[arg(
         long,
         value_name = "IP:PORT",
@@ -106,7 +106,7 @@ pub(super) struct TransportArgs {
         conflicts_with = "paths"
     )]
     pub(super) connect: Option<SocketAddr>,
-    /// What `--serve` printed.
+    /// Authenticate with this token, which `--serve` printed.
     #[arg(long, value_name = "TOKEN", requires = "connect")]
     pub(super) token: Option<String>,
 }
