@@ -1,5 +1,6 @@
 //! Where and how much is logged: to the standard error, as text or JSON.
 
+use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -91,12 +92,11 @@ impl Args {
         if self.color == Color::Never {
             ratatui::crossterm::style::force_color_output(false);
         }
-        let log = tracing_subscriber::fmt()
-            .with_env_filter(filter)
+        let lines = tracing_subscriber::fmt::layer()
             .with_writer(std::io::stderr)
             // The subscriber would print them to the standard error, and panic if that cannot be written to.
             .log_internal_errors(false)
-            .with_ansi(is_terminal);
+            .with_ansi(self.color.is_on(std::io::stderr().is_terminal()));
         let log = tracing_subscriber::registry().with(filter);
         match self.log_format {
             Format::Text => log.with(lines).init(),
