@@ -7,7 +7,7 @@
 //! - `term`: who took the lead last. A new leader counts it up with a set that checks the version it has read.
 //! - `log/seg-0000000001`, …: the log, from the last checkpoint but one on. Every write is one `multi`: check that
 //!   `term` has still the version of this leader, check that the segment before is there, create the next one. That
-//!   is the fence: whoever's term is over cannot write, whatever it believes.
+//!   is the fence: a leader whose term is over cannot write, whatever it believes.
 //!
 //! A write whose answer is lost is neither repeated blindly nor given up: the same `multi` is sent again, and if the
 //! segment is there already its bytes are read back. After two thirds of a session without an answer a leader stops by

@@ -9,7 +9,7 @@
 //!
 //! A port of a switch keeps only so many bytes. A sender that begins puts a window of 10 segments under way before it
 //! hears anything; if the windows of all flows of a port exceed its buffer and what the wire itself holds, the newcomer
-//! loses them all, nobody tells it, and it sends again only after the retransmission timeout, which doubles each
+//! loses them all without notice, and it sends again only after the retransmission timeout, which doubles each
 //! time: the incast collapse (A. Phanishayee et al., "Measurement and analysis of TCP throughput collapse in
 //! cluster-based storage systems", FAST 2008; the servers that a buffer supports there are proportional to it, 64 for
 //! 1 MiB, which this rule gives with 16 KiB a sender).
@@ -575,7 +575,7 @@ impl Network {
         let new = fair_share(rate, &mut limits);
         self.limits = limits;
         if !differs(old, new, tolerance) {
-            return; // The old one stands, so that small changes add up to one that is told.
+            return; // The old one stands, so that small changes add up to one that is passed on.
         }
         self.ports[index as usize].share = new;
         for at in 0..self.ports[index as usize].flows.len() {

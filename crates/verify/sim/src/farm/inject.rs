@@ -65,7 +65,7 @@ impl TortureFarm<'_> {
                 self.network.heal(&a.to_string(), &b.to_string());
             }
             PlannedStep::Start(index) if self.is_stopping => {
-                let _ = index; // Nobody joins a run that is over.
+                let _ = index; // No node joins a run that is over.
             }
             PlannedStep::Start(index) => self.start(index)?,
             PlannedStep::Quicken(index) => self.quicken(index),

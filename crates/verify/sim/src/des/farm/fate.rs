@@ -53,7 +53,7 @@ pub(super) struct Fates {
     abandoned_incomplete: u64,
     bytes: u64,
     twice: u64,
-    /// Verdicts on TFs that nobody had called.
+    /// Verdicts on TFs that no source had called.
     unheard_of: u64,
     first_at: Option<Nanos>,
     last_at: Nanos,
