@@ -24,6 +24,7 @@ mod stand;
 mod start_order;
 mod stored;
 mod systemd;
+mod tutorials;
 mod unix;
 mod verify;
 mod zmq;
