@@ -17,6 +17,7 @@ mod supply;
 mod text;
 mod tree;
 mod unsafety;
+mod words;
 mod workspace;
 
 pub(crate) use book::SUMMARY;
@@ -68,7 +69,7 @@ impl fmt::Display for Finding {
 
 type Check = fn(&Tree, &Workspace) -> Vec<Finding>;
 
-const CHECKS: [(&str, Check); 12] = [
+const CHECKS: [(&str, Check); 13] = [
     ("crate arrows", |tree, workspace| {
         arrows::check(tree, workspace)
     }),
@@ -89,6 +90,7 @@ const CHECKS: [(&str, Check); 12] = [
     }),
     ("unsafe code", |tree, _| unsafety::check(tree)),
     ("source text", |tree, _| text::check(tree)),
+    ("words", |tree, _| words::check(tree)),
     ("links", |tree, _| links::check(tree)),
     ("book", |tree, _| book::check(tree)),
     ("decision records", |tree, _| adr::check(tree)),

@@ -1,0 +1,125 @@
+//! Prose takes the words of the field: no phrase of the list `words.txt` stands in Markdown or in a comment.
+
+use super::Finding;
+use super::markdown::{prose, without_code};
+use super::tree::Tree;
+
+const LIST: &str = include_str!("words.txt");
+
+/// Phrases with their replacements, and prefixes of paths that are left out.
+#[derive(Debug, Default)]
+struct List<'a> {
+    pairs: Vec<(&'a str, &'a str)>,
+    passed: Vec<&'a str>,
+}
+
+impl<'a> List<'a> {
+    fn parse(text: &'a str) -> Self {
+        let mut list = Self::default();
+        let lines = text.lines().map(str::trim);
+        for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            if let Some((phrase, better)) = line.split_once(" -> ") {
+                list.pairs.push((phrase, better));
+            } else if let Some(prefix) = line.strip_prefix("pass ") {
+                list.passed.push(prefix);
+            }
+        }
+        list
+    }
+
+    fn findings(&self, path: &str, text: &str) -> Vec<Finding> {
+        if self.passed.iter().any(|prefix| path.starts_with(prefix)) {
+            return Vec::new();
+        }
+        let mut findings = Vec::new();
+        for (index, line) in readable(path, text) {
+            let line = line.to_lowercase();
+            for (phrase, better) in &self.pairs {
+                if contains(&line, phrase) {
+                    let message = format!("says {phrase:?}, better: {better}");
+                    findings.push(Finding::of_line(path, index, message));
+                }
+            }
+        }
+        findings
+    }
+}
+
+pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
+    let list = List::parse(LIST);
+    let texts = ["md", "rs", "toml"].map(|extension| tree.with_extension(extension));
+    let texts = texts.into_iter().flatten();
+    texts
+        .flat_map(|(path, text)| list.findings(path, text))
+        .collect()
+}
+
+/// The prose of a file, line by line, without code spans: all of Markdown but fenced blocks, elsewhere the comments.
+fn readable<'a>(path: &str, text: &'a str) -> Vec<(usize, String)> {
+    let mark = match path.rsplit_once('.') {
+        Some((_, "md")) => {
+            let lines = prose(text).map(|(index, line)| (index, without_code(line)));
+            return lines.collect();
+        }
+        Some((_, "rs")) => "//",
+        _ => "#",
+    };
+    let comment = |(index, line): (usize, &'a str)| {
+        let at = line.find(mark)?;
+        Some((index, without_code(&line[at..])))
+    };
+    text.lines().enumerate().filter_map(comment).collect()
+}
+
+/// Whether `phrase` stands in `line` as whole words.
+fn contains(line: &str, phrase: &str) -> bool {
+    line.match_indices(phrase).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        let after = line[at + phrase.len()..].chars().next();
+        let is_end = |side: Option<char>| side.is_none_or(|c| !c.is_alphanumeric() && c != '_');
+        is_end(before) && is_end(after)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn expect(path: &str, text: &str, expected: &[&str]) {
+        let list = List::parse("# list\nsaid again -> repeated\nhome -> drained\npass old/\n");
+        let found = list.findings(path, text);
+        let found: Vec<_> = found.iter().map(ToString::to_string).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_phrase_in_prose_or_a_comment_is_found() {
+        let said = |at: &str| format!("{at}: says \"said again\", better: repeated");
+        expect("a.md", "one\nSaid again.\n", &[&said("a.md:2")]);
+        expect("a.rs", "let x = 1; // said again\n", &[&said("a.rs:1")]);
+        expect("a.toml", "# said again\n", &[&said("a.toml:1")]);
+    }
+
+    #[test]
+    fn code_other_words_and_files_that_are_passed_are_let_through() {
+        expect("a.md", "`said again`\n```\nsaid again\n```\n", &[]);
+        expect("a.rs", "let said = \"said again\";\n", &[]);
+        expect("a.md", "$HOMEPAGE, homes, home_dir\n", &[]);
+        expect("old/a.md", "said again\n", &[]);
+    }
+
+    #[test]
+    fn the_list_of_this_repository_is_read_whole() {
+        let list = List::parse(LIST);
+        let lines = LIST
+            .lines()
+            .filter(|line| !line.is_empty() && !line.starts_with('#'));
+        assert_eq!(list.pairs.len() + list.passed.len(), lines.count());
+        assert!(
+            list.pairs
+                .iter()
+                .all(|(phrase, _)| *phrase == phrase.to_lowercase())
+        );
+    }
+}
