@@ -116,6 +116,17 @@ fn a_weight_is_seen_in_the_status_and_stop_ends_the_run() {
     let ended = order(&["ctl", "set", "epn:0", "--weight", "2.5"]);
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
     icn.await_line("\"weight_milli\":2500");
+    let ended = order(&["ctl", "status"]);
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    let expected = [format!("leader  {address} "), "state   run ".to_owned()];
+    for (line, expected) in ended.stdout.iter().zip(&expected) {
+        assert!(line.starts_with(expected), "{:?}", ended.stdout);
+    }
+    assert!(
+        ended.stdout[1].contains(" is running, "),
+        "{:?}",
+        ended.stdout
+    );
     let ended = order(&["ctl", "drain", "epn:9"]);
     assert_eq!(ended.status.code(), Some(1), "{:?}", ended.stdout);
     assert!(

@@ -21,7 +21,7 @@ Examples:
   sheaf lab run experiments/failover.toml --only sheaf --hosts stand.toml
   sheaf lab hosts start stand.toml --config farm.toml
   sheaf lab hosts stop stand.toml               the farm drains and ends
-  sheaf lab hosts collect stand.toml --out run1; sheaf verify run1
+  sheaf lab hosts collect stand.toml --out run1; sheaf data verify run1
   sheaf lab hosts purge stand.toml              no process and no file is left")]
 pub(super) struct HostsArgs {
     #[command(subcommand)]

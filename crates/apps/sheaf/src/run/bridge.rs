@@ -1,4 +1,4 @@
-//! `sheaf gateway`: programs of other systems at the ends of a farm.
+//! `sheaf run bridge`: programs of other systems at the ends of a farm.
 
 use crate::address;
 use crate::fail;
