@@ -33,8 +33,8 @@ Examples:
   sheaf data convert --to stf --orbits-per-tf 32 run.raw run.tf
   sheaf data convert --to raw o2_rawtf.tf run.raw             the pages of all TFs one behind the other")]
 pub(crate) struct Args {
-    /// Make this format: `stf`, one file as DataDistribution writes it; `tf`, a folder with a TF file of Sheaf for each TF;
-    /// `raw`, one file of RDH pages.
+    /// Make this format: `stf`, one file as DataDistribution writes it; `tf`, a folder with a TF file of Sheaf for each
+    /// TF; `raw`, one file of RDH pages.
     #[arg(long, value_enum)]
     to: To,
     /// Read these inputs, and write the last, the output.

@@ -26,8 +26,8 @@ enum System {
 ///
 /// FLPs of O2-Balancer2 subscribe to the heartbeats and push their data to the bridge; each of them feeds one FLP of
 /// the farm, whose source is `zmq` with `framing = "o2-balancer"`. EPNs of O2-Balancer2 stand behind sinks of the farm,
-/// register with the bridge and acknowledge to it. Prints its addresses, and a report at the end, as JSON lines. SIGTERM
-/// or SIGINT: the bridge ends without the heartbeats that are left. Details: docs/how-to/zmq.md.
+/// register with the bridge and acknowledge to it. Prints its addresses, and a report at the end, as JSON lines.
+/// SIGTERM or SIGINT: the bridge ends without the heartbeats that are left. Details: docs/how-to/zmq.md.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
