@@ -9,6 +9,7 @@ mod book;
 mod check;
 mod command;
 mod fuzz;
+mod structure;
 mod tally;
 mod tidy;
 
@@ -19,11 +20,13 @@ const USAGE: &str = "\
 Usage: cargo xtask check [--only STAGE...] [--skip STAGE...]
        cargo xtask tidy
        cargo xtask book
+       cargo xtask structure [FOLDER]
 
 check  runs all that CI runs; stages: fetch fmt tidy book clippy doc test torture mutants fuzz
        faults; torture and the build of the fuzz targets go on while the tests run
 tidy   holds the repository against what it says about itself
 book   builds the book of docs/ into target/book; warnings are errors
+structure  prints figures of a source tree as JSON: files, lines, circles, phrases
 ";
 
 fn main() -> ExitCode {
@@ -45,6 +48,11 @@ fn run(args: &[String]) -> Result<bool> {
         .map_or(("help", args), |(name, rest)| (name, rest));
     match (command, rest) {
         ("check", rest) => check::run(&check::select(rest)?),
+        ("structure", rest @ ([] | [_])) => {
+            let root = rest.first().map_or_else(command::root, Into::into);
+            structure::print(&root)?;
+            Ok(true)
+        }
         ("tidy", []) => tidy::run(&command::root()),
         ("book", []) => book::build().map(|()| true),
         // What `check` begins early.

@@ -7,7 +7,7 @@
 mod adr;
 mod arrows;
 mod book;
-mod circles;
+pub(crate) mod circles;
 mod code_map;
 mod links;
 mod manifests;
@@ -15,9 +15,9 @@ mod markdown;
 mod pure;
 mod supply;
 mod text;
-mod tree;
+pub(crate) mod tree;
 mod unsafety;
-mod words;
+pub(crate) mod words;
 mod workspace;
 
 pub(crate) use book::SUMMARY;

@@ -19,17 +19,32 @@ const CIRCLES_MAX: usize = 10;
 type Module = Vec<String>;
 
 pub(crate) fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
-    let of_crate = |folder: &str| of_sources(tree, &format!("{folder}/src/"));
-    let crates = workspace.crates.iter();
-    let mut found: Vec<_> = crates.flat_map(|one| of_crate(&one.folder)).collect();
+    let mut found = Vec::new();
+    for one in &workspace.crates {
+        match of_sources(tree, &format!("{}/src/", one.folder)) {
+            Ok(circles) => found.extend(circles.into_iter().map(|circle| circle.finding)),
+            Err(finding) => return vec![finding],
+        }
+    }
     if found.len() <= CIRCLES_MAX {
         found.clear();
     }
     found
 }
 
-/// Findings about the modules whose files lie in `folder`.
-fn of_sources(tree: &Tree, folder: &str) -> Vec<Finding> {
+/// Modules that use each other's names.
+#[derive(Debug)]
+pub(crate) struct Circle {
+    pub(crate) modules: usize,
+    finding: Finding,
+}
+
+/// Circles of the modules whose files lie in `folder`.
+///
+/// # Errors
+///
+/// The finding about a file that cannot be parsed.
+pub(crate) fn of_sources(tree: &Tree, folder: &str) -> Result<Vec<Circle>, Finding> {
     let files = tree
         .with_extension("rs")
         .filter(|(path, _)| path.starts_with(folder));
@@ -42,13 +57,13 @@ fn of_sources(tree: &Tree, folder: &str) -> Vec<Finding> {
             Ok(file) => {
                 modules.insert(module, Source::read(path, &file));
             }
-            Err(error) => return vec![Finding::of_file(path, error.to_string())],
+            Err(error) => return Err(Finding::of_file(path, error.to_string())),
         }
     }
     leave_out_tests(&mut modules);
     let arrows = between_siblings(&arrows(&modules));
     let circles = circles(&arrows);
-    let as_finding = |circle: &Vec<Module>| {
+    let as_circle = |circle: &Vec<Module>| {
         let inside = |module: &&Module| circle.contains(module);
         let uses = circle.iter().flat_map(|from| {
             let to = arrows[from].iter().filter(move |(to, _)| inside(to));
@@ -56,9 +71,12 @@ fn of_sources(tree: &Tree, folder: &str) -> Vec<Finding> {
         });
         let uses: Vec<_> = uses.collect();
         let message = format!("circle of {} modules: {}", circle.len(), uses.join(", "));
-        Finding::of_file(&path_of(&modules, &circle[0]), message)
+        Circle {
+            modules: circle.len(),
+            finding: Finding::of_file(&path_of(&modules, &circle[0]), message),
+        }
     };
-    circles.iter().map(as_finding).collect()
+    Ok(circles.iter().map(as_circle).collect())
 }
 
 /// The file of `module`, or of the first one below it.
@@ -333,9 +351,10 @@ mod tests {
         for (path, text) in files {
             tree.add(&format!("a/src/{path}"), text);
         }
-        let found: Vec<_> = of_sources(&tree, "a/src/")
+        let circles = of_sources(&tree, "a/src/").expect("the samples are Rust");
+        let found: Vec<_> = circles
             .iter()
-            .map(ToString::to_string)
+            .map(|circle| circle.finding.to_string())
             .collect();
         assert_eq!(found, expected);
     }

@@ -3,6 +3,7 @@
 use super::Finding;
 use super::markdown::{prose, without_code};
 use super::tree::Tree;
+use std::collections::BTreeMap;
 
 const LIST: &str = include_str!("words.txt");
 
@@ -52,6 +53,28 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     texts
         .flat_map(|(path, text)| list.findings(path, text))
         .collect()
+}
+
+/// Returns how often each phrase of the list stands in the tree, left-out files included.
+pub(crate) fn count(tree: &Tree) -> BTreeMap<String, usize> {
+    let list = List::parse(LIST);
+    let mut counts = BTreeMap::new();
+    for (path, text) in ["md", "rs", "toml"]
+        .into_iter()
+        .flat_map(|end| tree.with_extension(end))
+    {
+        for (_, line) in readable(path, text) {
+            let line = line.to_lowercase();
+            for (phrase, _) in list
+                .pairs
+                .iter()
+                .filter(|(phrase, _)| contains(&line, phrase))
+            {
+                *counts.entry((*phrase).to_owned()).or_insert(0) += 1;
+            }
+        }
+    }
+    counts
 }
 
 /// The prose of a file, line by line, without code spans: all of Markdown but fenced blocks, elsewhere the comments.
