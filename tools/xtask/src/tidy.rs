@@ -32,7 +32,7 @@ use workspace::Workspace;
 
 /// One thing that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Finding {
+pub(crate) struct Finding {
     path: String,
     /// From 1; none if the finding is about the whole file.
     line: Option<usize>,

@@ -12,9 +12,6 @@ use super::workspace::Workspace;
 use std::collections::{BTreeMap, BTreeSet};
 use syn::visit::Visit;
 
-/// Circles that are still there; lower it when one goes.
-const CIRCLES_MAX: usize = 10;
-
 /// Path of a module from the root of its crate; empty for the root itself.
 type Module = Vec<String>;
 
@@ -25,9 +22,6 @@ pub(crate) fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
             Ok(circles) => found.extend(circles.into_iter().map(|circle| circle.finding)),
             Err(finding) => return vec![finding],
         }
-    }
-    if found.len() <= CIRCLES_MAX {
-        found.clear();
     }
     found
 }

@@ -83,7 +83,7 @@ mod tests {
         let tree = Tree::of(&[
             ("docs/page.md", line),
             (
-                "docs/reference/protocol.md",
+                "docs/protocol.md",
                 "# Protocol\n\n## STF header\n",
             ),
             ("README.md", ""),
