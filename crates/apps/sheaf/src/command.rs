@@ -4,6 +4,7 @@ use crate::logging::{self, Usual};
 #[cfg(feature = "lab")]
 use crate::{bench, lab, sim};
 use crate::{cert, completions, config, ctl, data, demo, reference, run};
+use clap::CommandFactory as _;
 use std::process::ExitCode;
 
 /// Load-balanced data distribution for streaming data acquisition.
@@ -86,8 +87,8 @@ impl Command {
             Self::Lab(args) => lab::run(args),
             #[cfg(feature = "lab")]
             Self::Bench(args) => bench::run(args),
-            Self::Completions(args) => completions::run(args),
-            Self::Reference(args) => reference::run(args),
+            Self::Completions(args) => completions::run(args, Cli::command()),
+            Self::Reference(args) => reference::run(args, Cli::command()),
         }
     }
 }

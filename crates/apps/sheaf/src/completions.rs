@@ -1,8 +1,6 @@
 //! `sheaf completions`: scripts that complete the command line in a shell.
 
-use crate::command::Cli;
 use anyhow::Context as _;
-use clap::CommandFactory as _;
 use std::io::Write as _;
 use std::process::ExitCode;
 
@@ -26,25 +24,25 @@ enum Shell {
     Fish,
 }
 
-/// Prints the script.
+/// Prints the script for `program`, the whole command line.
 ///
 /// # Errors
 ///
 /// The reason why the standard output cannot be written to.
-pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &Args, program: clap::Command) -> anyhow::Result<ExitCode> {
     std::io::stdout()
-        .write_all(&script(args.shell))
+        .write_all(&script(args.shell, program))
         .context("cannot write the script")?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn script(shell: Shell) -> Vec<u8> {
+fn script(shell: Shell, mut program: clap::Command) -> Vec<u8> {
     use clap_complete::aot::{self, generate};
-    let (mut command, mut text) = (Cli::command(), Vec::new());
+    let mut text = Vec::new();
     match shell {
-        Shell::Bash => generate(aot::Bash, &mut command, "sheaf", &mut text),
-        Shell::Zsh => generate(aot::Zsh, &mut command, "sheaf", &mut text),
-        Shell::Fish => generate(aot::Fish, &mut command, "sheaf", &mut text),
+        Shell::Bash => generate(aot::Bash, &mut program, "sheaf", &mut text),
+        Shell::Zsh => generate(aot::Zsh, &mut program, "sheaf", &mut text),
+        Shell::Fish => generate(aot::Fish, &mut program, "sheaf", &mut text),
     }
     text
 }
@@ -52,11 +50,13 @@ fn script(shell: Shell) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::Cli;
+    use clap::CommandFactory as _;
 
     #[test]
     fn scripts_know_the_commands_of_a_group() {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-            let text = String::from_utf8(script(shell)).unwrap();
+            let text = String::from_utf8(script(shell, Cli::command())).unwrap();
             assert!(
                 text.contains("inspect") && text.contains("drain"),
                 "{shell:?}"

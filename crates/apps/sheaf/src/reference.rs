@@ -13,7 +13,8 @@ use std::process::ExitCode;
 struct Page {
     /// Name of the file without `.md`, and argument of the command.
     name: &'static str,
-    write: fn() -> String,
+    /// Writes the page about `program`, the whole command line.
+    write: fn(clap::Command) -> String,
 }
 
 /// All pages that are derived from the program.
@@ -33,16 +34,16 @@ pub(crate) struct Args {
     page: String,
 }
 
-/// Prints a page.
+/// Prints a page about `program`, the whole command line.
 ///
 /// # Errors
 ///
 /// The reason why the standard output cannot be written to.
-pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &Args, program: clap::Command) -> anyhow::Result<ExitCode> {
     let page = PAGES.iter().find(|page| page.name == args.page);
     let page = page.with_context(|| format!("there is no page {}", args.page))?;
     std::io::stdout()
-        .write_all((page.write)().as_bytes())
+        .write_all((page.write)(program).as_bytes())
         .context("cannot write the page")?;
     Ok(ExitCode::SUCCESS)
 }
@@ -50,6 +51,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 #[cfg(all(test, feature = "lab"))]
 mod tests {
     use super::*;
+    use crate::command::Cli;
+    use clap::CommandFactory as _;
 
     #[test]
     fn every_page_in_the_tree_is_what_the_program_writes() {
@@ -57,7 +60,7 @@ mod tests {
         for Page { name, write } in PAGES {
             let found = std::fs::read_to_string(format!("{root}/{name}.md")).unwrap_or_default();
             assert!(
-                found == write(),
+                found == write(Cli::command()),
                 "docs/reference/{name}.md differs; write it by `sheaf reference {name} > docs/reference/{name}.md`"
             );
         }

@@ -21,7 +21,7 @@ fn the_example_farm_file_lists_every_policy() {
 
 #[test]
 fn the_reference_page_has_a_row_for_every_policy() {
-    let page = read("docs/results/policies.md");
+    let page = read("docs/explanation/policies.md");
     let (_, section) = page.split_once("\n## Policies\n").expect("a heading");
     let rows = section.lines().skip_while(|line| !line.starts_with("| `"));
     let names: Vec<&str> = rows

@@ -7,7 +7,8 @@ mod read;
 
 pub use read::{LedgerDir, ReadError, read_dir, read_newest};
 
-use crate::entry::{Entry, Records};
+use crate::entry::Entry;
+use crate::records::Records;
 use crate::replay::careful_replay;
 use crate::storage::{HardState, Storage, StorageError, StorageNotice, Ticket};
 use crate::{Ledger, LedgerStatus, Notice, Position};

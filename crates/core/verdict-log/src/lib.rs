@@ -11,6 +11,7 @@ pub mod event;
 pub mod file;
 pub mod majority;
 pub mod memory;
+pub mod records;
 mod replay;
 pub mod storage;
 pub mod verify;

@@ -80,7 +80,7 @@ pub enum StorageError {
         source: io::Error,
     },
     /// Synced data are missing or different. This member can neither lead nor vote: its word may stand for verdicts
-    /// that it has forgotten. `docs/results/ledger.md` says how to replace it.
+    /// that it has forgotten. `docs/how-to/ledger.md` says how to replace it.
     #[error("{} is corrupt at byte {offset}: {why}, in what was synced", file.display())]
     Corrupt {
         /// The file.

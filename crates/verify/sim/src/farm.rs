@@ -10,8 +10,6 @@ mod pieces;
 mod seat;
 mod store;
 
-pub(crate) use consumer::Taken;
-
 use crate::invariant::{Invariant, Violation};
 use crate::options::{Fault, Log, Options};
 use crate::quiet;

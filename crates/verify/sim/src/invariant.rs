@@ -3,7 +3,7 @@
 use sheaf_protocol::Timestamp;
 use std::fmt;
 
-/// Promise of the contract, as `docs/results/torture.md` lists them.
+/// Promise of the contract, as `docs/explanation/torture.md` lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Invariant {
     /// A TF has at most one verdict, over the logs of all ICNs, and it never changes but to abandoned.

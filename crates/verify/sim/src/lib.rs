@@ -14,6 +14,7 @@ mod invariant;
 pub mod kills;
 mod options;
 mod quiet;
+mod taken;
 mod trace;
 mod watch;
 

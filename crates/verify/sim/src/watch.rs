@@ -12,9 +12,9 @@ mod parts;
 pub use accounting::Accounting;
 pub(crate) use injected::Injected;
 
-use crate::farm::Taken;
 use crate::invariant::Invariant;
 use crate::options::{Ack, Options};
+use crate::taken::Taken;
 use crate::trace::Hash;
 use accounting::{Fate, RunBook, TfBook};
 use parts::{check_parts, check_roster};

@@ -197,7 +197,9 @@ fn is_for_tests(attribute: &syn::Attribute) -> bool {
     let syn::Meta::List(list) = &attribute.meta else {
         return false;
     };
-    list.path.is_ident("cfg") && list.tokens.to_string() == "test"
+    // Also `all(test, feature = "…")`.
+    let tokens = list.tokens.to_string();
+    list.path.is_ident("cfg") && (tokens == "test" || tokens.starts_with("all (test ,"))
 }
 
 /// Takes out the modules that a `#[cfg(test)] mod name;` declares, and those below them.
@@ -407,7 +409,8 @@ mod tests {
                 ("lib.rs", "mod b; mod c;"),
                 (
                     "b.rs",
-                    "use std::fmt; pub struct B; #[cfg(test)] mod t { use crate::c::C; }",
+                    "use std::fmt; pub struct B; #[cfg(test)] mod t { use crate::c::C; } \
+                     #[cfg(all(test, unix))] mod u { use crate::c::C; }",
                 ),
                 ("c.rs", "use crate::b::B; pub struct C(B);"),
                 ("c/tests.rs", "use crate::b::B;"),

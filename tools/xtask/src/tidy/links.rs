@@ -82,10 +82,7 @@ mod tests {
     fn expect(line: &str, expected: &[&str]) {
         let tree = Tree::of(&[
             ("docs/page.md", line),
-            (
-                "docs/protocol.md",
-                "# Protocol\n\n## STF header\n",
-            ),
+            ("docs/protocol.md", "# Protocol\n\n## STF header\n"),
             ("README.md", ""),
             ("docs/farm.svg", ""),
         ]);

@@ -1,7 +1,6 @@
 //! Page of the command line, made of the commands that the program parses.
 
-use crate::command::Cli;
-use clap::{Arg, Command, CommandFactory as _};
+use clap::{Arg, Command};
 use std::fmt::Write as _;
 
 const HEAD: &str = "\
@@ -18,9 +17,8 @@ prints JSON in place of text.
 
 ";
 
-/// Writes the page.
-pub(super) fn page() -> String {
-    let mut root = Cli::command();
+/// Writes the page about `root`, the whole command line.
+pub(super) fn page(mut root: Command) -> String {
     root.build();
     let mut page = HEAD.to_owned();
     page += "## Global options\n\nEvery command takes these.\n\n";
@@ -116,6 +114,8 @@ fn line_of(argument: &Arg) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::Cli;
+    use clap::CommandFactory as _;
 
     /// Calls `check` with each command that people see, and its name.
     fn each(command: &Command, name: &str, check: &mut impl FnMut(&str, &Command)) {
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn every_command_has_a_section() {
-        let page = page();
+        let page = page(Cli::command());
         each(&Cli::command(), "sheaf", &mut |name, _| {
             assert!(
                 name == "sheaf" || page.contains(&format!("## `{name}`\n")),

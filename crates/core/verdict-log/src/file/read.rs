@@ -1,6 +1,6 @@
 //! Reader of ledger directories that it does not own: of a process that runs, was killed, or has ended.
 
-use crate::entry::Records;
+use crate::records::Records;
 use crate::storage::{Findings, LogReader, OsDisk, StorageError, scan};
 use sheaf_protocol::{Record, Term};
 use std::path::{Path, PathBuf};

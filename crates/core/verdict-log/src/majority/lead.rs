@@ -1,7 +1,8 @@
 //! Leading: a member sends its log to the others, counts their acknowledgements, and reports entries as durable.
 
 use super::{MajorityLedger, MemberRole, Message};
-use crate::entry::{Entry, Records};
+use crate::entry::Entry;
+use crate::records::Records;
 use crate::replay::careful_replay;
 use crate::storage::{Storage, StorageError};
 use crate::{Notice, Position};

@@ -1,21 +1,12 @@
 //! Consumer of an EPN, as the harness plays it: it records the delivered TFs, and can be out of order.
 
+use crate::taken::Taken;
 use bytes::Bytes;
 use sheaf_node::event::PartEvent;
 use sheaf_node::sink::{DeliverError, Delivery, Patience, Sink};
-use sheaf_protocol::Tf;
-use sheaf_protocol::{RunId, TfId, crc32c};
+use sheaf_protocol::{Tf, crc32c};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// A delivered TF, with the content of its bytes.
-#[derive(Clone, Debug)]
-pub(crate) struct Taken {
-    pub(crate) run: RunId,
-    pub(crate) tf: TfId,
-    pub(crate) parts: Vec<PartEvent>,
-    pub(crate) missing: Vec<u16>,
-}
 
 #[derive(Debug, Default)]
 struct State {

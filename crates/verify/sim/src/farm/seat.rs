@@ -1,11 +1,12 @@
 //! Seat of the farm: the process that lives there now, its log, its consumer, its clock.
 
-use super::consumer::{Consumer, Taken};
+use super::consumer::Consumer;
 use super::forget::Forgetting;
 use super::store::StoreDisk;
 use crate::family::SeedFamily;
 use crate::invariant::Invariant;
 use crate::options::{Ack, Log, Options};
+use crate::taken::Taken;
 use crate::trace::{Line, Trace};
 use crate::watch::{Found, found};
 use sheaf_node::clock::FairClock;

@@ -1,8 +1,8 @@
 //! Disk of an EPN that stores before it reports: it outlives processes, may be full, and loses unsynced data when the
 //! machine dies. A TF that becomes visible on it for good counts as delivered.
 
-use super::consumer::Taken;
 use crate::dice::Dice;
+use crate::taken::Taken;
 use sheaf_formats::tf_file::read_tf_file;
 use sheaf_node::event::PartEvent;
 use sheaf_node::sink::{Disk, DiskFile};

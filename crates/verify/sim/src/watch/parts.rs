@@ -1,8 +1,8 @@
 //! Check of the parts of a delivered TF against its roster and its sources (I3).
 
 use super::{Found, found};
-use crate::farm::Taken;
 use crate::invariant::Invariant;
+use crate::taken::Taken;
 use sheaf_node::event::{MemberEvent, PartEvent};
 
 /// Checks that the parts are those of the roster without the missing ones.
