@@ -1,33 +1,97 @@
 //! The one place that speaks to ZooKeeper.
 //!
-//! [`Live`] is a [`Keeper`](sheaf_membership::keeper::Keeper): a session with an ensemble, kept up in a thread of its
-//! own. What is asked of it is decided by the registry in `sheaf_membership::zookeeper` and by the verdict log in
+//! `Live` is a [`Keeper`](sheaf_membership::keeper::Keeper): a session with an ensemble, kept up in a thread of its
+//! own. The requests are decided by the registry in `sheaf_membership::zookeeper` and by the verdict log in
 //! `sheaf_verdict_log`, which the simulator drives over a model of ZooKeeper. [`server`] starts private servers for
 //! tests, the demo and the lab.
+//!
+//! The client and its TLS are the feature `client`. A build without it reads the same farm files and refuses those
+//! that name ZooKeeper ([`OptionsError::NotBuilt`]).
 
+#[cfg(feature = "client")]
 mod live;
 mod options;
 pub mod server;
 
-pub use live::{Live, Thaw, Waker};
+#[cfg(feature = "client")]
+pub use live::{Live, Thaw};
 pub use options::{OptionsError, Tls, ZooKeeperOptions};
 
-use sheaf_membership::zookeeper::ZooKeeperRegistry;
+use sheaf_membership::Registry;
 use sheaf_protocol::Role;
+use sheaf_verdict_log::Ledger;
 
-/// The registry of a farm in a ZooKeeper, under `root`, such as `/sheaf`; it reads the nodes of `interest`, of every
-/// role if that is empty. `waker` is rung whenever there is something to poll for.
+/// Whether this build has a client for ZooKeeper.
+pub const HAS_CLIENT: bool = cfg!(feature = "client");
+
+/// Function that wakes the event loop of a node when there is something to poll for. Called from another thread; must
+/// not block.
+pub type Waker = Box<dyn Fn() + Send + Sync>;
+
+/// Returns the registry of a farm in a ZooKeeper, under `root`, such as `/sheaf`; it reads the nodes of `interest`, of
+/// every role if that is empty.
 ///
 /// # Errors
 ///
-/// [`OptionsError`] names the option that cannot be used. That no server answers is no error: it is said by the
-/// registry, and tried for ever.
+/// [`OptionsError`] names the option that cannot be used. Servers that do not answer are no error: the registry reports
+/// them, and tries again for ever.
+#[cfg(feature = "client")]
 pub fn registry(
     options: &ZooKeeperOptions,
     root: &str,
     interest: &[Role],
     waker: Waker,
-) -> Result<ZooKeeperRegistry<Live>, OptionsError> {
+) -> Result<Box<dyn Registry>, OptionsError> {
+    use sheaf_membership::zookeeper::ZooKeeperRegistry;
     let live = Live::start(options, waker)?;
-    Ok(ZooKeeperRegistry::new(live, "zookeeper", root, interest))
+    let registry = ZooKeeperRegistry::new(live, "zookeeper", root, interest);
+    Ok(Box::new(registry))
+}
+
+/// Refuses: this build has no client.
+///
+/// # Errors
+///
+/// [`OptionsError::NotBuilt`].
+#[cfg(not(feature = "client"))]
+pub fn registry(
+    _: &ZooKeeperOptions,
+    _: &str,
+    _: &[Role],
+    _: Waker,
+) -> Result<Box<dyn Registry>, OptionsError> {
+    Err(OptionsError::NotBuilt)
+}
+
+/// Returns the verdict log of ICN `icn` in a ZooKeeper, under `root`.
+///
+/// # Errors
+///
+/// [`OptionsError`] names the option that cannot be used.
+#[cfg(feature = "client")]
+pub fn ledger(
+    options: &ZooKeeperOptions,
+    root: &str,
+    icn: u16,
+    waker: Waker,
+) -> Result<Box<dyn Ledger>, OptionsError> {
+    use sheaf_verdict_log::zookeeper::{ZooKeeperLedger, ZooKeeperLedgerOptions};
+    let live = Live::start(options, waker)?;
+    let options = ZooKeeperLedgerOptions::new(root, icn);
+    Ok(Box::new(ZooKeeperLedger::new(live, options)))
+}
+
+/// Refuses: this build has no client.
+///
+/// # Errors
+///
+/// [`OptionsError::NotBuilt`].
+#[cfg(not(feature = "client"))]
+pub fn ledger(
+    _: &ZooKeeperOptions,
+    _: &str,
+    _: u16,
+    _: Waker,
+) -> Result<Box<dyn Ledger>, OptionsError> {
+    Err(OptionsError::NotBuilt)
 }

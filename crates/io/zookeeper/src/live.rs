@@ -3,6 +3,7 @@
 //! The client library is asynchronous, so the thread runs a small runtime; nothing of that is seen outside. The
 //! caller hands requests in and is told of events by a waker, and waits for neither.
 
+use crate::Waker;
 use crate::options::{OptionsError, ZooKeeperOptions};
 use sheaf_membership::keeper::{
     Answer, Keeper, KeeperError, KeeperEvent, Kind, Request, Step, Ticket,
@@ -27,9 +28,6 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Pause between two attempts to begin a session.
 const AGAIN: Duration = Duration::from_millis(100);
-
-/// Wakes whoever polls. Called from another thread; must not block.
-pub type Waker = Box<dyn Fn() + Send + Sync>;
 
 /// A [`Keeper`] with sockets. Dropped, it ends its session in order, if that takes less than half a second.
 #[derive(Debug)]

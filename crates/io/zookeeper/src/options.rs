@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 use thiserror::Error;
+#[cfg(feature = "client")]
 use zookeeper_client::{Acls, Client, Connector, TlsOptions};
 
 /// How to reach an ensemble.
@@ -27,7 +28,7 @@ pub struct Tls {
     pub identity: Option<(String, String)>,
 }
 
-/// What cannot be used.
+/// Option that cannot be used.
 #[derive(Debug, Error)]
 pub enum OptionsError {
     /// No server, or one that is not HOST:PORT.
@@ -39,6 +40,9 @@ pub enum OptionsError {
     /// Certificates or a key that are none.
     #[error("cannot use the certificates for ZooKeeper: {0}")]
     Tls(String),
+    /// A build without the feature `client`.
+    #[error("this build has no client for ZooKeeper (cargo feature `zookeeper`)")]
+    NotBuilt,
     /// No thread.
     #[error("cannot start the thread for ZooKeeper: {0}")]
     Thread(#[from] std::io::Error),
@@ -69,7 +73,8 @@ impl ZooKeeperOptions {
         }
     }
 
-    /// As the client wants it.
+    /// Returns the servers in the form of the client.
+    #[cfg(any(feature = "client", test))]
     pub(crate) fn connect_string(&self) -> Result<String, OptionsError> {
         let is_address = |server: &String| {
             let has_port =
@@ -92,6 +97,7 @@ impl ZooKeeperOptions {
         Ok(servers.collect::<Vec<_>>().join(","))
     }
 
+    #[cfg(feature = "client")]
     pub(crate) fn connector(&self) -> Result<Connector, OptionsError> {
         let mut connector = Client::connector().with_session_timeout(self.session);
         if let Some((name, password)) = &self.user {
@@ -113,7 +119,8 @@ impl ZooKeeperOptions {
         Ok(connector)
     }
 
-    /// Who may read and write what this client makes.
+    /// Returns the rights on the nodes that this client makes.
+    #[cfg(feature = "client")]
     pub(crate) fn acls(&self) -> Acls<'static> {
         match self.user {
             Some(_) => Acls::creator_all(),

@@ -90,7 +90,8 @@ impl Real {
 
 fn registry(relay: &Relay, root: &str, rings: &Arc<Rings>) -> Node {
     let options = ZooKeeperOptions::new(vec![relay.address()], SESSION);
-    sheaf_zookeeper::registry(&options, root, &[], rings.waker()).unwrap()
+    let live = Live::start(&options, rings.waker()).unwrap();
+    ZooKeeperRegistry::new(live, "zookeeper", root, &[])
 }
 
 impl RegistryFarm for Real {

@@ -14,7 +14,7 @@ const LONG: Duration = Duration::from_secs(60);
 
 /// A registry and what its waker wakes.
 struct Node {
-    registry: sheaf_membership::zookeeper::ZooKeeperRegistry<sheaf_zookeeper::Live>,
+    registry: Box<dyn Registry>,
     rung: Receiver<()>,
 }
 

@@ -9,8 +9,7 @@ use sheaf_verdict_log::file::FileLedger;
 use sheaf_verdict_log::majority::{MajorityConfig, MajorityLedger};
 use sheaf_verdict_log::memory::MemoryLedger;
 use sheaf_verdict_log::storage::{FileStorage, StorageError, Waker};
-use sheaf_verdict_log::zookeeper::{ZooKeeperLedger, ZooKeeperLedgerOptions};
-use sheaf_zookeeper::{Live, OptionsError};
+use sheaf_zookeeper::OptionsError;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -60,9 +59,8 @@ pub(crate) fn open(
         LedgerBackend::Zookeeper => {
             let role = Role::Icn;
             let options = config.membership.zookeeper(NodeId { role, index: icn })?;
-            let live = Live::start(&options, waker)?;
-            let options = ZooKeeperLedgerOptions::new(&config.membership.root, icn);
-            Ok(Box::new(ZooKeeperLedger::new(live, options)))
+            let root = &config.membership.root;
+            Ok(sheaf_zookeeper::ledger(&options, root, icn, waker)?)
         }
     }
 }

@@ -35,7 +35,7 @@ pub(crate) fn open(
     }
     let options = config.membership.zookeeper(node)?;
     let registry = sheaf_zookeeper::registry(&options, &config.membership.root, interest, waker)?;
-    Ok(Some(Box::new(registry)))
+    Ok(Some(registry))
 }
 
 /// A registry, and what this node has made of it.

@@ -154,6 +154,12 @@ impl FarmConfig {
         );
         if is_used {
             check.that(
+                sheaf_zookeeper::HAS_CLIENT,
+                "membership.backend",
+                "\"zookeeper\"",
+                "\"embedded\": this build has no client for ZooKeeper (cargo feature `zookeeper`)",
+            );
+            check.that(
                 !membership.servers.is_empty(),
                 "membership.servers",
                 "none",
@@ -258,6 +264,17 @@ mod tests {
         assert_eq!(found, expected);
     }
 
+    #[cfg(not(feature = "zookeeper"))]
+    #[test]
+    fn a_build_without_zookeeper_refuses_it() {
+        check(
+            "backend = \"zookeeper\"\nservers = [\"127.0.0.1:2181\"]\n",
+            "f:1: membership.backend: found \"zookeeper\", expected \"embedded\": this build has no client for ZooKeeper \
+             (cargo feature `zookeeper`)",
+        );
+    }
+
+    #[cfg(feature = "zookeeper")]
     #[test]
     fn what_contradicts_itself_is_refused() {
         check(
