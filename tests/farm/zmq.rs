@@ -25,8 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const COUNT: u64 = 40;
 /// The programs, below the folder of this crate.
 const PRODUCER: &str = "../../io/zmtp/tests/peer/peer";
-const CONSUMER: &str = "tests/farm/zmq/take";
-const O2_BALANCER: &str = "tests/farm/zmq/o2_balancer";
+const CONSUMER: &str = "../../../tests/farm/zmq/take";
+const O2_BALANCER: &str = "../../../tests/farm/zmq/o2_balancer";
 
 fn method(we_bind: bool) -> ZmqMethod {
     if we_bind {

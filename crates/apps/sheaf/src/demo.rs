@@ -24,10 +24,10 @@ use anyhow::Context as _;
 use args::Rate;
 use history::History;
 use screen::Screen;
+use sheaf_audit::{self as verify, Evidence, Options};
 use sheaf_farm::{Farm, Notice, Process, RunDir, quit_on_signals};
 use sheaf_node::config::FarmConfig;
 use sheaf_protocol::Role;
-use sheaf_verdict_log::verify::{self, Evidence, Options};
 use sheaf_zookeeper::server::Ensemble;
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -159,7 +159,8 @@ fn judge(
     // The books of a leader that did not come to the end are those of a moment, and another one may have gone on.
     let status = watch.status();
     let is_over = status.phase == "over";
-    let books = (is_over || history.leaders.len() < 2).then(|| (&status.books).into());
+    let books =
+        (is_over || history.leaders.len() < 2).then(|| sheaf_farm::accounting_of(&status.books));
     let audit = verify::audit(
         &mut evidence,
         &Options {

@@ -1,6 +1,6 @@
 //! Lines of the event logs: observations of each process, one JSON object a line.
 //!
-//! Nodes write them (`sheaf_node::event`), [`verify`](crate::verify) reads them. Schema and examples:
+//! Nodes write them (`sheaf_node::event`), `sheaf_audit` reads them. Schema and examples:
 //! `docs/reference/events.md`.
 
 use serde::{Deserialize, Serialize};

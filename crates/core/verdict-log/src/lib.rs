@@ -14,7 +14,6 @@ pub mod memory;
 pub mod records;
 mod replay;
 pub mod storage;
-pub mod verify;
 pub mod zookeeper;
 
 use bytes::Bytes;

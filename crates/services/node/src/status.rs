@@ -84,20 +84,6 @@ pub struct BooksStatus {
     pub balanced: bool,
 }
 
-impl From<&BooksStatus> for sheaf_verdict_log::verify::Books {
-    fn from(books: &BooksStatus) -> Self {
-        Self {
-            announced: books.announced,
-            complete: books.complete,
-            incomplete: books.incomplete,
-            dropped: books.dropped.clone(),
-            in_flight: books.in_flight,
-            abandoned: books.abandoned,
-            bytes: books.bytes,
-        }
-    }
-}
-
 /// A distribution in three figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Quantiles {

@@ -2,8 +2,8 @@
 
 use crate::error::LabError;
 use crate::farm::Log;
+use sheaf_audit::{self as verify, Audit, Evidence, Options};
 use sheaf_node::status::BooksStatus;
-use sheaf_verdict_log::verify::{self, Audit, Evidence, Options};
 
 /// Findings that the event logs prove.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub(crate) fn audit(logs: &[Log], status: Option<&BooksStatus>) -> Result<Audit,
             .map_err(LabError::io(format!("read {}", log.path.display())))?;
     }
     let options = Options {
-        books: status.map(Into::into),
+        books: status.map(sheaf_farm::accounting_of),
         ..Options::default()
     };
     Ok(verify::audit(&mut evidence, &options))

@@ -266,8 +266,8 @@ fn unsettled(injections: &[Injection], trace: &Trace) -> Option<String> {
 mod tests {
     use super::*;
     use crate::cell::{Fault, Who};
+    use sheaf_audit::Fate;
     use sheaf_protocol::{EpnId, FlpId};
-    use sheaf_verdict_log::verify::Fate;
     use std::collections::BTreeMap;
 
     const MS: u64 = 1_000_000;

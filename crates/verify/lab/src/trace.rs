@@ -5,8 +5,8 @@
 use crate::error::LabError;
 use crate::farm::Log;
 use serde::Deserialize;
+use sheaf_audit::Fate;
 use sheaf_protocol::{NodeId, Role};
-use sheaf_verdict_log::verify::Fate;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};

@@ -3,10 +3,10 @@
 use crate::fail;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
-use sheaf_verdict_log::file::{self, ReadError};
-use sheaf_verdict_log::verify::{
+use sheaf_audit::{
     Audit, Contradiction, Evidence, Lives, Options, RosterSource, SourceBooks, audit,
 };
+use sheaf_verdict_log::file::{self, ReadError};
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::io::Write as _;

@@ -5,11 +5,11 @@ use super::faults::FaultKind;
 use super::history::{History, Leader};
 use super::watch::Watch;
 use serde::{Deserialize, Serialize};
+use sheaf_audit::{Audit, Evidence};
 use sheaf_farm::Farm;
 use sheaf_farm::proc::Machine;
 use sheaf_node::status::Quantiles;
 use sheaf_protocol::{NodeId, Role};
-use sheaf_verdict_log::verify::{Audit, Evidence};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 

@@ -6,6 +6,7 @@ use crate::cpus::Cpus;
 use anyhow::{Context as _, bail, ensure};
 use peer_harness::machine_busy_s;
 use rustix::process::Signal;
+use sheaf_audit::{self as verify, Evidence};
 use sheaf_farm::{Farm, Notice, Process, RunDir, proc};
 use sheaf_node::config::{DiscardSink, FarmConfig, SinkConfig, SourceConfig};
 use sheaf_node::output::Line;
@@ -13,7 +14,6 @@ use sheaf_node::status::{FarmStatus, Quantiles};
 use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
 use sheaf_stf_builder::GeneratorConfig;
 use sheaf_transport::{Arena, ArenaOptions, Tcp};
-use sheaf_verdict_log::verify::{self, Evidence};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
@@ -262,7 +262,7 @@ impl Run<'_, '_> {
                 .read(&process.events, Some(process.node), process.fate)
                 .with_context(|| format!("cannot read {}", process.events.display()))?;
         }
-        let books = Some((&self.status.books).into());
+        let books = Some(sheaf_farm::accounting_of(&self.status.books));
         let found = verify::audit(
             &mut evidence,
             &verify::Options {

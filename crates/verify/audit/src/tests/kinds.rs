@@ -3,8 +3,8 @@
 use super::super::*;
 use super::run::*;
 use super::{begin, delivered, made, node, verdict};
-use crate::event::Event;
 use sheaf_protocol::{Attempt, Record, Role, TfId, Verdict};
+use sheaf_verdict_log::event::Event;
 use std::collections::BTreeSet;
 
 type Spoil = fn(&mut Run);

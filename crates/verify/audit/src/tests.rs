@@ -6,8 +6,8 @@ mod run;
 mod summed;
 
 use super::*;
-use crate::event::{Event, PartEvent};
 use sheaf_protocol::{NodeId, Role};
+use sheaf_verdict_log::event::{Event, PartEvent};
 use std::collections::BTreeMap;
 
 const RUN: &str = "00000000000000aa";

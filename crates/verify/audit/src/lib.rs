@@ -1,4 +1,4 @@
-//! Verification: the accounting of a run, recomputed from the logs of the nodes that did the work.
+//! The accounting of a run, recomputed from the logs of the nodes that did the work.
 //!
 //! The ICN keeps the accounting. A checker that asked the ICN whether it is right would hear yes, so this one counts
 //! what each FLP wrote when it made and sent, and each EPN when it delivered, and compares that with the verdicts of
@@ -9,15 +9,18 @@
 //! findings: `docs/reference/verify.md`.
 
 mod audit;
+mod auditor;
 mod evidence;
 mod finding;
+mod proven;
 mod rosters;
 mod tables;
 mod tf;
 
-pub use audit::{Audit, Books, Options, SourceBooks, audit};
+pub use audit::audit;
 pub use evidence::{Evidence, Fate, Lives};
 pub use finding::{Contradiction, Kind};
+pub use proven::{Audit, Books, Options, SourceBooks};
 pub use rosters::RosterSource;
 
 #[cfg(test)]

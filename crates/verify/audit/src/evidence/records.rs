@@ -5,8 +5,8 @@ use super::super::rosters::{RosterSource, Rosters};
 use super::super::tables::{Abandoned, Session, Verdict};
 use super::summed::Counts;
 use super::{Evidence, Summed};
-use crate::file::{ReadError, read_newest};
 use sheaf_protocol::{self as frame, Checkpoint, Record};
+use sheaf_verdict_log::file::{ReadError, read_newest};
 use std::path::Path;
 
 impl Evidence {

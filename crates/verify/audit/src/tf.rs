@@ -1,6 +1,6 @@
 //! Rules for one timeframe.
 
-use super::audit::Auditor;
+use super::auditor::Auditor;
 use super::evidence::{Evidence, Fate, life_name, name};
 use super::finding::Kind;
 use super::tables::{Decided, Delivery, Facts, LifeIndex, Named, Part, Verdict};

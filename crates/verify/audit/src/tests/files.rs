@@ -2,10 +2,10 @@
 
 use super::super::*;
 use super::run::*;
-use crate::file::{FileLedger, ReadError};
-use crate::storage::FileStorage;
-use crate::{Ledger, Notice};
 use sheaf_protocol::{Record, Timestamp};
+use sheaf_verdict_log::file::{FileLedger, ReadError};
+use sheaf_verdict_log::storage::FileStorage;
+use sheaf_verdict_log::{Ledger, Notice};
 use std::fs;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, sync_channel};

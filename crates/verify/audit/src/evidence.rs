@@ -11,8 +11,8 @@ use super::tables::{
     Abandoned, Assignment, Decided, Delivery, LifeIndex, Made, Named, Part, Sent, Session, Skipped,
     Tables, Verdict,
 };
-use crate::event::{Event, PartEvent};
 use sheaf_protocol::{NodeId, Role};
+use sheaf_verdict_log::event::{Event, PartEvent};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};

@@ -2,11 +2,11 @@
 
 use super::super::*;
 use super::{begin, delivered, incarnation, made, verdict};
-use crate::event::{Event, MemberEvent};
 use sheaf_protocol::{
     Attempt, DropReason, EpnId, FlpId, Incarnation, NodeId, Record, Role, RosterId, RunId, Source,
     Target, TfId, Verdict,
 };
+use sheaf_verdict_log::event::{Event, MemberEvent};
 use std::collections::BTreeMap;
 
 pub(super) const RUN: RunId = RunId(0xaa);

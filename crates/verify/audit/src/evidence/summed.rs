@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Verdicts that are known from their sums only.
 #[derive(Clone, Debug, Default)]
-pub(in crate::verify) struct Summed {
+pub(crate) struct Summed {
     head: Checkpoint,
     /// TFs decided and done.
     released: RangeSet,
@@ -33,29 +33,29 @@ impl Summed {
     }
 
     /// Returns whether it counts the verdict on `tf`.
-    pub(in crate::verify) fn has(&self, tf: u64) -> bool {
+    pub(crate) fn has(&self, tf: u64) -> bool {
         self.is_done(tf) || self.undone.contains(&TfId(tf))
     }
 
     /// Returns whether `tf` was decided and done: later events do not concern it.
-    pub(in crate::verify) fn is_done(&self, tf: u64) -> bool {
+    pub(crate) fn is_done(&self, tf: u64) -> bool {
         self.released.contains(TfId(tf))
     }
 
     /// Returns the first TF that no source had named.
-    pub(in crate::verify) fn frontier(&self) -> u64 {
+    pub(crate) fn frontier(&self) -> u64 {
         self.head.frontier.0
     }
 
     /// Returns how often each verdict and amendment occurs in it, by name.
-    pub(in crate::verify) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> Counts {
         Counts::of(&self.head)
     }
 }
 
 /// Number of occurrences of each verdict and amendment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::verify) struct Counts(BTreeMap<String, u64>);
+pub(crate) struct Counts(BTreeMap<String, u64>);
 
 impl Counts {
     pub(super) fn of(head: &Checkpoint) -> Self {
@@ -69,7 +69,7 @@ impl Counts {
         counts
     }
 
-    pub(in crate::verify) fn add(&mut self, name: &str, times: u64) {
+    pub(crate) fn add(&mut self, name: &str, times: u64) {
         if times > 0 {
             *self.0.entry(name.to_owned()).or_default() += times;
         }
@@ -85,7 +85,7 @@ impl Counts {
     }
 
     /// Returns the names whose numbers differ, with the one here and the one there.
-    pub(in crate::verify) fn differ(&self, other: &Self) -> Vec<(String, u64, u64)> {
+    pub(crate) fn differ(&self, other: &Self) -> Vec<(String, u64, u64)> {
         let names: BTreeSet<&String> = self.0.keys().chain(other.0.keys()).collect();
         let of = |counts: &Self, name: &String| counts.0.get(name).copied().unwrap_or(0);
         let pairs = names

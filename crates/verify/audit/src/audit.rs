@@ -1,165 +1,13 @@
 //! Comparison of the logs with each other, and with the accounting of the ICN.
 
+use super::auditor::Auditor;
 use super::evidence::{Counts, Evidence, life_name};
-use super::finding::{Contradiction, Kind};
-use super::rosters::RosterSource;
-use super::tables::{Facts, LifeIndex, Verdict};
+use super::finding::Kind;
+use super::proven::{Audit, Books, Options};
+use super::tables::{Facts, LifeIndex};
 use super::tf::Tf;
-use serde::{Deserialize, Serialize};
 use sheaf_protocol::Role;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Proven counts of a run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Audit {
-    /// TFs that an FLP made or skipped, or that the ICN called for or decided.
-    pub announced: u64,
-    /// Verdicts `complete`.
-    pub complete: u64,
-    /// Verdicts `incomplete`.
-    pub incomplete: u64,
-    /// Verdicts `dropped`, by reason.
-    pub dropped: BTreeMap<String, u64>,
-    /// Amendments `abandoned`.
-    pub abandoned: u64,
-    /// Announced TFs without a verdict, counted one by one.
-    pub in_flight: u64,
-    /// STFs that a killed FLP made and never announced: no other FLP made that TF, and the ICN did not know.
-    pub unannounced: u64,
-    /// TFs delivered, each as often as it was.
-    pub delivered: u64,
-    /// TFs built and neither delivered nor abandoned, in a run that is not over.
-    pub undelivered: u64,
-    /// Assignments of a TF whose STFs went to more than one EPN.
-    pub mixed_target: u64,
-    /// TFs delivered more than once.
-    pub delivered_twice: u64,
-    /// STFs delivered that differ from those that their FLP made.
-    pub digest_mismatch: u64,
-    /// Faults that consumers found in TFs.
-    pub consumer_faults: u64,
-    /// Payload bytes of built TFs.
-    pub bytes: u64,
-    /// Incomplete TFs by the FLP that is missing, such as `"flp:1"`.
-    pub missing: BTreeMap<String, u64>,
-    /// Fates of the STFs of each FLP, such as `"flp:1"`.
-    pub sources: BTreeMap<String, SourceBooks>,
-    /// Origin of the knowledge of the rosters.
-    pub roster_source: RosterSource,
-    /// Whether a log states that every TF of the run is decided.
-    pub is_over: bool,
-    /// The first contradictions.
-    pub contradictions: Vec<Contradiction>,
-    /// All contradictions.
-    pub contradictions_total: u64,
-}
-
-/// Fates of the STFs of one FLP, over all its lives.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SourceBooks {
-    /// STFs made.
-    pub made: u64,
-    /// STFs that were never made, as the FLP reported.
-    pub skipped: u64,
-    /// STFs made and delivered in a TF.
-    pub delivered: u64,
-    /// STFs made, whose TF was built without them.
-    pub missing: u64,
-    /// STFs made, whose TF was dropped.
-    pub dropped: u64,
-    /// STFs made and built, whose EPN died before it delivered the TF.
-    pub abandoned: u64,
-    /// STFs made by an FLP outside the roster of the TF.
-    pub outside: u64,
-    /// STFs made, whose TF has no verdict.
-    pub in_flight: u64,
-}
-
-impl SourceBooks {
-    /// Returns the STFs made and not accounted for: 0, or there is a contradiction.
-    #[must_use]
-    pub fn unaccounted(&self) -> u64 {
-        let fates = self.delivered
-            + self.missing
-            + self.dropped
-            + self.abandoned
-            + self.outside
-            + self.in_flight;
-        self.made.saturating_sub(fates)
-    }
-}
-
-/// Accounting of an ICN, to be compared.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Books {
-    /// TFs that exist.
-    pub announced: u64,
-    /// TFs built with all parts.
-    pub complete: u64,
-    /// TFs built with parts missing.
-    pub incomplete: u64,
-    /// TFs not built, by reason.
-    pub dropped: BTreeMap<String, u64>,
-    /// TFs without a verdict.
-    pub in_flight: u64,
-    /// Complete and incomplete TFs whose EPN died before it had acknowledged.
-    pub abandoned: u64,
-    /// Payload bytes of built TFs.
-    pub bytes: u64,
-}
-
-/// Options of an audit.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Accounting of the ICN, if it is at hand.
-    pub books: Option<Books>,
-    /// Upper bound of contradictions that are listed; more are only counted.
-    pub listed_max: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            books: None,
-            listed_max: 20,
-        }
-    }
-}
-
-impl Audit {
-    /// Returns the TFs dropped for any reason.
-    #[must_use]
-    pub fn dropped_total(&self) -> u64 {
-        self.dropped.values().sum()
-    }
-
-    /// Returns whether announced = complete + incomplete + dropped + in flight, without a contradiction.
-    #[must_use]
-    pub fn is_balanced(&self) -> bool {
-        let fates = self.complete + self.incomplete + self.dropped_total() + self.in_flight;
-        self.announced == fates && self.contradictions_total == 0
-    }
-}
-
-/// An audit on its way.
-pub(super) struct Auditor<'a> {
-    pub(super) audit: Audit,
-    pub(super) evidence: &'a Evidence,
-    listed_max: usize,
-    /// Counts of the TFs that a checkpoint sums up, as the other logs tell.
-    summed: Counts,
-}
-
-impl Auditor<'_> {
-    pub(super) fn contradict(&mut self, kind: Kind, tf: Option<u64>, text: String) {
-        self.audit.contradictions_total += 1;
-        if self.audit.contradictions.len() < self.listed_max {
-            self.audit
-                .contradictions
-                .push(Contradiction { kind, tf, text });
-        }
-    }
-}
 
 /// Recomputes the accounting from `evidence`.
 ///
@@ -209,23 +57,6 @@ impl Auditor<'_> {
             let text = format!("the logs are of several runs: {}", runs.join(", "));
             self.contradict(Kind::ForeignRun, None, text);
         }
-    }
-
-    pub(super) fn count_summed(&mut self, tf: u64, verdicts: &[&Verdict], is_abandoned: bool) {
-        let Some(summed) = self
-            .evidence
-            .summed
-            .as_ref()
-            .filter(|summed| summed.has(tf))
-        else {
-            return;
-        };
-        if let Some(verdict) = verdicts.first() {
-            let name = verdict.reason.as_ref().unwrap_or(&verdict.name);
-            self.summed.add(name, 1);
-        }
-        self.summed
-            .add("abandoned", u64::from(is_abandoned && summed.is_done(tf)));
     }
 
     /// Checks that the event logs agree with the checkpoint that the verdict log begins with.
