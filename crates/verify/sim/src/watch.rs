@@ -16,7 +16,7 @@ use crate::invariant::Invariant;
 use crate::options::{Ack, Options};
 use crate::taken::Taken;
 use crate::trace::Hash;
-use accounting::{Fate, RunBook, TfBook};
+use accounting::{LoggedVerdict, RunBook, TfBook};
 use parts::{check_parts, check_roster};
 use sheaf_node::event::{Event, MemberEvent, PartEvent};
 use sheaf_protocol::{NodeId, Role, RunId, Timestamp};
@@ -154,7 +154,7 @@ impl<'a> Watch<'a> {
                 missing,
                 reason,
             } => {
-                let fate = Fate {
+                let fate = LoggedVerdict {
                     verdict: verdict.clone(),
                     at: epn.zip(*incarnation),
                     missing: missing.clone(),
@@ -336,7 +336,7 @@ impl<'a> Watch<'a> {
         now: Timestamp,
         node: NodeId,
         tf: u64,
-        fate: &Fate,
+        fate: &LoggedVerdict,
     ) -> Result<(), Found> {
         self.hash
             .add(tf ^ (fate.at.map_or(0, |at| at.1) << 32) ^ fate.verdict.len() as u64);

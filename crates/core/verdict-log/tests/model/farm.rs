@@ -57,7 +57,7 @@ pub(crate) struct ModelFarm {
 
 /// A verdict: dropped, or complete at this life of this EPN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Fate {
+pub(crate) enum ModelVerdict {
     Dropped,
     Complete { epn: u8, life: u8 },
 }
@@ -66,8 +66,8 @@ pub(crate) enum Fate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum View {
     Open,
-    Asked(Fate),
-    Durable(Fate),
+    Asked(ModelVerdict),
+    Durable(ModelVerdict),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -83,7 +83,7 @@ struct Icn {
     role: IcnRole,
     views: Vec<View>,
     /// Out of order: the log as it was read before the fence.
-    read: Option<Vec<Option<Fate>>>,
+    read: Option<Vec<Option<ModelVerdict>>>,
 }
 
 /// State of a TF at an EPN.
@@ -109,7 +109,7 @@ struct Mail {
     /// Whether the EPN reported the TF as whole, by EPN and life.
     built: [[bool; LIVES]; EPNS],
     /// Appends, by term.
-    appends: [Option<Fate>; TERMS],
+    appends: [Option<ModelVerdict>; TERMS],
     /// Commits, by EPN and life.
     commits: [[bool; LIVES]; EPNS],
     /// Permissions to discard the slot, by EPN and life.
@@ -126,9 +126,9 @@ pub(crate) struct State {
     /// Highest term that the log knows of.
     log_term: u8,
     /// The verdict of each term, by TF.
-    log: Vec<[Option<Fate>; TERMS]>,
+    log: Vec<[Option<ModelVerdict>; TERMS]>,
     /// Every delivery, by TF.
-    delivered: Vec<Vec<Fate>>,
+    delivered: Vec<Vec<ModelVerdict>>,
     /// Whether the FLPs have freed the TF.
     freed: Vec<bool>,
 }
@@ -143,7 +143,11 @@ pub(crate) enum ModelStep {
     /// The part of an FLP that obeys an assignment arrives, for the first time or again.
     Part { tf: usize, flp: usize, epn: usize },
     /// A leader learns that a TF is built, and appends to the log.
-    Hear { icn: usize, tf: usize, fate: Fate },
+    Hear {
+        icn: usize,
+        tf: usize,
+        fate: ModelVerdict,
+    },
     /// The log takes an append.
     Append { tf: usize, term: u8 },
     /// A leader learns that its append is durable.
@@ -170,7 +174,7 @@ pub(crate) enum ModelStep {
 
 impl State {
     /// Returns the verdicts on `tf`; there should be one.
-    fn verdicts(&self, tf: usize) -> impl Iterator<Item = Fate> {
+    fn verdicts(&self, tf: usize) -> impl Iterator<Item = ModelVerdict> {
         self.log[tf].iter().flatten().copied()
     }
 
@@ -185,16 +189,16 @@ impl State {
         (0..ICNS).any(|icn| self.term_of(icn) == Some(self.log_term))
     }
 
-    fn is_dead(&self, fate: Fate) -> bool {
+    fn is_dead(&self, fate: ModelVerdict) -> bool {
         match fate {
-            Fate::Dropped => false,
-            Fate::Complete { epn, life } => self.epns[usize::from(epn)].life != life,
+            ModelVerdict::Dropped => false,
+            ModelVerdict::Complete { epn, life } => self.epns[usize::from(epn)].life != life,
         }
     }
 
     /// Returns whether nothing is left to do after this verdict on `tf`; an EPN that died with it has abandoned it.
-    fn is_done(&self, tf: usize, fate: Fate) -> bool {
-        fate == Fate::Dropped || !self.delivered[tf].is_empty() || self.is_dead(fate)
+    fn is_done(&self, tf: usize, fate: ModelVerdict) -> bool {
+        fate == ModelVerdict::Dropped || !self.delivered[tf].is_empty() || self.is_dead(fate)
     }
 }
 
@@ -247,14 +251,16 @@ impl Model for ModelFarm {
             Property::always(
                 "a delivery has its verdict",
                 |farm: &ModelFarm, state: &State| {
-                    let has = |tf: usize, at: Fate| state.verdicts(tf).any(|fate| fate == at);
+                    let has =
+                        |tf: usize, at: ModelVerdict| state.verdicts(tf).any(|fate| fate == at);
                     (0..farm.tfs).all(|tf| state.delivered[tf].iter().all(|at| has(tf, *at)))
                 },
             ),
             Property::always(
                 "never lost and delivered",
                 |farm: &ModelFarm, state: &State| {
-                    let is_lost = |tf: usize| state.verdicts(tf).any(|fate| fate == Fate::Dropped);
+                    let is_lost =
+                        |tf: usize| state.verdicts(tf).any(|fate| fate == ModelVerdict::Dropped);
                     (0..farm.tfs).all(|tf| state.delivered[tf].is_empty() || !is_lost(tf))
                 },
             ),
@@ -438,7 +444,7 @@ impl ModelFarm {
     fn apply(&self, state: &mut State, step: ModelStep) {
         match step {
             ModelStep::Assign { tf, epn } => state.mail[tf].assigned[epn] = true,
-            ModelStep::Drop { icn, tf } => self.ask(state, icn, tf, Fate::Dropped),
+            ModelStep::Drop { icn, tf } => self.ask(state, icn, tf, ModelVerdict::Dropped),
             ModelStep::Part { tf, flp, epn } => {
                 let (mail, found) = (&mut state.mail[tf], &mut state.epns[epn]);
                 mail.parts[flp][epn] = self.is_whole;
@@ -487,7 +493,7 @@ impl ModelFarm {
     }
 
     /// Appends a verdict to the log for a leader.
-    fn ask(&self, state: &mut State, icn: usize, tf: usize, fate: Fate) {
+    fn ask(&self, state: &mut State, icn: usize, tf: usize, fate: ModelVerdict) {
         let Some(term) = state.term_of(icn) else {
             return;
         };
@@ -523,19 +529,19 @@ fn stand_by(icn: &mut Icn) {
 }
 
 /// Notes that a leader knows that a verdict is in the log.
-fn know(state: &mut State, icn: usize, tf: usize, fate: Fate) {
+fn know(state: &mut State, icn: usize, tf: usize, fate: ModelVerdict) {
     state.icns[icn].views[tf] = View::Durable(fate);
     commit(state, tf, fate);
 }
 
-fn commit(state: &mut State, tf: usize, fate: Fate) {
-    if let Fate::Complete { epn, life } = fate {
+fn commit(state: &mut State, tf: usize, fate: ModelVerdict) {
+    if let ModelVerdict::Complete { epn, life } = fate {
         state.mail[tf].commits[usize::from(epn)][usize::from(life)] = true;
     }
 }
 
-fn complete(epn: usize, life: usize) -> Fate {
-    Fate::Complete {
+fn complete(epn: usize, life: usize) -> ModelVerdict {
+    ModelVerdict::Complete {
         epn: epn as u8,
         life: life as u8,
     }

@@ -48,14 +48,14 @@ impl Accounting {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Fate {
+pub(super) struct LoggedVerdict {
     pub(super) verdict: String,
     pub(super) at: Option<(u16, u64)>,
     pub(super) missing: Vec<u16>,
     pub(super) reason: Option<String>,
 }
 
-impl fmt::Display for Fate {
+impl fmt::Display for LoggedVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.verdict)?;
         if let Some((epn, life)) = self.at {
@@ -79,7 +79,7 @@ pub(super) struct TfBook {
     pub(super) made: Vec<PartEvent>,
     pub(super) skipped: Vec<(u16, String)>,
     pub(super) attempts: Vec<((u64, u32), (u16, u64))>,
-    pub(super) fate: Option<Fate>,
+    pub(super) fate: Option<LoggedVerdict>,
     pub(super) is_abandoned: bool,
     /// The EPN, and its life, whose consumer has the TF.
     pub(super) consumed_at: Option<(u16, u64)>,
@@ -174,7 +174,7 @@ impl RunBook {
         self.undecided_tfs().count() as u64
     }
 
-    pub(super) fn count(&mut self, fate: &Fate) {
+    pub(super) fn count(&mut self, fate: &LoggedVerdict) {
         let books = &mut self.books;
         books.decided += 1;
         match fate.verdict.as_str() {
