@@ -244,7 +244,7 @@ mod tests {
             &[3, 0, 0, 0, 0],
             "kind of entry is 3, expected 0 (no-op), 1 (whole) or 2 (piece)",
         );
-        check(&[1, 2, 0, 0, 0, 9], "entry says 2 records and has 1");
+        check(&[1, 2, 0, 0, 0, 9], "entry states 2 records and has 1");
         check(
             &[1, 1, 0, 0, 0, 6],
             "record 0 of an entry: message is cut: elapsed ns needs 8 bytes, 0 are left",

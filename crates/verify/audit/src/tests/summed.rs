@@ -123,7 +123,7 @@ fn a_verdict_that_a_checkpoint_counts_and_no_log_has_is_found() {
         .for_each(|log| log.retain(|line| *line != complete(2, 0)));
     let found = contradictions(&run);
     let expected = [
-        "TF 2 is decided, says the checkpoint that the verdict log begins with, and no event log of an ICN has it",
+        "TF 2 is decided by the checkpoint that the verdict log begins with, and no event log of an ICN has it",
         "complete: before the checkpoint that the verdict log begins with the logs say 2, the checkpoint 3",
     ];
     for text in expected {

@@ -240,7 +240,9 @@ fn an_unlucky_farm_keeps_its_books_whatever_happens() {
 fn every_shipped_scenario_can_be_run() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../..");
     let mut count = 0;
-    for entry in std::fs::read_dir(format!("{root}/scenarios")).expect("the folder is there") {
+    for entry in
+        std::fs::read_dir(format!("{root}/experiments/scenarios")).expect("the folder is there")
+    {
         let path = entry.expect("it can be read").path();
         if path.extension().is_some_and(|ending| ending == "toml") {
             let file = crate::scenario::ScenarioFile::read(&path);
