@@ -30,7 +30,7 @@ pub(crate) fn bad_use(text: impl fmt::Display) -> anyhow::Error {
 
 /// Tells `error` with its causes on the standard error. Gives the exit status.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
-    // Unlike `eprintln!` this does not panic if nobody reads, or if the disk of a log file is full.
+    // Unlike `eprintln!` this does not panic if the pipe is closed, or if the disk of a log file is full.
     let _ = writeln!(std::io::stderr(), "sheaf: {}", message(error));
     ExitCode::from(status(error))
 }

@@ -328,7 +328,7 @@ pub struct SlotHeld {
 pub enum Order {
     /// Answer with the state of the farm in one line; changes nothing.
     Report,
-    /// The EPN gets nothing new and is sent home when nothing of the run is with it.
+    /// The EPN gets nothing new and is dismissed when it holds nothing of the run.
     Drain {
         /// The EPN.
         epn: EpnId,

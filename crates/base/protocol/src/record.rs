@@ -100,7 +100,7 @@ pub enum Record {
         /// Payload bytes of the built TF.
         bytes: u64,
     },
-    /// Of a checkpoint: a [`Verdict`](Self::Verdict) or [`Abandoned`](Self::Abandoned) that it sums up, said again
+    /// Of a checkpoint: a [`Verdict`](Self::Verdict) or [`Abandoned`](Self::Abandoned) that it sums up, repeated
     /// because its writer did not know that it is durable, and so may have notified no node.
     Again(Box<Record>),
 }

@@ -383,7 +383,7 @@ impl Block {
         front
     }
 
-    /// Lets go of the first `by` bytes of a block of [parts](Self::into_parts).
+    /// Releases the first `by` bytes of a block of [parts](Self::into_parts).
     ///
     /// # Panics
     ///

@@ -85,7 +85,7 @@ pub enum Event {
         conn: ConnId,
         /// Reason.
         frame: Frame,
-        /// CRC-32C of the body, taken piece by piece as it arrived, while the piece was in the cache. `None` if nobody
+        /// CRC-32C of the body, taken piece by piece as it arrived, while the piece was in the cache. `None` if none
         /// has looked at it yet: it lies in memory of the peer, or [digests](crate::TcpConfig::body_digests) are off.
         body_digest: Option<u32>,
         /// From the first byte of the frame to its last, as this endpoint saw them. Zero if one read brought both.

@@ -165,7 +165,7 @@ impl Shared {
     }
 }
 
-/// Says that the thread has ended, also when it panics: then nobody waits for a session that is no more.
+/// Says that the thread has ended, also when it panics: then no caller waits for a session that has ended.
 struct Ends(Arc<Shared>);
 
 impl Drop for Ends {
@@ -332,7 +332,7 @@ impl Session {
     }
 }
 
-/// Lets the client's own task say goodbye: it does so when nobody holds the client any more, and then ends.
+/// Waits for the client's own task to close the session: it does so when the last handle is dropped, and then ends.
 async fn close() {
     let metrics = tokio::runtime::Handle::current().metrics();
     let closed = async {

@@ -394,7 +394,7 @@ impl Process {
 }
 
 /// Kills the shell with everything that it started. Its number cannot have been given to another process yet,
-/// because nobody has waited for it.
+/// because its parent has not waited for it.
 fn kill_group(shell: &mut Child) {
     if let Some(pid) = i32::try_from(shell.id()).ok().and_then(Pid::from_raw) {
         let _ = rustix::process::kill_process_group(pid, Signal::KILL);
@@ -463,7 +463,7 @@ fn configuration(
     lines.join("\n") + "\n"
 }
 
-/// Addresses of the loopback device where nobody listens on the ports of ZooKeeper.
+/// Returns addresses of the loopback device without a listener on the ports of ZooKeeper.
 fn free_addresses(count: u8) -> Result<Vec<IpAddr>, ServerError> {
     let mut last = io::Error::from(io::ErrorKind::AddrInUse);
     for _ in 0..100 {

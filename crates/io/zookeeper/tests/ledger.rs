@@ -64,7 +64,7 @@ impl Rings {
 /// One ICN of a test.
 struct Icn {
     ledger: ZooKeeperLedger<Live>,
-    /// Everything it has said and nobody has asked for yet.
+    /// Notices that have not been polled yet.
     said: VecDeque<Notice>,
 }
 
@@ -345,7 +345,7 @@ fn an_append_whose_answer_is_lost_is_read_back_and_is_there_once() {
         let before = farm.segments().len();
         relay.set(Flow::Deaf);
         let position = farm.append(icn, id);
-        // The server has it, and says so to nobody.
+        // The server has the entry, and its answer is lost.
         let end = Instant::now() + LONG;
         while farm.segments().len() == before {
             farm.poll();

@@ -30,7 +30,7 @@ use tracing::{info, warn};
 
 /// The one channel that FLPs are told of.
 const CHANNEL: u64 = 1;
-/// How often channels are told again to FLPs that do not come.
+/// Period at which channels are announced again to FLPs that do not connect.
 const CONFIGURE_EVERY: Duration = Duration::from_secs(5);
 /// Messages that are taken before other sockets have their turn.
 const MESSAGES_A_TURN: usize = 64;
@@ -67,7 +67,7 @@ pub struct BridgeConfig {
     pub message_bytes_max: u64,
     /// Where metrics are served; without it, nowhere.
     pub metrics: Option<String>,
-    /// Whether it may be reached from other machines: nothing of it is encrypted, and nobody proves who he is.
+    /// Whether it may be reached from other machines: nothing is encrypted, and no peer authenticates.
     pub insecure: bool,
 }
 
@@ -361,7 +361,7 @@ impl<'a> Bridge<'a> {
         Ok(lane)
     }
 
-    /// The lane of a peer: its own, or the first that has nobody. There are no more peers than lanes.
+    /// Returns the lane of a peer: its own, or the first free one. There are no more peers than lanes.
     fn lane_of(&mut self, peer: PeerId) -> Option<usize> {
         let own = self.lanes.iter().position(|lane| lane.peer == Some(peer));
         own.or_else(|| {

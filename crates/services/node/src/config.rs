@@ -2,7 +2,7 @@
 //!
 //! The types are the defaults: each is written once, in `Default`, and `config/example.toml` is tested to be
 //! equal. [`FarmConfig::load`] reads a file and finds everything that is wrong with it at once, so that
-//! nobody corrects one line a run. What only a machine of the farm can know (are the files there?) is
+//! no user has to correct one line a run. What only a machine of the farm can know (are the files there?) is
 //! asked by role, with [`FarmConfig::check_files`]: the ICN's machine need not have the data of the FLPs.
 //! All of it comes before the first socket opens. The keys are described in `docs/reference/config.md`.
 

@@ -60,7 +60,7 @@ impl Consumer {
     ///
     /// # Errors
     ///
-    /// [`ConsumeError::Take`] if nobody is there, or something else, or the EPN has as many consumers as it takes.
+    /// [`ConsumeError::Take`] if no EPN is there, or something else, or the EPN has as many consumers as it takes.
     pub fn connect(path: &Path, timeout: Duration) -> Result<Self, ConsumeError> {
         let borrower = Borrower::connect(path, timeout)?;
         Ok(Self { borrower })

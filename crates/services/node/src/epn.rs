@@ -39,7 +39,7 @@ pub struct EpnParts {
     pub log: EventLog,
 }
 
-/// Why an EPN ends otherwise than sent home.
+/// Reason for which an EPN ends without being dismissed.
 #[derive(Debug, Error)]
 pub enum EpnError {
     /// The ICN does not want it.
@@ -546,7 +546,7 @@ impl<T: Transport> EpnNode<T> {
                 None => break,
             }
         }
-        // A TF counts as handed on when the log has it: whoever hears the acknowledgement can read it there.
+        // A TF counts as delivered when the log has it: the receiver of the acknowledgement can read it there.
         if let Err(error) = self.log.flush() {
             error!(%error, "The event log cannot be written; what it lacks cannot be proved later");
         }

@@ -49,7 +49,7 @@ pub struct FlpParts {
     pub log: EventLog,
 }
 
-/// Why an FLP ends otherwise than sent home.
+/// Reason for which an FLP ends without being dismissed.
 #[derive(Debug, Error)]
 pub enum FlpError {
     /// The ICN does not want it.
@@ -345,7 +345,7 @@ impl<T: Transport> FlpNode<T> {
         Ok(Turn::WaitUntil(source_due.min(self.ticked_at + TICK)))
     }
 
-    /// Whether nobody waits for anything of it any more, or nobody can be asked.
+    /// Returns whether no node waits for anything of this FLP any more, or no ICN can be asked.
     fn may_leave(&self, now: Timestamp) -> bool {
         let Some(since) = self.leaving_since else {
             return false;
@@ -502,8 +502,8 @@ impl<T: Transport> FlpNode<T> {
         });
     }
 
-    /// `addresses` are those of one EPN: the pairs of FLPs and EPNs share out its network cards, and who reached nobody
-    /// takes the next one.
+    /// `addresses` are those of one EPN: the pairs of FLPs and EPNs share out its network cards, and one that reached
+    /// none takes the next one.
     fn connect(&mut self, target: Target, addresses: &str) {
         let tried = self.tried.entry(target).or_default();
         let address = card_for(addresses, self.source, target, *tried);
@@ -557,7 +557,7 @@ impl<T: Transport> FlpNode<T> {
     }
 }
 
-/// Which of the addresses of an EPN a source takes when it has reached nobody `tried` times.
+/// Returns the address of an EPN that a source takes after `tried` failed attempts.
 fn card_for(addresses: &str, source: Source, target: Target, tried: usize) -> &str {
     let turn = usize::from(source.flp.0) + usize::from(target.epn.0) + tried;
     let count = addresses.split(DATA_ADDRESSES_BETWEEN).count();

@@ -463,7 +463,7 @@ impl<T: Transport> IcnNode<T> {
     }
 
     /// Somebody wants this process to end. A lone ICN ends the run: sources stop, the farm drains, the nodes are
-    /// sent home. One of several hands over and goes.
+    /// dismissed. One of several hands over and ends.
     pub fn handle_shutdown(&mut self, now: Timestamp) {
         match &mut self.lead {
             Some(lead) if !self.ledger.has_others() => lead.scheduler.handle_stop(now),

@@ -116,7 +116,7 @@ impl Discovery {
         over.filter(|_| !self.registry.is_away())
     }
 
-    /// This node goes: nobody has to wait for its session.
+    /// Deregisters this node, so that no node has to wait for the end of its session.
     pub(crate) fn leave(&mut self, now: Timestamp) {
         self.registry.leave(now);
     }

@@ -234,7 +234,7 @@ pub fn run_icn(
     Ok(())
 }
 
-/// Runs one FLP until it is sent home, or has drained after a shutdown.
+/// Runs one FLP until it is dismissed, or has drained after a shutdown.
 ///
 /// # Errors
 ///
@@ -312,7 +312,7 @@ pub fn run_flp(
     Ok(())
 }
 
-/// Runs one EPN until it is sent home, or has drained after a shutdown.
+/// Runs one EPN until it is dismissed, or has drained after a shutdown.
 ///
 /// # Errors
 ///

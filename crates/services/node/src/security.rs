@@ -44,8 +44,8 @@ pub enum SecurityError {
 /// The names of all levels, as they stand in status views and in the label of the metric.
 pub const LEVELS: [&str; 4] = ["tls", "crc-only", "loopback", "insecure"];
 
-/// The name of a level: `tls` (all is encrypted), `crc-only` (all but STFs), `loopback` (plain, and nobody else can
-/// listen) or `insecure` (plain, and others may).
+/// The name of a level: `tls` (all is encrypted), `crc-only` (all but STFs), `loopback` (plain, and no other machine
+/// can listen) or `insecure` (plain, and others may).
 #[must_use]
 pub fn level(security: &Security) -> &'static str {
     match security {

@@ -29,7 +29,7 @@ fn end_at_once() -> ! {
 }
 
 impl Shutdown {
-    /// A request that nobody has made yet.
+    /// Returns a request that has not been made yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

@@ -1,4 +1,4 @@
-//! Who gets the TFs of an EPN: nobody, a check, files, or a consumer process.
+//! Sinks: destinations of the TFs of an EPN: none, a check, files, or a consumer process.
 //!
 //! A [`Sink`] hands one TF over, and takes as long as its consumer does. [`SinkHandle`] puts a thread and a
 //! bounded queue between it and the node, so that a slow consumer stops no stream. When the queue is full the
@@ -194,7 +194,7 @@ pub enum Ack {
     /// When its parts are in memory. If the EPN dies between the verdict and the hand-over, the TF is abandoned.
     #[default]
     Built,
-    /// When it is on the disk under a name that nobody reads; the commit publishes it, if need be in the next life
+    /// When it is on the disk under a name that no consumer reads; the commit publishes it, if need be in the next life
     /// of the EPN. Needs the file sink.
     Stored,
 }
@@ -245,7 +245,7 @@ pub enum DeliverError {
         /// What the operating system says, such as that the disk is full.
         source: io::Error,
     },
-    /// Nobody takes it.
+    /// No consumer takes the TF.
     #[error("no consumer is connected at {}", path.display())]
     NoConsumer {
         /// Where a consumer can connect.
@@ -272,7 +272,7 @@ pub enum SinkError {
         /// What the operating system says.
         source: io::Error,
     },
-    /// Nobody can listen there.
+    /// The address cannot be listened at.
     #[error("cannot listen for a consumer at {}: {source}", path.display())]
     Listen {
         /// The path of the socket.
@@ -444,7 +444,7 @@ mod tests {
         SinkEvent::delivered(tf, recomputed(tf))
     }
 
-    /// Memory that can be shared, of an EPN to which nobody has lent any.
+    /// Returns shareable memory of an EPN that has borrowed none.
     pub(super) fn memory() -> Memory {
         let options = ArenaOptions {
             huge_pages: false,

@@ -214,7 +214,7 @@ pub enum SourceError {
     /// The generator cannot be made.
     #[error("cannot make a generator: {0}")]
     Generator(#[from] GeneratorError),
-    /// Nobody can listen there.
+    /// The address cannot be listened at.
     #[error("cannot listen for STFs at {place}: {source}")]
     Listen {
         /// The address or path.

@@ -136,7 +136,7 @@ pub struct EpnStatus {
     pub booked_bytes: u64,
     /// Bytes that it can hold.
     pub capacity_bytes: u64,
-    /// TFs handed on.
+    /// TFs delivered.
     pub delivered_tfs: u64,
     /// Payload bytes received, refused ones included.
     pub received_bytes: u64,

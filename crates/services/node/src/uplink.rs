@@ -25,7 +25,7 @@ const PAUSE_FIRST: Duration = Duration::from_millis(10);
 /// Nothing is decided until the nodes are back with an ICN that was started again: 2,000 of them that are refused
 /// twenty times a second each cost its machine little, a second without them costs the farm every TF of it.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
-/// How long a hello waits for its answer before it is said again.
+/// Time that a hello waits for its answer before it is repeated.
 const HELLO_AGAIN: Duration = Duration::from_millis(40);
 /// The same with an ICN that has said that it does not lead: its welcome comes by itself, unless it is lost.
 const HELLO_TO_STANDBY_AGAIN: Duration = Duration::from_millis(400);
@@ -309,7 +309,7 @@ impl Uplink {
         self.look_for_other_ways(now, transport);
     }
 
-    /// Begins a second stream beside one on which the leader is silent, and gives up one that nobody answers.
+    /// Begins a second stream beside one on which the leader is silent, and gives up one without an answer.
     fn look_for_other_ways<T: Transport>(&mut self, now: Timestamp, transport: &mut T) {
         let silence_max = self.pulse * PULSES_MISSED_MAX;
         for stream in &mut self.streams {
@@ -508,7 +508,7 @@ impl Uplink {
         }
     }
 
-    /// Says `control` to the ICN. Without a stream it is not said: on the next one the state is told anew.
+    /// Sends `control` to the ICN. Without a stream it is not sent: on the next one the state is sent anew.
     pub fn send<T: Transport>(&mut self, transport: &mut T, control: &Control) {
         if let Some(conn) = self.joined() {
             self.send_on(transport, conn, control);

@@ -109,7 +109,7 @@ pub enum ZmqError {
     /// The endpoint is none.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
-    /// Nobody can listen there, or its name is not known.
+    /// The address cannot be listened at, or its name is not known.
     #[error(transparent)]
     Bind(#[from] BindError),
     /// It cannot subscribe.
@@ -131,7 +131,7 @@ pub(crate) struct Link {
     registry: Arc<Registry>,
     exported: Option<Instant>,
     refused: BTreeMap<&'static str, u64>,
-    /// Whether it was told that nobody answers.
+    /// Whether the log has said that no peer answers.
     is_alone: bool,
     told: Option<Instant>,
     untold: u64,

@@ -305,7 +305,7 @@ fn drive(
 #[test]
 fn an_epn_takes_no_stfs_of_flp_5_from_flp_3() {
     let authority = authority();
-    // Nobody is at port 1: this EPN has no ICN, and needs none here.
+    // No process listens at port 1: this EPN has no ICN, and needs none here.
     let (mut epn, address) = epn(&authority, "127.0.0.1:1");
     let mut three = tcp(&authority, FlpId(3).into());
     for (claim, is_denied) in [(5, true), (3, false)] {

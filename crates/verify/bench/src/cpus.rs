@@ -11,7 +11,7 @@ use std::io;
 #[derive(Clone, Debug)]
 pub(crate) struct Cpus {
     allowed: CpuSet,
-    /// In ascending order; empty if nobody is pinned.
+    /// In ascending order; empty if no process is pinned.
     used: Vec<usize>,
 }
 

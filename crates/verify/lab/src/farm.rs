@@ -34,7 +34,7 @@ pub(crate) use watch::{Change, LEADS, Watch};
 const START_MAX: Duration = Duration::from_secs(60);
 /// How often the ICN tells how its nodes do, in ms: the resolution of what is detected.
 pub(crate) const STATUS_MS: u64 = 5;
-/// How long the nodes may take beyond the drain time to go home.
+/// Time that the nodes may take to end beyond the drain time.
 const FAREWELL_MAX: Duration = Duration::from_secs(10);
 
 /// One process, in one life of its node.

@@ -1,4 +1,4 @@
-//! A farm by hand on the hosts of a fleet: started, stopped, its logs fetched. It goes on when this process ends.
+//! A farm that is started by hand, on hosts of a fleet: started, stopped, its logs fetched. It outlives this process.
 
 use crate::clock::{let_pass, wait_until};
 use crate::error::LabError;

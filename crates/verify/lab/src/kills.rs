@@ -59,7 +59,7 @@ pub struct KillRow {
     /// TFs that were built and whose delivery is unknown, since the EPN died meanwhile.
     pub abandoned: u64,
     /// TFs that a source which frees what it has sent would have lost: something of them had gone to the EPN that
-    /// died, and it had not handed them on. Counted from the event logs of this same run.
+    /// died, and it had not delivered them. Counted from the event logs of this same run.
     pub send_and_forget_lost: u64,
     /// TFs delivered more than once.
     pub delivered_twice: u64,

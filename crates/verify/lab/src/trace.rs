@@ -42,7 +42,7 @@ pub(crate) struct TfTrace {
     pub(crate) outcome: Outcome,
     /// EPNs to which an STF of it was sent.
     pub(crate) sent_to: Vec<EpnLife>,
-    /// EPNs that handed it on.
+    /// EPNs that delivered the TF.
     pub(crate) delivered_by: Vec<EpnLife>,
     /// Whether delivery is unknown.
     pub(crate) is_abandoned: bool,

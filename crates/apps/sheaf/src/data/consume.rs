@@ -239,7 +239,7 @@ impl Session<'_> {
         self.told = (Instant::now(), self.summary.tfs, self.summary.bytes);
     }
 
-    /// A line for people. If nobody reads any more, it goes on all the same.
+    /// Prints a line for people. A closed output does not stop the program.
     fn say(&self, text: &str) {
         let is_json_out = self.args.json.as_deref() == Some(Path::new("-"));
         let _ = if is_json_out {

@@ -88,7 +88,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         faults += tell(path, &findings);
     }
     let (tfs, bytes, place) = output.finish()?;
-    // Nobody may be reading; what was asked for is done.
+    // The output may be closed; the request is done all the same.
     let _ = writeln!(
         io::stdout(),
         "{tfs} TFs, {bytes} bytes: {}",

@@ -272,7 +272,7 @@ impl Args {
     }
 
     /// Whether ICNs have addresses that are fixed before they begin, and logs that outlive them: all but a lone one
-    /// that nobody touches.
+    /// that is never touched.
     pub(crate) fn has_lasting_icns(&self) -> bool {
         let is_icn = |node: sheaf_protocol::NodeId| node.role == sheaf_protocol::Role::Icn;
         self.icns() > 1

@@ -90,7 +90,7 @@ fn check_faults(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Addresses of this machine that nobody listens at.
+/// Returns addresses of this machine without a listener.
 ///
 /// None of those that the kernel gives to connections: one of them could be taken while an ICN is dead, and a node
 /// that looks for the ICN there could even connect to itself.

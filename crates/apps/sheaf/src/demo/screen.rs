@@ -25,7 +25,7 @@ pub(crate) enum Screen {
 pub(crate) enum Audience {
     /// There may be.
     There,
-    /// Nobody reads the pipe any more, as behind `head`.
+    /// The reader of the pipe is gone, as behind `head`.
     Gone,
 }
 
@@ -61,7 +61,7 @@ impl Screen {
     ///
     /// # Errors
     ///
-    /// If it cannot be written to for another reason than that nobody reads.
+    /// If it cannot be written to for another reason than a closed pipe.
     pub(crate) fn show(&mut self, watch: &Watch) -> anyhow::Result<Audience> {
         let outcome = match self {
             #[cfg(feature = "tui")]

@@ -58,9 +58,9 @@ pub(crate) struct Summary {
     pub(crate) unannounced: u64,
     /// Assignments whose STFs went to more than one EPN.
     pub(crate) mixed_target: u64,
-    /// TFs handed on more than once.
+    /// TFs delivered more than once.
     pub(crate) delivered_twice: u64,
-    /// STFs handed on that are not what their FLP made.
+    /// STFs delivered that differ from what their FLP made.
     pub(crate) digest_mismatch: u64,
     /// Times that a consumer found something wrong with a TF.
     pub(crate) consumer_faults: u64,
@@ -131,7 +131,7 @@ pub(crate) struct NodeSummary {
     pub(crate) lives: u64,
     /// How the last of them ended: `dismissed`, `shutdown`, `failed` or `killed`.
     pub(crate) exit: String,
-    /// STFs made (FLP), TFs handed on (EPN), verdicts (ICN).
+    /// STFs made (FLP), TFs delivered (EPN), verdicts (ICN).
     pub(crate) items: u64,
     /// Payload bytes of them.
     pub(crate) bytes: u64,

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 /// How long the ICN may take to listen, and then the farm to begin its run.
 const START_MAX: Duration = Duration::from_secs(60);
-/// How long the nodes may take beyond the drain time of the farm to go home.
+/// Time that the nodes may take to end beyond the drain time of the farm.
 const FAREWELL_MAX: Duration = Duration::from_secs(10);
 /// How long nodes may take to end after their ICN. One that had not joined waits for an ICN for ever.
 const LATECOMERS: Duration = Duration::from_secs(1);
@@ -50,12 +50,12 @@ enum Stage {
     Starting { since: Instant },
     /// TFs are made; the first was announced at `origin`.
     Running { origin: Instant },
-    /// The sources stop, the farm drains, the nodes go home.
+    /// The sources stop, the farm drains, the nodes end.
     Ending {
         origin: Option<Instant>,
         until: Instant,
     },
-    /// Those that did not go home were killed.
+    /// Nodes that did not end were killed.
     Killed {
         origin: Option<Instant>,
         until: Instant,
@@ -97,7 +97,7 @@ pub(crate) struct Supervisor<'a, 'dir> {
     is_quitting: bool,
     /// Whether the ICN was asked to end the run.
     is_end_ordered: bool,
-    /// When nodes that did not join before the ICN ended are sent home.
+    /// Time at which nodes that did not join before the ICN ended are asked to end.
     latecomers_at: Option<Instant>,
     record: Record,
 }
@@ -287,7 +287,7 @@ impl<'a, 'dir> Supervisor<'a, 'dir> {
         }
     }
 
-    /// Has the ICN end the run: it stops the sources, drains, and sends the nodes home. A farm that is still
+    /// Orders the ICN to end the run: it stops the sources, drains, and dismisses the nodes. A farm that is still
     /// starting is waited for: a node that does not yet handle signals would not end in order.
     fn end_if_asked(&mut self) -> anyhow::Result<()> {
         if !self.is_quitting || self.is_end_ordered || !matches!(self.stage, Stage::Running { .. })
@@ -306,7 +306,7 @@ impl<'a, 'dir> Supervisor<'a, 'dir> {
                     .name("order".to_owned())
                     .spawn(move || {
                         let outcome = order_stop(&config).map_err(|error| error.to_string());
-                        // An error means that nobody wants to know.
+                        // An error means that the receiver is gone.
                         let _ = notices.send(Notice::Stopping(outcome));
                     })
                     .context("cannot start a thread")?;
@@ -315,7 +315,7 @@ impl<'a, 'dir> Supervisor<'a, 'dir> {
         Ok(())
     }
 
-    /// Nodes that still hang are let go on: a farm cannot drain around them in order.
+    /// Paused nodes are resumed: a farm cannot drain around them in order.
     fn await_end(&mut self, reason: &str) {
         if !matches!(self.stage, Stage::Starting { .. } | Stage::Running { .. }) {
             return;

@@ -119,7 +119,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints one line for whoever started it. If nobody reads any more, it goes on all the same.
+/// Prints one line for the parent process. A closed output does not stop the bridge.
 fn print(line: &Line<'_>) {
     let text = serde_json::to_string(line).expect("names and numbers always have a JSON form");
     let mut out = std::io::stdout().lock();

@@ -229,7 +229,7 @@ fn end_with(parent: i32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints one line for whoever started the process. If nobody reads any more, the node goes on all the same.
+/// Prints one line for the parent process. A closed output does not stop the node.
 fn print(line: &Line) {
     let mut text = serde_json::to_string(line).expect("names and numbers always have a JSON form");
     text.push('\n');

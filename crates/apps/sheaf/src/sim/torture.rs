@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-/// Seeds when nobody says how many: what CI runs.
+/// Default number of seeds: that of CI.
 const SEEDS_DEFAULT: u64 = 20_000;
 /// Lines of a TF that a failure shows.
 const LINES_SHOWN: usize = 60;

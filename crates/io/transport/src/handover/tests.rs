@@ -172,7 +172,7 @@ fn what_a_peer_has_lent_is_passed_on_and_stays_lent_when_the_lender_is_gone() {
     let message = take(&mut borrower);
     assert_eq!(message.bodies[0], &b"payload"[..]);
 
-    // Nobody in the middle has the memory any more: whom it belongs to still takes its borrower for alive.
+    // No process in the middle holds the memory any more: its owner still takes the borrower for alive.
     drop((lane_receiver, lender.part()));
     let hear = || crate::shm::meeting::listen(lane_sender.socket());
     assert_eq!(hear(), crate::shm::meeting::Heard::Wakes);

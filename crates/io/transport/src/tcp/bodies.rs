@@ -97,7 +97,7 @@ impl Bodies {
     fn take_shared(&mut self, bytes: usize) -> Option<Block> {
         let fits = |block: &Block| block.len() >= bytes;
         if !self.shared.as_ref().is_some_and(fits) {
-            // Let go of the old block first: held by us, it would not come back with its last body.
+            // Release the old block first: held here, it would not come back with its last body.
             self.shared = None;
             let block = self.arena.allocate(self.shared_bytes);
             self.shared = block.map(Block::into_parts);

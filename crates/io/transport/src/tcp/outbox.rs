@@ -367,7 +367,7 @@ impl Outbox {
         (count, bytes)
     }
 
-    /// Lets go of what the kernel took, and answers how many frames are through.
+    /// Releases what the kernel took, and returns the number of frames sent.
     pub(super) fn advance(&mut self, bytes: usize) -> u64 {
         let mut frames = 0;
         self.bytes -= bytes as u64;

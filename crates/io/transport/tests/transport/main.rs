@@ -42,7 +42,7 @@ fn tcp(config: TcpConfig) -> Tcp {
     Tcp::new(config, arena(64 << 20)).unwrap()
 }
 
-/// A port of `host` at which nobody listens, and nobody else can: it is bound, until the tests end.
+/// Returns a port of `host` without a listener, which no other process can take: it is bound until the tests end.
 fn nobody_at(host: &str) -> String {
     let ip: IpAddr = host.parse().unwrap();
     let port = Socket::new(Domain::for_address((ip, 0).into()), Type::STREAM, None).unwrap();

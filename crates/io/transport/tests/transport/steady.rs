@@ -23,10 +23,10 @@ thread_local! {
 static ALLOCATOR: Counting = Counting;
 
 #[expect(unsafe_code, reason = "this is how an allocator is made")]
-// SAFETY: all that is asked is handed on to the system's allocator as it came.
+// SAFETY: every request goes unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // Gone while a thread ends: nobody counts there.
+        // Gone while a thread ends: allocations are not counted there.
         let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
         let _ = BYTES.try_with(|bytes| bytes.set(bytes.get() + layout.size() as i64));
         // SAFETY: as the caller promises.
@@ -102,7 +102,7 @@ impl Two {
             endpoint
                 .poll(&mut self.events, Some(Duration::ZERO))
                 .unwrap();
-            self.events.clear(); // What came is let go, as by an EPN that is done with it.
+            self.events.clear(); // Received bodies are released, as by an EPN that is done with them.
         }
     }
 

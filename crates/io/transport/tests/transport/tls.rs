@@ -82,7 +82,7 @@ impl Scene {
         (at_client, accepted.unwrap())
     }
 
-    /// The server turns away whoever it hears next: says why, and to nobody else.
+    /// Expects that the server refuses the next peer, and tells the reason to that peer alone.
     fn await_refusal(&mut self) -> TlsFailure {
         let start = Instant::now();
         let mut events = Vec::new();

@@ -78,7 +78,7 @@ fn an_endpoint_takes_its_socket_with_it_and_replaces_that_of_the_dead() {
         )
     };
     assert!(is_taken(refused));
-    // Nobody has heard of the question.
+    // The question did not arrive.
     let mut events = Vec::new();
     server.poll(&mut events, Some(Duration::ZERO)).unwrap();
     assert_eq!((events, server.stats().accepted), (Vec::new(), 0));
@@ -178,7 +178,7 @@ fn a_full_queue_of_connections_is_asked_again_without_a_busy_loop() {
     // A wake or two for each attempt, and not as many as the machine gives.
     let polls = client.stats().polls;
     assert!(polls < 20, "{polls} polls for 3 attempts");
-    // One that waits stands; one more is told when nobody can answer any more.
+    // One that waits stays; a further one gets an error when no answer can come any more.
     let (_waiting, _) = listener.accept().unwrap();
     drop(first);
     await_event(&mut client, "the connection", |event| match event {

@@ -105,7 +105,7 @@ fn turn(client: &mut Tcp, server: &mut Tcp, events: &mut Vec<Event>, received: &
 fn a_connection_that_is_closed_gives_its_memory_back_at_once() {
     let memory = arena(64 << 20);
     let mut client = Tcp::new(config(), arena(1 << 20)).unwrap();
-    // Nobody reads there.
+    // The peer does not read.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let conn = client
         .connect(&listener.local_addr().unwrap().to_string())

@@ -15,14 +15,14 @@ pub struct EpnConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advertise: Option<String>,
     /// Further addresses where it listens for STFs, of other network cards. FLPs are shared out over all, and take the
-    /// next one where they reach nobody.
+    /// next one where they reach no EPN.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub listen_also: Vec<String>,
     /// Share of the work relative to other EPNs.
     pub weight: f64,
     /// TFs that may wait for the consumer. When one more is committed it waits in the EPN, its memory counted.
     pub queue_tfs: u32,
-    /// When a TF counts as built: what an EPN reports, it can still hand on after that much has failed.
+    /// When a TF counts as built: a reported TF can still be delivered after a failure of that kind.
     pub ack: Ack,
     /// Where it serves metrics; without it, nowhere.
     #[serde(skip_serializing_if = "Option::is_none")]

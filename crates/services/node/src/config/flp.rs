@@ -50,7 +50,7 @@ impl Default for FlpConfig {
 
 impl FlpConfig {
     /// Memory for payloads: the hold, one STF that is being made, and what EPNs on the same machine may keep when the
-    /// hold has let go of it. The payloads of a generator are slices of a pool of its own and take none.
+    /// hold has released it. The payloads of a generator are slices of a pool of its own and take none.
     #[must_use]
     pub fn arena_bytes(&self, transport: &TransportConfig) -> u64 {
         let parts = if self.source.table().has_memory() {

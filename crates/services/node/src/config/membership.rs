@@ -27,7 +27,7 @@ pub struct MembershipConfig {
     /// The name that nodes log in with. What they write is then for this name alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Where its password stands, for nobody else to read.
+    /// File with the password, readable by its owner alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password_file: Option<PathBuf>,
     /// Whether connections to the servers are encrypted.

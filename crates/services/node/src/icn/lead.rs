@@ -342,7 +342,7 @@ impl Lead {
         self.notices.log(now, self.over_since.is_some());
     }
 
-    /// Since when the run is over and nobody can change that.
+    /// Time since which the run is over for good.
     pub(super) fn over_since(&self) -> Option<Timestamp> {
         self.over_since
     }

@@ -1,7 +1,7 @@
 //! The streams between the ICNs of a farm, for the messages of the verdict log.
 //!
 //! One stream a pair: the ICN with the higher index opens it and says hello. What is lost with a stream the log
-//! says again by itself.
+//! repeats by itself.
 
 use sheaf_protocol::Timestamp;
 use sheaf_stf_builder::Backoff;

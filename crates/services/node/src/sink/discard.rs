@@ -1,4 +1,4 @@
-//! Nobody: TFs are counted and their memory is given back.
+//! Sink `discard`: counts TFs and releases their memory.
 
 use super::handle::SinkHandle;
 use super::{DeliverError, Delivery, Opening, Patience, Sink, SinkError, SinkKind, stated};

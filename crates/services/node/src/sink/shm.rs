@@ -40,7 +40,7 @@ use tracing::{info, warn};
 const CONSUMER_WAIT: Duration = Duration::from_secs(1);
 /// How long consumers have to take what is offered, and to give back what they took, when the node ends.
 const LAST_WAIT: Duration = Duration::from_secs(1);
-/// How long nobody is accepted after that has failed.
+/// Pause after a failed accept.
 const ACCEPT_WAIT: Duration = Duration::from_secs(1);
 /// When a TF is tried again that could not be offered for want of memory or descriptors.
 const SHORT_WAIT: Duration = Duration::from_millis(100);
@@ -225,7 +225,7 @@ struct Hands {
     queue: VecDeque<Tf<Bytes>>,
     /// When there was a consumer last.
     alone_since: Instant,
-    /// Nobody could be accepted: it is tried again then.
+    /// Time of the next attempt after a failed accept.
     deaf_until: Option<Instant>,
     turned_away: Seldom,
     short: Seldom,
@@ -236,7 +236,7 @@ struct Hands {
 }
 
 impl Hands {
-    /// Gives the number of TFs that nobody has taken in the end.
+    /// Returns the number of TFs that no consumer took in the end.
     fn run(mut self) -> u64 {
         while !self.is_asked_to_end() {
             // One time for all of a turn: what becomes due meanwhile is due in the next.
@@ -532,7 +532,7 @@ impl Hands {
         (self.wake)();
     }
 
-    /// When there is something to do of which nobody tells, after `now`, when what was due was done.
+    /// Returns the next deadline after `now`, once due work is done.
     fn due(&self, now: Instant) -> Option<Instant> {
         let (consumers, waits) = (&self.consumers, !self.queue.is_empty());
         let is_out = |consumer: &Consumer| consumer.lender.untaken() > 0;

@@ -103,7 +103,7 @@ impl StfFiles {
         Ok(())
     }
 
-    /// A new file, with a name that nobody has.
+    /// Creates a new file under an unused name.
     fn begin(&self, tf: &Tf<Bytes>) -> Result<Open, DeliverError> {
         let folder = self.directory.join(format!("run-{}", tf.run));
         let name = TfName::new(tf.run, tf.tf, 0);

@@ -2,7 +2,7 @@
 //!
 //! Three names in the folder of a run: `tf-ID.epnN.part` while it is written, `tf-ID.epnN.LIFE.stored` when it is
 //! whole and survives a crash, `tf-ID.tf` when it is committed. Readers look at the last one only. A `.part` of an
-//! earlier life is removed; a `.stored` of an earlier life waits for the word of the ICN, because nobody else knows
+//! earlier life is removed; a `.stored` of an earlier life waits for the ICN, because no other node knows
 //! whether it is committed. See `docs/adr/2026-11-21-stored-before-built.md`.
 
 use super::disk::{Disk, RealDisk};
@@ -156,7 +156,7 @@ impl TfStore {
             .join(format!("tf-{:012}.epn{epn}.{life:016x}.stored", tf.0))
     }
 
-    /// Writes `tf` so that it survives a crash of the machine. Nobody reads it yet.
+    /// Writes `tf` so that it survives a crash of the machine. Consumers do not read it yet.
     ///
     /// # Errors
     ///

@@ -393,7 +393,7 @@ impl Hands {
             }
         };
         if let Some(error) = told {
-            // A failure that nobody has looked at is replaced: a node that is stuck does not fill its memory.
+            // A failure that has not been read is replaced: a node that is stuck does not fill its memory.
             if matches!(lanes.events.back(), Some(SinkEvent::Failed { .. })) {
                 lanes.events.pop_back();
             }

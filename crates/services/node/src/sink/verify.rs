@@ -1,4 +1,4 @@
-//! Nobody, after every byte was looked at: are the TFs what the FLPs made?
+//! Sink `verify`: checks every byte against what the FLPs made, then discards.
 
 use super::handle::SinkHandle;
 use super::{DeliverError, Delivery, Opening, Patience, Sink, SinkError, SinkKind, recomputed};

@@ -201,7 +201,7 @@ impl Hands {
 
     fn notify_failed(&self, event: SinkEvent) {
         let mut state = self.shared.lock();
-        // A failure that nobody has looked at is replaced: a node that is stuck does not fill its memory.
+        // A failure that has not been read is replaced: a node that is stuck does not fill its memory.
         if matches!(state.events.back(), Some(SinkEvent::Failed { .. })) {
             state.events.pop_back();
         }

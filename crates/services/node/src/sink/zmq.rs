@@ -25,7 +25,7 @@ use tracing::{info, warn};
 
 /// How long a consumer is waited for before its absence is told.
 const CONSUMER_WAIT: Duration = Duration::from_secs(1);
-/// How often connections are looked after while there is no TF.
+/// Period at which connections are served while there is no TF.
 const IDLE_EVERY: Duration = Duration::from_millis(20);
 /// How long consumers have to take what is in the kernel when the node ends.
 const LAST_WAIT: Duration = Duration::from_secs(1);
@@ -37,7 +37,7 @@ pub struct Outlet {
     epn: EpnId,
     layout: ZmqLayout,
     pattern: ZmqOutlet,
-    /// TFs of a PUB that nobody had subscribed to.
+    /// TFs of a PUB without a subscriber.
     unheard: u64,
     registry: Arc<Registry>,
 }
@@ -229,7 +229,7 @@ pub enum ZmqOutlet {
     /// PUSH, to consumers that PULL: each TF goes to one of them, and waits until there is one.
     #[default]
     Push,
-    /// PUB, to consumers that SUB: each TF goes to all of them, and to nobody if there is none.
+    /// PUB, to consumers that SUB: each TF goes to all of them, and is dropped if there is none.
     Pub,
 }
 
@@ -601,7 +601,7 @@ mod tests {
         assert!(test.metric("node_zmq_unheard_total{socket=\"sink\"} 1"));
         let mut good = Receiver::connected(SocketType::Sub, &test.at);
         let mut stuck = Stuck::connected("SUB", &test.at);
-        // Nobody tells a subscriber since when it is heard: both get something first.
+        // A subscriber is not notified when its subscription takes effect: both get something first.
         std::thread::scope(|scope| {
             let begun = scope.spawn(|| stuck.await_begin("PUB"));
             let mut has_good = false;

@@ -121,7 +121,7 @@ impl AsFd for Room {
 
 /// A thread that reads STFs, and the queue between it and the FLP.
 pub struct Feed {
-    /// Taken when the feed is dropped, so that a waiting thread finds nobody at the other end.
+    /// Taken when the feed is dropped, so that a waiting thread finds the other end closed.
     stfs: Option<Receiver<Fed>>,
     room: Arc<Room>,
     stopper: Option<Stopper>,
@@ -156,7 +156,7 @@ impl Feed {
     ///
     /// # Errors
     ///
-    /// If nobody can listen at `path`, or no thread can be had.
+    /// If the process cannot listen at `path`, or no thread can be had.
     pub fn unix(path: &Path, stf_bytes_max: u64, wake: Wake) -> io::Result<Self> {
         let socket = UnixSocket::bind(path)?;
         info!(path = %path.display(), "Listening for STFs");
@@ -167,7 +167,7 @@ impl Feed {
     ///
     /// # Errors
     ///
-    /// If nobody can listen at `address`, or no thread can be had.
+    /// If the process cannot listen at `address`, or no thread can be had.
     pub fn tcp(address: &str, stf_bytes_max: u64, wake: Wake) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
@@ -253,7 +253,7 @@ impl Drop for Feed {
         self.stopper = None;
         self.stfs = None;
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread has been printed, and there is nobody left to tell.
+            // A panic of the thread has been printed already.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! Where TF 0 begins when files of one run are read by several FLPs and nobody has said it: the earliest of all.
+//! Where TF 0 begins when several FLPs read files of one run and the farm file does not give it: the earliest of all.
 
 use super::SourceError;
 use super::files::read;

@@ -1,4 +1,4 @@
-//! Waiting for a peer without waiting for ever: every wait ends when the node lets go of its [`Stopper`].
+//! Waiting for a peer without waiting for ever: every wait ends when the node drops its [`Stopper`].
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;

@@ -23,7 +23,7 @@ use std::sync::mpsc::TrySendError;
 use std::time::Duration;
 use tracing::warn;
 
-/// Messages that are taken before connections are looked after.
+/// Messages that are taken before connections are served.
 const MESSAGES_A_TURN: usize = 64;
 /// Producers of one FLP at most: each may have one message in memory.
 const PEERS_MAX: u32 = 1024;
@@ -427,7 +427,7 @@ mod tests {
             );
             producer
         });
-        // Queue and what waits for it are full, and nobody takes anything: only sockets hold the rest.
+        // Queue and overflow are full, and no reader takes anything: only sockets hold the rest.
         let start = Instant::now();
         while test.feed.stats().stfs < QUEUE_STFS as u64 {
             assert!(start.elapsed() < PATIENCE);

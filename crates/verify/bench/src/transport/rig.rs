@@ -324,7 +324,7 @@ fn count(shape: Shape, side: Side) -> usize {
     }
 }
 
-/// Hands on what is written to `output`, line by line.
+/// Forwards the lines that are written to `output`.
 fn listen(output: impl Read + Send + 'static, index: usize, said: SyncSender<Said>) {
     std::thread::spawn(move || {
         for line in BufReader::new(output).lines().map_while(Result::ok) {
@@ -332,7 +332,7 @@ fn listen(output: impl Read + Send + 'static, index: usize, said: SyncSender<Sai
                 return;
             }
         }
-        // Nobody listens any more: then nobody wants to know either.
+        // The receiver is gone: the rest is not needed.
         let _ = said.send((index, None));
     });
 }

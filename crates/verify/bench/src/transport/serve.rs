@@ -132,7 +132,7 @@ fn parse(line: &str, token: &str) -> anyhow::Result<Request> {
 ///
 /// # Errors
 ///
-/// If nobody is there.
+/// If no peer is there.
 pub(crate) fn ask(address: SocketAddr, request: &Request) -> anyhow::Result<TcpStream> {
     let connect = TcpStream::connect_timeout(&address, PATIENCE);
     let mut stream = connect.with_context(|| format!("nobody serves at {address}"))?;

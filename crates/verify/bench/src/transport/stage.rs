@@ -1,6 +1,6 @@
 //! Where the two sides stand: network namespaces of the benchmark's own, with the congestion control asked for.
 //!
-//! The machine's default may be BBR, which paces even on loopback, and most libraries let nobody choose. A namespace
+//! The machine's default may be BBR, which paces even on loopback, and most libraries leave no choice. A namespace
 //! may not choose either, unless the whole machine allows it; but a route may (`congctl`, ip-route(8)), and the
 //! routes of a namespace are its own. So nothing of this machine is changed, and a namespace ends with the process
 //! that holds it.
@@ -180,7 +180,7 @@ impl Place {
         })
     }
 
-    /// Ports that nobody has here now.
+    /// Returns ports that are free here now.
     ///
     /// # Errors
     ///

@@ -1,10 +1,10 @@
 //! Rules of the prior systems on the same wires, each switched by itself.
 //!
 //! One heartbeat a period goes to all FLPs, each of which sends one message to the EPN whose turn it is. The rules were
-//! read in their code (`docs/explanation/simulator.md`, section "Legacy rules"): an EPN counts messages; the coordinator stops
-//! counting acknowledgements soon after its last heartbeat; full queues drop silently; FLPs may go their own way round
-//! the EPNs; dead EPNs may keep their turn. An announced TF here is a heartbeat, a lost one a heartbeat without a
-//! counted acknowledgement.
+//! read in their code (`docs/explanation/simulator.md`, section "Legacy rules"): an EPN counts messages; the
+//! coordinator stops counting acknowledgements soon after its last heartbeat; full queues drop silently; FLPs may go
+//! their own way round the EPNs; dead EPNs may keep their turn. An announced TF here is a heartbeat, a lost one a
+//! heartbeat without a counted acknowledgement.
 
 mod builder;
 

@@ -133,7 +133,7 @@ impl Drop for BufferedPart<'_> {
     }
 }
 
-/// A half-written file, removed when it is let go of.
+/// Half-written file, removed when it is dropped.
 struct BufferedPart<'a>(&'a Path);
 
 fn cannot_write(path: &Path) -> String {

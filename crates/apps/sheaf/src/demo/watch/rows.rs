@@ -11,7 +11,7 @@ pub(crate) struct Row {
     pub(crate) node: NodeId,
     /// `up`, `silent`, `killed`, …
     pub(crate) state: String,
-    /// TFs decided, STFs made or TFs handed on, a second.
+    /// TFs decided, STFs made or TFs delivered, a second.
     pub(crate) items_per_s: f64,
     /// Payload sent or received, in MB/s.
     pub(crate) mb_per_s: f64,

@@ -157,7 +157,7 @@ fn a_place_that_was_not_lent_is_refused_in_both_directions() {
         };
         assert_eq!(refused, LaneError::Shm(place));
     }
-    // What was refused went back, although nobody had lent it.
+    // Refused memory went back, although it had not been lent.
     two.lane_receiver.show_given_back();
     assert_eq!(two.lane_sender.reap(), Err(ShmFault::Slot { slot: 0 }));
 }
