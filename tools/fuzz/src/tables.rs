@@ -1,4 +1,4 @@
-//! What follows from the tables of messages and records: test vectors and the layouts on the protocol page.
+//! Output of the tables of messages and records: test vectors and the layouts on the protocol page.
 //!
 //! `cargo run --profile ci -p sheaf-fuzz --example seeds` writes both; a test holds them against the tables.
 
@@ -6,7 +6,7 @@ use sheaf_protocol::{Control, Envelope, EpnId, Incarnation, Layout, NodeId, Reco
 
 /// The page with the layouts, from the root of the repository.
 pub const PAGE: &str = "docs/reference/protocol.md";
-/// What the layouts stand between on the page.
+/// Markers around the layouts on the page.
 const BEGIN: &str = "<!-- layouts: written by the example `seeds` of tools/fuzz -->\n";
 const END: &str = "<!-- layouts end -->\n";
 

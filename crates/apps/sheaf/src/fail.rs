@@ -8,10 +8,10 @@ use std::process::ExitCode;
 
 /// The command line or the farm file is wrong: nothing was started.
 const BAD_USE: u8 = 2;
-/// It was started and failed.
+/// Failure after the start.
 const FAILED: u8 = 1;
 
-/// What was asked for cannot be done as it was asked.
+/// Wrong use of the command.
 #[derive(Debug)]
 struct BadUse(String);
 

@@ -238,7 +238,7 @@ fn run_kills(args: &KillsArgs) -> anyhow::Result<ExitCode> {
     finish(&kills::table(&rows), &rows, args.json.as_deref(), is_ok)
 }
 
-/// What the user can mend is told as such.
+/// Classifies errors that the user can mend as wrong use.
 fn refuse(error: impl Into<RunError>) -> anyhow::Error {
     match error.into() {
         RunError::Experiment(error) => fail::bad_use(error),

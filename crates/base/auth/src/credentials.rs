@@ -1,4 +1,4 @@
-//! What a node proves itself with: its certificate, its key, and the CA that it trusts.
+//! Credentials of a node: its certificate, its key, and the CA that it trusts.
 
 use crate::authority::Pem;
 use crate::certificate::Certificate;

@@ -1,4 +1,4 @@
-//! What can be wrong with certificates and keys.
+//! Errors of certificates and keys.
 
 use crate::moment::Moment;
 use crate::name::{Identity, NameError};

@@ -50,9 +50,9 @@ pub enum TfFileError {
     /// The head is damaged.
     #[error("TF file head has CRC-32C {found:08x}, it states {stated:08x}")]
     HeadDigest {
-        /// What the bytes have.
+        /// Value in the bytes.
         found: u32,
-        /// What is written.
+        /// Value expected.
         stated: u32,
     },
     /// A payload is damaged.
@@ -60,9 +60,9 @@ pub enum TfFileError {
     PayloadDigest {
         /// The FLP.
         flp: FlpId,
-        /// What the bytes have.
+        /// Value in the bytes.
         found: u32,
-        /// What is written.
+        /// Value expected.
         stated: u32,
     },
     /// No such payload format.
@@ -80,7 +80,7 @@ pub enum TfFileError {
         what: &'static str,
         /// The value found.
         found: u64,
-        /// What it should be.
+        /// Value expected.
         expected: u64,
     },
     /// The FLPs are not in order.
@@ -213,7 +213,7 @@ fn end_at(bytes: &[u8], end: u64) -> Result<(), TfFileError> {
     }
 }
 
-/// What the head says, and its length.
+/// Returns the fields of the head, and its length.
 fn head_of(bytes: &[u8]) -> Result<(Tf<()>, u64), TfFileError> {
     let fields = Fields { bytes };
     let magic = fields.array(0)?;

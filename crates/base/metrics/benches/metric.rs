@@ -1,4 +1,4 @@
-//! What does counting cost?
+//! Benchmark: cost of counting.
 //!
 //! Workload: values of every magnitude from a fixed sequence; unit: time per record, per scrape of
 //! 200 counters and 20 histograms, and per quantile. `cargo bench --profile ci -p sheaf-metrics` measures;

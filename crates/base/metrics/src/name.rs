@@ -1,4 +1,4 @@
-//! What a metric and a label may be called.
+//! Rules of the names of metrics and labels.
 //!
 //! Stricter than Prometheus: lower case only, so that two spellings of one name cannot arise, and the
 //! ending says the kind, as STYLE.md wants it.

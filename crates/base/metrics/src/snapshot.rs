@@ -1,4 +1,4 @@
-//! What a histogram held at one moment: quantiles, merging, and a form that can travel.
+//! Snapshot of a histogram: quantiles, and a form that can be sent.
 
 use crate::bucket::{BUCKETS, index_of, range_of};
 use std::fmt;

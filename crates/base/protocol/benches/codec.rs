@@ -1,4 +1,4 @@
-//! What does it cost to write and read what nodes say to each other?
+//! Benchmark: cost of encoding and decoding messages.
 //!
 //! Workload: announces and assignments in batches of 1, 64 (what an FLP gathers in a millisecond at most) and
 //! 8,192 (the longest list), and the prefix and header that stand before every STF, both with the digest of

@@ -164,7 +164,7 @@ pub enum Control {
     Epns(Vec<EpnAddress>),
 
     // ICN → EPN
-    /// Whose STFs make a TF whole.
+    /// Sources whose STFs make a TF whole.
     Roster {
         /// The name by which assignments call this roster.
         id: RosterId,
@@ -424,7 +424,7 @@ pub struct Assign {
     pub attempt: Attempt,
     /// The EPN.
     pub target: Target,
-    /// Whose STFs make it whole.
+    /// Sources whose STFs make the TF whole.
     pub roster: RosterId,
 }
 

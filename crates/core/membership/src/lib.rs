@@ -80,7 +80,7 @@ pub enum MemberState {
     Up,
     /// Not heard for the suspect time.
     Silent,
-    /// Its stream is closed.
+    /// Closed stream.
     Cut,
 }
 

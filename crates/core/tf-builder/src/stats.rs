@@ -9,7 +9,7 @@ pub enum RefusedStf {
     Decided,
     /// The STF belongs to another run.
     OtherRun,
-    /// Its source is not in the roster of the TF.
+    /// Source that is not in the roster of the TF.
     OtherRoster,
     /// Another payload is here under the same name; the first one stays.
     Conflict,

@@ -70,7 +70,7 @@ impl MajorityConfig {
 /// Role of a member in the election.
 #[derive(Debug)]
 enum MemberRole {
-    /// Its disk was blank; it may not vote yet.
+    /// Blank disk at the start; no vote yet.
     Joining(Join),
     Follower,
     /// Asks whether it would get votes, in a pre-vote; the set holds the members that agreed.

@@ -123,7 +123,7 @@ enum Stage {
     Claiming,
     /// The term is taken: it reads the log.
     Reading(Reading),
-    /// It leads.
+    /// Leader.
     Leading(Writer),
 }
 

@@ -1,4 +1,4 @@
-//! What every transport must do, as a suite that runs against any of them.
+//! Contract of every transport, as a suite that runs against any of them.
 //!
 //! An implementation, ours or a user's, passes [`check`] in one test. The suite knows two endpoints of it and
 //! nothing else. It panics with a sentence when a promise of [`Transport`] is broken.

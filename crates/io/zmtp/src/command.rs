@@ -1,4 +1,4 @@
-//! What peers say to each other about the connection, beside messages.
+//! Commands: frames about the connection, beside messages.
 
 use crate::frame::{FrameHead, FrameKind};
 use bytes::Bytes;

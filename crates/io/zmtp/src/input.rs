@@ -1,4 +1,4 @@
-//! What comes in on a connection: greeting, then frames, then messages and commands.
+//! Input of a connection: greeting, then frames, then messages and commands.
 
 use crate::error::PeerError;
 use crate::frame::{FrameHead, FrameKind};

@@ -1,4 +1,4 @@
-//! What goes out on a connection: a queue that counts bytes and messages, written in vectored batches.
+//! Output of a connection: a queue that counts bytes and messages, written in vectored batches.
 
 use crate::frame::{FrameHead, FrameKind};
 use crate::message::Message;

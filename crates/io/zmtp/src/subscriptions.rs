@@ -1,4 +1,4 @@
-//! What one peer wants to get.
+//! Subscriptions of one peer.
 
 use crate::error::PeerError;
 use bytes::Bytes;

@@ -193,7 +193,7 @@ enum Asked {
 
 /// Why a session is left.
 enum Left {
-    /// It is over, and another one is wanted.
+    /// Ended, and a new session is wanted.
     Expired,
     /// This value was dropped.
     Ended,
@@ -469,7 +469,7 @@ fn mode(kind: Kind) -> zk::CreateMode {
     }
 }
 
-/// What is not a server's plain no may have happened: it counts as lost.
+/// Returns whether the outcome is unknown: any error but a server's plain refusal.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "stands where `map_err` hands the error over"

@@ -22,7 +22,7 @@ pub struct ZooKeeperOptions {
 /// The certificates of a connection, as PEM.
 #[derive(Clone)]
 pub struct Tls {
-    /// Those that servers' certificates are signed with.
+    /// CA certificates that sign the servers' certificates.
     pub ca: String,
     /// This client's certificate and key, for servers that ask for them.
     pub identity: Option<(String, String)>,

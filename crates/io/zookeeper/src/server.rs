@@ -31,7 +31,7 @@ const ELECTION_PORT: u16 = 3888;
 /// How long servers may take to come up; a busy machine of two cores starts three in some seconds.
 const READY: Duration = Duration::from_secs(60);
 
-/// What kind of servers to start.
+/// Kind of servers to start.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// How many: 1 for a standalone server, 3 for an ensemble that outlives one of them.
@@ -90,7 +90,7 @@ pub enum ServerError {
     /// A file, a process or an address failed.
     #[error("cannot start ZooKeeper: {what}: {source}")]
     Io {
-        /// What was tried.
+        /// Action that failed.
         what: String,
         /// How it failed.
         source: io::Error,
@@ -98,7 +98,7 @@ pub enum ServerError {
     /// A member ended, or did not serve in time.
     #[error("ZooKeeper server {member} does not serve after {waited:?}; the end of its log: {log}")]
     NotReady {
-        /// Its index.
+        /// Index.
         member: usize,
         /// How long it was waited for.
         waited: Duration,
@@ -112,14 +112,14 @@ fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> ServerError {
     move |source| ServerError::Io { what, source }
 }
 
-/// What a member does in the ensemble.
+/// Role of a member in the ensemble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Office {
-    /// It is the only one.
+    /// Single server.
     Standalone,
     /// The ensemble's leader: every write goes through it.
     Leader,
-    /// It follows the leader.
+    /// Follower.
     Follower,
 }
 
@@ -253,7 +253,7 @@ impl Ensemble {
         self.spawn(member)
     }
 
-    /// What a member says that it is; `None` if it does not serve.
+    /// Returns the role that a member reports; `None` if it does not serve.
     #[must_use]
     pub fn office(&self, member: usize) -> Option<Office> {
         let address = self.members.get(member)?.address;

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 const SESSION: Duration = Duration::from_millis(600);
-/// What never takes so long, on the busiest machine.
+/// Time that no step takes, on the busiest machine.
 const LONG: Duration = Duration::from_secs(60);
 
 /// One server for most tests of this file. It ends with the process.

@@ -51,7 +51,7 @@ pub struct BridgeConfig {
     pub feedback: String,
     /// Where its FLPs push their data.
     pub data: String,
-    /// What its FLPs are told to push to, if it is not where the bridge listens.
+    /// Address that FLPs push to, if different from where the bridge listens.
     pub advertise: Option<SocketAddrV4>,
     /// Where the FLPs of the farm take STFs, by index.
     pub flps: Vec<String>,
@@ -134,7 +134,7 @@ pub struct Listening {
 pub struct BridgeReport {
     /// Heartbeats published.
     pub heartbeats: u64,
-    /// Those of them that were late because data of earlier ones had not come.
+    /// Heartbeats that were late because data of earlier ones had not arrived.
     pub delayed: u64,
     /// How often the channels were told.
     pub configured: u64,
@@ -172,7 +172,7 @@ pub fn run_o2(
 /// One FLP of O2-Balancer2 and the FLP of the farm that gets its data.
 struct Lane {
     link: Link,
-    /// Who pushes for it now.
+    /// Peer that pushes for the channel now.
     peer: Option<PeerId>,
     /// The first heartbeat whose data have not come.
     next: u64,
@@ -342,7 +342,7 @@ impl<'a> Bridge<'a> {
         true
     }
 
-    /// Whose data they are.
+    /// FLP that the data belong to.
     fn judge(&mut self, peer: PeerId, message: &Message) -> Result<usize, String> {
         let [head, _, ..] = message.parts() else {
             return Err("data have one part, expected two: O2Data, and the payload".to_owned());
@@ -541,7 +541,7 @@ impl<'a> Bridge<'a> {
     }
 }
 
-/// What others could listen to.
+/// Returns the address on which another process could listen.
 fn outside(config: &BridgeConfig) -> Option<String> {
     let ours = [&config.heartbeats, &config.feedback, &config.data];
     let endpoints = ours.into_iter().chain(&config.flps);
@@ -550,7 +550,7 @@ fn outside(config: &BridgeConfig) -> Option<String> {
     all.find(|address| is_outside(address))
 }
 
-/// What FLPs are told to connect to.
+/// Returns the address that FLPs connect to.
 fn reachable(
     advertise: Option<SocketAddrV4>,
     bound: &Endpoint,

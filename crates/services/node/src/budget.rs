@@ -5,18 +5,18 @@ use sheaf_protocol::{NodeId, Role};
 
 /// Heap that may stand in for a full arena, in bytes.
 pub(crate) const HEAP_BYTES_MAX: u64 = 64 << 20;
-/// What a node takes beside payloads: its code, its stacks, its books, the buffers and the heads of frames that its
+/// Memory of a node beside payloads: its code, its stacks, its accounting, the buffers and the heads of frames that its
 /// streams hold. Measured: 12 to 17 MiB in farms of eight nodes.
 const PROGRAM_BYTES: u64 = 32 << 20;
 
-/// What a node may take, in bytes, part by part. It prints this when it starts.
+/// Memory budget of a node, in bytes, part by part. The node logs it at its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Budget {
     /// Payloads: STFs that are held or built.
     pub(crate) arena: u64,
     /// Payloads on the heap while the arena is full.
     pub(crate) heap: u64,
-    /// What the source keeps: the pool that a generator takes payloads from, or messages of ZeroMQ. Recorded files are
+    /// Memory of the source: the pool that a generator takes payloads from, or messages of ZeroMQ. Recorded files are
     /// read as they are needed or mapped, and not counted.
     pub(crate) source: u64,
     /// All else.

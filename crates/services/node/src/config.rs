@@ -47,7 +47,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FarmConfig {
-    /// What a run needs to begin, and when it ends.
+    /// Conditions of the begin and the end of a run.
     pub run: RunConfig,
     /// The ICN.
     pub icn: IcnConfig,
@@ -57,7 +57,7 @@ pub struct FarmConfig {
     pub epn: EpnConfig,
     /// The connections between them.
     pub transport: TransportConfig,
-    /// Who may be one of them, and what travels in the clear.
+    /// Identity of nodes, and encryption.
     pub security: SecurityConfig,
     /// Where they are written down.
     pub membership: MembershipConfig,
@@ -89,7 +89,7 @@ impl Default for RunConfig {
 }
 
 impl RunConfig {
-    /// What the scheduler has to know of it.
+    /// Returns the configuration of the scheduler.
     #[must_use]
     pub fn plan(&self) -> RunPlan {
         RunPlan {
@@ -109,7 +109,7 @@ impl RunConfig {
 }
 
 impl FarmConfig {
-    /// What the scheduler of the ICN is made with: the `[icn.scheduler]` table, and what it has to know of others.
+    /// Returns the configuration of the ICN's scheduler: the `[icn.scheduler]` table, and values of other tables.
     #[must_use]
     pub fn scheduler(&self) -> SchedulerConfig {
         SchedulerConfig {

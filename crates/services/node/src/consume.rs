@@ -32,12 +32,12 @@ pub enum ConsumeError {
     /// The EPN is not there, or breaks the rules.
     #[error(transparent)]
     Take(#[from] TakeError),
-    /// What it gave is no TF.
+    /// Bytes that are no TF.
     #[error("the EPN gave something that is no TF: {0}")]
     Tf(#[from] TfFileError),
 }
 
-/// What comes next.
+/// Returns the next TF.
 #[derive(Debug)]
 pub enum Next {
     /// A TF. Its payloads lie in the memory of the EPN, or of the FLPs: until all of them are dropped the EPN waits

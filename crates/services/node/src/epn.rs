@@ -25,17 +25,17 @@ use tracing::{debug, error, info, warn};
 /// How often deadlines are looked at.
 const TICK: Duration = Duration::from_millis(5);
 
-/// What an EPN is made of.
+/// Parts that an EPN is made of.
 pub struct EpnParts {
-    /// Who it is.
+    /// Name of the node.
     pub target: Target,
-    /// Its brain.
+    /// Brain.
     pub brain: TfBuilder<Bytes>,
-    /// Its consumer.
+    /// Consumer.
     pub sink: SinkHandle,
-    /// Its stream to the ICN.
+    /// Stream to the ICN.
     pub uplink: Uplink,
-    /// Its event log.
+    /// Event log.
     pub log: EventLog,
 }
 
@@ -45,7 +45,7 @@ pub enum EpnError {
     /// The ICN does not want it.
     #[error("the ICN refuses this EPN: {0}")]
     Refused(String),
-    /// Its data address cannot be had.
+    /// Data address that cannot be listened at.
     #[error(transparent)]
     Listen(#[from] ListenError),
 }
@@ -118,12 +118,12 @@ impl<T: Transport> EpnNode<T> {
         }
     }
 
-    /// Its transport.
+    /// Returns the transport.
     pub fn transport(&mut self) -> &mut T {
         &mut self.transport
     }
 
-    /// Its brain, to look at.
+    /// Returns the pure part, for inspection.
     #[must_use]
     pub fn brain(&self) -> &TfBuilder<Bytes> {
         &self.brain

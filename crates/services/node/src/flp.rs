@@ -30,22 +30,22 @@ const MADE_BYTES_AT_ONCE_MAX: u64 = 4 << 20;
 /// How long a node that wants to leave waits for an ICN that is not there.
 pub(crate) const LEAVE_ALONE_AFTER: Duration = Duration::from_secs(5);
 
-/// What stands between the addresses of an EPN that listens at several network cards.
+/// Separator of the addresses of an EPN that listens at several network cards.
 pub(crate) const DATA_ADDRESSES_BETWEEN: &str = ",";
 
-/// What an FLP is made of.
+/// Parts that an FLP is made of.
 pub struct FlpParts {
-    /// Who it is.
+    /// Name of the node.
     pub source: Source,
-    /// Its brain.
+    /// Brain.
     pub brain: Flp,
     /// Where STFs come from.
     pub input: Input,
     /// Where payloads are written.
     pub slots: Box<dyn Slots + Send>,
-    /// Its stream to the ICN.
+    /// Stream to the ICN.
     pub uplink: Uplink,
-    /// Its event log.
+    /// Event log.
     pub log: EventLog,
 }
 
@@ -57,7 +57,7 @@ pub enum FlpError {
     Refused(String),
 }
 
-/// What a turn of the loop has come to.
+/// Result of a turn of the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// Nothing to do before this moment, unless something is heard.
@@ -143,12 +143,12 @@ impl<T: Transport> FlpNode<T> {
         }
     }
 
-    /// Its transport.
+    /// Returns the transport.
     pub fn transport(&mut self) -> &mut T {
         &mut self.transport
     }
 
-    /// Its brain, to look at.
+    /// Returns the pure part, for inspection.
     #[must_use]
     pub fn brain(&self) -> &Flp {
         &self.brain

@@ -49,7 +49,7 @@ const CLOSE_WAIT: Duration = Duration::from_secs(2);
 /// How long a leader that is asked to end waits for another to take over.
 const HAND_OVER: Duration = Duration::from_secs(1);
 
-/// What an ICN is made of.
+/// Parts that an ICN is made of.
 pub struct IcnParts {
     /// Which of the ICNs it is.
     pub icn: u16,
@@ -59,7 +59,7 @@ pub struct IcnParts {
     pub ledger: Box<dyn Ledger>,
     /// How TFs are placed.
     pub scheduler: SchedulerConfig,
-    /// What a run needs to begin, and when it ends.
+    /// Conditions of the begin and the end of a run.
     pub plan: RunPlan,
     /// The id of the run that it opens, if it finds none to go on with.
     pub new_run: RunId,
@@ -73,7 +73,7 @@ pub struct IcnParts {
     pub checkpoint_records: u64,
     /// Which life of the ICN this is.
     pub incarnation: Incarnation,
-    /// Its event log.
+    /// Event log.
     pub log: EventLog,
     /// Where its latencies are counted.
     pub registry: Arc<Registry>,
@@ -82,7 +82,7 @@ pub struct IcnParts {
 /// Why the ICN cannot go on.
 #[derive(Debug, Error)]
 pub enum IcnError {
-    /// Its address cannot be had.
+    /// Address that cannot be listened at.
     #[error(transparent)]
     Listen(#[from] ListenError),
 }
@@ -94,7 +94,7 @@ struct Session {
     incarnation: Incarnation,
 }
 
-/// What does not change while an ICN lives.
+/// Constants of the life of an ICN.
 struct Terms {
     me: NodeId,
     incarnation: Incarnation,
@@ -195,12 +195,12 @@ impl<T: Transport> IcnNode<T> {
         }
     }
 
-    /// Its transport.
+    /// Returns the transport.
     pub fn transport(&mut self) -> &mut T {
         &mut self.transport
     }
 
-    /// Its brain while it leads, to look at.
+    /// Returns the pure part while the ICN leads, for inspection.
     #[must_use]
     pub fn scheduler(&self) -> Option<&Scheduler> {
         self.lead.as_ref().map(|lead| &lead.scheduler)

@@ -17,15 +17,15 @@ use thiserror::Error;
 /// Why the verdict log cannot be opened.
 #[derive(Debug, Error)]
 pub enum LedgerError {
-    /// Its folder cannot be made.
+    /// Folder that cannot be made.
     #[error("cannot make the folder of the verdict log {path}: {source}", path = path.display())]
     Folder {
         /// The folder.
         path: PathBuf,
-        /// What the operating system says.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// Its files cannot be read, or are not its own.
+    /// Files that cannot be read, or belong to another log.
     #[error(transparent)]
     Storage(#[from] StorageError),
     /// A file for `ZooKeeper` cannot be used.

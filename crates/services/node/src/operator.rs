@@ -24,18 +24,18 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Orders have no bodies; this is the least that an arena takes.
 const ARENA_BYTES: usize = 1 << 20;
 
-/// What a leader said to an order.
+/// Answer of a leader to an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// Where the leader listens.
     pub icn: String,
-    /// Its term.
+    /// Term.
     pub term: Term,
-    /// Its run.
+    /// Run.
     pub run: RunId,
     /// Whether the order is carried out.
     pub done: bool,
-    /// What was done, or why not.
+    /// Result, or the reason of a refusal.
     pub detail: String,
 }
 
@@ -53,7 +53,7 @@ pub enum OperatorError {
     Resolve {
         /// The name.
         address: String,
-        /// What the resolver says.
+        /// Error of the resolver.
         source: io::Error,
     },
     /// Nothing could be begun at an address.
@@ -67,7 +67,7 @@ pub enum OperatorError {
     Denied {
         /// Where the ICN listens.
         icn: String,
-        /// What it says.
+        /// Answer of the peer.
         detail: String,
     },
     /// No ICN could be reached; what came of it at each.
@@ -114,7 +114,7 @@ struct Stream {
     state: State,
     /// When it is to be asked or tried again.
     ask_at: Instant,
-    /// What closed it the last time.
+    /// Reason of the last close.
     why: String,
 }
 

@@ -1,4 +1,4 @@
-//! What becomes of an input that is not taken: its code is counted by peer, told to the peer where the stream can
+//! Treatment of refused input: the code is counted by peer, sent to the peer where the stream can
 //! still carry it, and logged once a second at most. Nothing changes for any other peer. Codes:
 //! `docs/reference/codes.md`.
 
@@ -14,7 +14,7 @@ use tracing::warn;
 
 /// Peers that are told apart. Who comes later counts as one of the others.
 const PEERS_MAX: usize = 256;
-/// What those are called.
+/// Names of the codes.
 const OTHERS: &str = "others";
 pub(crate) const REJECTED: Metric = Metric::counter(
     "node_rejected_total",
@@ -68,7 +68,7 @@ pub(crate) fn on_data_stream(sender: NodeId, control: &Control) -> Frame {
     Frame::without_body(WireKind::Control, control.encode(&envelope).into())
 }
 
-/// What a transport says to a peer whose connection it ends.
+/// Returns the code for a peer whose connection the transport closes.
 pub(crate) fn close_notice(reason: &CloseReason) -> Option<Frame> {
     let code = code_of(reason)?;
     // Half a frame that never ends is no stream that could carry a frame back in any other sense.

@@ -43,7 +43,7 @@ use tracing::info;
 /// Arena of a process that moves no STFs.
 const CONTROL_ARENA_BYTES: u64 = 1 << 20;
 
-/// What a process is told beside the farm file.
+/// Options of a process beside the farm file.
 #[derive(Default)]
 pub struct RoleOptions {
     /// Where the metrics are served; overrides the farm file.
@@ -75,7 +75,7 @@ pub enum RoleError {
     Resolve {
         /// The name.
         address: String,
-        /// What the resolver says.
+        /// Error of the resolver.
         source: io::Error,
     },
     /// An address that no other node can connect to.
@@ -86,7 +86,7 @@ pub enum RoleError {
         /// The address.
         address: String,
     },
-    /// It has no certificates where it needs them, or they are not in order.
+    /// Missing or invalid certificates.
     #[error(transparent)]
     Security(#[from] SecurityError),
     /// The process may not have as many descriptors as its connections need.
@@ -120,9 +120,9 @@ pub enum RoleError {
     /// The event log cannot be opened.
     #[error("cannot open the event log {path}: {source}", path = path.display())]
     Events {
-        /// Its path.
+        /// Path.
         path: PathBuf,
-        /// What the operating system says.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The FLP was refused.

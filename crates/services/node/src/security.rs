@@ -18,7 +18,7 @@ const EXPIRES_SOON: Duration = Duration::from_secs(30 * 86_400);
 /// Why a process does not begin.
 #[derive(Debug, Error)]
 pub enum SecurityError {
-    /// It would talk in the clear where others listen.
+    /// Plain connection off loopback.
     #[error(
         "{node} {does} {address}, which is not loopback, and has no certificates. Add to the farm file:\n\n\
          [security]\n\
@@ -31,12 +31,12 @@ pub enum SecurityError {
     NoCertificates {
         /// The process.
         node: NodeId,
-        /// What it would do.
+        /// Intended action.
         does: &'static str,
         /// Where.
         address: String,
     },
-    /// Its certificates are not in order.
+    /// Invalid certificates.
     #[error(transparent)]
     Identity(#[from] IdentityError),
 }
@@ -129,7 +129,7 @@ fn is_farm_stream(does: &str) -> bool {
     ![SERVES_METRICS, TAKES_STFS, HANDS_TFS_ON].contains(&does)
 }
 
-/// What `node` does off loopback.
+/// Returns what `node` would do in the clear off loopback.
 fn outside(
     config: &FarmConfig,
     node: NodeId,

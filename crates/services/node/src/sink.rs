@@ -225,12 +225,12 @@ pub trait Sink: Send {
     }
 }
 
-/// What a sink saw of a TF that it handed over.
+/// Observations of a sink about a TF that it delivered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Delivery {
     /// The STFs in it.
     pub parts: Vec<PartEvent>,
-    /// What is wrong with them. The TF is delivered all the same: its bytes are what the FLPs sent.
+    /// Faults of the parts. The TF is delivered all the same: its bytes are those that the FLPs sent.
     pub faults: Vec<String>,
 }
 
@@ -242,7 +242,7 @@ pub enum DeliverError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the operating system says, such as that the disk is full.
+        /// Error of the operating system, such as a full disk.
         source: io::Error,
     },
     /// No consumer takes the TF.
@@ -256,7 +256,7 @@ pub enum DeliverError {
     Consumer {
         /// Where the consumer connected.
         path: PathBuf,
-        /// What the operating system says.
+        /// Error of the operating system.
         source: io::Error,
     },
 }
@@ -269,7 +269,7 @@ pub enum SinkError {
     Directory {
         /// The folder.
         path: PathBuf,
-        /// What the operating system says.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The address cannot be listened at.
@@ -277,7 +277,7 @@ pub enum SinkError {
     Listen {
         /// The path of the socket.
         path: PathBuf,
-        /// What the operating system says.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// There is no socket for its consumers.
@@ -303,10 +303,10 @@ pub fn open(config: &SinkConfig, opening: Opening) -> Result<SinkHandle, SinkErr
     config.table().open(opening)
 }
 
-/// What became of a TF that a [`SinkHandle`] took.
+/// Result of a TF that a [`SinkHandle`] took.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SinkEvent {
-    /// It was handed over.
+    /// Delivered.
     Delivered {
         /// The run.
         run: RunId,
@@ -321,17 +321,17 @@ pub enum SinkEvent {
         parts: Vec<PartEvent>,
         /// FLPs of the roster without an STF in it.
         missing: Vec<u16>,
-        /// What the sink found wrong.
+        /// Faults that the sink found.
         faults: Vec<String>,
     },
-    /// Its memory was given back. Comes after [`Delivered`](Self::Delivered).
+    /// Memory released. Comes after [`Delivered`](Self::Delivered).
     Freed {
         /// Payload bytes.
         bytes: u64,
     },
     /// After [`Failed`](Self::Failed): it works again.
     Resumed,
-    /// It survives a crash, or need not any more.
+    /// Durable, or no longer needed to be.
     Stored {
         /// The run.
         run: RunId,
@@ -346,10 +346,10 @@ pub enum SinkEvent {
         tf: TfId,
         /// The life that the verdict names.
         incarnation: Incarnation,
-        /// What was found.
+        /// Value found.
         found: Option<Recovered>,
     },
-    /// It cannot be handed over now, and is tried again. Comes at most once a second.
+    /// Delivery failed for now, and is tried again. Comes at most once a second.
     Failed {
         /// The TF.
         tf: TfId,
@@ -374,7 +374,7 @@ impl SinkEvent {
     }
 }
 
-/// What is known of a part without looking at its bytes.
+/// Returns the stated facts of a part, without reading its bytes.
 fn stated(part: &Part<Bytes>) -> PartEvent {
     PartEvent {
         flp: part.source.flp.0,
@@ -439,7 +439,7 @@ mod tests {
         }
     }
 
-    /// What a sink that looks at the bytes says of `tf`.
+    /// Returns the observations of a sink that reads the bytes of `tf`.
     pub(super) fn delivered(tf: &Tf<Bytes>) -> SinkEvent {
         SinkEvent::delivered(tf, recomputed(tf))
     }

@@ -174,7 +174,7 @@ pub enum SourceError {
     Read {
         /// The file.
         file: PathBuf,
-        /// What the operating system says.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The memory of a generator's pool cannot be had.
@@ -198,7 +198,7 @@ pub enum SourceError {
     NoData {
         /// The FLP.
         flp: FlpId,
-        /// Its files.
+        /// Files.
         files: String,
         /// The first fault with its offset, or that there is none.
         reason: String,
@@ -219,7 +219,7 @@ pub enum SourceError {
     Listen {
         /// The address or path.
         place: String,
-        /// What the operating system says.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// There is no socket for its producers.

@@ -1,4 +1,4 @@
-//! What the ICN knows of the farm, as one JSON line for status views.
+//! Status of the farm by the ICN, as one JSON line for status views.
 //!
 //! Counts are totals since the process began; a view makes rates of two lines.
 
@@ -102,7 +102,7 @@ pub struct FlpStatus {
     pub index: u16,
     /// `up`, `silent`, `ended` or `gone`.
     pub state: String,
-    /// Its incarnation.
+    /// Incarnation.
     pub incarnation: u64,
     /// STFs held.
     pub held_stfs: u64,
@@ -124,7 +124,7 @@ pub struct EpnStatus {
     /// Share of the work relative to other EPNs, in thousandths, for weighted policies.
     #[serde(default)]
     pub weight_milli: u32,
-    /// Its incarnation.
+    /// Incarnation.
     pub incarnation: u64,
     /// TFs in building.
     pub open_tfs: u64,

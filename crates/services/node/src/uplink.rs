@@ -30,7 +30,7 @@ const HELLO_AGAIN: Duration = Duration::from_millis(40);
 /// The same with an ICN that has said that it does not lead: its welcome comes by itself, unless it is lost.
 const HELLO_TO_STANDBY_AGAIN: Duration = Duration::from_millis(400);
 
-/// What came in from an ICN.
+/// Message received from an ICN.
 #[derive(Debug, PartialEq)]
 pub enum Heard {
     /// The node is in this run now, for the first time or again.

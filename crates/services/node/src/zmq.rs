@@ -21,7 +21,7 @@ const EXPORT_EVERY: Duration = Duration::from_millis(250);
 /// How often the same is said in the log.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
-/// Who listens at an endpoint.
+/// Side that binds an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ZmqMethod {
@@ -112,7 +112,7 @@ pub enum ZmqError {
     /// The address cannot be listened at, or its name is not known.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// It cannot subscribe.
+    /// Socket that cannot subscribe.
     #[error("cannot subscribe: {0}")]
     Subscribe(#[from] PeerError),
     /// The operating system gives none.
@@ -126,7 +126,7 @@ pub(crate) struct Link {
     pub(crate) socket: Socket,
     /// Where it listens, with the actual port, or where it connects to.
     pub(crate) endpoint: Endpoint,
-    /// What it is for: the label of its metrics.
+    /// Purpose: the label of its metrics.
     role: &'static str,
     registry: Arc<Registry>,
     exported: Option<Instant>,

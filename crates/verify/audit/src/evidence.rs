@@ -18,7 +18,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
-/// What was done to a process while it lived, from the least to the most, so that the audit knows what not to expect.
+/// Fault of a process while it lived, from the least to the most, by which the audit knows what not to expect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fate {
     /// The process ended by itself, and was neither stopped nor cut off before.

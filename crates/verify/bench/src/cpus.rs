@@ -16,7 +16,7 @@ pub(crate) struct Cpus {
 }
 
 impl Cpus {
-    /// Those that this process may use; they are used one by one if `wants_pins` and there are at least two.
+    /// Returns the CPUs of this process; they are used one by one if `wants_pins` and there are at least two.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What the reports of all benchmarks have in common.
+//! Common part of the reports of all benchmarks.
 
 use crate::cpus::Cpus;
 use serde::Serialize;

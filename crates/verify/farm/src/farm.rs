@@ -46,7 +46,7 @@ pub enum StartError {
 pub struct Process {
     /// Which node.
     pub node: NodeId,
-    /// What was done to it.
+    /// Fault of the process.
     pub fate: Fate,
     /// Event log.
     pub events: PathBuf,
@@ -54,9 +54,9 @@ pub struct Process {
     pub log: PathBuf,
     /// How it ended; `None` while it lives.
     pub ended: Option<ExitStatus>,
-    /// What it said when it ended.
+    /// Last line of the process.
     pub exit: Option<Exit>,
-    /// What it had used when it was killed.
+    /// Usage of the process when it was killed.
     sampled: Option<Usage>,
     /// Whether it was asked to end because the run had ended without it.
     is_dismissed: bool,

@@ -1,11 +1,11 @@
-//! What a supervisor of processes is notified of: their lines, their ends, the signals of the user.
+//! Notices of a supervisor of processes: their lines, their ends, the signals of the user.
 
 use sheaf_node::output::Line;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io;
 use std::sync::mpsc::SyncSender;
 
-/// What a supervisor of processes is notified of.
+/// Notice of a supervisor of processes.
 #[derive(Debug)]
 pub enum Notice {
     /// A process wrote a line.
@@ -22,7 +22,7 @@ pub enum Notice {
     },
     /// The user asked to end.
     Quit,
-    /// What the leading ICN answered to the order to stop, or why none did.
+    /// Answer of the leading ICN to the order to stop, or why none came.
     Stopping(Result<String, String>),
 }
 

@@ -1,4 +1,4 @@
-//! What the kernel tells about this machine and its processes: `/proc`, see proc(5).
+//! Figures of the kernel about this machine and its processes: `/proc`, see proc(5).
 
 use serde::{Deserialize, Serialize};
 use std::fs;

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// What a farm that was started by hand has on a host, below the folder.
+/// Folder of a farm that was started by hand, below the host's folder.
 const FARM: &str = "farm";
 /// How long a farm may take to begin its run.
 const START_MAX: Duration = Duration::from_secs(60);

@@ -71,7 +71,7 @@ pub struct Scenario {
     pub groups_repeat: bool,
     /// Deadlines and bounds of the nodes.
     pub farm: FarmLimits,
-    /// Who is alive: how soon a silent or dead node is noticed.
+    /// Liveness: delays until a silent or dead node is noticed.
     pub registry: LivenessConfig,
     /// Faults and their times.
     pub faults: Vec<Fault>,

@@ -1,4 +1,4 @@
-//! What the kernel tells about the machine: `/proc`, see proc(5).
+//! Figures of the kernel about the machine: `/proc`, see proc(5).
 
 use std::{fs, io};
 

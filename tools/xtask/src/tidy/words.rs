@@ -1,4 +1,5 @@
-//! Prose takes the words of the field: no phrase of the list `words.txt` stands in Markdown or in a comment.
+//! Prose takes the words of the field: no phrase of the list `words.txt` stands in Markdown or in a comment, and the
+//! first sentence of a doc comment has a subject of its own.
 
 use super::Finding;
 use super::markdown::{prose, without_code};
@@ -6,6 +7,12 @@ use super::tree::Tree;
 use std::collections::BTreeMap;
 
 const LIST: &str = include_str!("words.txt");
+
+/// First words of a doc comment that refer to something outside of it. A function begins with a verb in the third
+/// person, a type or a field with a noun.
+const NO_SUBJECT: [&str; 10] = [
+    "What", "Who", "Whoever", "Whose", "It", "Its", "They", "Their", "Those", "Nobody",
+];
 
 /// Phrases with their replacements, and prefixes of paths that are left out.
 #[derive(Debug, Default)]
@@ -42,8 +49,33 @@ impl<'a> List<'a> {
                 }
             }
         }
+        if path.ends_with(".rs") {
+            findings.extend(without_subject(path, text));
+        }
         findings
     }
+}
+
+/// Doc comments whose first word is one of [`NO_SUBJECT`].
+fn without_subject(path: &str, text: &str) -> Vec<Finding> {
+    let doc = |line: &'_ str| {
+        let line = line.trim_start();
+        let comment = line.strip_prefix("///").or(line.strip_prefix("//!"))?;
+        Some(comment.trim_start().to_owned())
+    };
+    let mut findings = Vec::new();
+    let mut is_inside = false;
+    for (index, line) in text.lines().enumerate() {
+        let comment = doc(line);
+        let first = comment.as_deref().filter(|_| !is_inside);
+        is_inside = comment.is_some();
+        let word = first.and_then(|text| text.split(|c: char| !c.is_alphabetic()).next());
+        if let Some(word) = word.filter(|word| NO_SUBJECT.contains(word)) {
+            let message = format!("begins a doc comment with {word:?}, expected a verb or a noun");
+            findings.push(Finding::of_line(path, index, message));
+        }
+    }
+    findings
 }
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
@@ -122,6 +154,21 @@ mod tests {
         expect("a.md", "one\nSaid again.\n", &[&said("a.md:2")]);
         expect("a.rs", "let x = 1; // said again\n", &[&said("a.rs:1")]);
         expect("a.toml", "# said again\n", &[&said("a.toml:1")]);
+    }
+
+    #[test]
+    fn a_doc_comment_without_a_subject_is_found() {
+        let text =
+            "//! What it is.\n\n/// Returns it.\n/// What more?\nfn f() {}\n    /// Its name.\n";
+        let begins = |at: &str, word: &str| {
+            format!("{at}: begins a doc comment with {word:?}, expected a verb or a noun")
+        };
+        expect(
+            "a.rs",
+            text,
+            &[&begins("a.rs:1", "What"), &begins("a.rs:6", "Its")],
+        );
+        expect("a.md", "What it is.\n", &[]);
     }
 
     #[test]

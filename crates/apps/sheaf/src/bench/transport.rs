@@ -123,9 +123,9 @@ pub(super) enum PathArg {
 /// One of the two sides, by its name on the command line.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(super) enum SideArg {
-    /// Who sends.
+    /// Sender.
     Sender,
-    /// Who receives.
+    /// Receiver.
     Receiver,
 }
 

@@ -61,7 +61,7 @@ pub(crate) struct Args {
     json: Option<PathBuf>,
 }
 
-/// What `--json` writes. `docs/how-to/shm.md` describes every field.
+/// Report of `--json`. `docs/how-to/shm.md` describes every field.
 #[derive(Clone, Debug, Default, Serialize)]
 struct Summary {
     schema: u32,

@@ -43,7 +43,7 @@ pub(crate) struct Args {
     all: bool,
 }
 
-/// What `--json` writes. `docs/reference/verify.md` describes every field.
+/// Report of `--json`. `docs/reference/verify.md` describes every field.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Report {
     schema: u32,

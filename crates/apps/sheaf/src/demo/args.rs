@@ -158,7 +158,7 @@ pub(crate) struct Args {
     pub(crate) metrics: Option<String>,
 }
 
-/// Who elects the leading ICN and keeps the verdicts.
+/// Electors of the leading ICN, and place of the verdicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Membership {
     /// The ICNs themselves.

@@ -277,7 +277,7 @@ fn format_of(path: &Path) -> anyhow::Result<FileFormat> {
     Ok(FileFormat::detect(&start))
 }
 
-/// What was asked for, or half of what the machine can give, shared out: every node takes its memory at the start.
+/// Returns the requested memory, or half of the machine's, shared out: every node allocates its memory at the start.
 fn node_bytes(args: &Args) -> u64 {
     if let Some(mib) = args.memory {
         return mib << 20;

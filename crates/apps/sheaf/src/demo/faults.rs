@@ -1,4 +1,4 @@
-//! What the demo does to its nodes on purpose: kill, pause, start again.
+//! Faults of the demo: kill, pause, start again.
 
 use crate::{duration, node_name};
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use sheaf_protocol::NodeId;
 use std::fmt;
 use std::time::Duration;
 
-/// What is done to a node.
+/// Fault of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum FaultKind {
@@ -27,7 +27,7 @@ pub(crate) struct Fault {
     pub(crate) at: Duration,
     /// To whom.
     pub(crate) node: NodeId,
-    /// What.
+    /// Kind of the fault.
     pub(crate) kind: FaultKind,
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn parse_span(text: &str) -> Result<Span, String> {
     })
 }
 
-/// What is still to be done, in order of time.
+/// Faults still to inject, in order of time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Agenda {
     /// The next one last.

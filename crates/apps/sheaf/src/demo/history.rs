@@ -1,4 +1,4 @@
-//! Who led when, and how long nothing was assigned: read from the event logs of ICNs and FLPs.
+//! Leaders over time, and gaps without assignments: read from the event logs of ICNs and FLPs.
 //!
 //! Every line of an event log says when it was made, on a clock that all processes of a machine share.
 
@@ -16,13 +16,13 @@ use std::path::Path;
 pub(crate) struct Leader {
     /// Such as `icn:1`.
     pub(crate) icn: String,
-    /// Its term.
+    /// Term.
     pub(crate) term: u64,
     /// Seconds since the first STF was made; negative before.
     pub(crate) at_s: f64,
 }
 
-/// What the logs tell beside the books.
+/// Facts of the logs beside the accounting.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     /// In the order of their terms.
@@ -33,7 +33,7 @@ pub(crate) struct History {
     pub(crate) decided: BTreeMap<NodeId, u64>,
 }
 
-/// What is of use here of a line.
+/// Fields of a line that are used here.
 #[derive(Deserialize)]
 struct Line {
     event: String,

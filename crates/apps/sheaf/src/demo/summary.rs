@@ -16,7 +16,7 @@ use std::fmt::{self, Write as _};
 /// Version of the schema.
 const SCHEMA: u32 = 1;
 
-/// What `--json` writes.
+/// Summary that `--json` writes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Summary {
     /// Version of this schema.
@@ -88,17 +88,17 @@ pub(crate) struct Summary {
     pub(crate) latency_us: BTreeMap<String, Quantiles>,
     /// Refusals of the policy, by reason.
     pub(crate) refused: BTreeMap<String, u64>,
-    /// What was done to nodes on purpose.
+    /// Injected faults.
     pub(crate) faults: Vec<FaultDone>,
-    /// What else went wrong, such as a node that ended by itself.
+    /// Other problems, such as a node that ended by itself.
     pub(crate) problems: Vec<String>,
-    /// What nodes that were not killed warned of, in words: how often, and the first time.
+    /// Warnings of nodes that were not killed: text, count, and first time.
     #[serde(default)]
     pub(crate) warnings: Vec<String>,
     /// ICNs.
     #[serde(default)]
     pub(crate) icns: u16,
-    /// Who elected the leader and kept the verdicts: `embedded`, `zookeeper`.
+    /// Membership back end: `embedded`, `zookeeper`.
     #[serde(default)]
     pub(crate) membership: String,
     /// The ICNs that led, one after the other.
@@ -118,7 +118,7 @@ pub(crate) struct FaultDone {
     pub(crate) at_s: f64,
     /// Such as `epn:2`.
     pub(crate) node: String,
-    /// What.
+    /// Kind of the fault.
     pub(crate) kind: FaultKind,
 }
 
@@ -148,7 +148,7 @@ pub(crate) struct NodeSummary {
     pub(crate) latency_us: Option<Quantiles>,
 }
 
-/// What a summary is made of.
+/// Input of a summary.
 pub(crate) struct Outcome<'a> {
     pub(crate) args: &'a Args,
     pub(crate) history: History,

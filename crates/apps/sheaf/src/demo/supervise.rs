@@ -38,7 +38,7 @@ const REAP: Duration = Duration::from_millis(5);
 pub(crate) struct Record {
     /// Faults injected.
     pub(crate) faults: Vec<FaultDone>,
-    /// What went wrong.
+    /// Problems.
     pub(crate) problems: Vec<String>,
     /// Why it ended.
     pub(crate) ended_by: String,

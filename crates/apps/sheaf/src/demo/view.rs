@@ -251,7 +251,7 @@ fn node_table(rows: &[Row], width: u16, lines: u16) -> Table<'static> {
     .header(TableRow::new(titles.take(shown)).dim())
 }
 
-/// Those of `rows` to show in `lines`, in their order, and how many are left out: of those that are up the last ones,
+/// Returns the rows that fit `lines`, in their order, and the number left out: of those that are up the last ones,
 /// and if that does not do, of the others.
 fn most_telling(rows: &[Row], lines: usize) -> (Vec<&Row>, usize) {
     if rows.len() <= lines {

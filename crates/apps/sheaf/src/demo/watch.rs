@@ -1,4 +1,4 @@
-//! What the views show: the farm as the ICN reports it, made into rates, and what has happened.
+//! Model of the views: the farm as the ICN reports it, as rates, and the latest events.
 
 #[cfg(any(feature = "tui", test))]
 mod rows;
@@ -20,11 +20,11 @@ const HAPPENINGS_MAX: usize = 256;
 pub(crate) struct Happening {
     /// Seconds since the first announce.
     pub(crate) at_s: f64,
-    /// What.
+    /// Text of the event.
     pub(crate) text: String,
 }
 
-/// What is known of the farm.
+/// Knowledge about the farm.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watch {
     /// The latest status last; the first is at least [`RATE_SPAN_S`] old, if there is one.
@@ -32,7 +32,7 @@ pub(crate) struct Watch {
     happenings: VecDeque<Happening>,
     /// Happenings ever, those no longer kept included.
     happened: usize,
-    /// What the supervisor knows better than the ICN: killed, paused, ended.
+    /// State that the supervisor knows better than the ICN: killed, paused, ended.
     marks: BTreeMap<NodeId, String>,
     /// Duplicates refused, by EPN and incarnation: a new life counts from 0.
     duplicates: BTreeMap<(u16, u64), u64>,
@@ -48,7 +48,7 @@ pub(crate) struct Watch {
     former: (u64, BTreeMap<String, u64>),
 }
 
-/// Whose word a status is.
+/// Origin of a status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Voice {
     /// The ICN that leads: it knows the farm.
@@ -68,7 +68,7 @@ impl Watch {
         self.statuses.back().cloned().unwrap_or_default()
     }
 
-    /// What an observer has to know of how the connections are guarded; empty if nothing, on loopback.
+    /// Returns a note on the encryption of the connections; empty on loopback.
     pub(crate) fn security(&self) -> &'static str {
         match self.statuses.back().map(|status| status.security.as_str()) {
             Some("tls") => "  tls",
@@ -137,7 +137,7 @@ impl Watch {
         self.leader.map(icn)
     }
 
-    /// Who leads in which term, and who is ready to; `None` in a farm of one ICN.
+    /// Returns the leader, its term and the standbys; `None` in a farm of one ICN.
     pub(crate) fn offices(&self) -> Option<String> {
         if self.offices.len() < 2 {
             return None;
@@ -268,7 +268,7 @@ impl Watch {
     }
 }
 
-/// What has changed between two statuses, in words.
+/// Returns the changes between two statuses, as text.
 fn changes(before: &FarmStatus, after: &FarmStatus) -> Vec<String> {
     let mut texts = Vec::new();
     let old_phase = if before.phase.is_empty() {

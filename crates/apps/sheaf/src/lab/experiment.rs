@@ -207,7 +207,7 @@ fn options(args: &RunArgs) -> Result<Options, RunError> {
     })
 }
 
-/// What is told while runs go on: a bar at a terminal, and a line a run.
+/// Progress of the runs: a bar at a terminal, and a line a run.
 #[derive(Default)]
 struct Bar {
     is_drawn: bool,

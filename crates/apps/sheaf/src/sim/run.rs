@@ -49,7 +49,7 @@ pub(crate) struct Args {
     out: Option<PathBuf>,
 }
 
-/// What a whole command did.
+/// Result of a whole command.
 struct Totals {
     events: u64,
     stfs: u64,

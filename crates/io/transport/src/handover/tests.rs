@@ -62,7 +62,7 @@ fn take(borrower: &mut Borrower) -> Taken {
     }
 }
 
-/// What the lender hears: messages taken, messages back, whether the borrower is there.
+/// Events of the lender: messages taken, messages back, whether the borrower is there.
 fn heard(lender: &mut Lender<Message>) -> (usize, Vec<Message>, bool) {
     let (mut taken, mut back) = (0, Vec::new());
     let is_there = lender.take_in(|_| taken += 1, |message| back.push(message));

@@ -1,4 +1,4 @@
-//! What goes wrong, and the dice that decide when.
+//! Faults, and the dice that decide their times.
 
 use sheaf_protocol::splitmix::SplitMix64;
 use std::time::Duration;

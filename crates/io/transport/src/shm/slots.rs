@@ -1,4 +1,4 @@
-//! What is lent, by the number under which it comes back.
+//! Lent memory, by the number under which it is returned.
 
 /// A bounded table. A number is reserved before it is known whether its item goes out.
 pub(crate) struct Slots<T> {

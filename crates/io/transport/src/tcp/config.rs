@@ -1,4 +1,4 @@
-//! What can be set about TCP.
+//! Configuration of TCP.
 
 use crate::transport::WhenFull;
 use sheaf_protocol::Limits;

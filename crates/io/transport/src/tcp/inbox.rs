@@ -1,4 +1,4 @@
-//! What comes in on one connection: from bytes to frames.
+//! Input of one connection: from bytes to frames.
 
 use super::bodies::Bodies;
 use super::input::Input;

@@ -1,4 +1,4 @@
-//! What is to be sent on one connection.
+//! Output of one connection.
 
 use crate::fault::ShmFault;
 use crate::shm::lane::{LaneSender, Sent};
@@ -84,7 +84,7 @@ pub(crate) struct Lent {
 pub(crate) struct Taken {
     /// Frames that were dropped for it, itself possibly one of them.
     pub(crate) frames_dropped: u64,
-    /// Their bytes.
+    /// Bytes of the frames.
     pub(crate) bytes_dropped: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What an endpoint has counted.
+//! Counts of an endpoint.
 
 use crate::transport::{CloseReason, TlsFailure};
 use sheaf_protocol::PrefixError;
@@ -62,11 +62,11 @@ pub struct Stats {
     pub lanes_failed: u64,
     /// Frames that went over lanes.
     pub lent_frames_out: u64,
-    /// Their bytes. None of them is in `bytes_out`.
+    /// Bytes of these frames. None of them is in `bytes_out`.
     pub lent_bytes_out: u64,
     /// Frames that came over lanes.
     pub lent_frames_in: u64,
-    /// Their bytes. None of them is in `bytes_in`.
+    /// Bytes of these frames. None of them is in `bytes_in`.
     pub lent_bytes_in: u64,
     /// Connections of peers that we ended, by reason.
     pub refused: Refused,

@@ -57,7 +57,7 @@ fn authority() -> Authority {
     Authority::new("north", Validity::of_days(10)).unwrap()
 }
 
-/// What `node` makes connections from.
+/// Returns the configuration from which `node` connects.
 fn tls_of(authority: &Authority, node: &str) -> Tls {
     let pem = authority
         .issue(parse_node(node).unwrap(), Validity::of_days(1))

@@ -294,7 +294,7 @@ fn a_body_stays_lent_when_its_stream_is_over() {
     assert_eq!(two.memory.used_bytes(), 0);
 }
 
-/// What a child of these tests is to be; without it, it is a test that has nothing to do.
+/// Role of a child of these tests; without it the test has nothing to do.
 const CHILD: &str = "SHEAF_TEST_LANE_CHILD";
 
 /// A process that plays one end, until it is killed.

@@ -1,4 +1,4 @@
-//! What a frame costs when everything is warm: no allocation that grows with the number of small frames, and one or two
+//! Steady state: no allocation that grows with the number of small frames, and one or two
 //! of a few bytes for a large one, whose memory has to be told when its last user is gone.
 
 use crate::{PATIENCE, await_accepted};

@@ -1,4 +1,4 @@
-//! Who gets in over TLS and who does not: peers without it, without a certificate, with a wrong one, and those that
+//! Admission over TLS: peers without it, without a certificate, with a wrong one, and peers that
 //! never come to the point. None of them costs an honest peer more than its patience.
 
 mod rogue;

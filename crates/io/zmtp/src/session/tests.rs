@@ -25,7 +25,7 @@ fn session(socket_type: SocketType, now: Instant) -> Session {
     Session::new(config(socket_type), now)
 }
 
-/// What waits to go out.
+/// Bytes that wait to be sent.
 fn output(session: &mut Session, now: Instant) -> Vec<u8> {
     let mut bytes = Vec::new();
     session.write(&mut bytes, now).unwrap();
@@ -62,7 +62,7 @@ fn stands(ours: SocketType, peer: &str, minor: u8, now: Instant) -> Session {
     session
 }
 
-/// What becomes of `frames` of a peer of type `peer`.
+/// Returns the result of `frames` of a peer of type `peer`.
 fn hear(ours: SocketType, peer: &str, frames: &[&[u8]]) -> Result<Option<Incoming>, PeerError> {
     let now = Instant::now();
     let mut session = stands(ours, peer, 1, now);

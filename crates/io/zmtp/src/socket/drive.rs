@@ -1,4 +1,4 @@
-//! What keeps a socket going: looking at what is ready, waiting for it, and the end.
+//! Driver of a socket: polling for readiness, waiting, and the end.
 
 use super::{Incoming, Pumped, Socket};
 use crate::error::PeerError;

@@ -1,4 +1,4 @@
-//! What a socket has counted.
+//! Counts of a socket.
 
 use crate::error::PeerError;
 use crate::message::Message;

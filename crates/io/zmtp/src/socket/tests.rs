@@ -94,7 +94,7 @@ fn gone(socket: &mut Socket) -> PeerError {
     })
 }
 
-/// What a peer of type `name` says first.
+/// Returns the greeting of a peer of type `name`.
 fn hello(name: &str) -> Vec<u8> {
     let ready = crate::command::Command::Ready {
         socket_type: name.to_owned(),

@@ -15,7 +15,7 @@ const VERSION: &str = "3.9.5";
 /// Debian's package `zookeeper`. Its manifest pulls in most of what it needs.
 const DEBIAN: &str = "/usr/share/java/zookeeper.jar";
 
-/// What is missing.
+/// Missing item.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum HomeError {
     /// `SHEAF_ZOOKEEPER_HOME` is not the folder of a ZooKeeper.
@@ -23,7 +23,7 @@ pub enum HomeError {
         "SHEAF_ZOOKEEPER_HOME is {found}, expected a folder with zookeeper-*.jar in it or in its lib"
     )]
     NotThere {
-        /// What it names.
+        /// Path in the variable.
         found: String,
     },
     /// No jars anywhere.

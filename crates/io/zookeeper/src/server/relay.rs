@@ -5,7 +5,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// What the relay does with bytes and connections.
+/// Behaviour of the relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     /// Everything passes.
@@ -14,7 +14,7 @@ pub enum Flow {
     Held,
     /// Every connection is closed, and new ones as soon as they come. As a server that is down.
     Closed,
-    /// What the client says passes, what the server says waits: requests work and their answers are not heard.
+    /// Requests pass, answers wait: requests take effect and their answers do not arrive.
     Deaf,
 }
 

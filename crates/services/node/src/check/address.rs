@@ -35,7 +35,7 @@ pub fn is_node_address(text: &str) -> bool {
     unix_path(text).map_or_else(|| is_address(text), |path| path.is_ok())
 }
 
-/// What a node address is, for messages.
+/// Form of a node address, for messages.
 pub const NODE_ADDRESS: &str = "HOST:PORT, such as 10.0.0.7:7100 or [::1]:7100, or unix:PATH";
 
 impl Check {

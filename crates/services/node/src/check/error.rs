@@ -1,4 +1,4 @@
-//! What is wrong with a farm file, and where.
+//! Errors of a farm file, with their places.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,9 +12,9 @@ pub struct ConfigError {
     pub line: Option<usize>,
     /// The key, such as `flp.rate_hz`; empty if it is about the file as a whole.
     pub key: String,
-    /// What was found.
+    /// Value found.
     pub found: String,
-    /// What was expected.
+    /// Value expected.
     pub expected: String,
     /// The other key of a rule about two. If only this one stands in the file, the line is its.
     pub(crate) other_key: Option<&'static str>,

@@ -11,7 +11,7 @@ pub struct EpnConfig {
     /// Where the EPN listens for STFs, HOST:PORT or `unix:PATH`. Port 0: any free one. Here and in the next two `{epn}`
     /// stands for the index of the EPN.
     pub listen: String,
-    /// What the FLPs are told to connect to; without it, where the EPN listens.
+    /// Address announced to FLPs; by default the one where the EPN listens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advertise: Option<String>,
     /// Further addresses where it listens for STFs, of other network cards. FLPs are shared out over all, and take the
@@ -29,7 +29,7 @@ pub struct EpnConfig {
     pub metrics: Option<String>,
     /// How TFs are put together.
     pub build: BuildConfig,
-    /// Who gets them.
+    /// Consumer of the TFs.
     pub sink: SinkConfig,
 }
 

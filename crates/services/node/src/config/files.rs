@@ -6,7 +6,7 @@ use sheaf_protocol::{EpnId, FlpId, Role};
 use sheaf_transport::tcp::unix_path;
 
 impl FarmConfig {
-    /// What nodes of `role` would not find on this machine.
+    /// Returns the files that nodes of `role` would not find on this machine.
     ///
     /// Relative paths are taken from the working directory.
     #[must_use]

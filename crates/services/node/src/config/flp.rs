@@ -14,7 +14,7 @@ pub struct FlpConfig {
     pub hold_bytes: u64,
     /// STFs kept until their TF is decided.
     pub hold_stfs_max: u32,
-    /// What happens to a TF that is due while the hold is full.
+    /// Behaviour when a TF is due while the hold is full.
     pub when_full: WhenFull,
     /// Whether STFs are pushed as soon as they are assigned, or large ones offered and fetched by the EPN.
     pub push: Push,
@@ -74,7 +74,7 @@ impl FlpConfig {
         }
     }
 
-    /// What the brain of an FLP is told in a farm of `mode`.
+    /// Returns the configuration of the STF builder in a farm of `mode`.
     #[must_use]
     pub fn brain(&self, mode: Mode) -> flp::FlpConfig {
         let pace = if self.source.is_fed() {

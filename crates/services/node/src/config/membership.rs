@@ -38,7 +38,7 @@ pub struct MembershipConfig {
     /// The certificate that the node shows to servers, as PEM, if they ask for one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate: Option<PathBuf>,
-    /// Its private key.
+    /// Private key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<PathBuf>,
 }
@@ -62,9 +62,9 @@ pub struct MembershipFileError {
     pub key: &'static str,
     /// The file.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// Reason of the refusal.
     pub found: String,
-    /// What it should be.
+    /// Value expected.
     pub expected: &'static str,
 }
 

@@ -183,7 +183,7 @@ fn missing_key(message: Option<&str>) -> Option<&str> {
     quoted(message?.strip_prefix("missing field ")?).next()
 }
 
-/// What stands in backticks.
+/// Returns the text in backticks.
 fn quoted(message: &str) -> impl Iterator<Item = &str> {
     message.split('`').skip(1).step_by(2)
 }

@@ -16,7 +16,7 @@ pub struct SecurityConfig {
     /// The certificate of the node, if it is not where `directory` says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate: Option<PathBuf>,
-    /// Its private key, likewise.
+    /// Private key, likewise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<PathBuf>,
     /// The certificate of the CA, likewise.
@@ -28,14 +28,14 @@ pub struct SecurityConfig {
     pub insecure: bool,
 }
 
-/// What happens to STFs where everything else is encrypted.
+/// Encryption of STFs where everything else is encrypted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BulkConfig {
-    /// They are encrypted, too, and the FLP that sends them has proved who it is.
+    /// Encrypted, from an authenticated FLP.
     #[default]
     Encrypted,
-    /// They travel in the clear, with a CRC-32C against accidents, from whoever says that it is the FLP.
+    /// In the clear, with a CRC-32C against accidents; the sender is not authenticated.
     CrcOnly,
 }
 
@@ -62,7 +62,7 @@ impl SecurityConfig {
         })
     }
 
-    /// What is missing to find all three files.
+    /// Returns the missing keys of the three files.
     pub(super) fn missing_key(&self) -> Option<&'static str> {
         if self.directory.is_some() {
             return None;

@@ -1,11 +1,11 @@
-//! What waits for the verdict log: nothing that follows from a record leaves before the record is durable.
+//! Gate of the verdict log: nothing that follows from a record leaves before the record is durable.
 
 use sheaf_protocol::{Control, Record, protect};
 use sheaf_scheduler::Recipient;
 use sheaf_verdict_log::Position;
 use std::collections::VecDeque;
 
-/// What a message follows from.
+/// Record that a message follows from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Follows {
     /// From nothing in the log.
@@ -29,7 +29,7 @@ pub(super) struct Gate {
     durable: Position,
 }
 
-/// What one turn of the scheduler has brought, in order.
+/// Results of one turn of the scheduler, in order.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) records: Vec<Record>,

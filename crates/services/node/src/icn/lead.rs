@@ -44,12 +44,12 @@ pub(super) struct Lead {
     pub(super) members: Members,
     pub(super) gate: Gate,
     pub(super) latencies: Latencies,
-    /// What the log comes to, with everything that was appended.
+    /// Summary of the log, with everything that was appended.
     summary: Summary,
     summed_at: Timestamp,
     notices: Notices,
     hopeless: Vec<NodeId>,
-    /// Who has yet to say what it holds.
+    /// Nodes that have yet to report their state.
     unheard: BTreeSet<NodeId>,
     began_at: Timestamp,
     /// Since when the log says that the run is over.
@@ -162,7 +162,7 @@ impl Lead {
         }
     }
 
-    /// What a hello has brought about.
+    /// Result of a hello.
     pub(super) fn handle_joining(&mut self, context: Context<'_>, events: Vec<Joining>) {
         for event in events {
             self.apply(context, event);
@@ -333,7 +333,7 @@ impl Lead {
         due
     }
 
-    /// Who waits for an answer.
+    /// Operators that wait for an answer.
     pub(super) fn askers(&self) -> Vec<ConnId> {
         self.answers.iter().map(|(_, conn, _)| *conn).collect()
     }

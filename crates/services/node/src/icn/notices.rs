@@ -8,7 +8,7 @@ use tracing::warn;
 /// How often a line may be repeated.
 const SAID_EVERY: Duration = Duration::from_secs(1);
 
-/// What happened to TFs that an operator has to know of.
+/// Events of TFs that an operator has to know of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Loss {
     Dropped(DropReason),

@@ -1,4 +1,4 @@
-//! What the ICN does not take from a peer, and what it says to it.
+//! Objections: messages that the ICN refuses, and its answers.
 
 use super::IcnNode;
 use crate::security;

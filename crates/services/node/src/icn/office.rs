@@ -1,4 +1,4 @@
-//! Who leads: what the verdict log says of it, and what an ICN does about it.
+//! Leadership by the verdict log, and the reaction of an ICN to it.
 
 use super::lead::{self, Lead};
 use super::{IcnNode, Session};

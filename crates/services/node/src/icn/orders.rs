@@ -59,7 +59,7 @@ impl<T: Transport> IcnNode<T> {
         }
     }
 
-    /// Whoever waits for an answer of a leader that is none any more is told so, and orders it of the next one.
+    /// Notifies operators that wait for an answer of a former leader, so that they repeat the order at the next one.
     pub(super) fn refuse_answers(&mut self, conns: &[ConnId]) {
         self.send(conns, &Control::Standby);
     }

@@ -19,7 +19,7 @@ struct Peer {
     /// Where this ICN has to connect to; `None` if the peer comes by itself.
     address: Option<String>,
     conn: Option<ConnId>,
-    /// Its stream stands, and is the peer's for sure.
+    /// Established stream of an authenticated peer.
     is_up: bool,
     retry_at: Timestamp,
     pause: Backoff,

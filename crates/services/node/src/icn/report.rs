@@ -1,4 +1,4 @@
-//! What the ICN tells about the farm: the status line and its metrics.
+//! Report of the ICN about the farm: the status line and its metrics.
 
 use super::IcnNode;
 use super::lead::Lead;

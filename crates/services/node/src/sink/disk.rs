@@ -14,7 +14,7 @@ pub trait DiskFile: Write {
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// What a [`TfStore`](super::TfStore) does with a disk, one step at a time.
+/// Operations of a [`TfStore`](super::TfStore) on a disk, one step at a time.
 ///
 /// # Contract
 ///

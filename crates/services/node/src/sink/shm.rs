@@ -47,7 +47,7 @@ const SHORT_WAIT: Duration = Duration::from_millis(100);
 /// How often the log has the same line.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
-/// What node and thread share.
+/// State shared by node and thread.
 #[derive(Default)]
 struct State {
     queue: VecDeque<Tf<Bytes>>,
@@ -163,7 +163,7 @@ impl Drop for ShmWorker {
 /// A process that takes TFs.
 struct Consumer {
     lender: Lender<Tf<Bytes>>,
-    /// Its process, for the log.
+    /// Process, for the log.
     pid: Option<i32>,
     /// Bytes of the TFs that it has, or is offered.
     bytes: u64,
@@ -390,7 +390,7 @@ impl Hands {
         counts
     }
 
-    /// What was offered before goes before all that was not.
+    /// Orders TFs that were offered before ahead of the others.
     fn requeue(&mut self, untaken: Vec<Tf<Bytes>>) {
         self.counters.called_back.add(untaken.len() as u64);
         for tf in untaken.into_iter().rev() {
@@ -622,7 +622,8 @@ impl Hands {
     }
 }
 
-/// What was stated of the parts, which the transport has compared: looking at the bytes is left to the consumer.
+/// Returns the stated digests of the parts, which the transport has compared: reading the bytes is left to the
+/// consumer.
 fn delivered(tf: &Tf<Bytes>) -> SinkEvent {
     let delivery = Delivery {
         parts: tf.parts.iter().map(stated).collect(),

@@ -37,7 +37,7 @@ struct Open {
     file: File,
     run: RunId,
     part: PathBuf,
-    /// What it is called when it is closed.
+    /// Name of the file once it is closed.
     name: PathBuf,
     /// Bytes of the TFs in it.
     bytes: u64,

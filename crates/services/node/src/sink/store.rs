@@ -19,7 +19,7 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::path::{Path, PathBuf};
 use tracing::{info, warn};
 
-/// What of a TF is in a file: whose parts, and who is missing.
+/// Content of a TF in a file: sources of its parts, and missing FLPs.
 type Shape = (Vec<Source>, Vec<FlpId>);
 
 /// A TF that was published for a former life of the EPN.
@@ -350,7 +350,7 @@ impl TfStore {
         })
     }
 
-    /// What is in a file, every byte checked; `None` if it is not there or not whole.
+    /// Returns the content of a file, every byte checked; `None` if it is missing or not whole.
     fn look_at(&mut self, path: &Path) -> Result<Option<Recovered>, DeliverError> {
         let Some(bytes) = self.read(path)? else {
             return Ok(None);

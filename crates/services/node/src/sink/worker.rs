@@ -19,7 +19,7 @@ const PAUSE_LAST: Duration = Duration::from_secs(1);
 /// How often a failure that goes on is told.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
-/// What node and thread share.
+/// State shared by node and thread.
 struct Shared {
     state: Mutex<State>,
     /// Rings when there is a TF, or no more will come.

@@ -200,9 +200,9 @@ impl Outlet {
 pub struct ZmqSink {
     /// Where, as ZeroMQ writes it: `tcp://HOST:PORT` or `ipc://PATH`. `{epn}` stands for the index of the EPN.
     pub endpoint: String,
-    /// Who listens there.
+    /// Side that binds the endpoint.
     pub method: ZmqMethod,
-    /// What its consumers are.
+    /// Kind of the consumers.
     pub pattern: ZmqOutlet,
     /// How a TF is laid out.
     pub framing: ZmqLayout,

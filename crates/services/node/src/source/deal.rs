@@ -4,12 +4,12 @@ use super::SourceError;
 use sheaf_protocol::FlpId;
 use sheaf_stf_builder::{Share, ShareError};
 
-/// What one FLP has of a list of files.
+/// Share of one FLP in a list of files.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Dealt {
-    /// Its files, as places in the list.
+    /// Files, as places in the list.
     pub(super) files: Vec<usize>,
-    /// Its links in each of them.
+    /// Links of the FLP in each of the files.
     pub(super) share: Share,
 }
 

@@ -27,7 +27,7 @@ pub(crate) const QUEUE_STFS: usize = 8;
 /// How long to wait after a connection could not be accepted, for instance because file descriptors ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What a feed has for the FLP.
+/// Output of a feed for the FLP.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Fed {
     /// The next STF, in the order in which its producer wrote it.
@@ -40,7 +40,7 @@ pub enum Fed {
     Ended,
 }
 
-/// What a feed has seen so far.
+/// Counts of a feed so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FeedStats {
     /// Producers that connected.
@@ -58,7 +58,7 @@ pub(super) struct Counts {
     pub(super) refused: AtomicU64,
 }
 
-/// What the thread of a feed holds of it.
+/// State of a feed in its thread.
 pub(super) struct Hands {
     pub(super) stfs: SyncSender<Fed>,
     pub(super) stop: Stop,
@@ -98,7 +98,7 @@ impl Room {
         self.is_awaited.store(true, Ordering::SeqCst);
     }
 
-    /// It need not ring, or has rung.
+    /// Not needed, or called already.
     pub(super) fn clear(&self) {
         self.is_awaited.store(false, Ordering::SeqCst);
         // Nothing to read: it has not rung.
@@ -214,7 +214,7 @@ impl Feed {
         })
     }
 
-    /// What there is now.
+    /// Returns what is ready now.
     pub fn try_next(&mut self) -> Fed {
         match self.stfs.as_ref().map(Receiver::try_recv) {
             Some(Ok(fed)) => {

@@ -8,7 +8,7 @@ use thiserror::Error;
 /// The head of a record. Layout: `docs/reference/feed.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordHeader {
-    /// What the payload is made of.
+    /// Format of the payload.
     pub format: PayloadFormat,
     /// The TF that it is a part of.
     pub tf: TfId,
@@ -43,7 +43,7 @@ pub enum RecordError {
     /// Bytes that have no meaning yet have one.
     #[error("record has {found:#06x} in its reserved bytes, expected 0")]
     Reserved {
-        /// What was found.
+        /// Value found.
         found: u16,
     },
     /// The payload is larger than this FLP takes.

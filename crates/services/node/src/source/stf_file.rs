@@ -15,7 +15,7 @@ use tracing::warn;
 pub struct StfFileSource {
     /// TF files, in any order.
     pub files: Vec<PathBuf>,
-    /// What of them an FLP has.
+    /// Share of an FLP.
     pub share: StfShare,
     /// With `share = "files"`: the TF counter that is TF 0; without it, the lowest of all files.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -34,15 +34,15 @@ const PEERS_MAX: u32 = 1024;
 pub struct ZmqSource {
     /// Where, as ZeroMQ writes it: `tcp://HOST:PORT` or `ipc://PATH`. `{flp}` stands for the index of the FLP.
     pub endpoint: String,
-    /// Who listens there.
+    /// Side that binds the endpoint.
     pub method: ZmqMethod,
-    /// What its producers are.
+    /// Kind of the producers.
     pub pattern: ZmqIntake,
     /// With `pattern = "sub"`: only messages whose first part begins with this.
     pub topic: String,
     /// How a message says which TF it is of.
     pub framing: ZmqFraming,
-    /// What payloads are made of, where messages do not say it.
+    /// Format of payloads, where messages do not state it.
     pub format: StfFormat,
     /// The number of its producers that is TF 0.
     pub first_tf: u64,
@@ -170,11 +170,11 @@ struct Intake {
     link: Link,
     framing: Framing,
     hands: Hands,
-    /// What the queue had no room for.
+    /// Message that found no room in the queue.
     waiting: Option<Fed>,
 }
 
-/// What a turn has come to.
+/// Result of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
     /// There is more to do at once.

@@ -14,7 +14,7 @@ struct Scene {
     uplink: Uplink,
     /// Streams that the ICN has accepted and that are open, the oldest first.
     streams: Vec<ConnId>,
-    /// What the ICN has heard since somebody asked.
+    /// Messages that the ICN has received since the last call.
     heard: Vec<Control>,
     now: Timestamp,
 }

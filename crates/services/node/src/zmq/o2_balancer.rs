@@ -76,7 +76,7 @@ impl O2Data {
 /// | 18 | 6 | padding |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct O2Channel {
-    /// Its number.
+    /// Number.
     pub channel: u64,
     /// Where its EPN listens.
     pub address: SocketAddrV4,

@@ -149,7 +149,7 @@ fn frame(kind: WireKind, head: &[u8], body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What a peer says, and to whom.
+/// Bytes of a peer, and their target.
 struct Scene {
     run: RunId,
     target: Target,
@@ -433,7 +433,7 @@ fn farm(folder: &Path, more: &str) -> FarmConfig {
     FarmConfig::parse_for(&text, &folder.join("farm.toml"), &[]).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// What the last status says: TFs announced, complete, dropped or incomplete.
+/// Returns the TFs announced, complete, dropped or incomplete of the last status.
 fn books(icn: &Node) -> (u64, u64, u64) {
     let mut last = icn.statuses.recv_timeout(PATIENCE).expect("a status");
     while let Ok(status) = icn.statuses.try_recv() {

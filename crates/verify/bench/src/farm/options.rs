@@ -1,4 +1,4 @@
-//! What is asked of the benchmark of a farm.
+//! Options of the benchmark of a farm.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -17,7 +17,7 @@ pub(crate) struct Peer {
     program: PathBuf,
 }
 
-/// What one run of the pair tells: a part of its JSON (`tools/peers/plain_tcp/README.md`).
+/// Report of one run of the pair: a part of its JSON (`tools/peers/plain_tcp/README.md`).
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub(crate) struct PlainRun {
     /// Messages in the window.

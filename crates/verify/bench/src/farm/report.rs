@@ -1,4 +1,4 @@
-//! What the pairs of runs come to, for machines (`docs/how-to/bench.md` describes every field).
+//! Results of the pairs of runs, for machines (`docs/how-to/bench.md` describes every field).
 
 use super::options::{Options, Shape};
 use super::plain::PlainRun;

@@ -31,12 +31,12 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Pause between two looks at a process that has closed its output and is about to end.
 const REAP: Duration = Duration::from_millis(5);
 
-/// What one run of the farm comes to.
+/// Result of one run of the farm.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct FarmRun {
     /// TFs with the verdict `complete` in the window, a second.
     pub(crate) tf_per_s: f64,
-    /// Their payload, in 10⁹ bytes a second.
+    /// Payload of these TFs, in 10⁹ bytes a second.
     pub(crate) gb_per_s: f64,
     /// CPU time of all processes in the window, for 10⁹ payload bytes.
     pub(crate) cpu_s_per_gb: f64,
@@ -58,7 +58,7 @@ pub(crate) struct FarmBench<'a> {
     pub(crate) cpus: &'a Cpus,
     /// Given to the farms.
     pub(crate) sender: &'a SyncSender<Notice>,
-    /// What they say, and a Ctrl-C.
+    /// Output of the processes, and a Ctrl-C.
     pub(crate) notices: &'a Receiver<Notice>,
 }
 

@@ -4,7 +4,7 @@
 //! about what it sustains. So the window opens some time after the first announce and closes while the sources
 //! still run: TFs that were begun before it and end in it stand for those that are begun in it and end after it.
 
-/// What was counted at one moment.
+/// Counts at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Moment {
     /// Seconds since the first announce, by the clock of the ICN.
@@ -58,7 +58,7 @@ impl Window {
         }
     }
 
-    /// What was counted between the two moments, once both are there.
+    /// Returns the counts between the two moments, once both are there.
     pub(crate) fn counted(&self) -> Option<Moment> {
         let (first, last) = (self.first?, self.last?);
         Some(Moment {

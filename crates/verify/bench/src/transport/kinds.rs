@@ -11,7 +11,7 @@ use std::process::Command;
 pub(crate) struct Kind {
     /// In reports.
     pub(crate) name: &'static str,
-    /// What sends and receives.
+    /// Sender and receiver.
     program: Program,
     /// Messages that it can carry.
     bytes_max: usize,

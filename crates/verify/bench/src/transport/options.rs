@@ -1,4 +1,4 @@
-//! What is asked of the benchmark of the transport.
+//! Options of the benchmark of the transport.
 
 use serde::Serialize;
 use std::fmt;

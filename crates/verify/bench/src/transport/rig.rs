@@ -22,7 +22,7 @@ const POOL_BYTES_MIN: usize = 4 << 20;
 /// Lines that may wait; a process that says more waits.
 const LINES_MAX: usize = 64;
 
-/// What is measured in a run.
+/// Measurement of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Case {
     /// How many processes.
@@ -35,7 +35,7 @@ pub(crate) struct Case {
     pub(crate) binds: Side,
     /// Of all senders together.
     pub(crate) pool_bytes: usize,
-    /// What all receivers together receive into.
+    /// Memory into which all receivers together receive.
     pub(crate) receive_bytes: usize,
 }
 
@@ -45,7 +45,7 @@ impl Case {
         self.at_least_a_queue(self.pool_bytes / self.shape.senders)
     }
 
-    /// What a receiver receives into.
+    /// Memory into which a receiver receives.
     pub(crate) fn receive_bytes(&self) -> usize {
         self.at_least_a_queue(self.receive_bytes / self.shape.receivers)
     }
@@ -56,14 +56,14 @@ impl Case {
         bytes.max(needed).max(POOL_BYTES_MIN)
     }
 
-    /// What is asked for, or as many messages as take half of the pool, but 1 at least.
+    /// Returns the requested queue, or as many messages as take half of the pool, but 1 at least.
     pub(crate) fn queue(&self) -> usize {
         let room = self.pool_bytes / 2 / self.bytes / self.shape.peers();
         self.queue.min(room.max(1))
     }
 }
 
-/// What one run gave.
+/// Result of one run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RunFigures {
     /// Payload in 10^6 bytes a second.
@@ -123,7 +123,7 @@ impl Drop for Process {
     }
 }
 
-/// What a process says: which one, and a line; `None` at its end.
+/// Output of a process: its number, and a line; `None` at its end.
 type Said = (usize, Option<String>);
 
 impl Rig<'_> {

@@ -18,11 +18,11 @@ const REQUEST_BYTES_MAX: u64 = 64 << 10;
 /// How long somebody may take to ask.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What is asked for: a receiver.
+/// Arguments of a receiver.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Request {
-    /// What `--serve` printed.
+    /// Output of `--serve`.
     pub(crate) token: String,
     /// A name of [`kinds::KINDS`].
     pub(crate) transport: String,

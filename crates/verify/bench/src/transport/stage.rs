@@ -139,7 +139,7 @@ impl Stage {
         self.receiver.as_ref().unwrap_or(&self.sender)
     }
 
-    /// What a connection from sender to receiver has that asked for nothing.
+    /// Returns the default options of a connection from sender to receiver.
     fn probe(&self) -> anyhow::Result<String> {
         let address = SocketAddr::new(self.receiver().address, 0);
         let listener = self.receiver().run(None, || TcpListener::bind(address))??;

@@ -1,4 +1,4 @@
-//! What a folder of results says of the experiment that it belongs to.
+//! Card of a folder of results: the experiment that it belongs to.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

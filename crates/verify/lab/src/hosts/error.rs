@@ -1,4 +1,4 @@
-//! What `ssh` says of a host, told apart.
+//! Classification of the errors of `ssh`.
 
 use super::inventory::Host;
 use crate::error::HostError;

@@ -124,8 +124,8 @@ impl Legacy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Builder {
-    /// It counts messages: as many as there are FLPs are a TF, and if not all of them name the newest heartbeat, all of
-    /// them are thrown away.
+    /// Counting builder: as many messages as there are FLPs are a TF, and if not all of them name the newest heartbeat,
+    /// all of them are thrown away.
     #[default]
     Counting,
     /// By heartbeat, as the first O2 balancer did.
@@ -259,7 +259,7 @@ impl Default for FarmLimits {
 pub struct Fault {
     /// When, in s after the first TF.
     pub at_s: f64,
-    /// What.
+    /// Kind of the fault.
     pub kind: FaultKind,
     /// To which FLP.
     #[serde(default)]

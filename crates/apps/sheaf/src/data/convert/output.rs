@@ -1,4 +1,4 @@
-//! What a conversion writes: under another name until it is whole.
+//! Output of a conversion: under another name until it is whole.
 
 use super::To;
 use anyhow::{Context as _, bail};

@@ -14,7 +14,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// What a peer says that has no scruples: it trusts anybody, and shows `pem` or nothing.
+/// Configuration of a rogue peer: trusts any certificate, and shows `pem` or nothing.
 fn rogue(address: &str, pem: Option<Pem>) -> JoinHandle<String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)

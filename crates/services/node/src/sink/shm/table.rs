@@ -18,7 +18,7 @@ pub struct ShmSink {
     pub consumers_max: u16,
     /// Bytes of payload that one of them may have at once, but one TF in any case.
     pub consumer_bytes_max: u64,
-    /// What a consumer leaves lying for so long goes to another one.
+    /// Time after which a TF that a consumer does not take goes to another one.
     pub reclaim_ms: u64,
 }
 

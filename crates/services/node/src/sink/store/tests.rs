@@ -39,7 +39,7 @@ fn recover(store: &mut TfStore, id: u64, of: u64) -> Result<Option<Recovered>, D
     store.recover(RUN, &item)
 }
 
-/// What one life of an EPN does, and how far it came: the TFs reported, and those acknowledged as published.
+/// Runs one life of an EPN and returns the TFs reported, and those acknowledged as published.
 #[derive(Debug, Default)]
 struct Promises {
     reported: Vec<u64>,
@@ -88,7 +88,7 @@ fn clear_up(disk: &Model, incarnation: u64, promises: &Promises) -> Result<(), S
     Ok(())
 }
 
-/// What readers see is whole, whenever they look.
+/// Checks that every visible file is whole.
 fn check_visible(disk: &Model) -> Vec<String> {
     let files = disk.files();
     for (path, bytes) in &files {

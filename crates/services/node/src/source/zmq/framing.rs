@@ -21,11 +21,11 @@ pub enum ZmqFraming {
     TfId,
     /// A part of 24 bytes as O2-Balancer2 has it, then the payload.
     O2Balancer,
-    /// It does not: all of it is payload, and each message is one TF further.
+    /// No id: the whole message is payload, and each message is the next TF.
     Count,
 }
 
-/// What payloads are made of.
+/// Format of payloads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StfFormat {
@@ -54,10 +54,10 @@ impl From<StfFormat> for PayloadFormat {
 /// Why a message is no STF. The next one is looked at all the same.
 #[derive(Debug, Error)]
 pub enum FramingError {
-    /// Its first part is no head of a record.
+    /// First part that is no head of a record.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// Its first part is too short for the head of a record.
+    /// First part that is too short for the head of a record.
     #[error(
         "first part has {found} bytes, expected at least {}, the head of a record",
         RecordHeader::SIZE
@@ -69,9 +69,9 @@ pub enum FramingError {
     /// The head of its record states another size.
     #[error("record states a payload of {stated} bytes, the message has {found}")]
     RecordBytes {
-        /// What the head says.
+        /// Value in the head.
         stated: u64,
-        /// What came.
+        /// Value found.
         found: u64,
     },
     /// There is a TF id, and no payload.
@@ -83,13 +83,13 @@ pub enum FramingError {
         /// Bytes found.
         found: usize,
     },
-    /// Its first part is no header of O2-Balancer2.
+    /// First part that is no header of O2-Balancer2.
     #[error(transparent)]
     O2Balancer(#[from] O2Error),
-    /// It has the list of channels instead of data.
+    /// List of channels instead of data.
     #[error("message configures channels, expected data")]
     Configures,
-    /// It is of before the run.
+    /// Message from before the run.
     #[error("TF has the number {found}, expected at least {first} (flp.source.first_tf)")]
     BeforeFirst {
         /// The number found.
@@ -236,7 +236,7 @@ mod tests {
         Message::new(parts.collect())
     }
 
-    /// What is made of `parts`: TF, format and payload, or why nothing.
+    /// Returns TF, format and payload of `parts`, or the reason of a refusal.
     #[track_caller]
     fn check(framing: Framing, parts: &[&[u8]], expected: &str) {
         let found = match framing.read(&message(parts)) {

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-/// What a crash takes away.
+/// State that a crash loses.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Loss {
     /// The process only: everything written is there.
@@ -97,7 +97,7 @@ impl Model {
         self.0.lock().unwrap().is_full = is_full;
     }
 
-    /// What is left for the next process. Says whether the former one was stopped.
+    /// Returns the disk for the next process, and whether the former one was stopped.
     pub(super) fn crash(&self, loss: Loss) -> bool {
         let state = &mut *self.0.lock().unwrap();
         match loss {
