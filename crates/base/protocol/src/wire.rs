@@ -115,7 +115,6 @@ macro_rules! numbers {
                 input.$ty(name.field)
             }
 
-            #[expect(clippy::cast_possible_truncation, reason = "any pattern of bytes will do")]
             fn sample(numbers: &mut Numbers, _: usize) -> Self {
                 (numbers.next() as $ty).wrapping_mul($step)
             }

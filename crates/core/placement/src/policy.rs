@@ -109,6 +109,9 @@ pub trait Policy: Send {
     ) -> Result<TargetId, Refusal>;
 }
 
+/// Maker of a policy from its argument and a seed; `None` if the argument is not of its form.
+type Make = fn(Option<&str>, u64) -> Option<Box<dyn Policy>>;
+
 /// Registration of a policy: names in farm files, on command lines and in reference pages derive from it.
 #[derive(Clone, Copy, Debug)]
 pub struct Registration {
@@ -116,8 +119,7 @@ pub struct Registration {
     pub name: &'static str,
     /// Argument behind a colon, which may be left out; most policies have none.
     pub argument: Option<Argument>,
-    /// Makes the policy from its argument and a seed; `None` if the argument is not of its form.
-    make: fn(Option<&str>, u64) -> Option<Box<dyn Policy>>,
+    make: Make,
 }
 
 /// Argument of a policy, as in `fixed:TARGET`.

@@ -423,8 +423,8 @@ impl<P: Clone> TfBuilder<P> {
     /// Handles commits of the ICN: delivers the TFs, or acknowledges again those that are delivered already.
     pub fn handle_commit(&mut self, items: &[Commit]) {
         for item in items {
-            let delivered = protect!(Tombstones, self.delivered.get(&item.tf), else None);
-            let delivered = protect!(CommitReacknowledged, delivered, else None);
+            let tombstone = protect!(Tombstones, self.delivered.get(&item.tf), else None);
+            let delivered = protect!(CommitReacknowledged, tombstone, else None);
             if self.released.contains(item.tf) {
                 // Done before the present leader took over.
                 self.acks.push(item.tf);

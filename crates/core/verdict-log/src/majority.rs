@@ -287,7 +287,7 @@ impl<S: Storage> MajorityLedger<S> {
                 self.out.push_back(Notice::Deposed {
                     term: self.state.term,
                     why: why.to_owned(),
-                })
+                });
             }
             _ => {}
         }

@@ -1,7 +1,7 @@
 //! A role as a process: a node on TCP and the real clock, from its configuration to its last message.
 //!
 //! Each `run_…` is a function of its configuration and of a [`Shutdown`]: it opens the sockets, makes the parts of its
-//! node and gives the node to the one [`Driver`], which polls, handles and takes turns until the node has drained.
+//! node and gives the node to the one `Driver`, which polls, handles and takes turns until the node has drained.
 
 mod driver;
 mod nodes;
@@ -354,7 +354,7 @@ pub fn run_epn(
     };
     let mut sink = sink::open(&config.epn.sink, opening)?;
     if let Some(former) = sink.take_former() {
-        brain.store_first(former.into_iter());
+        brain.store_first(former);
     }
     let told = config.epn.advertise.as_deref().map(own);
     let mut data_addresses = vec![resolve(told.as_ref().unwrap_or(&address))?];

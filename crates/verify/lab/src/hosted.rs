@@ -141,7 +141,7 @@ impl Fleet {
     ///
     /// # Errors
     ///
-    /// [`HostError::Busy`](super::HostError::Busy) of the first host where something is left then.
+    /// [`HostError::Busy`](crate::hosts::HostError::Busy) of the first host where something is left then.
     pub fn stop(&self, patience: Duration) -> Result<u64, LabError> {
         let at_first: u64 = self.running()?.iter().sum();
         let has_icn = self.signal("TERM", "icn")? > 0;

@@ -79,7 +79,7 @@ fn line_of(argument: &Arg) -> String {
     if argument.get_action().takes_values() {
         let space = if argument.is_positional() { "" } else { " " };
         let names = argument.get_value_names().unwrap_or_default();
-        let names: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
+        let names: Vec<&str> = names.iter().map(clap::builder::Str::as_str).collect();
         let _ = write!(typed, "{space}{}", names.join(" "));
     }
     let help = argument.get_long_help().or(argument.get_help());

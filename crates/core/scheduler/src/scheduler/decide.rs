@@ -32,8 +32,8 @@ impl Scheduler {
             .filter(|flp| protect!(MissingCounted, when built.missing.contains(flp)))
             .collect();
         // Whole, or as whole as it can ever be.
-        let is_settled = missing.iter().all(|flp| open.reason_of(*flp).is_some());
-        let is_settled = protect!(SettledReport, requires is_settled);
+        let has_reasons = missing.iter().all(|flp| open.reason_of(*flp).is_some());
+        let is_settled = protect!(SettledReport, requires has_reasons);
         // An EPN that was asked before, or for an earlier attempt, may be stale while the present one is about to
         // finish.
         let is_present = built.attempt == open.attempt

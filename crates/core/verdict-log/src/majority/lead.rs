@@ -131,8 +131,8 @@ impl<S: Storage> MajorityLedger<S> {
             .collect();
         matched.push(self.durable());
         matched.sort_unstable_by(|a, b| b.cmp(a));
-        let most = matched[self.config.majority() - 1];
-        let most = protect!(MajorityCommit, most, else self.durable());
+        let on_majority = matched[self.config.majority() - 1];
+        let most = protect!(MajorityCommit, on_majority, else self.durable());
         // An entry of an old term can be on most disks and still be overwritten; those before one of this term cannot.
         let is_own_term = self.storage.term_at(most) == Some(self.state.term);
         if protect!(OwnTermCommit, requires is_own_term) {

@@ -239,8 +239,8 @@ impl<D: Disk> LogFiles<D> {
 
     fn sync(&self, name: &str) -> Result<(), StorageError> {
         protect!(SyncBeforeDurable, else return Ok(()));
-        let outcome = self.disk.sync(name);
-        let outcome = protect!(SyncErrorsFatal, outcome, else Ok(()));
+        let synced = self.disk.sync(name);
+        let outcome = protect!(SyncErrorsFatal, synced, else Ok(()));
         outcome.map_err(io_error(&self.disk, "sync", name))
     }
 

@@ -455,7 +455,7 @@ impl ModelFarm {
             }
             ModelStep::Hear { icn, tf, fate } => self.ask(state, icn, tf, fate),
             ModelStep::Append { tf, term } => {
-                state.log[tf][at(term)] = state.mail[tf].appends[at(term)]
+                state.log[tf][at(term)] = state.mail[tf].appends[at(term)];
             }
             ModelStep::Durable { icn, tf } => {
                 if let View::Asked(fate) = state.icns[icn].views[tf] {

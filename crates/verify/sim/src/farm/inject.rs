@@ -57,7 +57,7 @@ impl TortureFarm<'_> {
                 self.inject(now, &fault);
             }
             PlannedStep::Thaw(index, life) if self.seats[index].life == life => {
-                self.thaw(now, index)
+                self.thaw(now, index);
             }
             PlannedStep::Thaw(..) => {}
             PlannedStep::Heal(a, b) => {
@@ -71,7 +71,7 @@ impl TortureFarm<'_> {
             PlannedStep::Quicken(index) => self.quicken(index),
             PlannedStep::SinkUp(index) => self.seats[index].set_down(false),
             PlannedStep::DiskWorks(index) => {
-                self.seats[index].disk.set_faults(DiskFaults::default())
+                self.seats[index].disk.set_faults(DiskFaults::default());
             }
             PlannedStep::RegistryBack => self.give_registry_back(now, false),
             PlannedStep::RegistryHeals(index) => self.heal_registry(now, index, false),
