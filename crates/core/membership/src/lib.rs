@@ -9,16 +9,13 @@
 //! - **cut**: its stream has closed. It may come back in the same life.
 //! - **dead**: it stayed cut for its time of grace, or a later life of it has joined. This is for ever.
 //!
-//! A [`Registry`] is where nodes register: `embedded`, the ICN itself; `zookeeper`, over a [`keeper`], with the live
-//! connection in another crate; `memory`, the same over a model of ZooKeeper in virtual time. All of them pass
-//! [`contract`].
+//! A [`Registry`] is where nodes register: `embedded`, the ICN itself; `zookeeper` and, over a model of it in virtual
+//! time, `memory`, both in another crate. All of them pass [`contract`].
 
 mod config;
 pub mod contract;
 pub mod embedded;
-pub mod keeper;
 mod registry;
-pub mod zookeeper;
 
 pub use config::LivenessConfig;
 pub use registry::{Member, MemberError, Registry, RegistryEvent};

@@ -3,10 +3,6 @@
 //! There is no other voter, so the ICN that has the directory leads. Durability depends on this one disk; an ICN that
 //! must not end with its machine needs the majority log.
 
-mod read;
-
-pub use read::{LedgerDir, ReadError, read_dir, read_newest};
-
 use crate::entry::Entry;
 use crate::records::Records;
 use crate::replay::careful_replay;

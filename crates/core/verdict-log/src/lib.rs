@@ -6,6 +6,7 @@
 //! leader finds every durable record, and no other can be added without its knowledge. Why:
 //! `docs/adr/2026-11-21-the-fenced-append-is-the-truth.md`.
 
+mod content;
 pub mod entry;
 pub mod event;
 pub mod file;
@@ -14,7 +15,8 @@ pub mod memory;
 pub mod records;
 mod replay;
 pub mod storage;
-pub mod zookeeper;
+
+pub use content::LogContent;
 
 use bytes::Bytes;
 use sheaf_protocol::{Record, Term, Timestamp};

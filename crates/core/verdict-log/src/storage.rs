@@ -6,19 +6,20 @@
 //! next batch, so a slow disk makes larger batches, not a longer queue.
 
 mod checkpoints;
-pub mod disk;
-mod file;
+mod disk;
 mod layout;
 mod log_files;
+mod on_disk;
 mod reader;
 mod scan;
 mod sim;
 mod view;
 
-pub use disk::{Disk, OsDisk};
-pub use file::{FileStorage, Waker};
+pub use disk::Disk;
+pub use log_files::{LogFiles, Op};
+pub use on_disk::{DiskStorage, Writer};
 pub use scan::{Findings, Torn};
-pub use sim::{DiskFaults, DiskTotals, SimDisk, SimStorage};
+pub use sim::{DiskFaults, DiskTotals, SimDisk, SimStorage, SimWriter};
 
 pub(crate) use reader::LogReader;
 pub(crate) use scan::scan;
@@ -27,7 +28,11 @@ use crate::entry::{BodyError, Entry};
 use sheaf_protocol::{Term, Timestamp};
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 use thiserror::Error;
+
+/// Pause before a disk that failed is tried again.
+pub const RETRY: Duration = Duration::from_millis(50);
 
 /// State that a member must never forget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

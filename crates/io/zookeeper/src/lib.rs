@@ -1,16 +1,18 @@
-//! The one place that speaks to ZooKeeper.
+//! All that knows ZooKeeper.
 //!
-//! `Live` is a [`Keeper`](sheaf_membership::keeper::Keeper): a session with an ensemble, kept up in a thread of its
-//! own. The requests are decided by the registry in `sheaf_membership::zookeeper` and by the verdict log in
-//! `sheaf_verdict_log`, which the simulator drives over a model of ZooKeeper. [`server`] starts private servers for
-//! tests, the demo and the lab.
+//! [`registry`] and [`ledger`] are state machines which decide the requests to make, over any [`keeper::Keeper`]. The
+//! simulator drives them over [`keeper::model`], a ZooKeeper in virtual time; a node drives them over `Live`, a session
+//! with an ensemble, kept up in a thread of its own. [`server`] starts private servers for tests, the demo and the lab.
 //!
 //! The client and its TLS are the feature `client`. A build without it reads the same farm files and refuses those
 //! that name ZooKeeper ([`OptionsError::NotBuilt`]).
 
+pub mod keeper;
+pub mod ledger;
 #[cfg(feature = "client")]
 mod live;
 mod options;
+pub mod registry;
 pub mod server;
 
 #[cfg(feature = "client")]
@@ -36,13 +38,13 @@ pub type Waker = Box<dyn Fn() + Send + Sync>;
 /// [`OptionsError`] names the option that cannot be used. Servers that do not answer are no error: the registry reports
 /// them, and tries again for ever.
 #[cfg(feature = "client")]
-pub fn registry(
+pub fn open_registry(
     options: &ZooKeeperOptions,
     root: &str,
     interest: &[Role],
     waker: Waker,
 ) -> Result<Box<dyn Registry>, OptionsError> {
-    use sheaf_membership::zookeeper::ZooKeeperRegistry;
+    use crate::registry::ZooKeeperRegistry;
     let live = Live::start(options, waker)?;
     let registry = ZooKeeperRegistry::new(live, "zookeeper", root, interest);
     Ok(Box::new(registry))
@@ -54,7 +56,7 @@ pub fn registry(
 ///
 /// [`OptionsError::NotBuilt`].
 #[cfg(not(feature = "client"))]
-pub fn registry(
+pub fn open_registry(
     _: &ZooKeeperOptions,
     _: &str,
     _: &[Role],
@@ -69,13 +71,13 @@ pub fn registry(
 ///
 /// [`OptionsError`] names the option that cannot be used.
 #[cfg(feature = "client")]
-pub fn ledger(
+pub fn open_ledger(
     options: &ZooKeeperOptions,
     root: &str,
     icn: u16,
     waker: Waker,
 ) -> Result<Box<dyn Ledger>, OptionsError> {
-    use sheaf_verdict_log::zookeeper::{ZooKeeperLedger, ZooKeeperLedgerOptions};
+    use crate::ledger::{ZooKeeperLedger, ZooKeeperLedgerOptions};
     let live = Live::start(options, waker)?;
     let options = ZooKeeperLedgerOptions::new(root, icn);
     Ok(Box::new(ZooKeeperLedger::new(live, options)))
@@ -87,7 +89,7 @@ pub fn ledger(
 ///
 /// [`OptionsError::NotBuilt`].
 #[cfg(not(feature = "client"))]
-pub fn ledger(
+pub fn open_ledger(
     _: &ZooKeeperOptions,
     _: &str,
     _: u16,

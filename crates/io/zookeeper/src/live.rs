@@ -4,10 +4,8 @@
 //! caller hands requests in and is told of events by a waker, and waits for neither.
 
 use crate::Waker;
+use crate::keeper::{Answer, Keeper, KeeperError, KeeperEvent, Kind, Request, Step, Ticket};
 use crate::options::{OptionsError, ZooKeeperOptions};
-use sheaf_membership::keeper::{
-    Answer, Keeper, KeeperError, KeeperEvent, Kind, Request, Step, Ticket,
-};
 use sheaf_protocol::Timestamp;
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};

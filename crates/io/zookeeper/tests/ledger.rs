@@ -1,9 +1,9 @@
 //! The verdict log on real servers: leaders die, stop, are cut off and lose answers, and so do servers.
 
-use sheaf_membership::keeper::{Answer, Keeper, KeeperError, KeeperEvent, Kind, Request};
 use sheaf_protocol::{Checkpoint, Record, TfId, Timestamp};
-use sheaf_verdict_log::zookeeper::{ZooKeeperLedger, ZooKeeperLedgerOptions};
 use sheaf_verdict_log::{Ledger, Notice, Position};
+use sheaf_zookeeper::keeper::{Answer, Keeper, KeeperError, KeeperEvent, Kind, Request};
+use sheaf_zookeeper::ledger::{ZooKeeperLedger, ZooKeeperLedgerOptions};
 use sheaf_zookeeper::server::{Ensemble, Flow, Home, Relay, ServerOptions};
 use sheaf_zookeeper::{Live, Waker, ZooKeeperOptions};
 use std::collections::VecDeque;

@@ -1,10 +1,10 @@
 //! The registry keeps to its contract on real servers.
 
 use sheaf_membership::contract::{self, RegistryFarm};
-use sheaf_membership::keeper::{Keeper, KeeperEvent, Kind, Request};
-use sheaf_membership::zookeeper::ZooKeeperRegistry;
 use sheaf_membership::{Member, Registry, RegistryEvent};
 use sheaf_protocol::{NodeId, Timestamp};
+use sheaf_zookeeper::keeper::{Keeper, KeeperEvent, Kind, Request};
+use sheaf_zookeeper::registry::ZooKeeperRegistry;
 use sheaf_zookeeper::server::{Ensemble, Flow, Home, Relay, ServerOptions};
 use sheaf_zookeeper::{Live, Waker, ZooKeeperOptions};
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -25,7 +25,7 @@ impl Node {
         let waker = Box::new(move || {
             let _ = ring.try_send(());
         });
-        let registry = sheaf_zookeeper::registry(options, "/farm", &[], waker).unwrap();
+        let registry = sheaf_zookeeper::open_registry(options, "/farm", &[], waker).unwrap();
         Self { registry, rung }
     }
 

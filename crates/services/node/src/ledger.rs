@@ -4,11 +4,12 @@ use crate::check::path_for;
 use crate::clock::new_incarnation;
 use crate::config::{FarmConfig, LedgerBackend, MembershipFileError};
 use sheaf_protocol::{NodeId, Role};
+use sheaf_verdict_files::{FileStorage, Waker};
 use sheaf_verdict_log::Ledger;
 use sheaf_verdict_log::file::FileLedger;
 use sheaf_verdict_log::majority::{MajorityConfig, MajorityLedger};
 use sheaf_verdict_log::memory::MemoryLedger;
-use sheaf_verdict_log::storage::{FileStorage, StorageError, Waker};
+use sheaf_verdict_log::storage::StorageError;
 use sheaf_zookeeper::OptionsError;
 use std::io;
 use std::path::PathBuf;
@@ -60,7 +61,7 @@ pub(crate) fn open(
             let role = Role::Icn;
             let options = config.membership.zookeeper(NodeId { role, index: icn })?;
             let root = &config.membership.root;
-            Ok(sheaf_zookeeper::ledger(&options, root, icn, waker)?)
+            Ok(sheaf_zookeeper::open_ledger(&options, root, icn, waker)?)
         }
     }
 }
@@ -75,5 +76,5 @@ fn storage(config: &FarmConfig, icn: u16, waker: Waker) -> Result<FileStorage, L
         path: path.clone(),
         source,
     })?;
-    Ok(FileStorage::open(&path, waker)?)
+    Ok(sheaf_verdict_files::open(&path, waker)?)
 }

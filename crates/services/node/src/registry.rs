@@ -34,7 +34,8 @@ pub(crate) fn open(
         return Ok(None);
     }
     let options = config.membership.zookeeper(node)?;
-    let registry = sheaf_zookeeper::registry(&options, &config.membership.root, interest, waker)?;
+    let registry =
+        sheaf_zookeeper::open_registry(&options, &config.membership.root, interest, waker)?;
     Ok(Some(registry))
 }
 

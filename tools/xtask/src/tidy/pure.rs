@@ -1,26 +1,22 @@
 //! Pure crates stay pure: no clock, thread, file, socket or environment in what they ship.
 //!
-//! Clippy bans the functions by name (each pure crate has a copy of `pure_clippy.toml`); this check
-//! makes sure that the copies are there, that no source reaches for a banned module in another way, and
-//! that no dependency brings one in.
+//! Clippy bans the functions by name: one `clippy.toml` in `crates/core` for all crates there, a copy in each pure
+//! crate of `crates/base`. This check makes sure that the file is in force everywhere, that no source reaches for a
+//! banned module in another way, and that no dependency brings one in.
 
 use super::Finding;
 use super::tree::Tree;
 use super::workspace::Workspace;
 use std::collections::BTreeSet;
 
-const CRATES: [&str; 7] = [
-    "crates/base/protocol",
-    "crates/base/formats",
-    "crates/core/stf-builder",
-    "crates/core/placement",
-    "crates/core/scheduler",
-    "crates/core/tf-builder",
-    "crates/core/membership",
-];
+/// Folder of the layer whose crates are all pure.
+const CORE: &str = "crates/core";
 
-/// Template that every copy equals.
-const TEMPLATE_PATH: &str = "tools/xtask/src/tidy/pure_clippy.toml";
+/// Pure crates of other layers, each with a copy of the bans.
+const COPIES: [&str; 2] = ["crates/base/protocol", "crates/base/formats"];
+
+/// Bans of all pure crates.
+const BANS_PATH: &str = "crates/core/clippy.toml";
 
 /// Ways to the outside that need no name which clippy bans.
 const WORDS: [&str; 6] = [
@@ -36,53 +32,43 @@ const WORDS: [&str; 6] = [
 const MODULES: [&str; 4] = ["net", "fs", "thread", "env"];
 
 /// Dependencies of pure crates, beside each other.
-const DEPENDENCIES: [&str; 7] = [
+const DEPENDENCIES: [&str; 8] = [
     "bytes",
     "crc-fast",
     "rand",
     "rand_distr",
     "rand_xoshiro",
     "serde",
+    "serde_json",
     "thiserror",
 ];
 
 pub(crate) fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
     let mut findings = bans_of_root(tree);
-    for folder in CRATES {
+    for folder in COPIES {
         let path = format!("{folder}/clippy.toml");
-        if tree.text(&path) != tree.text(TEMPLATE_PATH) {
-            findings.push(Finding::of_file(
-                &path,
-                format!("is not a copy of {TEMPLATE_PATH}"),
-            ));
+        if tree.text(&path) != tree.text(BANS_PATH) {
+            let message = format!("is not a copy of {BANS_PATH}");
+            findings.push(Finding::of_file(&path, message));
         }
-        let sources = format!("{folder}/src/");
-        for (path, text) in tree
-            .with_extension("rs")
-            .filter(|(path, _)| path.starts_with(&sources))
-        {
+    }
+    for (path, _) in tree.with_extension("toml") {
+        if path.starts_with(CORE) && path.ends_with("/clippy.toml") && path != BANS_PATH {
+            let message = format!("takes {BANS_PATH} out of force; remove this file");
+            findings.push(Finding::of_file(path, message));
+        }
+    }
+    for (path, text) in tree.with_extension("rs") {
+        if is_pure(path) && path.contains("/src/") {
             findings.extend(impure_lines(path, text));
         }
     }
-    let pure = workspace
-        .crates
-        .iter()
-        .filter(|one| CRATES.contains(&one.folder.as_str()));
-    for one in pure {
-        let pure_name = |name: &str| {
-            CRATES.iter().any(|pure| {
-                Some(name)
-                    == pure
-                        .rsplit('/')
-                        .next()
-                        .map(|short| format!("sheaf-{short}"))
-                        .as_deref()
-            })
-        };
-        let impure = one
-            .ships
-            .iter()
-            .filter(|name| !DEPENDENCIES.contains(&name.as_str()) && !pure_name(name));
+    let crates = &workspace.crates;
+    let pure = || crates.iter().filter(|one| is_pure(&one.folder));
+    let pure_names: BTreeSet<&str> = pure().map(|one| one.name.as_str()).collect();
+    for one in pure() {
+        let is_known = |name: &str| DEPENDENCIES.contains(&name) || pure_names.contains(name);
+        let impure = one.ships.iter().filter(|name| !is_known(name));
         findings.extend(impure.map(|name| {
             let message = format!("a pure crate depends on {name}, which is not known to be pure");
             Finding::of_file(&format!("{}/Cargo.toml", one.folder), message)
@@ -91,20 +77,29 @@ pub(crate) fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
     findings
 }
 
-/// The entries of the root's clippy.toml that the template lacks.
+/// Whether a folder or a file is that of a pure crate.
+fn is_pure(path: &str) -> bool {
+    let below = |folder: &str| {
+        path.strip_prefix(folder)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    below(CORE) || COPIES.into_iter().any(below)
+}
+
+/// The entries of the root's clippy.toml that the pure crates lack.
 fn bans_of_root(tree: &Tree) -> Vec<Finding> {
     let bans = |path: &str| tree.text(path).parse::<toml::Table>();
-    let (root, template) = match (bans("clippy.toml"), bans(TEMPLATE_PATH)) {
-        (Ok(root), Ok(template)) => (root, template),
+    let (root, pure) = match (bans("clippy.toml"), bans(BANS_PATH)) {
+        (Ok(root), Ok(pure)) => (root, pure),
         (Err(error), _) => return vec![Finding::of_file("clippy.toml", error.to_string())],
-        (_, Err(error)) => return vec![Finding::of_file(TEMPLATE_PATH, error.to_string())],
+        (_, Err(error)) => return vec![Finding::of_file(BANS_PATH, error.to_string())],
     };
     let mut findings = Vec::new();
     for (key, value) in &root {
         let entries = value
             .as_array()
             .map_or(std::slice::from_ref(value), Vec::as_slice);
-        let known = template.get(key);
+        let known = pure.get(key);
         let has = |entry| match known.and_then(toml::Value::as_array) {
             Some(known) => known.contains(entry),
             None => known == Some(entry),
@@ -112,7 +107,7 @@ fn bans_of_root(tree: &Tree) -> Vec<Finding> {
         let missing = entries.iter().filter(|entry| !has(entry));
         findings.extend(missing.map(|entry| {
             let message = format!("lacks {entry} of {key}, which the root's clippy.toml has");
-            Finding::of_file(TEMPLATE_PATH, message)
+            Finding::of_file(BANS_PATH, message)
         }));
     }
     findings
@@ -236,13 +231,13 @@ mod tests {
         assert_eq!(in_test_file, []);
     }
 
-    const TEMPLATE: &str = "disallowed-methods = [{ path = \"a\" }, { path = \"b\" }]";
+    const BANS: &str = "disallowed-methods = [{ path = \"a\" }, { path = \"b\" }]";
 
     fn pure_tree() -> Tree {
-        let mut tree = Tree::of(&[("clippy.toml", ""), (TEMPLATE_PATH, TEMPLATE)]);
-        CRATES
+        let mut tree = Tree::of(&[("clippy.toml", ""), (BANS_PATH, BANS)]);
+        COPIES
             .iter()
-            .for_each(|folder| tree.add(&format!("{folder}/clippy.toml"), TEMPLATE));
+            .for_each(|folder| tree.add(&format!("{folder}/clippy.toml"), BANS));
         tree
     }
 
@@ -250,18 +245,31 @@ mod tests {
     fn a_crate_without_the_bans_is_found() {
         let mut tree = pure_tree();
         assert_eq!(check(&tree, &Workspace::default()), []);
-        tree.add(
-            "crates/core/tf-builder/clippy.toml",
-            "disallowed-methods = []",
-        );
+        tree.add("crates/base/formats/clippy.toml", "disallowed-methods = []");
+        tree.add("crates/core/tf-builder/clippy.toml", BANS);
+        let found: Vec<_> = check(&tree, &Workspace::default())
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         assert_eq!(
-            check(&tree, &Workspace::default())[0].to_string(),
-            "crates/core/tf-builder/clippy.toml: is not a copy of tools/xtask/src/tidy/pure_clippy.toml"
+            found,
+            [
+                "crates/base/formats/clippy.toml: is not a copy of crates/core/clippy.toml",
+                "crates/core/tf-builder/clippy.toml: takes crates/core/clippy.toml out of force; remove this file",
+            ]
         );
     }
 
     #[test]
-    fn a_ban_of_the_root_that_the_template_lacks_is_found() {
+    fn every_crate_of_core_is_pure_and_no_other_is_by_its_name() {
+        assert!(is_pure("crates/core/verdict-log"));
+        assert!(is_pure("crates/base/protocol/src/lib.rs"));
+        assert!(!is_pure("crates/base/protocols"));
+        assert!(!is_pure("crates/io/transport/src/lib.rs"));
+    }
+
+    #[test]
+    fn a_ban_of_the_root_that_pure_crates_lack_is_found() {
         let mut tree = pure_tree();
         tree.add(
             "clippy.toml",
@@ -274,8 +282,7 @@ mod tests {
         assert_eq!(
             found,
             [
-                "tools/xtask/src/tidy/pure_clippy.toml: lacks { path = \"c\" } of disallowed-methods, which the \
-              root's clippy.toml has"
+                "crates/core/clippy.toml: lacks { path = \"c\" } of disallowed-methods, which the root's clippy.toml has"
             ]
         );
     }
@@ -286,12 +293,18 @@ mod tests {
             .map(str::to_owned)
             .into();
         let build = Crate {
+            name: "sheaf-tf-builder".to_owned(),
             folder: "crates/core/tf-builder".to_owned(),
             ships,
             ..Crate::default()
         };
+        let protocol = Crate {
+            name: "sheaf-protocol".to_owned(),
+            folder: "crates/base/protocol".to_owned(),
+            ..Crate::default()
+        };
         let workspace = Workspace {
-            crates: vec![build],
+            crates: vec![build, protocol],
             ..Workspace::default()
         };
         let found: Vec<_> = check(&pure_tree(), &workspace)

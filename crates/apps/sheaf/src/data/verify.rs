@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use sheaf_audit::{
     Audit, Contradiction, Evidence, Lives, Options, RosterSource, SourceBooks, audit,
 };
-use sheaf_verdict_log::file::{self, ReadError};
+use sheaf_verdict_files::{ReadError, read_dir};
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::io::Write as _;
@@ -135,7 +135,7 @@ fn read_ledgers(evidence: &mut Evidence, args: &Args) -> anyhow::Result<u64> {
 
 /// A damaged one is one, and is told.
 fn holds_ledger(path: &Path) -> bool {
-    !matches!(file::read_dir(path), Err(ReadError::Nothing(_)))
+    !matches!(read_dir(path), Err(ReadError::Nothing(_)))
 }
 
 impl Report {

@@ -11,9 +11,9 @@ use sheaf_protocol::Term;
 use sheaf_protocol::protect;
 use std::collections::VecDeque;
 
-/// One operation.
+/// One operation on the files of a log.
 #[derive(Clone, Debug)]
-pub(crate) enum Op {
+pub enum Op {
     /// The entry follows the last one.
     Append(Entry),
     /// This index and all behind it are removed.
@@ -39,9 +39,9 @@ struct End {
     records: u64,
 }
 
-/// The files of a log that is written.
+/// Files of a log that is written.
 #[derive(Debug)]
-pub(crate) struct LogFiles<D> {
+pub struct LogFiles<D> {
     disk: D,
     /// End of the durable part.
     durable: End,
@@ -60,7 +60,7 @@ impl<D: Disk> LogFiles<D> {
     /// # Errors
     ///
     /// [`StorageError::Corrupt`] if synced data are gone; nothing is changed then.
-    pub(crate) fn open(disk: D) -> Result<(Self, Findings), StorageError> {
+    pub fn open(disk: D) -> Result<(Self, Findings), StorageError> {
         let found = scan(&disk)?;
         let names = disk.list().map_err(io_error(&disk, "list", ""))?;
         for name in LEFTOVERS {
@@ -122,7 +122,7 @@ impl<D: Disk> LogFiles<D> {
     /// # Errors
     ///
     /// The error of the disk. No byte of operations still in `ops` counts.
-    pub(crate) fn write(&mut self, ops: &mut VecDeque<Op>) -> Result<(), StorageError> {
+    pub fn write(&mut self, ops: &mut VecDeque<Op>) -> Result<(), StorageError> {
         while !ops.is_empty() {
             if self.is_dirty {
                 self.mend()?;

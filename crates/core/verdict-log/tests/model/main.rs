@@ -12,13 +12,18 @@ mod farm;
 
 use farm::{ModelFarm, Rules};
 use stateright::{Checker, HasDiscoveries, Model};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Time limit of a search; on a quiet machine of two cores, all of them together take ten seconds.
 const PATIENCE: Duration = Duration::from_secs(400);
 
+#[expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the search of a test has a time limit"
+)]
 fn search(farm: ModelFarm, until: HasDiscoveries) -> impl Checker<ModelFarm> {
-    let begun = Instant::now();
+    let begun = std::time::Instant::now();
     let checker = farm
         .checker()
         .threads(2)

@@ -6,7 +6,7 @@ use super::super::tables::{Abandoned, Session, Verdict};
 use super::summed::Counts;
 use super::{Evidence, Summed};
 use sheaf_protocol::{self as frame, Checkpoint, Record};
-use sheaf_verdict_log::file::{ReadError, read_newest};
+use sheaf_verdict_files::{ReadError, read_newest};
 use std::path::Path;
 
 impl Evidence {

@@ -3,8 +3,8 @@
 use super::super::*;
 use super::run::*;
 use sheaf_protocol::{Record, Timestamp};
-use sheaf_verdict_log::file::{FileLedger, ReadError};
-use sheaf_verdict_log::storage::FileStorage;
+use sheaf_verdict_files::{FileStorage, ReadError};
+use sheaf_verdict_log::file::FileLedger;
 use sheaf_verdict_log::{Ledger, Notice};
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ fn keep(folder: &Path, records: Vec<Record>) {
     let waker = Box::new(move || {
         let _ = wake.try_send(());
     });
-    let storage = FileStorage::open(folder, waker).expect("the folder is free");
+    let storage = sheaf_verdict_files::open(folder, waker).expect("the folder is free");
     let mut ledger = FileLedger::open(storage).expect("of a single ICN");
     assert!(matches!(next(&mut ledger, &wakes), Notice::Lead { .. }));
     let end = ledger.append(Timestamp(0), records);

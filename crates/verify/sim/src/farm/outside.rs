@@ -4,13 +4,13 @@ use super::seat::Node;
 use super::{TortureFarm, inject::PlannedStep};
 use crate::options::{Log, Options};
 use sheaf_membership::Member;
-use sheaf_membership::keeper::model::{Model, ModelKeeper};
-use sheaf_membership::keeper::{Keeper, KeeperEvent, Request, Ticket};
-use sheaf_membership::zookeeper::ZooKeeperRegistry;
 use sheaf_node::registry::Discovery;
 use sheaf_protocol::{Incarnation, NodeId, Role, Timestamp};
 use sheaf_verdict_log::Ledger;
-use sheaf_verdict_log::zookeeper::{ZooKeeperLedger, ZooKeeperLedgerOptions};
+use sheaf_zookeeper::keeper::model::{Model, ModelKeeper};
+use sheaf_zookeeper::keeper::{Keeper, KeeperEvent, Request, Ticket};
+use sheaf_zookeeper::ledger::{ZooKeeperLedger, ZooKeeperLedgerOptions};
+use sheaf_zookeeper::registry::ZooKeeperRegistry;
 use std::time::Duration;
 
 /// Path above the farm's nodes in the tree.

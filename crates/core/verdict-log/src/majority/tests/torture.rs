@@ -7,6 +7,10 @@ use std::time::Duration;
 /// Seeds of every run of the tests.
 const SEEDS: u64 = 2000;
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the seeds of a test are chosen from outside"
+)]
 fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(

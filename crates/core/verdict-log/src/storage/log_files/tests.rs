@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::storage::layout::{SYNCED, segment_name};
-use crate::storage::{DiskFaults, LogReader, SimDisk};
+use crate::storage::reader::LogReader;
+use crate::storage::{DiskFaults, SimDisk};
 use bytes::Bytes;
 use sheaf_protocol::Term;
 

@@ -1,9 +1,9 @@
 //! Tests of the registry in a ZooKeeper beyond the contract, against the model.
 
-use sheaf_membership::keeper::model::{Model, ModelKeeper};
-use sheaf_membership::zookeeper::ZooKeeperRegistry;
 use sheaf_membership::{Member, Registry, RegistryEvent};
 use sheaf_protocol::{EpnId, Incarnation, NodeId, Role, Timestamp};
+use sheaf_zookeeper::keeper::model::{Model, ModelKeeper};
+use sheaf_zookeeper::registry::ZooKeeperRegistry;
 use std::time::Duration;
 
 const SESSION: Duration = Duration::from_millis(400);

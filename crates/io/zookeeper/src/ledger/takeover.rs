@@ -4,9 +4,9 @@ use super::names::{Claim, segment_number};
 use super::segment::Segment;
 use super::writer::Writer;
 use super::{Purpose, RETRY, Stage, ZooKeeperLedger};
-use crate::{Notice, Replay};
-use sheaf_membership::keeper::{Answer, Keeper, KeeperError, Request};
+use crate::keeper::{Answer, Keeper, KeeperError, Request};
 use sheaf_protocol::{Record, Term, Timestamp};
+use sheaf_verdict_log::{Notice, Replay};
 use std::collections::BTreeMap;
 
 /// Segments that are read at once.

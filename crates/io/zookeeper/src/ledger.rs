@@ -21,12 +21,12 @@ mod segment;
 mod takeover;
 mod writer;
 
-use crate::{Ledger, LedgerStatus, Notice, Position};
-use names::{Candidate, Claim, Paths, candidate_prefix};
-use sheaf_membership::keeper::{
+use crate::keeper::{
     Answer, Keeper, KeeperError, KeeperEvent, Kind, Request, Step, Ticket, make_path,
 };
+use names::{Candidate, Claim, Paths, candidate_prefix};
 use sheaf_protocol::{Record, Term, Timestamp};
+use sheaf_verdict_log::{Ledger, LedgerStatus, Notice, Position};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use takeover::Reading;

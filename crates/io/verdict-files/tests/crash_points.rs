@@ -4,8 +4,8 @@
 //! simulated disk, power failures included, in `storage/log_files/tests.rs`.
 
 use sheaf_protocol::{Record, TfId, Timestamp};
-use sheaf_verdict_log::file::{FileLedger, read_dir};
-use sheaf_verdict_log::storage::FileStorage;
+use sheaf_verdict_files::{FileStorage, read_dir};
+use sheaf_verdict_log::file::FileLedger;
 use sheaf_verdict_log::{Ledger, Notice};
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -48,7 +48,8 @@ fn open(folder: &Path) -> (FileLedger<FileStorage>, Receiver<()>) {
         // A pending wake need not be repeated.
         let _ = wake.try_send(());
     });
-    let storage = FileStorage::open(folder, waker).unwrap_or_else(|error| panic!("{error}"));
+    let storage =
+        sheaf_verdict_files::open(folder, waker).unwrap_or_else(|error| panic!("{error}"));
     (
         FileLedger::open(storage).expect("it is that of a single ICN"),
         wakes,

@@ -10,8 +10,8 @@ use sheaf_protocol::{
     Attempt, Checkpoint, EpnId, FlpId, Incarnation, Record, SummedSource, Target, TfId, Timestamp,
     Verdict,
 };
+use sheaf_verdict_files::FileStorage;
 use sheaf_verdict_log::file::FileLedger;
-use sheaf_verdict_log::storage::FileStorage;
 use sheaf_verdict_log::{Ledger, Notice, Replay};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -81,7 +81,7 @@ fn open(folder: &Path) -> (FileLedger<FileStorage>, Receiver<()>, Replay) {
         // A pending wake need not be repeated.
         let _ = wake.try_send(());
     });
-    let storage = FileStorage::open(folder, waker).expect("the folder of a bench");
+    let storage = sheaf_verdict_files::open(folder, waker).expect("the folder of a bench");
     let mut ledger = FileLedger::open(storage).expect("a log of one ICN");
     loop {
         match ledger.poll(Timestamp(0)) {

@@ -4,16 +4,16 @@
 //! is one ICN on its own disk, `majority` three ICNs in this process, each with a directory of its own on the same
 //! disk and no network between them; both with a real `fdatasync`. Unit: time an append, verdicts a second.
 //! `SHEAF_BENCH_DIR` names the folder of the directories (the system's temporary one if it is not set): the figure is
-//! that of its disk. `cargo bench --profile ci -p sheaf-verdict-log` measures; under `cargo test` every bench runs
+//! that of its disk. `cargo bench --profile ci -p sheaf-verdict-files` measures; under `cargo test` every bench runs
 //! once. The checksum is the digest of the records that are read back.
 
 use divan::{Bencher, counter::ItemsCount};
 use sheaf_protocol::{
     Attempt, Digest, EpnId, Incarnation, Record, Target, TfId, Timestamp, Verdict,
 };
-use sheaf_verdict_log::file::{FileLedger, read_dir};
+use sheaf_verdict_files::{FileStorage, read_dir};
+use sheaf_verdict_log::file::FileLedger;
 use sheaf_verdict_log::majority::{MajorityConfig, MajorityLedger};
-use sheaf_verdict_log::storage::FileStorage;
 use sheaf_verdict_log::{Ledger, Notice, Position};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -70,7 +70,7 @@ fn storage(folder: &Path, wake: SyncSender<()>) -> FileStorage {
         // A pending wake need not be repeated.
         let _ = wake.try_send(());
     });
-    FileStorage::open(folder, waker).expect("the folder of a bench is empty")
+    sheaf_verdict_files::open(folder, waker).expect("the folder of a bench is empty")
 }
 
 /// One ICN.

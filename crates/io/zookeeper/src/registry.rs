@@ -7,7 +7,7 @@
 use crate::keeper::{
     Answer, Keeper, KeeperError, KeeperEvent, Kind, Request, Step, Ticket, make_path,
 };
-use crate::registry::{Member, Registry, RegistryEvent};
+use sheaf_membership::{Member, Registry, RegistryEvent};
 use sheaf_protocol::{Role, Timestamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

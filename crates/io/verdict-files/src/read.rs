@@ -1,8 +1,9 @@
 //! Reader of ledger directories that it does not own: of a process that runs, was killed, or has ended.
 
-use crate::records::Records;
-use crate::storage::{Findings, LogReader, OsDisk, StorageError, scan};
-use sheaf_protocol::{Record, Term};
+use crate::OsDisk;
+use sheaf_verdict_log::LogContent;
+use sheaf_verdict_log::storage::StorageError;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -20,13 +21,11 @@ pub enum ReadError {
     Nothing(PathBuf),
 }
 
-/// Content of a ledger directory when it was scanned.
+/// Ledger directory of this machine and its content when it was scanned.
 #[derive(Debug)]
 pub struct LedgerDir {
     folder: PathBuf,
-    disk: OsDisk,
-    /// Segments, terms, torn writes.
-    pub findings: Findings,
+    content: LogContent<OsDisk>,
 }
 
 impl LedgerDir {
@@ -35,37 +34,18 @@ impl LedgerDir {
     pub fn folder(&self) -> &Path {
         &self.folder
     }
+}
 
-    /// Returns the records with term and index of their entry, oldest first: all of them, or from the first checkpoint
-    /// on if the begin was removed. An error ends the sequence.
-    pub fn records(
-        &self,
-    ) -> impl Iterator<Item = Result<(Term, u64, Record), StorageError>> + use<> {
-        let mut reader = LogReader::new(self.disk.clone());
-        let last = self.findings.last_index;
-        let first = match self.findings.base.0 {
-            0 => 1,
-            // Without a checkpoint no record could be read.
-            _ => self.findings.checkpoints.first().unwrap_or(last + 1),
-        };
-        Records::new((first..=last).map(move |index| reader.read(index, last)))
-    }
+impl Deref for LedgerDir {
+    type Target = LogContent<OsDisk>;
 
-    /// Returns the term of the last entry and its index: of two logs of a majority, the higher one has everything
-    /// committed.
-    #[must_use]
-    pub fn newest(&self) -> (Term, u64) {
-        let term = self
-            .findings
-            .terms
-            .last()
-            .map_or(Term(0), |(_, term)| *term);
-        (term, self.findings.last_index)
+    fn deref(&self) -> &Self::Target {
+        &self.content
     }
 }
 
 /// Scans the ledger directory `folder`, and changes nothing in it. A torn write at its end is reported in
-/// [`Findings::torn`]; while the writer runs, that may be a write that is going on.
+/// [`torn`](sheaf_verdict_log::storage::Findings::torn); while the writer runs, that may be a write that is going on.
 ///
 /// The log of one member of a majority may end with entries that were never committed; see [`read_newest`].
 ///
@@ -73,18 +53,16 @@ impl LedgerDir {
 ///
 /// [`ReadError::Nothing`] if the folder holds no ledger, [`StorageError::Corrupt`] if synced data are missing or wrong.
 pub fn read_dir(folder: &Path) -> Result<LedgerDir, ReadError> {
-    let disk = OsDisk::look(folder);
     for at in 1.. {
-        match scan(&disk) {
+        match LogContent::scan(OsDisk::look(folder)) {
             // A follower cuts what its leader does not have; then two looks differ.
             Err(StorageError::Corrupt { .. } | StorageError::Io { .. }) if at < TRIES => {}
             Err(error) => return Err(error.into()),
-            Ok(findings) if findings.state.is_none() && findings.segments.is_empty() => break,
-            Ok(findings) => {
+            Ok(content) if content.is_empty() => break,
+            Ok(content) => {
                 return Ok(LedgerDir {
                     folder: folder.to_owned(),
-                    disk,
-                    findings,
+                    content,
                 });
             }
         }

@@ -1,7 +1,7 @@
 //! Removal of segments that no takeover needs any more.
 
 use super::{Purpose, Stage, ZooKeeperLedger};
-use sheaf_membership::keeper::{Keeper, Request, Step};
+use crate::keeper::{Keeper, Request, Step};
 use sheaf_protocol::Timestamp;
 
 /// Segments that are removed with one request.

@@ -1,9 +1,9 @@
 //! Writer of a leader's appends that ZooKeeper does not have yet.
 
 use super::segment;
-use crate::Position;
-use sheaf_membership::keeper::Ticket;
+use crate::keeper::Ticket;
 use sheaf_protocol::{Record, Term, Timestamp};
+use sheaf_verdict_log::Position;
 use std::collections::VecDeque;
 use std::time::Duration;
 

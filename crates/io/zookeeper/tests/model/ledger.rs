@@ -2,10 +2,10 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use sheaf_membership::keeper::model::{Model, ModelKeeper};
 use sheaf_protocol::{Checkpoint, Record, RunId, Term, TfId, Timestamp};
-use sheaf_verdict_log::zookeeper::{ZooKeeperLedger, ZooKeeperLedgerOptions};
 use sheaf_verdict_log::{Ledger, Notice, Position};
+use sheaf_zookeeper::keeper::model::{Model, ModelKeeper};
+use sheaf_zookeeper::ledger::{ZooKeeperLedger, ZooKeeperLedgerOptions};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
