@@ -14,6 +14,8 @@ mod live;
 mod options;
 pub mod registry;
 pub mod server;
+#[cfg(feature = "client")]
+mod tunnel;
 
 #[cfg(feature = "client")]
 pub use live::{Live, Thaw};

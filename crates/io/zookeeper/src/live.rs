@@ -6,6 +6,7 @@
 use crate::Waker;
 use crate::keeper::{Answer, Keeper, KeeperError, KeeperEvent, Kind, Request, Step, Ticket};
 use crate::options::{OptionsError, ZooKeeperOptions};
+use crate::tunnel::{Failures, Tunnel};
 use sheaf_protocol::Timestamp;
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -76,10 +77,22 @@ impl Live {
     ///
     /// [`OptionsError`] if an option cannot be used or there is no thread to be had.
     pub fn start(options: &ZooKeeperOptions, waker: Waker) -> Result<Self, OptionsError> {
-        let servers = options.connect_string()?;
+        options.check_servers()?;
+        let tunnel = options
+            .tls
+            .as_ref()
+            .map(|tls| Tunnel::open(&options.servers, tls, options.session))
+            .transpose()?;
+        let servers = options.servers.join(",");
         let session = Session {
-            connector: options.connector()?,
+            connector: options.connector(),
             acls: options.acls(),
+            connect_to: match &tunnel {
+                Some(tunnel) => tunnel.addresses().collect::<Vec<_>>().join(","),
+                None => servers.clone(),
+            },
+            failures: tunnel.as_ref().map(Tunnel::failures),
+            other_tasks: tunnel.as_ref().map_or(0, Tunnel::tasks),
             servers,
         };
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -96,7 +109,18 @@ impl Live {
             .name("zookeeper".into())
             .spawn(move || {
                 let ends = ends;
-                runtime.block_on(session.keep_up(&ends.0, requests));
+                runtime.block_on(async {
+                    let tunnel = async {
+                        match tunnel {
+                            Some(tunnel) => tunnel.run().await,
+                            None => std::future::pending().await,
+                        }
+                    };
+                    tokio::select! {
+                        () = session.keep_up(&ends.0, requests) => {}
+                        () = tunnel => {}
+                    }
+                });
                 runtime.shutdown_background();
             })?;
         Ok(Self {
@@ -178,7 +202,14 @@ impl Drop for Ends {
 struct Session {
     connector: zk::Connector,
     acls: zk::Acls<'static>,
+    /// The servers, for people.
     servers: String,
+    /// The servers in the form of the client, or the ports of the tunnel to them.
+    connect_to: String,
+    /// Failures of the tunnel, if there is one.
+    failures: Option<Failures>,
+    /// Tasks of the runtime beside the client's.
+    other_tasks: usize,
 }
 
 type Outcome = Result<(Answer, Option<zk::OneshotWatcher>), KeeperError>;
@@ -201,7 +232,7 @@ impl Session {
     async fn keep_up(&self, shared: &Shared, mut commands: Receiver<Command>) {
         let mut said = String::new();
         loop {
-            let connect = self.connector.clone().connect(&self.servers);
+            let connect = self.connector.clone().connect(&self.connect_to);
             let mut connect = std::pin::pin!(connect);
             let connected = loop {
                 tokio::select! {
@@ -217,11 +248,13 @@ impl Session {
                     }
                 }
                 Err(error) => {
+                    let failure = self.failures.as_ref().and_then(Failures::last);
+                    let error = failure.unwrap_or_else(|| error.to_string());
                     // Once for each reason; the attempts go on.
-                    if said != error.to_string() {
-                        said = error.to_string();
-                        let why = format!("no session with {}: {said}", self.servers);
-                        warn!(servers = self.servers, %error, "No session with ZooKeeper");
+                    if said != error {
+                        let why = format!("no session with {}: {error}", self.servers);
+                        warn!(servers = self.servers, error, "No session with ZooKeeper");
+                        said = error;
                         shared.notify(KeeperEvent::Away { why });
                     }
                     let mut again = std::pin::pin!(tokio::time::sleep(AGAIN));
@@ -321,7 +354,7 @@ impl Session {
                         };
                         let _ = tokio::time::timeout(PATIENCE / 2, answered).await;
                         drop((client, asked, watches, states));
-                        close().await;
+                        close(self.other_tasks).await;
                         return Left::Ended;
                     }
                 },
@@ -330,11 +363,12 @@ impl Session {
     }
 }
 
-/// Waits for the client's own task to close the session: it does so when the last handle is dropped, and then ends.
-async fn close() {
+/// Waits for the client's own task to close the session: it does so when the last handle is dropped, and then ends. The
+/// `others` are tasks that go on.
+async fn close(others: usize) {
     let metrics = tokio::runtime::Handle::current().metrics();
     let closed = async {
-        while metrics.num_alive_tasks() > 0 {
+        while metrics.num_alive_tasks() > others {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 use thiserror::Error;
 #[cfg(feature = "client")]
-use zookeeper_client::{Acls, Client, Connector, TlsOptions};
+use zookeeper_client::{Acls, Client, Connector};
 
 /// How to reach an ensemble.
 #[derive(Clone)]
@@ -73,9 +73,13 @@ impl ZooKeeperOptions {
         }
     }
 
-    /// Returns the servers in the form of the client.
+    /// Refuses servers that are not HOST:PORT, and none at all.
+    ///
+    /// # Errors
+    ///
+    /// [`OptionsError::Servers`].
     #[cfg(any(feature = "client", test))]
-    pub(crate) fn connect_string(&self) -> Result<String, OptionsError> {
+    pub(crate) fn check_servers(&self) -> Result<(), OptionsError> {
         let is_address = |server: &String| {
             let has_port =
                 |(host, port): (&str, &str)| !host.is_empty() && port.parse::<u16>().is_ok();
@@ -85,38 +89,16 @@ impl ZooKeeperOptions {
             let found = self.servers.clone();
             return Err(OptionsError::Servers { found });
         }
-        let scheme = if self.tls.is_some() {
-            "tcp+tls://"
-        } else {
-            "tcp://"
-        };
-        let servers = self
-            .servers
-            .iter()
-            .map(|server| format!("{scheme}{server}"));
-        Ok(servers.collect::<Vec<_>>().join(","))
+        Ok(())
     }
 
     #[cfg(feature = "client")]
-    pub(crate) fn connector(&self) -> Result<Connector, OptionsError> {
+    pub(crate) fn connector(&self) -> Connector {
         let mut connector = Client::connector().with_session_timeout(self.session);
         if let Some((name, password)) = &self.user {
             connector = connector.with_auth("digest", format!("{name}:{password}").as_bytes());
         }
-        if let Some(tls) = &self.tls {
-            // The client takes the provider of the process, which two libraries would otherwise each want to be.
-            // An error says that there is one already.
-            let _ = rustls::crypto::ring::default_provider().install_default();
-            let unusable = |error: zookeeper_client::Error| OptionsError::Tls(error.to_string());
-            let mut options = TlsOptions::new().with_pem_ca(&tls.ca).map_err(unusable)?;
-            if let Some((certificate, key)) = &tls.identity {
-                options = options
-                    .with_pem_identity(certificate, key)
-                    .map_err(unusable)?;
-            }
-            connector = connector.with_tls(options);
-        }
-        Ok(connector)
+        connector
     }
 
     /// Returns the rights on the nodes that this client makes.
@@ -137,12 +119,9 @@ mod tests {
     fn servers_have_a_host_and_a_port() {
         let of = |servers: &[&str]| {
             let servers = servers.iter().map(|one| (*one).to_owned()).collect();
-            ZooKeeperOptions::new(servers, Duration::from_secs(1)).connect_string()
+            ZooKeeperOptions::new(servers, Duration::from_secs(1)).check_servers()
         };
-        assert_eq!(
-            of(&["a:1", "10.0.0.1:2181"]).unwrap(),
-            "tcp://a:1,tcp://10.0.0.1:2181"
-        );
+        assert!(of(&["a:1", "10.0.0.1:2181"]).is_ok());
         for bad in [
             &[] as &[&str],
             &["a"],

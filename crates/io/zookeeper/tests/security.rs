@@ -124,15 +124,36 @@ fn nodes_with_certificates_and_a_password_are_let_in_and_nobody_else() {
             what == "/farm/nodes cannot be read: no permission"
         });
     }
-    // Without a certificate of the farm there is no session at all, nor with a server that has none.
+    // Without a certificate of the farm there is no session at all, nor with a server that has none, nor at a plain
+    // port; the reason says which.
     let (other_ca, other_issuer) = authority();
-    for (ca, identity) in [
-        (ca, Some(issue("epn-1", &other_issuer))),
-        (other_ca, Some(issue("epn-1", &issuer))),
+    let plain_relay = Relay::start(&server.addresses()[0]).unwrap();
+    let (secure, plain) = (relay.address(), plain_relay.address());
+    for (address, ca, issuer, expected) in [
+        (
+            &secure,
+            &ca,
+            &other_issuer,
+            "refuses the certificate of this node",
+        ),
+        (
+            &secure,
+            &other_ca,
+            &issuer,
+            "is not signed by the CA of membership.ca",
+        ),
+        (&plain, &ca, &issuer, "does not answer in TLS"),
     ] {
-        let mut other = ZooKeeperOptions::new(vec![relay.address()], SESSION);
-        other.tls = Some(Tls { ca, identity });
-        Node::start(&other)
-            .await_event("away", |event| matches!(event, RegistryEvent::Away { .. }));
+        let mut other = ZooKeeperOptions::new(vec![address.clone()], SESSION);
+        other.tls = Some(Tls {
+            ca: ca.clone(),
+            identity: Some(issue("epn-1", issuer)),
+        });
+        Node::start(&other).await_event(expected, |event| {
+            let RegistryEvent::Away { why } = event else {
+                return false;
+            };
+            why.contains(expected) && why.contains(address.as_str())
+        });
     }
 }
