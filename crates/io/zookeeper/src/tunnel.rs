@@ -1,8 +1,8 @@
 //! TLS to the servers of an ensemble, for a client that connects in the clear.
 //!
 //! The client library can encrypt only with a second library of cryptography beside the one of the farm
-//! (`docs/adr/2026-11-23-zookeeper-is-a-feature.md`). A [`Tunnel`] listens on a loopback port for each server and joins a
-//! connection to a TLS session with that server. A port on loopback is open to every process of the machine, and the
+//! (`docs/adr/2026-11-23-zookeeper-is-a-feature.md`). A [`Tunnel`] listens on a loopback port for each server and joins
+//! a connection to a TLS session with that server. A port on loopback is open to every process of the machine, and the
 //! session has the rights of this node: so a connection is accepted from this very process only, and any other one is
 //! closed before a byte goes either way.
 
