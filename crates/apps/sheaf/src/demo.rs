@@ -1,6 +1,6 @@
 //! `sheaf demo`: a farm on this machine, as separate processes, watched and then judged.
 //!
-//! `args` says what is wanted, `farm_file` makes a farm of it, `sheaf-farm` runs its processes, `supervise` leads them
+//! `args` says what is wanted, `farm_file` makes a farm of it, `sheaf-farm` runs its processes, `run` leads them
 //! from their start to their end, `watch` knows how they do and `screen` shows it. When all have ended, `judge`
 //! makes up the books from their event logs, and `summary` tells the result.
 
@@ -10,9 +10,9 @@ mod faults;
 mod history;
 mod icns;
 mod plain;
+mod run;
 mod screen;
 mod summary;
-mod supervise;
 #[cfg(feature = "tui")]
 mod view;
 mod watch;
@@ -23,9 +23,10 @@ use crate::{fail, json_file};
 use anyhow::Context as _;
 use args::Rate;
 use history::History;
+use run::{Ender, Record, Run};
 use screen::Screen;
 use sheaf_audit::{self as verify, Evidence, Options};
-use sheaf_farm::{Farm, Notice, Process, RunDir, quit_on_signals};
+use sheaf_farm::{Life, Notice, RunDir, Supervisor, quit_on_signals};
 use sheaf_node::config::FarmConfig;
 use sheaf_protocol::Role;
 use sheaf_zookeeper::server::Ensemble;
@@ -36,7 +37,6 @@ use std::process::ExitCode;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 use summary::{Outcome, Summary};
-use supervise::{Ender, Record, Supervisor};
 use watch::Watch;
 
 /// How often the ICN reports the farm.
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     quit_on_signals(sender.clone()).context("cannot handle signals")?;
     let mut watch = Watch::default();
     let outcome = {
-        let mut farm = Farm::new(&dir, &file, STATUS_MS, sender.clone())?;
+        let mut farm = Supervisor::new(&dir, &file, STATUS_MS, sender.clone())?;
         let mut ender = Ender::Signal;
         if args.has_lasting_icns() {
             farm.set_fixed_icns();
@@ -71,8 +71,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let title = title(args, &config);
         let mut screen = Screen::new(&title, !args.no_tui, args.is_json_on_stdout(), quit)?;
         let drain = Duration::from_millis(config.icn.scheduler.drain_ms);
-        let supervisor = Supervisor::new(args, &mut farm, &mut watch, &mut screen, drain, ender);
-        let outcome = supervisor.run(&notices);
+        let run = Run::new(args, &mut farm, &mut watch, &mut screen, drain, ender);
+        let outcome = run.run(&notices);
         drop(screen);
         outcome.and_then(|record| judge(args, &dir, &farm, &watch, record))
     };
@@ -145,17 +145,17 @@ fn counted(count: usize, noun: &str) -> String {
 fn judge(
     args: &Args,
     dir: &RunDir,
-    farm: &Farm<'_>,
+    farm: &Supervisor<'_>,
     watch: &Watch,
     record: Record,
 ) -> anyhow::Result<Summary> {
     let mut evidence = Evidence::default();
-    for process in farm.processes() {
+    for life in farm.lives() {
         evidence
-            .read(&process.events, Some(process.node), process.fate_of_log())
-            .with_context(|| format!("cannot read {}", process.events.display()))?;
+            .read(&life.events, Some(life.node), life.fate_of_log())
+            .with_context(|| format!("cannot read {}", life.events.display()))?;
     }
-    let history = History::read(farm.processes()).context("cannot read the event logs")?;
+    let history = History::read(farm.lives()).context("cannot read the event logs")?;
     // The books of a leader that did not come to the end are those of a moment, and another one may have gone on.
     let status = watch.status();
     let is_over = status.phase == "over";
@@ -185,7 +185,7 @@ fn judge(
             dir.path().display()
         ));
     }
-    let warnings = farm.processes().iter().filter_map(Process::warning);
+    let warnings = farm.lives().iter().filter_map(Life::warning);
     Ok(Summary::new(Outcome {
         args,
         history,

@@ -1,5 +1,6 @@
 //! Notices of a supervisor of processes: their lines, their ends, the signals of the user.
 
+use crate::process::Output;
 use sheaf_node::output::Line;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io;
@@ -26,6 +27,36 @@ pub enum Notice {
     Stopping(Result<String, String>),
 }
 
+/// Returns the listener of the process with the index `process`, which sends its output as notices.
+pub(crate) fn listener(
+    process: usize,
+    notices: SyncSender<Notice>,
+) -> impl FnMut(Output) + Send + 'static {
+    move |output| {
+        let notice = match output {
+            Output::Line(text) => read_line(&text).map(|line| Notice::Line {
+                process,
+                line: Box::new(line),
+            }),
+            Output::Closed => Some(Notice::Closed { process }),
+        };
+        if let Some(notice) = notice {
+            // An error means that the supervisor is gone.
+            let _ = notices.send(notice);
+        }
+    }
+}
+
+/// Reads a line of the process of a node; `None`, with a warning, if a node writes no such line.
+#[must_use]
+pub fn read_line(text: &str) -> Option<Line> {
+    serde_json::from_str(text)
+        .inspect_err(|error| {
+            tracing::warn!(line = text, %error, "A node wrote something else than a JSON line");
+        })
+        .ok()
+}
+
 /// Sends [`Notice::Quit`] for each signal to end. A terminal that goes away is a reason to end, too.
 ///
 /// # Errors
@@ -43,4 +74,29 @@ pub fn quit_on_signals(notices: SyncSender<Notice>) -> io::Result<()> {
             }
         })?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::sync_channel;
+
+    #[test]
+    fn output_becomes_notices_and_what_no_node_writes_is_passed_over() {
+        let (sender, notices) = sync_channel(9);
+        let mut listener = listener(7, sender);
+        listener(Output::Line("hello".to_owned()));
+        let line = "{\"listening\":\"127.0.0.1:1\",\"node\":\"icn:0\"}";
+        listener(Output::Line(line.to_owned()));
+        listener(Output::Closed);
+        drop(listener);
+        let notices: Vec<Notice> = notices.iter().collect();
+        assert!(matches!(
+            notices.as_slice(),
+            [
+                Notice::Line { process: 7, .. },
+                Notice::Closed { process: 7 }
+            ]
+        ));
+    }
 }

@@ -3,7 +3,7 @@
 //! Every line of an event log says when it was made, on a clock that all processes of a machine share.
 
 use serde::{Deserialize, Serialize};
-use sheaf_farm::Process;
+use sheaf_farm::Life;
 use sheaf_protocol::{NodeId, Role};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -49,11 +49,11 @@ impl History {
     /// # Errors
     ///
     /// What reading gives.
-    pub(crate) fn read(processes: &[Process]) -> io::Result<Self> {
-        let logs: Vec<(NodeId, &Path)> = processes
+    pub(crate) fn read(lives: &[Life]) -> io::Result<Self> {
+        let logs: Vec<(NodeId, &Path)> = lives
             .iter()
-            .filter(|process| process.events.exists())
-            .map(|process| (process.node, process.events.as_path()))
+            .filter(|life| life.events.exists())
+            .map(|life| (life.node, life.events.as_path()))
             .collect();
         let of_role = |role| logs.iter().filter(move |(node, _)| node.role == role);
         let mut origin_ns = None;

@@ -6,7 +6,7 @@ use super::history::{History, Leader};
 use super::watch::Watch;
 use serde::{Deserialize, Serialize};
 use sheaf_audit::{Audit, Evidence};
-use sheaf_farm::Farm;
+use sheaf_farm::Supervisor;
 use sheaf_farm::proc::Machine;
 use sheaf_node::status::Quantiles;
 use sheaf_protocol::{NodeId, Role};
@@ -152,7 +152,7 @@ pub(crate) struct NodeSummary {
 pub(crate) struct Outcome<'a> {
     pub(crate) args: &'a Args,
     pub(crate) history: History,
-    pub(crate) farm: &'a Farm<'a>,
+    pub(crate) farm: &'a Supervisor<'a>,
     pub(crate) watch: &'a Watch,
     pub(crate) evidence: &'a Evidence,
     pub(crate) audit: Audit,
@@ -186,11 +186,7 @@ impl Summary {
                 0.0
             }
         };
-        let ids: BTreeSet<NodeId> = farm
-            .processes()
-            .iter()
-            .map(|process| process.node)
-            .collect();
+        let ids: BTreeSet<NodeId> = farm.lives().iter().map(|life| life.node).collect();
         let nodes: Vec<NodeSummary> = ids
             .into_iter()
             .map(|node| {
@@ -274,16 +270,17 @@ impl Summary {
     }
 }
 
-fn node_summary(node: NodeId, farm: &Farm<'_>, watch: &Watch, evidence: &Evidence) -> NodeSummary {
-    let lives = || {
-        farm.processes()
-            .iter()
-            .filter(|process| process.node == node)
-    };
+fn node_summary(
+    node: NodeId,
+    farm: &Supervisor<'_>,
+    watch: &Watch,
+    evidence: &Evidence,
+) -> NodeSummary {
+    let lives = || farm.lives().iter().filter(|life| life.node == node);
     let (items, bytes) = evidence.work_of(node);
-    let exit = lives().next_back().map(|process| match &process.exit {
+    let exit = lives().next_back().map(|life| match &life.exit {
         Some(exit) => exit.reason.as_str(),
-        None if process.was_killed() => "killed",
+        None if life.was_killed() => "killed",
         None => "failed",
     });
     let status = watch.status();
@@ -298,9 +295,9 @@ fn node_summary(node: NodeId, farm: &Farm<'_>, watch: &Watch, evidence: &Evidenc
         items,
         bytes,
         items_per_s: 0.0,
-        cpu_s: lives().map(|process| process.usage().cpu_s).sum(),
+        cpu_s: lives().map(|life| life.usage().cpu_s).sum(),
         rss_bytes_max: lives()
-            .map(|process| process.usage().rss_bytes_max)
+            .map(|life| life.usage().rss_bytes_max)
             .max()
             .unwrap_or(0),
         duplicates_refused: epn.map_or(0, |epn| watch.duplicates_refused_by(epn.index)),

@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail, ensure};
 use peer_harness::machine_busy_s;
 use rustix::process::Signal;
 use sheaf_audit::{self as verify, Evidence};
-use sheaf_farm::{Farm, Notice, Process, RunDir, proc};
+use sheaf_farm::{Life, Notice, RunDir, Supervisor};
 use sheaf_node::config::{DiscardSink, FarmConfig, SinkConfig, SourceConfig};
 use sheaf_node::output::Line;
 use sheaf_node::status::{FarmStatus, Quantiles};
@@ -85,7 +85,7 @@ impl FarmBench<'_> {
         FarmConfig::load_for(&file, &[Role::Icn, Role::Flp, Role::Epn])?;
         let length_s = self.options.warm_up_seconds + self.options.seconds;
         let mut run = Run {
-            farm: Farm::new(dir, &file, STATUS_MS, self.sender.clone())?,
+            farm: Supervisor::new(dir, &file, STATUS_MS, self.sender.clone())?,
             cpus: self.cpus,
             shape,
             window: Window::new(self.options.warm_up_seconds, self.options.seconds),
@@ -139,7 +139,7 @@ pub(crate) fn congestion_in_force(wanted: &str) -> anyhow::Result<String> {
 
 /// A farm from its start to its end.
 struct Run<'a, 'dir> {
-    farm: Farm<'dir>,
+    farm: Supervisor<'dir>,
     cpus: &'a Cpus,
     shape: Shape,
     window: Window,
@@ -196,7 +196,7 @@ impl Run<'_, '_> {
 
     /// When the ICN listens all others may come.
     fn handle_listening(&mut self, process: usize, address: String) -> anyhow::Result<()> {
-        if self.farm.processes()[process].node == NodeId::ICN {
+        if self.farm.lives()[process].node == NodeId::ICN {
             self.farm.set_icn_address(address);
             let flps = (0..self.shape.flps).map(|index| FlpId(index).into());
             let epns = (0..self.shape.epns).map(|index| EpnId(index).into());
@@ -223,10 +223,10 @@ impl Run<'_, '_> {
 
     fn moment(&self, at_s: f64) -> anyhow::Result<Moment> {
         let mut cpu_s = 0.0;
-        for process in self.farm.processes() {
-            let used = proc::usage(process.child.id());
+        for life in self.farm.lives() {
+            let used = life.process.usage();
             cpu_s += used
-                .with_context(|| format!("cannot read the CPU time of {}", process.node))?
+                .with_context(|| format!("cannot read the CPU time of {}", life.node))?
                 .cpu_s;
         }
         Ok(Moment {
@@ -239,28 +239,27 @@ impl Run<'_, '_> {
     }
 
     fn handle_ended(&mut self, process: usize) -> anyhow::Result<()> {
-        let process = &self.farm.processes()[process];
-        let is_in_order = process.ended.is_some_and(|status| status.success());
+        let life = &self.farm.lives()[process];
+        let is_in_order = life.ended().is_some_and(|status| status.success());
         if is_in_order && self.is_ending {
             return Ok(());
         }
-        let status = process
-            .ended
-            .map_or_else(String::new, |status| status.to_string());
+        let status = life.ended().map(|status| status.to_string());
         bail!(
-            "{} ended by itself ({status}): {}",
-            process.node,
-            process.last_words()
+            "{} ended by itself ({}): {}",
+            life.node,
+            status.unwrap_or_default(),
+            life.last_words()
         )
     }
 
     /// A figure of a farm that lost something would be worth nothing.
     fn check_books(&self) -> anyhow::Result<()> {
         let mut evidence = Evidence::default();
-        for process in self.farm.processes() {
+        for life in self.farm.lives() {
             evidence
-                .read(&process.events, Some(process.node), process.fate)
-                .with_context(|| format!("cannot read {}", process.events.display()))?;
+                .read(&life.events, Some(life.node), life.fate)
+                .with_context(|| format!("cannot read {}", life.events.display()))?;
         }
         let books = Some(sheaf_farm::accounting_of(&self.status.books));
         let found = verify::audit(
@@ -295,8 +294,8 @@ impl Run<'_, '_> {
             counted.at_s
         );
         let gb = counted.bytes as f64 / 1e9;
-        let rss = |process: &Process| process.usage().rss_bytes_max;
-        let processes = self.farm.processes();
+        let rss = |life: &Life| life.usage().rss_bytes_max;
+        let lives = self.farm.lives();
         Ok(FarmRun {
             tf_per_s: counted.tfs as f64 / counted.at_s,
             gb_per_s: gb / counted.at_s,
@@ -307,8 +306,8 @@ impl Run<'_, '_> {
                 .get("total")
                 .copied()
                 .unwrap_or_default(),
-            rss_bytes_max: processes.iter().map(rss).sum(),
-            rss_bytes_max_node: processes.iter().map(rss).max().unwrap_or(0),
+            rss_bytes_max: lives.iter().map(rss).sum(),
+            rss_bytes_max_node: lives.iter().map(rss).max().unwrap_or(0),
             machine_busy_ratio: counted.machine_busy_s / counted.cpu_s.max(f64::MIN_POSITIVE),
         })
     }

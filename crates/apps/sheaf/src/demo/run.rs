@@ -7,7 +7,7 @@ use super::summary::FaultDone;
 use super::watch::{Voice, Watch};
 use anyhow::{Context as _, bail};
 use rustix::process::Signal;
-use sheaf_farm::{Farm, Notice};
+use sheaf_farm::{Notice, Supervisor};
 use sheaf_node::config::FarmConfig;
 use sheaf_node::operator::{Operator, OperatorError};
 use sheaf_node::output::Line;
@@ -75,10 +75,10 @@ pub(crate) enum Ender {
     },
 }
 
-/// Runs the farm to its end.
-pub(crate) struct Supervisor<'a, 'dir> {
+/// A farm from its start to its end.
+pub(crate) struct Run<'a, 'dir> {
     args: &'a Args,
-    farm: &'a mut Farm<'dir>,
+    farm: &'a mut Supervisor<'dir>,
     watch: &'a mut Watch,
     screen: &'a mut Screen,
     agenda: Agenda,
@@ -102,11 +102,11 @@ pub(crate) struct Supervisor<'a, 'dir> {
     record: Record,
 }
 
-impl<'a, 'dir> Supervisor<'a, 'dir> {
-    /// A supervisor of a farm of which nothing is started.
+impl<'a, 'dir> Run<'a, 'dir> {
+    /// The run of a farm of which nothing is started.
     pub(crate) fn new(
         args: &'a Args,
-        farm: &'a mut Farm<'dir>,
+        farm: &'a mut Supervisor<'dir>,
         watch: &'a mut Watch,
         screen: &'a mut Screen,
         drain: Duration,
@@ -216,7 +216,7 @@ impl<'a, 'dir> Supervisor<'a, 'dir> {
 
     /// When all ICNs listen for the first time all others may come.
     fn handle_listening(&mut self, process: usize, address: String) -> anyhow::Result<()> {
-        let node = self.farm.processes()[process].node;
+        let node = self.farm.lives()[process].node;
         if node.role != Role::Icn || !self.listening.insert(node) {
             return Ok(());
         }
@@ -333,26 +333,26 @@ impl<'a, 'dir> Supervisor<'a, 'dir> {
     }
 
     fn handle_ended(&mut self, process: usize) -> anyhow::Result<()> {
-        let process = &self.farm.processes()[process];
-        let node = process.node;
+        let life = &self.farm.lives()[process];
+        let node = life.node;
         // The status of the ICN that says so may be on its way.
-        let is_dismissed = process
+        let is_dismissed = life
             .exit
             .as_ref()
             .is_some_and(|exit| exit.reason == "dismissed");
         let is_ending = is_dismissed || matches!(self.stage, Stage::Ending { .. });
         let is_icn = node.role == Role::Icn;
-        if process.was_killed() || (process.has_ended_in_order() && is_ending) {
+        if life.was_killed() || (life.has_ended_in_order() && is_ending) {
             let is_last = self.farm.living_icns() == 0;
             if is_icn && is_ending && (is_last || self.watch.last_leader() == Some(node)) {
                 self.latecomers_at = Some(Instant::now() + LATECOMERS);
             }
             return Ok(());
         }
-        let status = process
-            .ended
+        let status = life
+            .ended()
             .map_or_else(String::new, |status| status.to_string());
-        let words = process.last_words();
+        let words = life.last_words();
         if matches!(self.stage, Stage::Starting { .. }) {
             bail!("{node} ended before the run began ({status}): {words}");
         }
