@@ -21,6 +21,9 @@ pub enum LabError {
         /// Error of the operating system.
         source: io::Error,
     },
+    /// A process that does not start.
+    #[error(transparent)]
+    Start(#[from] sheaf_farm::StartError),
     /// A tool of the system did not do its work.
     #[error("`{command}` ended with {status}: {stderr}")]
     Tool {

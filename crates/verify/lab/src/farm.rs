@@ -2,7 +2,6 @@
 
 mod address;
 mod distant;
-mod process;
 mod watch;
 
 use crate::clock::{self, wait_until};
@@ -14,19 +13,19 @@ use crate::shape::{CERTIFICATES, Clocks, Consumer, Ground, Shape};
 use crate::tool;
 use address::Plan;
 pub(crate) use address::Spot;
-use process::Process;
+use distant::FarEnd;
 use rustix::process::Signal;
 use sheaf_audit::Fate;
 use sheaf_auth::{Authority, CertFiles, IdentityError, Validity};
+use sheaf_farm::{Life, Lives, Process};
 use sheaf_node::config::{FarmConfig, LedgerBackend};
 use sheaf_node::status::BooksStatus;
 use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
 use sheaf_zookeeper::server::{Ensemble, Home, ServerOptions};
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::Command;
 use std::time::Duration;
 pub(crate) use watch::{Change, LEADS, Watch};
 
@@ -37,36 +36,12 @@ pub(crate) const STATUS_MS: u64 = 5;
 /// Time that the nodes may take to end beyond the drain time.
 const FAREWELL_MAX: Duration = Duration::from_secs(10);
 
-/// One process, in one life of its node.
-#[derive(Debug)]
-pub(crate) struct Life {
-    pub(crate) node: NodeId,
-    pub(crate) fate: Fate,
-    /// Event log.
-    pub(crate) events: PathBuf,
-    /// Standard error of the process.
-    pub(crate) log: PathBuf,
-    /// How it ended; `None` while it lives.
-    pub(crate) ended: Option<ExitStatus>,
-    /// Whether its end was brought about by the experiment.
-    pub(crate) may_end: bool,
-    /// Event log on the host of the process, if that is another one.
-    distant_events: Option<String>,
-    process: Process,
-}
-
 /// The event log of one life, and what was done to that.
 #[derive(Clone, Debug)]
 pub(crate) struct Log {
     pub(crate) node: NodeId,
     pub(crate) fate: Fate,
     pub(crate) path: PathBuf,
-}
-
-impl Life {
-    pub(crate) fn pid(&self) -> u32 {
-        self.process.id()
-    }
 }
 
 /// Where a farm stands that makes no network of its own.
@@ -87,7 +62,7 @@ pub(crate) struct Site {
 pub(crate) struct Farm {
     pub(crate) shape: Shape,
     /// All lives so far, in the order of their start.
-    pub(crate) lives: Vec<Life>,
+    pub(crate) lives: Lives,
     /// Problems that no event log shows.
     pub(crate) problems: Vec<String>,
     /// Where TFs of EPN 0 are written, if that disk is small.
@@ -134,7 +109,7 @@ impl Farm {
         }
         let mut farm = Self {
             shape,
-            lives: Vec::new(),
+            lives: Lives::default(),
             problems: Vec::new(),
             disk,
             ensemble,
@@ -168,7 +143,7 @@ impl Farm {
         plan.write_into(&mut config);
         let mut farm = Self {
             shape: site.shape,
-            lives: Vec::new(),
+            lives: Lives::default(),
             problems: Vec::new(),
             disk: None,
             ensemble: None,
@@ -208,7 +183,7 @@ impl Farm {
         let nodes = self.all_nodes();
         let has_begun = wait_until(START_MAX, || {
             self.reap();
-            if let Some(life) = self.lives.iter().find(|life| life.ended.is_some()) {
+            if let Some(life) = self.lives.iter().find(|life| !life.is_living()) {
                 let (node, words) = (life.node, last_line(&life.log));
                 let text = format!("{node} ended before the run began: {words}");
                 return Err(LabError::Farm(text));
@@ -228,47 +203,17 @@ impl Farm {
     ///
     /// What the operating system gives.
     pub(crate) fn launch(&mut self, node: NodeId) -> Result<(), LabError> {
-        let lives = self.lives.iter().filter(|life| life.node == node).count();
-        let name = match lives {
-            0 => format!("{}-{}", node.role, node.index),
-            _ => format!("{}-{}.life-{}", node.role, node.index, lives + 1),
-        };
-        let events = self.folder.file(&format!("{name}.events"));
-        let log = self.folder.file(&format!("{name}.log"));
-        let stderr = File::create(&log).map_err(LabError::io(format!("make {}", log.display())))?;
+        let files = self.lives.next_files(node, self.folder.path());
         let session = self.plan.spot(node).session.clone();
-        let distant_events = session.as_ref().map(|session| session.run_file(&events));
-        let mut command = match (&session, &distant_events) {
-            (Some(session), Some(events)) => self.distant_command(node, session, events)?,
-            _ => self.command(node, &events)?,
-        };
-        let child = command
-            .stdin(if session.is_some() {
-                Stdio::piped()
-            } else {
-                Stdio::null()
-            })
-            .stdout(Stdio::piped())
-            .stderr(stderr)
-            .spawn()
-            .map_err(LabError::io(format!("start {}", self.program.display())))?;
         let mut process = match session {
-            Some(_) => Process::there(child),
-            None => Process::here(child),
+            None => Process::spawn(self.command(node, &files.events)?, &files.log)?,
+            Some(session) => {
+                let command = self.distant_command(node, &session, &files.events)?;
+                Process::spawn_remote(command, &files.log, FarEnd::through)?
+            }
         };
-        if let Some(stdout) = process.stdout() {
-            self.watch.listen(node, stdout);
-        }
-        self.lives.push(Life {
-            node,
-            fate: Fate::Ended,
-            events,
-            log,
-            ended: None,
-            may_end: false,
-            distant_events,
-            process,
-        });
+        process.listen(self.watch.listener(node))?;
+        self.lives.begin(node, files, process);
         Ok(())
     }
 
@@ -377,9 +322,7 @@ impl Farm {
 
     /// The living process of `node`.
     pub(crate) fn living(&mut self, node: NodeId) -> Option<&mut Life> {
-        self.lives
-            .iter_mut()
-            .rfind(|life| life.node == node && life.ended.is_none())
+        self.lives.living(node)
     }
 
     /// Sends `signal` to the living process of `node`; `false` if there is none. One that is killed is reaped.
@@ -387,11 +330,9 @@ impl Farm {
         let Some(life) = self.living(node) else {
             return false;
         };
-        let is_sent = life.process.signal(signal);
+        let is_sent = life.signal(signal);
         if signal == Signal::KILL {
-            life.fate = Fate::Killed;
-            life.may_end = true;
-            life.ended = life.process.wait();
+            life.process.wait();
             self.watch.forget(node);
         }
         is_sent
@@ -490,14 +431,10 @@ impl Farm {
 
     /// Collects ended processes; one that ended by itself is a problem.
     pub(crate) fn reap(&mut self) {
-        for life in &mut self.lives {
-            if life.ended.is_some() {
-                continue;
-            }
-            let Some(status) = life.process.ended() else {
+        for life in self.lives.iter_mut().filter(|life| life.is_living()) {
+            let Some(status) = life.process.reap() else {
                 continue;
             };
-            life.ended = Some(status);
             self.watch.forget(life.node);
             if !life.may_end {
                 let (node, words) = (life.node, last_line(&life.log));
@@ -509,7 +446,7 @@ impl Farm {
 
     /// The run ends by itself: no end of a process is a problem, as long as it is in order.
     pub(crate) fn let_all_end(&mut self) {
-        for life in &mut self.lives {
+        for life in self.lives.iter_mut() {
             life.may_end = true;
         }
     }
@@ -530,9 +467,9 @@ impl Farm {
     /// [`LabError::Interrupted`].
     pub(crate) fn end(&mut self) -> Result<(), LabError> {
         self.reap();
-        for life in self.lives.iter_mut().filter(|life| life.ended.is_none()) {
+        for life in self.lives.iter_mut().filter(|life| life.is_living()) {
             life.may_end = true;
-            life.process.signal(Signal::CONT);
+            life.signal(Signal::CONT);
         }
         if self.shape.icns > 1 {
             // One of several ICNs that is asked to end hands over.
@@ -543,27 +480,26 @@ impl Farm {
         let drain = Duration::from_millis(self.config.icn.scheduler.drain_ms);
         let have_ended = wait_until(2 * drain + FAREWELL_MAX, || {
             self.reap();
-            let mut living = self.lives.iter().filter(|life| life.ended.is_none());
-            Ok(living.all(|life| life.node.role == Role::Icn && self.shape.icns > 1))
+            let living = self.lives.living_nodes();
+            let is_last = |node: &NodeId| node.role == Role::Icn && self.shape.icns > 1;
+            Ok(living.iter().all(is_last))
         })? && self.shape.icns == 1;
         // Of several ICNs, those that stand by do not end with the run.
         self.signal_all(Role::Icn, Signal::TERM);
         let have_ended = have_ended
             || wait_until(FAREWELL_MAX, || {
                 self.reap();
-                Ok(self.lives.iter().all(|life| life.ended.is_some()))
+                Ok(self.lives.living_nodes().is_empty())
             })?;
         if !have_ended {
-            let living = self.lives.iter().filter(|life| life.ended.is_none());
-            let nodes: Vec<NodeId> = living.map(|life| life.node).collect();
-            for node in nodes {
+            for node in self.lives.living_nodes() {
                 self.problems
                     .push(format!("{node} did not end and had to be killed"));
                 self.signal(node, Signal::KILL);
             }
         }
-        for life in &self.lives {
-            if let (Some(status), Fate::Ended | Fate::Paused) = (life.ended, life.fate)
+        for life in self.lives.iter() {
+            if let (Some(status), Fate::Ended | Fate::Paused) = (life.ended(), life.fate)
                 && !status.success()
                 && !self
                     .problems
@@ -575,7 +511,9 @@ impl Farm {
                     .push(format!("{node} ended with {status}: {words}"));
             }
         }
-        self.watch.finish();
+        for life in self.lives.iter_mut() {
+            life.process.finish_output();
+        }
         self.fetch_logs();
         Ok(())
     }
@@ -588,11 +526,7 @@ impl Farm {
 
 impl Drop for Farm {
     fn drop(&mut self) {
-        for life in &mut self.lives {
-            if life.ended.is_none() {
-                life.process.kill();
-            }
-        }
+        self.lives.end();
         for session in self.sessions() {
             if let Err(error) = hosts::end_run(&session) {
                 tracing::warn!(%error, "A host may have something left of a run");

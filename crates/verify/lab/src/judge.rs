@@ -3,10 +3,11 @@
 use crate::books::{self, Books};
 use crate::cell::{Cell, Since};
 use crate::error::LabError;
-use crate::farm::{Change, Farm, LEADS, Life, Log};
+use crate::farm::{Change, Farm, LEADS, Log};
 use crate::report::Row;
 use crate::shape::{Clocks, Consumer};
 use crate::trace::{Outcome, Trace};
+use sheaf_farm::Life;
 use sheaf_figures::stat;
 use sheaf_node::status::BooksStatus;
 use sheaf_protocol::{NodeId, Role};

@@ -251,7 +251,7 @@ fn victims(fault: Fault, who: Who, shape: &Shape, rng: &mut Xoshiro256PlusPlus) 
 
 fn sample(farm: &Farm, series: &mut BTreeMap<u32, Series>) {
     let now = now_ns();
-    for life in farm.lives.iter().filter(|life| life.ended.is_none()) {
+    for life in farm.lives.iter().filter(|life| life.is_living()) {
         let pid = life.pid();
         let entry = series.entry(pid).or_insert_with(|| Series {
             node: Some(life.node),

@@ -27,17 +27,16 @@ use crate::error::LabError;
 use crate::machine::Folder;
 use crate::net::{Net, Place};
 use crate::tool;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
+use sheaf_farm::{Lines, Process};
 use sheaf_figures::stat;
 use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
 use sheaf_sim::scenario::{Builder, Fault, FaultKind, Legacy};
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 /// Where nodes listen: the ICN of the prior system at 5000 and 5005, an EPN at 5555.
@@ -45,6 +44,8 @@ const CONTROL_PORT: u16 = 5000;
 const DATA_PORT: u16 = 5555;
 /// How long a run may take beyond its generation: what is late is awaited.
 const LATE_MAX: Duration = Duration::from_secs(60);
+/// How long the report of a node that has ended may take to be read.
+const REPORT_MAX: Duration = Duration::from_secs(10);
 
 /// Arguments of one process.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -196,7 +197,16 @@ struct Troupe<'a> {
     folder: &'a Path,
     /// Place and arguments of each node.
     parts: BTreeMap<NodeId, (Place, NodeConfig)>,
-    children: Vec<(NodeId, PathBuf, Child)>,
+    members: Vec<Member>,
+}
+
+/// One process of a run, which writes its report when it ends.
+struct Member {
+    node: NodeId,
+    process: Process,
+    report: Lines,
+    /// Standard error of the process.
+    log: PathBuf,
 }
 
 impl<'a> Troupe<'a> {
@@ -242,7 +252,7 @@ impl<'a> Troupe<'a> {
             program: tool::program()?,
             folder,
             parts,
-            children: Vec::new(),
+            members: Vec::new(),
         })
     }
 
@@ -253,40 +263,32 @@ impl<'a> Troupe<'a> {
 
     fn start(&mut self, node: NodeId) -> Result<(), LabError> {
         let (place, config) = &self.parts[&node];
-        let life = self.children.len();
-        let path = self
+        let life = self.members.len();
+        let log = self
             .folder
-            .join(format!("{}-{}.{life}.json", node.role, node.index));
-        let io = |what: &str| LabError::io(format!("{what} {}", path.display()));
-        let stdout = File::create(&path).map_err(io("make"))?;
-        let stderr = File::create(path.with_extension("log")).map_err(io("make the log of"))?;
+            .join(format!("{}-{}.{life}.log", node.role, node.index));
         let json = serde_json::to_string(config).expect("addresses and numbers have a JSON form");
         let mut command = tool::command("ip");
         command
             .args(["netns", "exec", &place.namespace])
             .arg(&self.program);
-        command.args(["lab", "legacy-node", &json]);
         // A Ctrl-C at the terminal is for the experiment alone.
-        command
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stdout(stdout)
-            .stderr(stderr);
-        let child = command
-            .spawn()
-            .map_err(LabError::io("start a legacy node"))?;
-        self.children.push((node, path, child));
+        command.args(["lab", "legacy-node", &json]).process_group(0);
+        let mut process = Process::spawn(command, &log)?;
+        self.members.push(Member {
+            node,
+            report: process.lines()?,
+            process,
+            log,
+        });
         Ok(())
     }
 
-    fn living(&mut self, node: NodeId) -> Option<&mut Child> {
-        let of_node = self
-            .children
-            .iter_mut()
-            .filter(|(known, ..)| *known == node);
+    fn living(&mut self, node: NodeId) -> Option<&mut Process> {
+        let of_node = self.members.iter_mut().filter(|member| member.node == node);
         of_node
-            .map(|(_, _, child)| child)
-            .find_map(|child| matches!(child.try_wait(), Ok(None)).then_some(child))
+            .map(|member| &mut member.process)
+            .find_map(|process| process.reap().is_none().then_some(process))
     }
 
     fn has_ended(&mut self, node: NodeId) -> Result<bool, LabError> {
@@ -303,11 +305,10 @@ impl<'a> Troupe<'a> {
     }
 
     fn signal(&mut self, fault: &Fault, signal: Signal) {
-        if let Some(child) = Self::target(fault).and_then(|node| self.living(node)) {
-            // It is not reaped yet, so the id is still its own.
-            let _ = kill_process(Pid::from_child(child), signal);
+        if let Some(process) = Self::target(fault).and_then(|node| self.living(node)) {
+            process.signal(signal);
             if signal == Signal::KILL {
-                let _ = child.wait();
+                process.wait();
             }
         }
     }
@@ -333,24 +334,21 @@ impl<'a> Troupe<'a> {
     fn finish(&mut self) -> Result<Vec<(NodeId, NodeReport)>, LabError> {
         let was_hurt = !self.trial.scenario.faults.is_empty();
         wait_until(Duration::from_secs(5), || {
-            let mut ended = self
-                .children
-                .iter_mut()
-                .map(|(_, _, child)| matches!(child.try_wait(), Ok(Some(_))));
-            Ok(ended.all(|ended| ended))
+            let mut members = self.members.iter_mut();
+            Ok(members.all(|member| member.process.reap().is_some()))
         })?;
         let mut reports = Vec::new();
-        for (node, path, child) in &mut self.children {
-            let _ = child.kill();
-            let _ = child.wait();
-            let text = std::fs::read_to_string(&*path).unwrap_or_default();
+        for member in &mut self.members {
+            let node = member.node;
+            member.process.signal(Signal::KILL);
+            member.process.wait();
+            let text = member.report.rest(REPORT_MAX).join("\n");
             match serde_json::from_str(&text) {
-                Ok(report) => reports.push((*node, report)),
+                Ok(report) => reports.push((node, report)),
                 // A killed node leaves no report, and a returned one finds a farm that does not expect it.
                 Err(_) if was_hurt && node.role != Role::Icn => {}
                 Err(_) => {
-                    let log =
-                        std::fs::read_to_string(path.with_extension("log")).unwrap_or_default();
+                    let log = std::fs::read_to_string(&member.log).unwrap_or_default();
                     let last = log.lines().last().unwrap_or("it left no message");
                     return Err(LabError::Farm(format!(
                         "legacy {node} made no report: {last}"
@@ -359,16 +357,6 @@ impl<'a> Troupe<'a> {
             }
         }
         Ok(reports)
-    }
-}
-
-impl Drop for Troupe<'_> {
-    fn drop(&mut self) {
-        for (_, _, child) in &mut self.children {
-            // Errors mean that it has ended already.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
     }
 }
 

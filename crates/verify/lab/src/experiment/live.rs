@@ -119,7 +119,7 @@ fn is_alive(farm: &Farm, role: Option<Role>) -> bool {
     let of_role = |node: NodeId| role.is_none_or(|role| node.role == role);
     farm.lives
         .iter()
-        .any(|life| life.ended.is_none() && of_role(life.node))
+        .any(|life| life.is_living() && of_role(life.node))
 }
 
 /// Which place of a network is which node.

@@ -3,9 +3,30 @@
 use super::Farm;
 use crate::error::LabError;
 use crate::hosts::Session;
+use crate::hosts::attend::Orders;
+use rustix::process::Signal;
+use sheaf_farm::Remote;
 use sheaf_protocol::NodeId;
-use std::process::Command;
+use std::path::Path;
+use std::process::{ChildStdin, Command};
 use std::sync::Arc;
+
+/// Far end of an `ssh`, where a node runs that is told by orders what to do.
+#[derive(Debug)]
+pub(super) struct FarEnd(Orders);
+
+impl FarEnd {
+    /// Makes the far end of the `ssh` with the standard input `stdin`.
+    pub(super) fn through(stdin: ChildStdin) -> Self {
+        Self(Orders::through(stdin))
+    }
+}
+
+impl Remote for FarEnd {
+    fn signal(&self, signal: Signal) -> bool {
+        self.0.send(signal)
+    }
+}
 
 impl Farm {
     /// Connections to the hosts that it stands on, if these are other machines.
@@ -21,12 +42,12 @@ impl Farm {
         sessions
     }
 
-    /// The `ssh` at whose end the node runs, and somebody who looks after it.
+    /// The `ssh` at whose end the node runs, attended to. `events` is where its event log is fetched to.
     pub(super) fn distant_command(
         &self,
         node: NodeId,
         session: &Session,
-        events: &str,
+        events: &Path,
     ) -> Result<Command, LabError> {
         let here = self.write_farm_file(node, self.plan.spot(node))?;
         let text = std::fs::read_to_string(&here)
@@ -34,7 +55,7 @@ impl Farm {
         let there = session.run_file(&here);
         session.write(&there, &text)?;
         let program = format!("{}/sheaf", session.host().folder);
-        let words = self.words(node, &there, events);
+        let words = self.words(node, &there, &session.run_file(events));
         let head = [program.as_str(), "lab", "attend", "--"];
         let words: Vec<&str> = head
             .into_iter()
@@ -45,10 +66,9 @@ impl Farm {
 
     /// Brings the event logs of nodes on other machines here. One that cannot be had is a problem.
     pub(super) fn fetch_logs(&mut self) {
-        for life in &self.lives {
-            let session = &self.plan.spot(life.node).session;
-            if let (Some(session), Some(distant)) = (session, &life.distant_events)
-                && let Err(error) = session.copy_from(distant, &life.events)
+        for life in self.lives.iter() {
+            if let Some(session) = &self.plan.spot(life.node).session
+                && let Err(error) = session.copy_from(&session.run_file(&life.events), &life.events)
             {
                 self.problems.push(error.to_string());
             }

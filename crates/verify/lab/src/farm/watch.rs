@@ -1,14 +1,12 @@
 //! Output lines of the nodes of a farm, with their times.
 
 use crate::clock::now_ns;
-use serde::Deserialize;
+use sheaf_farm::{Output, read_line};
+use sheaf_node::output::Line;
 use sheaf_node::status::FarmStatus;
 use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader};
-use std::process::ChildStdout;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 
 /// A node was in another state from `at_ns` on, by the words of the ICN.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,39 +40,29 @@ struct Heard {
     leader: Option<(NodeId, u64)>,
 }
 
-/// Listens to all processes of a farm, a thread each.
+/// Listens to all processes of a farm.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     heard: Arc<Mutex<Heard>>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-/// A line on the standard output of a role, as far as it matters here.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Line {
-    Listening { listening: String },
-    Status(Box<FarmStatus>),
-    Other(serde::de::IgnoredAny),
 }
 
 impl Watch {
-    /// Listens to a process of `node` until it ends.
-    pub(crate) fn listen(&mut self, node: NodeId, stdout: ChildStdout) {
+    /// Returns the listener to a process of `node`.
+    pub(crate) fn listener(&self, node: NodeId) -> impl FnMut(Output) + Send + 'static {
         let heard = self.heard.clone();
-        self.threads.push(std::thread::spawn(move || {
-            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                let at_ns = now_ns();
-                let mut heard = lock(&heard);
-                match serde_json::from_str(&line) {
-                    Ok(Line::Listening { listening }) => {
-                        heard.listening.insert(node, listening);
-                    }
-                    Ok(Line::Status(status)) => heard.take_in(at_ns, node, *status),
-                    Ok(Line::Other(_)) | Err(_) => {}
+        move |output| {
+            let at_ns = now_ns();
+            let Output::Line(text) = output else { return };
+            let line = read_line(&text);
+            let mut heard = lock(&heard);
+            match line {
+                Some(Line::Listening { listening, .. }) => {
+                    heard.listening.insert(node, listening);
                 }
+                Some(Line::Status(status)) => heard.take_in(at_ns, node, *status),
+                Some(Line::Exit { .. }) | None => {}
             }
-        }));
+        }
     }
 
     /// The process of `node` has ended: what was known of it is over.
@@ -126,14 +114,6 @@ impl Watch {
     /// When nodes were in another state.
     pub(crate) fn changes(&self) -> Vec<Change> {
         lock(&self.heard).changes.clone()
-    }
-
-    /// Waits until everything that was said has been heard. All processes have ended.
-    pub(crate) fn finish(&mut self) {
-        for thread in self.threads.drain(..) {
-            // One that panicked has said so.
-            let _ = thread.join();
-        }
     }
 }
 
