@@ -1,14 +1,14 @@
 //! Starts the program, hears it, waits for it, and reads what it leaves.
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal};
 use serde_json::Value;
+use sheaf_farm::{Lines, Process};
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::process::{Command, ExitStatus};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tempfile::NamedTempFile;
 
 /// The program under test.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_sheaf");
@@ -25,10 +25,10 @@ pub(crate) fn farm_turn() -> MutexGuard<'static, ()> {
 
 /// A process of the program under test; killed when dropped.
 pub(crate) struct Running {
-    child: Child,
+    process: Process,
     name: String,
-    stdout: Receiver<String>,
-    stderr: Receiver<String>,
+    stdout: Lines,
+    stderr: NamedTempFile,
 }
 
 /// How a process ended, and what it said.
@@ -62,86 +62,53 @@ impl Running {
 
     /// Starts `command`, which is the program under test or runs it.
     pub(crate) fn of(mut command: Command) -> Self {
-        let mut child = command
-            .env_remove("RUST_LOG")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the program under test starts");
-        let (stdout, mut stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
-        // Far more lines than any test makes: a full channel would hold up the process.
-        let (lines, stdout_lines) = sync_channel(100_000);
-        std::thread::spawn(move || {
-            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                if lines.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        let (text, stderr_text) = sync_channel(1);
-        std::thread::spawn(move || {
-            let mut all = Vec::new();
-            let _ = stderr.read_to_end(&mut all);
-            let _ = text.send(String::from_utf8_lossy(&all).into_owned());
-        });
-        let name = command.get_args().map(|word| word.to_string_lossy());
+        command.env_remove("RUST_LOG");
+        let words = command.get_args().map(|word| word.to_string_lossy());
+        let name = words.collect::<Vec<_>>().join(" ");
+        let stderr = NamedTempFile::new().unwrap();
+        let mut process =
+            Process::spawn(command, stderr.path()).expect("the program under test starts");
+        let stdout = process.lines().unwrap();
         Self {
-            child,
-            name: name.collect::<Vec<_>>().join(" "),
-            stdout: stdout_lines,
-            stderr: stderr_text,
+            process,
+            name,
+            stdout,
+            stderr,
         }
     }
 
     /// The next line on the standard output that contains `expected`.
     #[track_caller]
     pub(crate) fn await_line(&self, expected: &str) -> String {
-        let mut heard = Vec::new();
-        loop {
-            match self.stdout.recv_timeout(PATIENCE) {
-                Ok(line) if line.contains(expected) => return line,
-                Ok(line) => heard.push(line),
-                Err(error) => panic!(
-                    "{}: no line with {expected:?} ({error}): {heard:#?}",
-                    self.name
-                ),
-            }
-        }
+        let line = self
+            .stdout
+            .await_line(PATIENCE, |line| line.contains(expected));
+        line.unwrap_or_else(|error| panic!("{}: no line with {expected:?}: {error}", self.name))
     }
 
     pub(crate) fn pid(&self) -> Pid {
-        Pid::from_child(&self.child)
+        let pid = self.process.pid().cast_signed();
+        Pid::from_raw(pid).expect("no process has the id 0")
     }
 
+    #[track_caller]
     pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(self.pid(), signal).expect("the process is there");
+        assert!(self.process.signal(signal), "the process is there");
     }
 
     /// Waits for its end. Lines that were awaited before are not given again.
     #[track_caller]
     pub(crate) fn end(mut self) -> Ended {
-        // It closes its standard error when it ends.
-        let stderr = self.stderr.recv_timeout(PATIENCE).unwrap_or_else(|_| {
-            panic!(
-                "{} did not end: {:#?}",
-                self.name,
-                self.stdout.try_iter().collect::<Vec<_>>()
-            )
+        let status = self.process.await_end(PATIENCE).unwrap_or_else(|| {
+            let heard = self.stdout.rest(Duration::ZERO);
+            panic!("{} did not end: {heard:#?}", self.name)
         });
-        let status = self.child.wait().expect("it is our child");
+        let stderr = std::fs::read(self.stderr.path()).expect("the log is there");
         Ended {
             status,
-            stdout: self.stdout.iter().collect(),
-            stderr,
+            stdout: self.stdout.rest(PATIENCE),
+            stderr: String::from_utf8_lossy(&stderr).into_owned(),
         }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
