@@ -1,7 +1,8 @@
 //! The process of an EPN: its brain, its streams, its sink.
 
 use crate::event::{Event, EventLog};
-use crate::flp::{LEAVE_ALONE_AFTER, Turn};
+use crate::flp::Turn;
+use crate::icn_link::{IcnLink, LEAVE_ALONE_AFTER};
 use crate::registry::Discovery;
 use crate::reject::{self, PeerGuard};
 use crate::security;
@@ -56,8 +57,7 @@ pub struct EpnNode<T> {
     target: Target,
     brain: TfBuilder<Bytes>,
     sink: SinkHandle,
-    uplink: Uplink,
-    discovery: Option<Discovery>,
+    icn_link: IcnLink,
     log: EventLog,
     /// Data streams; the source is known from the hello on.
     streams: BTreeMap<ConnId, Option<Source>>,
@@ -65,9 +65,7 @@ pub struct EpnNode<T> {
     waiting: VecDeque<Tf<Bytes>>,
     received_bytes: u64,
     ticked_at: Timestamp,
-    leaving_since: Option<Timestamp>,
     is_dismissed: bool,
-    refused: Option<String>,
     peer_guard: PeerGuard,
 }
 
@@ -92,30 +90,25 @@ impl<T: Transport> EpnNode<T> {
             target,
             brain,
             sink,
-            uplink,
-            discovery: None,
+            icn_link: IcnLink::new(uplink),
             log,
             streams: BTreeMap::new(),
             waiting: VecDeque::new(),
             received_bytes: 0,
             ticked_at: Timestamp(0),
-            leaving_since: None,
             is_dismissed: false,
-            refused: None,
             peer_guard: PeerGuard::default(),
         }
     }
 
     /// Finds the ICNs in a registry, and is written down there.
     pub fn discover(&mut self, discovery: Discovery) {
-        self.discovery = Some(discovery);
+        self.icn_link.discover(discovery);
     }
 
     /// The node ends: a registry need not wait for its session.
     pub fn deregister(&mut self, now: Timestamp) {
-        if let Some(discovery) = &mut self.discovery {
-            discovery.leave(now);
-        }
+        self.icn_link.deregister(now);
     }
 
     /// Returns the transport.
@@ -142,13 +135,15 @@ impl<T: Transport> EpnNode<T> {
                         .peer_guard
                         .reject(now, transport, conn, Code::RoleDenied, &detail);
                 }
-                self.uplink.handle_connected(now, conn, &mut self.transport);
+                self.icn_link
+                    .uplink
+                    .handle_connected(now, conn, &mut self.transport);
             }
-            Net::Received { conn, frame, .. } if self.uplink.owns(conn) => {
+            Net::Received { conn, frame, .. } if self.icn_link.uplink.owns(conn) => {
                 self.handle_heard(now, conn, &frame);
             }
-            Net::Closed { conn, reason } if self.uplink.owns(conn) => {
-                self.uplink.handle_closed(now, conn, &reason);
+            Net::Closed { conn, reason } if self.icn_link.uplink.owns(conn) => {
+                self.icn_link.uplink.handle_closed(now, conn, &reason);
             }
             Net::Accepted { conn, peer, .. } => {
                 debug!(peer, "Data stream accepted");
@@ -197,13 +192,12 @@ impl<T: Transport> EpnNode<T> {
 
     fn handle_heard(&mut self, now: Timestamp, conn: ConnId, frame: &Frame) {
         let transport = &mut self.transport;
-        match self.uplink.handle_frame(now, conn, frame, transport) {
+        match self.icn_link.handle_frame(now, conn, frame, transport) {
             Heard::Joined {
                 run, is_new_leader, ..
             } => self.handle_joined(now, run, is_new_leader),
             Heard::Control(control) => self.handle_control(now, control),
-            Heard::Refused(detail) => self.refused = Some(detail),
-            Heard::Nothing => {}
+            Heard::Refused(_) | Heard::Nothing => {}
         }
     }
 
@@ -215,9 +209,7 @@ impl<T: Transport> EpnNode<T> {
             });
         }
         self.brain.handle_joined(now, run, is_new_leader);
-        if self.leaving_since.is_some() {
-            self.uplink.send(&mut self.transport, &Control::Leaving);
-        }
+        self.icn_link.send_leaving(&mut self.transport);
     }
 
     fn handle_control(&mut self, now: Timestamp, control: Control) {
@@ -382,13 +374,11 @@ impl<T: Transport> EpnNode<T> {
 
     /// The node is asked to go: it finishes what it has and takes nothing new.
     pub fn handle_shutdown(&mut self, now: Timestamp) {
-        if self.leaving_since.is_none() {
-            self.leaving_since = Some(now);
+        if self.icn_link.leave(now, &mut self.transport) {
             info!(
                 open = self.brain.open_tfs(),
                 "Leaving: finishing what is here"
             );
-            self.uplink.send(&mut self.transport, &Control::Leaving);
         }
     }
 
@@ -398,36 +388,25 @@ impl<T: Transport> EpnNode<T> {
     ///
     /// [`EpnError`] if the EPN cannot go on.
     pub fn turn(&mut self, now: Timestamp) -> Result<Turn, EpnError> {
-        if let Some(detail) = self.refused.take() {
+        if let Some(detail) = self.icn_link.take_refusal() {
             return Err(EpnError::Refused(detail));
         }
         if now.since(self.ticked_at) >= TICK {
             self.ticked_at = now;
-            if let Some(discovery) = &mut self.discovery
-                && discovery.look(now)
-            {
-                let icns = discovery.icns();
-                self.uplink.set_addresses(icns, &mut self.transport);
-            }
-            self.uplink.handle_tick(now, &mut self.transport);
+            self.icn_link.handle_tick(now, &mut self.transport);
             self.peer_guard.tick(now, &mut self.transport);
             self.brain.handle_tick(now);
         }
         self.deliver(now);
         self.act(now);
-        if self.uplink.take_pulse(now) {
-            let pulse = self.brain.pulse(self.received_bytes);
-            self.uplink
-                .send(&mut self.transport, &Control::EpnPulse(pulse));
-            if self.leaving_since.is_some() {
-                self.uplink.send(&mut self.transport, &Control::Leaving);
-            }
-        }
-        let is_alone = !self.uplink.is_joined()
-            && self.leaving_since.is_some_and(|since| {
-                self.brain.run().is_none() || now.since(since) >= LEAVE_ALONE_AFTER
-            });
-        if self.is_dismissed || is_alone {
+        let pulse = || Control::EpnPulse(self.brain.pulse(self.received_bytes));
+        self.icn_link.send_pulse(now, &mut self.transport, pulse);
+        // An EPN that is in no run yet has nothing that an ICN could ask for.
+        let patience = self
+            .brain
+            .run()
+            .map_or(Duration::ZERO, |_| LEAVE_ALONE_AFTER);
+        if self.is_dismissed || self.icn_link.is_alone(now, patience) {
             self.sink.finish();
             // What the consumer took last belongs into the log, too.
             self.deliver(now);
@@ -551,7 +530,7 @@ impl<T: Transport> EpnNode<T> {
             error!(%error, "The event log cannot be written; what it lacks cannot be proved later");
         }
         for control in &messages {
-            self.uplink.send(&mut self.transport, control);
+            self.icn_link.uplink.send(&mut self.transport, control);
         }
     }
 

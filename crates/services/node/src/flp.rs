@@ -1,6 +1,7 @@
 //! The process of an FLP: its brain, its source, its streams.
 
 use crate::event::{Event, EventLog};
+use crate::icn_link::{IcnLink, LEAVE_ALONE_AFTER};
 use crate::registry::Discovery;
 use crate::reject::{self, PeerGuard};
 use crate::security;
@@ -26,9 +27,6 @@ const TICK: Duration = Duration::from_millis(5);
 const MADE_AT_ONCE_MAX: usize = 16;
 /// Bytes made in one turn of the loop at most.
 const MADE_BYTES_AT_ONCE_MAX: u64 = 4 << 20;
-
-/// How long a node that wants to leave waits for an ICN that is not there.
-pub(crate) const LEAVE_ALONE_AFTER: Duration = Duration::from_secs(5);
 
 /// Separator of the addresses of an EPN that listens at several network cards.
 pub(crate) const DATA_ADDRESSES_BETWEEN: &str = ",";
@@ -73,8 +71,7 @@ pub struct FlpNode<T> {
     brain: Flp,
     input: Input,
     slots: Box<dyn Slots + Send>,
-    uplink: Uplink,
-    discovery: Option<Discovery>,
+    icn_link: IcnLink,
     log: EventLog,
     conns: BTreeMap<Target, ConnId>,
     targets: BTreeMap<ConnId, Target>,
@@ -85,8 +82,6 @@ pub struct FlpNode<T> {
     ticked_at: Timestamp,
     /// The source had no room: it is asked again when something has been released.
     is_starved: bool,
-    leaving_since: Option<Timestamp>,
-    refused: Option<String>,
     /// The term of the leader whose assignments it obeys.
     term: Term,
     peer_guard: PeerGuard,
@@ -115,8 +110,7 @@ impl<T: Transport> FlpNode<T> {
             brain,
             input,
             slots,
-            uplink,
-            discovery: None,
+            icn_link: IcnLink::new(uplink),
             log,
             conns: BTreeMap::new(),
             targets: BTreeMap::new(),
@@ -124,8 +118,6 @@ impl<T: Transport> FlpNode<T> {
             held_back: BTreeMap::new(),
             ticked_at: Timestamp(0),
             is_starved: false,
-            leaving_since: None,
-            refused: None,
             term: Term(0),
             peer_guard: PeerGuard::default(),
         }
@@ -133,14 +125,12 @@ impl<T: Transport> FlpNode<T> {
 
     /// Finds the ICNs in a registry, and is written down there.
     pub fn discover(&mut self, discovery: Discovery) {
-        self.discovery = Some(discovery);
+        self.icn_link.discover(discovery);
     }
 
     /// The node ends: a registry need not wait for its session.
     pub fn deregister(&mut self, now: Timestamp) {
-        if let Some(discovery) = &mut self.discovery {
-            discovery.leave(now);
-        }
+        self.icn_link.deregister(now);
     }
 
     /// Returns the transport.
@@ -159,15 +149,17 @@ impl<T: Transport> FlpNode<T> {
         use sheaf_transport::Event as Net;
         match event {
             Net::Connected { conn } if self.is_denied(now, conn) => {}
-            Net::Connected { conn } if self.uplink.owns(conn) => {
-                self.uplink.handle_connected(now, conn, &mut self.transport);
+            Net::Connected { conn } if self.icn_link.uplink.owns(conn) => {
+                self.icn_link
+                    .uplink
+                    .handle_connected(now, conn, &mut self.transport);
             }
             Net::Connected { conn } => self.handle_link_opened(conn),
-            Net::Received { conn, frame, .. } if self.uplink.owns(conn) => {
+            Net::Received { conn, frame, .. } if self.icn_link.uplink.owns(conn) => {
                 self.handle_heard(now, conn, &frame);
             }
-            Net::Closed { conn, reason } if self.uplink.owns(conn) => {
-                self.uplink.handle_closed(now, conn, &reason);
+            Net::Closed { conn, reason } if self.icn_link.uplink.owns(conn) => {
+                self.icn_link.uplink.handle_closed(now, conn, &reason);
             }
             Net::Closed { conn, reason } => {
                 self.peer_guard.closed(now, conn, &reason);
@@ -248,13 +240,12 @@ impl<T: Transport> FlpNode<T> {
 
     fn handle_heard(&mut self, now: Timestamp, conn: ConnId, frame: &Frame) {
         let transport = &mut self.transport;
-        match self.uplink.handle_frame(now, conn, frame, transport) {
+        match self.icn_link.handle_frame(now, conn, frame, transport) {
             Heard::Joined {
                 run, is_new_leader, ..
             } => self.handle_joined(now, run, is_new_leader),
             Heard::Control(control) => self.brain.handle_control(now, control),
-            Heard::Refused(detail) => self.refused = Some(detail),
-            Heard::Nothing => {}
+            Heard::Refused(_) | Heard::Nothing => {}
         }
     }
 
@@ -262,7 +253,7 @@ impl<T: Transport> FlpNode<T> {
         if is_new_leader {
             // What the former leader had assigned goes out, and into the log, under its term.
             self.act();
-            self.term = self.uplink.term();
+            self.term = self.icn_link.uplink.term();
         }
         if self.brain.run() != Some(run) {
             info!(%run, "Joined a run");
@@ -271,9 +262,8 @@ impl<T: Transport> FlpNode<T> {
             });
         }
         self.brain.handle_joined(now, run, is_new_leader);
-        if self.leaving_since.is_some() {
+        if self.icn_link.send_leaving(&mut self.transport) {
             self.brain.handle_source_ended();
-            self.uplink.send(&mut self.transport, &Control::Leaving);
         }
     }
 
@@ -295,14 +285,12 @@ impl<T: Transport> FlpNode<T> {
 
     /// The node is asked to go: it makes nothing more, and is done when all it made is decided.
     pub fn handle_shutdown(&mut self, now: Timestamp) {
-        if self.leaving_since.is_none() {
-            self.leaving_since = Some(now);
+        if self.icn_link.leave(now, &mut self.transport) {
             info!(
                 held = self.brain.held_stfs(),
                 "Leaving: the source stops, the hold drains"
             );
             self.brain.handle_source_ended();
-            self.uplink.send(&mut self.transport, &Control::Leaving);
         }
     }
 
@@ -312,32 +300,20 @@ impl<T: Transport> FlpNode<T> {
     ///
     /// [`FlpError`] if the FLP cannot go on.
     pub fn turn(&mut self, now: Timestamp) -> Result<Turn, FlpError> {
-        if let Some(detail) = self.refused.take() {
+        if let Some(detail) = self.icn_link.take_refusal() {
             return Err(FlpError::Refused(detail));
         }
         if now.since(self.ticked_at) >= TICK {
             self.ticked_at = now;
             self.is_starved = false;
-            if let Some(discovery) = &mut self.discovery
-                && discovery.look(now)
-            {
-                let icns = discovery.icns();
-                self.uplink.set_addresses(icns, &mut self.transport);
-            }
-            self.uplink.handle_tick(now, &mut self.transport);
+            self.icn_link.handle_tick(now, &mut self.transport);
             self.peer_guard.tick(now, &mut self.transport);
             self.brain.handle_tick(now);
         }
         let source_due = self.make(now);
         self.act();
-        if self.uplink.take_pulse(now) {
-            let pulse = self.brain.pulse(now);
-            self.uplink
-                .send(&mut self.transport, &Control::FlpPulse(pulse));
-            if self.leaving_since.is_some() {
-                self.uplink.send(&mut self.transport, &Control::Leaving);
-            }
-        }
+        let pulse = || Control::FlpPulse(self.brain.pulse(now));
+        self.icn_link.send_pulse(now, &mut self.transport, pulse);
         if self.brain.is_dismissed() || self.may_leave(now) {
             self.log.end();
             return Ok(Turn::Done);
@@ -347,10 +323,10 @@ impl<T: Transport> FlpNode<T> {
 
     /// Returns whether no node waits for anything of this FLP any more, or no ICN can be asked.
     fn may_leave(&self, now: Timestamp) -> bool {
-        let Some(since) = self.leaving_since else {
+        if !self.icn_link.is_leaving() {
             return false;
-        };
-        let is_alone = !self.uplink.is_joined() && now.since(since) >= LEAVE_ALONE_AFTER;
+        }
+        let is_alone = self.icn_link.is_alone(now, LEAVE_ALONE_AFTER);
         if is_alone && !self.brain.is_drained() {
             warn!(
                 held = self.brain.held_stfs(),
@@ -460,7 +436,7 @@ impl<T: Transport> FlpNode<T> {
             error!(%error, "The event log cannot be written; what it lacks cannot be proved later");
         }
         for control in &messages {
-            self.uplink.send(&mut self.transport, control);
+            self.icn_link.uplink.send(&mut self.transport, control);
         }
         for (target, control) in words {
             let sender = self.source.flp.into();

@@ -16,6 +16,7 @@ pub mod event;
 pub mod flp;
 mod http;
 pub mod icn;
+mod icn_link;
 mod kinds;
 mod ledger;
 mod metrics;
