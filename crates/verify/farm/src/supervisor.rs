@@ -30,7 +30,8 @@ pub struct Supervisor<'a> {
 }
 
 impl<'a> Supervisor<'a> {
-    /// Makes a supervisor of a farm without processes; `file` is the farm file in `dir`. What the processes write goes to `notices`.
+    /// Makes a supervisor of a farm without processes; `file` is the farm file in `dir`. What the processes write goes
+    /// to `notices`.
     ///
     /// # Errors
     ///
