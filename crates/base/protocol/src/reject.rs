@@ -6,9 +6,13 @@
 
 use std::fmt;
 
-/// Defines [`Code`] from its table: variant, number on the wire, name, whether the stream ends, and what came.
+/// Defines [`Code`] from its table: variant, number on the wire, name, whether the stream ends, roles that send the code
+/// and get it, input, and what an operator does about it. The table of the reference page follows from it.
 macro_rules! codes {
-    ($($code:ident = $number:literal, $name:literal, $ends:literal, $input:literal;)+) => {
+    ($(
+        $code:ident = $number:literal, $name:literal, ends $ends:literal, sent $sent_by:literal,
+        $input:literal, $advice:literal;
+    )+) => {
         /// Reason why an input was rejected. The numbers are those of the wire; one is never given out twice.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
@@ -46,48 +50,83 @@ macro_rules! codes {
                     $(Self::$code => $ends,)+
                 }
             }
+
+            /// Returns the roles that send the code, and those that get it.
+            #[must_use]
+            pub fn sent_by(self) -> &'static str {
+                match self {
+                    $(Self::$code => $sent_by,)+
+                }
+            }
+
+            /// Returns what an operator does about it.
+            #[must_use]
+            pub fn advice(self) -> &'static str {
+                match self {
+                    $(Self::$code => $advice,)+
+                }
+            }
         }
     };
 }
 
 codes! {
-    BadFrame = 1, "bad-frame", "yes",
-        "bytes that are no frame of Sheaf: another protocol, a stream out of step, a damaged head";
-    OtherVersion = 2, "other-version", "yes",
-        "a frame of another version of the protocol";
-    TooBig = 3, "too-big", "yes",
-        "a length beyond the limit; nothing was allocated for it";
-    BadMessage = 4, "bad-message", "yes",
-        "a frame whose head is no message of its kind";
-    BadDigest = 5, "bad-digest", "yes",
-        "a payload without the digest that its source stated";
-    RoleDenied = 6, "role-denied", "yes",
-        "a node that speaks for another, or says what its role may not; a certificate of another node";
-    Fenced = 7, "fenced", "no",
-        "a message of a term that is over";
-    OtherRun = 8, "other-run", "no",
-        "a message or an STF of another run";
-    RefusedJoin = 9, "refused-join", "yes",
-        "a hello that the farm does not accept; the answer is `refused`, and the node ends";
-    NotJoined = 10, "not-joined", "yes",
-        "a message before the hello of its stream, or a second hello";
-    WrongStream = 11, "wrong-stream", "yes",
-        "an STF on a control stream, or a control message on a data stream";
-    WrongTarget = 12, "wrong-target", "yes",
-        "a data stream that means another EPN, or a former life of it";
-    Conflict = 13, "conflict", "no",
-        "two different payloads under one name; the first one stays";
-    HandshakeTimeout = 14, "handshake-timeout", "yes",
-        "a connection without a whole frame within 3 s";
-    Stalled = 15, "stalled", "yes",
-        "a frame that was begun and did not go on for 10 s";
-    Cut = 16, "cut", "–",
-        "a stream that ended inside a frame";
-    TooManyConnections = 17, "too-many-connections", "yes",
+    BadFrame = 1, "bad-frame", ends "yes", sent "any node to its peer",
+        "bytes that are no frame of Sheaf: another protocol, a stream out of step, a damaged head",
+        "look what runs at the address of the peer";
+    OtherVersion = 2, "other-version", ends "yes", sent "any node to its peer",
+        "a frame of another version of the protocol",
+        "bring both nodes to one version";
+    TooBig = 3, "too-big", ends "yes", sent "any node to its peer",
+        "a length beyond the limit; nothing was allocated for it",
+        "raise `stf_bytes_max` on both sides, or look what the peer is";
+    BadMessage = 4, "bad-message", ends "yes", sent "any node to its peer",
+        "a frame whose head is no message of its kind",
+        "report it: a node of the same version does not send such";
+    BadDigest = 5, "bad-digest", ends "yes", sent "EPN to FLP",
+        "a payload without the digest that its source stated",
+        "look at the memory and the network of the machines between; twice for one STF drops its TF as \
+         `corrupt-at-source`";
+    RoleDenied = 6, "role-denied", ends "yes", sent "any node to its peer",
+        "a node that speaks for another, or says what its role may not; a certificate of another node",
+        "look who uses this name or certificate";
+    Fenced = 7, "fenced", ends "no", sent "ICN to ICN, FLP and EPN",
+        "a message of a term that is over",
+        "nothing, if it ends: the peer has yet to hear of the new leader";
+    OtherRun = 8, "other-run", ends "no", sent "ICN to FLP and EPN, EPN to FLP",
+        "a message or an STF of another run",
+        "nothing, if it ends: the peer has yet to hear of the new run";
+    RefusedJoin = 9, "refused-join", ends "yes", sent "ICN to the peer that joins",
+        "a hello that the farm does not accept; the answer is `refused`, and the node ends",
+        "as the text says";
+    NotJoined = 10, "not-joined", ends "yes", sent "ICN to ICN, FLP and EPN, EPN to FLP",
+        "a message before the hello of its stream, or a second hello",
+        "report it";
+    WrongStream = 11, "wrong-stream", ends "yes", sent "any node to its peer",
+        "an STF on a control stream, or a control message on a data stream",
+        "look what address the peer was given";
+    WrongTarget = 12, "wrong-target", ends "yes", sent "EPN to FLP",
+        "a data stream that means another EPN, or a former life of it",
+        "nothing, if it ends: an FLP that has yet to hear of a restart";
+    Conflict = 13, "conflict", ends "no", sent "EPN to FLP",
+        "two different payloads under one name; the first one stays",
+        "look for two FLPs with one index";
+    HandshakeTimeout = 14, "handshake-timeout", ends "yes", sent "ICN and EPN to the peer that connects",
+        "a connection without a whole frame within 3 s",
+        "look what the peer is: a scanner, a port check";
+    Stalled = 15, "stalled", ends "yes", sent "any node to its peer",
+        "a frame that was begun and did not go on for 10 s",
+        "look at the machine of the peer";
+    Cut = 16, "cut", ends "–", sent "any node to its peer",
+        "a stream that ended inside a frame",
+        "look whether the peer died";
+    TooManyConnections = 17, "too-many-connections", ends "yes", sent "ICN and EPN to the peer that connects",
         "more connections than `transport.connections_max`, or than one address may have, \
-         or 512 that have said nothing: then the oldest of these goes";
-    Untrusted = 18, "untrusted", "yes",
-        "no TLS, no certificate, or one that this farm does not trust";
+         or 512 that have said nothing: then the oldest of these goes",
+        "raise the limit, or look who opens them";
+    Untrusted = 18, "untrusted", ends "yes", sent "any node to its peer",
+        "no TLS, no certificate, or one that this farm does not trust",
+        "give the node a certificate ([security.md](../how-to/security.md))";
 }
 
 impl Code {
