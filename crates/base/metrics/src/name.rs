@@ -18,7 +18,8 @@ pub enum Kind {
 
 impl Kind {
     /// Returns the word of the `# TYPE` line.
-    pub(crate) fn word(self) -> &'static str {
+    #[must_use]
+    pub fn word(self) -> &'static str {
         match self {
             Self::Counter => "counter",
             Self::Gauge => "gauge",

@@ -3,7 +3,7 @@
 use crate::name::Kind;
 use crate::registry::Registry;
 
-/// Name, kind and help of a metric.
+/// Registration of a metric: `# HELP`, `# TYPE` and the reference page follow from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metric {
     /// Name, with the unit as its last part.
@@ -12,6 +12,10 @@ pub struct Metric {
     pub kind: Kind,
     /// One self-contained sentence, with the unit.
     pub help: &'static str,
+    /// Names of the labels.
+    pub labels: &'static [&'static str],
+    /// What an operator does when the value moves, for the reference page; empty if there is nothing to do.
+    pub advice: &'static str,
 }
 
 /// Line of a table: a metric and how its value is read from the state `S`.
@@ -29,41 +33,72 @@ enum Value<S> {
 }
 
 impl Metric {
+    const fn new(kind: Kind, name: &'static str, help: &'static str) -> Self {
+        Self {
+            name,
+            kind,
+            help,
+            labels: &[],
+            advice: "",
+        }
+    }
+
     /// Makes a counter.
     #[must_use]
     pub const fn counter(name: &'static str, help: &'static str) -> Self {
-        let kind = Kind::Counter;
-        Self { name, kind, help }
+        Self::new(Kind::Counter, name, help)
     }
 
     /// Makes a gauge.
     #[must_use]
     pub const fn gauge(name: &'static str, help: &'static str) -> Self {
-        let kind = Kind::Gauge;
-        Self { name, kind, help }
+        Self::new(Kind::Gauge, name, help)
     }
 
     /// Makes a histogram.
     #[must_use]
     pub const fn histogram(name: &'static str, help: &'static str) -> Self {
-        let kind = Kind::Histogram;
-        Self { name, kind, help }
+        Self::new(Kind::Histogram, name, help)
+    }
+
+    /// Adds the names of the labels.
+    #[must_use]
+    pub const fn labels(mut self, labels: &'static [&'static str]) -> Self {
+        self.labels = labels;
+        self
+    }
+
+    /// Adds what an operator does when the value moves.
+    #[must_use]
+    pub const fn advice(mut self, advice: &'static str) -> Self {
+        self.advice = advice;
+        self
     }
 }
 
 impl<S> Row<S> {
     /// Makes a line with a counter.
     #[must_use]
-    pub const fn counter(name: &'static str, help: &'static str, value: fn(&S) -> u64) -> Self {
-        let metric = Metric::counter(name, help);
+    pub const fn counter(
+        name: &'static str,
+        help: &'static str,
+        advice: &'static str,
+        value: fn(&S) -> u64,
+    ) -> Self {
+        let metric = Metric::counter(name, help).advice(advice);
         let value = Value::One(value);
         Self { metric, value }
     }
 
     /// Makes a line with a gauge.
     #[must_use]
-    pub const fn gauge(name: &'static str, help: &'static str, value: fn(&S) -> u64) -> Self {
-        let metric = Metric::gauge(name, help);
+    pub const fn gauge(
+        name: &'static str,
+        help: &'static str,
+        advice: &'static str,
+        value: fn(&S) -> u64,
+    ) -> Self {
+        let metric = Metric::gauge(name, help).advice(advice);
         let value = Value::One(value);
         Self { metric, value }
     }
@@ -73,11 +108,12 @@ impl<S> Row<S> {
     pub const fn counters(
         name: &'static str,
         help: &'static str,
-        label: &'static str,
+        advice: &'static str,
+        label: &'static [&'static str; 1],
         values: fn(&S) -> Vec<(&'static str, u64)>,
     ) -> Self {
-        let metric = Metric::counter(name, help);
-        let value = Value::Labelled(label, values);
+        let metric = Metric::counter(name, help).labels(label).advice(advice);
+        let value = Value::Labelled(label[0], values);
         Self { metric, value }
     }
 }
@@ -103,7 +139,14 @@ impl Registry {
     ///
     /// If `metric` is a histogram, which has no single value.
     pub fn set(&self, metric: &Metric, labels: &[(&str, &str)], value: u64) {
-        let Metric { name, kind, help } = *metric;
+        let Metric {
+            name, kind, help, ..
+        } = *metric;
+        let names = labels.iter().map(|(label, _)| *label);
+        debug_assert!(
+            names.eq(metric.labels.iter().copied()),
+            "{name}: {labels:?}"
+        );
         match kind {
             Kind::Counter => self.counter(name, help, labels).raise_to(value),
             Kind::Gauge => self.gauge(name, help, labels).set_u64(value),
@@ -117,11 +160,15 @@ mod tests {
     use super::*;
 
     const TABLE: &[Row<[u64; 3]>] = &[
-        Row::counter("build_tf_total", "TFs built.", |state| state[0]),
-        Row::gauge("build_held_bytes", "Bytes held now.", |state| state[1]),
-        Row::counters("build_refused_total", "STFs refused.", "reason", |state| {
-            vec![("late", state[2]), ("large", 0)]
-        }),
+        Row::counter("build_tf_total", "TFs built.", "", |state| state[0]),
+        Row::gauge("build_held_bytes", "Bytes held now.", "", |state| state[1]),
+        Row::counters(
+            "build_refused_total",
+            "STFs refused.",
+            "",
+            &["reason"],
+            |state| vec![("late", state[2]), ("large", 0)],
+        ),
     ];
 
     #[test]

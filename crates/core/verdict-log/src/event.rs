@@ -5,134 +5,184 @@
 
 use serde::{Deserialize, Serialize};
 
-/// One line of an event log. Schema: `docs/reference/events.md`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "event", rename_all = "kebab-case")]
-pub enum Event {
-    /// First line of each life of a process.
-    Begin {
+/// Registration of an event, for the reference page.
+#[derive(Clone, Copy, Debug)]
+pub struct EventKind {
+    /// Value of `event` in a line.
+    pub name: &'static str,
+    /// Roles that write it.
+    pub of: &'static str,
+    /// Lines of the description.
+    pub about: &'static [&'static str],
+    /// Name and description of each field.
+    pub fields: &'static [(&'static str, &'static str)],
+}
+
+/// Defines [`Event`] from its table: variant, name in a line, roles that write it, and fields. `unless "is_zero"` leaves
+/// a field out of lines where it is 0.
+macro_rules! events {
+    ($(
+        $(#[doc = $about:literal])+
+        $variant:ident = $name:literal of $of:literal $({
+            $(#[doc = $doc:literal] $field:ident: $type:ty $(, unless $skip:literal)?;)+
+        })?
+    )+) => {
+        /// One line of an event log. Schema: `docs/reference/events.md`.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(tag = "event")]
+        pub enum Event {
+            $(
+                $(#[doc = $about])+
+                #[serde(rename = $name)]
+                $variant $({
+                    $(
+                        #[doc = $doc]
+                        $(#[serde(default, skip_serializing_if = $skip)])?
+                        $field: $type,
+                    )+
+                })?,
+            )+
+        }
+
+        impl Event {
+            /// All events, in the order of the reference page.
+            pub const KINDS: &'static [EventKind] = &[
+                $(EventKind {
+                    name: $name,
+                    of: $of,
+                    about: &[$($about),+],
+                    fields: &[$($((stringify!($field), $doc)),+)?],
+                },)+
+            ];
+        }
+    };
+}
+
+events! {
+    /// A process begins; first line of each life.
+    Begin = "begin" of "all" {
         /// Name of the node: `icn:0`, `flp:2`, …
-        node: String,
+        node: String;
         /// Life of the node.
-        incarnation: u64,
-    },
-    /// FLP: it makes STFs for this run from now on. ICN: it opened the run.
-    Run {
+        incarnation: u64;
+    }
+    /// The FLP makes STFs for this run from now on; the ICN opened the run, or goes on with it.
+    Run = "run" of "FLP, ICN" {
         /// 16 hexadecimal digits.
-        run: String,
-    },
-    /// FLP: an STF was made, its digest taken.
-    Made {
+        run: String;
+    }
+    /// An STF was made and its digest taken.
+    Made = "made" of "FLP" {
         /// The TF.
-        tf: u64,
+        tf: u64;
         /// Payload bytes.
-        bytes: u64,
+        bytes: u64;
         /// CRC-32C at the source.
-        digest: u32,
-    },
-    /// FLP: no STF of this TF will be made.
-    Skipped {
+        digest: u32;
+    }
+    /// No STF of this TF will be made.
+    Skipped = "skipped" of "FLP" {
         /// The TF.
-        tf: u64,
+        tf: u64;
         /// Name of a drop reason.
-        reason: String,
-    },
-    /// FLP: an STF was handed to the stream to an EPN.
-    Sent {
+        reason: String;
+    }
+    /// An STF was handed to the stream to an EPN.
+    Sent = "sent" of "FLP" {
         /// The TF.
-        tf: u64,
-        /// The term of the ICN that gave the assignment; 0 in logs of one term.
-        #[serde(default, skip_serializing_if = "is_zero")]
-        term: u64,
+        tf: u64;
+        /// The term of the ICN that gave the assignment; left out if 0, as in logs of one term.
+        term: u64, unless "is_zero";
         /// The assignment obeyed.
-        attempt: u32,
+        attempt: u32;
         /// The EPN.
-        epn: u16,
+        epn: u16;
         /// Life of the EPN.
-        incarnation: u64,
-    },
-    /// EPN: a TF was delivered to the consumer.
-    Delivered {
+        incarnation: u64;
+    }
+    /// A TF was delivered to the consumer.
+    Delivered = "delivered" of "EPN" {
         /// The TF.
-        tf: u64,
+        tf: u64;
         /// The assignment built.
-        attempt: u32,
+        attempt: u32;
         /// The STFs in it.
-        parts: Vec<PartEvent>,
+        parts: Vec<PartEvent>;
         /// FLPs without an STF in it.
-        missing: Vec<u16>,
-    },
-    /// EPN: a TF that a former life of it had stored, and that is committed to that life, is visible now, or was found
-    /// so: that life may have died before it wrote the line.
-    Recovered {
+        missing: Vec<u16>;
+    }
+    /// Ack level `stored`: a TF that a former life had stored, and that is committed to that life, is visible now, or was
+    /// found so: that life may have died before it wrote the line.
+    Recovered = "recovered" of "EPN" {
         /// The TF.
-        tf: u64,
-        /// The life that the verdict names.
-        incarnation: u64,
+        tf: u64;
+        /// The former life, which the verdict names.
+        incarnation: u64;
         /// The assignment built.
-        attempt: u32,
+        attempt: u32;
         /// The STFs in it, their digests computed from the file.
-        parts: Vec<PartEvent>,
+        parts: Vec<PartEvent>;
         /// FLPs without an STF in it.
-        missing: Vec<u16>,
-    },
-    /// EPN: the consumer found a fault in a TF that was delivered to it.
-    Fault {
+        missing: Vec<u16>;
+    }
+    /// The consumer found a fault in a TF that was delivered to it.
+    Fault = "fault" of "EPN" {
         /// The TF.
-        tf: u64,
+        tf: u64;
         /// The fault.
-        detail: String,
-    },
-    /// ICN: it leads from now on. The content of the log is written again behind this line.
-    Leads {
+        detail: String;
+    }
+    /// The ICN leads from now on; the content of the verdict log, which begins at the last checkpoint, is written again
+    /// behind this line.
+    Leads = "leads" of "ICN" {
         /// The term.
-        term: u64,
-    },
-    /// ICN: it leads no longer, and its decisions have no effect any more.
-    Deposed {
+        term: u64;
+    }
+    /// The ICN leads no longer, and its decisions have no effect any more.
+    Deposed = "deposed" of "ICN" {
         /// The highest term known to the ICN.
-        term: u64,
+        term: u64;
         /// Reason, as the ICN learned it.
-        why: String,
-    },
-    /// ICN: from a TF on, these FLPs make a TF whole. Replaces earlier ones with the same or a later `first`.
-    Roster {
+        why: String;
+    }
+    /// From a TF on, these FLPs make a TF whole. Replaces earlier rosters with the same or a later `first`.
+    Roster = "roster" of "ICN" {
         /// Name of the roster in assignments.
-        roster: u32,
+        roster: u32;
         /// First TF of the roster.
-        first: u64,
-        /// The FLPs.
-        members: Vec<MemberEvent>,
-    },
-    /// ICN: a TF exists from now on (paced mode: it was called for).
-    Called {
+        first: u64;
+        /// The FLPs: `flp`, `incarnation`.
+        members: Vec<MemberEvent>;
+    }
+    /// A TF exists from now on (paced mode: it was called for).
+    Called = "called" of "ICN" {
         /// The TF.
-        tf: u64,
-    },
-    /// ICN: the verdict on a TF is durable.
-    Verdict {
+        tf: u64;
+    }
+    /// The verdict on a TF is durable.
+    Verdict = "verdict" of "ICN" {
         /// The TF.
-        tf: u64,
+        tf: u64;
         /// `complete`, `incomplete` or `dropped`.
-        verdict: String,
+        verdict: String;
         /// The EPN that built it.
-        epn: Option<u16>,
+        epn: Option<u16>;
         /// Life of that EPN.
-        incarnation: Option<u64>,
+        incarnation: Option<u64>;
         /// FLPs without an STF in it.
-        missing: Vec<u16>,
+        missing: Vec<u16>;
         /// Reason of the drop.
-        reason: Option<String>,
-    },
-    /// ICN: the EPN died before it acknowledged; amends the verdict.
-    Abandoned {
+        reason: Option<String>;
+    }
+    /// The EPN died before it acknowledged; amends the verdict.
+    Abandoned = "abandoned" of "ICN" {
         /// The TF.
-        tf: u64,
-    },
-    /// ICN: every TF of the run is decided and done.
-    Over,
+        tf: u64;
+    }
+    /// Every TF of the run is decided and done.
+    Over = "over" of "ICN"
     /// The process ends in order; last line of a life that was not cut short.
-    End,
+    End = "end" of "all"
 }
 
 /// One STF of a delivered TF.

@@ -14,7 +14,6 @@ mod orders;
 mod peers;
 mod report;
 
-#[cfg(test)]
 pub(crate) use report::metrics;
 
 use crate::clock::FairClock;

@@ -19,7 +19,7 @@ pub mod icn;
 mod icn_link;
 mod kinds;
 mod ledger;
-mod metrics;
+pub mod metrics;
 pub mod operator;
 pub mod output;
 pub mod registry;

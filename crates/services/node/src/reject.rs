@@ -19,7 +19,9 @@ const OTHERS: &str = "others";
 pub(crate) const REJECTED: Metric = Metric::counter(
     "node_rejected_total",
     "Inputs rejected, by peer and code of rejection.",
-);
+)
+.labels(&["peer", "code"])
+.advice("[codes.md](codes.md) has each code");
 /// How often the same is said in the log.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 /// How long a peer has to take the last word and go.

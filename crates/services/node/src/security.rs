@@ -171,7 +171,10 @@ pub(crate) fn is_outside(address: &str) -> bool {
 pub(crate) const LEVEL: Metric = Metric::gauge(
     "node_security_level",
     "1 for the level of security in force, 0 for the others.",
-);
+)
+    .labels(&["level"])
+    .advice("levels: `tls`, `crc-only`, `loopback`, `insecure` ([security.md](../how-to/security.md)). Anything \
+         but `tls` off loopback was configured");
 
 /// Brings the metric up to date: 1 for the level in force, 0 for the others.
 pub(crate) fn export(registry: &Registry, in_force: &str) {

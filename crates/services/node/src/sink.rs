@@ -289,7 +289,6 @@ pub enum SinkError {
 }
 
 /// Lists the metrics of sinks that have some.
-#[cfg(test)]
 pub(crate) fn metrics() -> impl Iterator<Item = sheaf_metrics::Metric> {
     shm::METRICS.into_iter()
 }

@@ -56,41 +56,55 @@ pub(crate) fn host_port(endpoint: &str) -> Option<String> {
 const PEERS: Metric = Metric::gauge(
     "node_zmq_peers",
     "ZeroMQ peers whose handshake is completed.",
-);
+)
+.labels(&["socket"])
+.advice("0: the producer or consumer is away");
 const CONNECTED: Metric = Metric::counter(
     "node_zmq_connected_total",
     "Handshakes completed with ZeroMQ peers.",
-);
+)
+.labels(&["socket"])
+.advice("healthy: constant after the start");
 const ENDED: Metric = Metric::counter(
     "node_zmq_ended_total",
     "ZeroMQ connections that ended or could not be made, by reason.",
-);
+)
+.labels(&["socket", "reason"])
+.advice("each reason: [zmq.md](../how-to/zmq.md)");
 const REFUSED: Metric = Metric::counter(
     "node_zmq_refused_total",
     "ZeroMQ messages refused, by reason.",
-);
+)
+.labels(&["socket", "reason"])
+.advice("a producer has another framing than `flp.source.framing`");
 const MESSAGES_IN: Metric =
-    Metric::counter("node_zmq_messages_in_total", "ZeroMQ messages received.");
+    Metric::counter("node_zmq_messages_in_total", "ZeroMQ messages received.").labels(&["socket"]);
 const BYTES_IN: Metric = Metric::counter(
     "node_zmq_bytes_in_total",
     "Bytes of ZeroMQ messages received.",
-);
+)
+.labels(&["socket"]);
 const MESSAGES_OUT: Metric = Metric::counter(
     "node_zmq_messages_out_total",
     "ZeroMQ messages sent, as the kernel has taken them.",
-);
+)
+.labels(&["socket"])
+.advice("stands still with `node_zmq_peers` above 0: consumers stop");
 const RETURNED: Metric = Metric::counter(
     "node_zmq_returned_total",
     "ZeroMQ messages that a peer had not wholly taken when it went.",
-);
+)
+.labels(&["socket"])
+.advice("a sink sends the TF again. Consumers die");
 /// TFs of a publishing sink, without a subscriber.
 pub(crate) const UNHEARD: Metric = Metric::counter(
     "node_zmq_unheard_total",
     "TFs published by ZeroMQ without a subscriber.",
-);
+)
+.labels(&["socket"])
+.advice("no subscriber; take `push` where each TF counts");
 
 /// All of them.
-#[cfg(test)]
 pub(crate) const METRICS: [Metric; 9] = [
     PEERS,
     CONNECTED,

@@ -19,7 +19,12 @@ pub(super) const STAGES: [&str; 5] = [
 pub(super) const LATENCY: Metric = Metric::histogram(
     "balance_tf_latency_ns",
     "Time that a delivered TF took, by stage, in ns.",
-);
+)
+    .labels(&["stage"])
+    .advice("stages: `announce_to_assign` (the latest assignment), `assign_to_first_byte`, `first_to_last_byte`, \
+         `last_byte_to_commit` (until the EPN has acknowledged the commit), `total`. The stage tells where: \
+         the slowest FLP, or no room; streams or EPN; network, or an FLP that lags; ICN, control streams or \
+         the consumer");
 
 #[derive(Debug)]
 pub(super) struct Latencies {

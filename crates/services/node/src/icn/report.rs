@@ -14,22 +14,26 @@ const OF_LEAD: &[Row<Lead>] = &[
     Row::counter(
         "balance_tf_announced_total",
         "TFs announced, skipped or called for.",
+        "its rate is the rate of the farm. Zero: the run waits for its quorum, or all holds are full",
         |lead| lead.scheduler.books().announced,
     ),
     Row::counter(
         "balance_tf_complete_total",
         "TFs built with all STFs.",
+        "healthy: as fast as announced",
         |lead| lead.scheduler.books().complete,
     ),
     Row::counter(
         "balance_tf_incomplete_total",
         "TFs built with STFs missing.",
+        "an FLP lags or is gone: look for the one whose `acquire_stf_made_total` stands still",
         |lead| lead.scheduler.books().incomplete,
     ),
     Row::counters(
         "balance_tf_dropped_total",
         "TFs dropped, by reason.",
-        "reason",
+        "any but `run-ended` at a stop is an alarm; [the table](../how-to/operate.md#drop-reasons) says which",
+        &["reason"],
         |lead| {
             let dropped = &lead.scheduler.books().dropped;
             DropReason::ALL
@@ -41,27 +45,35 @@ const OF_LEAD: &[Row<Lead>] = &[
     Row::counter(
         "balance_tf_abandoned_total",
         "Built TFs whose EPN died before it acknowledged their delivery.",
+        "counted in complete or incomplete as well. An EPN died: find out why. Whether its consumer has these \
+         TFs is unknown",
         |lead| lead.scheduler.books().abandoned,
     ),
     Row::counter(
         "balance_tf_reassigned_total",
         "Assignments of TFs after their first one.",
+        "healthy: 0. Steady growth: an EPN is too slow for `tf_deadline_ms`, or a path is broken",
         |lead| lead.scheduler.books().reassigned,
     ),
     Row::counter(
         "balance_tf_bytes_total",
         "Payload bytes of built TFs.",
+        "its rate is the goodput",
         |lead| lead.scheduler.books().bytes,
     ),
     Row::counter(
         "balance_choices_total",
         "Times that the policy was asked for an EPN.",
+        "healthy: as fast as announced",
         |lead| lead.scheduler.stats().choices,
     ),
     Row::counters(
         "balance_refused_total",
         "Times that no EPN could be chosen, by reason.",
-        "reason",
+        "`no_target`: no EPN has joined. `none_available`: all are silent or leave. `none_allowed`: an FLP \
+         cannot reach the others. `no_slot`: raise `tfs_in_building_max`. `no_memory`: more EPNs, more \
+         `capacity_bytes` or a faster consumer. `too_large`: a larger `capacity_bytes`",
+        &["reason"],
         |lead| {
             let refused = &lead.scheduler.stats().refused;
             Refusal::ALL
@@ -73,30 +85,41 @@ const OF_LEAD: &[Row<Lead>] = &[
     Row::counter(
         "balance_commits_repeated_total",
         "Commits retransmitted to an EPN for want of an acknowledgement.",
+        "after 100 ms without an acknowledgement. A consumer is slow, or an EPN hangs",
         |lead| lead.scheduler.stats().commits_repeated,
     ),
     Row::gauge(
         "balance_pace_late_ns_max",
         "Longest delay of a heartbeat behind its deadline, in ns.",
+        "paced mode only. Above a tenth of the period: the ICN does not get its processor",
         |lead| lead.scheduler.stats().pace_late_ns_max,
     ),
-    Row::gauge("balance_tf_in_flight", "TFs without a verdict.", |lead| {
-        lead.scheduler.in_flight()
-    }),
+    Row::gauge(
+        "balance_tf_in_flight",
+        "TFs without a verdict.",
+        "healthy: about rate × latency. Growing: EPNs or consumers are too slow. 0 after a drain",
+        |lead| lead.scheduler.in_flight(),
+    ),
     Row::gauge(
         "balance_tf_queued",
         "TFs that wait for room at an EPN.",
+        "healthy: 0. Growing: look at `balance_refused_total` for the reason",
         |lead| lead.scheduler.queued() as u64,
     ),
 ];
 const MESSAGES_REFUSED: Metric = Metric::counter(
     "node_messages_refused_total",
     "Messages to the ICN refused because of their run or their sender.",
+)
+.advice(
+    "some after an ICN restart are right; a steady rate is a foreign or wrong node: see the log",
 );
-const SOURCE_STFS: Metric = Metric::gauge("balance_source_stfs", "STFs of an FLP, by fate.");
+const SOURCE_STFS: Metric = Metric::gauge("balance_source_stfs", "STFs of an FLP, by fate.")
+    .labels(&["flp", "fate"])
+    .advice("`announced` = `built` + `dropped` + `unused` + in flight; beside them `outside` the roster or too \
+         late, and `skipped`. `unused` and `skipped` of one FLP grow: look at that FLP and its paths");
 
 /// Lists the metrics of an ICN.
-#[cfg(test)]
 pub(crate) fn metrics() -> impl Iterator<Item = Metric> {
     let rows = OF_LEAD.iter().map(|row| row.metric);
     rows.chain([MESSAGES_REFUSED, SOURCE_STFS, super::latency::LATENCY])

@@ -9,7 +9,6 @@
 mod counters;
 mod table;
 
-#[cfg(test)]
 pub(super) use counters::METRICS;
 pub use table::ShmSink;
 

@@ -3,27 +3,31 @@
 use sheaf_metrics::{Counter, Gauge, Metric, Registry};
 use std::sync::Arc;
 
-const CONSUMERS: Metric = Metric::gauge("node_shm_consumers", "Consumers that are connected.");
+const CONSUMERS: Metric =
+    Metric::gauge("node_shm_consumers", "Consumers that are connected.").advice("0: all are away");
 const LENT: Metric = Metric::gauge(
     "node_shm_lent_bytes",
     "Payload bytes that consumers have or are offered.",
-);
+)
+.advice("near `consumer_bytes_max` × consumers: they are slow");
 const TAKEN: Metric = Metric::counter("node_shm_taken_total", "TFs that a consumer has taken.");
 const RECLAIMED: Metric = Metric::counter(
     "node_shm_called_back_total",
     "TFs that were reclaimed from a consumer before it took them, and offered to another.",
-);
+)
+.advice("consumers die, or stop");
 const GONE: Metric = Metric::counter(
     "node_shm_gone_total",
     "TFs that a consumer had and had not returned when it died.",
-);
+)
+.advice("consumers crash: these TFs were not processed");
 const COPIED: Metric = Metric::counter(
     "node_shm_copied_bytes_total",
     "Payload bytes copied for a consumer because they lay in no memory that can be shared.",
-);
+)
+.advice("growing: the arena is full; more `epn.build.capacity_bytes`");
 
 /// All of them.
-#[cfg(test)]
 pub(in crate::sink) const METRICS: [Metric; 6] = [CONSUMERS, LENT, TAKEN, RECLAIMED, GONE, COPIED];
 
 pub(super) struct Counters {
