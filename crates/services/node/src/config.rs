@@ -1,7 +1,7 @@
 //! A farm as one TOML file: one table a role, every key with its default, every error with its line.
 //!
-//! The types are the defaults: each is written once, in `Default`, and `config/example.toml` is tested to be
-//! equal. [`FarmConfig::load`] reads a file and finds everything that is wrong with it at once, so that
+//! The types are the defaults: each is written once, in `Default`. Unit, description and range of a key are one row of
+//! [`keys::TABLES`], from which `config/example.toml` is written. [`FarmConfig::load`] reads a file and finds everything that is wrong with it at once, so that
 //! no user has to correct one line a run. What only a machine of the farm can know (are the files there?) is
 //! asked by role, with [`FarmConfig::check_files`]: the ICN's machine need not have the data of the FLPs.
 //! All of it comes before the first socket opens. The keys are described in `docs/reference/config.md`.
@@ -11,6 +11,7 @@ mod epn;
 mod files;
 mod flp;
 mod icn;
+pub mod keys;
 mod membership;
 mod read;
 mod renamed;
@@ -231,6 +232,17 @@ mod tests {
             "membership.key",
         ];
         paths.extend(optional.map(str::to_owned));
+        let rows: Vec<&str> = keys::TABLES
+            .iter()
+            .flat_map(|table| table.keys)
+            .map(|key| key.path)
+            .collect();
+        let without_row: Vec<_> = paths
+            .iter()
+            .filter(|path| !rows.contains(&path.as_str()))
+            .collect();
+        assert_eq!(without_row, Vec::<&String>::new());
+        assert_eq!(rows.len(), paths.len() + 1, "{rows:?}"); // listen_also is left out when it is empty
         let lines: Vec<&str> = EXAMPLE.lines().collect();
         let mut table = "";
         let mut commented = Vec::new();

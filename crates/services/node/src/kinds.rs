@@ -1,7 +1,7 @@
 //! Tables of kinds: one line for each kind of source or sink.
 
 /// One kind of source or sink, as help texts and reference pages show it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Kind {
     /// Name in farm files and on the command line.
     pub name: &'static str,
@@ -9,23 +9,44 @@ pub struct Kind {
     pub place: Option<&'static str>,
     /// One line of help.
     pub help: &'static str,
+    /// File that says more, from the root of the repository.
+    pub page: Option<&'static str>,
+    /// Returns the table of this kind with all defaults.
+    pub defaults: fn() -> toml::Table,
 }
 
-/// Returns the place in a line of a table, if there is one.
-pub(crate) const fn place_of(places: &[&'static str]) -> Option<&'static str> {
-    match places {
-        [place, ..] => Some(*place),
+impl Kind {
+    /// Returns the kind as it stands on a command line: with its place, if it needs one, such as `file:DIRECTORY`.
+    #[must_use]
+    pub fn words(&self) -> String {
+        match self.place {
+            Some(place) => format!("{}:{}", self.name, place.to_uppercase()),
+            None => self.name.to_owned(),
+        }
+    }
+}
+
+/// Returns a table with all defaults, as TOML.
+pub(crate) fn defaults_of<T: Default + serde::Serialize>() -> toml::Table {
+    toml::Table::try_from(T::default()).unwrap_or_default()
+}
+
+/// Returns the place or page in a line of a table, if there is one.
+pub(crate) const fn first_of(texts: &[&'static str]) -> Option<&'static str> {
+    match texts {
+        [text, ..] => Some(*text),
         [] => None,
     }
 }
 
 /// Defines the configuration of a source or sink from its table of kinds: `Variant(Table) = "name", "help";`, with
-/// `at "key"` behind the name if `--sink name:PLACE` sets that key.
+/// `at "key"` behind the name if `--sink name:PLACE` sets that key, and `see "page"` behind the help if a page says
+/// more. Help of the command line, the example of a farm file and the reference page follow.
 macro_rules! kinds {
     (
         $(#[$about:meta])*
         $config:ident: $trait:ident {
-            $($variant:ident($table:ty) = $name:literal $(at $place:literal)?, $help:literal;)+
+            $($variant:ident($table:ty) = $name:literal $(at $place:literal)?, $help:literal $(see $page:literal)?;)+
         }
     ) => {
         $(#[$about])*
@@ -43,8 +64,10 @@ macro_rules! kinds {
             pub const KINDS: &'static [$crate::kinds::Kind] = &[
                 $($crate::kinds::Kind {
                     name: $name,
-                    place: $crate::kinds::place_of(&[$($place)?]),
+                    place: $crate::kinds::first_of(&[$($place)?]),
                     help: $help,
+                    page: $crate::kinds::first_of(&[$($page)?]),
+                    defaults: $crate::kinds::defaults_of::<$table>,
                 },)+
             ];
 
@@ -87,7 +110,7 @@ mod tests {
             .map(|row| {
                 let cells: Vec<_> = row.trim_matches('|').split('|').map(str::trim).collect();
                 let help = cells.last().copied().unwrap_or_default();
-                let help = help.split(", see `docs/").next().unwrap_or_default();
+                let help = help.split(", see [").next().unwrap_or_default();
                 (cells[0].trim_matches('`'), help)
             })
             .collect();

@@ -58,11 +58,14 @@ kinds! {
     SinkConfig: SinkKind {
         Discard(DiscardSink) = "discard", "counts TFs and releases their memory";
         Verify(VerifySink) = "verify", "recomputes every CRC-32C and walks every payload, then discards";
-        File(FileSink) = "file" at "directory", "writes one file a TF";
-        StfFile(StfFileSink) = "stf-file" at "directory", "writes files of many TFs as DataDistribution does";
-        Unix(UnixSink) = "unix" at "path", "writes whole TFs to the consumer process at a Unix socket";
-        Shm(ShmSink) = "shm" at "path", "lends TFs to consumer processes, which read them in the memory of the EPN";
-        Zmq(ZmqSink) = "zmq" at "endpoint", "sends TFs to programs that speak ZeroMQ";
+        File(FileSink) = "file" at "directory", "writes one file a TF" see "docs/reference/tf-file.md";
+        StfFile(StfFileSink) = "stf-file" at "directory", "writes files of many TFs as DataDistribution does"
+            see "docs/reference/stf-file.md";
+        Unix(UnixSink) = "unix" at "path", "writes whole TFs to the consumer process at a Unix socket"
+            see "docs/reference/tf-file.md";
+        Shm(ShmSink) = "shm" at "path", "lends TFs to consumer processes, which read them in the memory of the EPN"
+            see "docs/how-to/shm.md";
+        Zmq(ZmqSink) = "zmq" at "endpoint", "sends TFs to programs that speak ZeroMQ" see "docs/how-to/zmq.md";
     }
 }
 
@@ -114,11 +117,7 @@ impl SinkConfig {
 
     /// Lists all sinks as they stand on a command line, such as `file:DIRECTORY`.
     fn all_words() -> String {
-        let words = |kind: &Kind| match kind.place {
-            Some(place) => format!("{}:{}", kind.name, place.to_uppercase()),
-            None => kind.name.to_owned(),
-        };
-        let all: Vec<String> = Self::KINDS.iter().map(words).collect();
+        let all: Vec<String> = Self::KINDS.iter().map(Kind::words).collect();
         format!("one of {}", all.join(", "))
     }
 }

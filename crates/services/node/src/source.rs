@@ -35,7 +35,7 @@ pub use xtc2::Xtc2Source;
 pub use zmq::{Framing, FramingError, StfFormat, ZmqFraming, ZmqIntake, ZmqSource};
 
 use crate::check::{Check, ConfigError};
-use crate::kinds::kinds;
+use crate::kinds::{Kind, kinds};
 use crate::zmq::ZmqError;
 use serde::{Deserialize, Serialize};
 use sheaf_metrics::Registry;
@@ -57,11 +57,11 @@ kinds! {
         Generator(GeneratorConfig) = "generator", "bytes without structure, endless";
         Km3net(Km3netSource) = "km3net", "recorded KM3NeT records or packets once, one time slice of 100 ms a TF";
         Xtc2(Xtc2Source) = "xtc2", "recorded LCLS-II datagrams once, cut by event time";
-        StfFile(StfFileSource) = "stf-file", "TF files of DataDistribution once";
-        Stdin(StdinSource) = "stdin", "STFs from the standard input";
-        Unix(UnixSource) = "unix", "STFs from producers that connect to a Unix socket";
-        Tcp(TcpSource) = "tcp", "STFs from producers that connect to a TCP address";
-        Zmq(ZmqSource) = "zmq", "STFs from programs that speak ZeroMQ";
+        StfFile(StfFileSource) = "stf-file", "TF files of DataDistribution once" see "docs/reference/stf-file.md";
+        Stdin(StdinSource) = "stdin", "STFs from the standard input" see "docs/reference/feed.md";
+        Unix(UnixSource) = "unix", "STFs from producers that connect to a Unix socket" see "docs/reference/feed.md";
+        Tcp(TcpSource) = "tcp", "STFs from producers that connect to a TCP address" see "docs/reference/feed.md";
+        Zmq(ZmqSource) = "zmq", "STFs from programs that speak ZeroMQ" see "docs/how-to/zmq.md";
     }
 }
 
@@ -82,6 +82,14 @@ impl SourceConfig {
     #[must_use]
     pub fn files(&self) -> Option<&[PathBuf]> {
         self.table().files()
+    }
+
+    /// Returns a source of this kind with all defaults; `None` if its table cannot be without some key.
+    #[must_use]
+    pub fn with_defaults(kind: &Kind) -> Option<Self> {
+        let mut table = (kind.defaults)();
+        table.insert("kind".to_owned(), kind.name.into());
+        table.try_into().ok()
     }
 }
 

@@ -2,28 +2,23 @@
 
 use super::FarmConfig;
 use super::icn::LedgerBackend;
+use super::keys::{self, RATE_HZ_MAX};
 use super::security::BulkConfig;
 use crate::check::{Check, ConfigError, for_index};
 use crate::sink::Ack;
 use sheaf_placement::{Reaction, policy};
-use sheaf_protocol::{EpnId, Limits};
+use sheaf_protocol::EpnId;
 use sheaf_scheduler::{Incomplete, Mode};
 
 /// Linux has no longer names of congestion control (`TCP_CA_NAME_MAX`, 16 with the final zero).
 const CONGESTION_BYTES_MAX: usize = 15;
-/// Weights are told in thousandths.
-const WEIGHT_MIN: f64 = 0.001;
-/// A weight beyond leaves the others nothing, and is a mistake.
-const WEIGHT_MAX: f64 = 1000.0;
-/// Faster no clock of a node ticks.
-const RATE_HZ_MAX: f64 = 1e6;
 
 impl FarmConfig {
     /// All that is wrong with the values, whatever the machine.
     #[must_use]
     pub fn check(&self) -> Vec<ConfigError> {
         let mut check = Check::default();
-        self.check_run(&mut check);
+        keys::check_ranges(self, &mut check);
         self.check_icn(&mut check);
         self.check_times(&mut check);
         self.check_flp(&mut check);
@@ -34,20 +29,6 @@ impl FarmConfig {
         self.check_security(&mut check);
         self.check_membership(&mut check);
         check.errors
-    }
-
-    fn check_run(&self, check: &mut Check) {
-        let run = &self.run;
-        let nodes = 1..=u32::from(u16::MAX);
-        let expected = "1 to 65535";
-        check.that(nodes.contains(&run.flps), "run.flps", run.flps, expected);
-        check.that(nodes.contains(&run.epns), "run.epns", run.epns, expected);
-        check.that(
-            (0.0..=1e9).contains(&run.duration_s),
-            "run.duration_s",
-            run.duration_s,
-            "seconds from 0 (no end) to 1e9",
-        );
     }
 
     fn check_icn(&self, check: &mut Check) {
@@ -81,12 +62,6 @@ impl FarmConfig {
                 format!("1 to run.flps, which is {}", self.run.flps),
             );
         }
-        check.that(
-            scheduler.queue_tfs_max >= 1,
-            "icn.scheduler.queue_tfs_max",
-            scheduler.queue_tfs_max,
-            "at least 1 TF",
-        );
         if scheduler.mode == Mode::Paced {
             check.that(
                 scheduler.paced_rate_hz > 0.0 && scheduler.paced_rate_hz <= RATE_HZ_MAX,
@@ -134,13 +109,6 @@ impl FarmConfig {
             ),
             LedgerBackend::Zookeeper => {}
         }
-        let records = self.icn.ledger.checkpoint_records;
-        check.that(
-            (1..=1_000_000).contains(&records),
-            "icn.ledger.checkpoint_records",
-            records,
-            "1 to 1000000 records",
-        );
         if backend.has_files() {
             check.that(
                 !self.icn.ledger.directory.as_os_str().is_empty(),
@@ -155,20 +123,6 @@ impl FarmConfig {
     fn check_times(&self, check: &mut Check) {
         let (scheduler, liveness, build) =
             (&self.icn.scheduler, &self.icn.liveness, &self.epn.build);
-        for (key, ms) in [
-            ("icn.liveness.pulse_ms", liveness.pulse_ms),
-            ("icn.liveness.flp_grace_ms", liveness.flp_grace_ms),
-            (
-                "icn.scheduler.announce_deadline_ms",
-                scheduler.announce_deadline_ms,
-            ),
-            ("icn.scheduler.repeat_ms", scheduler.repeat_ms),
-            ("icn.scheduler.drain_ms", scheduler.drain_ms),
-            ("epn.build.repeat_ms", build.repeat_ms),
-            ("epn.build.grant_ms", build.grant_ms),
-        ] {
-            check.that(ms >= 1, key, ms, "at least 1 ms");
-        }
         for (key, ms, than, least_ms) in [
             (
                 "icn.liveness.suspect_ms",
@@ -220,18 +174,6 @@ impl FarmConfig {
     fn check_flp(&self, check: &mut Check) {
         let flp = &self.flp;
         check.optional_address("flp.metrics", flp.metrics.as_deref());
-        check.that(
-            (0.0..=RATE_HZ_MAX).contains(&flp.rate_hz),
-            "flp.rate_hz",
-            flp.rate_hz,
-            "a rate above 0, up to 1e6 Hz, or 0 for as fast as possible",
-        );
-        check.that(
-            flp.hold_stfs_max >= 1,
-            "flp.hold_stfs_max",
-            flp.hold_stfs_max,
-            "at least 1 STF",
-        );
         check.both(
             flp.hold_bytes >= flp.stf_bytes_max,
             "flp.hold_bytes",
@@ -346,30 +288,6 @@ impl FarmConfig {
             check.node_address("epn.listen_also", &first(address));
         }
         check.optional_address("epn.metrics", epn.metrics.as_deref());
-        check.that(
-            (WEIGHT_MIN..=WEIGHT_MAX).contains(&epn.weight),
-            "epn.weight",
-            epn.weight,
-            "a weight from 0.001 to 1000",
-        );
-        check.that(
-            epn.queue_tfs >= 1,
-            "epn.queue_tfs",
-            epn.queue_tfs,
-            "at least 1 TF",
-        );
-        check.that(
-            epn.build.tfs_in_building_max >= 1,
-            "epn.build.tfs_in_building_max",
-            epn.build.tfs_in_building_max,
-            "at least 1 TF",
-        );
-        check.that(
-            epn.build.grants_max >= 1,
-            "epn.build.grants_max",
-            epn.build.grants_max,
-            "at least 1 STF",
-        );
         epn.sink.table().check(check);
         if epn.ack == Ack::Stored {
             check.both(
@@ -388,15 +306,6 @@ impl FarmConfig {
     /// STF, TF and memory, from source to builder.
     fn check_sizes(&self, check: &mut Check) {
         let (flp, scheduler, build) = (&self.flp, &self.icn.scheduler, &self.epn.build);
-        check.that(
-            (1..=Limits::default().body_bytes_max).contains(&scheduler.stf_bytes_max),
-            "icn.scheduler.stf_bytes_max",
-            scheduler.stf_bytes_max,
-            format!(
-                "1 to {} bytes, the largest body of a frame",
-                Limits::default().body_bytes_max
-            ),
-        );
         check.both(
             (1..=scheduler.stf_bytes_max).contains(&flp.stf_bytes_max),
             "flp.stf_bytes_max",
@@ -464,12 +373,6 @@ impl FarmConfig {
             "transport.congestion",
             format!("\"{}\"", transport.congestion),
             "the kernel's name of a congestion control, up to 15 letters, or none",
-        );
-        check.that(
-            (4096..=1 << 30).contains(&transport.socket_buffer_bytes),
-            "transport.socket_buffer_bytes",
-            transport.socket_buffer_bytes,
-            "4096 to 1073741824 bytes",
         );
         let nodes = self
             .run

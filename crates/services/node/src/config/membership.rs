@@ -184,12 +184,6 @@ impl FarmConfig {
             "a path such as /sheaf, of letters, digits, -, _ and single slashes",
         );
         check.that(
-            (200..=60_000).contains(&membership.session_ms),
-            "membership.session_ms",
-            membership.session_ms,
-            "200 to 60000; servers grant no less than two of their ticks",
-        );
-        check.that(
             membership.user.is_some() == membership.password_file.is_some(),
             "membership.user",
             if membership.user.is_some() {

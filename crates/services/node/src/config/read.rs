@@ -188,6 +188,18 @@ fn quoted(message: &str) -> impl Iterator<Item = &str> {
     message.split('`').skip(1).step_by(2)
 }
 
+/// Returns the keys that `message` knows, if it is about an unknown one.
+pub(super) fn known_keys_of(message: &str) -> Vec<String> {
+    let known = message.strip_prefix("unknown field ").unwrap_or_default();
+    quoted(known).skip(1).map(str::to_owned).collect()
+}
+
+/// Returns the names that `message` knows, if it is about an unknown one.
+pub(super) fn known_names(message: &str) -> Vec<String> {
+    let known = message.strip_prefix("unknown variant ").unwrap_or_default();
+    quoted(known).skip(1).map(str::to_owned).collect()
+}
+
 fn explain_syntax(text: &str, error: &toml::de::Error) -> ConfigError {
     let message = error.message();
     let (found, expected) = message

@@ -1,0 +1,242 @@
+//! Every key of a farm file, once: description, unit, range. Defaults are those of the types.
+
+use super::{Key, MAX, Range, Table, keys};
+
+/// Largest rate of a clock of a node, in Hz.
+pub(in crate::config) const RATE_HZ_MAX: f64 = 1e6;
+/// Largest body of a frame, as in `sheaf_protocol::Limits`.
+const STF_BYTES_MAX: u64 = 256 << 20;
+
+keys! {
+    /// What a run needs to begin, and when it ends.
+    table [run] {
+        /// FLPs that must have joined before the run begins.
+        flps: "FLPs", whole(1, 65_535, "");
+        /// EPNs that must have joined before the run begins.
+        epns: "EPNs", whole(1, 65_535, "");
+        /// TFs to make, then the run ends. 0: no end.
+        timeframes: "TFs";
+        /// How long the sources run from the first announce on, in seconds. 0: no end.
+        duration_s: "s", real(0.0, 1e9, "seconds from 0 (no end) to 1e9");
+    }
+
+    /// The ICN: decides which EPN builds which TF.
+    table [icn] {
+        /// Where the ICN listens and where all nodes find it, as HOST:PORT or unix:PATH, if there is one.
+        address: "";
+        /// Where the ICNs listen, by index, if there are several: one leads, the others stand by. Then `address` is
+        /// not used.
+        addresses: "";
+        /// Where the ICN serves metrics (Prometheus text), as HOST:PORT.
+        metrics: "", sample r#""127.0.0.1:9100""#;
+    }
+
+    /// The verdict log.
+    table [icn.ledger] {
+        /// Where verdicts are kept: memory (a restart of the ICN ends the run), file (the ICN goes on with the
+        /// run), majority (files of three ICNs, most of which have to be there) or zookeeper.
+        backend: "";
+        /// The folder of the files, made if it is not there. {icn} stands for the index of the ICN.
+        directory: "";
+        /// After so many records the log gets a checkpoint, or after 10 s if it has fewer. Whoever takes over reads
+        /// from the last checkpoint on, and what is before the last but one is removed.
+        checkpoint_records: "records", whole(1, 1_000_000, " records");
+    }
+
+    /// How TFs are placed.
+    table [icn.scheduler] {
+        /// Policy that chooses the EPN: fixed, fixed:TARGET, random, round-robin, modulo, first-fit, least-loaded,
+        /// power-of-two, weighted, earliest-finish, calendar or maglev; see docs/explanation/policies.md.
+        policy: "";
+        /// Seed of the policy's randomness.
+        seed: "";
+        /// How the list of EPNs that the policy chooses from follows their deaths: whitelist (it is who is there),
+        /// blacklist (fixed when the run begins, the dead are skipped), reinitialise (fixed, on a death made anew
+        /// without the dead, who never come back) or none (the dead stay in it). Nothing is lost under any of them,
+        /// only delayed.
+        reaction: "";
+        /// How long nothing is placed after a death under the reaction reinitialise, in ms.
+        reset_ms: "ms";
+        /// Who says when there is a TF: data-driven (the FLPs' announces) or paced (the ICN's heartbeat).
+        mode: "";
+        /// Rate of the heartbeat in paced mode, in Hz.
+        paced_rate_hz: "Hz";
+        /// What becomes of a TF that lacks STFs: never (it is dropped) or allow (built, with the list of what is
+        /// missing).
+        incomplete: "";
+        /// Fewest STFs of an incomplete TF.
+        quorum_stfs_min: "STFs";
+        /// How long a TF waits for announces after the first one, in ms; then it is assigned with what is there.
+        announce_deadline_ms: "ms", whole(1, MAX, " ms");
+        /// How long an EPN has for a TF whose STFs are all announced, in ms; then the TF moves to another.
+        tf_deadline_ms: "ms";
+        /// How long a TF may wait for an EPN that all its FLPs reach, in ms.
+        unreachable_timeout_ms: "ms";
+        /// How long an answer is awaited before a message is repeated, in ms.
+        repeat_ms: "ms", whole(1, MAX, " ms");
+        /// How long the farm has for its last TFs after the sources have stopped, in ms.
+        drain_ms: "ms", whole(1, MAX, " ms");
+        /// Largest STF that the farm takes, in bytes.
+        stf_bytes_max: "bytes", whole(1, STF_BYTES_MAX, " bytes, the largest body of a frame");
+        /// Bytes reserved for a TF in paced mode, before its announces are in.
+        tf_bytes_max: "bytes";
+        /// TFs that wait for room. When one more comes it is shed.
+        queue_tfs_max: "TFs", whole(1, MAX, " TF");
+    }
+
+    /// How long silence may last.
+    table [icn.liveness] {
+        /// How often every node says that it is alive, in ms.
+        pulse_ms: "ms", whole(1, MAX, " ms");
+        /// Silence that makes a node suspect, in ms: it gets nothing new, its undecided TFs move.
+        suspect_ms: "ms";
+        /// How long an FLP whose stream closed may take to come back, in ms. Its TFs wait that long.
+        flp_grace_ms: "ms", whole(1, MAX, " ms");
+        /// How long an EPN whose stream closed may take to come back, in ms. Its TFs have moved long before.
+        epn_grace_ms: "ms";
+        /// Silence after which the ICN closes the stream from its side, in ms.
+        cut_ms: "ms";
+    }
+
+    /// All FLPs: make STFs and hold them until they are not needed any more.
+    table [flp] {
+        /// Bytes of STFs kept until their TF is decided.
+        hold_bytes: "bytes";
+        /// STFs kept until their TF is decided.
+        hold_stfs_max: "STFs", whole(1, MAX, " STF");
+        /// A TF that is due while the hold is full: block (the source waits) or drop-newest (it is skipped, and
+        /// counted).
+        when_full: "";
+        /// How STFs get to their EPN: eager (pushed as soon as they are assigned) or granted (large ones are
+        /// offered, and the EPN fetches a few at a time: for switches with shallow buffers).
+        push: "";
+        /// With push = "granted", STFs up to this size are pushed all the same, in bytes.
+        eager_bytes: "bytes";
+        /// TFs a second. 0: as fast as the hold takes them. Ignored in paced mode and for stdin, unix, tcp, zmq.
+        rate_hz: "Hz", real(0.0, RATE_HZ_MAX, "a rate above 0, up to 1e6 Hz, or 0 for as fast as possible");
+        /// Largest STF that an FLP announces, in bytes. A larger one is skipped as oversize.
+        stf_bytes_max: "bytes";
+        /// Where the FLP serves metrics, as HOST:PORT. FLPs on one machine need one each: --metrics.
+        metrics: "", sample r#""127.0.0.1:9101""#;
+    }
+
+    /// Where STFs come from, by `kind`; the keys of the other kinds stand in docs/reference/config.md.
+    table [flp.source] {
+        /// Kind of source.
+        kind: "";
+        /// Recorded pages. Every FLP reads all of them; their links are dealt out over the FLPs.
+        files: "";
+        /// LHC orbits of one TF, 88.9 µs each.
+        orbits_per_tf: "orbits";
+        /// The orbit that TF 0 begins with.
+        first_orbit: "";
+    }
+
+    /// All EPNs: build TFs and hand them on.
+    table [epn] {
+        /// Where the EPN listens for STFs, as HOST:PORT or unix:PATH. Port 0: any free one; {epn} is the index of
+        /// the EPN.
+        listen: "";
+        /// What the FLPs are told to connect to, as HOST:PORT or unix:PATH, if it is not where the EPN listens.
+        advertise: "", sample r#""epn0.farm:7100""#;
+        /// Further addresses where it listens for STFs, of other network cards. FLPs are shared out over all.
+        listen_also: "", sample r#"["10.2.0.7:7100"]"#;
+        /// Share of the work relative to other EPNs.
+        weight: "", real(0.001, 1000.0, "a weight from 0.001 to 1000");
+        /// TFs that may wait for the consumer. When it is full, TFs wait in the EPN until its memory is full too.
+        queue_tfs: "TFs", whole(1, MAX, " TF");
+        /// When a TF counts as built: "built", when it is in memory, or "stored", when it is on the disk under a
+        /// name that no consumer reads; the commit publishes it, after a crash in the next life of the EPN.
+        /// "stored" needs the file sink.
+        ack: "";
+        /// Where the EPN serves metrics, as HOST:PORT. EPNs on one machine need one each: --metrics.
+        metrics: "", sample r#""127.0.0.1:9102""#;
+    }
+
+    /// How TFs are put together.
+    table [epn.build] {
+        /// Bytes for TFs in building and with the consumer. The EPN takes this much memory at its start.
+        capacity_bytes: "bytes";
+        /// TFs in building at once.
+        tfs_in_building_max: "TFs", whole(1, MAX, " TF");
+        /// How long a TF waits for its missing STFs before the EPN reports it as it is, in ms since its latest
+        /// assignment.
+        stf_timeout_ms: "ms";
+        /// STFs fetched at once from FLPs that offer them (flp.push = "granted").
+        grants_max: "STFs", whole(1, MAX, " STF");
+        /// How long an STF that was asked for keeps the place of another one, in ms.
+        grant_ms: "ms", whole(1, MAX, " ms");
+        /// How long an answer of the ICN is awaited before a report is repeated, in ms.
+        repeat_ms: "ms", whole(1, MAX, " ms");
+    }
+
+    /// Consumer of the TFs, by `kind`; the keys of the other kinds stand in docs/reference/config.md.
+    table [epn.sink] {
+        /// Kind of sink.
+        kind: "";
+    }
+
+    /// The connections between FLPs, EPNs and the ICN.
+    table [transport] {
+        /// Congestion control, by its kernel name. Empty: the machine's own.
+        congestion: "";
+        /// Send and receive buffer that the kernel is asked for, in bytes each; 1 MiB at most on loopback. It may
+        /// give less.
+        socket_buffer_bytes: "bytes", whole(4096, 1 << 30, " bytes");
+        /// Whether payload memory is asked for in huge pages.
+        huge_pages: "";
+        /// Whether STFs for an EPN on the same machine stay where they are, and the EPN looks at them there.
+        shared_memory: "";
+        /// Whether the kernel is asked not to copy large STFs that go to other machines. It is asked no more where
+        /// it copies after all.
+        zero_copy: "";
+        /// Connections that peers may have open at once. The limit of file descriptors must hold them.
+        connections_max: "connections";
+        /// The same for the peers of one address.
+        connections_per_address_max: "connections";
+    }
+
+    /// Who may be a node of the farm, and what travels in the clear. On loopback nothing is needed. Off it a
+    /// process needs certificates, which `sheaf cert` makes (docs/how-to/security.md).
+    table [security] {
+        /// Where ca.pem and the files of the nodes on this machine lie: epn-3.pem and epn-3.key for EPN 3.
+        directory: "", sample r#""certs""#;
+        /// The certificate of the node, if it lies elsewhere. {flp}, {epn} and {icn} stand for its index.
+        certificate: "", sample r#""/etc/sheaf/epn-{epn}.pem""#;
+        /// Its private key, which no other user may be able to read.
+        key: "", sample r#""/etc/sheaf/epn-{epn}.key""#;
+        /// The certificate of the CA.
+        ca: "", sample r#""/etc/sheaf/ca.pem""#;
+        /// Whether STFs are encrypted, too: encrypted or crc-only (in the clear, from an FLP that proves nothing).
+        bulk: "";
+        /// Whether nodes may talk in the clear off loopback, without certificates. Every status view shows it.
+        insecure: "";
+    }
+
+    /// Where nodes are written down, and find each other (docs/how-to/zookeeper.md).
+    table [membership] {
+        /// embedded (the ICN knows them, and they find it by icn.address) or zookeeper.
+        backend: "";
+        /// The ZooKeeper servers, HOST:PORT each.
+        servers: "";
+        /// The path in ZooKeeper that everything of the farm stands under. Farms that share an ensemble have one
+        /// each.
+        root: "";
+        /// How long a node that is not heard any more stays written down, in ms. Servers grant no less than two of
+        /// their ticks.
+        session_ms: "ms", whole(200, 60_000, "; servers grant no less than two of their ticks");
+        /// The name that nodes log in with (digest). What they write is then for this name alone.
+        user: "", sample r#""farm""#;
+        /// Where its password stands, one line, mode 0600.
+        password_file: "", sample r#""/etc/sheaf/zookeeper.password""#;
+        /// Whether connections to the servers are encrypted. Off loopback they have to be, if security.insecure is
+        /// not set.
+        tls: "";
+        /// The certificates that the servers' are signed with, as PEM.
+        ca: "", sample r#""/etc/sheaf/zookeeper-ca.pem""#;
+        /// The certificate that the node shows to servers, as PEM. {flp}, {epn} and {icn} stand for its index.
+        certificate: "", sample r#""/etc/sheaf/epn-{epn}.pem""#;
+        /// Its private key, mode 0600.
+        key: "", sample r#""/etc/sheaf/epn-{epn}.key""#;
+    }
+}
