@@ -20,12 +20,14 @@ const USAGE: &str = "\
 Usage: cargo xtask check [--only STAGE...] [--skip STAGE...]
        cargo xtask tidy
        cargo xtask book
+       cargo xtask reference
        cargo xtask structure [FOLDER]
 
 check  runs all that CI runs; stages: fetch fmt tidy book clippy doc test torture mutants fuzz
        faults; torture and the build of the fuzz targets go on while the tests run
 tidy   holds the repository against what it says about itself
 book   builds the book of docs/ into target/book; warnings are errors
+reference  rewrites what docs/ and config/ have of the code's registrations; tests compare it
 structure  prints figures of a source tree as JSON: files, lines, circles, phrases
 ";
 
@@ -54,6 +56,7 @@ fn run(args: &[String]) -> Result<bool> {
             Ok(true)
         }
         ("tidy", []) => tidy::run(&command::root()),
+        ("reference", []) => reference().map(|()| true),
         ("book", []) => book::build().map(|()| true),
         // What `check` begins early.
         ("fuzz-build", []) => fuzz::build_only(),
@@ -63,4 +66,12 @@ fn run(args: &[String]) -> Result<bool> {
         }
         _ => bail!("cannot understand {:?}\n\n{USAGE}", args.join(" ")),
     }
+}
+
+/// Rewrites the pages, tables and vectors that are derived from the code.
+fn reference() -> Result<()> {
+    let run = |words: &str| command::succeed(command::cargo().args(words.split(' ')));
+    let profile = "run --profile ci --package";
+    run(&format!("{profile} sheaf -- reference --write ."))?;
+    run(&format!("{profile} sheaf-fuzz --example seeds"))
 }
