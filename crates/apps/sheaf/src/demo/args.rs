@@ -2,7 +2,7 @@
 
 use super::faults::{self, Moment, Span};
 use crate::duration;
-use sheaf_node::config::{Ack, BulkConfig};
+use sheaf_node::config::{Ack, BulkConfig, SourceConfig};
 use sheaf_placement::{Reaction, policy};
 use sheaf_scheduler::Incomplete;
 use sheaf_stf_builder::SizeModel;
@@ -74,8 +74,14 @@ pub(crate) struct Args {
     /// Stop after this many TFs.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeframes: Option<u64>,
-    /// Read `replay` (recorded data that comes with this program), `generator`, or files of detector data.
-    #[arg(long, value_name = "replay|generator|FILE", num_args = 1.., default_value = "replay")]
+    #[arg(
+        long,
+        value_name = "KIND|FILE",
+        num_args = 1..,
+        default_value = "replay",
+        help = "Take STFs of this kind of source, or of these files",
+        long_help = source_help()
+    )]
     pub(crate) source: Vec<PathBuf>,
     /// Generator: make STFs of this many payload bytes on average.
     #[arg(
@@ -109,10 +115,14 @@ pub(crate) struct Args {
     /// Use this seed for everything random.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Deliver TFs to this sink: `verify` every byte, `discard`, write to `file:DIR`, or as DataDistribution does to
-    /// `stf-file:DIR`, send to the consumer that connects to `unix:PATH`, or lend in shared memory to those that
-    /// connect to `shm:PATH` ({epn} in it is the index of the EPN).
-    #[arg(long, value_name = "SINK", default_value = "verify", value_parser = Sink::of_words)]
+    #[arg(
+        long,
+        value_name = "SINK",
+        default_value = "verify",
+        value_parser = Sink::of_words,
+        help = "Deliver TFs to this sink",
+        long_help = sink_help()
+    )]
     pub(crate) sink: Sink,
     /// Report a TF as built when it is in memory (`built`), or on the disk (`stored`): then a killed EPN that is
     /// started again delivers its committed TFs. `stored` needs --sink file:DIR.
@@ -188,6 +198,37 @@ pub(crate) enum Rate {
 
 /// Consumer of the TFs.
 pub(crate) type Sink = sheaf_node::config::SinkConfig;
+
+/// Returns the help of `--sink`, from the registrations of sinks.
+fn sink_help() -> String {
+    let kinds = Sink::KINDS.iter();
+    let kinds: Vec<String> = kinds
+        .map(|kind| format!("`{}` ({})", kind.words(), kind.help))
+        .collect();
+    format!(
+        "Deliver TFs to this sink: {}. {{epn}} in a place is the index of the EPN",
+        kinds.join(", ")
+    )
+}
+
+/// Returns the help of `--source`, from the registrations of sources: those that need no more than a name, and those that
+/// read files.
+fn source_help() -> String {
+    let (mut named, mut of_files) = (Vec::new(), Vec::new());
+    for kind in SourceConfig::KINDS {
+        let source = SourceConfig::with_defaults(kind).filter(|source| !source.is_fed());
+        match source.as_ref().map(SourceConfig::files) {
+            Some(Some([])) => of_files.push(format!("{} ({})", kind.name, kind.help)),
+            Some(_) => named.push(format!("`{}` ({})", kind.name, kind.help)),
+            None => {}
+        }
+    }
+    format!(
+        "Take STFs of {}, or of files of detector data, whose kind is detected: {}",
+        named.join(", "),
+        of_files.join(", ")
+    )
+}
 
 fn parse_push(text: &str) -> Result<Push, String> {
     let found = Push::ALL.into_iter().find(|push| push.name() == text);
