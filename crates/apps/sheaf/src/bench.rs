@@ -7,7 +7,6 @@ use crate::fail;
 use anyhow::Context as _;
 use farm::FarmArgs;
 use sheaf_bench::Missing;
-use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 use transport::TransportArgs;
@@ -63,10 +62,4 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-}
-
-fn print(text: &str) -> anyhow::Result<()> {
-    std::io::stdout()
-        .write_all(text.as_bytes())
-        .context("cannot write the table")
 }

@@ -101,4 +101,61 @@ mod tests {
     fn the_command_line_is_consistent() {
         <Cli as clap::CommandFactory>::command().debug_assert();
     }
+
+    /// Commands without `--json`: their output is JSON already, or a text for a shell or a file.
+    const WITHOUT_JSON: [&str; 6] = [
+        "run icn",
+        "run flp",
+        "run epn",
+        "run bridge o2",
+        "completions",
+        "reference",
+    ];
+
+    /// Calls `check` with each command that has no commands in it, and its name.
+    fn each_leaf(
+        command: &clap::Command,
+        name: &str,
+        check: &mut impl FnMut(&str, &clap::Command),
+    ) {
+        let within = command
+            .get_subcommands()
+            .filter(|command| command.get_name() != "help");
+        let within: Vec<_> = within.collect();
+        if within.is_empty() {
+            check(name, command);
+        }
+        for command in within.into_iter().filter(|command| is_for_people(command)) {
+            let name = format!("{name} {}", command.get_name());
+            each_leaf(command, name.trim_start(), check);
+        }
+    }
+
+    /// Whether people call it; other hidden commands are parts of those that start them.
+    fn is_for_people(command: &clap::Command) -> bool {
+        !command.is_hide_set() || command.get_name() == "reference"
+    }
+
+    #[test]
+    fn every_command_has_the_options_of_output() {
+        let mut program = Cli::command();
+        program.build();
+        let (mut lacking, mut without_json) = (Vec::new(), Vec::new());
+        each_leaf(&program, "", &mut |name, command| {
+            let has = |option| {
+                let mut options = command.get_arguments();
+                options.any(|argument| argument.get_long() == Some(option))
+            };
+            for option in ["quiet", "verbose", "color", "log-format"] {
+                if !has(option) {
+                    lacking.push(format!("{name} --{option}"));
+                }
+            }
+            if !has("json") {
+                without_json.push(name.to_owned());
+            }
+        });
+        assert_eq!(lacking, Vec::<String>::new());
+        assert_eq!(without_json, WITHOUT_JSON);
+    }
 }

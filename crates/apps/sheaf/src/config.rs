@@ -1,7 +1,9 @@
 //! `sheaf config`: is a farm file good, and what does it mean with all defaults filled in.
 
+use crate::json_file::JsonFlag;
 use anyhow::Context as _;
-use sheaf_node::config::FarmConfig;
+use serde_json::json;
+use sheaf_node::config::{FarmConfig, keys};
 use sheaf_protocol::Role;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -10,7 +12,7 @@ use std::process::ExitCode;
 /// Check a farm file, or print it with all defaults filled in.
 ///
 /// Exit status: 0 if the file is good, 1 if not. Errors go to standard error, one a line, each as
-/// `file:line: key: found …, expected …`.
+/// `file:line: key: found …, expected …`; with --json of `check`, to standard output.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -27,12 +29,21 @@ enum Command {
         /// Check files and folders that nodes of this role need on this machine; may be repeated.
         #[arg(long = "role", value_name = "ROLE", value_enum, default_values = ["flp", "epn"])]
         roles: Vec<Place>,
+        #[command(flatten)]
+        flag: JsonFlag,
     },
     /// Print a farm file with all defaults filled in. The output is a farm file.
     Show {
         /// Read this farm file.
         #[arg(value_name = "FILE")]
         file: PathBuf,
+        #[command(flatten)]
+        flag: JsonFlag,
+    },
+    /// Print a farm file with every key, its default and a comment.
+    Example {
+        #[command(flatten)]
+        flag: JsonFlag,
     },
 }
 
@@ -65,38 +76,79 @@ impl Place {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (mut out, mut errors) = (io::stdout().lock(), io::stderr().lock());
     match &args.command {
-        Command::Check { file, roles } => {
+        Command::Check { file, roles, flag } => {
             let roles: Vec<Role> = roles.iter().filter_map(|place| place.role()).collect();
-            check(file, &roles, &mut out, &mut errors)
+            check(file, &roles, flag.json, &mut out, &mut errors)
         }
-        Command::Show { file } => show(file, &mut out, &mut errors),
+        Command::Show { file, flag } => show(file, flag.json, &mut out, &mut errors),
+        Command::Example { flag } => {
+            let text = if flag.json {
+                keys_as_json()? + "\n"
+            } else {
+                keys::example()
+            };
+            out.write_all(text.as_bytes())
+                .context("cannot write to standard output")?;
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
 
 fn check(
     file: &Path,
     roles: &[Role],
+    is_json: bool,
     out: &mut impl Write,
     errors: &mut impl Write,
 ) -> anyhow::Result<ExitCode> {
-    match FarmConfig::load_for(file, roles) {
+    let found = FarmConfig::load_for(file, roles);
+    if is_json {
+        let wrong = found.as_ref().err().map(|wrong| wrong.0.as_slice());
+        let wrong = wrong.unwrap_or_default().iter().map(|error| {
+            json!({
+                "line": error.line,
+                "key": error.key,
+                "found": error.found,
+                "expected": error.expected,
+            })
+        });
+        let wrong: Vec<_> = wrong.collect();
+        let value = json!({ "file": file, "good": found.is_ok(), "errors": wrong });
+        writeln!(out, "{value}").context("cannot write to standard output")?;
+    }
+    match found {
         Ok(_) => {
-            writeln!(out, "{}: good", file.display()).context("cannot write to standard output")?;
+            if !is_json {
+                writeln!(out, "{}: good", file.display())
+                    .context("cannot write to standard output")?;
+            }
             Ok(ExitCode::SUCCESS)
         }
         Err(found) => {
-            writeln!(errors, "{found}").context("cannot write to standard error")?;
+            if !is_json {
+                writeln!(errors, "{found}").context("cannot write to standard error")?;
+            }
             Ok(ExitCode::FAILURE)
         }
     }
 }
 
-fn show(file: &Path, out: &mut impl Write, errors: &mut impl Write) -> anyhow::Result<ExitCode> {
+fn show(
+    file: &Path,
+    is_json: bool,
+    out: &mut impl Write,
+    errors: &mut impl Write,
+) -> anyhow::Result<ExitCode> {
     match FarmConfig::load(file) {
         Ok(config) => {
-            let text = config
-                .to_toml()
-                .context("the farm file cannot be written as TOML")?;
+            let text = if is_json {
+                serde_json::to_string(&config).context("the farm file cannot be written as JSON")?
+                    + "\n"
+            } else {
+                config
+                    .to_toml()
+                    .context("the farm file cannot be written as TOML")?
+            };
             write!(out, "{text}").context("cannot write to standard output")?;
             Ok(ExitCode::SUCCESS)
         }
@@ -107,14 +159,33 @@ fn show(file: &Path, out: &mut impl Write, errors: &mut impl Write) -> anyhow::R
     }
 }
 
+/// Returns the registrations of all keys.
+fn keys_as_json() -> anyhow::Result<String> {
+    let keys = keys::TABLES.iter().flat_map(|table| table.keys);
+    let keys: Vec<_> = keys
+        .map(|key| {
+            json!({
+                "key": key.path,
+                "unit": key.unit,
+                "default": key.default_value(),
+                "range": key.range(),
+                "names": key.names(),
+                "about": key.description(),
+            })
+        })
+        .collect();
+    serde_json::to_string(&keys).context("the keys cannot be written as JSON")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     type Command = fn(&Path, &mut Vec<u8>, &mut Vec<u8>) -> anyhow::Result<ExitCode>;
 
-    const CHECK: Command = |file, out, errors| check(file, &[Role::Flp, Role::Epn], out, errors);
-    const SHOW: Command = |file, out, errors| show(file, out, errors);
+    const CHECK: Command =
+        |file, out, errors| check(file, &[Role::Flp, Role::Epn], false, out, errors);
+    const SHOW: Command = |file, out, errors| show(file, false, out, errors);
 
     /// Writes `text` to a farm file; `expected` is what the command prints to output and error about file F.
     fn run(command: Command, text: &str, status: ExitCode, expected: [&str; 2]) {
@@ -143,6 +214,18 @@ mod tests {
                         F:4: flp.source.files[0]: found no.raw (No such file or directory (os error 2)), \
                         expected a file that can be read\n";
         run(CHECK, text, ExitCode::FAILURE, ["", expected]);
+    }
+
+    #[test]
+    fn errors_for_machines_are_on_the_standard_output() {
+        let check: Command = |file, out, errors| check(file, &[], true, out, errors);
+        let value = |good, errors: &str| {
+            format!("{{\"errors\":[{errors}],\"file\":\"F\",\"good\":{good}}}\n")
+        };
+        run(check, "", ExitCode::SUCCESS, [&value(true, ""), ""]);
+        let error = r#"{"expected":"1 to 65535","found":"0","key":"run.flps","line":1}"#;
+        let expected = value(false, error);
+        run(check, "run.flps = 0\n", ExitCode::FAILURE, [&expected, ""]);
     }
 
     #[test]

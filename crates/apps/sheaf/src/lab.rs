@@ -5,7 +5,7 @@ mod hosts;
 mod net;
 
 use crate::duration;
-use crate::fail;
+use crate::{fail, json_file, progress};
 use sheaf_lab::experiment::run::RunError;
 use sheaf_lab::report::{self, Row};
 use sheaf_lab::{LabError, faults, kills, machine, matrix, output, soak};
@@ -195,7 +195,7 @@ fn run_faults(args: &FaultsArgs) -> anyhow::Result<ExitCode> {
         must_run: is_ci(),
         slack: args.slack.unwrap_or(if is_ci() { 3.0 } else { 1.0 }),
     };
-    eprintln!("seed {}", args.seed);
+    progress::line(format_args!("seed {}", args.seed));
     let rows = faults::run(&options, tell).map_err(refuse)?;
     let is_ok = !rows.iter().any(Row::has_failed);
     finish(&report::table(&rows), &rows, args.json.as_deref(), is_ok)
@@ -207,8 +207,8 @@ fn run_soak(args: &SoakArgs) -> anyhow::Result<ExitCode> {
         seed: args.seed,
         keep: args.keep,
     };
-    eprintln!("seed {}", args.seed);
-    let report = soak::run(&options, |text| eprintln!("{text}"))?;
+    progress::line(format_args!("seed {}", args.seed));
+    let report = soak::run(&options, |text| progress::line(text))?;
     finish(
         &soak::text(&report),
         &report,
@@ -224,15 +224,15 @@ fn run_kills(args: &KillsArgs) -> anyhow::Result<ExitCode> {
         seed: args.seed,
         keep: args.keep,
     };
-    eprintln!("seed {}", args.seed);
+    progress::line(format_args!("seed {}", args.seed));
     let rows = kills::run(&options, |row| {
         let hold = row
             .hold_ms
             .map_or("default".to_owned(), |ms| format!("{ms} ms"));
-        eprintln!(
+        progress::line(format_args!(
             "{} at ack {} with hold {hold}: {} lost in {:.1} s",
             row.how, row.ack, row.lost, row.wall_s
-        );
+        ));
     })?;
     let is_ok = rows.iter().all(|row| row.ok);
     finish(&kills::table(&rows), &rows, args.json.as_deref(), is_ok)
@@ -259,7 +259,10 @@ fn tell(row: &Row) {
         (None, true) => "ok".to_owned(),
         (None, false) => format!("NOT OK: {}", row.problems.join("; ")),
     };
-    eprintln!("{:<16} {:>5.1} s  {outcome}", row.cell, row.wall_s);
+    progress::line(format_args!(
+        "{:<16} {:>5.1} s  {outcome}",
+        row.cell, row.wall_s
+    ));
 }
 
 /// Shows the result to people, and to machines if asked.
@@ -269,11 +272,7 @@ fn finish(
     json: Option<&Path>,
     is_ok: bool,
 ) -> anyhow::Result<ExitCode> {
-    if json.is_some_and(|path| path.as_os_str() == "-") {
-        eprint!("{text}");
-    } else {
-        print!("{text}");
-    }
+    json_file::tell(json, text)?;
     if let Some(path) = json {
         output::write_json(path, value)?;
     }

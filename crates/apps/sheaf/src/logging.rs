@@ -1,5 +1,6 @@
 //! Where and how much is logged: to the standard error, as text or JSON.
 
+use crate::progress;
 use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -16,7 +17,7 @@ pub(crate) struct Args {
     /// Log more; twice: everything. `RUST_LOG` selects levels by module.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
-    /// Log less; twice: errors only. Results are printed all the same.
+    /// Print no progress and log less; twice: errors only. Results are printed all the same.
     #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "verbose")]
     quiet: u8,
     /// Use colours in help, logs and screens; `auto`: on a terminal, unless `NO_COLOR` is set.
@@ -82,8 +83,11 @@ pub(crate) enum Usual {
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 impl Args {
-    /// Initialises the log.
+    /// Initialises the log, and turns progress off if it is unwanted.
     pub(crate) fn begin(self, usual: Usual) {
+        if self.is_quiet() {
+            progress::silence();
+        }
         let filter = match std::env::var("RUST_LOG") {
             Ok(text) if !text.is_empty() => by_module(&text),
             _ => by_module(self.level(usual)),

@@ -18,6 +18,7 @@ mod lab;
 mod logging;
 mod node_name;
 mod old_names;
+mod progress;
 mod reference;
 mod run;
 #[cfg(feature = "lab")]

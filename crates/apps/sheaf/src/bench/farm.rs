@@ -1,5 +1,6 @@
 //! The command line of `sheaf bench farm`.
 
+use crate::{json_file, progress};
 use sheaf_bench::farm::{self, Options, Shape};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -66,7 +67,7 @@ pub(super) struct FarmArgs {
     /// Lend STFs to EPNs in shared memory, as in any farm on one machine. Without it, send them as between machines.
     #[arg(long)]
     pub(super) shared_memory: bool,
-    /// Write the report as JSON to this file.
+    /// Write the report as JSON to this file; `-`: standard output, and text to the standard error.
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
 }
@@ -100,12 +101,12 @@ impl FarmArgs {
 ///
 /// What is wrong with the arguments, or why a run did not come to its end in order.
 pub(super) fn run(args: &FarmArgs) -> anyhow::Result<ExitCode> {
-    let report = farm::measure(&args.options(), &mut |line| eprintln!("{line}"))?;
+    let report = farm::measure(&args.options(), &mut |line| progress::line(line))?;
     // To machines first: a reader of the table may have gone.
     if let Some(path) = &args.json {
-        super::write(path, &report.to_json())?;
+        json_file::write(path, &report.to_json())?;
     }
-    super::print(&report.to_string())?;
+    json_file::tell(args.json.as_deref(), &report.to_string())?;
     Ok(ExitCode::SUCCESS)
 }
 

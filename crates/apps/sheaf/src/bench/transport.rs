@@ -1,5 +1,6 @@
 //! The command line of `sheaf bench transport`.
 
+use crate::{json_file, progress};
 use anyhow::Context as _;
 use sheaf_bench::transport::{self, Options, Path, Receivers, SIZES, Server, Shape, Side};
 use std::io::Write as _;
@@ -83,7 +84,7 @@ pub(super) struct TransportArgs {
     /// Find the programs of other libraries in this folder; by default beside this program and in tools/peers/bin.
     #[arg(long, value_name = "DIR")]
     pub(super) peers_dir: Option<PathBuf>,
-    /// Write the report as JSON to this file.
+    /// Write the report as JSON to this file; `-`: standard output, and text to the standard error.
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
     /// Write a page with all figures to this file.
@@ -177,10 +178,10 @@ pub(super) fn run(args: &TransportArgs) -> anyhow::Result<ExitCode> {
         serve(&options, address)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let report = transport::measure(&options, &mut |line| eprintln!("{line}"))?;
+    let report = transport::measure(&options, &mut |line| progress::line(line))?;
     // To machines first: a reader of the table may have gone.
     if let Some(path) = &args.json {
-        super::write(path, &report.to_json())?;
+        json_file::write(path, &report.to_json())?;
     }
     let figures = report.figures()?;
     if let Some(folder) = &args.plots {
@@ -193,7 +194,7 @@ pub(super) fn run(args: &TransportArgs) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.html {
         super::write(path, &report.html(&figures))?;
     }
-    super::print(&report.to_string())?;
+    json_file::tell(args.json.as_deref(), &report.to_string())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -204,7 +205,7 @@ fn serve(options: &Options, address: SocketAddr) -> anyhow::Result<()> {
     let (address, token) = (server.address(), server.token());
     writeln!(out, "--connect {address} --token {token}")?;
     out.flush()?;
-    server.serve(options, |line| eprintln!("{line}"))
+    server.serve(options, |line| progress::line(line))
 }
 
 fn parse_kind(text: &str) -> Result<String, String> {

@@ -3,10 +3,11 @@
 mod output;
 
 use super::inspect;
-use crate::fail;
+use crate::{fail, json_file};
 use anyhow::Context as _;
 use bytes::Bytes;
 use output::Output;
+use serde_json::json;
 use sheaf_formats::Findings;
 use sheaf_formats::inspect::FileFormat;
 use sheaf_formats::stf_file::FileTfs;
@@ -55,6 +56,9 @@ pub(crate) struct Args {
     /// Overwrite an existing output.
     #[arg(long)]
     force: bool,
+    /// Print the outcome as one JSON object.
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -88,12 +92,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         faults += tell(path, &findings);
     }
     let (tfs, bytes, place) = output.finish()?;
+    let value = json!({ "tfs": tfs, "bytes": bytes, "output": place, "faults": faults });
+    let text = format!("{tfs} TFs, {bytes} bytes: {}\n", place.display());
     // The output may be closed; the request is done all the same.
-    let _ = writeln!(
-        io::stdout(),
-        "{tfs} TFs, {bytes} bytes: {}",
-        place.display()
-    );
+    let _ = json_file::print_either(args.json, &value, &text);
     Ok(ExitCode::from(u8::from(faults > 0)))
 }
 

@@ -1,6 +1,6 @@
 //! `sheaf lab run`: the runs of an experiment file.
 
-use crate::duration;
+use crate::{duration, progress};
 use sheaf_lab::LabError;
 use sheaf_lab::experiment::Experiment;
 use sheaf_lab::experiment::result::RunResult;
@@ -9,7 +9,7 @@ use sheaf_lab::hosts::Inventory;
 use sheaf_lab::report::pages;
 use sheaf_lab::results::Results;
 use sheaf_lab::{calibrate, compare};
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -52,6 +52,9 @@ pub(super) struct RunArgs {
     /// Show the points, and run nothing.
     #[arg(long)]
     list: bool,
+    /// Write the summary as JSON to this file; `-`: standard output, and text to the standard error.
+    #[arg(long, value_name = "FILE", conflicts_with = "list")]
+    json: Option<PathBuf>,
 }
 
 /// Write a page of HTML with all figures of a folder of results.
@@ -70,6 +73,9 @@ pub(super) struct ReportArgs {
     /// Write into this folder, in place of that of the results.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Write the summary as JSON to this file; `-`: standard output, and text to the standard error.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
 }
 
 /// Compare two sets of results: differences and their significance.
@@ -118,9 +124,8 @@ pub(super) fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     };
     let folder = args.out.as_deref().or(beside).unwrap_or(Path::new("."));
     let page = pages::write(&results, folder).map_err(super::refuse)?;
-    print!("{}", pages::table(&results.summary));
-    println!("{}", page.display());
-    Ok(ExitCode::SUCCESS)
+    let text = format!("{}{}\n", pages::table(&results.summary), page.display());
+    super::finish(&text, &results.summary, args.json.as_deref(), true)
 }
 
 /// Compares.
@@ -164,20 +169,22 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         Ok(summary) => summary,
         Err(RunError::Lab(LabError::Interrupted)) => {
             let out = options.out.display();
-            eprintln!("interrupted; the same command goes on with {out}");
+            progress::line(format_args!(
+                "interrupted; the same command goes on with {out}"
+            ));
             return Ok(ExitCode::from(130));
         }
         Err(error) => return Err(super::refuse(error)),
     };
-    print!("{}", pages::table(&summary));
     let results = Results::read(&options.out).map_err(super::refuse)?;
     let page = pages::write(&results, &options.out).map_err(super::refuse)?;
-    println!(
-        "results are in {}, shown by {}",
+    let text = format!(
+        "{}results are in {}, shown by {}\n",
+        pages::table(&summary),
         options.out.display(),
         page.display()
     );
-    Ok(ExitCode::SUCCESS)
+    super::finish(&text, &summary, args.json.as_deref(), true)
 }
 
 fn options(args: &RunArgs) -> Result<Options, RunError> {
@@ -216,30 +223,29 @@ struct Bar {
 impl Bar {
     const CELLS: usize = 24;
 
-    fn tell(&mut self, progress: &Progress) {
+    fn tell(&mut self, at: &Progress) {
         self.clear();
-        if let Some(result) = &progress.result {
-            eprintln!("{}", line_of(result, progress));
+        if let Some(result) = &at.result {
+            progress::line(line_of(result, at));
         }
-        if std::io::stderr().is_terminal() {
-            let full = Self::CELLS * progress.done / progress.total.max(1);
+        if std::io::stderr().is_terminal() && progress::is_shown() {
+            let full = Self::CELLS * at.done / at.total.max(1);
             let bar: String = (0..Self::CELLS)
                 .map(|cell| if cell < full { '#' } else { '.' })
                 .collect();
-            let left = clock(progress.left);
+            let left = clock(at.left);
             let Progress {
                 done, total, line, ..
-            } = progress;
+            } = at;
             let line: String = line.chars().take(60).collect();
-            eprint!("[{bar}] {done}/{total}, {left} left  {line}");
-            let _ = std::io::stderr().flush();
+            progress::part(format_args!("[{bar}] {done}/{total}, {left} left  {line}"));
             self.is_drawn = true;
         }
     }
 
     fn clear(&mut self) {
         if std::mem::take(&mut self.is_drawn) {
-            eprint!("\r\x1b[K");
+            progress::part("\r\x1b[K");
         }
     }
 }

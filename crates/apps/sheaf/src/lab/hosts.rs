@@ -1,11 +1,14 @@
 //! `sheaf lab hosts`: real machines, over `ssh`: checked, furnished, with a farm started, stopped, fetched, removed.
 
 use crate::duration;
+use crate::json_file::{self, JsonFlag};
+use serde_json::{Value, json};
 use sheaf_lab::LabError;
 use sheaf_lab::hosts::{self, Fleet, Inventory};
 use sheaf_node::config::FarmConfig;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Run a farm on real machines over ssh, from an inventory file.
@@ -34,11 +37,15 @@ enum Order {
     Check {
         /// Read this inventory file.
         inventory: PathBuf,
+        #[command(flatten)]
+        flag: JsonFlag,
     },
     /// Copy this program to all hosts that do not have it.
     Push {
         /// Read this inventory file.
         inventory: PathBuf,
+        #[command(flatten)]
+        flag: JsonFlag,
     },
     /// Start a farm that goes on by itself, and return when it makes timeframes.
     Start {
@@ -47,6 +54,8 @@ enum Order {
         /// Read this farm file; its addresses are replaced, and other files that it names have to be on the hosts.
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
+        #[command(flatten)]
+        flag: JsonFlag,
     },
     /// End the run of a farm, and return when no process is left.
     Stop {
@@ -55,6 +64,8 @@ enum Order {
         /// Give up after this time.
         #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration::parse)]
         timeout: Duration,
+        #[command(flatten)]
+        flag: JsonFlag,
     },
     /// Fetch event logs, logs and farm files of a farm from all hosts.
     Collect {
@@ -63,80 +74,150 @@ enum Order {
         /// Write into this folder, which is new or empty.
         #[arg(long, value_name = "DIR")]
         out: PathBuf,
+        #[command(flatten)]
+        flag: JsonFlag,
     },
     /// Kill all processes and remove the folder, on all hosts.
     Purge {
         /// Read this inventory file.
         inventory: PathBuf,
+        #[command(flatten)]
+        flag: JsonFlag,
     },
+}
+
+impl Order {
+    fn is_json(&self) -> bool {
+        let (Self::Check { flag, .. }
+        | Self::Push { flag, .. }
+        | Self::Start { flag, .. }
+        | Self::Stop { flag, .. }
+        | Self::Collect { flag, .. }
+        | Self::Purge { flag, .. }) = self;
+        flag.json
+    }
 }
 
 /// Does what is asked for.
 pub(super) fn run(args: &HostsArgs) -> anyhow::Result<ExitCode> {
-    if let Order::Start { inventory, config } = &args.order {
+    let is_json = args.order.is_json();
+    if let Order::Start {
+        inventory, config, ..
+    } = &args.order
+    {
         // What the file names is looked for by the nodes, on their hosts.
         let config = FarmConfig::load_for(config, &[])?;
-        return start(inventory, config).map_err(super::refuse);
+        let started = start(inventory, config).map_err(super::refuse)?;
+        return started.print(is_json);
     }
-    carry_out(&args.order).map_err(super::refuse)
+    let outcome = carry_out(&args.order).map_err(super::refuse)?;
+    outcome.print(is_json)
 }
 
-fn carry_out(order: &Order) -> Result<ExitCode, LabError> {
-    match order {
-        Order::Check { inventory } => return check(&Inventory::read(inventory)?),
-        Order::Start { .. } => {}
-        Order::Push { inventory } => {
-            open(inventory)?.push(|host, text| println!("{host}: {text}"))?;
-        }
-        Order::Stop { inventory, timeout } => {
-            let ended = open(inventory)?.stop(*timeout)?;
-            println!("{ended} processes have ended");
-        }
-        Order::Collect { inventory, out } => {
-            let files = open(inventory)?.collect(out)?;
-            println!("{files} files are in {}", out.display());
-        }
-        Order::Purge { inventory } => {
-            for (host, killed) in open(inventory)?.purge()? {
-                println!("{host}: removed, {killed} processes killed");
-            }
+/// Result of an order, for machines and for people.
+struct Outcome {
+    value: Value,
+    text: String,
+    is_good: bool,
+}
+
+impl Outcome {
+    fn good(value: Value, text: String) -> Self {
+        Self {
+            value,
+            text,
+            is_good: true,
         }
     }
-    Ok(ExitCode::SUCCESS)
+
+    fn print(&self, is_json: bool) -> anyhow::Result<ExitCode> {
+        json_file::print_either(is_json, &self.value, &self.text)?;
+        Ok(ExitCode::from(u8::from(!self.is_good)))
+    }
+}
+
+fn carry_out(order: &Order) -> Result<Outcome, LabError> {
+    Ok(match order {
+        Order::Check { inventory, .. } => return check(&Inventory::read(inventory)?),
+        Order::Start { .. } => Outcome::good(Value::Null, String::new()),
+        Order::Push { inventory, .. } => {
+            let pushed = Mutex::new(Vec::new());
+            open(inventory)?.push(|host, text| {
+                let pair = (host.to_owned(), text.to_owned());
+                pushed
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push(pair);
+            })?;
+            let pushed = pushed.into_inner().unwrap_or_else(PoisonError::into_inner);
+            let lines = pushed
+                .iter()
+                .map(|(host, text)| format!("{host}: {text}\n"));
+            let rows = pushed
+                .iter()
+                .map(|(host, text)| json!({ "host": host, "outcome": text }));
+            Outcome::good(rows.collect(), lines.collect())
+        }
+        Order::Stop {
+            inventory, timeout, ..
+        } => {
+            let ended = open(inventory)?.stop(*timeout)?;
+            let text = format!("{ended} processes have ended\n");
+            Outcome::good(json!({ "ended": ended }), text)
+        }
+        Order::Collect { inventory, out, .. } => {
+            let files = open(inventory)?.collect(out)?;
+            let text = format!("{files} files are in {}\n", out.display());
+            Outcome::good(json!({ "files": files, "out": out }), text)
+        }
+        Order::Purge { inventory, .. } => {
+            let purged = open(inventory)?.purge()?;
+            let lines = purged
+                .iter()
+                .map(|(host, killed)| format!("{host}: removed, {killed} processes killed\n"));
+            let rows = purged
+                .iter()
+                .map(|(host, killed)| json!({ "host": host, "killed": killed }));
+            Outcome::good(rows.collect(), lines.collect())
+        }
+    })
 }
 
 fn open(inventory: &Path) -> Result<Fleet, LabError> {
     Fleet::open(&Inventory::read(inventory)?)
 }
 
-fn start(inventory: &Path, config: FarmConfig) -> Result<ExitCode, LabError> {
+fn start(inventory: &Path, config: FarmConfig) -> Result<Outcome, LabError> {
+    let (mut rows, mut text) = (Vec::new(), String::new());
     for started in open(inventory)?.start(config)? {
+        let node = started.node.to_string();
+        rows.push(json!({ "node": node, "host": started.host, "listen": started.listen }));
         let listen = started.listen.unwrap_or_default();
-        println!(
-            "{:<8} {:<16} {listen}",
-            started.node.to_string(),
-            started.host
-        );
+        text += &format!("{node:<8} {:<16} {listen}\n", started.host);
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Outcome::good(rows.into(), text))
 }
 
-fn check(inventory: &Inventory) -> Result<ExitCode, LabError> {
+fn check(inventory: &Inventory) -> Result<Outcome, LabError> {
+    let (mut rows, mut text) = (Vec::new(), String::new());
     let answers = hosts::check(inventory)?;
     for (name, answer) in &answers {
         match answer {
-            Ok(facts) => println!(
-                "{name:<16} ready: {}, {} MiB free",
-                facts.line(),
-                facts.free_mib
-            ),
-            Err(error) => println!("{name:<16} NOT READY: {error}"),
+            Ok(facts) => {
+                let (line, free_mib) = (facts.line(), facts.free_mib);
+                text += &format!("{name:<16} ready: {line}, {free_mib} MiB free\n");
+                rows.push(json!({ "host": name, "ready": true, "facts": facts }));
+            }
+            Err(error) => {
+                text += &format!("{name:<16} NOT READY: {error}\n");
+                let error = error.to_string();
+                rows.push(json!({ "host": name, "ready": false, "error": error }));
+            }
         }
     }
-    let is_ready = answers.iter().all(|(_, answer)| answer.is_ok());
-    Ok(if is_ready {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
+    Ok(Outcome {
+        value: rows.into(),
+        text,
+        is_good: answers.iter().all(|(_, answer)| answer.is_ok()),
     })
 }

@@ -1,7 +1,9 @@
 //! `sheaf lab net` and `sheaf lab ceiling`: networks of namespaces, and what TCP gets of their links.
 
 use crate::duration;
-use crate::fail;
+use crate::json_file::{self, JsonFlag};
+use crate::{fail, progress};
+use serde_json::json;
 use sheaf_lab::net::ceiling::{self, Options, Row};
 use sheaf_lab::net::{self, Net, Topology};
 use sheaf_lab::output;
@@ -34,6 +36,8 @@ enum Order {
     Up {
         /// Use this topology: a file, or the name of one that comes with Sheaf.
         topology: String,
+        #[command(flatten)]
+        flag: JsonFlag,
     },
     /// Remove a network.
     Down {
@@ -43,11 +47,15 @@ enum Order {
         /// Remove networks that killed experiments left behind.
         #[arg(long)]
         stale: bool,
+        #[command(flatten)]
+        flag: JsonFlag,
     },
     /// Show a topology, or the names of all that come with Sheaf.
     Show {
         /// Use this topology: a file, or the name of one that comes with Sheaf.
         topology: Option<String>,
+        #[command(flatten)]
+        flag: JsonFlag,
     },
 }
 
@@ -90,34 +98,51 @@ fn find(name: &str) -> anyhow::Result<Topology> {
 /// Does what is asked for.
 pub(super) fn run_net(args: &NetArgs) -> anyhow::Result<ExitCode> {
     match &args.order {
-        Order::Up { topology } => {
+        Order::Up { topology, flag } => {
             let topology = find(topology)?;
             let _net = Net::up(&topology).map_err(super::refuse)?;
-            print!("{}", net::show(&topology));
+            json_file::print_either(flag.json, &topology, &net::show(&topology))?;
         }
-        Order::Down { topology, stale } => {
+        Order::Down {
+            topology,
+            stale,
+            flag,
+        } => {
+            let mut removed = Vec::new();
             if *stale {
                 net::needs().map_err(super::refuse)?;
-                for name in net::remove_stale().map_err(super::refuse)? {
-                    println!("removed {name}");
-                }
+                removed.extend(net::remove_stale().map_err(super::refuse)?);
             }
             if let Some(name) = topology {
                 let name = Topology::find(name).map_or_else(|_| name.clone(), |known| known.name);
                 if !net::down(&name).map_err(super::refuse)? {
                     return Err(fail::bad_use(format!("network {name:?} is not up")));
                 }
-                println!("removed {name}");
+                removed.push(name);
             }
+            let lines = removed.iter().map(|name| format!("removed {name}\n"));
+            let text: String = lines.collect();
+            json_file::print_either(flag.json, &json!({ "removed": removed }), &text)?;
         }
-        Order::Show { topology: None } => {
-            for name in Topology::built_in() {
-                println!("{name:<18} {}", find(name)?.about);
-            }
+        Order::Show {
+            topology: None,
+            flag,
+        } => {
+            let names = Topology::built_in().into_iter();
+            let known: Vec<Topology> = names.map(find).collect::<Result<_, _>>()?;
+            let lines = known
+                .iter()
+                .map(|known| format!("{:<18} {}\n", known.name, known.about));
+            let text: String = lines.collect();
+            json_file::print_either(flag.json, &known, &text)?;
         }
         Order::Show {
             topology: Some(name),
-        } => print!("{}", net::show(&find(name)?)),
+            flag,
+        } => {
+            let topology = find(name)?;
+            json_file::print_either(flag.json, &topology, &net::show(&topology))?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -132,10 +157,10 @@ pub(super) fn run_ceiling(args: &CeilingArgs) -> anyhow::Result<ExitCode> {
         iperf3: !args.no_iperf3,
     };
     let tell = |row: &Row| {
-        eprintln!(
+        progress::line(format_args!(
             "{} -> {} ({}): {:.2} Mbit/s",
             row.from, row.to, row.generator, row.mean_mbit_s
-        );
+        ));
     };
     let ceiling = ceiling::run(&topology, &options, tell).map_err(super::refuse)?;
     if let Some(path) = &args.svg {

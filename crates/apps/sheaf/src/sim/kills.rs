@@ -1,12 +1,10 @@
 //! `sheaf sim kills`: what the death of an EPN costs, by the length of the hold.
 
-use crate::fail;
-use anyhow::Context as _;
+use crate::{fail, json_file, progress};
 use serde_json::json;
 use sheaf_sim::Ack;
 use sheaf_sim::kills::{Config, Report, run as run_kills};
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -41,7 +39,7 @@ pub(crate) struct Args {
     /// Begin with this seed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Write the figures as JSON to this file, too.
+    /// Write the figures as JSON to this file; `-`: standard output, and text to the standard error.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
@@ -99,7 +97,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 sends_and_forgets: rule,
                 report,
             });
-            eprintln!("hold {hold_ms} ms done");
+            progress::line(format_args!("hold {hold_ms} ms done"));
             if rule {
                 break; // What is forgotten is not held, however long one could.
             }
@@ -117,11 +115,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 "rows": rows,
             })
         );
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        json_file::write(path, &text)?;
     }
-    std::io::stdout()
-        .write_all(table(&rows).as_bytes())
-        .context("cannot write the table")?;
+    json_file::tell(args.json.as_deref(), &table(&rows))?;
     Ok(ExitCode::SUCCESS)
 }
 

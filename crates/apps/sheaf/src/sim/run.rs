@@ -1,6 +1,6 @@
 //! `sheaf sim run`: a scenario, or the simulated points of an experiment, in virtual time.
 
-use crate::fail;
+use crate::{fail, json_file, progress};
 use anyhow::Context as _;
 use serde_json::json;
 use sheaf_farm::proc::usage;
@@ -9,7 +9,7 @@ use sheaf_sim::des::{PointRun, Progress, run_point};
 use sheaf_sim::scenario::{Scenario, ScenarioFile};
 use sheaf_sim::summary::{Kind, Point, Summary};
 use std::fmt::Write as _;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -38,7 +38,8 @@ pub(crate) struct Args {
     /// Make this many runs of each point, in place of those of the file.
     #[arg(long, value_name = "N")]
     iterations: Option<u32>,
-    /// Write events, speed, memory, trace hash and the points to this file.
+    /// Write events, speed, memory, trace hash and the points as JSON to this file; `-`: standard output, and text to
+    /// the standard error.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Write one row a point to this file.
@@ -153,7 +154,8 @@ fn run_all(args: &Args, name: &str, scenarios: &[Scenario]) -> anyhow::Result<Ex
     .map(|(key, value)| (key.to_owned(), value))
     .collect();
     keep(args, &summary, &points, &totals)?;
-    print(&(table(&summary.points) + &closing(&totals)))?;
+    let text = table(&summary.points) + &closing(&totals);
+    json_file::tell(args.json.as_deref(), &text)?;
     if broken.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
@@ -207,7 +209,7 @@ fn keep(
             "trace_hash": format!("{:016x}", totals.trace_hash),
             "points": summary.points,
         });
-        write(path, format!("{text:#}\n"))?;
+        json_file::write(path, &format!("{text:#}\n"))?;
     }
     if let Some(path) = &args.csv {
         write(path, rows())?;
@@ -317,12 +319,6 @@ fn closing(totals: &Totals) -> String {
     )
 }
 
-fn print(text: &str) -> anyhow::Result<()> {
-    std::io::stdout()
-        .write_all(text.as_bytes())
-        .context("cannot write the table")
-}
-
 /// How far it is, on a terminal.
 struct Bar {
     runs: f64,
@@ -364,15 +360,15 @@ impl Bar {
             at.duration_s,
         );
         if self.is_terminal {
-            eprint!("\r{line}   ");
+            progress::part(format_args!("\r{line}   "));
         } else {
-            eprintln!("{line}");
+            progress::line(line);
         }
     }
 
     fn end(&self) {
         if self.is_terminal {
-            eprint!("\r{:78}\r", "");
+            progress::part(format_args!("\r{:78}\r", ""));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `sheaf sim torture`: farms by the thousand, and what to do when one of them breaks a promise.
 
-use crate::fail;
+use crate::{fail, json_file, progress};
 use anyhow::Context as _;
 use serde_json::json;
 use sheaf_node::shutdown::Shutdown;
@@ -60,7 +60,7 @@ pub(crate) struct Args {
     /// Stop at the first seed that breaks an invariant.
     #[arg(long)]
     until_first: bool,
-    /// Write the figures as JSON to this file, too.
+    /// Write the figures as JSON to this file; `-`: standard output, and text to the standard error.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
@@ -116,11 +116,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if config.threads == 0 {
         return Err(fail::bad_use("found --threads 0, expected at least 1"));
     }
-    eprintln!(
+    progress::line(format_args!(
         "seeds of the family {} from {first} ({why}), on {} threads",
         args.kind.name(),
         config.threads
-    );
+    ));
     let began = Instant::now();
     let mut progress = Progress::new(&config, began);
     let shutdown = Shutdown::on_signals().context("cannot listen for signals")?;
@@ -135,7 +135,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let wall = began.elapsed();
     if let Some(path) = &args.json {
         let text = format!("{:#}\n", to_json(&config, &report, wall));
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        json_file::write(path, &text)?;
     }
     let mut text = table(&report, wall);
     for failure in report.failures.iter().take(FAILURES_SHOWN) {
@@ -144,9 +144,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     for failure in report.failures.iter().skip(FAILURES_SHOWN) {
         let _ = writeln!(text, "seed {}: {}", failure.seed, failure.violation);
     }
-    std::io::stdout()
-        .write_all(text.as_bytes())
-        .context("cannot write the result")?;
+    json_file::tell(args.json.as_deref(), &text)?;
     Ok(ExitCode::from(u8::from(report.failed > 0)))
 }
 
@@ -256,7 +254,7 @@ impl Progress {
     fn tell(&mut self, report: &Report) {
         for failure in report.failures.iter().skip(self.failures_told) {
             self.end();
-            eprintln!("seed {}: {}", failure.seed, failure.violation);
+            progress::line(format_args!("seed {}: {}", failure.seed, failure.violation));
         }
         self.failures_told = report.failures.len();
         let every = Duration::from_secs(if self.is_terminal { 1 } else { 10 });
@@ -279,15 +277,15 @@ impl Progress {
             duration_text(left_s),
         );
         if self.is_terminal {
-            eprint!("\r{line}   ");
+            progress::part(format_args!("\r{line}   "));
         } else {
-            eprintln!("{line}");
+            progress::line(line);
         }
     }
 
     fn end(&self) {
         if self.is_terminal {
-            eprintln!();
+            progress::line("");
         }
     }
 }
