@@ -47,6 +47,23 @@ fn a_wrong_flag_is_named() {
 }
 
 #[test]
+fn quiet_leaves_out_progress_and_not_results() {
+    let line = ["sim", "torture", "--seeds", "1", "--threads", "1"];
+    let loud = sheaf(&line);
+    assert!(
+        loud.stderr.contains("seeds of the family"),
+        "{}",
+        loud.stderr
+    );
+    let quiet = sheaf(&[&["--quiet"], &line[..]].concat());
+    assert_eq!((quiet.status.code(), &*quiet.stderr), (Some(0), ""));
+    assert!(!quiet.stdout.is_empty());
+    let json = sheaf(&[&["--quiet"], &line[..], &["--json", "-"]].concat());
+    let found: Result<serde_json::Value, _> = serde_json::from_str(&json.stdout.join("\n"));
+    assert!(found.is_ok(), "{:?}", json.stdout);
+}
+
+#[test]
 fn an_old_name_runs_the_command_and_says_the_new_name() {
     for (old, new) in [
         (&["inspect"][..], &["data", "inspect"][..]),

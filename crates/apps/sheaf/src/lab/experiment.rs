@@ -169,9 +169,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         Ok(summary) => summary,
         Err(RunError::Lab(LabError::Interrupted)) => {
             let out = options.out.display();
-            progress::line(format_args!(
-                "interrupted; the same command goes on with {out}"
-            ));
+            eprintln!("interrupted; the same command goes on with {out}");
             return Ok(ExitCode::from(130));
         }
         Err(error) => return Err(super::refuse(error)),

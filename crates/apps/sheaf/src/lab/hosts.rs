@@ -140,23 +140,19 @@ fn carry_out(order: &Order) -> Result<Outcome, LabError> {
     Ok(match order {
         Order::Check { inventory, .. } => return check(&Inventory::read(inventory)?),
         Order::Start { .. } => Outcome::good(Value::Null, String::new()),
-        Order::Push { inventory, .. } => {
+        Order::Push { inventory, flag } => {
             let pushed = Mutex::new(Vec::new());
             open(inventory)?.push(|host, text| {
-                let pair = (host.to_owned(), text.to_owned());
-                pushed
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .push(pair);
+                if !flag.json {
+                    // As soon as a host has it: a copy takes its time.
+                    println!("{host}: {text}");
+                }
+                let row = json!({ "host": host, "outcome": text });
+                let mut pushed = pushed.lock().unwrap_or_else(PoisonError::into_inner);
+                pushed.push(row);
             })?;
             let pushed = pushed.into_inner().unwrap_or_else(PoisonError::into_inner);
-            let lines = pushed
-                .iter()
-                .map(|(host, text)| format!("{host}: {text}\n"));
-            let rows = pushed
-                .iter()
-                .map(|(host, text)| json!({ "host": host, "outcome": text }));
-            Outcome::good(rows.collect(), lines.collect())
+            Outcome::good(pushed.into(), String::new())
         }
         Order::Stop {
             inventory, timeout, ..

@@ -13,8 +13,8 @@ command line or a farm file is wrong.
 
 `--json` has one rule. A command whose result is a report takes `--json FILE`, where `-` is the standard output; text
 for people then goes to the standard error. A command whose result is its output takes `--json` without a value, and
-prints JSON in place of text. Commands without it: `sheaf run`, whose output is JSON lines already, and `sheaf completions`
-and `sheaf reference`, whose output is a text for a shell or a file.
+prints JSON in place of text. Commands without it: `sheaf run`, whose output is JSON lines already, and
+`sheaf completions` and `sheaf reference`, whose output is a text for a shell or a file.
 
 `--quiet` leaves out progress, in `sheaf sim`, `sheaf lab` and `sheaf bench` as well; errors and results are printed.
 

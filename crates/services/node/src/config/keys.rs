@@ -1,5 +1,5 @@
-//! Registrations of the keys of a farm file: one row a key, from which the checks of ranges, `config/example.toml` and the
-//! reference page follow.
+//! Registrations of the keys of a farm file: one row a key, from which the checks of ranges, `config/example.toml` and
+//! the reference page follow.
 //!
 //! The default of a key is that of its type; the names that it may have are those that its type can be read from.
 
