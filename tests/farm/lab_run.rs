@@ -2,7 +2,7 @@
 
 use crate::harness::{Ended, farm_turn, sheaf};
 use serde_json::Value;
-use sheaf_lab::net;
+use sheaf_testbed::net;
 use std::path::{Path, PathBuf};
 
 /// An experiment of the repository.

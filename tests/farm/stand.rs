@@ -7,7 +7,7 @@ use crate::harness::{Ended, PATIENCE, PROGRAM, Running};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use sheaf_lab::net::{self, Net, Topology};
+use sheaf_testbed::net::{self, Net, Topology};
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};

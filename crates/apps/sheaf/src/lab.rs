@@ -6,9 +6,9 @@ mod net;
 
 use crate::duration;
 use crate::{fail, json_file, progress};
-use sheaf_lab::experiment::run::RunError;
 use sheaf_lab::report::{self, Row};
-use sheaf_lab::{LabError, faults, kills, machine, matrix, output, soak};
+use sheaf_lab::{LabError, faults, kills, matrix, output, soak};
+use sheaf_testbed::machine;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -159,7 +159,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Experiment::Calibrate(args) => experiment::calibrate(args),
         Experiment::LegacyNode { config } => run_legacy_node(config),
         Experiment::Attend { words } => {
-            Ok(ExitCode::from(sheaf_lab::hosts::attend::attend(words)?))
+            Ok(ExitCode::from(sheaf_testbed::hosts::attend::attend(words)?))
         }
     }
 }
@@ -239,17 +239,12 @@ fn run_kills(args: &KillsArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Classifies errors that the user can mend as wrong use.
-fn refuse(error: impl Into<RunError>) -> anyhow::Error {
-    match error.into() {
-        RunError::Experiment(error) => fail::bad_use(error),
-        RunError::Lab(error) => match error {
-            LabError::Cell { .. }
-            | LabError::Missing(_)
-            | LabError::Input(_)
-            | LabError::Results { .. }
-            | LabError::Unpaired { .. } => fail::bad_use(error),
-            other => other.into(),
-        },
+fn refuse(error: impl Into<LabError>) -> anyhow::Error {
+    let error = error.into();
+    if error.is_bad_use() {
+        fail::bad_use(error)
+    } else {
+        error.into()
     }
 }
 

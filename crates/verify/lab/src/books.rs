@@ -1,9 +1,9 @@
 //! Accounting of a run, recomputed from the event logs of its nodes by the code that `sheaf data verify` runs.
 
-use crate::error::LabError;
 use crate::farm::Log;
 use sheaf_audit::{self as verify, Audit, Evidence, Options};
 use sheaf_node::status::BooksStatus;
+use sheaf_testbed::IoError;
 
 /// Findings that the event logs prove.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(crate) struct Books {
 /// # Errors
 ///
 /// What reading gives.
-pub(crate) fn make_up(logs: &[Log], status: Option<&BooksStatus>) -> Result<Books, LabError> {
+pub(crate) fn make_up(logs: &[Log], status: Option<&BooksStatus>) -> Result<Books, IoError> {
     let audit = audit(logs, status)?;
     Ok(Books {
         in_flight: audit.in_flight,
@@ -44,12 +44,12 @@ pub(crate) fn words(audit: &Audit) -> Vec<String> {
 /// # Errors
 ///
 /// What reading gives.
-pub(crate) fn audit(logs: &[Log], status: Option<&BooksStatus>) -> Result<Audit, LabError> {
+pub(crate) fn audit(logs: &[Log], status: Option<&BooksStatus>) -> Result<Audit, IoError> {
     let mut evidence = Evidence::default();
     for log in logs {
         evidence
             .read(&log.path, Some(log.node), log.fate)
-            .map_err(LabError::io(format!("read {}", log.path.display())))?;
+            .map_err(IoError::of(format!("read {}", log.path.display())))?;
     }
     let options = Options {
         books: status.map(sheaf_farm::accounting_of),

@@ -5,13 +5,13 @@
 //! live figure. All points count alike.
 
 use crate::compare::{self, FigureOf, GOODPUT, P99, describe, key};
-use crate::error::LabError;
 use crate::results::Results;
 use serde::Serialize;
 use sheaf_figures::stat;
 use sheaf_sim::summary::Kind;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
 
 /// Error that the simulator is meant to stay below, in percent.
 pub const LIMIT_PERCENT: f64 = 10.0;
@@ -94,12 +94,27 @@ const FIGURES: [FigureOf; 5] = [
 ];
 const LOSS: &str = compare::LOSS.0;
 
+/// Results of which no point was both measured and simulated.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "{}: found {live} live and {simulated} simulated points, expected two of a kind that ask the same",
+    folder.display()
+)]
+pub struct CalibrateError {
+    /// The folder.
+    pub folder: PathBuf,
+    /// Live points in it.
+    pub live: usize,
+    /// Simulated ones.
+    pub simulated: usize,
+}
+
 /// The error of the simulator in `results`, which were read from `folder`.
 ///
 /// # Errors
 ///
-/// [`LabError::Unpaired`] if no point was both measured and simulated.
-pub fn of(results: &Results, folder: &Path) -> Result<Calibration, LabError> {
+/// [`CalibrateError`] if no point was both measured and simulated.
+pub fn of(results: &Results, folder: &Path) -> Result<Calibration, CalibrateError> {
     let points = &results.summary.points;
     let of_kind = |kind: Kind| (0..points.len()).filter(move |at| points[*at].source == kind);
     let mut left: Vec<usize> = of_kind(Kind::Sim).filter(|at| points[*at].n > 0).collect();
@@ -116,7 +131,7 @@ pub fn of(results: &Results, folder: &Path) -> Result<Calibration, LabError> {
         }
     }
     if pairs.is_empty() {
-        return Err(LabError::Unpaired {
+        return Err(CalibrateError {
             folder: folder.to_owned(),
             live: of_kind(Kind::Live).count(),
             simulated: of_kind(Kind::Sim).count(),

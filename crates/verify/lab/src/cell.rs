@@ -1,10 +1,11 @@
 //! One cell of the fault matrix: what is done to a farm, and what it has to withstand.
 
 use crate::shape::Shape;
-use crate::tool::Need;
 use rand::{Rng, RngExt as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
+use sheaf_testbed::rules::Way;
+use sheaf_testbed::tool::Need;
 use std::time::Duration;
 
 /// To whom it is done.
@@ -85,17 +86,6 @@ pub(crate) fn shuffle<T>(items: &mut [T], rng: &mut impl Rng) {
     for last in (1..items.len()).rev() {
         items.swap(last, rng.random_range(0..=last));
     }
-}
-
-/// Which packets between a node and the others are dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// All.
-    Both,
-    /// Packets that arrive.
-    In,
-    /// Packets that leave.
-    Out,
 }
 
 /// Fault to inject.

@@ -1,89 +1,153 @@
-//! Errors of experiments.
+//! The error of all operations, for the command line.
 
-mod host;
-
-pub use host::HostError;
-use std::io;
-use std::path::PathBuf;
+use crate::calibrate::CalibrateError;
+use crate::ceiling::CeilingError;
+use crate::experiment::ExperimentError;
+use crate::experiment::run::RunError;
+use crate::experiment::store::{ConcludeError, ReadError, StoreError};
+use crate::experiment::venue::StageError;
+use crate::faults::FaultsError;
+use crate::hosted::{CollectError, StartError, StopError};
+use crate::report::pages::ReportError;
+use sheaf_testbed::hosts::{OpenError, PushError, SessionError};
+use sheaf_testbed::input::InputError;
+use sheaf_testbed::net::{NetError, RemoveError};
+use sheaf_testbed::tool::Missing;
 use thiserror::Error;
 
-/// Why an experiment could not be made. What a farm does wrong under a fault is a result, not an error.
+/// Sum of the errors of operations that the command line prints.
 #[derive(Debug, Error)]
 pub enum LabError {
-    /// Somebody asked to end. Everything that was changed on the machine is undone.
-    #[error("asked to end")]
-    Interrupted,
-    /// A file, a process or a socket.
-    #[error("cannot {what}: {source}")]
-    Io {
-        /// Action that failed.
-        what: String,
-        /// Error of the operating system.
-        source: io::Error,
-    },
-    /// A process that does not start.
+    /// The fault matrix.
     #[error(transparent)]
-    Start(#[from] sheaf_farm::StartError),
-    /// A tool of the system did not do its work.
-    #[error("`{command}` ended with {status}: {stderr}")]
-    Tool {
-        /// Command line.
-        command: String,
-        /// How it ended.
-        status: String,
-        /// Standard error of the command.
-        stderr: String,
-    },
-    /// The farm did not come to where the experiment begins.
-    #[error("{0}")]
-    Farm(String),
-    /// There is no such cell.
-    #[error("cell {found:?} does not exist, expected one of: {known}")]
-    Cell {
-        /// The name found.
-        found: String,
-        /// All names.
-        known: String,
-    },
-    /// A file cannot be used.
+    Faults(#[from] FaultsError),
+    /// The runs of an experiment.
     #[error(transparent)]
-    Input(#[from] crate::input::InputError),
-    /// A host is not as it has to be.
+    Run(#[from] RunError),
+    /// Results read back.
     #[error(transparent)]
-    Host(#[from] HostError),
-    /// A figure cannot be drawn.
+    Read(#[from] ReadError),
+    /// A report.
     #[error(transparent)]
-    Plot(#[from] sheaf_figures::plot::PlotError),
-    /// A folder of results that is none, or belongs to something else. Nothing in it was changed.
-    #[error("{}: {why}", folder.display())]
-    Results {
-        /// The folder.
-        folder: PathBuf,
-        /// Reason of the refusal.
-        why: String,
-    },
-    /// Results of which no point was both measured and simulated.
-    #[error(
-        "{}: found {live} live and {simulated} simulated points, expected two of a kind that ask the same",
-        folder.display()
-    )]
-    Unpaired {
-        /// The folder.
-        folder: PathBuf,
-        /// Live points in it.
-        live: usize,
-        /// Simulated ones.
-        simulated: usize,
-    },
-    /// Something that the machine lacks, where skipping is not allowed.
-    #[error("this cannot run here: {0}")]
-    Missing(String),
+    Report(#[from] ReportError),
+    /// Simulated beside live points.
+    #[error(transparent)]
+    Calibrate(#[from] CalibrateError),
+    /// Throughput of links.
+    #[error(transparent)]
+    Ceiling(#[from] CeilingError),
+    /// A file that people write.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// A check of what the machine has.
+    #[error(transparent)]
+    Missing(#[from] Missing),
+    /// A network that is made.
+    #[error(transparent)]
+    Net(#[from] NetError),
+    /// A network that is removed.
+    #[error(transparent)]
+    Remove(#[from] RemoveError),
+    /// Connections to hosts.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// This program on hosts.
+    #[error(transparent)]
+    Push(#[from] PushError),
+    /// An action on a host.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// A farm that is started by hand.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// A farm that is stopped by hand.
+    #[error(transparent)]
+    Stop(#[from] StopError),
+    /// Files that are fetched from hosts.
+    #[error(transparent)]
+    Collect(#[from] CollectError),
+}
+
+impl From<ExperimentError> for LabError {
+    fn from(error: ExperimentError) -> Self {
+        Self::Run(error.into())
+    }
 }
 
 impl LabError {
-    /// For `map_err`: the operating system refused `what`.
-    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
-        let what = what.into();
-        move |source| Self::Io { what, source }
+    /// Returns whether the user can mend it: a file, a name, a folder, or something that the machine lacks.
+    #[must_use]
+    pub fn is_bad_use(&self) -> bool {
+        match self {
+            Self::Faults(FaultsError::Cell { .. } | FaultsError::Missing(_))
+            | Self::Read(ReadError::Refused { .. })
+            | Self::Collect(CollectError::Refused { .. })
+            | Self::Calibrate(_)
+            | Self::Input(_)
+            | Self::Missing(_)
+            | Self::Remove(RemoveError::Missing(_))
+            | Self::Open(OpenError::Missing(_)) => true,
+            Self::Net(error) | Self::Ceiling(CeilingError::Net(error)) => lacks(error),
+            Self::Run(error) => match error {
+                RunError::Experiment(_)
+                | RunError::Missing(_)
+                | RunError::Open(OpenError::Missing(_))
+                | RunError::Store(StoreError::Refused { .. })
+                | RunError::Read(ReadError::Refused { .. })
+                | RunError::Conclude(ConcludeError::Read(ReadError::Refused { .. }))
+                | RunError::Stage(StageError::Open(OpenError::Missing(_))) => true,
+                RunError::Stage(StageError::Net(error)) => lacks(error),
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+}
+
+fn lacks(error: &NetError) -> bool {
+    matches!(
+        error,
+        NetError::Missing(_) | NetError::Remove(RemoveError::Missing(_))
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    #[test]
+    fn what_the_user_can_mend_is_told_from_what_fails() {
+        let missing = || Missing("needs root".to_owned());
+        let refused = || ReadError::Refused {
+            folder: PathBuf::from("results"),
+            why: "it is empty".to_owned(),
+        };
+        let of_run = |error: RunError| LabError::from(error);
+        for (error, is_bad_use, text) in [
+            (missing().into(), true, "this cannot run here: needs root"),
+            (
+                of_run(missing().into()),
+                true,
+                "this cannot run here: needs root",
+            ),
+            (
+                of_run(StageError::from(NetError::from(missing())).into()),
+                true,
+                "this cannot run here: needs root",
+            ),
+            (refused().into(), true, "results: it is empty"),
+            (
+                of_run(sheaf_testbed::clock::Interrupted.into()),
+                false,
+                "asked to end",
+            ),
+        ] {
+            let error: LabError = error;
+            assert_eq!(
+                (error.is_bad_use(), error.to_string().as_str()),
+                (is_bad_use, text)
+            );
+        }
     }
 }

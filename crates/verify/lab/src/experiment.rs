@@ -18,12 +18,12 @@ pub mod summary;
 mod trial;
 pub mod venue;
 
-use crate::hosts::Inventory;
-use crate::input::{self, InputError};
-use crate::net::TopologyError;
 use serde::{Deserialize, Serialize};
 use sheaf_sim::scenario::{Fault, Mode, Push, Reaction, Scenario, ScenarioError};
 use sheaf_sim::summary::Kind;
+use sheaf_testbed::hosts::Inventory;
+use sheaf_testbed::input::{self, InputError};
+use sheaf_testbed::net::TopologyError;
 use std::path::Path;
 use thiserror::Error;
 pub use trial::Trial;

@@ -2,25 +2,26 @@
 
 mod address;
 mod distant;
+mod error;
 mod watch;
 
-use crate::clock::{self, wait_until};
-use crate::error::LabError;
-use crate::hosts;
-use crate::machine::{Disk, Folder, Host, Network};
-use crate::relay::Relay;
 use crate::shape::{CERTIFICATES, Clocks, Consumer, Ground, Shape};
-use crate::tool;
 use address::Plan;
 pub(crate) use address::Spot;
 use distant::FarEnd;
+pub(crate) use error::FarmError;
 use rustix::process::Signal;
 use sheaf_audit::Fate;
-use sheaf_auth::{Authority, CertFiles, IdentityError, Validity};
+use sheaf_auth::{Authority, CertFiles, Validity};
 use sheaf_farm::{Life, Lives, Process};
 use sheaf_node::config::{FarmConfig, LedgerBackend};
 use sheaf_node::status::BooksStatus;
 use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
+use sheaf_testbed::clock::{self, Interrupted, wait_until};
+use sheaf_testbed::hosts;
+use sheaf_testbed::machine::{Disk, Folder, Host, Network};
+use sheaf_testbed::relay::Relay;
+use sheaf_testbed::tool;
 use sheaf_zookeeper::server::{Ensemble, Home, ServerOptions};
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt as _;
@@ -83,8 +84,8 @@ impl Farm {
     ///
     /// # Errors
     ///
-    /// [`LabError::Farm`] if it does not begin its run, and what the operating system gives.
-    pub(crate) fn start(shape: Shape, folder: Folder) -> Result<Self, LabError> {
+    /// All of [`FarmError`].
+    pub(crate) fn start(shape: Shape, folder: Folder) -> Result<Self, FarmError> {
         let mut network = match shape.ground {
             Ground::Namespaces => Some(Network::make()?),
             Ground::Loopback | Ground::Relays | Ground::KeeperRelays => None,
@@ -137,7 +138,7 @@ impl Farm {
     /// # Errors
     ///
     /// As [`start`](Self::start).
-    pub(crate) fn start_at(site: Site, folder: Folder) -> Result<Self, LabError> {
+    pub(crate) fn start_at(site: Site, folder: Folder) -> Result<Self, FarmError> {
         let mut config = site.config;
         let plan = Plan::of_spots(site.spots);
         plan.write_into(&mut config);
@@ -179,22 +180,22 @@ impl Farm {
         icns.chain(flps).chain(epns).collect()
     }
 
-    fn await_start(&mut self) -> Result<(), LabError> {
+    fn await_start(&mut self) -> Result<(), FarmError> {
         let nodes = self.all_nodes();
-        let has_begun = wait_until(START_MAX, || {
+        let has_begun = wait_until::<FarmError>(START_MAX, || {
             self.reap();
             if let Some(life) = self.lives.iter().find(|life| !life.is_living()) {
                 let (node, words) = (life.node, last_line(&life.log));
-                let text = format!("{node} ended before the run began: {words}");
-                return Err(LabError::Farm(text));
+                return Err(FarmError::Ended { node, words });
             }
             Ok(self.watch.announced() > 0 && nodes.iter().all(|node| self.watch.is_up(*node)))
         })?;
         if has_begun {
             return Ok(());
         }
-        let text = format!("the run has not begun after {} s", START_MAX.as_secs());
-        Err(LabError::Farm(text))
+        Err(FarmError::NotBegun {
+            seconds: START_MAX.as_secs(),
+        })
     }
 
     /// Starts a process for `node`: its first life, or one more.
@@ -202,7 +203,7 @@ impl Farm {
     /// # Errors
     ///
     /// What the operating system gives.
-    pub(crate) fn launch(&mut self, node: NodeId) -> Result<(), LabError> {
+    pub(crate) fn launch(&mut self, node: NodeId) -> Result<(), FarmError> {
         let files = self.lives.next_files(node, self.folder.path());
         let session = self.plan.spot(node).session.clone();
         let mut process = match session {
@@ -217,7 +218,7 @@ impl Farm {
         Ok(())
     }
 
-    fn command(&self, node: NodeId, events: &Path) -> Result<Command, LabError> {
+    fn command(&self, node: NodeId, events: &Path) -> Result<Command, FarmError> {
         let spot = self.plan.spot(node);
         let file = self.write_farm_file(node, spot)?;
         let mut command = self.wrapped(node, spot);
@@ -284,7 +285,7 @@ impl Farm {
     }
 
     /// Each node has its own: they differ in where they find each other.
-    fn write_farm_file(&self, node: NodeId, spot: &Spot) -> Result<PathBuf, LabError> {
+    fn write_farm_file(&self, node: NodeId, spot: &Spot) -> Result<PathBuf, FarmError> {
         let mut config = self.config.clone();
         if let Some(icn) = &spot.icn {
             config.icn.address.clone_from(icn);
@@ -306,7 +307,7 @@ impl Farm {
             .file(&format!("{}-{}.toml", node.role, node.index));
         let text = config
             .to_toml()
-            .map_err(|error| LabError::Farm(format!("cannot write a farm file: {error}")))?;
+            .map_err(|error| FarmError::FarmFile(error.to_string()))?;
         write(&path, &text)?;
         Ok(path)
     }
@@ -316,7 +317,7 @@ impl Farm {
     /// # Errors
     ///
     /// What writing a file gives.
-    pub(crate) fn set_wall_clock(&self, days: i32) -> Result<(), LabError> {
+    pub(crate) fn set_wall_clock(&self, days: i32) -> Result<(), FarmError> {
         write(&self.folder.file(WALL_CLOCK), &format!("{days:+}d"))
     }
 
@@ -403,8 +404,8 @@ impl Farm {
     ///
     /// # Errors
     ///
-    /// [`LabError::Interrupted`].
-    pub(crate) fn await_all_up(&mut self, patience: Duration) -> Result<bool, LabError> {
+    /// [`Interrupted`].
+    pub(crate) fn await_all_up(&mut self, patience: Duration) -> Result<bool, Interrupted> {
         let nodes = self.all_nodes();
         wait_until(patience, || {
             self.reap();
@@ -464,8 +465,8 @@ impl Farm {
     ///
     /// # Errors
     ///
-    /// [`LabError::Interrupted`].
-    pub(crate) fn end(&mut self) -> Result<(), LabError> {
+    /// [`Interrupted`].
+    pub(crate) fn end(&mut self) -> Result<(), Interrupted> {
         self.reap();
         for life in self.lives.iter_mut().filter(|life| life.is_living()) {
             life.may_end = true;
@@ -478,7 +479,7 @@ impl Farm {
             self.signal_all(Role::Icn, Signal::TERM);
         }
         let drain = Duration::from_millis(self.config.icn.scheduler.drain_ms);
-        let have_ended = wait_until(2 * drain + FAREWELL_MAX, || {
+        let have_ended = wait_until::<Interrupted>(2 * drain + FAREWELL_MAX, || {
             self.reap();
             let living = self.lives.living_nodes();
             let is_last = |node: &NodeId| node.role == Role::Icn && self.shape.icns > 1;
@@ -487,7 +488,7 @@ impl Farm {
         // Of several ICNs, those that stand by do not end with the run.
         self.signal_all(Role::Icn, Signal::TERM);
         let have_ended = have_ended
-            || wait_until(FAREWELL_MAX, || {
+            || wait_until::<Interrupted>(FAREWELL_MAX, || {
                 self.reap();
                 Ok(self.lives.living_nodes().is_empty())
             })?;
@@ -539,14 +540,13 @@ impl Drop for Farm {
 const WALL_CLOCK: &str = "wall-clock";
 
 /// Three ZooKeeper servers, with the short times of tests.
-fn start_servers() -> Result<Ensemble, LabError> {
-    let home = Home::find().map_err(|error| LabError::Farm(error.to_string()))?;
+fn start_servers() -> Result<Ensemble, FarmError> {
+    let home = Home::find()?;
     let options = ServerOptions {
         place: servers_place(),
         ..ServerOptions::ensemble()
     };
-    Ensemble::start(&home, &options)
-        .map_err(|error| LabError::Farm(format!("cannot start ZooKeeper: {error}")))
+    Ok(Ensemble::start(&home, &options)?)
 }
 
 /// In memory, unless `TMPDIR` says otherwise. These servers stand for machines with disks of their own: on the one disk
@@ -557,40 +557,40 @@ fn servers_place() -> Option<PathBuf> {
     is_free.then(|| memory.to_owned())
 }
 
-fn make_disks(shape: &Shape, folder: &Path) -> Result<Option<Disk>, LabError> {
+fn make_disks(shape: &Shape, folder: &Path) -> Result<Option<Disk>, FarmError> {
     if shape.consumer == Consumer::Verify {
         return Ok(None);
     }
     for index in 0..shape.epns {
         let path = folder.join(format!("epn-{index}"));
-        std::fs::create_dir_all(&path).map_err(LabError::io(format!("make {}", path.display())))?;
+        std::fs::create_dir_all(&path)
+            .map_err(FarmError::io(format!("make {}", path.display())))?;
     }
     match shape.consumer {
-        Consumer::SmallDisk(bytes) => Disk::mount(&folder.join("epn-0"), bytes).map(Some),
+        Consumer::SmallDisk(bytes) => Ok(Some(Disk::mount(&folder.join("epn-0"), bytes)?)),
         _ => Ok(None),
     }
 }
 
 /// Makes a CA, and a certificate for each of `nodes`, as an operator does with `sheaf cert`.
-fn certify(directory: &Path, nodes: &[NodeId]) -> Result<(), LabError> {
-    let bad = |error: IdentityError| LabError::Farm(format!("cannot make certificates: {error}"));
+fn certify(directory: &Path, nodes: &[NodeId]) -> Result<(), FarmError> {
     let validity = Validity::of_days(1);
-    let authority = Authority::new("lab", validity).map_err(bad)?;
-    authority.save(directory, true).map_err(bad)?;
+    let authority = Authority::new("lab", validity)?;
+    authority.save(directory, true)?;
     let operator = NodeId {
         role: Role::Operator,
         index: 0,
     };
     for node in nodes.iter().chain([&operator]) {
         let files = CertFiles::in_directory(directory, *node);
-        let issued = authority.issue(*node, validity).map_err(bad)?;
-        issued.save(&files, true).map_err(bad)?;
+        let issued = authority.issue(*node, validity)?;
+        issued.save(&files, true)?;
     }
     Ok(())
 }
 
-fn write(path: &Path, text: &str) -> Result<(), LabError> {
-    std::fs::write(path, text).map_err(LabError::io(format!("write {}", path.display())))
+fn write(path: &Path, text: &str) -> Result<(), FarmError> {
+    std::fs::write(path, text).map_err(FarmError::io(format!("write {}", path.display())))
 }
 
 /// With what a process gave up, as far as its log tells.

@@ -1,23 +1,53 @@
 //! `sheaf lab faults`: cell after cell of the matrix, each on a farm of its own.
 
 use crate::cell::Cell;
-use crate::clock::{self, let_pass};
-use crate::error::LabError;
-use crate::farm::{Farm, now_ns};
-use crate::inject;
+use crate::farm::{Farm, FarmError, now_ns};
+use crate::inject::{self, InjectError};
 use crate::judge::{self, CALM, Injection, SETTLE};
-use crate::machine::{self, Folder};
 use crate::matrix::cells;
 use crate::report::Row;
 use crate::shape::Ground;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use sheaf_testbed::IoError;
+use sheaf_testbed::clock::{self, Interrupted, let_pass};
+use sheaf_testbed::machine::{self, Folder};
+use sheaf_testbed::tool::Missing;
 use std::time::{Duration, Instant};
+use thiserror::Error;
 
 /// How long a node may take to be back after its fault is healed.
 const BACK_MAX: Duration = Duration::from_secs(15);
 /// Faults of a quick cell.
 const QUICK_TRIALS: u32 = 3;
+
+/// Reasons why the fault matrix does not run. What a farm does wrong is a result, not an error.
+#[derive(Debug, Error)]
+pub enum FaultsError {
+    /// There is no such cell.
+    #[error("cell {found:?} does not exist, expected one of: {known}")]
+    Cell {
+        /// The name found.
+        found: String,
+        /// All names.
+        known: String,
+    },
+    /// Cells that must run and cannot.
+    #[error(transparent)]
+    Missing(#[from] Missing),
+    /// A signal asked this process to end. What was changed on the machine is undone.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
+    /// A folder, an event log or a signal handler.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// A farm does not start.
+    #[error(transparent)]
+    Farm(#[from] FarmError),
+    /// A fault is not injected, or not undone.
+    #[error(transparent)]
+    Inject(#[from] InjectError),
+}
 
 /// Options of the run.
 #[derive(Clone, Debug, Default)]
@@ -42,15 +72,15 @@ pub struct Options {
 ///
 /// # Errors
 ///
-/// [`LabError::Cell`] if there is none of a name.
-pub fn select(options: &Options) -> Result<Vec<Cell>, LabError> {
+/// [`FaultsError::Cell`] if there is none of a name.
+pub fn select(options: &Options) -> Result<Vec<Cell>, FaultsError> {
     let known = || {
         let names: Vec<&str> = cells().map(|cell| cell.name).collect();
         names.join(" ")
     };
     for name in &options.cells {
         if !cells().any(|cell| cell.name == name) {
-            return Err(LabError::Cell {
+            return Err(FaultsError::Cell {
                 found: name.clone(),
                 known: known(),
             });
@@ -70,9 +100,9 @@ pub fn select(options: &Options) -> Result<Vec<Cell>, LabError> {
 ///
 /// # Errors
 ///
-/// [`LabError::Missing`] if cells cannot run here and must, and what stands in the way of an experiment. What a farm
+/// [`FaultsError::Missing`] if cells cannot run here and must, and what stands in the way of an experiment. What a farm
 /// does wrong is in the rows.
-pub fn run(options: &Options, mut tell: impl FnMut(&Row)) -> Result<Vec<Row>, LabError> {
+pub fn run(options: &Options, mut tell: impl FnMut(&Row)) -> Result<Vec<Row>, FaultsError> {
     let cells = select(options)?;
     clock::end_on_signals()?;
     for name in machine::clean() {
@@ -86,7 +116,7 @@ pub fn run(options: &Options, mut tell: impl FnMut(&Row)) -> Result<Vec<Row>, La
             .filter_map(|(cell, why)| why.as_ref().map(|why| format!("{} {why}", cell.name)));
         let skipped: Vec<String> = skipped.collect();
         if !skipped.is_empty() {
-            return Err(LabError::Missing(skipped.join("; ")));
+            return Err(Missing(skipped.join("; ")).into());
         }
     }
     let mut rows = Vec::new();
@@ -97,12 +127,14 @@ pub fn run(options: &Options, mut tell: impl FnMut(&Row)) -> Result<Vec<Row>, La
                 ..blank(cell)
             },
             None => match run_cell(cell, options) {
-                Err(LabError::Interrupted) => return Err(LabError::Interrupted),
-                // The other cells may still tell something.
-                Err(error) => Row {
-                    problems: vec![error.to_string()],
-                    ..blank(cell)
-                },
+                Err(error) => {
+                    clock::check_quit()?;
+                    // The other cells may still tell something.
+                    Row {
+                        problems: vec![error.to_string()],
+                        ..blank(cell)
+                    }
+                }
                 Ok(row) => row,
             },
         };
@@ -128,7 +160,7 @@ fn blank(cell: &Cell) -> Row {
 /// # Errors
 ///
 /// What stands in the way.
-pub fn run_cell(cell: &Cell, options: &Options) -> Result<Row, LabError> {
+pub fn run_cell(cell: &Cell, options: &Options) -> Result<Row, FaultsError> {
     let begin = Instant::now();
     // Each cell has chances of its own, so that one that fails can be run alone.
     let name_hash = cell.name.bytes().fold(0_u64, |hash, byte| {
@@ -174,7 +206,7 @@ fn one_fault(
     cell: &Cell,
     farm: &mut Farm,
     rng: &mut Xoshiro256PlusPlus,
-) -> Result<Injection, LabError> {
+) -> Result<Injection, FaultsError> {
     let nodes = cell.who.choose(&cell.shape, farm.watch().leader(), rng);
     let hold = cell.hold(rng);
     let before_ns = now_ns();

@@ -1,24 +1,64 @@
 //! How each fault is done to a farm, and how it is undone.
 
-use crate::cell::{Fault, Servers, Way, shuffle};
-use crate::clock::{let_pass, wait_until};
-use crate::error::LabError;
-use crate::farm::Farm;
-use crate::hostile::Peers;
-use crate::machine::{Host, MemoryGroup};
-use crate::relay::{Relay, Tamper};
-use crate::tool;
+use crate::cell::{Fault, Servers, shuffle};
+use crate::farm::{Farm, FarmError};
 use rand::RngExt as _;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rustix::process::{Pid, Resource, Rlimit, Signal};
+use rustix::process::Signal;
 use sheaf_audit::Fate;
 use sheaf_protocol::{NodeId, Role};
+use sheaf_testbed::IoError;
+use sheaf_testbed::clock::{Interrupted, let_pass, wait_until};
+use sheaf_testbed::machine::{Host, MemoryGroup};
+use sheaf_testbed::peers::{AddressError, Peers};
+use sheaf_testbed::process::{self, Burner, TraceError, Tracer};
+use sheaf_testbed::relay::{Relay, Tamper};
+use sheaf_testbed::rules::{self, Way};
+use sheaf_testbed::tool::ToolError;
 use sheaf_zookeeper::server::ServerError;
-use std::process::{Child, Stdio};
 use std::time::Duration;
+use thiserror::Error;
+
+/// Reasons why a fault is not injected, or not undone.
+#[derive(Debug, Error)]
+pub enum InjectError {
+    /// A signal asked this process to end.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
+    /// A process, a file or a limit.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// A tool of the system did not do its work.
+    #[error(transparent)]
+    Tool(#[from] ToolError),
+    /// A process is not traced.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// A node listens nowhere that peers could connect to.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// A node does not start again.
+    #[error(transparent)]
+    Farm(#[from] FarmError),
+    /// ZooKeeper servers do not start again.
+    #[error(transparent)]
+    Servers(#[from] ServerError),
+    /// The ground of the cell has no relays before ZooKeeper.
+    #[error("there is no relay between {node} and ZooKeeper")]
+    NoRelay {
+        /// The node.
+        node: NodeId,
+    },
+    /// The cell chooses others.
+    #[error("a pair is an FLP and an EPN")]
+    NoPair,
+    /// A bug of the reset.
+    #[error("a thread that resets connections has died")]
+    Died,
+}
 
 /// Undoes a fault. What it holds, such as a tracer or a stranger, ends when it is dropped.
-pub(crate) type Remedy = Box<dyn FnOnce(&mut Farm) -> Result<(), LabError>>;
+pub(crate) type Remedy = Box<dyn FnOnce(&mut Farm) -> Result<(), InjectError>>;
 
 /// How long a process may take to end that was asked to.
 const RESTART_MAX: Duration = Duration::from_secs(10);
@@ -35,7 +75,7 @@ pub(crate) fn inject(
     fault: Fault,
     nodes: &[NodeId],
     rng: &mut Xoshiro256PlusPlus,
-) -> Result<Remedy, LabError> {
+) -> Result<Remedy, InjectError> {
     let nodes = nodes.to_vec();
     match fault {
         Fault::Kill => kill(farm, nodes, None),
@@ -53,23 +93,12 @@ pub(crate) fn inject(
             }))
         }
         Fault::Restart => restart(farm, &nodes),
-        Fault::Cut(way) => set_rules(farm, nodes, |_| cut_rules(way, "")),
+        Fault::Cut(way) => set_rules(farm, nodes, &rules::cut(way, None)),
         Fault::CutPair => cut_pair(farm, &nodes),
         Fault::Swizzle => swizzle(farm, nodes, rng),
-        Fault::Loss(per_mille) => {
-            let rule = format!("numgen random mod 1000 < {per_mille} drop");
-            set_rules(farm, nodes, |_| {
-                chain("input", &format!("tcp dport 1-65535 {rule}"))
-            })
-        }
-        Fault::Duplicate => set_rules(farm, nodes, |_| {
-            let chain =
-                "type filter hook egress device eth0 priority 0;\n  ip protocol tcp dup to eth0";
-            format!("table netdev lab {{\n chain out {{\n  {chain}\n }}\n}}")
-        }),
-        Fault::Reset => set_rules(farm, nodes, |_| {
-            chain("input", "tcp dport 1-65535 reject with tcp reset")
-        }),
+        Fault::Loss(per_mille) => set_rules(farm, nodes, &rules::lose(per_mille)),
+        Fault::Duplicate => set_rules(farm, nodes, &rules::duplicate()),
+        Fault::Reset => set_rules(farm, nodes, &rules::reset()),
         Fault::ResetOnce => reset_once(farm, &nodes),
         Fault::LinkDown => {
             for host in nodes.iter().filter_map(|node| farm.host(*node)) {
@@ -78,7 +107,7 @@ pub(crate) fn inject(
             nodes.iter().for_each(|node| farm.disturb(*node));
             Ok(Box::new(move |farm| {
                 let mut hosts = nodes.iter().filter_map(|node| farm.host(*node));
-                hosts.try_for_each(|host| host.set_link(true))
+                Ok(hosts.try_for_each(|host| host.set_link(true))?)
             }))
         }
         Fault::AddressAway => {
@@ -89,7 +118,7 @@ pub(crate) fn inject(
             nodes.iter().for_each(|node| farm.disturb(*node));
             Ok(Box::new(move |farm| {
                 let mut hosts = nodes.iter().filter_map(|node| farm.host(*node));
-                hosts.try_for_each(|host| host.set_address(host.address))
+                Ok(hosts.try_for_each(|host| host.set_address(host.address))?)
             }))
         }
         Fault::SlowLink(kbit) => {
@@ -98,7 +127,7 @@ pub(crate) fn inject(
             }
             Ok(Box::new(move |farm| {
                 let mut hosts = nodes.iter().filter_map(|node| farm.host(*node));
-                hosts.try_for_each(|host| host.set_rate(None))
+                Ok(hosts.try_for_each(|host| host.set_rate(None))?)
             }))
         }
         Fault::FlipData => tamper(farm, &nodes, &["data"], Tamper::FlipBit, rng),
@@ -120,14 +149,14 @@ pub(crate) fn inject(
         }
         Fault::WallClock(days) => {
             farm.set_wall_clock(days)?;
-            Ok(Box::new(|farm| farm.set_wall_clock(0)))
+            Ok(Box::new(|farm| Ok(farm.set_wall_clock(0)?)))
         }
         Fault::DiskFull => {
             if let Some(disk) = &farm.disk {
                 disk.fill()?;
             }
             Ok(Box::new(|farm| match &farm.disk {
-                Some(disk) => disk.free(),
+                Some(disk) => Ok(disk.free()?),
                 None => Ok(()),
             }))
         }
@@ -159,11 +188,10 @@ pub(crate) fn inject(
                 let Some(ensemble) = &mut farm.ensemble else {
                     return Ok(());
                 };
-                let bad = |error: ServerError| LabError::Farm(error.to_string());
                 for member in members {
-                    ensemble.restart(member).map_err(bad)?;
+                    ensemble.restart(member)?;
                 }
-                ensemble.wait_ready().map_err(bad)
+                Ok(ensemble.wait_ready()?)
             }))
         }
         Fault::CutServers => cut_servers(farm, nodes),
@@ -200,13 +228,12 @@ fn servers(farm: &Farm, which: Servers) -> Vec<usize> {
 
 /// Freezes what lies between `nodes` and the ZooKeeper servers. What was under way arrives when it is healed, late
 /// and perhaps of a session that is over.
-fn cut_servers(farm: &mut Farm, nodes: Vec<NodeId>) -> Result<Remedy, LabError> {
+fn cut_servers(farm: &mut Farm, nodes: Vec<NodeId>) -> Result<Remedy, InjectError> {
     for node in &nodes {
         farm.disturb(*node);
         let relays = farm.keeper_relays(*node);
         if relays.is_empty() {
-            let text = format!("there is no relay between {node} and ZooKeeper");
-            return Err(LabError::Farm(text));
+            return Err(InjectError::NoRelay { node: *node });
         }
         relays.iter().for_each(|relay| relay.set(Tamper::Freeze, 0));
     }
@@ -224,7 +251,11 @@ fn until_healed<T: 'static>(held: T) -> Remedy {
     })
 }
 
-fn kill(farm: &mut Farm, nodes: Vec<NodeId>, silent_ms: Option<u64>) -> Result<Remedy, LabError> {
+fn kill(
+    farm: &mut Farm,
+    nodes: Vec<NodeId>,
+    silent_ms: Option<u64>,
+) -> Result<Remedy, InjectError> {
     if let Some(ms) = silent_ms {
         for node in &nodes {
             farm.signal(*node, Signal::STOP);
@@ -238,7 +269,7 @@ fn kill(farm: &mut Farm, nodes: Vec<NodeId>, silent_ms: Option<u64>) -> Result<R
 }
 
 /// Starts those that have no living process, and kills those first that ought to have none.
-fn bring_back(farm: &mut Farm, nodes: &[NodeId]) -> Result<(), LabError> {
+fn bring_back(farm: &mut Farm, nodes: &[NodeId]) -> Result<(), InjectError> {
     for node in nodes {
         farm.signal(*node, Signal::KILL);
         farm.launch(*node)?;
@@ -246,11 +277,11 @@ fn bring_back(farm: &mut Farm, nodes: &[NodeId]) -> Result<(), LabError> {
     Ok(())
 }
 
-fn restart(farm: &mut Farm, nodes: &[NodeId]) -> Result<Remedy, LabError> {
+fn restart(farm: &mut Farm, nodes: &[NodeId]) -> Result<Remedy, InjectError> {
     for node in nodes {
         farm.let_end(*node, Fate::Ended);
         farm.signal(*node, Signal::TERM);
-        let has_ended = wait_until(RESTART_MAX, || {
+        let has_ended = wait_until::<InjectError>(RESTART_MAX, || {
             farm.reap();
             Ok(farm.living(*node).is_none())
         })?;
@@ -264,64 +295,33 @@ fn restart(farm: &mut Farm, nodes: &[NodeId]) -> Result<Remedy, LabError> {
     Ok(Box::new(|_| Ok(())))
 }
 
-/// A chain of filter rules at `hook`.
-fn chain(hook: &str, rule: &str) -> String {
-    format!(
-        "table inet lab-{hook} {{\n chain {hook} {{\n  type filter hook {hook} priority 0;\n  {rule}\n }}\n}}"
-    )
-}
-
-fn cut_rules(way: Way, peer: &str) -> String {
-    let (from, to) = if peer.is_empty() {
-        (
-            "iifname eth0 drop".to_owned(),
-            "oifname eth0 drop".to_owned(),
-        )
-    } else {
-        (
-            format!("ip saddr {peer} drop"),
-            format!("ip daddr {peer} drop"),
-        )
-    };
-    let (input, output) = (chain("input", &from), chain("output", &to));
-    match way {
-        Way::Both => format!("{input}\n{output}"),
-        Way::In => input,
-        Way::Out => output,
-    }
-}
-
 /// Rules at each of `nodes` until healed.
-fn set_rules(
-    farm: &mut Farm,
-    nodes: Vec<NodeId>,
-    rules: impl Fn(NodeId) -> String,
-) -> Result<Remedy, LabError> {
+fn set_rules(farm: &mut Farm, nodes: Vec<NodeId>, rules: &str) -> Result<Remedy, InjectError> {
     for node in &nodes {
         farm.disturb(*node);
         if let Some(host) = farm.host(*node) {
-            host.set_rules(&rules(*node))?;
+            host.set_rules(rules)?;
         }
     }
     Ok(Box::new(move |farm| {
         let mut hosts = nodes.iter().filter_map(|node| farm.host(*node));
-        hosts.try_for_each(|host| host.set_rules(""))
+        Ok(hosts.try_for_each(|host| host.set_rules(""))?)
     }))
 }
 
 /// All at the same time, as far as the processors allow: what is reset second must not be back already.
-fn reset_once(farm: &mut Farm, nodes: &[NodeId]) -> Result<Remedy, LabError> {
+fn reset_once(farm: &mut Farm, nodes: &[NodeId]) -> Result<Remedy, InjectError> {
     nodes.iter().for_each(|node| farm.disturb(*node));
     let hosts: Vec<Host> = nodes.iter().filter_map(|node| farm.host(*node)).collect();
-    let counts: Vec<Result<usize, LabError>> = std::thread::scope(|scope| {
+    let counts: Vec<Result<usize, InjectError>> = std::thread::scope(|scope| {
         let threads = hosts
             .iter()
             .map(|host| scope.spawn(|| host.reset_connections()));
         let threads: Vec<_> = threads.collect();
         let join = |thread: std::thread::ScopedJoinHandle<'_, _>| thread.join();
         let counts = threads.into_iter().map(join);
-        let died = |_| LabError::Farm("a thread that resets connections has died".to_owned());
-        counts.map(|count| count.map_err(died)?).collect()
+        let died = |_| InjectError::Died;
+        counts.map(|count| Ok(count.map_err(died)??)).collect()
     });
     let counts = counts.into_iter().collect::<Result<Vec<usize>, _>>()?;
     if counts.iter().sum::<usize>() == 0 {
@@ -330,25 +330,25 @@ fn reset_once(farm: &mut Farm, nodes: &[NodeId]) -> Result<Remedy, LabError> {
     Ok(Box::new(|_| Ok(())))
 }
 
-fn cut_pair(farm: &mut Farm, nodes: &[NodeId]) -> Result<Remedy, LabError> {
+fn cut_pair(farm: &mut Farm, nodes: &[NodeId]) -> Result<Remedy, InjectError> {
     let [flp, epn] = nodes else {
-        return Err(LabError::Farm("a pair is an FLP and an EPN".to_owned()));
+        return Err(InjectError::NoPair);
     };
     let peer = farm.host(*flp).map(|host| host.address.to_string());
-    let rules = cut_rules(Way::Both, &peer.unwrap_or_default());
+    let rules = rules::cut(Way::Both, peer.as_deref());
     farm.disturb(*flp);
-    set_rules(farm, vec![*epn], |_| rules.clone())
+    set_rules(farm, vec![*epn], &rules)
 }
 
 fn swizzle(
     farm: &mut Farm,
     nodes: Vec<NodeId>,
     rng: &mut Xoshiro256PlusPlus,
-) -> Result<Remedy, LabError> {
+) -> Result<Remedy, InjectError> {
     for node in &nodes {
         farm.disturb(*node);
         if let Some(host) = farm.host(*node) {
-            host.set_rules(&cut_rules(Way::Both, ""))?;
+            host.set_rules(&rules::cut(Way::Both, None))?;
         }
         let_pass(SWIZZLE_STEP)?;
     }
@@ -371,7 +371,7 @@ fn tamper(
     names: &'static [&'static str],
     tamper: Tamper,
     rng: &mut Xoshiro256PlusPlus,
-) -> Result<Remedy, LabError> {
+) -> Result<Remedy, InjectError> {
     nodes.iter().for_each(|node| farm.disturb(*node));
     let relays = || names.iter().filter_map(|name| farm.relays().get(name));
     let before: Vec<u64> = relays().map(Relay::done).collect();
@@ -405,51 +405,14 @@ fn ports(farm: &Farm) -> Vec<String> {
         .collect()
 }
 
-/// strace at a running process. When it is dropped the process goes on untraced.
-struct Tracer(Child);
-
-impl Drop for Tracer {
-    fn drop(&mut self) {
-        // An error means that it has ended with the process that it traced.
-        let _ = rustix::process::kill_process(Pid::from_child(&self.0), Signal::INT);
-        let _ = self.0.wait();
-    }
-}
-
-fn tracers(farm: &mut Farm, nodes: &[NodeId], what: &str) -> Result<Vec<Tracer>, LabError> {
+fn tracers(farm: &mut Farm, nodes: &[NodeId], what: &str) -> Result<Vec<Tracer>, InjectError> {
     let mut tracers = Vec::new();
     for node in nodes {
         farm.disturb(*node);
         let Some(pid) = farm.living(*node).map(|life| life.pid()) else {
             continue;
         };
-        let trace = what
-            .trim_start_matches("inject=")
-            .split(':')
-            .next()
-            .unwrap_or_default();
-        let child = tool::command("strace")
-            .args(["-f", "-q", "-o", "/dev/null", "-e"])
-            .arg(format!("trace={trace}"))
-            .args(["-e", what, "-p"])
-            .arg(pid.to_string())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(LabError::io("start strace"))?;
-        tracers.push(Tracer(child));
-        let status = format!("/proc/{pid}/status");
-        let is_traced = wait_until(RESTART_MAX, || {
-            let text = std::fs::read_to_string(&status).unwrap_or_default();
-            let tracer = text
-                .lines()
-                .find_map(|line| line.strip_prefix("TracerPid:"));
-            // No process, no line: the call that kills it may have come already.
-            Ok(tracer.is_none_or(|pid| pid.trim() != "0"))
-        })?;
-        if !is_traced {
-            return Err(LabError::Farm(format!("strace does not trace {node}")));
-        }
+        tracers.push(Tracer::attach(pid, what, &node.to_string())?);
     }
     Ok(tracers)
 }
@@ -457,7 +420,7 @@ fn tracers(farm: &mut Farm, nodes: &[NodeId], what: &str) -> Result<Vec<Tracer>,
 /// Connections of strangers while a node may not open one more file.
 const STRANGERS: u32 = 50;
 
-fn few_files(farm: &mut Farm, nodes: Vec<NodeId>) -> Result<Remedy, LabError> {
+fn few_files(farm: &mut Farm, nodes: Vec<NodeId>) -> Result<Remedy, InjectError> {
     let mut before = Vec::new();
     let mut targets = Vec::new();
     for node in nodes {
@@ -465,36 +428,20 @@ fn few_files(farm: &mut Farm, nodes: Vec<NodeId>) -> Result<Remedy, LabError> {
             continue;
         };
         let open = sheaf_farm::proc::open_files(pid).unwrap_or(64);
-        before.push((pid, set_files(pid, open)?));
+        before.push((pid, process::set_files(pid, open)?));
         targets.push(farm.address(node).to_owned());
     }
     let peers = Peers::slow(&targets, STRANGERS)?;
     Ok(Box::new(move |_| {
         drop(peers);
         for (pid, files) in before {
-            set_files(pid, files)?;
+            process::set_files(pid, files)?;
         }
         Ok(())
     }))
 }
 
-/// Sets how many files the process `pid` may have; gives how many it might have before.
-fn set_files(pid: u32, files: u64) -> Result<u64, LabError> {
-    let what = || LabError::io("limit the files of a process");
-    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    let old = rustix::process::prlimit(
-        pid,
-        Resource::Nofile,
-        Rlimit {
-            current: Some(files),
-            maximum: rustix::process::getrlimit(Resource::Nofile).maximum,
-        },
-    );
-    let old = old.map_err(|error| what()(error.into()))?;
-    Ok(old.current.unwrap_or(files))
-}
-
-fn little_memory(farm: &mut Farm, nodes: Vec<NodeId>) -> Result<Remedy, LabError> {
+fn little_memory(farm: &mut Farm, nodes: Vec<NodeId>) -> Result<Remedy, InjectError> {
     let mut groups = Vec::new();
     for node in &nodes {
         farm.let_end(*node, Fate::Killed);
@@ -510,46 +457,21 @@ fn little_memory(farm: &mut Farm, nodes: Vec<NodeId>) -> Result<Remedy, LabError
     }))
 }
 
-/// A process that is busy until it is dropped, or until this process ends.
-struct Burner(Child);
-
-impl Drop for Burner {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn starve(farm: &mut Farm, nodes: &[NodeId]) -> Result<Remedy, LabError> {
+fn starve(farm: &mut Farm, nodes: &[NodeId]) -> Result<Remedy, InjectError> {
     let mut before = Vec::new();
     for node in nodes {
         let Some(pid) = farm.living(*node).map(|life| life.pid()) else {
             continue;
         };
-        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
         before.push(pid);
-        set_nice(pid, 19)?;
+        process::set_nice(pid, 19)?;
     }
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let script = format!("while kill -0 {}; do :; done", std::process::id());
-    let start = || {
-        let mut command = tool::command("sh");
-        command.args(["-c", &script]).stderr(Stdio::null());
-        command
-            .spawn()
-            .map(Burner)
-            .map_err(LabError::io("start a busy process"))
-    };
-    let burners = (0..2 * cores)
-        .map(|_| start())
-        .collect::<Result<Vec<_>, _>>()?;
+    let burners = Burner::start_all()?;
     Ok(Box::new(move |_| {
         drop(burners);
-        before.into_iter().try_for_each(|pid| set_nice(pid, 0))
+        for pid in before {
+            process::set_nice(pid, 0)?;
+        }
+        Ok(())
     }))
-}
-
-fn set_nice(pid: Option<Pid>, nice: i32) -> Result<(), LabError> {
-    rustix::process::setpriority_process(pid, nice)
-        .map_err(|error| LabError::io("set a priority")(error.into()))
 }

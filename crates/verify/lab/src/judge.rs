@@ -2,7 +2,6 @@
 
 use crate::books::{self, Books};
 use crate::cell::{Cell, Since};
-use crate::error::LabError;
 use crate::farm::{Change, Farm, LEADS, Log};
 use crate::report::Row;
 use crate::shape::{Clocks, Consumer};
@@ -11,6 +10,7 @@ use sheaf_farm::Life;
 use sheaf_figures::stat;
 use sheaf_node::status::BooksStatus;
 use sheaf_protocol::{NodeId, Role};
+use sheaf_testbed::IoError;
 use std::time::Duration;
 
 /// How long after the last fault has healed TFs may still suffer from it.
@@ -66,7 +66,7 @@ pub(crate) fn judge(
     farm: &Farm,
     injections: &[Injection],
     slack: f64,
-) -> Result<Row, LabError> {
+) -> Result<Row, IoError> {
     let mut problems = farm.problems.clone();
     if !cell.may_log_errors {
         problems.extend(farm.lives.iter().filter_map(error_line));
@@ -93,7 +93,7 @@ fn judge_logs(
     changes: &[Change],
     problems: Vec<String>,
     slack: f64,
-) -> Result<Row, LabError> {
+) -> Result<Row, IoError> {
     let trace = Trace::read(logs, ahead_ns(cell.shape.clocks))?;
     let books = books::make_up(logs, status)?;
     Ok(row(Facts {

@@ -3,25 +3,43 @@
 
 use crate::books;
 use crate::cell::{Fault, Who};
-use crate::clock::{self, let_pass};
-use crate::error::LabError;
-use crate::farm::Farm;
-use crate::inject;
+use crate::farm::{Farm, FarmError};
+use crate::inject::{self, InjectError};
 use crate::judge;
-use crate::machine::{self, Folder};
 use crate::shape::{Consumer, Shape};
 use crate::trace::Trace;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
+use sheaf_testbed::IoError;
+use sheaf_testbed::clock::{self, Interrupted, let_pass};
+use sheaf_testbed::machine::{self, Folder};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
+use thiserror::Error;
 
 /// How long a dying EPN is silent before its process is gone: longer than it takes to suspect it.
 const SILENT_MS: u64 = 200;
 /// How long it may take until a new EPN is in good standing.
 const BACK_MAX: Duration = Duration::from_secs(15);
+
+/// Reasons why kills are not counted. What a farm does wrong is a result, not an error.
+#[derive(Debug, Error)]
+pub enum KillsError {
+    /// A signal asked this process to end. What was changed on the machine is undone.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
+    /// A folder, an event log or a signal handler.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// A farm does not start.
+    #[error(transparent)]
+    Farm(#[from] FarmError),
+    /// A fault is not injected, or not undone.
+    #[error(transparent)]
+    Inject(#[from] InjectError),
+}
 
 /// Options of the run.
 #[derive(Clone, Debug)]
@@ -84,7 +102,7 @@ impl KillRow {
 /// # Errors
 ///
 /// What stands in the way of an experiment. What a farm does wrong is in the rows.
-pub fn run(options: &Options, mut tell: impl FnMut(&KillRow)) -> Result<Vec<KillRow>, LabError> {
+pub fn run(options: &Options, mut tell: impl FnMut(&KillRow)) -> Result<Vec<KillRow>, KillsError> {
     clock::end_on_signals()?;
     for name in machine::clean() {
         tracing::info!(name, "Removed what an earlier experiment left");
@@ -122,7 +140,7 @@ fn run_shape(
     how: &str,
     fault: Fault,
     shape: &Shape,
-) -> Result<KillRow, LabError> {
+) -> Result<KillRow, KillsError> {
     let begin = Instant::now();
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(options.seed);
     let hold_ms = shape

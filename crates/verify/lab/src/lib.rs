@@ -4,18 +4,16 @@
 //! promised: from the event logs of the nodes whether anything was lost or delivered twice, and with their times how
 //! long anybody had to wait. Everything is real: processes, sockets, the kernel that drops, resets and refuses.
 //!
-//! What is changed on the machine is undone in every case (`machine`); nothing outside names that begin with
-//! `sheaf-lab-` is touched.
+//! The place of a farm and the means to disturb it are of [`sheaf_testbed`]; what is changed on the machine is undone in
+//! every case, and nothing outside names that begin with `sheaf-lab-` is touched.
 
-// Where experiments take place.
+// Where experiments take place: `sheaf_testbed`, and farms that are started there by hand.
 pub mod hosted;
-pub mod hosts;
-pub mod net;
 // Questions, their points, and runs of them.
 pub mod calibrate;
+pub mod ceiling;
 pub mod compare;
 pub mod experiment;
-pub mod input;
 // What can be run, and what it gives.
 pub mod faults;
 pub mod kills;
@@ -27,19 +25,13 @@ pub mod soak;
 pub mod cell;
 pub mod matrix;
 pub mod shape;
-pub mod tool;
 // What is under it.
 mod books;
-mod clock;
 mod error;
 mod farm;
-mod hostile;
 mod inject;
 mod judge;
-pub mod machine;
-mod names;
 mod place;
-mod relay;
 mod trace;
 
 pub use error::LabError;

@@ -6,8 +6,8 @@ mod nodes;
 
 use crate::cell::Cell;
 use crate::shape::{Ground, Shape};
-use crate::tool::Need;
 use sheaf_node::config::LedgerBackend;
+use sheaf_testbed::tool::Need;
 
 const LAN: Shape = Shape::SMALL.on(Ground::Namespaces);
 const RELAYED: Shape = Shape::SMALL.on(Ground::Relays);

@@ -1,7 +1,7 @@
 //! Files that an experiment leaves for others.
 
-use crate::error::LabError;
 use serde::Serialize;
+use sheaf_testbed::IoError;
 use std::path::Path;
 
 /// Writes `value` to `path`, or to the standard output if it is `-`.
@@ -9,7 +9,7 @@ use std::path::Path;
 /// # Errors
 ///
 /// What writing gives.
-pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), LabError> {
+pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), IoError> {
     let mut text =
         serde_json::to_string_pretty(value).expect("names and numbers always have a JSON form");
     text.push('\n');
@@ -17,7 +17,7 @@ pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), LabError> {
         use std::io::Write as _;
         return std::io::stdout()
             .write_all(text.as_bytes())
-            .map_err(LabError::io("write to the standard output"));
+            .map_err(IoError::of("write to the standard output"));
     }
     write(path, &text)
 }
@@ -27,6 +27,6 @@ pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), LabError> {
 /// # Errors
 ///
 /// What writing gives.
-pub fn write(path: &Path, text: &str) -> Result<(), LabError> {
-    std::fs::write(path, text).map_err(LabError::io(format!("write {}", path.display())))
+pub fn write(path: &Path, text: &str) -> Result<(), IoError> {
+    std::fs::write(path, text).map_err(IoError::of(format!("write {}", path.display())))
 }

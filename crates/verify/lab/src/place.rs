@@ -1,8 +1,8 @@
 //! Which node of a topology, or which room on a host, is what in a farm.
 
-use crate::hosts::Inventory;
-use crate::net::{Can, Topology};
-use std::fmt;
+use sheaf_testbed::hosts::Inventory;
+use sheaf_testbed::net::{Can, Topology};
+use thiserror::Error;
 
 /// Nodes by their place in the topology, or among the slots of an inventory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,22 +12,16 @@ pub(crate) struct Placement {
     pub(crate) epns: Vec<usize>,
 }
 
-/// Why a farm does not fit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Misfit {
-    pub(crate) key: &'static str,
-    pub(crate) found: String,
-    pub(crate) expected: String,
-}
-
-impl fmt::Display for Misfit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}: found {}, expected {}",
-            self.key, self.found, self.expected
-        )
-    }
+/// Reason why a farm does not fit.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{key}: found {found}, expected {expected}")]
+pub struct Misfit {
+    /// What there is too much of, or what lacks a place.
+    pub key: &'static str,
+    /// Value found.
+    pub found: String,
+    /// Values expected.
+    pub expected: String,
 }
 
 impl Placement {

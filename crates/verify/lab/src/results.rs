@@ -1,8 +1,7 @@
 //! A folder of results, or a summary by itself, read back.
 
-use crate::error::LabError;
 use crate::experiment::result::RunResult;
-use crate::experiment::store;
+use crate::experiment::store::{self, ReadError};
 use serde::Deserialize;
 use sheaf_sim::summary::{Kind, Point, Summary};
 use std::path::Path;
@@ -33,8 +32,8 @@ impl Results {
     ///
     /// # Errors
     ///
-    /// [`LabError::Results`] if there is no summary, or one that cannot be read.
-    pub fn read(path: &Path) -> Result<Self, LabError> {
+    /// [`ReadError::Refused`] if there is no summary, or one that cannot be read.
+    pub fn read(path: &Path) -> Result<Self, ReadError> {
         let folder = if path.is_dir() {
             path
         } else {
@@ -45,7 +44,7 @@ impl Results {
         } else {
             path.to_owned()
         };
-        let refuse = |why: String| LabError::Results {
+        let refuse = |why: String| ReadError::Refused {
             folder: path.to_owned(),
             why,
         };

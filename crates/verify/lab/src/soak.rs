@@ -1,15 +1,11 @@
 //! `sheaf lab soak`: eight processes, a fault of chance every few seconds, and the question whether anything grows.
 
 use crate::books;
-use crate::cell::{Fault, Way, Who};
-use crate::clock::{self, let_pass};
-use crate::error::LabError;
-use crate::farm::{Farm, now_ns};
-use crate::inject;
+use crate::cell::{Fault, Who};
+use crate::farm::{Farm, FarmError, now_ns};
+use crate::inject::{self, InjectError};
 use crate::judge;
-use crate::machine::{self, Folder};
 use crate::shape::{Ground, Shape};
-use crate::tool::Need;
 use crate::trace::Trace;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -17,9 +13,15 @@ use serde::Serialize;
 use sheaf_farm::proc;
 use sheaf_figures::stat;
 use sheaf_protocol::NodeId;
+use sheaf_testbed::IoError;
+use sheaf_testbed::clock::{self, Interrupted, let_pass};
+use sheaf_testbed::machine::{self, Folder};
+use sheaf_testbed::rules::Way;
+use sheaf_testbed::tool::Need;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
+use thiserror::Error;
 
 /// Time between two faults.
 const EVERY: Duration = Duration::from_secs(10);
@@ -41,6 +43,23 @@ const GAIN_FILES_MAX: f64 = 3.0;
 const OVER_BUDGET_MAX: f64 = 1.1;
 /// Reasons for which TFs may be lost: FLPs are done things to as well.
 const LOSSES: [&str; 2] = ["source-died", "source-late"];
+
+/// Reasons why a soak does not come to its end. What a farm does wrong is a result, not an error.
+#[derive(Debug, Error)]
+pub enum SoakError {
+    /// A signal asked this process to end. What was changed on the machine is undone.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
+    /// A folder, an event log or a signal handler.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// A farm does not start.
+    #[error(transparent)]
+    Farm(#[from] FarmError),
+    /// A fault is not injected, or not undone.
+    #[error(transparent)]
+    Inject(#[from] InjectError),
+}
 
 /// Options of the run.
 #[derive(Clone, Debug)]
@@ -164,7 +183,7 @@ fn budget_bytes(log: &str) -> Option<u64> {
 /// # Errors
 ///
 /// What stands in the way of an experiment. What the farm does wrong is in the report.
-pub fn run(options: &Options, mut tell: impl FnMut(&str)) -> Result<Report, LabError> {
+pub fn run(options: &Options, mut tell: impl FnMut(&str)) -> Result<Report, SoakError> {
     clock::end_on_signals()?;
     for name in machine::clean() {
         tracing::info!(name, "Removed what an earlier experiment left");
@@ -322,7 +341,7 @@ fn complaint(growth: &Growth) -> Option<String> {
     })
 }
 
-fn judge_farm(farm: &Farm) -> Result<Report, LabError> {
+fn judge_farm(farm: &Farm) -> Result<Report, IoError> {
     let trace = Trace::read(&farm.logs(), |_| 0)?;
     let books = books::make_up(&farm.logs(), farm.last_books().as_ref())?;
     let lost_by_reason = trace.lost();

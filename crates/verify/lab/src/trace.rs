@@ -2,11 +2,11 @@
 //!
 //! The accounting is checked elsewhere (`judge`); this module measures times.
 
-use crate::error::LabError;
 use crate::farm::Log;
 use serde::Deserialize;
 use sheaf_audit::Fate;
 use sheaf_protocol::{NodeId, Role};
+use sheaf_testbed::IoError;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
@@ -74,10 +74,10 @@ impl Trace {
     /// # Errors
     ///
     /// Result of reading a log. Lines that cannot be read are left out; the check of the accounting reports them.
-    pub(crate) fn read(logs: &[Log], ahead_ns: impl Fn(NodeId) -> u64) -> Result<Self, LabError> {
+    pub(crate) fn read(logs: &[Log], ahead_ns: impl Fn(NodeId) -> u64) -> Result<Self, IoError> {
         let mut trace = Self::default();
         for log in logs {
-            let what = || LabError::io(format!("read {}", log.path.display()));
+            let what = || IoError::of(format!("read {}", log.path.display()));
             let file = match File::open(&log.path) {
                 Ok(file) => file,
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,

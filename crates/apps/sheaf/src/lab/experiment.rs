@@ -5,10 +5,10 @@ use sheaf_lab::LabError;
 use sheaf_lab::experiment::Experiment;
 use sheaf_lab::experiment::result::RunResult;
 use sheaf_lab::experiment::run::{self, Options, Progress, RunError};
-use sheaf_lab::hosts::Inventory;
 use sheaf_lab::report::pages;
 use sheaf_lab::results::Results;
 use sheaf_lab::{calibrate, compare};
+use sheaf_testbed::hosts::{Inventory, OpenError};
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -167,7 +167,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     bar.clear();
     let summary = match outcome {
         Ok(summary) => summary,
-        Err(RunError::Lab(LabError::Interrupted)) => {
+        Err(RunError::Interrupted(_) | RunError::Open(OpenError::Interrupted(_))) => {
             let out = options.out.display();
             eprintln!("interrupted; the same command goes on with {out}");
             return Ok(ExitCode::from(130));
@@ -185,10 +185,9 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     super::finish(&text, &summary, args.json.as_deref(), true)
 }
 
-fn options(args: &RunArgs) -> Result<Options, RunError> {
-    let text = sheaf_lab::input::read(&args.file).map_err(LabError::from)?;
-    let hosts = args.hosts.as_deref().map(Inventory::read).transpose();
-    let hosts = hosts.map_err(LabError::from)?;
+fn options(args: &RunArgs) -> Result<Options, LabError> {
+    let text = sheaf_testbed::input::read(&args.file)?;
+    let hosts = args.hosts.as_deref().map(Inventory::read).transpose()?;
     let file = args.file.display().to_string();
     let mut experiment = Experiment::parse_for(&text, &file, hosts)?;
     if args.quick {

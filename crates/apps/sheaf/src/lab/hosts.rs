@@ -4,8 +4,9 @@ use crate::duration;
 use crate::json_file::{self, JsonFlag};
 use serde_json::{Value, json};
 use sheaf_lab::LabError;
-use sheaf_lab::hosts::{self, Fleet, Inventory};
+use sheaf_lab::hosted;
 use sheaf_node::config::FarmConfig;
+use sheaf_testbed::hosts::{self, Fleet, Inventory};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
@@ -157,12 +158,12 @@ fn carry_out(order: &Order) -> Result<Outcome, LabError> {
         Order::Stop {
             inventory, timeout, ..
         } => {
-            let ended = open(inventory)?.stop(*timeout)?;
+            let ended = hosted::stop(&open(inventory)?, *timeout)?;
             let text = format!("{ended} processes have ended\n");
             Outcome::good(json!({ "ended": ended }), text)
         }
         Order::Collect { inventory, out, .. } => {
-            let files = open(inventory)?.collect(out)?;
+            let files = hosted::collect(&open(inventory)?, out)?;
             let text = format!("{files} files are in {}\n", out.display());
             Outcome::good(json!({ "files": files, "out": out }), text)
         }
@@ -180,12 +181,12 @@ fn carry_out(order: &Order) -> Result<Outcome, LabError> {
 }
 
 fn open(inventory: &Path) -> Result<Fleet, LabError> {
-    Fleet::open(&Inventory::read(inventory)?)
+    Ok(Fleet::open(&Inventory::read(inventory)?)?)
 }
 
 fn start(inventory: &Path, config: FarmConfig) -> Result<Outcome, LabError> {
     let (mut rows, mut text) = (Vec::new(), String::new());
-    for started in open(inventory)?.start(config)? {
+    for started in hosted::start(&open(inventory)?, config)? {
         let node = started.node.to_string();
         rows.push(json!({ "node": node, "host": started.host, "listen": started.listen }));
         let listen = started.listen.unwrap_or_default();

@@ -1,12 +1,13 @@
 //! `sheaf lab net` and `sheaf lab ceiling`: networks of namespaces, and what TCP gets of their links.
 
+use super::refuse;
 use crate::duration;
 use crate::json_file::{self, JsonFlag};
 use crate::{fail, progress};
 use serde_json::json;
-use sheaf_lab::net::ceiling::{self, Options, Row};
-use sheaf_lab::net::{self, Net, Topology};
+use sheaf_lab::ceiling::{self, Options, Row};
 use sheaf_lab::output;
+use sheaf_testbed::net::{self, Net, Topology};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -100,7 +101,7 @@ pub(super) fn run_net(args: &NetArgs) -> anyhow::Result<ExitCode> {
     match &args.order {
         Order::Up { topology, flag } => {
             let topology = find(topology)?;
-            let _net = Net::up(&topology).map_err(super::refuse)?;
+            let _net = Net::up(&topology).map_err(refuse)?;
             json_file::print_either(flag.json, &topology, &net::show(&topology))?;
         }
         Order::Down {
@@ -110,12 +111,12 @@ pub(super) fn run_net(args: &NetArgs) -> anyhow::Result<ExitCode> {
         } => {
             let mut removed = Vec::new();
             if *stale {
-                net::needs().map_err(super::refuse)?;
-                removed.extend(net::remove_stale().map_err(super::refuse)?);
+                net::needs().map_err(refuse)?;
+                removed.extend(net::remove_stale().map_err(refuse)?);
             }
             if let Some(name) = topology {
                 let name = Topology::find(name).map_or_else(|_| name.clone(), |known| known.name);
-                if !net::down(&name).map_err(super::refuse)? {
+                if !net::down(&name).map_err(refuse)? {
                     return Err(fail::bad_use(format!("network {name:?} is not up")));
                 }
                 removed.push(name);
@@ -162,7 +163,7 @@ pub(super) fn run_ceiling(args: &CeilingArgs) -> anyhow::Result<ExitCode> {
             row.from, row.to, row.generator, row.mean_mbit_s
         ));
     };
-    let ceiling = ceiling::run(&topology, &options, tell).map_err(super::refuse)?;
+    let ceiling = ceiling::run(&topology, &options, tell).map_err(refuse)?;
     if let Some(path) = &args.svg {
         output::write(path, &ceiling.svg()?)?;
     }

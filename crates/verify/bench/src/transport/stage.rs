@@ -7,12 +7,9 @@
 
 use super::options::Path;
 use anyhow::{Context as _, ensure};
-use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_setaffinity};
-use std::fs::File;
-use std::io::{BufRead as _, BufReader, Write as _};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use sheaf_testbed::namespace::Namespace;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd as _;
-use std::process::{Child, Command, Stdio};
 
 /// The first port that is tried.
 const FIRST_PORT: u16 = 23_000;
@@ -37,13 +34,6 @@ pub(crate) struct Stage {
     pub(crate) congestion: String,
     /// Why it has no namespace of its own.
     pub(crate) doubt: Option<String>,
-}
-
-/// A network namespace and the process that keeps it: it ends when its input does.
-#[derive(Debug)]
-struct Namespace {
-    holder: Child,
-    file: File,
 }
 
 impl Stage {
@@ -110,7 +100,7 @@ impl Stage {
 
     fn veth(congestion: &str) -> anyhow::Result<Self> {
         let (sender, receiver) = (Namespace::make()?, Namespace::make()?);
-        let holder = receiver.holder.id();
+        let holder = receiver.holder();
         sender.ip(&format!(
             "link add eth0 type veth peer name eth0 netns {holder}\n"
         ))?;
@@ -163,8 +153,7 @@ impl Place {
     ) -> anyhow::Result<T> {
         let enter = || -> anyhow::Result<T> {
             if let Some(namespace) = &self.namespace {
-                move_into_link_name_space(namespace.file.as_fd(), Some(LinkNameSpaceType::Network))
-                    .context("cannot enter a network namespace")?;
+                namespace.enter()?;
             }
             if let Some(cpu) = cpu {
                 let mut one = CpuSet::new();
@@ -201,60 +190,5 @@ impl Place {
             ports.len()
         );
         Ok(ports)
-    }
-}
-
-impl Namespace {
-    fn make() -> anyhow::Result<Self> {
-        ensure!(rustix::process::geteuid().is_root(), "needs root");
-        let mut command = Command::new("unshare");
-        command.args(["--net", "sh", "-c", "echo up; exec cat"]);
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null());
-        let mut holder = command
-            .spawn()
-            .context("cannot start `unshare` (Debian package util-linux)")?;
-        let mut line = String::new();
-        if let Some(output) = holder.stdout.take() {
-            BufReader::new(output).read_line(&mut line)?;
-        }
-        let file = File::open(format!("/proc/{}/ns/net", holder.id()));
-        let namespace = Self {
-            file: file.context("cannot open a network namespace")?,
-            holder,
-        };
-        ensure!(line == "up\n", "the kernel gives no network namespace");
-        Ok(namespace)
-    }
-
-    /// Has `ip` do `lines` here.
-    fn ip(&self, lines: &str) -> anyhow::Result<()> {
-        let mut command = Command::new("nsenter");
-        command.arg(format!("--net=/proc/{}/ns/net", self.holder.id()));
-        command.args(["ip", "-batch", "-"]);
-        command
-            .stdin(Stdio::piped())
-            .stderr(Stdio::piped())
-            .stdout(Stdio::null());
-        let mut child = command
-            .spawn()
-            .context("cannot start `nsenter` (Debian package util-linux)")?;
-        if let Some(mut input) = child.stdin.take() {
-            input.write_all(lines.as_bytes())?;
-        }
-        let output = child.wait_with_output()?;
-        let told = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "`ip` says: {}", told.trim());
-        Ok(())
-    }
-}
-
-impl Drop for Namespace {
-    fn drop(&mut self) {
-        drop(self.holder.stdin.take());
-        // It ends with its input; there is nothing to do if it has ended before.
-        let _ = self.holder.wait();
     }
 }

@@ -22,22 +22,24 @@ mod wire;
 use super::Trial;
 use super::live::{Cast, Turn, outside};
 use super::result::RunResult;
-use crate::clock::{now_ns, wait_until};
-use crate::error::LabError;
-use crate::machine::Folder;
-use crate::net::{Net, Place};
-use crate::tool;
+use crate::place::Misfit;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use sheaf_farm::{Lines, Process};
 use sheaf_figures::stat;
 use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
 use sheaf_sim::scenario::{Builder, Fault, FaultKind, Legacy};
+use sheaf_testbed::IoError;
+use sheaf_testbed::clock::{Interrupted, now_ns, wait_until};
+use sheaf_testbed::machine::Folder;
+use sheaf_testbed::net::{Net, Place};
+use sheaf_testbed::tool;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use thiserror::Error;
 
 /// Where nodes listen: the ICN of the prior system at 5000 and 5005, an EPN at 5555.
 const CONTROL_PORT: u16 = 5000;
@@ -134,17 +136,48 @@ pub fn run_node(config: &NodeConfig) -> std::io::Result<NodeReport> {
     }
 }
 
+/// Reasons why a legacy run is not made.
+#[derive(Debug, Error)]
+pub enum LegacyError {
+    /// A process does not start.
+    #[error(transparent)]
+    Start(#[from] sheaf_farm::StartError),
+    /// The network has no room for the farm.
+    #[error(transparent)]
+    Misfit(#[from] Misfit),
+    /// A signal asked this process to end.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
+    /// A file or a process.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// The run goes on.
+    #[error("the ICN had not ended after {seconds:.0} s")]
+    NotEnded {
+        /// Time that it had.
+        seconds: f64,
+    },
+    /// A node ended without a report.
+    #[error("legacy {node} made no report: {last}")]
+    NoReport {
+        /// The node.
+        node: NodeId,
+        /// The last line of its log.
+        last: String,
+    },
+}
+
 /// Runs `trial` on `net` once.
 ///
 /// # Errors
 ///
-/// [`LabError::Farm`] if a node does not do its part, what the operating system gives, and [`LabError::Interrupted`].
+/// All of [`LegacyError`].
 pub(crate) fn run(
     trial: &Trial,
     net: &Net,
     turn: &Turn,
     folder: &Folder,
-) -> Result<RunResult, LabError> {
+) -> Result<RunResult, LegacyError> {
     let begin = Instant::now();
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let mut troupe = Troupe::new(trial, net, turn, folder.path())?;
@@ -156,7 +189,7 @@ pub(crate) fn run(
     let mut done = 0;
     let begin_ns = now_ns();
     let patience = Duration::from_secs_f64(scenario.duration_s * 1.1) + LATE_MAX;
-    let is_over = wait_until(patience, || {
+    let is_over = wait_until::<LegacyError>(patience, || {
         let now = now_ns();
         let at_ns = |seconds: f64| begin_ns.saturating_add((seconds * 1e9) as u64);
         if faults.last().is_some_and(|fault| at_ns(fault.at_s) <= now)
@@ -172,13 +205,12 @@ pub(crate) fn run(
             let (_, fault) = undone.remove(at);
             troupe.heal(&fault)?;
         }
-        troupe.has_ended(NodeId::ICN)
+        Ok(troupe.has_ended(NodeId::ICN))
     })?;
     if !is_over {
-        return Err(LabError::Farm(format!(
-            "the ICN had not ended after {:.0} s",
-            patience.as_secs_f64()
-        )));
+        return Err(LegacyError::NotEnded {
+            seconds: patience.as_secs_f64(),
+        });
     }
     let reports = troupe.finish()?;
     let mut result = judge(trial, &reports, done);
@@ -210,7 +242,12 @@ struct Member {
 }
 
 impl<'a> Troupe<'a> {
-    fn new(trial: &'a Trial, net: &Net, turn: &Turn, folder: &'a Path) -> Result<Self, LabError> {
+    fn new(
+        trial: &'a Trial,
+        net: &Net,
+        turn: &Turn,
+        folder: &'a Path,
+    ) -> Result<Self, LegacyError> {
         let cast = Cast::of(trial, net)?;
         let scenario = &trial.scenario;
         let rules = &scenario.legacy;
@@ -256,12 +293,12 @@ impl<'a> Troupe<'a> {
         })
     }
 
-    fn start_all(&mut self) -> Result<(), LabError> {
+    fn start_all(&mut self) -> Result<(), LegacyError> {
         let nodes: Vec<NodeId> = self.parts.keys().copied().collect();
         nodes.into_iter().try_for_each(|node| self.start(node))
     }
 
-    fn start(&mut self, node: NodeId) -> Result<(), LabError> {
+    fn start(&mut self, node: NodeId) -> Result<(), LegacyError> {
         let (place, config) = &self.parts[&node];
         let life = self.members.len();
         let log = self
@@ -291,8 +328,8 @@ impl<'a> Troupe<'a> {
             .find_map(|process| process.reap().is_none().then_some(process))
     }
 
-    fn has_ended(&mut self, node: NodeId) -> Result<bool, LabError> {
-        Ok(self.living(node).is_none())
+    fn has_ended(&mut self, node: NodeId) -> bool {
+        self.living(node).is_none()
     }
 
     fn target(fault: &Fault) -> Option<NodeId> {
@@ -321,7 +358,7 @@ impl<'a> Troupe<'a> {
         }
     }
 
-    fn heal(&mut self, fault: &Fault) -> Result<(), LabError> {
+    fn heal(&mut self, fault: &Fault) -> Result<(), LegacyError> {
         match (fault.kind, Self::target(fault)) {
             (FaultKind::Hang, _) => self.signal(fault, Signal::CONT),
             (_, Some(node)) => self.start(node)?,
@@ -331,9 +368,9 @@ impl<'a> Troupe<'a> {
     }
 
     /// Waits until all have ended; what they found.
-    fn finish(&mut self) -> Result<Vec<(NodeId, NodeReport)>, LabError> {
+    fn finish(&mut self) -> Result<Vec<(NodeId, NodeReport)>, LegacyError> {
         let was_hurt = !self.trial.scenario.faults.is_empty();
-        wait_until(Duration::from_secs(5), || {
+        wait_until::<Interrupted>(Duration::from_secs(5), || {
             let mut members = self.members.iter_mut();
             Ok(members.all(|member| member.process.reap().is_some()))
         })?;
@@ -350,9 +387,10 @@ impl<'a> Troupe<'a> {
                 Err(_) => {
                     let log = std::fs::read_to_string(&member.log).unwrap_or_default();
                     let last = log.lines().last().unwrap_or("it left no message");
-                    return Err(LabError::Farm(format!(
-                        "legacy {node} made no report: {last}"
-                    )));
+                    return Err(LegacyError::NoReport {
+                        node,
+                        last: last.to_owned(),
+                    });
                 }
             }
         }

@@ -4,9 +4,9 @@
 //! of the nodes from the configuration of live nodes, delays and speed of the machine from `[machine]`.
 
 use super::Experiment;
-use crate::net::{Framing, Node, Topology};
 use crate::place::{Misfit, Placement};
 use sheaf_sim::scenario::{Control, Group, Rack, Scenario};
+use sheaf_testbed::net::{Framing, Node, Topology};
 
 /// Makes `scenario` what a live run of it on `topology` is.
 ///

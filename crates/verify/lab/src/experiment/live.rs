@@ -6,14 +6,12 @@ use super::Trial;
 use super::result::RunResult;
 use super::venue::Stage;
 use crate::books;
-use crate::clock::{now_ns, wait_until};
-use crate::error::LabError;
-use crate::farm::{Farm, Site, Spot};
-use crate::machine::Folder;
-use crate::net::{Net, Place};
-use crate::place::Placement;
+use crate::farm::{Farm, FarmError, Site, Spot};
+use crate::hosted;
+use crate::place::{Misfit, Placement};
 use crate::shape::Shape;
 use crate::trace::{Outcome, Trace};
+pub(crate) use disturb::DisturbError;
 use disturb::Disturber;
 use rustix::process::Signal;
 use sheaf_figures::stat;
@@ -23,8 +21,13 @@ use sheaf_scheduler::Mode;
 use sheaf_sim::scenario::{Scenario, SizeModel};
 use sheaf_stf_builder::flp::{Push, WhenFull};
 use sheaf_stf_builder::{GeneratorConfig, SizeModel as Sizes};
+use sheaf_testbed::IoError;
+use sheaf_testbed::clock::{Interrupted, now_ns, wait_until};
+use sheaf_testbed::machine::Folder;
+use sheaf_testbed::net::{Net, Place};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
+use thiserror::Error;
 
 /// Where nodes listen.
 const PORT: u16 = 7000;
@@ -43,18 +46,48 @@ pub(crate) struct Turn {
     pub(crate) seed: u64,
 }
 
+/// Reasons why a live run is not made.
+#[derive(Debug, Error)]
+pub enum LiveError {
+    /// The venue has no room for the farm.
+    #[error(transparent)]
+    Misfit(#[from] Misfit),
+    /// A signal asked this process to end.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
+    /// An event log cannot be read.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// The farm does not start.
+    #[error(transparent)]
+    Farm(#[from] FarmError),
+    /// A fault is not injected, or not undone.
+    #[error(transparent)]
+    Disturb(#[from] DisturbError),
+    /// The scheduler does not know the reaction.
+    #[error("{0}")]
+    Reaction(String),
+    /// The point gives no sound farm file.
+    #[error("point {point}: {why}")]
+    Config {
+        /// The point.
+        point: String,
+        /// The first thing that is wrong.
+        why: String,
+    },
+}
+
 /// Runs `trial` on `stage` once. Its files are in `folder`, and go with it.
 ///
 /// # Errors
 ///
-/// [`LabError::Farm`] if the farm does not begin its run, what tools and the operating system give, and
-/// [`LabError::Interrupted`]. What the farm does wrong is in the result.
+/// All of [`LiveError`]. What the farm does wrong is in the result.
 pub(crate) fn run(
     trial: &Trial,
     stage: &Stage,
     turn: &Turn,
     folder: Folder,
-) -> Result<RunResult, LabError> {
+) -> Result<RunResult, LiveError> {
     let begin = Instant::now();
     let began_unix_s = unix_s();
     let spots = spots(stage, trial)?;
@@ -74,7 +107,7 @@ pub(crate) fn run(
     farm.let_all_end();
     let mut disturber = Disturber::of(trial, now_ns());
     let patience = Duration::from_secs_f64(trial.scenario.duration_s * 1.1) + drain + FAREWELL_MAX;
-    let is_over = wait_until(patience, || {
+    let is_over = wait_until::<LiveError>(patience, || {
         farm.reap();
         disturber.act(&mut farm, stage)?;
         Ok(!is_alive(&farm, Some(Role::Icn)))
@@ -86,7 +119,7 @@ pub(crate) fn run(
             patience.as_secs_f64()
         ));
     }
-    wait_until(LAST_MAX, || {
+    wait_until::<Interrupted>(LAST_MAX, || {
         farm.reap();
         Ok(!is_alive(&farm, None))
     })?;
@@ -132,11 +165,10 @@ pub(crate) struct Cast<'a> {
 impl<'a> Cast<'a> {
     /// # Errors
     ///
-    /// [`LabError::Farm`] if the farm does not fit; the reader of the experiment has reported it already.
-    pub(crate) fn of(trial: &Trial, net: &'a Net) -> Result<Self, LabError> {
+    /// [`Misfit`] if the farm does not fit; the reader of the experiment has reported it already.
+    pub(crate) fn of(trial: &Trial, net: &'a Net) -> Result<Self, Misfit> {
         let scenario = &trial.scenario;
-        let placement = Placement::on_topology(net.topology(), scenario.flps, scenario.epns)
-            .map_err(|misfit| LabError::Farm(misfit.to_string()))?;
+        let placement = Placement::on_topology(net.topology(), scenario.flps, scenario.epns)?;
         let at = |indices: &[usize]| indices.iter().map(|index| &net.places()[*index]).collect();
         Ok(Self {
             icn: &net.places()[placement.icn],
@@ -207,7 +239,7 @@ pub(super) fn stf_bytes_max(scenario: &Scenario) -> u64 {
 }
 
 /// The farm file of a trial, but for addresses.
-fn config(trial: &Trial, seed: u64) -> Result<FarmConfig, LabError> {
+fn config(trial: &Trial, seed: u64) -> Result<FarmConfig, LiveError> {
     let scenario = &trial.scenario;
     let source = generator(scenario, seed);
     let stf_bytes_max = stf_bytes_max(scenario);
@@ -225,7 +257,7 @@ fn config(trial: &Trial, seed: u64) -> Result<FarmConfig, LabError> {
         .reaction
         .name()
         .parse()
-        .map_err(|unknown| LabError::Farm(format!("{unknown}")))?;
+        .map_err(|unknown| LiveError::Reaction(format!("{unknown}")))?;
     scheduler.seed = seed;
     scheduler.stf_bytes_max = stf_bytes_max;
     scheduler.tf_bytes_max = tf_bytes_max;
@@ -249,12 +281,15 @@ fn config(trial: &Trial, seed: u64) -> Result<FarmConfig, LabError> {
     let wrong = config.check();
     match wrong.first() {
         None => Ok(config),
-        Some(error) => Err(LabError::Farm(format!("point {}: {error}", trial.line()))),
+        Some(error) => Err(LiveError::Config {
+            point: trial.line(),
+            why: error.to_string(),
+        }),
     }
 }
 
 /// Makes up the result from what the nodes wrote down.
-fn count(trial: &Trial, farm: &Farm, faults: u64) -> Result<RunResult, LabError> {
+fn count(trial: &Trial, farm: &Farm, faults: u64) -> Result<RunResult, IoError> {
     let logs = farm.logs();
     let books = farm.last_books();
     let audit = books::audit(&logs, books.as_ref())?;
@@ -364,11 +399,11 @@ pub(crate) fn outside(trial: &Trial, generation_s: f64, announced: u64) -> Optio
 ///
 /// # Errors
 ///
-/// [`LabError::Farm`] if the farm does not fit; reading the experiment has refused it already.
-fn spots(stage: &Stage, trial: &Trial) -> Result<BTreeMap<NodeId, Spot>, LabError> {
+/// [`Misfit`] if the farm does not fit; reading the experiment has refused it already.
+fn spots(stage: &Stage, trial: &Trial) -> Result<BTreeMap<NodeId, Spot>, Misfit> {
     match stage {
         Stage::Net(net) => Cast::of(trial, net).map(|cast| cast.spots(net)),
-        Stage::Hosts(fleet) => fleet.spots(trial.scenario.flps, trial.scenario.epns),
+        Stage::Hosts(fleet) => hosted::spots(fleet, trial.scenario.flps, trial.scenario.epns),
     }
 }
 

@@ -1,14 +1,14 @@
 //! Runs as a Parquet file, for those who read thousands of them elsewhere.
 
 use super::result::RunResult;
-use crate::error::LabError;
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
+use sheaf_testbed::IoError;
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The columns, the most useful of those of `raw.csv`.
@@ -29,15 +29,33 @@ const SCHEMA: &str = "message runs {
     required double latency_us_max;
 }";
 
+/// Reasons why runs are not written.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// The file cannot be made.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// The writer of Parquet fails.
+    #[error("cannot write {}: {why}", path.display())]
+    Rows {
+        /// The file.
+        path: PathBuf,
+        /// Message of the writer.
+        why: String,
+    },
+}
+
 /// Writes `runs` to `path`.
 ///
 /// # Errors
 ///
 /// What writing gives.
-pub(super) fn write(path: &Path, runs: &[RunResult]) -> Result<(), LabError> {
-    let file = File::create(path).map_err(LabError::io(format!("make {}", path.display())))?;
-    write_to(file, runs)
-        .map_err(|error| LabError::Farm(format!("cannot write {}: {error}", path.display())))
+pub(super) fn write(path: &Path, runs: &[RunResult]) -> Result<(), WriteError> {
+    let file = File::create(path).map_err(IoError::of(format!("make {}", path.display())))?;
+    write_to(file, runs).map_err(|error| WriteError::Rows {
+        path: path.to_owned(),
+        why: error.to_string(),
+    })
 }
 
 fn write_to(file: File, runs: &[RunResult]) -> Result<(), ParquetError> {

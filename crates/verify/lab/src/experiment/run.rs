@@ -1,19 +1,21 @@
 //! All runs of an experiment, one after the other, into a folder that keeps what is done.
 
 use super::ExperimentError;
-use super::legacy;
-use super::live::{self, Turn};
+use super::legacy::{self, LegacyError};
+use super::live::{self, LiveError, Turn};
 use super::result::RunResult;
-use super::store::Store;
-use super::venue::{Stage, Venue};
+use super::simulated::SimulateError;
+use super::store::{ConcludeError, ReadError, Store, StoreError};
+use super::venue::{Stage, StageError, Venue};
 use super::{Experiment, Trial};
-use crate::clock;
-use crate::error::LabError;
-use crate::hosts::Fleet;
-use crate::machine::Folder;
-use crate::net;
 use sheaf_sim::scenario::Mode;
 use sheaf_sim::summary::{Kind, Summary};
+use sheaf_testbed::IoError;
+use sheaf_testbed::clock::{self, Interrupted};
+use sheaf_testbed::hosts::{Fleet, OpenError, PushError};
+use sheaf_testbed::machine::Folder;
+use sheaf_testbed::net;
+use sheaf_testbed::tool::Missing;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -59,9 +61,42 @@ pub enum RunError {
     /// The experiment makes no sense. Nothing has been made of it.
     #[error(transparent)]
     Experiment(Box<ExperimentError>),
-    /// A run could not be made, or the results could not be kept.
+    /// Live points need something that the machine lacks. Nothing has been made.
     #[error(transparent)]
-    Lab(#[from] LabError),
+    Missing(#[from] Missing),
+    /// A signal asked this process to end. The same call goes on.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
+    /// A folder, a run's file or a signal handler.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// Hosts are not connected.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// Hosts are not ready.
+    #[error(transparent)]
+    Ready(#[from] PushError),
+    /// The folder of results is not opened.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Runs of earlier times cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// No summary is made of the runs.
+    #[error(transparent)]
+    Conclude(#[from] ConcludeError),
+    /// The venue of a point is not made.
+    #[error(transparent)]
+    Stage(#[from] StageError),
+    /// A point is not simulated.
+    #[error(transparent)]
+    Simulate(#[from] SimulateError),
+    /// A live run is not made.
+    #[error(transparent)]
+    Live(#[from] LiveError),
+    /// A legacy run is not made.
+    #[error(transparent)]
+    Legacy(#[from] LegacyError),
 }
 
 impl From<ExperimentError> for RunError {
@@ -99,8 +134,8 @@ pub fn select(options: &Options) -> Result<Vec<Trial>, RunError> {
 ///
 /// # Errors
 ///
-/// [`RunError::Experiment`], [`LabError::Results`], [`LabError::Missing`] before anything is made;
-/// [`LabError::Interrupted`], after which the same call goes on; and what stands in the way of a run.
+/// [`RunError::Experiment`], [`RunError::Store`], [`RunError::Missing`] before anything is made;
+/// [`RunError::Interrupted`], after which the same call goes on; and what stands in the way of a run.
 pub fn run(options: &Options, mut tell: impl FnMut(&Progress)) -> Result<Summary, RunError> {
     let all = options.experiment.trials()?;
     let trials = select(options)?;
@@ -125,13 +160,13 @@ pub fn run(options: &Options, mut tell: impl FnMut(&Progress)) -> Result<Summary
         provenance,
     )?;
     clock::end_on_signals()?;
-    for name in crate::machine::clean() {
+    for name in sheaf_testbed::machine::clean() {
         tracing::info!(name, "Removed what an earlier experiment left");
     }
     let outcome = run_all(options, &trials, &store, &mut stage, &mut tell);
     // What there is counts, also after an interruption.
     let summary = store.conclude(&all)?;
-    Ok(outcome.map(|()| summary)?)
+    outcome.map(|()| summary)
 }
 
 fn run_all(
@@ -140,7 +175,7 @@ fn run_all(
     store: &Store,
     stage: &mut Option<Stage>,
     tell: &mut impl FnMut(&Progress),
-) -> Result<(), LabError> {
+) -> Result<(), RunError> {
     let mut runs = store.runs()?;
     let iterations = options.experiment.iterations;
     let mut clock = Pace::default();
@@ -165,7 +200,11 @@ fn run_all(
                         + u64::from(iteration - 1)
                         + 1000 * u64::from(attempt - 1),
                 };
-                let result = run_one(trial, &turn, stage)?;
+                let result = run_one(trial, &turn, stage).or_else(|error| {
+                    // What fails after a signal fails because of it.
+                    clock::check_quit()?;
+                    Err(error)
+                })?;
                 clock.took(trial, begin.elapsed());
                 store.keep(&result)?;
                 runs.push(result.clone());
@@ -176,21 +215,21 @@ fn run_all(
     Ok(())
 }
 
-fn run_one(trial: &Trial, turn: &Turn, stage: &mut Option<Stage>) -> Result<RunResult, LabError> {
+fn run_one(trial: &Trial, turn: &Turn, stage: &mut Option<Stage>) -> Result<RunResult, RunError> {
     let venue = match (trial.source, &trial.venue) {
         (Kind::Live, Some(venue)) => venue,
-        _ => return super::simulated::run(trial, turn),
+        _ => return Ok(super::simulated::run(trial, turn)?),
     };
     let stage = on_stage(stage, venue)?;
     let folder = Folder::make(false)?;
     match (trial.scenario.mode, stage) {
-        (Mode::Legacy, Stage::Net(net)) => legacy::run(trial, net, turn, &folder),
-        _ => live::run(trial, stage, turn, folder),
+        (Mode::Legacy, Stage::Net(net)) => Ok(legacy::run(trial, net, turn, &folder)?),
+        _ => Ok(live::run(trial, stage, turn, folder)?),
     }
 }
 
 /// Returns the network made for `venue`, now or earlier.
-fn on_stage<'a>(stage: &'a mut Option<Stage>, venue: &Venue) -> Result<&'a Stage, LabError> {
+fn on_stage<'a>(stage: &'a mut Option<Stage>, venue: &Venue) -> Result<&'a Stage, StageError> {
     let kept = stage.take().filter(|stage| stage.is(venue));
     // Another one is gone by now: there may not be room for both.
     let made = match kept {

@@ -3,21 +3,42 @@
 use super::Trial;
 use super::live::Turn;
 use super::result::RunResult;
-use crate::clock;
-use crate::error::LabError;
 use sheaf_sim::des;
+use sheaf_testbed::clock::{self, Interrupted};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use thiserror::Error;
+
+/// Reasons why a point is not simulated.
+#[derive(Debug, Error)]
+pub enum SimulateError {
+    /// A signal asked this process to end.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
+    /// The simulator refuses the scenario.
+    #[error("point {point}: {why}")]
+    Scenario {
+        /// The point.
+        point: String,
+        /// Reason of the refusal.
+        why: String,
+    },
+}
 
 /// Simulates `trial` once.
 ///
 /// # Errors
 ///
-/// [`LabError::Interrupted`], and [`LabError::Farm`] for a scenario that the simulator refuses.
-pub(super) fn run(trial: &Trial, turn: &Turn) -> Result<RunResult, LabError> {
+/// All of [`SimulateError`].
+pub(super) fn run(trial: &Trial, turn: &Turn) -> Result<RunResult, SimulateError> {
     let begin = Instant::now();
     let began = SystemTime::now().duration_since(UNIX_EPOCH);
-    let run = des::run(&trial.scenario, turn.seed, |_| clock::check_quit().is_ok())
-        .map_err(|error| LabError::Farm(format!("point {}: {error}", trial.line())))?;
+    let run =
+        des::run(&trial.scenario, turn.seed, |_| clock::check_quit().is_ok()).map_err(|error| {
+            SimulateError::Scenario {
+                point: trial.line(),
+                why: error.to_string(),
+            }
+        })?;
     clock::check_quit()?;
     let mut lost_by = run.lost_by.clone();
     if run.in_flight > 0 {

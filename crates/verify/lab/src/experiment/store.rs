@@ -15,13 +15,64 @@ use super::card::Card;
 use super::result::RunResult;
 use super::summary;
 use super::{Experiment, Trial};
-use crate::error::LabError;
-use crate::hosts::HOSTS;
+use sheaf_testbed::IoError;
+use sheaf_testbed::hosts::HOSTS;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// Reasons why a folder of results is not opened. Nothing in it was changed.
+#[derive(Debug, Error)]
+pub enum StoreError {
+    /// The folder holds something else.
+    #[error("{}: {why}", folder.display())]
+    Refused {
+        /// The folder.
+        folder: PathBuf,
+        /// Reason of the refusal.
+        why: String,
+    },
+    /// The folder, or a file in it, cannot be written.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// The experiment has no TOML form.
+    #[error("cannot write the experiment down: {0}")]
+    Text(String),
+}
+
+/// Reasons why results cannot be read.
+#[derive(Debug, Error)]
+pub enum ReadError {
+    /// A file cannot be read.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// The folder holds something else than results.
+    #[error("{}: {why}", folder.display())]
+    Refused {
+        /// The folder, or the file.
+        folder: PathBuf,
+        /// Reason of the refusal.
+        why: String,
+    },
+}
+
+/// Reasons why no summary is made of the runs.
+#[derive(Debug, Error)]
+pub enum ConcludeError {
+    /// Runs cannot be read back.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// A file cannot be written.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// The file for Parquet cannot be written.
+    #[cfg(feature = "parquet")]
+    #[error(transparent)]
+    Parquet(#[from] super::parquet::WriteError),
+}
 
 /// A folder of results.
 #[derive(Debug)]
@@ -37,14 +88,14 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`LabError::Results`] if there is something else in it; nothing is changed then.
+    /// [`StoreError::Refused`] if there is something else in it; nothing is changed then.
     pub fn open(
         folder: &Path,
         experiment: &Experiment,
         text: &str,
         is_quick: bool,
         hosts: BTreeMap<String, String>,
-    ) -> Result<Self, LabError> {
+    ) -> Result<Self, StoreError> {
         let card = Card {
             version: 1,
             experiment: experiment.name.clone(),
@@ -53,7 +104,7 @@ impl Store {
             provenance: provenance().into_iter().chain(hosts).collect(),
         };
         let path = folder.join(CARD);
-        let refuse = |why: String| LabError::Results {
+        let refuse = |why: String| StoreError::Refused {
             folder: folder.to_owned(),
             why,
         };
@@ -94,7 +145,7 @@ impl Store {
             ));
         }
         let runs = folder.join(RUNS);
-        fs::create_dir_all(&runs).map_err(LabError::io(format!("make {}", runs.display())))?;
+        fs::create_dir_all(&runs).map_err(IoError::of(format!("make {}", runs.display())))?;
         let store = Self {
             folder: folder.to_owned(),
             card,
@@ -116,8 +167,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// What reading gives, and [`LabError::Results`] for a file that is no run.
-    pub fn runs(&self) -> Result<Vec<RunResult>, LabError> {
+    /// What reading gives, and [`ReadError::Refused`] for a file that is no run.
+    pub fn runs(&self) -> Result<Vec<RunResult>, ReadError> {
         read_runs(&self.folder)
     }
 
@@ -126,7 +177,7 @@ impl Store {
     /// # Errors
     ///
     /// What writing gives.
-    pub fn keep(&self, run: &RunResult) -> Result<(), LabError> {
+    pub fn keep(&self, run: &RunResult) -> Result<(), IoError> {
         let name = format!(
             "{RUNS}/{}-{:03}-{}.json",
             run.trial, run.iteration, run.attempt
@@ -140,7 +191,7 @@ impl Store {
     /// # Errors
     ///
     /// What reading and writing give.
-    pub fn conclude(&self, trials: &[Trial]) -> Result<sheaf_sim::summary::Summary, LabError> {
+    pub fn conclude(&self, trials: &[Trial]) -> Result<sheaf_sim::summary::Summary, ConcludeError> {
         let runs = self.runs()?;
         let mut csv = String::new();
         for (key, value) in &self.card.provenance {
@@ -158,15 +209,15 @@ impl Store {
         Ok(summary)
     }
 
-    fn write(&self, name: &str, text: &str) -> Result<(), LabError> {
+    fn write(&self, name: &str, text: &str) -> Result<(), IoError> {
         let path = self.folder.join(name);
         let temporary = path.with_extension("part");
         let what = || format!("write {}", path.display());
-        let mut file = fs::File::create(&temporary).map_err(LabError::io(what()))?;
+        let mut file = fs::File::create(&temporary).map_err(IoError::of(what()))?;
         file.write_all(text.as_bytes())
             .and_then(|()| file.sync_all())
-            .map_err(LabError::io(what()))?;
-        fs::rename(&temporary, &path).map_err(LabError::io(what()))
+            .map_err(IoError::of(what()))?;
+        fs::rename(&temporary, &path).map_err(IoError::of(what()))
     }
 }
 
@@ -177,8 +228,8 @@ const RUNS: &str = "runs";
 ///
 /// # Errors
 ///
-/// What reading gives, and [`LabError::Results`] for a file that is no run.
-pub fn read_runs(folder: &Path) -> Result<Vec<RunResult>, LabError> {
+/// What reading gives, and [`ReadError::Refused`] for a file that is no run.
+pub fn read_runs(folder: &Path) -> Result<Vec<RunResult>, ReadError> {
     let mut runs = Vec::new();
     let entries = fs::read_dir(folder.join(RUNS))
         .into_iter()
@@ -187,8 +238,8 @@ pub fn read_runs(folder: &Path) -> Result<Vec<RunResult>, LabError> {
     let paths = entries.map(|entry| entry.path());
     for path in paths.filter(|path| path.extension().is_some_and(|end| end == "json")) {
         let text =
-            fs::read_to_string(&path).map_err(LabError::io(format!("read {}", path.display())))?;
-        let run: RunResult = serde_json::from_str(&text).map_err(|error| LabError::Results {
+            fs::read_to_string(&path).map_err(IoError::of(format!("read {}", path.display())))?;
+        let run: RunResult = serde_json::from_str(&text).map_err(|error| ReadError::Refused {
             folder: folder.to_owned(),
             why: format!("{} is no run: {error}", path.display()),
         })?;
@@ -201,13 +252,12 @@ pub fn read_runs(folder: &Path) -> Result<Vec<RunResult>, LabError> {
 }
 
 /// Returns what distinguishes two experiments: everything but the number of runs, which may grow.
-fn checksum(experiment: &Experiment) -> Result<u32, LabError> {
+fn checksum(experiment: &Experiment) -> Result<u32, StoreError> {
     let same = Experiment {
         iterations: 1,
         ..experiment.clone()
     };
-    let text = toml::to_string(&same)
-        .map_err(|error| LabError::Farm(format!("cannot write the experiment down: {error}")))?;
+    let text = toml::to_string(&same).map_err(|error| StoreError::Text(error.to_string()))?;
     Ok(sheaf_protocol::crc32c(text.as_bytes()))
 }
 
@@ -263,7 +313,7 @@ mod tests {
         Experiment::parse(text, "x").unwrap()
     }
 
-    fn open(folder: &Path, text: &str) -> Result<Store, LabError> {
+    fn open(folder: &Path, text: &str) -> Result<Store, StoreError> {
         Store::open(folder, &experiment(text), text, false, BTreeMap::new())
     }
 

@@ -3,13 +3,13 @@
 use super::likeness::liken;
 use super::venue::Venue;
 use super::{Chaos, Experiment, ExperimentError, LiveSettings, PointSpec};
-use crate::net::Topology;
 use crate::place::Misfit;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sheaf_placement::policy;
 use sheaf_sim::scenario::{Fault, FaultKind, Mode, Scenario, SizeModel};
 use sheaf_sim::summary::Kind;
+use sheaf_testbed::net::Topology;
 
 /// One point of an experiment.
 #[derive(Clone, Debug, PartialEq)]

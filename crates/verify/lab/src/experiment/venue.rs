@@ -1,10 +1,11 @@
 //! Where live runs take place: in namespaces of this machine, or on the hosts of an inventory.
 
-use crate::error::LabError;
-use crate::hosts::{Fleet, Inventory};
-use crate::machine::Host;
-use crate::net::{Net, Topology};
 use crate::place::{Misfit, Placement};
+use sheaf_testbed::hosts::{Fleet, Inventory, OpenError};
+use sheaf_testbed::machine::Host;
+use sheaf_testbed::net::{Net, NetError, Topology};
+use sheaf_testbed::tool::ToolError;
+use thiserror::Error;
 
 /// Where a point is to be run.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,6 +39,17 @@ impl Venue {
     }
 }
 
+/// Reasons why a venue is not made, or not connected.
+#[derive(Debug, Error)]
+pub enum StageError {
+    /// There is no network.
+    #[error(transparent)]
+    Net(#[from] NetError),
+    /// Hosts are not connected.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+}
+
 /// A venue that is made, or connected.
 #[derive(Debug)]
 pub(crate) enum Stage {
@@ -62,10 +74,10 @@ impl Stage {
     /// # Errors
     ///
     /// What making a network, or connecting, gives.
-    pub(crate) fn make(venue: &Venue) -> Result<Self, LabError> {
+    pub(crate) fn make(venue: &Venue) -> Result<Self, StageError> {
         match venue {
-            Venue::Net(topology) => Net::make(topology).map(Self::Net),
-            Venue::Hosts(inventory) => Fleet::open(inventory).map(Self::Hosts),
+            Venue::Net(topology) => Ok(Self::Net(Net::make(topology)?)),
+            Venue::Hosts(inventory) => Ok(Self::Hosts(Fleet::open(inventory)?)),
         }
     }
 
@@ -74,7 +86,7 @@ impl Stage {
     /// # Errors
     ///
     /// What `tc` says.
-    pub(crate) fn slow_down(&self, host: &Host, factor: f64) -> Result<(), LabError> {
+    pub(crate) fn slow_down(&self, host: &Host, factor: f64) -> Result<(), ToolError> {
         match self {
             Self::Net(net) => net.slow_down(&host.namespace, factor),
             // Wires of others are left alone; who read the experiment has said so.

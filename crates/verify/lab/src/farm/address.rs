@@ -1,12 +1,12 @@
 //! Where every node of a farm listens, and how the others get there.
 
-use crate::error::LabError;
-use crate::hosts::Session;
-use crate::machine::{Host, Network};
-use crate::relay::Relay;
+use super::FarmError;
 use crate::shape::{Ground, Shape};
 use sheaf_node::config::FarmConfig;
 use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
+use sheaf_testbed::hosts::Session;
+use sheaf_testbed::machine::{Host, Network};
+use sheaf_testbed::relay::Relay;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl Plan {
     /// # Errors
     ///
     /// What the operating system gives.
-    pub(super) fn make(shape: &Shape, network: Option<&mut Network>) -> Result<Self, LabError> {
+    pub(super) fn make(shape: &Shape, network: Option<&mut Network>) -> Result<Self, FarmError> {
         let nodes = |role, count| (0..count).map(move |index| NodeId { role, index });
         let nodes = nodes(Role::Icn, shape.icns)
             .chain(nodes(Role::Flp, shape.flps))
@@ -95,7 +95,7 @@ impl Plan {
         }
     }
 
-    fn add_relays(&mut self) -> Result<(), LabError> {
+    fn add_relays(&mut self) -> Result<(), FarmError> {
         let (flp, epn): (NodeId, NodeId) = (FlpId(0).into(), EpnId(0).into());
         let icn = self.spot(NodeId::ICN).listen.clone();
         let data = Relay::to(&self.spot(epn).listen)?;
@@ -113,7 +113,7 @@ impl Plan {
     /// # Errors
     ///
     /// What the operating system gives.
-    pub(super) fn add_keeper_relays(&mut self, servers: &[String]) -> Result<(), LabError> {
+    pub(super) fn add_keeper_relays(&mut self, servers: &[String]) -> Result<(), FarmError> {
         for node in self.spots.keys() {
             let relays = servers.iter().map(|server| Relay::to(server));
             let relays = relays.collect::<Result<_, _>>()?;
@@ -162,12 +162,12 @@ impl Plan {
 struct FreePorts(Vec<TcpListener>);
 
 impl FreePorts {
-    fn pick(&mut self) -> Result<String, LabError> {
+    fn pick(&mut self) -> Result<String, FarmError> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-            .map_err(LabError::io("find a free port"))?;
+            .map_err(FarmError::io("find a free port"))?;
         let address = listener
             .local_addr()
-            .map_err(LabError::io("find a free port"))?;
+            .map_err(FarmError::io("find a free port"))?;
         self.0.push(listener);
         Ok(address.to_string())
     }

@@ -1,12 +1,12 @@
 //! Farms whose nodes run on other machines: the differences.
 
 use super::Farm;
-use crate::error::LabError;
-use crate::hosts::Session;
-use crate::hosts::attend::Orders;
+use super::FarmError;
 use rustix::process::Signal;
 use sheaf_farm::Remote;
 use sheaf_protocol::NodeId;
+use sheaf_testbed::hosts::Session;
+use sheaf_testbed::hosts::attend::Orders;
 use std::path::Path;
 use std::process::{ChildStdin, Command};
 use std::sync::Arc;
@@ -48,10 +48,10 @@ impl Farm {
         node: NodeId,
         session: &Session,
         events: &Path,
-    ) -> Result<Command, LabError> {
+    ) -> Result<Command, FarmError> {
         let here = self.write_farm_file(node, self.plan.spot(node))?;
         let text = std::fs::read_to_string(&here)
-            .map_err(LabError::io(format!("read {}", here.display())))?;
+            .map_err(FarmError::io(format!("read {}", here.display())))?;
         let there = session.run_file(&here);
         session.write(&there, &text)?;
         let program = format!("{}/sheaf", session.host().folder);

@@ -1,10 +1,10 @@
 //! Output lines of the nodes of a farm, with their times.
 
-use crate::clock::now_ns;
 use sheaf_farm::{Output, read_line};
 use sheaf_node::output::Line;
 use sheaf_node::status::FarmStatus;
 use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
+use sheaf_testbed::clock::now_ns;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

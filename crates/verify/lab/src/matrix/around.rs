@@ -3,7 +3,7 @@
 use super::{KEPT, KEPT_APART, LAN, NET, RELAYED, SOURCE_GONE, ZK};
 use crate::cell::{Cell, Fault, Servers, Since, Who};
 use crate::shape::{Clocks, Consumer, Shape};
-use crate::tool::Need;
+use sheaf_testbed::tool::Need;
 
 pub(super) const CELLS: &[Cell] = &[
     Cell {

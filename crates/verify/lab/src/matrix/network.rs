@@ -1,8 +1,9 @@
 //! Faults of packets, links and streams.
 
 use super::{LAN, NET, RELAYED, SOURCE_GONE};
-use crate::cell::{Cell, Fault, Way, Who};
-use crate::tool::Need;
+use crate::cell::{Cell, Fault, Who};
+use sheaf_testbed::rules::Way;
+use sheaf_testbed::tool::Need;
 
 pub(super) const CELLS: &[Cell] = &[
     Cell {

@@ -1,9 +1,10 @@
 //! Faults of processes: kill, stop, request to end.
 
 use super::{FILED, NET, SOURCE_GONE, THREE};
-use crate::cell::{Cell, Fault, Since, Way, Who};
+use crate::cell::{Cell, Fault, Since, Who};
 use crate::shape::{Consumer, Ground, Shape};
-use crate::tool::Need;
+use sheaf_testbed::rules::Way;
+use sheaf_testbed::tool::Need;
 
 pub(super) const CELLS: &[Cell] = &[
     Cell {

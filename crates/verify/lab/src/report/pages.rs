@@ -2,14 +2,15 @@
 
 use super::verdict;
 use crate::calibrate;
-use crate::error::LabError;
 use crate::results::{Results, kind, name, name_among, offered_mbit_s};
 use sheaf_figures::plot::{self, Bar, PlotError};
 use sheaf_figures::stat;
 use sheaf_sim::summary::{Point, Summary};
+use sheaf_testbed::IoError;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use thiserror::Error;
 
 /// Runs from which on the distribution of a point is drawn as a histogram.
 const HISTOGRAM_FROM: usize = 8;
@@ -74,15 +75,26 @@ pub struct Figure {
     pub svg: String,
 }
 
+/// Reasons why a report is not written.
+#[derive(Debug, Error)]
+pub enum ReportError {
+    /// A figure cannot be drawn.
+    #[error(transparent)]
+    Plot(#[from] PlotError),
+    /// A file cannot be written.
+    #[error(transparent)]
+    Io(#[from] IoError),
+}
+
 /// Writes `report.html`, and a file a figure into `plots`, into `folder`; the path of the page.
 ///
 /// # Errors
 ///
 /// What drawing and writing give.
-pub fn write(results: &Results, folder: &Path) -> Result<PathBuf, LabError> {
+pub fn write(results: &Results, folder: &Path) -> Result<PathBuf, ReportError> {
     let figures = figures(results)?;
     let plots = folder.join("plots");
-    std::fs::create_dir_all(&plots).map_err(LabError::io(format!("make {}", plots.display())))?;
+    std::fs::create_dir_all(&plots).map_err(IoError::of(format!("make {}", plots.display())))?;
     for figure in &figures {
         crate::output::write(&plots.join(format!("{}.svg", figure.name)), &figure.svg)?;
     }

@@ -3,9 +3,9 @@
 use super::queue::Lanes;
 use super::wire::{self, FRAMING, MESSAGE, Message};
 use super::{NodeConfig, NodeReport};
-use crate::clock;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use sheaf_testbed::clock;
 use std::io::{self, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use super::limiter::Pace;
 use super::queue::Lanes;
 use super::wire::{self, Message};
 use super::{NodeConfig, NodeReport};
-use crate::clock;
+use sheaf_testbed::clock;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream};

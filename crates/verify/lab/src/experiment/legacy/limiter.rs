@@ -61,10 +61,10 @@ impl Pace {
             } => {
                 let at = *begin + period.mul_f64(*beats as f64);
                 *beats += 1;
-                crate::clock::pause(at.saturating_duration_since(Instant::now()));
+                sheaf_testbed::clock::pause(at.saturating_duration_since(Instant::now()));
             }
             Self::Feedback(feedback) => {
-                crate::clock::pause(Duration::from_nanos(feedback.sleep_ns as u64));
+                sheaf_testbed::clock::pause(Duration::from_nanos(feedback.sleep_ns as u64));
                 feedback.left -= 1;
                 if feedback.left == 0 {
                     let beat_ns =

@@ -2,16 +2,32 @@
 
 use super::super::Trial;
 use super::super::venue::Stage;
-use crate::cell::{Fault as Kind, Way};
-use crate::clock::now_ns;
-use crate::error::LabError;
-use crate::farm::Farm;
-use crate::inject::{self, Remedy};
+use crate::cell::Fault as Kind;
+use crate::farm::{Farm, FarmError};
+use crate::inject::{self, InjectError, Remedy};
 use rand::SeedableRng as _;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::process::Signal;
 use sheaf_protocol::{EpnId, FlpId, NodeId};
 use sheaf_sim::scenario::{Fault, FaultKind};
+use sheaf_testbed::clock::now_ns;
+use sheaf_testbed::rules::Way;
+use sheaf_testbed::tool::ToolError;
+use thiserror::Error;
+
+/// Reasons why a fault of a live run is not injected, or not undone.
+#[derive(Debug, Error)]
+pub enum DisturbError {
+    /// The injection, or what undoes it.
+    #[error(transparent)]
+    Inject(#[from] InjectError),
+    /// A node does not start again.
+    #[error(transparent)]
+    Farm(#[from] FarmError),
+    /// The rate of a cable cannot be changed.
+    #[error(transparent)]
+    Tool(#[from] ToolError),
+}
 
 /// Injects faults, and undoes them.
 pub(super) struct Disturber {
@@ -54,7 +70,7 @@ impl Disturber {
     /// # Errors
     ///
     /// What tools and the operating system say.
-    pub(super) fn act(&mut self, farm: &mut Farm, stage: &Stage) -> Result<(), LabError> {
+    pub(super) fn act(&mut self, farm: &mut Farm, stage: &Stage) -> Result<(), DisturbError> {
         let now = now_ns();
         let due = |fault: &Fault| self.begin_ns.saturating_add((fault.at_s * 1e9) as u64) <= now;
         let is_due = self.faults.last().is_some_and(due);
@@ -79,7 +95,7 @@ impl Disturber {
     /// # Errors
     ///
     /// What tools and the operating system say.
-    pub(super) fn heal_all(&mut self, farm: &mut Farm, stage: &Stage) -> Result<(), LabError> {
+    pub(super) fn heal_all(&mut self, farm: &mut Farm, stage: &Stage) -> Result<(), DisturbError> {
         for (_, undo) in self.remedies.drain(..) {
             match undo {
                 Undo::Launch(_) => {}
@@ -98,7 +114,7 @@ impl Disturber {
         fault: &Fault,
         farm: &mut Farm,
         stage: &Stage,
-    ) -> Result<Option<Undo>, LabError> {
+    ) -> Result<Option<Undo>, DisturbError> {
         let number = |index: u32| u16::try_from(index).unwrap_or(u16::MAX);
         let node: NodeId = match (fault.flp, fault.epn) {
             (Some(flp), _) => FlpId(number(flp)).into(),
@@ -140,7 +156,7 @@ impl Disturber {
     }
 }
 
-fn heal(undo: Undo, farm: &mut Farm, stage: &Stage) -> Result<(), LabError> {
+fn heal(undo: Undo, farm: &mut Farm, stage: &Stage) -> Result<(), DisturbError> {
     match undo {
         Undo::Farm(remedy) => remedy(farm)?,
         Undo::Launch(node) => {
@@ -156,7 +172,7 @@ fn heal(undo: Undo, farm: &mut Farm, stage: &Stage) -> Result<(), LabError> {
     Ok(())
 }
 
-fn set_rate(farm: &Farm, stage: &Stage, node: NodeId, factor: f64) -> Result<(), LabError> {
+fn set_rate(farm: &Farm, stage: &Stage, node: NodeId, factor: f64) -> Result<(), ToolError> {
     match farm.host(node) {
         Some(host) => stage.slow_down(&host, factor),
         None => Ok(()),

@@ -1,8 +1,7 @@
 //! Facts about a host and its folder.
 
+use super::error::{HostError, SessionError};
 use super::session::Session;
-use crate::error::HostError;
-use crate::error::LabError;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -110,8 +109,8 @@ impl Facts {
     ///
     /// # Errors
     ///
-    /// [`HostError`].
-    pub(crate) fn ask(session: &Session) -> Result<Self, LabError> {
+    /// [`SessionError`].
+    pub fn ask(session: &Session) -> Result<Self, SessionError> {
         let host = session.host();
         let what = "tell what it is";
         let script = format!("{FUNCTIONS}{SCRIPT}");
@@ -196,8 +195,12 @@ impl Facts {
         })
     }
 
-    /// Whether nothing of this folder runs.
-    pub(crate) fn check_idle(&self, session: &Session) -> Result<(), HostError> {
+    /// Checks that no process of this folder runs.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Busy`].
+    pub fn check_idle(&self, session: &Session) -> Result<(), HostError> {
         if self.running == 0 {
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! Classification of the errors of `ssh`.
 
+use super::error::HostError;
 use super::inventory::Host;
-use crate::error::HostError;
 
 /// The exit status of `ssh` when not the command failed, but the connection.
 const CONNECTION_FAILED: i32 = 255;

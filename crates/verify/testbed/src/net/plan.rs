@@ -25,7 +25,7 @@ pub struct Place {
     /// Address in the second network, on `eth1`.
     pub auxiliary: Option<Ipv4Addr>,
     /// Port of a switch, in the namespace of the switches.
-    pub(crate) port: String,
+    pub port: String,
 }
 
 impl Place {

@@ -1,7 +1,6 @@
 //! Strangers that connect to the ports of a farm and do not behave.
 
 use crate::clock::pause;
-use crate::error::LabError;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::process::{Resource, Rlimit};
@@ -12,6 +11,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use thiserror::Error;
+
+/// A target that is no address.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{found:?} is no address of a node")]
+pub struct AddressError {
+    /// The target found.
+    pub found: String,
+}
 
 /// How long a connection may take.
 const CONNECT_MAX: Duration = Duration::from_millis(200);
@@ -22,7 +30,7 @@ const LOOKS_PER_BYTE: u32 = 100;
 
 /// Peers that are there until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Peers {
+pub struct Peers {
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -32,8 +40,8 @@ impl Peers {
     ///
     /// # Errors
     ///
-    /// [`LabError::Farm`] if a target is no address.
-    pub(crate) fn slow(targets: &[String], count: u32) -> Result<Self, LabError> {
+    /// [`AddressError`] if a target is no address.
+    pub fn slow(targets: &[String], count: u32) -> Result<Self, AddressError> {
         allow_files();
         let targets = addresses(targets)?;
         Ok(Self::run(move |is_over| {
@@ -62,8 +70,8 @@ impl Peers {
     ///
     /// # Errors
     ///
-    /// [`LabError::Farm`] if a target is no address.
-    pub(crate) fn lying(targets: &[String], seed: u64) -> Result<Self, LabError> {
+    /// [`AddressError`] if a target is no address.
+    pub fn lying(targets: &[String], seed: u64) -> Result<Self, AddressError> {
         let targets = addresses(targets)?;
         Ok(Self::run(move |is_over| {
             let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -122,10 +130,11 @@ fn lie(rng: &mut Xoshiro256PlusPlus) -> Vec<u8> {
     bytes
 }
 
-fn addresses(targets: &[String]) -> Result<Vec<SocketAddr>, LabError> {
+fn addresses(targets: &[String]) -> Result<Vec<SocketAddr>, AddressError> {
     let parse = |text: &String| {
-        text.parse()
-            .map_err(|_| LabError::Farm(format!("{text:?} is no address of a node")))
+        text.parse().map_err(|_| AddressError {
+            found: text.clone(),
+        })
     };
     targets.iter().map(parse).collect()
 }

@@ -10,17 +10,18 @@ mod facts;
 pub mod inventory;
 mod run;
 mod session;
+mod ssh;
 
+use crate::IoError;
 use crate::clock;
-pub use crate::error::HostError;
-use crate::error::LabError;
 use crate::machine::Folder;
-use crate::tool;
+use crate::tool::{self, Missing, ToolError};
+pub use error::{HostError, OpenError, PushError, SessionError};
 pub use facts::Facts;
 use facts::{FUNCTIONS, MARK};
 pub use inventory::Inventory;
-pub(crate) use run::{begin_run, end_run};
-pub(crate) use session::Session;
+pub use run::{begin_run, end_run};
+pub use session::Session;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -40,18 +41,18 @@ pub struct Fleet {
 }
 
 /// In the provenance: which hosts an experiment was run on, if not on this machine.
-pub(crate) const HOSTS: &str = "hosts";
+pub const HOSTS: &str = "hosts";
 
 /// Answer of a host.
-pub type Answer<T> = (String, Result<T, LabError>);
+pub type Answer<T> = (String, Result<T, SessionError>);
 
 impl Fleet {
     /// Connects to all hosts.
     ///
     /// # Errors
     ///
-    /// [`LabError::Missing`] without `ssh`, and the [`HostError`] of the first host that cannot be reached.
-    pub fn open(inventory: &Inventory) -> Result<Self, LabError> {
+    /// [`OpenError::Missing`] without `ssh`, and the [`HostError`] of the first host that cannot be reached.
+    pub fn open(inventory: &Inventory) -> Result<Self, OpenError> {
         let (folder, answers) = connect(inventory)?;
         let sessions = answers
             .into_iter()
@@ -64,7 +65,7 @@ impl Fleet {
     }
 
     /// Returns the connections, in the order of the inventory.
-    pub(crate) fn sessions(&self) -> &[Arc<Session>] {
+    pub fn sessions(&self) -> &[Arc<Session>] {
         &self.sessions
     }
 
@@ -79,13 +80,14 @@ impl Fleet {
     /// # Errors
     ///
     /// The [`HostError`] of the first that is not.
-    pub fn ready(&self) -> Result<Vec<Facts>, LabError> {
+    pub fn ready(&self) -> Result<Vec<Facts>, PushError> {
         let digest = digest(&crate::tool::program()?)?;
-        self.on_all(|session| {
+        let facts = self.on_all(|session| {
             let facts = Facts::ask(session)?;
             facts.check_ready(session, &digest)?;
             Ok(facts)
-        })
+        })?;
+        Ok(facts)
     }
 
     /// As [`ready`](Self::ready), as it stands in the provenance of results.
@@ -93,7 +95,7 @@ impl Fleet {
     /// # Errors
     ///
     /// As [`ready`](Self::ready).
-    pub(crate) fn provenance(&self) -> Result<BTreeMap<String, String>, LabError> {
+    pub fn provenance(&self) -> Result<BTreeMap<String, String>, PushError> {
         let facts = self.ready()?;
         let hosts = self.inventory.hosts.iter().zip(&facts);
         let lines = hosts.map(|(host, facts)| (format!("host {}", host.name), facts.line()));
@@ -106,10 +108,10 @@ impl Fleet {
     /// # Errors
     ///
     /// The first [`HostError`]. Other hosts may have got it.
-    pub fn push(&self, tell: impl Fn(&str, &str) + Sync) -> Result<(), LabError> {
+    pub fn push(&self, tell: impl Fn(&str, &str) + Sync) -> Result<(), PushError> {
         let program = crate::tool::program()?;
         let digest = digest(&program)?;
-        let what = || LabError::io(format!("read {}", program.display()));
+        let what = || IoError::of(format!("read {}", program.display()));
         let bytes = std::fs::metadata(&program).map_err(what())?.len();
         // The old one stays until the new one is whole.
         let mib = bytes.div_ceil(1 << 20) + 1;
@@ -126,8 +128,8 @@ impl Fleet {
             push_to(session, &program, &digest)?;
             tell(name, &format!("has got {mib} MiB"));
             Ok(())
-        })
-        .map(drop)
+        })?;
+        Ok(())
     }
 
     /// Ends all processes at once and removes the folders; gives how many processes each host had.
@@ -135,7 +137,7 @@ impl Fleet {
     /// # Errors
     ///
     /// The first [`HostError`], after all others have been asked.
-    pub fn purge(&self) -> Result<Vec<(String, u64)>, LabError> {
+    pub fn purge(&self) -> Result<Vec<(String, u64)>, SessionError> {
         self.on_all(|session| {
             let host = session.host();
             let said = session.run("purge", &script(PURGE), &[&host.folder, MARK])?;
@@ -143,12 +145,26 @@ impl Fleet {
         })
     }
 
+    /// Kills all that runs, and removes what a run has on the hosts.
+    ///
+    /// # Errors
+    ///
+    /// The first error, after all hosts have been asked.
+    pub fn kill_all(&self) -> Result<(), SessionError> {
+        self.on_all(end_run).map(drop)
+    }
+
     /// Does `work` on all hosts, some at a time; the results in the order of the inventory.
-    pub(crate) fn on_all<T: Send>(
+    ///
+    /// # Errors
+    ///
+    /// The first error of `work`, after all hosts have been asked.
+    pub fn on_all<T: Send>(
         &self,
-        work: impl Fn(&Session) -> Result<T, LabError> + Sync,
-    ) -> Result<Vec<T>, LabError> {
-        let answers = at_once(&self.sessions, |session| work(session));
+        work: impl Fn(&Session) -> Result<T, SessionError> + Sync,
+    ) -> Result<Vec<T>, SessionError> {
+        let sessions = self.sessions.iter().collect();
+        let answers = at_once(sessions, |session: &Arc<Session>| work(session));
         answers.into_iter().collect()
     }
 }
@@ -157,34 +173,30 @@ impl Fleet {
 ///
 /// # Errors
 ///
-/// [`LabError::Missing`] without `ssh`.
-pub fn check(inventory: &Inventory) -> Result<Vec<Answer<Facts>>, LabError> {
+/// [`OpenError::Missing`] without `ssh`.
+pub fn check(inventory: &Inventory) -> Result<Vec<Answer<Facts>>, OpenError> {
     let digest = digest(&crate::tool::program()?)?;
     let (_folder, sessions) = connect(inventory)?;
-    Ok(at_once(&sessions, |(name, session)| {
-        let ask = || -> Result<Facts, LabError> {
-            let session = session.as_ref().map_err(|error| match error {
-                LabError::Host(error) => LabError::Host(error.clone()),
-                other => LabError::Farm(other.to_string()),
-            })?;
-            let facts = Facts::ask(session)?;
-            facts.check_ready(session, &digest)?;
+    Ok(at_once(sessions, |(name, session)| {
+        let facts = session.and_then(|session| {
+            let facts = Facts::ask(&session)?;
+            facts.check_ready(&session, &digest)?;
             Ok(facts)
-        };
-        (name.clone(), ask())
+        });
+        (name, facts)
     }))
 }
 
 /// Connects to all hosts; the folder holds the sockets of the connections.
-fn connect(inventory: &Inventory) -> Result<(Folder, Vec<Answer<Session>>), LabError> {
+fn connect(inventory: &Inventory) -> Result<(Folder, Vec<Answer<Session>>), OpenError> {
     if tool::find("ssh").is_none() {
         let text = "needs `ssh` (Debian package openssh-client)".to_owned();
-        return Err(LabError::Missing(text));
+        return Err(Missing(text).into());
     }
     clock::end_on_signals()?;
     let folder = Folder::make(false)?;
     let numbered: Vec<_> = inventory.hosts.iter().enumerate().collect();
-    let sessions = at_once(&numbered, |(index, host)| {
+    let sessions = at_once(numbered, |(index, host)| {
         let session = Session::open(host, folder.file(&format!("ssh-{index}")));
         (host.name.clone(), session)
     });
@@ -193,15 +205,14 @@ fn connect(inventory: &Inventory) -> Result<(Folder, Vec<Answer<Session>>), LabE
 }
 
 /// Does `work` on all of `items`, some at a time; the results in their order.
-fn at_once<I: Sync, T: Send>(items: &[I], work: impl Fn(&I) -> T + Sync) -> Vec<T> {
+fn at_once<I: Send, T: Send>(items: Vec<I>, work: impl Fn(I) -> T + Sync) -> Vec<T> {
     let work = &work;
     let mut results = Vec::with_capacity(items.len());
-    for some in items.chunks(AT_ONCE) {
+    let mut items = items.into_iter();
+    while items.len() > 0 {
+        let some = items.by_ref().take(AT_ONCE);
         std::thread::scope(|scope| {
-            let threads: Vec<_> = some
-                .iter()
-                .map(|item| scope.spawn(move || work(item)))
-                .collect();
+            let threads: Vec<_> = some.map(|item| scope.spawn(move || work(item))).collect();
             let ended = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
             results
                 .extend(ended.map(|result| result.expect("what is done on a host does not panic")));
@@ -211,16 +222,18 @@ fn at_once<I: Sync, T: Send>(items: &[I], work: impl Fn(&I) -> T + Sync) -> Vec<
 }
 
 /// The SHA-256 of a file.
-fn digest(path: &Path) -> Result<String, LabError> {
+fn digest(path: &Path) -> Result<String, ToolError> {
     let said = tool::run("sha256sum", ["--", &path.to_string_lossy()])?;
     Ok(said.split(' ').next().unwrap_or_default().to_owned())
 }
 
-pub(crate) fn script(text: &str) -> String {
+/// Returns `text` as a script with the functions `pids` and `end_all`, and `$1` as the folder.
+#[must_use]
+pub fn script(text: &str) -> String {
     format!("{FUNCTIONS}{text}")
 }
 
-fn push_to(session: &Session, program: &Path, digest: &str) -> Result<(), LabError> {
+fn push_to(session: &Session, program: &Path, digest: &str) -> Result<(), SessionError> {
     let folder = &session.host().folder;
     session.run("make its folder", MAKE, &[folder, MARK])?;
     session.copy_to(program, &format!("{folder}/sheaf.part"))?;

@@ -5,7 +5,7 @@
 //! began the experiment is gone: it kills the node. So no node outlives its experiment, whatever happens to that, to
 //! the `ssh` or to the network between.
 
-use crate::error::LabError;
+use crate::IoError;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -33,11 +33,11 @@ const SIGNALS: [(&str, Signal); 4] = [
 
 /// The near end: gives orders. When it is dropped, the node is killed.
 #[derive(Debug)]
-pub(crate) struct Orders(SyncSender<&'static str>);
+pub struct Orders(SyncSender<&'static str>);
 
 impl Orders {
     /// Gives orders through `input`, and says all the time that somebody is there.
-    pub(crate) fn through(mut input: ChildStdin) -> Self {
+    pub fn through(mut input: ChildStdin) -> Self {
         let (orders, given) = sync_channel(ORDERS_MAX);
         std::thread::spawn(move || {
             loop {
@@ -59,7 +59,7 @@ impl Orders {
     }
 
     /// Sends a signal; whether it is under way.
-    pub(crate) fn send(&self, signal: Signal) -> bool {
+    pub fn send(&self, signal: Signal) -> bool {
         let name = SIGNALS.iter().find(|(_, known)| *known == signal);
         name.is_some_and(|(name, _)| self.0.try_send(name).is_ok())
     }
@@ -71,7 +71,7 @@ impl Orders {
 /// # Errors
 ///
 /// What starting a process gives.
-pub fn attend(words: &[String]) -> Result<u8, LabError> {
+pub fn attend(words: &[String]) -> Result<u8, IoError> {
     let mut command = Command::new(crate::tool::program()?);
     command
         .args(words)
@@ -81,25 +81,21 @@ pub fn attend(words: &[String]) -> Result<u8, LabError> {
     attend_to(command, std::io::stdin(), SILENCE_MAX)
 }
 
-fn attend_to(
-    mut command: Command,
-    input: impl AsFd,
-    silence_max: Duration,
-) -> Result<u8, LabError> {
+fn attend_to(mut command: Command, input: impl AsFd, silence_max: Duration) -> Result<u8, IoError> {
     command.stdin(Stdio::null());
-    let mut child = command.spawn().map_err(LabError::io("start the node"))?;
+    let mut child = command.spawn().map_err(IoError::of("start the node"))?;
     let outcome = obey(&child, &input, silence_max);
     if !matches!(outcome, Ok(true)) {
         // It is not reaped yet, so the id is still its own.
         let _ = child.kill();
     }
-    let status = child.wait().map_err(LabError::io("wait for the node"))?;
+    let status = child.wait().map_err(IoError::of("wait for the node"))?;
     outcome.map(|_| code(status))
 }
 
 /// Carries out what stands in `input`. `true`: the node has ended; `false`: the near end is gone.
-fn obey(child: &Child, input: &impl AsFd, silence_max: Duration) -> Result<bool, LabError> {
-    let failed = |error: Errno| LabError::io("look after the node")(error.into());
+fn obey(child: &Child, input: &impl AsFd, silence_max: Duration) -> Result<bool, IoError> {
+    let failed = |error: Errno| IoError::of("look after the node")(error.into());
     let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).map_err(failed)?;
     let patience = Timespec::try_from(silence_max).expect("a few seconds");
     let mut line = String::new();

@@ -1,15 +1,38 @@
-//! Changes of an experiment to the machine, and how they are undone.
+//! Changes of an experiment to this machine, and how they are undone.
 //!
 //! Every namespace, mount, control group and folder has the id of the process in its name: `sheaf-lab-PID…`. A process
 //! that made it removes it when it is dropped, also after a panic or a signal. A process that was killed removes
 //! nothing, so [`clean`] looks for names of processes that do not live any more; every experiment begins with that.
 
-use crate::error::LabError;
+use crate::IoError;
 use crate::names::{NAME, unique};
-use crate::tool;
+use crate::tool::{self, ToolError};
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// Reasons why a network has no further host.
+#[derive(Debug, Error)]
+pub enum NetworkError {
+    /// `ip` did not do its work.
+    #[error(transparent)]
+    Tool(#[from] ToolError),
+    /// All addresses are taken.
+    #[error("too many hosts")]
+    Full,
+}
+
+/// Reasons why there is no disk of limited size.
+#[derive(Debug, Error)]
+pub enum DiskError {
+    /// Its folder cannot be made.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// `mount` did not do its work.
+    #[error(transparent)]
+    Tool(#[from] ToolError),
+}
 
 /// A folder for one farm; goes away when dropped, unless it is kept.
 #[derive(Debug)]
@@ -24,9 +47,9 @@ impl Folder {
     /// # Errors
     ///
     /// What the operating system gives.
-    pub fn make(is_kept: bool) -> Result<Self, LabError> {
+    pub fn make(is_kept: bool) -> Result<Self, IoError> {
         let path = std::env::temp_dir().join(unique());
-        fs::create_dir_all(&path).map_err(LabError::io(format!("make {}", path.display())))?;
+        fs::create_dir_all(&path).map_err(IoError::of(format!("make {}", path.display())))?;
         Ok(Self { path, is_kept })
     }
 
@@ -63,18 +86,18 @@ impl Drop for Folder {
 /// Machines of a farm as network namespaces, joined by a bridge in one more namespace: nothing of the network of
 /// this machine is touched.
 #[derive(Debug)]
-pub(crate) struct Network {
+pub struct Network {
     name: String,
     hosts: Vec<Host>,
 }
 
 /// One namespace with one network device `eth0`.
 #[derive(Clone, Debug)]
-pub(crate) struct Host {
+pub struct Host {
     /// Name in `ip netns`.
-    pub(crate) namespace: String,
+    pub namespace: String,
     /// The address of `eth0`.
-    pub(crate) address: Ipv4Addr,
+    pub address: Ipv4Addr,
     /// Port of the bridge.
     port: String,
     bridge: String,
@@ -86,7 +109,7 @@ impl Network {
     /// # Errors
     ///
     /// What `ip` says.
-    pub(crate) fn make() -> Result<Self, LabError> {
+    pub fn make() -> Result<Self, ToolError> {
         let network = Self {
             name: unique(),
             hosts: Vec::new(),
@@ -107,9 +130,9 @@ impl Network {
     /// # Errors
     ///
     /// What `ip` says.
-    pub(crate) fn add_host(&mut self) -> Result<Host, LabError> {
+    pub fn add_host(&mut self) -> Result<Host, NetworkError> {
         let number = self.hosts.len() + 1;
-        let last = u8::try_from(number).map_err(|_| LabError::Farm("too many hosts".to_owned()))?;
+        let last = u8::try_from(number).map_err(|_| NetworkError::Full)?;
         let host = Host {
             namespace: format!("{}-h{number}", self.name),
             address: Ipv4Addr::new(10, 77, 0, last),
@@ -147,7 +170,7 @@ impl Drop for Network {
 
 impl Host {
     /// A host of a network that something else has made: `port` is its port in the namespace `bridge`.
-    pub(crate) fn at(namespace: &str, address: Ipv4Addr, bridge: &str, port: &str) -> Self {
+    pub fn at(namespace: &str, address: Ipv4Addr, bridge: &str, port: &str) -> Self {
         Self {
             namespace: namespace.to_owned(),
             address,
@@ -161,7 +184,7 @@ impl Host {
     /// # Errors
     ///
     /// What `nft` says.
-    pub(crate) fn set_rules(&self, rules: &str) -> Result<(), LabError> {
+    pub fn set_rules(&self, rules: &str) -> Result<(), ToolError> {
         let words = ["netns", "exec", &self.namespace, "nft", "-f", "-"];
         tool::run_with_input("ip", words, &format!("flush ruleset\n{rules}\n")).map(drop)
     }
@@ -171,7 +194,7 @@ impl Host {
     /// # Errors
     ///
     /// What `ss` says. A kernel without `CONFIG_INET_DIAG_DESTROY` resets none.
-    pub(crate) fn reset_connections(&self) -> Result<usize, LabError> {
+    pub fn reset_connections(&self) -> Result<usize, ToolError> {
         let exec = ["netns", "exec", &self.namespace];
         let words = exec.into_iter().chain(["ss", "-K", "-H", "-t"]);
         Ok(tool::run("ip", words)?.lines().count())
@@ -182,7 +205,7 @@ impl Host {
     /// # Errors
     ///
     /// What `ip` says.
-    pub(crate) fn set_link(&self, is_up: bool) -> Result<(), LabError> {
+    pub fn set_link(&self, is_up: bool) -> Result<(), ToolError> {
         let state = if is_up { "up" } else { "down" };
         ip(&["-n", &self.bridge, "link", "set", &self.port, state])
     }
@@ -192,7 +215,7 @@ impl Host {
     /// # Errors
     ///
     /// What `ip` says.
-    pub(crate) fn set_address(&self, address: Ipv4Addr) -> Result<(), LabError> {
+    pub fn set_address(&self, address: Ipv4Addr) -> Result<(), ToolError> {
         let name = &self.namespace;
         ip(&["-n", name, "addr", "flush", "dev", "eth0"])?;
         let address = format!("{address}/24");
@@ -204,7 +227,7 @@ impl Host {
     /// # Errors
     ///
     /// What `tc` says.
-    pub(crate) fn set_rate(&self, kbit: Option<u32>) -> Result<(), LabError> {
+    pub fn set_rate(&self, kbit: Option<u32>) -> Result<(), ToolError> {
         let name = &self.namespace;
         let Some(kbit) = kbit else {
             let words = ["-n", name, "qdisc", "del", "dev", "eth0", "root"];
@@ -219,13 +242,13 @@ impl Host {
     }
 }
 
-fn ip(words: &[&str]) -> Result<(), LabError> {
+fn ip(words: &[&str]) -> Result<(), ToolError> {
     tool::run("ip", words.iter().copied()).map(drop)
 }
 
 /// A disk of limited size, in memory.
 #[derive(Debug)]
-pub(crate) struct Disk {
+pub struct Disk {
     path: PathBuf,
 }
 
@@ -235,8 +258,8 @@ impl Disk {
     /// # Errors
     ///
     /// What `mount` says.
-    pub(crate) fn mount(path: &Path, bytes: u64) -> Result<Self, LabError> {
-        fs::create_dir_all(path).map_err(LabError::io(format!("make {}", path.display())))?;
+    pub fn mount(path: &Path, bytes: u64) -> Result<Self, DiskError> {
+        fs::create_dir_all(path).map_err(IoError::of(format!("make {}", path.display())))?;
         let (size, text) = (format!("size={bytes}"), path.to_string_lossy());
         tool::run("mount", ["-t", "tmpfs", "-o", &size, "sheaf-lab", &text])?;
         Ok(Self {
@@ -249,11 +272,11 @@ impl Disk {
     /// # Errors
     ///
     /// What writing gives, other than that it is full.
-    pub(crate) fn fill(&self) -> Result<(), LabError> {
+    pub fn fill(&self) -> Result<(), IoError> {
         use std::io::Write as _;
         let path = self.filler();
         let mut file =
-            fs::File::create(&path).map_err(LabError::io("make a file to fill a disk"))?;
+            fs::File::create(&path).map_err(IoError::of("make a file to fill a disk"))?;
         let block = [0_u8; 64 << 10];
         // Large blocks first, then single bytes of the last page.
         for size in [block.len(), 4096, 512] {
@@ -267,8 +290,8 @@ impl Disk {
     /// # Errors
     ///
     /// What removing the file gives.
-    pub(crate) fn free(&self) -> Result<(), LabError> {
-        fs::remove_file(self.filler()).map_err(LabError::io("remove the file that filled a disk"))
+    pub fn free(&self) -> Result<(), IoError> {
+        fs::remove_file(self.filler()).map_err(IoError::of("remove the file that filled a disk"))
     }
 
     fn filler(&self) -> PathBuf {
@@ -290,7 +313,7 @@ fn unmount(path: &Path) {
 
 /// A control group that limits memory (cgroups of version 1).
 #[derive(Debug)]
-pub(crate) struct MemoryGroup {
+pub struct MemoryGroup {
     path: PathBuf,
 }
 
@@ -300,12 +323,12 @@ impl MemoryGroup {
     /// # Errors
     ///
     /// What the kernel gives.
-    pub(crate) fn limit(pid: u32, bytes: u64) -> Result<Self, LabError> {
+    pub fn limit(pid: u32, bytes: u64) -> Result<Self, IoError> {
         let path = Path::new(tool::MEMORY_GROUPS).join(unique());
-        fs::create_dir(&path).map_err(LabError::io(format!("make {}", path.display())))?;
+        fs::create_dir(&path).map_err(IoError::of(format!("make {}", path.display())))?;
         let group = Self { path };
         let write = |name: &str, text: String| {
-            fs::write(group.path.join(name), text).map_err(LabError::io("limit memory"))
+            fs::write(group.path.join(name), text).map_err(IoError::of("limit memory"))
         };
         // What it has already has to be counted, or the limit would be for what comes.
         write("memory.move_charge_at_immigrate", "3".to_owned()).unwrap_or_default();
@@ -358,7 +381,7 @@ pub fn clean() -> Vec<String> {
 }
 
 /// A file of this name marks a folder that somebody wants to keep.
-pub(crate) const KEPT: &str = "kept";
+pub const KEPT: &str = "kept";
 
 /// Names in `folder` of processes that do not live any more.
 fn entries(folder: &str) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! A relay between two nodes, in user space: what the kernel cannot be asked to do to a TCP stream.
 
+use crate::IoError;
 use crate::clock::pause;
-use crate::error::LabError;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::BTreeMap;
@@ -11,10 +11,25 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use thiserror::Error;
+
+/// Reasons why there is no relay.
+#[derive(Debug, Error)]
+pub enum RelayError {
+    /// The target is no address.
+    #[error("cannot relay to {found:?}, expected ADDRESS:PORT")]
+    Target {
+        /// The target found.
+        found: String,
+    },
+    /// The operating system gives no socket.
+    #[error(transparent)]
+    Io(#[from] IoError),
+}
 
 /// Fault applied to the bytes that pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Tamper {
+pub enum Tamper {
     /// Nothing.
     #[default]
     Nothing,
@@ -34,7 +49,7 @@ pub(crate) enum Tamper {
 
 /// Passes on bytes in both directions. Only the way to the far end is tampered with, delay and freeze both ways.
 #[derive(Debug)]
-pub(crate) struct Relay {
+pub struct Relay {
     address: String,
     shared: Arc<Shared>,
     acceptor: Option<JoinHandle<()>>,
@@ -66,11 +81,11 @@ impl Relay {
     ///
     /// # Errors
     ///
-    /// What the operating system gives.
-    pub(crate) fn to(target: &str) -> Result<Self, LabError> {
-        let what = || LabError::io(format!("relay to {target}"));
-        let target_address = target.parse().map_err(|_| {
-            LabError::Farm(format!("cannot relay to {target:?}, expected ADDRESS:PORT"))
+    /// All of [`RelayError`].
+    pub fn to(target: &str) -> Result<Self, RelayError> {
+        let what = || IoError::of(format!("relay to {target}"));
+        let target_address = target.parse().map_err(|_| RelayError::Target {
+            found: target.to_owned(),
         })?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(what())?;
         let address = listener.local_addr().map_err(what())?.to_string();
@@ -95,12 +110,12 @@ impl Relay {
     }
 
     /// Where to connect.
-    pub(crate) fn address(&self) -> &str {
+    pub fn address(&self) -> &str {
         &self.address
     }
 
     /// From now on the bytes that pass are treated so; what happens to them follows from `seed`.
-    pub(crate) fn set(&self, tamper: Tamper, seed: u64) {
+    pub fn set(&self, tamper: Tamper, seed: u64) {
         *lock(&self.shared.tamper) = (tamper, seed);
         self.shared.changed.notify_all();
         self.shared.is_armed.store(true, Ordering::SeqCst);
@@ -110,7 +125,7 @@ impl Relay {
     }
 
     /// How often bytes were tampered with.
-    pub(crate) fn done(&self) -> u64 {
+    pub fn done(&self) -> u64 {
         self.shared.done.load(Ordering::SeqCst)
     }
 }

@@ -103,13 +103,13 @@ pub struct Host {
 
 /// Room for one node on a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Slot<'a> {
+pub struct Slot<'a> {
     /// The host, by its place in the inventory.
-    pub(crate) host: usize,
+    pub host: usize,
     /// Roles that the node can have.
-    pub(crate) can: &'a [Can],
+    pub can: &'a [Can],
     /// Where it listens.
-    pub(crate) port: u16,
+    pub port: u16,
 }
 
 /// An inventory.
@@ -144,7 +144,7 @@ impl Inventory {
     }
 
     /// Room for nodes: one on each host in the order of the file, then a second one on those that carry more.
-    pub(crate) fn slots(&self) -> Vec<Slot<'_>> {
+    pub fn slots(&self) -> Vec<Slot<'_>> {
         let most = self.hosts.iter().map(|host| host.nodes).max().unwrap_or(0);
         let round = |turn: u16| {
             let hosts = self.hosts.iter().enumerate();

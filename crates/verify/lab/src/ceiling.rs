@@ -3,19 +3,20 @@
 //! A sender in one node fills one connection to another; the receiver counts bytes in windows of equal length after a
 //! warm-up. Congestion control is cubic: the machine's own may pace.
 
-use super::{Net, Place, Topology, inside};
-use crate::clock;
-use crate::error::LabError;
-use crate::tool;
 use serde::Serialize;
 use sheaf_figures::plot::{self, Mark};
 use sheaf_figures::stat;
+use sheaf_testbed::IoError;
+use sheaf_testbed::clock::{self, Interrupted};
+use sheaf_testbed::net::{Link, Net, NetError, Place, Topology, inside};
+use sheaf_testbed::tool::{self, ToolError};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
+use thiserror::Error;
 
 /// Throughput of a link of 100 Mbit/s in the report: mean of 50 samples with iperf3 (figure of section 2).
 const REPORT_MBIT_S: f64 = 94.0;
@@ -27,6 +28,29 @@ const PORT: u16 = 5201;
 const WARM_UP: Duration = Duration::from_millis(500);
 /// How long a receiver waits for its sender.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Reasons why links are not measured.
+#[derive(Debug, Error)]
+pub enum CeilingError {
+    /// There is no network.
+    #[error(transparent)]
+    Net(#[from] NetError),
+    /// A signal asked this process to end.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
+    /// A socket, a thread or a process.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// `iperf3` did not do its work.
+    #[error(transparent)]
+    Tool(#[from] ToolError),
+    /// The report of `iperf3` cannot be read.
+    #[error("iperf3 does not answer in JSON: {0}")]
+    Iperf3(String),
+    /// A bug of the generator.
+    #[error("a thread of the generator panicked")]
+    Panicked,
+}
 
 /// Options of the measurement.
 #[derive(Clone, Debug)]
@@ -94,12 +118,12 @@ pub struct Ceiling {
 ///
 /// # Errors
 ///
-/// [`LabError::Missing`] without root, what sockets give, and [`LabError::Interrupted`].
+/// All of [`CeilingError`].
 pub fn run(
     topology: &Topology,
     options: &Options,
     mut tell: impl FnMut(&Row),
-) -> Result<Ceiling, LabError> {
+) -> Result<Ceiling, CeilingError> {
     clock::end_on_signals()?;
     let net = Net::make(topology)?;
     let mut links = Vec::new();
@@ -148,7 +172,7 @@ fn row(topology: &Topology, from: &Place, to: &Place, generator: &str, samples: 
     let crosses_uplink = ends[0].map(|node| &node.switch) != ends[1].map(|node| &node.switch);
     let uplinks = topology.uplink.iter().filter(|_| crosses_uplink).map(|up| {
         let rate_mbit = up.rate_mbit.unwrap_or(topology.link.rate_mbit);
-        super::Link {
+        Link {
             rate_mbit,
             ..topology.link
         }
@@ -182,7 +206,7 @@ fn socket() -> std::io::Result<Socket> {
 }
 
 /// Windows of one connection, in Mbit/s.
-fn measure(from: &Place, to: &Place, options: &Options) -> Result<Vec<f64>, LabError> {
+fn measure(from: &Place, to: &Place, options: &Options) -> Result<Vec<f64>, CeilingError> {
     let address = SocketAddr::from((to.primary, PORT));
     let (ready_in, ready) = mpsc::sync_channel(1);
     let (samples, window) = (options.samples, options.window);
@@ -194,17 +218,13 @@ fn measure(from: &Place, to: &Place, options: &Options) -> Result<Vec<f64>, LabE
     let sender = inside(&from.namespace, move || {
         if is_ready { send(address) } else { Ok(()) }
     })?;
-    let received = join(receiver)?.map_err(LabError::io("receive"))?;
-    join(sender)?.map_err(LabError::io(format!("send to {address}")))?;
+    let received = join(receiver)?.map_err(IoError::of("receive"))?;
+    join(sender)?.map_err(IoError::of(format!("send to {address}")))?;
     Ok(received)
 }
 
-fn join<T>(thread: std::thread::JoinHandle<Result<T, LabError>>) -> Result<T, LabError> {
-    thread.join().unwrap_or_else(|_| {
-        Err(LabError::Farm(
-            "a thread of the generator panicked".to_owned(),
-        ))
-    })
+fn join<T>(thread: std::thread::JoinHandle<Result<T, IoError>>) -> Result<T, CeilingError> {
+    Ok(thread.join().map_err(|_| CeilingError::Panicked)??)
 }
 
 fn receive(
@@ -269,13 +289,13 @@ fn is_over(error: &std::io::Error) -> bool {
 }
 
 /// The same by iperf3: its intervals, in Mbit/s.
-fn iperf3(from: &Place, to: &Place, options: &Options) -> Result<Vec<f64>, LabError> {
+fn iperf3(from: &Place, to: &Place, options: &Options) -> Result<Vec<f64>, CeilingError> {
     let mut server = tool::command("ip");
     server.args(["netns", "exec", &to.namespace, "iperf3", "-s", "-1", "-J"]);
     server
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null());
-    let mut server = server.spawn().map_err(LabError::io("start iperf3"))?;
+    let mut server = server.spawn().map_err(IoError::of("start iperf3"))?;
     let address = to.primary.to_string();
     let interval = options.window.as_secs_f64().max(0.1);
     let seconds = interval * f64::from(options.samples);
@@ -304,8 +324,8 @@ fn iperf3(from: &Place, to: &Place, options: &Options) -> Result<Vec<f64>, LabEr
     }
     let _ = server.kill();
     let _ = server.wait();
-    let report: serde_json::Value = serde_json::from_str(&answer?)
-        .map_err(|error| LabError::Farm(format!("iperf3 does not answer in JSON: {error}")))?;
+    let report: serde_json::Value =
+        serde_json::from_str(&answer?).map_err(|error| CeilingError::Iperf3(error.to_string()))?;
     let intervals = report["intervals"].as_array().into_iter().flatten();
     let rates = intervals.filter_map(|one| one["sum"]["bits_per_second"].as_f64());
     Ok(rates.map(|rate| rate / 1e6).collect())
@@ -413,9 +433,13 @@ mod tests {
     #[test]
     fn the_text_has_a_line_a_link_and_a_histogram() {
         let topology = Topology::find("pi-cluster").unwrap();
-        let place = |index: usize| {
-            let plan = super::super::plan::Plan::of(&topology, "x");
-            plan.places[index].clone()
+        let place = |index: usize| Place {
+            node: topology.nodes()[index].name.clone(),
+            namespace: String::new(),
+            can: Vec::new(),
+            primary: std::net::Ipv4Addr::LOCALHOST,
+            auxiliary: None,
+            port: String::new(),
         };
         let samples = vec![94.1, 94.1, 93.0];
         let ceiling = Ceiling {
@@ -439,7 +463,7 @@ mod tests {
 
     #[test]
     fn a_shaped_link_gives_what_its_topology_promises() {
-        if let Err(why) = super::super::needs() {
+        if let Err(why) = sheaf_testbed::net::needs() {
             eprintln!("a_shaped_link_gives_what_its_topology_promises skipped: {why}");
             return;
         }

@@ -4,9 +4,10 @@
 //! holds the connection as long as its input is open, so that it ends with this process, however that ends.
 
 use super::RUN;
-use super::error;
+use super::error::SessionError;
 use super::inventory::Host;
-use crate::error::LabError;
+use super::ssh::of_ssh;
+use crate::IoError;
 use crate::tool;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -30,7 +31,7 @@ const OPTIONS: [&str; 9] = [
 
 /// A host that is connected.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub struct Session {
     host: Host,
     /// The socket through which others find the connection.
     control: PathBuf,
@@ -42,15 +43,15 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`HostError`] if it cannot be reached, is another one than is known, or does not let us in.
-    pub(super) fn open(host: &Host, control: PathBuf) -> Result<Self, LabError> {
+    /// [`SessionError::Host`] if it cannot be reached, is another one than is known, or does not let us in.
+    pub(super) fn open(host: &Host, control: PathBuf) -> Result<Self, SessionError> {
         let mut command = ssh(host, &control);
         command
             .args(["-o", "ControlMaster=yes", "--"])
             .arg(destination(host));
         // It says that it is there, and stays until its input ends.
         command.arg("echo sheaf && exec cat");
-        let io = || LabError::io(format!("run `ssh {}`", destination(host)));
+        let io = || IoError::of(format!("run `ssh {}`", destination(host)));
         let mut master = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -78,7 +79,7 @@ impl Session {
     }
 
     /// Why there is no connection.
-    fn refusal(mut self) -> LabError {
+    fn refusal(mut self) -> SessionError {
         drop(self.master.stdin.take());
         let mut stderr = Vec::new();
         if let Some(mut pipe) = self.master.stderr.take() {
@@ -87,22 +88,22 @@ impl Session {
         }
         let status = self.master.wait().ok().and_then(|status| status.code());
         let text = String::from_utf8_lossy(&stderr);
-        error::of_ssh(&self.host, "log in", status, &text).into()
+        of_ssh(&self.host, "log in", status, &text).into()
     }
 
     /// The host.
-    pub(crate) fn host(&self) -> &Host {
+    pub fn host(&self) -> &Host {
         &self.host
     }
 
     /// Returns the path on the host of the file `here` of a run.
-    pub(crate) fn run_file(&self, here: &Path) -> String {
+    pub fn run_file(&self, here: &Path) -> String {
         let name = here.file_name().unwrap_or_default().to_string_lossy();
         format!("{}/{RUN}/{name}", self.host.folder)
     }
 
     /// A command that runs `words` there, each of which is a word to any shell.
-    pub(crate) fn command(&self, words: &[&str]) -> Command {
+    pub fn command(&self, words: &[&str]) -> Command {
         let mut command = ssh(&self.host, &self.control);
         command.args(["-o", "ControlMaster=no", "--"]);
         command.arg(destination(&self.host)).args(words);
@@ -113,8 +114,8 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`HostError`].
-    pub(crate) fn run(&self, what: &str, script: &str, words: &[&str]) -> Result<String, LabError> {
+    /// [`SessionError::Host`].
+    pub fn run(&self, what: &str, script: &str, words: &[&str]) -> Result<String, SessionError> {
         let words = [&["sh", "-s", "--"], words].concat();
         let printed = self.finish(what, self.command(&words), Input::Text(script))?;
         Ok(String::from_utf8_lossy(&printed).into_owned())
@@ -124,8 +125,8 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`HostError`].
-    pub(crate) fn write(&self, path: &str, text: &str) -> Result<(), LabError> {
+    /// [`SessionError::Host`].
+    pub fn write(&self, path: &str, text: &str) -> Result<(), SessionError> {
         let of = format!("of={path}");
         let command = self.command(&["dd", "bs=1048576", "status=none", &of]);
         let what = format!("write {path}");
@@ -136,9 +137,9 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`HostError`], and what reading gives.
-    pub(super) fn copy_to(&self, local: &Path, path: &str) -> Result<(), LabError> {
-        let file = File::open(local).map_err(LabError::io(format!("open {}", local.display())))?;
+    /// [`SessionError::Host`], and what reading gives.
+    pub(super) fn copy_to(&self, local: &Path, path: &str) -> Result<(), SessionError> {
+        let file = File::open(local).map_err(IoError::of(format!("open {}", local.display())))?;
         let of = format!("of={path}");
         let command = self.command(&["dd", "bs=1048576", "status=none", &of]);
         self.finish(&format!("write {path}"), command, Input::File(file))
@@ -149,10 +150,9 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`HostError`], and what writing gives.
-    pub(crate) fn copy_from(&self, path: &str, local: &Path) -> Result<(), LabError> {
-        let file =
-            File::create(local).map_err(LabError::io(format!("make {}", local.display())))?;
+    /// [`SessionError::Host`], and what writing gives.
+    pub fn copy_from(&self, path: &str, local: &Path) -> Result<(), SessionError> {
+        let file = File::create(local).map_err(IoError::of(format!("make {}", local.display())))?;
         let mut command = self.command(&["cat", path]);
         command.stdout(file);
         self.finish(&format!("read {path}"), command, Input::None)
@@ -164,8 +164,8 @@ impl Session {
         what: &str,
         mut command: Command,
         input: Input<'_>,
-    ) -> Result<Vec<u8>, LabError> {
-        let io = || LabError::io(format!("run `ssh {}`", destination(&self.host)));
+    ) -> Result<Vec<u8>, SessionError> {
+        let io = || IoError::of(format!("run `ssh {}`", destination(&self.host)));
         let keeps_output = !matches!(input, Input::None);
         match &input {
             Input::None => command.stdin(Stdio::null()),
@@ -185,7 +185,7 @@ impl Session {
             return Ok(output.stdout);
         }
         let stderr = String::from_utf8_lossy(&output.stderr);
-        Err(error::of_ssh(&self.host, what, output.status.code(), &stderr).into())
+        Err(of_ssh(&self.host, what, output.status.code(), &stderr).into())
     }
 }
 

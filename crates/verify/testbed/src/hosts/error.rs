@@ -1,5 +1,8 @@
 //! Errors of hosts.
 
+use crate::IoError;
+use crate::clock::Interrupted;
+use crate::tool::{Missing, ToolError};
 use thiserror::Error;
 
 /// Why a host did not do what it was asked. The command may be repeated when that is mended.
@@ -104,4 +107,49 @@ pub enum HostError {
         /// Message of the host.
         found: String,
     },
+}
+
+/// Reasons why an action on one host failed.
+#[derive(Debug, Error)]
+pub enum SessionError {
+    /// The host did not do it.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// A file or a process of this machine.
+    #[error(transparent)]
+    Io(#[from] IoError),
+}
+
+/// Reasons why the hosts of an inventory are not connected.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// There is no `ssh`.
+    #[error(transparent)]
+    Missing(#[from] Missing),
+    /// A signal asked this process to end.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
+    /// A file or a process of this machine.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// The SHA-256 of this program cannot be computed.
+    #[error(transparent)]
+    Tool(#[from] ToolError),
+    /// One of the hosts refuses.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+}
+
+/// Reasons why hosts do not have this program, or are not ready for a run.
+#[derive(Debug, Error)]
+pub enum PushError {
+    /// This program cannot be read.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// The SHA-256 of this program cannot be computed.
+    #[error(transparent)]
+    Tool(#[from] ToolError),
+    /// One of the hosts refuses, or is not as it has to be.
+    #[error(transparent)]
+    Session(#[from] SessionError),
 }

@@ -4,24 +4,24 @@
 //! shell that waits for the end of a pipe removes it. A network that is asked for by `sheaf lab net up` stays until
 //! `net down`; until it is whole it is marked as in the making, so that [`remove_stale`] knows half of one.
 
-pub mod ceiling;
 mod plan;
 pub mod topology;
 
-use crate::error::LabError;
+use crate::IoError;
+use crate::clock::Interrupted;
 use crate::machine::{self, Host};
-use crate::tool::{self, Need};
+use crate::namespace;
+use crate::tool::{self, Missing, Need, ToolError};
 pub use plan::Place;
 use plan::Plan;
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::Write as _;
-use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::thread::JoinHandle;
+use thiserror::Error;
 pub use topology::{Can, Framing, Link, Node, Topology, TopologyError};
 
 /// Where `ip netns` keeps names.
@@ -30,6 +30,46 @@ const NAMESPACES: &str = "/run/netns";
 const STATE: &str = "/run/sheaf-lab";
 /// How names of networks begin that are meant to stay.
 const KEPT: &str = "sheaf-net-";
+
+/// Reasons why there is no network. Nothing is left of it.
+#[derive(Debug, Error)]
+pub enum NetError {
+    /// Something that networks need.
+    #[error(transparent)]
+    Missing(#[from] Missing),
+    /// A signal asked this process to end.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
+    /// A file or a process.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// `ip` or `tc` did not do its work.
+    #[error(transparent)]
+    Tool(#[from] ToolError),
+    /// What earlier experiments left cannot be removed.
+    #[error(transparent)]
+    Remove(#[from] RemoveError),
+    /// The network stands already.
+    #[error("network {name:?} is up already: `sheaf lab net down {name}` removes it")]
+    Up {
+        /// Name of the topology.
+        name: String,
+    },
+}
+
+/// Reasons why a network cannot be removed.
+#[derive(Debug, Error)]
+pub enum RemoveError {
+    /// Something that networks need.
+    #[error(transparent)]
+    Missing(#[from] Missing),
+    /// A file.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// `ip` did not do its work.
+    #[error(transparent)]
+    Tool(#[from] ToolError),
+}
 
 /// Record of a network, as `sheaf lab net up` writes it.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -54,8 +94,8 @@ impl Net {
     ///
     /// # Errors
     ///
-    /// [`LabError::Missing`] without root or a tool, and what `ip` and `tc` say. Nothing is left of it then.
-    pub fn make(topology: &Topology) -> Result<Self, LabError> {
+    /// [`NetError::Missing`] without root or a tool, and what `ip` and `tc` say. Nothing is left of it then.
+    pub fn make(topology: &Topology) -> Result<Self, NetError> {
         needs()?;
         let prefix = crate::names::unique();
         let guard = guard(&prefix)?;
@@ -66,17 +106,15 @@ impl Net {
     ///
     /// # Errors
     ///
-    /// As [`make`](Self::make), and [`LabError::Farm`] if it stands already.
-    pub fn up(topology: &Topology) -> Result<Self, LabError> {
+    /// As [`make`](Self::make), and [`NetError::Up`] if it stands already.
+    pub fn up(topology: &Topology) -> Result<Self, NetError> {
         needs()?;
         for name in remove_stale()? {
             tracing::info!(name, "Removed what an earlier experiment left");
         }
         if is_up(&topology.name) {
-            let name = &topology.name;
-            let text =
-                format!("network {name:?} is up already: `sheaf lab net down {name}` removes it");
-            return Err(LabError::Farm(text));
+            let name = topology.name.clone();
+            return Err(NetError::Up { name });
         }
         write_mark(&topology.name, false)?;
         let made = Self::build(topology, &kept_prefix(&topology.name), None);
@@ -94,7 +132,7 @@ impl Net {
         }
     }
 
-    fn build(topology: &Topology, prefix: &str, guard: Option<Child>) -> Result<Self, LabError> {
+    fn build(topology: &Topology, prefix: &str, guard: Option<Child>) -> Result<Self, NetError> {
         let net = Self {
             topology: topology.clone(),
             plan: Plan::of(topology, prefix),
@@ -131,15 +169,16 @@ impl Net {
     /// # Errors
     ///
     /// What `tc` says.
-    pub(crate) fn slow_down(&self, namespace: &str, factor: f64) -> Result<(), LabError> {
+    pub fn slow_down(&self, namespace: &str, factor: f64) -> Result<(), ToolError> {
         for (inside, line) in self.plan.slower(&self.topology, namespace, factor) {
             tool::run_with_input("tc", ["-n", &inside, "-batch", "-"], &line)?;
         }
         Ok(())
     }
 
-    /// The node at `place` as the fault cells know it.
-    pub(crate) fn host(&self, place: &Place) -> Host {
+    /// Returns the node at `place` as a host that can be disturbed.
+    #[must_use]
+    pub fn host(&self, place: &Place) -> Host {
         Host::at(
             &place.namespace,
             place.primary,
@@ -168,12 +207,12 @@ impl Drop for Net {
 ///
 /// # Errors
 ///
-/// [`LabError::Missing`].
-pub fn needs() -> Result<(), LabError> {
+/// [`Missing`].
+pub fn needs() -> Result<(), Missing> {
     let missing = [Need::Root, Need::TrafficControl, Need::Namespaces];
     match missing.into_iter().find_map(Need::missing) {
         None => Ok(()),
-        Some(why) => Err(LabError::Missing(why)),
+        Some(why) => Err(Missing(why)),
     }
 }
 
@@ -187,8 +226,8 @@ pub fn is_up(topology: &str) -> bool {
 ///
 /// # Errors
 ///
-/// [`LabError::Missing`] without root, and what `ip` says.
-pub fn down(topology: &str) -> Result<bool, LabError> {
+/// [`RemoveError::Missing`] without root, and what `ip` says.
+pub fn down(topology: &str) -> Result<bool, RemoveError> {
     needs()?;
     let removed = remove(&kept_prefix(topology))?;
     let was_marked = fs::remove_file(mark_file(topology)).is_ok();
@@ -201,7 +240,7 @@ pub fn down(topology: &str) -> Result<bool, LabError> {
 /// # Errors
 ///
 /// What `ip` says.
-pub fn remove_stale() -> Result<Vec<String>, LabError> {
+pub fn remove_stale() -> Result<Vec<String>, RemoveError> {
     let mut removed = machine::clean();
     for entry in fs::read_dir(STATE).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -217,33 +256,32 @@ pub fn remove_stale() -> Result<Vec<String>, LabError> {
         let is_stale = if mark.is_up { is_gone } else { !maker_lives };
         if is_stale {
             remove(&kept_prefix(name))?;
-            fs::remove_file(&path).map_err(LabError::io(format!("remove {}", path.display())))?;
+            fs::remove_file(&path).map_err(IoError::of(format!("remove {}", path.display())))?;
             removed.push(format!("{KEPT}{name}"));
         }
     }
     Ok(removed)
 }
 
-/// Runs `work` in a thread of its own that stands in `namespace`: sockets that it makes are of that node.
+/// Runs `work` in a thread of its own that stands in the namespace `name`: sockets that it makes are of that node.
 ///
 /// # Errors
 ///
 /// What the operating system gives for the namespace. The result of `work` is that of the thread.
 pub fn inside<T: Send + 'static>(
-    namespace: &str,
+    name: &str,
     work: impl FnOnce() -> T + Send + 'static,
-) -> Result<JoinHandle<Result<T, LabError>>, LabError> {
-    let path = Path::new(NAMESPACES).join(namespace);
-    let file = File::open(&path).map_err(LabError::io(format!("open {}", path.display())))?;
-    let what = format!("enter the network namespace {namespace}");
-    let thread = std::thread::Builder::new().name(namespace.chars().take(15).collect());
+) -> Result<JoinHandle<Result<T, IoError>>, IoError> {
+    let path = Path::new(NAMESPACES).join(name);
+    let file = File::open(&path).map_err(IoError::of(format!("open {}", path.display())))?;
+    let what = format!("enter the network namespace {name}");
+    let thread = std::thread::Builder::new().name(name.chars().take(15).collect());
     thread
         .spawn(move || {
-            move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
-                .map_err(|error| LabError::io(what)(error.into()))?;
+            namespace::enter(&file).map_err(IoError::of(what))?;
             Ok(work())
         })
-        .map_err(LabError::io("start a thread"))
+        .map_err(IoError::of("start a thread"))
 }
 
 fn kept_prefix(topology: &str) -> String {
@@ -259,15 +297,15 @@ fn read_mark(topology: &str) -> Option<Mark> {
     serde_json::from_str(&text).ok()
 }
 
-fn write_mark(topology: &str, is_up: bool) -> Result<(), LabError> {
-    fs::create_dir_all(STATE).map_err(LabError::io(format!("make {STATE}")))?;
+fn write_mark(topology: &str, is_up: bool) -> Result<(), IoError> {
+    fs::create_dir_all(STATE).map_err(IoError::of(format!("make {STATE}")))?;
     let mark = Mark {
         pid: std::process::id(),
         is_up,
     };
     let text = serde_json::to_string(&mark).expect("a number and a flag have a JSON form");
     let path = mark_file(topology);
-    fs::write(&path, text).map_err(LabError::io(format!("write {}", path.display())))
+    fs::write(&path, text).map_err(IoError::of(format!("write {}", path.display())))
 }
 
 /// Names of the namespaces of the network `prefix`.
@@ -279,7 +317,7 @@ fn namespaces(prefix: &str) -> Vec<String> {
 }
 
 /// Removes all namespaces of the network `prefix`; how many there were.
-fn remove(prefix: &str) -> Result<usize, LabError> {
+fn remove(prefix: &str) -> Result<usize, ToolError> {
     let names = namespaces(prefix);
     if names.is_empty() {
         return Ok(0);
@@ -294,7 +332,7 @@ fn remove(prefix: &str) -> Result<usize, LabError> {
 
 /// Removes the network `prefix` when this process has ended, however it does: a shell waits for the end of a pipe that
 /// only this process can write to.
-fn guard(prefix: &str) -> Result<Child, LabError> {
+fn guard(prefix: &str) -> Result<Child, IoError> {
     let start = format!("{prefix}{}", plan::SEPARATOR);
     let script = "\
 trap '' HUP INT TERM
@@ -313,10 +351,10 @@ done";
         .stderr(Stdio::null());
     // A Ctrl-C at the terminal is not for it.
     command.process_group(0);
-    let mut child = command.spawn().map_err(LabError::io("start `sh`"))?;
+    let mut child = command.spawn().map_err(IoError::of("start `sh`"))?;
     if let Some(stdin) = &mut child.stdin {
         // Nothing is ever written; a flush shows that the pipe is there.
-        stdin.flush().map_err(LabError::io("keep a pipe open"))?;
+        stdin.flush().map_err(IoError::of("keep a pipe open"))?;
     }
     Ok(child)
 }

@@ -1,16 +1,23 @@
 //! The folder of a run on a host: made empty before it, removed with all processes behind it.
 
-use super::{MARK, RUN, Session, script};
-use crate::error::LabError;
+use super::{MARK, RUN, Session, SessionError, script};
 
 /// Kills all processes of a host, and removes what a run has there.
-pub(crate) fn end_run(session: &Session) -> Result<(), LabError> {
+///
+/// # Errors
+///
+/// All of [`SessionError`].
+pub fn end_run(session: &Session) -> Result<(), SessionError> {
     let words = [session.host().folder.as_str(), MARK, RUN];
     session.run("end a run", &script(END_RUN), &words).map(drop)
 }
 
-/// Makes an empty folder for a run; gives its path.
-pub(crate) fn begin_run(session: &Session) -> Result<(), LabError> {
+/// Makes an empty folder for a run.
+///
+/// # Errors
+///
+/// All of [`SessionError`].
+pub fn begin_run(session: &Session) -> Result<(), SessionError> {
     let words = [session.host().folder.as_str(), MARK, RUN];
     session
         .run("make room for a run", BEGIN_RUN, &words)

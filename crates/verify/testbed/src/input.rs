@@ -38,12 +38,12 @@ pub enum InputError {
 }
 
 impl InputError {
-    /// The value of `key` makes no sense.
+    /// Returns [`InputError::Value`]: the value of `key` makes no sense.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "numbers and texts are formatted alike, and the caller needs the value no longer"
     )]
-    pub(crate) fn value(
+    pub fn value(
         file: &str,
         key: impl ToString,
         found: impl ToString,
@@ -71,7 +71,11 @@ pub fn read(path: &Path) -> Result<String, InputError> {
 }
 
 /// Parses the text of a file; `file` is for messages.
-pub(crate) fn parse<T: DeserializeOwned>(text: &str, file: &str) -> Result<T, InputError> {
+///
+/// # Errors
+///
+/// [`InputError::Parse`].
+pub fn parse<T: DeserializeOwned>(text: &str, file: &str) -> Result<T, InputError> {
     toml::from_str(text).map_err(|error| InputError::Parse {
         file: file.to_owned(),
         message: error.to_string().trim().to_owned(),

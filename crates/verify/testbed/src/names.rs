@@ -3,16 +3,16 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// First characters of all names.
-pub(crate) const NAME: &str = "sheaf-lab-";
+pub const NAME: &str = "sheaf-lab-";
 
 static SERIAL: AtomicU32 = AtomicU32::new(0);
 
 /// Returns the first characters of the names of this process.
-pub(crate) fn prefix() -> String {
+pub fn prefix() -> String {
     format!("{NAME}{}", std::process::id())
 }
 
 /// Returns a name of this process that nothing else has.
-pub(crate) fn unique() -> String {
+pub fn unique() -> String {
     format!("{}-{}", prefix(), SERIAL.fetch_add(1, Ordering::Relaxed))
 }

@@ -1,16 +1,40 @@
 //! Tools of the system: whether they are there, and running them.
 
-use crate::error::LabError;
+use crate::IoError;
 use sheaf_zookeeper::server::Home;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
+use thiserror::Error;
 
 /// Where system tools may lie that are not on every user's path.
 const SYSTEM_FOLDERS: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/bin"];
 
-/// Requirements of a cell beyond the binary.
+/// Reasons why a tool of the system did not do its work.
+#[derive(Debug, Error)]
+pub enum ToolError {
+    /// The tool cannot be run.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// The tool failed.
+    #[error("`{command}` ended with {status}: {stderr}")]
+    Failed {
+        /// Command line.
+        command: String,
+        /// How it ended.
+        status: String,
+        /// Standard error of the command.
+        stderr: String,
+    },
+}
+
+/// Something that the machine lacks, where skipping is not allowed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("this cannot run here: {0}")]
+pub struct Missing(pub String);
+
+/// Requirements of a place or a disturbance beyond the binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Need {
     /// To be root: mounts, priorities, limits of others.
@@ -74,7 +98,7 @@ impl Need {
 }
 
 /// Where cgroups of version 1 limit memory.
-pub(crate) const MEMORY_GROUPS: &str = "/sys/fs/cgroup/memory";
+pub const MEMORY_GROUPS: &str = "/sys/fs/cgroup/memory";
 
 fn no_namespaces() -> Option<String> {
     // Once a process: two threads that try at the same moment would take each other's away.
@@ -91,13 +115,17 @@ fn no_namespaces() -> Option<String> {
 }
 
 /// Another binary than the running one, for tests of this crate.
-pub(crate) const PROGRAM: &str = "SHEAF_LAB_PROGRAM";
+pub const PROGRAM: &str = "SHEAF_LAB_PROGRAM";
 
-/// The program whose processes are the nodes.
-pub(crate) fn program() -> Result<PathBuf, LabError> {
+/// Returns the program whose processes are the nodes.
+///
+/// # Errors
+///
+/// Refusal of the operating system.
+pub fn program() -> Result<PathBuf, IoError> {
     std::env::var_os(PROGRAM)
         .map_or_else(std::env::current_exe, |path| Ok(path.into()))
-        .map_err(LabError::io("find the path of this program"))
+        .map_err(IoError::of("find the path of this program"))
 }
 
 /// Whether this process is root.
@@ -107,7 +135,7 @@ pub fn is_root() -> bool {
 }
 
 /// Where the tool `name` lies.
-pub(crate) fn find(name: &str) -> Option<PathBuf> {
+pub fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders =
         std::env::split_paths(&path).chain(SYSTEM_FOLDERS.iter().map(|folder| (*folder).into()));
@@ -117,7 +145,7 @@ pub(crate) fn find(name: &str) -> Option<PathBuf> {
 }
 
 /// The library that `faketime` loads before all others.
-pub(crate) fn faketime_library() -> Option<PathBuf> {
+pub fn faketime_library() -> Option<PathBuf> {
     let folders = std::fs::read_dir("/usr/lib").ok()?;
     let folders = folders.flatten().map(|folder| folder.path());
     let mut found = folders.map(|folder| folder.join("faketime/libfaketimeMT.so.1"));
@@ -125,7 +153,7 @@ pub(crate) fn faketime_library() -> Option<PathBuf> {
 }
 
 /// A command for the tool `name`, wherever it lies.
-pub(crate) fn command(name: &str) -> Command {
+pub fn command(name: &str) -> Command {
     let mut command = Command::new(find(name).unwrap_or_else(|| name.into()));
     command.stdin(Stdio::null());
     command
@@ -135,34 +163,35 @@ pub(crate) fn command(name: &str) -> Command {
 ///
 /// # Errors
 ///
-/// [`LabError::Io`] if it cannot be started, [`LabError::Tool`] if it fails.
-pub(crate) fn run<'a>(
-    name: &str,
-    args: impl IntoIterator<Item = &'a str>,
-) -> Result<String, LabError> {
+/// [`ToolError::Io`] if it cannot be started, [`ToolError::Failed`] if it fails.
+pub fn run<'a>(name: &str, args: impl IntoIterator<Item = &'a str>) -> Result<String, ToolError> {
     let mut command = command(name);
     command.args(args);
     finish(command, None)
 }
 
 /// As [`run`], with `input` as its standard input.
-pub(crate) fn run_with_input<'a>(
+///
+/// # Errors
+///
+/// As [`run`].
+pub fn run_with_input<'a>(
     name: &str,
     args: impl IntoIterator<Item = &'a str>,
     input: &str,
-) -> Result<String, LabError> {
+) -> Result<String, ToolError> {
     let mut command = command(name);
     command.args(args);
     finish(command, Some(input))
 }
 
-fn finish(mut command: Command, input: Option<&str>) -> Result<String, LabError> {
+fn finish(mut command: Command, input: Option<&str>) -> Result<String, ToolError> {
     let typed = format!("{command:?}").replace('"', "");
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     if input.is_some() {
         command.stdin(Stdio::piped());
     }
-    let io = || LabError::io(format!("run `{typed}`"));
+    let io = || IoError::of(format!("run `{typed}`"));
     let mut child = command.spawn().map_err(io())?;
     if let (Some(text), Some(mut stdin)) = (input, child.stdin.take()) {
         // A tool that does not read its input says why when it ends.
@@ -172,7 +201,7 @@ fn finish(mut command: Command, input: Option<&str>) -> Result<String, LabError>
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    Err(LabError::Tool {
+    Err(ToolError::Failed {
         command: typed,
         status: output.status.to_string(),
         stderr: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
