@@ -1,4 +1,5 @@
-//! The prior systems' rules on real sockets: what O2-Balancer2 did, in the same namespaces and on the same wires.
+//! The prior systems' rules ([`sheaf_sim::prior`]) on real sockets: what O2-Balancer2 did, in the same namespaces and on
+//! the same wires.
 //!
 //! The ICN publishes a heartbeat of 24 bytes with the EPN it chose; every FLP pushes a header and its payload there
 //! without waiting, up to 1,000 messages deep, and throws away what comes then; an EPN counts messages, and
@@ -16,7 +17,6 @@ mod flp;
 mod icn;
 mod limiter;
 mod queue;
-mod rule;
 mod wire;
 
 use super::Trial;
@@ -28,7 +28,8 @@ use serde::{Deserialize, Serialize};
 use sheaf_farm::{Lines, Process};
 use sheaf_figures::stat;
 use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
-use sheaf_sim::scenario::{Builder, Fault, FaultKind, Legacy};
+use sheaf_sim::prior;
+use sheaf_sim::scenario::{Fault, FaultKind, Legacy};
 use sheaf_testbed::IoError;
 use sheaf_testbed::clock::{Interrupted, now_ns, wait_until};
 use sheaf_testbed::machine::Folder;
@@ -413,36 +414,20 @@ fn judge(trial: &Trial, reports: &[(NodeId, NodeReport)], faults: u64) -> RunRes
     };
     let out_of_order: u64 = of(Role::Epn).map(|report| report.out_of_order).sum();
     let lost = icn.heartbeats.saturating_sub(icn.acks);
-    let mut left = lost;
-    let mut lost_by = BTreeMap::new();
+    let most = |of_flp: fn(&NodeReport) -> u64| of(Role::Flp).map(of_flp).max().unwrap_or(0);
+    let dead = match faults {
+        0 => most(|report| report.unsent),
+        _ => u64::MAX,
+    };
     // The first three are counted one by one. A heartbeat that none of them explains was sent by somebody, and never
     // made a set: its messages stand in one that did not close, or moved every set behind them.
-    for (cause, most) in [
+    let causes = [
         ("late-at-run-end", icn.late),
         ("out-of-order", out_of_order),
-        (
-            "queue-full",
-            of(Role::Flp)
-                .map(|report| report.queue_full)
-                .max()
-                .unwrap_or(0),
-        ),
-        (
-            "dead-epn",
-            if faults > 0 {
-                u64::MAX
-            } else {
-                of(Role::Flp).map(|report| report.unsent).max().unwrap_or(0)
-            },
-        ),
-        ("misaligned", u64::MAX),
-    ] {
-        let count = most.min(left);
-        left -= count;
-        if count > 0 {
-            lost_by.insert(cause.to_owned(), count);
-        }
-    }
+        ("queue-full", most(|report| report.queue_full)),
+        ("dead-epn", dead),
+    ];
+    let lost_by = prior::attribute(lost, &causes, "misaligned");
     let targets: Vec<&Vec<u16>> = of(Role::Flp).map(|report| &report.targets).collect();
     let bytes = u64::from(trial.scenario.flps) * trial.scenario.size.bytes * icn.acks;
     let span_s = icn.span_ns as f64 / 1e9;
@@ -469,10 +454,7 @@ fn judge(trial: &Trial, reports: &[(NodeId, NodeReport)], faults: u64) -> RunRes
         span_s,
         fairness: stat::jain(&icn.acks_by_epn),
         tfs_by_epn: icn.acks_by_epn.clone(),
-        flp_peak_bytes: of(Role::Flp)
-            .map(|report| report.peak_bytes)
-            .max()
-            .unwrap_or(0),
+        flp_peak_bytes: most(|report| report.peak_bytes),
         faults,
         ..RunResult::default()
     };
@@ -487,11 +469,6 @@ fn mixed(targets: &[&Vec<u16>]) -> u64 {
     };
     let differs = |at: &usize| others.iter().any(|other| other.get(*at) != first.get(*at));
     (0..first.len()).filter(differs).count() as u64
-}
-
-/// The builder of the prior systems that `rules` name.
-fn is_counting(rules: &Legacy) -> bool {
-    rules.builder == Builder::Counting
 }
 
 #[cfg(test)]

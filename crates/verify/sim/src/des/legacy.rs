@@ -1,27 +1,20 @@
-//! Rules of the prior systems on the same wires, each switched by itself.
+//! Rules of the prior systems ([`prior`](crate::prior)) on the same wires, in virtual time.
 //!
-//! One heartbeat a period goes to all FLPs, each of which sends one message to the EPN whose turn it is. The rules were
-//! read in their code (`docs/explanation/simulator.md`, section "Legacy rules"): an EPN counts messages; the
-//! coordinator stops counting acknowledgements soon after its last heartbeat; full queues drop silently; FLPs may go
-//! their own way round the EPNs; dead EPNs may keep their turn. An announced TF here is a heartbeat, a lost one a
-//! heartbeat without a counted acknowledgement.
-
-mod builder;
+//! One heartbeat a period goes to all FLPs, each of which sends one message to the EPN whose turn it is. Here is what the
+//! rules leave to their driver: wires, faults, and the end of counting, soon after the last heartbeat. An announced TF
+//! here is a heartbeat, a lost one a heartbeat without a counted acknowledgement.
 
 use super::draw::{SizeDraw, Stream as Chance, chance};
 use super::network::{FlowId, Network, Seen, Sight};
 use super::queue::{MS, Nanos, Queue, seconds};
 use super::tally::{Run, TraceHash};
-use crate::scenario::{Fault, FaultKind, Reaction, Scenario};
-use builder::Epn;
+use crate::prior::{self, Choice, EpnList, Icn, Outbox, REINIT_MS, SetBuilder, Turn, Way};
+use crate::scenario::{Fault, FaultKind, Scenario};
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use std::collections::VecDeque;
 
 /// Bytes of a heartbeat or an acknowledgement on the wire.
 const CONTROL_BYTES: u64 = 120;
-/// How long FLPs send nothing when they make their list of EPNs anew, in ms.
-const REINIT_MS: u64 = 1000;
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
@@ -72,9 +65,9 @@ struct Message {
     bytes: u64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Stream {
-    queue: VecDeque<Message>,
+    queue: Outbox<Message>,
     flow: Option<FlowId>,
     is_starting: bool,
     stall: Option<(Nanos, Nanos)>,
@@ -83,9 +76,14 @@ struct Stream {
 #[derive(Debug)]
 struct Flp {
     is_up: bool,
-    /// Place of the FLP on its own way round, with private iterators.
-    turn: u64,
+    way: Way,
     held_bytes: u64,
+}
+
+#[derive(Debug)]
+struct Epn {
+    is_up: bool,
+    builder: SetBuilder,
 }
 
 /// Losses of messages and heartbeats, by cause.
@@ -109,9 +107,8 @@ pub(super) struct Legacy {
     flps: Vec<Flp>,
     epns: Vec<Epn>,
     /// The EPNs in the list of each FLP, or in the one list of the coordinator.
-    lists: Vec<Vec<u16>>,
-    turn: u64,
-    next_beat: u64,
+    lists: Vec<EpnList>,
+    icn: Icn,
     paused_until: Nanos,
     chance: Xoshiro256PlusPlus,
     losses: Losses,
@@ -128,11 +125,21 @@ impl Legacy {
         } else {
             1
         };
-        let all: Vec<u16> = (0..scenario.epns as u16).collect();
+        let rules = &scenario.legacy;
         let flp = |_| Flp {
             is_up: true,
-            turn: 0,
+            way: Way::new(rules.private_iterators),
             held_bytes: 0,
+        };
+        let epn = |_| Epn {
+            is_up: true,
+            builder: SetBuilder::new(rules.builder, true, scenario.flps),
+        };
+        let stream = |_| Stream {
+            queue: Outbox::new(rules.queue_messages_max as usize),
+            flow: None,
+            is_starting: false,
+            stall: None,
         };
         let made = scenario.timeframes() as f64 / scenario.rate_hz;
         Self {
@@ -144,16 +151,15 @@ impl Legacy {
                 ..Run::default()
             },
             sizes: SizeDraw::new(scenario, seed),
-            streams: (0..scenario.flps * scenario.epns)
-                .map(|_| Stream::default())
-                .collect(),
+            streams: (0..scenario.flps * scenario.epns).map(stream).collect(),
             flps: (0..scenario.flps).map(flp).collect(),
-            epns: (0..scenario.epns)
-                .map(|_| Epn::new(scenario.legacy.builder, scenario.flps))
-                .collect(),
-            lists: vec![all; lists as usize],
-            turn: 0,
-            next_beat: 0,
+            epns: (0..scenario.epns).map(epn).collect(),
+            lists: vec![EpnList::all(scenario.epns as u16); lists as usize],
+            icn: Icn::new(
+                choice(&scenario.policy),
+                Turn::default(),
+                scenario.epns as u16,
+            ),
             paused_until: 0,
             chance: chance(seed, Chance::Lists),
             losses: Losses::default(),
@@ -244,24 +250,16 @@ impl Legacy {
     }
 
     fn beat(&mut self, now: Nanos) {
-        let beat = self.next_beat;
-        self.next_beat += 1;
+        let chance = &mut self.chance;
+        let draw = |count| chance.random_range(0..count);
+        let heartbeat = self.icn.beat(&self.lists[0], draw);
+        let (beat, target) = (heartbeat.number, heartbeat.epn);
         self.run.announced += 1;
-        // A coordinator without any EPN goes on as if all were there.
-        let list = &self.lists[0];
-        let target = match self.scenario.policy.as_str() {
-            "modulo" => list.get((beat % list.len().max(1) as u64) as usize),
-            "random" if !list.is_empty() => list.get(self.chance.random_range(0..list.len())),
-            _ => list.get((self.turn % list.len().max(1) as u64) as usize),
-        };
-        let target = target
-            .copied()
-            .unwrap_or((beat % self.epns.len() as u64) as u16);
-        self.turn += 1;
         let delay = self.scenario.network.control_delay_us * 1000;
         self.queue.push(now + delay, Event::Heard { beat, target });
-        if self.next_beat < self.scenario.timeframes() {
-            let next = seconds(self.next_beat as f64 / self.scenario.rate_hz);
+        let beats = self.icn.heartbeats();
+        if beats < self.scenario.timeframes() {
+            let next = seconds(beats as f64 / self.scenario.rate_hz);
             self.queue.push(next, Event::Beat);
         }
     }
@@ -278,24 +276,18 @@ impl Legacy {
             self.losses.reinitialised += u64::from(flp == 0);
             return;
         }
-        let mut target = target;
-        if self.scenario.legacy.private_iterators {
-            let list = &self.lists[flp];
-            if let Some(own) = list.get((node.turn % list.len().max(1) as u64) as usize) {
-                target = *own;
-            }
-            node.turn += 1;
-        }
+        // One list is that of the ICN, and then no FLP goes its own way.
+        let list = &self.lists[flp % self.lists.len()];
+        let target = node.way.target(target, list);
         if flp == 0 && !self.epns[usize::from(target)].is_up {
             self.losses.dead_epn += 1;
         }
         let stream_index = flp * self.epns.len() + usize::from(target);
         let stream = &mut self.streams[stream_index];
-        if stream.queue.len() >= self.scenario.legacy.queue_messages_max as usize {
+        if !stream.queue.offer(Message { beat, bytes }) {
             self.losses.queue_full += 1;
             return;
         }
-        stream.queue.push_back(Message { beat, bytes });
         node.held_bytes += bytes;
         self.run.flp_peak_bytes = self.run.flp_peak_bytes.max(node.held_bytes);
         self.start_if_idle(now, stream_index as u32);
@@ -340,7 +332,7 @@ impl Legacy {
     fn arrive(&mut self, now: Nanos, stream_index: u32) {
         let (flp, epn) = self.pair(stream_index);
         let stream = &mut self.streams[stream_index as usize];
-        let (Some(flow), Some(message)) = (stream.flow, stream.queue.pop_front()) else {
+        let (Some(flow), Some(message)) = (stream.flow, stream.queue.pop()) else {
             return;
         };
         self.flps[flp as usize].held_bytes -= message.bytes;
@@ -360,8 +352,8 @@ impl Legacy {
             }
         }
         let node = &mut self.epns[epn as usize];
-        let closed = node.take(message.beat, message.bytes);
-        self.run.epn_peak_bytes = self.run.epn_peak_bytes.max(node.open_bytes());
+        let closed = node.builder.take(message.beat, message.bytes);
+        self.run.epn_peak_bytes = self.run.epn_peak_bytes.max(node.builder.open_bytes());
         self.losses.out_of_order += u64::from(closed.is_thrown_away);
         if let Some((beat, bytes)) = closed.whole {
             self.bytes += bytes;
@@ -379,7 +371,7 @@ impl Legacy {
             (FaultKind::Crash, Some(flp), _) => {
                 let node = &mut self.flps[flp as usize];
                 node.is_up = !begins;
-                node.turn = 0;
+                node.way.restart();
             }
             (FaultKind::Crash, None, Some(epn)) => self.crash_epn(now, epn, begins),
             (FaultKind::Hang | FaultKind::Partition, Some(flp), None) => {
@@ -417,7 +409,7 @@ impl Legacy {
     fn crash_epn(&mut self, now: Nanos, epn: u32, begins: bool) {
         self.epns[epn as usize].is_up = !begins;
         if begins {
-            self.epns[epn as usize].forget();
+            self.epns[epn as usize].builder.forget();
         }
         for flp in 0..self.flps.len() {
             let index = flp * self.epns.len() + epn as usize;
@@ -426,7 +418,7 @@ impl Legacy {
                 stream.is_starting = false;
                 if let Some(flow) = stream.flow.take() {
                     // Messages under way are lost with the connection; those that wait stay for a restart.
-                    if let Some(message) = stream.queue.pop_front() {
+                    if let Some(message) = stream.queue.pop() {
                         self.flps[flp].held_bytes -= message.bytes;
                     }
                     self.network.end(now, flow);
@@ -435,7 +427,7 @@ impl Legacy {
                 self.start_if_idle(now, index as u32);
             }
         }
-        if self.scenario.legacy.no_removal || self.scenario.reaction == Reaction::None {
+        if !prior::takes_notice(&self.scenario.legacy, self.scenario.reaction) {
             return;
         }
         let detection = self.scenario.registry.suspect_ms * MS;
@@ -454,16 +446,12 @@ impl Legacy {
 
     fn notice(&mut self, now: Nanos, list: u16, epn: u16, is_back: bool) {
         let reaction = self.scenario.reaction;
-        let entries = &mut self.lists[usize::from(list)];
+        let list = &mut self.lists[usize::from(list)];
         if is_back {
-            if reaction != Reaction::Reinitialise && !entries.contains(&epn) {
-                entries.push(epn);
-                entries.sort_unstable();
-            }
+            list.readmit(epn, reaction);
             return;
         }
-        entries.retain(|listed| *listed != epn);
-        if reaction == Reaction::Reinitialise {
+        if list.strike_off(epn, reaction) {
             self.paused_until = now + REINIT_MS * MS;
             for (index, stream) in self.streams.iter_mut().enumerate() {
                 let flp = index / self.epns.len();
@@ -480,39 +468,46 @@ impl Legacy {
                     self.network.end(now, flow);
                 }
             }
-            self.epns.iter_mut().for_each(Epn::forget);
+            self.epns.iter_mut().for_each(|epn| epn.builder.forget());
         }
     }
 
     fn end(self) -> Run {
         let mut run = self.run;
         let lost = run.announced - run.complete;
-        // A heartbeat without another cause was still under way when the counting ended.
-        let mut left = lost;
-        for (cause, count) in [
+        let queue_full = self.losses.queue_full.div_ceil(self.flps.len() as u64);
+        let causes = [
             ("out-of-order", self.losses.out_of_order),
             ("dead-epn", self.losses.dead_epn),
             ("reinitialising", self.losses.reinitialised),
-            (
-                "queue-full",
-                self.losses.queue_full.div_ceil(self.flps.len() as u64),
-            ),
-        ] {
-            let count = count.min(left);
-            run.lose(cause, count);
-            left -= count;
-        }
-        run.lose("late-at-run-end", left);
+            ("queue-full", queue_full),
+        ];
+        // A heartbeat without another cause was still under way when the counting ended.
+        run.lost_by = prior::attribute(lost, &causes, "late-at-run-end");
         run.out_of_order = self.losses.out_of_order;
         run.bytes = self.bytes;
         run.span_ns = self.last_ack_at;
-        run.tfs_by_epn = self.epns.iter().map(|epn| (epn.whole(), 1.0)).collect();
+        run.tfs_by_epn = self
+            .epns
+            .iter()
+            .map(|epn| (epn.builder.whole(), 1.0))
+            .collect();
         run.timeouts = self.network.timeouts();
         run.books_agree = run.latencies_ns.len() as u64 == run.complete;
         run.events = self.queue.popped();
         run.simulated_ns = self.queue.now();
         run.trace_hash = self.hash.value();
         run
+    }
+}
+
+/// Returns the rule of choice that a policy stands for. All but two take turns, `fixed` among them, which only live
+/// farms of more than one EPN know.
+fn choice(policy: &str) -> Choice {
+    match policy {
+        "modulo" => Choice::Modulo,
+        "random" => Choice::Random,
+        _ => Choice::RoundRobin,
     }
 }
 

@@ -1,9 +1,9 @@
 //! An EPN of the prior systems.
 
 use super::queue::Lanes;
-use super::rule::Rule;
 use super::wire::{self, FRAMING, MESSAGE, Message};
-use super::{NodeConfig, NodeReport, is_counting};
+use super::{NodeConfig, NodeReport};
+use sheaf_sim::prior::SetBuilder;
 use std::io::{self, Read};
 use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -31,11 +31,12 @@ pub(super) fn run(config: &NodeConfig) -> io::Result<NodeReport> {
     accept_all(listener, &lanes, message_bytes);
     register(&control, config.index, address)?;
     wait_for_end(control.try_clone()?, &lanes);
-    let mut rule = Rule::new(is_counting(&config.rules), config.has_order, config.flps);
+    let rule = config.rules.builder;
+    let mut builder = SetBuilder::new(rule, config.has_order, config.flps.into());
     let mut report = NodeReport::default();
     while let Some(heartbeat) = lanes.pop() {
         report.messages += 1;
-        if let Some(heartbeat) = rule.take(heartbeat) {
+        if let Some((heartbeat, _)) = builder.take(heartbeat, config.bytes).whole {
             match (Message::Ack { heartbeat }).write(&control) {
                 // The ICN is gone: counting has ended.
                 Err(error) if wire::is_end(&error) => {}
@@ -43,7 +44,8 @@ pub(super) fn run(config: &NodeConfig) -> io::Result<NodeReport> {
             }
         }
     }
-    (report.out_of_order, report.open_messages) = rule.leftovers();
+    report.out_of_order = builder.thrown_away();
+    report.open_messages = builder.open_messages();
     Ok(report)
 }
 

@@ -5,6 +5,7 @@ use super::wire::{self, FRAMING, MESSAGE, Message};
 use super::{NodeConfig, NodeReport};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use sheaf_sim::prior::{EpnList, Way};
 use sheaf_testbed::clock;
 use std::io::{self, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -32,25 +33,21 @@ pub(super) fn run(config: &NodeConfig) -> io::Result<NodeReport> {
     hello(false).write(&control)?;
     let mut outputs: Vec<Output> = Vec::new();
     let mut report = NodeReport::default();
-    let mut own_next = 0_usize;
+    let mut way = Way::new(config.rules.private_iterators);
+    let mut list = EpnList::all(0);
     let mut begin = None;
     while let Some(message) = Message::read(&control)? {
         match message {
             Message::Channels { count } => {
                 outputs = connect_all(&control, count, config)?;
+                list = EpnList::all(u16::try_from(outputs.len()).unwrap_or(u16::MAX));
                 hello(true).write(&control)?;
             }
             Message::Heartbeat { heartbeat, channel } => {
                 begin.get_or_insert_with(Instant::now);
-                let target = if config.rules.private_iterators && !outputs.is_empty() {
-                    // Each FLP goes its own way round, and nothing ties these together.
-                    let target = own_next;
-                    own_next = (own_next + 1) % outputs.len();
-                    target
-                } else {
-                    usize::try_from(channel).unwrap_or(usize::MAX)
-                };
-                let Some(output) = outputs.get(target) else {
+                let named = u16::try_from(channel).unwrap_or(u16::MAX);
+                let target = way.target(named, &list);
+                let Some(output) = outputs.get(usize::from(target)) else {
                     return Err(wire::invalid(format!(
                         "heartbeat {heartbeat} for channel {channel}, which was never announced"
                     )));
@@ -81,12 +78,12 @@ pub(super) fn run(config: &NodeConfig) -> io::Result<NodeReport> {
 }
 
 /// Writes down to where `heartbeat` went.
-fn note(targets: &mut Vec<u16>, heartbeat: u64, target: usize) {
+fn note(targets: &mut Vec<u16>, heartbeat: u64, target: u16) {
     let at = usize::try_from(heartbeat).unwrap_or(usize::MAX);
     // No run is longer than that; later heartbeats are not compared.
     if at < 10_000_000 {
         targets.resize(targets.len().max(at + 1), u16::MAX);
-        targets[at] = u16::try_from(target).unwrap_or(u16::MAX);
+        targets[at] = target;
     }
 }
 

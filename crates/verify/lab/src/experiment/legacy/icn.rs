@@ -4,6 +4,7 @@ use super::limiter::Pace;
 use super::queue::Lanes;
 use super::wire::{self, Message};
 use super::{NodeConfig, NodeReport};
+use sheaf_sim::prior::{self, Choice, EpnList, Turn};
 use sheaf_testbed::clock;
 use std::collections::BTreeMap;
 use std::io;
@@ -81,17 +82,21 @@ pub(super) fn run(config: &NodeConfig) -> io::Result<NodeReport> {
         .values()
         .map(|at| publish(&icn.connections[*at]))
         .collect::<io::Result<_>>()?;
-    let epns = icn.epns.len() as u64;
+    let choice = match config.is_fixed {
+        true => Choice::Fixed,
+        false => Choice::RoundRobin,
+    };
+    // The list of channels took one turn, and the first call steps on: heartbeat 0 goes to the third EPN.
+    let mut rules = prior::Icn::new(choice, Turn::at(2), config.epns);
+    // The list is made once: a dead EPN keeps its turn.
+    let list = EpnList::all(config.epns);
     let mut pace = Pace::new(config.rate_hz, config.has_dead_band);
     let mut sent = Vec::new();
-    for heartbeat in 0..config.heartbeats {
+    for _ in 0..config.heartbeats {
         pace.wait();
-        // The list of channels took one turn, and the first call steps on: heartbeat 0 goes to the third EPN.
-        let channel = if config.is_fixed {
-            0
-        } else {
-            (heartbeat + 2) % epns
-        };
+        // Neither choice draws.
+        let chosen = rules.beat(&list, |_| 0);
+        let (heartbeat, channel) = (chosen.number, chosen.epn.into());
         sent.push(Instant::now());
         for queue in &queues {
             // PUB drops what a subscriber does not take.

@@ -1,6 +1,6 @@
 //! The queue of a connection, bounded in messages as ZeroMQ's are.
 
-use std::collections::VecDeque;
+use sheaf_sim::prior::Outbox;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Lanes that are filled by a thread each, and emptied by one that takes a turn at each.
@@ -22,7 +22,7 @@ struct State<T> {
 
 #[derive(Debug)]
 struct Lane<T> {
-    messages: VecDeque<T>,
+    messages: Outbox<T>,
     is_over: bool,
 }
 
@@ -47,7 +47,7 @@ impl<T> Lanes<T> {
     pub(super) fn add(&self) -> usize {
         let mut state = self.lock();
         state.lanes.push(Lane {
-            messages: VecDeque::new(),
+            messages: Outbox::new(self.most),
             is_over: false,
         });
         state.lanes.len() - 1
@@ -56,25 +56,24 @@ impl<T> Lanes<T> {
     /// Puts `message` into a lane, if there is room.
     pub(super) fn try_push(&self, lane: usize, message: T) -> bool {
         let mut state = self.lock();
-        let lane = &mut state.lanes[lane];
-        let has_room = lane.messages.len() < self.most;
-        if has_room {
-            lane.messages.push_back(message);
+        let is_taken = state.lanes[lane].messages.offer(message);
+        if is_taken {
             self.changed.notify_all();
         }
-        has_room
+        is_taken
     }
 
     /// Puts `message` into a lane, when there is room.
     pub(super) fn push(&self, lane: usize, message: T) {
         let mut state = self.lock();
-        while state.lanes[lane].messages.len() >= self.most {
+        while !state.lanes[lane].messages.has_room() {
             state = self
                 .changed
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        state.lanes[lane].messages.push_back(message);
+        let is_taken = state.lanes[lane].messages.offer(message);
+        debug_assert!(is_taken, "there was room under this lock");
         self.changed.notify_all();
     }
 
@@ -106,7 +105,7 @@ impl<T> Lanes<T> {
             let count = state.lanes.len();
             for step in 0..count {
                 let at = (state.next + step) % count;
-                if let Some(message) = state.lanes[at].messages.pop_front() {
+                if let Some(message) = state.lanes[at].messages.pop() {
                     state.next = (at + 1) % count;
                     self.changed.notify_all();
                     return Some(message);

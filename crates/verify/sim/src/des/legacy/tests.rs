@@ -1,6 +1,6 @@
 use super::*;
 use crate::des;
-use crate::scenario::{Legacy as Rules, Mode, Stalls};
+use crate::scenario::{Legacy as Rules, Mode, Reaction, Stalls};
 
 /// Returns one switch as in the report, with the goodput that its FairMQ reached.
 fn pi(flps: u32, epns: u32, rate_hz: f64, bytes: u64, cutoff_ms: u64) -> Scenario {
