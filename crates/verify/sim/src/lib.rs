@@ -19,6 +19,7 @@ mod trace;
 mod watch;
 
 pub mod des;
+pub mod experiment;
 pub mod prior;
 pub mod scenario;
 pub mod summary;

@@ -1,21 +1,19 @@
-//! A scenario: one farm, its load, its network and its faults, as one TOML file.
+//! A scenario: one farm, its load, its network and its faults. The keys of a point of an experiment.
 //!
-//! [`Scenario`] is the description of one simulated run; [`ScenarioFile`] adds a `[matrix]` whose product gives
-//! several. Everything is checked before anything runs, and an error names the key and the accepted values. All keys
-//! with their defaults are in `docs/explanation/simulator.md`.
+//! Everything is checked before anything runs, and an error names the key and the accepted values. All keys with their
+//! defaults are in `docs/explanation/simulator.md`; how points get theirs says [`experiment`](crate::experiment).
 
 mod check;
-mod file;
 mod network;
 mod parts;
 
-pub use file::{Matrix, ScenarioFile};
 pub use network::{Control, Network, Rack};
 pub use parts::{
     Builder, Distribution, FarmLimits, Fault, FaultKind, Group, Legacy, Mode, Processing,
     SizeModel, Sizes, Stalls,
 };
 
+use crate::summary::Kind;
 use serde::{Deserialize, Serialize};
 use sheaf_membership::LivenessConfig;
 pub use sheaf_placement::Reaction;
@@ -23,7 +21,7 @@ use sheaf_placement::UnknownPolicy;
 pub use sheaf_stf_builder::flp::Push;
 use thiserror::Error;
 
-/// One simulated run.
+/// One farm and what it is asked, live or simulated.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Scenario {
@@ -31,6 +29,15 @@ pub struct Scenario {
     pub name: String,
     /// Question that it answers, in a sentence.
     pub question: String,
+    /// Label for what the other keys do not name.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub label: String,
+    /// Whether it is measured or computed; the command decides if it is not said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<Kind>,
+    /// Network of a live point, and of a simulated one in place of `[network]`: a name that the lab knows, or a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub topology: Option<String>,
     /// Sources.
     pub flps: u32,
     /// Builders at the beginning.
@@ -39,7 +46,7 @@ pub struct Scenario {
     pub rate_hz: f64,
     /// How long TFs are made, in s; then the farm drains.
     pub duration_s: f64,
-    /// Runs of each point: with `seed`, `seed + 1` and so on.
+    /// Runs of the point: with `seed`, `seed + 1` and so on.
     pub iterations: u32,
     /// Everything random comes from it.
     pub seed: u64,
@@ -82,6 +89,9 @@ impl Default for Scenario {
         Self {
             name: "scenario".to_owned(),
             question: String::new(),
+            label: String::new(),
+            source: None,
+            topology: None,
             flps: 2,
             epns: 4,
             rate_hz: 50.0,
@@ -120,7 +130,7 @@ pub enum ScenarioError {
         error: std::io::Error,
     },
     /// Not TOML, an unknown key, or a value of the wrong type; the text has the line and what is accepted.
-    #[error("not a scenario: {0}")]
+    #[error("not an experiment: {0}")]
     Toml(#[from] toml::de::Error),
     /// A value that makes no sense.
     #[error("{key}: found {found}, expected {expected}")]
@@ -167,6 +177,3 @@ impl Scenario {
         (self.rate_hz * self.duration_s).round() as u64
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,12 +1,12 @@
-//! `sheaf sim run`: a scenario, or the simulated points of an experiment, in virtual time.
+//! `sheaf sim run`: the simulated points of an experiment, in virtual time.
 
 use crate::{fail, json_file, progress};
 use anyhow::Context as _;
 use serde_json::json;
 use sheaf_farm::proc::usage;
-use sheaf_lab::experiment::Experiment;
+use sheaf_lab::experiment::{Experiment, ExperimentError};
 use sheaf_sim::des::{PointRun, Progress, run_point};
-use sheaf_sim::scenario::{Scenario, ScenarioFile};
+use sheaf_sim::scenario::Scenario;
 use sheaf_sim::summary::{Kind, Point, Summary};
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Simulate a scenario file: farms of any size on modelled networks.
+/// Simulate an experiment file: farms of any size on modelled networks.
 ///
 /// The shipped scheduler, builder and hold run in it. A row a point is printed; --json, --csv and --out keep the
-/// figures. Equal files and seeds give equal figures and the same trace hash. All keys of a scenario file are in
+/// figures. Equal files and seeds give equal figures and the same trace hash. All keys of a file are in
 /// docs/explanation/simulator.md.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
@@ -27,7 +27,7 @@ Examples:
   sheaf sim run experiments/scale-250x1750.toml --json s.json
   sheaf sim run experiments/scenarios/small.toml --seed 7 --duration 2 other seed, 2 s only")]
 pub(crate) struct Args {
-    /// Read this scenario (TOML); of an experiment file, its simulated points.
+    /// Read this experiment (TOML); its simulated points are run.
     file: PathBuf,
     /// Use this seed in place of that of the file.
     #[arg(long)]
@@ -59,11 +59,11 @@ struct Totals {
     trace_hash: u64,
 }
 
-/// Simulates a scenario file.
+/// Simulates an experiment file.
 ///
 /// # Errors
 ///
-/// A file that is no scenario, results that are there already, books that do not agree, or a file that cannot be
+/// A file that is no experiment, results that are there already, books that do not agree, or a file that cannot be
 /// written.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (name, scenarios) = read(args)?;
@@ -75,45 +75,36 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// The points of the file, with what the command line says of them.
 fn read(args: &Args) -> anyhow::Result<(String, Vec<Scenario>)> {
-    let wrong =
-        |error: &dyn std::fmt::Display| fail::bad_use(format!("{}: {error}", args.file.display()));
-    if is_experiment(&args.file) {
-        let mut experiment = Experiment::read(&args.file).map_err(|error| fail::bad_use(&error))?;
-        if let Some(duration_s) = args.duration {
-            experiment = experiment.last(duration_s);
-        }
-        experiment.seed = args.seed.unwrap_or(experiment.seed);
-        let iterations = args.iterations.unwrap_or(experiment.iterations);
-        let trials = experiment.trials().map_err(|error| fail::bad_use(&error))?;
-        let simulated = trials.into_iter().filter(|trial| trial.source == Kind::Sim);
-        let scenarios: Vec<Scenario> = simulated
-            .map(|trial| Scenario {
-                iterations,
-                ..trial.scenario
-            })
-            .collect();
-        if scenarios.is_empty() {
-            let expected = "no point has source = \"sim\"; `sheaf lab run` makes live ones";
-            return Err(wrong(&expected));
-        }
-        return Ok((experiment.name, scenarios));
+    let refuse = |error: ExperimentError| {
+        // Errors of reading name the file, those of points the experiment.
+        let (file, text) = (args.file.display().to_string(), error.to_string());
+        fail::bad_use(match text.contains(&file) {
+            true => text,
+            false => format!("{file}: {text}"),
+        })
+    };
+    let mut experiment = Experiment::read_for_simulator(&args.file).map_err(refuse)?;
+    if let Some(duration_s) = args.duration {
+        experiment = experiment.last(duration_s);
     }
-    let mut file = ScenarioFile::read(&args.file).map_err(|error| wrong(&error))?;
-    let base = &mut file.base;
-    base.seed = args.seed.unwrap_or(base.seed);
-    base.duration_s = args.duration.unwrap_or(base.duration_s);
-    base.iterations = args.iterations.unwrap_or(base.iterations);
-    let points = file.points().map_err(|error| wrong(&error))?;
-    Ok((file.base.name, points))
-}
-
-/// Whether the file has a table that only experiments have. What is wrong with it is told by the reader of its kind.
-fn is_experiment(path: &Path) -> bool {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    let table: toml::Table = toml::from_str(&text).unwrap_or_default();
-    ["base", "point", "live", "scenario", "chaos", "fault"]
-        .iter()
-        .any(|key| table.contains_key(*key))
+    experiment.seed = args.seed.unwrap_or(experiment.seed);
+    let iterations = args.iterations.unwrap_or(experiment.iterations);
+    let trials = experiment.trials().map_err(refuse)?;
+    let simulated = trials.into_iter().filter(|trial| trial.source == Kind::Sim);
+    let scenarios: Vec<Scenario> = simulated
+        .map(|trial| Scenario {
+            iterations,
+            ..trial.scenario
+        })
+        .collect();
+    if scenarios.is_empty() {
+        let expected = "no point has source = \"sim\"; `sheaf lab run` makes live ones";
+        return Err(fail::bad_use(format!(
+            "{}: {expected}",
+            args.file.display()
+        )));
+    }
+    Ok((experiment.name, scenarios))
 }
 
 /// Makes the folder of results, or says that there are others.

@@ -1,5 +1,5 @@
-//! The prior systems' rules ([`sheaf_sim::prior`]) on real sockets: what O2-Balancer2 did, in the same namespaces and on
-//! the same wires.
+//! The prior systems' rules ([`sheaf_sim::prior`]) on real sockets: what O2-Balancer2 did, in the same namespaces and
+//! on the same wires.
 //!
 //! The ICN publishes a heartbeat of 24 bytes with the EPN it chose; every FLP pushes a header and its payload there
 //! without waiting, up to 1,000 messages deep, and throws away what comes then; an EPN counts messages, and

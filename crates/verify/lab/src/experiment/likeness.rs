@@ -3,7 +3,7 @@
 //! Rates, queues, bursts, racks and the way of control come from the topology, the clock, the memory and the deadlines
 //! of the nodes from the configuration of live nodes, delays and speed of the machine from `[machine]`.
 
-use super::Experiment;
+use super::{Experiment, capacity_bytes};
 use crate::place::{Misfit, Placement};
 use sheaf_sim::scenario::{Control, Group, Rack, Scenario};
 use sheaf_testbed::net::{Framing, Node, Topology};
@@ -53,7 +53,7 @@ pub(super) fn liken(
     });
     (network.delay_us, network.control_delay_us) = (machine.hop_us, machine.hop_us);
     network.racks = racks(topology, &flps, &epns)?;
-    let capacity_bytes = experiment.live.capacity_bytes(scenario);
+    let capacity_bytes = capacity_bytes(&experiment.live, scenario);
     let farm = &mut scenario.farm;
     farm.paced = true;
     farm.tf_deadline_ms = experiment.live.tf_deadline_ms;

@@ -2,9 +2,9 @@
 
 mod disturb;
 
-use super::Trial;
 use super::result::RunResult;
 use super::venue::Stage;
+use super::{Trial, capacity_bytes};
 use crate::books;
 use crate::farm::{Farm, FarmError, Site, Spot};
 use crate::hosted;
@@ -275,7 +275,7 @@ fn config(trial: &Trial, seed: u64) -> Result<FarmConfig, LiveError> {
         config.flp.eager_bytes = 0;
         config.epn.build.grants_max = scenario.granted_sources;
     }
-    config.epn.build.capacity_bytes = trial.live.capacity_bytes(scenario);
+    config.epn.build.capacity_bytes = capacity_bytes(&trial.live, scenario);
     config.epn.sink = SinkConfig::Discard(DiscardSink {});
     config.transport.huge_pages = false;
     let wrong = config.check();

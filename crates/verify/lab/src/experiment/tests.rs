@@ -101,7 +101,7 @@ fn what_makes_no_sense_is_refused_with_its_key_and_what_is_accepted() {
         (
             "topology = 'pi-cluster'",
             "",
-            "base.topology: found none, expected the name of a topology",
+            "x: topology: found none, expected the name of a topology",
         ),
         (
             "'legacy'",
@@ -183,25 +183,24 @@ fn chaos_kills_by_the_seed_and_everybody_is_back_in_the_end() {
 fn every_experiment_that_comes_along_is_sound() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../experiments");
     let mut found = 0;
-    for entry in std::fs::read_dir(&folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_none_or(|end| end != "toml") {
-            continue;
+    for folder in [folder.clone(), folder.join("scenarios")] {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_none_or(|end| end != "toml") {
+                continue;
+            }
+            let experiment = Experiment::read(&path).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(
+                path.file_stem().unwrap().to_str(),
+                Some(experiment.name.as_str())
+            );
+            experiment.clone().quick().trials().unwrap();
+            let simulated = Experiment::read_for_simulator(&path).unwrap();
+            assert_eq!(simulated, experiment, "both commands read the same");
+            found += 1;
         }
-        // A scenario is an experiment of the simulator alone, with a reader of its own.
-        let text = std::fs::read_to_string(&path).unwrap();
-        if !text.contains("[base]") {
-            continue;
-        }
-        let experiment = Experiment::read(&path).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(
-            path.file_stem().unwrap().to_str(),
-            Some(experiment.name.as_str())
-        );
-        experiment.clone().quick().trials().unwrap();
-        found += 1;
     }
-    assert!(found > 0, "{}", folder.display());
+    assert!(found > 15, "{found} in {}", folder.display());
 }
 
 #[test]
@@ -220,4 +219,41 @@ fn every_point_of_the_calibration_is_measured_and_simulated_on_the_same_wires() 
         );
         assert!(simulated.network.burst_bytes > 0 && simulated.farm.paced);
     }
+}
+
+#[test]
+fn a_file_of_the_simulator_is_simulated_without_saying_so_and_the_lab_asks_where() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("short.toml");
+    std::fs::write(
+        &path,
+        "flps = 3\n[size]\nmodel = 'trace'\ntrace = 'sizes.txt'",
+    )
+    .unwrap();
+    std::fs::write(folder.path().join("sizes.txt"), "# bytes\n10\n20\n").unwrap();
+    let experiment = Experiment::read_for_simulator(&path).unwrap();
+    let trials = experiment.trials().unwrap();
+    assert_eq!((trials.len(), trials[0].source), (1, Kind::Sim));
+    assert_eq!(trials[0].scenario.size.trace_bytes, [10, 20]);
+    assert_eq!(
+        (experiment.name.as_str(), experiment.iterations),
+        ("scenario", 1)
+    );
+    let told = Experiment::read(&path).unwrap_err().to_string();
+    assert!(told.contains("missing field `name`"), "{told}");
+    let told = refusal("name = 'x'\nquestion = '?'\nflps = 3");
+    assert!(
+        told.contains("found none, expected the name of a topology"),
+        "{told}"
+    );
+}
+
+#[test]
+fn the_layout_of_before_the_one_schema_gives_the_same_points() {
+    let (head, rest) = BASE.split_once("[base]").unwrap();
+    let (middle, end) = rest.split_once("[scenario]").unwrap();
+    let present = format!("{head}{end}{middle}");
+    let former = Experiment::parse(BASE, "x").unwrap();
+    assert_eq!(Experiment::parse(&present, "x").unwrap(), former);
+    assert_eq!(former.iterations, 3);
 }

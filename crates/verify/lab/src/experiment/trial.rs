@@ -2,11 +2,12 @@
 
 use super::likeness::liken;
 use super::venue::Venue;
-use super::{Chaos, Experiment, ExperimentError, LiveSettings, PointSpec};
+use super::{Experiment, ExperimentError};
 use crate::place::Misfit;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sheaf_placement::policy;
+use sheaf_sim::experiment::{Chaos, LiveSettings};
 use sheaf_sim::scenario::{Fault, FaultKind, Mode, Scenario, SizeModel};
 use sheaf_sim::summary::Kind;
 use sheaf_testbed::net::Topology;
@@ -32,41 +33,22 @@ pub struct Trial {
 pub(crate) const LEGACY_POLICIES: [&str; 2] = ["fixed", "round-robin"];
 
 impl Trial {
-    pub(super) fn of(experiment: &Experiment, spec: &PointSpec) -> Result<Self, ExperimentError> {
-        let source = spec.source.unwrap_or(Kind::Live);
-        let mut scenario = experiment.scenario.clone();
+    pub(super) fn of(experiment: &Experiment, point: &Scenario) -> Result<Self, ExperimentError> {
+        let source = point.source.unwrap_or(Kind::Live);
+        let mut scenario = point.clone();
         scenario.name.clone_from(&experiment.name);
         scenario.question.clone_from(&experiment.question);
         scenario.iterations = 1;
         scenario.seed = experiment.seed;
-        scenario.published_loss_percent = spec.published_loss_percent;
-        fill(&mut scenario.flps, spec.flps);
-        fill(&mut scenario.epns, spec.epns);
-        fill(&mut scenario.rate_hz, spec.rate_hz);
-        fill(&mut scenario.size.bytes, spec.bytes);
-        fill(&mut scenario.policy, spec.policy.clone());
-        fill(&mut scenario.reaction, spec.reaction);
-        fill(&mut scenario.mode, spec.mode);
-        fill(&mut scenario.push, spec.push);
-        fill(&mut scenario.registry.suspect_ms, spec.suspect_ms);
-        fill(&mut scenario.processing.ms, spec.processing_ms);
-        fill(&mut scenario.duration_s, spec.duration_s);
-        if let Some(faults) = spec
-            .fault
-            .as_ref()
-            .or((!experiment.fault.is_empty()).then_some(&experiment.fault))
-        {
-            scenario.faults.clone_from(faults);
-        }
         if let Some(chaos) = &experiment.chaos {
             scenario.faults.extend(disorder(chaos, &scenario));
         }
-        let topology = spec.topology.as_deref().map(Topology::find).transpose()?;
+        let topology = point.topology.as_deref().map(Topology::find).transpose()?;
         let venue = match (source, &experiment.hosts, topology) {
             (Kind::Live, Some(hosts), _) => Some(Venue::Hosts(hosts.clone())),
             (Kind::Live, None, None) => {
                 let expected = "the name of a topology for live points, or source = \"sim\"";
-                return Err(experiment.value("base.topology", "none", expected));
+                return Err(experiment.value("topology", "none", expected));
             }
             (Kind::Sim, _, Some(topology)) => {
                 liken(&mut scenario, &topology, experiment)
@@ -77,7 +59,7 @@ impl Trial {
         };
         let trial = Self {
             id: String::new(),
-            label: spec.label.clone().unwrap_or_default(),
+            label: point.label.clone(),
             source,
             venue,
             live: experiment.live.clone(),
@@ -171,7 +153,7 @@ impl Trial {
         }
         if matches!(scenario.size.model, SizeModel::Trace) {
             let expected = "fixed, random, sine or tpc for live points";
-            return Err(experiment.value("scenario.size.model", "trace", expected));
+            return Err(experiment.value("size.model", "trace", expected));
         }
         for fault in &scenario.faults {
             self.check_fault(experiment, fault)?;
@@ -246,12 +228,6 @@ impl Trial {
 /// Bits that the sources of a scenario make in a second, in Mbit/s.
 pub(super) fn offered_mbit_s(scenario: &Scenario) -> f64 {
     f64::from(scenario.flps) * scenario.size.bytes as f64 * 8.0 * scenario.rate_hz / 1e6
-}
-
-fn fill<T>(slot: &mut T, value: Option<T>) {
-    if let Some(value) = value {
-        *slot = value;
-    }
 }
 
 /// Kills of nodes by chance, the same for the same seed. The last of them is back before the run ends.

@@ -1,8 +1,8 @@
 //! Rules of the prior systems ([`prior`](crate::prior)) on the same wires, in virtual time.
 //!
-//! One heartbeat a period goes to all FLPs, each of which sends one message to the EPN whose turn it is. Here is what the
-//! rules leave to their driver: wires, faults, and the end of counting, soon after the last heartbeat. An announced TF
-//! here is a heartbeat, a lost one a heartbeat without a counted acknowledgement.
+//! One heartbeat a period goes to all FLPs, each of which sends one message to the EPN whose turn it is. Here is what
+//! the rules leave to their driver: wires, faults, and the end of counting, soon after the last heartbeat. An announced
+//! TF here is a heartbeat, a lost one a heartbeat without a counted acknowledgement.
 
 use super::draw::{SizeDraw, Stream as Chance, chance};
 use super::network::{FlowId, Network, Seen, Sight};

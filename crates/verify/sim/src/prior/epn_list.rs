@@ -28,8 +28,8 @@ impl EpnList {
         &self.0
     }
 
-    /// Strikes off a dead EPN. Returns whether FLPs make their lists anew: for [`REINIT_MS`] none of them sends, and all
-    /// that waits or is in building is lost.
+    /// Strikes off a dead EPN. Returns whether FLPs make their lists anew: for [`REINIT_MS`] none of them sends, and
+    /// all that waits or is in building is lost.
     pub fn strike_off(&mut self, epn: u16, reaction: Reaction) -> bool {
         self.0.retain(|listed| *listed != epn);
         reaction == Reaction::Reinitialise

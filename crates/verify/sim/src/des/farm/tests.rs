@@ -1,6 +1,7 @@
 use super::*;
 use crate::des;
-use crate::scenario::Fault;
+use crate::experiment::{ExperimentFile, POINTS_MAX};
+use crate::scenario::{Fault, ScenarioError};
 
 pub(super) fn quick() -> Scenario {
     let mut scenario = Scenario {
@@ -236,6 +237,14 @@ fn an_unlucky_farm_keeps_its_books_whatever_happens() {
     }
 }
 
+/// Returns the points of a file, checked.
+fn points_of(path: &std::path::Path) -> Result<Vec<Scenario>, ScenarioError> {
+    let file = ExperimentFile::read(path)?;
+    let points = file.points(path.parent().unwrap_or(path), POINTS_MAX)?;
+    points.iter().try_for_each(Scenario::check)?;
+    Ok(points)
+}
+
 #[test]
 fn every_shipped_scenario_can_be_run() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../..");
@@ -245,18 +254,15 @@ fn every_shipped_scenario_can_be_run() {
     {
         let path = entry.expect("it can be read").path();
         if path.extension().is_some_and(|ending| ending == "toml") {
-            let file = crate::scenario::ScenarioFile::read(&path);
-            let file = file.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-            assert!(!file.points().expect("checked when read").is_empty());
+            let points = points_of(&path);
+            let points = points.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            assert!(!points.is_empty());
             count += 1;
         }
     }
     assert!(count >= 6, "{count}");
-    let mut small = crate::scenario::ScenarioFile::read(
-        format!("{root}/experiments/scenarios/small.toml").as_ref(),
-    )
-    .expect("a scenario")
-    .base;
+    let small = format!("{root}/experiments/scenarios/small.toml");
+    let mut small = points_of(small.as_ref()).expect("a scenario").remove(0);
     small.duration_s = 3.0;
     assert_eq!(lost(&simulate(&small, small.seed)), 0);
 }

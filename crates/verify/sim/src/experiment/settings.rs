@@ -1,0 +1,82 @@
+//! Tables of a file that say how its points are run: live processes, machine of simulated ones, nodes killed by chance.
+
+use serde::{Deserialize, Serialize};
+
+/// The `[live]` table: configuration of nodes in namespaces.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LiveSettings {
+    /// TFs in EPNs at once, as a time of the offered rate, in ms: their memory follows. Beyond it TFs wait at the FLPs.
+    pub in_flight_ms: u64,
+    /// The same for one EPN at least, in TFs.
+    pub in_flight_tfs_min: u64,
+    /// How long an EPN has for a TF, in ms.
+    pub tf_deadline_ms: u64,
+    /// How far the time of the generation may be off, in percent: a run that is further off is rejected.
+    pub window_percent: f64,
+    /// How often a rejected run is made again.
+    pub retries: u32,
+    /// Whether heartbeats of legacy runs are paced by FairMQ's rate limiter with its dead band of 1/64.
+    pub legacy_dead_band: bool,
+    /// Whether the counting builder of legacy runs looks at the order of messages: experiment-2 did, experiment-1 sent
+    /// no number of the heartbeat with the data, and took any.
+    pub legacy_order: bool,
+}
+
+impl Default for LiveSettings {
+    fn default() -> Self {
+        Self {
+            in_flight_ms: 150,
+            in_flight_tfs_min: 2,
+            tf_deadline_ms: 1000,
+            window_percent: 1.0,
+            retries: 2,
+            legacy_dead_band: false,
+            legacy_order: true,
+        }
+    }
+}
+
+/// The `[machine]` table: what simulated points on a topology take for the machine that live ones share, and that is no
+/// matter of its cables. Defaults were measured, docs/explanation/simulator.md, "Calibration".
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Machine {
+    /// From process to process on two nodes, bytes and words alike: waking, reading, thinking, writing; in µs.
+    pub hop_us: u64,
+    /// Payload rate that the processors of the machine carry for all nodes where links charge frames, in Mbit/s.
+    pub frames_mbit_s: f64,
+    /// The same where links charge segments in bulk.
+    pub bulk_mbit_s: f64,
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Self {
+            hop_us: 90,
+            frames_mbit_s: 1400.0,
+            bulk_mbit_s: 9000.0,
+        }
+    }
+}
+
+impl Machine {
+    /// Returns whether nothing is said.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// The `[chaos]` table: nodes that are killed all the time, and come again.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Chaos {
+    /// From one kill to the next, in s.
+    pub every_s: f64,
+    /// How long a node stays away, in s.
+    pub away_s: f64,
+    /// Whether FLPs are killed, too; what they held is lost.
+    #[serde(default)]
+    pub flps: bool,
+}
