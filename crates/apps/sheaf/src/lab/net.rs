@@ -129,7 +129,7 @@ pub(super) fn run_net(args: &NetArgs) -> anyhow::Result<ExitCode> {
             topology: None,
             flag,
         } => {
-            let names = Topology::built_in().into_iter();
+            let names = Topology::built_in();
             let known: Vec<Topology> = names.map(find).collect::<Result<_, _>>()?;
             let lines = known
                 .iter()
