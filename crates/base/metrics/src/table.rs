@@ -14,7 +14,7 @@ pub struct Metric {
     pub help: &'static str,
     /// Names of the labels.
     pub labels: &'static [&'static str],
-    /// What an operator does when the value moves, for the reference page; empty if there is nothing to do.
+    /// Advice for the operator when the value moves, for the reference page; empty if there is nothing to do.
     pub advice: &'static str,
 }
 

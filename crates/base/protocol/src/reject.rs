@@ -6,8 +6,8 @@
 
 use std::fmt;
 
-/// Defines [`Code`] from its table: variant, number on the wire, name, whether the stream ends, roles that send the code
-/// and get it, input, and what an operator does about it. The table of the reference page follows from it.
+/// Defines [`Code`] from its table: variant, number on the wire, name, whether the stream ends, roles that send
+/// and get the code, input, and what an operator does about it. The table of the reference page follows from it.
 macro_rules! codes {
     ($(
         $code:ident = $number:literal, $name:literal, ends $ends:literal, sent $sent_by:literal,

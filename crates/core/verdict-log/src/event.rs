@@ -111,8 +111,8 @@ events! {
         /// FLPs without an STF in it.
         missing: Vec<u16>;
     }
-    /// Ack level `stored`: a TF that a former life had stored, and that is committed to that life, is visible now, or was
-    /// found so: that life may have died before it wrote the line.
+    /// Ack level `stored`: a TF that a former life had stored, and that is committed to that life, is visible now, or
+    /// was found so: that life may have died before it wrote the line.
     Recovered = "recovered" of "EPN" {
         /// The TF.
         tf: u64;

@@ -1,10 +1,11 @@
 //! A farm as one TOML file: one table a role, every key with its default, every error with its line.
 //!
-//! The types are the defaults: each is written once, in `Default`. Unit, description and range of a key are one row of
-//! [`keys::TABLES`], from which `config/example.toml` is written. [`FarmConfig::load`] reads a file and finds everything
-//! that is wrong with it at once, so that no user has to correct one line a run. What only a machine of the farm can know
-//! (are the files there?) is asked by role, with [`FarmConfig::check_files`]: the ICN's machine need not have the data of
-//! the FLPs. All of it comes before the first socket opens. The keys are described in `docs/reference/config.md`.
+//! The types are the defaults: each is written once, in `Default`. Unit, description and range of a key are one
+//! row of [`keys::TABLES`], from which `config/example.toml` is written. [`FarmConfig::load`] reads a file and
+//! finds everything that is wrong with it at once, so that no user has to correct one line a run. What only a
+//! machine of the farm can know (are the files there?) is asked by role, with [`FarmConfig::check_files`]: the
+//! ICN's machine need not have the data of the FLPs. All of it comes before the first socket opens. The keys are
+//! described in `docs/reference/config.md`.
 
 mod check;
 mod epn;

@@ -211,8 +211,8 @@ fn sink_help() -> String {
     )
 }
 
-/// Returns the help of `--source`, from the registrations of sources: those that need no more than a name, and those that
-/// read files.
+/// Returns the help of `--source`, from the registrations of sources: those that need no more than a name, and
+/// those that read files.
 fn source_help() -> String {
     let (mut named, mut of_files) = (Vec::new(), Vec::new());
     for kind in SourceConfig::KINDS {

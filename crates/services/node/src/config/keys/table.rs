@@ -8,7 +8,7 @@ pub(in crate::config) const RATE_HZ_MAX: f64 = 1e6;
 const STF_BYTES_MAX: u64 = 256 << 20;
 
 keys! {
-    /// What a run needs to begin, and when it ends.
+    /// Conditions of the begin and the end of a run.
     table [run] {
         /// FLPs that must have joined before the run begins.
         flps: "FLPs", whole(1, 65_535, "");
@@ -57,11 +57,11 @@ keys! {
         reaction: "";
         /// How long nothing is placed after a death under the reaction reinitialise, in ms.
         reset_ms: "ms";
-        /// Who says when there is a TF: data-driven (the FLPs' announces) or paced (the ICN's heartbeat).
+        /// Trigger of a TF: data-driven (the FLPs' announces) or paced (the ICN's heartbeat).
         mode: "";
         /// Rate of the heartbeat in paced mode, in Hz.
         paced_rate_hz: "Hz";
-        /// What becomes of a TF that lacks STFs: never (it is dropped) or allow (built, with the list of what is
+        /// Fate of a TF that lacks STFs: never (it is dropped) or allow (built, with the list of what is
         /// missing).
         incomplete: "";
         /// Fewest STFs of an incomplete TF.
@@ -137,7 +137,7 @@ keys! {
         /// Where the EPN listens for STFs, as HOST:PORT or unix:PATH. Port 0: any free one; {epn} is the index of
         /// the EPN.
         listen: "";
-        /// What the FLPs are told to connect to, as HOST:PORT or unix:PATH, if it is not where the EPN listens.
+        /// Address announced to FLPs, as HOST:PORT or unix:PATH, if it is not where the EPN listens.
         advertise: "", sample r#""epn0.farm:7100""#;
         /// Further addresses where it listens for STFs, of other network cards. FLPs are shared out over all.
         listen_also: "", sample r#"["10.2.0.7:7100"]"#;
@@ -196,14 +196,14 @@ keys! {
         connections_per_address_max: "connections";
     }
 
-    /// Who may be a node of the farm, and what travels in the clear. On loopback nothing is needed. Off it a
-    /// process needs certificates, which `sheaf cert` makes (docs/how-to/security.md).
+    /// Identity of the nodes of the farm, and encryption. On loopback nothing is needed. Off it a process needs
+    /// certificates, which `sheaf cert` makes (docs/how-to/security.md).
     table [security] {
         /// Where ca.pem and the files of the nodes on this machine lie: epn-3.pem and epn-3.key for EPN 3.
         directory: "", sample r#""certs""#;
         /// The certificate of the node, if it lies elsewhere. {flp}, {epn} and {icn} stand for its index.
         certificate: "", sample r#""/etc/sheaf/epn-{epn}.pem""#;
-        /// Its private key, which no other user may be able to read.
+        /// Private key of the node, which no other user may be able to read.
         key: "", sample r#""/etc/sheaf/epn-{epn}.key""#;
         /// The certificate of the CA.
         ca: "", sample r#""/etc/sheaf/ca.pem""#;
@@ -236,7 +236,7 @@ keys! {
         ca: "", sample r#""/etc/sheaf/zookeeper-ca.pem""#;
         /// The certificate that the node shows to servers, as PEM. {flp}, {epn} and {icn} stand for its index.
         certificate: "", sample r#""/etc/sheaf/epn-{epn}.pem""#;
-        /// Its private key, mode 0600.
+        /// Private key of the node, mode 0600.
         key: "", sample r#""/etc/sheaf/epn-{epn}.key""#;
     }
 }
