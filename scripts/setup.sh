@@ -68,7 +68,7 @@ need_packages() {
 }
 
 # Tests start their own sshd, on a network of their own. That of the machine, if it comes with the package now, is
-# neither started nor enabled: nobody who runs tests has asked for it.
+# neither started nor enabled: a run of the tests does not imply that.
 hold_services() {
     policy=/usr/sbin/policy-rc.d
     [ ! -e "$policy" ] || return 0

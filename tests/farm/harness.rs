@@ -1,4 +1,4 @@
-//! Starts the program, hears it, waits for it, and reads what it leaves.
+//! Starts the program, reads its output, waits for it, and reads what it leaves.
 
 use rustix::process::{Pid, Signal};
 use serde_json::Value;

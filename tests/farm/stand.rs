@@ -121,7 +121,7 @@ impl Stand {
         self.folder.path().join(name)
     }
 
-    /// The folder below which a host has its own. All of them lie on one machine, where anybody sees them.
+    /// The folder below which a host has its own. All of them lie on one machine, where every user sees them.
     pub(crate) fn disk(&self, host: &str) -> PathBuf {
         self.file(&format!("{host}-disk"))
     }

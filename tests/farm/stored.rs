@@ -246,7 +246,7 @@ fn a_disk_that_is_full_for_a_while_costs_nothing() {
     let icn = Running::start(&["run", "icn", "--config", &config, "--status-ms", "50"]);
     let epn = Running::start(&["run", "epn", "--config", &config, "--index", "0"]);
     let flp = Running::start(&["run", "flp", "--config", &config, "--index", "0"]);
-    // It stands still with some TFs decided; then somebody makes room.
+    // It stands still with some TFs decided; then room is made.
     loop {
         let line = icn.await_line("\"books\"");
         let status: serde_json::Value = serde_json::from_str(&line).unwrap();

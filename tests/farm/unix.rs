@@ -108,7 +108,7 @@ fn an_epn_that_is_killed_comes_back_at_its_socket() {
     let config = farm_file(folder.path(), 0, true);
     let (icn, mut epns, flps) = start(&config);
     let complete = await_complete(&icn, 50)["books"]["complete"].clone();
-    // Somebody listens there.
+    // A process listens there.
     let second = node("epn", 1, &config).end();
     let expected = format!(
         "cannot listen at unix:{}/epn-1.sock: another process listens there",

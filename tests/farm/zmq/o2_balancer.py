@@ -3,7 +3,7 @@
     o2_balancer.py flp HEARTBEATS ITERATIONS BYTES
     o2_balancer.py epn FEEDBACK ID FLPS ENDPOINT
 
-The FLP subscribes to the heartbeats, connects to the channels that it is told, and pushes a header and BYTES of payload
+The FLP subscribes to the heartbeats, connects to the configured channels, and pushes a header and BYTES of payload
 for each heartbeat. The EPN listens at ENDPOINT and prints it, registers, counts FLPS messages a heartbeat and
 acknowledges them by its id, unless they were of different heartbeats. It ends when its standard input does, and prints
 the sets that it has acknowledged, those that it has thrown away, and the messages in one that did not end.

@@ -22,7 +22,7 @@ pub fn ledger_message(bytes: &[u8]) {
     }
 }
 
-/// A member of a majority that hears whatever `bytes` are read as.
+/// A member of a majority that receives whatever `bytes` are read as.
 ///
 /// It always comes to rest, never commits what it does not have, and calls nothing durable that was not appended.
 pub fn majority(bytes: &[u8]) {

@@ -289,7 +289,7 @@ fn write_tf(folder: &Path, tf: Tf<Bytes>) -> std::io::Result<Vec<u8>> {
 /// Short histories for the targets that read operations: codes as in their `step`.
 fn histories() -> Vec<Seed> {
     let builder: [(&str, &[u8]); 2] = [
-        // Join, roster of one, assign TF 5, its STF, commit, the consumer takes it and gives it back.
+        // Join, roster of one, assign TF 5, its STF, commit, the consumer takes it and releases it.
         (
             "one-tf",
             &[

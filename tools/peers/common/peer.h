@@ -169,7 +169,7 @@ static void *peer_hear(void *unused) {
         else if (!strcmp(line, "mark\n")) peer_mark_now();
         else break;
     }
-    // Also when whoever runs this has gone.
+    // Also when the parent process has gone.
     __atomic_store_n(&peer.stopping, 1, __ATOMIC_RELEASE);
     return unused;
 }
@@ -194,7 +194,7 @@ static inline size_t peer_next_slot(void) { return (size_t)((peer.messages + pee
 // Leaves out the next sequence number, and with it its slot.
 static inline void peer_skip(void) { peer.skipped++; }
 
-// Where the next message lies, with its stamp in it. The caller sees to it that nobody reads the slot any more.
+// Where the next message lies, with its stamp in it. The caller ensures that the slot has no reader any more.
 static inline unsigned char *peer_slot(void) {
     uint64_t sequence = peer.messages + peer.skipped, word = peer.id << 48 | sequence;
     uint64_t sent_ns = peer.bytes >= PEER_TIMED_BYTES || sequence % 64 == 0 ? peer_now_ns() : 0;
@@ -240,7 +240,7 @@ static inline void peer_received(const unsigned char *data, size_t bytes) {
     if (peer_stopping()) peer.heard_ns = peer_now_ns();
 }
 
-// Whether a receiver has all there is: told to stop, and nothing came for a while. To be called when nothing came.
+// Whether a receiver has all there is: it got the order to stop, and nothing came for a while. To be called when nothing came.
 static inline int peer_over(void) {
     if (!peer_stopping()) return 0;
     if (!peer.heard_ns) peer.heard_ns = peer_now_ns();
@@ -261,7 +261,7 @@ static double peer_quantile_us(double share, uint64_t n) {
 }
 
 static void peer_finish(const char *version, const char *congestion) {
-    // Marks come before the word to stop; one whose senders have gone may not have heard of them yet.
+    // Marks come before the word to stop; one whose senders have gone may not have received them yet.
     while (!peer_stopping()) usleep(1000);
     uint64_t n = 0;
     long rss_kib = 0;

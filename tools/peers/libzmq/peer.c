@@ -45,7 +45,7 @@ int main(int argc, char **argv) {
         if (!is_used) peer_die("no memory for %zu slots", peer.slots);
         peer_wait_go();
         while (!peer_stopping()) {
-            // A slot is written again only when the library has let go of what was in it. A receiver that is slow keeps
+            // A slot is written again only when the library has released its content. A receiver that is slow keeps
             // its own.
             size_t tries = 0;
             while (__atomic_load_n(&is_used[peer_next_slot()], __ATOMIC_ACQUIRE) && !peer_stopping()) {
@@ -75,7 +75,7 @@ int main(int argc, char **argv) {
             int got = zmq_msg_recv(&message, socket, 0);
             if (got >= 0) {
                 peer_received((const unsigned char *)zmq_msg_data(&message), zmq_msg_size(&message));
-                // Lets go of the oldest.
+                // Releases the oldest.
                 zmq_msg_move(&held[next], &message);
                 next = (next + 1) % held_max;
             }

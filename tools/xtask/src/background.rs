@@ -18,7 +18,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// Starts this program anew with other words; what it says goes to `NAME.log` in the build folder.
+    /// Starts this program again with other arguments; its output goes to `NAME.log` in the build folder.
     pub(crate) fn of_xtask(name: &str, args: &[&str]) -> Result<Self> {
         // By its number: the build of the tests may have put another file in place of ours.
         let ours = format!("/proc/{}/exe", std::process::id());

@@ -10,6 +10,7 @@ mod book;
 pub(crate) mod circles;
 mod code_map;
 mod links;
+mod literals;
 mod manifests;
 mod markdown;
 mod pure;

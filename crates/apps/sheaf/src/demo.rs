@@ -100,7 +100,7 @@ fn bad_use(error: &anyhow::Error) -> anyhow::Error {
 }
 
 /// Starts what the farm needs beside its nodes, writes the farm file, and reads it back as the nodes will: what they
-/// would refuse is told here and at once.
+/// would refuse is reported here and at once.
 fn write_farm_file(
     args: &Args,
     dir: &RunDir,

@@ -1,4 +1,4 @@
-//! How errors end a command: what is told, and with which exit status.
+//! How errors end a command: what is printed, and with which exit status.
 
 use sheaf_node::config::ConfigErrors;
 use sheaf_node::role::RoleError;

@@ -20,7 +20,7 @@ pub struct Pair<T> {
     /// Where the server may listen. Port 0 is replaced.
     pub address: String,
     /// Address without a listener.
-    pub nobody: String,
+    pub absent: String,
     /// The largest frame that both take. The suite sends bodies of exactly this size: keep it to a few MB.
     pub limits: Limits,
     /// Bytes that client and server together may take in for a receiver that does not poll, the buffers of the
@@ -362,11 +362,11 @@ fn a_peer_that_dies_is_noticed_once<T: Transport>(pair: Pair<T>) {
 }
 
 fn nobody_at_the_address_is_an_event<T: Transport>(pair: Pair<T>) {
-    let nobody = pair.nobody.clone();
+    let absent = pair.absent.clone();
     let (mut drive, _) = Drive::new(pair);
     let conn = drive
         .client
-        .connect(&nobody)
+        .connect(&absent)
         .expect("a connection can be begun");
     // Taken or refused as closed: a transport may know at once, and says so with an event in either case.
     let _ = drive.client.send(conn, frame(1, 1));

@@ -249,8 +249,8 @@ mod tests {
         let taken = UnixSocket::bind(&path).unwrap_err();
         assert!(matches!(taken, UnixBindError::Taken), "{taken}");
         // The listener does not notice the probe.
-        let nobody = socket.accept().unwrap_err();
-        assert_eq!(nobody.kind(), io::ErrorKind::WouldBlock);
+        let empty = socket.accept().unwrap_err();
+        assert_eq!(empty.kind(), io::ErrorKind::WouldBlock);
         drop(socket);
         assert!(!path.exists());
     }

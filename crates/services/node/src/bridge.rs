@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 use tracing::{info, warn};
 
-/// The one channel that FLPs are told of.
+/// The one channel in the configuration of FLPs.
 const CHANNEL: u64 = 1;
 /// Period at which channels are announced again to FLPs that do not connect.
 const CONFIGURE_EVERY: Duration = Duration::from_secs(5);
@@ -101,8 +101,8 @@ pub enum BridgeError {
         /// The endpoint.
         endpoint: String,
     },
-    /// FLPs cannot be told where to push to: they know IPv4 addresses only.
-    #[error("nobody can connect to {endpoint}: say by --advertise which IPv4 address FLPs reach")]
+    /// FLPs cannot get an address to push to: they know IPv4 addresses only.
+    #[error("no FLP can connect to {endpoint}: set --advertise to an IPv4 address that FLPs reach")]
     Advertise {
         /// Where it listens.
         endpoint: String,
@@ -136,7 +136,7 @@ pub struct BridgeReport {
     pub heartbeats: u64,
     /// Heartbeats that were late because data of earlier ones had not arrived.
     pub delayed: u64,
-    /// How often the channels were told.
+    /// How often the channels were configured.
     pub configured: u64,
     /// Messages forwarded to each FLP of the farm.
     pub stfs: Vec<u64>,
@@ -477,7 +477,7 @@ impl<'a> Bridge<'a> {
         }
         self.report.configured += 1;
         self.configured = Some(now);
-        info!(address = %self.channel.address, "FLPs of O2-Balancer2 are told where to push to");
+        info!(address = %self.channel.address, "FLPs of O2-Balancer2 get the address to push to");
         Some(now + CONFIGURE_EVERY)
     }
 

@@ -65,7 +65,7 @@ impl FairClock {
         self.due = Some(due);
     }
 
-    /// The loop has woken at `now`. Gives back by how much it was late, zero if that is ordinary.
+    /// The loop has woken at `now`. Returns by how much it was late, zero if that is ordinary.
     pub fn wake(&mut self, now: Timestamp) -> Duration {
         let late = self.due.take().map_or(Duration::ZERO, |due| now.since(due));
         if late <= LATE_IS_ORDINARY {

@@ -502,7 +502,7 @@ impl<T: Transport> EpnNode<T> {
             }
             None => warn!(
                 tf_id = tf.0,
-                "A TF that a former life was to hand on is not on the disk, or not whole"
+                "A TF that a former life was to deliver is not on the disk, or not complete"
             ),
         }
     }

@@ -58,7 +58,7 @@ pub enum FlpError {
 /// Result of a turn of the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// Nothing to do before this moment, unless something is heard.
+    /// Nothing to do before this moment, unless something is received.
     WaitUntil(Timestamp),
     /// The node may end.
     Done,
@@ -77,7 +77,7 @@ pub struct FlpNode<T> {
     targets: BTreeMap<ConnId, Target>,
     /// How often an EPN that this FLP has no stream to was connected to.
     tried: BTreeMap<Target, usize>,
-    /// STFs that a full queue gave back, by stream, in order.
+    /// STFs that a full queue rejected, by stream, in order.
     held_back: BTreeMap<ConnId, VecDeque<Frame>>,
     ticked_at: Timestamp,
     /// The source had no room: it is asked again when something has been released.
@@ -179,7 +179,7 @@ impl<T: Transport> FlpNode<T> {
         }
     }
 
-    /// Whether somebody else is at the other end than the ICN or EPN that was connected to.
+    /// Whether another node is at the other end than the ICN or EPN that was connected to.
     fn is_denied(&mut self, now: Timestamp, conn: ConnId) -> bool {
         let (node, denial) = match self.targets.get(&conn) {
             Some(target) => {
@@ -336,7 +336,7 @@ impl<T: Transport> FlpNode<T> {
         is_alone || (self.brain.run().is_none() && self.brain.is_drained())
     }
 
-    /// Makes what is due, within the bounds of a turn. Gives back when to come again.
+    /// Makes what is due, within the bounds of a turn. Returns the time of the next turn.
     fn make(&mut self, now: Timestamp) -> Timestamp {
         let (mut made, mut bytes) = (0, 0);
         while made < MADE_AT_ONCE_MAX && bytes < MADE_BYTES_AT_ONCE_MAX {

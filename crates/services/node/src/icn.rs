@@ -64,7 +64,7 @@ pub struct IcnParts {
     pub new_run: RunId,
     /// How long silence may last.
     pub liveness: LivenessConfig,
-    /// Largest STF that the farm takes, in bytes; nodes are told when they join.
+    /// Largest STF that the farm takes, in bytes; nodes get it when they join.
     pub stf_bytes_max: u64,
     /// How long the run lasts after the first announce; `None` for no end.
     pub duration: Option<Duration>,
@@ -461,7 +461,7 @@ impl<T: Transport> IcnNode<T> {
         self.transport.finish(conn);
     }
 
-    /// Somebody wants this process to end. A lone ICN ends the run: sources stop, the farm drains, the nodes are
+    /// Handles a request that this process ends. A lone ICN ends the run: sources stop, the farm drains, the nodes are
     /// dismissed. One of several hands over and ends.
     pub fn handle_shutdown(&mut self, now: Timestamp) {
         match &mut self.lead {
@@ -475,7 +475,7 @@ impl<T: Transport> IcnNode<T> {
         self.leaving_since.get_or_insert(now);
     }
 
-    /// Somebody wants the run to end. Only the leader can do it.
+    /// Handles a request that the run ends. Only the leader can do it.
     pub fn handle_stop(&mut self, now: Timestamp) {
         if let Some(lead) = &mut self.lead {
             lead.scheduler.handle_stop(now);
@@ -630,7 +630,7 @@ impl<T: Transport> IcnNode<T> {
         for conn in conns {
             match self.transport.send(*conn, frame.clone()) {
                 Ok(()) | Err(SendError::Closed) => {}
-                // It does not read. On its next stream it is told the state anew.
+                // It does not read. On its next stream it gets the state again.
                 Err(SendError::Full(_)) => self.transport.close(*conn),
                 Err(SendError::TooLarge(error)) => warn!(%error, "Message not sent"),
             }

@@ -118,7 +118,7 @@ struct Stream {
     why: String,
 }
 
-/// Somebody who gives orders.
+/// A client that gives orders.
 pub struct Operator {
     transport: Tcp,
     streams: Vec<Stream>,

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tracing::warn;
 
-/// Peers that are told apart. Who comes later counts as one of the others.
+/// Peers with counters of their own. Later peers are counted together as the others.
 const PEERS_MAX: usize = 256;
 /// Names of the codes.
 const OTHERS: &str = "others";
@@ -51,7 +51,7 @@ pub(crate) fn code_of(reason: &CloseReason) -> Option<Code> {
     })
 }
 
-/// A rejection as a frame. It is of no run and no term: whoever gets it only tells of it.
+/// A rejection as a frame. It is of no run and no term: its receiver only logs it.
 pub(crate) fn message(code: Code, detail: &str) -> Frame {
     let detail = detail.to_owned();
     // Whose word it is does not matter: it is the last one.
@@ -88,7 +88,7 @@ struct Count {
 #[derive(Debug, Default)]
 pub(crate) struct PeerGuard {
     peers: BTreeMap<ConnId, String>,
-    /// Streams that were told why they end, and when.
+    /// Streams that were sent the reason of their end, and when.
     leaving: BTreeMap<ConnId, Timestamp>,
     counts: BTreeMap<String, BTreeMap<Code, Count>>,
 }
@@ -113,7 +113,7 @@ impl PeerGuard {
         self.peers.remove(&conn);
     }
 
-    /// Counts what the peer at the other end of `conn` did. Says whether it was told in the log, which is the case
+    /// Counts what the peer at the other end of `conn` did. Returns whether it was logged, which is the case
     /// once a second.
     pub(crate) fn note(&mut self, now: Timestamp, conn: ConnId, code: Code, detail: &str) -> bool {
         let peer = self.peers.get(&conn).cloned();
@@ -154,7 +154,7 @@ impl PeerGuard {
         detail: &str,
     ) {
         self.note(now, conn, code, detail);
-        // A peer that takes nothing any more is not told.
+        // A peer that takes nothing any more is not notified.
         let _ = transport.send(conn, message(code, detail));
         transport.finish(conn);
         self.leaving.insert(conn, now);
@@ -179,7 +179,7 @@ impl PeerGuard {
         self.leaving.contains_key(&conn)
     }
 
-    /// Closes the streams of peers that were told to go and do not.
+    /// Closes the streams of peers that were rejected and do not close them.
     pub(crate) fn tick<T: Transport>(&mut self, now: Timestamp, transport: &mut T) {
         for (conn, since) in &self.leaving {
             if now.since(*since) >= LINGER {

@@ -80,7 +80,7 @@ pub enum RoleError {
     },
     /// An address that no other node can connect to.
     #[error(
-        "nobody can connect to {address}: set `advertise` in [epn] to the address that FLPs reach"
+        "no node can connect to {address}: set `advertise` in [epn] to the address that FLPs reach"
     )]
     Unspecified {
         /// The address.

@@ -1,7 +1,7 @@
-//! How the connections of a process are guarded: what it is told by the farm file, and what it then refuses.
+//! How the connections of a process are guarded: the settings of the farm file, and what it then refuses.
 //!
-//! On loopback nothing is needed. Anywhere else a process needs certificates, or has to be told that it may do
-//! without; then everybody who looks at it is told so, too.
+//! On loopback nothing is needed. Anywhere else a process needs certificates, or a setting that it may do
+//! without; then its status and log report so, too.
 
 use crate::config::{BulkConfig, FarmConfig, for_index};
 use sheaf_auth::{Credentials, IdentityError, Moment, Tls};
@@ -67,7 +67,7 @@ pub fn level(security: &Security) -> &'static str {
 ///
 /// # Errors
 ///
-/// [`SecurityError`] if it would talk in the clear off loopback without having been told to, or if its certificates
+/// [`SecurityError`] if it would talk in the clear off loopback without the setting that allows it, or if its certificates
 /// are not in order.
 pub fn open(
     config: &FarmConfig,
@@ -79,7 +79,7 @@ pub fn open(
     let Some(files) = config.security.files(node) else {
         if config.security.insecure {
             warn!(
-                "insecure = true: whoever reaches this network can read, change and send everything"
+                "insecure = true: any host that reaches this network can read, change and send everything"
             );
             return Ok(Security::Insecure);
         }

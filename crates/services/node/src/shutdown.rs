@@ -1,4 +1,4 @@
-//! How a process is told to end: a flag, and a waker for its loop.
+//! How a process is made to end: a flag, and a waker for its loop.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +22,7 @@ impl std::fmt::Debug for Shutdown {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "whoever signals twice does not want to wait for a drain"
+    reason = "an operator that signals twice does not want to wait for a drain"
 )]
 fn end_at_once() -> ! {
     std::process::exit(130)
@@ -66,7 +66,7 @@ impl Shutdown {
         }
     }
 
-    /// Whether somebody has asked.
+    /// Whether the shutdown is requested.
     #[must_use]
     pub fn is_requested(&self) -> bool {
         self.requests.load(Ordering::SeqCst) > 0

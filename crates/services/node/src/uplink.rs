@@ -131,7 +131,7 @@ impl Stream {
             && now.since(self.heard_at) >= silence_max
     }
 
-    /// Something has come on `conn`. Gives back the stream that is of no use any more.
+    /// Something has come on `conn`. Returns the stream that is of no use any more.
     fn hear(&mut self, now: Timestamp, conn: ConnId) -> Option<ConnId> {
         self.heard_at = now;
         let spare = self.spare?;
@@ -508,7 +508,7 @@ impl Uplink {
         }
     }
 
-    /// Sends `control` to the ICN. Without a stream it is not sent: on the next one the state is sent anew.
+    /// Sends `control` to the ICN. Without a stream it is not sent: on the next one the state is sent again.
     pub fn send<T: Transport>(&mut self, transport: &mut T, control: &Control) {
         if let Some(conn) = self.joined() {
             self.send_on(transport, conn, control);
@@ -527,7 +527,7 @@ impl Uplink {
         let frame = Frame::without_body(WireKind::Control, control.encode(&envelope).into());
         match transport.send(conn, frame) {
             Ok(()) | Err(SendError::Closed) => {}
-            // An ICN that does not read for so long is asked anew, on a new stream.
+            // An ICN that does not read for so long is asked again, on a new stream.
             Err(SendError::Full(_)) => transport.close(conn),
             Err(SendError::TooLarge(error)) => warn!(%error, "Message to the ICN not sent"),
         }
@@ -573,7 +573,7 @@ mod tests {
         fn new() -> Self {
             let network = Network::new(1, Faults::default());
             let (node, mut icn) = (network.endpoint("epn"), network.endpoint("icn"));
-            let (listener, address) = icn.listen("icn:1").expect("nobody listens there");
+            let (listener, address) = icn.listen("icn:1").expect("the address is free");
             let hello = Hello {
                 data_address: "epn:1".to_owned(),
                 capacity_bytes: 1000,

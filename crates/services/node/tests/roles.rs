@@ -61,7 +61,7 @@ fn hello() -> Hello {
     }
 }
 
-/// A peer that says what it is told to say.
+/// A peer that sends what a test makes it send.
 struct Peer {
     tcp: Tcp,
     conn: ConnId,

@@ -1,7 +1,8 @@
-//! Prose takes the words of the field: no phrase of the list `words.txt` stands in Markdown or in a comment, and the
-//! first sentence of a doc comment has a subject of its own.
+//! Prose takes the words of the field: no phrase of the list `words.txt` stands in Markdown, in a comment or in a
+//! string literal of Rust, and the first sentence of a doc comment has a subject of its own.
 
 use super::Finding;
+use super::literals;
 use super::markdown::{prose, without_code};
 use super::tree::Tree;
 use std::collections::BTreeMap;
@@ -10,9 +11,13 @@ const LIST: &str = include_str!("words.txt");
 
 /// First words of a doc comment that refer to something outside of it. A function begins with a verb in the third
 /// person, a type or a field with a noun.
-const NO_SUBJECT: [&str; 10] = [
-    "What", "Who", "Whoever", "Whose", "It", "Its", "They", "Their", "Those", "Nobody",
+const NO_SUBJECT: [&str; 12] = [
+    "What", "Who", "Whoever", "Whose", "It", "Its", "They", "Their", "Those", "Nobody", "So many",
+    "So much",
 ];
+
+/// Endings of the files of which the comments are read, beside Markdown and Rust.
+const COMMENTED: [&str; 6] = [".toml", ".yml", ".yaml", ".service", ".sh", "Makefile"];
 
 /// Phrases with their replacements, and prefixes of paths that are left out.
 #[derive(Debug, Default)]
@@ -69,8 +74,12 @@ fn without_subject(path: &str, text: &str) -> Vec<Finding> {
         let comment = doc(line);
         let first = comment.as_deref().filter(|_| !is_inside);
         is_inside = comment.is_some();
-        let word = first.and_then(|text| text.split(|c: char| !c.is_alphabetic()).next());
-        if let Some(word) = word.filter(|word| NO_SUBJECT.contains(word)) {
+        let word = first.and_then(|text| {
+            let is_end = |rest: &str| !rest.starts_with(char::is_alphabetic);
+            let begins = |word: &&str| text.strip_prefix(word).is_some_and(is_end);
+            NO_SUBJECT.into_iter().find(begins)
+        });
+        if let Some(word) = word {
             let message = format!("begins a doc comment with {word:?}, expected a verb or a noun");
             findings.push(Finding::of_line(path, index, message));
         }
@@ -80,9 +89,8 @@ fn without_subject(path: &str, text: &str) -> Vec<Finding> {
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let list = List::parse(LIST);
-    let texts = ["md", "rs", "toml"].map(|extension| tree.with_extension(extension));
-    let texts = texts.into_iter().flatten();
-    texts
+    tree.texts
+        .iter()
         .flat_map(|(path, text)| list.findings(path, text))
         .collect()
 }
@@ -91,10 +99,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
 pub(crate) fn count(tree: &Tree) -> BTreeMap<String, usize> {
     let list = List::parse(LIST);
     let mut counts = BTreeMap::new();
-    for (path, text) in ["md", "rs", "toml"]
-        .into_iter()
-        .flat_map(|end| tree.with_extension(end))
-    {
+    for (path, text) in &tree.texts {
         for (_, line) in readable(path, text) {
             let line = line.to_lowercase();
             for (phrase, _) in list
@@ -109,21 +114,20 @@ pub(crate) fn count(tree: &Tree) -> BTreeMap<String, usize> {
     counts
 }
 
-/// The prose of a file, line by line, without code spans: all of Markdown but fenced blocks, elsewhere the comments.
+/// The prose of a file, line by line, without code spans: all of Markdown but fenced blocks, comments and string
+/// literals of Rust, comments of other files.
 fn readable<'a>(path: &str, text: &'a str) -> Vec<(usize, String)> {
-    let mark = match path.rsplit_once('.') {
-        Some((_, "md")) => {
-            let lines = prose(text).map(|(index, line)| (index, without_code(line)));
-            return lines.collect();
-        }
-        Some((_, "rs")) => "//",
-        _ => "#",
-    };
-    let comment = |(index, line): (usize, &'a str)| {
-        let at = line.find(mark)?;
-        Some((index, without_code(&line[at..])))
-    };
-    text.lines().enumerate().filter_map(comment).collect()
+    let clean = |(index, line)| (index, without_code(line));
+    if path.ends_with(".md") {
+        return prose(text).map(clean).collect();
+    }
+    if path.ends_with(".rs") {
+        return literals::prose(text).into_iter().map(clean).collect();
+    }
+    let is_commented = COMMENTED.iter().any(|ending| path.ends_with(ending));
+    let comment = |(index, line): (usize, &'a str)| Some((index, &line[line.find('#')?..]));
+    let lines = text.lines().enumerate().filter(|_| is_commented);
+    lines.filter_map(comment).map(clean).collect()
 }
 
 /// Whether `phrase` stands in `line` as whole words.
@@ -153,7 +157,22 @@ mod tests {
         let said = |at: &str| format!("{at}: says \"said again\", better: repeated");
         expect("a.md", "one\nSaid again.\n", &[&said("a.md:2")]);
         expect("a.rs", "let x = 1; // said again\n", &[&said("a.rs:1")]);
-        expect("a.toml", "# said again\n", &[&said("a.toml:1")]);
+        for path in ["a.toml", "a.yml", "a.yaml", "a.service", "a.sh", "Makefile"] {
+            expect(
+                path,
+                "a = \"said again\"\n# said again\n",
+                &[&said(&format!("{path}:2"))],
+            );
+        }
+        expect("a.csv", "# said again\n", &[]);
+    }
+
+    #[test]
+    fn a_phrase_in_a_string_literal_is_found() {
+        let said = |at: &str| format!("{at}: says \"said again\", better: repeated");
+        let text = "warn!(\"Commits said again\");\nlet a = r\"x\nsaid again\";\n";
+        expect("a.rs", text, &[&said("a.rs:1"), &said("a.rs:3")]);
+        expect("a.rs", "let said = again(\"`said again`\");\n", &[]);
     }
 
     #[test]
@@ -168,13 +187,20 @@ mod tests {
             text,
             &[&begins("a.rs:1", "What"), &begins("a.rs:6", "Its")],
         );
+        expect("a.rs", "/// So many.\n", &[&begins("a.rs:1", "So many")]);
+        expect(
+            "a.rs",
+            "/// So much a part.\n",
+            &[&begins("a.rs:1", "So much")],
+        );
+        expect("a.rs", "/// Itself.\n/// So far.\n", &[]);
         expect("a.md", "What it is.\n", &[]);
     }
 
     #[test]
     fn code_other_words_and_files_that_are_passed_are_let_through() {
         expect("a.md", "`said again`\n```\nsaid again\n```\n", &[]);
-        expect("a.rs", "let said = \"said again\";\n", &[]);
+        expect("a.rs", "let said_again = said - again;\n", &[]);
         expect("a.md", "$HOMEPAGE, homes, home_dir\n", &[]);
         expect("old/a.md", "said again\n", &[]);
     }

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 /// Version of the schema.
 const SCHEMA: u32 = 1;
-/// How often it is looked whether somebody wants it to end, and whether an EPN listens.
+/// How often the flag of shutdown and the sockets of EPNs are polled.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How often it says how it goes.
 const TELL_EVERY: Duration = Duration::from_secs(1);
@@ -117,7 +117,7 @@ impl<'a> Line<'a> {
 ///
 /// # Errors
 ///
-/// What does not let it take TFs, or write what it was told to.
+/// Reasons why TFs cannot be taken or written.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     json_file::check(args.json.as_deref())?;
     let shutdown = Shutdown::on_signals().context("cannot handle signals")?;
@@ -166,7 +166,7 @@ impl Session<'_> {
         has_all || self.shutdown.is_requested()
     }
 
-    /// The next EPN that listens there within `wait`; `None`: it is told to end first.
+    /// The next EPN that listens there within `wait`; `None`: the shutdown comes first.
     #[expect(
         clippy::disallowed_methods,
         reason = "nothing tells when another process begins to listen"

@@ -103,7 +103,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn tell(path: &Path, findings: &Findings) -> u64 {
     let mut errors = io::stderr();
     for fault in findings.faults.iter().take(FAULTS_SHOWN_MAX) {
-        // Where errors cannot be told, the exit status still tells.
+        // Where errors cannot be printed, the exit status still shows them.
         let _ = writeln!(errors, "sheaf: {}: {fault}", path.display());
     }
     let faults = findings.faults.len() as u64 + findings.left_out;

@@ -85,7 +85,7 @@ fn print(
             Ok(bytes) => Inspection::of(&path.to_string_lossy(), &bytes, args.format.given()),
             Err(error) => {
                 worst = Status::Unreadable;
-                // Where errors cannot be told, the exit status still tells.
+                // Where errors cannot be printed, the exit status still shows them.
                 let _ = writeln!(errors, "sheaf: {}", fail::message(&error));
                 continue;
             }

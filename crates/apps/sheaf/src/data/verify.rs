@@ -133,7 +133,7 @@ fn read_ledgers(evidence: &mut Evidence, args: &Args) -> anyhow::Result<u64> {
     Ok(folders.len() as u64)
 }
 
-/// A damaged one is one, and is told.
+/// A damaged one is one, and is reported.
 fn holds_ledger(path: &Path) -> bool {
     !matches!(read_dir(path), Err(ReadError::Nothing(_)))
 }

@@ -216,7 +216,7 @@ fn generator(args: &Args) -> (SourceConfig, Sizes) {
     )
 }
 
-/// Recorded pages are repeated for ever; the formats that cannot be stamped anew come once.
+/// Recorded pages are repeated for ever; the formats that cannot be re-stamped come once.
 fn of_files(
     args: &Args,
     files: Vec<PathBuf>,

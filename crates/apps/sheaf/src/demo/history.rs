@@ -140,7 +140,7 @@ impl Log {
     }
 }
 
-/// The longest time between two STFs sent, whoever sent them, in ms. Each log is in order of time.
+/// The longest time between two STFs sent by any FLPs, in ms. Each log is in order of time.
 fn longest_gap(mut logs: Vec<Log>) -> io::Result<Option<f64>> {
     let mut heads = BinaryHeap::new();
     for (index, log) in logs.iter_mut().enumerate() {

@@ -11,7 +11,7 @@ use std::net::{Ipv4Addr, TcpListener};
 
 /// Ports below are for servers that everybody knows.
 const PORT_FIRST: u16 = 10_240;
-/// First port that Linux gives to whoever asks for any, unless it was told otherwise.
+/// First port that Linux gives to a socket bound to port 0, unless configured otherwise.
 const EPHEMERAL_FIRST: u16 = 32_768;
 /// Where Linux tells it.
 const EPHEMERAL_RANGE: &str = "/proc/sys/net/ipv4/ip_local_port_range";

@@ -20,7 +20,7 @@ pub(crate) enum Screen {
     Nowhere,
 }
 
-/// Whether there is somebody to show a demo to.
+/// Whether the demo has a terminal with a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Audience {
     /// There may be.
@@ -57,7 +57,7 @@ impl Screen {
             .context("cannot write")
     }
 
-    /// Shows what is new. Tells whether there is somebody to show it to.
+    /// Shows what is new. Returns whether there is a reader.
     ///
     /// # Errors
     ///

@@ -54,7 +54,7 @@ pub(crate) struct Summary {
     pub(crate) contradictions: Vec<String>,
     /// All contradictions.
     pub(crate) contradictions_total: u64,
-    /// STFs that died with a killed FLP before anybody had heard of their TF.
+    /// STFs that died with a killed FLP before any node had received their TF.
     pub(crate) unannounced: u64,
     /// Assignments whose STFs went to more than one EPN.
     pub(crate) mixed_target: u64,

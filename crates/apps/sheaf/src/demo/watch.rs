@@ -144,7 +144,7 @@ impl Watch {
         }
         let leads = match self.leader() {
             Some(leader) => format!("{leader} leads in term {}", self.term),
-            None => "nobody leads".to_owned(),
+            None => "no leader".to_owned(),
         };
         let ready: Vec<String> = (self.offices.iter())
             .filter(|(index, leads)| !**leads && !self.marks.contains_key(&icn(**index)))
@@ -483,7 +483,7 @@ pub(crate) mod tests {
         );
         watch.mark(icn(0), Some("paused"));
         assert_eq!(watch.leader(), None);
-        assert_eq!(watch.offices().unwrap(), "nobody leads, standby icn:1");
+        assert_eq!(watch.offices().unwrap(), "no leader, standby icn:1");
         assert_eq!(watch.add(said(1, "leader", 2, 3)), Voice::Leader);
         // It does not know yet.
         assert_eq!(watch.add(said(0, "leader", 1, 9)), Voice::Other);

@@ -124,6 +124,6 @@ fn print(line: &Line<'_>) {
     let text = serde_json::to_string(line).expect("names and numbers always have a JSON form");
     let mut out = std::io::stdout().lock();
     if let Err(error) = writeln!(out, "{text}").and_then(|()| out.flush()) {
-        tracing::debug!(%error, "Nobody reads the standard output");
+        tracing::debug!(%error, "The standard output has no reader");
     }
 }

@@ -1,6 +1,6 @@
 //! `sheaf run icn`, `sheaf run flp`, `sheaf run epn`: one node as one process.
 //!
-//! The standard output carries JSON lines for whoever started the process (see `docs/reference/status.md`), the
+//! The standard output carries JSON lines for the process that started it (see `docs/reference/status.md`), the
 //! standard error its log.
 
 use super::cpu_list;
@@ -235,7 +235,7 @@ fn print(line: &Line) {
     text.push('\n');
     let mut out = std::io::stdout().lock();
     if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        tracing::debug!(%error, "Nobody reads the standard output");
+        tracing::debug!(%error, "The standard output has no reader");
     }
 }
 

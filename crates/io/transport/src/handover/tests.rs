@@ -400,7 +400,7 @@ fn what_is_looked_at_when_its_lender_is_dropped_is_not_used_again() {
     drop(unseen);
     drop(lender);
     let kept = arena.used_bytes() / crate::arena::UNIT_BYTES as u64;
-    assert_eq!(kept, 2, "nobody has looked whether the other one is back");
+    assert_eq!(kept, 2, "the other one has not been polled yet");
     assert_eq!(message.bodies[0], &[0][..]);
 }
 

@@ -313,11 +313,11 @@ mod tests {
                     prop_assert!(!expected.is_empty(), "an empty ring has room");
                 }
                 if publishes || reads {
-                    prop_assert!(!writer.publish(), "nobody sleeps");
+                    prop_assert!(!writer.publish(), "no reader sleeps");
                 }
                 if reads && reader.pop(&mut record).unwrap() {
                     prop_assert_eq!(Some(record.clone()), expected.pop_front());
-                    prop_assert!(!reader.free(), "nobody waits");
+                    prop_assert!(!reader.free(), "no writer waits");
                 }
             }
             let _ = writer.publish();

@@ -37,7 +37,7 @@ fn a_connection_that_nobody_answers_is_begun_once_more_and_stands_when_somebody_
     let (begin, mut events) = (Instant::now(), Vec::new());
     while client.stats().connect_retries < 2 {
         client.poll(&mut events, Some(PATIENCE)).unwrap();
-        assert_eq!(events, [], "nobody has answered");
+        assert_eq!(events, [], "no peer has answered");
         assert!(begin.elapsed() < PATIENCE, "not begun once more");
     }
     drop(waiting);

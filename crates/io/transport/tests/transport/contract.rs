@@ -29,7 +29,7 @@ fn tcp_endpoint() -> Tcp {
     .unwrap()
 }
 
-fn tcp_pair(address: &str, nobody: String) -> Pair<Tcp> {
+fn tcp_pair(address: &str, absent: String) -> Pair<Tcp> {
     let (client, server) = (tcp_endpoint(), tcp_endpoint());
     // The queue, and a send and a receive buffer of twice what was asked for.
     let held_bytes_max = (8 + 2 * 4 + 2 * 4 + 1) << 20;
@@ -38,7 +38,7 @@ fn tcp_pair(address: &str, nobody: String) -> Pair<Tcp> {
         client,
         server,
         address,
-        nobody,
+        absent,
         limits: LIMITS,
         held_bytes_max,
     }
@@ -62,7 +62,7 @@ fn tcp_keeps_the_contract_over_ipv6() {
 fn unix_sockets_keep_the_contract() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| format!("unix:{}/{name}", folder.path().display());
-    check(|| tcp_pair(&at("server"), at("nobody")));
+    check(|| tcp_pair(&at("server"), at("absent")));
     // The contract has let every server go.
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
@@ -71,7 +71,7 @@ fn unix_sockets_keep_the_contract() {
 fn tls_over_unix_sockets_keeps_the_contract() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| format!("unix:{}/{name}", folder.path().display());
-    check_tls(&at("server"), || at("nobody"));
+    check_tls(&at("server"), || at("absent"));
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn tls_keeps_the_contract() {
     check_tls("127.0.0.1:0", || nobody_at("127.0.0.1"));
 }
 
-fn check_tls(address: &str, nobody: impl Fn() -> String) {
+fn check_tls(address: &str, absent: impl Fn() -> String) {
     let authority = authority();
     let endpoint = |node| {
         let config = TcpConfig {
@@ -92,7 +92,7 @@ fn check_tls(address: &str, nobody: impl Fn() -> String) {
     check(|| Pair {
         client: endpoint("flp:0"),
         server: endpoint("epn:0"),
-        ..tcp_pair(address, nobody())
+        ..tcp_pair(address, absent())
     });
 }
 
@@ -108,7 +108,7 @@ fn memory_keeps_the_contract() {
             client: network.endpoint("client"),
             server: network.endpoint("server"),
             address: "server:0".to_owned(),
-            nobody: "nobody:1".to_owned(),
+            absent: "absent:1".to_owned(),
             limits: LIMITS,
             held_bytes_max: 9 << 20,
         }

@@ -133,7 +133,7 @@ fn check_contract(security: impl FnMut() -> (Security, Security)) -> Stats {
 
 fn check_contract_at(
     address: &str,
-    nobody: impl Fn() -> String,
+    absent: impl Fn() -> String,
     mut security: impl FnMut() -> (Security, Security),
 ) -> Stats {
     let total = Rc::default();
@@ -143,7 +143,7 @@ fn check_contract_at(
             client: Lending::new(config(), client, &total),
             server: Lending::new(config(), server, &total),
             address: address.to_owned(),
-            nobody: nobody(),
+            absent: absent(),
             limits: LIMITS,
             held_bytes_max: ((8 + 8 + 2 * 4 + 2 * 4 + 1) << 20) + LANE_BYTES,
         }
@@ -169,7 +169,7 @@ fn lanes_beside_unix_sockets_keep_the_contract() {
     let at = |name: &str| format!("unix:{}/{name}", folder.path().display());
     check_contract_at(
         &at("server"),
-        || at("nobody"),
+        || at("absent"),
         || (Security::default(), Security::default()),
     );
 }

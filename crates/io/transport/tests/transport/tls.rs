@@ -87,10 +87,10 @@ impl Scene {
         let start = Instant::now();
         let mut events = Vec::new();
         loop {
-            assert!(start.elapsed() < crate::PATIENCE, "nobody is turned away");
+            assert!(start.elapsed() < crate::PATIENCE, "no peer is turned away");
             let timeout = Some(Duration::from_millis(1));
             self.server.poll(&mut events, timeout).unwrap();
-            assert_eq!(events, [], "nobody is told of a peer that was turned away");
+            assert_eq!(events, [], "no event names a peer that was turned away");
             let refusals = self.server.take_refusals();
             if let Some(refusal) = refusals.first() {
                 assert_eq!(refusals.len(), 1);

@@ -135,7 +135,7 @@ fn peers_are_counted_as_those_of_this_machine() {
     let _third = UnixStream::connect(folder.path("s")).unwrap();
     let (start, mut events) = (Instant::now(), Vec::new());
     while server.stats().refused.too_many == 0 {
-        assert!(start.elapsed() < PATIENCE, "nobody was turned away");
+        assert!(start.elapsed() < PATIENCE, "no peer was turned away");
         server
             .poll(&mut events, Some(Duration::from_millis(1)))
             .unwrap();
@@ -172,7 +172,7 @@ fn a_full_queue_of_connections_is_asked_again_without_a_busy_loop() {
     let (start, mut events) = (Instant::now(), Vec::new());
     while client.stats().connect_retries < 3 {
         client.poll(&mut events, Some(PATIENCE)).unwrap();
-        assert_eq!(events, [], "nobody has answered");
+        assert_eq!(events, [], "no peer has answered");
         assert!(start.elapsed() < PATIENCE, "not begun once more");
     }
     // A wake or two for each attempt, and not as many as the machine gives.

@@ -50,7 +50,7 @@ impl Default for EpnConfig {
 }
 
 impl EpnConfig {
-    /// The weight in thousandths, as the ICN is told.
+    /// The weight in thousandths, as it is sent to the ICN.
     #[must_use]
     pub fn weight_milli(&self) -> u32 {
         (self.weight * 1000.0).round().clamp(1.0, 1e9) as u32 // a cast of what was just clamped

@@ -169,7 +169,7 @@ impl FarmConfig {
         for (index, server) in membership.servers.iter().enumerate() {
             let key = format!("membership.servers[{index}]");
             check.address(&key, server);
-            // As between nodes: in the clear on loopback, or where somebody has asked for it.
+            // As between nodes: in the clear on loopback, or where the configuration allows it.
             check.that(
                 membership.tls || self.security.insecure || is_loopback(server),
                 &key,

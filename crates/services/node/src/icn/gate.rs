@@ -54,7 +54,7 @@ impl Batch {
 }
 
 impl Gate {
-    /// Takes in a turn whose records `append` puts into the log. Gives back what may be sent at once.
+    /// Takes in a turn whose records `append` puts into the log. Returns what may be sent at once.
     pub(super) fn pass(
         &mut self,
         batch: Batch,
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_discard_that_waits_for_a_life_that_is_over_does_not_reach_the_next_one() {
-        // A life of EPN 1 has told of a TF that it holds from before, and builds it anew; then it dies while the log
+        // A life of EPN 1 has reported a TF that it holds from before, and builds it again; then it dies while the log
         // is slow. What the next life finds of that TF on the disk is committed.
         let (dead, other) = (Recipient::Epn(EpnId(1)), Recipient::Epn(EpnId(2)));
         let mut gate = Gate::default();

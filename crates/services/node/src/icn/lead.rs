@@ -98,7 +98,7 @@ impl Lead {
         })
     }
 
-    /// Lives that the log names are members, though nothing is heard of them yet.
+    /// Lives that the log names are members, though nothing is received from them yet.
     pub(super) fn expect_back(&mut self, now: Timestamp, fair: Timestamp) {
         if self.scheduler.is_settling() {
             for (node, incarnation) in self.scheduler.expected() {

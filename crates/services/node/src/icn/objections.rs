@@ -42,7 +42,7 @@ impl<T: Transport> IcnNode<T> {
         self.peer_guard.count(code)
     }
 
-    /// A node follows another leader, or is in another run: its message changes nothing, and it is told.
+    /// A node follows another leader, or is in another run: its message changes nothing, and it is notified.
     pub(super) fn object_to(&mut self, now: Timestamp, conn: ConnId, envelope: &Envelope) {
         let Some(lead) = &self.lead else {
             return;

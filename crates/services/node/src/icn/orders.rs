@@ -44,7 +44,7 @@ impl<T: Transport> IcnNode<T> {
             info!(?order, done, detail, "An operator's order");
         }
         let answer = Control::Answer { done, detail };
-        // What an order has changed is in the log before the operator hears of it.
+        // What an order has changed is in the log before the operator gets the answer.
         self.act(now);
         match &mut self.lead {
             Some(lead) if !lead.gate.is_open() => lead.hold_answer(conn, answer),

@@ -87,7 +87,7 @@ impl Peers {
         }
     }
 
-    /// The stream `conn` is that of `icn` from now on; gives back one that it replaces.
+    /// The stream `conn` is that of `icn` from now on; returns one that it replaces.
     pub(super) fn set_up(&mut self, icn: u16, conn: ConnId) -> Option<ConnId> {
         let peer = self.0.iter_mut().find(|peer| peer.icn == icn)?;
         peer.is_up = true;
@@ -95,7 +95,7 @@ impl Peers {
         peer.conn.replace(conn).filter(|former| *former != conn)
     }
 
-    /// A stream has closed; gives back whose it was.
+    /// A stream has closed; returns the node of it.
     pub(super) fn set_down(&mut self, now: Timestamp, conn: ConnId) -> Option<u16> {
         let peer = self.0.iter_mut().find(|peer| peer.conn == Some(conn))?;
         peer.conn = None;

@@ -166,7 +166,7 @@ impl<T: Transport> IcnNode<T> {
             policy: scheduler.policy_name().to_owned(),
             uptime_s: now.0 as f64 / 1e9,
             duration_s: scheduler.duration(now).as_secs_f64(),
-            // Known to whoever made the transport.
+            // Known to the caller, who made the transport.
             security: String::new(),
             books: books_status(scheduler.books(), scheduler.in_flight()),
             queued: scheduler.queued() as u64,

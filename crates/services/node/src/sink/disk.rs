@@ -10,7 +10,7 @@ pub trait DiskFile: Write {
     ///
     /// # Errors
     ///
-    /// What the operating system says. Nothing is known about the bytes then; they are written anew.
+    /// What the operating system says. Nothing is known about the bytes then; they are written again.
     fn sync(&mut self) -> io::Result<()>;
 }
 

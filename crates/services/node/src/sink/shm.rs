@@ -35,9 +35,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
-/// How long a consumer is waited for before its absence is told.
+/// How long a consumer is waited for before its absence is logged.
 const CONSUMER_WAIT: Duration = Duration::from_secs(1);
-/// How long consumers have to take what is offered, and to give back what they took, when the node ends.
+/// How long consumers have to take what is offered, and to release what they took, when the node ends.
 const LAST_WAIT: Duration = Duration::from_secs(1);
 /// Pause after a failed accept.
 const ACCEPT_WAIT: Duration = Duration::from_secs(1);
@@ -147,7 +147,7 @@ impl Queue for ShmWorker {
         self.wake();
         match thread.join() {
             Ok(0) => {}
-            Ok(tfs) => warn!(tfs, "The sink ends with TFs that nobody has taken"),
+            Ok(tfs) => warn!(tfs, "The sink ends with TFs that no consumer has taken"),
             Err(_) => warn!("The thread of the sink has panicked"),
         }
     }
@@ -190,7 +190,7 @@ impl Consumer {
     }
 }
 
-/// A line of the log that is told once in a while.
+/// A rate-limited line of the log.
 #[derive(Default)]
 struct Seldom {
     told: Option<Instant>,
@@ -198,7 +198,7 @@ struct Seldom {
 }
 
 impl Seldom {
-    /// If it is to be told: how many were not since the last.
+    /// If the line is due: how many were left out since the last.
     fn is_due(&mut self, now: Instant) -> Option<u64> {
         let is_due = |told| now.saturating_duration_since(told) >= TELL_EVERY;
         if self.told.is_none_or(is_due) {
@@ -315,7 +315,7 @@ impl Hands {
         }
     }
 
-    /// Hears what the consumers have done.
+    /// Reads what the consumers have done.
     fn take_in(&mut self, now: Instant) {
         let (mut events, mut taken_tfs, mut index) = (Vec::new(), 0, 0);
         while let Some(consumer) = self.consumers.get_mut(index) {
@@ -465,7 +465,7 @@ impl Hands {
         choices
     }
 
-    /// Offers a TF to one consumer. Gives it back if that cannot be.
+    /// Offers a TF to one consumer. Returns it if that cannot be.
     fn give_to(&mut self, now: Instant, index: usize, tf: Tf<Bytes>) -> Option<Tf<Bytes>> {
         let consumer = &mut self.consumers[index];
         let (pid, bytes) = (consumer.pid, tf.bytes());
@@ -608,7 +608,7 @@ impl Hands {
                     events.push(delivered(&tf));
                 }
                 // The consumer still looks at it. Its memory must not be used for anything else while it does, and this
-                // process ends: it is never given back here.
+                // process ends: it is never released here.
                 std::mem::forget(tf);
             }
         }

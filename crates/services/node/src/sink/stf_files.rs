@@ -156,7 +156,7 @@ impl StfFiles {
         });
         match written {
             Ok(()) => open.bytes += image.bytes,
-            // The room is needed by others; if it cannot be given back, the next try writes over it.
+            // The room is needed by others; if it cannot be released, the next try writes over it.
             Err(_) => drop(open.file.set_len(open.bytes)),
         }
         written

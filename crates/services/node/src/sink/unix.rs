@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tracing::{info, warn};
 
-/// How long a consumer is waited for before its absence is told.
+/// How long a consumer is waited for before its absence is logged.
 const CONSUMER_WAIT: Duration = Duration::from_secs(1);
 
 /// Writes TFs to one consumer at a time.

@@ -16,7 +16,7 @@ use tracing::warn;
 /// First pause before a TF is tried again; it doubles up to the last.
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_LAST: Duration = Duration::from_secs(1);
-/// How often a failure that goes on is told.
+/// How often a failure that goes on is logged.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// State shared by node and thread.
@@ -103,7 +103,7 @@ impl Queue for Worker {
         self.stopper = None;
         match thread.join() {
             Ok(0) => {}
-            Ok(tfs) => warn!(tfs, "The sink ends with TFs that nobody has taken"),
+            Ok(tfs) => warn!(tfs, "The sink ends with TFs that no consumer has taken"),
             Err(_) => warn!("The thread of the sink has panicked"),
         }
     }
@@ -219,7 +219,7 @@ pub(super) struct Failures {
 }
 
 impl Failures {
-    /// Counts a failure. Gives what is to be told of it, once a second.
+    /// Counts a failure. Returns what is to be logged of it, once a second.
     pub(super) fn add(&mut self, error: &DeliverError) -> Option<String> {
         self.tries = self.tries.saturating_add(1);
         if self.told.is_some_and(|told| told.elapsed() < TELL_EVERY) {
@@ -259,7 +259,7 @@ mod tests {
 
         fn deliver(&mut self, tf: &Tf<Bytes>, _: &Patience) -> Result<Delivery, DeliverError> {
             self.begun.send(tf.tf).unwrap();
-            // Without anybody to tell it, it fails.
+            // Without a receiver of the result, it fails.
             if self.answers.recv().unwrap_or(false) {
                 return Ok(recomputed(tf));
             }

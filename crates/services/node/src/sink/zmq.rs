@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
-/// How long a consumer is waited for before its absence is told.
+/// How long a consumer is waited for before its absence is logged.
 const CONSUMER_WAIT: Duration = Duration::from_secs(1);
 /// Period at which connections are served while there is no TF.
 const IDLE_EVERY: Duration = Duration::from_millis(20);
@@ -296,8 +296,8 @@ impl Sink for Outlet {
 
     fn idle(&mut self) -> Option<Duration> {
         if let Err(error) = self.tend() {
-            // The next TF meets it again, and that is told.
-            info!(%error, "The socket of the sink cannot be looked after");
+            // The next TF meets it again, and that is logged.
+            info!(%error, "The socket of the sink cannot be polled");
         }
         Some(IDLE_EVERY)
     }
@@ -394,7 +394,7 @@ mod tests {
             receiver.0.connect(at).unwrap();
             let start = Instant::now();
             while receiver.0.peers() == 0 {
-                assert!(start.elapsed() < PATIENCE, "nobody is there");
+                assert!(start.elapsed() < PATIENCE, "no peer has connected");
                 receiver.0.wait(Duration::from_millis(10)).unwrap();
             }
             receiver

@@ -357,7 +357,7 @@ mod tests {
     fn send(push: &mut Socket, messages: impl IntoIterator<Item = Message>) {
         let start = Instant::now();
         let wait = |push: &mut Socket| {
-            assert!(start.elapsed() < PATIENCE, "nobody takes it");
+            assert!(start.elapsed() < PATIENCE, "no reader takes it");
             push.wait(Duration::from_millis(10)).unwrap();
         };
         for mut message in messages {

@@ -1,4 +1,4 @@
-//! Hostile peers against a running farm: every input that is rejected has a code, which the peer is told, a counter
+//! Hostile peers against a running farm: every input that is rejected has a code, which the peer gets, a counter
 //! has, and no other peer notices.
 
 use sheaf_auth::{Authority, Validity};
@@ -372,7 +372,7 @@ fn rejection(stream: &mut TcpStream) -> Option<(Code, String)> {
         let mut head = vec![0; prefix.head_bytes as usize];
         stream.read_exact(&mut head).ok()?;
         if prefix.kind == WireKind::Lane {
-            continue; // An EPN offers memory to whoever is on its machine.
+            continue; // An EPN offers memory to any process on its machine.
         }
         match Control::decode(&head).unwrap().1 {
             Control::Rejected { code, detail } => return Some((code, detail)),

@@ -159,7 +159,7 @@ impl Run<'_, '_> {
                 Ok(notice) => self.handle(notice)?,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    bail!("nobody listens to the nodes any more")
+                    bail!("the thread that reads the nodes has ended")
                 }
             }
             for process in self.farm.reap() {

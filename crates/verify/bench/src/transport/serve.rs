@@ -92,7 +92,7 @@ fn answer(options: &Options, stream: TcpStream, token: &str) -> anyhow::Result<(
     let reader = (&stream).take(REQUEST_BYTES_MAX);
     BufReader::new(reader)
         .read_line(&mut line)
-        .context("nobody asks")?;
+        .context("no client connects")?;
     stream.set_read_timeout(None)?;
     let request = parse(&line, token)?;
     let found = kinds::named(&request.transport, options)?;
@@ -135,7 +135,7 @@ fn parse(line: &str, token: &str) -> anyhow::Result<Request> {
 /// If no peer is there.
 pub(crate) fn ask(address: SocketAddr, request: &Request) -> anyhow::Result<TcpStream> {
     let connect = TcpStream::connect_timeout(&address, PATIENCE);
-    let mut stream = connect.with_context(|| format!("nobody serves at {address}"))?;
+    let mut stream = connect.with_context(|| format!("no server at {address}"))?;
     stream.set_nodelay(true)?;
     stream.write_all(format!("{}\n", serde_json::to_string(request)?).as_bytes())?;
     Ok(stream)

@@ -56,7 +56,7 @@ impl Watch<'_> {
                 }
                 let is_built = fate.verdict != "dropped";
                 if is_built && !book.is_abandoned && book.consumed_at.is_none() {
-                    let detail = format!("TF {tf} is {fate}, and no EPN has handed it on since");
+                    let detail = format!("TF {tf} is {fate}, and no EPN has delivered it since");
                     return found(Invariant::Live, tf, detail);
                 }
                 let holder = book.made.iter().find(|part| {
@@ -102,7 +102,7 @@ impl Watch<'_> {
                             return found(
                                 Invariant::Clean,
                                 tf,
-                                format!("TF {tf} is {fate}, and no EPN handed it on"),
+                                format!("TF {tf} is {fate}, and no EPN delivered it"),
                             );
                         }
                     }

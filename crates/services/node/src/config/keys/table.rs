@@ -51,7 +51,7 @@ keys! {
         /// Seed of the policy's randomness.
         seed: "";
         /// How the list of EPNs that the policy chooses from follows their deaths: whitelist (it is who is there),
-        /// blacklist (fixed when the run begins, the dead are skipped), reinitialise (fixed, on a death made anew
+        /// blacklist (fixed when the run begins, the dead are skipped), reinitialise (fixed, on a death rebuilt
         /// without the dead, who never come back) or none (the dead stay in it). Nothing is lost under any of them,
         /// only delayed.
         reaction: "";

@@ -219,7 +219,7 @@ fn what_a_slow_consumer_leaves_lying_goes_to_another() {
     test.offer(0..1);
     let first = next(&mut stuck);
     test.expect_taken(0);
-    test.offer(1..10); // With the stuck one, or not offered to anybody yet.
+    test.offer(1..10); // With the stuck one, or not offered to any consumer yet.
     let mut quick = test.consumer();
     let mut had: Vec<u64> = (1..10).map(|_| next(&mut quick).tf.0).collect();
     had.sort_unstable();
@@ -245,7 +245,7 @@ fn what_two_stopped_consumers_leave_lying_goes_from_one_to_the_other() {
     // From the third time on one is still passed over when the other has left it lying for long enough.
     let began = Instant::now();
     while test.count("node_shm_called_back_total") < 6 {
-        assert!(began.elapsed() < PATIENCE, "nobody looks after them");
+        assert!(began.elapsed() < PATIENCE, "the memory is not reclaimed");
         std::thread::yield_now();
     }
     let taken = loop {
@@ -259,7 +259,7 @@ fn what_two_stopped_consumers_leave_lying_goes_from_one_to_the_other() {
         if let Some(tf) = tf {
             break tf;
         }
-        assert!(began.elapsed() < PATIENCE, "nobody has it");
+        assert!(began.elapsed() < PATIENCE, "the consumer has not got it");
     };
     assert_eq!(taken, TfId(1));
 }

@@ -64,7 +64,7 @@ fn live(disk: &Model, promises: &mut Promises) -> Result<(), String> {
     Ok(())
 }
 
-/// The next life hears which of the reported TFs are committed (1, 3, 4), publishes these and removes the others.
+/// The next life learns which of the reported TFs are committed (1, 3, 4), publishes these and removes the others.
 fn clear_up(disk: &Model, incarnation: u64, promises: &Promises) -> Result<(), String> {
     let text = |error: DeliverError| error.to_string();
     let mut store = open(disk, incarnation).map_err(|error| error.to_string())?;
