@@ -142,7 +142,7 @@ fn tf(id: u64, payloads: &[Bytes]) -> Tf<Bytes> {
     }
 }
 
-/// Hands `tf` to the sink and waits until its consumer has it.
+/// Passes `tf` to the sink and waits until its consumer has it.
 fn deliver(sink: &mut SinkHandle, rings: &Receiver<()>, tf: &Tf<Bytes>) {
     sink.offer(tf.clone()).unwrap();
     loop {

@@ -32,11 +32,11 @@ struct Bench {
     offered: BTreeSet<(TfId, Source)>,
     /// Data streams that are open.
     streams: BTreeMap<Source, u32>,
-    /// Handed to the consumer, which has yet to say so.
+    /// Delivered to the consumer, which has yet to say so.
     with_consumer: VecDeque<Tf<()>>,
     /// Taken by the consumer, which has yet to give the memory back.
     not_freed: Vec<u64>,
-    /// Handed to the consumer, and whether it has taken them.
+    /// Delivered to the consumer, and whether it has taken them.
     delivered: BTreeMap<(RunId, TfId), bool>,
     /// TFs released in this run: decided and done for the ICN, so a commit of one is acknowledged.
     released: RangeSet,
@@ -44,7 +44,7 @@ struct Bench {
 
 /// A [`TfBuilder`] driven by the sequence of events that `bytes` are read as.
 ///
-/// It never holds more than its capacity, hands nothing on twice, and acknowledges nothing that its consumer
+/// It never holds more than its capacity, delivers nothing twice, and acknowledges nothing that its consumer
 /// has not taken.
 pub fn builder(bytes: &[u8]) {
     let mut bench = Bench {
@@ -254,7 +254,7 @@ impl Bench {
         );
     }
 
-    /// Once all actions are taken, what is with the consumer is what was handed to it.
+    /// Once all actions are taken, what is with the consumer is what was delivered to it.
     fn check_sink(&self) {
         let handed_on = self.with_consumer.iter().map(Tf::bytes);
         let bytes: u64 = handed_on.chain(self.not_freed.iter().copied()).sum();

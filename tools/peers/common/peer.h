@@ -240,7 +240,7 @@ static inline void peer_received(const unsigned char *data, size_t bytes) {
     if (peer_stopping()) peer.heard_ns = peer_now_ns();
 }
 
-// Whether a receiver has all there is: it got the order to stop, and nothing came for a while. To be called when nothing came.
+// Whether a receiver has all there is: the order to stop came, then nothing for long. To be called when nothing came.
 static inline int peer_over(void) {
     if (!peer_stopping()) return 0;
     if (!peer.heard_ns) peer.heard_ns = peer_now_ns();

@@ -1,7 +1,7 @@
 //! Counting inside a process, and the text that carries the counts out.
 //!
 //! This crate answers one question: *what has this process done so far?* A [`Registry`] knows every
-//! metric by name and labels and hands out cheap handles; the hot path records into a [`Counter`],
+//! metric by name and labels and returns cheap handles; the hot path records into a [`Counter`],
 //! [`Gauge`] or [`Histogram`] with relaxed atomics, in a few nanoseconds, without a lock and without
 //! ever waiting. [`Registry::encode`] writes everything as Prometheus text; a [`Snapshot`] of a
 //! histogram can be queried and sent.

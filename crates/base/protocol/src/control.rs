@@ -67,11 +67,11 @@ pub enum Control {
     // EPN → ICN
     /// TFs that the EPN has put together.
     Built(Vec<Built>),
-    /// TFs that the EPN has handed to its consumer.
+    /// TFs that the EPN has delivered to its consumer.
     CommitAck {
         /// The TFs.
         tfs: Vec<TfId>,
-        /// Bytes that the consumer has not given back yet, these TFs included.
+        /// Bytes that the consumer has not released yet, these TFs included.
         sink_bytes: u64,
     },
     /// The payload of an STF arrived twice with the same digest, which is not the one stated.
@@ -83,7 +83,7 @@ pub enum Control {
     },
     /// Sign of life, with the state of the sender.
     EpnPulse(EpnPulse),
-    /// TFs that former lives of the EPN have on disk, whole but not published. Repeated until each is told of by
+    /// TFs that former lives of the EPN have on disk, whole but not published. Repeated until each is answered by
     /// [`Recover`](Self::Recover) or [`Discard`](Self::Discard).
     Stored(Vec<TfId>),
     /// Answers [`Recover`](Self::Recover): these TFs are not on the disk of the EPN, under no name.
@@ -95,7 +95,7 @@ pub enum Control {
     /// STFs that are assigned to the EPN and wait here until it asks for them with [`Grant`](Self::Grant). Replaces
     /// what was offered of the same TFs before.
     Offer(Vec<Offered>),
-    /// Answers [`Grant`](Self::Grant): of these TFs nothing will come on this stream unless it is offered anew.
+    /// Answers [`Grant`](Self::Grant): of these TFs nothing will come on this stream unless it is offered again.
     Withdrawn(Vec<TfId>),
 
     // EPN → FLP, on a data stream
@@ -249,11 +249,11 @@ pub struct FlpPulse {
     pub held_bytes: u64,
     /// STFs made since the process began.
     pub made_stfs: u64,
-    /// Payload bytes handed to the network since the process began, repeats included.
+    /// Payload bytes passed to the network since the process began, repeats included.
     pub sent_bytes: u64,
     /// The newest [`Release`] applied.
     pub released_version: u64,
-    /// Whether a [`Start`] was heard.
+    /// Whether a [`Start`] was received.
     pub started: bool,
     /// Time since TF 0 was due as the FLP has it, in ns; 0 before it was started.
     pub elapsed_ns: u64,

@@ -28,7 +28,7 @@ pub trait RegistryFarm {
     /// Ends the session of the latest process of the node, which is alive.
     fn expire(&mut self, node: NodeId);
 
-    /// Takes the registry away from the observer, or gives it back. The others are not touched.
+    /// Cuts the observer off from the registry, or reconnects it. The others are not touched.
     fn set_away(&mut self, is_away: bool);
 
     /// Writes garbage in the place of a node that is not there; `false` if that is impossible.

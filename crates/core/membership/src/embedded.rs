@@ -70,7 +70,7 @@ impl EmbeddedRegistry {
         events
     }
 
-    /// Notes that a node was heard. As [`Members::handle_heard`].
+    /// Notes a message of a node. As [`Members::handle_heard`].
     pub fn handle_heard(
         &mut self,
         now: Timestamp,

@@ -32,7 +32,7 @@ pub enum Change {
     Joined,
     /// The node was not heard for the suspect time.
     Silent,
-    /// The node was silent and is heard again.
+    /// The node was silent and sends again.
     Heard,
     /// The node is silent for so long that its stream should be closed from this side; [`Cut`](Self::Cut) follows then.
     Hopeless,
@@ -97,7 +97,7 @@ impl MemberState {
 struct Known {
     incarnation: Incarnation,
     state: MemberState,
-    /// Last time that the member was heard; when cut, the time of the cut.
+    /// Time of the last message of the member; when cut, the time of the cut.
     since: Timestamp,
     hopeless_said: bool,
 }
@@ -193,7 +193,7 @@ impl Members {
         self.members.entry(node).or_insert(member);
     }
 
-    /// Notes that a node was heard.
+    /// Notes a message of a node.
     pub fn handle_heard(
         &mut self,
         now: Timestamp,
@@ -236,7 +236,7 @@ impl Members {
     }
 
     /// Handles the notice of a registry outside the farm that this life of a node is over. If it is not heard either,
-    /// it is dead without grace; one that is heard lives, whatever a registry says.
+    /// it is dead without grace; one that sends is alive, whatever a registry reports.
     pub fn handle_vanished(
         &mut self,
         node: NodeId,

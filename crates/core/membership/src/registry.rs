@@ -25,7 +25,7 @@ pub enum RegistryEvent {
         /// For logs and people.
         why: String,
     },
-    /// The registry can be reached again, and everything has been read anew.
+    /// The registry can be reached again, and everything has been read again.
     Back,
     /// The registry holds something that no node writes, or refuses something. The last good state stays in force.
     Problem {

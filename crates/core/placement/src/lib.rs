@@ -5,7 +5,7 @@
 //! how the list of targets follows their deaths. Every policy keeps one [`contract`].
 //!
 //! The crate is pure and knows neither timeframes nor nodes: of `protocol` it takes [`Timestamp`], so that the drivers
-//! of all cores hand in one and the same type of time.
+//! of all cores pass one and the same type of time.
 //!
 //! [`Timestamp`]: sheaf_protocol::Timestamp
 

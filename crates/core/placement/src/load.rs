@@ -52,7 +52,7 @@ pub struct TargetLoad {
     pub weight_milli: u32,
     /// Whether the operator wants the target to work: `false` while it is switched off or drains.
     pub enabled: bool,
-    /// Whether the target was heard of lately: `false` while it is suspected to be dead or cut off.
+    /// Whether the target reported lately: `false` while it is suspected to be dead or cut off.
     pub available: bool,
     /// Whether the target reports that it takes nothing now, for instance because its disk is full.
     pub stuck: bool,
@@ -247,7 +247,7 @@ impl LoadView {
 
     /// Returns a hash that tells lists of members apart: equal as long as the same targets with the same weights are
     /// there, online or not, and another one (but once in 2^64) when any differs. A policy that keeps a table of the
-    /// members compares it to know when to make the table anew.
+    /// members compares it to know when to rebuild the table.
     #[must_use]
     pub fn members_hash(&self) -> u64 {
         self.members_hash
@@ -308,7 +308,7 @@ impl LoadView {
         }
     }
 
-    /// Notes whether the target is heard of (`true`) or suspect (`false`). Its bookings stay.
+    /// Notes whether the target reports (`true`) or is suspect (`false`). Its bookings stay.
     pub fn set_available(&mut self, id: TargetId, available: bool) {
         self.switch(id, |target| target.available = available);
     }

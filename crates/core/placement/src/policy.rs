@@ -91,7 +91,7 @@ use sheaf_protocol::Timestamp;
 ///
 /// A choice does not allocate while the members of the view stay the same, and takes at most a few passes over it. What
 /// a policy learns of the targets it reads from the view ([`LoadView::measured`]), which the owner feeds; its own
-/// state, such as the next turn, begins anew with a new owner.
+/// state, such as the next turn, starts over with a new owner.
 pub trait Policy: Send {
     /// Returns the name in configuration files, metrics and reports, such as `"round-robin"`.
     fn name(&self) -> &'static str;

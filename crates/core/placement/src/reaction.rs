@@ -18,7 +18,7 @@ pub enum Reaction {
     /// its number, picked up again; one that was not on the list gets nothing. O2-Balancer with
     /// `restartFairRoot=false`.
     Blacklist,
-    /// The list is fixed when the run begins. On a death it is made anew without the dead, who never come back, and
+    /// The list is fixed when the run begins. On a death it is rebuilt without the dead, who never come back, and
     /// nothing is placed for the reset time meanwhile. O2-Balancer with `restartFairRoot=true`, where the whole FLP
     /// goes through the states of a FairMQ device once.
     Reinitialise,

@@ -68,7 +68,7 @@ fn no_policy_allocates_to_choose_or_to_refuse() {
                 avoid: &avoid,
                 is_early: false,
             };
-            // Ten seconds in all: tables that are made anew now and then are so meanwhile.
+            // Ten seconds in all: tables that are rebuilt now and then are so meanwhile.
             match policy.choose(Timestamp(id * 10_000_000), &job, &view) {
                 Ok(target) => view.book(target, job.bytes),
                 Err(_) => refused += 1,

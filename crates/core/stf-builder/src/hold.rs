@@ -10,7 +10,7 @@ pub(crate) enum Progress {
     Waiting,
     /// Offered to the EPN, which has not asked for it yet.
     Offered,
-    /// Handed to the stream that is open now.
+    /// Passed to the stream that is open now.
     Sent,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct Held {
 
 impl Held {
     /// Returns whether the STF is to go to `target`. An assignment of a former leader (attempt 0) does not count: the
-    /// present one assigns it anew, here or elsewhere.
+    /// present one assigns it again, here or elsewhere.
     pub(crate) fn is_assigned_to(&self, target: Target) -> bool {
         self.assigned
             .is_some_and(|(attempt, to)| to == target && attempt > Attempt(0))

@@ -1,6 +1,6 @@
 //! Recorded data as an endless stream: real pages, re-stamped with consecutive orbits, counters and TF bits.
 //!
-//! The HBFs of each link of a [`Template`] are repeated, beginning anew with every TF, so all TFs have one shape and
+//! The HBFs of each link of a [`Template`] are repeated, from the start with every TF, so all TFs have one shape and
 //! the one image of it that [`Replay`] holds. Making an STF is one copy of that image and the writing of two fields per
 //! page. Payloads are real, so an EPN can check page by page what it receives.
 //!

@@ -42,7 +42,7 @@ impl StfFile {
     /// Takes its share of `inputs`, the bytes of the files. The findings are those of each file.
     ///
     /// TFs that are cut or contradict themselves are left out; of those with the same run and counter the first counts.
-    /// With [`Equipments::All`] only the run of the first TF is taken, since counters begin anew with every run.
+    /// With [`Equipments::All`] only the run of the first TF is taken, since counters restart with every run.
     #[must_use]
     pub fn new(inputs: Vec<Bytes>, equipments: Equipments) -> (Self, Vec<Findings>) {
         let mut all = Vec::new();

@@ -336,7 +336,7 @@ impl<P: Clone> TfBuilder<P> {
             *count -= 1;
             if *count == 0 {
                 self.streams.remove(&source);
-                // With its next stream the source offers anew.
+                // With its next stream the source offers again.
                 self.grants.keep_only(|_, other| other != source);
                 self.asked.remove(&source);
                 self.fetch(now);

@@ -26,7 +26,7 @@ impl Grants {
         self.waiting.len() + self.granted.len() + self.overdue.len()
     }
 
-    /// Adds an offer. It replaces an earlier one and its grant: the source offers anew when it has lost the grant.
+    /// Adds an offer. It replaces an earlier one and its grant: the source offers again when it has lost the grant.
     pub(crate) fn offer(&mut self, tf: TfId, source: Source) {
         self.done(tf, source);
         if self.len() < OFFERS_MAX {

@@ -87,7 +87,7 @@ events! {
         /// Name of a drop reason.
         reason: String;
     }
-    /// An STF was handed to the stream to an EPN.
+    /// An STF was passed to the stream to an EPN.
     Sent = "sent" of "FLP" {
         /// The TF.
         tf: u64;

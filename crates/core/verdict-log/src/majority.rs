@@ -108,7 +108,7 @@ pub struct MajorityLedger<S> {
     state: HardState,
     role: MemberRole,
     leader: Option<u16>,
-    /// When the leader was heard last.
+    /// Time of the last message of the leader.
     heard_at: Timestamp,
     /// Whether the stream to the leader has closed: it is probably dead, and there is no reason to wait.
     is_orphan: bool,
@@ -297,7 +297,7 @@ impl<S: Storage> MajorityLedger<S> {
         self.be_patient(now);
     }
 
-    /// Draws the time until which a leader has to be heard.
+    /// Draws the time until which a leader has to send.
     fn be_patient(&mut self, now: Timestamp) {
         let patience = self.config.patience;
         self.campaign_due = now + self.draw(patience, patience * 5 / 3);

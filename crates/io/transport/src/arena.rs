@@ -1,6 +1,6 @@
 //! Memory for bodies: mapped once, touched once, recycled for ever.
 //!
-//! A page that the kernel hands out for the first time costs ten times the copy of what is read into it
+//! A page that the kernel provides for the first time costs ten times the copy of what is read into it
 //! (fault and zeroing, about 2.5 GB/s on one core). So an endpoint maps all of its memory at the start,
 //! in huge pages, touches it, and cuts bodies out of it. A body goes back when its last [`Bytes`] is
 //! dropped, on whatever thread that happens.
@@ -171,7 +171,7 @@ impl Arena {
                 .fetch_add((units * UNIT_BYTES) as u64, Ordering::Relaxed);
             first
         };
-        // SAFETY: the free list hands out units below `capacity_bytes / UNIT_BYTES` only, and the mapping is
+        // SAFETY: the free list returns units below `capacity_bytes / UNIT_BYTES` only, and the mapping is
         // `capacity_bytes` and more behind `offset`.
         let start = unsafe { self.mapping.start().add(self.offset + first * UNIT_BYTES) };
         let place = Place::Arena { first, units };
@@ -267,7 +267,7 @@ enum Place {
     Heap { memory: NonNull<[u8]> },
 }
 
-// SAFETY: the extent owns its memory and itself uses the pointers only to give it back.
+// SAFETY: the extent owns its memory and itself uses the pointers only to release it.
 unsafe impl Send for Extent {}
 // SAFETY: nothing can be done with a shared extent but to look where it is.
 unsafe impl Sync for Extent {}

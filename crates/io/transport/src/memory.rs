@@ -1,7 +1,7 @@
 //! A deterministic network inside one process, for tests and the simulator.
 //!
 //! Time is virtual, and every fault comes out of one seed: the same seed and the same calls give the same
-//! events. Nothing waits; [`Transport::poll`] hands out what has arrived by the present virtual time, and
+//! events. Nothing waits; [`Transport::poll`] returns what has arrived by the present virtual time, and
 //! [`Network::advance_to`] makes time pass.
 //!
 //! It is kinder than TCP in nothing that its users may rely on, and on request much worse: single frames of
@@ -72,7 +72,7 @@ pub enum Death {
 pub struct Totals {
     /// Frames taken from senders.
     pub sent: u64,
-    /// Frames handed to receivers, the second of two included.
+    /// Frames delivered to receivers, the second of two included.
     pub delivered: u64,
     /// Frames that were lost, cut off, or on the way to the dead.
     pub vanished: u64,

@@ -2,7 +2,7 @@
 //!
 //! - `ring`: records through shared memory, in one direction, with a flag of a sleeping reader;
 //! - `lane`: frames whose bodies are lent. The sender writes down where a body lies, the receiver looks at it there and
-//!   gives it back; nothing is copied but heads;
+//!   releases it; nothing is copied but heads;
 //! - `slots`: what is lent, by the number under which it comes back;
 //! - `meeting`: how the two exchange the memory, over a Unix socket, and prove that they mean the same stream.
 //!

@@ -370,7 +370,7 @@ impl Tcp {
             return;
         };
         if let Err(error) = peer.begin(&socket) {
-            // The listener of the socket has gone. On a network the old attempt may still be heard.
+            // The listener of the socket has gone. On a network the old attempt may still get an answer.
             if peer.ip().is_none() {
                 let closed = self.remove(conn, CloseReason::Unreachable(error.kind()));
                 self.pending.extend(closed);

@@ -187,7 +187,7 @@ pub enum TlsFailure {
 /// Behaviour of a full queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
-    /// Gives it back with [`SendError::Full`]; [`Event::Writable`] says when to try again. Nothing is lost.
+    /// Returns it with [`SendError::Full`]; [`Event::Writable`] says when to try again. Nothing is lost.
     #[default]
     Block,
     /// Drops it and counts it.

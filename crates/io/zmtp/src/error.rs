@@ -83,7 +83,7 @@ pub enum PeerError {
         /// The limit, in ms.
         limit_ms: u64,
     },
-    /// Nothing was heard for too long, though we asked.
+    /// Nothing was received for too long, though a PING was sent.
     #[error("no sign of life for {limit_ms} ms")]
     Silent {
         /// The limit, in ms.

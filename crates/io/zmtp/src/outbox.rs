@@ -97,7 +97,7 @@ impl Outbox {
         self.messages() == 0 && self.commands.is_empty() && self.pieces.is_empty()
     }
 
-    /// Takes back all messages that are not wholly written, the oldest first. A peer that got a piece of one throws it
+    /// Removes and returns all messages not wholly written, the oldest first. A peer that got a piece of one throws it
     /// away, since the connection ends.
     pub(crate) fn take_back(&mut self) -> impl Iterator<Item = Message> + '_ {
         self.bytes = 0;

@@ -1,6 +1,6 @@
 //! A ZeroMQ socket: any number of peers, bound or connected, driven by its owner.
 //!
-//! It has no thread. Its epoll is a file descriptor ([`AsFd`]): whoever waits for that to be readable, or for
+//! It has no thread. Its epoll is a file descriptor ([`AsFd`]): a caller that waits for that to be readable, or for
 //! [`Socket::deadline`], and then calls [`Socket::drive`], keeps it going; [`Socket::wait`] does both.
 
 mod drive;

@@ -5,11 +5,11 @@ use std::fmt;
 /// Type of a socket: direction and pattern of its messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketType {
-    /// Hands each message to one of its peers, in turn.
+    /// Delivers each message to one of its peers, in turn.
     Push,
     /// Takes messages of all its peers, in turn.
     Pull,
-    /// Hands each message to all peers that have subscribed to it.
+    /// Delivers each message to all peers that have subscribed to it.
     Pub,
     /// Takes the messages that it has subscribed to.
     Sub,

@@ -59,7 +59,7 @@ impl Stream {
 
     /// Tells the peer that nothing more comes.
     pub(crate) fn end(&self) {
-        // A peer that is gone need not be told.
+        // A peer that is gone need not be notified.
         let _ = rustix::net::shutdown(self, Shutdown::Write);
     }
 }

@@ -87,7 +87,7 @@ fn check_receiving(kind: Kind, ours: SocketType, pattern: &str, we_bind: bool) {
     until(&mut socket, |socket| {
         while let Some((_, found)) = socket.try_recv() {
             if found.bytes() == 0 {
-                // A PUB cannot know that it is heard: it is told to begin when its first message has come.
+                // A PUB cannot know that its messages arrive: it gets the order to begin when the first has come.
                 if !std::mem::replace(&mut has_begun, true) {
                     peer.begin();
                 }

@@ -599,7 +599,7 @@ impl<K: Keeper> ZooKeeperLedger<K> {
         self.remove_old(now);
     }
 
-    /// Returns when a leader that hears nothing stops by itself: two thirds of a session after it last heard, of which
+    /// Returns when a leader without answers stops by itself: two thirds of a session after the last one, of which
     /// a keeper takes two fifths to notice.
     fn fences_at(&self) -> Option<Timestamp> {
         let away = self

@@ -1,7 +1,7 @@
 //! A session with a real ensemble, in a thread of its own.
 //!
 //! The client library is asynchronous, so the thread runs a small runtime; nothing of that is seen outside. The
-//! caller hands requests in and is told of events by a waker, and waits for neither.
+//! caller submits requests and is notified of events by a waker, and waits for neither.
 
 use crate::Waker;
 use crate::keeper::{Answer, Keeper, KeeperError, KeeperEvent, Kind, Request, Step, Ticket};
@@ -504,7 +504,7 @@ fn mode(kind: Kind) -> zk::CreateMode {
 /// Returns whether the outcome is unknown: any error but a server's plain refusal.
 #[expect(
     clippy::needless_pass_by_value,
-    reason = "stands where `map_err` hands the error over"
+    reason = "stands where `map_err` passes the error"
 )]
 fn as_error(error: zk::Error) -> KeeperError {
     use zk::Error;

@@ -326,7 +326,7 @@ fn a_stale_append_that_reaches_the_server_fails_by_the_version_of_the_term() {
     let mut farm = Farm::new();
     let icn = farm.start(server.addresses());
     farm.await_lead(icn);
-    // Another one takes the term, and this one has not heard of it.
+    // Another one takes the term, and this one does not know it yet.
     farm.write("term", b"term 41\nicn 7\nsession ff\n");
     farm.append(icn, 1);
     assert_eq!(farm.await_deposed(icn), "another ICN has taken the term");

@@ -104,7 +104,7 @@ fn nodes_with_certificates_and_a_password_are_let_in_and_nobody_else() {
         *event == RegistryEvent::View([member.clone()].into())
     });
 
-    // Somebody without a password sees nothing, in the clear or not.
+    // A client without a password sees nothing, in the clear or not.
     for (servers, tls) in [
         (server.addresses(), None),
         (

@@ -315,7 +315,7 @@ impl<'a> Bridge<'a> {
             && (!has_epns || acknowledged >= self.report.heartbeats)
     }
 
-    /// Hands data on, as much as there is room for. `true`: there is more at once.
+    /// Forwards data, as much as there is room for. `true`: there is more at once.
     fn forward(&mut self) -> bool {
         for _ in 0..MESSAGES_A_TURN {
             if let Some((lane, message)) = self.waiting.take() {

@@ -382,7 +382,7 @@ impl<T: Transport> EpnNode<T> {
         }
     }
 
-    /// Does all that is to be done now: looks after deadlines, hands TFs on, reports.
+    /// Does all that is to be done now: checks deadlines, delivers TFs, reports.
     ///
     /// # Errors
     ///

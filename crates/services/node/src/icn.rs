@@ -462,7 +462,7 @@ impl<T: Transport> IcnNode<T> {
     }
 
     /// Handles a request that this process ends. A lone ICN ends the run: sources stop, the farm drains, the nodes are
-    /// dismissed. One of several hands over and ends.
+    /// dismissed. One of several transfers the leadership and ends.
     pub fn handle_shutdown(&mut self, now: Timestamp) {
         match &mut self.lead {
             Some(lead) if !self.ledger.has_others() => lead.scheduler.handle_stop(now),

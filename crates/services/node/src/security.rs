@@ -67,7 +67,7 @@ pub fn level(security: &Security) -> &'static str {
 ///
 /// # Errors
 ///
-/// [`SecurityError`] if it would talk in the clear off loopback without the setting that allows it, or if its certificates
+/// [`SecurityError`] if it would talk in the clear off loopback and is not allowed to, or if its certificates
 /// are not in order.
 pub fn open(
     config: &FarmConfig,

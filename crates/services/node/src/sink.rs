@@ -1,6 +1,6 @@
 //! Sinks: destinations of the TFs of an EPN: none, a check, files, or a consumer process.
 //!
-//! A [`Sink`] hands one TF over, and takes as long as its consumer does. [`SinkHandle`] puts a thread and a
+//! A [`Sink`] delivers one TF, and takes as long as its consumer does. [`SinkHandle`] puts a thread and a
 //! bounded queue between it and the node, so that a slow consumer stops no stream. When the queue is full the
 //! node keeps the TF; its memory stays booked, the EPN's credits dry up, and the ICN places TFs elsewhere:
 //! back-pressure all the way, and no TF is lost. A consumer that is gone, or a full disk, is the same: the TF
@@ -198,23 +198,23 @@ pub enum Ack {
     Stored,
 }
 
-/// Hands TFs over, one at a time.
+/// Delivers TFs, one at a time.
 pub trait Sink: Send {
     /// Name in a farm file and in logs, such as `"verify"`.
     fn name(&self) -> &'static str;
 
-    /// Whether handing over takes no time worth a thread of its own.
+    /// Whether a delivery takes no time worth a thread of its own.
     fn is_instant(&self) -> bool {
         false
     }
 
-    /// Hands `tf` over. The answer means that the consumer has all of it.
+    /// Delivers `tf`. The answer means that the consumer has all of it.
     ///
     /// Waits for the consumer by `patience` only, which ends when the node does.
     ///
     /// # Errors
     ///
-    /// [`DeliverError`] if it was not handed over. The same TF comes again.
+    /// [`DeliverError`] if it was not delivered. The same TF comes again.
     fn deliver(&mut self, tf: &Tf<Bytes>, patience: &Patience) -> Result<Delivery, DeliverError>;
 
     /// Looks after its consumers while there is no TF. Gives how soon it wants to do so again; `None`: not before the
@@ -233,7 +233,7 @@ pub struct Delivery {
     pub faults: Vec<String>,
 }
 
-/// Why a TF was not handed over now.
+/// Why a TF was not delivered now.
 #[derive(Debug, Error)]
 pub enum DeliverError {
     /// A file cannot be written.

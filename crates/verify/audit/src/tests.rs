@@ -577,7 +577,7 @@ fn what_only_a_killed_flp_knew_was_not_announced() {
     assert_eq!(
         (audit.announced, audit.unannounced),
         (5, 0),
-        "the ICN had heard of it"
+        "the ICN had received it"
     );
     check(
         |logs| logs.flps[1].push(made(1, 4)),

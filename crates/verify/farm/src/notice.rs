@@ -57,7 +57,7 @@ pub fn read_line(text: &str) -> Option<Line> {
         .ok()
 }
 
-/// Sends [`Notice::Quit`] for each signal to end. A terminal that goes away is a reason to end, too.
+/// Sends [`Notice::Quit`] for each signal to end. A terminal that disconnects is a reason to end, too.
 ///
 /// # Errors
 ///

@@ -243,7 +243,7 @@ pub fn bars(title: &str, unit: &str, bars: &[Bar]) -> Result<String, PlotError> 
                 chart.draw_series([whisker]).map_err(bad("an interval"))?;
             }
             let dots = bar.values.iter().enumerate().map(|(at, value)| {
-                // Spread a little, so that equal values can be told apart.
+                // Spread a little, so that equal values can be distinguished.
                 let shift = ((at * 7) % 11) as f64 / 11.0 * 0.4 - 0.2;
                 Circle::new((middle + shift, *value), 2, OURS.filled())
             });

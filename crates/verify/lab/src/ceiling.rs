@@ -114,7 +114,7 @@ pub struct Ceiling {
     pub links: Vec<Row>,
 }
 
-/// Makes the network of `topology`, measures, and removes it. `tell` hears of each link.
+/// Makes the network of `topology`, measures, and removes it. `tell` is called with each link.
 ///
 /// # Errors
 ///

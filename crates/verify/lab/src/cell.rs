@@ -93,7 +93,7 @@ pub(crate) fn shuffle<T>(items: &mut [T], rng: &mut impl Rng) {
 pub enum Fault {
     /// SIGKILL; a new process takes its place.
     Kill,
-    /// SIGKILL after SIGSTOP for this many ms: like a machine that goes away without a goodbye.
+    /// SIGKILL after SIGSTOP for this many ms: like a machine that loses power.
     Vanish(u64),
     /// SIGSTOP, then SIGCONT.
     Pause,
@@ -218,7 +218,7 @@ pub struct Cell {
     pub shape: Shape,
     /// Requirements on the machine.
     pub needs: &'static [Need],
-    /// How often, unless somebody says otherwise.
+    /// How often, unless set otherwise.
     pub trials: u32,
     /// Whether it is one of the quick ones, which CI runs.
     pub is_quick: bool,

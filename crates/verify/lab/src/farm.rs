@@ -473,7 +473,7 @@ impl Farm {
             life.signal(Signal::CONT);
         }
         if self.shape.icns > 1 {
-            // One of several ICNs that is asked to end hands over.
+            // One of several ICNs that gets SIGTERM transfers the leadership.
             self.stop_run();
         } else {
             self.signal_all(Role::Icn, Signal::TERM);

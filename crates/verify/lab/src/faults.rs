@@ -96,7 +96,7 @@ pub fn select(options: &Options) -> Result<Vec<Cell>, FaultsError> {
     Ok(cells().filter(is_wanted).copied().collect())
 }
 
-/// Runs the cells that `options` name; `tell` hears of each when it is over.
+/// Runs the cells that `options` name; `tell` is called with each when it is over.
 ///
 /// # Errors
 ///

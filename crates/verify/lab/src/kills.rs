@@ -97,7 +97,7 @@ impl KillRow {
     }
 }
 
-/// Runs a farm for each hold and each way to die; `tell` hears of each when it is over.
+/// Runs a farm for each hold and each way to die; `tell` is called with each when it is over.
 ///
 /// # Errors
 ///

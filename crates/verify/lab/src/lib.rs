@@ -2,7 +2,7 @@
 //!
 //! [`faults`] does every fault of a matrix to a farm, one after the other, and asks from outside what the farm
 //! promised: from the event logs of the nodes whether anything was lost or delivered twice, and with their times how
-//! long anybody had to wait. Everything is real: processes, sockets, the kernel that drops, resets and refuses.
+//! long any consumer had to wait. Everything is real: processes, sockets, the kernel that drops, resets and refuses.
 //!
 //! The place of a farm and the means to disturb it are of [`sheaf_testbed`]; what is changed on the machine is undone in
 //! every case, and nothing outside names that begin with `sheaf-lab-` is touched.

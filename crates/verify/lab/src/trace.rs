@@ -123,7 +123,7 @@ impl Trace {
         waits.max().map(|ns| ns as f64 / 1e6)
     }
 
-    /// TFs of which an FLP had sent something to an EPN that was killed before it handed the TF on: a source that
+    /// TFs of which an FLP had sent something to an EPN that was killed before it delivered the TF: a source that
     /// frees what it has sent would have lost exactly these.
     pub(crate) fn gone_with_a_killed_epn(&self) -> u64 {
         let is_gone = |tf: &&TfTrace| {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
-/// Longest time between two looks at whether somebody wants to end, and at what is waited for.
+/// Longest time between two looks at whether the end is requested, and at what is waited for.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// Request of a user to end, by a signal.

@@ -103,7 +103,7 @@ impl Fleet {
         Ok(lines.chain([venue]).collect())
     }
 
-    /// Brings this program to all hosts that have not got it; `tell` hears of each.
+    /// Brings this program to all hosts that have not got it; `tell` is called with each.
     ///
     /// # Errors
     ///

@@ -34,7 +34,7 @@ pub enum DiskError {
     Tool(#[from] ToolError),
 }
 
-/// A folder for one farm; goes away when dropped, unless it is kept.
+/// A folder for one farm; removed when dropped, unless it is kept.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
@@ -333,7 +333,7 @@ impl MemoryGroup {
         // What it has already has to be counted, or the limit would be for what comes.
         write("memory.move_charge_at_immigrate", "3".to_owned()).unwrap_or_default();
         write("cgroup.procs", pid.to_string())?;
-        // A limit below what is in use is refused while nothing can be given back; the process dies all the same.
+        // A limit below what is in use is refused while nothing can be released; the process dies all the same.
         write("memory.limit_in_bytes", bytes.to_string()).unwrap_or_default();
         Ok(group)
     }
@@ -380,7 +380,7 @@ pub fn clean() -> Vec<String> {
     removed
 }
 
-/// A file of this name marks a folder that somebody wants to keep.
+/// A file of this name marks a folder that a user wants to keep.
 pub const KEPT: &str = "kept";
 
 /// Names in `folder` of processes that do not live any more.

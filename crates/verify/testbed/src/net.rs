@@ -1,6 +1,6 @@
 //! Networks of namespaces: every node of a topology in one, all switches as bridges in one more, every port shaped.
 //!
-//! A network of an experiment has the id of the process in its name and goes away with it, also when that is killed: a
+//! A network of an experiment has the id of the process in its name and is removed with it, also when that is killed: a
 //! shell that waits for the end of a pipe removes it. A network that is asked for by `sheaf lab net up` stays until
 //! `net down`; until it is whole it is marked as in the making, so that [`remove_stale`] knows half of one.
 
@@ -139,7 +139,7 @@ impl Net {
             is_kept: false,
             guard,
         };
-        // Dropped if it fails: what is there of it goes away again.
+        // Dropped if it fails: what is there of it is removed again.
         for (tool, inside, lines) in net.plan.steps() {
             crate::clock::check_quit()?;
             let mut words = Vec::new();

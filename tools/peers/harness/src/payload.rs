@@ -12,7 +12,7 @@ pub struct Stamp {
     pub sender: u16,
     /// Which message of this sender, from 0. 48 bits.
     pub sequence: u64,
-    /// When it was handed to the library, ns of the machine's monotonic clock; 0 if it is not one that is timed.
+    /// When it was passed to the library, ns of the machine's monotonic clock; 0 if it is not one that is timed.
     pub sent_ns: u64,
 }
 

@@ -130,7 +130,7 @@ impl Run {
         }
     }
 
-    /// Counts a message that was handed to the library.
+    /// Counts a message that was passed to the library.
     pub fn sent(&mut self) {
         self.count += 1;
         self.shared.messages.store(self.count, Ordering::Relaxed);

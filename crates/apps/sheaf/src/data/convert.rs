@@ -114,7 +114,7 @@ fn tell(path: &Path, findings: &Findings) -> u64 {
     faults
 }
 
-/// Hands every TF of one input to the output.
+/// Passes every TF of one input to the output.
 fn convert(
     args: &Args,
     path: &Path,

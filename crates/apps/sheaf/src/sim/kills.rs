@@ -47,7 +47,7 @@ pub(crate) struct Args {
 /// When an EPN says that a TF is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum AckArg {
-    /// When it has all STFs; what it dies with in its hands is abandoned.
+    /// When it has all STFs; TFs that it has when it dies are abandoned.
     Built,
     /// When it survives the death of the EPN on its disk; a later life publishes it.
     Stored,

@@ -1,4 +1,4 @@
-//! `calendar`: the number of the job picks a slot, and every second the slots are dealt out anew.
+//! `calendar`: the number of the job picks a slot, and every second the slots are dealt out again.
 
 use super::{Policy, Registration};
 use crate::load::{Job, LoadView, TargetId, TargetLoad};

@@ -110,7 +110,7 @@ impl Scheduler {
         self.set_flp_heard(source, false);
     }
 
-    /// Handles a silent FLP that is heard again.
+    /// Handles a silent FLP that sends again.
     pub fn handle_flp_heard(&mut self, source: Source) {
         self.set_flp_heard(source, true);
     }
@@ -216,7 +216,7 @@ impl Scheduler {
         }
     }
 
-    /// Handles a silent EPN that is heard again.
+    /// Handles a silent EPN that sends again.
     pub fn handle_epn_heard(&mut self, now: Timestamp, target: Target) {
         if self.is_current(target) {
             self.view.set_available(target_id(target.epn), true);

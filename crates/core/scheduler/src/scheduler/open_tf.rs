@@ -58,7 +58,7 @@ pub(super) struct OpenTf {
     pub(super) assigned_at: Timestamp,
     /// First and last byte at the EPN that built the TF.
     pub(super) bytes_at: (Timestamp, Timestamp),
-    /// All parts before this one are heard of: a part once heard of stays so, and 250 announces do not look at 250
+    /// All parts before this one are announced: a part once announced stays so, and 250 announces do not look at 250
     /// parts each.
     heard_before: Cell<usize>,
 }

@@ -58,7 +58,7 @@ impl Scheduler {
         }
     }
 
-    /// Returns whether the list has just been made anew and nothing is placed yet.
+    /// Returns whether the list has just been rebuilt and nothing is placed yet.
     pub(super) fn is_resetting(&self, now: Timestamp) -> bool {
         now < self.list.resets_until
     }

@@ -109,7 +109,7 @@ impl Scheduler {
             let stray = self.strays.get(tf);
             stray.is_some_and(|stray| stray.target.epn == target.epn)
         };
-        // An undecided TF is with its FLPs, and is built anew.
+        // An undecided TF is with its FLPs, and is built again.
         let unwanted: Vec<TfId> = tfs.iter().copied().filter(|tf| !is_stray(tf)).collect();
         if !unwanted.is_empty() {
             self.send(Recipient::Epn(target.epn), Control::Discard(unwanted));

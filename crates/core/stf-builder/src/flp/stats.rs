@@ -15,9 +15,9 @@ pub struct Stats {
     pub late_stfs: u64,
     /// STFs offered to an EPN, repeats included.
     pub offered_stfs: u64,
-    /// STFs handed to the network, repeats included.
+    /// STFs passed to the network, repeats included.
     pub sent_stfs: u64,
-    /// Payload bytes handed to the network, repeats included.
+    /// Payload bytes passed to the network, repeats included.
     pub sent_bytes: u64,
     /// STFs retransmitted to another EPN.
     pub reassigned_stfs: u64,

@@ -15,7 +15,7 @@ impl<P: Clone> TfBuilder<P> {
         self.fetch(now);
     }
 
-    /// Handles TFs whose offer an FLP has withdrawn: it sends no STF of them unless it offers anew.
+    /// Handles TFs whose offer an FLP has withdrawn: it sends no STF of them unless it offers again.
     pub fn handle_withdrawn(&mut self, now: Timestamp, source: Source, tfs: &[TfId]) {
         for tf in tfs {
             self.grants.done(*tf, source);

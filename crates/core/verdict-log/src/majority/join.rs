@@ -21,7 +21,7 @@ pub(super) struct Join {
     /// Term and index of the entry that the member needs to have.
     goal: Option<(Term, u64)>,
     pub(super) ask_due: Timestamp,
-    /// Whether the member has all entries, and its disk is being told so.
+    /// Whether the member has all entries, and notes so on its disk.
     is_done: bool,
 }
 

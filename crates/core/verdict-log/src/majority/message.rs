@@ -75,7 +75,7 @@ pub enum Message {
     AskState {
         /// The term of the sender.
         term: Term,
-        /// Number drawn anew in each life.
+        /// Number drawn in each life.
         nonce: u64,
     },
     /// Answer to the question for the state.

@@ -312,7 +312,7 @@ impl<D: Disk> LogFiles<D> {
         Ok(())
     }
 
-    /// Removes everything and begins anew behind `index`.
+    /// Removes everything and starts over behind `index`.
     fn reset(&mut self, index: u64, term: Term) -> Result<(), StorageError> {
         // The mark first, and durably: it must never promise entries that are being removed.
         self.mark(0)?;

@@ -20,7 +20,7 @@ pub(crate) struct LogReader<D> {
     /// Bytes read from `place` on.
     bytes: Vec<u8>,
     used: usize,
-    /// Entry up to which the bytes are final; behind it they may be of a write that is taken back.
+    /// Entry up to which the bytes are final; behind it they may be of a write that is undone.
     settled: u64,
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// Free extents in units, by their first unit. Disjoint and never adjacent: neighbours are merged at once.
 ///
 /// First fit in the order of addresses. It keeps the free space at the far end in one piece, which large
-/// bodies need, and hands the extent that was freed last out again soon, while it is still in the cache;
+/// bodies need, and reuses the extent that was freed last soon, while it is still in the cache;
 /// next fit would walk through the whole arena and miss on every body. The walk over the holes is short,
 /// because bodies are freed in about the order in which they came, and it is done once a block.
 #[derive(Debug)]

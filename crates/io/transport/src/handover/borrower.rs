@@ -304,7 +304,7 @@ impl Borrower {
             return Ok(Bytes::new());
         }
         if !self.regions.contains_key(&region) {
-            self.listen()?; // It was told of before the record could be seen.
+            self.listen()?; // It was announced before the record could be seen.
         }
         let found = self.regions.get(&region);
         let found = found.filter(|found| found.memory.look(offset, bytes).is_some());

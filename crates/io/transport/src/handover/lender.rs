@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use thiserror::Error;
 
-/// Words that are heard in one turn.
+/// Messages that are received in one turn.
 const WORDS_AT_ONCE_MAX: usize = 1000;
 
 /// Why nothing more can be given to a borrower.
@@ -64,7 +64,7 @@ pub enum Gave<M> {
 pub struct Left<M> {
     /// Messages that were not claimed.
     pub untaken: Vec<M>,
-    /// Taken and not given back, each with whether [`Lender::take_in`] has told so.
+    /// Taken and not released, each with whether [`Lender::take_in`] has reported so.
     pub taken: Vec<(M, bool)>,
 }
 
@@ -78,7 +78,7 @@ pub struct Lender<M> {
     holdings: Holdings,
     regions: Vec<Region>,
     regions_named: u32,
-    /// Regions that the borrower has to be told to forget.
+    /// Regions that the borrower still has to be asked to forget.
     forgotten: VecDeque<u32>,
     slots: Slots<Given<M>>,
     /// Slots of messages that are not known to be claimed, the oldest first.
@@ -180,7 +180,7 @@ impl<M> Lender<M> {
         self.socket.as_fd()
     }
 
-    /// Gives nothing more. The borrower meets its end when it has taken all that was offered, and can still give back.
+    /// Gives nothing more. The borrower meets its end when it has taken all that was offered, and can still release.
     pub fn close(&mut self) {
         self.is_leaving = true;
         // It fails if the borrower is gone already.
@@ -341,7 +341,7 @@ impl<M> Lender<M> {
         if elsewhere.is_empty() {
             return Ok(Some(None));
         }
-        // All of them go into one piece of memory, once it is sure that the borrower hears of it.
+        // All of them go into one piece of memory, once it is sure that the borrower gets it.
         let memory = Mapping::lent(copied_bytes).map_err(io::Error::from)?;
         let Some(number) = self.name(&memory, None)? else {
             return Ok(None);
@@ -399,7 +399,7 @@ impl<M> Lender<M> {
         self.name_file(file, memory.len(), keeper)
     }
 
-    /// Gives the borrower memory to look at, and the number that records call it by; `None`: it cannot be told now.
+    /// Gives the borrower memory to look at, and the number that records call it by; `None`: it cannot be sent now.
     fn name_file(
         &mut self,
         file: BorrowedFd<'_>,
@@ -419,7 +419,7 @@ impl<M> Lender<M> {
         Ok(Some(number))
     }
 
-    /// Tells the borrower which memory it need not keep; `false` if that cannot be told now.
+    /// Sends the borrower the number of memory to forget; `false` if that cannot be sent now.
     fn send_forgotten(&mut self) -> Result<bool, LenderError> {
         let forgotten = &mut self.forgotten;
         self.regions.retain(|region| {
@@ -473,7 +473,7 @@ impl<M> Lender<M> {
             back(given.message);
         }
         self.record = record;
-        // Who gives back never waits for room.
+        // A release never waits for room.
         let _ = self.back.free();
         Ok(is_there)
     }
@@ -550,7 +550,7 @@ impl<M> Lender<M> {
         }
     }
 
-    /// Asks to be told on the [socket](Self::socket) when the borrower has taken something or given something back;
+    /// Requests a wake on the [socket](Self::socket) when the borrower has taken or released something;
     /// `false` if it has meanwhile.
     ///
     /// # Errors
@@ -598,7 +598,7 @@ fn unmapped() -> LenderError {
 /// Where a body lies.
 enum Place {
     In(u32, u64),
-    /// In memory that the borrower cannot be told of now.
+    /// In memory that cannot be announced to the borrower now.
     NoRoom,
     /// In memory of this process alone.
     Nowhere,

@@ -115,8 +115,8 @@ pub(super) fn hear(socket: BorrowedFd<'_>) -> Heard {
         let slices = &mut [IoSliceMut::new(&mut bytes)];
         match rustix::net::recvmsg(socket, slices, &mut control, flags) {
             Ok(received) => break received.bytes,
-            // The second: the other end has closed without having heard all of us. That is told once, before what it
-            // had said.
+            // The second: the other end has closed without having read all of ours. That is reported once, before what
+            // it had said.
             Err(Errno::INTR | Errno::CONNRESET) => {}
             Err(Errno::AGAIN) => return Heard::Nothing,
             Err(_) => return Heard::Gone,

@@ -22,7 +22,7 @@ pub(crate) struct World {
     endpoints: Vec<Endpoint>,
     /// The latest endpoint of every name.
     names: HashMap<String, usize>,
-    /// All names ever heard of.
+    /// All names ever used.
     name_ids: HashMap<String, NameId>,
     addresses: HashMap<String, (usize, ListenerId)>,
     ports: u32,
@@ -83,7 +83,7 @@ struct End {
     stands: bool,
     finishing: bool,
     when_full: WhenFull,
-    /// Bytes that were sent from here and that the other end has not been handed.
+    /// Bytes that were sent from here and not delivered to the other end yet.
     queued_bytes: u64,
     refused: Option<u64>,
     /// When the last thing sent from here in order is due.

@@ -200,7 +200,7 @@ impl LaneSender {
         Ok(self.back.sleep() && waits)
     }
 
-    /// Takes back what the peer gives back; `true` if there was something.
+    /// Reclaims what the peer releases; `true` if there was something.
     pub(crate) fn reap(&mut self) -> Result<bool, ShmFault> {
         let before = self.slots.len();
         while self.back.pop(&mut self.record)? {
@@ -213,7 +213,7 @@ impl LaneSender {
             let (body, region) = lent.ok_or(ShmFault::Slot { slot })?;
             self.regions[usize::from(region)].count(body.len(), false);
         }
-        // Who gives back never waits for room.
+        // A release never waits for room.
         let _ = self.back.free();
         Ok(self.slots.len() < before)
     }
@@ -397,7 +397,7 @@ impl LaneReceiver {
         }))
     }
 
-    /// Gives the room of what was taken back, and wakes the peer if it waits for that.
+    /// Releases the room of what was taken, and wakes the peer if it waits for that.
     pub(crate) fn free(&mut self) {
         if self.ring.free() {
             meeting::wake(self.socket());

@@ -76,7 +76,7 @@ impl Bodies {
     }
 
     /// Memory for small bodies to be read into, or `None` if there is no room for it now. It is to be
-    /// [given back](Self::give_region).
+    /// [released](Self::give_region).
     pub(crate) fn take_region(&mut self) -> Option<Region> {
         // What a short rest is left for, another read would cost.
         let least = self.shared_bytes / 16;
@@ -88,7 +88,7 @@ impl Bodies {
         Some(Region::new(block))
     }
 
-    /// Takes back what is left of a region.
+    /// Reclaims what is left of a region.
     pub(crate) fn give_region(&mut self, region: Region) {
         // If a body had no room in it, another block has been begun.
         self.shared.get_or_insert(region.into_block());

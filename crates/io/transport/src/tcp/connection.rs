@@ -222,7 +222,7 @@ impl Connection {
     /// Returns whether a turn would do something.
     pub(crate) fn wants_turn(&self) -> bool {
         let may_read = !self.peer_finished && !self.inbox.wants_space() && !self.is_ahead();
-        // A Unix socket that is not connected yet is told to have ended.
+        // A Unix socket that is not connected yet is reported as ended.
         let reads = self.stands && self.readable && may_read;
         let writes = self.writable && self.has_output();
         let ends = self.stands && self.may_end();

@@ -60,7 +60,7 @@ impl Tcp {
         }
     }
 
-    /// Returns what peers have lent to this endpoint, to be handed to further processes where it lies.
+    /// Returns what peers have lent to this endpoint, to be passed to further processes where it lies.
     #[must_use]
     pub fn holdings(&self) -> Holdings {
         self.holdings.clone()
@@ -164,7 +164,7 @@ impl Tcp {
         self.take_back(events);
     }
 
-    /// Takes back what peers give back: memory that the rest of the process waits for.
+    /// Reclaims what peers release: memory that the rest of the process waits for.
     fn take_back(&mut self, events: &mut Vec<Event>) {
         let mut broken = Vec::new();
         for conn in self.lanes.standing.values() {

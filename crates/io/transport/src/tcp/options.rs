@@ -59,7 +59,7 @@ pub(crate) fn stream_socket(peer: &Address, config: &TcpConfig) -> io::Result<So
 }
 
 /// Returns the one option that a Unix socket has: its bytes lie in the send buffer until the peer reads them, its end
-/// is told at once, and nothing is between the two that could be slow or gone. One that is accepted inherits nothing.
+/// is reported at once, and nothing between the two could be slow or gone. One that is accepted inherits nothing.
 pub(crate) fn prepare_unix(socket: &SockRef<'_>, config: &TcpConfig) -> io::Result<()> {
     socket.set_send_buffer_size(config.send_buffer_bytes.min(LOCAL_BUFFER_BYTES_MAX))
 }

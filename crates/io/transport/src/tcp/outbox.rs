@@ -238,7 +238,7 @@ impl Outbox {
         }
     }
 
-    /// Makes room by dropping from the front, but not what the peer has begun to receive, or was told of.
+    /// Makes room by dropping from the front, but not what the peer has begun to receive, or was announced.
     fn drop_oldest(&mut self, wire_bytes: u64, taken: &mut Taken) {
         let begun = usize::from(self.sent > 0);
         while !self.has_room(wire_bytes)

@@ -42,7 +42,7 @@ pub struct Stats {
     pub frames_dropped: u64,
     /// Bytes of those, prefixes included.
     pub bytes_dropped: u64,
-    /// Frames given back because the queue was full.
+    /// Frames returned because the queue was full.
     pub frames_held_back: u64,
     /// Bodies that were put on the heap because the arena was full.
     pub heap_fallbacks: u64,

@@ -1,4 +1,4 @@
-//! Limits: what peers cannot take from others, and what they are told.
+//! Limits: what peers cannot take from others, and the codes they get.
 
 use crate::{PATIENCE, await_accepted, await_event, stf, tcp};
 use bytes::Bytes;
@@ -38,7 +38,7 @@ fn server(config: TcpConfig) -> (Tcp, String) {
     (server, address)
 }
 
-/// The code that a peer was told before its stream ended.
+/// The code that a peer got before its stream ended.
 fn told(stream: &mut TcpStream) -> Code {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut bytes = Vec::new();
@@ -46,7 +46,7 @@ fn told(stream: &mut TcpStream) -> Code {
     let (_, control) = Control::decode(&bytes[Prefix::SIZE..]).unwrap();
     match control {
         Control::Rejected { code, .. } => code,
-        other => panic!("the peer was told {other:?}"),
+        other => panic!("the peer got {other:?}"),
     }
 }
 
@@ -184,7 +184,7 @@ fn ten_thousand_half_open_peers_keep_nobody_out_and_hold_up_nothing() {
     });
     let (mut longest, mut tries) = (Duration::ZERO, 0);
     let halves = loop {
-        // An honest peer comes in the middle of that, and is heard.
+        // An honest peer comes in the middle of that, and is served.
         let mut honest = tcp(TcpConfig::default());
         let start = Instant::now();
         let conn = honest.connect(&address).unwrap();

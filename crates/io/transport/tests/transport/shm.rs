@@ -287,7 +287,7 @@ fn a_body_stays_lent_when_its_stream_is_over() {
     two.client.close(two.to_server);
     two.until("the end", |two| two.server.stats().closed == 1);
     assert_eq!(two.client.parting_lanes(), 1);
-    assert_eq!(two.memory.used_bytes(), 4 << 16, "somebody looks at it");
+    assert_eq!(two.memory.used_bytes(), 4 << 16, "a reader has it");
     assert_eq!(received[0].body, vec![9; 200_000]);
     drop(received);
     two.until("the memory", |two| two.client.parting_lanes() == 0);

@@ -1,4 +1,4 @@
-//! Memory for bodies: bounded, waited for, given back. And the life of an endpoint around it.
+//! Memory for bodies: bounded, waited for, released. And the life of an endpoint around it.
 
 use crate::{PATIENCE, arena, await_accepted, await_event, stf, tcp};
 use sheaf_protocol::Limits;

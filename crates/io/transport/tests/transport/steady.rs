@@ -1,5 +1,5 @@
 //! Steady state: no allocation that grows with the number of small frames, and one or two
-//! of a few bytes for a large one, whose memory has to be told when its last user is gone.
+//! of a few bytes for a large one, whose memory has to be notified when its last user is gone.
 
 use crate::{PATIENCE, await_accepted};
 use bytes::Bytes;
@@ -44,7 +44,7 @@ fn allocations() -> u64 {
     ALLOCATIONS.with(Cell::get)
 }
 
-/// Bytes that this thread has taken from the heap and not given back.
+/// Bytes that this thread has taken from the heap and not returned.
 pub(crate) fn heap_bytes() -> i64 {
     BYTES.with(Cell::get)
 }

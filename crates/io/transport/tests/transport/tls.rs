@@ -46,7 +46,7 @@ impl Scene {
         sealed_tcp(TcpConfig::default(), tls_of(&self.authority, "flp:5"))
     }
 
-    /// An honest peer gets in and is heard, within a second as far as an idle machine goes.
+    /// An honest peer gets in and is served, within a second as far as an idle machine goes.
     fn check_honest(&mut self) {
         let mut client = self.honest();
         let (at_client, at_server) = self.join(&mut client);

@@ -1,4 +1,4 @@
-//! Two sessions that talk to each other, and one that hears what it should not.
+//! Two sessions that talk to each other, and one that receives what it should not.
 
 use super::*;
 

@@ -262,7 +262,7 @@ impl Socket {
         others.any(|(_, peer)| peer.session.is_ready() && peer.session.queued_messages() == 0)
     }
 
-    /// Returns when [`drive`](Self::drive) has something to do even if no peer is heard.
+    /// Returns when [`drive`](Self::drive) has something to do even if no peer sends.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         let may_stall = match self.socket_type {

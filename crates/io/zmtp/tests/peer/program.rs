@@ -93,7 +93,7 @@ impl Peer {
         line.trim().to_owned()
     }
 
-    /// Tells one that publishes that it is heard.
+    /// Notifies a publisher that its messages arrive.
     pub(crate) fn begin(&mut self) {
         let input = self.process.stdin.as_mut().unwrap();
         input.write_all(b"\n").unwrap();

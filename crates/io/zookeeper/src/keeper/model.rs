@@ -118,7 +118,7 @@ impl Model {
         }
     }
 
-    /// Takes all servers away, or gives them back. Sessions last meanwhile: no server is there to end them, and a
+    /// Stops all servers, or restarts them. Sessions last meanwhile: no server is there to end them, and a
     /// client that comes back counts from then.
     pub fn set_up(&self, now: Timestamp, is_up: bool) {
         let mut world = lock(&self.0);

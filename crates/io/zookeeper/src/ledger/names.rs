@@ -85,7 +85,7 @@ pub(super) struct ClaimError {
 }
 
 impl Claim {
-    /// Before anybody has led.
+    /// Before the first leader.
     pub(super) const NONE: Self = Self {
         term: Term(0),
         icn: 0,

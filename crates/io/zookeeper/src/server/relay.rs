@@ -1,4 +1,4 @@
-//! A TCP relay between a client and a server, which can be told to misbehave.
+//! A TCP relay between a client and a server, which can be set to misbehave.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

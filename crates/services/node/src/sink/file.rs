@@ -28,7 +28,7 @@ pub struct TfFiles {
 }
 
 impl TfFiles {
-    /// Writes into `directory`, which is there. With `fsync` a TF counts as handed over when it is on the disk.
+    /// Writes into `directory`, which is there. With `fsync` a TF counts as delivered when it is on the disk.
     ///
     /// # Errors
     ///

@@ -33,7 +33,7 @@ impl SinkHandle {
     }
 
     /// Runs `sink` in a thread of its own, unless it is instant. At most `queue_tfs` TFs are with it at once, the one
-    /// in its hands included. `wake` is called when [`poll`](Self::poll) has something new.
+    /// in delivery included. `wake` is called when [`poll`](Self::poll) has something new.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! Consumer processes of this machine that look at TFs where they lie: nothing is copied.
 //!
 //! Several may be connected. Each TF goes to one of them, to the one that has the fewest bytes at that moment. It
-//! counts as handed over when the consumer has taken it, which consumers tell before they look at it; until then it
+//! counts as delivered when the consumer has taken it, which consumers report before they read it; until then it
 //! can be called back, from a consumer that has died or is slow, and goes to another one. What a consumer had taken
 //! when it died is gone with it. The memory of a TF is back when its consumer has dropped it, and until then is
 //! missing from the EPN's credits.

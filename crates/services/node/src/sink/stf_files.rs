@@ -44,7 +44,7 @@ struct Open {
 }
 
 impl StfFiles {
-    /// Writes into `directory`, which is there. With `fsync` a TF counts as handed over when it is on the disk.
+    /// Writes into `directory`, which is there. With `fsync` a TF counts as delivered when it is on the disk.
     ///
     /// # Errors
     ///

@@ -21,7 +21,7 @@ use tracing::warn;
 struct Lanes {
     writes: VecDeque<Tf<Bytes>>,
     orders: VecDeque<Order>,
-    /// The TF in the hands of the writer.
+    /// The TF that the writer has.
     busy: Option<(RunId, TfId)>,
     /// TFs whose fate was known before they were written: what is written of them goes again.
     overtaken: BTreeSet<(RunId, TfId)>,

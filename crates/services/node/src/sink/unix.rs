@@ -1,6 +1,6 @@
 //! A consumer process: connects to a Unix socket and reads whole TFs, each with its length in front.
 //!
-//! A TF counts as handed over when its last byte was written to the socket. If the consumer goes before, the same TF
+//! A TF counts as delivered when its last byte was written to the socket. If the consumer ends before, the same TF
 //! is written again from its first byte to the next one: a consumer that got a cut TF throws it away. What a
 //! consumer had in its socket when it died is gone; who cannot bear that writes files (`docs/reference/tf-file.md`).
 

@@ -124,7 +124,7 @@ struct Hands {
 }
 
 impl Hands {
-    /// Gives the number of TFs that were not handed over in the end.
+    /// Returns the number of TFs that were not delivered in the end.
     fn run(mut self) -> u64 {
         while let Some(tf) = self.next() {
             let Some((delivery, has_failed)) = self.deliver(&tf) else {
@@ -165,7 +165,7 @@ impl Hands {
         }
     }
 
-    /// Hands `tf` over, however often that has to be tried, and says whether it failed before; `None` if the node
+    /// Delivers `tf`, however often that has to be tried, and returns whether it failed before; `None` if the node
     /// ends first.
     fn deliver(&mut self, tf: &Tf<Bytes>) -> Option<(Delivery, bool)> {
         let mut failures = Failures::default();
@@ -175,7 +175,7 @@ impl Hands {
                 Err(error) => error,
             };
             if self.patience.is_ending() {
-                warn!(tf_id = tf.tf.0, error = %failed, "A TF is not handed over, and the node ends");
+                warn!(tf_id = tf.tf.0, error = %failed, "A TF is not delivered, and the node ends");
                 return None;
             }
             if let Some(error) = failures.add(&failed) {
@@ -246,7 +246,7 @@ mod tests {
     use sheaf_protocol::TfId;
     use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-    /// Does with each TF what the test tells it: hands it over, or fails.
+    /// Does with each TF what the test tells it: delivers it, or fails.
     struct Told {
         begun: SyncSender<TfId>,
         answers: Receiver<bool>,

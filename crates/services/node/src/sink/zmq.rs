@@ -1,6 +1,6 @@
 //! Consumers that speak ZeroMQ: PUSH gives each TF to one of them, PUB to all.
 //!
-//! A TF counts as handed over when its last byte is with the kernel, so that no queue of ours keeps its memory. If a
+//! A TF counts as delivered when its last byte is with the kernel, so that no queue of ours keeps its memory. If a
 //! consumer of a PUSH goes before, the same TF goes whole to the next one, and what it had got of it ZeroMQ throws
 //! away. What a consumer had in its queues when it died is gone, as at the Unix socket.
 

@@ -1,4 +1,4 @@
-//! One STF as a producer hands it to an FLP: a head of 24 bytes, then the payload.
+//! One STF as a producer delivers it to an FLP: a head of 24 bytes, then the payload.
 
 use bytes::Bytes;
 use sheaf_protocol::{PayloadFormat, Stf, TfId};

@@ -219,7 +219,7 @@ impl Intake {
             .store(stats.peers, Ordering::Relaxed);
     }
 
-    /// Hands messages on until there are none, there is no room, or others want something.
+    /// Forwards messages until there are none, there is no room, or others want something.
     fn turn(&mut self) -> Turn {
         for _ in 0..MESSAGES_A_TURN {
             match self.deliver() {

@@ -107,7 +107,7 @@ impl Found {
         command
     }
 
-    /// Whether it is `iperf3`, which is told in its own words.
+    /// Whether it is `iperf3`, which has arguments of its own.
     pub(crate) fn is_iperf3(&self) -> bool {
         self.kind.program == Program::Iperf3
     }

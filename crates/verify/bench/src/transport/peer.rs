@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use std::os::unix::process::parent_id;
 use std::time::Duration;
 
-/// How long a wait lasts before the process looks whether it was told to stop.
+/// Interval at which a waiting process looks for the order to stop.
 const WAIT: Duration = Duration::from_millis(50);
 /// Socket buffers of all connections together, but no connection has less than the second.
 const BUFFER_BYTES: (usize, usize) = (4 << 20, 256 << 10);

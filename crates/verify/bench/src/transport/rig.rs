@@ -1,4 +1,4 @@
-//! One run: processes on both sides, the words that they are told, and what comes of it.
+//! One run: processes on both sides, the orders that they get, and what comes of it.
 
 use super::kinds::Found;
 use super::options::{Options, Shape, Side};
@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// How long a process may take for what it was told.
+/// How long a process may take for an order.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// A process has at least so much memory for payloads, and a pool at least so many messages.
 const POOL_BYTES_MIN: usize = 4 << 20;
@@ -131,7 +131,7 @@ impl Rig<'_> {
     ///
     /// # Errors
     ///
-    /// If a process fails, or does not do in time what it was told.
+    /// If a process fails, or does not follow an order in time.
     pub(crate) fn run(&self, found: &Found, case: &Case) -> anyhow::Result<RunFigures> {
         let (said, says) = sync_channel(LINES_MAX);
         let mut processes = Vec::new();
@@ -339,7 +339,10 @@ fn listen(output: impl Read + Send + 'static, index: usize, said: SyncSender<Sai
 
 fn tell<'a>(processes: impl Iterator<Item = &'a mut Process>, word: &str) -> anyhow::Result<()> {
     for process in processes {
-        let input = process.input.as_mut().context("a process hears nothing")?;
+        let input = process
+            .input
+            .as_mut()
+            .context("the input of a process is closed")?;
         let told = input.write_all(format!("{word}\n").as_bytes());
         told.and_then(|()| input.flush())
             .context("a process has ended")?;

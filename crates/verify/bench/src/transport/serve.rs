@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// A request is shorter than this.
 const REQUEST_BYTES_MAX: u64 = 64 << 10;
-/// How long somebody may take to ask.
+/// How long a client may take to ask.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Arguments of a receiver.

@@ -177,7 +177,7 @@ impl Place {
     pub(crate) fn free_ports(&self, count: usize) -> anyhow::Result<Vec<u16>> {
         let address = self.address;
         let is_free = |port: &u16| TcpListener::bind((address, *port)).is_ok();
-        // Below those that the kernel gives to whoever connects.
+        // Below those that the kernel gives to connecting sockets.
         let ports = self.run(None, || {
             (FIRST_PORT..32_000)
                 .filter(is_free)

@@ -9,8 +9,8 @@
 //!
 //! Plain TCP stands for ZeroMQ, with the bytes of its frames: a queue a connection, bounded in messages, a thread that
 //! writes, one that reads, and a reader's turn at each connection. What is different, on purpose: nodes are awaited and
-//! not slept for, acknowledgements name their heartbeat so that latency can be told (no rule looks at that), and the
-//! ICN goes on counting after the end, so that what is late can be told from what is gone.
+//! not slept for, acknowledgements name their heartbeat so that latency is known (no rule looks at that), and the
+//! ICN goes on counting after the end, so that what is late can be distinguished from what is gone.
 
 mod epn;
 mod flp;
@@ -419,7 +419,7 @@ fn judge(trial: &Trial, reports: &[(NodeId, NodeReport)], faults: u64) -> RunRes
         0 => most(|report| report.unsent),
         _ => u64::MAX,
     };
-    // The first three are counted one by one. A heartbeat that none of them explains was sent by somebody, and never
+    // The first three are counted one by one. A heartbeat that none of them explains was sent by some FLP, and never
     // made a set: its messages stand in one that did not close, or moved every set behind them.
     let causes = [
         ("late-at-run-end", icn.late),

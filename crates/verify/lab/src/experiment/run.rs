@@ -130,7 +130,7 @@ pub fn select(options: &Options) -> Result<Vec<Trial>, RunError> {
     Ok(trials)
 }
 
-/// Makes the runs that are missing; `tell` hears before and after each.
+/// Makes the runs that are missing; `tell` is called before and after each.
 ///
 /// # Errors
 ///

@@ -86,7 +86,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Nodes that stand where somebody else has put them.
+    /// Nodes at addresses that another process chose.
     pub(super) fn of_spots(spots: BTreeMap<NodeId, Spot>) -> Self {
         Self {
             spots,

@@ -38,7 +38,7 @@ pub(super) const CELLS: &[Cell] = &[
         ..Cell::new(
             "cut-in",
             "F8",
-            "nothing reaches an EPN, what it says is heard",
+            "nothing reaches an EPN, what it sends arrives",
             Fault::Cut(Way::In),
             Who::Epn,
         )
@@ -51,7 +51,7 @@ pub(super) const CELLS: &[Cell] = &[
         ..Cell::new(
             "cut-out",
             "F8",
-            "an EPN hears, and nothing it says arrives",
+            "an EPN receives, and nothing it sends arrives",
             Fault::Cut(Way::Out),
             Who::Epn,
         )
@@ -186,7 +186,7 @@ pub(super) const CELLS: &[Cell] = &[
     Cell {
         shape: LAN,
         needs: NET,
-        // It comes back to the ICN from the address that it has now, perhaps before anybody misses it. Its data address
+        // It comes back to the ICN from the address that it has now, perhaps before a node misses it. Its data address
         // is gone, so a TF that it is given waits for its deadline: as with a pair that is cut.
         recover_ms: 650,
         ..Cell::new(

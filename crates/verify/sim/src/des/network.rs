@@ -8,7 +8,7 @@
 //! its share from the limits that its flows have elsewhere, and passes on what changed.
 //!
 //! A port of a switch keeps only so many bytes. A sender that begins puts a window of 10 segments under way before it
-//! hears anything; if the windows of all flows of a port exceed its buffer and what the wire itself holds, the newcomer
+//! receives anything; if the windows of all flows of a port exceed its buffer and the bytes on the wire, the newcomer
 //! loses them all without notice, and it sends again only after the retransmission timeout, which doubles each
 //! time: the incast collapse (A. Phanishayee et al., "Measurement and analysis of TCP throughput collapse in
 //! cluster-based storage systems", FAST 2008; the servers that a buffer supports there are proportional to it, 64 for

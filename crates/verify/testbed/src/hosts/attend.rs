@@ -1,7 +1,7 @@
-//! A node of an experiment on another machine: who looks after it there, and who tells that one what to do.
+//! A node of an experiment on another machine: the process that attends it there, and the orders to it.
 //!
 //! `sheaf lab attend WORDS` runs there, at the end of an `ssh`, and starts `sheaf WORDS`. Its input has an order a
-//! line: the name of a signal for the node, or nothing. When its input ends, or is silent for too long, whoever
+//! line: the name of a signal for the node, or nothing. When its input ends, or stays silent too long, the process that
 //! began the experiment is gone: it kills the node. So no node outlives its experiment, whatever happens to that, to
 //! the `ssh` or to the network between.
 
@@ -16,7 +16,7 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
-/// How often it is said that somebody is there.
+/// Interval of the signs of life to the other end.
 const WORD_EVERY: Duration = Duration::from_secs(1);
 /// Silence after which the near end counts as gone.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
@@ -36,7 +36,7 @@ const SIGNALS: [(&str, Signal); 4] = [
 pub struct Orders(SyncSender<&'static str>);
 
 impl Orders {
-    /// Gives orders through `input`, and says all the time that somebody is there.
+    /// Gives orders through `input`, and sends signs of life all the time.
     pub fn through(mut input: ChildStdin) -> Self {
         let (orders, given) = sync_channel(ORDERS_MAX);
         std::thread::spawn(move || {

@@ -64,7 +64,7 @@ pub(super) enum FolderState {
     File,
     /// A folder that cannot be written to.
     Closed,
-    /// A folder of somebody else.
+    /// A folder of another user.
     Foreign,
     /// A folder with the mark.
     Ours,

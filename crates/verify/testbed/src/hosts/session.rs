@@ -1,6 +1,6 @@
 //! A connection to one host: one `ssh` that stays, and others that go through it.
 //!
-//! The system's `ssh` does it all, without a question to anybody and with host keys that are known. The first one
+//! The system's `ssh` does it all, without a question to the user and with host keys that are known. The first one
 //! holds the connection as long as its input is open, so that it ends with this process, however that ends.
 
 use super::RUN;
@@ -83,7 +83,7 @@ impl Session {
         drop(self.master.stdin.take());
         let mut stderr = Vec::new();
         if let Some(mut pipe) = self.master.stderr.take() {
-            // What cannot be read is not told.
+            // Facts that cannot be read are left out.
             let _ = pipe.read_to_end(&mut stderr);
         }
         let status = self.master.wait().ok().and_then(|status| status.code());

@@ -359,7 +359,7 @@ impl World {
         self.drain(icn)
     }
 
-    /// Member `at` hears of its stream to `icn`.
+    /// Member `at` handles a change of its stream to `icn`.
     fn notify_peer(&mut self, after: Duration, at: u16, icn: u16, is_connected: bool) {
         let life = self.node(at).lives;
         let event = Event::Peer {

@@ -40,7 +40,7 @@ impl LaneIn {
         }
     }
 
-    /// Returns whether there is something to hand out.
+    /// Returns whether there is something to deliver.
     fn has_more(&self) -> bool {
         if self.awaits_stream {
             !self.on_stream.is_empty()
@@ -126,7 +126,7 @@ impl Connection {
         }
     }
 
-    /// Hands out what came over the lane: at most [`TURN_BYTES`] and [`TURN_RECORDS`].
+    /// Delivers what came over the lane: at most [`TURN_BYTES`] and [`TURN_RECORDS`].
     pub(super) fn take_lane(
         &mut self,
         shared: &mut Shared,

@@ -131,7 +131,7 @@ impl Connection {
         }
         if bytes < read.offered {
             shared.stats.short_reads += 1;
-            // The socket is drained, and epoll tells when more comes; an end that it has told of is still to come.
+            // The socket is drained, and epoll reports when more comes; an end that it has reported is still to come.
             self.readable = self.ending;
         }
     }

@@ -136,7 +136,7 @@ fn publish(connection: &TcpStream) -> io::Result<Arc<Lanes<Message>>> {
     let (lanes, connection) = (queue.clone(), connection.try_clone()?);
     thread::spawn(move || {
         while let Some(message) = lanes.pop() {
-            // A subscriber that is gone hears nothing.
+            // A subscriber that is gone gets nothing.
             let _ = message.write(&connection);
         }
     });
@@ -197,7 +197,7 @@ impl Icn {
                 self.flps.entry(index).or_insert(heard.connection);
             }
             Some(Message::Channel { index, address }) => {
-                // One that comes again is not told to FLPs: the list is made once.
+                // One that comes again is not sent to FLPs: the list is made once.
                 self.epns
                     .entry(index)
                     .or_insert((heard.connection, address));
