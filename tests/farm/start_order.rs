@@ -74,14 +74,14 @@ fn a_run_begins_and_ends_whatever_was_started_first() {
                 ended.stderr
             );
             if role == "icn" {
-                check_books(&ended.stdout);
+                check_accounting(&ended.stdout);
             }
         }
     }
 }
 
 /// The last status of the ICN says that all TFs are complete.
-fn check_books(lines: &[String]) {
+fn check_accounting(lines: &[String]) {
     let mut statuses = lines.iter().filter(|line| line.contains("\"books\""));
     let last: Value = serde_json::from_str(statuses.next_back().unwrap()).unwrap();
     assert_eq!(last["phase"], "over", "{last:#}");

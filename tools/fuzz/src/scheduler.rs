@@ -187,7 +187,7 @@ impl Bench {
             slots: u32::from(ops.below(8)).max(1),
             stf_bytes_max: 0,
             weight_milli: u32::try_from(ops.number()).unwrap_or(u32::MAX),
-            keeps: false,
+            is_durable: false,
         };
         self.scheduler
             .handle_epn_joined(self.now, Target { epn, incarnation }, &hello);
@@ -238,7 +238,7 @@ impl Bench {
                 Action::Send(_, control) => check_sayable(&control),
             }
         }
-        self.check_books();
+        self.check_accounting();
     }
 
     /// A TF ends once, and at the EPN of its verdict.
@@ -271,8 +271,8 @@ impl Bench {
         assert_eq!(earlier, None, "TF {tf} has two verdicts");
     }
 
-    fn check_books(&self) {
-        let books = self.scheduler.books();
+    fn check_accounting(&self) {
+        let books = self.scheduler.accounting();
         assert!(books.balance(self.scheduler.in_flight()), "{books:?}");
         assert_eq!(books.decided(), self.verdicts.len() as u64, "{books:?}");
         assert_eq!(books.abandoned, self.abandoned.len() as u64, "{books:?}");
@@ -296,7 +296,7 @@ impl Bench {
             self.scheduler.phase_name()
         );
         assert_eq!(self.scheduler.in_flight(), 0);
-        for (flp, source) in &self.scheduler.books().sources {
+        for (flp, source) in &self.scheduler.accounting().sources {
             let decided = source.built + source.dropped + source.unused;
             assert_eq!(source.announced, decided, "{flp}: {source:?}");
         }

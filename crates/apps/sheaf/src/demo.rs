@@ -159,12 +159,12 @@ fn judge(
     // The books of a leader that did not come to the end are those of a moment, and another one may have gone on.
     let status = watch.status();
     let is_over = status.phase == "over";
-    let books =
-        (is_over || history.leaders.len() < 2).then(|| sheaf_farm::accounting_of(&status.books));
+    let books = (is_over || history.leaders.len() < 2)
+        .then(|| sheaf_farm::accounting_of(&status.accounting));
     let audit = verify::audit(
         &mut evidence,
         &Options {
-            books,
+            accounting: books,
             ..Options::default()
         },
     );

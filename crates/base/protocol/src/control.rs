@@ -210,7 +210,7 @@ pub struct Hello {
     /// Share of the work relative to other EPNs, in thousandths; 1000 is usual.
     pub weight_milli: u32,
     /// Whether what an EPN reports as built is on its disk: a later life of it can still hand it on.
-    pub keeps: bool,
+    pub is_durable: bool,
 }
 
 /// One STF that an FLP holds.

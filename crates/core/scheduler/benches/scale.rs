@@ -76,7 +76,7 @@ fn row(plan: &Plan, policy: &str, flps: u16, epns: u16) {
         })
         .collect();
     let (low, mid, high) = spread(&mut us);
-    let books = farm.scheduler.books();
+    let books = farm.scheduler.accounting();
     assert_eq!(
         books.complete,
         plan.tfs * plan.rounds as u64,
@@ -176,7 +176,7 @@ impl BenchFarm {
             slots,
             stf_bytes_max: 0,
             weight_milli: 1000,
-            keeps: false,
+            is_durable: false,
         };
         for epn in 0..epns {
             farm.scheduler

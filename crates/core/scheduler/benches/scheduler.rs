@@ -37,7 +37,7 @@ fn main() {
     for shape in SHAPES {
         let mut farm = BenchFarm::new(shape);
         (0..tfs).for_each(|_| farm.one_tf());
-        let books = farm.scheduler.books();
+        let books = farm.scheduler.accounting();
         assert_eq!(
             (books.complete, books.announced),
             (tfs, tfs),
@@ -114,7 +114,7 @@ impl BenchFarm {
             slots: 256,
             stf_bytes_max: 0,
             weight_milli: 1000,
-            keeps: false,
+            is_durable: false,
         };
         for epn in 0..shape.epns {
             farm.scheduler

@@ -155,7 +155,7 @@ pub struct Scheduler {
     resent_bytes: u64,
     assigns: Vec<Assign>,
     actions: VecDeque<Action>,
-    books: Accounting,
+    accounting: Accounting,
     stats: Stats,
 }
 
@@ -166,7 +166,7 @@ impl std::fmt::Debug for Scheduler {
             .field("policy", &self.policy.name())
             .field("phase", &self.phase)
             .field("tfs", &self.tfs)
-            .field("books", &self.books)
+            .field("accounting", &self.accounting)
             .finish_non_exhaustive()
     }
 }
@@ -217,7 +217,7 @@ impl Scheduler {
             resent_bytes: 0,
             assigns: Vec::new(),
             actions: VecDeque::new(),
-            books: Accounting::default(),
+            accounting: Accounting::default(),
             stats: Stats::default(),
         })
     }
@@ -236,8 +236,8 @@ impl Scheduler {
 
     /// Returns the accounting so far.
     #[must_use]
-    pub fn books(&self) -> &Accounting {
-        &self.books
+    pub fn accounting(&self) -> &Accounting {
+        &self.accounting
     }
 
     /// Returns the counts so far.
@@ -292,7 +292,11 @@ impl Scheduler {
             self.send(Recipient::AllFlps, Control::Release(release));
             self.send_release_to_epns();
         }
-        debug_assert!(self.books.balance(self.in_flight()), "{:?}", self.books);
+        debug_assert!(
+            self.accounting.balance(self.in_flight()),
+            "{:?}",
+            self.accounting
+        );
     }
 
     /// Returns the next action; `None` when none is left.

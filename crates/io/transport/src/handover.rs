@@ -19,7 +19,7 @@
 
 mod borrower;
 mod lender;
-mod words;
+mod message;
 
 pub use borrower::{Borrower, Next, TakeError, Taken};
 pub use lender::{Gave, Left, Lender, LenderError};

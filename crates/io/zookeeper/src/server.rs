@@ -114,7 +114,7 @@ fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> ServerError {
 
 /// Role of a member in the ensemble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Office {
+pub enum Mode {
     /// Single server.
     Standalone,
     /// The ensemble's leader: every write goes through it.
@@ -255,14 +255,14 @@ impl Ensemble {
 
     /// Returns the role that a member reports; `None` if it does not serve.
     #[must_use]
-    pub fn office(&self, member: usize) -> Option<Office> {
+    pub fn mode(&self, member: usize) -> Option<Mode> {
         let address = self.members.get(member)?.address;
         let text = four_letters(address, "srvr").ok()?;
         let mode = text.lines().find_map(|line| line.strip_prefix("Mode: "))?;
         match mode.trim() {
-            "standalone" => Some(Office::Standalone),
-            "leader" => Some(Office::Leader),
-            "follower" => Some(Office::Follower),
+            "standalone" => Some(Mode::Standalone),
+            "leader" => Some(Mode::Leader),
+            "follower" => Some(Mode::Follower),
             _ => None,
         }
     }
@@ -270,12 +270,8 @@ impl Ensemble {
     /// The member that leads, or the only one.
     #[must_use]
     pub fn leader(&self) -> Option<usize> {
-        (0..self.members.len()).find(|member| {
-            matches!(
-                self.office(*member),
-                Some(Office::Leader | Office::Standalone)
-            )
-        })
+        (0..self.members.len())
+            .find(|member| matches!(self.mode(*member), Some(Mode::Leader | Mode::Standalone)))
     }
 
     /// Waits until every member that was not killed serves.
@@ -286,7 +282,7 @@ impl Ensemble {
     pub fn wait_ready(&mut self) -> Result<(), ServerError> {
         let start = Instant::now();
         for index in 0..self.members.len() {
-            while self.members[index].process.is_some() && self.office(index).is_none() {
+            while self.members[index].process.is_some() && self.mode(index).is_none() {
                 let member = &mut self.members[index];
                 let waited = start.elapsed();
                 if waited > READY || member.has_ended() {
@@ -515,9 +511,9 @@ mod tests {
             return;
         };
         let mut ensemble = Ensemble::start(&home, &ServerOptions::standalone()).unwrap();
-        assert_eq!(ensemble.office(0), Some(Office::Standalone));
+        assert_eq!(ensemble.mode(0), Some(Mode::Standalone));
         ensemble.kill(0);
-        assert_eq!(ensemble.office(0), None);
+        assert_eq!(ensemble.mode(0), None);
         ensemble.restart(0).unwrap();
         ensemble.wait_ready().unwrap();
         assert_eq!(ensemble.leader(), Some(0));

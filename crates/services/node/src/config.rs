@@ -115,7 +115,7 @@ impl FarmConfig {
     #[must_use]
     pub fn scheduler(&self) -> SchedulerConfig {
         SchedulerConfig {
-            epns_keep: self.epn.ack == Ack::Stored,
+            epns_are_durable: self.epn.ack == Ack::Stored,
             ..self.icn.scheduler.clone()
         }
     }

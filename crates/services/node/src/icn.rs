@@ -7,9 +7,9 @@
 mod gate;
 mod latency;
 mod lead;
+mod leadership;
 mod notices;
 mod objections;
-mod office;
 mod orders;
 mod peers;
 mod report;
@@ -284,7 +284,7 @@ impl<T: Transport> IcnNode<T> {
             slots: 0,
             stf_bytes_max: 0,
             weight_milli: 0,
-            keeps: false,
+            is_durable: false,
         };
         self.send(&[conn], &Control::Hello(hello));
         let node = NodeId {

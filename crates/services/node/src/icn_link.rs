@@ -131,7 +131,7 @@ mod tests {
             slots: 1,
             stf_bytes_max: 0,
             weight_milli: 1000,
-            keeps: false,
+            is_durable: false,
         };
         let uplink = Uplink::new(Vec::new(), EpnId(0).into(), Incarnation(1), hello);
         let mut link = IcnLink::new(uplink);

@@ -242,7 +242,7 @@ impl Operator {
             slots: 0,
             stf_bytes_max: 0,
             weight_milli: 0,
-            keeps: false,
+            is_durable: false,
         };
         self.send(conn, &Control::Hello(hello));
     }

@@ -283,7 +283,7 @@ pub fn run_flp(
         slots: 0,
         stf_bytes_max,
         weight_milli: 1000,
-        keeps: false,
+        is_durable: false,
     };
     let brain = config.flp.brain(config.icn.scheduler.mode);
     let parts = FlpParts {
@@ -368,7 +368,7 @@ pub fn run_epn(
         slots: config.epn.build.tfs_in_building_max,
         stf_bytes_max: 0,
         weight_milli: config.epn.weight_milli(),
-        keeps: brain.stores_first(),
+        is_durable: brain.stores_first(),
     };
     info!(%epn, address, ?others, sink = config.epn.sink.kind(), "EPN listens");
     if let Some(tell) = options.on_listening.take() {

@@ -25,7 +25,8 @@ pub struct FarmStatus {
     #[serde(default)]
     pub security: String,
     /// The books.
-    pub books: BooksStatus,
+    #[serde(rename = "books")]
+    pub accounting: BooksStatus,
     /// TFs that wait for room.
     pub queued: u64,
     /// The verdict log, and who leads.

@@ -580,7 +580,7 @@ mod tests {
                 slots: 1,
                 stf_bytes_max: 0,
                 weight_milli: 1000,
-                keeps: false,
+                is_durable: false,
             };
             let id = EpnId(0).into();
             let uplink = Uplink::new(vec![address.clone()], id, Incarnation(1), hello);

@@ -57,7 +57,7 @@ fn hello() -> Hello {
         slots: 4,
         stf_bytes_max: 1 << 10,
         weight_milli: 1000,
-        keeps: false,
+        is_durable: false,
     }
 }
 

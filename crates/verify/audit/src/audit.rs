@@ -38,7 +38,7 @@ pub fn audit(evidence: &mut Evidence, options: &Options) -> Audit {
         Tf::new(id, facts, evidence).judge(&mut auditor);
     }
     auditor.check_summed();
-    if let Some(books) = &options.books {
+    if let Some(books) = &options.accounting {
         auditor.settle_unannounced(books);
         auditor.compare(books);
     }

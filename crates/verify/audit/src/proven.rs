@@ -108,7 +108,7 @@ pub struct Books {
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Accounting of the ICN, if it is at hand.
-    pub books: Option<Books>,
+    pub accounting: Option<Books>,
     /// Upper bound of contradictions that are listed; more are only counted.
     pub listed_max: usize,
 }
@@ -116,7 +116,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            books: None,
+            accounting: None,
             listed_max: 20,
         }
     }

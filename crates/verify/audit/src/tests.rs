@@ -21,7 +21,7 @@ struct Logs {
     fates: BTreeMap<NodeId, Fate>,
     /// Bytes behind the last line of a log, without an end of line.
     cut: BTreeMap<NodeId, &'static str>,
-    books: Books,
+    accounting: Books,
 }
 
 fn node(role: Role, index: u16) -> NodeId {
@@ -119,7 +119,7 @@ impl Logs {
                 .collect(),
             fates: BTreeMap::new(),
             cut: BTreeMap::new(),
-            books: Books {
+            accounting: Books {
                 announced: 4,
                 complete: 4,
                 bytes: 4 * 21,
@@ -152,11 +152,11 @@ impl Logs {
                 .take_in(text.as_bytes(), &name, Some(node), fate)
                 .unwrap();
         }
-        let books = Some(self.books.clone());
+        let books = Some(self.accounting.clone());
         audit(
             &mut evidence,
             &Options {
-                books,
+                accounting: books,
                 ..Options::default()
             },
         )
@@ -165,7 +165,7 @@ impl Logs {
     /// Replaces the last verdict by another one, and adapts the accounting.
     fn decide_last(&mut self, verdict: Event, change: impl FnOnce(&mut Books)) {
         *self.icn.last_mut().unwrap() = verdict;
-        change(&mut self.books);
+        change(&mut self.accounting);
     }
 }
 
@@ -236,9 +236,9 @@ fn a_run_that_was_cut_short_balances_with_tfs_in_flight() {
     let audit = check_good(|logs| {
         logs.icn.pop();
         logs.epns[1].pop();
-        logs.books.complete = 3;
-        logs.books.in_flight = 1;
-        logs.books.bytes = 63;
+        logs.accounting.complete = 3;
+        logs.accounting.in_flight = 1;
+        logs.accounting.bytes = 63;
     });
     assert_eq!(audit.in_flight, 1);
 }
@@ -249,7 +249,7 @@ fn a_tf_with_two_verdicts_breaks_the_sum() {
         |logs| {
             logs.icn
                 .push(verdict(3, "dropped", None, &[], Some("source-late")));
-            logs.books.dropped.insert("source-late".to_owned(), 1);
+            logs.accounting.dropped.insert("source-late".to_owned(), 1);
         },
         "TF 3 has 2 verdicts",
     );
@@ -262,8 +262,8 @@ fn a_tf_that_the_icn_made_up_is_found() {
         |logs| {
             logs.icn
                 .push(verdict(9, "dropped", None, &[], Some("operator")));
-            logs.books.dropped.insert("operator".to_owned(), 1);
-            logs.books.announced += 1;
+            logs.accounting.dropped.insert("operator".to_owned(), 1);
+            logs.accounting.announced += 1;
         },
         "TF 9: no FLP reports that it made or skipped it",
     );
@@ -272,25 +272,28 @@ fn a_tf_that_the_icn_made_up_is_found() {
 #[test]
 fn every_figure_of_the_books_is_compared() {
     check(
-        |logs| logs.books.announced += 1,
+        |logs| logs.accounting.announced += 1,
         "announced: the logs say 4, the accounting of the ICN 5",
     );
-    check(|logs| logs.books.complete -= 1, "complete: the logs say 4");
     check(
-        |logs| logs.books.incomplete += 1,
+        |logs| logs.accounting.complete -= 1,
+        "complete: the logs say 4",
+    );
+    check(
+        |logs| logs.accounting.incomplete += 1,
         "incomplete: the logs say 0",
     );
     check(
-        |logs| logs.books.in_flight += 1,
+        |logs| logs.accounting.in_flight += 1,
         "in flight: the logs say 0",
     );
     check(
-        |logs| logs.books.abandoned += 1,
+        |logs| logs.accounting.abandoned += 1,
         "abandoned: the logs say 0",
     );
-    check(|logs| logs.books.bytes += 1, "bytes: the logs say 84");
+    check(|logs| logs.accounting.bytes += 1, "bytes: the logs say 84");
     check(
-        |logs| logs.books.dropped.extend([("oversize".to_owned(), 2)]),
+        |logs| logs.accounting.dropped.extend([("oversize".to_owned(), 2)]),
         "oversize: the logs say 0, the accounting of the ICN 2",
     );
 }
@@ -379,7 +382,7 @@ fn an_abandoned_tf_needs_no_delivery() {
     let abandon = |logs: &mut Logs| {
         logs.epns[1].pop();
         logs.icn.push(Event::Abandoned { tf: 3 });
-        logs.books.abandoned = 1;
+        logs.accounting.abandoned = 1;
     };
     let audit = check_good(abandon);
     assert_eq!((audit.complete, audit.abandoned), (4, 1));
@@ -506,11 +509,11 @@ fn an_flp_may_pass_over_a_tf_that_was_dropped_before_it_came_to_it() {
                 *event = verdict(1, "dropped", None, &[], Some("source-overrun"));
             }
         }
-        logs.books = Books {
+        logs.accounting = Books {
             complete: 3,
             bytes: 3 * 21,
             dropped: BTreeMap::from([("source-overrun".to_owned(), 1)]),
-            ..logs.books.clone()
+            ..logs.accounting.clone()
         };
     };
     check_good(overrun);
@@ -570,7 +573,7 @@ fn what_only_a_killed_flp_knew_was_not_announced() {
     let audit = check(
         |logs| {
             killed(logs);
-            logs.books.announced = 5;
+            logs.accounting.announced = 5;
         },
         "in flight: the logs say 1, the accounting of the ICN 0",
     );

@@ -52,7 +52,7 @@ pub(crate) fn audit(logs: &[Log], status: Option<&BooksStatus>) -> Result<Audit,
             .map_err(IoError::of(format!("read {}", log.path.display())))?;
     }
     let options = Options {
-        books: status.map(sheaf_farm::accounting_of),
+        accounting: status.map(sheaf_farm::accounting_of),
         ..Options::default()
     };
     Ok(verify::audit(&mut evidence, &options))

@@ -155,6 +155,8 @@ impl Experiment {
                 None => unsaid,
             };
             point.source.get_or_insert(default);
+            // Those of the experiment count: more runs of the same points are not another experiment.
+            point.iterations = 1;
         }
         let is_live = |point: &Scenario| point.source == Some(Kind::Live);
         let iterations = match parsed.has_former_tables || points.iter().any(is_live) {

@@ -427,7 +427,7 @@ impl Farm {
     /// The last accounting of the ICN, if there is one ICN and it printed it at its end: several may each
     /// have missed what the other one decided.
     pub(crate) fn last_books(&self) -> Option<BooksStatus> {
-        (self.shape.icns == 1).then(|| self.watch.status().books)
+        (self.shape.icns == 1).then(|| self.watch.status().accounting)
     }
 
     /// Collects ended processes; one that ended by itself is a problem.

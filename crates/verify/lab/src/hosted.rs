@@ -179,7 +179,7 @@ fn await_start(fleet: &Fleet, nodes: &[Node<'_>]) -> Result<(), StartError> {
         let words = [icn.host().folder.as_str(), FARM, "icn-0.out"];
         let said = icn.run("tell how the farm is", LAST_LINE, &words)?;
         let status = serde_json::from_str::<FarmStatus>(said.trim());
-        if status.is_ok_and(|status| status.books.announced > 0) {
+        if status.is_ok_and(|status| status.accounting.announced > 0) {
             return Ok(true);
         }
         let ended = fleet.on_all(|session| {

@@ -39,7 +39,7 @@ const BOOKS_EVERY: u64 = 32;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// The recomputed accounting.
-    pub books: Accounting,
+    pub accounting: Accounting,
     /// Faults of nodes, disks, clocks and links that happened.
     pub state_faults: u64,
     /// Frames lost, doubled, overtaken, damaged or reset.
@@ -162,7 +162,7 @@ impl<'a> TortureFarm<'a> {
         let totals = self.network.totals();
         self.watch.hash.add(totals.sent ^ (totals.delivered << 32));
         Outcome {
-            books: self.watch.books(),
+            accounting: self.watch.accounting(),
             state_faults: self.state_faults,
             message_faults: message_faults(&totals),
             simulated: self.network.now().since(Timestamp(0)),
@@ -302,7 +302,7 @@ impl<'a> TortureFarm<'a> {
             Some(Node::Icn(_)) => {
                 self.icn_turns += 1;
                 if self.icn_turns.is_multiple_of(BOOKS_EVERY) {
-                    self.check_books(index, false)?;
+                    self.check_accounting(index, false)?;
                 }
             }
             _ => {}
@@ -310,7 +310,7 @@ impl<'a> TortureFarm<'a> {
         Ok(turn)
     }
 
-    fn check_books(&self, index: usize, is_last: bool) -> Result<(), Found> {
+    fn check_accounting(&self, index: usize, is_last: bool) -> Result<(), Found> {
         let seat = &self.seats[index];
         let Some(Node::Icn(icn)) = &seat.process else {
             return Ok(());
@@ -318,10 +318,10 @@ impl<'a> TortureFarm<'a> {
         let Some(brain) = icn.scheduler() else {
             return Ok(());
         };
-        let Some(counted) = self.watch.books_of(seat.node, brain.run()) else {
+        let Some(counted) = self.watch.accounting_of(seat.node, brain.run()) else {
             return Ok(());
         };
-        let (said, open) = (brain.books(), brain.in_flight());
+        let (said, open) = (brain.accounting(), brain.in_flight());
         // A decision that is not durable yet is in no event log. An ICN that was deposed and does not know it knows
         // less than its successor.
         let counts = [
@@ -387,7 +387,7 @@ impl<'a> TortureFarm<'a> {
     fn end_in_order(&mut self, now: Timestamp, index: usize) -> Result<(), Found> {
         let seat = &mut self.seats[index];
         if seat.node.role == Role::Icn {
-            self.check_books(index, true)?;
+            self.check_accounting(index, true)?;
         }
         let seat = &mut self.seats[index];
         seat.left_in_order = Some(seat.life);

@@ -48,7 +48,7 @@ pub struct Report {
     /// EPNs killed.
     pub kills: u64,
     /// Accounting of all farms together.
-    pub books: Accounting,
+    pub accounting: Accounting,
     /// Virtual time of all farms together.
     pub simulated: Duration,
 }
@@ -57,7 +57,7 @@ impl Report {
     /// Returns the number of TFs dropped or incomplete.
     #[must_use]
     pub fn lost(&self) -> u64 {
-        self.books.dropped + self.books.incomplete
+        self.accounting.dropped + self.accounting.incomplete
     }
 }
 
@@ -72,7 +72,7 @@ pub fn run(config: &Config, progress: &mut dyn FnMut(&Report)) -> Result<Report,
         let options = options(config, config.seed.wrapping_add(report.kills));
         let outcome = TortureFarm::new(&options).run()?;
         report.kills += outcome.state_faults;
-        report.books.add(&outcome.books);
+        report.accounting.add(&outcome.accounting);
         report.simulated += outcome.simulated;
         progress(&report);
     }
@@ -157,8 +157,8 @@ mod tests {
         };
         let built = run(&config(Ack::Built), &mut |_| {}).unwrap();
         let stored = run(&config(Ack::Stored), &mut |_| {}).unwrap();
-        assert!(built.books.abandoned > 0, "{built:?}");
-        assert_eq!((stored.lost(), stored.books.abandoned), (0, 0));
-        assert!(stored.books.recovered > 0, "{stored:?}");
+        assert!(built.accounting.abandoned > 0, "{built:?}");
+        assert_eq!((stored.lost(), stored.accounting.abandoned), (0, 0));
+        assert!(stored.accounting.recovered > 0, "{stored:?}");
     }
 }

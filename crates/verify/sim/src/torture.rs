@@ -70,7 +70,7 @@ pub struct Report {
     /// Virtual time of all farms together.
     pub simulated: Duration,
     /// Accounting of all farms together.
-    pub books: Accounting,
+    pub accounting: Accounting,
     /// Seeds that were run twice.
     pub twice: u64,
     /// Seeds that violate an invariant.
@@ -95,9 +95,9 @@ impl Report {
             Ok(outcome) => {
                 self.state_faults += outcome.state_faults;
                 self.message_faults += outcome.message_faults;
-                self.timeframes += outcome.books.decided;
+                self.timeframes += outcome.accounting.decided;
                 self.simulated += outcome.simulated;
-                self.books.add(&outcome.books);
+                self.accounting.add(&outcome.accounting);
                 self.trace_hash = splitmix::mix(self.trace_hash ^ outcome.trace_hash);
             }
             Err(violation) => {

@@ -325,7 +325,7 @@ impl<'a> Watch<'a> {
                 book.attempts.push((attempt, target));
                 let reassigned = u64::from(book.attempts.len() > 1);
                 let run = self.lives[&node].run.expect("tf_of found it");
-                self.runs[run].books.reassigned += reassigned;
+                self.runs[run].accounting.reassigned += reassigned;
             }
         }
         Ok(())
@@ -471,7 +471,7 @@ impl<'a> Watch<'a> {
         if !book.is_abandoned {
             book.is_abandoned = true;
             let run = self.lives[&node].run.expect("tf_of found it");
-            self.runs[run].books.abandoned += 1;
+            self.runs[run].accounting.abandoned += 1;
         }
         Ok(())
     }
@@ -501,7 +501,7 @@ impl<'a> Watch<'a> {
         let is_visible = book.consumed_at.is_some_and(|(epn, _)| epn == node.index);
         if is_committed && is_visible {
             let run = self.lives[&node].run.expect("tf_of found it");
-            self.runs[run].books.recovered += 1;
+            self.runs[run].accounting.recovered += 1;
             return Ok(());
         }
         let detail = format!(
@@ -575,16 +575,16 @@ impl<'a> Watch<'a> {
     }
 
     /// Returns the recomputed accounting of the run that `icn` has.
-    pub(crate) fn books_of(&self, icn: NodeId, run: RunId) -> Option<&Accounting> {
+    pub(crate) fn accounting_of(&self, icn: NodeId, run: RunId) -> Option<&Accounting> {
         let book = &self.runs[self.lives.get(&icn)?.run?];
-        (book.run == run).then_some(&book.books)
+        (book.run == run).then_some(&book.accounting)
     }
 
     /// Returns the accounting of all runs together.
-    pub(crate) fn books(&self) -> Accounting {
+    pub(crate) fn accounting(&self) -> Accounting {
         let mut sum = Accounting::default();
         for run in &self.runs {
-            sum.add(&run.books);
+            sum.add(&run.accounting);
         }
         sum
     }

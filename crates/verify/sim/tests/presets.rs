@@ -51,14 +51,14 @@ fn check_seeds(kind: SeedFamily, count: u64) -> Report {
 #[test]
 fn a_farm_without_faults_builds_every_tf_at_once() {
     let report = check_seeds(SeedFamily::Calm, 40);
-    assert_eq!(report.books.reassigned, 0);
+    assert_eq!(report.accounting.reassigned, 0);
 }
 
 #[test]
 fn epns_that_crash_hang_and_come_back_cost_no_tf() {
     let report = check_seeds(SeedFamily::EpnFaults, 120);
     assert!(
-        report.books.reassigned > 0,
+        report.accounting.reassigned > 0,
         "the schedule must inject faults"
     );
 }
@@ -67,7 +67,7 @@ fn epns_that_crash_hang_and_come_back_cost_no_tf() {
 fn no_policy_and_no_reaction_to_failures_costs_a_tf() {
     let report = check_seeds(SeedFamily::Reactions, 200);
     assert!(
-        report.books.reassigned > 0,
+        report.accounting.reassigned > 0,
         "the schedule must inject faults"
     );
 }
@@ -75,12 +75,12 @@ fn no_policy_and_no_reaction_to_failures_costs_a_tf() {
 #[test]
 fn a_network_that_loses_doubles_and_reorders_costs_no_tf() {
     let report = check_seeds(SeedFamily::BadNetwork, 80);
-    assert!(report.books.complete > 0);
+    assert!(report.accounting.complete > 0);
 }
 
 #[test]
 fn whatever_happens_no_tf_is_built_twice_mixed_or_forgotten() {
-    let books = check_seeds(SeedFamily::Everything, 150).books;
+    let books = check_seeds(SeedFamily::Everything, 150).accounting;
     assert!(
         books.incomplete > 0 && books.dropped > 0 && books.abandoned > 0,
         "it must inject faults"
@@ -104,13 +104,13 @@ fn a_swarm_of_faults_breaks_no_promise() {
 
 #[test]
 fn a_registry_that_is_away_and_disks_that_fail_break_no_promise() {
-    let books = check_seeds(SeedFamily::Outside, 100).books;
+    let books = check_seeds(SeedFamily::Outside, 100).accounting;
     assert!(books.recovered > 0, "EPNs must come back to their disks");
 }
 
 #[test]
 fn stfs_that_are_offered_and_fetched_break_no_promise() {
-    let books = check_seeds(SeedFamily::Grants, 100).books;
+    let books = check_seeds(SeedFamily::Grants, 100).accounting;
     assert!(books.complete > 0);
     let (_, trace) = replay(SeedFamily::Grants, 1);
     let said = |word: &str| {

@@ -96,7 +96,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let found = audit(
         &mut evidence,
         &Options {
-            books: None,
+            accounting: None,
             listed_max,
         },
     );

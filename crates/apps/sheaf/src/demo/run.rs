@@ -234,7 +234,7 @@ impl<'a, 'dir> Run<'a, 'dir> {
     }
 
     fn handle_status(&mut self, status: FarmStatus) -> anyhow::Result<()> {
-        let has_announced = status.books.announced > 0;
+        let has_announced = status.accounting.announced > 0;
         let is_ending = !matches!(status.phase.as_str(), "waiting" | "running");
         let since_first = Duration::try_from_secs_f64(status.duration_s).unwrap_or_default();
         if self.watch.add(status) == Voice::Other {

@@ -186,7 +186,7 @@ fn ms(us: f64) -> String {
 
 /// The law of the books, and what the farm did to keep it.
 fn books_text(watch: &Watch) -> Text<'static> {
-    let books = watch.status().books;
+    let books = watch.status().accounting;
     let color = if books.balanced {
         Color::Green
     } else {

@@ -159,7 +159,7 @@ impl Watch {
 
     /// Assignments after the first one of a TF, under all leaders.
     pub(crate) fn reassigned(&self) -> u64 {
-        self.former.0 + self.status().books.reassigned
+        self.former.0 + self.status().accounting.reassigned
     }
 
     /// Refusals of the policy by reason, under all leaders.
@@ -245,17 +245,17 @@ impl Watch {
 
     /// Complete TFs a second lately.
     pub(crate) fn tfs_per_s(&self) -> f64 {
-        self.rate(|status| status.books.complete + status.books.incomplete)
+        self.rate(|status| status.accounting.complete + status.accounting.incomplete)
     }
 
     /// Payload of built TFs, in MB/s, lately.
     pub(crate) fn mb_per_s(&self) -> f64 {
-        self.rate(|status| status.books.bytes) / 1e6
+        self.rate(|status| status.accounting.bytes) / 1e6
     }
 
     /// The law of the books, with its figures.
     pub(crate) fn ledger(&self) -> String {
-        let books = self.status().books;
+        let books = self.status().accounting;
         let dropped: u64 = books.dropped.values().sum();
         format!(
             "announced {} = complete {} + incomplete {} + dropped {dropped} + in flight {} {}",
@@ -309,13 +309,19 @@ fn changes(before: &FarmStatus, after: &FarmStatus) -> Vec<String> {
         let grown = count(after).saturating_sub(count(before));
         (grown > 0).then(|| format!("{grown} {what}"))
     };
-    moved.extend(grown(|status| status.books.reassigned, "TFs reassigned"));
-    moved.extend(grown(|status| status.books.incomplete, "TFs incomplete"));
     moved.extend(grown(
-        |status| status.books.dropped.values().sum(),
+        |status| status.accounting.reassigned,
+        "TFs reassigned",
+    ));
+    moved.extend(grown(
+        |status| status.accounting.incomplete,
+        "TFs incomplete",
+    ));
+    moved.extend(grown(
+        |status| status.accounting.dropped.values().sum(),
         "TFs dropped",
     ));
-    moved.extend(grown(|status| status.books.abandoned, "TFs abandoned"));
+    moved.extend(grown(|status| status.accounting.abandoned, "TFs abandoned"));
     if !moved.is_empty() {
         texts.push(moved.join(", "));
     }
@@ -338,7 +344,7 @@ pub(crate) mod tests {
             policy: "round-robin".to_owned(),
             uptime_s: f64::from(seconds) + 0.5,
             duration_s: f64::from(seconds),
-            books: BooksStatus {
+            accounting: BooksStatus {
                 announced: tfs + 2,
                 complete: tfs,
                 in_flight: 2,
@@ -383,7 +389,7 @@ pub(crate) mod tests {
         let mut watch = watch();
         let mut slower = status_at(3);
         slower.uptime_s += 1.0;
-        slower.books.complete += 10;
+        slower.accounting.complete += 10;
         watch.add(slower);
         assert_eq!(watch.tfs_per_s(), 10.0);
     }
@@ -422,7 +428,7 @@ pub(crate) mod tests {
         let mut watch = watch();
         let mut cut = status_at(4);
         cut.epns[0].state = "cut".to_owned();
-        cut.books.reassigned = 4;
+        cut.accounting.reassigned = 4;
         watch.add(cut.clone());
         watch.add(cut);
         let told: Vec<&str> = watch
@@ -470,7 +476,7 @@ pub(crate) mod tests {
             status.ledger.icn = index;
             status.ledger.office = office.to_owned();
             status.ledger.term = term;
-            status.books.reassigned = reassigned;
+            status.accounting.reassigned = reassigned;
             status
         };
         let mut watch = Watch::default();

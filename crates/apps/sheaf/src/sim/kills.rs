@@ -142,20 +142,20 @@ fn table(rows: &[Row]) -> String {
             text,
             "{hold:<18}{:>7}{:>9}{:>7}{:>10.3}{:>11}{:>14.3}{:>8}{:>11}",
             report.kills,
-            report.books.decided,
+            report.accounting.decided,
             report.lost(),
             report.lost() as f64 / kills,
-            report.books.abandoned,
-            report.books.abandoned as f64 / kills,
-            report.books.reassigned,
-            report.books.recovered,
+            report.accounting.abandoned,
+            report.accounting.abandoned as f64 / kills,
+            report.accounting.reassigned,
+            report.accounting.recovered,
         );
     }
     text
 }
 
 fn to_json(row: &Row) -> serde_json::Value {
-    let books = &row.report.books;
+    let books = &row.report.accounting;
     json!({
         "hold_ms": row.hold_ms,
         "send_and_forget": row.sends_and_forgets,

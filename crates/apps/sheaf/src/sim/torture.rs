@@ -299,7 +299,7 @@ fn duration_text(seconds: f64) -> String {
 }
 
 fn table(report: &Report, wall: Duration) -> String {
-    let (books, wall_s) = (&report.books, wall.as_secs_f64());
+    let (books, wall_s) = (&report.accounting, wall.as_secs_f64());
     let hours = report.simulated.as_secs_f64() / 3600.0;
     let mut text = String::new();
     let mut row = |name: &str, value: String| {
@@ -360,7 +360,7 @@ fn to_json(config: &Config, report: &Report, wall: Duration) -> serde_json::Valu
             })
         })
         .collect();
-    let books = &report.books;
+    let books = &report.accounting;
     json!({
         "kind": config.kind.name(),
         "options_version": OPTIONS_VERSION,

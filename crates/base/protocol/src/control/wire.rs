@@ -95,7 +95,7 @@ wire_struct! {
         stf_bytes_max: u64 = "STF bytes max",
         slots: u32 = "slots",
         weight_milli: u32 = "weight",
-        keeps: bool = "keeps",
+        is_durable: bool = "durable",
         data_address: String = "data address",
     }
     Announced { tf: TfId, bytes: u64 = "STF bytes" }

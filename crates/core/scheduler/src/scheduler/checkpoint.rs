@@ -35,7 +35,7 @@ pub struct Summary {
     pub(super) frontier: TfId,
     pub(super) released: RangeSet,
     pub(super) undone: BTreeMap<TfId, Decided>,
-    pub(super) books: Accounting,
+    pub(super) accounting: Accounting,
     pub(super) before: Duration,
     pub(super) settings: BTreeMap<EpnId, EpnSetting>,
     pub(super) listed: Option<Vec<EpnId>>,
@@ -65,8 +65,8 @@ impl Summary {
 
     /// Returns the accounting, as far as the log holds it.
     #[must_use]
-    pub fn books(&self) -> &Accounting {
-        &self.books
+    pub fn accounting(&self) -> &Accounting {
+        &self.accounting
     }
 
     pub(super) fn phase(&self, now: Timestamp) -> RunPhase {
@@ -120,7 +120,7 @@ impl Summary {
                 }
             }
             Record::Abandoned { tf, .. } => {
-                self.books.abandoned += 1;
+                self.accounting.abandoned += 1;
                 self.undone.remove(tf);
                 self.released.insert(*tf);
             }
@@ -159,7 +159,7 @@ impl Summary {
             }
             Record::Sources { sources } => {
                 for SummedSource { flp, built } in sources {
-                    let books = self.books.source(*flp);
+                    let books = self.accounting.source(*flp);
                     (books.announced, books.built) = (*built, *built);
                 }
             }
@@ -182,7 +182,7 @@ impl Summary {
             run: Some(head.run),
             frontier: head.frontier,
             released: RangeSet::below(head.floor),
-            books: Accounting {
+            accounting: Accounting {
                 announced: head.decided(),
                 complete: head.complete,
                 incomplete: head.incomplete,
@@ -208,27 +208,27 @@ impl Summary {
 
     fn count(&mut self, tf: TfId, verdict: &Verdict, bytes: u64) {
         self.frontier = self.frontier.max(tf.next());
-        self.books.announced += 1;
-        self.books.bytes += bytes;
+        self.accounting.announced += 1;
+        self.accounting.bytes += bytes;
         let missing = match verdict {
             Verdict::Complete { .. } => {
-                self.books.complete += 1;
+                self.accounting.complete += 1;
                 &[][..]
             }
             Verdict::Incomplete { missing, .. } => {
-                self.books.incomplete += 1;
+                self.accounting.incomplete += 1;
                 missing
             }
             Verdict::Dropped { reason } => {
                 // The log does not hold which FLPs had announced it; it is in no source's accounting then.
-                self.books.dropped[reason.index()] += 1;
+                self.accounting.dropped[reason.index()] += 1;
                 return;
             }
         };
         let members = self.rosters.of(tf).map(|(_, members)| members);
         for source in members.iter().flat_map(|members| members.iter()) {
             if !missing.contains(&source.flp) {
-                let books = self.books.source(source.flp);
+                let books = self.accounting.source(source.flp);
                 books.announced += 1;
                 books.built += 1;
             }
@@ -252,11 +252,11 @@ impl Summary {
             frontier: self.frontier,
             last_roster: self.rosters.last_name(),
             floor: floor.min(self.frontier),
-            complete: self.books.complete,
-            incomplete: self.books.incomplete,
-            dropped: self.books.dropped,
-            abandoned: self.books.abandoned,
-            bytes: self.books.bytes,
+            complete: self.accounting.complete,
+            incomplete: self.accounting.incomplete,
+            dropped: self.accounting.dropped,
+            abandoned: self.accounting.abandoned,
+            bytes: self.accounting.bytes,
         };
         let mut records = vec![Record::Checkpoint(Box::new(head))];
         let needed_from = oldest_again.map_or(floor, |tf| tf.min(floor));
@@ -276,7 +276,7 @@ impl Summary {
             flp: *flp,
             built: books.built,
         };
-        let sources: Vec<SummedSource> = self.books.sources.iter().map(source).collect();
+        let sources: Vec<SummedSource> = self.accounting.sources.iter().map(source).collect();
         records.extend(sources.chunks(Record::RANGES_MAX).map(|sources| {
             let sources = sources.to_vec();
             Record::Sources { sources }

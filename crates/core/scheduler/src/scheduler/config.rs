@@ -65,7 +65,7 @@ pub struct SchedulerConfig {
     /// Whether EPNs that are known from the verdict log only have their reported TFs on disk: ack level `stored` of the
     /// `[epn]` table.
     #[serde(skip)]
-    pub epns_keep: bool,
+    pub epns_are_durable: bool,
 }
 
 impl Default for SchedulerConfig {
@@ -87,7 +87,7 @@ impl Default for SchedulerConfig {
             stf_bytes_max: 64 << 20,
             tf_bytes_max: 64 << 20,
             queue_tfs_max: 4096,
-            epns_keep: false,
+            epns_are_durable: false,
         }
     }
 }

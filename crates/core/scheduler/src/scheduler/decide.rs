@@ -81,16 +81,16 @@ impl Scheduler {
         let ago = |age_ns: u64| Timestamp(now.0.saturating_sub(age_ns));
         open.bytes_at = (ago(built.first_byte_age_ns), ago(built.last_byte_age_ns));
         let verdict = if missing.is_empty() {
-            self.books.complete += 1;
+            self.accounting.complete += 1;
             Verdict::Complete { target }
         } else {
-            self.books.incomplete += 1;
+            self.accounting.incomplete += 1;
             Verdict::Incomplete {
                 target,
                 missing: missing.clone(),
             }
         };
-        self.books.bytes += built.bytes;
+        self.accounting.bytes += built.bytes;
         let attempt = built.attempt.min(open.attempt);
         open.phase = Phase::Committed {
             target,
@@ -99,7 +99,7 @@ impl Scheduler {
         };
         for (source, part) in open.members.iter().zip(&open.parts) {
             let is_missing = missing.contains(&source.flp);
-            let books = self.books.sources.entry(source.flp).or_default();
+            let books = self.accounting.sources.entry(source.flp).or_default();
             match part {
                 Part::Announced(_) if is_missing => books.unused += 1,
                 Part::Announced(_) => books.built += 1,
@@ -188,7 +188,7 @@ impl Scheduler {
 
     /// Abandons a committed TF of a dead EPN: whether its consumer has it is unknown, and it is not built again.
     pub(super) fn abandon(&mut self, tf: TfId, target: Target) {
-        self.books.abandoned += 1;
+        self.accounting.abandoned += 1;
         self.actions
             .push_back(Action::Append(Record::Abandoned { tf, target }));
         self.finish(tf, None);
@@ -201,10 +201,14 @@ impl Scheduler {
         debug_assert!(open.is_undecided(), "a TF has one verdict");
         for (source, part) in open.members.iter().zip(&open.parts) {
             if matches!(part, Part::Announced(_)) {
-                self.books.sources.entry(source.flp).or_default().dropped += 1;
+                self.accounting
+                    .sources
+                    .entry(source.flp)
+                    .or_default()
+                    .dropped += 1;
             }
         }
-        self.books.dropped[reason.index()] += 1;
+        self.accounting.dropped[reason.index()] += 1;
         let verdict = Verdict::Dropped { reason };
         let attempt = Attempt(0);
         let record = Record::Verdict {

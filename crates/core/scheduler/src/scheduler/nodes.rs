@@ -160,7 +160,7 @@ impl Scheduler {
                     target,
                     address: hello.data_address.clone(),
                     is_leaving: false,
-                    is_durable: hello.keeps,
+                    is_durable: hello.is_durable,
                     is_cut: false,
                     is_dead: false,
                     pulse: EpnPulse::default(),
@@ -320,16 +320,16 @@ impl Scheduler {
         for item in items {
             let stf_bytes_max = self.config.stf_bytes_max;
             if !self.open_tf(now, item.tf, Some(source)) {
-                self.books.source(source.flp).outside += 1;
+                self.accounting.source(source.flp).outside += 1;
                 continue;
             }
             let open = self.tfs.get_mut(&item.tf).expect("opened just now");
             let Some(index) = open.member_index(source) else {
-                self.books.source(source.flp).outside += 1;
+                self.accounting.source(source.flp).outside += 1;
                 continue;
             };
             if !open.is_undecided() && matches!(open.parts[index], Part::Unknown(_)) {
-                self.books.source(source.flp).outside += 1;
+                self.accounting.source(source.flp).outside += 1;
                 continue;
             }
             if item.bytes > stf_bytes_max {
@@ -343,11 +343,11 @@ impl Scheduler {
                     continue;
                 }
                 Part::Skipped(_) if !open.is_undecided() => continue,
-                Part::Skipped(_) => self.books.source(source.flp).skipped -= 1,
+                Part::Skipped(_) => self.accounting.source(source.flp).skipped -= 1,
                 Part::Unknown(_) => {}
             }
             open.parts[index] = Part::Announced(item.bytes);
-            self.books.source(source.flp).announced += 1;
+            self.accounting.source(source.flp).announced += 1;
             self.handle_part_heard(now, item.tf);
         }
     }
@@ -372,12 +372,12 @@ impl Scheduler {
             return;
         }
         if matches!(open.parts[index], Part::Announced(_)) {
-            let books = self.books.source(source.flp);
+            let books = self.accounting.source(source.flp);
             books.announced -= 1;
             books.outside += 1;
         }
         open.parts[index] = Part::Skipped(reason);
-        self.books.source(source.flp).skipped += 1;
+        self.accounting.source(source.flp).skipped += 1;
         if let Phase::Building { target, .. } = open.phase {
             let absent = Absent {
                 tf,

@@ -87,7 +87,7 @@ impl Scheduler {
         let mut parts = Vec::with_capacity(members.len());
         for member in members.iter() {
             parts.push(if self.gone.contains(member) {
-                self.books.source(member.flp).skipped += 1;
+                self.accounting.source(member.flp).skipped += 1;
                 Part::Skipped(DropReason::SourceDied)
             } else {
                 Part::Unknown(self.stf_bytes_max_of(member.flp))
@@ -96,7 +96,7 @@ impl Scheduler {
         self.tfs
             .insert(tf, OpenTf::new(now, roster, members, parts));
         self.frontier = self.frontier.max(tf.next());
-        self.books.announced += 1;
+        self.accounting.announced += 1;
         self.span.0.get_or_insert(now);
         if self.tfs.len() > OPEN_TFS_MAX {
             self.drop_tf(tf, self.shed_reason());
@@ -280,7 +280,7 @@ impl Scheduler {
             if matches!(part, Part::Skipped(_)) || !self.gone.contains(member) {
                 continue;
             }
-            let books = self.books.source(member.flp);
+            let books = self.accounting.source(member.flp);
             if matches!(part, Part::Announced(_)) {
                 books.announced -= 1;
                 books.outside += 1;
@@ -320,7 +320,7 @@ impl Scheduler {
             deadline: now + self.config.tf_deadline(),
         };
         if open.attempt.0 > 1 {
-            self.books.reassigned += 1;
+            self.accounting.reassigned += 1;
         }
         self.assigns.push(Assign {
             tf,
@@ -445,7 +445,7 @@ impl Scheduler {
             .get_mut(&tf)
             .expect("callers hold its id from the table");
         let bytes = open.bytes_expected();
-        let may_resend = self.books.bytes / RESEND_DIVISOR + RESEND_BYTES_FREE;
+        let may_resend = self.accounting.bytes / RESEND_DIVISOR + RESEND_BYTES_FREE;
         if !is_cut && self.resent_bytes + bytes > may_resend {
             self.stats.moves_put_off += 1;
             open.phase = Phase::Building {

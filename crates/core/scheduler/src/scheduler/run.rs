@@ -260,7 +260,7 @@ impl Scheduler {
         if !open.is_undecided() {
             return;
         }
-        let books = self.books.source(source.flp);
+        let books = self.accounting.source(source.flp);
         match open.remove_part(index) {
             Part::Unknown(_) => {}
             Part::Skipped(_) => books.skipped -= 1,

@@ -32,7 +32,7 @@ impl Scheduler {
     pub(super) fn stores_durably(&self, target: Target) -> bool {
         let node = self.epns.get(&target.epn);
         node.filter(|node| node.target == target)
-            .map_or(self.config.epns_keep, |node| node.is_durable)
+            .map_or(self.config.epns_are_durable, |node| node.is_durable)
     }
 
     /// Handles the end of a life of an EPN that has not acknowledged `tf`.
@@ -154,7 +154,7 @@ impl Scheduler {
     fn abandon_stray(&mut self, tf: TfId) {
         if let Some(Stray { target, .. }) = self.strays.remove(&tf) {
             self.note_stray_end(target);
-            self.books.abandoned += 1;
+            self.accounting.abandoned += 1;
             let record = Record::Abandoned { tf, target };
             self.actions.push_back(Action::Append(record));
         }

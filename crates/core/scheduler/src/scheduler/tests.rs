@@ -224,7 +224,7 @@ impl Bench {
                     slots: words.get(2).map_or(CAPACITY.1, |word| number(word)),
                     stf_bytes_max: 0,
                     weight_milli: 1000,
-                    keeps: words.contains(&"keeping"),
+                    is_durable: words.contains(&"keeping"),
                 };
                 // A new stream, perhaps a new process: it may have forgotten earlier messages.
                 self.told.remove(&target.epn);
@@ -445,7 +445,7 @@ impl Bench {
     }
 
     fn dropped(&self, name: &str) -> u64 {
-        self.scheduler.books.dropped[reason(name).index()]
+        self.scheduler.accounting.dropped[reason(name).index()]
     }
 }
 

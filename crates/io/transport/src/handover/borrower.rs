@@ -1,6 +1,6 @@
 //! The side that looks at the messages.
 
-use super::words::{self, Heard, Word};
+use super::message::{self, ControlMessage, Received};
 use super::{
     BACK, BACK_BYTES, FIXED, MEMORY_BYTES, OFFERED, PLACE, RING_BYTES, SLOTS, TAKEN, claim_at, mark,
 };
@@ -48,7 +48,7 @@ pub enum TakeError {
     },
     /// Peer with another protocol, or another version.
     #[error("the lender sent {found:02x?}, expected {expected}")]
-    Word {
+    Message {
         /// The first bytes of what it said.
         found: Vec<u8>,
         /// Expected value.
@@ -119,7 +119,7 @@ impl Drop for Loan {
         let mut back = returns.back.lock().unwrap_or_else(PoisonError::into_inner);
         // A lender that has broken the ring gets nothing back: it is its own memory.
         if matches!(back.push(&[&self.slot.to_le_bytes()]), Ok(true)) && back.publish() {
-            words::wake(returns.socket.as_fd());
+            message::wake(returns.socket.as_fd());
         }
     }
 }
@@ -162,24 +162,26 @@ impl Borrower {
                 waited: timeout,
             });
         }
-        match words::hear(socket.as_fd()) {
-            Heard::Word(Some(Word::Hello { bytes }), files, found) => {
+        match message::receive(socket.as_fd()) {
+            Received::Message(Some(ControlMessage::Hello { bytes }), files, found) => {
                 if bytes != MEMORY_BYTES as u64 {
                     let expected = "rings of the size of this version";
-                    return Err(TakeError::Word { found, expected });
+                    return Err(TakeError::Message { found, expected });
                 }
                 Self::begin(socket, files)
             }
-            Heard::Word(_, _, found) => Err(TakeError::Word {
+            Received::Message(_, _, found) => Err(TakeError::Message {
                 found,
                 expected: "the hello of a lender of version 1",
             }),
-            Heard::Gone | Heard::Nothing => Err(failed(io::ErrorKind::ConnectionReset.into())),
+            Received::Gone | Received::Nothing => {
+                Err(failed(io::ErrorKind::ConnectionReset.into()))
+            }
         }
     }
 
     pub(super) fn begin(socket: OwnedFd, files: Vec<OwnedFd>) -> Result<Self, TakeError> {
-        let file = files.into_iter().next().ok_or_else(|| TakeError::Word {
+        let file = files.into_iter().next().ok_or_else(|| TakeError::Message {
             found: Vec::new(),
             expected: "rings with the hello",
         })?;
@@ -237,7 +239,7 @@ impl Borrower {
         while taken.is_none() && self.ring.pop(&mut record)? {
             taken = self.claim(&record)?;
             if self.ring.free() {
-                words::wake(self.returns.socket.as_fd());
+                message::wake(self.returns.socket.as_fd());
             }
         }
         self.record = record;
@@ -324,18 +326,18 @@ impl Borrower {
     /// Takes in what the lender has said.
     fn listen(&mut self) -> Result<(), TakeError> {
         loop {
-            match words::hear(self.returns.socket.as_fd()) {
-                Heard::Nothing => return Ok(()),
-                Heard::Gone => {
+            match message::receive(self.returns.socket.as_fd()) {
+                Received::Nothing => return Ok(()),
+                Received::Gone => {
                     self.is_alone = true;
                     return Ok(());
                 }
-                Heard::Word(Some(Word::Wake), ..) => {}
-                Heard::Word(Some(Word::Region { number, bytes }), files, found) => {
+                Received::Message(Some(ControlMessage::Wake), ..) => {}
+                Received::Message(Some(ControlMessage::Region { number, bytes }), files, found) => {
                     let mut files = files.into_iter();
                     let (Some(file), Ok(bytes)) = (files.next(), usize::try_from(bytes)) else {
                         let expected = "memory with its descriptor";
-                        return Err(TakeError::Word { found, expected });
+                        return Err(TakeError::Message { found, expected });
                     };
                     let memory = Mapping::of_peer(file, bytes, false).map_err(TakeError::Memory)?;
                     let region = Region {
@@ -344,12 +346,12 @@ impl Borrower {
                     };
                     self.regions.insert(number, Arc::new(region));
                 }
-                Heard::Word(Some(Word::Forget { number }), ..) => {
+                Received::Message(Some(ControlMessage::Forget { number }), ..) => {
                     self.regions.remove(&number);
                 }
-                Heard::Word(_, _, found) => {
+                Received::Message(_, _, found) => {
                     let expected = "a word of a lender of version 1";
-                    return Err(TakeError::Word { found, expected });
+                    return Err(TakeError::Message { found, expected });
                 }
             }
         }
@@ -359,7 +361,7 @@ impl Borrower {
 impl Drop for Borrower {
     fn drop(&mut self) {
         // Bodies that are still out keep the socket open. If this is not heard, what is offered is called back in time.
-        let _ = words::send(self.returns.socket.as_fd(), Word::Leave, &[]);
+        let _ = message::send(self.returns.socket.as_fd(), ControlMessage::Leave, &[]);
     }
 }
 

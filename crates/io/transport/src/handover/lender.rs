@@ -1,6 +1,6 @@
 //! The side that has the messages.
 
-use super::words::{self, Heard, Word};
+use super::message::{self, ControlMessage, Received};
 use super::{
     BACK, BACK_BYTES, CALLED_BACK, FIXED, Holdings, MEMORY_BYTES, OFFERED, PLACE, RING_BYTES,
     SLOTS, TAKEN, claim_at, mark,
@@ -150,7 +150,7 @@ impl<M> Lender<M> {
         let memory = Arc::new(Mapping::shared(MEMORY_BYTES).map_err(io::Error::from)?);
         let file = memory.file().ok_or_else(unmapped)?;
         let bytes = MEMORY_BYTES as u64;
-        if !words::send(socket.as_fd(), Word::Hello { bytes }, &[file])? {
+        if !message::send(socket.as_fd(), ControlMessage::Hello { bytes }, &[file])? {
             return Err(io::Error::from(io::ErrorKind::WouldBlock).into());
         }
         Ok(Self {
@@ -227,7 +227,7 @@ impl<M> Lender<M> {
                 self.slots.fill(slot, given);
                 self.offered.push_back(slot);
                 if self.ring.publish() {
-                    words::wake(self.socket());
+                    message::wake(self.socket());
                 }
                 Ok(Gave::Offered)
             }
@@ -411,7 +411,11 @@ impl<M> Lender<M> {
         let files = [Some(file.as_fd()), keeper];
         let files: Vec<BorrowedFd<'_>> = files.into_iter().flatten().collect();
         let bytes = bytes as u64;
-        if !words::send(self.socket(), Word::Region { number, bytes }, &files)? {
+        if !message::send(
+            self.socket(),
+            ControlMessage::Region { number, bytes },
+            &files,
+        )? {
             self.is_socket_full = true;
             return Ok(None);
         }
@@ -433,7 +437,7 @@ impl<M> Lender<M> {
             is_there
         });
         while let Some(number) = self.forgotten.front().copied() {
-            if !words::send(self.socket.as_fd(), Word::Forget { number }, &[])? {
+            if !message::send(self.socket.as_fd(), ControlMessage::Forget { number }, &[])? {
                 self.is_socket_full = true;
                 return Ok(false);
             }
@@ -485,11 +489,11 @@ impl<M> Lender<M> {
     fn listen(&mut self) -> bool {
         // One that never stops talking is not listened to alone: the rest comes in the next turn.
         for _ in 0..WORDS_AT_ONCE_MAX {
-            match words::hear(self.socket.as_fd()) {
-                Heard::Word(Some(Word::Leave), ..) => self.is_leaving = true,
-                Heard::Word(..) => {}
-                Heard::Nothing => return true,
-                Heard::Gone => return false,
+            match message::receive(self.socket.as_fd()) {
+                Received::Message(Some(ControlMessage::Leave), ..) => self.is_leaving = true,
+                Received::Message(..) => {}
+                Received::Nothing => return true,
+                Received::Gone => return false,
             }
         }
         true

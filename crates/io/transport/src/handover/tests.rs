@@ -1,4 +1,4 @@
-use super::words::{self, Word};
+use super::message::{self, ControlMessage};
 use super::*;
 use crate::arena::{Arena, ArenaOptions};
 use crate::fault::ShmFault;
@@ -43,7 +43,9 @@ type Message = Vec<Bytes>;
 fn pair(own: &[Arc<Arena>], holdings: Holdings) -> (Lender<Message>, Borrower) {
     let (near, far) = sockets();
     let lender = Lender::new(near, own.to_vec(), holdings).unwrap();
-    let words::Heard::Word(Some(Word::Hello { .. }), files, _) = words::hear(far.as_fd()) else {
+    let message::Received::Message(Some(ControlMessage::Hello { .. }), files, _) =
+        message::receive(far.as_fd())
+    else {
         panic!("a lender says hello");
     };
     (lender, Borrower::begin(far, files).unwrap())
@@ -63,7 +65,7 @@ fn take(borrower: &mut Borrower) -> Taken {
 }
 
 /// Events of the lender: messages taken, messages back, whether the borrower is there.
-fn heard(lender: &mut Lender<Message>) -> (usize, Vec<Message>, bool) {
+fn take_in(lender: &mut Lender<Message>) -> (usize, Vec<Message>, bool) {
     let (mut taken, mut back) = (0, Vec::new());
     let is_there = lender.take_in(|_| taken += 1, |message| back.push(message));
     (taken, back, is_there.unwrap())
@@ -76,7 +78,7 @@ fn bodies_are_looked_at_where_they_lie_and_go_back_after_the_last_look() {
     let bodies = vec![body(&arena, b"one"), Bytes::new(), body(&arena, b"three")];
     let written = bodies[0].as_ptr();
     give(&mut lender, b"head", bodies);
-    assert_eq!(heard(&mut lender), (0, vec![], true));
+    assert_eq!(take_in(&mut lender), (0, vec![], true));
     let message = take(&mut borrower);
     assert_eq!((&message.head[..], message.bodies.len()), (&b"head"[..], 3));
     assert_eq!(message.bodies[0], &b"one"[..]);
@@ -86,15 +88,15 @@ fn bodies_are_looked_at_where_they_lie_and_go_back_after_the_last_look() {
         "the borrower has a mapping of its own"
     );
     assert_eq!(
-        (heard(&mut lender), lender.untaken()),
+        (take_in(&mut lender), lender.untaken()),
         ((1, vec![], true), 0)
     );
     let last = message.bodies[2].clone();
     drop(message);
-    assert_eq!(heard(&mut lender), (0, vec![], true));
+    assert_eq!(take_in(&mut lender), (0, vec![], true));
     assert_eq!(last, &b"three"[..]);
     drop(last);
-    let (_, back, _) = heard(&mut lender);
+    let (_, back, _) = take_in(&mut lender);
     assert_eq!(back.len(), 1);
     drop(back);
     assert_eq!((arena.used_bytes(), lender.copied_bytes()), (0, 0));
@@ -118,7 +120,7 @@ fn what_lies_elsewhere_is_copied_once_and_its_memory_is_forgotten() {
         assert_eq!(message.bodies[1], &b"in place"[..]);
         assert_eq!(message.bodies[2], vec![turn; 70_000]);
         drop(message);
-        assert_eq!(heard(&mut lender).1.len(), 1);
+        assert_eq!(take_in(&mut lender).1.len(), 1);
     }
     assert_eq!(lender.copied_bytes(), 3 * 70_100);
     give(&mut lender, b"", vec![]);
@@ -174,13 +176,13 @@ fn what_a_peer_has_lent_is_passed_on_and_stays_lent_when_the_lender_is_gone() {
 
     // No process in the middle holds the memory any more: its owner still takes the borrower for alive.
     drop((lane_receiver, lender.part()));
-    let hear = || crate::shm::meeting::listen(lane_sender.socket());
-    assert_eq!(hear(), crate::shm::meeting::Heard::Wakes);
+    let listen = || crate::shm::meeting::listen(lane_sender.socket());
+    assert_eq!(listen(), crate::shm::meeting::Signal::Wakes);
     drop(borrower);
-    assert_eq!(hear(), crate::shm::meeting::Heard::Wakes);
+    assert_eq!(listen(), crate::shm::meeting::Signal::Wakes);
     assert_eq!(message.bodies[0], &b"payload"[..]);
     drop(message);
-    assert_eq!(hear(), crate::shm::meeting::Heard::Gone);
+    assert_eq!(listen(), crate::shm::meeting::Signal::Gone);
 }
 
 #[test]
@@ -191,12 +193,12 @@ fn what_is_called_back_is_not_taken() {
     }
     assert_eq!(take(&mut borrower).head, [0]);
     assert_eq!(lender.call_back().len(), 3);
-    assert_eq!(heard(&mut lender).0, 1);
+    assert_eq!(take_in(&mut lender).0, 1);
     assert!(matches!(borrower.next(NOW).unwrap(), Next::Nothing));
     give(&mut lender, b"more", vec![]);
     assert_eq!(take(&mut borrower).head, b"more");
     drop(borrower);
-    assert!(!heard(&mut lender).2);
+    assert!(!take_in(&mut lender).2);
 }
 
 #[test]
@@ -207,16 +209,16 @@ fn a_borrower_leaves_what_it_has_not_taken_and_what_it_took() {
         give(&mut lender, &[], vec![body(&arena, &[number])]);
     }
     let first = take(&mut borrower);
-    assert_eq!(heard(&mut lender).0, 1);
+    assert_eq!(take_in(&mut lender).0, 1);
     let second = take(&mut borrower);
     assert!(!lender.is_leaving());
     drop(borrower);
-    assert!(heard(&mut lender).2, "its bodies are out");
+    assert!(take_in(&mut lender).2, "its bodies are out");
     assert!(lender.is_leaving());
     let refused = lender.give(vec![], b"", [].iter()).unwrap();
     assert!(matches!(refused, Gave::Full(_)));
     drop(first);
-    assert_eq!(heard(&mut lender).1.len(), 1);
+    assert_eq!(take_in(&mut lender).1.len(), 1);
     let left = lender.part();
     let told: Vec<bool> = left.taken.iter().map(|(_, is_told)| *is_told).collect();
     assert_eq!((left.untaken.len(), told), (1, vec![true]));
@@ -231,7 +233,7 @@ fn each_message_is_had_by_one_borrower_however_they_race() {
         .map(|_| {
             let (near, far) = sockets();
             let lender = Lender::new(near, vec![], Holdings::default()).unwrap();
-            let words::Heard::Word(_, files, _) = words::hear(far.as_fd()) else {
+            let message::Received::Message(_, files, _) = message::receive(far.as_fd()) else {
                 panic!("a lender says hello");
             };
             let mut borrower = Borrower::begin(far, files).unwrap();
@@ -299,9 +301,9 @@ fn a_borrower_that_keeps_everything_fills_its_slots_and_no_more() {
         }
     };
     assert_eq!((kept.len(), full.len()), (SLOTS as usize, 1));
-    heard(&mut lender);
+    take_in(&mut lender);
     drop(kept.pop());
-    assert_eq!(heard(&mut lender).1.len(), 1);
+    assert_eq!(take_in(&mut lender).1.len(), 1);
     give(&mut lender, b"", full);
 }
 
@@ -315,24 +317,30 @@ fn a_sleeper_is_told_of_what_was_taken_and_of_what_is_back() {
     assert_quiet(&lender);
     let message = take(&mut borrower);
     assert_woken(&lender);
-    assert_eq!(heard(&mut lender), (1, vec![], true));
+    assert_eq!(take_in(&mut lender), (1, vec![], true));
     while !lender.sleep().unwrap() {}
     assert_quiet(&lender);
     drop(message);
     assert_woken(&lender);
-    assert_eq!(heard(&mut lender).1.len(), 1);
+    assert_eq!(take_in(&mut lender).1.len(), 1);
 }
 
 fn assert_quiet(lender: &Lender<Message>) {
-    let heard = words::hear(lender.socket());
-    assert!(matches!(heard, words::Heard::Nothing), "{heard:?}");
+    let received = message::receive(lender.socket());
+    assert!(
+        matches!(received, message::Received::Nothing),
+        "{received:?}"
+    );
 }
 
 fn assert_woken(lender: &Lender<Message>) {
-    let heard = words::hear(lender.socket());
+    let received = message::receive(lender.socket());
     assert!(
-        matches!(heard, words::Heard::Word(Some(Word::Wake), ..)),
-        "{heard:?}"
+        matches!(
+            received,
+            message::Received::Message(Some(ControlMessage::Wake), ..)
+        ),
+        "{received:?}"
     );
 }
 
@@ -343,7 +351,7 @@ fn nobody_sleeps_over_what_was_taken_before_something_else_was_offered() {
     for _ in 0..3 {
         give(&mut lender, &head, vec![]);
     }
-    assert_eq!(heard(&mut lender).0, 0);
+    assert_eq!(take_in(&mut lender).0, 0);
     // What has no room is not copied.
     let large = vec![Bytes::from_static(b"large")];
     let full = lender.give(large.clone(), &head, large.iter()).unwrap();
@@ -351,7 +359,7 @@ fn nobody_sleeps_over_what_was_taken_before_something_else_was_offered() {
     take(&mut borrower);
     give(&mut lender, &head, vec![]); // which looks for room, and sees where the borrower is
     assert!(!lender.sleep().unwrap());
-    assert_eq!(heard(&mut lender).0, 1);
+    assert_eq!(take_in(&mut lender).0, 1);
 }
 
 #[test]
@@ -374,14 +382,14 @@ fn who_found_the_ring_full_is_told_of_room_even_if_nothing_in_it_is_offered() {
 #[test]
 fn what_cannot_be_said_waits_until_the_socket_is_writable() {
     let (mut lender, mut borrower) = pair(&[], Holdings::default());
-    while words::send(lender.socket(), Word::Wake, &[]).unwrap() {}
+    while message::send(lender.socket(), ControlMessage::Wake, &[]).unwrap() {}
     let copied = vec![Bytes::from_static(b"to be copied")];
     let full = lender.give(copied.clone(), b"", copied.iter()).unwrap();
     assert!(matches!(full, Gave::Full(_)));
     assert!(lender.wants_writable() && lender.shortage().is_none());
     assert_eq!(lender.copied_bytes(), 0);
     assert!(matches!(borrower.next(NOW).unwrap(), Next::Nothing));
-    assert_eq!(heard(&mut lender), (0, vec![], true));
+    assert_eq!(take_in(&mut lender), (0, vec![], true));
     assert!(!lender.wants_writable());
     give(&mut lender, b"", copied);
     assert_eq!(lender.copied_bytes(), 12);
@@ -428,8 +436,8 @@ fn who_breaks_the_rules_is_found_out() {
     assert!(matches!(fault, ShmFault::Ends { .. }), "{fault}");
     borrower.memory.word(128).store(read, Ordering::Relaxed);
 
-    let send = |word| assert!(words::send(lender.socket(), word, &[]).unwrap());
-    send(Word::Region {
+    let send = |control| assert!(message::send(lender.socket(), control, &[]).unwrap());
+    send(ControlMessage::Region {
         number: 5,
         bytes: 9,
     });
@@ -439,7 +447,7 @@ fn who_breaks_the_rules_is_found_out() {
         error.ends_with("expected memory with its descriptor"),
         "{error}"
     );
-    send(Word::Leave);
+    send(ControlMessage::Leave);
     let error = borrower.next(NOW).map(|_| ()).unwrap_err().to_string();
     assert!(
         error.ends_with("expected a word of a lender of version 1"),

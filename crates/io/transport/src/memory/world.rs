@@ -262,7 +262,7 @@ impl World {
         endpoint.events.clear();
         endpoint.ends.clear();
         for parcel in std::mem::take(&mut self.endpoints[index].arrived) {
-            self.knock_at_the_dead(&parcel, death);
+            self.answer_for_the_dead(&parcel, death);
             self.vanish(&parcel);
         }
     }

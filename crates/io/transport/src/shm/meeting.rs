@@ -88,12 +88,12 @@ impl LaneListener {
         self.socket.as_fd()
     }
 
-    /// Returns the next guest of our own user; others are shown out.
+    /// Returns the next peer of our own user; others are shown out.
     pub(crate) fn accept(&self) -> io::Result<Option<OwnedFd>> {
         loop {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             match rustix::net::accept_with(&self.socket, flags) {
-                Ok(guest) if is_ours(guest.as_fd()) => return Ok(Some(guest)),
+                Ok(peer) if is_ours(peer.as_fd()) => return Ok(Some(peer)),
                 Ok(_) | Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(Errno::AGAIN) => return Ok(None),
                 Err(error) => return Err(error.into()),
@@ -117,7 +117,7 @@ pub(crate) fn is_ours(socket: BorrowedFd<'_>) -> bool {
 }
 
 /// Brings the memory of a lane to where `offer` says.
-pub(crate) fn knock(offer: &Offer, lane: &Mapping, regions: &[Lendable]) -> io::Result<OwnedFd> {
+pub(crate) fn connect(offer: &Offer, lane: &Mapping, regions: &[Lendable]) -> io::Result<OwnedFd> {
     let socket = socket()?;
     rustix::net::connect(&socket, &SocketAddrUnix::new_abstract_name(&offer.name)?)?;
     if !is_ours(socket.as_fd()) {
@@ -151,7 +151,7 @@ pub(crate) struct Hello {
     pub(crate) regions: Vec<Mapping>,
 }
 
-/// Returns the hello of a guest, whose lane has `lane_bytes`; `None` if it has not said it yet.
+/// Returns the hello of a peer, whose lane has `lane_bytes`; `None` if it has not said it yet.
 pub(crate) fn receive(socket: BorrowedFd<'_>, lane_bytes: usize) -> io::Result<Option<Hello>> {
     let refused = |what: &str| io::Error::new(ErrorKind::InvalidData, what);
     let mut bytes = [0; HELLO_BYTES_MAX];
@@ -198,7 +198,7 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, lane_bytes: usize) -> io::Result<O
     }))
 }
 
-/// Tells a guest that its lane stands.
+/// Tells a peer that its lane stands.
 pub(crate) fn welcome(socket: BorrowedFd<'_>) -> io::Result<()> {
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     rustix::net::send(socket, &[WELCOME], flags)?;
@@ -213,7 +213,7 @@ pub(crate) fn wake(socket: BorrowedFd<'_>) {
 
 /// Result of reading the socket of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(crate) enum Signal {
     /// Nothing but wakes.
     Wakes,
     /// The lane stands.
@@ -223,16 +223,16 @@ pub(crate) enum Heard {
 }
 
 /// Takes in all that lies in the socket of a lane.
-pub(crate) fn listen(socket: BorrowedFd<'_>) -> Heard {
-    let mut heard = Heard::Wakes;
+pub(crate) fn listen(socket: BorrowedFd<'_>) -> Signal {
+    let mut signal = Signal::Wakes;
     loop {
         let mut word = [0_u8; 1];
         match rustix::net::recv(socket, word.as_mut_slice(), RecvFlags::DONTWAIT) {
-            Ok((0, _)) => return Heard::Gone,
-            Ok(_) if word[0] == WELCOME => heard = Heard::Welcome,
+            Ok((0, _)) => return Signal::Gone,
+            Ok(_) if word[0] == WELCOME => signal = Signal::Welcome,
             Ok(_) | Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => return heard,
-            Err(_) => return Heard::Gone,
+            Err(Errno::AGAIN) => return signal,
+            Err(_) => return Signal::Gone,
         }
     }
 }

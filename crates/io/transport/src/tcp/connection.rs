@@ -180,12 +180,12 @@ impl Connection {
     }
 
     /// Takes in what the kernel has said about memory of ours.
-    fn hear_zero_copy(&mut self, shared: &mut Shared) {
+    fn poll_zero_copy(&mut self, shared: &mut Shared) {
         let Some(zero_copy) = &mut self.zero_copy else {
             return;
         };
         self.is_told = false;
-        match zero_copy.hear(&self.stream) {
+        match zero_copy.read_completions(&self.stream) {
             Ok(told) => {
                 shared.stats.zero_copy_sends += told.done;
                 shared.stats.zero_copy_copied += told.copied;
@@ -197,7 +197,7 @@ impl Connection {
 
     /// The connection ends now. The kernel forgets what it still reads of our memory, which is about to be used again.
     pub(crate) fn forget_sends(&mut self, shared: &mut Shared) {
-        self.hear_zero_copy(shared);
+        self.poll_zero_copy(shared);
         if self.zero_copy.as_ref().is_some_and(ZeroCopy::is_reading) {
             // A reset: nothing waits to be sent once more.
             let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
@@ -352,7 +352,7 @@ impl Connection {
             }
         }
         if self.is_told {
-            self.hear_zero_copy(shared);
+            self.poll_zero_copy(shared);
         }
         self.lend(shared)?;
         if let Some(session) = self.session.take() {

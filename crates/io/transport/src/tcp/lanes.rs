@@ -12,7 +12,7 @@ use crate::handover::Holdings;
 use crate::mapping::Mapping;
 use crate::shm::lane::{LaneReceiver, LaneSender, MEMORY_BYTES};
 use crate::shm::lendable::Lendable;
-use crate::shm::meeting::{self, Heard, LaneListener, Offer, REGIONS_MAX, Token};
+use crate::shm::meeting::{self, LaneListener, Offer, REGIONS_MAX, Signal, Token};
 use crate::transport::{CloseReason, ConnId, Event, Frame};
 use mio::Interest;
 use mio::unix::SourceFd;
@@ -23,7 +23,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 /// Most connections at the listener that have not named their stream yet; one more closes the oldest.
-const GUESTS_MAX: usize = 64;
+const JOINING_MAX: usize = 64;
 
 /// The lanes of an endpoint, by the ids of their sockets.
 #[derive(Default)]
@@ -35,9 +35,10 @@ pub(super) struct Lanes {
     is_shut: bool,
     /// Streams that were offered a lane and did not come for it yet.
     offered: BTreeMap<Token, ConnId>,
-    guests: BTreeMap<u64, OwnedFd>,
+    /// Sockets of peers that have not sent their hello.
+    joining: BTreeMap<u64, OwnedFd>,
     /// Lanes that were brought and not welcomed yet.
-    knocked: HashMap<u64, (ConnId, LaneSender)>,
+    pending: HashMap<u64, (ConnId, LaneSender)>,
     /// Lanes that stand, by the ids of their sockets.
     standing: HashMap<u64, ConnId>,
     /// Lanes without a stream, whose borrower has not given all back.
@@ -132,10 +133,10 @@ impl Tcp {
         all_sleep
     }
 
-    /// Brings lanes on: offers that came, guests, welcomes, wakes, and what comes back.
+    /// Brings lanes on: offers, peers that join, welcomes, wakes, and what comes back.
     pub(super) fn meet(&mut self, events: &mut Vec<Event>) {
         for (conn, offer) in std::mem::take(&mut self.shared.offers) {
-            if self.shared.config.shared_memory && self.knock(conn, &offer).is_err() {
+            if self.shared.config.shared_memory && self.connect_lane(conn, &offer).is_err() {
                 self.shared.stats.lanes_failed += 1;
             }
         }
@@ -147,15 +148,15 @@ impl Tcp {
                 .as_ref()
                 .is_some_and(|(listener, _)| *listener == id)
             {
-                self.let_in();
-            } else if self.lanes.guests.contains_key(&id) {
-                self.hear_guest(id);
-            } else if self.lanes.knocked.contains_key(&id) {
-                self.hear_answer(id);
+                self.accept_lanes();
+            } else if self.lanes.joining.contains_key(&id) {
+                self.receive_hello(id);
+            } else if self.lanes.pending.contains_key(&id) {
+                self.receive_welcome(id);
             } else if let Some(conn) = self.lanes.standing.get(&id).copied() {
-                self.hear_lane(conn);
+                self.poll_lane(conn);
             } else if let Some(lane_sender) = self.lanes.parting.get(&id)
-                && meeting::listen(lane_sender.socket()) == Heard::Gone
+                && meeting::listen(lane_sender.socket()) == Signal::Gone
             {
                 self.lanes.parting.remove(&id);
             }
@@ -192,18 +193,18 @@ impl Tcp {
     }
 
     /// Brings a lane to where `offer` says.
-    fn knock(&mut self, conn: ConnId, offer: &Offer) -> io::Result<()> {
-        let has_knocked = self.lanes.knocked.values().any(|(of, _)| *of == conn);
+    fn connect_lane(&mut self, conn: ConnId, offer: &Offer) -> io::Result<()> {
+        let is_pending = self.lanes.pending.values().any(|(of, _)| *of == conn);
         // One lane a stream, however often it is offered.
         let is_wanted =
             |found: &mut Connection| found.is_local() && found.outbox.lane_sender().is_none();
         let connection = self.connections.get_mut(&conn);
-        if self.lanes.lendable.is_empty() || has_knocked || !connection.is_some_and(is_wanted) {
+        if self.lanes.lendable.is_empty() || is_pending || !connection.is_some_and(is_wanted) {
             return Ok(());
         }
         let memory = Mapping::shared(MEMORY_BYTES)?;
         let regions = self.lanes.lendable.clone();
-        let socket = meeting::knock(offer, &memory, &regions)?;
+        let socket = meeting::connect(offer, &memory, &regions)?;
         let id = self.id();
         self.watch(id, socket.as_fd())?;
         let lane_sender = LaneSender::new(
@@ -212,53 +213,53 @@ impl Tcp {
             socket,
             self.shared.config.lane_bytes_max,
         );
-        self.lanes.knocked.insert(id, (conn, lane_sender));
+        self.lanes.pending.insert(id, (conn, lane_sender));
         Ok(())
     }
 
-    fn let_in(&mut self) {
+    fn accept_lanes(&mut self) {
         loop {
             let Some((_, listener)) = &self.lanes.listener else {
                 return;
             };
-            let Ok(Some(guest)) = listener.accept() else {
+            let Ok(Some(socket)) = listener.accept() else {
                 return; // An error (no file descriptor left) leaves it to the stream.
             };
             let id = self.id();
-            if self.watch(id, guest.as_fd()).is_err() {
+            if self.watch(id, socket.as_fd()).is_err() {
                 continue;
             }
-            if self.lanes.guests.len() >= GUESTS_MAX
-                && let Some((_, oldest)) = self.lanes.guests.pop_first()
+            if self.lanes.joining.len() >= JOINING_MAX
+                && let Some((_, oldest)) = self.lanes.joining.pop_first()
             {
                 self.unwatch(oldest.as_fd());
                 self.shared.stats.lanes_failed += 1;
             }
-            self.lanes.guests.insert(id, guest);
-            self.hear_guest(id);
+            self.lanes.joining.insert(id, socket);
+            self.receive_hello(id);
         }
     }
 
-    fn hear_guest(&mut self, id: u64) {
-        let Some(guest) = self.lanes.guests.get(&id) else {
+    fn receive_hello(&mut self, id: u64) {
+        let Some(socket) = self.lanes.joining.get(&id) else {
             return;
         };
-        let hello = match meeting::receive(guest.as_fd(), MEMORY_BYTES) {
+        let hello = match meeting::receive(socket.as_fd(), MEMORY_BYTES) {
             Ok(None) => return,
             Ok(Some(hello)) => Some(hello),
             Err(_) => None,
         };
-        let Some(guest) = self.lanes.guests.remove(&id) else {
+        let Some(socket) = self.lanes.joining.remove(&id) else {
             return;
         };
         let offered = hello.and_then(|hello| {
             let conn = self.lanes.offered.remove(&hello.token)?;
             Some((hello, conn))
         });
-        let is_welcome = || meeting::welcome(guest.as_fd()).is_ok();
+        let is_welcome = || meeting::welcome(socket.as_fd()).is_ok();
         match offered.filter(|(_, conn)| self.connections.contains_key(conn) && is_welcome()) {
             Some((hello, conn)) => {
-                let lane_receiver = LaneReceiver::new(hello.lane, hello.regions, guest);
+                let lane_receiver = LaneReceiver::new(hello.lane, hello.regions, socket);
                 self.holdings.add(lane_receiver.session());
                 if let Some(connection) = self.connections.get_mut(&conn) {
                     connection.lane = Some(Box::new(LaneIn::new(lane_receiver)));
@@ -267,25 +268,25 @@ impl Tcp {
                 }
             }
             None => {
-                self.unwatch(guest.as_fd());
+                self.unwatch(socket.as_fd());
                 self.shared.stats.lanes_failed += 1;
             }
         }
     }
 
-    fn hear_answer(&mut self, id: u64) {
-        let Some((_, lane_sender)) = self.lanes.knocked.get(&id) else {
+    fn receive_welcome(&mut self, id: u64) {
+        let Some((_, lane_sender)) = self.lanes.pending.get(&id) else {
             return;
         };
-        let heard = meeting::listen(lane_sender.socket());
-        if heard == Heard::Wakes {
+        let signal = meeting::listen(lane_sender.socket());
+        if signal == Signal::Wakes {
             return;
         }
-        let Some((conn, lane_sender)) = self.lanes.knocked.remove(&id) else {
+        let Some((conn, lane_sender)) = self.lanes.pending.remove(&id) else {
             return;
         };
         match self.connections.get_mut(&conn) {
-            Some(connection) if heard == Heard::Welcome && connection.takes_frames() => {
+            Some(connection) if signal == Signal::Welcome && connection.takes_frames() => {
                 let open = Frame::without_body(WireKind::Lane, vec![OPEN].into());
                 connection.outbox.open_lane(lane_sender, open);
                 self.lanes.standing.insert(id, conn);
@@ -300,7 +301,7 @@ impl Tcp {
     }
 
     /// A wake: there is something to take, or room again. If the other end is gone, the stream tells so too.
-    fn hear_lane(&mut self, conn: ConnId) {
+    fn poll_lane(&mut self, conn: ConnId) {
         let Some(connection) = self.connections.get_mut(&conn) else {
             return;
         };
@@ -318,15 +319,15 @@ impl Tcp {
     /// stays lent until it comes back, or its borrower is gone.
     pub(super) fn part(&mut self, conn: ConnId, connection: &mut Connection) {
         self.lanes.offered.retain(|_, offered| *offered != conn);
-        let knocked: Vec<u64> = self
+        let pending: Vec<u64> = self
             .lanes
-            .knocked
+            .pending
             .iter()
             .filter(|(_, (of, _))| *of == conn)
             .map(|(id, _)| *id)
             .collect();
-        for id in knocked {
-            if let Some((_, lane_sender)) = self.lanes.knocked.remove(&id) {
+        for id in pending {
+            if let Some((_, lane_sender)) = self.lanes.pending.remove(&id) {
                 self.unwatch(lane_sender.socket());
             }
         }
@@ -343,7 +344,7 @@ impl Tcp {
             let Some(id) = id else { return };
             self.lanes.standing.remove(&id);
             let is_broken = lane_sender.reap().is_err();
-            let is_gone = meeting::listen(lane_sender.socket()) == Heard::Gone;
+            let is_gone = meeting::listen(lane_sender.socket()) == Signal::Gone;
             if !is_gone && (is_broken || lane_sender.has_lent()) {
                 self.lanes.parting.insert(id, lane_sender);
             } else {

@@ -40,7 +40,7 @@ pub(crate) struct ZeroCopy {
 
 /// Notifications of the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct Completions {
     /// Calls that are done.
     pub(crate) done: u64,
     /// Calls for which the kernel copied.
@@ -85,13 +85,13 @@ impl ZeroCopy {
     }
 
     /// Takes in what the kernel has said. A call whose memory it did copy is the last that asked.
-    pub(crate) fn hear(&mut self, socket: impl AsFd) -> io::Result<Told> {
-        let mut told = Told::default();
+    pub(crate) fn read_completions(&mut self, socket: impl AsFd) -> io::Result<Completions> {
+        let mut completions = Completions::default();
         while let Some(range) = next_range(&socket)? {
             for (_, body) in self.under_way.iter_mut().filter(|(id, _)| range.has(*id)) {
                 if body.take().is_some() {
-                    told.done += 1;
-                    told.copied += u64::from(range.is_copied);
+                    completions.done += 1;
+                    completions.copied += u64::from(range.is_copied);
                 }
             }
             // The kernel may tell of a later call first.
@@ -99,8 +99,8 @@ impl ZeroCopy {
                 self.under_way.pop_front();
             }
         }
-        self.is_on &= told.copied == 0;
-        Ok(told)
+        self.is_on &= completions.copied == 0;
+        Ok(completions)
     }
 }
 

@@ -241,8 +241,8 @@ fn a_process_that_is_killed_is_noticed_and_its_socket_replaced() {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut hear = |word: &str| lines.find(|line| line.as_ref().unwrap() == word).unwrap();
-    hear("listens").unwrap();
+    let mut await_line = |word: &str| lines.find(|line| line.as_ref().unwrap() == word).unwrap();
+    await_line("listens").unwrap();
     let mut client = endpoint();
     let conn = client.connect(&folder.at("s")).unwrap();
     client.send(conn, stf(1, 100)).unwrap();
@@ -250,7 +250,7 @@ fn a_process_that_is_killed_is_noticed_and_its_socket_replaced() {
         matches!(event, Event::Connected { .. }).then_some(())
     });
     client.poll(&mut Vec::new(), Some(Duration::ZERO)).unwrap();
-    hear("received").unwrap();
+    await_line("received").unwrap();
     child.kill().unwrap();
     let reason = await_closed(&mut client);
     let is_its_end = matches!(reason, CloseReason::ByPeer | CloseReason::Reset);

@@ -15,19 +15,19 @@ const OF_LEAD: &[Row<Lead>] = &[
         "balance_tf_announced_total",
         "TFs announced, skipped or called for.",
         "its rate is the rate of the farm. Zero: the run waits for its quorum, or all holds are full",
-        |lead| lead.scheduler.books().announced,
+        |lead| lead.scheduler.accounting().announced,
     ),
     Row::counter(
         "balance_tf_complete_total",
         "TFs built with all STFs.",
         "healthy: as fast as announced",
-        |lead| lead.scheduler.books().complete,
+        |lead| lead.scheduler.accounting().complete,
     ),
     Row::counter(
         "balance_tf_incomplete_total",
         "TFs built with STFs missing.",
         "an FLP lags or is gone: look for the one whose `acquire_stf_made_total` stands still",
-        |lead| lead.scheduler.books().incomplete,
+        |lead| lead.scheduler.accounting().incomplete,
     ),
     Row::counters(
         "balance_tf_dropped_total",
@@ -35,7 +35,7 @@ const OF_LEAD: &[Row<Lead>] = &[
         "any but `run-ended` at a stop is an alarm; [the table](../how-to/operate.md#drop-reasons) says which",
         &["reason"],
         |lead| {
-            let dropped = &lead.scheduler.books().dropped;
+            let dropped = &lead.scheduler.accounting().dropped;
             DropReason::ALL
                 .iter()
                 .map(|reason| (reason.name(), dropped[reason.index()]))
@@ -47,19 +47,19 @@ const OF_LEAD: &[Row<Lead>] = &[
         "Built TFs whose EPN died before it acknowledged their delivery.",
         "counted in complete or incomplete as well. An EPN died: find out why. Whether its consumer has these \
          TFs is unknown",
-        |lead| lead.scheduler.books().abandoned,
+        |lead| lead.scheduler.accounting().abandoned,
     ),
     Row::counter(
         "balance_tf_reassigned_total",
         "Assignments of TFs after their first one.",
         "healthy: 0. Steady growth: an EPN is too slow for `tf_deadline_ms`, or a path is broken",
-        |lead| lead.scheduler.books().reassigned,
+        |lead| lead.scheduler.accounting().reassigned,
     ),
     Row::counter(
         "balance_tf_bytes_total",
         "Payload bytes of built TFs.",
         "its rate is the goodput",
-        |lead| lead.scheduler.books().bytes,
+        |lead| lead.scheduler.accounting().bytes,
     ),
     Row::counter(
         "balance_choices_total",
@@ -168,7 +168,7 @@ impl<T: Transport> IcnNode<T> {
             duration_s: scheduler.duration(now).as_secs_f64(),
             // Known to the caller, who made the transport.
             security: String::new(),
-            books: books_status(scheduler.books(), scheduler.in_flight()),
+            accounting: accounting_status(scheduler.accounting(), scheduler.in_flight()),
             queued: scheduler.queued() as u64,
             ledger,
             latency_us: lead
@@ -203,7 +203,7 @@ impl<T: Transport> IcnNode<T> {
         };
         registry.export(OF_LEAD, lead);
         registry.set(&MESSAGES_REFUSED, &[], self.refused_messages);
-        let books = lead.scheduler.books();
+        let books = lead.scheduler.accounting();
         for (flp, source) in &books.sources {
             // Gauges: an announced STF is counted elsewhere when its FLP dies before any EPN has it.
             for (fate, stfs) in [
@@ -278,7 +278,7 @@ fn epn_status(lead: &Lead, node: NodeId) -> EpnStatus {
     }
 }
 
-fn books_status(books: &Accounting, in_flight: u64) -> BooksStatus {
+fn accounting_status(books: &Accounting, in_flight: u64) -> BooksStatus {
     let dropped = DropReason::ALL.iter().map(|reason| {
         let count = books.dropped[reason.index()];
         (reason.name().to_owned(), count)

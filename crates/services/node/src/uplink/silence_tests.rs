@@ -31,7 +31,7 @@ impl Scene {
             slots: 0,
             stf_bytes_max: 1,
             weight_milli: 1000,
-            keeps: false,
+            is_durable: false,
         };
         let addresses = vec!["icn:1".to_owned()];
         let mut scene = Self {

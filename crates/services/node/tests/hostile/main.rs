@@ -179,7 +179,7 @@ impl Scene {
             slots,
             stf_bytes_max: 0,
             weight_milli: 1000,
-            keeps: false,
+            is_durable: false,
         };
         self.said(sender, &Control::Hello(hello))
     }
@@ -439,7 +439,7 @@ fn books(icn: &Node) -> (u64, u64, u64) {
     while let Ok(status) = icn.statuses.try_recv() {
         last = status;
     }
-    let text = serde_json::to_value(&last.books).unwrap();
+    let text = serde_json::to_value(&last.accounting).unwrap();
     let count = |name: &str| text[name].as_u64().unwrap();
     let dropped: u64 = match &text["dropped"] {
         serde_json::Value::Object(reasons) => {

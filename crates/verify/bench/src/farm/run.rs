@@ -93,7 +93,7 @@ impl FarmBench<'_> {
             is_ending: false,
         };
         run.drive(self.notices, PATIENCE + Duration::from_secs_f64(length_s))?;
-        run.check_books()?;
+        run.check_accounting()?;
         run.figures()
     }
 }
@@ -231,8 +231,8 @@ impl Run<'_, '_> {
         }
         Ok(Moment {
             at_s,
-            tfs: self.status.books.complete,
-            bytes: self.status.books.bytes,
+            tfs: self.status.accounting.complete,
+            bytes: self.status.accounting.bytes,
             cpu_s,
             machine_busy_s: machine_busy_s()?,
         })
@@ -254,18 +254,18 @@ impl Run<'_, '_> {
     }
 
     /// A figure of a farm that lost something would be worth nothing.
-    fn check_books(&self) -> anyhow::Result<()> {
+    fn check_accounting(&self) -> anyhow::Result<()> {
         let mut evidence = Evidence::default();
         for life in self.farm.lives() {
             evidence
                 .read(&life.events, Some(life.node), life.fate)
                 .with_context(|| format!("cannot read {}", life.events.display()))?;
         }
-        let books = Some(sheaf_farm::accounting_of(&self.status.books));
+        let books = Some(sheaf_farm::accounting_of(&self.status.accounting));
         let found = verify::audit(
             &mut evidence,
             &verify::Options {
-                books,
+                accounting: books,
                 ..verify::Options::default()
             },
         );

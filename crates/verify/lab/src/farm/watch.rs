@@ -98,7 +98,7 @@ impl Watch {
 
     /// TFs that exist.
     pub(crate) fn announced(&self) -> u64 {
-        lock(&self.heard).status.books.announced
+        lock(&self.heard).status.accounting.announced
     }
 
     /// The last that the ICN said.

@@ -444,7 +444,7 @@ impl DesFarm {
     }
 
     fn end(mut self) -> Run {
-        let books = self.scheduler.books().clone();
+        let books = self.scheduler.accounting().clone();
         let mut run = std::mem::take(&mut self.run);
         run.events = self.queue.popped();
         run.simulated_ns = self.queue.now();

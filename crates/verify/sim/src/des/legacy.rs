@@ -493,7 +493,7 @@ impl Legacy {
             .map(|epn| (epn.builder.whole(), 1.0))
             .collect();
         run.timeouts = self.network.timeouts();
-        run.books_agree = run.latencies_ns.len() as u64 == run.complete;
+        run.accounting_agrees = run.latencies_ns.len() as u64 == run.complete;
         run.events = self.queue.popped();
         run.simulated_ns = self.queue.now();
         run.trace_hash = self.hash.value();

@@ -25,7 +25,7 @@ pub struct Run {
     /// TFs that were thrown away because of the order of their messages, or that reached two consumers.
     pub out_of_order: u64,
     /// Whether the accounting of the scheduler equals the counts of the events here.
-    pub books_agree: bool,
+    pub accounting_agrees: bool,
     /// Payload bytes of TFs with their consumers.
     pub bytes: u64,
     /// First TF to last commit, in ns.
@@ -63,7 +63,7 @@ impl Run {
     #[must_use]
     pub fn is_conserved(&self) -> bool {
         let fates = self.complete + self.lost() + self.in_flight;
-        self.books_agree && self.announced == fates
+        self.accounting_agrees && self.announced == fates
     }
 
     /// Returns the payload with consumers, in Mbit/s from the first TF to the last commit.

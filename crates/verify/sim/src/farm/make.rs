@@ -123,7 +123,7 @@ impl TortureFarm<'_> {
             tf_deadline_ms: options.tf_deadline_ms,
             unreachable_timeout_ms: options.stf_timeout_ms,
             stf_bytes_max: options.stf_bytes_max(),
-            epns_keep: options.ack == Ack::Stored,
+            epns_are_durable: options.ack == Ack::Stored,
             ..SchedulerConfig::default()
         };
         let plan = RunPlan {
@@ -225,7 +225,7 @@ impl TortureFarm<'_> {
             slots: 0,
             stf_bytes_max: options.stf_bytes_max(),
             weight_milli: 1000,
-            keeps: false,
+            is_durable: false,
         };
         let pieces = Pieces::new(self.pool.clone(), source, options.stf_bytes);
         let parts = FlpParts {
@@ -262,7 +262,7 @@ impl TortureFarm<'_> {
             slots: config.tfs_in_building_max,
             stf_bytes_max: 0,
             weight_milli: 1000,
-            keeps: options.ack == Ack::Stored,
+            is_durable: options.ack == Ack::Stored,
         };
         let target = Target { epn, incarnation };
         let mut brain = TfBuilder::<Bytes>::new(config);

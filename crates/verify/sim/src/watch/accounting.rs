@@ -102,7 +102,7 @@ pub(super) struct RunBook {
     floor: usize,
     /// The first TF and the members of each roster. A later one replaces those with the same or a later first TF.
     rosters: BTreeMap<u32, (u64, Vec<MemberEvent>)>,
-    pub(super) books: Accounting,
+    pub(super) accounting: Accounting,
 }
 
 impl RunBook {
@@ -141,7 +141,7 @@ impl RunBook {
             tfs: Vec::new(),
             floor: 0,
             rosters: BTreeMap::new(),
-            books: Accounting::default(),
+            accounting: Accounting::default(),
         }
     }
 
@@ -175,7 +175,7 @@ impl RunBook {
     }
 
     pub(super) fn count(&mut self, fate: &LoggedVerdict) {
-        let books = &mut self.books;
+        let books = &mut self.accounting;
         books.decided += 1;
         match fate.verdict.as_str() {
             "complete" => books.complete += 1,

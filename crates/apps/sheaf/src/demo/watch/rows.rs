@@ -54,7 +54,7 @@ impl Watch {
             (_, false) => "standby",
         };
         let decided = |status: &FarmStatus| {
-            let books = &status.books;
+            let books = &status.accounting;
             books.complete + books.incomplete + books.dropped.values().sum::<u64>()
         };
         Row {

@@ -33,7 +33,7 @@ fn one_of_each() -> Vec<Control> {
             slots: 2,
             stf_bytes_max: 3,
             weight_milli: 1000,
-            keeps: true,
+            is_durable: true,
         }),
         Control::Stored(vec![tf]),
         Control::NotStored(vec![tf, TfId(12)]),

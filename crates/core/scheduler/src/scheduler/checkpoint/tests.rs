@@ -138,7 +138,7 @@ fn state_of(leader: &mut Scheduler) -> String {
         leader.before,
         leader.settings,
         leader.list,
-        leader.books,
+        leader.accounting,
         leader.rosters,
         leader.gone,
         leader.expected(),

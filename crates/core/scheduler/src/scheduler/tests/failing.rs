@@ -23,7 +23,7 @@ fn the_tf_of_a_silent_epn_moves_once_and_the_first_to_build_it_wins() {
          epn 0 acks 0                =>
          epn 1 built 0#2; epn 0 built 0 =>",
     );
-    assert_eq!(bench.scheduler.books().reassigned, 1);
+    assert_eq!(bench.scheduler.accounting().reassigned, 1);
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn the_tfs_of_a_dead_epn_move_and_its_committed_ones_are_abandoned_once() {
          epn 0 dead; epn 0 built 2; epn 0 acks 0 =>
          epn 1 built 2#2; epn 1 acks 2 => 2 complete, commit 2 epn:1",
     );
-    let books = bench.scheduler.books();
+    let books = bench.scheduler.accounting();
     assert_eq!((books.complete, books.abandoned), (2, 1));
 }
 
@@ -237,7 +237,7 @@ fn the_parts_that_a_dead_flp_did_not_send_are_written_off() {
          epn 0 built 0 => 0 complete, commit 0 epn:0
          flp 0 has 3   => assign 3#1>1",
     );
-    let source = bench.scheduler.books().sources[&FlpId(1)];
+    let source = bench.scheduler.accounting().sources[&FlpId(1)];
     assert_eq!((source.built, source.skipped, source.outside), (1, 2, 1));
 }
 
@@ -263,7 +263,7 @@ fn below_the_quorum_a_tf_is_dropped_with_the_reason_of_the_first_that_lacks() {
          flps have 1                                => assign 1#1>0
          epn 0 built 1 without 0 2                  => 1 dropped source-late",
     );
-    assert_eq!(bench.scheduler.books().sources[&FlpId(0)].dropped, 2);
+    assert_eq!(bench.scheduler.accounting().sources[&FlpId(0)].dropped, 2);
 }
 
 #[test]
@@ -290,7 +290,7 @@ fn a_tf_is_stale_only_where_it_is_built_now() {
          epn 0 built 0 without 1    =>
          epn 1 built 0#2 without 1  => 0 incomplete without 1, commit 0 epn:1 without 1",
     );
-    let source = bench.scheduler.books().sources[&FlpId(1)];
+    let source = bench.scheduler.accounting().sources[&FlpId(1)];
     assert_eq!((source.announced, source.unused), (1, 1));
 }
 
@@ -369,7 +369,7 @@ fn a_repeated_announce_is_answered_with_the_assignment() {
          flp 0 has 0  => flp:0: 0#1>0
          flp 1 joins; flp 1 has 0 => flp:1: 0#1>0",
     );
-    assert_eq!(bench.scheduler.books().sources[&FlpId(0)].announced, 1);
+    assert_eq!(bench.scheduler.accounting().sources[&FlpId(0)].announced, 1);
 }
 
 #[test]
@@ -377,7 +377,7 @@ fn what_does_not_belong_changes_nothing() {
     let mut bench = farm(2, 2);
     bench.after("flps have 0; epn 0 built 0; epn 0 acks 0; flps have 1; flp 0 has 2");
     let before = (
-        bench.scheduler.books().clone(),
+        bench.scheduler.accounting().clone(),
         bench.scheduler.view().clone(),
     );
     bench.check(
@@ -390,7 +390,7 @@ fn what_does_not_belong_changes_nothing() {
          flp 0.7 gone; epn 0.7 dead; epn 9 cut; epn 0.7 heard     =>
          flp 9 silent; flp 0 unreachable 9; flp 0 unreachable 1.7 =>",
     );
-    let mut books = bench.scheduler.books().clone();
+    let mut books = bench.scheduler.accounting().clone();
     // All that is noted: two announces that were outside.
     assert_eq!(books.source(FlpId(0)).outside, 2);
     books.source(FlpId(0)).outside = 0;
@@ -416,7 +416,7 @@ fn an_announce_of_who_is_not_in_the_roster_makes_no_tf() {
          flp 1 skips 4 source-late =>
          flp 0 has 3     => assign 3#1>0",
     );
-    assert_eq!(bench.scheduler.books().announced, 1);
+    assert_eq!(bench.scheduler.accounting().announced, 1);
 }
 
 #[test]
@@ -456,7 +456,7 @@ fn a_tf_whose_only_epn_no_flp_reaches_waits_for_it() {
     for _ in 0..5 {
         bench.after("flp 0 unreachable 0; flp 1 unreachable 0; wait 900");
     }
-    assert_eq!(bench.scheduler.books().dropped_total(), 0);
+    assert_eq!(bench.scheduler.accounting().dropped_total(), 0);
     assert_eq!(bench.scheduler.in_flight(), 1);
 }
 
@@ -468,5 +468,5 @@ fn the_last_word_of_an_flp_that_is_far_beyond_everything_is_not_believed() {
     let ended = Control::Ended { next };
     bench.scheduler.handle_flp(bench.now, source_of("0"), ended);
     bench.after("flp 0 gone; wait 2000; wait 6000");
-    assert!(bench.scheduler.books().announced <= 5000);
+    assert!(bench.scheduler.accounting().announced <= 5000);
 }

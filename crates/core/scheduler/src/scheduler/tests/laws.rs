@@ -7,7 +7,7 @@ use sheaf_placement::Reaction;
 
 /// Checks that the accounts add up for the run and for each source, and that the load view shows exactly the bookings.
 pub(super) fn check(scheduler: &Scheduler) {
-    let books = &scheduler.books;
+    let books = &scheduler.accounting;
     assert!(books.balance(scheduler.in_flight()), "{books:?}");
     assert!(
         books.abandoned <= books.complete + books.incomplete,
@@ -238,9 +238,18 @@ impl Storm {
         self.calm_until_over();
         let scheduler = &self.bench.scheduler;
         assert!(scheduler.tfs.is_empty() && scheduler.queue.is_empty());
-        assert_eq!(scheduler.books.announced, scheduler.books.decided());
-        assert_eq!(scheduler.books.announced, self.bench.verdicts.len() as u64);
-        assert_eq!(scheduler.books.abandoned, self.bench.abandoned.len() as u64);
+        assert_eq!(
+            scheduler.accounting.announced,
+            scheduler.accounting.decided()
+        );
+        assert_eq!(
+            scheduler.accounting.announced,
+            self.bench.verdicts.len() as u64
+        );
+        assert_eq!(
+            scheduler.accounting.abandoned,
+            self.bench.abandoned.len() as u64
+        );
     }
 
     fn calm_until_over(&mut self) {

@@ -327,6 +327,6 @@ fn in_paced_mode_only_the_heartbeat_calls_a_tf() {
          flp 0 has 1-9; flp 1 skips 3 source-late  =>
          wait 20                                   => pace 1, assign 1#1>0",
     );
-    assert_eq!(bench.scheduler.books().announced, 2);
-    assert_eq!(bench.scheduler.books().sources[&FlpId(0)].outside, 9);
+    assert_eq!(bench.scheduler.accounting().announced, 2);
+    assert_eq!(bench.scheduler.accounting().sources[&FlpId(0)].outside, 9);
 }

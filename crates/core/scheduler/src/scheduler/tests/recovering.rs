@@ -30,9 +30,9 @@ fn the_books_are_those_of_the_log_and_every_verdict_stands() {
     bench.after(
         "flps have 0-3; epn 0 built 0; epn 0 acks 0; epn 1 built 1; flp 0 skips 4 source-overrun; flp 1 has 4",
     );
-    let before = bench.scheduler.books().clone();
+    let before = bench.scheduler.accounting().clone();
     bench.take_over();
-    let after = bench.scheduler.books();
+    let after = bench.scheduler.accounting();
     assert_eq!(
         (after.complete, after.dropped_total(), after.bytes),
         (2, 1, before.bytes)

@@ -167,7 +167,7 @@ fn when_all_sources_have_ended_the_run_drains_and_is_over() {
          epn 0 acks 0-2               =>
          flps pulse; wait 1           => flps: dismissed, epns: dismissed",
     );
-    assert_eq!(bench.scheduler.books().complete, 3);
+    assert_eq!(bench.scheduler.accounting().complete, 3);
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn a_leaving_epn_stays_until_it_has_heard_of_a_tf_decided_elsewhere() {
 fn books_of_sources_tell_what_became_of_every_stf() {
     let mut bench = farm_with(2, 1, |config| config.incomplete = Incomplete::Allow);
     bench.after("flps have 0-2; epn 0 built 0; epn 0 built 1 without 1; epn 0 corrupt 2 0");
-    let sources = &bench.scheduler.books().sources;
+    let sources = &bench.scheduler.accounting().sources;
     let fates = |flp: u16| {
         let s = sources[&FlpId(flp)];
         (

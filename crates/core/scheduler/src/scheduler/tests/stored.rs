@@ -30,9 +30,12 @@ fn a_committed_tf_waits_for_the_next_life_of_its_epn_and_is_not_abandoned() {
          epn 0.2 acks 0             =>
          wait 100                   =>",
     );
-    assert_eq!(bench.scheduler.books().abandoned, 0);
+    assert_eq!(bench.scheduler.accounting().abandoned, 0);
     assert_eq!(
-        (bench.scheduler.strays(), bench.scheduler.books().complete),
+        (
+            bench.scheduler.strays(),
+            bench.scheduler.accounting().complete
+        ),
         (0, 1)
     );
 }
@@ -138,5 +141,5 @@ fn an_epn_that_was_only_presumed_dead_keeps_the_tfs_committed_to_it() {
          epn 1 acks 1          => flps: release v2 2, epn:0: release v2 0 1..2, epn:1: release v2 2
          epn 0 acks 0          => flps: release v3 2, epns: release v3 2",
     );
-    assert_eq!(bench.scheduler.books().abandoned, 0);
+    assert_eq!(bench.scheduler.accounting().abandoned, 0);
 }

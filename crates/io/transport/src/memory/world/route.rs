@@ -18,7 +18,7 @@ impl World {
             if !matches!(parcel.what, What::TimedOut) && self.is_cut(parcel.to) {
                 self.vanish(&parcel);
             } else if let Some(death) = self.endpoints[to].death {
-                self.knock_at_the_dead(&parcel, death);
+                self.answer_for_the_dead(&parcel, death);
                 self.vanish(&parcel);
             } else {
                 self.endpoints[to].arrived.push_back(parcel);
@@ -28,7 +28,7 @@ impl World {
     }
 
     /// A machine whose process died answers with a reset; one that is gone answers nothing, until it is back.
-    pub(super) fn knock_at_the_dead(&mut self, parcel: &Parcel, death: Death) {
+    pub(super) fn answer_for_the_dead(&mut self, parcel: &Parcel, death: Death) {
         let here = self.end(parcel.to).endpoint;
         // A machine that is up again answers, whatever has become of the process that was started on it.
         let latest = self.names.get(&self.endpoints[here].name).copied();

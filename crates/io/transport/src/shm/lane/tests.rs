@@ -3,7 +3,7 @@
 use super::*;
 use crate::arena::{Arena, ArenaOptions};
 use crate::mapping::read_only;
-use crate::shm::meeting::Heard;
+use crate::shm::meeting::Signal;
 use proptest::prelude::*;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use sheaf_protocol::WireKind;
@@ -109,7 +109,7 @@ fn what_is_under_way_is_bounded_in_bytes() {
     assert!(two.lane_sender.wait().unwrap());
     let frame_of_one = two.next();
     two.lane_receiver.free();
-    assert_eq!(meeting::listen(two.lane_sender.socket()), Heard::Wakes);
+    assert_eq!(meeting::listen(two.lane_sender.socket()), Signal::Wakes);
     let sent = two.lane_sender.send(&frame(body)).unwrap();
     assert_eq!(sent, Sent::Lent, "what is taken is not under way");
     assert_eq!(frame_of_one.body.len(), 100_000);
@@ -132,7 +132,7 @@ fn a_lender_without_a_slot_goes_on_when_one_comes_back() {
     while !two.lane_sender.wait().unwrap() {} // The ring has room: it is looked at once more.
     held.truncate(SLOTS as usize - 1);
     two.lane_receiver.show_given_back();
-    assert_eq!(meeting::listen(two.lane_sender.socket()), Heard::Wakes);
+    assert_eq!(meeting::listen(two.lane_sender.socket()), Signal::Wakes);
     assert_eq!(two.lane_sender.reap(), Ok(true));
     assert_eq!(two.lane_sender.send(&one_more), Ok(Sent::Lent));
 }

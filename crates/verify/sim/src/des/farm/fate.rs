@@ -140,7 +140,7 @@ impl Fates {
         run.out_of_order = self.twice;
         run.bytes = self.bytes;
         run.span_ns = self.last_at.saturating_sub(self.first_at.unwrap_or(0));
-        run.books_agree = books.announced == run.announced
+        run.accounting_agrees = books.announced == run.announced
             && books.complete == self.complete
             && books.incomplete == incomplete
             && books.dropped == self.dropped

@@ -145,7 +145,7 @@ impl DesFarm {
             slots: 0,
             stf_bytes_max: self.sizes.bytes_max(flp),
             weight_milli: 1000,
-            keeps: false,
+            is_durable: false,
         };
         let node = &mut self.flps[flp as usize];
         node.condition = Condition::Up;
@@ -162,7 +162,7 @@ impl DesFarm {
             slots: self.scenario.farm.tfs_in_building_max,
             stf_bytes_max: 0,
             weight_milli: ((weight * 1000.0) as u32).max(1),
-            keeps: false,
+            is_durable: false,
         };
         let node = &mut self.epns[epn as usize];
         node.condition = Condition::Up;

@@ -9,20 +9,20 @@ use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-/// Magic of the first word of a lender; the last byte is the version.
+/// Magic of the first message of a lender; the last byte is the version.
 const MAGIC: [u8; 8] = *b"SHEFTAK\x01";
 const REGION: u8 = b'R';
 const FORGET: u8 = b'F';
 const LEAVE: u8 = b'L';
 const WAKE: u8 = 0;
 
-/// Descriptors that come with one word.
+/// Descriptors that come with one message.
 const FILES_MAX: usize = 2;
-const WORD_BYTES_MAX: usize = 32;
+const MESSAGE_BYTES_MAX: usize = 32;
 
 /// Message on the socket, without its descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Word {
+pub(super) enum ControlMessage {
     /// The rings, of so many bytes.
     Hello { bytes: u64 },
     /// Memory in which bodies lie, as records name it.
@@ -35,7 +35,7 @@ pub(super) enum Word {
     Leave,
 }
 
-impl Word {
+impl ControlMessage {
     fn encode(self) -> Vec<u8> {
         match self {
             Self::Hello { bytes } => [&MAGIC[..], &bytes.to_le_bytes()].concat(),
@@ -71,13 +71,13 @@ impl Word {
     }
 }
 
-/// Sends `word` with `files`; returns `false` if there is no room for it now.
+/// Sends `message` with `files`; returns `false` if there is no room for it now.
 pub(super) fn send(
     socket: BorrowedFd<'_>,
-    word: Word,
+    message: ControlMessage,
     files: &[BorrowedFd<'_>],
 ) -> io::Result<bool> {
-    let bytes = word.encode();
+    let bytes = message.encode();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !files.is_empty() && !control.push(SendAncillaryMessage::ScmRights(files)) {
@@ -96,18 +96,18 @@ pub(super) fn send(
 
 /// Result of reading the socket.
 #[derive(Debug)]
-pub(super) enum Heard {
-    /// Something was said. What is no word is `None`, with its first bytes.
-    Word(Option<Word>, Vec<OwnedFd>, Vec<u8>),
+pub(super) enum Received {
+    /// Bytes, with their descriptors. `None` if they are no message.
+    Message(Option<ControlMessage>, Vec<OwnedFd>, Vec<u8>),
     /// Nothing now.
     Nothing,
     /// The other end is gone.
     Gone,
 }
 
-/// Takes in the next word.
-pub(super) fn hear(socket: BorrowedFd<'_>) -> Heard {
-    let mut bytes = [0; WORD_BYTES_MAX];
+/// Receives the next message.
+pub(super) fn receive(socket: BorrowedFd<'_>) -> Received {
+    let mut bytes = [0; MESSAGE_BYTES_MAX];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
@@ -116,14 +116,14 @@ pub(super) fn hear(socket: BorrowedFd<'_>) -> Heard {
         match rustix::net::recvmsg(socket, slices, &mut control, flags) {
             Ok(received) => break received.bytes,
             // The second: the other end has closed without having read all of ours. That is reported once, before what
-            // it had said.
+            // it had sent.
             Err(Errno::INTR | Errno::CONNRESET) => {}
-            Err(Errno::AGAIN) => return Heard::Nothing,
-            Err(_) => return Heard::Gone,
+            Err(Errno::AGAIN) => return Received::Nothing,
+            Err(_) => return Received::Gone,
         }
     };
     if received == 0 {
-        return Heard::Gone;
+        return Received::Gone;
     }
     let mut files = Vec::new();
     for message in control.drain() {
@@ -131,14 +131,14 @@ pub(super) fn hear(socket: BorrowedFd<'_>) -> Heard {
             files.extend(some);
         }
     }
-    let said = &bytes[..received];
-    Heard::Word(Word::decode(said), files, said.to_vec())
+    let bytes = &bytes[..received];
+    Received::Message(ControlMessage::decode(bytes), files, bytes.to_vec())
 }
 
-/// Wakes the other end. If that cannot be said now, many a wake is waiting there already; if it is gone, its socket
-/// says so.
+/// Wakes the other end. If that cannot be sent now, many a wake is waiting there already; if it is gone, its socket
+/// reports so.
 pub(super) fn wake(socket: BorrowedFd<'_>) {
-    let _ = send(socket, Word::Wake, &[]);
+    let _ = send(socket, ControlMessage::Wake, &[]);
 }
 
 #[cfg(test)]
@@ -153,35 +153,35 @@ mod tests {
         let (near, far) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
                 .unwrap();
-        assert!(send(far.as_fd(), Word::Leave, &[]).unwrap());
-        assert!(send(near.as_fd(), Word::Wake, &[]).unwrap());
+        assert!(send(far.as_fd(), ControlMessage::Leave, &[]).unwrap());
+        assert!(send(near.as_fd(), ControlMessage::Wake, &[]).unwrap());
         drop(far);
-        let heard = hear(near.as_fd());
+        let received = receive(near.as_fd());
         assert!(
-            matches!(heard, Heard::Word(Some(Word::Leave), ..)),
-            "{heard:?}"
+            matches!(received, Received::Message(Some(ControlMessage::Leave), ..)),
+            "{received:?}"
         );
-        assert!(matches!(hear(near.as_fd()), Heard::Gone));
+        assert!(matches!(receive(near.as_fd()), Received::Gone));
     }
 
     #[test]
     fn words_come_back_as_they_were_said() {
-        for word in [
-            Word::Hello { bytes: 1 << 40 },
-            Word::Region {
+        for message in [
+            ControlMessage::Hello { bytes: 1 << 40 },
+            ControlMessage::Region {
                 number: 7,
                 bytes: 9,
             },
-            Word::Forget { number: u32::MAX },
-            Word::Wake,
-            Word::Leave,
+            ControlMessage::Forget { number: u32::MAX },
+            ControlMessage::Wake,
+            ControlMessage::Leave,
         ] {
-            let bytes = word.encode();
-            assert_eq!(Word::decode(&bytes), Some(word));
-            assert_eq!(Word::decode(&[&bytes[..], b"x"].concat()), None);
-            assert!(bytes.len() <= WORD_BYTES_MAX);
+            let bytes = message.encode();
+            assert_eq!(ControlMessage::decode(&bytes), Some(message));
+            assert_eq!(ControlMessage::decode(&[&bytes[..], b"x"].concat()), None);
+            assert!(bytes.len() <= MESSAGE_BYTES_MAX);
         }
-        assert_eq!(Word::decode(b"RxF"), None);
-        assert_eq!(Word::decode(b"SHEFTAK\x02\0\0\0\0\0\0\0\0"), None);
+        assert_eq!(ControlMessage::decode(b"RxF"), None);
+        assert_eq!(ControlMessage::decode(b"SHEFTAK\x02\0\0\0\0\0\0\0\0"), None);
     }
 }
