@@ -4,8 +4,8 @@
 //! promised: from the event logs of the nodes whether anything was lost or delivered twice, and with their times how
 //! long any consumer had to wait. Everything is real: processes, sockets, the kernel that drops, resets and refuses.
 //!
-//! The place of a farm and the means to disturb it are of [`sheaf_testbed`]; what is changed on the machine is undone in
-//! every case, and nothing outside names that begin with `sheaf-lab-` is touched.
+//! The place of a farm and the means to disturb it are of [`sheaf_testbed`]; what is changed on the machine is undone
+//! in every case, and nothing outside names that begin with `sheaf-lab-` is touched.
 
 // Where experiments take place: `sheaf_testbed`, and farms that are started there by hand.
 pub mod hosted;
