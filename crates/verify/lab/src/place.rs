@@ -16,7 +16,7 @@ pub(crate) struct Placement {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{key}: found {found}, expected {expected}")]
 pub struct Misfit {
-    /// What there is too much of, or what lacks a place.
+    /// Key of the experiment that asks for too much.
     pub key: &'static str,
     /// Value found.
     pub found: String,

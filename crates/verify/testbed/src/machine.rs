@@ -26,7 +26,7 @@ pub enum NetworkError {
 /// Reasons why there is no disk of limited size.
 #[derive(Debug, Error)]
 pub enum DiskError {
-    /// Its folder cannot be made.
+    /// The folder cannot be made.
     #[error(transparent)]
     Io(#[from] IoError),
     /// `mount` did not do its work.

@@ -46,7 +46,7 @@ pub enum NetError {
     /// `ip` or `tc` did not do its work.
     #[error(transparent)]
     Tool(#[from] ToolError),
-    /// What earlier experiments left cannot be removed.
+    /// Networks that earlier experiments left cannot be removed.
     #[error(transparent)]
     Remove(#[from] RemoveError),
     /// The network stands already.
