@@ -20,10 +20,10 @@ use thiserror::Error;
 pub enum LabError {
     /// The fault matrix.
     #[error(transparent)]
-    Faults(#[from] FaultsError),
+    Faults(Box<FaultsError>),
     /// The runs of an experiment.
     #[error(transparent)]
-    Run(#[from] RunError),
+    Run(Box<RunError>),
     /// Results read back.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -70,7 +70,19 @@ pub enum LabError {
 
 impl From<ExperimentError> for LabError {
     fn from(error: ExperimentError) -> Self {
-        Self::Run(error.into())
+        Self::Run(Box::new(error.into()))
+    }
+}
+
+impl From<FaultsError> for LabError {
+    fn from(error: FaultsError) -> Self {
+        Self::Faults(Box::new(error))
+    }
+}
+
+impl From<RunError> for LabError {
+    fn from(error: RunError) -> Self {
+        Self::Run(Box::new(error))
     }
 }
 
@@ -79,8 +91,10 @@ impl LabError {
     #[must_use]
     pub fn is_bad_use(&self) -> bool {
         match self {
-            Self::Faults(FaultsError::Cell { .. } | FaultsError::Missing(_))
-            | Self::Read(ReadError::Refused { .. })
+            Self::Faults(error) => {
+                matches!(**error, FaultsError::Cell { .. } | FaultsError::Missing(_))
+            }
+            Self::Read(ReadError::Refused { .. })
             | Self::Collect(CollectError::Refused { .. })
             | Self::Calibrate(_)
             | Self::Input(_)
@@ -88,7 +102,7 @@ impl LabError {
             | Self::Remove(RemoveError::Missing(_))
             | Self::Open(OpenError::Missing(_)) => true,
             Self::Net(error) | Self::Ceiling(CeilingError::Net(error)) => lacks(error),
-            Self::Run(error) => match error {
+            Self::Run(error) => match &**error {
                 RunError::Experiment(_)
                 | RunError::Missing(_)
                 | RunError::Open(OpenError::Missing(_))

@@ -63,7 +63,7 @@ pub enum LiveError {
     Farm(#[from] FarmError),
     /// A fault is not injected, or not undone.
     #[error(transparent)]
-    Disturb(#[from] DisturbError),
+    Disturb(Box<DisturbError>),
     /// The scheduler does not know the reaction.
     #[error("{0}")]
     Reaction(String),
@@ -75,6 +75,12 @@ pub enum LiveError {
         /// The first thing that is wrong.
         why: String,
     },
+}
+
+impl From<DisturbError> for LiveError {
+    fn from(error: DisturbError) -> Self {
+        Self::Disturb(Box::new(error))
+    }
 }
 
 /// Runs `trial` on `stage` once. Its files are in `folder`, and go with it.

@@ -42,7 +42,7 @@ impl Farm {
         sessions
     }
 
-    /// The `ssh` at whose end the node runs, and the process that attends it. `events` is where its event log is fetched to.
+    /// The `ssh` at whose end the node runs, and the process that attends it. Its event log is fetched to `events`.
     pub(super) fn distant_command(
         &self,
         node: NodeId,

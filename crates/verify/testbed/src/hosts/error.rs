@@ -114,10 +114,16 @@ pub enum HostError {
 pub enum SessionError {
     /// The host did not do it.
     #[error(transparent)]
-    Host(#[from] HostError),
+    Host(Box<HostError>),
     /// A file or a process of this machine.
     #[error(transparent)]
     Io(#[from] IoError),
+}
+
+impl From<HostError> for SessionError {
+    fn from(error: HostError) -> Self {
+        Self::Host(Box::new(error))
+    }
 }
 
 /// Reasons why the hosts of an inventory are not connected.

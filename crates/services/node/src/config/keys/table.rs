@@ -38,7 +38,7 @@ keys! {
         backend: "";
         /// The folder of the files, made if it is not there. {icn} stands for the index of the ICN.
         directory: "";
-        /// After so many records the log gets a checkpoint, or after 10 s if it has fewer. Whoever takes over reads
+        /// After so many records the log gets a checkpoint, or after 10 s if it has fewer. The next leader reads
         /// from the last checkpoint on, and what is before the last but one is removed.
         checkpoint_records: "records", whole(1, 1_000_000, " records");
     }
