@@ -63,13 +63,13 @@ fn playbooks_install_configure_start_stop_and_collect_a_farm() {
     let _turn = farm_turn();
     let file = stand.file("inventory.yml");
     fs::write(&file, inventory(&stand)).unwrap();
-    let play = |books: &[&str]| {
+    let play = |accounting: &[&str]| {
         let mut command = stand.inside("desk", "/usr/bin/ansible-playbook");
-        command.args([Path::new("-i"), &file]).args(books);
+        command.args([Path::new("-i"), &file]).args(accounting);
         command
             .current_dir(folder())
             .env("ANSIBLE_HOME", stand.file("ansible"));
-        Running::of(command).end().ok(books);
+        Running::of(command).end().ok(accounting);
     };
     play(&["install.yml", "configure.yml", "start.yml"]);
     assert_eq!(stand.processes().len(), 5);

@@ -136,7 +136,7 @@ fn a_leader_that_is_asked_to_end_hands_over_and_the_run_goes_on() {
             .contains("\"reason\":\"shutdown\"")
     );
     assert!(!ended.stderr.contains(" ERROR "), "{}", ended.stderr);
-    let mut last_books = None;
+    let mut last_accounting = None;
     for node in icns.into_iter().chain(nodes) {
         let ended = node.end();
         assert!(ended.status.success(), "{}", ended.stderr);
@@ -147,9 +147,10 @@ fn a_leader_that_is_asked_to_end_hands_over_and_the_run_goes_on() {
             .stdout
             .iter()
             .rfind(|line| line.contains("\"phase\":\"over\""));
-        last_books = last_books.or(over.cloned());
+        last_accounting = last_accounting.or(over.cloned());
     }
-    let last: Value = serde_json::from_str(&last_books.expect("an ICN led to the end")).unwrap();
+    let last: Value =
+        serde_json::from_str(&last_accounting.expect("an ICN led to the end")).unwrap();
     assert_eq!(last["books"]["complete"], TFS, "{last:#}");
     assert_eq!(last["books"]["balanced"], true, "{last:#}");
 }

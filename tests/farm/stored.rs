@@ -197,9 +197,9 @@ fn killed_at(call: &str, when: u32) -> usize {
                 .filter(|line| line.contains("\"books\""));
             let last: serde_json::Value =
                 serde_json::from_str(statuses.next_back().unwrap()).unwrap();
-            let books = &last["books"];
+            let accounting = &last["books"];
             assert_eq!(
-                (&books["complete"], &books["abandoned"]),
+                (&accounting["complete"], &accounting["abandoned"]),
                 (&60.into(), &0.into()),
                 "{last:#}"
             );

@@ -69,11 +69,11 @@ fn check_end(icn: Running, others: impl IntoIterator<Item = Running>, folder: &P
         .iter()
         .filter(|line| line.contains("\"books\""));
     let last: Value = serde_json::from_str(statuses.next_back().unwrap()).unwrap();
-    let books = &last["books"];
+    let accounting = &last["books"];
     assert_eq!(last["phase"], "over", "{last:#}");
     assert_eq!(last["security"], "loopback", "{last:#}");
-    assert_eq!(books["complete"], books["announced"], "{last:#}");
-    assert_eq!(books["balanced"], true, "{last:#}");
+    assert_eq!(accounting["complete"], accounting["announced"], "{last:#}");
+    assert_eq!(accounting["balanced"], true, "{last:#}");
     for other in others {
         let ended = other.end();
         assert!(ended.status.success(), "{}", ended.stderr);

@@ -284,11 +284,14 @@ impl Farm {
         let lines = ended.stdout.iter().rev();
         let mut lines = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let last = lines.find(|line| line["books"].is_object()).unwrap();
-        let books = &last["books"];
+        let accounting = &last["books"];
         assert_eq!(
-            (books["announced"].as_u64(), books["complete"].as_u64()),
+            (
+                accounting["announced"].as_u64(),
+                accounting["complete"].as_u64()
+            ),
             (Some(complete), Some(complete)),
-            "{books:#}"
+            "{accounting:#}"
         );
     }
 }

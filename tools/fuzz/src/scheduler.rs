@@ -272,11 +272,22 @@ impl Bench {
     }
 
     fn check_accounting(&self) {
-        let books = self.scheduler.accounting();
-        assert!(books.balance(self.scheduler.in_flight()), "{books:?}");
-        assert_eq!(books.decided(), self.verdicts.len() as u64, "{books:?}");
-        assert_eq!(books.abandoned, self.abandoned.len() as u64, "{books:?}");
-        for (flp, source) in &books.sources {
+        let accounting = self.scheduler.accounting();
+        assert!(
+            accounting.balance(self.scheduler.in_flight()),
+            "{accounting:?}"
+        );
+        assert_eq!(
+            accounting.decided(),
+            self.verdicts.len() as u64,
+            "{accounting:?}"
+        );
+        assert_eq!(
+            accounting.abandoned,
+            self.abandoned.len() as u64,
+            "{accounting:?}"
+        );
+        for (flp, source) in &accounting.sources {
             let decided = source.built + source.dropped + source.unused;
             assert!(source.announced >= decided, "{flp}: {source:?}");
         }

@@ -2,7 +2,7 @@
 //!
 //! `args` says what is wanted, `farm_file` makes a farm of it, `sheaf-farm` runs its processes, `run` leads them
 //! from their start to their end, `watch` knows how they do and `screen` shows it. When all have ended, `judge`
-//! makes up the books from their event logs, and `summary` tells the result.
+//! recomputes the accounting from their event logs, and `summary` tells the result.
 
 mod args;
 mod farm_file;
@@ -141,7 +141,7 @@ fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{plural}")
 }
 
-/// Makes up the books from the event logs.
+/// Recomputes the accounting from the event logs.
 fn judge(
     args: &Args,
     dir: &RunDir,
@@ -159,12 +159,12 @@ fn judge(
     // The books of a leader that did not come to the end are those of a moment, and another one may have gone on.
     let status = watch.status();
     let is_over = status.phase == "over";
-    let books = (is_over || history.leaders.len() < 2)
+    let accounting = (is_over || history.leaders.len() < 2)
         .then(|| sheaf_farm::accounting_of(&status.accounting));
     let audit = verify::audit(
         &mut evidence,
         &Options {
-            accounting: books,
+            accounting,
             ..Options::default()
         },
     );

@@ -657,11 +657,11 @@ mod tests {
                 let listed = ids((0..view.online_len()).filter_map(|nth| view.online(nth)));
                 prop_assert_eq!(online, listed);
                 // Inserted all at once or step by step, equal members have one hash.
-                let mut anew = LoadView::new();
+                let mut rebuilt = LoadView::new();
                 for target in view.targets().iter().rev() {
-                    anew.insert(*target);
+                    rebuilt.insert(*target);
                 }
-                prop_assert_eq!(anew.members_hash(), view.members_hash());
+                prop_assert_eq!(rebuilt.members_hash(), view.members_hash());
                 for (target, (id, (booked, held))) in view.targets().iter().zip(&model) {
                     let occupied = booked.iter().sum::<u64>() + held;
                     prop_assert_eq!(target.id, TargetId(*id));

@@ -76,9 +76,9 @@ fn row(plan: &Plan, policy: &str, flps: u16, epns: u16) {
         })
         .collect();
     let (low, mid, high) = spread(&mut us);
-    let books = farm.scheduler.accounting();
+    let accounting = farm.scheduler.accounting();
     assert_eq!(
-        books.complete,
+        accounting.complete,
         plan.tfs * plan.rounds as u64,
         "every TF is built"
     );

@@ -37,16 +37,16 @@ fn main() {
     for shape in SHAPES {
         let mut farm = BenchFarm::new(shape);
         (0..tfs).for_each(|_| farm.one_tf());
-        let books = farm.scheduler.accounting();
+        let accounting = farm.scheduler.accounting();
         assert_eq!(
-            (books.complete, books.announced),
+            (accounting.complete, accounting.announced),
             (tfs, tfs),
             "every TF is built"
         );
         println!(
             "scheduler {shape}: {} TFs, {} STFs built, actions {:016x}",
-            books.complete,
-            books
+            accounting.complete,
+            accounting
                 .sources
                 .values()
                 .map(|source| source.built)

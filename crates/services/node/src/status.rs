@@ -26,7 +26,7 @@ pub struct FarmStatus {
     pub security: String,
     /// The books.
     #[serde(rename = "books")]
-    pub accounting: BooksStatus,
+    pub accounting: AccountingStatus,
     /// TFs that wait for room.
     pub queued: u64,
     /// The verdict log, and who leads.
@@ -64,7 +64,7 @@ pub struct LedgerStatus {
 
 /// The fates of TFs so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct BooksStatus {
+pub struct AccountingStatus {
     /// TFs that exist.
     pub announced: u64,
     /// Built with all parts.

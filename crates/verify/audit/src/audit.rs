@@ -3,7 +3,7 @@
 use super::auditor::Auditor;
 use super::evidence::{Counts, Evidence, life_name};
 use super::finding::Kind;
-use super::proven::{Audit, Books, Options};
+use super::proven::{Accounting, Audit, Options};
 use super::tables::{Facts, LifeIndex};
 use super::tf::Tf;
 use sheaf_protocol::Role;
@@ -38,9 +38,9 @@ pub fn audit(evidence: &mut Evidence, options: &Options) -> Audit {
         Tf::new(id, facts, evidence).judge(&mut auditor);
     }
     auditor.check_summed();
-    if let Some(books) = &options.accounting {
-        auditor.settle_unannounced(books);
-        auditor.compare(books);
+    if let Some(accounting) = &options.accounting {
+        auditor.settle_unannounced(accounting);
+        auditor.compare(accounting);
     }
     auditor.check_sum();
     auditor.audit
@@ -92,9 +92,9 @@ impl Auditor<'_> {
 
     /// Settles TFs that only a killed FLP made: the ICN received as many announces as its accounting has more than the
     /// others made. Those are in flight.
-    fn settle_unannounced(&mut self, books: &Books) {
+    fn settle_unannounced(&mut self, accounting: &Accounting) {
         let audit = &mut self.audit;
-        let heard = books
+        let heard = accounting
             .announced
             .saturating_sub(audit.announced)
             .min(audit.unannounced);
@@ -103,27 +103,33 @@ impl Auditor<'_> {
         audit.in_flight += heard;
     }
 
-    fn compare(&mut self, books: &Books) {
+    fn compare(&mut self, accounting: &Accounting) {
         let audit = &self.audit;
         let mut pairs = vec![
-            ("announced", audit.announced, books.announced),
-            ("complete", audit.complete, books.complete),
-            ("incomplete", audit.incomplete, books.incomplete),
-            ("in flight", audit.in_flight, books.in_flight),
-            ("abandoned", audit.abandoned, books.abandoned),
+            ("announced", audit.announced, accounting.announced),
+            ("complete", audit.complete, accounting.complete),
+            ("incomplete", audit.incomplete, accounting.incomplete),
+            ("in flight", audit.in_flight, accounting.in_flight),
+            ("abandoned", audit.abandoned, accounting.abandoned),
         ];
         if audit.abandoned == 0 {
-            pairs.push(("bytes", audit.bytes, books.bytes));
+            pairs.push(("bytes", audit.bytes, accounting.bytes));
         }
-        let reasons: BTreeSet<&String> = audit.dropped.keys().chain(books.dropped.keys()).collect();
+        let reasons: BTreeSet<&String> = audit
+            .dropped
+            .keys()
+            .chain(accounting.dropped.keys())
+            .collect();
         for reason in reasons {
             let of = |dropped: &BTreeMap<String, u64>| dropped.get(reason).copied().unwrap_or(0);
-            pairs.push((reason, of(&audit.dropped), of(&books.dropped)));
+            pairs.push((reason, of(&audit.dropped), of(&accounting.dropped)));
         }
-        let wrong = pairs.iter().filter(|(_, logs, books)| logs != books);
+        let wrong = pairs
+            .iter()
+            .filter(|(_, logs, accounting)| logs != accounting);
         let texts: Vec<String> = wrong
-            .map(|(what, logs, books)| {
-                format!("{what}: the logs say {logs}, the accounting of the ICN {books}")
+            .map(|(what, logs, accounting)| {
+                format!("{what}: the logs say {logs}, the accounting of the ICN {accounting}")
             })
             .collect();
         for text in texts {
@@ -146,8 +152,11 @@ impl Auditor<'_> {
             self.contradict(Kind::Books, None, text);
         }
         let sources = self.audit.sources.clone();
-        for (flp, books) in sources.iter().filter(|(_, books)| books.unaccounted() > 0) {
-            let (lost, made) = (books.unaccounted(), books.made);
+        for (flp, accounting) in sources
+            .iter()
+            .filter(|(_, accounting)| accounting.unaccounted() > 0)
+        {
+            let (lost, made) = (accounting.unaccounted(), accounting.made);
             let text = format!(
                 "{flp}: of {made} STFs made, {lost} are neither delivered nor accounted for"
             );

@@ -20,7 +20,7 @@ mod tf;
 pub use audit::audit;
 pub use evidence::{Evidence, Fate, Lives};
 pub use finding::{Contradiction, Kind};
-pub use proven::{Audit, Books, Options, SourceBooks};
+pub use proven::{Accounting, Audit, Options, SourceAccounting};
 pub use rosters::RosterSource;
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ pub struct Audit {
     /// Incomplete TFs by the FLP that is missing, such as `"flp:1"`.
     pub missing: BTreeMap<String, u64>,
     /// Fates of the STFs of each FLP, such as `"flp:1"`.
-    pub sources: BTreeMap<String, SourceBooks>,
+    pub sources: BTreeMap<String, SourceAccounting>,
     /// Origin of the knowledge of the rosters.
     pub roster_source: RosterSource,
     /// Whether a log states that every TF of the run is decided.
@@ -52,7 +52,7 @@ pub struct Audit {
 
 /// Fates of the STFs of one FLP, over all its lives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SourceBooks {
+pub struct SourceAccounting {
     /// STFs made.
     pub made: u64,
     /// STFs that were never made, as the FLP reported.
@@ -71,7 +71,7 @@ pub struct SourceBooks {
     pub in_flight: u64,
 }
 
-impl SourceBooks {
+impl SourceAccounting {
     /// Returns the STFs made and not accounted for: 0, or there is a contradiction.
     #[must_use]
     pub fn unaccounted(&self) -> u64 {
@@ -87,7 +87,7 @@ impl SourceBooks {
 
 /// Accounting of an ICN, to be compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Books {
+pub struct Accounting {
     /// TFs that exist.
     pub announced: u64,
     /// TFs built with all parts.
@@ -108,7 +108,7 @@ pub struct Books {
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Accounting of the ICN, if it is at hand.
-    pub accounting: Option<Books>,
+    pub accounting: Option<Accounting>,
     /// Upper bound of contradictions that are listed; more are only counted.
     pub listed_max: usize,
 }

@@ -21,7 +21,7 @@ struct Logs {
     fates: BTreeMap<NodeId, Fate>,
     /// Bytes behind the last line of a log, without an end of line.
     cut: BTreeMap<NodeId, &'static str>,
-    accounting: Books,
+    accounting: Accounting,
 }
 
 fn node(role: Role, index: u16) -> NodeId {
@@ -119,11 +119,11 @@ impl Logs {
                 .collect(),
             fates: BTreeMap::new(),
             cut: BTreeMap::new(),
-            accounting: Books {
+            accounting: Accounting {
                 announced: 4,
                 complete: 4,
                 bytes: 4 * 21,
-                ..Books::default()
+                ..Accounting::default()
             },
         }
     }
@@ -152,18 +152,18 @@ impl Logs {
                 .take_in(text.as_bytes(), &name, Some(node), fate)
                 .unwrap();
         }
-        let books = Some(self.accounting.clone());
+        let accounting = Some(self.accounting.clone());
         audit(
             &mut evidence,
             &Options {
-                accounting: books,
+                accounting,
                 ..Options::default()
             },
         )
     }
 
     /// Replaces the last verdict by another one, and adapts the accounting.
-    fn decide_last(&mut self, verdict: Event, change: impl FnOnce(&mut Books)) {
+    fn decide_last(&mut self, verdict: Event, change: impl FnOnce(&mut Accounting)) {
         *self.icn.last_mut().unwrap() = verdict;
         change(&mut self.accounting);
     }
@@ -395,10 +395,10 @@ fn only_a_built_tf_can_be_abandoned_and_only_once() {
         logs.epns[1].pop();
         logs.decide_last(
             verdict(3, "dropped", None, &[], Some("operator")),
-            |books| {
-                books.complete = 3;
-                books.dropped.insert("operator".to_owned(), 1);
-                books.abandoned = 1;
+            |accounting| {
+                accounting.complete = 3;
+                accounting.dropped.insert("operator".to_owned(), 1);
+                accounting.abandoned = 1;
             },
         );
         logs.icn.push(Event::Abandoned { tf: 3 });
@@ -451,8 +451,8 @@ fn a_complete_tf_needs_a_part_of_every_flp_that_was_left_in_peace() {
 #[test]
 fn the_missing_list_must_agree_between_epn_and_verdict() {
     let incomplete = verdict(3, "incomplete", Some(1), &[0], None);
-    let change = |books: &mut Books| {
-        (books.complete, books.incomplete, books.bytes) = (3, 1, 74);
+    let change = |accounting: &mut Accounting| {
+        (accounting.complete, accounting.incomplete, accounting.bytes) = (3, 1, 74);
     };
     let agree = |logs: &mut Logs| {
         *logs.epns[1].last_mut().unwrap() = delivered(3, &[1], &[0]);
@@ -509,7 +509,7 @@ fn an_flp_may_pass_over_a_tf_that_was_dropped_before_it_came_to_it() {
                 *event = verdict(1, "dropped", None, &[], Some("source-overrun"));
             }
         }
-        logs.accounting = Books {
+        logs.accounting = Accounting {
             complete: 3,
             bytes: 3 * 21,
             dropped: BTreeMap::from([("source-overrun".to_owned(), 1)]),

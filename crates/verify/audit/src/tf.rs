@@ -568,27 +568,27 @@ impl<'a> Tf<'a> {
                 .iter()
                 .any(|part| self.source(part) == source);
             let is_member = self.roster().is_none_or(|roster| roster.contains(&source));
-            let books = auditor
+            let accounting = auditor
                 .audit
                 .sources
                 .entry(life.node.to_string())
                 .or_default();
-            books.made += 1;
+            accounting.made += 1;
             match verdict {
-                None => books.in_flight += 1,
-                Some(verdict) if verdict.name == "dropped" => books.dropped += 1,
-                Some(_) if is_delivered => books.delivered += 1,
-                Some(_) if !is_member => books.outside += 1,
-                Some(verdict) if verdict.missing.contains(&source.0) => books.missing += 1,
-                Some(_) if !self.facts.abandoned.is_empty() => books.abandoned += 1,
+                None => accounting.in_flight += 1,
+                Some(verdict) if verdict.name == "dropped" => accounting.dropped += 1,
+                Some(_) if is_delivered => accounting.delivered += 1,
+                Some(_) if !is_member => accounting.outside += 1,
+                Some(verdict) if verdict.missing.contains(&source.0) => accounting.missing += 1,
+                Some(_) if !self.facts.abandoned.is_empty() => accounting.abandoned += 1,
                 Some(verdict) if is_undelivered && self.may_be_on_its_way(verdict) => {
-                    books.in_flight += 1;
+                    accounting.in_flight += 1;
                 }
                 // Without rosters the members are unknown. An FLP that was left in peace was one.
                 Some(_)
                     if !is_undelivered && self.roster().is_none() && life.fate != Fate::Ended =>
                 {
-                    books.outside += 1;
+                    accounting.outside += 1;
                 }
                 Some(_) => {}
             }

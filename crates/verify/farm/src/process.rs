@@ -118,7 +118,7 @@ impl Process {
     }
 
     /// Hands the standard output to `listener`, line by line as it comes, in a thread of its own. Only the first
-    /// listener of a process hears something.
+    /// listener of a process receives something.
     ///
     /// # Errors
     ///

@@ -15,7 +15,7 @@ use sheaf_audit::Fate;
 use sheaf_auth::{Authority, CertFiles, Validity};
 use sheaf_farm::{Life, Lives, Process};
 use sheaf_node::config::{FarmConfig, LedgerBackend};
-use sheaf_node::status::BooksStatus;
+use sheaf_node::status::AccountingStatus;
 use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
 use sheaf_testbed::clock::{self, Interrupted, wait_until};
 use sheaf_testbed::hosts;
@@ -426,7 +426,7 @@ impl Farm {
 
     /// The last accounting of the ICN, if there is one ICN and it printed it at its end: several may each
     /// have missed what the other one decided.
-    pub(crate) fn last_books(&self) -> Option<BooksStatus> {
+    pub(crate) fn last_accounting(&self) -> Option<AccountingStatus> {
         (self.shape.icns == 1).then(|| self.watch.status().accounting)
     }
 

@@ -1,6 +1,6 @@
 //! Holds what happened in a cell against what was promised.
 
-use crate::books::{self, Books};
+use crate::accounting::{self, Recomputed};
 use crate::cell::{Cell, Since};
 use crate::farm::{Change, Farm, LEADS, Log};
 use crate::report::Row;
@@ -8,7 +8,7 @@ use crate::shape::{Clocks, Consumer};
 use crate::trace::{Outcome, Trace};
 use sheaf_farm::Life;
 use sheaf_figures::stat;
-use sheaf_node::status::BooksStatus;
+use sheaf_node::status::AccountingStatus;
 use sheaf_protocol::{NodeId, Role};
 use sheaf_testbed::IoError;
 use std::time::Duration;
@@ -41,7 +41,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) injections: &'a [Injection],
     pub(crate) changes: &'a [Change],
     pub(crate) trace: &'a Trace,
-    pub(crate) books: &'a Books,
+    pub(crate) accounting: &'a Recomputed,
     pub(crate) problems: Vec<String>,
     pub(crate) slack: f64,
 }
@@ -72,7 +72,7 @@ pub(crate) fn judge(
         problems.extend(farm.lives.iter().filter_map(error_line));
     }
     let changes = farm.watch().changes();
-    let status = farm.last_books();
+    let status = farm.last_accounting();
     judge_logs(
         cell,
         &farm.logs(),
@@ -88,20 +88,20 @@ pub(crate) fn judge(
 fn judge_logs(
     cell: &Cell,
     logs: &[Log],
-    status: Option<&BooksStatus>,
+    status: Option<&AccountingStatus>,
     injections: &[Injection],
     changes: &[Change],
     problems: Vec<String>,
     slack: f64,
 ) -> Result<Row, IoError> {
     let trace = Trace::read(logs, ahead_ns(cell.shape.clocks))?;
-    let books = books::make_up(logs, status)?;
+    let accounting = accounting::recompute(logs, status)?;
     Ok(row(Facts {
         cell,
         injections,
         changes,
         trace: &trace,
-        books: &books,
+        accounting: &accounting,
         problems,
         slack,
     }))
@@ -122,7 +122,7 @@ pub(crate) fn row(facts: Facts<'_>) -> Row {
         injections,
         changes,
         trace,
-        books,
+        accounting,
         mut problems,
         slack,
     } = facts;
@@ -141,9 +141,9 @@ pub(crate) fn row(facts: Facts<'_>) -> Row {
     if let Some(found) = over(after_ms_p99, after_bound_ms) {
         problems.push(format!("a TF was open for {found:.0} ms after the fault"));
     }
-    problems.extend(books.contradictions.iter().cloned());
-    if books.in_flight > 0 {
-        problems.push(format!("{} TFs have no verdict", books.in_flight));
+    problems.extend(accounting.contradictions.iter().cloned());
+    if accounting.in_flight > 0 {
+        problems.push(format!("{} TFs have no verdict", accounting.in_flight));
     }
     let lost_by_reason = trace.lost();
     for (reason, count) in &lost_by_reason {
@@ -155,8 +155,9 @@ pub(crate) fn row(facts: Facts<'_>) -> Row {
         problems.push(format!("{} stored TFs abandoned", trace.abandoned()));
     }
     problems.extend(unsettled(injections, trace));
-    let is_ok =
-        problems.is_empty() && books.contradictions_total == 0 && books.delivered_twice == 0;
+    let is_ok = problems.is_empty()
+        && accounting.contradictions_total == 0
+        && accounting.delivered_twice == 0;
     problems.truncate(TOLD_MAX);
     Row {
         cell: cell.name.to_owned(),
@@ -167,7 +168,7 @@ pub(crate) fn row(facts: Facts<'_>) -> Row {
         lost: lost_by_reason.values().sum(),
         lost_by_reason,
         abandoned: trace.abandoned(),
-        delivered_twice: books.delivered_twice,
+        delivered_twice: accounting.delivered_twice,
         detect_ms_p99,
         detect_bound_ms: cell.detect_ms,
         recover_ms_p99,
@@ -306,7 +307,7 @@ mod tests {
 
     fn judged(
         (injections, changes, trace): &(Vec<Injection>, Vec<Change>, Trace),
-        books: &Books,
+        accounting: &Recomputed,
         cell: &Cell,
     ) -> Row {
         row(Facts {
@@ -314,7 +315,7 @@ mod tests {
             injections,
             changes,
             trace,
-            books,
+            accounting,
             problems: Vec::new(),
             slack: 1.0,
         })
@@ -322,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_cell_in_which_all_went_well_is_ok_and_says_how_long_it_took() {
-        let row = judged(&good(), &Books::default(), &CELL);
+        let row = judged(&good(), &Recomputed::default(), &CELL);
         assert!(row.ok, "{:?}", row.problems);
         assert_eq!(
             (row.detect_ms_p99, row.recover_ms_p99),
@@ -335,20 +336,20 @@ mod tests {
     fn a_bound_that_is_not_kept_is_not_ok() {
         let mut slow = good();
         slow.1[0].at_ns = 150 * MS;
-        let row = judged(&slow, &Books::default(), &CELL);
+        let row = judged(&slow, &Recomputed::default(), &CELL);
         assert_eq!(
             (row.ok, row.problems),
             (false, vec!["noticed after 50 ms".to_owned()])
         );
         slow.1.clear();
-        let row = judged(&slow, &Books::default(), &CELL);
+        let row = judged(&slow, &Recomputed::default(), &CELL);
         let expected = "no node noticed the fault of epn:1";
         assert_eq!((row.ok, row.problems), (false, vec![expected.to_owned()]));
         let strict = Cell {
             recover_ms: 30,
             ..CELL
         };
-        let row = judged(&good(), &Books::default(), &strict);
+        let row = judged(&good(), &Recomputed::default(), &strict);
         assert_eq!(
             (row.ok, row.problems),
             (false, vec!["a TF was open for 40 ms".to_owned()])
@@ -360,29 +361,29 @@ mod tests {
         let mut facts = good();
         let tf = facts.2.tfs.get_mut(&30).unwrap();
         tf.outcome = Outcome::Dropped("source-died".to_owned());
-        let row = judged(&facts, &Books::default(), &CELL);
+        let row = judged(&facts, &Recomputed::default(), &CELL);
         assert_eq!((row.ok, row.lost), (false, 1));
         assert_eq!(row.problems, ["1 TFs lost: source-died"]);
         let flp = Cell {
             losses: &["source-died"],
             ..CELL
         };
-        assert!(judged(&facts, &Books::default(), &flp).ok);
+        assert!(judged(&facts, &Recomputed::default(), &flp).ok);
     }
 
     #[test]
     fn what_the_books_find_is_not_ok() {
-        let books = Books {
+        let accounting = Recomputed {
             delivered_twice: 1,
             contradictions: vec!["TF 7 was delivered twice".to_owned()],
             contradictions_total: 1,
-            ..Books::default()
+            ..Recomputed::default()
         };
-        let row = judged(&good(), &books, &CELL);
+        let row = judged(&good(), &accounting, &CELL);
         assert_eq!((row.ok, row.delivered_twice), (false, 1));
-        let open = Books {
+        let open = Recomputed {
             in_flight: 2,
-            ..Books::default()
+            ..Recomputed::default()
         };
         assert_eq!(
             judged(&good(), &open, &CELL).problems,
@@ -398,13 +399,13 @@ mod tests {
             losses: &["source-died"],
             ..CELL
         };
-        let row = judged(&facts, &Books::default(), &flp);
+        let row = judged(&facts, &Recomputed::default(), &flp);
         let expected = "1 of 119 TFs are not complete though the faults were over";
         assert_eq!((row.ok, row.problems), (false, vec![expected.to_owned()]));
     }
 
     /// Logs of 400 TFs that an FLP made and an EPN delivered, all of them right, and the accounting of the ICN.
-    fn honest_logs() -> (BTreeMap<&'static str, String>, BooksStatus) {
+    fn honest_logs() -> (BTreeMap<&'static str, String>, AccountingStatus) {
         let line =
             |text: String, at_ns: u64| text.replace('}', &format!(",\"at_ns\":{at_ns}}}")) + "\n";
         let begin = |node: &str, life: u64| {
@@ -438,17 +439,20 @@ mod tests {
             );
             epn += &(delivered + "\n");
         }
-        let books = BooksStatus {
+        let accounting = AccountingStatus {
             announced: 400,
             complete: 400,
             bytes: 3200,
             balanced: true,
-            ..BooksStatus::default()
+            ..AccountingStatus::default()
         };
-        ([("icn", icn), ("flp", flp), ("epn", epn)].into(), books)
+        (
+            [("icn", icn), ("flp", flp), ("epn", epn)].into(),
+            accounting,
+        )
     }
 
-    fn judged_logs(logs: &BTreeMap<&str, String>, status: &BooksStatus) -> Row {
+    fn judged_logs(logs: &BTreeMap<&str, String>, status: &AccountingStatus) -> Row {
         let folder = tempfile::tempdir().unwrap();
         let log = |name: &str, node: NodeId| {
             let path = folder.path().join(name);
@@ -487,15 +491,15 @@ mod tests {
 
     #[test]
     fn honest_logs_are_ok() {
-        let (logs, books) = honest_logs();
-        let row = judged_logs(&logs, &books);
+        let (logs, accounting) = honest_logs();
+        let row = judged_logs(&logs, &accounting);
         assert!(row.ok, "{:?}", row.problems);
         assert_eq!((row.timeframes, row.lost, row.delivered_twice), (400, 0, 0));
     }
 
     #[test]
     fn a_log_doctored_to_deliver_twice_is_not_ok() {
-        let (mut logs, books) = honest_logs();
+        let (mut logs, accounting) = honest_logs();
         let epn = logs.get_mut("epn").unwrap();
         let again = epn
             .lines()
@@ -503,7 +507,7 @@ mod tests {
             .unwrap()
             .to_owned();
         *epn += &(again + "\n");
-        let row = judged_logs(&logs, &books);
+        let row = judged_logs(&logs, &accounting);
         assert_eq!(
             (row.ok, row.delivered_twice),
             (false, 1),
@@ -520,14 +524,14 @@ mod tests {
             (&["icn"][..], "without a verdict"),
             (&["epn", "icn"][..], "1 TFs have no verdict"),
         ] {
-            let (mut logs, books) = honest_logs();
+            let (mut logs, accounting) = honest_logs();
             for name in taken {
                 let log = logs.get_mut(name).unwrap();
                 let is_kept = |line: &&str| !line.contains("\"tf\":77,") || line.contains("called");
                 let kept: Vec<&str> = log.lines().filter(is_kept).collect();
                 *log = kept.join("\n") + "\n";
             }
-            let row = judged_logs(&logs, &books);
+            let row = judged_logs(&logs, &accounting);
             assert!(!row.ok, "{taken:?}");
             let problems = row.problems.join("; ");
             assert!(problems.contains(told), "{taken:?}: {problems}");
@@ -536,10 +540,10 @@ mod tests {
 
     #[test]
     fn a_log_doctored_to_hand_on_other_bytes_is_not_ok() {
-        let (mut logs, books) = honest_logs();
+        let (mut logs, accounting) = honest_logs();
         let epn = logs.get_mut("epn").unwrap();
         *epn = epn.replacen("\"digest\":9", "\"digest\":8", 1);
-        let row = judged_logs(&logs, &books);
+        let row = judged_logs(&logs, &accounting);
         assert!(!row.ok && !row.problems.is_empty());
     }
 }

@@ -1,7 +1,7 @@
 //! `sheaf lab kills`: EPNs die one after the other in a paced farm of six. What is lost, and what would be lost if
 //! sources kept less, or nothing at all.
 
-use crate::books;
+use crate::accounting;
 use crate::cell::{Fault, Who};
 use crate::farm::{Farm, FarmError};
 use crate::inject::{self, InjectError};
@@ -161,14 +161,14 @@ fn run_shape(
     let_pass(judge::SETTLE)?;
     farm.end()?;
     let trace = Trace::read(&farm.logs(), |_| 0)?;
-    let books = books::make_up(&farm.logs(), farm.last_books().as_ref())?;
+    let accounting = accounting::recompute(&farm.logs(), farm.last_accounting().as_ref())?;
     let lost_by_reason = trace.lost();
     let lost = lost_by_reason.values().sum();
     let mut problems = farm.problems.clone();
     problems.extend(farm.lives.iter().filter_map(judge::error_line));
-    problems.extend(books.contradictions.iter().cloned());
-    if books.in_flight > 0 {
-        problems.push(format!("{} TFs have no verdict", books.in_flight));
+    problems.extend(accounting.contradictions.iter().cloned());
+    if accounting.in_flight > 0 {
+        problems.push(format!("{} TFs have no verdict", accounting.in_flight));
     }
     if hold_ms.is_none() && lost > 0 {
         problems.push(format!("{lost} TFs lost with the default hold"));
@@ -177,8 +177,11 @@ fn run_shape(
     if is_stored && abandoned > 0 {
         problems.push(format!("{abandoned} stored TFs abandoned"));
     }
-    if books.delivered_twice > 0 {
-        problems.push(format!("{} TFs delivered twice", books.delivered_twice));
+    if accounting.delivered_twice > 0 {
+        problems.push(format!(
+            "{} TFs delivered twice",
+            accounting.delivered_twice
+        ));
     }
     let ok = problems.is_empty();
     if !ok || options.keep {
@@ -197,7 +200,7 @@ fn run_shape(
         lost_by_reason,
         abandoned,
         send_and_forget_lost: trace.gone_with_a_killed_epn(),
-        delivered_twice: books.delivered_twice,
+        delivered_twice: accounting.delivered_twice,
         ok,
         problems,
         seed: options.seed,

@@ -26,7 +26,7 @@ pub mod cell;
 pub mod matrix;
 pub mod shape;
 // What is under it.
-mod books;
+mod accounting;
 mod error;
 mod farm;
 mod inject;

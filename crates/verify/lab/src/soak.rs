@@ -1,6 +1,6 @@
 //! `sheaf lab soak`: eight processes, a fault of chance every few seconds, and the question whether anything grows.
 
-use crate::books;
+use crate::accounting;
 use crate::cell::{Fault, Who};
 use crate::farm::{Farm, FarmError, now_ns};
 use crate::inject::{self, InjectError};
@@ -343,13 +343,13 @@ fn complaint(growth: &Growth) -> Option<String> {
 
 fn judge_farm(farm: &Farm) -> Result<Report, IoError> {
     let trace = Trace::read(&farm.logs(), |_| 0)?;
-    let books = books::make_up(&farm.logs(), farm.last_books().as_ref())?;
+    let accounting = accounting::recompute(&farm.logs(), farm.last_accounting().as_ref())?;
     let lost_by_reason = trace.lost();
     let mut problems = farm.problems.clone();
     problems.extend(farm.lives.iter().filter_map(judge::error_line));
-    problems.extend(books.contradictions.iter().cloned());
-    if books.in_flight > 0 {
-        problems.push(format!("{} TFs have no verdict", books.in_flight));
+    problems.extend(accounting.contradictions.iter().cloned());
+    if accounting.in_flight > 0 {
+        problems.push(format!("{} TFs have no verdict", accounting.in_flight));
     }
     for (reason, count) in &lost_by_reason {
         if !LOSSES.contains(&reason.as_str()) {
@@ -360,8 +360,8 @@ fn judge_farm(farm: &Farm) -> Result<Report, IoError> {
         timeframes: trace.tfs.len() as u64,
         lost: lost_by_reason.values().sum(),
         lost_by_reason,
-        delivered_twice: books.delivered_twice,
-        unaccounted: books.in_flight + books.contradictions_total,
+        delivered_twice: accounting.delivered_twice,
+        unaccounted: accounting.in_flight + accounting.contradictions_total,
         problems,
         ..Report::default()
     })

@@ -80,9 +80,9 @@ fn a_network_that_loses_doubles_and_reorders_costs_no_tf() {
 
 #[test]
 fn whatever_happens_no_tf_is_built_twice_mixed_or_forgotten() {
-    let books = check_seeds(SeedFamily::Everything, 150).accounting;
+    let accounting = check_seeds(SeedFamily::Everything, 150).accounting;
     assert!(
-        books.incomplete > 0 && books.dropped > 0 && books.abandoned > 0,
+        accounting.incomplete > 0 && accounting.dropped > 0 && accounting.abandoned > 0,
         "it must inject faults"
     );
 }
@@ -104,14 +104,17 @@ fn a_swarm_of_faults_breaks_no_promise() {
 
 #[test]
 fn a_registry_that_is_away_and_disks_that_fail_break_no_promise() {
-    let books = check_seeds(SeedFamily::Outside, 100).accounting;
-    assert!(books.recovered > 0, "EPNs must come back to their disks");
+    let accounting = check_seeds(SeedFamily::Outside, 100).accounting;
+    assert!(
+        accounting.recovered > 0,
+        "EPNs must come back to their disks"
+    );
 }
 
 #[test]
 fn stfs_that_are_offered_and_fetched_break_no_promise() {
-    let books = check_seeds(SeedFamily::Grants, 100).accounting;
-    assert!(books.complete > 0);
+    let accounting = check_seeds(SeedFamily::Grants, 100).accounting;
+    assert!(accounting.complete > 0);
     let (_, trace) = replay(SeedFamily::Grants, 1);
     let said = |word: &str| {
         trace

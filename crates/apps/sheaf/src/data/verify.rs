@@ -4,7 +4,7 @@ use crate::fail;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use sheaf_audit::{
-    Audit, Contradiction, Evidence, Lives, Options, RosterSource, SourceBooks, audit,
+    Audit, Contradiction, Evidence, Lives, Options, RosterSource, SourceAccounting, audit,
 };
 use sheaf_verdict_files::{ReadError, read_dir};
 use std::collections::BTreeMap;
@@ -71,7 +71,7 @@ pub(crate) struct Report {
     digest_mismatch: u64,
     consumer_faults: u64,
     bytes: u64,
-    sources: BTreeMap<String, SourceBooks>,
+    sources: BTreeMap<String, SourceAccounting>,
     contradictions_total: u64,
     first_contradiction: Option<Contradiction>,
     contradictions: Vec<Contradiction>,
@@ -234,19 +234,19 @@ impl fmt::Display for Report {
             self.undelivered,
             self.unannounced
         )?;
-        for (flp, books) in &self.sources {
+        for (flp, accounting) in &self.sources {
             writeln!(
                 f,
                 "  {flp}: made {} = delivered {} + missing {} + dropped {} + abandoned {} + outside {} + in flight {}; \
                  skipped {}",
-                books.made,
-                books.delivered,
-                books.missing,
-                books.dropped,
-                books.abandoned,
-                books.outside,
-                books.in_flight,
-                books.skipped
+                accounting.made,
+                accounting.delivered,
+                accounting.missing,
+                accounting.dropped,
+                accounting.abandoned,
+                accounting.outside,
+                accounting.in_flight,
+                accounting.skipped
             )?;
         }
         if self.consumer_faults > 0 {

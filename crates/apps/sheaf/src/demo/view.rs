@@ -106,26 +106,26 @@ fn is_quit(event: &Event) -> bool {
 fn draw(frame: &mut Frame<'_>, title: &str, watch: &Watch) {
     let rows = watch.rows();
     let (width, height) = (frame.area().width, frame.area().height);
-    let books_text = books_text(watch);
-    let books = Paragraph::new(books_text.clone()).wrap(Wrap { trim: true });
-    let books_lines = lines_of(
-        books_text
+    let accounting_text = accounting_text(watch);
+    let accounting = Paragraph::new(accounting_text.clone()).wrap(Wrap { trim: true });
+    let accounting_lines = lines_of(
+        accounting_text
             .iter()
             .map(|line| wrapped_lines(&line.to_string(), width))
             .sum(),
     );
     let table_lines = lines_of(rows.len() + 1);
     // Where there is little room, the air goes first, then the happenings, then the last nodes.
-    let airy = table_lines + books_lines + 2 + HAPPENINGS;
+    let airy = table_lines + accounting_lines + 2 + HAPPENINGS;
     let air = u16::from(height >= airy.saturating_add(3));
-    let table_lines = table_lines.min(height.saturating_sub(books_lines + 2 + 3 * air));
-    let [top, head, _, table, _, books_area, _, happenings] = Layout::vertical([
+    let table_lines = table_lines.min(height.saturating_sub(accounting_lines + 2 + 3 * air));
+    let [top, head, _, table, _, accounting_area, _, happenings] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(1),
         Constraint::Length(air),
         Constraint::Length(table_lines),
         Constraint::Length(air),
-        Constraint::Length(books_lines),
+        Constraint::Length(accounting_lines),
         Constraint::Length(air),
         Constraint::Fill(1),
     ])
@@ -133,7 +133,7 @@ fn draw(frame: &mut Frame<'_>, title: &str, watch: &Watch) {
     frame.render_widget(Line::from(title).bold(), top);
     frame.render_widget(head_line(watch), head);
     frame.render_widget(node_table(&rows, width, table_lines), table);
-    frame.render_widget(books, books_area);
+    frame.render_widget(accounting, accounting_area);
     let shown = usize::from(happenings.height);
     let first = watch.happened().saturating_sub(shown);
     let lines = watch.happenings_from(first).map(happening_line);
@@ -185,20 +185,20 @@ fn ms(us: f64) -> String {
 }
 
 /// The law of the books, and what the farm did to keep it.
-fn books_text(watch: &Watch) -> Text<'static> {
-    let books = watch.status().accounting;
-    let color = if books.balanced {
+fn accounting_text(watch: &Watch) -> Text<'static> {
+    let accounting = watch.status().accounting;
+    let color = if accounting.balanced {
         Color::Green
     } else {
         Color::Red
     };
     let mut efforts = format!(
         "reassigned {}  abandoned {}  duplicates refused {}",
-        books.reassigned,
-        books.abandoned,
+        accounting.reassigned,
+        accounting.abandoned,
         watch.duplicates_refused()
     );
-    for (reason, count) in &books.dropped {
+    for (reason, count) in &accounting.dropped {
         efforts += &format!("  {reason} {count}");
     }
     Text::from(vec![

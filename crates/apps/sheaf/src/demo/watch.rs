@@ -255,15 +255,15 @@ impl Watch {
 
     /// The law of the books, with its figures.
     pub(crate) fn ledger(&self) -> String {
-        let books = self.status().accounting;
-        let dropped: u64 = books.dropped.values().sum();
+        let accounting = self.status().accounting;
+        let dropped: u64 = accounting.dropped.values().sum();
         format!(
             "announced {} = complete {} + incomplete {} + dropped {dropped} + in flight {} {}",
-            books.announced,
-            books.complete,
-            books.incomplete,
-            books.in_flight,
-            if books.balanced { "✔" } else { "✘" }
+            accounting.announced,
+            accounting.complete,
+            accounting.incomplete,
+            accounting.in_flight,
+            if accounting.balanced { "✔" } else { "✘" }
         )
     }
 }
@@ -331,7 +331,7 @@ fn changes(before: &FarmStatus, after: &FarmStatus) -> Vec<String> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use sheaf_node::status::{BooksStatus, EpnStatus, FlpStatus, Quantiles};
+    use sheaf_node::status::{AccountingStatus, EpnStatus, FlpStatus, Quantiles};
     use sheaf_protocol::EpnId;
 
     /// A farm of one FLP and one EPN after `seconds` at 100 TF/s of 1 MB.
@@ -344,13 +344,13 @@ pub(crate) mod tests {
             policy: "round-robin".to_owned(),
             uptime_s: f64::from(seconds) + 0.5,
             duration_s: f64::from(seconds),
-            accounting: BooksStatus {
+            accounting: AccountingStatus {
                 announced: tfs + 2,
                 complete: tfs,
                 in_flight: 2,
                 bytes: tfs * 1_000_000,
                 balanced: true,
-                ..BooksStatus::default()
+                ..AccountingStatus::default()
             },
             flps: vec![FlpStatus {
                 state: "up".to_owned(),

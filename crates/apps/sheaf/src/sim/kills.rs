@@ -155,19 +155,19 @@ fn table(rows: &[Row]) -> String {
 }
 
 fn to_json(row: &Row) -> serde_json::Value {
-    let books = &row.report.accounting;
+    let accounting = &row.report.accounting;
     json!({
         "hold_ms": row.hold_ms,
         "send_and_forget": row.sends_and_forgets,
         "kills": row.report.kills,
-        "timeframes": books.decided,
+        "timeframes": accounting.decided,
         "lost": row.report.lost(),
-        "dropped": books.dropped,
-        "incomplete": books.incomplete,
-        "abandoned": books.abandoned,
-        "reassigned": books.reassigned,
-        "recovered": books.recovered,
-        "reasons": books.reasons,
+        "dropped": accounting.dropped,
+        "incomplete": accounting.incomplete,
+        "abandoned": accounting.abandoned,
+        "reassigned": accounting.reassigned,
+        "recovered": accounting.recovered,
+        "reasons": accounting.reasons,
         "simulated_s": row.report.simulated.as_secs_f64(),
     })
 }

@@ -299,7 +299,7 @@ fn duration_text(seconds: f64) -> String {
 }
 
 fn table(report: &Report, wall: Duration) -> String {
-    let (books, wall_s) = (&report.accounting, wall.as_secs_f64());
+    let (accounting, wall_s) = (&report.accounting, wall.as_secs_f64());
     let hours = report.simulated.as_secs_f64() / 3600.0;
     let mut text = String::new();
     let mut row = |name: &str, value: String| {
@@ -310,11 +310,11 @@ fn table(report: &Report, wall: Duration) -> String {
     row("state faults", report.state_faults.to_string());
     row("message faults", report.message_faults.to_string());
     row("timeframes", report.timeframes.to_string());
-    row("  complete", books.complete.to_string());
-    row("  incomplete", books.incomplete.to_string());
-    row("  dropped", books.dropped.to_string());
-    row("  abandoned", books.abandoned.to_string());
-    row("moved", books.reassigned.to_string());
+    row("  complete", accounting.complete.to_string());
+    row("  incomplete", accounting.incomplete.to_string());
+    row("  dropped", accounting.dropped.to_string());
+    row("  abandoned", accounting.abandoned.to_string());
+    row("moved", accounting.reassigned.to_string());
     row("simulated hours", format!("{hours:.2}"));
     row("seconds", format!("{wall_s:.1}"));
     row(
@@ -360,7 +360,7 @@ fn to_json(config: &Config, report: &Report, wall: Duration) -> serde_json::Valu
             })
         })
         .collect();
-    let books = &report.accounting;
+    let accounting = &report.accounting;
     json!({
         "kind": config.kind.name(),
         "options_version": OPTIONS_VERSION,
@@ -371,12 +371,12 @@ fn to_json(config: &Config, report: &Report, wall: Duration) -> serde_json::Valu
         "state_faults": report.state_faults,
         "message_faults": report.message_faults,
         "timeframes": report.timeframes,
-        "complete": books.complete,
-        "incomplete": books.incomplete,
-        "dropped": books.dropped,
-        "abandoned": books.abandoned,
-        "reassigned": books.reassigned,
-        "reasons": books.reasons,
+        "complete": accounting.complete,
+        "incomplete": accounting.incomplete,
+        "dropped": accounting.dropped,
+        "abandoned": accounting.abandoned,
+        "reassigned": accounting.reassigned,
+        "reasons": accounting.reasons,
         "simulated_hours": report.simulated.as_secs_f64() / 3600.0,
         "seeds_per_s": report.seeds as f64 / wall.as_secs_f64(),
         "wall_s": wall.as_secs_f64(),

@@ -159,8 +159,8 @@ impl Summary {
             }
             Record::Sources { sources } => {
                 for SummedSource { flp, built } in sources {
-                    let books = self.accounting.source(*flp);
-                    (books.announced, books.built) = (*built, *built);
+                    let accounting = self.accounting.source(*flp);
+                    (accounting.announced, accounting.built) = (*built, *built);
                 }
             }
             Record::Undone {
@@ -228,9 +228,9 @@ impl Summary {
         let members = self.rosters.of(tf).map(|(_, members)| members);
         for source in members.iter().flat_map(|members| members.iter()) {
             if !missing.contains(&source.flp) {
-                let books = self.accounting.source(source.flp);
-                books.announced += 1;
-                books.built += 1;
+                let accounting = self.accounting.source(source.flp);
+                accounting.announced += 1;
+                accounting.built += 1;
             }
         }
     }
@@ -272,10 +272,11 @@ impl Summary {
             let ranges = ranges.to_vec();
             Record::Released { ranges }
         }));
-        let source = |(flp, books): (&FlpId, &crate::accounting::SourceAccounting)| SummedSource {
-            flp: *flp,
-            built: books.built,
-        };
+        let source =
+            |(flp, accounting): (&FlpId, &crate::accounting::SourceAccounting)| SummedSource {
+                flp: *flp,
+                built: accounting.built,
+            };
         let sources: Vec<SummedSource> = self.accounting.sources.iter().map(source).collect();
         records.extend(sources.chunks(Record::RANGES_MAX).map(|sources| {
             let sources = sources.to_vec();

@@ -99,14 +99,14 @@ impl Scheduler {
         };
         for (source, part) in open.members.iter().zip(&open.parts) {
             let is_missing = missing.contains(&source.flp);
-            let books = self.accounting.sources.entry(source.flp).or_default();
+            let accounting = self.accounting.sources.entry(source.flp).or_default();
             match part {
-                Part::Announced(_) if is_missing => books.unused += 1,
-                Part::Announced(_) => books.built += 1,
+                Part::Announced(_) if is_missing => accounting.unused += 1,
+                Part::Announced(_) => accounting.built += 1,
                 // The STF came before it was announced, or after it was written off.
                 Part::Unknown(_) | Part::Skipped(_) if !is_missing => {
-                    books.announced += 1;
-                    books.built += 1;
+                    accounting.announced += 1;
+                    accounting.built += 1;
                 }
                 Part::Unknown(_) | Part::Skipped(_) => {}
             }

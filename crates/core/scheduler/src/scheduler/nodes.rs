@@ -372,9 +372,9 @@ impl Scheduler {
             return;
         }
         if matches!(open.parts[index], Part::Announced(_)) {
-            let books = self.accounting.source(source.flp);
-            books.announced -= 1;
-            books.outside += 1;
+            let accounting = self.accounting.source(source.flp);
+            accounting.announced -= 1;
+            accounting.outside += 1;
         }
         open.parts[index] = Part::Skipped(reason);
         self.accounting.source(source.flp).skipped += 1;

@@ -280,12 +280,12 @@ impl Scheduler {
             if matches!(part, Part::Skipped(_)) || !self.gone.contains(member) {
                 continue;
             }
-            let books = self.accounting.source(member.flp);
+            let accounting = self.accounting.source(member.flp);
             if matches!(part, Part::Announced(_)) {
-                books.announced -= 1;
-                books.outside += 1;
+                accounting.announced -= 1;
+                accounting.outside += 1;
             }
-            books.skipped += 1;
+            accounting.skipped += 1;
             *part = Part::Skipped(DropReason::SourceDied);
         }
     }

@@ -69,7 +69,7 @@ impl Scheduler {
             frontier,
             released,
             undone,
-            accounting: books,
+            accounting,
             before,
             settings,
             listed,
@@ -78,7 +78,7 @@ impl Scheduler {
         // No node has a version that a leader before this one gave out for more than this.
         found.released_version = released.count();
         (found.rosters, found.frontier, found.released) = (rosters, frontier, released);
-        (found.accounting, found.before, found.settings) = (books, before, settings);
+        (found.accounting, found.before, found.settings) = (accounting, before, settings);
         if let Some(epns) = listed {
             found.list.restore(epns);
         }

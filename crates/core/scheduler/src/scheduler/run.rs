@@ -260,13 +260,13 @@ impl Scheduler {
         if !open.is_undecided() {
             return;
         }
-        let books = self.accounting.source(source.flp);
+        let accounting = self.accounting.source(source.flp);
         match open.remove_part(index) {
             Part::Unknown(_) => {}
-            Part::Skipped(_) => books.skipped -= 1,
+            Part::Skipped(_) => accounting.skipped -= 1,
             Part::Announced(_) => {
-                books.announced -= 1;
-                books.outside += 1;
+                accounting.announced -= 1;
+                accounting.outside += 1;
             }
         }
         let left = open

@@ -2,7 +2,7 @@
 
 use super::IcnNode;
 use super::lead::Lead;
-use crate::status::{BooksStatus, EpnStatus, FarmStatus, FlpStatus, LedgerStatus};
+use crate::status::{AccountingStatus, EpnStatus, FarmStatus, FlpStatus, LedgerStatus};
 use sheaf_metrics::{Metric, Registry, Row};
 use sheaf_placement::Refusal;
 use sheaf_protocol::{DropReason, EpnId, FlpId, NodeId, Role, Timestamp};
@@ -203,8 +203,8 @@ impl<T: Transport> IcnNode<T> {
         };
         registry.export(OF_LEAD, lead);
         registry.set(&MESSAGES_REFUSED, &[], self.refused_messages);
-        let books = lead.scheduler.accounting();
-        for (flp, source) in &books.sources {
+        let accounting = lead.scheduler.accounting();
+        for (flp, source) in &accounting.sources {
             // Gauges: an announced STF is counted elsewhere when its FLP dies before any EPN has it.
             for (fate, stfs) in [
                 ("announced", source.announced),
@@ -278,20 +278,20 @@ fn epn_status(lead: &Lead, node: NodeId) -> EpnStatus {
     }
 }
 
-fn accounting_status(books: &Accounting, in_flight: u64) -> BooksStatus {
+fn accounting_status(accounting: &Accounting, in_flight: u64) -> AccountingStatus {
     let dropped = DropReason::ALL.iter().map(|reason| {
-        let count = books.dropped[reason.index()];
+        let count = accounting.dropped[reason.index()];
         (reason.name().to_owned(), count)
     });
-    BooksStatus {
-        announced: books.announced,
-        complete: books.complete,
-        incomplete: books.incomplete,
+    AccountingStatus {
+        announced: accounting.announced,
+        complete: accounting.complete,
+        incomplete: accounting.incomplete,
         dropped: dropped.filter(|(_, count)| *count > 0).collect(),
         in_flight,
-        abandoned: books.abandoned,
-        reassigned: books.reassigned,
-        bytes: books.bytes,
-        balanced: books.balance(in_flight),
+        abandoned: accounting.abandoned,
+        reassigned: accounting.reassigned,
+        bytes: accounting.bytes,
+        balanced: accounting.balance(in_flight),
     }
 }

@@ -434,7 +434,7 @@ fn farm(folder: &Path, more: &str) -> FarmConfig {
 }
 
 /// Returns the TFs announced, complete, dropped or incomplete of the last status.
-fn books(icn: &Node) -> (u64, u64, u64) {
+fn accounting(icn: &Node) -> (u64, u64, u64) {
     let mut last = icn.statuses.recv_timeout(PATIENCE).expect("a status");
     while let Ok(status) = icn.statuses.try_recv() {
         last = status;
@@ -465,7 +465,7 @@ fn an_flp_takes_the_next_card_of_an_epn_where_it_reaches_nobody() {
     let icn = start(Role::Icn, &config, folder.path());
     let epn = start(Role::Epn, &config, folder.path());
     let flp = start(Role::Flp, &config, folder.path());
-    while books(&icn).1 < 20 {}
+    while accounting(&icn).1 < 20 {}
     for node in [flp, epn, icn] {
         node.shutdown.request();
         node.thread.join().unwrap();
@@ -489,7 +489,7 @@ fn every_code_is_told_counted_and_noticed_by_nobody_else() {
             incarnation: Incarnation(epn.logged("incarnation").parse().unwrap()),
         },
     };
-    while books(&icn).1 < 20 {}
+    while accounting(&icn).1 < 20 {}
     let victim = |role: Role| if role == Role::Icn { &icn } else { &epn };
     let mut expected: BTreeMap<(Role, Code), u64> = BTreeMap::new();
     // Those that take their time go first: nothing at all, half a frame behind a whole one.
@@ -544,9 +544,9 @@ fn every_code_is_told_counted_and_noticed_by_nobody_else() {
         victim(*role).await_count(*code, *count);
     }
     // The honest FLP has noticed nothing of all that.
-    let (announced, ..) = books(&icn);
-    while books(&icn).1 < announced + 20 {}
-    assert_eq!(books(&icn).2, 0, "nothing is dropped or incomplete");
+    let (announced, ..) = accounting(&icn);
+    while accounting(&icn).1 < announced + 20 {}
+    assert_eq!(accounting(&icn).2, 0, "nothing is dropped or incomplete");
     // And what needs certificates.
     let sealed = sealed_victim(folder.path());
     let mut plain = TcpStream::connect(&sealed.address).unwrap();

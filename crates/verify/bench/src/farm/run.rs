@@ -1,4 +1,4 @@
-//! One run of a farm: started, warmed up, measured, drained, and its books made up again.
+//! One run of a farm: started, warmed up, measured, drained, and its accounting recomputed.
 
 use super::options::{Options, Shape};
 use super::window::{Moment, Window};
@@ -261,11 +261,11 @@ impl Run<'_, '_> {
                 .read(&life.events, Some(life.node), life.fate)
                 .with_context(|| format!("cannot read {}", life.events.display()))?;
         }
-        let books = Some(sheaf_farm::accounting_of(&self.status.accounting));
+        let accounting = Some(sheaf_farm::accounting_of(&self.status.accounting));
         let found = verify::audit(
             &mut evidence,
             &verify::Options {
-                accounting: books,
+                accounting,
                 ..verify::Options::default()
             },
         );

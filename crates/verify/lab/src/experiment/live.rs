@@ -5,7 +5,7 @@ mod disturb;
 use super::result::RunResult;
 use super::venue::Stage;
 use super::{Trial, capacity_bytes};
-use crate::books;
+use crate::accounting;
 use crate::farm::{Farm, FarmError, Site, Spot};
 use crate::hosted;
 use crate::place::{Misfit, Placement};
@@ -297,11 +297,11 @@ fn config(trial: &Trial, seed: u64) -> Result<FarmConfig, LiveError> {
 /// Makes up the result from what the nodes wrote down.
 fn count(trial: &Trial, farm: &Farm, faults: u64) -> Result<RunResult, IoError> {
     let logs = farm.logs();
-    let books = farm.last_books();
-    let audit = books::audit(&logs, books.as_ref())?;
+    let accounting = farm.last_accounting();
+    let audit = accounting::audit(&logs, accounting.as_ref())?;
     let trace = Trace::read(&logs, |_| 0)?;
     let mut problems = farm.problems.clone();
-    problems.extend(books::words(&audit));
+    problems.extend(accounting::words(&audit));
     let mut lost_by: BTreeMap<String, u64> = audit.dropped.clone();
     for (cause, lost) in [
         ("incomplete", audit.incomplete),
@@ -356,7 +356,7 @@ fn count(trial: &Trial, farm: &Farm, faults: u64) -> Result<RunResult, IoError> 
         span_s,
         fairness: stat::jain(&tfs_by_epn),
         tfs_by_epn,
-        reassigned: books.map_or(0, |books| books.reassigned),
+        reassigned: accounting.map_or(0, |accounting| accounting.reassigned),
         flp_peak_bytes: peaks.flp_bytes,
         epn_peak_bytes: peaks.epn_bytes,
         faults,

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{ChildStdin, Command};
 use std::sync::Arc;
 
-/// Far end of an `ssh`, where a node runs that is told by orders what to do.
+/// Far end of an `ssh`, where a node runs that is controlled by orders.
 #[derive(Debug)]
 pub(super) struct FarEnd(Orders);
 

@@ -444,20 +444,20 @@ impl DesFarm {
     }
 
     fn end(mut self) -> Run {
-        let books = self.scheduler.accounting().clone();
+        let accounting = self.scheduler.accounting().clone();
         let mut run = std::mem::take(&mut self.run);
         run.events = self.queue.popped();
         run.simulated_ns = self.queue.now();
         run.trace_hash = self.hash.value();
         run.timeouts = self.network.timeouts();
-        run.reassigned = books.reassigned;
+        run.reassigned = accounting.reassigned;
         run.tfs_by_epn = self
             .epns
             .iter()
             .map(|epn| (epn.delivered, epn.speed))
             .collect();
         self.fates
-            .settle(&books, self.scheduler.in_flight(), &mut run);
+            .settle(&accounting, self.scheduler.in_flight(), &mut run);
         run
     }
 

@@ -47,7 +47,7 @@ impl Layer {
             }
         }
         let table = Spanned::new(span, table);
-        // Unknown keys and wrong types are told with their line here, before layers are laid over each other.
+        // Unknown keys and wrong types are reported with their line here, before layers are laid over each other.
         Scenario::deserialize(toml::Deserializer::from(table.clone()))?;
         Ok(Self(Table::deserialize(toml::Deserializer::from(table))?))
     }

@@ -2,7 +2,7 @@
 
 use crate::scenario::{Legacy, Reaction};
 
-/// How long FLPs send nothing when they make their list of EPNs anew, in ms.
+/// How long FLPs send nothing when they rebuild their list of EPNs, in ms.
 pub const REINIT_MS: u64 = 1000;
 
 /// Returns whether the death or return of an EPN changes any list.
@@ -28,7 +28,7 @@ impl EpnList {
         &self.0
     }
 
-    /// Strikes off a dead EPN. Returns whether FLPs make their lists anew: for [`REINIT_MS`] none of them sends, and
+    /// Strikes off a dead EPN. Returns whether FLPs rebuild their lists: for [`REINIT_MS`] none of them sends, and
     /// all that waits or is in building is lost.
     pub fn strike_off(&mut self, epn: u16, reaction: Reaction) -> bool {
         self.0.retain(|listed| *listed != epn);

@@ -24,7 +24,7 @@ impl Way {
         own.unwrap_or(named)
     }
 
-    /// Begins anew, as a restarted FLP does.
+    /// Begins from the start, as a restarted FLP does.
     pub fn restart(&mut self) {
         *self = Self::new(self.own.is_some());
     }

@@ -136,8 +136,8 @@ mod tests {
     #[test]
     fn without_any_epn_the_icn_goes_on_as_if_all_were_there() {
         let mut icn = Icn::new(Choice::Random, Turn::default(), 3);
-        let nobody = EpnList::all(0);
-        let epns: Vec<u16> = (0..4).map(|_| icn.beat(&nobody, |_| 9).epn).collect();
+        let none = EpnList::all(0);
+        let epns: Vec<u16> = (0..4).map(|_| icn.beat(&none, |_| 9).epn).collect();
         assert_eq!(epns, [0, 1, 2, 0]);
         assert_eq!(icn.heartbeats(), 4);
     }

@@ -175,15 +175,15 @@ impl RunBook {
     }
 
     pub(super) fn count(&mut self, fate: &LoggedVerdict) {
-        let books = &mut self.accounting;
-        books.decided += 1;
+        let accounting = &mut self.accounting;
+        accounting.decided += 1;
         match fate.verdict.as_str() {
-            "complete" => books.complete += 1,
-            "incomplete" => books.incomplete += 1,
-            _ => books.dropped += 1,
+            "complete" => accounting.complete += 1,
+            "incomplete" => accounting.incomplete += 1,
+            _ => accounting.dropped += 1,
         }
         if let Some(reason) = &fate.reason {
-            *books.reasons.entry(reason.clone()).or_default() += 1;
+            *accounting.reasons.entry(reason.clone()).or_default() += 1;
         }
         while self
             .tfs

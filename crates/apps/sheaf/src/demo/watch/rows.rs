@@ -54,8 +54,8 @@ impl Watch {
             (_, false) => "standby",
         };
         let decided = |status: &FarmStatus| {
-            let books = &status.accounting;
-            books.complete + books.incomplete + books.dropped.values().sum::<u64>()
+            let accounting = &status.accounting;
+            accounting.complete + accounting.incomplete + accounting.dropped.values().sum::<u64>()
         };
         Row {
             node: icn(index),

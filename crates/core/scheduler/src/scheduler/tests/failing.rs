@@ -159,8 +159,8 @@ fn the_tfs_of_a_dead_epn_move_and_its_committed_ones_are_abandoned_once() {
          epn 0 dead; epn 0 built 2; epn 0 acks 0 =>
          epn 1 built 2#2; epn 1 acks 2 => 2 complete, commit 2 epn:1",
     );
-    let books = bench.scheduler.accounting();
-    assert_eq!((books.complete, books.abandoned), (2, 1));
+    let accounting = bench.scheduler.accounting();
+    assert_eq!((accounting.complete, accounting.abandoned), (2, 1));
 }
 
 #[test]
@@ -390,11 +390,11 @@ fn what_does_not_belong_changes_nothing() {
          flp 0.7 gone; epn 0.7 dead; epn 9 cut; epn 0.7 heard     =>
          flp 9 silent; flp 0 unreachable 9; flp 0 unreachable 1.7 =>",
     );
-    let mut books = bench.scheduler.accounting().clone();
+    let mut accounting = bench.scheduler.accounting().clone();
     // All that is noted: two announces that were outside.
-    assert_eq!(books.source(FlpId(0)).outside, 2);
-    books.source(FlpId(0)).outside = 0;
-    assert_eq!((books, bench.scheduler.view().clone()), before);
+    assert_eq!(accounting.source(FlpId(0)).outside, 2);
+    accounting.source(FlpId(0)).outside = 0;
+    assert_eq!((accounting, bench.scheduler.view().clone()), before);
     assert_eq!(bench.scheduler.stats().unexpected_messages, 6);
 }
 

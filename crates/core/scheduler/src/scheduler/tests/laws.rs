@@ -7,13 +7,13 @@ use sheaf_placement::Reaction;
 
 /// Checks that the accounts add up for the run and for each source, and that the load view shows exactly the bookings.
 pub(super) fn check(scheduler: &Scheduler) {
-    let books = &scheduler.accounting;
-    assert!(books.balance(scheduler.in_flight()), "{books:?}");
+    let accounting = &scheduler.accounting;
+    assert!(accounting.balance(scheduler.in_flight()), "{accounting:?}");
     assert!(
-        books.abandoned <= books.complete + books.incomplete,
-        "{books:?}"
+        accounting.abandoned <= accounting.complete + accounting.incomplete,
+        "{accounting:?}"
     );
-    for (flp, source) in &books.sources {
+    for (flp, source) in &accounting.sources {
         let fates = source.built + source.dropped + source.unused;
         assert_eq!(
             source.announced,

@@ -124,7 +124,7 @@ impl Fates {
     }
 
     /// Writes the fates of all TFs into `run`, and whether the scheduler's accounting agrees.
-    pub(super) fn settle(&self, books: &Accounting, in_flight: u64, run: &mut Run) {
+    pub(super) fn settle(&self, accounting: &Accounting, in_flight: u64, run: &mut Run) {
         let incomplete = self.incomplete.len() as u64;
         // A TF that a source names, with no roster of which it is a member, is never opened, and has no fate.
         run.announced = self.decided.count + in_flight;
@@ -140,11 +140,11 @@ impl Fates {
         run.out_of_order = self.twice;
         run.bytes = self.bytes;
         run.span_ns = self.last_at.saturating_sub(self.first_at.unwrap_or(0));
-        run.accounting_agrees = books.announced == run.announced
-            && books.complete == self.complete
-            && books.incomplete == incomplete
-            && books.dropped == self.dropped
-            && books.abandoned == self.abandoned
+        run.accounting_agrees = accounting.announced == run.announced
+            && accounting.complete == self.complete
+            && accounting.incomplete == incomplete
+            && accounting.dropped == self.dropped
+            && accounting.abandoned == self.abandoned
             && self.unheard_of == 0
             && self.called.count >= run.announced;
     }

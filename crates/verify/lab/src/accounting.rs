@@ -2,12 +2,12 @@
 
 use crate::farm::Log;
 use sheaf_audit::{self as verify, Audit, Evidence, Options};
-use sheaf_node::status::BooksStatus;
+use sheaf_node::status::AccountingStatus;
 use sheaf_testbed::IoError;
 
 /// Findings that the event logs prove.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Books {
+pub(crate) struct Recomputed {
     /// TFs without a verdict.
     pub(crate) in_flight: u64,
     /// TFs delivered more than once.
@@ -23,9 +23,12 @@ pub(crate) struct Books {
 /// # Errors
 ///
 /// What reading gives.
-pub(crate) fn make_up(logs: &[Log], status: Option<&BooksStatus>) -> Result<Books, IoError> {
+pub(crate) fn recompute(
+    logs: &[Log],
+    status: Option<&AccountingStatus>,
+) -> Result<Recomputed, IoError> {
     let audit = audit(logs, status)?;
-    Ok(Books {
+    Ok(Recomputed {
         in_flight: audit.in_flight,
         delivered_twice: audit.delivered_twice,
         contradictions: words(&audit),
@@ -39,12 +42,12 @@ pub(crate) fn words(audit: &Audit) -> Vec<String> {
     contradictions.map(ToString::to_string).collect()
 }
 
-/// As [`make_up`], with all that the logs prove.
+/// As [`recompute`], with all that the logs prove.
 ///
 /// # Errors
 ///
 /// What reading gives.
-pub(crate) fn audit(logs: &[Log], status: Option<&BooksStatus>) -> Result<Audit, IoError> {
+pub(crate) fn audit(logs: &[Log], status: Option<&AccountingStatus>) -> Result<Audit, IoError> {
     let mut evidence = Evidence::default();
     for log in logs {
         evidence
