@@ -17,6 +17,7 @@ mod lab_run;
 mod orders;
 #[path = "../../crates/io/zmtp/tests/peer/program.rs"]
 mod program;
+mod readout;
 mod security;
 mod shapes;
 mod simulator;

@@ -2,7 +2,9 @@
 
 use crate::ops::Ops;
 use sheaf_placement::policy;
-use sheaf_protocol::control::{Announced, Built, EpnPulse, FlpPulse, Hello, Skipped};
+use sheaf_protocol::control::{
+    Announced, Built, Counter, EpnPulse, FlpPulse, Hello, Position, Skipped,
+};
 use sheaf_protocol::{
     Attempt, Control, DropReason, Envelope, EpnId, FlpId, Incarnation, NodeId, RunId, Source,
     Target, Term, TfId, Timestamp, Verdict,
@@ -85,6 +87,7 @@ impl Bench {
             flps: ops.below(3).into(),
             epns: ops.below(3).into(),
             timeframes,
+            ..RunPlan::default()
         };
         Self {
             scheduler: Scheduler::new(config, plan, RUN).expect("a name of the list"),
@@ -166,6 +169,9 @@ impl Bench {
         let stf_bytes_max = ops.number().min(STF_BYTES_MAX);
         self.scheduler
             .handle_flp_joined(self.now, Source { flp, incarnation }, stf_bytes_max);
+        let position = Control::Position(position(ops));
+        self.scheduler
+            .handle_flp(self.now, Source { flp, incarnation }, position);
     }
 
     fn epn_joins(&mut self, ops: &mut Ops<'_>) {
@@ -327,8 +333,17 @@ fn check_sayable(control: &Control) {
     assert_eq!(heard, Ok((envelope, control.clone())));
 }
 
+fn position(ops: &mut Ops<'_>) -> Position {
+    let counters = [Counter::InStep, Counter::Behind, Counter::Ahead];
+    Position {
+        first: if ops.once_in(4) { tf(ops) } else { TfId(0) },
+        counter: counters[usize::from(ops.below(3))],
+        refused_stfs: ops.number(),
+    }
+}
+
 fn from_flp(ops: &mut Ops<'_>) -> Control {
-    match ops.below(8) {
+    match ops.below(9) {
         0..=2 => Control::Announce(ops.list(5, |ops| Announced {
             tf: tf(ops),
             bytes: ops.number(),
@@ -345,6 +360,7 @@ fn from_flp(ops: &mut Ops<'_>) -> Control {
             started: ops.once_in(2),
             ..FlpPulse::default()
         }),
+        7 => Control::Position(position(ops)),
         _ => {
             let incarnation = Incarnation(ops.number());
             Control::Unreachable {

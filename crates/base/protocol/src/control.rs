@@ -58,6 +58,8 @@ pub enum Control {
     },
     /// Sign of life, with the state of the sender.
     FlpPulse(FlpPulse),
+    /// Where the source stands against the run.
+    Position(Position),
     /// The FLP cannot reach this EPN's data address.
     Unreachable {
         /// The EPN that cannot be reached.
@@ -142,7 +144,7 @@ pub enum Control {
     Release(Release),
     /// Sign of life, with the time of the run.
     IcnPulse {
-        /// Time since TF 0 was due, in ns; 0 before the run has begun.
+        /// Time since the first TF of the run was due, in ns; 0 before the run has begun.
         elapsed_ns: u64,
     },
     /// The sender of [`Leaving`](Self::Leaving) may go, or the run is over for all.
@@ -240,6 +242,43 @@ pub struct Skipped {
     pub reason: DropReason,
 }
 
+/// Position of an FLP's source against the run: where it can begin, or how its counter of TF ids went astray.
+///
+/// An FLP sends it when it joins and knows it, when it changes, and repeats it until the run has begun.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    /// First TF that the source can give from now on; 0 if the source gives any.
+    pub first: TfId,
+    /// State of the counter.
+    pub counter: Counter,
+    /// STFs of the source that the FLP has refused since the process began.
+    pub refused_stfs: u64,
+}
+
+/// State of a source's counter of TF ids against the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Counter {
+    /// The next id is one that the run takes.
+    #[default]
+    InStep,
+    /// The ids have gone back: STFs are refused until the counter has passed what it gave before.
+    Behind,
+    /// The ids lie too far ahead of the run: STFs are refused until the run gets there.
+    Ahead,
+}
+
+impl Counter {
+    /// Returns the name in status views and logs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::InStep => "in-step",
+            Self::Behind => "behind",
+            Self::Ahead => "ahead",
+        }
+    }
+}
+
 /// State of an FLP, sent with every pulse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlpPulse {
@@ -255,7 +294,7 @@ pub struct FlpPulse {
     pub released_version: u64,
     /// Whether a [`Start`] was received.
     pub started: bool,
-    /// Time since TF 0 was due as the FLP has it, in ns; 0 before it was started.
+    /// Time since the first TF of the run was due as the FLP has it, in ns; 0 before it was started.
     pub elapsed_ns: u64,
     /// [`digest_of_targets`] of the EPNs that it knows. The ICN says them again as long as that is
     /// another one than its own.
@@ -373,8 +412,10 @@ pub struct Start {
     pub first: TfId,
     /// The first TF not to make; `u64::MAX` for no end.
     pub end: TfId,
-    /// Time since TF 0 was due, in ns: an FLP that joins late falls into step with the others.
+    /// Time since the first TF of the run was due, in ns: an FLP that joins late falls into step with the others.
     pub elapsed_ns: u64,
+    /// The first TF of the run, which was due when it began.
+    pub origin: TfId,
 }
 
 /// One EPN and where it listens.

@@ -47,6 +47,16 @@ impl RangeSet {
                 .is_some_and(|(_, end)| tf.0 < *end)
     }
 
+    /// Returns the first TF behind the TFs without a gap that `tf` is one of; `None` if it is not in the set.
+    #[must_use]
+    pub fn end_of_range_with(&self, tf: TfId) -> Option<TfId> {
+        if tf.0 < self.floor {
+            return Some(self.floor());
+        }
+        let (_, end) = self.ranges.range(..=tf.0).next_back()?;
+        (tf.0 < *end).then_some(TfId(*end))
+    }
+
     /// Puts `tf` in; `false` if it was there already.
     pub fn insert(&mut self, tf: TfId) -> bool {
         if self.contains(tf) {

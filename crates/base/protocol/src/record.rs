@@ -50,7 +50,15 @@ pub enum Record {
         /// First TF and first TF behind, ascending, without overlap.
         ranges: Vec<(TfId, TfId)>,
     },
-    /// Time of the run, in ns since TF 0 was due.
+    /// TFs that are none of this run: the ids of its sources begin behind them, or have gone on behind them. The first
+    /// TF of the run is the end of such a range that begins at TF 0.
+    Passed {
+        /// The first TF passed over.
+        first: TfId,
+        /// The first TF behind.
+        end: TfId,
+    },
+    /// Time of the run, in ns since its first TF was due.
     Clock {
         /// Nanoseconds.
         elapsed_ns: u64,
@@ -107,7 +115,7 @@ pub enum Record {
 
 // The number of each kind in the log, its name and its fields. A number is never given out twice.
 wire_enum! {
-    Record: u8 = "kind of record", "kind of record", "1 to 15";
+    Record: u8 = "kind of record", "kind of record", "1 to 16";
     1 "opened" Opened { run: RunId };
     2 "roster" Roster { id: RosterId, first: TfId, members: Vec<Source> = "roster" };
     3 "verdict" Verdict { tf: TfId, attempt: Attempt, bytes: u64 = "TF bytes", verdict: Verdict };
@@ -123,6 +131,7 @@ wire_enum! {
     13 "sources" Sources { sources: Vec<SummedSource> = "summed sources" };
     14 "undone" Undone { tf: TfId, attempt: Attempt, bytes: u64 = "TF bytes", verdict: Verdict };
     15 "again" Again(record: Restated);
+    16 "passed" Passed { first: TfId, end: TfId };
 }
 
 wire_enum! {
@@ -282,6 +291,10 @@ mod tests {
                 ranges: vec![(TfId(0), TfId(7))],
             },
             Record::Clock { elapsed_ns: 5 },
+            Record::Passed {
+                first: TfId(0),
+                end: tf,
+            },
             Record::Stopping { stop_at: None },
             Record::Stopping { stop_at: Some(tf) },
             Record::Set {
@@ -351,7 +364,7 @@ mod tests {
 
     #[test]
     fn what_is_no_record_is_refused() {
-        for bytes in [&[0][..], &[16], &[4; 7], &[7, 2, 0, 0, 0, 0, 0, 0, 0, 0]] {
+        for bytes in [&[0][..], &[17], &[4; 7], &[7, 2, 0, 0, 0, 0, 0, 0, 0, 0]] {
             assert!(Record::decode(bytes).is_err(), "{bytes:?}");
         }
     }

@@ -15,7 +15,7 @@
 )]
 
 use sheaf_placement::policy;
-use sheaf_protocol::control::{Announced, Built, EpnPulse, Hello};
+use sheaf_protocol::control::{Announced, Built, EpnPulse, Hello, Position};
 use sheaf_protocol::{
     Attempt, Control, EpnId, FlpId, Incarnation, RunId, Source, Target, TfId, Timestamp,
 };
@@ -157,6 +157,7 @@ impl BenchFarm {
             flps: u32::from(flps),
             epns: u32::from(epns),
             timeframes: None,
+            ..RunPlan::default()
         };
         let config = SchedulerConfig {
             policy: policy.to_owned(),
@@ -185,6 +186,8 @@ impl BenchFarm {
         for flp in 0..flps {
             farm.scheduler
                 .handle_flp_joined(farm.now, source(flp), STF_BYTES);
+            let position = Control::Position(Position::default());
+            farm.scheduler.handle_flp(farm.now, source(flp), position);
         }
         farm.act();
         farm.checksum = 0;

@@ -8,7 +8,7 @@
 //! checksum tells whether two runs did the same work.
 
 use divan::{Bencher, counter::ItemsCount};
-use sheaf_protocol::control::{Announced, Built, EpnPulse, Hello};
+use sheaf_protocol::control::{Announced, Built, EpnPulse, Hello, Position};
 use sheaf_protocol::{
     Attempt, Control, EpnId, FlpId, Incarnation, RunId, Source, Target, TfId, Timestamp,
 };
@@ -98,6 +98,7 @@ impl BenchFarm {
             flps: u32::from(shape.flps),
             epns: u32::from(shape.epns),
             timeframes: None,
+            ..RunPlan::default()
         };
         let config = SchedulerConfig::default();
         let scheduler = Scheduler::new(config, plan, RunId(1)).expect("the default policy exists");
@@ -123,6 +124,8 @@ impl BenchFarm {
         for flp in 0..shape.flps {
             farm.scheduler
                 .handle_flp_joined(farm.now, source(flp), STF_BYTES);
+            let position = Control::Position(Position::default());
+            farm.scheduler.handle_flp(farm.now, source(flp), position);
         }
         farm.act();
         farm.checksum = 0;

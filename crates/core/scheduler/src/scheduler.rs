@@ -5,6 +5,7 @@
 //! at most one verdict, because only [`decide`](Scheduler) writes one and takes the TF out of the undecided
 //! phases in the same step. See `docs/reference/protocol.md` for the life of a TF.
 
+mod begin;
 mod checkpoint;
 mod config;
 mod decide;
@@ -126,13 +127,17 @@ pub struct Scheduler {
     queue: VecDeque<TfId>,
     /// Committed TFs that wait for the next life of their EPN.
     strays: BTreeMap<TfId, Stray>,
+    /// The first TF of the run.
+    first: TfId,
+    /// When the quorum was there and a source could begin, while others had not given their first id.
+    begin_awaited_since: Option<Timestamp>,
     /// The first TF that no source has named yet.
     frontier: TfId,
     released: RangeSet,
     released_version: u64,
     released_said: u64,
     phase: RunPhase,
-    /// When TF 0 was due, or when this ICN took over.
+    /// When the first TF was due, or when this ICN took over.
     origin: Timestamp,
     /// How long the run had lasted at the origin.
     before: Duration,
@@ -199,6 +204,8 @@ impl Scheduler {
             tfs: BTreeMap::new(),
             queue: VecDeque::new(),
             strays: BTreeMap::new(),
+            first: TfId(0),
+            begin_awaited_since: None,
             frontier: TfId(0),
             released: RangeSet::default(),
             released_version: 0,
@@ -319,6 +326,7 @@ impl Scheduler {
 
     /// Handles the passing of time: deadlines of TFs, missing answers, the heartbeat.
     pub fn handle_tick(&mut self, now: Timestamp) {
+        self.begin_if_quorum(now);
         self.pace(now);
         self.unreachable.retain(|_, until| *until > now);
         let due: Vec<TfId> = self

@@ -3,17 +3,20 @@
 mod beat;
 mod config;
 mod link;
+mod position;
 mod sending;
 mod stats;
 
 pub use config::{FlpConfig, Pace, Push, WhenFull};
+pub use position::{Given, Refused, StfRefusal};
 pub use stats::Stats;
 
 use crate::hold::Hold;
 use beat::Beat;
 use link::Links;
+use position::SourceState;
 use sheaf_protocol::control::{
-    Announced, Assign, EpnAddress, FlpPulse, Offered, Release, Skipped, Start,
+    Announced, Assign, Counter, EpnAddress, FlpPulse, Offered, Release, Skipped, Start,
 };
 use sheaf_protocol::{
     Attempt, Control, DropReason, RangeSet, RunId, Source, Stf, StfHeader, Target, TfId, Timestamp,
@@ -24,9 +27,6 @@ use std::time::Duration;
 
 /// Assignments that may wait for their STF to be made.
 const ASSIGNED_AHEAD_MAX: usize = 1 << 16;
-
-/// TFs that an external source may pass over at once; a wider gap is a broken id, and its STF is refused.
-const GAP_MAX: u64 = 1 << 16;
 
 /// Skipped TFs that are remembered until their fate is known. Beyond it, the oldest is forgotten.
 const SKIPS_KEPT_MAX: usize = 1 << 16;
@@ -101,12 +101,17 @@ pub struct Flp {
     source: Source,
     run: Option<RunId>,
     phase: Phase,
+    /// The first TF of the run, which was due when it began.
+    origin: TfId,
+    /// The first TF of the run that this FLP was to make.
+    first: TfId,
     /// The first TF not made.
     next: TfId,
     /// The first TF not to make.
     end: TfId,
     /// The common time of the run.
     beat: Beat,
+    source_state: SourceState,
     stf_bytes_max: u64,
     hold: Hold,
     links: Links,
@@ -137,9 +142,12 @@ impl Flp {
             source,
             run: None,
             phase: Phase::Waiting,
+            origin: TfId(0),
+            first: TfId(0),
             next: TfId(0),
             end: TfId(0),
             beat: Beat::default(),
+            source_state: SourceState::default(),
             stf_bytes_max,
             hold: Hold::default(),
             paced: VecDeque::new(),
@@ -239,6 +247,7 @@ impl Flp {
             for (_, told_at) in self.skips.values_mut() {
                 *told_at = None;
             }
+            self.source_state.forget_sent();
             return;
         }
         if self.run.is_some() {
@@ -246,7 +255,9 @@ impl Flp {
         }
         self.run = Some(run);
         self.beat = Beat::default();
+        self.source_state.reset();
         self.phase = Phase::Waiting;
+        (self.origin, self.first) = (TfId(0), TfId(0));
         self.next = TfId(0);
         self.end = TfId(0);
         self.paced.clear();
@@ -276,6 +287,7 @@ impl Flp {
             return;
         }
         self.phase = Phase::Running;
+        (self.origin, self.first) = (start.origin, start.first);
         self.next = start.first;
         self.end = start.end;
         self.beat = Beat::new(now, start.elapsed_ns);
@@ -292,7 +304,7 @@ impl Flp {
             }
             let tf = match self.config.pace {
                 Pace::RateHz(rate_hz) => {
-                    let due = self.beat.due(due_after(self.next, rate_hz));
+                    let due = self.beat.due(due_after(self.origin, self.next, rate_hz));
                     if now < due {
                         return Demand::WaitUntil(due);
                     }
@@ -338,23 +350,23 @@ impl Flp {
 
     /// Accepts an STF that the source has made. TFs that were passed over are skipped; an STF that was made before is
     /// refused.
-    pub fn handle_stf(&mut self, now: Timestamp, stf: Stf) {
+    pub fn handle_stf(&mut self, now: Timestamp, stf: Stf) -> Given {
         let tf = stf.tf;
-        let too_far = self.next.0.saturating_add(GAP_MAX) < tf.0;
-        if tf < self.next || too_far || self.phase != Phase::Running {
-            self.stats.refused_stfs += 1;
-            return;
+        if let Some((refusal, expected)) = self.refusal_of(tf) {
+            self.source_state.refuse(refusal, tf, expected);
+            return Given::Refused(refusal);
         }
+        self.source_state.counter = Counter::InStep;
         while self.config.pace == Pace::External && self.next < tf.min(self.end) {
             self.handle_skipped(self.next, DropReason::SourceOverrun);
         }
         if tf >= self.end {
-            self.stats.refused_stfs += 1;
-            return;
+            self.source_state.refuse(StfRefusal::AfterEnd, tf, self.end);
+            return Given::Refused(StfRefusal::AfterEnd);
         }
         if stf.bytes() > self.stf_bytes_max {
             self.handle_skipped(tf, DropReason::Oversize);
-            return;
+            return Given::Skipped;
         }
         self.advance_behind(tf);
         self.stats.made_stfs += 1;
@@ -373,6 +385,7 @@ impl Flp {
             }
         }
         self.end_if_reached();
+        Given::Made
     }
 
     /// Skips `tf`, of which there will be no STF.
@@ -476,6 +489,7 @@ impl Flp {
         }
         self.released_version = release.version;
         release.add_to(&mut self.released);
+        self.follow_jump();
         let released = &self.released;
         self.stats.released_stfs += self.hold.release(|tf| released.contains(tf));
         self.assigned_ahead.retain(|tf, _| !released.contains(*tf));
@@ -574,6 +588,7 @@ impl Flp {
                 .push_back(Action::Send(Control::Announce(items)));
         }
         self.flush_offers();
+        self.flush_position();
         let untold = self
             .skips
             .iter_mut()
@@ -602,9 +617,11 @@ impl Flp {
     }
 }
 
-/// Returns how long after the origin `tf` is due at `rate_hz`: computed from the id, so that no error adds up.
-fn due_after(tf: TfId, rate_hz: f64) -> Duration {
-    Duration::try_from_secs_f64(tf.0 as f64 / rate_hz).unwrap_or(Duration::MAX)
+/// Returns how long after the TF `origin` the TF `tf` is due at `rate_hz`: computed from the id, so that no error adds
+/// up.
+fn due_after(origin: TfId, tf: TfId, rate_hz: f64) -> Duration {
+    let tfs = tf.0.saturating_sub(origin.0);
+    Duration::try_from_secs_f64(tfs as f64 / rate_hz).unwrap_or(Duration::MAX)
 }
 
 #[cfg(test)]

@@ -87,6 +87,13 @@ events! {
         /// Name of a drop reason.
         reason: String;
     }
+    /// An STF of the source was refused; it counts nowhere else.
+    Refused = "refused" of "FLP" {
+        /// The TF that the source gave.
+        tf: u64;
+        /// `before_first`, `behind`, `ahead`, `not_running` or `after_end`.
+        reason: String;
+    }
     /// An STF was passed to the stream to an EPN.
     Sent = "sent" of "FLP" {
         /// The TF.
@@ -144,6 +151,13 @@ events! {
         term: u64;
         /// Reason, as the ICN learned it.
         why: String;
+    }
+    /// The ids of the sources begin behind these TFs, or have gone on behind them: they are no TFs of the run.
+    Passed = "passed" of "ICN" {
+        /// The first TF passed over.
+        first: u64;
+        /// The first TF behind.
+        end: u64;
     }
     /// From a TF on, these FLPs make a TF whole. Replaces earlier rosters with the same or a later `first`.
     Roster = "roster" of "ICN" {

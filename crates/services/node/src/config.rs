@@ -40,7 +40,7 @@ pub use security::{BulkConfig, SecurityConfig};
 pub use transport::TransportConfig;
 
 use serde::{Deserialize, Serialize};
-use sheaf_protocol::Role;
+use sheaf_protocol::{Role, TfId};
 use sheaf_scheduler::{RunPlan, SchedulerConfig};
 use std::path::Path;
 use std::time::Duration;
@@ -77,6 +77,11 @@ pub struct RunConfig {
     pub timeframes: u64,
     /// How long the sources run from the first announce on, in seconds. 0: no end.
     pub duration_s: f64,
+    /// The first TF of the run; without it, the highest first TF that the sources can give.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_tf: Option<u64>,
+    /// How long the begin waits for sources that have not given the id of their first STF, from when one has, in ms.
+    pub first_tf_wait_ms: u64,
 }
 
 impl Default for RunConfig {
@@ -86,6 +91,8 @@ impl Default for RunConfig {
             epns: 5,
             timeframes: 0,
             duration_s: 0.0,
+            first_tf: None,
+            first_tf_wait_ms: RunPlan::default().first_tf_wait_ms,
         }
     }
 }
@@ -98,6 +105,8 @@ impl RunConfig {
             flps: self.flps,
             epns: self.epns,
             timeframes: (self.timeframes > 0).then_some(self.timeframes),
+            first_tf: self.first_tf.map(TfId),
+            first_tf_wait_ms: self.first_tf_wait_ms,
         }
     }
 
@@ -156,8 +165,10 @@ impl FarmConfig {
     ///
     /// As [`load_for`](Self::load_for).
     pub fn parse_for(text: &str, path: &Path, roles: &[Role]) -> Result<Self, ConfigErrors> {
-        let (config, lines, mut errors) =
+        let (mut config, lines, mut errors) =
             read::read(text).map_err(|syntax| in_file(path, syntax))?;
+        let state = std::env::var_os("STATE_DIRECTORY");
+        config.icn.ledger.place(path, state.as_deref());
         // Checked also beside unreadable keys, which have their defaults here: all is said at once.
         let mut checked = config.check();
         checked.extend(roles.iter().flat_map(|role| config.check_files(*role)));

@@ -2,10 +2,11 @@
 
 use crate::event::{Event, EventLog};
 use crate::icn_link::{IcnLink, LEAVE_ALONE_AFTER};
+use crate::refusals::Refusals;
 use crate::registry::Discovery;
 use crate::reject::{self, PeerGuard};
 use crate::security;
-use crate::source::{Fed, Input};
+use crate::source::{Fed, Feed, Input};
 use crate::uplink::{Heard, Uplink};
 use sheaf_metrics::Registry;
 use sheaf_protocol::reject::Code;
@@ -13,7 +14,7 @@ use sheaf_protocol::{
     Control, DataHello, DropReason, NodeId, Role, RunId, Source, Stf, StfHeader, Target, Term,
     TfId, Timestamp, WireKind,
 };
-use sheaf_stf_builder::flp::{Action, Demand, Flp};
+use sheaf_stf_builder::flp::{Action, Demand, Flp, Given};
 use sheaf_stf_builder::{Made, Slots};
 use sheaf_transport::{ConnId, Frame, Refusal, SendError, Transport};
 use std::collections::{BTreeMap, VecDeque};
@@ -70,6 +71,9 @@ pub struct FlpNode<T> {
     source: Source,
     brain: Flp,
     input: Input,
+    /// STF that the source offers before the run has begun.
+    offered: Option<Fed>,
+    refusals: Refusals,
     slots: Box<dyn Slots + Send>,
     icn_link: IcnLink,
     log: EventLog,
@@ -109,6 +113,8 @@ impl<T: Transport> FlpNode<T> {
             source,
             brain,
             input,
+            offered: None,
+            refusals: Refusals::default(),
             slots,
             icn_link: IcnLink::new(uplink),
             log,
@@ -309,6 +315,7 @@ impl<T: Transport> FlpNode<T> {
             self.icn_link.handle_tick(now, &mut self.transport);
             self.peer_guard.tick(now, &mut self.transport);
             self.brain.handle_tick(now);
+            self.refusals.log(now, &self.brain);
         }
         let source_due = self.make(now);
         self.act();
@@ -351,10 +358,13 @@ impl<T: Transport> FlpNode<T> {
                     Demand::Nothing => return now + TICK,
                 },
                 Input::Fed(feed) => {
+                    if self.brain.is_waiting() {
+                        offer(&mut self.brain, feed, &mut self.offered);
+                    }
                     if !self.brain.is_running() || !self.brain.has_room(0) {
                         return now + TICK;
                     }
-                    match feed.try_next() {
+                    match self.offered.take().unwrap_or_else(|| feed.try_next()) {
                         Fed::Stf(stf) => stf,
                         Fed::Counted(stf) => Stf {
                             tf: self.brain.next_tf(),
@@ -371,15 +381,20 @@ impl<T: Transport> FlpNode<T> {
             };
             made += 1;
             bytes += stf.bytes();
-            let event = Event::Made {
-                tf: stf.tf.0,
+            let tf = stf.tf.0;
+            let made_event = Event::Made {
+                tf,
                 bytes: stf.bytes(),
                 digest: stf.digest,
             };
-            let before = self.brain.stats().made_stfs;
-            self.brain.handle_stf(now, stf);
-            if self.brain.stats().made_stfs > before {
-                self.log.add(&event);
+            match self.brain.handle_stf(now, stf) {
+                Given::Made => self.log.add(&made_event),
+                // Its event is that of the report to the ICN.
+                Given::Skipped => {}
+                Given::Refused(refusal) => {
+                    let reason = refusal.name().to_owned();
+                    self.log.add(&Event::Refused { tf, reason });
+                }
             }
         }
         now
@@ -529,6 +544,24 @@ impl<T: Transport> FlpNode<T> {
                 self.held_back.insert(conn, waiting);
                 return;
             }
+        }
+    }
+}
+
+/// Gives the brain the first STF that `feed` has, before the run has begun, and keeps it until it has.
+fn offer(brain: &mut Flp, feed: &mut Feed, offered: &mut Option<Fed>) {
+    if !feed.has_ids() {
+        return brain.handle_offered(TfId(0));
+    }
+    let fed = offered.get_or_insert_with(|| feed.try_next());
+    match fed {
+        Fed::Stf(stf) => brain.handle_offered(stf.tf),
+        Fed::Counted(_) => brain.handle_offered(TfId(0)),
+        Fed::Nothing => *offered = None,
+        Fed::Ended => {
+            *offered = None;
+            info!("The source has ended");
+            brain.handle_source_ended();
         }
     }
 }

@@ -22,6 +22,7 @@ mod ledger;
 pub mod metrics;
 pub mod operator;
 pub mod output;
+mod refusals;
 pub mod registry;
 mod reject;
 pub mod role;

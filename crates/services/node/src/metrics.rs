@@ -3,7 +3,7 @@
 use crate::{icn, reject, security, sink, zmq};
 use bytes::Bytes;
 use sheaf_metrics::{Metric, Registry, Row};
-use sheaf_stf_builder::flp::Flp;
+use sheaf_stf_builder::flp::{Flp, StfRefusal};
 use sheaf_tf_builder::{RefusedStf, TfBuilder};
 use sheaf_transport::{Arena, Stats};
 
@@ -31,11 +31,17 @@ const OF_FLP: &[Row<Flp>] = &[
          repeated counts once",
         |flp| flp.stats().skipped_stfs,
     ),
-    Row::counter(
+    Row::counters(
         "acquire_stf_refused_total",
-        "STFs of the source that came twice, out of order or outside of a run.",
-        "a producer counts its TF ids wrongly",
-        |flp| flp.stats().refused_stfs,
+        "STFs of the source that the FLP refused, by reason.",
+        "`before_first`: a producer that began before the others, harmless. `behind`: ids go back: an STF comes twice, \
+         or a producer was started again. `ahead`: ids jump by more than 65536: a producer counts wrongly, or all of \
+         them have to jump. `not_running`, `after_end`: the run stops",
+        &["reason"],
+        |flp| {
+            let count = |refusal: &StfRefusal| (refusal.name(), flp.refused(*refusal).stfs);
+            StfRefusal::ALL.iter().map(count).collect()
+        },
     ),
     Row::counter(
         "acquire_stf_late_total",

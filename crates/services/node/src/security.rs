@@ -217,6 +217,7 @@ pub(crate) fn may_send(role: Role, control: &Control) -> bool {
         | Control::Stopped { .. }
         | Control::Ended { .. }
         | Control::FlpPulse(_)
+        | Control::Position(_)
         | Control::Unreachable { .. } => role == Role::Flp,
         Control::Built(_)
         | Control::CommitAck { .. }

@@ -20,6 +20,12 @@ pub struct FarmStatus {
     pub uptime_s: f64,
     /// Seconds from the first announce to now, or to the stop of the sources.
     pub duration_s: f64,
+    /// The first TF of the run; 0 before the run has begun.
+    #[serde(default)]
+    pub first_tf: u64,
+    /// FLPs of which the begin of the run awaits the id of the first STF.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub awaited_flps: Vec<u16>,
     /// How connections are guarded: `tls`, `crc-only` (STFs in the clear), `loopback` (plain, on this machine only) or
     /// `insecure` (plain, anywhere). Empty where the process is unknown.
     #[serde(default)]
@@ -113,6 +119,12 @@ pub struct FlpStatus {
     pub made_stfs: u64,
     /// Payload bytes sent, repeats included.
     pub sent_bytes: u64,
+    /// Counter of TF ids of the source: `in-step`, `behind` or `ahead` of the run; `unknown` until its first STF.
+    #[serde(default)]
+    pub counter: String,
+    /// STFs of the source that the FLP refused.
+    #[serde(default)]
+    pub refused_stfs: u64,
 }
 
 /// One EPN as its last heartbeat says.

@@ -140,6 +140,7 @@ impl Scene {
                 flps: 9,
                 epns: 9,
                 timeframes: None,
+                ..RunPlan::default()
             },
             new_run: RunId(5),
             liveness: LivenessConfig::default(),

@@ -6,7 +6,7 @@ use super::finding::Kind;
 use super::proven::{Accounting, Audit, Options};
 use super::tables::{Facts, LifeIndex};
 use super::tf::Tf;
-use sheaf_protocol::Role;
+use sheaf_protocol::{Role, TfId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Recomputes the accounting from `evidence`.
@@ -38,6 +38,10 @@ pub fn audit(evidence: &mut Evidence, options: &Options) -> Audit {
         Tf::new(id, facts, evidence).judge(&mut auditor);
     }
     auditor.check_summed();
+    for (flp, refused) in &evidence.refused {
+        let source = auditor.audit.sources.entry(flp.clone()).or_default();
+        source.refused = *refused;
+    }
     if let Some(accounting) = &options.accounting {
         auditor.settle_unannounced(accounting);
         auditor.compare(accounting);
@@ -180,7 +184,9 @@ impl Holes {
         let made: Vec<LifeIndex> = facts.made.iter().map(|made| made.life).collect();
         let skipped = facts.skipped.iter().map(|skipped| skipped.life);
         let makers: BTreeSet<LifeIndex> = made.iter().copied().chain(skipped).collect();
-        if self.before.is_some_and(|before| before + 1 != tf) {
+        let passed = &auditor.evidence.passed;
+        let is_hole = |before: u64| passed.missing_in(TfId(before + 1), TfId(tf)) > 0;
+        if self.before.is_some_and(is_hole) {
             self.kept = Some(tf - 1);
         }
         for life in makers {
@@ -190,7 +196,13 @@ impl Holes {
                 auditor.contradict(Kind::Hole, Some(tf), format!("{node} made TF {tf} twice"));
             }
             let before = self.last.insert(life, tf);
-            let forgot = |before: &u64| self.kept.is_some_and(|kept| kept > *before);
+            // All sources were ahead of TFs that the run passed over, and perhaps of some before them.
+            let was_ahead = |before: u64| {
+                let (first, end) = (TfId(before + 1), TfId(tf));
+                first < end && auditor.evidence.passed.missing_in(first, end) < tf - first.0
+            };
+            let forgot =
+                |before: &u64| self.kept.is_some_and(|kept| kept > *before) && !was_ahead(*before);
             if let Some(before) = before.filter(forgot) {
                 let (from, to) = (before + 1, tf - 1);
                 let who = if maker.node.role == Role::Flp {

@@ -11,7 +11,7 @@ use super::tables::{
     Abandoned, Assignment, Decided, Delivery, LifeIndex, Made, Named, Part, Sent, Session, Skipped,
     Tables, Verdict,
 };
-use sheaf_protocol::{NodeId, Role};
+use sheaf_protocol::{NodeId, RangeSet, Role, TfId};
 use sheaf_verdict_log::event::{Event, PartEvent};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -85,8 +85,12 @@ pub struct Evidence {
     pub(super) has_ledger: bool,
     /// Checkpoint that the verdict log begins with.
     pub(super) summed: Option<Summed>,
+    /// TFs that are none of the run.
+    pub(super) passed: RangeSet,
     pub(super) has_icns: bool,
     pub(super) consumer_faults: u64,
+    /// STFs that FLPs refused, by FLP.
+    pub(super) refused: BTreeMap<String, u64>,
     lines: u64,
     records: u64,
 }
@@ -287,7 +291,10 @@ impl Evidence {
                 }
                 self.runs.entry(run).or_insert(node.to_string());
             }
-            Event::Made { .. } | Event::Skipped { .. } | Event::Sent { .. } => {
+            Event::Made { .. }
+            | Event::Skipped { .. }
+            | Event::Refused { .. }
+            | Event::Sent { .. } => {
                 self.add_of_flp(life, event);
             }
             Event::Delivered { .. } | Event::Recovered { .. } | Event::Fault { .. } => {
@@ -299,6 +306,7 @@ impl Evidence {
             | Event::Called { .. }
             | Event::Verdict { .. }
             | Event::Abandoned { .. }
+            | Event::Passed { .. }
             | Event::Over => self.add_of_icn(log, life, event),
         }
     }
@@ -318,6 +326,10 @@ impl Evidence {
             Event::Skipped { tf, reason } => {
                 let reason = tables.reasons.place(reason);
                 tables.skipped.push(Skipped { tf, life, reason });
+            }
+            Event::Refused { .. } => {
+                let node = self.life(life).node;
+                *self.refused.entry(node.to_string()).or_default() += 1;
             }
             Event::Sent {
                 tf,
@@ -412,6 +424,7 @@ impl Evidence {
                 log.rosters = Rosters::default();
             }
             Event::Deposed { .. } => {}
+            Event::Passed { first, end } => self.passed.insert_range(TfId(first), TfId(end)),
             Event::Roster { first, members, .. } => {
                 self.roster_source = self.roster_source.max(RosterSource::IcnLogs);
                 let members = members

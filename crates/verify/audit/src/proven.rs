@@ -69,6 +69,9 @@ pub struct SourceAccounting {
     pub outside: u64,
     /// STFs made, whose TF has no verdict.
     pub in_flight: u64,
+    /// STFs of the source that the FLP refused; none of those made.
+    #[serde(default)]
+    pub refused: u64,
 }
 
 impl SourceAccounting {

@@ -188,6 +188,11 @@ impl<'a> Watch<'a> {
                 }
                 Ok(())
             }
+            // No fate of a TF.
+            Event::Refused { tf, .. } | Event::Passed { first: tf, .. } => {
+                self.hash.add(*tf);
+                Ok(())
+            }
             Event::End => Ok(()),
         }
     }

@@ -238,7 +238,7 @@ impl fmt::Display for Report {
             writeln!(
                 f,
                 "  {flp}: made {} = delivered {} + missing {} + dropped {} + abandoned {} + outside {} + in flight {}; \
-                 skipped {}",
+                 skipped {}, refused {}",
                 accounting.made,
                 accounting.delivered,
                 accounting.missing,
@@ -246,7 +246,8 @@ impl fmt::Display for Report {
                 accounting.abandoned,
                 accounting.outside,
                 accounting.in_flight,
-                accounting.skipped
+                accounting.skipped,
+                accounting.refused
             )?;
         }
         if self.consumer_faults > 0 {

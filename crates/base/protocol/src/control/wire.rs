@@ -1,8 +1,8 @@
 //! The bytes of control messages: envelope, kind, fields.
 
 use super::{
-    Absent, Announced, Assign, Built, Commit, Control, Envelope, EpnAddress, EpnPulse, FlpPulse,
-    Hello, Offered, Order, Recover, Release, Skipped, SlotHeld, Start, Welcome,
+    Absent, Announced, Assign, Built, Commit, Control, Counter, Envelope, EpnAddress, EpnPulse,
+    FlpPulse, Hello, Offered, Order, Position, Recover, Release, Skipped, SlotHeld, Start, Welcome,
 };
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::id::{
@@ -24,6 +24,7 @@ wire_enum! {
     13 "ended" Ended { next: TfId };
     14 "flp-pulse" FlpPulse(pulse: FlpPulse);
     15 "unreachable" Unreachable { target: Target };
+    16 "position" Position(position: Position);
     20 "built" Built(tfs: Vec<Built> = "built TFs");
     21 "commit-ack" CommitAck { sink_bytes: u64 = "sink bytes", tfs: Vec<TfId> = "acknowledged TFs" };
     22 "corrupt" Corrupt { tf: TfId, flp: FlpId };
@@ -36,11 +37,12 @@ wire_enum! {
     32 "release" Release(release: Release);
     33 "icn-pulse" IcnPulse { elapsed_ns: u64 = "elapsed ns" };
     34 "dismissed" Dismissed;
-    40 "start" Start(start: Start);
     41 "pace" Pace(tfs: Vec<TfId> = "paced TFs");
     42 "stop" Stop;
     43 "stop-at" StopAt { next: TfId };
     44 "epns" Epns(epns: Vec<EpnAddress> = "EPNs");
+    // 40 was a start without the first TF of the run.
+    45 "start" Start(start: Start);
     50 "roster" Roster { id: RosterId, members: Vec<Source> = "roster" };
     51 "source-gone" SourceGone { source: Source };
     52 "commit" Commit(tfs: Vec<Commit> = "committed TFs");
@@ -70,6 +72,13 @@ wire_enum! {
         enabled: Option<bool> = "enabled" if "enabled given",
     };
     3 "stop" Stop reserved EpnId;
+}
+
+wire_enum! {
+    Counter: u8 = "counter", "state of a counter", "0 (in step), 1 (behind) or 2 (ahead)";
+    0 "in-step" InStep;
+    1 "behind" Behind;
+    2 "ahead" Ahead;
 }
 
 wire_enum! {
@@ -111,6 +120,7 @@ wire_struct! {
         elapsed_ns: u64 = "elapsed ns",
         epns_digest: u32 = "digest of EPNs",
     }
+    Position { first: TfId, counter: Counter, refused_stfs: u64 = "refused STFs" }
     EpnPulse {
         open_tfs: u64 = "open TFs",
         open_bytes: u64 = "open bytes",
@@ -133,7 +143,7 @@ wire_struct! {
     SlotHeld { tf: TfId, bytes: u64 = "slot bytes" }
     Welcome { pulse_ns: u64 = "pulse ns", stf_bytes_max: u64 = "STF bytes max" }
     Release { version: u64 = "release version", floor: TfId, ranges: Vec<(TfId, TfId)> = "released ranges" }
-    Start { first: TfId, end: TfId, elapsed_ns: u64 = "elapsed ns" }
+    Start { first: TfId, end: TfId, elapsed_ns: u64 = "elapsed ns", origin: TfId }
     EpnAddress { target: Target, address: String = "EPN address" }
     Commit { tf: TfId, missing: Vec<FlpId> = "missing FLPs" }
     Recover { tf: TfId, incarnation: Incarnation, missing: Vec<FlpId> = "missing FLPs" }

@@ -32,6 +32,8 @@ pub struct Summary {
     /// Whether the run is to stop; and at which TF, if that is agreed on.
     stopping: Option<Option<TfId>>,
     pub(super) rosters: Rosters,
+    /// The first TF of the run.
+    pub(super) first: TfId,
     pub(super) frontier: TfId,
     pub(super) released: RangeSet,
     pub(super) undone: BTreeMap<TfId, Decided>,
@@ -135,6 +137,13 @@ impl Summary {
                         self.undone.remove(&tf);
                         self.released.insert(tf);
                     }
+                }
+            }
+            Record::Passed { first, end } => {
+                self.released.insert_range(*first, *end);
+                self.frontier = self.frontier.max(*end);
+                if *first == TfId(0) {
+                    self.first = *end;
                 }
             }
             Record::Clock { elapsed_ns } => self.before = Duration::from_nanos(*elapsed_ns),
@@ -272,6 +281,10 @@ impl Summary {
             let ranges = ranges.to_vec();
             Record::Released { ranges }
         }));
+        if self.first > TfId(0) {
+            let (first, end) = (TfId(0), self.first);
+            records.push(Record::Passed { first, end });
+        }
         let source =
             |(flp, accounting): (&FlpId, &crate::accounting::SourceAccounting)| SummedSource {
                 flp: *flp,

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use sheaf_placement::Reaction;
+use sheaf_protocol::TfId;
 use std::time::Duration;
 
 /// How TFs come into being.
@@ -127,4 +128,26 @@ pub struct RunPlan {
     pub epns: u32,
     /// TFs to make; `None` for no end.
     pub timeframes: Option<u64>,
+    /// The first TF of the run; without it, the highest first TF that the sources can give.
+    pub first_tf: Option<TfId>,
+    /// How long the begin waits for sources that have not given the id of their first STF, from when one has, in ms.
+    pub first_tf_wait_ms: u64,
+}
+
+impl Default for RunPlan {
+    fn default() -> Self {
+        Self {
+            flps: 1,
+            epns: 1,
+            timeframes: None,
+            first_tf: None,
+            first_tf_wait_ms: 10_000,
+        }
+    }
+}
+
+impl RunPlan {
+    pub(crate) fn first_tf_wait(&self) -> Duration {
+        Duration::from_millis(self.first_tf_wait_ms)
+    }
 }

@@ -46,6 +46,7 @@ impl Scheduler {
                     ended: None,
                     pulse: FlpPulse::default(),
                     first: None,
+                    position: None,
                 },
             );
         }
@@ -300,6 +301,7 @@ impl Scheduler {
                 self.take_time_of(now, &pulse);
                 self.handle_flp_pulse(source, pulse);
             }
+            Control::Position(position) => self.handle_position(now, source, position),
             Control::Unreachable { target }
                 if !self.is_current(target) || self.ignores_deaths() => {}
             Control::Unreachable { target } => {

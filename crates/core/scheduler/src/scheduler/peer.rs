@@ -1,7 +1,7 @@
 //! One FLP or one EPN as the scheduler knows it, and the operator's setting of an EPN.
 
 use sheaf_placement::TargetId;
-use sheaf_protocol::control::{EpnPulse, FlpPulse};
+use sheaf_protocol::control::{EpnPulse, FlpPulse, Position};
 use sheaf_protocol::{EpnId, RosterId, Source, Target, TfId, Timestamp};
 use std::collections::BTreeSet;
 
@@ -26,6 +26,8 @@ pub(super) struct FlpNode {
     pub(super) pulse: FlpPulse,
     /// First TF that the ICN asked for.
     pub(super) first: Option<TfId>,
+    /// Where the source stands against the run, as far as the FLP knows.
+    pub(super) position: Option<Position>,
 }
 
 /// One life of an EPN.
@@ -61,6 +63,7 @@ impl FlpNode {
             ended: None,
             pulse: FlpPulse::default(),
             first: Some(first),
+            position: None,
         }
     }
 }

@@ -66,6 +66,7 @@ impl Scheduler {
         found.phase = summary.phase(now);
         let Summary {
             rosters,
+            first,
             frontier,
             released,
             undone,
@@ -78,6 +79,7 @@ impl Scheduler {
         // No node has a version that a leader before this one gave out for more than this.
         found.released_version = released.count();
         (found.rosters, found.frontier, found.released) = (rosters, frontier, released);
+        found.first = first;
         (found.accounting, found.before, found.settings) = (accounting, before, settings);
         if let Some(epns) = listed {
             found.list.restore(epns);

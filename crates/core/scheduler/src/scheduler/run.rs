@@ -32,7 +32,7 @@ impl Scheduler {
         self.phase == RunPhase::Over
     }
 
-    /// Returns the time since TF 0 was due, in ns; 0 before the run has begun.
+    /// Returns the time since the first TF was due, in ns; 0 before the run has begun.
     #[must_use]
     pub fn elapsed_ns(&self, now: Timestamp) -> u64 {
         let elapsed = if self.has_begun() {
@@ -102,33 +102,13 @@ impl Scheduler {
         }
     }
 
-    fn end(&self) -> TfId {
-        self.plan.timeframes.map_or(TfId(u64::MAX), TfId)
-    }
-
-    pub(super) fn begin_if_quorum(&mut self, now: Timestamp) {
-        let is_there = |node: &&FlpNode| !self.gone.contains(&node.source);
-        let flps = self.flps.values().filter(is_there).count();
-        let quorum = flps >= self.plan.flps as usize && self.epns.len() >= self.plan.epns as usize;
-        if self.phase != RunPhase::Waiting || !quorum {
-            return;
-        }
-        self.phase = RunPhase::Running;
-        self.origin = now;
-        self.fix_list();
-        self.change_roster();
-        let there = self
-            .flps
-            .values()
-            .filter(|n| !self.gone.contains(&n.source));
-        let flps: Vec<FlpId> = there.map(|node| node.source.flp).collect();
-        for flp in flps {
-            self.start_flp(now, flp, TfId(0));
-        }
+    pub(super) fn end(&self) -> TfId {
+        let end = |timeframes| TfId(self.first.0.saturating_add(timeframes));
+        self.plan.timeframes.map_or(TfId(u64::MAX), end)
     }
 
     pub(super) fn start_flp(&mut self, now: Timestamp, flp: FlpId, first: TfId) {
-        let (end, elapsed_ns) = (self.end(), self.elapsed_ns(now));
+        let (end, elapsed_ns, origin) = (self.end(), self.elapsed_ns(now), self.first);
         let Some(node) = self.flps.get_mut(&flp) else {
             return;
         };
@@ -139,6 +119,7 @@ impl Scheduler {
                 first,
                 end,
                 elapsed_ns,
+                origin,
             }),
         );
     }
@@ -169,7 +150,7 @@ impl Scheduler {
 
     /// Returns when `tf` is due, computed from the id, so that no error adds up.
     fn pace_due(&self, tf: TfId) -> Timestamp {
-        let after = tf.0 as f64 / self.config.paced_rate_hz;
+        let after = tf.0.saturating_sub(self.first.0) as f64 / self.config.paced_rate_hz;
         let after = Duration::try_from_secs_f64(after).unwrap_or(Duration::MAX);
         self.origin + after.saturating_sub(self.before)
     }

@@ -11,7 +11,9 @@ mod run_of_a_farm;
 mod stored;
 
 use super::*;
-use sheaf_protocol::control::{Announced, Built, EpnPulse, FlpPulse, Hello, Skipped, SlotHeld};
+use sheaf_protocol::control::{
+    Announced, Built, Counter, EpnPulse, FlpPulse, Hello, Position, Skipped, SlotHeld,
+};
 use sheaf_protocol::{Attempt, DropReason, Incarnation, RosterId, Verdict};
 
 const RUN: RunId = RunId(9);
@@ -63,6 +65,7 @@ fn waiting(flps: u16, epns: u16, change: impl FnOnce(&mut SchedulerConfig)) -> B
         flps: u32::from(flps),
         epns: u32::from(epns),
         timeframes: None,
+        ..RunPlan::default()
     };
     Bench {
         scheduler: Scheduler::new(config, plan, RUN).expect("a policy that exists"),
@@ -174,8 +177,16 @@ impl Bench {
         let bytes = |at: usize| words.get(at).map_or(STF_BYTES, |word| number(word));
         let control = match words[0] {
             "joins" => {
-                let bytes_max = words.get(1).map_or(STF_BYTES_MAX, |word| number(word));
-                return scheduler.handle_flp_joined(now, source, bytes_max);
+                let bytes_max = words
+                    .get(1)
+                    .filter(|word| **word != "mute")
+                    .map_or(STF_BYTES_MAX, |word| number(word));
+                scheduler.handle_flp_joined(now, source, bytes_max);
+                // A source that begins with any TF, unless its position comes later.
+                if words.contains(&"mute") {
+                    return;
+                }
+                Control::Position(Position::default())
             }
             "gone" => return scheduler.handle_flp_gone(now, source),
             "silent" => return scheduler.handle_flp_silent(source),
@@ -190,6 +201,15 @@ impl Bench {
                 let items = tfs(words[1]).into_iter();
                 Control::Skipped(items.map(|tf| Skipped { tf, reason }).collect())
             }
+            "begins" => Control::Position(Position {
+                first: TfId(number(words[1])),
+                ..Position::default()
+            }),
+            "ahead" => Control::Position(Position {
+                first: TfId(number(words[1])),
+                counter: Counter::Ahead,
+                refused_stfs: 1,
+            }),
             "leaves" => Control::Leaving,
             "stopped" => Control::Stopped {
                 next: TfId(number(words[1])),

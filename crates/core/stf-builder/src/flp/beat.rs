@@ -10,7 +10,7 @@ use std::time::Duration;
 /// How long a pulse counts: many pulses, and a drift far below the length of a TF.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// Time when TF 0 was due, on the clock of this FLP.
+/// Time when the first TF of the run was due, on the clock of this FLP.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Beat {
     origin: Moment,

@@ -9,8 +9,6 @@ pub struct Stats {
     pub made_bytes: u64,
     /// TFs for which there is no STF: overrun, oversize, gaps of an external source.
     pub skipped_stfs: u64,
-    /// STFs that a source gave twice, out of order or outside a run.
-    pub refused_stfs: u64,
     /// STFs made after their TF was decided without them.
     pub late_stfs: u64,
     /// STFs offered to an EPN, repeats included.

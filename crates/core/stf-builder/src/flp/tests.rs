@@ -6,6 +6,7 @@ mod sending;
 
 use super::*;
 use bytes::Bytes;
+use sheaf_protocol::control::Position;
 use sheaf_protocol::{EpnId, FlpId, Incarnation, PayloadFormat, RosterId};
 
 /// Payload of an STF, unless a script sets another one.
@@ -121,8 +122,10 @@ impl Bench {
             "make" => return self.make(),
             "stf" => {
                 let bytes = words.get(1).map_or(STF_BYTES, |word| number(word));
-                return self.flp.handle_stf(now, stf(tf(words[0]), bytes));
+                self.flp.handle_stf(now, stf(tf(words[0]), bytes));
+                return;
             }
+            "offer" => return self.flp.handle_offered(tf(words[0])),
             "source-ends" => return self.flp.handle_source_ended(),
             "grant" => {
                 let tfs = words[1..].iter().map(|word| tf(word)).collect();
@@ -139,6 +142,7 @@ impl Bench {
                 first: tf(words[0]),
                 end: words.get(1).map_or(TfId(u64::MAX), |word| tf(word)),
                 elapsed_ns: words.get(2).map_or(0, |word| number(word)),
+                origin: words.get(3).map_or(TfId(0), |word| tf(word)),
             }),
             "pace" => Control::Pace(words.iter().map(|word| tf(word)).collect()),
             "assign" => Control::Assign(words.iter().map(|word| assign(word)).collect()),
@@ -202,6 +206,10 @@ impl Bench {
                 }
                 Action::Connect { target, .. } => format!("connect {}", epn_word(target)),
                 Action::Disconnect { target } => format!("disconnect {}", epn_word(target)),
+                // A source that is in step and begins with any TF.
+                Action::Send(Control::Position(position)) if position == Position::default() => {
+                    continue;
+                }
                 Action::Send(control) => control_word(&control),
                 Action::SendToEpn { target, control } => {
                     format!("{} to {}", control_word(&control), epn_word(target))
@@ -236,6 +244,12 @@ fn control_word(control: &Control) -> String {
             let words = tfs.iter().map(TfId::to_string);
             format!("withdraw {}", words.collect::<Vec<_>>().join(" "))
         }
+        Control::Position(position) => format!(
+            "position {} {} refused {}",
+            position.first,
+            position.counter.name(),
+            position.refused_stfs
+        ),
         Control::Stopped { next } => format!("stopped {next}"),
         Control::Ended { next } => format!("ended {next}"),
         Control::Unreachable { target } => format!("unreachable {}", epn_word(*target)),

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use sheaf_membership::LivenessConfig;
 use sheaf_scheduler::SchedulerConfig;
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 
 /// The `[icn]` table of a farm file.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -54,9 +55,9 @@ impl IcnConfig {
 #[serde(rename_all = "kebab-case")]
 pub enum LedgerBackend {
     /// In the memory of the one ICN: its end is the end of the run.
-    #[default]
     Memory,
     /// In files of the one ICN: started again, it goes on with the run.
+    #[default]
     File,
     /// In files of several ICNs; most of them have to be there.
     Majority,
@@ -83,13 +84,17 @@ impl LedgerBackend {
     }
 }
 
+/// Default of `icn.ledger.directory`, as a farm file called `farm.toml` has it.
+const DIRECTORY: &str = "farm.state/icn-{icn}";
+
 /// The `[icn.ledger]` table: where verdicts are kept.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LedgerConfig {
     /// Where the verdict log is.
     pub backend: LedgerBackend,
-    /// The folder of its files, made if it is not there. `{icn}` stands for the index of the ICN.
+    /// The folder of its files, made if it is not there. `{icn}` stands for the index of the ICN. Its default lies in
+    /// the state folder of the service, or beside the farm file, whose name it takes.
     pub directory: PathBuf,
     /// After so many records the log gets a checkpoint, or after 10 s if it has fewer: what a takeover has to read.
     pub checkpoint_records: u64,
@@ -99,8 +104,45 @@ impl Default for LedgerConfig {
     fn default() -> Self {
         Self {
             backend: LedgerBackend::default(),
-            directory: PathBuf::new(),
+            directory: DIRECTORY.into(),
             checkpoint_records: 5000,
         }
+    }
+}
+
+impl LedgerConfig {
+    /// Gives the default folder its place: in `state`, the folder that a service manager has made for the ICN
+    /// (systemd's `$STATE_DIRECTORY`), or beside `farm_file`, with the name of that file.
+    pub(super) fn place(&mut self, farm_file: &Path, state: Option<&OsStr>) {
+        if self.directory != Path::new(DIRECTORY) {
+            return;
+        }
+        let name = farm_file.with_extension("state").join("icn-{icn}");
+        self.directory = match state.and_then(|state| state.to_str()?.split(':').next()) {
+            Some(state) if !state.is_empty() => Path::new(state).join("icn-{icn}"),
+            _ => name,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_folder_lies_in_the_state_folder_or_beside_the_farm_file() {
+        let placed = |directory: Option<&str>, state: Option<&str>| {
+            let mut ledger = LedgerConfig::default();
+            if let Some(directory) = directory {
+                ledger.directory = directory.into();
+            }
+            ledger.place(Path::new("/etc/sheaf/cosmics.toml"), state.map(OsStr::new));
+            ledger.directory.display().to_string()
+        };
+        assert_eq!(placed(None, None), "/etc/sheaf/cosmics.state/icn-{icn}");
+        assert_eq!(placed(None, Some("")), "/etc/sheaf/cosmics.state/icn-{icn}");
+        let state = Some("/var/lib/sheaf-icn:/var/lib/other");
+        assert_eq!(placed(None, state), "/var/lib/sheaf-icn/icn-{icn}");
+        assert_eq!(placed(Some("/data/log"), state), "/data/log");
     }
 }

@@ -48,7 +48,10 @@ impl Batch {
     fn gives_shape(record: &Record) -> bool {
         matches!(
             record,
-            Record::Opened { .. } | Record::Roster { .. } | Record::Stopping { .. }
+            Record::Opened { .. }
+                | Record::Passed { .. }
+                | Record::Roster { .. }
+                | Record::Stopping { .. }
         )
     }
 }
@@ -181,6 +184,7 @@ mod tests {
             first: TfId(0),
             end: TfId(1),
             elapsed_ns: 0,
+            origin: TfId(0),
         })
     }
 

@@ -2,7 +2,7 @@
 
 use super::gate::{Batch, Gate};
 use super::latency::Latencies;
-use super::notices::{Loss, Notices};
+use super::notices::{Awaited, Loss, Notices};
 use super::{Session, Terms};
 use crate::event::{Event, EventLog, MemberEvent};
 use sheaf_membership::{Change, MemberEvent as Joining, Members};
@@ -48,6 +48,7 @@ pub(super) struct Lead {
     summary: Summary,
     summed_at: Timestamp,
     notices: Notices,
+    awaited: Awaited,
     hopeless: Vec<NodeId>,
     /// Nodes that have yet to report their state.
     unheard: BTreeSet<NodeId>,
@@ -89,6 +90,7 @@ impl Lead {
             summary,
             summed_at: now,
             notices: Notices::default(),
+            awaited: Awaited::default(),
             hopeless: Vec::new(),
             unheard: BTreeSet::new(),
             began_at: now,
@@ -340,6 +342,7 @@ impl Lead {
 
     pub(super) fn log_notices(&mut self, now: Timestamp) {
         self.notices.log(now, self.over_since.is_some());
+        self.awaited.log(now, &self.scheduler.awaited_for_begin());
     }
 
     /// Time since which the run is over for good.
@@ -385,6 +388,10 @@ pub(super) fn log_record(log: &mut EventLog, record: &Record) {
             });
         }
         Record::Over => log.add(&Event::Over),
+        Record::Passed { first, end } => log.add(&Event::Passed {
+            first: first.0,
+            end: end.0,
+        }),
         Record::Done { .. }
         | Record::Clock { .. }
         | Record::Stopping { .. }

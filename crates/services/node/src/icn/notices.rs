@@ -1,12 +1,15 @@
-//! Losses in the log: each reason once a second, with how many TFs it stands for.
+//! Losses in the log: each reason once a second, with how many TFs it stands for. And what the begin of a run awaits.
 
-use sheaf_protocol::{DropReason, Target, TfId, Timestamp};
+use sheaf_protocol::{DropReason, FlpId, Target, TfId, Timestamp};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tracing::warn;
 
 /// How often a line may be repeated.
 const SAID_EVERY: Duration = Duration::from_secs(1);
+
+/// How often the log names the FLPs that the begin of a run awaits.
+const AWAITED_EVERY: Duration = Duration::from_secs(10);
 
 /// Events of TFs that an operator has to know of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,6 +58,40 @@ impl Notices {
     }
 }
 
+/// Log of the FLPs whose sources have to give the id of their first STF before the run begins.
+#[derive(Debug, Default)]
+pub(super) struct Awaited {
+    /// When the begin was found waiting, or was logged last.
+    since: Option<Timestamp>,
+}
+
+impl Awaited {
+    /// Logs the FLPs that have been awaited for a while.
+    pub(super) fn log(&mut self, now: Timestamp, flps: &[FlpId]) {
+        if self.is_due(now, !flps.is_empty()) {
+            let flps: Vec<String> = flps.iter().map(FlpId::to_string).collect();
+            warn!(
+                flps = flps.join(" "),
+                "The run has its quorum and awaits the first STF of these FLPs, for its first TF id: start their \
+                 producers, or set run.first_tf"
+            );
+        }
+    }
+
+    fn is_due(&mut self, now: Timestamp, is_awaiting: bool) -> bool {
+        if !is_awaiting {
+            self.since = None;
+            return false;
+        }
+        let since = *self.since.get_or_insert(now);
+        let is_due = now.since(since) >= AWAITED_EVERY;
+        if is_due {
+            self.since = Some(now);
+        }
+        is_due
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,5 +114,18 @@ mod tests {
         notices.add(loss, TfId(4));
         notices.log(ms(1001), true);
         assert_eq!(left(&notices), 0);
+    }
+
+    #[test]
+    fn what_the_begin_awaits_is_logged_every_ten_seconds() {
+        let s = |s: u64| Timestamp(s * 1_000_000_000);
+        let mut awaited = Awaited::default();
+        assert!(!awaited.is_due(s(1), true));
+        assert!(!awaited.is_due(s(10), true));
+        assert!(awaited.is_due(s(11), true));
+        assert!(!awaited.is_due(s(20), true));
+        assert!(awaited.is_due(s(21), true));
+        assert!(!awaited.is_due(s(40), false));
+        assert!(!awaited.is_due(s(41), true), "another begin");
     }
 }

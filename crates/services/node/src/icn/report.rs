@@ -166,6 +166,12 @@ impl<T: Transport> IcnNode<T> {
             policy: scheduler.policy_name().to_owned(),
             uptime_s: now.0 as f64 / 1e9,
             duration_s: scheduler.duration(now).as_secs_f64(),
+            first_tf: scheduler.first_tf().0,
+            awaited_flps: scheduler
+                .awaited_for_begin()
+                .iter()
+                .map(|flp| flp.0)
+                .collect(),
             // Known to the caller, who made the transport.
             security: String::new(),
             accounting: accounting_status(scheduler.accounting(), scheduler.in_flight()),
@@ -231,6 +237,7 @@ fn state_name(lead: &Lead, node: NodeId) -> String {
 fn flp_status(lead: &Lead, node: NodeId) -> FlpStatus {
     let flp = FlpId(node.index);
     let pulse = lead.scheduler.flp_pulse(flp).copied().unwrap_or_default();
+    let position = lead.scheduler.flp_position(flp);
     let state = state_name(lead, node);
     let has_ended = lead.scheduler.flp_has_ended(flp);
     FlpStatus {
@@ -245,6 +252,10 @@ fn flp_status(lead: &Lead, node: NodeId) -> FlpStatus {
         held_bytes: pulse.held_bytes,
         made_stfs: pulse.made_stfs,
         sent_bytes: pulse.sent_bytes,
+        counter: position
+            .map_or("unknown", |position| position.counter.name())
+            .to_owned(),
+        refused_stfs: position.map_or(0, |position| position.refused_stfs),
     }
 }
 

@@ -128,6 +128,7 @@ pub struct Feed {
     thread: Option<JoinHandle<()>>,
     counts: Arc<Counts>,
     address: Option<SocketAddr>,
+    has_ids: bool,
 }
 
 impl std::fmt::Debug for Feed {
@@ -211,6 +212,7 @@ impl Feed {
             thread,
             counts,
             address: None,
+            has_ids: true,
         })
     }
 
@@ -235,6 +237,16 @@ impl Feed {
             stfs: load(&self.counts.stfs),
             refused: load(&self.counts.refused),
         }
+    }
+
+    /// Returns whether producers give the TF ids; without them, the FLP counts.
+    #[must_use]
+    pub fn has_ids(&self) -> bool {
+        self.has_ids
+    }
+
+    pub(super) fn set_counted(&mut self) {
+        self.has_ids = false;
     }
 
     pub(super) fn set_address(&mut self, address: Option<SocketAddr>) {

@@ -160,6 +160,9 @@ impl Feed {
             };
             intake.run();
         })?;
+        if config.framing == ZmqFraming::Count {
+            feed.set_counted();
+        }
         feed.set_address(address.and_then(|address| address.parse().ok()));
         Ok(feed)
     }

@@ -128,6 +128,7 @@ impl Evidence {
                 }
                 _ => {}
             },
+            Record::Passed { first, end } => self.passed.insert_range(*first, *end),
             Record::Done { .. }
             | Record::Clock { .. }
             | Record::Stopping { .. }

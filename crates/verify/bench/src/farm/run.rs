@@ -8,7 +8,7 @@ use peer_harness::machine_busy_s;
 use rustix::process::Signal;
 use sheaf_audit::{self as verify, Evidence};
 use sheaf_farm::{Life, Notice, RunDir, Supervisor};
-use sheaf_node::config::{DiscardSink, FarmConfig, SinkConfig, SourceConfig};
+use sheaf_node::config::{DiscardSink, FarmConfig, LedgerBackend, SinkConfig, SourceConfig};
 use sheaf_node::output::Line;
 use sheaf_node::status::{FarmStatus, Quantiles};
 use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
@@ -103,6 +103,8 @@ fn farm_config(options: &Options, shape: Shape, stf_bytes: u64) -> FarmConfig {
     let mut config = FarmConfig::default();
     config.run.flps = shape.flps.into();
     config.run.epns = shape.epns.into();
+    // A disk is not what is measured.
+    config.icn.ledger.backend = LedgerBackend::Memory;
     config.transport.congestion.clone_from(&options.congestion);
     config.transport.shared_memory = options.shared_memory;
     config.flp.rate_hz = 0.0;

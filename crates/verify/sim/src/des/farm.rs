@@ -203,6 +203,7 @@ impl DesFarm {
             flps: scenario.flps,
             epns: scenario.epns,
             timeframes: Some(scenario.timeframes()),
+            ..RunPlan::default()
         };
         let run_id = RunId(seed);
         let scheduler = Scheduler::new(config, plan, run_id).expect("the policy was checked");

@@ -130,6 +130,7 @@ impl TortureFarm<'_> {
             flps: u32::from(options.flps),
             epns: u32::from(options.epns),
             timeframes: options.timeframes,
+            ..RunPlan::default()
         };
         let icn = self.seats[index].node.index;
         let address = icn_address(icn);

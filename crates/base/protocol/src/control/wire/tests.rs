@@ -116,6 +116,12 @@ fn one_of_each() -> Vec<Control> {
             first: tf,
             end: TfId(u64::MAX),
             elapsed_ns: 4,
+            origin: TfId(3),
+        }),
+        Control::Position(Position {
+            first: tf,
+            counter: Counter::Ahead,
+            refused_stfs: 2,
         }),
         Control::Pace(vec![tf]),
         Control::Stop,

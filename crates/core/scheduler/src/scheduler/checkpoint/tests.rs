@@ -102,6 +102,7 @@ fn leader(records: &[Record]) -> Scheduler {
         flps: 1,
         epns: 1,
         timeframes: None,
+        ..RunPlan::default()
     };
     let log = records.iter().cloned();
     let config = SchedulerConfig::default();

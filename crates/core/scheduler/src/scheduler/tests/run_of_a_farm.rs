@@ -28,6 +28,86 @@ fn an_flp_that_died_before_the_run_began_does_not_count() {
 }
 
 #[test]
+fn a_run_begins_with_the_highest_tf_that_a_source_begins_with() {
+    let mut bench = waiting(3, 1, |_| {});
+    bench.check(
+        "epn 0 joins; flp 0 joins mute; flp 1 joins mute; flp 2 joins =>
+         flp 0 begins 1000000 =>
+         flp 1 begins 1000003 => start flp:0 at 1000003, start flp:1 at 1000003, start flp:2 at 1000003
+         flps pulse; flps have 1000002 =>
+         flps have 1000003    => assign 1000003#1>0",
+    );
+    let accounting = bench.scheduler.accounting();
+    assert_eq!(accounting.announced, 1, "no TF before the first one exists");
+    assert_eq!(bench.scheduler.in_flight(), 1);
+}
+
+#[test]
+fn the_begin_awaits_a_source_without_an_id_for_so_long_only() {
+    let mut bench = waiting(2, 1, |_| {});
+    bench.check(
+        "epn 0 joins; flp 0 joins mute; flp 1 joins mute =>
+         wait 60000       =>
+         flp 0 begins 500 =>
+         wait 9999        =>",
+    );
+    assert_eq!(bench.scheduler.awaited_for_begin(), [FlpId(1)]);
+    bench.check("wait 1 => start flp:0 at 500, start flp:1 at 500");
+    assert_eq!(bench.scheduler.awaited_for_begin(), []);
+}
+
+#[test]
+fn a_first_tf_of_the_plan_awaits_no_source() {
+    let mut bench = waiting(1, 1, |_| {});
+    bench.scheduler.plan.first_tf = Some(TfId(77));
+    bench.check("epn 0 joins; flp 0 joins mute => start flp:0 at 77");
+}
+
+#[test]
+fn a_run_of_so_many_tfs_ends_so_many_behind_its_first() {
+    let mut bench = waiting(1, 1, |_| {});
+    bench.scheduler.plan.timeframes = Some(5);
+    bench.after("epn 0 joins; flp 0 joins mute; flp 0 begins 100");
+    assert_eq!(bench.scheduler.end(), TfId(105));
+}
+
+#[test]
+fn a_run_follows_its_sources_when_all_have_jumped_ahead() {
+    let mut bench = farm(2, 1);
+    bench.shown = &["release"];
+    bench.check(
+        "flps have 0           => assign 0#1>0
+         flp 0 ahead 900000    =>
+         flp 1 ahead 900002    => flps: release v1 0 1..900002, epns: release v1 0 1..900002
+         flps have 1           =>
+         epn 0 built 0         => 0 complete, commit 0 epn:0
+         flps have 900002      => assign 900002#1>0",
+    );
+    assert_eq!(bench.scheduler.accounting().announced, 2);
+    let passed = Record::Passed {
+        first: TfId(1),
+        end: TfId(900_002),
+    };
+    assert!(bench.log.contains(&passed), "{:?}", bench.log);
+}
+
+#[test]
+fn a_later_leader_knows_the_first_tf_from_the_log_and_from_a_checkpoint() {
+    let mut bench = waiting(1, 1, |_| {});
+    bench.after("epn 0 joins; flp 0 joins mute; flp 0 begins 300; flps pulse; flps have 300");
+    let mut summary = Summary::default();
+    bench.log.iter().for_each(|record| summary.take(record));
+    let mut of_checkpoint = Summary::default();
+    let records = summary.clone().checkpoint(std::iter::empty());
+    records.iter().for_each(|record| of_checkpoint.take(record));
+    for summary in [summary, of_checkpoint] {
+        assert_eq!((summary.first, summary.frontier), (TfId(300), TfId(300)));
+        assert!(summary.released.contains(TfId(299)));
+        assert!(!summary.released.contains(TfId(300)));
+    }
+}
+
+#[test]
 fn the_start_is_retransmitted_to_flps_that_missed_it() {
     let mut bench = waiting(2, 1, |_| {});
     bench.after("epn 0 joins; flp 0 joins; flp 1 joins");
@@ -46,6 +126,10 @@ fn an_flp_that_joins_late_begins_at_the_frontier_and_in_step() {
     bench
         .scheduler
         .handle_flp_joined(bench.now, source_of("1"), 10);
+    let position = Control::Position(Position::default());
+    bench
+        .scheduler
+        .handle_flp(bench.now, source_of("1"), position);
     let start =
         std::iter::from_fn(|| bench.scheduler.poll_action()).find_map(|action| match action {
             Action::Send(Recipient::Flp(FlpId(1)), Control::Start(start)) => Some(start),

@@ -7,7 +7,7 @@ fn nothing_is_made_before_the_run_begins() {
     let mut bench = joined(|_| {});
     assert_eq!(bench.demand(), "nothing");
     assert_eq!(bench.after("stf 0"), "");
-    assert_eq!(bench.flp.stats().refused_stfs, 1);
+    assert_eq!(bench.flp.refused_stfs(), 1);
     assert!(!bench.flp.pulse(Timestamp(0)).started);
     bench.after("start 0");
     assert_eq!(bench.demand(), "make 0");
@@ -102,8 +102,69 @@ fn what_a_source_leaves_out_is_skipped_and_what_comes_twice_is_refused() {
     );
     let stats = bench.flp.stats();
     assert_eq!(
-        (stats.made_stfs, stats.skipped_stfs, stats.refused_stfs),
+        (
+            stats.made_stfs,
+            stats.skipped_stfs,
+            bench.flp.refused_stfs()
+        ),
         (2, 2, 4)
+    );
+}
+
+#[test]
+fn an_external_source_begins_with_the_first_tf_of_the_run() {
+    let mut bench = joined(|config| config.pace = Pace::External);
+    bench.check(
+        "wait 100       =>
+         offer 1000000  => position 1000000 in-step refused 0
+         wait 99        =>
+         wait 1         => position 1000000 in-step refused 0
+         start 1000002 18446744073709551615 0 1000002; stf 1000000; stf 1000001 =>
+         stf 1000002    => announce 1000002
+         wait 100       => announce 1000002, position 0 in-step refused 2
+         wait 50        =>",
+    );
+    let refused = bench.flp.refused(StfRefusal::BeforeFirst);
+    assert_eq!(
+        (refused.stfs, refused.found, refused.expected),
+        (2, TfId(1_000_001), TfId(1_000_002))
+    );
+    assert_eq!(bench.flp.stats().skipped_stfs, 0, "no TF was lost");
+}
+
+#[test]
+fn a_paced_source_counts_its_time_from_the_first_tf_of_the_run() {
+    let mut bench = joined(|config| config.pace = Pace::RateHz(1000.0));
+    bench.after("start 1000001 2000000 0 1000000");
+    assert_eq!(bench.demand(), "wait until 1000000");
+}
+
+#[test]
+fn a_counter_that_jumps_is_reported_and_taken_when_the_run_has_passed_over_the_gap() {
+    let mut bench = running(|config| config.pace = Pace::External);
+    bench.check(
+        "stf 0; release 1 1         => announce 0
+         stf 70000; wait 100        => position 70001 ahead refused 1
+         stf 70001                  =>
+         wait 100                   => position 70002 ahead refused 2
+         release 2 1 1..3           =>
+         stf 70002; wait 100        => position 70003 ahead refused 3
+         release 3 70003            =>
+         stf 70003; release 4 70004 => announce 70003
+         wait 100                   => position 0 in-step refused 3",
+    );
+    assert_eq!(bench.flp.stats().skipped_stfs, 0);
+}
+
+#[test]
+fn a_counter_that_goes_back_is_reported_and_taken_when_it_has_come_up_again() {
+    let mut bench = running(|config| config.pace = Pace::External);
+    bench.check(
+        "stf 0; stf 1; release 1 2 => announce 0 1
+         stf 0; wait 100  => position 0 behind refused 1
+         stf 1            =>
+         stf 2; release 2 3 => announce 2
+         wait 100         => position 0 in-step refused 2",
     );
 }
 
@@ -116,12 +177,13 @@ fn a_source_that_jumps_over_the_end_skips_up_to_it_and_no_further() {
          stop-at 3            =>
          stf 7                => skip 1 source-overrun 2 source-overrun, ended 3
          stf 8; wait 99       =>
-         wait 1               => announce 0, skip 1 source-overrun 2 source-overrun, ended 3
+         wait 1               => announce 0, position 0 in-step refused 2, skip 1 source-overrun 2 source-overrun, \
+                                 ended 3
          release 1 3          =>
          wait 100             => ended 3",
     );
     assert!(bench.flp.is_drained());
-    assert_eq!(bench.flp.stats().refused_stfs, 2);
+    assert_eq!(bench.flp.refused_stfs(), 2);
 }
 
 #[test]

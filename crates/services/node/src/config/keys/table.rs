@@ -18,6 +18,12 @@ keys! {
         timeframes: "TFs";
         /// How long the sources run from the first announce on, in seconds. 0: no end.
         duration_s: "s", real(0.0, 1e9, "seconds from 0 (no end) to 1e9");
+        /// The first TF of the run. Without it, the highest first TF id that the sources can give: 0 if all count by
+        /// themselves.
+        first_tf: "TF id", sample "1000000";
+        /// How long the begin waits for sources that have not given the id of their first STF, from when one has, in
+        /// ms.
+        first_tf_wait_ms: "ms", whole(0, 3_600_000, " ms");
     }
 
     /// The ICN: decides which EPN builds which TF.
@@ -33,10 +39,11 @@ keys! {
 
     /// The verdict log.
     table [icn.ledger] {
-        /// Where verdicts are kept: memory (a restart of the ICN ends the run), file (the ICN goes on with the
-        /// run), majority (files of three ICNs, most of which have to be there) or zookeeper.
+        /// Where verdicts are kept: file (an ICN that is started again goes on with the run), majority (files of three
+        /// ICNs, most of which have to be there), zookeeper, or memory (the death of the ICN loses the run).
         backend: "";
-        /// The folder of the files, made if it is not there. {icn} stands for the index of the ICN.
+        /// The folder of the files, made if it is not there. {icn} stands for the index of the ICN. Without it, the
+        /// folder lies in $STATE_DIRECTORY (systemd), or beside the farm file and is called like it, with .state.
         directory: "";
         /// After so many records the log gets a checkpoint, or after 10 s if it has fewer. The next leader reads
         /// from the last checkpoint on, and what is before the last but one is removed.

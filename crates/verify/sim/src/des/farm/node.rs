@@ -6,7 +6,7 @@ use sheaf_protocol::control::Hello;
 use sheaf_protocol::{
     Control, PayloadFormat, Source, Stf, StfHeader, Target, TfId, Timestamp, splitmix,
 };
-use sheaf_stf_builder::flp::{Action as FlpAction, Demand, Flp};
+use sheaf_stf_builder::flp::{Action as FlpAction, Demand, Flp, Given};
 use sheaf_tf_builder::{Action as EpnAction, TfBuilder};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -289,7 +289,11 @@ impl DesFarm {
             payload: self.payload(bytes),
         };
         let brain = &mut self.flps[flp as usize].brain;
-        brain.handle_stf(now, stf);
+        let given = brain.handle_stf(now, stf);
+        debug_assert!(
+            !matches!(given, Given::Refused(_)),
+            "a source that counts by itself"
+        );
         self.run.flp_peak_bytes = self.run.flp_peak_bytes.max(brain.held_bytes());
     }
 
