@@ -3,7 +3,7 @@
 use crate::json_file::JsonFlag;
 use anyhow::Context as _;
 use serde_json::json;
-use sheaf_node::config::{FarmConfig, keys};
+use sheaf_node::config::{ConfigError, FarmConfig, keys};
 use sheaf_protocol::Role;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,8 @@ use std::process::ExitCode;
 /// Check a farm file, or print it with all defaults filled in.
 ///
 /// Exit status: 0 if the file is good, 1 if not. Errors go to standard error, one a line, each as
-/// `file:line: key: found …, expected …`; with --json of `check`, to standard output.
+/// `file:line: key: found …, expected …`; with --json of `check`, to standard output. Warnings of `check` go there as well
+/// and leave the file good: ports that are in use now, no certificate of an operator.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -26,8 +27,8 @@ enum Command {
         /// Read this farm file.
         #[arg(value_name = "FILE")]
         file: PathBuf,
-        /// Check files and folders that nodes of this role need on this machine; may be repeated.
-        #[arg(long = "role", value_name = "ROLE", value_enum, default_values = ["flp", "epn"])]
+        /// Check files, certificates, memory and ports for this role on this machine; may be repeated.
+        #[arg(long = "role", value_name = "ROLE", value_enum, default_values = ["icn", "flp", "epn"])]
         roles: Vec<Place>,
         #[command(flatten)]
         flag: JsonFlag,
@@ -101,36 +102,52 @@ fn check(
     out: &mut impl Write,
     errors: &mut impl Write,
 ) -> anyhow::Result<ExitCode> {
-    let found = FarmConfig::load_for(file, roles);
+    let (mut wrong, warnings) = match FarmConfig::load_for(file, roles) {
+        Ok(config) => {
+            let found = config.check_machine(roles);
+            (found.errors, found.warnings)
+        }
+        Err(found) => (found.0, Vec::new()),
+    };
+    for error in &mut wrong {
+        error.file.get_or_insert_with(|| file.to_owned());
+    }
+    let is_good = wrong.is_empty();
     if is_json {
-        let wrong = found.as_ref().err().map(|wrong| wrong.0.as_slice());
-        let wrong = wrong.unwrap_or_default().iter().map(|error| {
-            json!({
-                "line": error.line,
-                "key": error.key,
-                "found": error.found,
-                "expected": error.expected,
-            })
+        let value = json!({
+            "file": file,
+            "good": is_good,
+            "errors": wrong.iter().map(as_json).collect::<Vec<_>>(),
+            "warnings": warnings.iter().map(as_json).collect::<Vec<_>>(),
         });
-        let wrong: Vec<_> = wrong.collect();
-        let value = json!({ "file": file, "good": found.is_ok(), "errors": wrong });
         writeln!(out, "{value}").context("cannot write to standard output")?;
-    }
-    match found {
-        Ok(_) => {
-            if !is_json {
-                writeln!(out, "{}: good", file.display())
-                    .context("cannot write to standard output")?;
-            }
-            Ok(ExitCode::SUCCESS)
+    } else {
+        for error in &wrong {
+            writeln!(errors, "{error}").context("cannot write to standard error")?;
         }
-        Err(found) => {
-            if !is_json {
-                writeln!(errors, "{found}").context("cannot write to standard error")?;
-            }
-            Ok(ExitCode::FAILURE)
+        let name = file.display();
+        for warning in &warnings {
+            writeln!(errors, "{name}: warning: {warning}")
+                .context("cannot write to standard error")?;
+        }
+        if is_good {
+            writeln!(out, "{name}: good").context("cannot write to standard output")?;
         }
     }
+    Ok(if is_good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn as_json(error: &ConfigError) -> serde_json::Value {
+    json!({
+        "line": error.line,
+        "key": error.key,
+        "found": error.found,
+        "expected": error.expected,
+    })
 }
 
 fn show(

@@ -324,7 +324,7 @@ pub fn run_epn(
     shutdown: &Shutdown,
 ) -> Result<(), RoleError> {
     // Small bodies share blocks, and one that is kept keeps its block: a quarter is to spare.
-    let arena_bytes = config.epn.build.capacity_bytes.saturating_mul(5) / 4;
+    let arena_bytes = config.epn.arena_bytes();
     let mut process = Process::start(config, epn.into(), &options, shutdown, arena_bytes)?;
     let own = |text: &str| for_index(text, epn.into());
     let transport = process.transport();

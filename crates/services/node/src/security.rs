@@ -129,6 +129,16 @@ fn is_farm_stream(does: &str) -> bool {
     ![SERVES_METRICS, TAKES_STFS, HANDS_TFS_ON].contains(&does)
 }
 
+/// Returns what `node` would do in the clear off loopback by its farm file.
+pub(crate) fn in_the_clear(config: &FarmConfig, node: NodeId) -> Vec<(&'static str, String)> {
+    let metrics = match node.role {
+        Role::Flp => &config.flp.metrics,
+        Role::Epn => &config.epn.metrics,
+        Role::Icn | Role::Operator => &config.icn.metrics,
+    };
+    outside(config, node, None, metrics.as_deref())
+}
+
 /// Returns what `node` would do in the clear off loopback.
 fn outside(
     config: &FarmConfig,

@@ -50,6 +50,12 @@ impl Default for EpnConfig {
 }
 
 impl EpnConfig {
+    /// Bytes of the arena: what is built, and a fourth of it for what is with the consumer or cannot be filled.
+    #[must_use]
+    pub fn arena_bytes(&self) -> u64 {
+        self.build.capacity_bytes.saturating_mul(5) / 4
+    }
+
     /// The weight in thousandths, as it is sent to the ICN.
     #[must_use]
     pub fn weight_milli(&self) -> u32 {
