@@ -204,16 +204,21 @@ mod tests {
         |file, out, errors| check(file, &[Role::Flp, Role::Epn], false, out, errors);
     const SHOW: Command = |file, out, errors| show(file, false, out, errors);
 
-    /// Writes `text` to a farm file; `expected` is what the command prints to output and error about file F.
+    /// Writes `text` to a farm file; `expected` is what the command prints to output and error about file F in folder D.
     fn run(command: Command, text: &str, status: ExitCode, expected: [&str; 2]) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("farm.toml");
         std::fs::write(&file, text).unwrap();
         let (mut out, mut errors) = (Vec::new(), Vec::new());
         let found = command(&file, &mut out, &mut errors).unwrap();
-        let name = file.display().to_string();
-        let printed =
-            [out, errors].map(|text| String::from_utf8(text).unwrap().replace(&name, "F"));
+        let (file, folder) = (
+            file.display().to_string(),
+            folder.path().display().to_string(),
+        );
+        let printed = [out, errors].map(|text| {
+            let text = String::from_utf8(text).unwrap();
+            text.replace(&file, "F").replace(&folder, "D")
+        });
         assert_eq!(printed, expected);
         assert_eq!(format!("{found:?}"), format!("{status:?}"));
     }
@@ -237,7 +242,7 @@ mod tests {
     fn errors_for_machines_are_on_the_standard_output() {
         let check: Command = |file, out, errors| check(file, &[], true, out, errors);
         let value = |good, errors: &str| {
-            format!("{{\"errors\":[{errors}],\"file\":\"F\",\"good\":{good}}}\n")
+            format!("{{\"errors\":[{errors}],\"file\":\"F\",\"good\":{good},\"warnings\":[]}}\n")
         };
         run(check, "", ExitCode::SUCCESS, [&value(true, ""), ""]);
         let error = r#"{"expected":"1 to 65535","found":"0","key":"run.flps","line":1}"#;
@@ -252,6 +257,7 @@ mod tests {
         std::fs::write(&file, "[epn]\nweight = 2\n").unwrap();
         let config = FarmConfig::load(&file).unwrap();
         let shown = config.to_toml().unwrap();
+        let shown = shown.replace(&folder.path().display().to_string(), "D");
         run(SHOW, "[epn]\nweight = 2\n", ExitCode::SUCCESS, [&shown, ""]);
         run(SHOW, &shown, ExitCode::SUCCESS, [&shown, ""]);
     }

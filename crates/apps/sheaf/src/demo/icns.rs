@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn the_ledger_goes_with_the_number_of_icns() {
         for (line, expected) in [
-            ("", "1 memory"),
+            ("", "1 file"),
             ("--icns 1 --pause icn:0@1s+1s", "1 file"),
             ("--kill icn:0@1s --start icn:0@2s", "1 file"),
             ("--icns 3 --kill icn:0@1s", "3 majority"),

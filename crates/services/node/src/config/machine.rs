@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_farm_off_loopback_needs_certificates_or_a_word() {
+    fn a_farm_off_loopback_needs_certificates_or_insecure() {
         let text = "[icn]\naddress = \"192.0.2.1:7000\"\n";
         let found = machine(text, &[Role::Flp]);
         let expected = "security: found flp:0 connects to 192.0.2.1:7000, which is not loopback, and no certificates, \
