@@ -112,7 +112,7 @@ codes! {
         "two different payloads under one name; the first one stays",
         "look for two FLPs with one index";
     HandshakeTimeout = 14, "handshake-timeout", ends "yes", sent "ICN and EPN to the peer that connects",
-        "a connection without a whole frame within 3 s",
+        "a connection without a whole frame within 3 s, or whose hello is not accepted 3 s later",
         "look what the peer is: a scanner, a port check";
     Stalled = 15, "stalled", ends "yes", sent "any node to its peer",
         "a frame that was begun and did not go on for 10 s",
@@ -127,6 +127,9 @@ codes! {
     Untrusted = 18, "untrusted", ends "yes", sent "any node to its peer",
         "no TLS, no certificate, or one that this farm does not trust",
         "give the node a certificate ([security.md](../how-to/security.md))";
+    BeforeHello = 19, "before-hello", ends "yes", sent "ICN and EPN to the peer that connects",
+        "a payload, or a head above 4 KiB, before the hello of the connection was accepted; nothing was allocated for it",
+        "look what the peer is: no node sends such";
 }
 
 impl Code {
@@ -162,6 +165,6 @@ mod tests {
             assert_eq!(namesakes.count(), 1);
         }
         assert_eq!(Code::of_number(0), None);
-        assert_eq!(Code::of_number(19), None);
+        assert_eq!(Code::of_number(20), None);
     }
 }

@@ -1,9 +1,13 @@
 //! Contract of every transport, as a suite that runs against any of them.
 //!
 //! An implementation, ours or a user's, passes [`check`] in one test. The suite knows two endpoints of it and
-//! nothing else. It panics with a sentence when a promise of [`Transport`] is broken.
+//! nothing else. It panics with a sentence when a promise of [`Transport`] is broken. One that holds peers back until
+//! they are admitted passes [`check_admission`] as well.
 
+mod admission;
 mod drive;
+
+pub use admission::check_admission;
 
 use crate::transport::{CloseReason, ConnId, Event, Frame, SendError, Transport, WhenFull};
 use bytes::Bytes;

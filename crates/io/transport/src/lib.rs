@@ -29,6 +29,6 @@ pub use sheaf_auth::Identity;
 pub use sheaf_protocol::{Limits, PrefixError, WireKind};
 pub use tcp::{Bulk, CloseNotice, Refusal, Security, Stats, Tcp, TcpConfig, Waker};
 pub use transport::{
-    CloseReason, ConnId, ConnectError, Event, Frame, ListenError, ListenerId, SendError,
-    TlsFailure, Transport, WhenFull,
+    CloseReason, ConnId, ConnectError, EARLY_HEAD_BYTES_MAX, EarlyFrame, Event, Frame, ListenError,
+    ListenerId, SendError, TlsFailure, Transport, WhenFull,
 };

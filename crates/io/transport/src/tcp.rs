@@ -85,7 +85,7 @@ pub struct Tcp {
     security: Security,
     /// Connections of peers whose handshake is not over, the oldest first.
     shaking: BTreeSet<ConnId>,
-    /// Connections of peers without a whole first frame, the oldest first.
+    /// Connections of peers without a whole first frame, or not admitted yet, the oldest first.
     greeting: BTreeSet<ConnId>,
     /// Connections of peers, by address.
     by_ip: HashMap<IpAddr, usize>,
@@ -481,6 +481,7 @@ impl Tcp {
                     if is_new {
                         self.greeting.insert(conn);
                     }
+                    let is_admitted = is_new && connection.is_admitted();
                     if connection.has_greeted() {
                         self.greeting.remove(&conn);
                     }
@@ -490,7 +491,7 @@ impl Tcp {
                     }
                     let deadline = connection.deadline(&self.shared.config).map(|(at, _)| at);
                     self.keep_deadline(deadline);
-                    if is_new {
+                    if is_admitted {
                         self.offer_lane(conn);
                     }
                     self.enlist(conn);
@@ -511,7 +512,11 @@ impl Tcp {
         let mut next = listeners.filter_map(|listener| listener.again).min();
         let (mut expired, mut unanswered) = (Vec::new(), Vec::new());
         let config = &self.shared.config;
-        for connection in self.connections.values() {
+        for connection in self.connections.values_mut() {
+            let is_over = |(at, _): &(Instant, CloseReason)| *at <= now;
+            if connection.deadline(config).as_ref().is_some_and(is_over) {
+                connection.look_for_body(now);
+            }
             match connection.deadline(config) {
                 Some((at, reason)) if at <= now => {
                     expired.push((connection.id, reason));
@@ -567,6 +572,19 @@ impl Transport for Tcp {
 
     fn identity(&self, conn: ConnId) -> Option<&Identity> {
         self.connections.get(&conn)?.identity()
+    }
+
+    fn admit(&mut self, conn: ConnId, head_bytes_max: u32) {
+        let Some(connection) = self.connections.get_mut(&conn) else {
+            return;
+        };
+        if connection.admit(head_bytes_max) {
+            if connection.has_greeted() {
+                self.greeting.remove(&conn);
+            }
+            self.offer_lane(conn);
+            self.enlist(conn);
+        }
     }
 
     fn send(&mut self, conn: ConnId, frame: Frame) -> Result<(), SendError> {

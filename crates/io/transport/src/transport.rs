@@ -10,6 +10,10 @@ use std::io;
 use std::time::Duration;
 use thiserror::Error;
 
+/// Bytes of the largest head that a peer may send before it is [admitted](Transport::admit). The largest hello has an
+/// address of 1024 bytes.
+pub const EARLY_HEAD_BYTES_MAX: u32 = 4 << 10;
+
 /// One connection of one endpoint. Never reused within the endpoint; means nothing outside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId(pub u64);
@@ -129,11 +133,16 @@ pub enum CloseReason {
     /// Frame of the peer that this node does not accept.
     #[error("refused: {0}")]
     Refused(PrefixError),
+    /// Frame that a peer may send only after its hello is [accepted](Transport::admit).
+    #[error("refused before its hello is accepted: {0}")]
+    Early(EarlyFrame),
     /// Violation of the rules of shared memory by the peer.
     #[error("shared memory: {0}")]
     Shm(ShmFault),
-    /// A peer connected and sent no whole frame in time.
-    #[error("no whole frame came within {limit_ms} ms of connecting")]
+    /// A peer connected and sent no hello in time that was accepted.
+    #[error(
+        "no whole frame came, or none was accepted as hello, within {limit_ms} ms of connecting"
+    )]
     Silent {
         /// The limit, in ms.
         limit_ms: u64,
@@ -156,6 +165,26 @@ pub enum CloseReason {
     /// The operating system reported something else.
     #[error("failed: {0}")]
     Io(io::ErrorKind),
+}
+
+/// Fault of a frame on a connection whose peer is not [admitted](Transport::admit) yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum EarlyFrame {
+    /// The head is larger than that of any hello.
+    #[error("found a head of {found} bytes, expected at most {EARLY_HEAD_BYTES_MAX}")]
+    Head {
+        /// Length in bytes.
+        found: u32,
+    },
+    /// The frame has a payload.
+    #[error("found a body of {found} bytes, expected none")]
+    Body {
+        /// Length in bytes.
+        found: u64,
+    },
+    /// The frame is about a lane of shared memory.
+    #[error("found a frame about a lane, expected a hello")]
+    Lane,
 }
 
 /// Why there is no TLS session, or no more.
@@ -310,7 +339,9 @@ pub enum SendError {
 ///   [`WhenFull`] says, and after a refusal [`Event::Writable`] comes as soon as there is room;
 /// - a queue takes at least one frame, however large (within the limits);
 /// - [`finish`](Self::finish) delivers all that was queued before;
-/// - every connection ends with exactly one [`Event::Closed`], and nothing of it comes afterwards.
+/// - every connection ends with exactly one [`Event::Closed`], and nothing of it comes afterwards;
+/// - where peers are [admitted](Self::admit), one that is not has one frame without a body delivered, and takes no
+///   memory for more ([`contract::check_admission`](crate::contract::check_admission)).
 pub trait Transport {
     /// Listens at `address` and answers with the actual address, in which port 0 is replaced.
     ///
@@ -352,6 +383,16 @@ pub trait Transport {
     fn identity(&self, conn: ConnId) -> Option<&Identity> {
         let _ = conn;
         None
+    }
+
+    /// Admits the peer that made `conn`: its hello is accepted. From now on its frames may have bodies, and heads of
+    /// up to `head_bytes_max` bytes, within the limits of the endpoint. Without effect on other connections.
+    ///
+    /// A transport that waits for this ([`TcpConfig::awaits_admission`](crate::TcpConfig::awaits_admission)) delivers
+    /// one frame of an accepted connection, which has no body and a head of at most [`EARLY_HEAD_BYTES_MAX`]; what the
+    /// peer has sent behind it is delivered after the admission, or never. Others admit every peer at once.
+    fn admit(&mut self, conn: ConnId, head_bytes_max: u32) {
+        let _ = (conn, head_bytes_max);
     }
 
     /// Queues `frame` on `conn`. It leaves with the next [`poll`](Self::poll)s.

@@ -301,6 +301,7 @@ impl<T: Transport> EpnNode<T> {
         match self.streams.get_mut(&conn) {
             Some(known @ None) => {
                 *known = Some(hello.source);
+                self.transport.admit(conn, u32::MAX);
                 self.peer_guard.named(conn, node);
                 self.brain.handle_stream_opened(hello.source);
             }

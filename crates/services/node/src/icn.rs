@@ -33,7 +33,7 @@ use sheaf_protocol::{
     Control, Envelope, Incarnation, NodeId, Role, RunId, Term, Timestamp, WireKind, protect,
 };
 use sheaf_scheduler::{RunPlan, Scheduler, SchedulerConfig};
-use sheaf_transport::{ConnId, Frame, ListenError, SendError, Transport};
+use sheaf_transport::{ConnId, EARLY_HEAD_BYTES_MAX, Frame, ListenError, SendError, Transport};
 use sheaf_verdict_log::{Ledger, LedgerStatus};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -402,10 +402,13 @@ impl<T: Transport> IcnNode<T> {
         let session = Session { node, incarnation };
         match node.role {
             Role::Icn => {
+                self.transport.admit(conn, u32::MAX);
                 self.sessions.insert(conn, Some(session));
                 return self.set_peer_up(now, node.index, conn);
             }
             Role::Operator => {
+                // Orders are short, and there may be any number of operators.
+                self.transport.admit(conn, EARLY_HEAD_BYTES_MAX);
                 self.sessions.insert(conn, Some(session));
                 return self.send_leadership(conn);
             }
@@ -436,6 +439,7 @@ impl<T: Transport> IcnNode<T> {
             self.sessions.insert(earlier, None);
             self.transport.close(earlier);
         }
+        self.transport.admit(conn, u32::MAX);
         self.peer_guard.named(conn, session.node);
         self.sessions.insert(conn, Some(session));
         self.hellos.insert(session.node, hello);

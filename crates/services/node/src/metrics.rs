@@ -356,7 +356,8 @@ const OF_TRANSPORT: &[Row<Stats>] = &[
         "Connections ended because of the peer, by reason.",
         "`magic`: something else speaks to this port. `version`: another release of Sheaf. `kind`, `digest`: \
          damaged or foreign bytes. `head_too_large`, `body_too_large`: the nodes have different farm files. \
-         `cut`: a peer died in the middle of a frame. `shm`: shared memory that cannot be as a peer left it. \
+         `cut`: a peer died in the middle of a frame. `early`: a stranger sends a payload, or a large head, before \
+         a hello that is accepted. `shm`: shared memory that cannot be as a peer left it. \
          `silent`: a port scan, or a hung node. `stalled`: a peer or path hangs. `too_many`: more than 4096 \
          connections. `tls_plain`: a node without certificates, or another protocol. `tls_no_certificate`, \
          `tls_certificate`: not a node of this farm, or its certificate has expired. `tls_alert`: the peer \
@@ -373,6 +374,7 @@ const OF_TRANSPORT: &[Row<Stats>] = &[
                 ("body_too_large", refused.body_too_large),
                 ("digest", refused.digest),
                 ("cut", refused.cut),
+                ("early", refused.early),
                 ("shm", refused.shm),
                 ("silent", refused.silent),
                 ("stalled", refused.stalled),

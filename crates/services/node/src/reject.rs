@@ -7,7 +7,7 @@ use sheaf_protocol::reject::Code;
 use sheaf_protocol::{
     Control, Envelope, Incarnation, NodeId, PrefixError, RunId, Term, Timestamp, WireKind,
 };
-use sheaf_transport::{CloseReason, ConnId, Frame, Refusal, Transport};
+use sheaf_transport::{CloseReason, ConnId, EarlyFrame, Frame, Refusal, Transport};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tracing::warn;
@@ -37,6 +37,8 @@ pub(crate) fn code_of(reason: &CloseReason) -> Option<Code> {
                 Code::BadFrame
             }
         },
+        CloseReason::Early(EarlyFrame::Head { .. } | EarlyFrame::Body { .. }) => Code::BeforeHello,
+        CloseReason::Early(EarlyFrame::Lane) => Code::BadMessage,
         CloseReason::Silent { .. } => Code::HandshakeTimeout,
         CloseReason::Stalled { .. } => Code::Stalled,
         CloseReason::Cut { .. } => Code::Cut,
@@ -242,6 +244,8 @@ mod tests {
             code_of(&CloseReason::Crowded),
             Some(Code::TooManyConnections)
         );
+        let body = CloseReason::Early(EarlyFrame::Body { found: 1 });
+        assert_eq!(code_of(&body), Some(Code::BeforeHello));
         assert_eq!(code_of(&CloseReason::ByPeer), None);
         assert_eq!(code_of(&CloseReason::Reset), None);
     }

@@ -15,7 +15,10 @@ pub struct TcpConfig {
     pub when_full: WhenFull,
     /// Heap memory that may stand in for a full arena, over all connections. 0: never.
     pub heap_bytes_max: u64,
-    /// Longest time until the first whole frame of an accepted connection, in ms.
+    /// Whether connections of peers wait until they are [admitted](crate::Transport::admit), and get no memory for
+    /// bodies before. Endpoints of nodes do; without it every peer is admitted as soon as it has connected.
+    pub awaits_admission: bool,
+    /// Longest time until the first whole frame of an accepted connection, and until it is admitted, in ms.
     pub first_frame_ms: u64,
     /// Longest time to establish a connection, in ms. The kernel alone would try for two minutes.
     pub connect_ms: u64,
@@ -27,7 +30,8 @@ pub struct TcpConfig {
     /// TLS handshakes that peers may have under way at once. One more, and the oldest is closed: an honest peer
     /// needs a few ms, and others cannot keep it out.
     pub handshakes_max: usize,
-    /// Longest stall inside a frame, in ms, while there is room for it.
+    /// Longest stall inside a frame, in ms. While there is no room for a body, it counts only if the peer has sent
+    /// nothing of that body either.
     pub stall_ms: u64,
     /// Longest time that sent bytes may stay unacknowledged before the connection is closed, in ms.
     /// Left to itself the kernel would go on for a quarter of an hour.
@@ -47,8 +51,8 @@ pub struct TcpConfig {
     pub accepted_max: usize,
     /// The same for the peers of one address.
     pub accepted_per_ip_max: usize,
-    /// Connections of peers whose first frame has not come. One more, and the oldest is closed: an honest peer
-    /// sends its hello at once, and others cannot keep it out.
+    /// Connections of peers that are not admitted, or whose first frame has not come. One more, and the oldest is
+    /// closed: an honest peer sends its hello at once, and others cannot keep it out.
     pub greeting_max: usize,
     /// Whether large bodies are sent without a copy by the kernel (`MSG_ZEROCOPY`), on connections that we make to
     /// other machines, until the kernel says that it copies after all.
@@ -71,6 +75,7 @@ impl Default for TcpConfig {
             queue_bytes_max: 8 << 20,
             when_full: WhenFull::Block,
             heap_bytes_max: 0,
+            awaits_admission: false,
             first_frame_ms: 3_000,
             connect_ms: 3_000,
             connect_retry_ms: 200,

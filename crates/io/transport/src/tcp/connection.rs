@@ -20,6 +20,7 @@ use sheaf_protocol::Limits;
 use socket2::SockRef;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
+use std::mem::MaybeUninit;
 use std::net::{IpAddr, Shutdown};
 use std::time::{Duration, Instant};
 
@@ -118,6 +119,10 @@ impl Connection {
         config: &TcpConfig,
         now: Instant,
     ) -> Self {
+        let mut inbox = Inbox::new(now);
+        if side == Side::Connecting || !config.awaits_admission {
+            inbox.admit(config.limits.head_bytes_max);
+        }
         Self {
             id,
             side,
@@ -128,7 +133,7 @@ impl Connection {
             stream,
             session: session.map(Box::new),
             zero_copy: None,
-            inbox: Inbox::new(now),
+            inbox,
             backlog: Vec::new(),
             stands: side == Side::Accepting,
             connect_retry: None,
@@ -216,12 +221,16 @@ impl Connection {
 
     /// Sends what is queued and then our end.
     pub(crate) fn finish(&mut self) {
+        if self.awaits_admission() {
+            self.readable = true;
+            self.backlog.clear();
+        }
         self.finishing = true;
     }
 
     /// Returns whether a turn would do something.
     pub(crate) fn wants_turn(&self) -> bool {
-        let may_read = !self.peer_finished && !self.inbox.wants_space() && !self.is_ahead();
+        let may_read = !self.peer_finished && !self.holds_back() && !self.is_ahead();
         // A Unix socket that is not connected yet is reported as ended.
         let reads = self.stands && self.readable && may_read;
         let writes = self.writable && self.has_output();
@@ -282,9 +291,41 @@ impl Connection {
         self.session.as_mut()?.arrival.take()
     }
 
-    /// Returns whether a whole frame has come.
+    /// Returns whether a whole frame has come of a peer that is admitted.
     pub(crate) fn has_greeted(&self) -> bool {
-        self.frames_in > 0
+        self.frames_in > 0 && self.inbox.is_admitted()
+    }
+
+    /// Takes what the peer has sent behind its hello, and all that it sends from now on. Returns whether it had to wait
+    /// for that.
+    pub(crate) fn admit(&mut self, head_bytes_max: u32) -> bool {
+        // One that we are about to close stays as it is.
+        let is_new = !self.inbox.is_admitted() && !self.finishing;
+        if is_new {
+            self.inbox.admit(head_bytes_max);
+            self.readable = true; // What is in the backlog is as good as something to read.
+        }
+        is_new
+    }
+
+    /// Returns whether the peer is admitted.
+    pub(crate) fn is_admitted(&self) -> bool {
+        self.inbox.is_admitted()
+    }
+
+    /// Returns whether the first frame has come and the node above has not accepted it as a hello yet.
+    fn awaits_admission(&self) -> bool {
+        !self.inbox.is_admitted() && self.frames_in > 0 && !self.finishing
+    }
+
+    /// Returns whether what comes counts for nothing: it is only read so that the peer gets what is said to it at last.
+    fn is_deaf(&self) -> bool {
+        !self.inbox.is_admitted() && self.finishing
+    }
+
+    /// Returns whether nothing is read now.
+    fn holds_back(&self) -> bool {
+        self.inbox.wants_space() || self.awaits_admission()
     }
 
     /// Writes once what is queued, as far as the kernel takes it.
@@ -461,9 +502,17 @@ impl Connection {
             let limit_ms = config.handshake_ms;
             let reason = CloseReason::Tls(TlsFailure::Slow { limit_ms });
             (self.opened, limit_ms, reason)
+        } else if self.awaits_admission() {
+            // Nothing is read meanwhile: this counts from when the first frame came.
+            let limit_ms = config.first_frame_ms;
+            (self.moved_in, limit_ms, CloseReason::Silent { limit_ms })
+        } else if self.inbox.wants_space() && !self.has_kept() {
+            // Whether the socket has something of the body is looked at when the time is over.
+            let limit_ms = config.stall_ms;
+            (self.moved_in, limit_ms, CloseReason::Stalled { limit_ms })
         } else if self.readable || self.inbox.wants_space() {
             return None;
-        } else if self.side == Side::Accepting && self.frames_in == 0 && !self.peer_finished {
+        } else if self.side == Side::Accepting && !self.has_greeted() && !self.peer_finished {
             let limit_ms = config.first_frame_ms;
             (self.opened, limit_ms, CloseReason::Silent { limit_ms })
         } else if self.inbox.missing().is_some() {
@@ -476,6 +525,21 @@ impl Connection {
             return None;
         };
         Some((since.checked_add(Duration::from_millis(limit_ms))?, reason))
+    }
+
+    /// Returns whether bytes were read that wait for a place.
+    fn has_kept(&self) -> bool {
+        let sealed = self.session.as_ref();
+        !self.backlog.is_empty() || sealed.is_some_and(|session| !session.incoming.is_empty())
+    }
+
+    /// Notes that the peer has sent some of the body that waits for a place, if that lies in the socket.
+    pub(crate) fn look_for_body(&mut self, now: Instant) {
+        let mut byte = [MaybeUninit::uninit()];
+        let socket = SockRef::from(&self.stream);
+        if self.inbox.wants_space() && matches!(socket.peek(&mut byte), Ok(1)) {
+            self.moved_in = now;
+        }
     }
 }
 

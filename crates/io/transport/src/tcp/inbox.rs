@@ -3,7 +3,7 @@
 use super::bodies::Bodies;
 use super::input::Input;
 use crate::arena::Block;
-use crate::transport::Frame;
+use crate::transport::{CloseReason, EARLY_HEAD_BYTES_MAX, EarlyFrame, Frame};
 use bytes::Bytes;
 use sheaf_protocol::{Digest, Limits, Prefix, PrefixError, WireKind, crc32c};
 use std::time::Instant;
@@ -21,6 +21,8 @@ pub(crate) struct Inbox {
     state: State,
     /// When the first byte of the present frame was seen.
     began: Instant,
+    /// The largest head that the peer may send; `None` before it is admitted.
+    head_bytes_max: Option<u32>,
 }
 
 #[expect(
@@ -77,11 +79,46 @@ pub(crate) enum Step {
 }
 
 impl Inbox {
+    /// Creates an empty inbox. Before it is [admitted](Self::admit) it takes nothing that needs memory.
     pub(crate) fn new(now: Instant) -> Self {
         Self {
             state: State::EMPTY,
             began: now,
+            head_bytes_max: None,
         }
+    }
+
+    /// Takes bodies from now on, and heads of up to `head_bytes_max` bytes.
+    pub(crate) fn admit(&mut self, head_bytes_max: u32) {
+        self.head_bytes_max = Some(head_bytes_max);
+    }
+
+    /// Returns whether the peer is admitted.
+    pub(crate) fn is_admitted(&self) -> bool {
+        self.head_bytes_max.is_some()
+    }
+
+    /// Holds lengths that are within the limits of the endpoint against those of the peer.
+    fn check(&self, prefix: &Prefix) -> Result<(), CloseReason> {
+        let (head, body) = (prefix.head_bytes, prefix.body_bytes);
+        match self.head_bytes_max {
+            None if body > 0 => Err(CloseReason::Early(EarlyFrame::Body { found: body })),
+            None if head > EARLY_HEAD_BYTES_MAX => {
+                Err(CloseReason::Early(EarlyFrame::Head { found: head }))
+            }
+            None if prefix.kind == WireKind::Lane => Err(CloseReason::Early(EarlyFrame::Lane)),
+            Some(max) if head > max => {
+                let found = head;
+                let error = PrefixError::HeadTooLarge { found, max };
+                Err(CloseReason::Refused(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Drops a frame that is not whole.
+    pub(crate) fn clear(&mut self) {
+        self.state = State::EMPTY;
     }
 
     /// Takes from the front of `input` until a frame is whole, the input used up, or space wanted.
@@ -91,7 +128,7 @@ impl Inbox {
         limits: &Limits,
         bodies: &mut Bodies,
         now: Instant,
-    ) -> Result<Step, PrefixError> {
+    ) -> Result<Step, CloseReason> {
         loop {
             match &mut self.state {
                 State::Prefix { bytes, filled } => {
@@ -106,7 +143,8 @@ impl Inbox {
                     if *filled < Prefix::SIZE {
                         return Ok(Step::Bytes);
                     }
-                    let prefix = Prefix::decode(bytes, limits)?;
+                    let prefix = Prefix::decode(bytes, limits).map_err(CloseReason::Refused)?;
+                    self.check(&prefix)?;
                     let head_bytes = prefix.head_bytes as usize;
                     let head = input.front(head_bytes);
                     self.state = if head.len() == head_bytes {
@@ -114,7 +152,7 @@ impl Inbox {
                             // As if it had come in pieces.
                             let head = head.to_vec();
                             self.state = State::Head { prefix, head };
-                            return Err(refused);
+                            return Err(CloseReason::Refused(refused));
                         }
                         let head = bodies.head(head);
                         input.skip(head_bytes);
@@ -136,7 +174,7 @@ impl Inbox {
                     if head.len() < prefix.head_bytes as usize {
                         return Ok(Step::Bytes);
                     }
-                    prefix.check(head)?;
+                    prefix.check(head).map_err(CloseReason::Refused)?;
                     let (kind, body_bytes) = (prefix.kind, prefix.body_bytes);
                     let head = Bytes::from(std::mem::take(head));
                     self.state = State::Space {
@@ -309,8 +347,14 @@ mod tests {
         [prefix.as_slice(), head, body].concat()
     }
 
-    fn missing_after(bytes: &[u8]) -> Option<u64> {
+    fn admitted() -> Inbox {
         let mut inbox = Inbox::new(Instant::now());
+        inbox.admit(u32::MAX);
+        inbox
+    }
+
+    fn missing_after(bytes: &[u8]) -> Option<u64> {
+        let mut inbox = admitted();
         let (limits, mut bodies) = (Limits::default(), bodies());
         let mut input = Input::Apart(bytes);
         while !input.rest().is_empty() {
@@ -345,7 +389,7 @@ mod tests {
                 stream.extend_from_slice(&encoded(&head, &body));
                 expected.push((head, body));
             }
-            let mut inbox = Inbox::new(Instant::now());
+            let mut inbox = admitted();
             let mut arrived = Vec::new();
             let mut rest = stream.as_slice();
             for (bytes, into_body, into_region) in cuts.into_iter().cycle() {
@@ -385,7 +429,9 @@ mod tests {
 
         #[test]
         fn any_bytes_are_taken_or_refused_without_a_panic(
-            bytes in prop::collection::vec(any::<u8>(), 0..200), magic in any::<bool>()
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
+            magic in any::<bool>(),
+            is_admitted in any::<bool>(),
         ) {
             let mut bytes = bytes;
             if magic && bytes.len() >= 5 {
@@ -393,7 +439,7 @@ mod tests {
                 bytes[4] = Prefix::VERSION;
             }
             let (limits, mut bodies) = (Limits::default(), bodies());
-            let mut inbox = Inbox::new(Instant::now());
+            let mut inbox = if is_admitted { admitted() } else { Inbox::new(Instant::now()) };
             let mut input = Input::Apart(&bytes);
             while let Ok(Step::Arrived(_)) =
                 inbox.take(&mut input, &limits, &mut bodies, Instant::now())

@@ -90,7 +90,7 @@ fn counted_for(peer: &Address) -> IpAddr {
 }
 
 impl Tcp {
-    /// Makes room for one more connection from `ip`, at the cost of the oldest that has said nothing if it must be.
+    /// Makes room for one more connection from `ip`, at the cost of the oldest without an accepted hello if it must be.
     fn make_room(&mut self, ip: IpAddr, events: &mut Vec<Event>) -> bool {
         let of_ip = self.by_ip.get(&ip).copied().unwrap_or(0);
         if of_ip >= self.shared.config.accepted_per_ip_max || !self.has_room() {
@@ -277,7 +277,9 @@ impl Tcp {
         self.count_in(conn, ip, is_bulk);
         self.greeting.insert(conn);
         self.shared.stats.accepted += 1;
-        self.offer_lane(conn);
+        if !self.shared.config.awaits_admission {
+            self.offer_lane(conn);
+        }
         Ok(Some(Event::Accepted {
             conn,
             listener,

@@ -1,11 +1,11 @@
-//! A recorded stream, taken apart as a connection would have taken it: for tools and tests.
+//! A recorded stream, taken apart as a connection that is admitted would have taken it: for tools and tests.
 
 use super::bodies::Bodies;
 use super::inbox::{Inbox, Step};
 use super::input::Input;
 use crate::arena::Arena;
-use crate::transport::Frame;
-use sheaf_protocol::{Limits, PrefixError};
+use crate::transport::{CloseReason, Frame};
+use sheaf_protocol::Limits;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ pub struct Recorded {
     /// The whole frames, each with the CRC-32C of its body.
     pub frames: Vec<(Frame, u32)>,
     /// Why the stream was not read further.
-    pub refused: Option<PrefixError>,
+    pub refused: Option<CloseReason>,
     /// Bytes that the last frame lacks, as far as they were announced.
     pub missing: Option<u64>,
 }
@@ -32,6 +32,7 @@ pub fn frames_of(
     let mut bodies = Bodies::new(arena.clone(), 0);
     let now = Instant::now();
     let mut inbox = Inbox::new(now);
+    inbox.admit(limits.head_bytes_max);
     let mut frames = Vec::new();
     for (index, piece) in stream.chunks(piece_bytes.max(1)).enumerate() {
         let mut region = (index % 2 == 0).then(|| bodies.take_region()).flatten();
@@ -61,7 +62,7 @@ pub fn frames_of(
     recorded(frames, None, &inbox)
 }
 
-fn recorded(frames: Vec<(Frame, u32)>, refused: Option<PrefixError>, inbox: &Inbox) -> Recorded {
+fn recorded(frames: Vec<(Frame, u32)>, refused: Option<CloseReason>, inbox: &Inbox) -> Recorded {
     let missing = inbox.missing();
     Recorded {
         frames,

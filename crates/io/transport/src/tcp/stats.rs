@@ -85,13 +85,15 @@ pub struct Refused {
     pub head_too_large: u64,
     /// A body beyond the limit.
     pub body_too_large: u64,
+    /// A body, a head above that of a hello, or a frame about a lane, before the hello was accepted.
+    pub early: u64,
     /// A head that does not have the digest that it should.
     pub digest: u64,
     /// A stream that ended inside a frame.
     pub cut: u64,
     /// Shared memory that cannot be as it is.
     pub shm: u64,
-    /// First frame that did not come in time.
+    /// First frame, or hello that is accepted, that did not come in time.
     pub silent: u64,
     /// Nothing moved inside a frame.
     pub stalled: u64,
@@ -122,6 +124,7 @@ impl Stats {
             CloseReason::Reset | CloseReason::Io(_) => self.failed += 1,
             CloseReason::Unreachable(_) => self.unreachable += 1,
             CloseReason::Tls(failure) => self.refused.count_tls(failure),
+            CloseReason::Early(_) => self.refused.early += 1,
             CloseReason::Cut { .. } => self.refused.cut += 1,
             CloseReason::Shm(_) => self.refused.shm += 1,
             CloseReason::Silent { .. } => self.refused.silent += 1,

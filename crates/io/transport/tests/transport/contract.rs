@@ -2,7 +2,7 @@
 
 use crate::{arena, authority, encrypted, nobody_at, tls_of};
 use sheaf_protocol::Limits;
-use sheaf_transport::contract::{Pair, check};
+use sheaf_transport::contract::{Pair, check, check_admission};
 use sheaf_transport::memory::{Faults, Network, Settings};
 use sheaf_transport::{Arena, ArenaOptions, Tcp, TcpConfig};
 use std::net::TcpListener;
@@ -93,6 +93,51 @@ fn check_tls(address: &str, absent: impl Fn() -> String) {
         client: endpoint("flp:0"),
         server: endpoint("epn:0"),
         ..tcp_pair(address, absent())
+    });
+}
+
+/// Waits for admissions, and not for long: a part of the suite waits for the end of that.
+fn guarded() -> TcpConfig {
+    TcpConfig {
+        limits: LIMITS,
+        awaits_admission: true,
+        first_frame_ms: 2_000,
+        ..TcpConfig::default()
+    }
+}
+
+#[test]
+fn tcp_keeps_the_contract_of_admissions() {
+    check_admission(|| Pair {
+        server: Tcp::new(guarded(), arena(256 << 20)).unwrap(),
+        ..tcp_pair("127.0.0.1:0", nobody_at("127.0.0.1"))
+    });
+}
+
+#[test]
+fn unix_sockets_keep_the_contract_of_admissions() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| format!("unix:{}/{name}", folder.path().display());
+    check_admission(|| Pair {
+        server: Tcp::new(guarded(), arena(256 << 20)).unwrap(),
+        ..tcp_pair(&at("server"), at("absent"))
+    });
+}
+
+#[test]
+fn tls_keeps_the_contract_of_admissions() {
+    let authority = authority();
+    check_admission(|| {
+        let pair = tcp_pair("127.0.0.1:0", nobody_at("127.0.0.1"));
+        let endpoint = |node| {
+            let security = encrypted(tls_of(&authority, node));
+            Tcp::with_security(guarded(), arena(256 << 20), security).unwrap()
+        };
+        Pair {
+            client: endpoint("flp:0"),
+            server: endpoint("epn:0"),
+            ..pair
+        }
     });
 }
 

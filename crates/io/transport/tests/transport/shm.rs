@@ -192,24 +192,33 @@ struct Two {
 
 impl Two {
     fn new() -> Self {
+        let mut two = Self::connected(config());
+        two.await_lane();
+        two
+    }
+
+    /// Returns two endpoints with a connection, to a server of this configuration.
+    fn connected(of_server: TcpConfig) -> Self {
         let memory = shared_arena(24 << 20);
         let mut client = Tcp::new(config(), arena(4 << 20)).unwrap();
         client.lend(&memory, u64::MAX);
-        let mut server = Tcp::new(config(), arena(4 << 20)).unwrap();
+        let mut server = Tcp::new(of_server, arena(4 << 20)).unwrap();
         let (_, address) = server.listen_bulk("127.0.0.1:0").unwrap();
         let to_server = client.connect_bulk(&address).unwrap();
         let to_client = await_accepted(&mut server);
-        let mut two = Self {
+        Self {
             client,
             server,
             memory,
             to_server,
             to_client,
-        };
-        two.until("a lane at both ends", |two| {
+        }
+    }
+
+    fn await_lane(&mut self) {
+        self.until("a lane at both ends", |two| {
             two.client.stats().lanes == 1 && two.server.stats().lanes == 1
         });
-        two
     }
 
     /// Polls both until `holds`; what the server received comes back.
@@ -246,6 +255,27 @@ impl Two {
         });
         frames.collect()
     }
+}
+
+#[test]
+fn a_peer_is_offered_a_lane_when_it_is_admitted() {
+    let awaits_admission = true;
+    let mut two = Two::connected(TcpConfig {
+        awaits_admission,
+        ..config()
+    });
+    let hello = Frame::without_body(WireKind::DataHello, Bytes::from_static(b"hello"));
+    two.client.send(two.to_server, hello).unwrap();
+    two.receive(1);
+    let offered = two.server.stats().frames_out;
+    assert_eq!(offered, 0, "nothing is offered to a stranger");
+    two.server.admit(two.to_client, u32::MAX);
+    two.await_lane();
+    let frame = two.frame(7, 1_000_000);
+    two.client.send(two.to_server, frame).unwrap();
+    let received = two.receive(2);
+    assert_eq!(received[0].body, vec![7; 1_000_000]);
+    assert_eq!(two.server.stats().lent_frames_in, 1);
 }
 
 #[test]

@@ -1,11 +1,17 @@
 //! Memory for bodies: bounded, waited for, released. And the life of an endpoint around it.
 
-use crate::{PATIENCE, arena, await_accepted, await_event, stf, tcp};
-use sheaf_protocol::Limits;
+use crate::{
+    PATIENCE, arena, authority, await_accepted, await_event, encrypted, sealed_tcp, stf, tcp,
+    tls_of,
+};
+use sheaf_protocol::{Limits, Prefix, WireKind};
 use sheaf_transport::tcp::resolve;
 use sheaf_transport::{
-    Arena, ConnId, ConnectError, Event, Frame, ListenError, SendError, Tcp, TcpConfig, Transport,
+    Arena, CloseReason, ConnId, ConnectError, EarlyFrame, Event, Frame, ListenError, SendError,
+    Tcp, TcpConfig, Transport,
 };
+use std::io::Write;
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -152,6 +158,152 @@ fn no_body_is_accepted_that_could_never_be_placed() {
         ..Limits::default()
     };
     assert_eq!(scene.receiver.limits(), expected);
+}
+
+#[test]
+fn a_length_that_is_claimed_before_the_admission_takes_no_memory() {
+    let arena = arena(4 << 20);
+    let config = TcpConfig {
+        awaits_admission: true,
+        ..TcpConfig::default()
+    };
+    let mut receiver = Tcp::new(config, Arc::clone(&arena)).unwrap();
+    let (_, address) = receiver.listen("127.0.0.1:0").unwrap();
+    let claim = Prefix::new(WireKind::Stf, b"head", 2 << 20).encode();
+    let claim = [claim.as_slice(), b"head"].concat();
+    let hello = Prefix::new(WireKind::DataHello, b"hello", 0).encode();
+    let hello = [hello.as_slice(), b"hello"].concat();
+    for behind_hello in [false, true] {
+        let mut peers = Vec::new();
+        for _ in 0..8 {
+            let mut peer = TcpStream::connect(&address).unwrap();
+            let conn = await_accepted(&mut receiver);
+            if behind_hello {
+                peer.write_all(&hello).unwrap();
+            }
+            peer.write_all(&claim).unwrap();
+            let what = "the hello or the end";
+            let event = await_event(&mut receiver, what, |event| match event {
+                Event::Received { conn: of, .. } | Event::Closed { conn: of, .. }
+                    if *of == conn =>
+                {
+                    Some(event.clone())
+                }
+                _ => None,
+            });
+            let body = EarlyFrame::Body { found: 2 << 20 };
+            let reason = CloseReason::Early(body);
+            let is_refused = event == Event::Closed { conn, reason };
+            assert_eq!(is_refused, !behind_hello, "{event:?}");
+            assert_eq!(arena.used_bytes(), 0);
+            peers.push((peer, conn));
+        }
+        // What stands behind the hellos is taken when they are accepted.
+        for (_, conn) in &peers[..if behind_hello { 1 } else { 0 }] {
+            receiver.admit(*conn, u32::MAX);
+            let start = Instant::now();
+            while arena.used_bytes() < 2 << 20 {
+                assert!(start.elapsed() < PATIENCE);
+                let wait = Some(Duration::from_millis(1));
+                receiver.poll(&mut Vec::new(), wait).unwrap();
+            }
+        }
+    }
+    assert_eq!(receiver.stats().refused.early, 8);
+}
+
+#[test]
+fn a_peer_that_waits_for_memory_and_sends_nothing_is_closed() {
+    let arena = arena(2 << 20);
+    let config = TcpConfig {
+        stall_ms: 200,
+        ..TcpConfig::default()
+    };
+    let mut receiver = Tcp::new(config, Arc::clone(&arena)).unwrap();
+    let (_, address) = receiver.listen("127.0.0.1:0").unwrap();
+    let full = arena.allocate(2 << 20).expect("all of it");
+    let body = vec![7; 1 << 20];
+    let claim = Prefix::new(WireKind::Stf, b"head", body.len() as u64).encode();
+    let claim = [claim.as_slice(), b"head"].concat();
+    let mut begin = |behind: &[u8]| {
+        let mut peer = TcpStream::connect(&address).unwrap();
+        let conn = await_accepted(&mut receiver);
+        peer.write_all(&claim).unwrap();
+        let waits = receiver.stats().waits_for_space;
+        let start = Instant::now();
+        while receiver.stats().waits_for_space == waits {
+            assert!(start.elapsed() < PATIENCE, "it has not come to the body");
+            let wait = Some(Duration::from_millis(1));
+            receiver.poll(&mut Vec::new(), wait).unwrap();
+        }
+        // It lies in the socket: a connection that waits is not read.
+        peer.write_all(behind).unwrap();
+        (peer, conn)
+    };
+    let (honest_peer, honest) = begin(&body[..1000]);
+    let (hesitant_peer, hesitant) = begin(&body[..1]);
+    let (_silent, silent) = begin(&[]);
+    let closed = await_event(&mut receiver, "an end", |event| match event {
+        Event::Closed { conn, reason } => Some((*conn, reason.clone())),
+        _ => None,
+    });
+    let reason = CloseReason::Stalled { limit_ms: 200 };
+    assert_eq!(closed, (silent, reason));
+    assert_eq!(receiver.stats().closed, 1, "those that have sent wait on");
+    drop(full);
+    for (mut peer, conn, sent) in [(honest_peer, honest, 1000), (hesitant_peer, hesitant, 1)] {
+        peer.set_nonblocking(true).unwrap();
+        let (mut rest, start) = (&body[sent..], Instant::now());
+        let mut events = Vec::new();
+        let is_whole =
+            |event: &Event| matches!(event, Event::Received { conn: of, .. } if *of == conn);
+        while !events.iter().any(is_whole) {
+            assert!(start.elapsed() < PATIENCE, "it has not come");
+            if let Ok(sent) = peer.write(rest) {
+                rest = &rest[sent..];
+            }
+            let wait = Some(Duration::from_millis(1));
+            receiver.poll(&mut events, wait).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_body_that_has_come_encrypted_waits_for_memory_as_long_as_it_takes() {
+    let authority = authority();
+    let arena = arena(2 << 20);
+    let full = arena.allocate(2 << 20).expect("all of it");
+    let config = TcpConfig {
+        stall_ms: 50,
+        ..TcpConfig::default()
+    };
+    let security = encrypted(tls_of(&authority, "epn:0"));
+    let mut receiver = Tcp::with_security(config, Arc::clone(&arena), security).unwrap();
+    let mut sender = sealed_tcp(TcpConfig::default(), tls_of(&authority, "flp:0"));
+    let (_, address) = receiver.listen("127.0.0.1:0").unwrap();
+    let conn = sender.connect(&address).unwrap();
+    sender.send(conn, stf(1, 1000)).unwrap();
+    let (start, mut events) = (Instant::now(), Vec::new());
+    let mut waits_since = None;
+    // All of it lies in the session: the socket has nothing more.
+    while waits_since.is_none_or(|since: Instant| since.elapsed() < Duration::from_millis(300)) {
+        assert!(start.elapsed() < PATIENCE, "it has not come to the body");
+        for endpoint in [&mut sender, &mut receiver] {
+            let wait = Some(Duration::from_millis(1));
+            endpoint.poll(&mut events, wait).unwrap();
+            let is_end = |event: &Event| matches!(event, Event::Closed { .. });
+            assert!(!events.iter().any(is_end), "{events:?}");
+        }
+        if receiver.stats().waits_for_space > 0 {
+            waits_since.get_or_insert_with(Instant::now);
+        }
+    }
+    drop(full);
+    let frame = await_event(&mut receiver, "the frame", |event| match event {
+        Event::Received { frame, .. } => Some(frame.clone()),
+        _ => None,
+    });
+    assert_eq!(frame, stf(1, 1000));
 }
 
 #[test]

@@ -636,6 +636,7 @@ const NONE: Refused = Refused {
     kind: 0,
     head_too_large: 0,
     body_too_large: 0,
+    early: 0,
     digest: 0,
     cut: 0,
     shm: 0,

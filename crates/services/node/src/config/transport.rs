@@ -52,6 +52,7 @@ impl TransportConfig {
             accepted_per_ip_max: self.connections_per_address_max as usize,
             shared_memory: self.shared_memory,
             zero_copy: self.zero_copy,
+            awaits_admission: true,
             ..TcpConfig::default()
         }
     }
@@ -91,7 +92,11 @@ mod tests {
     #[test]
     fn the_defaults_are_those_of_the_transport() {
         let config = TransportConfig::default();
-        assert_eq!(config.tcp(), TcpConfig::default());
+        let expected = TcpConfig {
+            awaits_admission: true,
+            ..TcpConfig::default()
+        };
+        assert_eq!(config.tcp(), expected);
         assert_eq!(config.arena(), ArenaOptions::default());
     }
 }

@@ -149,6 +149,13 @@ fn frame(kind: WireKind, head: &[u8], body: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// The prefix of a frame of this size, which does not follow.
+fn claim(kind: WireKind, head_bytes: usize, body_bytes: u64) -> Vec<u8> {
+    Prefix::new(kind, &vec![0; head_bytes], body_bytes)
+        .encode()
+        .to_vec()
+}
+
 /// Bytes of a peer, and their target.
 struct Scene {
     run: RunId,
@@ -283,11 +290,7 @@ impl Scene {
             ),
             (icn, Code::BadMessage, frame(WireKind::Lane, &[2], &[])),
             (epn, Code::BadMessage, frame(WireKind::Lane, &[2], &[])),
-            (
-                icn,
-                Code::WrongStream,
-                frame(WireKind::Stf, &[7; 64], b"abc"),
-            ),
+            (icn, Code::WrongStream, frame(WireKind::Stf, &[7; 64], &[])),
             (epn, Code::WrongStream, self.said(stranger, &pulse)),
             (
                 epn,
@@ -296,7 +299,7 @@ impl Scene {
             ),
             (icn, Code::NotJoined, self.said(stranger, &pulse)),
             (epn, Code::NotJoined, self.said(stranger, &offer)),
-            (epn, Code::NotJoined, self.stf(run, 9, b"abc", good)),
+            (epn, Code::NotJoined, self.stf(run, 9, b"", crc32c(b""))),
             (epn, Code::NotJoined, after_hello(hello.clone())),
             (icn, Code::RefusedJoin, self.hello(stranger, 0)),
             (
@@ -352,6 +355,18 @@ impl Scene {
                     ]
                     .concat(),
                 ),
+            ),
+            (epn, Code::BeforeHello, self.stf(run, 9, b"abc", good)),
+            (epn, Code::BeforeHello, claim(WireKind::Stf, 64, 1 << 20)),
+            (icn, Code::BeforeHello, claim(WireKind::Control, 1 << 20, 0)),
+            (
+                icn,
+                Code::TooBig,
+                [
+                    self.hello(operator, 1),
+                    claim(WireKind::Control, 1 << 20, 0),
+                ]
+                .concat(),
             ),
         ]
     }
@@ -466,6 +481,55 @@ fn an_flp_takes_the_next_card_of_an_epn_where_it_reaches_nobody() {
     let epn = start(Role::Epn, &config, folder.path());
     let flp = start(Role::Flp, &config, folder.path());
     while accounting(&icn).1 < 20 {}
+    for node in [flp, epn, icn] {
+        node.shutdown.request();
+        node.thread.join().unwrap();
+    }
+}
+
+#[test]
+fn lengths_that_strangers_claim_take_no_memory_of_a_farm() {
+    let folder = tempfile::tempdir().unwrap();
+    // With lanes the payload memory of the EPN would not be needed.
+    let config = farm(folder.path(), "[transport]\nshared_memory = false\n");
+    let icn = start(Role::Icn, &config, folder.path());
+    let epn = start(Role::Epn, &config, folder.path());
+    let flp = start(Role::Flp, &config, folder.path());
+    while accounting(&icn).1 < 20 {}
+    let scene = Scene {
+        run: RunId(7),
+        target: Target {
+            epn: EpnId(0),
+            incarnation: Incarnation(1),
+        },
+    };
+    // The memory of the EPN has room for 20 of these payloads, and the stated memory of the ICN for 32 of these heads.
+    let (body, head) = (
+        claim(WireKind::Stf, 64, 1 << 20),
+        claim(WireKind::Control, 1 << 20, 0),
+    );
+    let behind_hello = [scene.data_hello(scene.target), body.clone()].concat();
+    let mut strangers = Vec::new();
+    for _ in 0..40 {
+        for (node, bytes, code) in [
+            (&epn, &body, Code::BeforeHello),
+            (&epn, &behind_hello, Code::WrongTarget),
+            (&icn, &head, Code::BeforeHello),
+        ] {
+            let mut stream = TcpStream::connect(&node.address).unwrap();
+            stream.write_all(bytes).unwrap();
+            strangers.push((stream, code));
+        }
+    }
+    let (announced, ..) = accounting(&icn);
+    while accounting(&icn).1 < announced + 50 {}
+    for (mut stream, code) in strangers {
+        assert_eq!(told(&mut stream), Some(code));
+    }
+    assert_eq!(accounting(&icn).2, 0, "nothing is dropped or incomplete");
+    epn.await_count(Code::BeforeHello, 40);
+    epn.await_count(Code::WrongTarget, 40);
+    icn.await_count(Code::BeforeHello, 40);
     for node in [flp, epn, icn] {
         node.shutdown.request();
         node.thread.join().unwrap();

@@ -14,7 +14,7 @@ const PIECE_BYTES: usize = 256 << 10;
 
 /// Behind the rest of a large body only this much is read into the buffer: room for the next prefix and head,
 /// without much of its body, which would have to be copied.
-const LOOK_AHEAD_BYTES: usize = 4 << 10;
+pub(super) const LOOK_AHEAD_BYTES: usize = 4 << 10;
 
 /// Bodies below this are copied: in place they would take up as much again with the prefixes and heads between them.
 const PLACED_MIN: usize = 1 << 10;
@@ -25,14 +25,14 @@ impl Connection {
         shared: &mut Shared,
         events: &mut Vec<Event>,
     ) -> Result<(), CloseReason> {
-        if !self.backlog.is_empty() && !self.inbox.wants_space() {
+        if !self.backlog.is_empty() && !self.holds_back() {
             let backlog = std::mem::take(&mut self.backlog);
             self.take(Input::Apart(&backlog), shared, events, Instant::now())?;
         }
         let mut left = TURN_BYTES;
         while self.readable
             && !self.peer_finished
-            && !self.inbox.wants_space()
+            && !self.holds_back()
             && !self.is_ahead()
             && left > 0
         {
@@ -53,7 +53,8 @@ impl Connection {
         let mut region = self.region(shared);
         let ahead = match &mut region {
             Some(region) => region.room(buffer.len()),
-            None if self.expects_large() => &mut buffer[..LOOK_AHEAD_BYTES],
+            // What comes behind a hello is kept until the peer is admitted, so it has to be little.
+            None if self.expects_large() || !self.is_admitted() => &mut buffer[..LOOK_AHEAD_BYTES],
             None => &mut buffer[..],
         };
         let outcome = self.receive(ahead);
@@ -166,10 +167,18 @@ impl Connection {
         now: Instant,
     ) -> Result<(), CloseReason> {
         while !input.rest().is_empty() {
+            if self.is_deaf() {
+                self.inbox.clear();
+                return Ok(());
+            }
+            if self.awaits_admission() {
+                self.backlog = input.rest().to_vec();
+                return Ok(());
+            }
             let step = self
                 .inbox
                 .take(&mut input, &shared.limits, &mut shared.bodies, now);
-            match step.map_err(CloseReason::Refused)? {
+            match step? {
                 Step::Arrived(arrived) => self.hand_out(arrived, shared, events, now)?,
                 Step::Bytes => {}
                 Step::Space => {
@@ -219,7 +228,8 @@ impl Connection {
         if let Some(reason) = self.broken.take() {
             return Err(reason);
         }
-        if let Some(missing) = self.inbox.missing() {
+        let missing = self.inbox.missing();
+        if let Some(missing) = missing.filter(|_| !self.is_deaf()) {
             return Err(CloseReason::Cut { missing });
         }
         self.peer_finished = true;

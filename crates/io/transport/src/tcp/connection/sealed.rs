@@ -3,6 +3,7 @@
 //! The plain bytes take the same way as on a plain connection: out of the queue of frames, into the inbox. What is
 //! between is encrypted in batches on the way out, and taken apart in large reads on the way in.
 
+use super::read::LOOK_AHEAD_BYTES;
 use super::{Connection, Shared, Side, TURN_BYTES, closed_with};
 use crate::tcp::input::Input;
 use crate::tcp::outbox::SLICES_MAX;
@@ -175,14 +176,14 @@ impl Connection {
         shared: &mut Shared,
         events: &mut Vec<Event>,
     ) -> Result<(), CloseReason> {
-        if !self.backlog.is_empty() && !self.inbox.wants_space() {
+        if !self.backlog.is_empty() && !self.holds_back() {
             let backlog = std::mem::take(&mut self.backlog);
             self.take(Input::Apart(&backlog), shared, events, Instant::now())?;
         }
         let mut left = TURN_BYTES;
         // Once without reading: the client has the first word, and records may lie there since a body had no place.
         let mut is_first = true;
-        while !self.inbox.wants_space() && (is_first || self.may_read(left)) {
+        while !self.holds_back() && (is_first || self.may_read(left)) {
             let mut buffer = std::mem::take(&mut shared.buffer);
             let kept = session.incoming.len();
             buffer[..kept].copy_from_slice(&session.incoming);
@@ -210,6 +211,13 @@ impl Connection {
     /// One system call. The end of the stream is an error unless the peer has said before that it sends no more.
     fn read_cipher(&mut self, place: &mut [u8], shared: &mut Shared) -> Result<usize, CloseReason> {
         shared.stats.reads += 1;
+        // As on a plain connection: what comes behind a hello is kept.
+        let most = if self.is_admitted() {
+            place.len()
+        } else {
+            LOOK_AHEAD_BYTES.min(place.len())
+        };
+        let place = &mut place[..most];
         let offered = place.len();
         match (&self.stream).read(place) {
             Ok(0) => Err(self.cut_off()),
@@ -236,7 +244,7 @@ impl Connection {
         if let Some(reason) = self.broken.take() {
             return reason;
         }
-        match self.inbox.missing() {
+        match self.inbox.missing().filter(|_| !self.is_deaf()) {
             Some(missing) => CloseReason::Cut { missing },
             None => CloseReason::Reset,
         }
@@ -252,7 +260,7 @@ impl Connection {
     ) -> Result<(), CloseReason> {
         let now = Instant::now();
         let mut done = 0;
-        while !self.inbox.wants_space() {
+        while !self.holds_back() {
             let mut early = Vec::new();
             let mut taken = Ok(());
             let stands = session.stands();
@@ -260,7 +268,7 @@ impl Connection {
                 if !stands {
                     // Who says it is looked at first, below.
                     early.extend_from_slice(plain);
-                } else if self.inbox.wants_space() {
+                } else if self.holds_back() {
                     self.backlog.extend_from_slice(plain);
                 } else if taken.is_ok() {
                     taken = self.take(Input::Apart(plain), shared, events, now);
@@ -284,7 +292,7 @@ impl Connection {
                 }
             }
         }
-        session.is_paused = self.inbox.wants_space();
+        session.is_paused = self.holds_back();
         session.incoming.clear();
         session.incoming.extend_from_slice(&buffer[done..]);
         debug_assert!(
