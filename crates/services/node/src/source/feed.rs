@@ -2,16 +2,20 @@
 //!
 //! A thread reads records (`docs/reference/feed.md`) from one producer at a time and puts them into a short queue. When
 //! the FLP does not take them, the thread waits, the kernel's buffers fill, and the producer waits too. A record
-//! that is none ends its connection, is logged and counted, and the next producer is served.
+//! that is none ends its connection, is logged and counted, and the next producer is served. A producer that is silent
+//! for long while another one waits is replaced.
+
+mod patience;
 
 use super::Wake;
 use super::record::{RecordError, read_record};
 use super::stop::{Stop, Stopper, Waited, stop_cord};
+use patience::{Patience, Producer, keep_alive};
 use rustix::event::{EventfdFlags, PollFlags, eventfd};
 use sheaf_protocol::Stf;
 use sheaf_transport::unix::UnixSocket;
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufReader};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -24,6 +28,8 @@ use tracing::{info, warn};
 
 /// STFs that wait for the FLP. When there are more, the producer waits.
 pub(crate) const QUEUE_STFS: usize = 8;
+/// Default of the silence of a producer, in ms, after which one that waits takes its place.
+pub(super) const IDLE_TIMEOUT_MS: u64 = 30_000;
 /// How long to wait after a connection could not be accepted, for instance because file descriptors ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -49,6 +55,8 @@ pub struct FeedStats {
     pub stfs: u64,
     /// Producers that were cut off because of what they sent.
     pub refused: u64,
+    /// Producers that were silent while another one waited, which took their place.
+    pub replaced: u64,
 }
 
 #[derive(Debug, Default)]
@@ -56,6 +64,7 @@ pub(super) struct Counts {
     pub(super) producers: AtomicU64,
     pub(super) stfs: AtomicU64,
     pub(super) refused: AtomicU64,
+    pub(super) replaced: AtomicU64,
 }
 
 /// State of a feed in its thread.
@@ -147,43 +156,62 @@ impl Feed {
     /// If there is no standard input, or no thread can be had.
     pub fn stdin(stf_bytes_max: u64, wake: Wake) -> io::Result<Self> {
         let stdin = io::stdin().as_fd().try_clone_to_owned()?;
-        let mut feed = Self::start(Origin::Once(stdin.into()), stf_bytes_max, wake)?;
+        let origin = Origin::Once(stdin.into());
+        let mut feed = Self::start(origin, stf_bytes_max, Duration::ZERO, wake)?;
         // Another process may take what was ready to be read: then the thread waits where no stop reaches it.
         feed.thread = None;
         Ok(feed)
     }
 
-    /// Listens at a Unix socket. `wake` is called for each STF.
+    /// Listens at a Unix socket. `wake` is called for each STF. A producer that is silent for `idle_timeout` is
+    /// replaced by one that waits; zero: never.
     ///
     /// # Errors
     ///
     /// If the process cannot listen at `path`, or no thread can be had.
-    pub fn unix(path: &Path, stf_bytes_max: u64, wake: Wake) -> io::Result<Self> {
+    pub fn unix(
+        path: &Path,
+        stf_bytes_max: u64,
+        idle_timeout: Duration,
+        wake: Wake,
+    ) -> io::Result<Self> {
         let socket = UnixSocket::bind(path)?;
         info!(path = %path.display(), "Listening for STFs");
-        Self::start(Origin::Unix(socket), stf_bytes_max, wake)
+        Self::start(Origin::Unix(socket), stf_bytes_max, idle_timeout, wake)
     }
 
-    /// Listens at a TCP address. `wake` is called for each STF.
+    /// Listens at a TCP address. `wake` is called for each STF. A producer that is silent for `idle_timeout` is
+    /// replaced by one that waits; zero: never.
     ///
     /// # Errors
     ///
     /// If the process cannot listen at `address`, or no thread can be had.
-    pub fn tcp(address: &str, stf_bytes_max: u64, wake: Wake) -> io::Result<Self> {
+    pub fn tcp(
+        address: &str,
+        stf_bytes_max: u64,
+        idle_timeout: Duration,
+        wake: Wake,
+    ) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         info!(%address, "Listening for STFs");
-        let mut feed = Self::start(Origin::Tcp(listener), stf_bytes_max, wake)?;
+        let mut feed = Self::start(Origin::Tcp(listener), stf_bytes_max, idle_timeout, wake)?;
         feed.address = Some(address);
         Ok(feed)
     }
 
-    fn start(origin: Origin, stf_bytes_max: u64, wake: Wake) -> io::Result<Self> {
+    fn start(
+        origin: Origin,
+        stf_bytes_max: u64,
+        idle_timeout: Duration,
+        wake: Wake,
+    ) -> io::Result<Self> {
         Self::spawn(wake, move |hands| {
             let reading = Reading {
                 hands,
                 stf_bytes_max,
+                idle_timeout,
             };
             reading.run(&origin);
         })
@@ -236,6 +264,7 @@ impl Feed {
             producers: load(&self.counts.producers),
             stfs: load(&self.counts.stfs),
             refused: load(&self.counts.refused),
+            replaced: load(&self.counts.replaced),
         }
     }
 
@@ -278,16 +307,45 @@ enum Origin {
     Tcp(TcpListener),
 }
 
+impl Origin {
+    /// Returns what is readable while a producer waits; `None` if there is only one.
+    fn listener(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Once(_) => None,
+            Self::Unix(socket) => Some(socket.as_fd()),
+            Self::Tcp(listener) => Some(listener.as_fd()),
+        }
+    }
+
+    /// Returns the next producer.
+    fn accept(&self) -> io::Result<Producer> {
+        let (peer, stream) = match self {
+            Self::Once(_) => return Err(io::ErrorKind::WouldBlock.into()),
+            Self::Unix(socket) => ("a Unix socket".to_owned(), OwnedFd::from(socket.accept()?)),
+            Self::Tcp(listener) => {
+                let (stream, peer) = listener.accept()?;
+                keep_alive(&stream)?;
+                (peer.to_string(), stream.into())
+            }
+        };
+        let stream = stream.into();
+        Ok(Producer { peer, stream })
+    }
+}
+
 /// The thread's side of a feed.
 struct Reading {
     hands: Hands,
     stf_bytes_max: u64,
+    idle_timeout: Duration,
 }
 
 /// Why a producer is not served any longer.
 enum Over {
     /// The next one can be served.
     Producer,
+    /// This one is to be served next.
+    Next(Producer),
     /// The FLP has gone.
     Feed,
 }
@@ -296,40 +354,33 @@ impl Reading {
     fn run(self, origin: &Origin) {
         match origin {
             Origin::Once(file) => {
-                self.serve("the standard input", file);
+                self.serve("the standard input", file, origin);
             }
-            Origin::Unix(socket) => self.serve_all(socket.as_fd(), || {
-                Ok(("a Unix socket".to_owned(), socket.accept()?.into()))
-            }),
-            Origin::Tcp(listener) => self.serve_all(listener.as_fd(), || {
-                let (stream, peer) = listener.accept()?;
-                Ok((peer.to_string(), stream.into()))
-            }),
+            Origin::Unix(socket) => self.serve_all(socket.as_fd(), origin),
+            Origin::Tcp(listener) => self.serve_all(listener.as_fd(), origin),
         }
         self.hands.end();
     }
 
-    fn serve_all(
-        &self,
-        listener: BorrowedFd<'_>,
-        accept: impl Fn() -> io::Result<(String, OwnedFd)>,
-    ) {
+    fn serve_all(&self, listener: BorrowedFd<'_>, origin: &Origin) {
         loop {
             match self.hands.stop.wait(listener, PollFlags::IN, None) {
                 Ok(Waited::Ready) => {}
-                Ok(Waited::TimedOut) => continue,
+                Ok(Waited::TimedOut | Waited::Second) => continue,
                 Ok(Waited::Stopped) => return,
                 Err(error) => {
                     warn!(%error, "Cannot wait for producers any longer");
                     return;
                 }
             }
-            match accept() {
-                Ok((peer, stream)) => {
-                    if matches!(self.serve(&peer, &stream.into()), Over::Feed) {
-                        return;
+            match origin.accept() {
+                Ok(mut producer) => loop {
+                    match self.serve(&producer.peer, &producer.stream, origin) {
+                        Over::Producer => break,
+                        Over::Next(next) => producer = next,
+                        Over::Feed => return,
                     }
-                }
+                },
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => {
                     warn!(%error, "A producer cannot be accepted");
@@ -342,15 +393,10 @@ impl Reading {
     }
 
     /// Reads all records of one producer.
-    fn serve(&self, peer: &str, stream: &File) -> Over {
+    fn serve(&self, peer: &str, stream: &File, origin: &Origin) -> Over {
         self.hands.counts.producers.fetch_add(1, Ordering::Relaxed);
         info!(peer, "A producer feeds STFs");
-        let mut stream = Stoppable {
-            stream,
-            stop: &self.hands.stop,
-            read_bytes: 0,
-            is_stopped: false,
-        };
+        let mut stream = Patience::new(peer, stream, &self.hands.stop, origin, self.idle_timeout);
         let mut reader = BufReader::with_capacity(64 << 10, &mut stream);
         let mut stfs = 0_u64;
         let outcome = loop {
@@ -369,12 +415,22 @@ impl Reading {
         };
         let unread = reader.buffer().len() as u64;
         let offset = stream.read_bytes - unread;
+        let next = stream.candidate.take();
         match outcome {
             _ if stream.is_stopped => return Over::Feed,
+            _ if stream.is_replaced => {
+                self.hands.counts.replaced.fetch_add(1, Ordering::Relaxed);
+                let silent_s = stream.silent_s();
+                let by = next.as_ref().map_or("", |next| &next.peer);
+                warn!(
+                    peer,
+                    silent_s, by, stfs, offset, "A silent producer is replaced by one that waited"
+                );
+            }
             Ok(()) => info!(peer, stfs, "A producer has ended"),
             Err(error) => self.refuse(peer, stfs, offset, &error),
         }
-        Over::Producer
+        next.map_or(Over::Producer, Over::Next)
     }
 
     fn refuse(&self, peer: &str, stfs: u64, offset: u64, error: &RecordError) {
@@ -383,35 +439,17 @@ impl Reading {
     }
 }
 
-/// A stream whose reads end when the feed does.
-struct Stoppable<'a> {
-    stream: &'a File,
-    stop: &'a Stop,
-    read_bytes: u64,
-    is_stopped: bool,
-}
-
-impl Read for Stoppable<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.stop.wait(self.stream.as_fd(), PollFlags::IN, None)? == Waited::Stopped {
-            self.is_stopped = true;
-            return Ok(0);
-        }
-        let mut stream = self.stream;
-        let bytes = stream.read(buffer)?;
-        self.read_bytes += bytes as u64;
-        Ok(bytes)
-    }
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use super::super::record::RecordHeader;
     use super::*;
     use sheaf_protocol::{PayloadFormat, TfId};
-    use std::io::Write as _;
+    use std::io::{Read, Write as _};
     use std::net::{Shutdown, TcpStream};
     use std::os::unix::net::UnixStream;
+
+    /// Longer than any test.
+    const IDLE: Duration = Duration::from_secs(600);
 
     /// Where the waker puts its calls, and the test waits for them.
     pub(in crate::source) struct Wakes(Receiver<()>);
@@ -468,7 +506,7 @@ pub(super) mod tests {
     #[test]
     fn producers_are_served_one_after_the_other() {
         let (wake, wakes) = wakes();
-        let mut feed = Feed::tcp("127.0.0.1:0", 100, wake).unwrap();
+        let mut feed = Feed::tcp("127.0.0.1:0", 100, IDLE, wake).unwrap();
         assert_eq!(feed.try_next(), Fed::Nothing);
         let (mut first, mut second) = (tcp(&feed), tcp(&feed));
         second.write_all(&record(2, b"c")).unwrap();
@@ -483,15 +521,73 @@ pub(super) mod tests {
             FeedStats {
                 producers: 2,
                 stfs: 3,
-                refused: 0
+                refused: 0,
+                replaced: 0
             }
         );
     }
 
     #[test]
+    fn a_silent_producer_is_replaced_by_one_that_waits() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("feed");
+        let idle_timeout = Duration::from_millis(20);
+        let (wake, wakes) = wakes();
+        let mut feed = Feed::unix(&path, 100, idle_timeout, wake).unwrap();
+        // One that has sent nothing, one inside a record, one behind a record.
+        let cut = &record(9, b"cut")[..26];
+        let whole = record(8, b"whole");
+        let mut silent = Vec::new();
+        for (number, sent) in (0..).zip([&[][..], cut, &whole]) {
+            let mut first = UnixStream::connect(&path).unwrap();
+            first.write_all(sent).unwrap();
+            if sent.len() == whole.len() {
+                assert_eq!(wakes.next(&mut feed), stf(8, b"whole"));
+            }
+            let mut second = UnixStream::connect(&path).unwrap();
+            second.write_all(&record(number, b"next")).unwrap();
+            assert_eq!(wakes.next(&mut feed), stf(number, b"next"));
+            await_end(&mut first);
+            silent.push(second);
+        }
+        let stats = feed.stats();
+        // Every second one was silent behind its record when the next one came.
+        assert_eq!((stats.replaced, stats.refused, stats.stfs), (5, 0, 4));
+    }
+
+    #[test]
+    fn a_silent_producer_stays_while_no_other_one_waits() {
+        let (wake, wakes) = wakes();
+        let mut feed = Feed::tcp("127.0.0.1:0", 100, Duration::from_millis(1), wake).unwrap();
+        let mut silent = tcp(&feed);
+        for tf in 0..3 {
+            silent.write_all(&record(tf, b"x")).unwrap();
+            assert_eq!(wakes.next(&mut feed), stf(tf, b"x"));
+            // A check of the port, which ends when the feed has looked at it. There is nothing to serve.
+            let mut check = tcp(&feed);
+            check.shutdown(Shutdown::Write).unwrap();
+            await_end(&mut check);
+        }
+        assert_eq!((feed.stats().replaced, feed.stats().producers), (0, 1));
+    }
+
+    #[test]
+    fn without_a_timeout_a_silent_producer_is_not_replaced() {
+        let (wake, wakes) = wakes();
+        let mut feed = Feed::tcp("127.0.0.1:0", 100, Duration::ZERO, wake).unwrap();
+        let (mut first, mut second) = (tcp(&feed), tcp(&feed));
+        second.write_all(&record(1, b"b")).unwrap();
+        first.write_all(&record(0, b"a")).unwrap();
+        assert_eq!(wakes.next(&mut feed), stf(0, b"a"));
+        drop(first);
+        assert_eq!(wakes.next(&mut feed), stf(1, b"b"));
+        assert_eq!(feed.stats().replaced, 0);
+    }
+
+    #[test]
     fn rubbish_ends_its_connection_and_no_other() {
         let (wake, wakes) = wakes();
-        let mut feed = Feed::tcp("127.0.0.1:0", 100, wake).unwrap();
+        let mut feed = Feed::tcp("127.0.0.1:0", 100, IDLE, wake).unwrap();
         let mut cut = record(1, b"cut");
         cut.pop();
         for (refused, rubbish) in [
@@ -515,7 +611,7 @@ pub(super) mod tests {
     #[test]
     fn a_producer_that_is_faster_waits_and_loses_nothing() {
         let (wake, wakes) = wakes();
-        let mut feed = Feed::tcp("127.0.0.1:0", 1 << 20, wake).unwrap();
+        let mut feed = Feed::tcp("127.0.0.1:0", 1 << 20, IDLE, wake).unwrap();
         let mut stream = tcp(&feed);
         let writer = std::thread::spawn(move || {
             for tf in 0..100 {
@@ -537,7 +633,7 @@ pub(super) mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("feed");
         let (wake, wakes) = wakes();
-        let mut feed = Feed::unix(&path, 100, wake).unwrap();
+        let mut feed = Feed::unix(&path, 100, IDLE, wake).unwrap();
         let mut full = UnixStream::connect(&path).unwrap();
         for tf in 0..=QUEUE_STFS as u64 + 1 {
             full.write_all(&record(tf, b"x")).unwrap();
@@ -546,10 +642,10 @@ pub(super) mod tests {
         drop(feed); // Its thread waits for room in the queue, or is about to.
         assert!(!path.exists());
         await_end(&mut full);
-        let feed = Feed::unix(&path, 100, Box::new(|| {})).unwrap();
+        let feed = Feed::unix(&path, 100, IDLE, Box::new(|| {})).unwrap();
         drop(feed); // Its thread waits for a producer.
         let (wake, wakes) = self::wakes();
-        let mut feed = Feed::unix(&path, 100, wake).unwrap();
+        let mut feed = Feed::unix(&path, 100, IDLE, wake).unwrap();
         let mut idle = UnixStream::connect(&path).unwrap();
         idle.write_all(&record(0, b"x")).unwrap();
         assert_eq!(wakes.next(&mut feed), stf(0, b"x"));
@@ -563,7 +659,7 @@ pub(super) mod tests {
             let (reader, mut writer) = io::pipe().unwrap();
             let (wake, wakes) = wakes();
             let origin = Origin::Once(OwnedFd::from(reader).into());
-            let mut feed = Feed::start(origin, 100, wake).unwrap();
+            let mut feed = Feed::start(origin, 100, IDLE, wake).unwrap();
             writer.write_all(&record(5, b"x")).unwrap();
             assert_eq!(wakes.next(&mut feed), stf(5, b"x"));
             writer.write_all(rubbish).unwrap();
@@ -574,7 +670,8 @@ pub(super) mod tests {
                 FeedStats {
                     producers: 1,
                     stfs: 1,
-                    refused
+                    refused,
+                    replaced: 0
                 }
             );
         }
@@ -582,9 +679,9 @@ pub(super) mod tests {
 
     #[test]
     fn an_address_that_is_taken_is_refused() {
-        let feed = Feed::tcp("127.0.0.1:0", 100, Box::new(|| {})).unwrap();
+        let feed = Feed::tcp("127.0.0.1:0", 100, IDLE, Box::new(|| {})).unwrap();
         let address = feed.address().unwrap().to_string();
-        let error = Feed::tcp(&address, 100, Box::new(|| {})).unwrap_err();
+        let error = Feed::tcp(&address, 100, IDLE, Box::new(|| {})).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     }
 }

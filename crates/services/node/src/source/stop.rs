@@ -24,6 +24,8 @@ pub(crate) struct Stop {
 pub(crate) enum Waited {
     /// The peer can be read from or written to, or is gone.
     Ready,
+    /// The second of two peers can be read from, and the first one cannot.
+    Second,
     /// The node wants to end.
     Stopped,
     /// The time is over.
@@ -69,13 +71,12 @@ impl Stop {
             PollFd::from_borrowed_fd(second, PollFlags::IN),
         ];
         poll(&mut fds, Some(timeout))?;
-        let [cord, peers @ ..] = fds;
-        Ok(if !cord.revents().is_empty() {
-            Waited::Stopped
-        } else if peers.iter().any(|peer| !peer.revents().is_empty()) {
-            Waited::Ready
-        } else {
-            Waited::TimedOut
+        let [is_cord, is_first, is_second] = fds.map(|fd| !fd.revents().is_empty());
+        Ok(match (is_cord, is_first, is_second) {
+            (true, _, _) => Waited::Stopped,
+            (_, true, _) => Waited::Ready,
+            (_, _, true) => Waited::Second,
+            _ => Waited::TimedOut,
         })
     }
 

@@ -396,7 +396,7 @@ mod tests {
         let expected = FeedStats {
             producers: 1,
             stfs: 1,
-            refused: 0,
+            ..FeedStats::default()
         };
         assert_eq!(connected.feed.stats(), expected);
     }
