@@ -113,6 +113,12 @@ pub enum PeerError {
         /// The cap.
         max: usize,
     },
+    /// The handshake gave way to a newer one: too many were under way, and nothing came of this one for longest.
+    #[error("gave way to a newer connection, with {max} handshakes under way")]
+    Displaced {
+        /// The cap.
+        max: usize,
+    },
     /// No answer at the address.
     #[error("unreachable: {0}")]
     Unreachable(io::ErrorKind),
@@ -145,6 +151,7 @@ impl PeerError {
             Self::Cut { .. } => "cut",
             Self::ByUs => "by-us",
             Self::Crowded { .. } => "crowded",
+            Self::Displaced { .. } => "displaced",
             Self::Unreachable(_) => "unreachable",
             Self::Io(_) => "io",
         }

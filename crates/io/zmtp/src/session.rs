@@ -13,6 +13,13 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+/// Limits before the handshake is done, when messages are refused: no memory is taken for one.
+const HANDSHAKE_LIMITS: Limits = Limits {
+    frame_bytes_max: 1 << 10,
+    message_bytes_max: 1 << 10,
+    parts_max: 1,
+};
+
 /// Options of heartbeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heartbeat {
@@ -158,7 +165,12 @@ impl Session {
                 };
                 self.phase = Phase::Handshake { minor };
             }
-            let Some(unit) = self.input.next(&self.config.limits)? else {
+            let limits = if self.is_ready() {
+                self.config.limits
+            } else {
+                HANDSHAKE_LIMITS
+            };
+            let Some(unit) = self.input.next(&limits)? else {
                 return Ok(None);
             };
             let came = match (self.phase, unit) {
@@ -272,6 +284,11 @@ impl Session {
             }
         };
         self.outbox.push_command(command);
+    }
+
+    /// Returns when the peer has last sent something, or when the connection began.
+    pub(crate) fn heard(&self) -> Instant {
+        self.heard
     }
 
     /// Returns whether the handshake is done.

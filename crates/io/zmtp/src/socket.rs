@@ -41,8 +41,11 @@ pub struct SocketConfig {
     pub limits: Limits,
     /// Bounds of the queue of each peer.
     pub high_water: HighWater,
-    /// Peers at once. One more is closed as soon as it is accepted.
+    /// Peers at once whose handshake is done. One more is closed when it is accepted, or at the end of its handshake.
     pub peers_max: usize,
+    /// Accepted connections at once whose handshake is not done, beside these peers. One more, and the one that was not
+    /// heard for longest is closed: an honest peer needs a few ms, and half-open ones cannot keep it out.
+    pub handshakes_max: usize,
     /// Longest handshake of a peer.
     pub handshake: Duration,
     /// Whether and how peers are asked for a sign of life.
@@ -65,6 +68,7 @@ impl Default for SocketConfig {
             limits: Limits::default(),
             high_water: HighWater::default(),
             peers_max: 1024,
+            handshakes_max: 64,
             handshake: Duration::from_secs(10),
             heartbeat: Some(Heartbeat {
                 interval: Duration::from_secs(5),
@@ -140,6 +144,13 @@ struct Peer {
     is_readable: bool,
     /// Whether it waits in `Socket::turns`.
     has_turn: bool,
+}
+
+impl Peer {
+    /// Returns whether it has connected to us and its handshake is not done.
+    fn is_half_open(&self) -> bool {
+        self.connector.is_none() && !self.session.is_ready()
+    }
 }
 
 /// Result of reading a peer.

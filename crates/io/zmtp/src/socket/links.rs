@@ -96,16 +96,12 @@ impl Socket {
 
     fn add(&mut self, stream: Stream, address: String, connector: Option<u64>, now: Instant) {
         let id = self.new_id();
-        let max = self.config.peers_max;
-        if self.peers.len() >= max {
-            self.lose(
-                PeerId(id),
-                address,
-                connector,
-                PeerError::Crowded { max },
-                now,
-            );
+        if let Some(crowded) = self.crowded() {
+            self.lose(PeerId(id), address, connector, crowded, now);
             return;
+        }
+        if connector.is_none() {
+            self.make_room(now);
         }
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         if let Err(error) = epoll::add(&self.epoll, &stream, epoll::EventData::new_u64(id), flags) {
@@ -134,6 +130,26 @@ impl Socket {
         // The epoll says when it can be written to, also for the first time.
     }
 
+    /// Returns why no further peer is taken, if there are as many as there may be.
+    fn crowded(&self) -> Option<PeerError> {
+        let max = self.config.peers_max;
+        let taken = self.peers.values().filter(|peer| !peer.is_half_open());
+        (taken.count() >= max).then_some(PeerError::Crowded { max })
+    }
+
+    /// Makes room for one more handshake, at the cost of the one that was not heard for longest if it must be.
+    fn make_room(&mut self, now: Instant) {
+        let max = self.config.handshakes_max;
+        let half_open = || self.peers.iter().filter(|(_, peer)| peer.is_half_open());
+        if half_open().count() < max {
+            return;
+        }
+        let longest = half_open().min_by_key(|(id, peer)| (peer.session.heard(), **id));
+        if let Some(id) = longest.map(|(id, _)| *id) {
+            self.close(id, PeerError::Displaced { max }, now);
+        }
+    }
+
     /// Returns what may come in: of who only sends, nothing but the subscriptions of a peer of before ZMTP 3.1.
     fn accepted(&self) -> Limits {
         if self.socket_type.receives() {
@@ -148,6 +164,12 @@ impl Socket {
 
     /// The handshake with a peer is done.
     pub(super) fn greet(&mut self, id: u64, hello: PeerHello, now: Instant) {
+        let max = self.config.peers_max;
+        let others = self.peers.iter().filter(|(other, _)| **other != id);
+        if others.filter(|(_, peer)| !peer.is_half_open()).count() >= max {
+            self.close(id, PeerError::Crowded { max }, now);
+            return;
+        }
         let Some(peer) = self.peers.get_mut(&id) else {
             return;
         };

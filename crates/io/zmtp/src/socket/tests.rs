@@ -591,3 +591,47 @@ fn nobody_has_to_keep_what_comes_to_a_sender() {
         ));
     }
 }
+
+#[test]
+fn half_open_peers_keep_no_other_out() {
+    let config = SocketConfig {
+        peers_max: 1,
+        handshakes_max: 3,
+        ..config()
+    };
+    let mut pull = Socket::new(SocketType::Pull, config).unwrap();
+    let at = pull.bind(&any()).unwrap();
+    let connect = || TcpStream::connect(at.host_port().unwrap()).unwrap();
+    let mut half_open: Vec<TcpStream> = (0..10).map(|_| connect()).collect();
+    // One that is in the middle of its handshake is heard, and stays.
+    half_open[7].write_all(&hello("PUSH")[..20]).unwrap();
+    let displaced = |socket: &Socket| socket.stats().ended_as("displaced");
+    until(&mut [&mut pull], |all| {
+        (displaced(all[0]) == 7).then_some(())
+    });
+    let mut push = socket(SocketType::Push);
+    push.connect(&at).unwrap();
+    until(&mut [&mut push, &mut pull], stand);
+    assert_eq!((displaced(&pull), pull.stats().ended_as("crowded")), (8, 0));
+    assert_eq!(push.try_send(numbered(1, 10)), Ok(1));
+    let (_, received) = until(&mut [&mut push, &mut pull], |all| all[1].try_recv());
+    assert_eq!(received, numbered(1, 10));
+    // One that ends its handshake when there is no place any more is closed with its name.
+    half_open[7].write_all(&hello("PUSH")[20..]).unwrap();
+    until(&mut [&mut pull], |all| {
+        (all[0].stats().ended_as("crowded") == 1).then_some(())
+    });
+    assert_eq!(pull.peers(), 1);
+}
+
+#[test]
+fn a_message_before_the_handshake_takes_no_memory() {
+    let mut pull = socket(SocketType::Pull);
+    let mut peer = raw(&mut pull);
+    let greeting = crate::greeting::Greeting::OURS.encode();
+    // A part of 60 MB is announced.
+    let head = [&[2][..], &60_000_000_u64.to_be_bytes()].concat();
+    peer.write_all(&[&greeting[..], &head].concat()).unwrap();
+    let (found, max) = (60_000_000, 1 << 10);
+    assert_eq!(gone(&mut pull), PeerError::FrameTooLarge { found, max });
+}

@@ -522,6 +522,31 @@ mod tests {
     }
 
     #[test]
+    fn half_open_peers_keep_no_producer_out() {
+        let config = ZmqSource {
+            peers_max: 1,
+            ..by_id()
+        };
+        let mut test = open(&config, "tcp://127.0.0.1:*");
+        let _half_open: Vec<TcpStream> = (0..100).map(|_| test.raw()).collect();
+        let mut producer = push();
+        producer.connect(&test.endpoint()).unwrap();
+        send(&mut producer, [message(1, b"good")]);
+        assert_eq!(test.next(), stf(1, b"good"));
+        // Of 101 handshakes 64 were under way at once: it did not wait until the others were too slow.
+        test.await_metric("node_zmq_ended_total{reason=\"displaced\",socket=\"source\"} 37");
+        // One place more is none for another producer.
+        let mut other = push();
+        other.connect(&test.endpoint()).unwrap();
+        let start = Instant::now();
+        while other.stats().ended.is_empty() {
+            assert!(start.elapsed() < PATIENCE, "it is not turned away");
+            other.wait(Duration::from_millis(10)).unwrap();
+        }
+        assert_eq!(other.peers(), 0);
+    }
+
+    #[test]
     fn a_feed_ends_whatever_its_thread_waits_for() {
         let idle = open(&by_id(), "tcp://127.0.0.1:*");
         drop(idle.feed);
