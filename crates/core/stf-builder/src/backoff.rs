@@ -3,6 +3,11 @@
 use sheaf_protocol::splitmix::SplitMix64;
 use std::time::Duration;
 
+/// Span of the first pause after a refusal, and of the longest: how long a node takes at most to notice that it is
+/// not refused any more.
+const REFUSED_FIRST: Duration = Duration::from_millis(250);
+const REFUSED_MAX: Duration = Duration::from_secs(8);
+
 /// Pauses that double up to a bound, each drawn from all of its span (*full jitter*): many nodes that lost one peer at
 /// the same moment do not all come back at the same moment. Equal seeds give equal pauses.
 #[derive(Clone, Debug)]
@@ -23,6 +28,12 @@ impl Backoff {
             span: first,
             lots: SplitMix64::new(seed),
         }
+    }
+
+    /// Returns the pauses of a node that its peer refuses for a reason that only people mend: a certificate, a version.
+    #[must_use]
+    pub fn after_refusals(seed: u64) -> Self {
+        Self::new(REFUSED_FIRST, REFUSED_MAX, !seed)
     }
 
     /// Returns the next pause: longer than zero, and at most the present span, which then doubles.
@@ -69,6 +80,20 @@ mod tests {
                 least > Duration::ZERO && least < span / 10,
                 "{at}: {least:?} of {span:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_peer_that_refuses_is_tried_every_few_seconds_and_soon_after_a_reset() {
+        for seed in 0..100 {
+            let mut backoff = Backoff::after_refusals(seed);
+            let first = backoff.pause();
+            assert!(first <= REFUSED_FIRST, "{first:?}");
+            let later: Duration = (0..100).map(|_| backoff.pause()).sum();
+            assert!(later > REFUSED_MAX * 35, "{later:?}");
+            assert!(later < REFUSED_MAX * 65, "{later:?}");
+            backoff.reset();
+            assert!(backoff.pause() <= REFUSED_FIRST);
         }
     }
 

@@ -129,6 +129,7 @@ impl<T: Transport> EpnNode<T> {
             Net::Connected { conn } => {
                 let denial = security::role_denial(&self.transport, conn, Role::Icn);
                 if let Some(detail) = denial {
+                    self.icn_link.uplink.refuse(conn);
                     self.peer_guard.named(conn, NodeId::ICN);
                     let transport = &mut self.transport;
                     return self

@@ -174,6 +174,9 @@ impl<T: Transport> FlpNode<T> {
                     debug!(%target.epn, %reason, "Data stream closed");
                     if self.conns.get(&target) == Some(&conn) {
                         self.conns.remove(&target);
+                        if reject::refusal_of(&reason).is_some() {
+                            self.brain.handle_link_refused(target);
+                        }
                         self.brain.handle_link_closed(now, target);
                     }
                 }
@@ -198,6 +201,10 @@ impl<T: Transport> FlpNode<T> {
             ),
         };
         denial.is_some_and(|detail| {
+            match self.targets.get(&conn) {
+                Some(target) => self.brain.handle_link_refused(*target),
+                None => self.icn_link.uplink.refuse(conn),
+            }
             self.peer_guard.named(conn, node);
             self.peer_guard
                 .reject(now, &mut self.transport, conn, Code::RoleDenied, &detail);
@@ -223,7 +230,10 @@ impl<T: Transport> FlpNode<T> {
         let transport = &mut self.transport;
         match Control::decode(&frame.head) {
             Ok((_, Control::Rejected { code, detail })) => {
-                reject::log_rejection(&target.epn.to_string(), code, &detail);
+                self.peer_guard.heard(now, target.epn.into(), code, &detail);
+                if reject::is_refusal(code) {
+                    self.brain.handle_link_refused(target);
+                }
             }
             Ok((_, control)) if frame.kind == WireKind::Control => {
                 // A stream that was replaced has nothing more to ask for.
@@ -503,6 +513,7 @@ impl<T: Transport> FlpNode<T> {
             Ok(conn) => {
                 self.conns.insert(target, conn);
                 self.targets.insert(conn, target);
+                self.peer_guard.named(conn, target.epn.into());
             }
             Err(error) => {
                 warn!(%target.epn, %error, "Cannot begin a data stream");

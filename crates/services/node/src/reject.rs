@@ -7,7 +7,7 @@ use sheaf_protocol::reject::Code;
 use sheaf_protocol::{
     Control, Envelope, Incarnation, NodeId, PrefixError, RunId, Term, Timestamp, WireKind,
 };
-use sheaf_transport::{CloseReason, ConnId, EarlyFrame, Frame, Refusal, Transport};
+use sheaf_transport::{CloseReason, ConnId, EarlyFrame, Frame, Refusal, TlsFailure, Transport};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tracing::warn;
@@ -22,8 +22,9 @@ pub(crate) const REJECTED: Metric = Metric::counter(
 )
 .labels(&["peer", "code"])
 .advice("[codes.md](codes.md) has each code");
-/// How often the same is said in the log.
+/// Shortest and longest time between two lines of the log about the same.
 const TELL_EVERY: Duration = Duration::from_secs(1);
+const TELL_EVERY_MAX: Duration = Duration::from_secs(64);
 /// How long a peer has to take the last word and go.
 const LINGER: Duration = Duration::from_millis(200);
 
@@ -53,6 +54,33 @@ pub(crate) fn code_of(reason: &CloseReason) -> Option<Code> {
     })
 }
 
+/// The code of the end of a connection that this node made, if the peer refuses this node, or is none, for a reason
+/// that a pause does not mend: certificates, another version, another protocol.
+pub(crate) fn refusal_of(reason: &CloseReason) -> Option<Code> {
+    let is_lasting = match reason {
+        CloseReason::Refused(error) => !matches!(error, PrefixError::Digest { .. }),
+        CloseReason::Tls(failure) => match failure {
+            TlsFailure::Plain
+            | TlsFailure::NoCertificate
+            | TlsFailure::Certificate(_)
+            | TlsFailure::Alert(_) => true,
+            // A peer that dies, or has too much to do.
+            TlsFailure::Protocol(_) | TlsFailure::Slow { .. } => false,
+        },
+        _ => false,
+    };
+    code_of(reason).filter(|_| is_lasting)
+}
+
+/// Whether a peer that has sent this code would send it again after a pause.
+pub(crate) fn is_refusal(code: Code) -> bool {
+    use Code::{BeforeHello, OtherVersion, RoleDenied, Untrusted, WrongStream};
+    matches!(
+        code,
+        OtherVersion | RoleDenied | WrongStream | Untrusted | BeforeHello
+    )
+}
+
 /// A rejection as a frame. It is of no run and no term: its receiver only logs it.
 pub(crate) fn message(code: Code, detail: &str) -> Frame {
     let detail = detail.to_owned();
@@ -79,11 +107,38 @@ pub(crate) fn close_notice(reason: &CloseReason) -> Option<Frame> {
     Some(message(code, &reason.to_string()))
 }
 
+/// When the log gets a line about something that goes on: at once, then after pauses that double.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    at: Option<Timestamp>,
+    pause: Duration,
+    untold: u64,
+}
+
+impl Told {
+    /// Notes that it has happened once more. Returns for how many others a line stands, if it is time for one.
+    pub(crate) fn note(&mut self, now: Timestamp) -> Option<u64> {
+        let since = self.at.map(|at| now.since(at));
+        if since.is_some_and(|since| since < self.pause) {
+            self.untold += 1;
+            return None;
+        }
+        // Quiet for long: it has begun again.
+        let goes_on = since.is_some_and(|since| since < self.pause * 4);
+        self.pause = if goes_on {
+            (self.pause * 2).min(TELL_EVERY_MAX)
+        } else {
+            TELL_EVERY
+        };
+        self.at = Some(now);
+        Some(std::mem::take(&mut self.untold))
+    }
+}
+
 #[derive(Debug, Default)]
 struct Count {
     total: u64,
-    told_at: Option<Timestamp>,
-    untold: u64,
+    told: Told,
 }
 
 /// Knows who is at the other end of each stream, and what was rejected of whom.
@@ -93,6 +148,8 @@ pub(crate) struct PeerGuard {
     /// Streams that were sent the reason of their end, and when.
     leaving: BTreeMap<ConnId, Timestamp>,
     counts: BTreeMap<String, BTreeMap<Code, Count>>,
+    /// Rejections that peers have sent.
+    heard: BTreeMap<(NodeId, Code), Told>,
 }
 
 impl PeerGuard {
@@ -116,7 +173,7 @@ impl PeerGuard {
     }
 
     /// Counts what the peer at the other end of `conn` did. Returns whether it was logged, which is the case
-    /// once a second.
+    /// once a second at most.
     pub(crate) fn note(&mut self, now: Timestamp, conn: ConnId, code: Code, detail: &str) -> bool {
         let peer = self.peers.get(&conn).cloned();
         self.note_of(now, peer.as_deref().unwrap_or("unknown"), code, detail)
@@ -132,17 +189,11 @@ impl PeerGuard {
             .entry(code)
             .or_default();
         count.total += 1;
-        let is_due = count
-            .told_at
-            .is_none_or(|told| now.since(told) >= TELL_EVERY);
-        if is_due {
-            let untold = std::mem::take(&mut count.untold);
-            count.told_at = Some(now);
+        let untold = count.told.note(now);
+        if let Some(untold) = untold {
             warn!(peer, %code, detail, untold, "Rejected");
-        } else {
-            count.untold += 1;
         }
-        is_due
+        untold.is_some()
     }
 
     /// Counts what came on `conn`, tells the peer, and ends the stream. What is still under way on it counts for
@@ -173,6 +224,13 @@ impl PeerGuard {
     ) {
         if self.note(now, conn, code, detail) {
             let _ = transport.send(conn, message(code, detail));
+        }
+    }
+
+    /// A peer that this node knows has rejected what this node sent.
+    pub(crate) fn heard(&mut self, now: Timestamp, peer: NodeId, code: Code, detail: &str) {
+        if let Some(untold) = self.heard.entry((peer, code)).or_default().note(now) {
+            warn!(%peer, %code, detail, untold, "A peer has rejected what this node sent");
         }
     }
 
@@ -234,7 +292,6 @@ fn host_of(address: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sheaf_transport::TlsFailure;
 
     #[test]
     fn the_end_of_a_connection_has_a_code_if_the_peer_is_to_blame() {
@@ -275,6 +332,49 @@ mod tests {
         assert!(peer_guard.note(at(999), ConnId(0), Code::TooBig, "another code"));
         assert!(peer_guard.note(at(1000), ConnId(0), Code::BadFrame, "x"));
         assert_eq!(peer_guard.count(Code::BadFrame), 1002);
+    }
+
+    #[test]
+    fn what_goes_on_is_told_less_and_less_often_with_a_count() {
+        let mut told = Told::default();
+        let at = |ms: u64| Timestamp(ms * 1_000_000);
+        // Ten times a second for ten minutes.
+        let lines: Vec<(u64, u64)> = (0..6000)
+            .filter_map(|number| Some((number, told.note(at(number * 100))?)))
+            .collect();
+        let first = [(0, 0), (10, 9), (30, 19), (70, 39), (150, 79)];
+        assert_eq!(lines[..5], first);
+        let steps: Vec<u64> = lines.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
+        assert_eq!(steps.iter().max(), Some(&640), "{steps:?}");
+        // After a long silence there is a line at once, and the next one after a second.
+        assert!(told.note(at(2_000_000)).is_some());
+        assert_eq!(told.note(at(2_000_900)), None);
+        assert_eq!(told.note(at(2_001_000)), Some(1));
+    }
+
+    #[test]
+    fn refusals_that_last_are_told_from_accidents() {
+        let alert = TlsFailure::Alert("UnknownCA".to_owned());
+        let magic = PrefixError::Magic { found: *b"HTTP" };
+        for reason in [CloseReason::Tls(alert), CloseReason::Refused(magic)] {
+            assert!(refusal_of(&reason).is_some(), "{reason}");
+        }
+        let digest = PrefixError::Digest {
+            computed: 0,
+            stated: 1,
+        };
+        let protocol = TlsFailure::Protocol("the peer ended the connection".to_owned());
+        for reason in [
+            CloseReason::ByPeer,
+            CloseReason::Reset,
+            CloseReason::Refused(digest),
+            CloseReason::Tls(protocol),
+            CloseReason::Tls(TlsFailure::Slow { limit_ms: 3000 }),
+        ] {
+            assert_eq!(refusal_of(&reason), None, "{reason}");
+        }
+        assert!(is_refusal(Code::OtherVersion));
+        assert!(!is_refusal(Code::WrongTarget), "an EPN was restarted");
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! stream is begun beside a silent one, and takes its place when the ICN answers on it. If it is the ICN that
 //! hangs, it finds both, and nothing is lost.
 
-use crate::reject;
+use crate::reject::{self, Told};
 use sheaf_protocol::control::{Hello, Welcome};
 use sheaf_protocol::reject::Code;
 use sheaf_protocol::{
@@ -17,6 +17,7 @@ use sheaf_protocol::{
 };
 use sheaf_stf_builder::Backoff;
 use sheaf_transport::{CloseReason, ConnId, Frame, SendError, Transport};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tracing::{info, warn};
 
@@ -79,6 +80,10 @@ struct Stream {
     address: String,
     state: State,
     pause: Backoff,
+    /// Pauses while the ICN refuses this node, or is none.
+    refused_pause: Backoff,
+    /// Whether the present stream was refused by a message, from either end.
+    is_refused: bool,
     is_first_failure: bool,
     /// Whether a registry still says that an ICN is there. Of one that is not, a stream that stands stays.
     is_named: bool,
@@ -99,6 +104,8 @@ impl Stream {
                 retry_at: Timestamp(0),
             },
             pause: Backoff::new(PAUSE_FIRST, PAUSE_MAX, seed),
+            refused_pause: Backoff::after_refusals(seed),
+            is_refused: false,
             is_first_failure: true,
             is_named: true,
             heard_at: Timestamp(0),
@@ -165,11 +172,31 @@ impl Stream {
         true
     }
 
-    fn go_down(&mut self, now: Timestamp) {
+    fn go_down(&mut self, now: Timestamp, is_refused: bool) {
         self.is_fenced_said = false;
-        self.state = State::Down {
-            retry_at: now + self.pause.pause(),
+        let pause = if is_refused {
+            self.refused_pause.pause()
+        } else {
+            self.pause.pause()
         };
+        self.state = State::Down {
+            retry_at: now + pause,
+        };
+    }
+
+    /// The ICN has taken the hello.
+    fn is_taken(&mut self) {
+        self.pause.reset();
+        self.refused_pause.reset();
+        self.is_first_failure = true;
+    }
+}
+
+/// Begin of the line about an ICN that refuses this node, or is none.
+fn refusal_text(code: Code) -> &'static str {
+    match code {
+        Code::Untrusted => "The ICN and this node do not trust each other",
+        _ => "What answers is no ICN of this version",
     }
 }
 
@@ -192,6 +219,8 @@ pub struct Uplink {
     pulse: Duration,
     pulsed_at: Timestamp,
     fenced: u64,
+    /// Refusals in the log, until an ICN takes the node.
+    refusals: BTreeMap<Code, Told>,
 }
 
 impl Uplink {
@@ -217,6 +246,7 @@ impl Uplink {
             pulse: Duration::from_millis(20),
             pulsed_at: Timestamp(0),
             fenced: 0,
+            refusals: BTreeMap::new(),
         }
     }
 
@@ -288,7 +318,7 @@ impl Uplink {
                         Ok(conn) => stream.state = State::Connecting(conn),
                         Err(error) => {
                             warn!(%error, "Cannot begin a connection to the ICN");
-                            stream.go_down(now);
+                            stream.go_down(now, false);
                         }
                     }
                 }
@@ -356,11 +386,20 @@ impl Uplink {
         }
     }
 
+    /// The stream is refused, and closes next: it is opened again after longer and longer pauses.
+    pub(crate) fn refuse(&mut self, conn: ConnId) {
+        if let Some(stream) = self.stream_mut(conn) {
+            stream.is_refused = true;
+        }
+    }
+
     /// The stream has closed, or could not be opened.
     pub fn handle_closed(&mut self, now: Timestamp, conn: ConnId, reason: &CloseReason) {
-        let Some(stream) = self.stream_mut(conn) else {
+        let mut streams = self.streams.iter_mut();
+        let Some(stream) = streams.find(|stream| stream.has(conn)) else {
             return;
         };
+        let was_refused = std::mem::take(&mut stream.is_refused);
         if stream.spare.is_some_and(|spare| spare.conn == conn) {
             stream.spare = None;
             stream.spare_at = now + stream.pause.pause();
@@ -370,19 +409,22 @@ impl Uplink {
             info!(address = stream.address, %reason, "The stream to the ICN has closed; another one is there");
             return;
         }
+        let stood = matches!(stream.state, State::Joined(_) | State::Standby { .. });
+        let refusal = reject::refusal_of(reason).filter(|_| !stood);
+        let is_refused = was_refused || refusal.is_some();
         if matches!(stream.state, State::Joined(_)) {
             warn!(address = stream.address, %reason, "The stream to the ICN has closed; trying again");
-        } else if stream.is_first_failure && matches!(reason, CloseReason::Refused(_)) {
-            warn!(address = stream.address, %reason, "What answers is no ICN of this version; trying again");
-            stream.is_first_failure = false;
-        } else if stream.is_first_failure && matches!(reason, CloseReason::Tls(_)) {
-            warn!(address = stream.address, %reason, "The ICN and this node do not trust each other; trying again");
-            stream.is_first_failure = false;
-        } else if stream.is_first_failure {
+        } else if let Some(code) = refusal {
+            let told = self.refusals.entry(code).or_default();
+            if let Some(untold) = told.note(now) {
+                let address = &stream.address;
+                warn!(address, %reason, untold, "{}; trying again", refusal_text(code));
+            }
+        } else if stream.is_first_failure && !is_refused {
             info!(address = stream.address, %reason, "The ICN does not answer yet; trying again");
             stream.is_first_failure = false;
         }
-        stream.go_down(now);
+        stream.go_down(now, is_refused);
         if !stream.is_named {
             self.streams
                 .retain(|stream| stream.is_named || stream.conn().is_some());
@@ -425,8 +467,7 @@ impl Uplink {
             Control::Standby => {
                 if let Some(stream) = self.stream_mut(conn) {
                     stream.state = State::Standby { conn, said_at: now };
-                    stream.pause.reset();
-                    stream.is_first_failure = true;
+                    stream.is_taken();
                 }
                 Heard::Nothing
             }
@@ -437,7 +478,12 @@ impl Uplink {
                 Heard::Refused(format!("{}: {detail}", Code::RoleDenied))
             }
             Control::Rejected { code, detail } => {
-                reject::log_rejection("an ICN", code, &detail);
+                if let Some(untold) = self.refusals.entry(code).or_default().note(now) {
+                    warn!(%code, detail, untold, "An ICN has rejected what this node sent");
+                }
+                if reject::is_refusal(code) {
+                    self.refuse(conn);
+                }
                 Heard::Nothing
             }
             Control::Refused { detail } if envelope.term >= self.term => Heard::Refused(detail),
@@ -482,8 +528,7 @@ impl Uplink {
             match stream.state {
                 _ if stream.conn() == Some(conn) => {
                     stream.state = State::Joined(conn);
-                    stream.pause.reset();
-                    stream.is_first_failure = true;
+                    stream.is_taken();
                     stream.is_fenced_said = false;
                 }
                 // Its leader is deposed, or the leader knows us on another stream.
@@ -498,6 +543,7 @@ impl Uplink {
         }
         self.term = envelope.term;
         self.run = envelope.run;
+        self.refusals.clear();
         self.pulse = Duration::from_nanos(welcome.pulse_ns);
         // The leader waits for the first pulse: it says that the node has told all.
         self.pulsed_at = Timestamp(0);
@@ -553,108 +599,4 @@ impl Uplink {
 mod silence_tests;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use sheaf_protocol::EpnId;
-    use sheaf_transport::memory::{Faults, Memory, Network};
-    use sheaf_transport::{Event, ListenerId};
-
-    struct Pair {
-        network: Network,
-        uplink: Uplink,
-        node: Memory,
-        icn: Memory,
-        _listener: ListenerId,
-        address: String,
-    }
-
-    impl Pair {
-        /// A node whose stream to its one ICN stands.
-        fn new() -> Self {
-            let network = Network::new(1, Faults::default());
-            let (node, mut icn) = (network.endpoint("epn"), network.endpoint("icn"));
-            let (listener, address) = icn.listen("icn:1").expect("the address is free");
-            let hello = Hello {
-                data_address: "epn:1".to_owned(),
-                capacity_bytes: 1000,
-                slots: 1,
-                stf_bytes_max: 0,
-                weight_milli: 1000,
-                is_durable: false,
-            };
-            let id = EpnId(0).into();
-            let uplink = Uplink::new(vec![address.clone()], id, Incarnation(1), hello);
-            let mut pair = Self {
-                network,
-                uplink,
-                node,
-                icn,
-                _listener: listener,
-                address,
-            };
-            pair.pass();
-            pair
-        }
-
-        /// Time passes, and what happens on the streams meanwhile is taken in. Gives what the ICN sees closed.
-        fn pass(&mut self) -> usize {
-            let mut closed = 0;
-            let until = self.network.now() + Duration::from_millis(500);
-            while self.network.now() < until {
-                let now = self.network.now() + Duration::from_millis(5);
-                self.network.advance_to(now);
-                self.uplink.handle_tick(now, &mut self.node);
-                let mut events = Vec::new();
-                self.node
-                    .poll(&mut events, None)
-                    .expect("memory does not fail");
-                for event in events {
-                    match event {
-                        Event::Connected { conn } => {
-                            self.uplink.handle_connected(now, conn, &mut self.node);
-                        }
-                        Event::Closed { conn, reason } => {
-                            self.uplink.handle_closed(now, conn, &reason);
-                        }
-                        _ => {}
-                    }
-                }
-                let mut events = Vec::new();
-                self.icn
-                    .poll(&mut events, None)
-                    .expect("memory does not fail");
-                closed += events
-                    .iter()
-                    .filter(|event| matches!(event, Event::Closed { .. }))
-                    .count();
-            }
-            closed
-        }
-
-        fn conn(&self) -> Option<ConnId> {
-            self.uplink.streams.first()?.conn()
-        }
-    }
-
-    #[test]
-    fn a_stream_that_stands_outlives_a_list_that_lacks_its_icn() {
-        let mut pair = Pair::new();
-        let conn = pair.conn().expect("the stream stands");
-        pair.uplink.set_addresses(&[], &mut pair.node);
-        assert_eq!(pair.pass(), 0, "the ICN sees nothing of it");
-        assert_eq!(pair.conn(), Some(conn));
-        let again = [pair.address.clone()];
-        pair.uplink.set_addresses(&again, &mut pair.node);
-        assert_eq!((pair.pass(), pair.conn()), (0, Some(conn)));
-    }
-
-    #[test]
-    fn an_icn_that_is_on_no_list_any_more_is_not_looked_for() {
-        let mut pair = Pair::new();
-        pair.uplink.set_addresses(&[], &mut pair.node);
-        let conn = pair.conn().expect("the stream stands");
-        pair.uplink
-            .handle_closed(pair.network.now(), conn, &CloseReason::ByPeer);
-        assert!(pair.uplink.streams.is_empty());
-    }
-}
+mod tests;

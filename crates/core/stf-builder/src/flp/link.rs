@@ -22,6 +22,10 @@ struct Link {
     address: String,
     state: State,
     pause: Backoff,
+    /// Pauses while the EPN refuses the stream.
+    refused_pause: Backoff,
+    /// Whether it has refused the present one.
+    is_refused: bool,
     /// Since when the stream is not open; `None` while it is.
     broken_since: Option<Timestamp>,
     /// When the ICN was last notified.
@@ -78,14 +82,13 @@ impl Links {
         for epn in epns {
             self.links.entry(epn.target).or_insert_with(|| {
                 new.push((epn.target, epn.address.clone()));
+                let seed = self.seed ^ (u64::from(epn.target.epn.0) << 48);
                 Link {
                     address: epn.address.clone(),
                     state: State::Connecting,
-                    pause: Backoff::new(
-                        self.pause_first,
-                        PAUSE_MAX,
-                        self.seed ^ (u64::from(epn.target.epn.0) << 48),
-                    ),
+                    pause: Backoff::new(self.pause_first, PAUSE_MAX, seed),
+                    refused_pause: Backoff::after_refusals(seed),
+                    is_refused: false,
                     broken_since: None,
                     told_at: None,
                 }
@@ -106,10 +109,24 @@ impl Links {
         true
     }
 
+    /// Notes that the EPN refuses the stream, which closes next.
+    pub(super) fn refused(&mut self, target: Target) {
+        if let Some(link) = self.links.get_mut(&target) {
+            link.is_refused = true;
+        }
+    }
+
     pub(super) fn closed(&mut self, now: Timestamp, target: Target) {
         if let Some(link) = self.links.get_mut(&target) {
+            // The EPN refuses a stream after it was open, so that opening one says nothing.
+            let pause = if std::mem::take(&mut link.is_refused) {
+                link.refused_pause.pause()
+            } else {
+                link.refused_pause.reset();
+                link.pause.pause()
+            };
             link.state = State::Broken {
-                retry_at: now + link.pause.pause(),
+                retry_at: now + pause,
             };
             link.broken_since.get_or_insert(now);
         }
@@ -141,5 +158,42 @@ impl Links {
             }
         }
         unreachable
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sheaf_protocol::{EpnId, FlpId, Incarnation};
+
+    /// Streams that are begun in a minute of virtual time, when each is refused, or broken, right after it was opened.
+    fn tries(is_refused: bool) -> u32 {
+        let incarnation = Incarnation(1);
+        let flp = FlpId(0);
+        let mut links = Links::new(&FlpConfig::default(), Source { flp, incarnation });
+        let epn = EpnId(0);
+        let target = Target { epn, incarnation };
+        let address = "epn:1".to_owned();
+        assert_eq!(links.add_new(&[EpnAddress { target, address }]).len(), 1);
+        let mut tries = 0;
+        for ms in 0..60_000 {
+            let now = Timestamp(ms * 1_000_000);
+            if ms > 0 && links.due(now).is_empty() {
+                continue;
+            }
+            tries += 1;
+            assert!(links.opened(target));
+            if is_refused {
+                links.refused(target);
+            }
+            links.closed(now, target);
+        }
+        tries
+    }
+
+    #[test]
+    fn an_epn_that_refuses_is_tried_less_and_less_often() {
+        assert!(tries(true) < 40, "{} tries", tries(true));
+        assert!(tries(false) > 400, "{} tries", tries(false));
     }
 }

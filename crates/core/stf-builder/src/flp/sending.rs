@@ -120,6 +120,12 @@ impl Flp {
         }
     }
 
+    /// Handles a data stream to `target` that the EPN refuses, and that closes next, for a reason that a short pause
+    /// does not mend. The pauses before it is opened again become longer and longer.
+    pub fn handle_link_refused(&mut self, target: Target) {
+        self.links.refused(target);
+    }
+
     /// Handles a data stream to `target` that is closed, or could not be opened.
     pub fn handle_link_closed(&mut self, now: Timestamp, target: Target) {
         self.links.closed(now, target);
