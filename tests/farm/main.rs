@@ -23,6 +23,7 @@ mod shapes;
 mod simulator;
 mod stand;
 mod start_order;
+mod stf_files;
 mod stored;
 mod systemd;
 mod tutorials;

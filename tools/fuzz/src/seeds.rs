@@ -6,6 +6,7 @@ mod zeromq;
 
 use crate::tables;
 use bytes::Bytes;
+use sheaf_formats::sample::o2_tf;
 use sheaf_formats::stf_file::{TfImage, TfName};
 use sheaf_node::sink::{SinkHandle, TfFiles};
 use sheaf_node::source::RecordHeader;
@@ -400,7 +401,13 @@ fn stf_files(pages: &[u8]) -> Vec<Seed> {
     vec![
         seed("stf_file", "cut", &cut[..cut.len() / 2]),
         seed("stf_file", "empty", one.heads),
-        seed("stf_file", "three-parts", cut),
+        seed("stf_file", "three-parts", cut.clone()),
+        seed(
+            "stf_file",
+            "all-headers",
+            [o2_tf(1, 9, 1), o2_tf(2, 9, 2)].concat(),
+        ),
+        seed("check_stf", "o2-blocks", [&[4], &cut[..]].concat()),
     ]
 }
 

@@ -7,11 +7,13 @@
 mod equipment;
 mod header;
 mod layout;
+mod payload;
 mod read;
 mod write;
 
 pub use equipment::{Equipment, text};
 pub use header::{DataHeader, HeaderError};
+pub use payload::{Excerpt, NotPages, PayloadError, TfPayload, pages_of};
 pub use read::{Block, FileTf, FileTfs};
 pub use write::{Piece, TfImage, TfName};
 

@@ -66,7 +66,10 @@ pub enum TfFileError {
         stated: u32,
     },
     /// No such payload format.
-    #[error("payload of {flp} has format {found}, expected 0 to 3")]
+    #[error(
+        "payload of {flp} has format {found}, expected 0 to {}",
+        PayloadFormat::CODE_MAX
+    )]
     Format {
         /// The FLP.
         flp: FlpId,
@@ -457,8 +460,8 @@ mod tests {
             "the parts of a TF file are not in ascending order of their FLPs",
         );
         check(
-            |b| b[50] = 4,
-            "payload of flp:0 has format 4, expected 0 to 3",
+            |b| b[50] = 5,
+            "payload of flp:0 has format 5, expected 0 to 4",
         );
         check(|b| b[64] = 191, "offset of a payload is 191, expected 192");
         check(
@@ -502,7 +505,7 @@ mod tests {
         fn a_tf_survives_its_file_and_damage_is_refused(
             payloads in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..6),
             missing in prop::collection::btree_set(100_u16..200, 0..20),
-            id in any::<u64>(), format in 0_u8..4, at in any::<prop::sample::Index>(), bit in 0_u8..8,
+            id in any::<u64>(), format in 0..=PayloadFormat::CODE_MAX, at in any::<prop::sample::Index>(), bit in 0_u8..8,
         ) {
             let slices: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
             let mut tf = tf(id, &slices);

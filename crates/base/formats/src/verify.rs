@@ -2,6 +2,7 @@
 
 use crate::fault::{Fault, Findings};
 use crate::km3net::{Packets, Records};
+use crate::stf_file::{PayloadError, TfPayload};
 use crate::walk::Walker;
 use crate::xtc2::Datagrams;
 use sheaf_protocol::PayloadFormat;
@@ -10,7 +11,7 @@ use thiserror::Error;
 /// Counts of the parts of a good payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Pages, records, packets or datagrams; 0 for an opaque payload.
+    /// Pages, records, packets, datagrams or blocks; 0 for an opaque payload.
     pub parts: u64,
     /// HBFs; 0 unless the payload is of pages.
     pub hbfs: u64,
@@ -26,7 +27,7 @@ pub struct StfFault {
     pub count: usize,
 }
 
-/// Walks `payload` from end to end. An empty one is good, an opaque one is not looked at.
+/// Walks `payload` from end to end: of O2 blocks headers and sizes, not what stands in the blocks. An empty one is good, an opaque one is not looked at.
 ///
 /// # Errors
 ///
@@ -59,6 +60,11 @@ pub fn check_stf(format: PayloadFormat, payload: &[u8]) -> Result<Counts, StfFau
             let mut datagrams = Datagrams::new(payload);
             counts.parts = count(|| datagrams.next_good(&mut findings));
         }
+        PayloadFormat::O2Blocks if payload.is_empty() => {}
+        PayloadFormat::O2Blocks => match TfPayload::read(payload) {
+            Ok(tf) => counts.parts = tf.blocks().len() as u64,
+            Err(PayloadError { first, count }) => return Err(StfFault { first, count }),
+        },
     }
     let count = findings.faults.len();
     findings
@@ -88,8 +94,12 @@ mod tests {
             "payload has 2 faults, the first at byte 0: unclosed-hbf: HBF of orbit 1 on link 1.0.2 is not \
              closed: the input ends after its page 0"
         );
-        for format in [PayloadFormat::Km3netRecords, PayloadFormat::Xtc2Datagrams] {
-            assert!(check_stf(format, b"neither record nor datagram").is_err());
+        for format in [
+            PayloadFormat::Km3netRecords,
+            PayloadFormat::Xtc2Datagrams,
+            PayloadFormat::O2Blocks,
+        ] {
+            assert!(check_stf(format, b"neither record nor datagram nor block").is_err());
             assert_eq!(check_stf(format, b""), Ok(Counts::default()));
         }
         assert_eq!(

@@ -7,8 +7,10 @@
 
 use proptest::prelude::*;
 use sheaf_formats::inspect::{FileFormat, Inspection};
-use sheaf_formats::{FaultKind, Hbf, Rdh, Walker, check_stf, hbfs};
-use sheaf_protocol::PayloadFormat;
+use sheaf_formats::sample::o2_tf;
+use sheaf_formats::stf_file::{FileTfs, TfImage, TfName};
+use sheaf_formats::{FaultKind, Findings, Hbf, Rdh, Walker, check_stf, hbfs};
+use sheaf_protocol::{FlpId, PayloadFormat, RunId, TfId};
 
 /// Small files of every format: those that are cut at every byte and changed at random.
 const FILES: [&str; 9] = [
@@ -35,6 +37,7 @@ fn survive(input: &[u8]) {
         Some(FileFormat::Rdh),
         Some(FileFormat::Km3net),
         Some(FileFormat::Xtc2),
+        Some(FileFormat::StfFile),
     ] {
         let inspection = Inspection::of("input", input, format);
         assert!(
@@ -53,12 +56,7 @@ fn survive(input: &[u8]) {
         end = page.offset + page.bytes.len();
     }
     assert!(end <= input.len());
-    for format in [
-        PayloadFormat::Opaque,
-        PayloadFormat::RdhPages,
-        PayloadFormat::Km3netRecords,
-        PayloadFormat::Xtc2Datagrams,
-    ] {
+    for format in PayloadFormat::ALL {
         let _ = check_stf(format, input);
     }
     let whole: usize = hbfs(input).0.iter().map(Hbf::bytes).sum();
@@ -72,6 +70,31 @@ fn a_file_may_end_anywhere() {
         let step = (file.len() / 2_000).max(1);
         for length in (0..file.len()).step_by(step) {
             survive(&file[..length]);
+        }
+    }
+}
+
+#[test]
+fn a_file_of_blocks_may_end_anywhere_and_have_any_byte_changed() {
+    for seed in 0..20 {
+        let file = o2_tf(seed, 7, 9);
+        for at in 0..file.len() {
+            survive(&file[..at]);
+            let mut changed = file.clone();
+            changed[at] ^= 1 << (at % 8);
+            survive(&changed);
+            // Whatever it is, it stands in a file: as a TF if it is one, if not as a block of ours.
+            let image = TfImage::new(
+                TfName::new(RunId(1), TfId(1), 1),
+                &[(FlpId(1), PayloadFormat::O2Blocks, &changed)],
+            );
+            let written: Vec<u8> = image.slices(&[&changed]).flatten().copied().collect();
+            let mut findings = Findings::default();
+            let found = FileTfs::new(&written).next_good(&mut findings);
+            assert!(
+                found.is_some() && findings.faults.is_empty(),
+                "seed {seed}, byte {at}"
+            );
         }
     }
 }

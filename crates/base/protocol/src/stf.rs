@@ -17,30 +17,44 @@ pub enum PayloadFormat {
     Km3netRecords,
     /// LCLS-II XTC2 datagrams.
     Xtc2Datagrams,
+    /// A TF of a file of DataDistribution: its description, index and blocks, each with its O2 headers.
+    O2Blocks,
 }
 
 impl PayloadFormat {
+    /// All formats, by their code.
+    pub const ALL: [Self; 5] = [
+        Self::Opaque,
+        Self::RdhPages,
+        Self::Km3netRecords,
+        Self::Xtc2Datagrams,
+        Self::O2Blocks,
+    ];
+    /// The highest code of a format.
+    pub const CODE_MAX: u8 = Self::O2Blocks as u8;
+
     /// Returns the code in headers, feeds and files.
     #[must_use]
     pub fn code(self) -> u8 {
-        match self {
-            Self::Opaque => 0,
-            Self::RdhPages => 1,
-            Self::Km3netRecords => 2,
-            Self::Xtc2Datagrams => 3,
-        }
+        self as u8
     }
 
     /// Returns the format of a code; `None` if there is none.
     #[must_use]
     pub fn from_code(code: u8) -> Option<Self> {
-        Some(match code {
-            0 => Self::Opaque,
-            1 => Self::RdhPages,
-            2 => Self::Km3netRecords,
-            3 => Self::Xtc2Datagrams,
-            _ => return None,
-        })
+        Self::ALL.get(usize::from(code)).copied()
+    }
+
+    /// Returns the name in messages.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Opaque => "opaque",
+            Self::RdhPages => "RDH pages",
+            Self::Km3netRecords => "KM3NeT records",
+            Self::Xtc2Datagrams => "XTC2 datagrams",
+            Self::O2Blocks => "O2 blocks",
+        }
     }
 }
 
@@ -118,7 +132,10 @@ pub enum StfHeaderError {
         found: u16,
     },
     /// Unknown payload format.
-    #[error("STF header has payload format {found}, expected 0 to 3")]
+    #[error(
+        "STF header has payload format {found}, expected 0 to {}",
+        PayloadFormat::CODE_MAX
+    )]
     Format {
         /// The code found.
         found: u8,
@@ -235,6 +252,15 @@ mod tests {
     }
 
     #[test]
+    fn formats_stand_by_their_code() {
+        for (code, format) in (0..).zip(PayloadFormat::ALL) {
+            assert_eq!(format.code(), code);
+            assert_eq!(PayloadFormat::from_code(code), Some(format));
+        }
+        assert_eq!(PayloadFormat::from_code(PayloadFormat::CODE_MAX + 1), None);
+    }
+
+    #[test]
     fn a_header_survives_the_wire() {
         let header = header();
         assert_eq!(StfHeader::decode(&header.encode(), 7), Ok(header));
@@ -257,10 +283,10 @@ mod tests {
             Err(StfHeaderError::Version { found: 2 })
         );
         changed = bytes;
-        changed[2] = 4;
+        changed[2] = 5;
         assert_eq!(
             StfHeader::decode(&changed, 7),
-            Err(StfHeaderError::Format { found: 4 })
+            Err(StfHeaderError::Format { found: 5 })
         );
     }
 

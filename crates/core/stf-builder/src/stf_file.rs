@@ -3,11 +3,10 @@
 use crate::cut::Share;
 use crate::source::{Made, Slots, StfSource};
 use bytes::Bytes;
-use sheaf_formats::stf_file::{Equipment, FileTf, FileTfs};
-use sheaf_formats::{Findings, join};
+use sheaf_formats::Findings;
+use sheaf_formats::stf_file::{Block, Equipment, Excerpt, FileTf, FileTfs, NotPages, pages_of};
 use sheaf_protocol::{PayloadFormat, TfId};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 
 /// Choice of the blocks that an FLP takes from its files, and numbering of TFs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,19 +22,28 @@ pub enum Equipments {
     },
 }
 
-/// The place of a file, and pieces of it.
-type Place = (usize, Vec<Range<usize>>);
+/// What payloads are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Payloads {
+    /// Blocks with their O2 headers: nothing of the file is lost.
+    Blocks,
+    /// RDH pages one behind the other: what stands in the headers is lost, and other blocks have no place.
+    Pages,
+}
+
+/// A TF of one of the files, with its number.
+type Found = (u64, usize, FileTf);
 
 /// STFs of TF files.
 #[derive(Clone, Debug)]
 pub struct StfFile {
     inputs: Vec<Bytes>,
-    /// Place of the file, and the pieces in it.
-    stfs: BTreeMap<u64, Vec<Place>>,
+    stfs: BTreeMap<u64, Excerpt>,
     tfs: u64,
     bytes_max: u64,
     format: PayloadFormat,
     repeated: u64,
+    refused: Option<NotPages>,
 }
 
 impl StfFile {
@@ -44,7 +52,11 @@ impl StfFile {
     /// TFs that are cut or contradict themselves are left out; of those with the same run and counter the first counts.
     /// With [`Equipments::All`] only the run of the first TF is taken, since counters restart with every run.
     #[must_use]
-    pub fn new(inputs: Vec<Bytes>, equipments: Equipments) -> (Self, Vec<Findings>) {
+    pub fn new(
+        inputs: Vec<Bytes>,
+        equipments: Equipments,
+        payloads: Payloads,
+    ) -> (Self, Vec<Findings>) {
         let mut all = Vec::new();
         let mut findings_of_all = Vec::with_capacity(inputs.len());
         let mut repeated = 0;
@@ -70,37 +82,67 @@ impl StfFile {
             findings.sort();
             findings_of_all.push(findings);
         }
-        let run = all.first().map(|(run, ..)| *run);
-        all.sort_by_key(|(run, counter, file, _)| (*run, *counter, *file));
-        let numbered = numbered(&all, run, equipments);
-        let mine = mine(&all, equipments);
+        let numbered = numbered(all, equipments);
+        let mine = mine(&numbered, equipments);
+        let format = match payloads {
+            Payloads::Blocks => PayloadFormat::O2Blocks,
+            Payloads::Pages => PayloadFormat::RdhPages,
+        };
         let mut source = Self {
             inputs,
             stfs: BTreeMap::new(),
             tfs: numbered
-                .iter()
-                .flatten()
-                .max()
-                .map_or(0, |last| last.saturating_add(1)),
+                .last()
+                .map_or(0, |(last, ..)| last.saturating_add(1)),
             bytes_max: 0,
-            format: format_of(&mine),
+            format,
             repeated,
+            refused: None,
         };
-        for (number, (_, _, file, tf)) in numbered.into_iter().zip(&all) {
-            let Some(number) = number else { continue };
-            let mut pieces = Vec::new();
-            for block in &tf.blocks {
-                if mine.contains(&block.header.equipment) && !block.payload.is_empty() {
-                    join(&mut pieces, block.payload.clone());
+        for of_tf in numbered.chunk_by(|(a, ..), (b, ..)| a == b) {
+            let Some((number, ..)) = of_tf.first() else {
+                continue;
+            };
+            let stf = match payloads {
+                Payloads::Blocks => source.blocks(of_tf, &mine),
+                Payloads::Pages => source.pages(of_tf, &mine),
+            };
+            source.bytes_max = source.bytes_max.max(stf.bytes() as u64);
+            source.stfs.insert(*number, stf);
+        }
+        (source, findings_of_all)
+    }
+
+    fn blocks(&self, of_tf: &[Found], mine: &BTreeSet<Equipment>) -> Excerpt {
+        let tfs: Vec<_> = of_tf
+            .iter()
+            .map(|(_, file, tf)| (*file, self.inputs[*file].as_ref(), tf))
+            .collect();
+        Excerpt::new(&tfs, |equipment| mine.contains(equipment))
+    }
+
+    /// Returns the pages of a TF; a block of mine that has none is kept as the reason of a refusal.
+    fn pages(&mut self, of_tf: &[Found], mine: &BTreeSet<Equipment>) -> Excerpt {
+        let mut made = Excerpt::default();
+        for (_, file, tf) in of_tf {
+            let of_me = |block: &&Block| mine.contains(&block.header.equipment);
+            let blocks: Vec<Block> = tf.blocks.iter().filter(of_me).cloned().collect();
+            match pages_of(&blocks) {
+                Ok(ranges) => {
+                    made.blocks += blocks.len();
+                    made.pieces
+                        .extend(ranges.into_iter().map(|range| (*file, range)));
                 }
-            }
-            if !pieces.is_empty() {
-                source.stfs.entry(number).or_default().push((*file, pieces));
+                Err(refused) => self.refused = self.refused.or(Some(refused)),
             }
         }
-        let sizes = source.stfs.values().map(|pieces| bytes_of(pieces));
-        source.bytes_max = sizes.max().unwrap_or(0) as u64;
-        (source, findings_of_all)
+        made
+    }
+
+    /// Returns the first block that [`Payloads::Pages`] has no place for. Its TF has no pages then.
+    #[must_use]
+    pub fn refused(&self) -> Option<NotPages> {
+        self.refused
     }
 
     /// Returns the number of TFs, empty ones included.
@@ -112,7 +154,7 @@ impl StfFile {
     /// Returns the number of TFs that have data of this FLP.
     #[must_use]
     pub fn tfs_with_data(&self) -> usize {
-        self.stfs.len()
+        self.stfs.values().filter(|stf| stf.blocks > 0).count()
     }
 
     /// Returns the number of TFs that stand a second time in a file and are left out.
@@ -122,33 +164,32 @@ impl StfFile {
     }
 }
 
-/// A TF, with run, counter and file.
-type Found = (u32, u32, usize, FileTf);
-
-/// Returns the TF in Sheaf's numbering of each one of `all`, which are sorted.
-fn numbered(all: &[Found], run: Option<u32>, equipments: Equipments) -> Vec<Option<u64>> {
+/// Returns `all`, each with run, counter and file, by their number in Sheaf's numbering.
+fn numbered(mut all: Vec<(u32, u32, usize, FileTf)>, equipments: Equipments) -> Vec<Found> {
+    let run = all.first().map(|(run, ..)| *run);
+    all.sort_by_key(|(run, counter, file, _)| (*run, *counter, *file));
     let mut rank = 0;
     let mut before = None;
-    let number = |(of_run, counter, _, _): &Found| match equipments {
+    let number = |(of_run, counter, file, tf)| match equipments {
         Equipments::All { first_counter } => {
-            let since = counter.checked_sub(first_counter)?;
-            (Some(*of_run) == run).then_some(u64::from(since))
+            let since = u32::checked_sub(counter, first_counter)?;
+            (Some(of_run) == run).then_some((u64::from(since), file, tf))
         }
         Equipments::Dealt(_) => {
-            let key = Some((*of_run, *counter));
+            let key = Some((of_run, counter));
             if before.is_some() && before != key {
                 rank += 1;
             }
             before = key;
-            Some(rank)
+            Some((rank, file, tf))
         }
     };
-    all.iter().map(number).collect()
+    all.into_iter().filter_map(number).collect()
 }
 
 /// Returns the equipment of one FLP.
 fn mine(all: &[Found], equipments: Equipments) -> BTreeSet<Equipment> {
-    let blocks = all.iter().flat_map(|(_, _, _, tf)| &tf.blocks);
+    let blocks = all.iter().flat_map(|(_, _, tf)| &tf.blocks);
     let names: BTreeSet<Equipment> = blocks.map(|block| block.header.equipment).collect();
     match equipments {
         Equipments::All { .. } => names,
@@ -159,22 +200,6 @@ fn mine(all: &[Found], equipments: Equipments) -> BTreeSet<Equipment> {
                 .collect()
         }
     }
-}
-
-/// Returns the format of STFs of `equipment`: opaque if it is not all the same.
-fn format_of(equipment: &BTreeSet<Equipment>) -> PayloadFormat {
-    let mut formats = equipment.iter().map(Equipment::format);
-    let first = formats.next().unwrap_or_default();
-    if formats.all(|format| format == first) {
-        first
-    } else {
-        PayloadFormat::Opaque
-    }
-}
-
-fn bytes_of(pieces: &[(usize, Vec<Range<usize>>)]) -> usize {
-    let of_file = |(_, pieces): &(usize, Vec<Range<usize>>)| sheaf_formats::bytes_of(pieces);
-    pieces.iter().map(of_file).sum()
 }
 
 impl StfSource for StfFile {
@@ -190,22 +215,23 @@ impl StfSource for StfFile {
         if tf.0 >= self.tfs {
             return Made::End;
         }
-        let Some(pieces) = self.stfs.get(&tf.0) else {
+        let Some(stf) = self.stfs.get(&tf.0) else {
             return Made::Payload(Bytes::new());
         };
-        if let [(file, of_file)] = pieces.as_slice()
-            && let [whole] = of_file.as_slice()
-        {
-            return Made::Payload(self.inputs[*file].slice(whole.clone()));
+        match stf.pieces.as_slice() {
+            [] if stf.heads.is_empty() => return Made::Payload(Bytes::new()),
+            [(file, whole)] if stf.heads.is_empty() => {
+                return Made::Payload(self.inputs[*file].slice(whole.clone()));
+            }
+            _ => {}
         }
-        Made::from_slot(slots.fill(bytes_of(pieces), &mut |payload| {
+        Made::from_slot(slots.fill(stf.bytes(), &mut |payload| {
+            let pieces = stf.pieces.iter();
+            let pieces = pieces.map(|(file, range)| &self.inputs[*file][range.clone()]);
             let mut at = 0;
-            for (file, ranges) in pieces {
-                for range in ranges {
-                    let bytes = &self.inputs[*file][range.clone()];
-                    payload[at..at + bytes.len()].copy_from_slice(bytes);
-                    at += bytes.len();
-                }
+            for bytes in std::iter::once(stf.heads.as_slice()).chain(pieces) {
+                payload[at..at + bytes.len()].copy_from_slice(bytes);
+                at += bytes.len();
             }
         }))
     }

@@ -30,7 +30,7 @@ pub use crate::sink::{
 };
 pub use crate::source::{
     FileSource, Km3netSource, ReplaySource, SourceConfig, StdinSource, StfFileSource, StfFormat,
-    StfShare, TcpSource, UnixSource, Xtc2Source, ZmqFraming, ZmqIntake, ZmqSource,
+    StfPayload, StfShare, TcpSource, UnixSource, Xtc2Source, ZmqFraming, ZmqIntake, ZmqSource,
 };
 pub use crate::zmq::ZmqMethod;
 pub use epn::EpnConfig;

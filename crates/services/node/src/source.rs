@@ -28,7 +28,7 @@ pub use raw::FileSource;
 pub use record::{RecordError, RecordHeader};
 pub use replay::ReplaySource;
 pub use stdin::StdinSource;
-pub use stf_file::{StfFileSource, StfShare};
+pub use stf_file::{StfFileSource, StfPayload, StfShare};
 pub use tcp::TcpSource;
 pub use unix::UnixSource;
 pub use xtc2::Xtc2Source;
@@ -38,6 +38,7 @@ use crate::check::{Check, ConfigError};
 use crate::kinds::{Kind, kinds};
 use crate::zmq::ZmqError;
 use serde::{Deserialize, Serialize};
+use sheaf_formats::stf_file::NotPages;
 use sheaf_metrics::Registry;
 use sheaf_protocol::{FlpId, NodeId};
 use sheaf_stf_builder::{GeneratorConfig, GeneratorError, ReplayError, ShareError, StfSource};
@@ -210,6 +211,18 @@ pub enum SourceError {
         files: String,
         /// The first fault with its offset, or that there is none.
         reason: String,
+    },
+    /// A TF file has more than the pages that are to be taken from it.
+    #[error(
+        "{flp} cannot take payload = \"pages\" from {files}: {source}, or payload = \"blocks\""
+    )]
+    NotPages {
+        /// The FLP.
+        flp: FlpId,
+        /// Files.
+        files: String,
+        /// The first block without pages.
+        source: NotPages,
     },
     /// The recorded data cannot be replayed.
     #[error("cannot replay {files}: {source}")]

@@ -10,12 +10,13 @@ use output::Output;
 use serde_json::json;
 use sheaf_formats::Findings;
 use sheaf_formats::inspect::FileFormat;
-use sheaf_formats::stf_file::FileTfs;
+use sheaf_formats::stf_file::{Block, Equipment, Excerpt, FileTf, FileTfs, pages_of};
 use sheaf_formats::tf_file::read_tf_file;
+use sheaf_protocol::PayloadFormat::O2Blocks;
 use sheaf_protocol::{Attempt, FlpId, Incarnation, PayloadFormat, RunId, Source, TfId, crc32c};
 use sheaf_protocol::{Part, Tf};
-use sheaf_stf_builder::stf_file::{Equipments, StfFile};
 use sheaf_stf_builder::{CutConfig, HeapSlots, Made, RawFile, Share, StfSource};
+use std::collections::BTreeSet;
 use std::io::{self, Write as _};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -44,6 +45,10 @@ pub(crate) struct Args {
     /// With `--to tf`: deal equipment of a file of DataDistribution, or links of raw data, over this many FLPs.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     flps: u16,
+    /// With `--to tf`: make STFs of this from a file of DataDistribution: `blocks`, all that is in it, with its headers;
+    /// `pages`, RDH pages alone.
+    #[arg(long, value_enum, default_value_t = Payload::Blocks)]
+    payload: Payload,
     /// Raw data: cut TFs of this many LHC orbits, 88.9 µs each.
     #[arg(long, value_name = "N", default_value = "32")]
     orbits_per_tf: NonZeroU32,
@@ -66,6 +71,12 @@ enum To {
     Stf,
     Tf,
     Raw,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Payload {
+    Blocks,
+    Pages,
 }
 
 /// The first bytes of a TF file of Sheaf.
@@ -180,7 +191,7 @@ fn tf_of(run: u64, tf: u64, parts: Vec<Part<Bytes>>) -> Tf<Bytes> {
     }
 }
 
-/// TFs keep run and counter; whole STFs of Sheaf go back to their FLPs, all other equipment is dealt out.
+/// TFs keep run and counter, and in a file of the same format every byte.
 fn of_stf_file(args: &Args, input: &Bytes, output: &mut Output) -> anyhow::Result<Findings> {
     let (mut tfs, mut findings) = (FileTfs::new(input), Findings::default());
     let mut place: u32 = 0;
@@ -190,48 +201,88 @@ fn of_stf_file(args: &Args, input: &Bytes, output: &mut Output) -> anyhow::Resul
             0 => place,
             counter => counter,
         };
-        let image = input.slice(tf.offset..tf.offset + tf.bytes);
-        let mut parts: Vec<Part<Bytes>> = Vec::new();
-        for block in &tf.blocks {
-            if let Some(flp) = block.header.equipment.flp() {
-                let format = block.header.equipment.format();
-                parts.push(part(flp, format, input.slice(block.payload.clone())));
+        let parts = match args.to {
+            To::Stf => {
+                let whole = Excerpt::new(&[(0, input, &tf)], |_| true);
+                vec![part(FlpId(0), O2Blocks, joined(&whole, input))]
             }
-        }
-        let has_data = tf
-            .blocks
-            .iter()
-            .any(|block| block.header.equipment.flp().is_none());
-        if has_data || tf.blocks.is_empty() {
-            add_dealt(args, &image, &mut parts)?;
-        }
-        parts.sort_by_key(|part| part.source.flp);
-        if let Some([one, _]) = parts
-            .array_windows()
-            .find(|[a, b]| a.source.flp == b.source.flp)
-        {
-            anyhow::bail!(
-                "TF {counter} has an STF of {} and data that would be dealt to it, expected one of both",
-                one.source.flp
-            );
-        }
+            To::Tf | To::Raw => dealt(args, &tf, input).with_context(|| format!("TF {counter}"))?,
+        };
         output.add(&tf_of(tf.run().into(), u64::from(counter) - 1, parts))?;
     }
     Ok(findings)
 }
 
-/// The data of one TF that no STF of Sheaf was, dealt out over the FLPs.
-fn add_dealt(args: &Args, image: &Bytes, parts: &mut Vec<Part<Bytes>>) -> anyhow::Result<()> {
-    for flp in 0..args.flps {
-        let share = Share::new(flp, args.flps)?;
-        let (mut source, _) = StfFile::new(vec![image.clone()], Equipments::Dealt(share));
-        if let Made::Payload(payload) = source.make(TfId(0), &mut HeapSlots)
-            && (!payload.is_empty() || parts.is_empty() || args.flps > 1)
-        {
-            parts.push(part(FlpId(flp), source.format(), payload));
+/// The STFs of one TF: whole STFs of Sheaf go back to their FLPs, all other equipment is dealt out.
+fn dealt(args: &Args, tf: &FileTf, input: &Bytes) -> anyhow::Result<Vec<Part<Bytes>>> {
+    let mut parts: Vec<Part<Bytes>> = Vec::new();
+    let mut names: BTreeSet<Equipment> = BTreeSet::new();
+    for block in &tf.blocks {
+        let equipment = block.header.equipment;
+        match equipment.flp() {
+            Some(flp) => {
+                let payload = input.slice(block.payload.clone());
+                parts.push(part(flp, equipment.format(), payload));
+            }
+            None => drop(names.insert(equipment)),
         }
     }
-    Ok(())
+    if !names.is_empty() || tf.blocks.is_empty() {
+        for flp in 0..args.flps {
+            let share = Share::new(flp, args.flps)?;
+            let mine = names.iter().enumerate();
+            let mine: BTreeSet<&Equipment> = mine
+                .filter(|(at, _)| share.has(*at))
+                .map(|(_, name)| name)
+                .collect();
+            let (format, excerpt) = if args.to == To::Raw || args.payload == Payload::Pages {
+                (PayloadFormat::RdhPages, pages(tf, &mine)?)
+            } else {
+                let wanted = |equipment: &Equipment| mine.contains(equipment);
+                (O2Blocks, Excerpt::new(&[(0, input, tf)], wanted))
+            };
+            if excerpt.blocks > 0 || parts.is_empty() || args.flps > 1 {
+                parts.push(part(FlpId(flp), format, joined(&excerpt, input)));
+            }
+        }
+    }
+    parts.sort_by_key(|part| part.source.flp);
+    if let Some([one, _]) = parts
+        .array_windows()
+        .find(|[a, b]| a.source.flp == b.source.flp)
+    {
+        anyhow::bail!(
+            "it has an STF of {} and data that would be dealt to it, expected one of both",
+            one.source.flp
+        );
+    }
+    Ok(parts)
+}
+
+/// The pages of one FLP without headers.
+fn pages(tf: &FileTf, mine: &BTreeSet<&Equipment>) -> anyhow::Result<Excerpt> {
+    let of_me = |block: &&Block| mine.contains(&block.header.equipment);
+    let blocks: Vec<Block> = tf.blocks.iter().filter(of_me).cloned().collect();
+    let ranges = pages_of(&blocks)?;
+    Ok(Excerpt {
+        heads: Vec::new(),
+        pieces: ranges.into_iter().map(|range| (0, range)).collect(),
+        blocks: blocks.len(),
+    })
+}
+
+/// The bytes of a payload; those of one piece share the memory of the input.
+fn joined(excerpt: &Excerpt, input: &Bytes) -> Bytes {
+    match excerpt.pieces.as_slice() {
+        [(_, whole)] if excerpt.heads.is_empty() => input.slice(whole.clone()),
+        pieces => {
+            let mut bytes = excerpt.heads.clone();
+            for (_, range) in pieces {
+                bytes.extend_from_slice(&input[range.clone()]);
+            }
+            bytes.into()
+        }
+    }
 }
 
 fn of_raw(args: &Args, input: &Bytes, output: &mut Output) -> anyhow::Result<Findings> {
@@ -260,3 +311,6 @@ fn of_raw(args: &Args, input: &Bytes, output: &mut Output) -> anyhow::Result<Fin
     }
     Ok(found)
 }
+
+#[cfg(test)]
+mod tests;

@@ -49,6 +49,12 @@ impl Equipment {
             .unwrap_or_default()
     }
 
+    /// Returns whether its payloads are RDH pages, as far as its name tells.
+    #[must_use]
+    pub fn is_pages(&self) -> bool {
+        self.format() == PayloadFormat::RdhPages
+    }
+
     /// Returns the FLP that made it, if it is a whole STF.
     #[must_use]
     pub fn flp(&self) -> Option<FlpId> {

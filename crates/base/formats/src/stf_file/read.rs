@@ -30,6 +30,12 @@ pub struct FileTf {
     pub bytes: usize,
     /// When the TF was written, in ms since 1970.
     pub write_time_ms: u64,
+    /// Description of the TF: the block in front of all others.
+    pub meta: Block,
+    /// Index of the TF; `None` if the TF has its description alone.
+    pub index: Option<Block>,
+    /// Whether the index says what the blocks are.
+    pub is_index_good: bool,
     /// Data of the TF, in the order of the file.
     pub blocks: Vec<Block>,
 }
@@ -156,61 +162,26 @@ impl<'a> FileTfs<'a> {
         findings: &mut Findings,
     ) -> Result<FileTf, (Refusal, Option<usize>)> {
         let input = self.bytes.get(start..).unwrap_or_default();
-        let (stated, write_time_ms, index_at) =
-            meta(input, start).map_err(|error| (error, None))?;
+        let (stated, write_time_ms, meta) = meta(input, start).map_err(|error| (error, None))?;
         let Some(tf) = input.get(..stated) else {
             let detail = format!("TF is cut: {} of {stated} bytes", input.len());
             let refusal = Refusal::new(start, FaultKind::Truncated, detail);
             return Err((refusal, None));
         };
-        let blocks = self
-            .blocks(tf, start, index_at, findings)
-            .map_err(|error| (error, Some(stated)))?;
-        Ok(FileTf {
+        let index_at = meta.payload.end - start;
+        let mut found = FileTf {
             offset: start,
             bytes: stated,
             write_time_ms,
-            blocks,
-        })
-    }
-
-    /// Returns the blocks of `tf`, whose index begins at its byte `index_at`; an empty TF has none.
-    fn blocks(
-        &self,
-        tf: &[u8],
-        start: usize,
-        index_at: usize,
-        findings: &mut Findings,
-    ) -> Result<Vec<Block>, Refusal> {
-        if index_at == tf.len() {
-            return Ok(Vec::new());
+            meta,
+            index: None,
+            is_index_good: true,
+            blocks: Vec::new(),
+        };
+        if index_at < tf.len() {
+            blocks(&mut found, tf, index_at, findings).map_err(|error| (error, Some(stated)))?;
         }
-        let (header, payload) = block_at(tf, index_at, start)?;
-        if header.equipment.description != INDEX {
-            let detail = format!("block is {}, expected FILE_STF_INDEX", header.equipment);
-            return Err(Refusal::new(start + index_at, FaultKind::BadHeader, detail));
-        }
-        let mut blocks = Vec::new();
-        let mut at = payload.end;
-        while at < tf.len() {
-            let (header, payload) = block_at(tf, at, start)?;
-            let offset = start + at;
-            at = payload.end;
-            blocks.push(Block {
-                offset,
-                header,
-                payload: start + payload.start..start + payload.end,
-            });
-        }
-        let entries = tf.get(payload.clone()).unwrap_or_default();
-        check_index(
-            entries,
-            start + payload.start,
-            start + payload.end,
-            &blocks,
-            findings,
-        );
-        Ok(blocks)
+        Ok(found)
     }
 
     fn note_order(&mut self, tf: &FileTf, findings: &mut Findings) {
@@ -239,14 +210,56 @@ impl<'a> FileTfs<'a> {
     }
 }
 
+/// Reads index and blocks of `found`, whose bytes are `tf` and whose index begins at its byte `index_at`.
+fn blocks(
+    found: &mut FileTf,
+    tf: &[u8],
+    index_at: usize,
+    findings: &mut Findings,
+) -> Result<(), Refusal> {
+    let start = found.offset;
+    let block = |at: usize| -> Result<Block, Refusal> {
+        let (header, payload) = block_at(tf, at, start)?;
+        Ok(Block {
+            offset: start + at,
+            header,
+            payload: start + payload.start..start + payload.end,
+        })
+    };
+    let index = block(index_at)?;
+    if index.header.equipment.description != INDEX {
+        let detail = format!(
+            "block is {}, expected FILE_STF_INDEX",
+            index.header.equipment
+        );
+        return Err(Refusal::new(index.offset, FaultKind::BadHeader, detail));
+    }
+    let blocks_at = index.payload.end;
+    let mut at = blocks_at - start;
+    while at < tf.len() {
+        let next = block(at)?;
+        at = next.payload.end - start;
+        found.blocks.push(next);
+    }
+    let entries = index.payload.start - start..blocks_at - start;
+    found.is_index_good = check_index(
+        tf.get(entries).unwrap_or_default(),
+        index.payload.start,
+        blocks_at,
+        &found.blocks,
+        findings,
+    );
+    found.index = Some(index);
+    Ok(())
+}
+
 /// Returns whether `bytes` begin with the first header of a TF.
 fn is_tf_start(bytes: &[u8]) -> bool {
     DataHeader::is_at_start_of(bytes) && array(bytes, 32) == Some(META)
 }
 
-/// Returns size, write time and the byte behind the description of the TF at the start of `input`, which lies at byte
-/// `start`.
-fn meta(input: &[u8], start: usize) -> Result<(usize, u64, usize), Refusal> {
+/// Returns size, write time and description of the TF at the start of `input`, which lies at byte `start`.
+fn meta(input: &[u8], start: usize) -> Result<(usize, u64, Block), Refusal> {
     let (header, head) = DataHeader::decode(input).map_err(|error| refused(error, start))?;
     if header.equipment.description != META {
         let detail = format!("block is {}, expected FILE_STF_META", header.equipment);
@@ -273,7 +286,14 @@ fn meta(input: &[u8], start: usize) -> Result<(usize, u64, usize), Refusal> {
     }
     let end = head + META_BYTES;
     match usize::try_from(size) {
-        Ok(bytes) if bytes >= end => Ok((bytes, time, end)),
+        Ok(bytes) if bytes >= end => {
+            let block = Block {
+                offset: start,
+                header,
+                payload: start + head..start + end,
+            };
+            Ok((bytes, time, block))
+        }
         _ => {
             let detail = format!("TF states a size of {size} bytes, expected at least {end}");
             Err(Refusal::new(start, FaultKind::BadOffset, detail))
@@ -313,15 +333,15 @@ fn refused(error: HeaderError, offset: usize) -> Refusal {
 /// An entry of the index as the blocks make it: equipment, number of blocks, offset behind the index, bytes.
 type Entry = (Equipment, u32, u64, u64);
 
-/// Compares `entries`, which begin at byte `offset`, with the blocks, which begin at `blocks_at`. `Err` names the first
-/// difference.
+/// Compares `entries`, which begin at byte `offset`, with the blocks, which begin at `blocks_at`, and reports the first
+/// difference. Returns whether there is none.
 fn check_index(
     entries: &[u8],
     offset: usize,
     blocks_at: usize,
     blocks: &[Block],
     findings: &mut Findings,
-) {
+) -> bool {
     if !entries.len().is_multiple_of(ENTRY_BYTES) {
         findings.fault(offset, FaultKind::BadIndex, || {
             format!(
@@ -329,7 +349,7 @@ fn check_index(
                 entries.len()
             )
         });
-        return;
+        return false;
     }
     let expected = grouped(blocks, blocks_at);
     let stated = entries.chunks_exact(ENTRY_BYTES).map(entry);
@@ -348,7 +368,7 @@ fn check_index(
                         told(expected)
                     )
                 });
-                return;
+                return false;
             }
         }
     }
@@ -359,7 +379,9 @@ fn check_index(
                 expected.len()
             )
         });
+        return false;
     }
+    true
 }
 
 fn describe(entry: &Entry) -> String {

@@ -4,12 +4,13 @@ use super::*;
 use crate::fault::Findings;
 use crate::inspect::{Content, FileFormat, Inspection};
 use crate::rdh::Rdh;
-use crate::sample::{hbf, page};
+use crate::sample::{hbf, o2_tf, page};
 use proptest::prelude::*;
 use sheaf_protocol::{FlpId, PayloadFormat, RunId, TfId};
 
 const RDH: PayloadFormat = PayloadFormat::RdhPages;
 const OPAQUE: PayloadFormat = PayloadFormat::Opaque;
+const BLOCKS: PayloadFormat = PayloadFormat::O2Blocks;
 const NAME: TfName = TfName {
     run: 0x0102,
     counter: 8,
@@ -201,6 +202,75 @@ fn headers_of_earlier_versions_and_stacks_are_read() {
     assert_eq!(cut.to_string(), "header is cut: 24 of 40 bytes");
 }
 
+#[test]
+fn what_is_no_tf_of_o2_blocks_is_named_and_kept_whole() {
+    let whole = tf(1);
+    let wrong = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut payload = whole.clone();
+        change(&mut payload);
+        payload
+    };
+    for (payload, expected) in [
+        (
+            b"rubbish".to_vec(),
+            "byte 0: bad-header: header starts with [72, 75, 62, 62]",
+        ),
+        (
+            wrong(&|b| b.truncate(839)),
+            "byte 0: truncated: TF is cut: 839 of 840 bytes",
+        ),
+        (
+            wrong(&|b| b.extend(b"xx")),
+            "byte 840: bad-offset: payload has 842 bytes, expected 840, those of one TF",
+        ),
+        (
+            wrong(&|b| b[236] = 7),
+            "byte 216: bad-index: index names ITS/RAWDATA/0x10001 with 7",
+        ),
+        (
+            wrong(&|b| b[385] = 255),
+            "byte 312: bad-offset: block ITS/RAWDATA/0x10001 states",
+        ),
+    ] {
+        let error = TfPayload::read(&payload).unwrap_err().to_string();
+        let found = error.strip_prefix("payload of O2 blocks has 1 faults, the first at ");
+        assert!(
+            found.is_some_and(|text| text.starts_with(expected)),
+            "{error}"
+        );
+        let file = file_of(NAME, &[(FlpId(3), BLOCKS, &payload)]);
+        let (tfs, findings) = walk(&file);
+        assert_eq!(findings, Findings::default());
+        let [block] = tfs[0].blocks.as_slice() else {
+            panic!("one block")
+        };
+        assert_eq!(block.header.equipment.to_string(), "FLP/SHEAF_O2BLOCKS/0x3");
+        assert_eq!(file[block.payload.clone()], payload);
+    }
+}
+
+#[test]
+fn only_blocks_of_pages_are_pages() {
+    let whole = tf(1);
+    let read = TfPayload::read(&whole).unwrap();
+    let pages: Vec<u8> = read
+        .pages()
+        .unwrap()
+        .into_iter()
+        .flat_map(|range| whole[range].to_vec())
+        .collect();
+    assert_eq!(pages, [hbf(1, 0), hbf(1, 2), hbf(2, 2)].concat());
+    let other = file_of(
+        NAME,
+        &[(FlpId(1), RDH, &hbf(1, 2)), (FlpId(2), OPAQUE, b"x")],
+    );
+    let refused = TfPayload::read(&other).unwrap().pages().unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "TF has a block of FLP/SHEAF_OPAQUE/0x2, expected RDH pages alone: blocks of RAWDATA"
+    );
+}
+
 /// Changes the second of three TFs; checks the counters of those that are left, and the findings.
 fn check(change: impl FnOnce(&mut Vec<u8>), counters: &[u32], expected: &[&str]) {
     let mut second = tf(2);
@@ -369,7 +439,10 @@ fn parts() -> impl Strategy<Value = Vec<(PayloadFormat, Vec<u8>)>> {
         let pages = frames.into_iter().map(|(orbit, link)| hbf(orbit, link));
         (RDH, pages.flatten().collect())
     });
-    let any = (0_u8..4, prop::collection::vec(any::<u8>(), 0..60))
+    let any = (
+        0..=PayloadFormat::CODE_MAX,
+        prop::collection::vec(any::<u8>(), 0..60),
+    )
         .prop_map(|(code, bytes)| (PayloadFormat::from_code(code).unwrap(), bytes));
     prop::collection::vec(prop_oneof![pages, any], 0..5)
 }
@@ -390,6 +463,7 @@ proptest! {
         prop_assert_eq!(tfs.len(), 1);
         prop_assert_eq!((tfs[0].bytes, tfs[0].write_time_ms), (file.len(), time));
         prop_assert!(tfs[0].blocks.is_sorted_by_key(|block| block.header.equipment));
+        // Empty O2 blocks are nothing; rubbish is kept like any other payload.
         let payload: usize = parts.iter().map(|(_, _, payload)| payload.len()).sum();
         prop_assert_eq!(tfs[0].payload_bytes(), payload as u64);
         for block in &tfs[0].blocks {
@@ -398,6 +472,36 @@ proptest! {
                 prop_assert_eq!(&file[block.payload.clone()], parts[usize::from(flp.0)].2);
             }
         }
+    }
+
+    #[test]
+    fn a_whole_tf_is_a_payload_and_stands_in_a_file_byte_for_byte(seed in any::<u64>()) {
+        let file = o2_tf(seed, 7, 9);
+        let (tfs, findings) = walk(&file);
+        prop_assert_eq!((tfs.len(), findings), (1, Findings::default()));
+        let parts: [(FlpId, PayloadFormat, &[u8]); 2] =
+            [(FlpId(3), BLOCKS, &file), (FlpId(4), BLOCKS, b"")];
+        prop_assert_eq!(file_of(NAME, &parts), file);
+    }
+
+    #[test]
+    fn shares_beside_other_parts_stay_in_the_file_block_by_block(seed in any::<u64>()) {
+        let file = o2_tf(seed, 7, 9);
+        let (tfs, _) = walk(&file);
+        let raw = hbf(3, 2);
+        let image = file_of(NAME, &[(FlpId(0), RDH, &raw), (FlpId(1), BLOCKS, &file)]);
+        let (made, findings) = walk(&image);
+        prop_assert_eq!((made.len(), findings), (1, Findings::default()));
+        let bytes = |input: &[u8], tf: &FileTf| -> Vec<Vec<u8>> {
+            let of_block = |block: &Block| input[block.offset..block.payload.end].to_vec();
+            tf.blocks.iter().map(of_block).collect()
+        };
+        let (mut expected, mut found) = (bytes(&file, &tfs[0]), bytes(&image, &made[0]));
+        prop_assert_eq!(found.len(), expected.len() + 1);
+        found.retain(|block| !block.ends_with(&raw));
+        found.sort();
+        expected.sort();
+        prop_assert_eq!(found, expected);
     }
 
     #[test]

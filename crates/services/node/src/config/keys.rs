@@ -302,7 +302,7 @@ mod tests {
         let defaults = toml::toml! { share = "equipment" };
         let keys = keys_of_kind("flp.source", "stf-file", &defaults);
         let found: Vec<_> = keys.iter().map(|key| key.name.as_str()).collect();
-        assert_eq!(found, ["files", "share", "first_counter"]);
+        assert_eq!(found, ["files", "share", "payload", "first_counter"]);
         assert_eq!(keys[1].names, ["equipment", "files"]);
         assert_eq!(keys[1].default, Some("equipment".into()));
         assert_eq!(keys_of_kind("flp.source", "stdin", &defaults), []);

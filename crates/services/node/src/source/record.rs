@@ -35,7 +35,10 @@ pub enum RecordError {
         found: u8,
     },
     /// No such payload format.
-    #[error("record has payload format {found}, expected 0 to 3")]
+    #[error(
+        "record has payload format {found}, expected 0 to {}",
+        PayloadFormat::CODE_MAX
+    )]
     Format {
         /// The code found.
         found: u8,
@@ -220,9 +223,9 @@ mod tests {
         );
         check(&changed(4, 2), 1, "record has version 2, expected 1");
         check(
-            &changed(5, 4),
+            &changed(5, 5),
             1,
-            "record has payload format 4, expected 0 to 3",
+            "record has payload format 5, expected 0 to 4",
         );
         check(
             &changed(7, 1),
@@ -250,7 +253,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_record_survives_the_stream(
-            tf in any::<u64>(), code in 0_u8..4, payload in prop::collection::vec(any::<u8>(), 0..100)
+            tf in any::<u64>(), code in 0..=PayloadFormat::CODE_MAX, payload in prop::collection::vec(any::<u8>(), 0..100)
         ) {
             let format = PayloadFormat::from_code(code).unwrap();
             let bytes = record(tf, format, &payload);

@@ -1,11 +1,11 @@
 //! TF files of DataDistribution once.
 
 use super::deal::{Dealt, share};
-use super::files::{log_findings, no_data, read};
+use super::files::{log_findings, names, no_data, read};
 use super::{Input, Opening, SourceError, SourceKind, origin};
 use serde::{Deserialize, Serialize};
 use sheaf_protocol::FlpId;
-use sheaf_stf_builder::stf_file::{Equipments, StfFile};
+use sheaf_stf_builder::stf_file::{Equipments, Payloads, StfFile};
 use std::path::PathBuf;
 use tracing::warn;
 
@@ -17,6 +17,8 @@ pub struct StfFileSource {
     pub files: Vec<PathBuf>,
     /// Share of an FLP.
     pub share: StfShare,
+    /// What STFs are made of.
+    pub payload: StfPayload,
     /// With `share = "files"`: the TF counter that is TF 0; without it, the lowest of all files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_counter: Option<u32>,
@@ -31,6 +33,26 @@ pub enum StfShare {
     Equipment,
     /// Files hold STFs and are dealt out over the FLPs: at least one an FLP.
     Files,
+}
+
+/// What STFs of TF files are made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StfPayload {
+    /// O2 blocks: all that is in the file, with its headers.
+    #[default]
+    Blocks,
+    /// RDH pages without headers. Files with blocks that have none are refused.
+    Pages,
+}
+
+impl From<StfPayload> for Payloads {
+    fn from(payload: StfPayload) -> Self {
+        match payload {
+            StfPayload::Blocks => Self::Blocks,
+            StfPayload::Pages => Self::Pages,
+        }
+    }
 }
 
 impl SourceKind for StfFileSource {
@@ -65,13 +87,18 @@ fn open(source: &StfFileSource, flp: FlpId, flps: u32) -> Result<StfFile, Source
         }
     };
     let inputs = mine.iter().map(|file| read(file));
-    let (stfs, findings) = StfFile::new(inputs.collect::<Result<_, _>>()?, equipments);
+    let inputs = inputs.collect::<Result<_, _>>()?;
+    let (stfs, findings) = StfFile::new(inputs, equipments, source.payload.into());
     for (file, findings) in mine.iter().zip(&findings) {
         log_findings(file, findings);
     }
     if stfs.tfs_repeated() > 0 {
         let tfs = stfs.tfs_repeated();
         warn!(tfs, "TFs that stand a second time in a file are left out");
+    }
+    if let Some(source) = stfs.refused() {
+        let files = names(&mine);
+        return Err(SourceError::NotPages { flp, files, source });
     }
     if stfs.tfs_with_data() == 0 {
         let faults = findings.into_iter().flat_map(|findings| findings.faults);

@@ -3,7 +3,7 @@
 use super::To;
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
-use sheaf_formats::stf_file::{TfImage, TfName};
+use sheaf_formats::stf_file::{TfImage, TfName, TfPayload};
 use sheaf_formats::tf_file::tf_file_head;
 use sheaf_protocol::Tf;
 use sheaf_protocol::{FlpId, PayloadFormat};
@@ -18,7 +18,7 @@ pub(super) enum Output {
     /// One file.
     File {
         writer: BufWriter<File>,
-        part: PathBuf,
+        part: PartFile,
         path: PathBuf,
         is_raw: bool,
         tfs: u64,
@@ -57,7 +57,7 @@ impl Output {
         let file = File::create(&part).with_context(|| cannot_write(&part))?;
         Ok(Self::File {
             writer: BufWriter::with_capacity(1 << 20, file),
-            part,
+            part: PartFile(part),
             path,
             is_raw: to == To::Raw,
             tfs: 0,
@@ -77,9 +77,9 @@ impl Output {
                 ..
             } => {
                 *bytes += if *is_raw {
-                    write_raw(writer, tf).with_context(|| cannot_write(part))?
+                    write_raw(writer, tf).with_context(|| cannot_write(&part.0))?
                 } else {
-                    write_stf(writer, tf).with_context(|| cannot_write(part))?
+                    write_stf(writer, tf).with_context(|| cannot_write(&part.0))?
                 };
                 *tfs += 1;
             }
@@ -114,9 +114,9 @@ impl Output {
                 bytes,
                 ..
             } => {
-                writer.flush().with_context(|| cannot_write(&part))?;
+                writer.flush().with_context(|| cannot_write(&part.0))?;
                 drop(writer);
-                std::fs::rename(&part, &path).with_context(|| cannot_write(&path))?;
+                std::fs::rename(&part.0, &path).with_context(|| cannot_write(&path))?;
                 Ok((tfs, bytes, path))
             }
             Self::Folder {
@@ -126,15 +126,16 @@ impl Output {
     }
 }
 
-impl Drop for BufferedPart<'_> {
+impl Drop for PartFile {
     fn drop(&mut self) {
         // What cannot be removed has a name that says that it is not whole.
-        let _ = std::fs::remove_file(self.0);
+        let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// Half-written file, removed when it is dropped.
-struct BufferedPart<'a>(&'a Path);
+/// Half-written file, removed when it is dropped under that name.
+#[derive(Debug)]
+pub(super) struct PartFile(PathBuf);
 
 fn cannot_write(path: &Path) -> String {
     format!("cannot write {}", path.display())
@@ -148,18 +149,27 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 
 /// Pages of all parts, in the order of their FLPs.
 fn write_raw(writer: &mut BufWriter<File>, tf: &Tf<Bytes>) -> anyhow::Result<u64> {
+    let mut bytes = 0;
     for part in &tf.parts {
-        if part.format != PayloadFormat::RdhPages && !part.payload.is_empty() {
-            bail!(
-                "the STF of {} in TF {} is {:?}, expected RDH pages",
-                part.source.flp,
-                tf.tf.0,
-                part.format
-            );
+        let refused = || format!("the STF of {} in TF {}", part.source.flp, tf.tf.0);
+        match part.format {
+            PayloadFormat::O2Blocks if !part.payload.is_empty() => {
+                let blocks = TfPayload::read(&part.payload).with_context(refused)?;
+                for pages in blocks.pages().with_context(refused)? {
+                    writer.write_all(&part.payload[pages.clone()])?;
+                    bytes += pages.len() as u64;
+                }
+            }
+            format if format != PayloadFormat::RdhPages && !part.payload.is_empty() => {
+                bail!("{} is {}, expected RDH pages", refused(), format.name());
+            }
+            _ => {
+                writer.write_all(&part.payload)?;
+                bytes += part.bytes;
+            }
         }
-        writer.write_all(&part.payload)?;
     }
-    Ok(tf.bytes())
+    Ok(bytes)
 }
 
 fn write_stf(writer: &mut BufWriter<File>, tf: &Tf<Bytes>) -> anyhow::Result<u64> {
@@ -181,15 +191,13 @@ fn write_stf(writer: &mut BufWriter<File>, tf: &Tf<Bytes>) -> anyhow::Result<u64
 }
 
 fn write_tf(path: &Path, tf: &Tf<Bytes>) -> anyhow::Result<u64> {
-    let part = with_suffix(path, ".part");
-    let guard = BufferedPart(&part);
-    let mut file = File::create(&part)?;
+    let part = PartFile(with_suffix(path, ".part"));
+    let mut file = File::create(&part.0)?;
     let head = tf_file_head(tf);
     file.write_all(&head)?;
     for part in &tf.parts {
         file.write_all(&part.payload)?;
     }
-    std::fs::rename(&part, path)?;
-    std::mem::forget(guard);
+    std::fs::rename(&part.0, path)?;
     Ok(head.len() as u64 + tf.bytes())
 }

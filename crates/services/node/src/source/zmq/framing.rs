@@ -38,6 +38,8 @@ pub enum StfFormat {
     Km3net,
     /// LCLS-II datagrams.
     Xtc2,
+    /// TFs of files of DataDistribution, with their O2 headers.
+    O2Blocks,
 }
 
 impl From<StfFormat> for PayloadFormat {
@@ -47,6 +49,7 @@ impl From<StfFormat> for PayloadFormat {
             StfFormat::Rdh => Self::RdhPages,
             StfFormat::Km3net => Self::Km3netRecords,
             StfFormat::Xtc2 => Self::Xtc2Datagrams,
+            StfFormat::O2Blocks => Self::O2Blocks,
         }
     }
 }
