@@ -1,6 +1,6 @@
 //! The clock of a process: nanoseconds since it began, on the monotonic clock.
 
-use sheaf_protocol::{Incarnation, RunId, Timestamp};
+use sheaf_protocol::{Incarnation, RunId, Timestamp, splitmix};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Turns the operating system's monotonic clock into [`Timestamp`]s.
@@ -35,15 +35,20 @@ pub fn new_incarnation() -> Incarnation {
     Incarnation(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// A run id that no other run has.
+/// Draws a run id that no other run has. Its low half is `number`, or drawn as well if that is 0.
 #[must_use]
-pub fn new_run() -> RunId {
+pub fn new_run(number: u32) -> RunId {
     let mut bytes = [0; 8];
-    match rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty()) {
-        Ok(8) => RunId(u64::from_le_bytes(bytes).max(1)),
+    let drawn = match rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())
+    {
+        Ok(8) => u64::from_le_bytes(bytes),
         // A kernel without random bytes: the time in ns still tells runs of one ICN apart.
-        _ => RunId(new_incarnation().0.max(1)),
-    }
+        _ => splitmix::mix(new_incarnation().0),
+    };
+    RunId(match number {
+        0 => drawn.max(1),
+        number => drawn & !u64::from(u32::MAX) | u64::from(number),
+    })
 }
 
 /// How much of the time this process was not given the processor.
@@ -91,6 +96,17 @@ mod tests {
 
     fn ms(ms: u64) -> Timestamp {
         Timestamp(ms * 1_000_000)
+    }
+
+    #[test]
+    fn a_run_has_the_given_number_and_an_id_of_its_own() {
+        let runs = [new_run(540_123), new_run(540_123)];
+        assert_ne!(runs[0], runs[1]);
+        assert!(
+            runs.iter()
+                .all(|run| run.0 & u64::from(u32::MAX) == 540_123)
+        );
+        assert_ne!(new_run(0), new_run(0));
     }
 
     #[test]

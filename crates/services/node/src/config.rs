@@ -71,6 +71,8 @@ pub struct FarmConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RunConfig {
+    /// Number of the run, the low half of its id; 0: drawn at random.
+    pub number: u32,
     /// FLPs that must have joined before the run begins.
     pub flps: u32,
     /// EPNs that must have joined before the run begins.
@@ -89,6 +91,7 @@ pub struct RunConfig {
 impl Default for RunConfig {
     fn default() -> Self {
         Self {
+            number: 0,
             flps: 3,
             epns: 5,
             timeframes: 0,

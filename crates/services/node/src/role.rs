@@ -202,7 +202,7 @@ pub fn run_icn(
         ledger,
         scheduler: config.scheduler(),
         plan: config.run.plan(),
-        new_run: new_run(),
+        new_run: new_run(config.run.number),
         liveness: config.icn.liveness,
         stf_bytes_max: config.icn.scheduler.stf_bytes_max,
         duration: config.run.duration(),

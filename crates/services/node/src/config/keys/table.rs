@@ -10,6 +10,9 @@ const STF_BYTES_MAX: u64 = 256 << 20;
 keys! {
     /// Conditions of the begin and the end of a run.
     table [run] {
+        /// Number of the run: the low half of its id, which files of DataDistribution have for the run. 0: drawn at
+        /// random. The upper half is drawn for every run, so that two runs of one number differ.
+        number: "";
         /// FLPs that must have joined before the run begins.
         flps: "FLPs", whole(1, 65_535, "");
         /// EPNs that must have joined before the run begins.
