@@ -12,6 +12,7 @@ mod faults;
 mod harness;
 mod hosts;
 mod icns;
+mod inspect;
 mod lab;
 mod lab_run;
 mod orders;

@@ -209,7 +209,9 @@ pub fn cut(input: &[u8]) {
 }
 
 fn inspect(input: &[u8], format: Option<FileFormat>) {
-    let inspection = Inspection::of("input", input, format);
+    let Ok(inspection) = Inspection::of("input", input, format) else {
+        return;
+    };
     let is_within = |offset: u64| offset < input.len() as u64;
     assert!(
         inspection

@@ -2,6 +2,7 @@
 
 mod consume;
 mod convert;
+mod file_view;
 mod inspect;
 mod verify;
 

@@ -20,6 +20,8 @@ pub enum FaultKind {
     BadHeader,
     /// An index that contradicts the blocks it is about.
     BadIndex,
+    /// Bytes that do not have the checksum that the input states.
+    BadDigest,
     /// The input ends inside a page, record or datagram.
     Truncated,
     /// The pages of an HBF are not numbered 0, 1, 2, …: pages are missing or out of order.
@@ -42,6 +44,7 @@ impl FaultKind {
             Self::BadOffset => "bad-offset",
             Self::BadHeader => "bad-header",
             Self::BadIndex => "bad-index",
+            Self::BadDigest => "bad-digest",
             Self::Truncated => "truncated",
             Self::PageGap => "page-gap",
             Self::PacketGap => "packet-gap",

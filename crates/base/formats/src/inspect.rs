@@ -3,14 +3,19 @@
 //! The JSON form of an [`Inspection`] is described in `docs/reference/formats.md`, section "What `sheaf data inspect`
 //! prints"; its field names are fixed.
 
-use crate::fault::{Fault, Findings, Note};
-use crate::km3net::{Packets, Records};
+use crate::fault::{Fault, FaultKind, Findings, Note};
+use crate::km3net::{PacketWalk, Packets, Records, next_record};
+use crate::order::Order;
 use crate::rdh::{Link, Rdh};
-use crate::stf_file::{Equipment, FileTfs, text};
-use crate::walk::Walker;
-use crate::xtc2::{Datagrams, EventTime, Service};
+use crate::stf_file::{Block, Blocks, Equipment, FileTfs, TfWalk, text};
+use crate::tf_file::{TfFileError, check_tf_file, is_tf_file};
+use crate::view::View;
+use crate::walk::next_page;
+use crate::xtc2::{DatagramWalk, Datagrams, EventTime, Service};
 use serde::{Serialize, Serializer};
+use sheaf_protocol::Part;
 use std::collections::{BTreeMap, BTreeSet};
+use thiserror::Error;
 
 /// Format of a detector file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -24,23 +29,80 @@ pub enum FileFormat {
     Xtc2,
     /// TFs as DataDistribution writes them.
     StfFile,
+    /// A TF as Sheaf writes it.
+    TfFile,
+}
+
+/// Refusal of a file whose first bytes are those of no format.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("no known format: the file starts with {found:02x?} (\"{}\"), expected {}", found.escape_ascii(), known())]
+pub struct UnknownFormat {
+    /// The first bytes, at most eight.
+    pub found: Vec<u8>,
+}
+
+impl UnknownFormat {
+    /// Returns the refusal of a file that begins with `bytes`.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        let found = bytes.get(..8).unwrap_or(bytes);
+        Self {
+            found: found.to_vec(),
+        }
+    }
+}
+
+/// Names all formats, for messages.
+fn known() -> String {
+    let formats = FileFormat::ALL.map(|format| format!("{} ({})", format.name(), format.about()));
+    match formats.as_slice() {
+        [first @ .., last] => format!("{} or {last}", first.join(", ")),
+        [] => String::new(),
+    }
 }
 
 impl FileFormat {
-    /// Detects the format from the first bytes of a file. Unknown bytes are taken for RDH pages, whose walk then
-    /// reports the faults.
+    /// All formats.
+    pub const ALL: [Self; 5] = [
+        Self::Rdh,
+        Self::Km3net,
+        Self::Xtc2,
+        Self::StfFile,
+        Self::TfFile,
+    ];
+    /// First bytes of a file that tell its format.
+    pub const START_BYTES: usize = 256;
+
+    /// Detects the format from the first bytes of a file; `None` if they are those of no format that is known.
     #[must_use]
-    pub fn detect(bytes: &[u8]) -> Self {
-        if Rdh::is_at_start_of(bytes) {
-            Self::Rdh
-        } else if Records::are_at_start_of(bytes) || Packets::are_at_start_of(bytes) {
-            Self::Km3net
-        } else if FileTfs::are_at_start_of(bytes) {
-            Self::StfFile
-        } else if Datagrams::are_at_start_of(bytes) {
-            Self::Xtc2
-        } else {
-            Self::Rdh
+    pub fn detect(bytes: &[u8]) -> Option<Self> {
+        let is = |format: &Self| match format {
+            Self::Rdh => Rdh::is_at_start_of(bytes),
+            Self::Km3net => Records::are_at_start_of(bytes) || Packets::are_at_start_of(bytes),
+            Self::Xtc2 => Datagrams::are_at_start_of(bytes),
+            Self::StfFile => FileTfs::are_at_start_of(bytes),
+            Self::TfFile => is_tf_file(bytes),
+        };
+        // A file of DataDistribution has letters where a datagram has its service: the letters are the surer sign.
+        let order = [
+            Self::Rdh,
+            Self::Km3net,
+            Self::StfFile,
+            Self::TfFile,
+            Self::Xtc2,
+        ];
+        order.into_iter().find(is)
+    }
+
+    /// Returns what files of the format have.
+    #[must_use]
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Rdh => "ALICE raw data, RDH 6 or 7",
+            Self::Km3net => "KM3NeT records or packets",
+            Self::Xtc2 => "XTC2 datagrams",
+            Self::StfFile => "TFs of DataDistribution",
+            Self::TfFile => "a TF of Sheaf",
         }
     }
 
@@ -52,6 +114,7 @@ impl FileFormat {
             Self::Km3net => "km3net",
             Self::Xtc2 => "xtc2",
             Self::StfFile => "stf-file",
+            Self::TfFile => "tf-file",
         }
     }
 }
@@ -75,6 +138,9 @@ pub struct Inspection {
     /// Faults and notes that were counted but not listed, because there are very many.
     #[serde(skip_serializing_if = "is_zero")]
     pub left_out: u64,
+    /// Names of fields that do not list all values, because there are more than [`Inspection::LISTED_MAX`].
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub cut_lists: BTreeSet<&'static str>,
 }
 
 fn is_zero(count: &u64) -> bool {
@@ -95,6 +161,8 @@ pub enum Content {
     Xtc2(Xtc2Content),
     /// Numbers of a TF file of DataDistribution.
     StfFile(StfFileContent),
+    /// Numbers of a TF file of Sheaf.
+    TfFile(TfFileContent),
 }
 
 /// Content of a file of RDH pages.
@@ -218,6 +286,36 @@ pub struct StfFileContent {
     pub leftover_bytes: u64,
 }
 
+/// Content of a TF file of Sheaf.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct TfFileContent {
+    /// The run, as 16 hexadecimal digits.
+    pub run: String,
+    /// The TF.
+    pub tf: u64,
+    /// The assignment under which it was built.
+    pub attempt: u32,
+    /// Bytes of all payloads.
+    pub payload_bytes: u64,
+    /// STFs, by FLP.
+    pub parts: Vec<TfPart>,
+    /// FLPs whose STFs are missing.
+    pub missing: Vec<u16>,
+}
+
+/// STF in a TF file of Sheaf.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TfPart {
+    /// The FLP.
+    pub flp: u16,
+    /// Name of the payload format.
+    pub format: &'static str,
+    /// Bytes of the payload.
+    pub bytes: u64,
+    /// CRC-32C that its FLP took, as 8 hexadecimal digits.
+    pub digest: String,
+}
+
 fn as_names<S: Serializer>(
     equipment: &BTreeMap<Equipment, u64>,
     serializer: S,
@@ -236,38 +334,86 @@ fn as_text<S: Serializer>(time: &Option<EventTime>, serializer: S) -> Result<S::
 }
 
 impl Inspection {
+    /// Values of one list that are kept at most, so that memory does not grow with the file.
+    pub const LISTED_MAX: usize = 1 << 20;
+
     /// Inspects the `bytes` of `file`, as `format` or as the detected one.
-    #[must_use]
-    pub fn of(file: &str, bytes: &[u8], format: Option<FileFormat>) -> Self {
-        let format = format.unwrap_or_else(|| FileFormat::detect(bytes));
+    ///
+    /// # Errors
+    ///
+    /// [`UnknownFormat`] if no format is given and none is detected.
+    pub fn of(
+        file: &str,
+        mut bytes: &[u8],
+        format: Option<FileFormat>,
+    ) -> Result<Self, UnknownFormat> {
+        Self::of_view(file, &mut bytes, format)
+    }
+
+    /// Inspects `view`, the bytes of `file`, as `format` or as the detected one. What it keeps does not grow with the
+    /// size of the file.
+    ///
+    /// # Errors
+    ///
+    /// [`UnknownFormat`] if no format is given and none is detected.
+    pub fn of_view(
+        file: &str,
+        view: &mut impl View,
+        format: Option<FileFormat>,
+    ) -> Result<Self, UnknownFormat> {
+        let start = view.at(0, FileFormat::START_BYTES);
+        let detected = format.or_else(|| FileFormat::detect(start));
+        let format = detected.ok_or_else(|| UnknownFormat::of(start))?;
+        let has_packets = Packets::are_at_start_of(start);
+        let mut lists = Lists::default();
         let (content, mut findings) = match format {
-            FileFormat::Rdh => rdh_content(bytes),
-            FileFormat::Km3net if Packets::are_at_start_of(bytes) => packet_content(bytes),
-            FileFormat::Km3net => record_content(bytes),
-            FileFormat::Xtc2 => xtc2_content(bytes),
-            FileFormat::StfFile => stf_file_content(bytes),
+            FileFormat::Rdh => rdh_content(view, &mut lists),
+            FileFormat::Km3net if has_packets => packet_content(view, &mut lists),
+            FileFormat::Km3net => record_content(view, &mut lists),
+            FileFormat::Xtc2 => xtc2_content(view),
+            FileFormat::StfFile => stf_file_content(view, &mut lists),
+            FileFormat::TfFile => tf_file_content(view),
         };
         findings.sort();
-        Self {
+        Ok(Self {
             file: file.to_owned(),
             format,
-            bytes: bytes.len() as u64,
+            bytes: view.end() as u64,
             content,
             faults: findings.faults,
             notes: findings.notes,
             left_out: findings.left_out,
+            cut_lists: lists.cut,
+        })
+    }
+}
+
+/// Lists that are full.
+#[derive(Debug, Default)]
+struct Lists {
+    cut: BTreeSet<&'static str>,
+}
+
+impl Lists {
+    /// Keeps `value` in the list of that name, unless the list is full.
+    fn keep<T: Ord>(&mut self, name: &'static str, list: &mut BTreeSet<T>, value: T) {
+        if list.len() < Inspection::LISTED_MAX {
+            list.insert(value);
+        } else if !list.contains(&value) {
+            self.cut.insert(name);
         }
     }
 }
 
-fn rdh_content(bytes: &[u8]) -> (Content, Findings) {
-    let mut content = RdhContent::default();
-    let mut walker = Walker::new(bytes);
+fn rdh_content(view: &mut impl View, lists: &mut Lists) -> (Content, Findings) {
+    let (mut content, mut findings) = (RdhContent::default(), Findings::default());
+    let (mut at, mut order) = (0, Order::default());
     let mut before = None;
-    for page in walker.by_ref() {
+    while let Some(page) = next_page(view, &mut at, &mut findings) {
         let rdh = &page.rdh;
+        order.take(page.offset, rdh, &mut findings);
         content.pages += 1;
-        content.payload_bytes += page.payload.len() as u64;
+        content.payload_bytes += page.payload_bytes as u64;
         content.hbf_opened += u64::from(rdh.opens_hbf());
         content.hbf_closed += u64::from(rdh.closes_hbf());
         content.tf_starts += u64::from(rdh.opens_hbf() && rdh.starts_tf());
@@ -283,27 +429,32 @@ fn rdh_content(bytes: &[u8]) -> (Content, Findings) {
             content.rdh_versions.insert(rdh.version);
             content.data_formats.insert(rdh.data_format);
             content.fee_ids.insert(rdh.fee_id);
-            content.links.insert(rdh.link);
-            content.orbits.insert(rdh.orbit);
+            lists.keep("links", &mut content.links, rdh.link);
+            lists.keep("orbits", &mut content.orbits, rdh.orbit);
         }
     }
-    (Content::Rdh(content), walker.finish())
+    order.finish(&mut findings);
+    (Content::Rdh(content), findings)
 }
 
-fn record_content(bytes: &[u8]) -> (Content, Findings) {
+fn record_content(view: &mut impl View, lists: &mut Lists) -> (Content, Findings) {
     let (mut content, mut findings) = (RecordContent::default(), Findings::default());
-    let mut records = Records::new(bytes);
+    let mut at = 0;
     let mut frame_index_before = None;
-    while let Some(record) = records.next_good(&mut findings) {
+    while let Some(record) = next_record(view, &mut at, &mut findings) {
         content.records += 1;
         *content.record_types.entry(record.kind.code()).or_default() += 1;
         content.versions.extend(record.version);
-        content.detectors.insert(record.detector);
-        content.runs.insert(record.run);
-        content.frame_indices.insert(record.frame_index);
-        content.utc_s.insert(record.utc_s);
-        widen(&mut content.record_bytes, record.bytes.len() as u64);
-        let counts = record.count_frames(&mut findings);
+        lists.keep("detectors", &mut content.detectors, record.detector);
+        lists.keep("runs", &mut content.runs, record.run);
+        lists.keep(
+            "frame_indices",
+            &mut content.frame_indices,
+            record.frame_index,
+        );
+        lists.keep("utc_s", &mut content.utc_s, record.utc_s);
+        widen(&mut content.record_bytes, record.bytes as u64);
+        let counts = record.count_frames(view, record.offset, &mut findings);
         content.frames += counts.frames;
         content.hits += counts.hits;
         if let Some(before) = frame_index_before.replace(record.frame_index) {
@@ -313,26 +464,31 @@ fn record_content(bytes: &[u8]) -> (Content, Findings) {
     (Content::Records(content), findings)
 }
 
-fn packet_content(bytes: &[u8]) -> (Content, Findings) {
+fn packet_content(view: &mut impl View, lists: &mut Lists) -> (Content, Findings) {
     let (mut content, mut findings) = (PacketContent::default(), Findings::default());
-    let mut packets = Packets::new(bytes);
-    while let Some(packet) = packets.next_good(&mut findings) {
+    let mut packets = PacketWalk::default();
+    while let Some(packet) = packets.next_good(view, &mut findings) {
         content.packets += 1;
         *content.packet_types.entry(packet.kind.name()).or_default() += 1;
-        content.runs.insert(packet.run);
-        content.modules.insert(packet.module);
-        content.time_stamps.insert((packet.utc_s, packet.ticks));
-        content.sequences.push(packet.sequence);
-        widen(&mut content.packet_bytes, packet.udp().len() as u64);
+        lists.keep("runs", &mut content.runs, packet.run);
+        lists.keep("modules", &mut content.modules, packet.module);
+        let time = (packet.utc_s, packet.ticks);
+        lists.keep("time_stamps", &mut content.time_stamps, time);
+        if content.sequences.len() < Inspection::LISTED_MAX {
+            content.sequences.push(packet.sequence);
+        } else {
+            lists.cut.insert("sequences");
+        }
+        widen(&mut content.packet_bytes, packet.udp_bytes() as u64);
     }
     (Content::Packets(content), findings)
 }
 
-fn xtc2_content(bytes: &[u8]) -> (Content, Findings) {
+fn xtc2_content(view: &mut impl View) -> (Content, Findings) {
     let (mut content, mut findings) = (Xtc2Content::default(), Findings::default());
-    let mut datagrams = Datagrams::new(bytes);
+    let mut datagrams = DatagramWalk::default();
     let mut end = 0;
-    while let Some(datagram) = datagrams.next_good(&mut findings) {
+    while let Some(datagram) = datagrams.next_good(view, &mut findings) {
         content.datagrams += 1;
         *content.services.entry(datagram.service.name()).or_default() += 1;
         if datagram.service == Service::L1Accept {
@@ -341,32 +497,108 @@ fn xtc2_content(bytes: &[u8]) -> (Content, Findings) {
             content.first_event.get_or_insert(datagram.time);
             content.last_event = Some(datagram.time);
         }
-        end = datagram.offset + datagram.bytes.len();
+        end = datagram.offset + datagram.bytes;
     }
-    content.leftover_bytes = (bytes.len() - end) as u64;
+    content.leftover_bytes = (view.end() - end) as u64;
     (Content::Xtc2(content), findings)
 }
 
-fn stf_file_content(bytes: &[u8]) -> (Content, Findings) {
+/// Counts of the blocks of one TF, which may turn out not to be whole.
+#[derive(Default)]
+struct BlockCounts {
+    blocks: u64,
+    payload_bytes: u64,
+    equipment: BTreeMap<Equipment, u64>,
+    is_cut: bool,
+}
+
+impl Blocks for BlockCounts {
+    fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    fn push(&mut self, block: Block) {
+        self.blocks += 1;
+        self.payload_bytes += block.payload.len() as u64;
+        self.is_cut |= !count(&mut self.equipment, block.header.equipment, 1);
+    }
+}
+
+/// Adds `blocks` to those of `equipment`, and returns whether there was room for it.
+fn count(all: &mut BTreeMap<Equipment, u64>, equipment: Equipment, blocks: u64) -> bool {
+    if let Some(found) = all.get_mut(&equipment) {
+        *found += blocks;
+        return true;
+    }
+    let has_room = all.len() < Inspection::LISTED_MAX;
+    if has_room {
+        all.insert(equipment, blocks);
+    }
+    has_room
+}
+
+fn stf_file_content(view: &mut impl View, lists: &mut Lists) -> (Content, Findings) {
     let (mut content, mut findings) = (StfFileContent::default(), Findings::default());
-    let mut tfs = FileTfs::new(bytes);
+    let (mut tfs, mut counts) = (TfWalk::default(), BlockCounts::default());
     let mut whole = 0;
-    while let Some(tf) = tfs.next_good(&mut findings) {
+    while let Some(tf) = tfs.next_good(view, &mut counts, &mut findings) {
         whole += tf.bytes;
         content.tfs += 1;
-        content.run_numbers.insert(tf.run());
-        content.tf_counters.insert(tf.counter());
-        content.first_orbits.insert(tf.first_orbit());
-        content.blocks += tf.blocks.len() as u64;
-        content.payload_bytes += tf.payload_bytes();
-        for block in &tf.blocks {
-            *content.equipment.entry(block.header.equipment).or_default() += 1;
+        lists.keep("run_numbers", &mut content.run_numbers, tf.run);
+        lists.keep("tf_counters", &mut content.tf_counters, tf.counter);
+        lists.keep("first_orbits", &mut content.first_orbits, tf.first_orbit);
+        content.blocks += counts.blocks;
+        content.payload_bytes += counts.payload_bytes;
+        let mut is_cut = counts.is_cut;
+        for (equipment, blocks) in &counts.equipment {
+            is_cut |= !count(&mut content.equipment, *equipment, *blocks);
+        }
+        if is_cut {
+            lists.cut.insert("equipment");
         }
         widen(&mut content.tf_bytes, tf.bytes as u64);
         widen(&mut content.write_time_ms, tf.write_time_ms);
     }
-    content.leftover_bytes = (bytes.len() - whole) as u64;
+    content.leftover_bytes = (view.end() - whole) as u64;
     (Content::StfFile(content), findings)
+}
+
+fn tf_file_content(view: &mut impl View) -> (Content, Findings) {
+    let (mut content, mut findings) = (TfFileContent::default(), Findings::default());
+    let Some(last) = view.end().checked_sub(1) else {
+        return (Content::TfFile(content), findings);
+    };
+    let fault = |findings: &mut Findings, at: usize, error: &TfFileError| {
+        findings.fault(at.min(last), kind_of(error), || error.to_string());
+    };
+    let read = check_tf_file(view, |at, error| fault(&mut findings, at, &error));
+    match read {
+        Ok(tf) => {
+            content.run = tf.run.to_string();
+            (content.tf, content.attempt) = (tf.tf.0, tf.attempt.0);
+            content.payload_bytes = tf.bytes();
+            content.missing = tf.missing.iter().map(|flp| flp.0).collect();
+            let part = |part: &Part<()>| TfPart {
+                flp: part.source.flp.0,
+                format: part.format.name(),
+                bytes: part.bytes,
+                digest: format!("{:08x}", part.digest),
+            };
+            content.parts = tf.parts.iter().map(part).collect();
+        }
+        Err(error) => fault(&mut findings, 0, &error),
+    }
+    (Content::TfFile(content), findings)
+}
+
+fn kind_of(error: &TfFileError) -> FaultKind {
+    match error {
+        TfFileError::Magic { .. } | TfFileError::Order { .. } => FaultKind::BadHeader,
+        TfFileError::Version { .. } | TfFileError::Format { .. } => FaultKind::BadVersion,
+        TfFileError::Truncated { .. } => FaultKind::Truncated,
+        TfFileError::Trailing { .. } | TfFileError::Invalid { .. } => FaultKind::BadOffset,
+        TfFileError::HeadDigest { .. } | TfFileError::PayloadDigest { .. } => FaultKind::BadDigest,
+    }
 }
 
 /// Widens the range from smallest to largest so that it holds `size`.
@@ -378,7 +610,7 @@ fn widen(range: &mut Option<(u64, u64)>, size: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::page;
+    use crate::sample::{hbf, o2_tf, page};
 
     #[test]
     fn the_json_has_the_documented_fields() {
@@ -388,7 +620,7 @@ mod tests {
             page(9, 0, false, 2),
         ]
         .concat();
-        let json = serde_json::to_string(&Inspection::of("a.raw", &input, None)).unwrap();
+        let json = serde_json::to_string(&Inspection::of("a.raw", &input, None).unwrap()).unwrap();
         let expected = concat!(
             r#"{"file":"a.raw","format":"rdh","bytes":240,"rdh_versions":[7],"data_formats":[0],"#,
             r#""pages":3,"payload_bytes":48,"fee_ids":[0],"links":[[1,0,2]],"orbits":[7,9],"#,
@@ -402,12 +634,80 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_no_known_format_is_taken_for_pages() {
-        let inspection = Inspection::of("notes.txt", &[b'x'; 100], None);
-        assert_eq!(inspection.format, FileFormat::Rdh);
+    fn a_file_of_no_known_format_is_named_unless_one_is_given() {
+        let unknown = Inspection::of("notes.txt", b"xxxxxxxxyyy", None).unwrap_err();
         assert_eq!(
-            inspection.faults[0].to_string(),
+            unknown.to_string(),
+            "no known format: the file starts with [78, 78, 78, 78, 78, 78, 78, 78] (\"xxxxxxxx\"), expected rdh \
+             (ALICE raw data, RDH 6 or 7), km3net (KM3NeT records or packets), xtc2 (XTC2 datagrams), stf-file (TFs \
+             of DataDistribution) or tf-file (a TF of Sheaf)"
+        );
+        let given = Inspection::of("notes.txt", &[b'x'; 100], Some(FileFormat::Rdh)).unwrap();
+        assert_eq!(
+            given.faults[0].to_string(),
             "byte 0: bad-version: RDH has version 120, expected 6 or 7; the walk stops here"
         );
+    }
+
+    /// Input of which a few bytes are given at a time, and the most that was asked for.
+    struct Few<'a> {
+        bytes: &'a [u8],
+        asked_max: usize,
+    }
+
+    impl View for Few<'_> {
+        fn end(&self) -> usize {
+            self.bytes.len()
+        }
+
+        fn at(&mut self, at: usize, count: usize) -> &[u8] {
+            self.asked_max = self.asked_max.max(count);
+            self.bytes.at(at, count)
+        }
+    }
+
+    #[test]
+    fn no_format_asks_for_more_than_a_few_bytes_at_once() {
+        let tfs: Vec<u8> = (1..50).flat_map(|counter| o2_tf(counter, 7, 9)).collect();
+        let pages: Vec<u8> = (0..500).flat_map(|orbit| hbf(orbit, 3)).collect();
+        let mut datagram = vec![0; 100_000];
+        datagram[11] = 2;
+        datagram[20..24].copy_from_slice(&99_988_u32.to_le_bytes());
+        let mut record = vec![0; 100_000];
+        record[..4].copy_from_slice(&100_000_u32.to_le_bytes());
+        record[4..8].copy_from_slice(&1003_u32.to_le_bytes());
+        let mut packet = vec![0; 100_000];
+        packet[..4].copy_from_slice(&99_996_u32.to_le_bytes());
+        packet[4..8].copy_from_slice(b"TTDC");
+        for (bytes, format) in [
+            (tfs, FileFormat::StfFile),
+            (pages, FileFormat::Rdh),
+            (datagram, FileFormat::Xtc2),
+            (record, FileFormat::Km3net),
+            (packet, FileFormat::Km3net),
+        ] {
+            let (bytes, asked_max) = (bytes.as_slice(), 0);
+            let mut few = Few { bytes, asked_max };
+            let found = Inspection::of_view("file", &mut few, None).unwrap();
+            assert_eq!(found.format, format);
+            assert_eq!(found, Inspection::of("file", bytes, None).unwrap());
+            assert!(
+                few.asked_max <= FileFormat::START_BYTES,
+                "{}",
+                few.asked_max
+            );
+        }
+    }
+
+    #[test]
+    fn lists_have_a_bound() {
+        let mut lists = Lists::default();
+        let mut list = BTreeSet::new();
+        for value in 0..=Inspection::LISTED_MAX {
+            assert!(lists.cut.is_empty());
+            lists.keep("orbits", &mut list, value);
+        }
+        assert_eq!(list.len(), Inspection::LISTED_MAX);
+        assert!(lists.cut.contains("orbits"));
     }
 }

@@ -6,5 +6,7 @@
 mod packet;
 mod record;
 
+pub(crate) use packet::PacketWalk;
 pub use packet::{Packet, PacketKind, Packets};
+pub(crate) use record::next_record;
 pub use record::{FrameCounts, Record, RecordKind, Records};

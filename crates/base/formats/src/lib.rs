@@ -18,6 +18,7 @@ mod order;
 mod pieces;
 mod rdh;
 mod verify;
+mod view;
 mod walk;
 
 pub mod inspect;
@@ -32,4 +33,5 @@ pub use hbf::{Hbf, earliest, hbfs};
 pub use pieces::{bytes_of, join};
 pub use rdh::{Link, Rdh, RdhError, Stamp, trigger};
 pub use verify::{Counts, StfFault, check_stf};
+pub use view::View;
 pub use walk::{Page, Pages, Walker};

@@ -9,12 +9,14 @@ mod header;
 mod layout;
 mod payload;
 mod read;
+mod walk;
 mod write;
 
 pub use equipment::{Equipment, text};
 pub use header::{DataHeader, HeaderError};
 pub use payload::{Excerpt, NotPages, PayloadError, TfPayload, pages_of};
 pub use read::{Block, FileTf, FileTfs};
+pub(crate) use walk::{Blocks, TfWalk};
 pub use write::{Piece, TfImage, TfName};
 
 #[cfg(test)]

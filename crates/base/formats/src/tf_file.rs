@@ -3,9 +3,10 @@
 //! Layout: `docs/reference/tf-file.md`. The head has a CRC-32C of its own, every payload the one that its FLP took: so
 //! every byte of the file is covered.
 
+use crate::view::View;
 use bytes::Bytes;
 use sheaf_protocol::{
-    Attempt, FlpId, Incarnation, Part, PayloadFormat, RunId, Source, Tf, TfId, crc32c,
+    Attempt, Digest, FlpId, Incarnation, Part, PayloadFormat, RunId, Source, Tf, TfId, crc32c,
 };
 use thiserror::Error;
 
@@ -165,6 +166,71 @@ pub fn read_tf_file(bytes: &[u8]) -> Result<Tf<&[u8]>, TfFileError> {
     })?;
     end_at(bytes, offset)?;
     Ok(tf)
+}
+
+/// Bytes of a payload whose digest is taken at a time.
+const DIGEST_BYTES: usize = 1 << 16;
+/// FLPs that there can be: the parts of a TF, and its missing ones.
+const FLPS_MAX: u64 = 1 << 16;
+
+/// Reads the TF file `view`, of any size, and checks every byte of it; returns its head. Damage behind the head goes
+/// to `damaged`, with its place: all of it, not the first alone.
+///
+/// # Errors
+///
+/// [`TfFileError`] if the head is damaged: then the place and size of no payload is known.
+pub fn check_tf_file(
+    view: &mut impl View,
+    mut damaged: impl FnMut(usize, TfFileError),
+) -> Result<Tf<()>, TfFileError> {
+    let fixed = view.at(0, FIXED);
+    let fields = Fields { bytes: fixed };
+    let count = |at| fields.u32(at).unwrap_or_default().into();
+    let counts: [u64; 2] = [count(32), count(36)];
+    let most = usize::try_from(head_bytes(FLPS_MAX, FLPS_MAX)).unwrap_or(usize::MAX);
+    let head = usize::try_from(head_bytes(counts[0], counts[1])).unwrap_or(usize::MAX);
+    if fixed.starts_with(&MAGIC) && head > most {
+        let found = counts[0].max(counts[1]);
+        expect("number of FLPs", found, FLPS_MAX)?;
+    }
+    let (tf, head) = head_of(view.at(0, head.min(most)))?;
+    let mut at = usize::try_from(head).unwrap_or(usize::MAX);
+    let end = view.end();
+    for part in &tf.parts {
+        let size = usize::try_from(part.bytes).unwrap_or(usize::MAX);
+        let payload_end = at.saturating_add(size);
+        if payload_end > end {
+            let (got, needed) = (end as u64, payload_end as u64);
+            damaged(at.min(end), TfFileError::Truncated { got, needed });
+            return Ok(tf);
+        }
+        let mut digest = Digest::default();
+        let mut from = at;
+        while from < payload_end {
+            let bytes = view.at(from, DIGEST_BYTES.min(payload_end - from));
+            if bytes.is_empty() {
+                break;
+            }
+            digest.update(bytes);
+            from += bytes.len();
+        }
+        let (found, stated, flp) = (digest.value(), part.digest, part.source.flp);
+        if found != stated {
+            damaged(at, TfFileError::PayloadDigest { flp, found, stated });
+        }
+        at = payload_end;
+    }
+    if at < end {
+        let left = (end - at) as u64;
+        damaged(at, TfFileError::Trailing { left });
+    }
+    Ok(tf)
+}
+
+/// Returns whether `bytes` begin like a TF file.
+#[must_use]
+pub fn is_tf_file(bytes: &[u8]) -> bool {
+    bytes.starts_with(&MAGIC)
 }
 
 /// Puts the payloads to a head that came by itself. Their digests are not compared.
@@ -500,6 +566,31 @@ mod tests {
         assert_eq!(long, "TF file has 1 bytes behind its last payload");
     }
 
+    /// Returns all that is wrong with a file, found in pieces.
+    fn all_wrong(mut bytes: &[u8]) -> Vec<String> {
+        let mut found = Vec::new();
+        let checked = check_tf_file(&mut bytes, |_, error| found.push(error.to_string()));
+        found.extend(checked.err().map(|error| error.to_string()));
+        found
+    }
+
+    #[test]
+    fn every_damaged_payload_is_named() {
+        let mut bytes = file(&tf(7, &[b"abc", b"", b"defg"]));
+        let last = bytes.len() - 1;
+        bytes[last] ^= 1;
+        bytes[last - 4] ^= 1;
+        bytes.push(0);
+        let found = all_wrong(&bytes);
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert!(found[0].starts_with("payload of flp:0 has CRC-32C "), "{found:?}");
+        assert!(found[1].starts_with("payload of flp:2 has CRC-32C "), "{found:?}");
+        assert_eq!(found[2], "TF file has 1 bytes behind its last payload");
+        bytes[32..36].copy_from_slice(&u32::MAX.to_le_bytes());
+        let found = all_wrong(&bytes);
+        assert_eq!(found, ["number of FLPs is 4294967295, expected 65536"]);
+    }
+
     proptest! {
         #[test]
         fn a_tf_survives_its_file_and_damage_is_refused(
@@ -515,8 +606,10 @@ mod tests {
             }
             let bytes = file(&tf);
             prop_assert_eq!(read_tf_file(&bytes).unwrap(), borrowed(&tf));
+            prop_assert_eq!(all_wrong(&bytes), Vec::<String>::new());
             for cut in 0..bytes.len() {
                 prop_assert!(read_tf_file(&bytes[..cut]).is_err());
+                prop_assert_eq!(all_wrong(&bytes[..cut]).len(), 1);
             }
             let mut damaged = bytes;
             let at = at.index(damaged.len());

@@ -5,8 +5,10 @@
 //! Why an own walker: `docs/adr/2026-11-21-own-rdh-walker.md`.
 
 use crate::fault::{FaultKind, Findings};
+use crate::fields::array;
 use crate::order::Order;
 use crate::rdh::{Rdh, RdhError};
+use crate::view::View;
 
 /// One page of raw data, borrowed from the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,30 +83,57 @@ impl<'a> Pages<'a> {
     /// Returns the next page that can be read. Other bytes are reported to `findings` and passed over by their own
     /// offset if a page begins there; if not, the walk ends.
     pub fn next_good(&mut self, findings: &mut Findings) -> Option<Page<'a>> {
-        while self.at < self.bytes.len() {
-            let offset = self.at;
-            match page_at(self.bytes, offset) {
-                Ok(page) => {
-                    self.at += page.bytes.len();
-                    return Some(page);
-                }
-                Err(refusal) => {
-                    let resumed = resume_after(self.bytes, offset);
-                    self.at = resumed.unwrap_or(self.bytes.len());
-                    findings.fault(offset, refusal.kind(), || match resumed {
-                        Some(at) => format!("{refusal}; the walk goes on at byte {at}"),
-                        None => format!("{refusal}; the walk stops here"),
-                    });
-                }
-            }
-        }
-        None
+        let mut view = self.bytes;
+        let page = next_page(&mut view, &mut self.at, findings)?;
+        let bytes = self.bytes.get(page.offset..page.offset + page.bytes)?;
+        Some(Page {
+            offset: page.offset,
+            rdh: page.rdh,
+            bytes,
+            payload: bytes.get(Rdh::SIZE..Rdh::SIZE + page.payload_bytes)?,
+        })
     }
 }
 
-fn page_at(input: &[u8], offset: usize) -> Result<Page<'_>, Refusal> {
-    let rest = &input[offset..];
-    let rdh = Rdh::decode(rest).map_err(Refusal::Header)?;
+/// Header and sizes of a page.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PageHead {
+    pub(crate) offset: usize,
+    pub(crate) rdh: Rdh,
+    /// Bytes up to the next page.
+    pub(crate) bytes: usize,
+    /// Bytes of the payload, without padding.
+    pub(crate) payload_bytes: usize,
+}
+
+/// Returns the next page of `view` from byte `at` on that can be read, and moves `at` behind it.
+pub(crate) fn next_page(
+    view: &mut impl View,
+    at: &mut usize,
+    findings: &mut Findings,
+) -> Option<PageHead> {
+    while *at < view.end() {
+        let offset = *at;
+        match page_at(view, offset) {
+            Ok(page) => {
+                *at += page.bytes;
+                return Some(page);
+            }
+            Err(refusal) => {
+                let resumed = resume_after(view, offset);
+                *at = resumed.unwrap_or(view.end());
+                findings.fault(offset, refusal.kind(), || match resumed {
+                    Some(at) => format!("{refusal}; the walk goes on at byte {at}"),
+                    None => format!("{refusal}; the walk stops here"),
+                });
+            }
+        }
+    }
+    None
+}
+
+fn page_at(view: &mut impl View, offset: usize) -> Result<PageHead, Refusal> {
+    let rdh = Rdh::decode(view.at(offset, Rdh::SIZE)).map_err(Refusal::Header)?;
     let (memory, next) = (
         usize::from(rdh.memory_bytes),
         usize::from(rdh.offset_to_next),
@@ -115,28 +144,28 @@ fn page_at(input: &[u8], offset: usize) -> Result<Page<'_>, Refusal> {
             next: rdh.offset_to_next,
         });
     }
-    let Some(bytes) = rest.get(..next) else {
+    let left = view.end() - offset;
+    if next > left {
         return Err(Refusal::Cut {
-            left: rest.len(),
+            left,
             next: rdh.offset_to_next,
         });
-    };
-    Ok(Page {
+    }
+    Ok(PageHead {
         offset,
         rdh,
-        bytes,
-        payload: &bytes[Rdh::SIZE..memory],
+        bytes: next,
+        payload_bytes: memory - Rdh::SIZE,
     })
 }
 
 /// Returns where the page behind the unreadable one at `offset` begins, if its offset field can be trusted: it must
 /// lead to the end of the input or to bytes that look like a header.
-fn resume_after(input: &[u8], offset: usize) -> Option<usize> {
-    let step = input.get(offset + 8..offset + 10)?;
-    let step = usize::from(u16::from_le_bytes([step[0], step[1]]));
+fn resume_after(view: &mut impl View, offset: usize) -> Option<usize> {
+    let step = usize::from(u16::from_le_bytes(array(view.at(offset, 10), 8)?));
     let next = offset + step;
-    let usable = step >= Rdh::SIZE
-        && (next == input.len() || input.get(next..).is_some_and(Rdh::is_at_start_of));
+    let usable =
+        step >= Rdh::SIZE && (next == view.end() || Rdh::is_at_start_of(view.at(next, Rdh::SIZE)));
     usable.then_some(next)
 }
 
@@ -273,7 +302,7 @@ mod tests {
     fn a_clean_end_of_the_unreadable_page_is_believed() {
         let mut size = good(2);
         size[321 - 80] = 9;
-        assert_eq!(resume_after(&size, 240), Some(320));
-        assert_eq!(resume_after(&size, 300), None);
+        assert_eq!(resume_after(&mut size.as_slice(), 240), Some(320));
+        assert_eq!(resume_after(&mut size.as_slice(), 300), None);
     }
 }

@@ -4,6 +4,7 @@
 
 use crate::fault::{FaultKind, Findings, NoteKind};
 use crate::fields::{array, u32_le};
+use crate::view::View;
 
 /// Purpose of a datagram. The codes are those of `xtcdata/xtc/TransitionId.hh`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -114,8 +115,25 @@ const CONTAINER: usize = 12;
 #[derive(Clone, Debug)]
 pub struct Datagrams<'a> {
     bytes: &'a [u8],
+    walk: DatagramWalk,
+}
+
+/// Place of a walk over datagrams, and the time of the last one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DatagramWalk {
     at: usize,
     last: Option<EventTime>,
+}
+
+/// What the headers of a datagram say.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DatagramHead {
+    pub(crate) offset: usize,
+    pub(crate) bytes: usize,
+    pub(crate) time: EventTime,
+    pub(crate) service: Service,
+    pub(crate) damage: u16,
+    pub(crate) extent: u32,
 }
 
 impl<'a> Datagrams<'a> {
@@ -124,8 +142,7 @@ impl<'a> Datagrams<'a> {
     pub fn new(bytes: &'a [u8]) -> Self {
         Self {
             bytes,
-            at: 0,
-            last: None,
+            walk: DatagramWalk::default(),
         }
     }
 
@@ -140,30 +157,51 @@ impl<'a> Datagrams<'a> {
     /// Returns the next datagram that can be read. One of an unknown service is reported and passed over; other damage
     /// ends the walk.
     pub fn next_good(&mut self, findings: &mut Findings) -> Option<Datagram<'a>> {
-        while self.at < self.bytes.len() {
+        let mut view = self.bytes;
+        let head = self.walk.next_good(&mut view, findings)?;
+        Some(Datagram {
+            offset: head.offset,
+            bytes: self.bytes.get(head.offset..head.offset + head.bytes)?,
+            time: head.time,
+            service: head.service,
+            damage: head.damage,
+            extent: head.extent,
+        })
+    }
+}
+
+impl DatagramWalk {
+    /// Returns the next datagram of `view` that can be read.
+    pub(crate) fn next_good(
+        &mut self,
+        view: &mut impl View,
+        findings: &mut Findings,
+    ) -> Option<DatagramHead> {
+        while self.at < view.end() {
             let offset = self.at;
-            let bytes = match stated(&self.bytes[offset..]) {
+            let bytes = match stated(view, offset) {
                 Ok(bytes) => bytes,
                 Err((kind, detail)) => {
-                    self.at = self.bytes.len();
+                    self.at = view.end();
                     findings.fault(offset, kind, || detail);
                     return None;
                 }
             };
-            self.at = offset + bytes.len();
-            if let Some(datagram) = decode(offset, bytes) {
+            self.at = offset + bytes;
+            let head = view.at(offset, HEADER + CONTAINER);
+            if let Some(datagram) = decode(offset, bytes, head) {
                 self.note_time(&datagram, findings);
                 return Some(datagram);
             }
             findings.fault(offset, FaultKind::BadVersion, || {
-                let code = bytes.get(11).map_or(0, |byte| byte & 0xf);
+                let code = head.get(11).map_or(0, |byte| byte & 0xf);
                 format!("datagram has service {code}, expected 0 to 10 or 12")
             });
         }
         None
     }
 
-    fn note_time(&mut self, datagram: &Datagram<'_>, findings: &mut Findings) {
+    fn note_time(&mut self, datagram: &DatagramHead, findings: &mut Findings) {
         let time = datagram.time;
         if let Some(last) = self.last.replace(time)
             && time < last
@@ -183,32 +221,31 @@ fn service(bytes: &[u8]) -> Option<Service> {
     Service::from_code(bytes.get(11)? & 0xf)
 }
 
-fn decode(offset: usize, bytes: &[u8]) -> Option<Datagram<'_>> {
-    let service = service(bytes)?;
-    let time = EventTime {
-        s: u32_le(bytes, 4)?,
-        ns: u32_le(bytes, 0)?,
-    };
-    let damage = u16::from_le_bytes(array(bytes, 16)?);
-    Some(Datagram {
+fn decode(offset: usize, bytes: usize, head: &[u8]) -> Option<DatagramHead> {
+    Some(DatagramHead {
         offset,
         bytes,
-        time,
-        service,
-        damage,
-        extent: u32_le(bytes, 20)?,
+        time: EventTime {
+            s: u32_le(head, 4)?,
+            ns: u32_le(head, 0)?,
+        },
+        service: service(head)?,
+        damage: u16::from_le_bytes(array(head, 16)?),
+        extent: u32_le(head, 20)?,
     })
 }
 
-/// Returns the bytes of the datagram at the start of `rest`, by the extent of its root container.
-fn stated(rest: &[u8]) -> Result<&[u8], (FaultKind, String)> {
+/// Returns the bytes of the datagram at byte `offset`, by the extent of its root container.
+fn stated(view: &mut impl View, offset: usize) -> Result<usize, (FaultKind, String)> {
+    let left = view.end() - offset;
     let cut = |bytes: usize| {
         (
             FaultKind::Truncated,
-            format!("datagram is cut: {} of {bytes} bytes", rest.len()),
+            format!("datagram is cut: {left} of {bytes} bytes"),
         )
     };
-    let stated = u32_le(rest, 20).ok_or_else(|| cut(HEADER + CONTAINER))?;
+    let head = view.at(offset, HEADER + CONTAINER);
+    let stated = u32_le(head, 20).ok_or_else(|| cut(HEADER + CONTAINER))?;
     let extent = usize::try_from(stated).unwrap_or(usize::MAX);
     if extent < CONTAINER {
         return Err((
@@ -217,7 +254,11 @@ fn stated(rest: &[u8]) -> Result<&[u8], (FaultKind, String)> {
         ));
     }
     let bytes = extent.saturating_add(HEADER);
-    rest.get(..bytes).ok_or_else(|| cut(bytes))
+    if bytes > left {
+        Err(cut(bytes))
+    } else {
+        Ok(bytes)
+    }
 }
 
 #[cfg(test)]

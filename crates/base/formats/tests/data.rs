@@ -15,7 +15,7 @@ fn read(name: &str) -> Vec<u8> {
 }
 
 fn inspect(name: &str) -> Inspection {
-    Inspection::of(name, &read(name), None)
+    Inspection::of(name, &read(name), None).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 /// The table of the README, column by column; faults and notes behind.

@@ -2,14 +2,14 @@
 
 mod output;
 
-use super::inspect;
 use crate::{fail, json_file};
 use anyhow::Context as _;
 use bytes::Bytes;
 use output::Output;
 use serde_json::json;
+use sheaf_farm::proc;
 use sheaf_formats::Findings;
-use sheaf_formats::inspect::FileFormat;
+use sheaf_formats::inspect::{FileFormat, UnknownFormat};
 use sheaf_formats::stf_file::{Block, Equipment, Excerpt, FileTf, FileTfs, pages_of};
 use sheaf_formats::tf_file::read_tf_file;
 use sheaf_protocol::PayloadFormat::O2Blocks;
@@ -17,7 +17,8 @@ use sheaf_protocol::{Attempt, FlpId, Incarnation, PayloadFormat, RunId, Source, 
 use sheaf_protocol::{Part, Tf};
 use sheaf_stf_builder::{CutConfig, HeapSlots, Made, RawFile, Share, StfSource};
 use std::collections::BTreeSet;
-use std::io::{self, Write as _};
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -79,8 +80,6 @@ enum Payload {
     Pages,
 }
 
-/// The first bytes of a TF file of Sheaf.
-const SHEAF_MAGIC: &[u8] = b"SHTF";
 /// Faults of one file that are named one by one.
 const FAULTS_SHOWN_MAX: usize = 20;
 
@@ -97,7 +96,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .map_err(|error| fail::bad_use(format!("{error:#}")))?;
     let mut faults = 0;
     for path in inputs {
-        let bytes = inspect::read(path).map_err(|error| fail::bad_use(fail::message(&error)))?;
+        let bytes = read(path).map_err(|error| fail::bad_use(fail::message(&error)))?;
         let findings = convert(args, path, &Bytes::from(bytes), &mut output)
             .map_err(|error| fail::bad_use(fail::message(&error)))?;
         faults += tell(path, &findings);
@@ -108,6 +107,37 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // The output may be closed; the request is done all the same.
     let _ = json_file::print_either(args.json, &value, &text);
     Ok(ExitCode::from(u8::from(faults > 0)))
+}
+
+/// The bytes of a file that has any. What never ends, such as `/dev/zero`, or leaves no memory to others is not read.
+fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let memory = proc::memory_available_bytes().unwrap_or(u64::MAX);
+    let bytes = read_up_to(path, memory / 4 * 3)
+        .with_context(|| format!("cannot read {}", path.display()))?;
+    anyhow::ensure!(
+        !bytes.is_empty(),
+        "cannot read {}: the file is empty",
+        path.display()
+    );
+    Ok(bytes)
+}
+
+fn read_up_to(path: &Path, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
+    let file = File::open(path)?;
+    let size = file.metadata()?.len();
+    let mut bytes = Vec::new();
+    if size <= bytes_max {
+        bytes.try_reserve(usize::try_from(size)?)?;
+        file.take(bytes_max.saturating_add(1))
+            .read_to_end(&mut bytes)?;
+    }
+    // Pipes and devices have no size.
+    let found = size.max(bytes.len() as u64);
+    anyhow::ensure!(
+        found <= bytes_max,
+        "it has {found} bytes or more, expected at most {bytes_max}: three quarters of the memory that is free"
+    );
+    Ok(bytes)
 }
 
 /// Names the faults of an input on standard error. Gives their number.
@@ -133,19 +163,20 @@ fn convert(
     output: &mut Output,
 ) -> anyhow::Result<Findings> {
     let named = || format!("cannot convert {}", path.display());
-    if input.starts_with(SHEAF_MAGIC) {
-        let tf = read_tf_file(input).with_context(named)?;
-        output.add(&owned(&tf, input)).with_context(named)?;
-        return Ok(Findings::default());
-    }
-    match FileFormat::detect(input) {
-        FileFormat::StfFile => of_stf_file(args, input, output).with_context(named),
-        FileFormat::Rdh => of_raw(args, input, output).with_context(named),
-        other => anyhow::bail!(
-            "{}: it is of format {}, expected rdh, stf-file or a TF file of Sheaf",
+    match FileFormat::detect(input).ok_or_else(|| UnknownFormat::of(input)) {
+        Ok(FileFormat::TfFile) => {
+            let tf = read_tf_file(input).with_context(named)?;
+            output.add(&owned(&tf, input)).with_context(named)?;
+            Ok(Findings::default())
+        }
+        Ok(FileFormat::StfFile) => of_stf_file(args, input, output).with_context(named),
+        Ok(FileFormat::Rdh) => of_raw(args, input, output).with_context(named),
+        Ok(other) => anyhow::bail!(
+            "{}: it is of format {}, expected rdh, stf-file or tf-file",
             named(),
             other.name()
         ),
+        Err(unknown) => Err(unknown).with_context(named),
     }
 }
 

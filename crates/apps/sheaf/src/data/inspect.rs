@@ -1,21 +1,21 @@
 //! `sheaf data inspect`: what is in files of detector data, and what is wrong with them.
 
+use super::file_view::FileView;
 use crate::fail;
 use anyhow::Context as _;
-use sheaf_farm::proc;
 use sheaf_formats::FaultKind;
 use sheaf_formats::inspect::{Content, FileFormat, Inspection};
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{self, Read as _, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Print pages, links, orbits, heartbeat frames and faults of data files.
 ///
-/// Reads ALICE raw data (RDH 6 and 7), TF files of DataDistribution, KM3NeT DAQ records and packets, and LCLS-II
-/// XTC2. Exit status: 0 if all files are clean, 1 if one has faults, 2 if one cannot be read (missing, a directory,
-/// empty); the others are printed all the same. A file is read whole: it takes as much memory as it is large.
+/// Reads ALICE raw data (RDH 6 and 7), TF files of DataDistribution and of Sheaf, KM3NeT DAQ records and packets, and
+/// LCLS-II XTC2, in files of any size. The last line sums up. Exit status: 0 if all files are clean, 1 if one has
+/// faults, 2 if one cannot be read (missing, a directory, empty) or is of no known format; the others are printed all
+/// the same.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Inspect these files.
@@ -36,6 +36,7 @@ enum Format {
     Km3net,
     Xtc2,
     StfFile,
+    TfFile,
 }
 
 impl Format {
@@ -46,6 +47,7 @@ impl Format {
             Self::Km3net => Some(FileFormat::Km3net),
             Self::Xtc2 => Some(FileFormat::Xtc2),
             Self::StfFile => Some(FileFormat::StfFile),
+            Self::TfFile => Some(FileFormat::TfFile),
         }
     }
 }
@@ -79,22 +81,18 @@ fn print(
     out: &mut impl Write,
     errors: &mut impl Write,
 ) -> Result<Status, (Status, io::Error)> {
-    let mut worst = Status::Clean;
+    let mut sum = Summary::default();
     for path in &args.files {
-        let inspection = match read(path) {
-            Ok(bytes) => Inspection::of(&path.to_string_lossy(), &bytes, args.format.given()),
+        let inspection = match inspect(path, args.format.given()) {
+            Ok(inspection) => inspection,
             Err(error) => {
-                worst = Status::Unreadable;
+                sum.unreadable += 1;
                 // Where errors cannot be printed, the exit status still shows them.
                 let _ = writeln!(errors, "sheaf: {}", fail::message(&error));
                 continue;
             }
         };
-        worst = worst.max(if inspection.faults.is_empty() {
-            Status::Clean
-        } else {
-            Status::Faults
-        });
+        sum.add(&inspection);
         let text = if args.json {
             json(&inspection)
         } else {
@@ -103,40 +101,66 @@ fn print(
         // Flushed after each file, so that a reader sees it when it is done and a closed pipe ends the work.
         out.write_all(text.as_bytes())
             .and_then(|()| out.flush())
-            .map_err(|error| (worst, error))?;
+            .map_err(|error| (sum.status(), error))?;
     }
-    Ok(worst)
+    if !args.json {
+        writeln!(out, "{sum}")
+            .and_then(|()| out.flush())
+            .map_err(|error| (sum.status(), error))?;
+    }
+    Ok(sum.status())
 }
 
-/// The bytes of a file that has any. What never ends, such as `/dev/zero`, or leaves no memory to others is not read.
-pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
-    let memory = proc::memory_available_bytes().unwrap_or(u64::MAX);
-    let bytes = read_up_to(path, memory / 4 * 3)
-        .with_context(|| format!("cannot read {}", path.display()))?;
-    anyhow::ensure!(
-        !bytes.is_empty(),
-        "cannot read {}: the file is empty",
-        path.display()
-    );
-    Ok(bytes)
+/// Inspects one file, a window at a time.
+fn inspect(path: &Path, format: Option<FileFormat>) -> anyhow::Result<Inspection> {
+    let cannot = || format!("cannot inspect {}", path.display());
+    let mut view = FileView::open(path)?;
+    let inspection = Inspection::of_view(&path.to_string_lossy(), &mut view, format);
+    view.finish().with_context(cannot)?;
+    inspection.with_context(cannot)
 }
 
-fn read_up_to(path: &Path, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
-    let file = File::open(path)?;
-    let size = file.metadata()?.len();
-    let mut bytes = Vec::new();
-    if size <= bytes_max {
-        bytes.try_reserve(usize::try_from(size)?)?;
-        file.take(bytes_max.saturating_add(1))
-            .read_to_end(&mut bytes)?;
+/// What came of all files.
+#[derive(Clone, Copy, Debug, Default)]
+struct Summary {
+    clean: u64,
+    faulty: u64,
+    unreadable: u64,
+    bytes: u64,
+    faults: u64,
+}
+
+impl Summary {
+    fn add(&mut self, inspection: &Inspection) {
+        let faults = inspection.faults.len() as u64;
+        self.bytes += inspection.bytes;
+        self.faults += faults;
+        self.clean += u64::from(faults == 0);
+        self.faulty += u64::from(faults > 0);
     }
-    // Pipes and devices have no size.
-    let found = size.max(bytes.len() as u64);
-    anyhow::ensure!(
-        found <= bytes_max,
-        "it has {found} bytes or more, expected at most {bytes_max}: three quarters of the memory that is free"
-    );
-    Ok(bytes)
+
+    fn status(self) -> Status {
+        match (self.unreadable, self.faulty) {
+            (0, 0) => Status::Clean,
+            (0, _) => Status::Faults,
+            _ => Status::Unreadable,
+        }
+    }
+}
+
+impl std::fmt::Display for Summary {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "files: {}, {} bytes: {} clean, {} with faults ({}), {} not read",
+            self.clean + self.faulty + self.unreadable,
+            self.bytes,
+            self.clean,
+            self.faulty,
+            self.faults,
+            self.unreadable
+        )
+    }
 }
 
 fn json(inspection: &Inspection) -> String {
@@ -173,6 +197,15 @@ fn table(inspection: &Inspection) -> String {
         .iter()
         .map(|n| (n.offset, n.kind.name(), &n.detail));
     list(&mut text, "notes", inspection.notes.len(), notes);
+    if !inspection.cut_lists.is_empty() {
+        let most = Inspection::LISTED_MAX;
+        let names = listed(&inspection.cut_lists);
+        row(
+            &mut text,
+            "not all listed",
+            &format!("{names}: the first {most} values"),
+        );
+    }
     if inspection.left_out > 0 {
         row(
             &mut text,
@@ -289,6 +322,22 @@ fn rows(content: &Content) -> Vec<(&'static str, String)> {
             ("equipment", counted(&c.equipment)),
             ("write_time_ms", span(c.write_time_ms)),
             ("leftover_bytes", c.leftover_bytes.to_string()),
+        ],
+        Content::TfFile(c) => vec![
+            ("run", c.run.clone()),
+            ("tf", c.tf.to_string()),
+            ("attempt", c.attempt.to_string()),
+            ("payload_bytes", c.payload_bytes.to_string()),
+            (
+                "parts",
+                listed(c.parts.iter().map(|part| {
+                    format!(
+                        "flp:{} {} bytes of {}, {}",
+                        part.flp, part.bytes, part.format, part.digest
+                    )
+                })),
+            ),
+            ("missing", listed(&c.missing)),
         ],
     }
 }
@@ -408,19 +457,6 @@ mod tests {
     }
 
     #[test]
-    fn what_is_larger_than_memory_or_never_ends_is_refused() {
-        let expected = "expected at most 1000";
-        let large = tempfile::NamedTempFile::new().unwrap();
-        large.as_file().set_len(3 << 40).unwrap();
-        for path in [large.path(), Path::new("/dev/zero")] {
-            let error = read_up_to(path, 1000).unwrap_err().to_string();
-            assert!(error.contains(expected), "{error}");
-        }
-        large.as_file().set_len(1000).unwrap();
-        assert_eq!(read_up_to(large.path(), 1000).unwrap().len(), 1000);
-    }
-
-    #[test]
     fn the_status_of_every_file_of_the_data_set_is_pinned() {
         let faulty = [
             "1_hbf_bad_cdp_structure.raw",
@@ -453,6 +489,12 @@ mod tests {
                     path.display()
                 );
                 assert_eq!(out.lines().count() == 1, json);
+                if json {
+                    serde_json::from_str::<serde_json::Value>(&out).unwrap();
+                } else {
+                    let last = out.lines().last().unwrap();
+                    assert!(last.starts_with("files: 1, "), "{last}");
+                }
             }
         }
         assert_eq!(files, 33);
@@ -475,6 +517,75 @@ mod tests {
             "{errors}"
         );
         assert_eq!(errors.lines().count(), 2);
+    }
+
+    #[test]
+    fn what_is_of_no_known_format_is_told_with_its_first_bytes() {
+        let files = [data("README.md"), data("alice-its-rdh7/10_rdh.raw")];
+        for json in [false, true] {
+            let (status, out, errors) = printed(&files, json);
+            assert_eq!(status, Status::Unreadable);
+            let found = "README.md: no known format: the file starts with [23, 20,";
+            assert!(errors.contains(found), "{errors}");
+            for line in out.lines().filter(|_| json) {
+                serde_json::from_str::<serde_json::Value>(line).unwrap();
+            }
+            if !json {
+                let last = out.lines().last().unwrap();
+                assert_eq!(
+                    last,
+                    "files: 2, 1600 bytes: 1 clean, 0 with faults (0), 1 not read"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_tf_file_of_sheaf_is_checked_by_its_digests() {
+        let payload = bytes::Bytes::from_static(b"payload");
+        let part = sheaf_protocol::Part {
+            source: sheaf_protocol::Source {
+                flp: sheaf_protocol::FlpId(3),
+                incarnation: sheaf_protocol::Incarnation(4),
+            },
+            format: sheaf_protocol::PayloadFormat::Opaque,
+            digest: sheaf_protocol::crc32c(&payload),
+            bytes: 7,
+            payload,
+        };
+        let tf = sheaf_protocol::Tf {
+            run: sheaf_protocol::RunId(0xabc),
+            tf: sheaf_protocol::TfId(7),
+            attempt: sheaf_protocol::Attempt(1),
+            parts: vec![part],
+            missing: vec![sheaf_protocol::FlpId(9)],
+        };
+        let head = sheaf_formats::tf_file::tf_file_head(&tf);
+        let mut bytes = [&head[..], b"payload"].concat();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), &bytes).unwrap();
+        let files = [file.path().to_owned()];
+        let (status, out, _) = printed(&files, false);
+        assert_eq!(status, Status::Clean);
+        for line in [
+            "format              tf-file",
+            "tf                  7",
+            "missing             9",
+        ] {
+            assert!(out.contains(line), "{out}");
+        }
+        let last = bytes.len() - 1;
+        bytes[last] ^= 1;
+        std::fs::write(file.path(), &bytes).unwrap();
+        let (status, out, _) = printed(&files, true);
+        assert_eq!(status, Status::Faults);
+        let value: serde_json::Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(value["faults"][0]["kind"], "bad-digest");
+        assert_eq!(value["faults"][0]["offset"], head.len());
+        assert_eq!(
+            (&value["tf"], &value["run"]),
+            (&7.into(), &"0000000000000abc".into())
+        );
     }
 
     #[test]

@@ -251,6 +251,11 @@ fn of_files(
             files,
             ..StfFileSource::default()
         })),
+        [FileFormat::TfFile] => {
+            bail!(
+                "--source has TF files of Sheaf (tf-file), expected another format, such as stf-file: sheaf data convert"
+            )
+        }
         several => {
             let names: Vec<&str> = several.iter().map(|format| format.name()).collect();
             bail!(
@@ -274,7 +279,9 @@ fn format_of(path: &Path) -> anyhow::Result<FileFormat> {
     if start.is_empty() {
         bail!("--source {} is empty", path.display());
     }
-    Ok(FileFormat::detect(&start))
+    FileFormat::detect(&start)
+        .ok_or_else(|| UnknownFormat::of(&start))
+        .with_context(|| format!("--source {}", path.display()))
 }
 
 /// Returns the requested memory, or half of the machine's, shared out: every node allocates its memory at the start.

@@ -2,6 +2,7 @@
 
 use crate::fault::{FaultKind, Findings, NoteKind};
 use crate::fields::{array, u32_be, u32_le};
+use crate::view::View;
 use std::collections::BTreeMap;
 
 /// Content of a packet.
@@ -58,9 +59,23 @@ const HEADER: usize = 40;
 const TICKS_PER_S: u64 = 62_500_000;
 const TICKS_PER_SLICE: u64 = TICKS_PER_S / 10;
 
-impl<'a> Packet<'a> {
-    fn decode(offset: usize, bytes: &'a [u8]) -> Option<Self> {
-        let udp = bytes.get(PREFIX..)?;
+/// What the header of a packet says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PacketHead {
+    pub(crate) offset: usize,
+    /// Bytes of the packet, its length field included.
+    pub(crate) bytes: usize,
+    pub(crate) kind: PacketKind,
+    pub(crate) run: u32,
+    pub(crate) sequence: u32,
+    pub(crate) utc_s: u32,
+    pub(crate) ticks: u32,
+    pub(crate) module: u32,
+}
+
+impl PacketHead {
+    fn decode(offset: usize, bytes: usize, head: &[u8]) -> Option<Self> {
+        let udp = head.get(PREFIX..)?;
         Some(Self {
             offset,
             bytes,
@@ -73,6 +88,13 @@ impl<'a> Packet<'a> {
         })
     }
 
+    /// Returns the bytes of the packet as it came over the network.
+    pub(crate) fn udp_bytes(&self) -> usize {
+        self.bytes.saturating_sub(PREFIX)
+    }
+}
+
+impl<'a> Packet<'a> {
     /// Returns the packet as it came over the network, without the length in front.
     #[must_use]
     pub fn udp(&self) -> &'a [u8] {
@@ -90,6 +112,12 @@ impl<'a> Packet<'a> {
 #[derive(Clone, Debug)]
 pub struct Packets<'a> {
     bytes: &'a [u8],
+    walk: PacketWalk,
+}
+
+/// Place of a walk over packets, and what came last.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PacketWalk {
     at: usize,
     /// Time and sequence number of the last packet of each module and kind.
     last: BTreeMap<(u32, PacketKind), (u32, u32, u32)>,
@@ -101,8 +129,7 @@ impl<'a> Packets<'a> {
     pub fn new(bytes: &'a [u8]) -> Self {
         Self {
             bytes,
-            at: 0,
-            last: BTreeMap::new(),
+            walk: PacketWalk::default(),
         }
     }
 
@@ -117,28 +144,53 @@ impl<'a> Packets<'a> {
     /// Returns the next packet that can be read. One of an unknown type is reported and passed over, if a packet or the
     /// end of the input follows it; other damage ends the walk.
     pub fn next_good(&mut self, findings: &mut Findings) -> Option<Packet<'a>> {
-        while self.at < self.bytes.len() {
+        let mut view = self.bytes;
+        let head = self.walk.next_good(&mut view, findings)?;
+        Some(Packet {
+            offset: head.offset,
+            bytes: self.bytes.get(head.offset..head.offset + head.bytes)?,
+            kind: head.kind,
+            run: head.run,
+            sequence: head.sequence,
+            utc_s: head.utc_s,
+            ticks: head.ticks,
+            module: head.module,
+        })
+    }
+}
+
+/// Modules whose packets are counted: what has more is no detector.
+const MODULES_MAX: usize = 1 << 20;
+
+impl PacketWalk {
+    /// Returns the next packet of `view` that can be read.
+    pub(crate) fn next_good(
+        &mut self,
+        view: &mut impl View,
+        findings: &mut Findings,
+    ) -> Option<PacketHead> {
+        while self.at < view.end() {
             let offset = self.at;
-            let rest = &self.bytes[offset..];
-            let bytes = match stated(rest) {
+            let bytes = match stated(view, offset) {
                 Ok(bytes) => bytes,
                 Err((kind, detail)) => {
-                    self.at = self.bytes.len();
+                    self.at = view.end();
                     findings.fault(offset, kind, || detail);
                     return None;
                 }
             };
-            self.at = offset + bytes.len();
-            if let Some(packet) = Packet::decode(offset, bytes) {
+            self.at = offset + bytes;
+            let head = view.at(offset, PREFIX + HEADER);
+            if let Some(packet) = PacketHead::decode(offset, bytes, head) {
                 self.note_gap(&packet, findings);
                 return Some(packet);
             }
-            let follows = &self.bytes[self.at..];
-            if !follows.is_empty() && !Self::are_at_start_of(follows) {
-                self.at = self.bytes.len();
+            let letters = array::<4>(head, PREFIX).unwrap_or_default();
+            let follows = view.at(self.at, PREFIX + 4);
+            if !follows.is_empty() && !Packets::are_at_start_of(follows) {
+                self.at = view.end();
             }
             findings.fault(offset, FaultKind::BadVersion, || {
-                let letters = array::<4>(bytes, PREFIX).unwrap_or_default();
                 format!(
                     "packet has type \"{}\", expected TTDC, TAES or TMCH",
                     letters.escape_ascii()
@@ -148,8 +200,8 @@ impl<'a> Packets<'a> {
         None
     }
 
-    fn note_gap(&mut self, packet: &Packet<'_>, findings: &mut Findings) {
-        let Packet {
+    fn note_gap(&mut self, packet: &PacketHead, findings: &mut Findings) {
+        let PacketHead {
             module,
             kind,
             utc_s,
@@ -157,6 +209,9 @@ impl<'a> Packets<'a> {
             sequence,
             ..
         } = *packet;
+        if self.last.len() >= MODULES_MAX && !self.last.contains_key(&(module, kind)) {
+            return;
+        }
         let before = self.last.insert((module, kind), (utc_s, ticks, sequence));
         let expected = match before {
             Some((s, t, last)) if (s, t) == (utc_s, ticks) => last.wrapping_add(1),
@@ -174,15 +229,16 @@ impl<'a> Packets<'a> {
     }
 }
 
-/// Returns the bytes of the packet at the start of `rest`, by its length field, which is included.
-fn stated(rest: &[u8]) -> Result<&[u8], (FaultKind, String)> {
+/// Returns the bytes of the packet at byte `offset`, by its length field, which is included.
+fn stated(view: &mut impl View, offset: usize) -> Result<usize, (FaultKind, String)> {
+    let left = view.end() - offset;
     let cut = |bytes: usize| {
         (
             FaultKind::Truncated,
-            format!("packet is cut: {} of {bytes} bytes", rest.len()),
+            format!("packet is cut: {left} of {bytes} bytes"),
         )
     };
-    let stated = u32_le(rest, 0).ok_or_else(|| cut(PREFIX + HEADER))?;
+    let stated = u32_le(view.at(offset, 4), 0).ok_or_else(|| cut(PREFIX + HEADER))?;
     let bytes = usize::try_from(stated)
         .unwrap_or(usize::MAX)
         .saturating_add(PREFIX);
@@ -192,7 +248,11 @@ fn stated(rest: &[u8]) -> Result<&[u8], (FaultKind, String)> {
             format!("packet states a length of {stated} bytes, expected at least {HEADER}"),
         ));
     }
-    rest.get(..bytes).ok_or_else(|| cut(bytes))
+    if bytes > left {
+        Err(cut(bytes))
+    } else {
+        Ok(bytes)
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use crate::fault::{FaultKind, Findings, NoteKind};
 use crate::fields::{array, i32_le, u32_le};
+use crate::view::View;
 
 /// Content of a record. The codes are those of KM3NeT's Jpp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -101,17 +102,31 @@ const FRAME: i32 = 101;
 const FRAME_HEADER: usize = HEADER_LEGACY + 4 + 5 * 4 + 4;
 const HIT: usize = 6;
 
-impl<'a> Record<'a> {
-    /// Reads the record at the start of `bytes`, which ends with it.
-    fn decode(offset: usize, bytes: &'a [u8]) -> Option<Self> {
-        let kind = RecordKind::from_code(i32_le(bytes, 4)?)?;
+/// What the header of a record says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RecordHead {
+    pub(crate) offset: usize,
+    pub(crate) bytes: usize,
+    pub(crate) kind: RecordKind,
+    pub(crate) version: Option<i16>,
+    pub(crate) detector: i32,
+    pub(crate) run: i32,
+    pub(crate) frame_index: i32,
+    pub(crate) utc_s: u32,
+    pub(crate) ticks: u32,
+}
+
+impl RecordHead {
+    /// Reads the header `head` of the record of `bytes` bytes at `offset`.
+    fn decode(offset: usize, bytes: usize, head: &[u8]) -> Option<Self> {
+        let kind = RecordKind::from_code(i32_le(head, 4)?)?;
         // A legacy header has the detector, a number below 65536, where others have the version (16 bits) and
         // the low half of the detector, which is never 0.
-        let legacy = array(bytes, 10)? == [0, 0];
+        let legacy = array(head, 10)? == [0, 0];
         let version = if legacy {
             None
         } else {
-            Some(i16::from_le_bytes(array(bytes, 8)?))
+            Some(i16::from_le_bytes(array(head, 8)?))
         };
         let at = if legacy { 8 } else { 10 };
         Some(Self {
@@ -119,16 +134,22 @@ impl<'a> Record<'a> {
             bytes,
             kind,
             version,
-            detector: i32_le(bytes, at)?,
-            run: i32_le(bytes, at + 4)?,
-            frame_index: i32_le(bytes, at + 8)?,
-            utc_s: u32_le(bytes, at + 12)?,
-            ticks: u32_le(bytes, at + 16)?,
+            detector: i32_le(head, at)?,
+            run: i32_le(head, at + 4)?,
+            frame_index: i32_le(head, at + 8)?,
+            utc_s: u32_le(head, at + 12)?,
+            ticks: u32_le(head, at + 16)?,
         })
     }
 
-    /// Counts the frames and hits of a time slice, and reports frames that do not fill it exactly.
-    pub fn count_frames(&self, findings: &mut Findings) -> FrameCounts {
+    /// Counts the frames and hits of a time slice that begins at byte `start` of `view`, and reports frames that do not
+    /// fill it exactly.
+    pub(crate) fn count_frames(
+        &self,
+        view: &mut impl View,
+        start: usize,
+        findings: &mut Findings,
+    ) -> FrameCounts {
         let mut counts = FrameCounts::default();
         if !self.kind.has_frames() {
             return counts;
@@ -138,10 +159,13 @@ impl<'a> Record<'a> {
         } else {
             HEADER_LEGACY
         };
-        let stated = u32_le(self.bytes, header).unwrap_or(0);
+        let field = self.bytes.saturating_sub(header).min(4);
+        let stated = u32_le(view.at(start + header, field), 0).unwrap_or(0);
         let mut at = header + 4;
-        while at < self.bytes.len() && counts.frames < u64::from(stated) {
-            let Some((bytes, hits)) = self.frame_at(at) else {
+        while at < self.bytes && counts.frames < u64::from(stated) {
+            let left = self.bytes - at;
+            let head = view.at(start + at, FRAME_HEADER.min(left));
+            let Some((bytes, hits)) = frame_of(head, left) else {
                 findings.fault(self.offset + at, FaultKind::BadOffset, || {
                     format!(
                         "frame {} of time slice {} does not fit, expected {FRAME_HEADER} bytes and {HIT} \
@@ -155,14 +179,12 @@ impl<'a> Record<'a> {
             counts.hits += hits;
             at += bytes;
         }
-        if counts.frames != u64::from(stated) || at != self.bytes.len() {
+        if counts.frames != u64::from(stated) || at != self.bytes {
             findings.fault(self.offset, FaultKind::BadOffset, || {
                 format!(
                     "time slice {} states {stated} frames and {} bytes, but has {} frames that end at \
                      byte {at}",
-                    self.frame_index,
-                    self.bytes.len(),
-                    counts.frames
+                    self.frame_index, self.bytes, counts.frames
                 )
             });
         }
@@ -170,7 +192,7 @@ impl<'a> Record<'a> {
     }
 
     /// Notes it if this record neither follows one with frame index `before` directly nor has the same.
-    pub fn note_order(&self, before: i32, findings: &mut Findings) {
+    pub(crate) fn note_order(&self, before: i32, findings: &mut Findings) {
         let found = self.frame_index;
         let step = i64::from(found) - i64::from(before);
         if step < 0 {
@@ -183,17 +205,37 @@ impl<'a> Record<'a> {
             });
         }
     }
+}
 
-    /// Returns the bytes and hits of the frame at byte `at`, if it is one and lies within.
-    fn frame_at(&self, at: usize) -> Option<(usize, u64)> {
-        let frame = self.bytes.get(at..)?;
-        let bytes = usize::try_from(i32_le(frame, 0)?).ok()?;
-        let hits = u32_le(frame, FRAME_HEADER - 4)?;
-        let hit_bytes = usize::try_from(hits).ok()?.checked_mul(HIT)?;
-        let fits = i32_le(frame, 4)? == FRAME
-            && FRAME_HEADER.checked_add(hit_bytes)? == bytes
-            && bytes <= frame.len();
-        fits.then_some((bytes, hits.into()))
+/// Returns the bytes and hits of the frame with `head`, if it is one and lies within the `left` bytes.
+fn frame_of(head: &[u8], left: usize) -> Option<(usize, u64)> {
+    let bytes = usize::try_from(i32_le(head, 0)?).ok()?;
+    let hits = u32_le(head, FRAME_HEADER - 4)?;
+    let hit_bytes = usize::try_from(hits).ok()?.checked_mul(HIT)?;
+    let fits =
+        i32_le(head, 4)? == FRAME && FRAME_HEADER.checked_add(hit_bytes)? == bytes && bytes <= left;
+    fits.then_some((bytes, hits.into()))
+}
+
+impl Record<'_> {
+    /// Counts the frames and hits of a time slice, and reports frames that do not fill it exactly.
+    pub fn count_frames(&self, findings: &mut Findings) -> FrameCounts {
+        let mut view = self.bytes;
+        self.head().count_frames(&mut view, 0, findings)
+    }
+
+    fn head(&self) -> RecordHead {
+        RecordHead {
+            offset: self.offset,
+            bytes: self.bytes.len(),
+            kind: self.kind,
+            version: self.version,
+            detector: self.detector,
+            run: self.run,
+            frame_index: self.frame_index,
+            utc_s: self.utc_s,
+            ticks: self.ticks,
+        }
     }
 }
 
@@ -220,46 +262,68 @@ impl<'a> Records<'a> {
     /// Returns the next record that can be read. One of an unknown type is reported and passed over, if a record or the
     /// end of the input follows it; other damage ends the walk.
     pub fn next_good(&mut self, findings: &mut Findings) -> Option<Record<'a>> {
-        while self.at < self.bytes.len() {
-            let offset = self.at;
-            let rest = &self.bytes[offset..];
-            let bytes = match stated(rest) {
-                Ok(bytes) => bytes,
-                Err((kind, detail)) => {
-                    self.at = self.bytes.len();
-                    findings.fault(offset, kind, || detail);
-                    return None;
-                }
-            };
-            self.at = offset + bytes.len();
-            if let Some(record) = Record::decode(offset, bytes) {
-                return Some(record);
-            }
-            let follows = &self.bytes[self.at..];
-            if !follows.is_empty() && !Self::are_at_start_of(follows) {
-                self.at = self.bytes.len();
-            }
-            findings.fault(offset, FaultKind::BadVersion, || {
-                let code = i32_le(bytes, 4).unwrap_or(0);
-                format!("record has type {code}, expected 1001 to 1005, 2001 or 10001")
-            });
-        }
-        None
+        let mut view = self.bytes;
+        let head = next_record(&mut view, &mut self.at, findings)?;
+        Some(Record {
+            offset: head.offset,
+            bytes: self.bytes.get(head.offset..head.offset + head.bytes)?,
+            kind: head.kind,
+            version: head.version,
+            detector: head.detector,
+            run: head.run,
+            frame_index: head.frame_index,
+            utc_s: head.utc_s,
+            ticks: head.ticks,
+        })
     }
 }
 
-/// Returns the bytes of the record at the start of `rest`, by its length field.
-fn stated(rest: &[u8]) -> Result<&[u8], (FaultKind, String)> {
+/// Returns the next record of `view` from byte `at` on that can be read, and moves `at` behind it.
+pub(crate) fn next_record(
+    view: &mut impl View,
+    at: &mut usize,
+    findings: &mut Findings,
+) -> Option<RecordHead> {
+    while *at < view.end() {
+        let offset = *at;
+        let bytes = match stated(view, offset) {
+            Ok(bytes) => bytes,
+            Err((kind, detail)) => {
+                *at = view.end();
+                findings.fault(offset, kind, || detail);
+                return None;
+            }
+        };
+        *at = offset + bytes;
+        let head = view.at(offset, HEADER);
+        if let Some(record) = RecordHead::decode(offset, bytes, head) {
+            return Some(record);
+        }
+        let code = i32_le(head, 4).unwrap_or(0);
+        if *at < view.end() && !Records::are_at_start_of(view.at(*at, 8)) {
+            *at = view.end();
+        }
+        findings.fault(offset, FaultKind::BadVersion, || {
+            format!("record has type {code}, expected 1001 to 1005, 2001 or 10001")
+        });
+    }
+    None
+}
+
+/// Returns the bytes of the record at byte `offset`, by its length field.
+fn stated(view: &mut impl View, offset: usize) -> Result<usize, (FaultKind, String)> {
+    let left = view.end() - offset;
     let cut = |bytes: usize| {
         (
             FaultKind::Truncated,
-            format!("record is cut: {} of {bytes} bytes", rest.len()),
+            format!("record is cut: {left} of {bytes} bytes"),
         )
     };
-    let stated = i32_le(rest, 0).ok_or_else(|| cut(HEADER))?;
+    let stated = i32_le(view.at(offset, 4), 0).ok_or_else(|| cut(HEADER))?;
     match usize::try_from(stated) {
         // All kinds have a count or more behind the header, so the longer header fits the shorter form as well.
-        Ok(bytes) if bytes >= HEADER => rest.get(..bytes).ok_or_else(|| cut(bytes)),
+        Ok(bytes) if bytes >= HEADER && bytes <= left => Ok(bytes),
+        Ok(bytes) if bytes >= HEADER => Err(cut(bytes)),
         _ => Err((
             FaultKind::BadOffset,
             format!("record states a length of {stated} bytes, expected at least {HEADER}"),

@@ -3,6 +3,7 @@
 use super::equipment::Equipment;
 use super::layout::NONE;
 use crate::fields::{array, u32_le};
+use crate::view::View;
 use thiserror::Error;
 
 /// The first four bytes of any header of O2.
@@ -128,6 +129,19 @@ impl DataHeader {
     ///
     /// [`HeaderError`] with the first fault.
     pub fn decode(bytes: &[u8]) -> Result<(Self, usize), HeaderError> {
+        let mut view = bytes;
+        Self::read(&mut view, 0, bytes.len())
+    }
+
+    /// Reads the header at byte `at` of `view`, of which the bytes up to `end` are looked at, as [`decode`](Self::decode)
+    /// does.
+    pub(super) fn read(
+        view: &mut impl View,
+        at: usize,
+        end: usize,
+    ) -> Result<(Self, usize), HeaderError> {
+        let left = end.saturating_sub(at);
+        let bytes = view.at(at, Self::SIZE.min(left));
         let (size, version, mut flags) = base(bytes)?;
         let kind = field(bytes, 16)?;
         if kind != KIND {
@@ -139,7 +153,7 @@ impl DataHeader {
         let Some(size_min) = known.copied() else {
             return Err(HeaderError::Version { found: version });
         };
-        let mut end = sized(bytes, size, size_min)?;
+        let mut read = sized(left, size, size_min)?;
         let header = Self {
             equipment: Equipment {
                 description: field(bytes, 32)?,
@@ -156,11 +170,12 @@ impl DataHeader {
         };
         for _ in 1..STACK_MAX {
             if flags & NEXT == 0 {
-                return Ok((header, end));
+                return Ok((header, read));
             }
-            let rest = bytes.get(end..).unwrap_or_default();
-            let (size, _, next_flags) = base(rest)?;
-            end += sized(rest, size, BASE_BYTES)?;
+            let left = left - read;
+            let next = view.at(at + read, BASE_BYTES.min(left));
+            let (size, _, next_flags) = base(next)?;
+            read += sized(left, size, BASE_BYTES)?;
             flags = next_flags;
         }
         Err(HeaderError::Stack)
@@ -186,8 +201,8 @@ fn base(bytes: &[u8]) -> Result<(u32, u32, u32), HeaderError> {
     Ok((number(4)?, number(12)?, number(8)?))
 }
 
-/// Returns the stated size of a header whose bytes are all there.
-fn sized(bytes: &[u8], size: u32, size_min: usize) -> Result<usize, HeaderError> {
+/// Returns the stated size of a header whose bytes are all among the `left` ones.
+fn sized(left: usize, size: u32, size_min: usize) -> Result<usize, HeaderError> {
     let found = size as usize;
     if found < size_min {
         return Err(HeaderError::Size {
@@ -195,9 +210,9 @@ fn sized(bytes: &[u8], size: u32, size_min: usize) -> Result<usize, HeaderError>
             expected: size_min,
         });
     }
-    if found > bytes.len() {
+    if found > left {
         return Err(HeaderError::Truncated {
-            got: bytes.len(),
+            got: left,
             needed: found,
         });
     }

@@ -418,7 +418,7 @@ fn order_is_noted_and_other_runs_are_taken() {
 #[test]
 fn an_inspection_has_the_documented_fields() {
     let input = [tf(1), tf(3), b"xx".to_vec()].concat();
-    let found = Inspection::of("a.tf", &input, None);
+    let found = Inspection::of("a.tf", &input, None).unwrap();
     assert_eq!(found.format, FileFormat::StfFile);
     assert!(matches!(&found.content, Content::StfFile(content) if content.tfs == 2));
     let json = serde_json::to_string(&found).unwrap();

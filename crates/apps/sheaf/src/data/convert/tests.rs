@@ -156,3 +156,27 @@ fn whole_stfs_of_sheaf_go_back_to_their_flps() {
     );
     assert_eq!(tf.parts[1].payload, b"opaque");
 }
+
+#[test]
+fn what_is_larger_than_memory_or_never_ends_is_refused() {
+    let expected = "expected at most 1000";
+    let large = tempfile::NamedTempFile::new().unwrap();
+    large.as_file().set_len(3 << 40).unwrap();
+    for path in [large.path(), Path::new("/dev/zero")] {
+        let error = read_up_to(path, 1000).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    large.as_file().set_len(1000).unwrap();
+    assert_eq!(read_up_to(large.path(), 1000).unwrap().len(), 1000);
+}
+
+#[test]
+fn what_is_of_no_known_format_is_refused_by_its_first_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("notes.txt"), "nothing that is known").unwrap();
+    let error = convert(folder.path(), "--to raw @notes.txt @out").unwrap_err();
+    assert!(
+        error.contains("no known format: the file starts with [6e, 6f,"),
+        "{error}"
+    );
+}
