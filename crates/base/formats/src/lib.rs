@@ -33,5 +33,5 @@ pub use hbf::{Hbf, earliest, hbfs};
 pub use pieces::{bytes_of, join};
 pub use rdh::{Link, Rdh, RdhError, Stamp, trigger};
 pub use verify::{Counts, StfFault, check_stf};
-pub use view::View;
+pub use view::{View, digest_of};
 pub use walk::{Page, Pages, Walker};

@@ -16,6 +16,7 @@ pub use equipment::{Equipment, text};
 pub use header::{DataHeader, HeaderError};
 pub use payload::{Excerpt, NotPages, PayloadError, TfPayload, pages_of};
 pub use read::{Block, FileTf, FileTfs};
+pub use walk::tf_places;
 pub(crate) use walk::{Blocks, TfWalk};
 pub use write::{Piece, TfImage, TfName};
 

@@ -3,10 +3,10 @@
 //! Layout: `docs/reference/tf-file.md`. The head has a CRC-32C of its own, every payload the one that its FLP took: so
 //! every byte of the file is covered.
 
-use crate::view::View;
+use crate::view::{View, digest_of};
 use bytes::Bytes;
 use sheaf_protocol::{
-    Attempt, Digest, FlpId, Incarnation, Part, PayloadFormat, RunId, Source, Tf, TfId, crc32c,
+    Attempt, FlpId, Incarnation, Part, PayloadFormat, RunId, Source, Tf, TfId, crc32c,
 };
 use thiserror::Error;
 
@@ -168,8 +168,6 @@ pub fn read_tf_file(bytes: &[u8]) -> Result<Tf<&[u8]>, TfFileError> {
     Ok(tf)
 }
 
-/// Bytes of a payload whose digest is taken at a time.
-const DIGEST_BYTES: usize = 1 << 16;
 /// FLPs that there can be: the parts of a TF, and its missing ones.
 const FLPS_MAX: u64 = 1 << 16;
 
@@ -204,17 +202,8 @@ pub fn check_tf_file(
             damaged(at.min(end), TfFileError::Truncated { got, needed });
             return Ok(tf);
         }
-        let mut digest = Digest::default();
-        let mut from = at;
-        while from < payload_end {
-            let bytes = view.at(from, DIGEST_BYTES.min(payload_end - from));
-            if bytes.is_empty() {
-                break;
-            }
-            digest.update(bytes);
-            from += bytes.len();
-        }
-        let (found, stated, flp) = (digest.value(), part.digest, part.source.flp);
+        let found = digest_of(view, at..payload_end);
+        let (stated, flp) = (part.digest, part.source.flp);
         if found != stated {
             damaged(at, TfFileError::PayloadDigest { flp, found, stated });
         }
@@ -583,8 +572,14 @@ mod tests {
         bytes.push(0);
         let found = all_wrong(&bytes);
         assert_eq!(found.len(), 3, "{found:?}");
-        assert!(found[0].starts_with("payload of flp:0 has CRC-32C "), "{found:?}");
-        assert!(found[1].starts_with("payload of flp:2 has CRC-32C "), "{found:?}");
+        assert!(
+            found[0].starts_with("payload of flp:0 has CRC-32C "),
+            "{found:?}"
+        );
+        assert!(
+            found[1].starts_with("payload of flp:2 has CRC-32C "),
+            "{found:?}"
+        );
         assert_eq!(found[2], "TF file has 1 bytes behind its last payload");
         bytes[32..36].copy_from_slice(&u32::MAX.to_le_bytes());
         let found = all_wrong(&bytes);

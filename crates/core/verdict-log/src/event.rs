@@ -117,6 +117,8 @@ events! {
         parts: Vec<PartEvent>;
         /// FLPs without an STF in it.
         missing: Vec<u16>;
+        /// The TF as the sink `stf-file` wrote it: `bytes`, `digest` (CRC-32C). Left out by other sinks.
+        file: Option<FileEvent>, unless "Option::is_none";
     }
     /// Ack level `stored`: a TF that a former life had stored, and that is committed to that life, is visible now, or
     /// was found so: that life may have died before it wrote the line.
@@ -209,6 +211,15 @@ pub struct PartEvent {
     /// Payload bytes.
     pub bytes: u64,
     /// CRC-32C computed from the bytes received.
+    pub digest: u32,
+}
+
+/// A TF as it stands in a file of DataDistribution, headers included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileEvent {
+    /// Bytes of the TF.
+    pub bytes: u64,
+    /// CRC-32C of these, computed as they are written.
     pub digest: u32,
 }
 

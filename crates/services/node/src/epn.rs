@@ -436,6 +436,7 @@ impl<T: Transport> EpnNode<T> {
                     parts,
                     missing,
                     faults,
+                    file,
                 } => {
                     for detail in faults {
                         error!(tf_id = tf.0, detail, "The consumer found a damaged TF");
@@ -448,6 +449,7 @@ impl<T: Transport> EpnNode<T> {
                         attempt,
                         parts,
                         missing,
+                        file,
                     });
                 }
                 SinkEvent::Freed { bytes } => self.brain.handle_sink_freed(bytes),

@@ -6,7 +6,7 @@
 
 use rustix::time::ClockId;
 use serde::Serialize;
-pub use sheaf_verdict_log::event::{Event, MemberEvent, PartEvent};
+pub use sheaf_verdict_log::event::{Event, FileEvent, MemberEvent, PartEvent};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;

@@ -35,7 +35,7 @@ pub use verify::{Verify, VerifySink};
 pub use zmq::{Outlet, ZmqLayout, ZmqOutlet, ZmqSink};
 
 use crate::check::{Check, ConfigError};
-use crate::event::PartEvent;
+use crate::event::{FileEvent, PartEvent};
 use crate::kinds::{Kind, kinds};
 use crate::source::Wake;
 use crate::zmq::ZmqError;
@@ -231,6 +231,8 @@ pub struct Delivery {
     pub parts: Vec<PartEvent>,
     /// Faults of the parts. The TF is delivered all the same: its bytes are those that the FLPs sent.
     pub faults: Vec<String>,
+    /// The TF as it stands in a file, if the sink lays it out in another format.
+    pub file: Option<FileEvent>,
 }
 
 /// Why a TF was not delivered now.
@@ -319,6 +321,8 @@ pub enum SinkEvent {
         parts: Vec<PartEvent>,
         /// FLPs of the roster without an STF in it.
         missing: Vec<u16>,
+        /// The TF as it stands in a file, if the sink lays it out in another format.
+        file: Option<FileEvent>,
         /// Faults that the sink found.
         faults: Vec<String>,
     },
@@ -368,6 +372,7 @@ impl SinkEvent {
             parts: delivery.parts,
             missing: tf.missing.iter().map(|flp| flp.0).collect(),
             faults: delivery.faults,
+            file: delivery.file,
         }
     }
 }

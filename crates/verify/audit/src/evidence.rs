@@ -7,12 +7,13 @@ pub(super) use summed::{Counts, Summed};
 
 use super::finding::{Contradiction, Kind};
 use super::rosters::{self, RosterSource, Rosters};
+use super::sinks::Stock;
 use super::tables::{
     Abandoned, Assignment, Decided, Delivery, LifeIndex, Made, Named, Part, Sent, Session, Skipped,
     Tables, Verdict,
 };
 use sheaf_protocol::{NodeId, RangeSet, Role, TfId};
-use sheaf_verdict_log::event::{Event, PartEvent};
+use sheaf_verdict_log::event::{Event, FileEvent, PartEvent};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -91,6 +92,12 @@ pub struct Evidence {
     pub(super) consumer_faults: u64,
     /// STFs that FLPs refused, by FLP.
     pub(super) refused: BTreeMap<String, u64>,
+    /// TFs as they stand in files of DataDistribution, by the number of their delivery.
+    pub(super) files: BTreeMap<u32, FileEvent>,
+    /// What sinks have written, if it was read.
+    pub(super) stock: Option<Stock>,
+    /// Copies of the verdict log that are damaged, and why, where most of the others are not.
+    pub(super) damaged_ledgers: Vec<String>,
     lines: u64,
     records: u64,
 }
@@ -353,8 +360,16 @@ impl Evidence {
     fn add_of_epn(&mut self, life: LifeIndex, event: Event) {
         match event {
             Event::Delivered {
-                tf, parts, missing, ..
+                tf,
+                parts,
+                missing,
+                file,
+                ..
             } => {
+                let number = self.tables.deliveries.len();
+                if let (Some(file), Ok(number)) = (file, u32::try_from(number)) {
+                    self.files.insert(number, file);
+                }
                 let missing = self.flp_list(missing);
                 self.add_delivery(life, tf, &parts, missing, false);
             }
@@ -594,6 +609,12 @@ impl Evidence {
     #[must_use]
     pub fn counts(&self) -> (u64, u64) {
         (self.lines, self.records)
+    }
+
+    /// Returns the copies of the verdict log that are damaged and were not needed, with the damage.
+    #[must_use]
+    pub fn damaged_ledgers(&self) -> &[String] {
+        &self.damaged_ledgers
     }
 
     /// Returns the runs of the logs; one, if all is well.

@@ -67,11 +67,19 @@ pub enum Kind {
     Books,
     /// The verdict log and the event logs of the ICNs differ, or its files are damaged.
     Ledger,
+    /// A TF that was delivered stands in no file of a sink.
+    SinkMissing,
+    /// A TF in a file of a sink is not what was delivered.
+    SinkDamaged,
+    /// A TF stands twice in the files of sinks.
+    SinkTwice,
+    /// A file of a sink holds what no EPN delivered.
+    SinkForeign,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 25] = [
         Self::GarbledLog,
         Self::MissingLog,
         Self::WrongLog,
@@ -93,6 +101,10 @@ impl Kind {
         Self::Hole,
         Self::Books,
         Self::Ledger,
+        Self::SinkMissing,
+        Self::SinkDamaged,
+        Self::SinkTwice,
+        Self::SinkForeign,
     ];
 
     /// Returns the name in JSON and documents, such as `"delivered-twice"`.
@@ -120,6 +132,10 @@ impl Kind {
             Self::Hole => "hole",
             Self::Books => "books",
             Self::Ledger => "ledger",
+            Self::SinkMissing => "sink-missing",
+            Self::SinkDamaged => "sink-damaged",
+            Self::SinkTwice => "sink-twice",
+            Self::SinkForeign => "sink-foreign",
         }
     }
 }

@@ -14,6 +14,7 @@ mod evidence;
 mod finding;
 mod proven;
 mod rosters;
+mod sinks;
 mod tables;
 mod tf;
 
@@ -22,6 +23,7 @@ pub use evidence::{Evidence, Fate, Lives};
 pub use finding::{Contradiction, Kind};
 pub use proven::{Accounting, Audit, Options, SourceAccounting};
 pub use rosters::RosterSource;
+pub use sinks::Stored;
 
 #[cfg(test)]
 mod tests;

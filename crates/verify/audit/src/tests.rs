@@ -3,6 +3,7 @@
 mod files;
 mod kinds;
 mod run;
+mod sinks;
 mod summed;
 
 use super::*;
@@ -78,6 +79,7 @@ fn delivered(tf: u64, flps: &[u16], missing: &[u16]) -> Event {
         attempt: 1,
         parts,
         missing: missing.to_vec(),
+        file: None,
     }
 }
 

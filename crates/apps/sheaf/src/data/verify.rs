@@ -1,5 +1,7 @@
 //! `sheaf data verify`: checks a run again from the logs of its nodes.
 
+mod sinks;
+
 use crate::fail;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
@@ -27,6 +29,7 @@ const SCHEMA: u32 = 1;
 Examples:
   sheaf demo --duration 5s --keep run1; sheaf data verify run1
   sheaf data verify run1 --json -                    counts and the first contradiction, for machines
+  sheaf data verify logs --sink /data/tfs             what the sinks wrote, too
   sheaf data verify logs --ledger /var/lib/sheaf/icn-0 --ledger /var/lib/sheaf/icn-1")]
 pub(crate) struct Args {
     /// Read the event logs of the run in this directory, as a demo leaves it with --keep.
@@ -38,6 +41,10 @@ pub(crate) struct Args {
     /// Read the verdict log of one ICN in this directory, in place of those in RUN_DIR; may be repeated.
     #[arg(long, value_name = "DIR")]
     ledger: Vec<PathBuf>,
+    /// Check the files that the sinks `file` and `stf-file` wrote into this directory, too; may be repeated. Every TF
+    /// delivered must stand in them once, byte for byte, and nothing else may.
+    #[arg(long, value_name = "DIR")]
+    sink: Vec<PathBuf>,
     /// Print all contradictions, not the first alone.
     #[arg(long)]
     all: bool,
@@ -54,6 +61,11 @@ pub(crate) struct Report {
     lines: u64,
     ledgers: u64,
     records: u64,
+    ledgers_damaged: Vec<String>,
+    sinks: u64,
+    sink_files: u64,
+    sink_tfs: u64,
+    sink_bytes: u64,
     lives: Lives,
     roster_source: RosterSource,
     over: bool,
@@ -92,6 +104,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             "{dir} holds no event log, expected files such as icn-0.events (sheaf demo leaves them with --keep)"
         )));
     }
+    let stored = if args.sink.is_empty() {
+        sinks::Read::default()
+    } else {
+        let read = sinks::read(&mut evidence, &args.sink);
+        read.map_err(|error| fail::bad_use(fail::message(&error)))?
+    };
     let listed_max = if args.all { usize::MAX } else { 1 };
     let found = audit(
         &mut evidence,
@@ -100,7 +118,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             listed_max,
         },
     );
-    let report = Report::new(&evidence, found, event_logs, ledgers, args.all);
+    let report = Report {
+        sinks: args.sink.len() as u64,
+        sink_files: stored.files,
+        sink_tfs: stored.tfs,
+        sink_bytes: stored.bytes,
+        ..Report::new(&evidence, found, event_logs, ledgers, args.all)
+    };
     tell(args, &report)?;
     Ok(if report.ok {
         ExitCode::SUCCESS
@@ -153,6 +177,11 @@ impl Report {
             lines,
             ledgers,
             records,
+            ledgers_damaged: evidence.damaged_ledgers().to_vec(),
+            sinks: 0,
+            sink_files: 0,
+            sink_tfs: 0,
+            sink_bytes: 0,
             lives: evidence.lives(),
             roster_source: found.roster_source,
             over: found.is_over,
@@ -210,6 +239,19 @@ impl fmt::Display for Report {
                 f,
                 "  verdict log of {} ICNs with {} records",
                 self.ledgers, self.records
+            )?;
+        }
+        for copy in &self.ledgers_damaged {
+            writeln!(
+                f,
+                "  damaged copy of the verdict log, left out since most are whole: {copy}"
+            )?;
+        }
+        if self.sinks > 0 {
+            writeln!(
+                f,
+                "  sinks: {} TFs in {} files, {} bytes, compared with {} deliveries",
+                self.sink_tfs, self.sink_files, self.sink_bytes, self.delivered
             )?;
         }
         writeln!(f, "  rosters are those of {}", self.roster_source.words())?;

@@ -10,6 +10,7 @@ use super::read::Block;
 use crate::fault::{FaultKind, Findings, NoteKind};
 use crate::fields::{array, u32_le};
 use crate::view::View;
+use std::ops::Range;
 
 /// Taker of the blocks of one TF after the other.
 pub(crate) trait Blocks {
@@ -28,6 +29,23 @@ impl Blocks for Vec<Block> {
     fn push(&mut self, block: Block) {
         self.push(block);
     }
+}
+
+/// Taker that has no use for blocks.
+struct NoBlocks;
+
+impl Blocks for NoBlocks {
+    fn clear(&mut self) {}
+
+    fn push(&mut self, _: Block) {}
+}
+
+/// Returns the places of all whole TFs of `view`. Anything else is reported to `findings`.
+pub fn tf_places(view: &mut impl View, findings: &mut Findings) -> Vec<Range<usize>> {
+    let mut walk = TfWalk::default();
+    let next = || walk.next_good(view, &mut NoBlocks, findings);
+    let places = std::iter::from_fn(next).map(|tf| tf.offset..tf.offset + tf.bytes);
+    places.collect()
 }
 
 /// One whole TF of a file, without its blocks.
@@ -129,7 +147,9 @@ impl TfWalk {
 
 /// Returns where the TF behind one of `bytes` bytes at `start` begins, if there is one or the end.
 fn resume(view: &mut impl View, start: usize, bytes: usize) -> Option<usize> {
-    let next = start.checked_add(bytes).filter(|next| *next <= view.end())?;
+    let next = start
+        .checked_add(bytes)
+        .filter(|next| *next <= view.end())?;
     let is_good = bytes > 0 && (next == view.end() || is_tf_start(view.at(next, DataHeader::SIZE)));
     is_good.then_some(next)
 }

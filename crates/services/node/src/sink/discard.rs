@@ -34,6 +34,7 @@ impl Sink for Discard {
         Ok(Delivery {
             parts: tf.parts.iter().map(stated).collect(),
             faults: Vec::new(),
+            file: None,
         })
     }
 }

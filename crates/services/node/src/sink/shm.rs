@@ -627,6 +627,7 @@ fn delivered(tf: &Tf<Bytes>) -> SinkEvent {
     let delivery = Delivery {
         parts: tf.parts.iter().map(stated).collect(),
         faults: Vec::new(),
+        file: None,
     };
     SinkEvent::delivered(tf, delivery)
 }

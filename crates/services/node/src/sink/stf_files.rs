@@ -4,12 +4,13 @@ use super::handle::SinkHandle;
 use super::vectored::write_all_vectored;
 use super::{DeliverError, Delivery, Opening, Patience, Sink, SinkError, SinkKind, recomputed};
 use crate::check::{Check, ConfigError, check_directory, path_for};
+use crate::event::FileEvent;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use sheaf_formats::Findings;
 use sheaf_formats::stf_file::{FileTfs, TfImage, TfName};
 use sheaf_protocol::Tf;
-use sheaf_protocol::{EpnId, FlpId, NodeId, PayloadFormat, RunId};
+use sheaf_protocol::{Digest, EpnId, FlpId, NodeId, PayloadFormat, RunId};
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -77,7 +78,8 @@ impl StfFiles {
         })
     }
 
-    fn write(&mut self, tf: &Tf<Bytes>) -> Result<(), DeliverError> {
+    /// Writes `tf`. Returns its bytes as they stand in the file.
+    fn write(&mut self, tf: &Tf<Bytes>) -> Result<FileEvent, DeliverError> {
         let is_last_of_file = |open: &Open| open.run != tf.run || open.bytes >= self.roll_bytes;
         if self.open.as_ref().is_some_and(is_last_of_file) {
             self.close()?;
@@ -89,7 +91,7 @@ impl StfFiles {
         let written = self.append(&mut open, tf);
         let path = open.part.clone();
         self.open = Some(open);
-        written.map_err(|source| DeliverError::Write { path, source })?;
+        let written = written.map_err(|source| DeliverError::Write { path, source })?;
         // A file without room for another TF need not wait for one to get its name. The TF is written either way: an
         // error would bring it once more.
         if self
@@ -100,7 +102,7 @@ impl StfFiles {
         {
             warn!(%error, "A TF file does not get its name yet");
         }
-        Ok(())
+        Ok(written)
     }
 
     /// Creates a new file under an unused name.
@@ -131,7 +133,7 @@ impl StfFiles {
         }
     }
 
-    fn append(&self, open: &mut Open, tf: &Tf<Bytes>) -> io::Result<()> {
+    fn append(&self, open: &mut Open, tf: &Tf<Bytes>) -> io::Result<FileEvent> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let ms = now.map_or(0, |since| {
             u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
@@ -143,6 +145,10 @@ impl StfFiles {
             .collect();
         let image = TfImage::new(TfName::new(tf.run, tf.tf, ms), &parts);
         let payloads: Vec<&[u8]> = parts.iter().map(|(_, _, payload)| *payload).collect();
+        let mut digest = Digest::default();
+        image
+            .slices(&payloads)
+            .for_each(|slice| digest.update(slice));
         let mut slices: Vec<IoSlice<'_>> = image.slices(&payloads).map(IoSlice::new).collect();
         // Whatever a failure has left behind the last TF is written over by the next try.
         open.file.seek(SeekFrom::Start(open.bytes))?;
@@ -159,7 +165,10 @@ impl StfFiles {
             // The room is needed by others; if it cannot be released, the next try writes over it.
             Err(_) => drop(open.file.set_len(open.bytes)),
         }
-        written
+        written.map(|()| FileEvent {
+            bytes: image.bytes,
+            digest: digest.value(),
+        })
     }
 
     /// Gives the file its name. If that fails it stays open, and the next TF tries again.
@@ -245,8 +254,11 @@ impl Sink for StfFiles {
     }
 
     fn deliver(&mut self, tf: &Tf<Bytes>, _: &Patience) -> Result<Delivery, DeliverError> {
-        self.write(tf)?;
-        Ok(recomputed(tf))
+        let file = Some(self.write(tf)?);
+        Ok(Delivery {
+            file,
+            ..recomputed(tf)
+        })
     }
 }
 

@@ -6,7 +6,7 @@ use super::super::tables::{Abandoned, Session, Verdict};
 use super::summed::Counts;
 use super::{Evidence, Summed};
 use sheaf_protocol::{self as frame, Checkpoint, Record};
-use sheaf_verdict_files::{ReadError, read_newest};
+use sheaf_verdict_files::{ReadError, read_dir, read_newest};
 use std::path::Path;
 
 impl Evidence {
@@ -34,38 +34,43 @@ impl Evidence {
     }
 
     /// Adds the verdict log that the ICNs kept in `folders`, one each: the copy that an election between them would
-    /// choose. Faults of its files are findings of the audit.
+    /// choose. Of copies that are damaged less than half may be left out: an election needs most of them. Other faults
+    /// of the files are findings of the audit.
     ///
     /// # Errors
     ///
     /// [`ReadError::Nothing`] if one of them holds no verdict log.
     pub fn read_ledger<P: AsRef<Path>>(&mut self, folders: &[P]) -> Result<(), ReadError> {
-        let newest = match read_newest(folders) {
-            Ok(newest) => newest,
-            Err(ReadError::Storage(error)) => {
-                self.find(
-                    Kind::Ledger,
-                    format!("the verdict log cannot be read: {error}"),
-                );
-                return Ok(());
+        let (mut good, mut damaged) = (Vec::new(), Vec::new());
+        for folder in folders {
+            let folder = folder.as_ref();
+            match read_dir(folder).map(|copy| copy.records().find_map(Result::err)) {
+                Ok(None) => good.push(folder),
+                Ok(Some(error)) => {
+                    damaged.push(format!("{} ends too early: {error}", folder.display()));
+                }
+                Err(ReadError::Storage(error)) => {
+                    damaged.push(format!("{} cannot be read: {error}", folder.display()));
+                }
+                Err(error) => return Err(error),
             }
-            Err(error) => return Err(error),
-        };
-        let name = newest.folder().display().to_string();
-        let mut trouble = None;
-        let records = newest.records().map_while(|record| match record {
-            Ok((_, _, record)) => Some(record),
-            Err(error) => {
-                trouble = Some(error);
-                None
-            }
-        });
-        self.take_in_ledger(&name, records);
-        if let Some(error) = trouble {
-            self.find(
-                Kind::Ledger,
-                format!("the verdict log in {name} ends too early: {error}"),
-            );
+        }
+        if damaged.is_empty() || 2 * damaged.len() < folders.len() {
+            self.damaged_ledgers.extend(damaged);
+            let newest = read_newest(&good)?;
+            let name = newest.folder().display().to_string();
+            let records = newest.records().map_while(Result::ok);
+            self.take_in_ledger(&name, records.map(|(_, _, record)| record));
+            return Ok(());
+        }
+        for text in damaged {
+            self.find(Kind::Ledger, format!("the verdict log in {text}"));
+        }
+        // What the newest copy has up to its damage is worth something.
+        if let Ok(newest) = read_newest(folders) {
+            let name = newest.folder().display().to_string();
+            let records = newest.records().map_while(Result::ok);
+            self.take_in_ledger(&name, records.map(|(_, _, record)| record));
         }
         Ok(())
     }

@@ -87,3 +87,55 @@ fn a_damaged_verdict_log_is_a_finding_and_none_is_an_error() {
     let error = run.evidence(false).read_ledger(&[&empty]).unwrap_err();
     assert!(matches!(error, ReadError::Nothing(_)), "{error}");
 }
+
+/// Flips a byte in the first large file of `folder`.
+fn damage(folder: &Path) {
+    let files = fs::read_dir(folder).unwrap();
+    let large = files.map(|file| file.unwrap().path()).find_map(|path| {
+        let bytes = fs::read(&path).unwrap();
+        (bytes.len() > 300).then_some((path, bytes))
+    });
+    let (path, mut bytes) = large.expect("a file with records");
+    let middle = bytes.len() / 3;
+    bytes[middle] ^= 0x40;
+    fs::write(&path, bytes).unwrap();
+}
+
+#[test]
+fn one_damaged_copy_of_three_is_named_and_the_others_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let copies: Vec<_> = (0..3)
+        .map(|icn| folder.path().join(format!("ledger-icn-{icn}")))
+        .collect();
+    let run = Run::good();
+    for copy in &copies {
+        keep(copy, run.ledger.clone());
+        keep(copy, vec![Record::Clock { elapsed_ns: 1 }]);
+    }
+    for damaged in 0..3 {
+        let mut evidence = run.evidence(false);
+        if damaged > 0 {
+            damage(&copies[damaged - 1]);
+        }
+        evidence.read_ledger(&copies).unwrap();
+        let found = audit(&mut evidence, &Options::default());
+        let named = evidence.damaged_ledgers();
+        match damaged {
+            0 => assert!(found.is_balanced() && named.is_empty(), "{found:#?}"),
+            1 => {
+                assert!(found.is_balanced(), "{:#?}", found.contradictions);
+                assert_eq!(named.len(), 1, "{named:#?}");
+                assert!(named[0].contains("ledger-icn-0"), "{named:#?}");
+                assert_eq!(evidence.counts().1, run.ledger.len() as u64 + 1);
+            }
+            _ => {
+                let kinds: Vec<_> = found.contradictions.iter().map(|c| c.kind).collect();
+                assert!(
+                    kinds.starts_with(&[Kind::Ledger, Kind::Ledger]),
+                    "{kinds:?}"
+                );
+                assert!(named.is_empty(), "{named:#?}");
+            }
+        }
+    }
+}

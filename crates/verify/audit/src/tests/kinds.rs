@@ -232,8 +232,15 @@ const SPOILS: &[(Spoil, Kind, &str)] = &[
 
 #[test]
 fn each_kind_of_contradiction_is_found_where_it_was_put() {
-    // Two kinds need a witness of the processes, or a second log: they have tests of their own.
-    let mut kinds = BTreeSet::from([Kind::MissingLog, Kind::Ledger]);
+    // Some kinds need a witness of the processes, a second log, or files: they have tests of their own.
+    let mut kinds = BTreeSet::from([
+        Kind::MissingLog,
+        Kind::Ledger,
+        Kind::SinkMissing,
+        Kind::SinkDamaged,
+        Kind::SinkTwice,
+        Kind::SinkForeign,
+    ]);
     for (spoil, kind, expected) in SPOILS {
         let mut run = Run::good();
         spoil(&mut run);

@@ -68,6 +68,7 @@ impl Sink for Consumer {
         Ok(Delivery {
             parts,
             faults: Vec::new(),
+            file: None,
         })
     }
 }
