@@ -5,6 +5,7 @@
 //! stands for any text. All commands of a page run in one shell, in one empty folder.
 
 use crate::harness::{Ended, PROGRAM, Running, farm_turn};
+use crate::program::{Kind, program};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -17,8 +18,13 @@ struct Tutorial {
 }
 
 impl Tutorial {
-    /// Reads the marked blocks of `page`.
+    /// Reads the files of `page` and its blocks `console run`.
     fn parse(page: &str) -> Self {
+        Self::parse_blocks(page, "console run")
+    }
+
+    /// Reads the files of `page` and the blocks with the info string `run`.
+    fn parse_blocks(page: &str, run: &str) -> Self {
         let mut tutorial = Self::default();
         let mut lines = page.lines();
         while let Some(line) = lines.next() {
@@ -29,7 +35,7 @@ impl Tutorial {
             if let Some((_, name)) = info.split_once(" file=") {
                 let text = block.join("\n") + "\n";
                 tutorial.files.push((name.to_owned(), text));
-            } else if info == "console run" {
+            } else if info == run {
                 tutorial.add(&block);
             }
         }
@@ -74,15 +80,20 @@ fn page(name: &str) -> PathBuf {
 /// Runs the tutorial `name` in an empty folder.
 #[track_caller]
 fn check(name: &str) {
-    let _turn = farm_turn();
     let text = std::fs::read_to_string(page(name)).expect("the page is there");
-    let tutorial = Tutorial::parse(&text);
+    check_blocks(name, &Tutorial::parse(&text), &[]);
+}
+
+/// Runs `tutorial` in an empty folder, with the programs in `first` found before all others.
+#[track_caller]
+fn check_blocks(name: &str, tutorial: &Tutorial, first: &[PathBuf]) {
+    let _turn = farm_turn();
     assert!(!tutorial.script.is_empty(), "{name} has no commands");
     let folder = tempfile::tempdir().unwrap();
     for (file, text) in &tutorial.files {
         std::fs::write(folder.path().join(file), text).unwrap();
     }
-    let ended = run(&tutorial.script, folder.path());
+    let ended = run(&tutorial.script, folder.path(), first);
     assert!(
         ended.status.success(),
         "{name}: {:#?}\n{}",
@@ -98,10 +109,10 @@ fn check(name: &str) {
 }
 
 /// Runs `script` with the program under test first in the path. A script that hangs is ended with all its processes.
-fn run(script: &str, folder: &Path) -> Ended {
+fn run(script: &str, folder: &Path, first: &[PathBuf]) -> Ended {
     let programs = Path::new(PROGRAM).parent().expect("it lies in a folder");
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let paths = [programs.to_owned()].into_iter();
+    let paths = first.iter().cloned().chain([programs.to_owned()]);
     let path = std::env::join_paths(paths.chain(std::env::split_paths(&path))).unwrap();
     let mut command = Command::new("timeout");
     command.args([
@@ -145,6 +156,68 @@ fn first_experiment() {
 #[test]
 fn first_policy() {
     check("first-policy");
+}
+
+/// The page of ZeroMQ, which is no tutorial, but has commands as well.
+fn zmq_page(run: &str) -> Tutorial {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/how-to/zmq.md");
+    Tutorial::parse_blocks(&std::fs::read_to_string(page).unwrap(), run)
+}
+
+#[test]
+fn the_python_of_the_zmq_page() {
+    if program(Kind::Pyzmq, "any").is_none() {
+        return;
+    }
+    // Debian's package belongs to Debian's Python, which need not be the first on the path.
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/usr/bin/python3", folder.path().join("python3")).unwrap();
+    let first = [folder.path().to_owned()];
+    check_blocks("zmq.md", &zmq_page("console run"), &first);
+}
+
+#[test]
+fn the_fairmq_of_the_zmq_page() {
+    let Some(prefix) = std::env::var_os("SHEAF_FAIRMQ_PREFIX").map(PathBuf::from) else {
+        println!("skipped: SHEAF_FAIRMQ_PREFIX is not set; tools/fairmq.sh builds FairMQ");
+        return;
+    };
+    let programs = prefix.join("bin");
+    for program in ["fairmq-bsampler", "fairmq-sink"] {
+        let found = programs.join(program);
+        assert!(
+            found.exists(),
+            "{} is not there, expected {program} of FairMQ",
+            found.display()
+        );
+    }
+    check_blocks("zmq.md", &zmq_page("console run fairmq"), &[programs]);
+}
+
+#[test]
+fn every_command_of_the_zmq_page_is_run() {
+    let (python, fairmq) = (zmq_page("console run"), zmq_page("console run fairmq"));
+    for (tutorial, words) in [
+        (&python, ["producer.py", "consumer.py"]),
+        (&fairmq, ["fairmq-sink --id", "fairmq-bsampler --id"]),
+    ] {
+        for word in words {
+            assert!(tutorial.script.contains(word), "{word} is in no block");
+        }
+        assert!(
+            tutorial
+                .files
+                .iter()
+                .any(|(name, _)| tutorial.script.contains(name))
+        );
+    }
+    for line in fairmq
+        .script
+        .lines()
+        .filter(|line| line.starts_with("fairmq-"))
+    {
+        assert!(line.contains(" --control static "), "{line}");
+    }
 }
 
 #[test]
