@@ -14,13 +14,17 @@ fn main() {
     for path in paths.into_iter().filter(|path| Path::new(path).exists()) {
         println!("cargo::rerun-if-changed={path}");
     }
+    println!("cargo::rerun-if-env-changed=SHEAF_COMMIT");
     println!("cargo::rustc-env=SHEAF_COMMIT={}", commit());
 }
 
-/// The commit of the sources, with a mark if they were changed; `unknown` where they are no checkout.
+/// Returns the commit of the sources, with a mark if they were changed. Where they are no checkout, as in a package, the
+/// environment variable `SHEAF_COMMIT` names it; without either it is `unknown`.
 fn commit() -> String {
     let Some(head) = git(&["rev-parse", "--short=12", "HEAD"]) else {
-        return "unknown".to_owned();
+        let given = std::env::var("SHEAF_COMMIT").ok();
+        let given = given.filter(|commit| !commit.trim().is_empty());
+        return given.map_or_else(|| "unknown".to_owned(), |commit| commit.trim().to_owned());
     };
     let changes = git(&[
         "status",

@@ -59,7 +59,7 @@ fn filled(values: &[u64]) -> Registry {
             .add(index);
         if index % 10 == 0 {
             let histogram =
-                registry.histogram("bench_latency_ns", "Latency.", &labels, Scale::DURATION_NS);
+                registry.histogram("bench_latency_seconds", "Latency.", &labels, Scale::DURATION_NS);
             values.iter().for_each(|value| histogram.record(*value));
         }
     }

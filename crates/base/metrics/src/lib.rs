@@ -14,7 +14,7 @@
 //! let registry = Registry::default();
 //! let built = registry.counter("build_tf_complete_total", "TFs built whole.", &[("epn", "3")]);
 //! let latency = registry.histogram(
-//!     "build_tf_latency_ns",
+//!     "build_tf_latency_seconds",
 //!     "Time from the first STF of a TF to its last.",
 //!     &[("epn", "3")],
 //!     Scale::DURATION_NS,

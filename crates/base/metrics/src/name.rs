@@ -33,6 +33,7 @@ impl Kind {
 pub(crate) enum NameError {
     Metric(String),
     Counter(String),
+    Unit { name: String, unit: String },
     Suffix { name: String, suffix: &'static str },
     Label { name: String, label: String },
     Twice { name: String, label: String },
@@ -47,6 +48,12 @@ impl fmt::Display for NameError {
             }
             Self::Counter(name) => {
                 write!(f, "counter is called {name:?}, expected an end in _total")
+            }
+            Self::Unit { name, unit } => {
+                write!(
+                    f,
+                    "metric is called {name:?} with the unit {unit:?}, expected a base unit: seconds or bytes"
+                )
             }
             Self::Suffix { name, suffix } => {
                 write!(
@@ -91,6 +98,12 @@ pub(crate) fn check(
             suffix,
         });
     }
+    if let Some(unit) = name.split('_').find(|word| !is_base(word)) {
+        return Err(NameError::Unit {
+            name: name.to_owned(),
+            unit: unit.to_owned(),
+        });
+    }
     if help.trim().is_empty() {
         return Err(NameError::Help(name.to_owned()));
     }
@@ -110,6 +123,28 @@ pub(crate) fn check(
         });
     }
     Ok(())
+}
+
+/// Words of names that are units and no base units, as `promtool check metrics` has them.
+const UNITS: [&str; 19] = [
+    "s", "ms", "us", "ns", "sec", "b", "kb", "mb", "gb", "tb", "pb", "m", "h", "d", "minutes", "hours", "days", "weeks",
+    "bits",
+];
+/// Prefixes that no base unit has.
+const PREFIXES: [&str; 18] = [
+    "pico", "nano", "micro", "milli", "centi", "deci", "deca", "hecto", "kilo", "kibi", "mega", "mibi", "giga", "gibi",
+    "tera", "tebi", "peta", "pebi",
+];
+
+/// Returns whether `word` is no unit, or a base unit.
+fn is_base(word: &str) -> bool {
+    let is_scaled = |prefix: &&str| matches!(word.strip_prefix(*prefix), Some("seconds" | "bytes"));
+    !UNITS.contains(&word) && !PREFIXES.iter().any(is_scaled)
+}
+
+/// Returns whether a metric is a time: recorded in ns, as integers, and written in seconds.
+pub(crate) fn is_time(name: &str) -> bool {
+    name.split('_').any(|word| word == "seconds")
 }
 
 fn is_word(word: &str) -> bool {
@@ -144,7 +179,7 @@ mod tests {
             "",
         );
         expect(Kind::Gauge, "acquire_hold_bytes", &[], "");
-        expect(Kind::Histogram, "build_tf_latency_ns", &[], "");
+        expect(Kind::Histogram, "build_tf_latency_seconds", &[], "");
         expect(
             Kind::Counter,
             "build_tf_complete",
@@ -163,6 +198,20 @@ mod tests {
             &[],
             r#"metric is called "x_total", expected no end in _total, which is reserved"#,
         );
+    }
+
+    #[test]
+    fn units_are_base_units() {
+        let units = ["latency_ns", "latency_ms_max", "wait_s", "heap_mb", "x_milliseconds", "size_kibibytes"];
+        for (name, unit) in units.iter().zip(["ns", "ms", "s", "mb", "milliseconds", "kibibytes"]) {
+            let message = format!(
+                "metric is called {name:?} with the unit {unit:?}, expected a base unit: seconds or bytes"
+            );
+            expect(Kind::Gauge, name, &[], &message);
+        }
+        for good in ["pace_late_seconds_max", "hold_bytes", "decided", "megaphones"] {
+            expect(Kind::Gauge, good, &[], "");
+        }
     }
 
     #[test]

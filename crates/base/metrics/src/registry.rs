@@ -17,6 +17,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 ///
 /// - names are `[a-z][a-z0-9_]*`; counters end in `_total`, others do not; `_bucket`, `_sum` and
 ///   `_count` are taken by histograms, and so is the label `le`;
+/// - units are base units, `seconds` and `bytes`. A metric with `seconds` in its name is recorded in ns, as all others in
+///   integers, and written in seconds;
 /// - one name has one kind, one help, one scale and one set of label names.
 ///
 /// Label *values* may be any text. They come from closed sets (a node of the farm, a drop reason),
@@ -191,19 +193,19 @@ mod tests {
     #[test]
     fn one_name_has_one_meaning() {
         let registry = Registry::default();
-        let _known = registry.histogram("a_ns", "Help.", &[("b", "1")], Scale::DURATION_NS);
+        let _known = registry.histogram("a_seconds", "Help.", &[("b", "1")], Scale::DURATION_NS);
         let attempts: [&dyn Fn(); 5] = [
-            &|| drop(registry.gauge("a_ns", "Help.", &[("b", "1")])),
-            &|| drop(registry.histogram("a_ns", "Else.", &[("b", "1")], Scale::DURATION_NS)),
-            &|| drop(registry.histogram("a_ns", "Help.", &[("b", "1")], Scale::COUNT)),
-            &|| drop(registry.histogram("a_ns", "Help.", &[("c", "1")], Scale::DURATION_NS)),
-            &|| drop(registry.counter("a_ns", "Help.", &[("b", "1")])),
+            &|| drop(registry.gauge("a_seconds", "Help.", &[("b", "1")])),
+            &|| drop(registry.histogram("a_seconds", "Else.", &[("b", "1")], Scale::DURATION_NS)),
+            &|| drop(registry.histogram("a_seconds", "Help.", &[("b", "1")], Scale::COUNT)),
+            &|| drop(registry.histogram("a_seconds", "Help.", &[("c", "1")], Scale::DURATION_NS)),
+            &|| drop(registry.counter("a_seconds", "Help.", &[("b", "1")])),
         ];
         for (number, attempt) in attempts.iter().enumerate() {
             let outcome = catch_unwind(AssertUnwindSafe(attempt));
             assert!(outcome.is_err(), "attempt {number} was let through");
         }
-        let again = registry.histogram("a_ns", "Help.", &[("b", "2")], Scale::DURATION_NS);
+        let again = registry.histogram("a_seconds", "Help.", &[("b", "2")], Scale::DURATION_NS);
         again.record(1);
     }
 }

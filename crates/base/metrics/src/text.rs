@@ -1,5 +1,6 @@
 //! The registry as text, in the Prometheus exposition format.
 
+use crate::name::is_time;
 use crate::registry::{Family, Registry, Scale, Series};
 use crate::snapshot::Snapshot;
 use std::fmt::{self, Write};
@@ -12,7 +13,8 @@ impl Registry {
     ///
     /// The format is version 0.0.4 of "Exposition formats: Text-based format" in the Prometheus
     /// documentation. Histograms are written as cumulative buckets whose `le` is 2^k - 1, the largest
-    /// integer below a power of two, so that no count is an estimate.
+    /// integer below a power of two, so that no count is an estimate. Times are recorded in ns and written in seconds,
+    /// digit by digit, so that they are exact as well.
     pub fn encode(&self, text: &mut String) {
         for (name, family) in self.lock().iter() {
             write_family(text, name, family).expect("writing to a String does not fail");
@@ -28,11 +30,19 @@ fn write_family(text: &mut String, name: &str, family: &Family) -> fmt::Result {
             .iter()
             .map(|(label, value)| format!("{label}=\"{}\"", escaped(value, true)));
         let labels = pairs.collect::<Vec<_>>().join(",");
+        let number = |value: i128| Number {
+            value,
+            is_time: is_time(name),
+        };
         match series {
             Series::Counter(counter) => {
-                writeln!(text, "{name}{} {}", braced(&labels), counter.value())?;
+                let value = number(counter.value().into());
+                writeln!(text, "{name}{} {value}", braced(&labels))?;
             }
-            Series::Gauge(gauge) => writeln!(text, "{name}{} {}", braced(&labels), gauge.value())?,
+            Series::Gauge(gauge) => {
+                let value = number(gauge.value().into());
+                writeln!(text, "{name}{} {value}", braced(&labels))?;
+            }
             Series::Histogram(histogram, scale) => {
                 write_histogram(text, name, &labels, &histogram.snapshot(), *scale)?;
             }
@@ -48,16 +58,45 @@ fn write_histogram(
     snapshot: &Snapshot,
     scale: Scale,
 ) -> fmt::Result {
+    let is_time = is_time(name);
+    let number = |value: u64| Number {
+        value: value.into(),
+        is_time,
+    };
     let comma = if labels.is_empty() { "" } else { "," };
     for power in scale.first_power..=scale.last_power {
-        let le = (1_u64 << power) - 1;
+        let le = number((1_u64 << power) - 1);
         let count = snapshot.count_below_power_of_two(power);
         writeln!(text, "{name}_bucket{{{labels}{comma}le=\"{le}\"}} {count}")?;
     }
     let count = snapshot.count();
     writeln!(text, "{name}_bucket{{{labels}{comma}le=\"+Inf\"}} {count}")?;
-    writeln!(text, "{name}_sum{} {}", braced(labels), snapshot.sum())?;
+    let sum = number(snapshot.sum());
+    writeln!(text, "{name}_sum{} {sum}", braced(labels))?;
     writeln!(text, "{name}_count{} {count}", braced(labels))
+}
+
+/// Value as the text has it: an integer, or ns as a decimal fraction of seconds without zeros at its end.
+struct Number {
+    value: i128,
+    is_time: bool,
+}
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SECOND: u128 = 1_000_000_000;
+        if !self.is_time {
+            return write!(f, "{}", self.value);
+        }
+        let ns = self.value.unsigned_abs();
+        let sign = if self.value < 0 { "-" } else { "" };
+        write!(f, "{sign}{}", ns / SECOND)?;
+        let fraction = format!("{:09}", ns % SECOND);
+        match fraction.trim_end_matches('0') {
+            "" => Ok(()),
+            digits => write!(f, ".{digits}"),
+        }
+    }
 }
 
 fn braced(labels: &str) -> String {
@@ -137,6 +176,38 @@ frame_batch_items_count{flp=\"1\"} 4
         ));
     }
 
+    #[test]
+    fn times_are_written_in_seconds() {
+        let registry = Registry::default();
+        for (ns, expected) in [
+            (0, "0"),
+            (1, "0.000000001"),
+            (-2_500_000_000, "-2.5"),
+            (3_000_000_000, "3"),
+            (i64::MAX, "9223372036.854775807"),
+        ] {
+            registry.gauge("a_late_seconds_max", "Help.", &[]).set(ns);
+            let text = text_of(&registry);
+            assert!(text.ends_with(&format!("\na_late_seconds_max {expected}\n")), "{text}");
+        }
+        let registry = Registry::default();
+        registry.counter("a_seconds_total", "Help.", &[]).add(1_250_000_000);
+        assert!(text_of(&registry).ends_with("\na_seconds_total 1.25\n"));
+        let registry = Registry::default();
+        let histogram = registry.histogram("a_seconds", "Help.", &[], Scale::DURATION_NS);
+        histogram.record(1_500_000_000);
+        let text = text_of(&registry);
+        for line in [
+            "a_seconds_bucket{le=\"0.000001023\"} 0",
+            "a_seconds_bucket{le=\"1.073741823\"} 0",
+            "a_seconds_bucket{le=\"2.147483647\"} 1",
+            "a_seconds_sum 1.5",
+            "a_seconds_count 1",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}: {text}");
+        }
+    }
+
     /// One sample line: name, labels, value.
     type Sample = (String, BTreeMap<String, String>, f64);
 
@@ -212,19 +283,19 @@ frame_batch_items_count{flp=\"1\"} 4
             values in prop::collection::vec(0_u64..1 << 40, 0..100)
         ) {
             let registry = Registry::default();
-            let histogram = registry.histogram("a_ns", "Help.", &[], Scale::DURATION_NS);
+            let histogram = registry.histogram("a_seconds", "Help.", &[], Scale::DURATION_NS);
             values.iter().for_each(|value| histogram.record(*value));
             let samples = parse(&text_of(&registry));
             let buckets: Vec<_> =
-                samples.iter().filter(|(name, ..)| name == "a_ns_bucket").collect();
+                samples.iter().filter(|(name, ..)| name == "a_seconds_bucket").collect();
             for (_, labels, count) in &buckets {
                 let le: f64 = labels["le"].parse().unwrap();
-                let below = values.iter().filter(|value| **value as f64 <= le).count();
+                let below = values.iter().filter(|value| **value as f64 / 1e9 <= le).count();
                 prop_assert_eq!(*count, below as f64);
             }
             prop_assert_eq!(&buckets.last().unwrap().1["le"], "+Inf");
             let [.., (_, _, sum), (_, _, count)] = &samples[..] else { panic!("no sum and count") };
-            prop_assert_eq!(*sum, values.iter().sum::<u64>() as f64);
+            prop_assert_eq!(*sum, values.iter().sum::<u64>() as f64 / 1e9);
             prop_assert_eq!(*count, values.len() as f64);
         }
     }

@@ -8,14 +8,19 @@
 //! O2-Balancer2 has no back-pressure: an FLP that cannot send throws away. So a heartbeat waits until data have come
 //! for all but a few of those before it, and memory is bounded.
 
-use crate::http::{self, MetricsError};
+use crate::clock::Clock;
+use crate::health::{Health, Standing};
+use crate::http::{self, MetricsError, Page};
+use crate::role::Build;
 use crate::security::is_outside;
 use crate::shutdown::Shutdown;
 use crate::zmq::o2_balancer::{O2Channel, O2Data, SIZE};
+use crate::usage;
 use crate::zmq::{Link, ZmqError, ZmqMethod};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde::Serialize;
 use sheaf_metrics::Registry;
+use sheaf_protocol::{RunId, Term};
 use sheaf_zmtp::{
     Endpoint, HighWater, Limits, Message, PeerId, SendError, SocketConfig, SocketType,
 };
@@ -67,6 +72,8 @@ pub struct BridgeConfig {
     pub message_bytes_max: u64,
     /// Where metrics are served; without it, nowhere.
     pub metrics: Option<String>,
+    /// Program that runs.
+    pub build: Build,
     /// Whether it may be reached from other machines: nothing is encrypted, and no peer authenticates.
     pub insecure: bool,
 }
@@ -85,6 +92,7 @@ impl Default for BridgeConfig {
             ahead_max: 64,
             message_bytes_max: 64 << 20,
             metrics: None,
+            build: Build::default(),
             insecure: false,
         }
     }
@@ -195,6 +203,8 @@ struct Bridge<'a> {
     due: Option<Instant>,
     is_late: bool,
     report: BridgeReport,
+    health: Arc<Health>,
+    clock: Clock,
 }
 
 impl<'a> Bridge<'a> {
@@ -203,8 +213,17 @@ impl<'a> Bridge<'a> {
             return Err(BridgeError::Outside { endpoint });
         }
         let registry = Arc::<Registry>::default();
+        let clock = Clock::start();
+        let health = Arc::new(Health::new("bridge", clock));
         if let Some(address) = &config.metrics {
-            http::serve(address, registry.clone())?;
+            usage::export_build(&registry, config.build);
+            let page = Page {
+                registry: registry.clone(),
+                health: health.clone(),
+                build: config.build,
+                others: Vec::new(),
+            };
+            http::serve(address, page)?;
         }
         let bind = |role, socket_type, socket, endpoint: &str| {
             let at = (endpoint, ZmqMethod::Bind);
@@ -274,6 +293,8 @@ impl<'a> Bridge<'a> {
             next: config.first,
             due: None,
             is_late: false,
+            health,
+            clock,
             config,
         })
     }
@@ -281,6 +302,7 @@ impl<'a> Bridge<'a> {
     fn run(&mut self, shutdown: &Shutdown) -> io::Result<()> {
         let mut end: Option<Instant> = None;
         loop {
+            self.note_health();
             let is_busy = self.forward();
             self.hear_feedback();
             let now = Instant::now();
@@ -300,6 +322,17 @@ impl<'a> Bridge<'a> {
             };
             self.wait(timeout)?;
         }
+    }
+
+    fn note_health(&self) {
+        self.health.turn(self.clock.now());
+        let is_ready = self.due.is_some();
+        self.health.stand(Standing {
+            phase: if is_ready { "running" } else { "waiting" },
+            is_ready,
+            run: RunId(0),
+            term: Term(0),
+        });
     }
 
     fn is_over(&self) -> bool {

@@ -18,6 +18,15 @@ impl Clock {
         }
     }
 
+    /// A clock that showed zero `ago`.
+    #[cfg(test)]
+    pub(crate) fn started_before(ago: Duration) -> Self {
+        let origin = Instant::now().checked_sub(ago);
+        Self {
+            origin: origin.expect("the machine runs for longer"),
+        }
+    }
+
     /// The time now.
     #[must_use]
     pub fn now(&self) -> Timestamp {

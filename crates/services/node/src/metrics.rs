@@ -1,6 +1,6 @@
 //! Metrics of the pure brains and of the transport, a line each. Meaning for operators: `docs/reference/metrics.md`.
 
-use crate::{icn, reject, security, sink, zmq};
+use crate::{http, icn, reject, security, sink, usage, zmq};
 use bytes::Bytes;
 use sheaf_metrics::{Metric, Registry, Row};
 use sheaf_stf_builder::flp::{Flp, StfRefusal};
@@ -443,6 +443,8 @@ pub fn groups() -> Vec<Group> {
         group("epn", of(OF_EPN).collect()),
         group("shm", sink::metrics().collect()),
         group("zmq", zmq::METRICS.to_vec()),
+        group("page", http::metrics().collect()),
+        group("process", usage::metrics().collect()),
         group(
             "node",
             of_node

@@ -43,6 +43,24 @@ use tracing::info;
 /// Arena of a process that moves no STFs.
 const CONTROL_ARENA_BYTES: u64 = 1 << 20;
 
+/// Program that a process runs, as its page and its metrics tell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Build {
+    /// Version of the release.
+    pub version: &'static str,
+    /// Commit of the sources; `unknown` where they were no checkout.
+    pub commit: &'static str,
+}
+
+impl Default for Build {
+    fn default() -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            commit: "unknown",
+        }
+    }
+}
+
 /// Options of a process beside the farm file.
 #[derive(Default)]
 pub struct RoleOptions {
@@ -56,6 +74,8 @@ pub struct RoleOptions {
     pub on_listening: Option<AddressSink>,
     /// How often the ICN reports the farm, and to whom.
     pub on_status: Option<(Duration, StatusSink)>,
+    /// Program that runs.
+    pub build: Build,
 }
 
 /// Takes the address that a process listens at.
@@ -185,7 +205,7 @@ pub fn run_icn(
             icns: addresses.len(),
         })?;
     let (_, address) = process.transport().listen(own)?;
-    process.serve_metrics(options.metrics.as_ref().or(config.icn.metrics.as_ref()))?;
+    process.serve_page(config, &options)?;
     info!(address, policy = config.icn.scheduler.policy, "ICN listens");
     if let Some(tell) = options.on_listening.take() {
         tell(&address);
@@ -228,6 +248,7 @@ pub fn run_icn(
         node: IcnNode::new(process.take_transport(), parts)?,
         report: report.map(|(period, sink)| (Every::new(period), sink)),
         level: process.level,
+        health: process.health.clone(),
     };
     Driver::new(&process, node, discovery, shutdown).run()?;
     info!("The run is over");
@@ -268,7 +289,7 @@ pub fn run_flp(
         lend: &mut |pool: &Arc<Arena>| process.transport().lend(pool, u64::MAX),
     };
     let input = source::open(&config.flp.source, opening)?;
-    process.serve_metrics(options.metrics.as_ref().or(config.flp.metrics.as_ref()))?;
+    process.serve_page(config, &options)?;
     let stf_bytes_max = match &input {
         Input::Made(source) => source.bytes_max().min(config.flp.stf_bytes_max),
         Input::Fed(_) => config.flp.stf_bytes_max,
@@ -296,7 +317,8 @@ pub fn run_flp(
             flp.into(),
             source.incarnation,
             hello,
-        ),
+        )
+        .noted_in(process.health.clone()),
         log: process.log.take().unwrap_or_else(EventLog::none),
     };
     info!(%flp, source = config.flp.source.kind(), stf_bytes_max, "FLP begins");
@@ -334,7 +356,7 @@ pub fn run_epn(
         let (_, actual) = transport.listen_bulk(&own(other))?;
         others.push(actual);
     }
-    process.serve_metrics(options.metrics.as_ref().or(config.epn.metrics.as_ref()))?;
+    process.serve_page(config, &options)?;
     let waker = process.waker.clone();
     let target = Target {
         epn,
@@ -383,7 +405,8 @@ pub fn run_epn(
             epn.into(),
             target.incarnation,
             hello,
-        ),
+        )
+        .noted_in(process.health.clone()),
         log: process.log.take().unwrap_or_else(EventLog::none),
     };
     let me = Member {

@@ -9,6 +9,9 @@
 //! stream is begun beside a silent one, and takes its place when the ICN answers on it. If it is the ICN that
 //! hangs, it finds both, and nothing is lost.
 
+mod standing;
+
+use crate::health::{Health, Standing};
 use crate::reject::{self, Told};
 use sheaf_protocol::control::{Hello, Welcome};
 use sheaf_protocol::reject::Code;
@@ -18,6 +21,7 @@ use sheaf_protocol::{
 use sheaf_stf_builder::Backoff;
 use sheaf_transport::{CloseReason, ConnId, Frame, SendError, Transport};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 use tracing::{info, warn};
 
@@ -221,6 +225,8 @@ pub struct Uplink {
     fenced: u64,
     /// Refusals in the log, until an ICN takes the node.
     refusals: BTreeMap<Code, Told>,
+    /// Where the standing of the node is noted, and the last note.
+    health: Option<(Arc<Health>, Standing)>,
 }
 
 impl Uplink {
@@ -247,6 +253,7 @@ impl Uplink {
             pulsed_at: Timestamp(0),
             fenced: 0,
             refusals: BTreeMap::new(),
+            health: None,
         }
     }
 
@@ -337,6 +344,7 @@ impl Uplink {
             self.send_hello(now, transport, conn);
         }
         self.look_for_other_ways(now, transport);
+        self.note_standing();
     }
 
     /// Begins a second stream beside one on which the leader is silent, and gives up one without an answer.

@@ -1,6 +1,7 @@
 //! `sheaf run bridge`: programs of other systems at the ends of a farm.
 
 use crate::address;
+use crate::command;
 use crate::fail;
 use anyhow::Context as _;
 use serde::Serialize;
@@ -107,6 +108,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         ahead_max: args.ahead,
         message_bytes_max: args.message_bytes_max,
         metrics: args.metrics.clone(),
+        build: command::BUILD,
         insecure: args.insecure,
     };
     let shutdown = Shutdown::on_signals().context("cannot handle signals")?;

@@ -5,6 +5,7 @@
 
 use super::cpu_list;
 use crate::address;
+use crate::command;
 use crate::fail;
 use anyhow::Context as _;
 use rustix::process::Signal;
@@ -183,6 +184,7 @@ fn options(args: &NodeArgs, node: NodeId) -> RoleOptions {
         events: args.events.clone(),
         on_listening: Some(Box::new(tell)),
         on_status: None,
+        build: command::BUILD,
     }
 }
 

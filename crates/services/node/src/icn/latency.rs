@@ -17,8 +17,8 @@ pub(super) const STAGES: [&str; 5] = [
 ];
 
 pub(super) const LATENCY: Metric = Metric::histogram(
-    "balance_tf_latency_ns",
-    "Time that a delivered TF took, by stage, in ns.",
+    "balance_tf_latency_seconds",
+    "Time that a delivered TF took, by stage, in seconds.",
 )
     .labels(&["stage"])
     .advice("stages: `announce_to_assign` (the latest assignment), `assign_to_first_byte`, `first_to_last_byte`, \

@@ -89,8 +89,8 @@ const OF_LEAD: &[Row<Lead>] = &[
         |lead| lead.scheduler.stats().commits_repeated,
     ),
     Row::gauge(
-        "balance_pace_late_ns_max",
-        "Longest delay of a heartbeat behind its deadline, in ns.",
+        "balance_pace_late_seconds_max",
+        "Longest delay of a heartbeat behind its deadline, in seconds.",
         "paced mode only. Above a tenth of the period: the ICN does not get its processor",
         |lead| lead.scheduler.stats().pace_late_ns_max,
     ),

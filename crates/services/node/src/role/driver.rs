@@ -86,6 +86,7 @@ impl<'a, N: Node> Driver<'a, N> {
         let mut was_asked = false;
         loop {
             let now = clock.now();
+            self.process.health.turn(now);
             let turn = self.node.turn(now)?;
             let is_last = turn == Turn::Done;
             if export.is_due(now) || is_last {
@@ -95,9 +96,11 @@ impl<'a, N: Node> Driver<'a, N> {
             let Turn::WaitUntil(until) = turn else { break };
             fair.sleep_until(until);
             self.node.handle_sleep(until);
+            self.process.health.sleep_until(until);
             let timeout = until.since(clock.now());
             self.node.transport().poll(&mut events, Some(timeout))?;
             let now = clock.now();
+            self.process.health.turn(now);
             self.node.handle_wake(now);
             let late = fair.wake(now);
             if !late.is_zero() {

@@ -5,13 +5,15 @@ use super::process::Every;
 use super::{RoleError, StatusSink};
 use crate::epn::EpnNode;
 use crate::flp::{FlpNode, Turn};
+use crate::health::{Health, Standing};
 use crate::icn::IcnNode;
 use crate::metrics;
 use crate::registry::Discovery;
 use crate::status::FarmStatus;
 use sheaf_metrics::Registry;
-use sheaf_protocol::Timestamp;
+use sheaf_protocol::{RunId, Term, Timestamp};
 use sheaf_transport::{Event, Refusal, Tcp};
+use std::sync::Arc;
 use std::time::Duration;
 use tracing::info;
 
@@ -96,6 +98,20 @@ pub(super) struct ReportingIcn {
     pub(super) report: Option<(Every, StatusSink)>,
     /// Name of the level of security in force.
     pub(super) level: &'static str,
+    /// Where the standing of the ICN is noted.
+    pub(super) health: Arc<Health>,
+}
+
+impl ReportingIcn {
+    fn standing(&self) -> Standing {
+        let scheduler = self.node.scheduler();
+        Standing {
+            phase: scheduler.map_or("standby", |scheduler| scheduler.phase_name()),
+            is_ready: scheduler.is_some(),
+            run: scheduler.map_or(RunId(0), |scheduler| scheduler.run()),
+            term: Term(self.node.ledger_status().term.0),
+        }
+    }
 }
 
 impl Node for ReportingIcn {
@@ -137,6 +153,7 @@ impl Node for ReportingIcn {
     }
 
     fn export(&self, registry: &Registry) {
+        self.health.stand(self.standing());
         self.node.export(registry);
         self.node.export_rejected(registry);
     }

@@ -5,10 +5,11 @@ use crate::budget::{Budget, HEAP_BYTES_MAX};
 use crate::clock::Clock;
 use crate::config::{FarmConfig, MembershipBackend};
 use crate::event::EventLog;
-use crate::http::{self, MetricsError};
+use crate::health::Health;
+use crate::http::{self, MetricsError, Page};
 use crate::registry::{self, Discovery};
 use crate::shutdown::Shutdown;
-use crate::{reject, security};
+use crate::{reject, security, usage};
 use sheaf_membership::Member;
 use sheaf_metrics::Registry;
 use sheaf_protocol::{Limits, NodeId, Role, Timestamp};
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::{info, warn};
 
-/// Descriptors of a process beside its connections: logs, sources, sinks, metrics, the ledger.
+/// Descriptors of a process beside its connections and its page: logs, sources, sinks, the ledger.
 const FILES_BESIDE: u64 = 128;
 
 /// Parts that every role needs.
@@ -27,9 +28,11 @@ pub(super) struct Process {
     transport: Option<Tcp>,
     pub(super) waker: Waker,
     pub(super) registry: Arc<Registry>,
+    node: NodeId,
     pub(super) log: Option<EventLog>,
     /// The name of the level of security in force.
     pub(super) level: &'static str,
+    pub(super) health: Arc<Health>,
 }
 
 impl Process {
@@ -47,12 +50,7 @@ impl Process {
             })?,
             None => EventLog::none(),
         };
-        let metrics = match node.role {
-            Role::Flp => &config.flp.metrics,
-            Role::Epn => &config.epn.metrics,
-            Role::Icn | Role::Operator => &config.icn.metrics,
-        };
-        let metrics = options.metrics.as_ref().or(metrics.as_ref());
+        let metrics = page_address(config, node.role, options);
         let security = security::open(
             config,
             node,
@@ -81,7 +79,7 @@ impl Process {
             tcp.accepted_max + config.run.flps as usize + config.run.epns as usize;
         let consumers =
             usize::from(node.role == Role::Epn) * config.epn.sink.table().descriptors_max();
-        let files = raise_files(connections_max, consumers)?;
+        let files = raise_files(connections_max, consumers, metrics.is_some())?;
         let queue_bytes_max = tcp.queue_bytes_max;
         let mut transport = Tcp::with_security(tcp, arena.clone(), security)?;
         transport.set_close_notice(reject::close_notice);
@@ -108,14 +106,18 @@ impl Process {
             receive_buffer_bytes = sockets.receive_buffer_bytes,
             "Sockets"
         );
+        let clock = Clock::start();
+        let health = Arc::new(Health::new(node, clock));
         Ok(Self {
-            clock: Clock::start(),
+            clock,
             arena,
             transport: Some(transport),
             waker,
             registry: Arc::new(Registry::default()),
+            node,
             log: Some(log),
             level,
+            health,
         })
     }
 
@@ -141,12 +143,54 @@ impl Process {
         Ok(registry.map(|registry| Discovery::new(registry, self.clock.now(), me)))
     }
 
-    pub(super) fn serve_metrics(&self, address: Option<&String>) -> Result<(), MetricsError> {
-        if let Some(address) = address {
-            http::serve(address, self.registry.clone())?;
-        }
+    /// Serves the page of the process, if the farm file or the options say where.
+    pub(super) fn serve_page(
+        &self,
+        config: &FarmConfig,
+        options: &RoleOptions,
+    ) -> Result<(), MetricsError> {
+        let Some(address) = page_address(config, self.node.role, options) else {
+            return Ok(());
+        };
+        usage::export_build(&self.registry, options.build);
+        let page = Page {
+            registry: self.registry.clone(),
+            health: self.health.clone(),
+            build: options.build,
+            others: other_pages(config, address),
+        };
+        http::serve(address, page)?;
         Ok(())
     }
+}
+
+/// Returns where a process of `role` serves its page.
+fn page_address<'a>(
+    config: &'a FarmConfig,
+    role: Role,
+    options: &'a RoleOptions,
+) -> Option<&'a String> {
+    let of_role = match role {
+        Role::Flp => &config.flp.metrics,
+        Role::Epn => &config.epn.metrics,
+        Role::Icn | Role::Operator => &config.icn.metrics,
+    };
+    options.metrics.as_ref().or(of_role.as_ref())
+}
+
+/// Returns the pages that the farm file names, without the one at `own` and those that no browser can connect to.
+fn other_pages(config: &FarmConfig, own: &str) -> Vec<(&'static str, String)> {
+    let named = [
+        ("icn", &config.icn.metrics),
+        ("flp", &config.flp.metrics),
+        ("epn", &config.epn.metrics),
+    ];
+    let can_connect = |address: &String| {
+        let socket = address.parse::<std::net::SocketAddr>();
+        address != own && socket.is_ok_and(|socket| !socket.ip().is_unspecified())
+    };
+    let named = named.into_iter().filter_map(|(role, address)| Some((role, address.clone()?)));
+    named.filter(|(_, address)| can_connect(address)).collect()
 }
 
 /// The ICNs of the farm file; none if a registry will tell.
@@ -161,11 +205,20 @@ pub(super) fn resolve_all(addresses: &[String]) -> Result<Vec<String>, RoleError
     addresses.iter().map(|address| resolve(address)).collect()
 }
 
-/// Sees to it that the process may have as many descriptors as its connections need, and the `consumers` of its sink.
-/// Gives how many it may have.
-fn raise_files(connections_max: usize, consumers: usize) -> Result<u64, RoleError> {
+/// Returns the descriptors that a process needs for its connections, the `consumers` of its sink, and its page.
+fn files_needed(connections_max: usize, consumers: usize, has_page: bool) -> u64 {
+    let of_page = if has_page { http::FILES } else { 0 };
+    (connections_max + consumers + of_page) as u64 + FILES_BESIDE
+}
+
+/// Raises the limit of descriptors to what the process needs. Returns how many it may have.
+fn raise_files(
+    connections_max: usize,
+    consumers: usize,
+    has_page: bool,
+) -> Result<u64, RoleError> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let needed = (connections_max + consumers) as u64 + FILES_BESIDE;
+    let needed = files_needed(connections_max, consumers, has_page);
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let found = current.unwrap_or(u64::MAX);
     if found >= needed {
@@ -227,5 +280,27 @@ impl Every {
             self.last = now;
         }
         due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_descriptors_of_the_page_are_claimed_at_the_start() {
+        let without = files_needed(4096, 8, false);
+        assert_eq!(without, 4096 + 8 + FILES_BESIDE);
+        assert_eq!(files_needed(4096, 8, true), without + http::FILES as u64);
+    }
+
+    #[test]
+    fn a_page_names_the_others_that_a_browser_can_connect_to() {
+        let mut config = FarmConfig::default();
+        config.icn.metrics = Some("10.0.0.1:9100".to_owned());
+        config.flp.metrics = Some("0.0.0.0:9101".to_owned());
+        config.epn.metrics = Some("10.0.0.2:9102".to_owned());
+        let expected = [("icn", "10.0.0.1:9100".to_owned())];
+        assert_eq!(other_pages(&config, "10.0.0.2:9102"), expected);
     }
 }
