@@ -25,6 +25,7 @@ mod simulator;
 mod stand;
 mod start_order;
 mod stf_files;
+mod status;
 mod stored;
 mod systemd;
 mod tutorials;

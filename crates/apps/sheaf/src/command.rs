@@ -3,7 +3,7 @@
 use crate::logging::{self, Usual};
 #[cfg(feature = "lab")]
 use crate::{bench, lab, sim};
-use crate::{cert, completions, config, ctl, data, demo, reference, run};
+use crate::{cert, completions, config, ctl, data, demo, reference, run, status};
 use clap::CommandFactory as _;
 use sheaf_node::role::Build;
 use std::process::ExitCode;
@@ -30,6 +30,7 @@ Examples:
   sheaf demo                                   a whole farm on this machine, live
   sheaf demo --kill epn:2@3s --duration 6s     an EPN dies, and nothing is lost
   sheaf run icn --config farm.toml             one node of a real farm
+  sheaf status --config farm.toml              how a running farm is
   sheaf ctl drain epn:3 --config farm.toml     take an EPN out of service without loss
   sheaf config check farm.toml                 what is wrong with a farm file
   sheaf data inspect run.raw                   what is in a file of raw data
@@ -48,6 +49,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Demo(Box<demo::Args>),
     Run(run::Args),
+    Status(status::Args),
     Ctl(ctl::Args),
     Data(data::Args),
     Config(config::Args),
@@ -84,6 +86,7 @@ impl Command {
         match self {
             Self::Demo(args) => demo::run(args),
             Self::Run(args) => run::run(args),
+            Self::Status(args) => status::run(args),
             Self::Ctl(args) => ctl::run(args),
             Self::Data(args) => data::run(args),
             Self::Config(args) => config::run(args),

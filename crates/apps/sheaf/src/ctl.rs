@@ -1,15 +1,14 @@
 //! `sheaf ctl`: the state of a running farm, and orders to it.
 
 use crate::node_name::parse_epn;
-use crate::{address, duration, fail};
+use crate::reach::Reach;
+use crate::status;
 use anyhow::Context as _;
 use serde::Serialize;
-use sheaf_node::config::FarmConfig;
 use sheaf_node::operator::{Answer, Operator, OperatorError};
 use sheaf_protocol::EpnId;
 use sheaf_protocol::control::Order;
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -28,43 +27,10 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    Status(StatusArgs),
+    Status(status::Args),
     Drain(DrainArgs),
     Stop(StopArgs),
     Set(SetArgs),
-}
-
-/// Connection to the farm, and form of the answer.
-#[derive(Clone, Debug, clap::Args)]
-struct Reach {
-    /// Read addresses of the ICNs and certificates from this farm file.
-    #[arg(long, value_name = "FILE", required_unless_present = "icn")]
-    config: Option<PathBuf>,
-    /// Connect to these ICNs in place of those of the farm file.
-    #[arg(long, value_name = "ADDR", value_parser = address::parse_node, num_args = 1..)]
-    icn: Vec<String>,
-    /// Give up if no ICN has carried out the order within this time.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration::parse)]
-    timeout: Duration,
-    /// Authenticate as this operator: the index in the certificate.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    operator: u16,
-    /// Print the outcome as one JSON object.
-    #[arg(long)]
-    json: bool,
-}
-
-/// Print which ICN leads, the run, and the state of the run.
-///
-/// Exit status: 0 if a leading ICN answered, 1 if none did, 2 if the command line or the farm file is wrong.
-#[derive(Clone, Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  sheaf ctl status --config farm.toml
-  sheaf ctl status --icn 10.0.0.1:7000 10.0.0.2:7000 10.0.0.3:7000 --json")]
-struct StatusArgs {
-    #[command(flatten)]
-    reach: Reach,
 }
 
 /// Drain an EPN: it gets no new timeframes, finishes what it has, and ends.
@@ -132,7 +98,7 @@ struct StopArgs {
 /// The reason why there is no answer, or why it is a refusal.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.command {
-        Command::Status(args) => status(args),
+        Command::Status(args) => status::run(args),
         Command::Drain(args) => drain(args),
         Command::Stop(args) => stop(args),
         Command::Set(args) => set(args),
@@ -142,7 +108,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// Outcome of an order, as `--json` writes it.
 #[derive(Debug, Default, Serialize)]
 struct Outcome {
-    /// `status`, `drain`, `set` or `stop`.
+    /// `drain`, `set` or `stop`.
     order: &'static str,
     /// Such as `epn:3`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -162,27 +128,6 @@ struct Outcome {
     detail: String,
 }
 
-/// `sheaf ctl status`.
-fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
-    let mut outcome = Outcome {
-        order: "status",
-        ..Outcome::default()
-    };
-    let is_taken = outcome.take(operator(&args.reach)?.order(Order::Report, args.reach.timeout));
-    if args.reach.json || !is_taken {
-        return print(&args.reach, &outcome);
-    }
-    let (icn, term) = (
-        outcome.icn.unwrap_or_default(),
-        outcome.term.unwrap_or_default(),
-    );
-    let text = format!("leader  {icn} (term {term})\nstate   {}\n", outcome.detail);
-    let mut out = std::io::stdout();
-    out.write_all(text.as_bytes())
-        .context("cannot write the status")?;
-    Ok(ExitCode::SUCCESS)
-}
-
 /// `sheaf ctl drain`.
 fn drain(args: &DrainArgs) -> anyhow::Result<ExitCode> {
     let until = Instant::now() + args.reach.timeout;
@@ -192,7 +137,7 @@ fn drain(args: &DrainArgs) -> anyhow::Result<ExitCode> {
         left: args.wait.then_some(false),
         ..Outcome::default()
     };
-    let mut operator = operator(&args.reach)?;
+    let mut operator = args.reach.operator()?;
     let order = Order::Drain { epn: args.epn };
     let answer = operator.order(order, args.reach.timeout);
     let is_taken = outcome.take(answer);
@@ -228,7 +173,7 @@ fn set(args: &SetArgs) -> anyhow::Result<ExitCode> {
         weight_milli: args.weight,
         enabled: args.enabled,
     };
-    outcome.take(operator(&args.reach)?.order(order, args.reach.timeout));
+    outcome.take(args.reach.operator()?.order(order, args.reach.timeout));
     print(&args.reach, &outcome)
 }
 
@@ -238,22 +183,8 @@ fn stop(args: &StopArgs) -> anyhow::Result<ExitCode> {
         order: "stop",
         ..Outcome::default()
     };
-    outcome.take(operator(&args.reach)?.order(Order::Stop, args.reach.timeout));
+    outcome.take(args.reach.operator()?.order(Order::Stop, args.reach.timeout));
     print(&args.reach, &outcome)
-}
-
-fn operator(reach: &Reach) -> anyhow::Result<Operator> {
-    let mut config = match &reach.config {
-        Some(file) => FarmConfig::load_for(file, &[])?,
-        None => FarmConfig::default(),
-    };
-    if !reach.icn.is_empty() {
-        config.icn.addresses.clone_from(&reach.icn);
-    }
-    Operator::new(&config, reach.operator).map_err(|error| match error {
-        OperatorError::Security(_) | OperatorError::Resolve { .. } => fail::bad_use(error),
-        error => error.into(),
-    })
 }
 
 /// Queries the ICN until it does not know the EPN twice in a row. Returns `false` if that takes longer than `until`.

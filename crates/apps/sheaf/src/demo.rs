@@ -15,7 +15,7 @@ mod screen;
 mod summary;
 #[cfg(feature = "tui")]
 mod view;
-mod watch;
+pub(crate) mod watch;
 
 pub(crate) use args::Args;
 

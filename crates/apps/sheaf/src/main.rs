@@ -19,10 +19,12 @@ mod logging;
 mod node_name;
 mod old_names;
 mod progress;
+mod reach;
 mod reference;
 mod run;
 #[cfg(feature = "lab")]
 mod sim;
+mod status;
 
 use clap::{CommandFactory as _, FromArgMatches as _};
 use command::Cli;

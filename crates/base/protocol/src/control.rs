@@ -131,6 +131,13 @@ pub enum Control {
         /// Result, or the reason why the order is not carried out.
         detail: String,
     },
+    /// Part of the answer to [`Order::Status`]: the status of the farm as JSON (`docs/reference/status.md`).
+    Status {
+        /// Parts behind this one.
+        left: u32,
+        /// Bytes of the text.
+        part: Bytes,
+    },
 
     // ICN → FLP and EPN
     /// Answers [`Hello`](Self::Hello): the sender belongs to the run of the envelope.
@@ -383,6 +390,8 @@ pub enum Order {
     },
     /// The sources stop, the farm drains, the run ends.
     Stop,
+    /// Answer with the whole status, by [`Status`](Control::Status); changes nothing.
+    Status,
 }
 
 /// The terms on which a node has joined.

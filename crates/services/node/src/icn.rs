@@ -105,6 +105,8 @@ struct Terms {
     duration: Option<Duration>,
     checkpoint_records: u64,
     registry: Arc<Registry>,
+    /// Name of the level of security in force.
+    level: &'static str,
 }
 
 /// One ICN on any transport. Its driver feeds it events and turns it.
@@ -161,6 +163,7 @@ impl<T: Transport> IcnNode<T> {
                 duration: parts.duration,
                 checkpoint_records: parts.checkpoint_records,
                 registry: parts.registry,
+                level: "",
             },
             ledger: parts.ledger,
             lead: None,
@@ -418,6 +421,7 @@ impl<T: Transport> IcnNode<T> {
         if let Some(lead) = &mut self.lead {
             match lead.members.handle_hello(fair, node, incarnation) {
                 Ok(events) => {
+                    lead.left.remove(&node);
                     self.take_session(conn, session, hello);
                     self.send_leadership(conn);
                     self.with_lead(now, |lead, context| {

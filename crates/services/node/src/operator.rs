@@ -6,6 +6,7 @@
 use crate::clock::new_incarnation;
 use crate::config::FarmConfig;
 use crate::security::{self, SecurityError};
+use crate::status::FarmStatus;
 use sheaf_protocol::control::{Hello, Order};
 use sheaf_protocol::{Control, Envelope, Incarnation, NodeId, Role, RunId, Term, WireKind};
 use sheaf_transport::{
@@ -21,6 +22,8 @@ use tracing::debug;
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// Longest wait for the network in one go.
 const LOOK: Duration = Duration::from_millis(50);
+/// Largest status that is taken: that of a hundred thousand nodes.
+const STATUS_BYTES_MAX: usize = 64 << 20;
 /// Orders have no bodies; this is the least that an arena takes.
 const ARENA_BYTES: usize = 1 << 20;
 
@@ -37,6 +40,33 @@ pub struct Answer {
     pub done: bool,
     /// Result, or the reason of a refusal.
     pub detail: String,
+}
+
+/// Status of a farm, and the leader that told it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Told {
+    /// Where the leader listens.
+    pub icn: String,
+    /// Term.
+    pub term: Term,
+    /// Status.
+    pub status: FarmStatus,
+}
+
+/// One ICN as its stream shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IcnSeen {
+    /// Where it listens.
+    pub address: String,
+    /// `leads`, `standby`, or `away`.
+    pub state: &'static str,
+    /// What came of it, where it is away.
+    pub why: String,
+}
+
+enum Reply {
+    Answer(Answer),
+    Told(Box<Told>),
 }
 
 /// Why an order has no answer.
@@ -86,6 +116,14 @@ pub enum OperatorError {
         /// Each address and what came of it.
         found: String,
     },
+    /// A leader sent a status that cannot be read.
+    #[error("{icn} sent a status that cannot be read: {detail}")]
+    Status {
+        /// Where the leader listens.
+        icn: String,
+        /// What is wrong with it.
+        detail: String,
+    },
     /// A leader took the order and did not answer.
     #[error("{icn} leads and does not answer for {} s: the order may be carried out or not", waited.as_secs_f64())]
     Unanswered {
@@ -116,6 +154,8 @@ struct Stream {
     ask_at: Instant,
     /// Reason of the last close.
     why: String,
+    /// Whether it was tried, and nothing came of it.
+    has_failed: bool,
 }
 
 /// A client that gives orders.
@@ -125,6 +165,8 @@ pub struct Operator {
     node: NodeId,
     incarnation: Incarnation,
     sequence: u64,
+    /// Parts of a status that have come.
+    parts: Vec<u8>,
 }
 
 impl Operator {
@@ -152,6 +194,7 @@ impl Operator {
                 state: State::Down,
                 ask_at,
                 why: "it was not tried".to_owned(),
+                has_failed: false,
             })
         };
         let addresses = config.icn.all_addresses().into_iter();
@@ -163,6 +206,7 @@ impl Operator {
             node,
             incarnation: new_incarnation(),
             sequence: 0,
+            parts: Vec::new(),
         })
     }
 
@@ -172,6 +216,63 @@ impl Operator {
     ///
     /// [`OperatorError`] if there is no answer. A refusal is an answer.
     pub fn order(&mut self, order: Order, patience: Duration) -> Result<Answer, OperatorError> {
+        loop {
+            // A status that was asked for before comes late.
+            if let Reply::Answer(answer) = self.ask(order, patience)? {
+                return Ok(answer);
+            }
+        }
+    }
+
+    /// Asks the ICN that leads for the status of the farm, for at most `patience`.
+    ///
+    /// # Errors
+    ///
+    /// [`OperatorError`] if there is no answer.
+    pub fn status(&mut self, patience: Duration) -> Result<Told, OperatorError> {
+        loop {
+            if let Reply::Told(told) = self.ask(Order::Status, patience)? {
+                return Ok(*told);
+            }
+        }
+    }
+
+    /// Returns all ICNs as their streams show them, in the order of the farm file. Those that have not answered yet have
+    /// `patience` to do so.
+    pub fn icns(&mut self, patience: Duration) -> Vec<IcnSeen> {
+        let began = Instant::now();
+        let mut events = Vec::new();
+        let is_known = |stream: &Stream| {
+            stream.has_failed || matches!(stream.state, State::Leads(..) | State::Standby)
+        };
+        while !self.streams.iter().all(is_known) {
+            let left = patience.saturating_sub(began.elapsed());
+            let is_over = left.is_zero() || self.tick().is_err();
+            if is_over || self.transport.poll(&mut events, Some(left.min(LOOK))).is_err() {
+                break;
+            }
+            for event in events.drain(..) {
+                // A stream that says something else than its office is away for this purpose.
+                let _ = self.handle(event, None);
+            }
+        }
+        let seen = |stream: &Stream| {
+            let (state, why) = match stream.state {
+                State::Leads(..) => ("leads", String::new()),
+                State::Standby => ("standby", String::new()),
+                State::Greeting => ("away", "connected, and it says nothing".to_owned()),
+                State::Down | State::Connecting => ("away", stream.why.clone()),
+            };
+            IcnSeen {
+                address: stream.address.clone(),
+                state,
+                why,
+            }
+        };
+        self.streams.iter().map(seen).collect()
+    }
+
+    fn ask(&mut self, order: Order, patience: Duration) -> Result<Reply, OperatorError> {
         let began = Instant::now();
         // The leader that has the order, and its term: a later leader is given it again.
         let mut given: Option<(ConnId, Term)> = None;
@@ -181,18 +282,23 @@ impl Operator {
             if let Some((conn, term)) = self.leader()
                 && given != Some((conn, term))
             {
+                self.parts.clear();
                 self.send(conn, &Control::Order(order));
                 given = Some((conn, term));
             }
             let left = patience.saturating_sub(began.elapsed());
             if left.is_zero() {
-                return Err(self.give_up(given.map(|(conn, _)| conn), patience));
+                let given = given.map(|(conn, _)| conn);
+                let error = self.give_up(given, patience);
+                // What it answers later must not be taken for the answer to the next order.
+                given.into_iter().for_each(|conn| self.close(conn));
+                return Err(error);
             }
             self.transport.poll(&mut events, Some(left.min(LOOK)))?;
             for event in events.drain(..) {
                 let from = given.map(|(conn, _)| conn);
-                if let Some(answer) = self.handle(event, from)? {
-                    return Ok(answer);
+                if let Some(reply) = self.handle(event, from)? {
+                    return Ok(reply);
                 }
             }
         }
@@ -228,6 +334,14 @@ impl Operator {
             _ => None,
         });
         leaders.max_by_key(|(_, term)| *term)
+    }
+
+    fn close(&mut self, conn: ConnId) {
+        self.transport.close(conn);
+        if let Some(stream) = self.stream_mut(conn) {
+            stream.conn = None;
+            stream.state = State::Down;
+        }
     }
 
     fn stream_mut(&mut self, conn: ConnId) -> Option<&mut Stream> {
@@ -268,7 +382,7 @@ impl Operator {
         &mut self,
         event: Event,
         given: Option<ConnId>,
-    ) -> Result<Option<Answer>, OperatorError> {
+    ) -> Result<Option<Reply>, OperatorError> {
         match event {
             Event::Connected { conn } => {
                 if let Some(stream) = self.stream_mut(conn) {
@@ -280,6 +394,7 @@ impl Operator {
                 if let Some(stream) = self.stream_mut(conn) {
                     stream.conn = None;
                     stream.state = State::Down;
+                    stream.has_failed = true;
                     stream.why = reason.to_string();
                 }
             }
@@ -294,7 +409,7 @@ impl Operator {
         conn: ConnId,
         frame: &Frame,
         given: Option<ConnId>,
-    ) -> Result<Option<Answer>, OperatorError> {
+    ) -> Result<Option<Reply>, OperatorError> {
         let decoded = (frame.kind == WireKind::Control).then(|| Control::decode(&frame.head));
         let Some(Ok((envelope, control))) = decoded else {
             self.transport.close(conn);
@@ -305,23 +420,58 @@ impl Operator {
         };
         let icn = stream.address.clone();
         match control {
-            Control::Welcome(_) => stream.state = State::Leads(envelope.term, envelope.run),
-            Control::Standby => stream.state = State::Standby,
+            Control::Welcome(_) => {
+                stream.state = State::Leads(envelope.term, envelope.run);
+                stream.has_failed = false;
+            }
+            Control::Standby => {
+                stream.state = State::Standby;
+                stream.has_failed = false;
+            }
             Control::Refused { detail } | Control::Rejected { detail, .. } => {
                 return Err(OperatorError::Denied { icn, detail });
             }
             Control::Answer { done, detail } if given == Some(conn) => {
-                return Ok(Some(Answer {
+                return Ok(Some(Reply::Answer(Answer {
                     icn,
                     term: envelope.term,
                     run: envelope.run,
                     done,
                     detail,
-                }));
+                })));
+            }
+            Control::Status { left, part } if given == Some(conn) => {
+                return self.take_part(icn, envelope.term, left, &part);
             }
             _ => {}
         }
         Ok(None)
+    }
+
+    /// Takes a part of a status; the last one completes it.
+    fn take_part(
+        &mut self,
+        icn: String,
+        term: Term,
+        left: u32,
+        part: &[u8],
+    ) -> Result<Option<Reply>, OperatorError> {
+        if self.parts.len() + part.len() > STATUS_BYTES_MAX {
+            let detail = format!("it is longer than {STATUS_BYTES_MAX} bytes");
+            return Err(OperatorError::Status { icn, detail });
+        }
+        self.parts.extend_from_slice(part);
+        if left > 0 {
+            return Ok(None);
+        }
+        let text = std::mem::take(&mut self.parts);
+        match serde_json::from_slice(&text) {
+            Ok(status) => Ok(Some(Reply::Told(Box::new(Told { icn, term, status })))),
+            Err(error) => {
+                let detail = error.to_string();
+                Err(OperatorError::Status { icn, detail })
+            }
+        }
     }
 
     /// Why there is no answer.

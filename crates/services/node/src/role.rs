@@ -244,10 +244,11 @@ pub fn run_icn(
     };
     let discovery = process.discovery(config, me, &[])?;
     let report = options.on_status;
+    let mut node = IcnNode::new(process.take_transport(), parts)?;
+    node.set_security(process.level);
     let node = ReportingIcn {
-        node: IcnNode::new(process.take_transport(), parts)?,
+        node,
         report: report.map(|(period, sink)| (Every::new(period), sink)),
-        level: process.level,
         health: process.health.clone(),
     };
     Driver::new(&process, node, discovery, shutdown).run()?;

@@ -240,6 +240,7 @@ pub(crate) fn may_send(role: Role, control: &Control) -> bool {
         Control::Ledger(_)
         | Control::Standby
         | Control::Answer { .. }
+        | Control::Status { .. }
         | Control::Welcome(_)
         | Control::Refused { .. }
         | Control::Release(_)

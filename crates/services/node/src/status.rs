@@ -107,7 +107,7 @@ pub struct Quantiles {
 pub struct FlpStatus {
     /// Which FLP.
     pub index: u16,
-    /// `up`, `silent`, `ended` or `gone`.
+    /// `up`, `silent`, `cut`, `ended`, `left` or `gone`.
     pub state: String,
     /// Incarnation.
     pub incarnation: u64,
@@ -125,6 +125,9 @@ pub struct FlpStatus {
     /// STFs of the source that the FLP refused.
     #[serde(default)]
     pub refused_stfs: u64,
+    /// TFs of the run that it has neither announced nor skipped: to come, or made while it was away.
+    #[serde(default)]
+    pub lag_tfs: u64,
 }
 
 /// One EPN as its last heartbeat says.
@@ -132,7 +135,7 @@ pub struct FlpStatus {
 pub struct EpnStatus {
     /// Which EPN.
     pub index: u16,
-    /// `up`, `silent`, `cut`, `leaving`, `disabled` (by an operator) or `gone`.
+    /// `up`, `silent`, `cut`, `leaving`, `disabled` (by an operator), `left` or `gone`.
     pub state: String,
     /// Share of the work relative to other EPNs, in thousandths, for weighted policies.
     #[serde(default)]

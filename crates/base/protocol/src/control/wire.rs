@@ -57,13 +57,14 @@ wire_enum! {
     73 "rejected" Rejected { code: Code, detail: String = "rejection" };
     80 "order" Order(order: Order);
     81 "answer" Answer { done: bool = "done", detail: String = "answer" };
+    82 "status" Status { left: u32 = "parts left", part: Bytes = "status of the farm" };
     90 "offer" Offer(stfs: Vec<Offered> = "offered STFs");
     91 "withdrawn" Withdrawn(tfs: Vec<TfId> = "withdrawn TFs");
     92 "grant" Grant(tfs: Vec<TfId> = "granted TFs");
 }
 
 wire_enum! {
-    Order: u8 = "order", "order", "0 (report), 1 (drain), 2 (set) or 3 (stop)";
+    Order: u8 = "order", "order", "0 (report), 1 (drain), 2 (set), 3 (stop) or 4 (status)";
     0 "report" Report reserved EpnId;
     1 "drain" Drain { epn: EpnId };
     2 "set" Set {
@@ -72,6 +73,7 @@ wire_enum! {
         enabled: Option<bool> = "enabled" if "enabled given",
     };
     3 "stop" Stop reserved EpnId;
+    4 "status" Status reserved EpnId;
 }
 
 wire_enum! {

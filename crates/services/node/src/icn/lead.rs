@@ -56,6 +56,8 @@ pub(super) struct Lead {
     /// Since when the log says that the run is over.
     over_since: Option<Timestamp>,
     is_fenced_said: bool,
+    /// Nodes that ended in order and have not joined again.
+    pub(super) left: BTreeSet<NodeId>,
     /// Answers to operators, each behind what it speaks of.
     answers: VecDeque<(Position, ConnId, Control)>,
 }
@@ -96,6 +98,7 @@ impl Lead {
             began_at: now,
             over_since: is_over.then_some(now),
             is_fenced_said: false,
+            left: BTreeSet::new(),
             answers: VecDeque::new(),
         })
     }
@@ -133,6 +136,9 @@ impl Lead {
 
     pub(super) fn handle_closed(&mut self, context: Context<'_>, session: Session) {
         let Session { node, incarnation } = session;
+        if self.scheduler.is_leaving(node) || self.scheduler.is_over() {
+            self.left.insert(node);
+        }
         let event = if self.scheduler.is_leaving(node) {
             self.members.handle_left(node, incarnation)
         } else {

@@ -1,10 +1,14 @@
-//! Orders of an operator in a running run: `sheaf ctl drain`, `sheaf ctl set`, `sheaf ctl stop`.
+//! Orders of an operator in a running run: `sheaf ctl drain`, `sheaf ctl set`, `sheaf ctl stop`, and questions.
 
 use super::IcnNode;
+use bytes::Bytes;
 use sheaf_protocol::control::Order;
 use sheaf_protocol::{Control, EpnId, NodeId, Timestamp};
 use sheaf_transport::{ConnId, Transport};
 use tracing::info;
+
+/// Bytes of a part of a status: below the longest blob of the protocol.
+const STATUS_PART_BYTES: usize = 256 << 10;
 
 impl<T: Transport> IcnNode<T> {
     pub(super) fn handle_operator(&mut self, now: Timestamp, conn: ConnId, control: &Control) {
@@ -14,6 +18,9 @@ impl<T: Transport> IcnNode<T> {
         let Some(lead) = &mut self.lead else {
             return self.send(&[conn], &Control::Standby);
         };
+        if matches!(order, Order::Status) {
+            return self.send_status(now, conn);
+        }
         let outcome = match *order {
             Order::Report => Ok(format!(
                 "run {} is {}, {} TFs in flight, {} EPNs",
@@ -32,6 +39,7 @@ impl<T: Transport> IcnNode<T> {
                 lead.scheduler.handle_stop(now);
                 Ok("the sources stop, the farm drains".to_owned())
             }
+            Order::Status => Err("answered by its own message".to_owned()),
         };
         if let (Order::Drain { epn }, Ok(_)) = (order, &outcome) {
             self.ask_to_leave(*epn);
@@ -49,6 +57,19 @@ impl<T: Transport> IcnNode<T> {
         match &mut self.lead {
             Some(lead) if !lead.gate.is_open() => lead.hold_answer(conn, answer),
             _ => self.send(&[conn], &answer),
+        }
+    }
+
+    /// Sends the status of the farm in as many parts as it takes.
+    fn send_status(&mut self, now: Timestamp, conn: ConnId) {
+        let text = serde_json::to_vec(&self.status(now));
+        let text = Bytes::from(text.expect("names and numbers always have a JSON form"));
+        let parts = text.len().div_ceil(STATUS_PART_BYTES);
+        for at in 0..parts {
+            let end = text.len().min((at + 1) * STATUS_PART_BYTES);
+            let left = u32::try_from(parts - at - 1).unwrap_or(u32::MAX);
+            let part = text.slice(at * STATUS_PART_BYTES..end);
+            self.send(&[conn], &Control::Status { left, part });
         }
     }
 

@@ -126,6 +126,11 @@ pub(crate) fn metrics() -> impl Iterator<Item = Metric> {
 }
 
 impl<T: Transport> IcnNode<T> {
+    /// Sets the name of the level of security in force, for the status.
+    pub fn set_security(&mut self, level: &'static str) {
+        self.terms.level = level;
+    }
+
     /// The farm as the ICN knows it at `now`.
     #[must_use]
     pub fn status(&self, now: Timestamp) -> FarmStatus {
@@ -150,6 +155,7 @@ impl<T: Transport> IcnNode<T> {
                 phase: "standby".to_owned(),
                 policy: self.terms.scheduler.policy.clone(),
                 uptime_s: now.0 as f64 / 1e9,
+                security: self.terms.level.to_owned(),
                 ledger,
                 ..FarmStatus::default()
             };
@@ -172,8 +178,7 @@ impl<T: Transport> IcnNode<T> {
                 .iter()
                 .map(|flp| flp.0)
                 .collect(),
-            // Known to the caller, who made the transport.
-            security: String::new(),
+            security: self.terms.level.to_owned(),
             accounting: accounting_status(scheduler.accounting(), scheduler.in_flight()),
             queued: scheduler.queued() as u64,
             ledger,
@@ -228,10 +233,12 @@ impl<T: Transport> IcnNode<T> {
 }
 
 fn state_name(lead: &Lead, node: NodeId) -> String {
-    lead.members
-        .state(node)
-        .map_or("gone", |state| state.name())
-        .to_owned()
+    let state = lead.members.state(node);
+    let state = state.map_or("gone", |state| state.name());
+    if matches!(state, "gone" | "cut") && lead.left.contains(&node) {
+        return "left".to_owned();
+    }
+    state.to_owned()
 }
 
 fn flp_status(lead: &Lead, node: NodeId) -> FlpStatus {
@@ -256,7 +263,15 @@ fn flp_status(lead: &Lead, node: NodeId) -> FlpStatus {
             .map_or("unknown", |position| position.counter.name())
             .to_owned(),
         refused_stfs: position.map_or(0, |position| position.refused_stfs),
+        lag_tfs: lag_tfs(lead.scheduler.accounting(), flp),
     }
+}
+
+/// Returns the TFs of the run that the FLP has neither announced nor skipped.
+fn lag_tfs(accounting: &Accounting, flp: FlpId) -> u64 {
+    let source = accounting.sources.get(&flp).copied().unwrap_or_default();
+    let said = source.announced + source.outside + source.skipped;
+    accounting.announced.saturating_sub(said)
 }
 
 fn epn_status(lead: &Lead, node: NodeId) -> EpnStatus {

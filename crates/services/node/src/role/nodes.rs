@@ -9,7 +9,6 @@ use crate::health::{Health, Standing};
 use crate::icn::IcnNode;
 use crate::metrics;
 use crate::registry::Discovery;
-use crate::status::FarmStatus;
 use sheaf_metrics::Registry;
 use sheaf_protocol::{RunId, Term, Timestamp};
 use sheaf_transport::{Event, Refusal, Tcp};
@@ -96,8 +95,6 @@ pub(super) struct ReportingIcn {
     pub(super) node: IcnNode<Tcp>,
     /// How often the farm is reported, and to whom.
     pub(super) report: Option<(Every, StatusSink)>,
-    /// Name of the level of security in force.
-    pub(super) level: &'static str,
     /// Where the standing of the ICN is noted.
     pub(super) health: Arc<Health>,
 }
@@ -162,10 +159,7 @@ impl Node for ReportingIcn {
         if let Some((every, sink)) = &mut self.report
             && (every.is_due(now) || is_last)
         {
-            sink(&FarmStatus {
-                security: self.level.to_owned(),
-                ..self.node.status(now)
-            });
+            sink(&self.node.status(now));
         }
     }
 }

@@ -63,6 +63,11 @@ fn one_of_each() -> Vec<Control> {
             enabled: None,
         }),
         Control::Order(Order::Stop),
+        Control::Order(Order::Status),
+        Control::Status {
+            left: 2,
+            part: b"{}".to_vec().into(),
+        },
         Control::Answer {
             done: true,
             detail: "epn:3 drains".to_owned(),
