@@ -28,6 +28,7 @@ mod stf_files;
 mod status;
 mod stored;
 mod systemd;
+mod top;
 mod tutorials;
 mod unix;
 mod verify;

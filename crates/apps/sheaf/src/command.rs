@@ -3,7 +3,7 @@
 use crate::logging::{self, Usual};
 #[cfg(feature = "lab")]
 use crate::{bench, lab, sim};
-use crate::{cert, completions, config, ctl, data, demo, reference, run, status};
+use crate::{cert, completions, config, ctl, data, demo, reference, run, status, top};
 use clap::CommandFactory as _;
 use sheaf_node::role::Build;
 use std::process::ExitCode;
@@ -31,6 +31,7 @@ Examples:
   sheaf demo --kill epn:2@3s --duration 6s     an EPN dies, and nothing is lost
   sheaf run icn --config farm.toml             one node of a real farm
   sheaf status --config farm.toml              how a running farm is
+  sheaf top --config farm.toml                 the same, live on the terminal
   sheaf ctl drain epn:3 --config farm.toml     take an EPN out of service without loss
   sheaf config check farm.toml                 what is wrong with a farm file
   sheaf data inspect run.raw                   what is in a file of raw data
@@ -50,6 +51,7 @@ pub(crate) enum Command {
     Demo(Box<demo::Args>),
     Run(run::Args),
     Status(status::Args),
+    Top(top::Args),
     Ctl(ctl::Args),
     Data(data::Args),
     Config(config::Args),
@@ -87,6 +89,7 @@ impl Command {
             Self::Demo(args) => demo::run(args),
             Self::Run(args) => run::run(args),
             Self::Status(args) => status::run(args),
+            Self::Top(args) => top::run(args),
             Self::Ctl(args) => ctl::run(args),
             Self::Data(args) => data::run(args),
             Self::Config(args) => config::run(args),
@@ -112,12 +115,13 @@ mod tests {
         <Cli as clap::CommandFactory>::command().debug_assert();
     }
 
-    /// Commands without `--json`: their output is JSON already, or a text for a shell or a file.
-    const WITHOUT_JSON: [&str; 6] = [
+    /// Commands without `--json`: their output is JSON already, a screen, or a text for a shell or a file.
+    const WITHOUT_JSON: [&str; 7] = [
         "run icn",
         "run flp",
         "run epn",
         "run bridge o2",
+        "top",
         "completions",
         "reference",
     ];

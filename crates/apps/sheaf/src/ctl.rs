@@ -130,16 +130,16 @@ struct Outcome {
 
 /// `sheaf ctl drain`.
 fn drain(args: &DrainArgs) -> anyhow::Result<ExitCode> {
-    let until = Instant::now() + args.reach.timeout;
+    let until = Instant::now() + args.reach.way.timeout;
     let mut outcome = Outcome {
         order: "drain",
         epn: Some(args.epn.to_string()),
         left: args.wait.then_some(false),
         ..Outcome::default()
     };
-    let mut operator = args.reach.operator()?;
+    let mut operator = args.reach.way.operator()?;
     let order = Order::Drain { epn: args.epn };
-    let answer = operator.order(order, args.reach.timeout);
+    let answer = operator.order(order, args.reach.way.timeout);
     let is_taken = outcome.take(answer);
     if args.wait && is_taken {
         match wait_until_gone(&mut operator, args.epn, until) {
@@ -149,7 +149,7 @@ fn drain(args: &DrainArgs) -> anyhow::Result<ExitCode> {
             }
             Ok(false) => {
                 outcome.done = false;
-                let waited = args.reach.timeout.as_secs_f64();
+                let waited = args.reach.way.timeout.as_secs_f64();
                 outcome.detail = format!("{}, and has not left after {waited} s", outcome.detail);
             }
             Err(error) => {
@@ -173,7 +173,7 @@ fn set(args: &SetArgs) -> anyhow::Result<ExitCode> {
         weight_milli: args.weight,
         enabled: args.enabled,
     };
-    outcome.take(args.reach.operator()?.order(order, args.reach.timeout));
+    outcome.take(args.reach.way.operator()?.order(order, args.reach.way.timeout));
     print(&args.reach, &outcome)
 }
 
@@ -183,7 +183,7 @@ fn stop(args: &StopArgs) -> anyhow::Result<ExitCode> {
         order: "stop",
         ..Outcome::default()
     };
-    outcome.take(args.reach.operator()?.order(Order::Stop, args.reach.timeout));
+    outcome.take(args.reach.way.operator()?.order(Order::Stop, args.reach.way.timeout));
     print(&args.reach, &outcome)
 }
 

@@ -11,10 +11,10 @@ mod history;
 mod icns;
 mod plain;
 mod run;
-mod screen;
+pub(crate) mod screen;
 mod summary;
 #[cfg(feature = "tui")]
-mod view;
+pub(crate) mod view;
 pub(crate) mod watch;
 
 pub(crate) use args::Args;

@@ -25,6 +25,7 @@ mod run;
 #[cfg(feature = "lab")]
 mod sim;
 mod status;
+mod top;
 
 use clap::{CommandFactory as _, FromArgMatches as _};
 use command::Cli;

@@ -6,9 +6,9 @@ use sheaf_node::operator::{Operator, OperatorError};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Connection to the farm, and form of the answer.
+/// Connection to the farm.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Reach {
+pub(crate) struct Way {
     /// Read addresses of the ICNs and certificates from this farm file.
     #[arg(long, value_name = "FILE", required_unless_present = "icn")]
     pub(crate) config: Option<PathBuf>,
@@ -21,12 +21,19 @@ pub(crate) struct Reach {
     /// Authenticate as this operator: the index in the certificate.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) operator: u16,
+}
+
+/// Connection to the farm, and form of the answer.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Reach {
+    #[command(flatten)]
+    pub(crate) way: Way,
     /// Print the outcome as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-impl Reach {
+impl Way {
     /// Returns the farm file, with the ICNs of the command line.
     ///
     /// # Errors

@@ -81,14 +81,14 @@ struct Icn {
 /// The reason why the command line or the farm file is wrong, or why nothing can be printed.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let reach = &args.reach;
-    let mut operator = reach.operator()?;
-    let flps = match &reach.config {
-        Some(_) => Some(reach.farm()?.run.flps),
+    let mut operator = reach.way.operator()?;
+    let flps = match &reach.way.config {
+        Some(_) => Some(reach.way.farm()?.run.flps),
         None => None,
     };
     let mut before = None;
     loop {
-        let told = operator.status(reach.timeout);
+        let told = operator.status(reach.way.timeout);
         let icns = operator.icns(OTHERS_WITHIN);
         let report = report(&told, icns, flps);
         let code = match report.health {

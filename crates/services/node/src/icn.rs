@@ -131,6 +131,8 @@ pub struct IcnNode<T> {
     is_dismissed: bool,
     refused_messages: u64,
     peer_guard: PeerGuard,
+    /// Operators that have asked for the status, and since when they know that the run is over.
+    watchers: BTreeMap<ConnId, Option<Timestamp>>,
 }
 
 impl<T: Transport> IcnNode<T> {
@@ -182,6 +184,7 @@ impl<T: Transport> IcnNode<T> {
             is_dismissed: false,
             refused_messages: 0,
             peer_guard: PeerGuard::default(),
+            watchers: BTreeMap::new(),
         })
     }
 
@@ -563,8 +566,9 @@ impl<T: Transport> IcnNode<T> {
     }
 
     fn is_done(&mut self, now: Timestamp) -> bool {
+        let have_seen = self.watchers_have_seen(now);
         if let Some(lead) = &mut self.lead {
-            let all_left = self.conns.is_empty() && self.peers.conns().is_empty();
+            let all_left = have_seen && self.conns.is_empty() && self.peers.conns().is_empty();
             let is_close_over = lead
                 .over_since()
                 .is_some_and(|since| all_left || now.since(since) >= CLOSE_WAIT);

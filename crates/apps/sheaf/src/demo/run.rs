@@ -347,6 +347,9 @@ impl<'a, 'dir> Run<'a, 'dir> {
             if is_icn && is_ending && (is_last || self.watch.last_leader() == Some(node)) {
                 self.latecomers_at = Some(Instant::now() + LATECOMERS);
             }
+            if !life.was_killed() {
+                self.watch.mark(node, Some("left"));
+            }
             return Ok(());
         }
         let status = life

@@ -1,15 +1,15 @@
-//! Where the demo is shown: on a terminal, or as plain lines.
+//! Where a farm is shown: on a terminal, or as plain lines.
 
 use super::plain::Plain;
 #[cfg(feature = "tui")]
-use super::view::View;
+use super::view::{Deed, Look, View};
 use super::watch::Watch;
 use anyhow::Context as _;
 #[cfg(feature = "tui")]
 use std::io::IsTerminal as _;
 use std::io::{self, Write};
 
-/// One of the two ways to show a demo.
+/// One of the two ways to show a farm.
 pub(crate) enum Screen {
     /// Redrawn in place.
     #[cfg(feature = "tui")]
@@ -20,7 +20,7 @@ pub(crate) enum Screen {
     Nowhere,
 }
 
-/// Whether the demo has a terminal with a reader.
+/// Whether the farm has a terminal with a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Audience {
     /// There may be.
@@ -30,7 +30,8 @@ pub(crate) enum Audience {
 }
 
 impl Screen {
-    /// The terminal if there is one and it is wanted. `on_quit` is called when its user has seen enough.
+    /// The terminal if there is one that can be drawn on, and it is wanted. `on_quit` is called when its user has seen
+    /// enough.
     ///
     /// # Errors
     ///
@@ -42,8 +43,13 @@ impl Screen {
         on_quit: impl Fn() + Send + 'static,
     ) -> anyhow::Result<Self> {
         #[cfg(feature = "tui")]
-        if wants_terminal && !to_stderr && std::io::stdout().is_terminal() {
-            return Ok(Self::Terminal(Box::new(View::new(title, on_quit)?)));
+        if wants_terminal && !to_stderr && has_terminal() {
+            let on_deed = move |deed| {
+                if deed == Deed::Quit {
+                    on_quit();
+                }
+            };
+            return Ok(Self::Terminal(Box::new(View::new(Look::new(title), on_deed)?)));
         }
         #[cfg(not(feature = "tui"))]
         let _ = (wants_terminal, on_quit);
@@ -55,6 +61,32 @@ impl Screen {
         Plain::new(out, title)
             .map(Self::Plain)
             .context("cannot write")
+    }
+
+    /// The terminal with a look of the user's own, if it can be drawn on. `on_deed` is called with what the user wants.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written to.
+    #[cfg(feature = "tui")]
+    pub(crate) fn with_orders(
+        title: &str,
+        wants_terminal: bool,
+        on_deed: impl Fn(Deed) + Send + 'static,
+    ) -> anyhow::Result<Self> {
+        if wants_terminal && has_terminal() {
+            let look = Look::new(title).with_orders();
+            return Ok(Self::Terminal(Box::new(View::new(look, on_deed)?)));
+        }
+        let out: Box<dyn Write> = Box::new(std::io::stdout());
+        Plain::new(out, title)
+            .map(Self::Plain)
+            .context("cannot write")
+    }
+
+    /// Returns whether lines are written.
+    pub(crate) fn is_plain(&self) -> bool {
+        matches!(self, Self::Plain(_))
     }
 
     /// Shows what is new. Returns whether there is a reader.
@@ -78,5 +110,30 @@ impl Screen {
                 .context("cannot write what happens")
                 .map(|()| Audience::There),
         }
+    }
+}
+
+/// Returns whether the standard output is a terminal that can be drawn on.
+#[cfg(feature = "tui")]
+fn has_terminal() -> bool {
+    let term = std::env::var_os("TERM");
+    std::io::stdout().is_terminal() && can_draw(term.as_deref())
+}
+
+/// Returns whether a terminal of this kind has a cursor that can be moved.
+#[cfg(feature = "tui")]
+fn can_draw(term: Option<&std::ffi::OsStr>) -> bool {
+    term.is_none_or(|term| !term.is_empty() && term != "dumb")
+}
+
+#[cfg(all(test, feature = "tui"))]
+mod tests {
+    use super::can_draw;
+
+    #[test]
+    fn a_dumb_terminal_gets_lines() {
+        let draws = |term: &str| can_draw(Some(term.as_ref()));
+        assert_eq!(["dumb", "", "xterm", "linux"].map(draws), [false, false, true, true]);
+        assert!(can_draw(None));
     }
 }

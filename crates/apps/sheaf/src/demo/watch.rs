@@ -7,13 +7,31 @@ mod rows;
 pub(crate) use rows::Row;
 
 use sheaf_node::status::FarmStatus;
-use sheaf_protocol::{NodeId, Role};
+use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Rates are taken over about this time, in seconds.
 const RATE_SPAN_S: f64 = 1.0;
 /// Happenings that are kept for the views.
 const HAPPENINGS_MAX: usize = 256;
+/// Moments that are kept for the views: one a second.
+const PAST_MAX: usize = 600;
+/// Seconds between two moments.
+const PAST_EVERY_S: f64 = 1.0;
+
+/// Words for a farm that has drained and does not answer any more.
+const HAS_ENDED: &str = "the farm has ended";
+
+/// Farm at one moment of the past.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Moment {
+    /// Built TFs a second.
+    pub(crate) tfs_per_s: f64,
+    /// Payload of built TFs, in MB/s.
+    pub(crate) mb_per_s: f64,
+    /// First announce to acknowledged commit, in ms: 99 of 100 TFs since the leader began are at or below.
+    pub(crate) p99_ms: f64,
+}
 
 /// Something worth a line.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +64,12 @@ pub(crate) struct Watch {
     has_lost_leader: bool,
     /// Of leaders before the last one, which counts from 0: assignments after the first, refusals by reason.
     former: (u64, BTreeMap<String, u64>),
+    /// The latest moment last.
+    past: VecDeque<Moment>,
+    /// When the latest was noted, on the clock of the leader.
+    past_at_s: f64,
+    /// Why the farm does not answer now.
+    lost: Option<String>,
 }
 
 /// Origin of a status.
@@ -76,6 +100,57 @@ impl Watch {
             Some("insecure") => "  INSECURE: plain and unauthenticated",
             _ => "",
         }
+    }
+
+    /// The past, one moment a second, the latest last.
+    #[cfg(any(feature = "tui", test))]
+    pub(crate) fn past(&self) -> impl Iterator<Item = &Moment> {
+        self.past.iter()
+    }
+
+    /// Whether the farm has drained and ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.lost() == Some(HAS_ENDED) || self.status().phase == "over"
+    }
+
+    /// Notes ICNs by index and state: `leads`, `standby`, or `away`.
+    pub(crate) fn note_icns<'a>(&mut self, icns: impl Iterator<Item = (u16, &'a str)>) {
+        for (index, state) in icns {
+            if state == "away" {
+                self.offices.entry(index).or_insert(false);
+                self.mark(icn(index), Some("away"));
+            } else {
+                self.offices.insert(index, state == "leads");
+                self.marks.remove(&icn(index));
+            }
+        }
+    }
+
+    /// Why the farm does not answer now, if it does not.
+    pub(crate) fn lost(&self) -> Option<&str> {
+        self.lost.as_deref()
+    }
+
+    /// The farm does not answer, for this reason. One that drained has ended: its nodes have left.
+    pub(crate) fn lose(&mut self, why: &str) {
+        let is_new = self.lost.is_none();
+        self.lost = Some(why.to_owned());
+        if !is_new {
+            return;
+        }
+        let status = self.status();
+        if !matches!(status.phase.as_str(), "draining" | "over") {
+            return self.tell(status.duration_s, why);
+        }
+        self.lost = Some(HAS_ENDED.to_owned());
+        self.tell(status.duration_s, HAS_ENDED);
+        let flps = status.flps.iter().map(|flp| (NodeId::from(FlpId(flp.index)), &flp.state));
+        let epns = status.epns.iter().map(|epn| (NodeId::from(EpnId(epn.index)), &epn.state));
+        let icns = self.offices.keys().map(|index| icn(*index));
+        let mut left: Vec<NodeId> = icns.collect();
+        let lived = flps.chain(epns).filter(|(_, state)| !matches!(state.as_str(), "gone" | "silent"));
+        left.extend(lived.map(|(node, _)| node));
+        left.into_iter().for_each(|node| self.mark(node, Some("left")));
     }
 
     /// Happenings from number `first` on, counted from 0 since the start.
@@ -128,7 +203,8 @@ impl Watch {
     /// The ICN that leads, unless the supervisor knows that it does not any more.
     pub(crate) fn leader(&self) -> Option<NodeId> {
         let leader = icn(self.leader?);
-        let is_there = !self.has_lost_leader && !self.marks.contains_key(&leader);
+        let mark = self.marks.get(&leader).map(String::as_str);
+        let is_there = !self.has_lost_leader && matches!(mark, None | Some("left"));
         is_there.then_some(leader)
     }
 
@@ -203,6 +279,10 @@ impl Watch {
 
     /// Takes in a status, and what has happened since the one before. Gives whose word it is.
     pub(crate) fn add(&mut self, status: FarmStatus) -> Voice {
+        if self.lost.take().is_some() {
+            // It answers: whatever has left is back.
+            self.marks.retain(|_, mark| mark != "left");
+        }
         if self.note_office(&status) == Voice::Other {
             return Voice::Other;
         }
@@ -225,11 +305,34 @@ impl Watch {
         {
             self.statuses.pop_front();
         }
+        self.note_moment(now);
         Voice::Leader
+    }
+
+    /// Notes the farm as it is for the past, once a second by the clock of its leader.
+    fn note_moment(&mut self, now_s: f64) {
+        // Another leader has another clock.
+        let is_due = now_s < self.past_at_s || now_s - self.past_at_s >= PAST_EVERY_S;
+        if self.statuses.len() < 2 || !is_due {
+            return;
+        }
+        self.past_at_s = now_s;
+        let total = self.status().latency_us.get("total").copied().unwrap_or_default();
+        self.past.push_back(Moment {
+            tfs_per_s: self.tfs_per_s(),
+            mb_per_s: self.mb_per_s(),
+            p99_ms: total.p99 / 1000.0,
+        });
+        if self.past.len() > PAST_MAX {
+            self.past.pop_front();
+        }
     }
 
     /// How much `count` grew a second lately.
     fn rate(&self, count: impl Fn(&FarmStatus) -> u64) -> f64 {
+        if self.lost.is_some() {
+            return 0.0;
+        }
         let (Some(first), Some(last)) = (self.statuses.front(), self.statuses.back()) else {
             return 0.0;
         };
@@ -506,6 +609,50 @@ pub(crate) mod tests {
         assert_eq!(told, ["4 TFs reassigned", "icn:1 leads in term 2"]);
         let states: Vec<String> = watch.rows().into_iter().map(|row| row.state).collect();
         assert_eq!(states[..2], ["standby", "leads"]);
+    }
+
+    #[test]
+    fn a_node_that_is_gone_has_no_rate() {
+        let mut watch = watch();
+        let mut status = status_at(4);
+        status.epns[0].state = "cut".to_owned();
+        watch.add(status);
+        watch.mark(NodeId::from(FlpId(0)), Some("killed"));
+        let rates: Vec<(f64, f64)> =
+            watch.rows().iter().map(|row| (row.items_per_s, row.mb_per_s)).collect();
+        assert_eq!(rates[1..], [(0.0, 0.0), (0.0, 0.0)]);
+        assert!(rates[0].0 > 0.0, "the farm goes on");
+    }
+
+    #[test]
+    fn a_farm_that_drained_and_is_silent_has_left() {
+        let states = |watch: &Watch| -> Vec<String> {
+            watch.rows().into_iter().map(|row| row.state).collect()
+        };
+        let mut watch = watch();
+        watch.lose("no ICN answers");
+        assert_eq!((watch.lost(), states(&watch)[2].as_str()), (Some("no ICN answers"), "up"));
+        let mut status = status_at(4);
+        status.phase = "draining".to_owned();
+        watch.add(status);
+        assert_eq!(watch.lost(), None);
+        watch.lose("no ICN answers");
+        assert_eq!(watch.lost(), Some("the farm has ended"));
+        assert_eq!(states(&watch), ["left", "left", "left"]);
+    }
+
+    #[test]
+    fn the_past_has_a_moment_a_second() {
+        let mut watch = Watch::default();
+        for quarter in 0..=40_u32 {
+            let mut status = status_at(3);
+            status.uptime_s = f64::from(quarter) / 4.0;
+            status.accounting.complete = u64::from(quarter) * 25;
+            watch.add(status);
+        }
+        let rates: Vec<f64> = watch.past().map(|moment| moment.tfs_per_s).collect();
+        assert_eq!(rates.len(), 10);
+        assert_eq!(rates[9], 100.0);
     }
 
     #[test]

@@ -59,7 +59,12 @@ fn run(text: &mut String, status: &FarmStatus, before: Option<&FarmStatus>) {
         accounting.announced, accounting.complete, accounting.incomplete
     );
     let rest = format!("+ dropped {dropped} + in flight {}", accounting.in_flight);
-    line(text, "TFs", [format!("{sum} {rest}")]);
+    if sum.len() + rest.len() < 72 {
+        line(text, "TFs", [format!("{sum} {rest}")]);
+    } else {
+        line(text, "TFs", [sum]);
+        line(text, "", [rest]);
+    }
     let efforts = [
         format!("reassigned {}", accounting.reassigned),
         format!("abandoned {}", accounting.abandoned),

@@ -5,8 +5,11 @@ use bytes::Bytes;
 use sheaf_protocol::control::Order;
 use sheaf_protocol::{Control, EpnId, NodeId, Timestamp};
 use sheaf_transport::{ConnId, Transport};
+use std::time::Duration;
 use tracing::info;
 
+/// Time for a status to leave this process.
+const SEND_WAIT: Duration = Duration::from_millis(50);
 /// Bytes of a part of a status: below the longest blob of the protocol.
 const STATUS_PART_BYTES: usize = 256 << 10;
 
@@ -60,8 +63,19 @@ impl<T: Transport> IcnNode<T> {
         }
     }
 
+    /// Returns whether all operators that watch the run know that it is over, or have gone.
+    pub(super) fn watchers_have_seen(&mut self, now: Timestamp) -> bool {
+        let sessions = &self.sessions;
+        self.watchers.retain(|conn, _| sessions.contains_key(conn));
+        let has_seen = |since: &Option<Timestamp>| since.is_some_and(|at| now.since(at) >= SEND_WAIT);
+        self.watchers.values().all(has_seen)
+    }
+
     /// Sends the status of the farm in as many parts as it takes.
     fn send_status(&mut self, now: Timestamp, conn: ConnId) {
+        let is_over = self.lead.as_ref().is_some_and(|lead| lead.scheduler.is_over());
+        let seen = self.watchers.entry(conn).or_default();
+        *seen = seen.or(is_over.then_some(now));
         let text = serde_json::to_vec(&self.status(now));
         let text = Bytes::from(text.expect("names and numbers always have a JSON form"));
         let parts = text.len().div_ceil(STATUS_PART_BYTES);

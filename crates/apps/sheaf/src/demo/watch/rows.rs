@@ -19,6 +19,10 @@ pub(crate) struct Row {
     pub(crate) latency_us: Option<Quantiles>,
     /// Bytes held, in building, or with the consumer.
     pub(crate) buffered_bytes: u64,
+    /// STFs held, or TFs in building.
+    pub(crate) held_items: Option<u64>,
+    /// TFs of the run that an FLP has neither announced nor skipped.
+    pub(crate) lag_tfs: Option<u64>,
 }
 
 impl Watch {
@@ -64,39 +68,44 @@ impl Watch {
             mb_per_s: 0.0,
             latency_us: None,
             buffered_bytes: 0,
+            held_items: None,
+            lag_tfs: None,
         }
     }
 
     fn flp_row(&self, status: &FarmStatus, index: u16) -> Option<Row> {
         let of = |status: &FarmStatus| status.flps.iter().find(|flp| flp.index == index).cloned();
         let now = of(status)?;
+        let state = self.state(FlpId(index).into(), &now.state);
+        let lives = f64::from(u8::from(!is_gone(&state)));
         Some(Row {
             node: FlpId(index).into(),
-            state: self.state(FlpId(index).into(), &now.state),
-            items_per_s: self.rate(|status| of(status).map_or(0, |flp| flp.made_stfs)),
-            mb_per_s: self.rate(|status| of(status).map_or(0, |flp| flp.sent_bytes)) / 1e6,
+            items_per_s: lives * self.rate(|status| of(status).map_or(0, |flp| flp.made_stfs)),
+            mb_per_s: lives * self.rate(|status| of(status).map_or(0, |flp| flp.sent_bytes)) / 1e6,
             latency_us: None,
-            buffered_bytes: self.held(FlpId(index).into(), now.held_bytes),
+            buffered_bytes: held(&state, now.held_bytes),
+            held_items: Some(held(&state, now.held_stfs)),
+            lag_tfs: Some(now.lag_tfs),
+            state,
         })
     }
 
     fn epn_row(&self, status: &FarmStatus, index: u16) -> Option<Row> {
         let of = |status: &FarmStatus| status.epns.iter().find(|epn| epn.index == index).cloned();
         let now = of(status)?;
+        let state = self.state(EpnId(index).into(), &now.state);
+        let lives = f64::from(u8::from(!is_gone(&state)));
+        let received = |status: &FarmStatus| of(status).map_or(0, |epn| epn.received_bytes);
         Some(Row {
             node: EpnId(index).into(),
-            state: self.state(EpnId(index).into(), &now.state),
-            items_per_s: self.rate(|status| of(status).map_or(0, |epn| epn.delivered_tfs)),
-            mb_per_s: self.rate(|status| of(status).map_or(0, |epn| epn.received_bytes)) / 1e6,
+            items_per_s: lives * self.rate(|status| of(status).map_or(0, |epn| epn.delivered_tfs)),
+            mb_per_s: lives * self.rate(received) / 1e6,
             latency_us: Some(now.latency_us),
-            buffered_bytes: self.held(EpnId(index).into(), now.open_bytes + now.sink_bytes),
+            buffered_bytes: held(&state, now.open_bytes + now.sink_bytes),
+            held_items: Some(held(&state, now.open_tfs)),
+            lag_tfs: None,
+            state,
         })
-    }
-
-    /// Returns the bytes that a node holds: those of its last status, or none if it was killed.
-    fn held(&self, node: NodeId, reported_bytes: u64) -> u64 {
-        let is_dead = self.marks.get(&node).is_some_and(|mark| mark == "killed");
-        if is_dead { 0 } else { reported_bytes }
     }
 
     fn state(&self, node: NodeId, reported: &str) -> String {
@@ -104,5 +113,19 @@ impl Watch {
             .get(&node)
             .cloned()
             .unwrap_or_else(|| reported.to_owned())
+    }
+}
+
+/// Returns whether a node in `state` does nothing: it is dead, or has no way to the farm.
+fn is_gone(state: &str) -> bool {
+    matches!(state, "gone" | "cut" | "left" | "killed" | "failed")
+}
+
+/// Returns what a node holds: as in its last status, or nothing if it does not live.
+fn held(state: &str, reported: u64) -> u64 {
+    if matches!(state, "gone" | "left" | "killed" | "failed") {
+        0
+    } else {
+        reported
     }
 }
