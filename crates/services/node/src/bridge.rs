@@ -222,6 +222,7 @@ impl<'a> Bridge<'a> {
                 health: health.clone(),
                 build: config.build,
                 others: Vec::new(),
+                tls: None,
             };
             http::serve(address, page)?;
         }

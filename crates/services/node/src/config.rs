@@ -38,7 +38,7 @@ pub use flp::FlpConfig;
 pub use icn::{IcnConfig, LedgerBackend, LedgerConfig};
 pub use machine::MachineCheck;
 pub use membership::{MembershipBackend, MembershipConfig, MembershipFileError};
-pub use security::{BulkConfig, SecurityConfig};
+pub use security::{BulkConfig, PageConfig, SecurityConfig};
 pub use transport::TransportConfig;
 
 use serde::{Deserialize, Serialize};

@@ -15,6 +15,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, rt};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use sheaf_auth::{Moment, Tls};
 use sheaf_metrics::{Counter, Metric, Registry};
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -26,6 +27,8 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tracing::{info, warn};
 
 /// Connections at a time.
@@ -64,13 +67,13 @@ const REFUSED: Metric = Metric::counter(
 .labels(&["reason"])
 .advice(
     "`slow_head`: no whole head within 5 s. `large_head`: more than 16 KiB. `no_http`: something else speaks to this \
-     port. `slow_reader`: the answer was not taken within 10 s",
+     port. `tls`: a client without TLS, or without a certificate of the farm. `slow_reader`: the answer was not taken within 10 s",
 );
 
 /// Kinds of accept errors.
 const KINDS: [&str; 4] = ["files", "memory", "aborted", "other"];
 /// Reasons to refuse a request.
-const REASONS: [&str; 4] = ["slow_head", "large_head", "no_http", "slow_reader"];
+const REASONS: [&str; 5] = ["slow_head", "large_head", "no_http", "tls", "slow_reader"];
 
 /// Lists the metrics of the page.
 pub(crate) fn metrics() -> impl Iterator<Item = Metric> {
@@ -97,6 +100,8 @@ pub(crate) struct Page {
     pub(crate) build: Build,
     /// Pages of other roles: name and address.
     pub(crate) others: Vec<(&'static str, String)>,
+    /// TLS for clients with a certificate of the farm; none for a page in the clear.
+    pub(crate) tls: Option<Tls>,
 }
 
 /// Serves `page` at `address` from a thread of its own, for as long as the process lives.
@@ -219,7 +224,7 @@ impl Host {
     fn serve(&mut self, stream: TcpStream) {
         let has_asked = Arc::new(AtomicBool::new(false));
         let connection = converse(
-            TokioIo::new(stream),
+            stream,
             self.page.clone(),
             has_asked.clone(),
             self.refused.clone(),
@@ -240,16 +245,50 @@ impl Host {
     }
 }
 
-/// Serves one request on `stream`.
+/// Serves one request on `stream`, and counts what is refused.
 async fn converse(
-    stream: impl rt::Read + rt::Write + Unpin,
+    stream: TcpStream,
     page: Arc<Page>,
     has_asked: Arc<AtomicBool>,
     refused: Arc<[Arc<Counter>; REASONS.len()]>,
 ) {
+    let outcome = match &page.tls {
+        None => answer(TokioIo::new(stream), &page, &has_asked).await,
+        Some(tls) => match unseal(stream, tls).await {
+            Ok(stream) => answer(TokioIo::new(stream), &page, &has_asked).await,
+            Err(reason) => Err(reason),
+        },
+    };
+    if let Err(reason) = outcome {
+        let at = REASONS.iter().position(|known| *known == reason);
+        refused[at.expect("one of REASONS")].increment();
+    }
+}
+
+/// Does the TLS handshake. Returns the stream, or why its client is refused.
+async fn unseal(stream: TcpStream, tls: &Tls) -> Result<TlsStream<TcpStream>, &'static str> {
+    let accepted = TlsAcceptor::from(tls.server()).accept(stream);
+    let stream = match tokio::time::timeout(HEAD_WITHIN, accepted).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(_)) => return Err("tls"),
+        Err(_) => return Err("slow_head"),
+    };
+    let chain = stream.get_ref().1.peer_certificates();
+    match tls.peer(chain, Moment::now()) {
+        Ok(_) => Ok(stream),
+        Err(_) => Err("tls"),
+    }
+}
+
+/// Answers one request. Returns why it is refused, if it is.
+async fn answer(
+    stream: impl rt::Read + rt::Write + Unpin,
+    page: &Page,
+    has_asked: &AtomicBool,
+) -> Result<(), &'static str> {
     let service = service_fn(|request: Request<Incoming>| {
         has_asked.store(true, Ordering::Relaxed);
-        let answer = routes::answer(&page, request.method(), request.uri().path());
+        let answer = routes::answer(page, request.method(), request.uri().path());
         std::future::ready(Ok::<_, Infallible>(answer))
     });
     let connection = http1::Builder::new()
@@ -258,17 +297,15 @@ async fn converse(
         .max_buf_size(HEAD_BYTES_MAX)
         .keep_alive(false)
         .serve_connection(stream, service);
-    let reason = match tokio::time::timeout(DONE_WITHIN, connection).await {
-        Ok(Ok(())) => return,
-        Ok(Err(error)) if error.is_timeout() => "slow_head",
-        Ok(Err(error)) if error.is_parse_too_large() => "large_head",
-        Ok(Err(error)) if error.is_parse() => "no_http",
+    match tokio::time::timeout(DONE_WITHIN, connection).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) if error.is_timeout() => Err("slow_head"),
+        Ok(Err(error)) if error.is_parse_too_large() => Err("large_head"),
+        Ok(Err(error)) if error.is_parse() => Err("no_http"),
         // The client went: nothing is refused.
-        Ok(Err(_)) => return,
-        Err(_) => "slow_reader",
-    };
-    let at = REASONS.iter().position(|known| *known == reason);
-    refused[at.expect("one of REASONS")].increment();
+        Ok(Err(_)) => Ok(()),
+        Err(_) => Err("slow_reader"),
+    }
 }
 
 /// Returns the kind of an accept error, one of [`KINDS`].

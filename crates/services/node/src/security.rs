@@ -3,7 +3,7 @@
 //! On loopback nothing is needed. Anywhere else a process needs certificates, or a setting that it may do
 //! without; then its status and log report so, too.
 
-use crate::config::{BulkConfig, FarmConfig, for_index};
+use crate::config::{BulkConfig, FarmConfig, PageConfig, for_index};
 use sheaf_auth::{Credentials, IdentityError, Moment, Tls};
 use sheaf_metrics::{Metric, Registry};
 use sheaf_protocol::{Control, NodeId, Role};
@@ -62,6 +62,14 @@ pub fn level(security: &Security) -> &'static str {
     }
 }
 
+/// Returns how the page of a process is served: TLS if the farm file wants it.
+pub(crate) fn of_page(config: &FarmConfig, security: &Security) -> Option<Tls> {
+    match security {
+        Security::Tls { tls, .. } if config.security.page == PageConfig::Tls => Some(tls.clone()),
+        _ => None,
+    }
+}
+
 /// How the connections of `node` are guarded. `listen` is where it listens if that is not what the farm file says, and
 /// `metrics` where it serves metrics, if it does.
 ///
@@ -101,7 +109,11 @@ pub fn open(
         let file = certificate.path.display();
         warn!(%file, subject = certificate.subject, %not_after, "The certificate expires soon");
     }
-    for (does, address) in outside.iter().filter(|(does, _)| !is_farm_stream(does)) {
+    let has_sealed_page = config.security.page == PageConfig::Tls;
+    let is_plain = |does: &str| {
+        !is_farm_stream(does) && !(does == SERVES_METRICS && has_sealed_page)
+    };
+    for (does, address) in outside.iter().filter(|(does, _)| is_plain(does)) {
         warn!(
             address,
             "{node} {does} this address in the clear: it is no stream of the farm"
@@ -124,7 +136,8 @@ const SERVES_METRICS: &str = "serves metrics at";
 const TAKES_STFS: &str = "takes STFs at";
 const HANDS_TFS_ON: &str = "hands TFs on at";
 
-/// Metrics, the input of an FLP and the output of an EPN are not TLS, whatever certificates there are.
+/// Metrics (but for `security.page`), the input of an FLP and the output of an EPN are not TLS, whatever certificates
+/// there are.
 fn is_farm_stream(does: &str) -> bool {
     ![SERVES_METRICS, TAKES_STFS, HANDS_TFS_ON].contains(&does)
 }

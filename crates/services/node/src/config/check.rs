@@ -3,7 +3,7 @@
 use super::FarmConfig;
 use super::icn::LedgerBackend;
 use super::keys::{self, RATE_HZ_MAX};
-use super::security::BulkConfig;
+use super::security::{BulkConfig, PageConfig};
 use crate::check::{Check, ConfigError, for_index};
 use crate::sink::Ack;
 use sheaf_placement::{Reaction, policy};
@@ -274,6 +274,12 @@ impl FarmConfig {
             "security.bulk",
             "\"crc-only\"",
             "certificates: without them nothing is encrypted at all",
+        );
+        check.that(
+            security.page == PageConfig::Plain || security.has_certificates(),
+            "security.page",
+            "\"tls\"",
+            "certificates: without them there is no TLS",
         );
     }
 

@@ -24,8 +24,21 @@ pub struct SecurityConfig {
     pub ca: Option<PathBuf>,
     /// Whether STFs are encrypted on their way from FLP to EPN.
     pub bulk: BulkConfig,
+    /// How the pages of the processes are served.
+    pub page: PageConfig,
     /// Whether nodes may talk in the clear off loopback.
     pub insecure: bool,
+}
+
+/// Encryption of the page of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PageConfig {
+    /// In the clear, for any client.
+    #[default]
+    Plain,
+    /// TLS 1.3, for clients with a certificate of the farm.
+    Tls,
 }
 
 /// Encryption of STFs where everything else is encrypted.
@@ -126,6 +139,11 @@ mod tests {
         check(
             "directory = \"certs\"\ninsecure = true\n",
             "f:3: security.insecure: found true, expected false where there are certificates: all is encrypted then",
+        );
+        check("directory = \"certs\"\npage = \"tls\"\n", "");
+        check(
+            "page = \"tls\"\n",
+            "f:2: security.page: found \"tls\", expected certificates: without them there is no TLS",
         );
         check(
             "bulk = \"crc-only\"\n",

@@ -116,7 +116,8 @@ fn html(page: &Page) -> String {
     }
     for (role, address) in &page.others {
         let address = escaped(address);
-        writeln!(text, "<li>{role}: <a href=\"http://{address}/\">{address}</a></li>").expect(written);
+        let scheme = if page.tls.is_some() { "https" } else { "http" };
+        writeln!(text, "<li>{role}: <a href=\"{scheme}://{address}/\">{address}</a></li>").expect(written);
     }
     text + "</ul>\n</body></html>\n"
 }

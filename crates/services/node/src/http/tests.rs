@@ -3,10 +3,13 @@
 use super::*;
 use crate::clock::Clock;
 use crate::health::Standing;
-use sheaf_protocol::{RunId, Term, Timestamp};
+use sheaf_auth::{Authority, Credentials, Validity};
+use sheaf_protocol::{NodeId, Role, RunId, Term, Timestamp};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream as Client;
 use std::sync::mpsc::{SyncSender, sync_channel};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio_rustls::TlsConnector;
 
 /// How long anything may take before it counts as never happening.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -17,6 +20,7 @@ fn page() -> Page {
         health: Arc::new(Health::new("epn:3", Clock::start())),
         build: Build::default(),
         others: vec![("icn", "10.0.0.1:9100".to_owned())],
+        tls: None,
     }
 }
 
@@ -28,7 +32,10 @@ struct Served {
 }
 
 fn served() -> Served {
-    let page = page();
+    served_by(page())
+}
+
+fn served_by(page: Page) -> Served {
     let (registry, health) = (page.registry.clone(), page.health.clone());
     let address = serve("127.0.0.1:0", page).unwrap();
     Served {
@@ -46,7 +53,7 @@ impl Served {
         let _ = client.write_all(request.as_bytes());
         let mut answer = Vec::new();
         let _ = client.read_to_end(&mut answer);
-        String::from_utf8(answer).unwrap()
+        String::from_utf8_lossy(&answer).into_owned()
     }
 
     fn get(&self, path: &str) -> String {
@@ -129,7 +136,7 @@ fn a_half_request_ends_with_its_time() {
         let (ours, _theirs) = pair().await;
         let asked = Arc::new(AtomicBool::new(false));
         let began = tokio::time::Instant::now();
-        converse(TokioIo::new(ours), host.page.clone(), asked.clone(), host.refused.clone()).await;
+        converse(ours, host.page.clone(), asked.clone(), host.refused.clone()).await;
         assert_eq!(began.elapsed().as_secs(), HEAD_WITHIN.as_secs());
         assert!(!asked.load(Ordering::Relaxed));
     });
@@ -195,6 +202,55 @@ fn errors_of_accept_are_counted_by_kind_and_end_nothing() {
         ("aborted", 1),
         ("other", 1)
     ]);
+}
+
+/// TLS of a node with a certificate of `authority`.
+fn tls_of(authority: &Authority, node: NodeId) -> Tls {
+    let pem = authority.issue(node, Validity::of_days(1)).unwrap();
+    let credentials = Credentials::from_pem(&pem, authority.certificate_pem(), Moment::now());
+    Tls::new(&credentials.unwrap()).unwrap()
+}
+
+/// Asks for `/healthz` under TLS. Returns the answer, or what the handshake ended with.
+fn get_sealed(address: SocketAddr, tls: &Tls) -> io::Result<String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let stream = TcpStream::connect(address).await?;
+        let name = "sheaf".try_into().unwrap();
+        let mut stream = TlsConnector::from(tls.client()).connect(name, stream).await?;
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await?;
+        let mut answer = String::new();
+        // The page ends the connection without a farewell of TLS.
+        match stream.read_to_string(&mut answer).await {
+            Err(error) if answer.is_empty() => Err(error),
+            _ => Ok(answer),
+        }
+    })
+}
+
+#[test]
+fn a_sealed_page_answers_clients_of_the_farm_alone() {
+    let authority = Authority::new("north", Validity::of_days(2)).unwrap();
+    let epn = NodeId {
+        role: Role::Epn,
+        index: 3,
+    };
+    let operator = NodeId {
+        role: Role::Operator,
+        index: 0,
+    };
+    let served = served_by(Page {
+        tls: Some(tls_of(&authority, epn)),
+        ..page()
+    });
+    let answer = get_sealed(served.address, &tls_of(&authority, operator)).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert_eq!(served.refused("tls"), 0);
+    let other = Authority::new("south", Validity::of_days(2)).unwrap();
+    assert!(get_sealed(served.address, &tls_of(&other, operator)).is_err());
+    let plain = served.get("/healthz");
+    assert!(!plain.contains("200"), "{plain}");
+    served.await_refused("tls", 2);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use crate::http::{self, MetricsError, Page};
 use crate::registry::{self, Discovery};
 use crate::shutdown::Shutdown;
 use crate::{reject, security, usage};
+use sheaf_auth::Tls;
 use sheaf_membership::Member;
 use sheaf_metrics::Registry;
 use sheaf_protocol::{Limits, NodeId, Role, Timestamp};
@@ -33,6 +34,7 @@ pub(super) struct Process {
     /// The name of the level of security in force.
     pub(super) level: &'static str,
     pub(super) health: Arc<Health>,
+    page_tls: Option<Tls>,
 }
 
 impl Process {
@@ -58,6 +60,7 @@ impl Process {
             metrics.map(String::as_str),
         )?;
         let level = security::level(&security);
+        let page_tls = security::of_page(config, &security);
         let bytes = usize::try_from(arena_bytes).unwrap_or(usize::MAX);
         let options = match node.role {
             Role::Flp => config.transport.lent_arena(),
@@ -118,6 +121,7 @@ impl Process {
             log: Some(log),
             level,
             health,
+            page_tls,
         })
     }
 
@@ -158,6 +162,7 @@ impl Process {
             health: self.health.clone(),
             build: options.build,
             others: other_pages(config, address),
+            tls: self.page_tls.clone(),
         };
         http::serve(address, page)?;
         Ok(())

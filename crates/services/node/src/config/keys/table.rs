@@ -219,6 +219,8 @@ keys! {
         ca: "", sample r#""/etc/sheaf/ca.pem""#;
         /// Whether STFs are encrypted, too: encrypted or crc-only (in the clear, from an FLP that proves nothing).
         bulk: "";
+        /// How metrics, health and readiness are served: plain, or tls (for clients with a certificate of the farm).
+        page: "";
         /// Whether nodes may talk in the clear off loopback, without certificates. Every status view shows it.
         insecure: "";
     }
