@@ -138,6 +138,19 @@ impl Arena {
         self.capacity_bytes as u64
     }
 
+    /// Returns whether its memory can be lent to other processes of this machine.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.mapping.file().is_some()
+    }
+
+    /// Returns the bytes of the arena that lie in huge pages now; `None` where the kernel does not report them. Reads
+    /// the areas of the process: for the start of a node, not for its loop.
+    #[must_use]
+    pub fn huge_bytes(&self) -> Option<u64> {
+        self.mapping.huge_bytes()
+    }
+
     /// Returns bytes of the arena that are in blocks, whole units of [`UNIT_BYTES`].
     #[must_use]
     pub fn used_bytes(&self) -> u64 {

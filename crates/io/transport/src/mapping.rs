@@ -131,6 +131,13 @@ impl Mapping {
         let _ = self.advise(offset, bytes, Advice::LinuxHugepage);
     }
 
+    /// Returns the bytes of the mapping that lie in huge pages now; `None` where the kernel does not report them.
+    pub(crate) fn huge_bytes(&self) -> Option<u64> {
+        let start = self.start.as_ptr() as u64;
+        let areas = std::fs::read_to_string("/proc/self/smaps").ok()?;
+        huge_bytes_of(&areas, start, start + self.bytes as u64)
+    }
+
     /// Faults in every page from `offset` before it is used. Called before the mapping is shared.
     pub(crate) fn touch(&self, offset: usize, bytes: usize) -> rustix::io::Result<()> {
         match self.advise(offset, bytes, Advice::LinuxPopulateWrite) {
@@ -228,6 +235,22 @@ impl Drop for Mapping {
     }
 }
 
+/// Returns the bytes in huge pages of all areas of `/proc/self/smaps` between the addresses `start` and `end`.
+fn huge_bytes_of(areas: &str, start: u64, end: u64) -> Option<u64> {
+    let (mut sum, mut is_inside) = (None, false);
+    for line in areas.lines() {
+        let (first, rest) = line.split_once(char::is_whitespace)?;
+        if let Some((from, to)) = first.split_once('-') {
+            let address = |hex| u64::from_str_radix(hex, 16).ok();
+            is_inside = address(from)? < end && start < address(to)?;
+        } else if is_inside && matches!(first, "AnonHugePages:" | "ShmemPmdMapped:") {
+            let kib: u64 = rest.trim().strip_suffix("kB")?.trim().parse().ok()?;
+            sum = Some(sum.unwrap_or(0) + kib * 1024);
+        }
+    }
+    sum
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -286,5 +309,34 @@ mod tests {
             refused.to_string(),
             "shared memory has 4096 bytes, its owner says 8192"
         );
+    }
+
+    const AREAS: &str = "\
+7f0000000000-7f0000400000 rw-p 00000000 00:00 0 [anon]
+Size:               4096 kB
+AnonHugePages:      2048 kB
+ShmemPmdMapped:        0 kB
+VmFlags: rd wr mr mw me ac sd hg
+7f0000400000-7f0000800000 rw-s 00000000 00:01 9       /memfd:sheaf (deleted)
+Size:               4096 kB
+AnonHugePages:         0 kB
+ShmemPmdMapped:     4096 kB
+";
+
+    #[test]
+    fn huge_pages_are_counted_between_two_addresses() {
+        let (start, middle, end) = (0x7f00_0000_0000, 0x7f00_0040_0000, 0x7f00_0080_0000);
+        assert_eq!(huge_bytes_of(AREAS, start, middle), Some(2 << 20));
+        assert_eq!(huge_bytes_of(AREAS, middle, end), Some(4 << 20));
+        assert_eq!(huge_bytes_of(AREAS, start, end), Some(6 << 20));
+        assert_eq!(huge_bytes_of(AREAS, end, end + 4096), None);
+    }
+
+    #[test]
+    fn the_kernel_reports_the_areas_of_this_process() {
+        let mapping = Mapping::anonymous(4 << 20).unwrap();
+        mapping.touch(0, 4 << 20).unwrap();
+        let found = mapping.huge_bytes().expect("Linux with /proc");
+        assert!(found <= 4 << 20, "{found}");
     }
 }

@@ -14,6 +14,7 @@ pub mod consume;
 pub mod epn;
 pub mod event;
 pub mod flp;
+mod granted;
 mod health;
 mod http;
 pub mod icn;

@@ -9,7 +9,7 @@ use crate::health::Health;
 use crate::http::{self, MetricsError, Page};
 use crate::registry::{self, Discovery};
 use crate::shutdown::Shutdown;
-use crate::{reject, security, usage};
+use crate::{granted, reject, security, usage};
 use sheaf_auth::Tls;
 use sheaf_membership::Member;
 use sheaf_metrics::Registry;
@@ -109,8 +109,9 @@ impl Process {
             receive_buffer_bytes = sockets.receive_buffer_bytes,
             "Sockets"
         );
+        granted::warn_of_shortfalls(&config.transport, sockets, &arena, level == "loopback");
         let clock = Clock::start();
-        let health = Arc::new(Health::new(node, clock));
+        let health = Arc::new(Health::new(&node, clock));
         Ok(Self {
             clock,
             arena,
@@ -194,7 +195,9 @@ fn other_pages(config: &FarmConfig, own: &str) -> Vec<(&'static str, String)> {
         let socket = address.parse::<std::net::SocketAddr>();
         address != own && socket.is_ok_and(|socket| !socket.ip().is_unspecified())
     };
-    let named = named.into_iter().filter_map(|(role, address)| Some((role, address.clone()?)));
+    let named = named
+        .into_iter()
+        .filter_map(|(role, address)| Some((role, address.clone()?)));
     named.filter(|(_, address)| can_connect(address)).collect()
 }
 
@@ -217,11 +220,7 @@ fn files_needed(connections_max: usize, consumers: usize, has_page: bool) -> u64
 }
 
 /// Raises the limit of descriptors to what the process needs. Returns how many it may have.
-fn raise_files(
-    connections_max: usize,
-    consumers: usize,
-    has_page: bool,
-) -> Result<u64, RoleError> {
+fn raise_files(connections_max: usize, consumers: usize, has_page: bool) -> Result<u64, RoleError> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let needed = files_needed(connections_max, consumers, has_page);
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
