@@ -1,7 +1,9 @@
 //! The units in `deploy/systemd`: they say what they mean, start what there is, and let it do nothing else.
 
-use crate::harness::{farm_turn, free_address, sheaf, write};
+use crate::harness::{PATIENCE, PROGRAM, Running, farm_turn, free_address, sheaf, write};
+use rustix::process::Signal;
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -22,6 +24,8 @@ const KEYS: [(&str, &[&str]); 3] = [
         "Service",
         &[
             "Type",
+            "NotifyAccess",
+            "WatchdogSec",
             "ExecStart",
             "KillSignal",
             "TimeoutStopSec",
@@ -351,4 +355,41 @@ fn the_system_call_filter_lets_through_what_a_node_needs() {
             );
         }
     }
+}
+
+/// The protocol of `sd_notify(3)`: a socket of the test takes the place of the manager.
+#[test]
+fn a_service_manager_learns_of_start_state_life_and_end() {
+    let _turn = farm_turn();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    let text = format!(
+        "[icn]\naddress = \"{}\"\n[icn.ledger]\nbackend = \"memory\"\n",
+        free_address()
+    );
+    let config = write(folder.path(), "farm.toml", &text);
+    let mut command = Command::new(PROGRAM);
+    command
+        .args(["run", "icn", "--config", &config])
+        .env("NOTIFY_SOCKET", &path)
+        .env("WATCHDOG_USEC", "200000");
+    let node = Running::of(command);
+    let await_line = |expected: &str| {
+        let mut buffer = [0; 4096];
+        loop {
+            let bytes = manager.recv(&mut buffer).expect(expected);
+            let text = std::str::from_utf8(&buffer[..bytes]).unwrap();
+            if text.lines().any(|line| line.starts_with(expected)) {
+                return;
+            }
+        }
+    };
+    for expected in ["READY=1", "WATCHDOG=1", "WATCHDOG=1"] {
+        await_line(expected);
+    }
+    node.signal(Signal::TERM);
+    await_line("STOPPING=1");
+    assert!(node.end().status.success());
 }

@@ -4,6 +4,7 @@
 //! node and gives the node to the one `Driver`, which polls, handles and takes turns until the node has drained.
 
 mod driver;
+mod manager;
 mod nodes;
 mod process;
 

@@ -1,6 +1,7 @@
 //! The loop of a process: polls the transport, feeds a node and publishes its metrics until the node is done.
 
 use super::RoleError;
+use super::manager::Manager;
 use super::process::{Every, Process};
 use crate::clock::FairClock;
 use crate::flp::Turn;
@@ -83,17 +84,20 @@ impl<'a, N: Node> Driver<'a, N> {
     pub(super) fn run(mut self) -> Result<(), RoleError> {
         let (clock, mut fair) = (self.process.clock, FairClock::default());
         let (mut export, mut events) = (Every::new(EXPORT_EVERY), Vec::new());
+        let mut manager = Manager::of_environment();
         let mut was_asked = false;
         loop {
             let now = clock.now();
             self.process.health.turn(now);
             let turn = self.node.turn(now)?;
+            manager.turn(now, &self.process.health);
             let is_last = turn == Turn::Done;
             if export.is_due(now) || is_last {
                 self.export(now);
             }
             self.node.report(now, is_last);
             let Turn::WaitUntil(until) = turn else { break };
+            let until = until.min(manager.due());
             fair.sleep_until(until);
             self.node.handle_sleep(until);
             self.process.health.sleep_until(until);
@@ -108,6 +112,7 @@ impl<'a, N: Node> Driver<'a, N> {
             }
             if self.shutdown.is_requested() && !was_asked {
                 was_asked = true;
+                manager.stop();
                 self.node.handle_shutdown(now);
             }
             for event in events.drain(..) {

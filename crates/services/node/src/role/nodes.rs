@@ -105,7 +105,7 @@ impl ReportingIcn {
         Standing {
             phase: scheduler.map_or("standby", |scheduler| scheduler.phase_name()),
             is_ready: scheduler.is_some(),
-            run: scheduler.map_or(RunId(0), |scheduler| scheduler.run()),
+            run: scheduler.map_or(RunId(0), sheaf_scheduler::Scheduler::run),
             term: Term(self.node.ledger_status().term.0),
         }
     }
