@@ -35,13 +35,20 @@ fn the_exit_status_of_status_is_the_health_of_the_farm() {
     let config = config.as_str();
     let ended = sheaf(&["status", "--config", config, "--timeout", "100ms"]);
     assert_eq!(ended.status.code(), Some(1), "{:?}", ended.stdout);
-    assert!(ended.stderr.contains("no ICN answers for 0.1 s"), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("no ICN answers for 0.1 s"),
+        "{}",
+        ended.stderr
+    );
 
     let icn = Running::start(&["run", "icn", "--config", config, "--status-ms", "50"]);
     icn.await_line("\"phase\":\"waiting\"");
     let report = await_health(config, "degraded", 3);
     let reasons = report["reasons"].to_string();
-    assert!(reasons.contains("the run waits for its quorum"), "{reasons}");
+    assert!(
+        reasons.contains("the run waits for its quorum"),
+        "{reasons}"
+    );
     assert!(reasons.contains("flp:0 has not joined"), "{reasons}");
 
     let start = |role, index| Running::start(&["run", role, "--config", config, "--index", index]);
@@ -63,7 +70,13 @@ fn the_exit_status_of_status_is_the_health_of_the_farm() {
     other.signal(Signal::KILL);
     drop(other.end());
     let report = await_health(config, "degraded", 3);
-    assert!(report["reasons"][0].as_str().unwrap().starts_with("epn:1 is "), "{report:#}");
+    assert!(
+        report["reasons"][0]
+            .as_str()
+            .unwrap()
+            .starts_with("epn:1 is "),
+        "{report:#}"
+    );
 
     let ended = sheaf(&["ctl", "stop", "--config", config]);
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);

@@ -17,7 +17,11 @@ fn top_follows_a_farm_to_its_end_in_lines() {
     let config = write(folder.path(), "farm.toml", &text);
     let alone = sheaf(&["top", "--config", &config, "--timeout", "100ms"]);
     assert_eq!(alone.status.code(), Some(1), "{:?}", alone.stdout);
-    assert!(alone.stderr.contains("no ICN answers for 0.1 s"), "{}", alone.stderr);
+    assert!(
+        alone.stderr.contains("no ICN answers for 0.1 s"),
+        "{}",
+        alone.stderr
+    );
 
     let start = |words: &[&str]| Running::start(&[words, &["--config", &config]].concat());
     let icn = start(&["run", "icn", "--status-ms", "50"]);

@@ -173,7 +173,12 @@ fn set(args: &SetArgs) -> anyhow::Result<ExitCode> {
         weight_milli: args.weight,
         enabled: args.enabled,
     };
-    outcome.take(args.reach.way.operator()?.order(order, args.reach.way.timeout));
+    outcome.take(
+        args.reach
+            .way
+            .operator()?
+            .order(order, args.reach.way.timeout),
+    );
     print(&args.reach, &outcome)
 }
 
@@ -183,7 +188,12 @@ fn stop(args: &StopArgs) -> anyhow::Result<ExitCode> {
         order: "stop",
         ..Outcome::default()
     };
-    outcome.take(args.reach.way.operator()?.order(Order::Stop, args.reach.way.timeout));
+    outcome.take(
+        args.reach
+            .way
+            .operator()?
+            .order(Order::Stop, args.reach.way.timeout),
+    );
     print(&args.reach, &outcome)
 }
 

@@ -90,7 +90,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     loop {
         let told = operator.status(reach.way.timeout);
         let icns = operator.icns(OTHERS_WITHIN);
-        let report = report(&told, icns, flps);
+        let report = report(&told, &icns, flps);
         let code = match report.health {
             "healthy" => ExitCode::SUCCESS,
             "degraded" => ExitCode::from(DEGRADED),
@@ -112,11 +112,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Judges an answer, or that there is none.
-fn report(
-    told: &Result<Told, OperatorError>,
-    icns: Vec<IcnSeen>,
-    flps: Option<u32>,
-) -> Report {
+fn report(told: &Result<Told, OperatorError>, icns: &[IcnSeen], flps: Option<u32>) -> Report {
     let seen = icns.iter().map(|icn| Icn {
         address: icn.address.clone(),
         state: icn.state,
@@ -125,7 +121,7 @@ fn report(
     let seen = seen.collect();
     match told {
         Ok(told) => {
-            let Verdict { health, reasons } = health::judge(&told.status, &icns, flps);
+            let Verdict { health, reasons } = health::judge(&told.status, icns, flps);
             Report {
                 order: "status",
                 done: true,
@@ -158,7 +154,8 @@ fn report(
 fn show(report: &Report, is_json: bool, before: Option<&FarmStatus>) -> io::Result<bool> {
     let mut out = io::stdout();
     let text = if is_json {
-        let line = serde_json::to_string(report).expect("names and numbers always have a JSON form");
+        let line =
+            serde_json::to_string(report).expect("names and numbers always have a JSON form");
         line + "\n"
     } else if out.is_terminal() {
         // Back to the first column of the first line, and nothing of the last look behind this one.
@@ -172,7 +169,10 @@ fn show(report: &Report, is_json: bool, before: Option<&FarmStatus>) -> io::Resu
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the interval between two looks is what was asked for")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the interval between two looks is what was asked for"
+)]
 fn pause(period: Duration) {
     std::thread::sleep(period);
 }

@@ -168,7 +168,9 @@ fn open_screen(
     news: SyncSender<News>,
     _orders: SyncSender<EpnId>,
 ) -> anyhow::Result<Screen> {
-    Screen::new(title, wants_terminal, false, move || drop(news.send(News::Quit)))
+    Screen::new(title, wants_terminal, false, move || {
+        drop(news.send(News::Quit))
+    })
 }
 
 #[cfg(test)]
@@ -200,15 +202,31 @@ mod tests {
         };
         let states = |watch: &Watch| -> Vec<String> {
             let rows = watch.rows().into_iter().take(3);
-            rows.map(|row| format!("{} {}", row.node, row.state)).collect()
+            rows.map(|row| format!("{} {}", row.node, row.state))
+                .collect()
         };
         let mut watch = Watch::default();
-        take(&mut watch, told(), &[seen("standby"), seen("leads"), seen("away")]);
-        assert_eq!(states(&watch), ["icn:0 standby", "icn:1 leads", "icn:2 away"]);
-        take(&mut watch, told(), &[seen("standby"), seen("leads"), seen("standby")]);
+        take(
+            &mut watch,
+            told(),
+            &[seen("standby"), seen("leads"), seen("away")],
+        );
+        assert_eq!(
+            states(&watch),
+            ["icn:0 standby", "icn:1 leads", "icn:2 away"]
+        );
+        take(
+            &mut watch,
+            told(),
+            &[seen("standby"), seen("leads"), seen("standby")],
+        );
         assert_eq!(states(&watch)[2], "icn:2 standby");
         let mut other = Watch::default();
         take(&mut other, told(), &[seen("leads"), seen("standby")]);
-        assert_eq!(states(&other)[0], "icn:1 up", "addresses came in another order");
+        assert_eq!(
+            states(&other)[0],
+            "icn:1 up",
+            "addresses came in another order"
+        );
     }
 }

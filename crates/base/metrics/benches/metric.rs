@@ -58,8 +58,12 @@ fn filled(values: &[u64]) -> Registry {
             .counter("bench_things_total", "Things.", &labels)
             .add(index);
         if index % 10 == 0 {
-            let histogram =
-                registry.histogram("bench_latency_seconds", "Latency.", &labels, Scale::DURATION_NS);
+            let histogram = registry.histogram(
+                "bench_latency_seconds",
+                "Latency.",
+                &labels,
+                Scale::DURATION_NS,
+            );
             values.iter().for_each(|value| histogram.record(*value));
         }
     }

@@ -127,13 +127,13 @@ pub(crate) fn check(
 
 /// Words of names that are units and no base units, as `promtool check metrics` has them.
 const UNITS: [&str; 19] = [
-    "s", "ms", "us", "ns", "sec", "b", "kb", "mb", "gb", "tb", "pb", "m", "h", "d", "minutes", "hours", "days", "weeks",
-    "bits",
+    "s", "ms", "us", "ns", "sec", "b", "kb", "mb", "gb", "tb", "pb", "m", "h", "d", "minutes",
+    "hours", "days", "weeks", "bits",
 ];
 /// Prefixes that no base unit has.
 const PREFIXES: [&str; 18] = [
-    "pico", "nano", "micro", "milli", "centi", "deci", "deca", "hecto", "kilo", "kibi", "mega", "mibi", "giga", "gibi",
-    "tera", "tebi", "peta", "pebi",
+    "pico", "nano", "micro", "milli", "centi", "deci", "deca", "hecto", "kilo", "kibi", "mega",
+    "mibi", "giga", "gibi", "tera", "tebi", "peta", "pebi",
 ];
 
 /// Returns whether `word` is no unit, or a base unit.
@@ -202,14 +202,29 @@ mod tests {
 
     #[test]
     fn units_are_base_units() {
-        let units = ["latency_ns", "latency_ms_max", "wait_s", "heap_mb", "x_milliseconds", "size_kibibytes"];
-        for (name, unit) in units.iter().zip(["ns", "ms", "s", "mb", "milliseconds", "kibibytes"]) {
+        let units = [
+            "latency_ns",
+            "latency_ms_max",
+            "wait_s",
+            "heap_mb",
+            "x_milliseconds",
+            "size_kibibytes",
+        ];
+        for (name, unit) in units
+            .iter()
+            .zip(["ns", "ms", "s", "mb", "milliseconds", "kibibytes"])
+        {
             let message = format!(
                 "metric is called {name:?} with the unit {unit:?}, expected a base unit: seconds or bytes"
             );
             expect(Kind::Gauge, name, &[], &message);
         }
-        for good in ["pace_late_seconds_max", "hold_bytes", "decided", "megaphones"] {
+        for good in [
+            "pace_late_seconds_max",
+            "hold_bytes",
+            "decided",
+            "megaphones",
+        ] {
             expect(Kind::Gauge, good, &[], "");
         }
     }

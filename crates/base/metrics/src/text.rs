@@ -188,10 +188,15 @@ frame_batch_items_count{flp=\"1\"} 4
         ] {
             registry.gauge("a_late_seconds_max", "Help.", &[]).set(ns);
             let text = text_of(&registry);
-            assert!(text.ends_with(&format!("\na_late_seconds_max {expected}\n")), "{text}");
+            assert!(
+                text.ends_with(&format!("\na_late_seconds_max {expected}\n")),
+                "{text}"
+            );
         }
         let registry = Registry::default();
-        registry.counter("a_seconds_total", "Help.", &[]).add(1_250_000_000);
+        registry
+            .counter("a_seconds_total", "Help.", &[])
+            .add(1_250_000_000);
         assert!(text_of(&registry).ends_with("\na_seconds_total 1.25\n"));
         let registry = Registry::default();
         let histogram = registry.histogram("a_seconds", "Help.", &[], Scale::DURATION_NS);

@@ -14,8 +14,8 @@ use crate::http::{self, MetricsError, Page};
 use crate::role::Build;
 use crate::security::is_outside;
 use crate::shutdown::Shutdown;
-use crate::zmq::o2_balancer::{O2Channel, O2Data, SIZE};
 use crate::usage;
+use crate::zmq::o2_balancer::{O2Channel, O2Data, SIZE};
 use crate::zmq::{Link, ZmqError, ZmqMethod};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde::Serialize;
@@ -214,7 +214,7 @@ impl<'a> Bridge<'a> {
         }
         let registry = Arc::<Registry>::default();
         let clock = Clock::start();
-        let health = Arc::new(Health::new("bridge", clock));
+        let health = Arc::new(Health::new(&"bridge", clock));
         if let Some(address) = &config.metrics {
             usage::export_build(&registry, config.build);
             let page = Page {

@@ -47,7 +47,7 @@ pub(crate) struct Health {
 
 impl Health {
     /// Health of the process `name`, such as `epn:3`, whose event loop has not begun.
-    pub(crate) fn new(name: impl ToString, clock: Clock) -> Self {
+    pub(crate) fn new(name: &impl ToString, clock: Clock) -> Self {
         Self {
             name: name.to_string(),
             clock,
@@ -65,7 +65,8 @@ impl Health {
 
     /// Notes that the event loop sleeps until something comes, and until `until` at most.
     pub(crate) fn sleep_until(&self, until: Timestamp) {
-        self.due.store(until.0.min(NOT_BEGUN - 1), Ordering::Relaxed);
+        self.due
+            .store(until.0.min(NOT_BEGUN - 1), Ordering::Relaxed);
     }
 
     /// Notes the place of the node in its farm.
@@ -124,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_loop_that_does_not_turn_is_in_trouble_and_one_that_sleeps_is_not() {
-        let health = Health::new("icn:0", Clock::start());
+        let health = Health::new(&"icn:0", Clock::start());
         assert_eq!(health.trouble_at(seconds(1000)), None, "it has not begun");
         health.turn(seconds(1));
         assert_eq!(health.trouble_at(seconds(6)), None);

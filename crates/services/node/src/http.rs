@@ -216,7 +216,8 @@ impl Host {
         if let Some(untold) = self.crowd.is_due() {
             warn!(
                 connections_max = CONNECTIONS_MAX,
-                untold, "The metrics page has no connection left: the oldest is closed for a new one"
+                untold,
+                "The metrics page has no connection left: the oldest is closed for a new one"
             );
         }
     }

@@ -248,7 +248,12 @@ impl Operator {
         while !self.streams.iter().all(is_known) {
             let left = patience.saturating_sub(began.elapsed());
             let is_over = left.is_zero() || self.tick().is_err();
-            if is_over || self.transport.poll(&mut events, Some(left.min(LOOK))).is_err() {
+            if is_over
+                || self
+                    .transport
+                    .poll(&mut events, Some(left.min(LOOK)))
+                    .is_err()
+            {
                 break;
             }
             for event in events.drain(..) {

@@ -110,9 +110,8 @@ pub fn open(
         warn!(%file, subject = certificate.subject, %not_after, "The certificate expires soon");
     }
     let has_sealed_page = config.security.page == PageConfig::Tls;
-    let is_plain = |does: &str| {
-        !is_farm_stream(does) && !(does == SERVES_METRICS && has_sealed_page)
-    };
+    let is_plain =
+        |does: &str| !(is_farm_stream(does) || does == SERVES_METRICS && has_sealed_page);
     for (does, address) in outside.iter().filter(|(does, _)| is_plain(does)) {
         warn!(
             address,

@@ -92,15 +92,23 @@ impl Usage {
     fn read() -> io::Result<Self> {
         let read = std::fs::read_to_string::<&str>;
         let damaged = |file: &'static str| {
-            move || io::Error::new(io::ErrorKind::InvalidData, format!("{file} is not as expected"))
+            move || {
+                io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    format!("{file} is not as expected"),
+                )
+            }
         };
         let status = read("/proc/self/status")?;
-        let ticks = start_ticks(&read("/proc/self/stat")?).ok_or_else(damaged("/proc/self/stat"))?;
+        let ticks =
+            start_ticks(&read("/proc/self/stat")?).ok_or_else(damaged("/proc/self/stat"))?;
         let boot_s = boot_time(&read("/proc/stat")?).ok_or_else(damaged("/proc/stat"))?;
         let cpu = clock_gettime(ClockId::ProcessCPUTime);
         let cpu_ns = cpu.tv_sec.unsigned_abs() * NS_PER_S + cpu.tv_nsec.unsigned_abs();
         // One of them reads the folder.
-        let open_files = std::fs::read_dir("/proc/self/fd")?.count().saturating_sub(1);
+        let open_files = std::fs::read_dir("/proc/self/fd")?
+            .count()
+            .saturating_sub(1);
         Ok(Self {
             cpu_ns,
             resident_bytes: kib(&status, "VmRSS:").unwrap_or_default(),
@@ -145,7 +153,10 @@ mod tests {
         let stat = "7 (a) b) S 1 7 7 0 -1 4194560 9 0 0 0 1 2 0 0 20 0 1 0 8123 2 3";
         assert_eq!(start_ticks(stat), Some(8123));
         assert_eq!(start_ticks("7 (a"), None);
-        assert_eq!(boot_time("cpu 1 2\nbtime 1790000000\n"), Some(1_790_000_000));
+        assert_eq!(
+            boot_time("cpu 1 2\nbtime 1790000000\n"),
+            Some(1_790_000_000)
+        );
     }
 
     #[test]
@@ -154,8 +165,13 @@ mod tests {
         assert!(usage.cpu_ns > 0, "{usage:?}");
         assert!(usage.resident_bytes > 1 << 16, "{usage:?}");
         assert!(usage.virtual_bytes > usage.resident_bytes, "{usage:?}");
-        assert!((3..=usage.files_max).contains(&usage.open_files), "{usage:?}");
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        assert!(
+            (3..=usage.files_max).contains(&usage.open_files),
+            "{usage:?}"
+        );
+        let now = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap();
         // A tick is 10 ms, and the time of the boot is rounded to a second.
         assert!(usage.start_ns / NS_PER_S <= now.as_secs() + 2, "{usage:?}");
         assert!(usage.start_ns / NS_PER_S > 1_500_000_000, "{usage:?}");

@@ -80,7 +80,11 @@ impl Node {
             if (status, body.as_str()) == expected {
                 return;
             }
-            assert!(start.elapsed() < PATIENCE, "{} {route}: {status} {body}", self.role);
+            assert!(
+                start.elapsed() < PATIENCE,
+                "{} {route}: {status} {body}",
+                self.role
+            );
             std::thread::yield_now();
         }
     }
@@ -166,8 +170,15 @@ fn problems(text: &str) -> Vec<String> {
         "s", "ms", "us", "ns", "sec", "b", "kb", "mb", "gb", "tb", "pb", "m", "h", "d",
     ];
     const OTHER_UNITS: [&str; 9] = [
-        "minutes", "hours", "days", "weeks", "bits", "milliseconds", "microseconds",
-        "nanoseconds", "kilobytes",
+        "minutes",
+        "hours",
+        "days",
+        "weeks",
+        "bits",
+        "milliseconds",
+        "microseconds",
+        "nanoseconds",
+        "kilobytes",
     ];
     let (mut helps, mut types) = (BTreeMap::new(), BTreeMap::new());
     let mut problems = Vec::new();
@@ -183,11 +194,14 @@ fn problems(text: &str) -> Vec<String> {
             samples += 1;
             let (sample, value) = line.rsplit_once(' ').unwrap_or((line, ""));
             let name = sample.split('{').next().unwrap_or_default();
-            let base = ["_bucket", "_sum", "_count"]
-                .iter()
-                .find_map(|end| name.strip_suffix(end).filter(|base| types.contains_key(base)));
+            let base = ["_bucket", "_sum", "_count"].iter().find_map(|end| {
+                name.strip_suffix(end)
+                    .filter(|base| types.contains_key(base))
+            });
             if !types.contains_key(base.unwrap_or(name)) || value.parse::<f64>().is_err() {
-                problems.push(format!("{line}: a sample without a type, or without a number"));
+                problems.push(format!(
+                    "{line}: a sample without a type, or without a number"
+                ));
             }
             let labels = sample.split_once('{').map_or("", |(_, labels)| labels);
             if base.is_none() && (labels.contains("le=\"") || labels.contains("quantile=\"")) {
@@ -206,10 +220,16 @@ fn problems(text: &str) -> Vec<String> {
         if (*kind == "counter") != name.ends_with("_total") {
             object("only counters end in _total".to_owned());
         }
-        if ["_bucket", "_sum", "_count"].iter().any(|end| name.ends_with(end)) {
+        if ["_bucket", "_sum", "_count"]
+            .iter()
+            .any(|end| name.ends_with(end))
+        {
             object("ends as a histogram".to_owned());
         }
-        if name.chars().any(|char| char == ':' || char.is_ascii_uppercase()) {
+        if name
+            .chars()
+            .any(|char| char == ':' || char.is_ascii_uppercase())
+        {
             object("not snake_case".to_owned());
         }
         for word in name.split('_').skip(1) {
@@ -227,19 +247,34 @@ fn problems(text: &str) -> Vec<String> {
 #[test]
 fn the_rules_object_to_what_promtool_objects_to() {
     let bad = [
-        ("# TYPE a_total gauge\n# HELP a_total A.\na_total 1", "only counters"),
+        (
+            "# TYPE a_total gauge\n# HELP a_total A.\na_total 1",
+            "only counters",
+        ),
         ("# TYPE a_ns gauge\n# HELP a_ns A.\na_ns 1", "the word ns"),
-        ("# TYPE a_ms_max gauge\n# HELP a_ms_max A.\na_ms_max 1", "the word ms"),
+        (
+            "# TYPE a_ms_max gauge\n# HELP a_ms_max A.\na_ms_max 1",
+            "the word ms",
+        ),
         ("# TYPE a gauge\na 1", "no help"),
-        ("# TYPE a_gauge gauge\n# HELP a_gauge A.\na_gauge 1", "the word gauge"),
-        ("# TYPE a_count gauge\n# HELP a_count A.\na_count 1", "ends as a histogram"),
+        (
+            "# TYPE a_gauge gauge\n# HELP a_gauge A.\na_gauge 1",
+            "the word gauge",
+        ),
+        (
+            "# TYPE a_count gauge\n# HELP a_count A.\na_count 1",
+            "ends as a histogram",
+        ),
         ("# TYPE aB gauge\n# HELP aB A.\naB 1", "snake_case"),
         ("a 1", "without a type"),
         ("", "no samples"),
     ];
     for (text, expected) in bad {
         let found = problems(text);
-        assert!(found.iter().any(|problem| problem.contains(expected)), "{text}: {found:?}");
+        assert!(
+            found.iter().any(|problem| problem.contains(expected)),
+            "{text}: {found:?}"
+        );
     }
     let good = "# TYPE a_seconds histogram\n# HELP a_seconds A.\n\
                 a_seconds_bucket{le=\"+Inf\"} 1\na_seconds_sum 0.5\na_seconds_count 1";

@@ -4,7 +4,7 @@ use super::args::{Args, Rate, Sink};
 use anyhow::{Context as _, bail};
 use sheaf_auth::{Authority, CertFiles, Validity};
 use sheaf_farm::RunDir;
-use sheaf_formats::inspect::FileFormat;
+use sheaf_formats::inspect::{FileFormat, UnknownFormat};
 use sheaf_node::config::{
     Ack, FarmConfig, Km3netSource, ReplaySource, ShmSink, SourceConfig, StfFileSource, UnixSink,
     Xtc2Source,

@@ -49,7 +49,10 @@ impl Screen {
                     on_quit();
                 }
             };
-            return Ok(Self::Terminal(Box::new(View::new(Look::new(title), on_deed)?)));
+            return Ok(Self::Terminal(Box::new(View::new(
+                Look::new(title),
+                on_deed,
+            )?)));
         }
         #[cfg(not(feature = "tui"))]
         let _ = (wants_terminal, on_quit);
@@ -133,7 +136,10 @@ mod tests {
     #[test]
     fn a_dumb_terminal_gets_lines() {
         let draws = |term: &str| can_draw(Some(term.as_ref()));
-        assert_eq!(["dumb", "", "xterm", "linux"].map(draws), [false, false, true, true]);
+        assert_eq!(
+            ["dumb", "", "xterm", "linux"].map(draws),
+            [false, false, true, true]
+        );
         assert!(can_draw(None));
     }
 }

@@ -144,13 +144,22 @@ impl Watch {
         }
         self.lost = Some(HAS_ENDED.to_owned());
         self.tell(status.duration_s, HAS_ENDED);
-        let flps = status.flps.iter().map(|flp| (NodeId::from(FlpId(flp.index)), &flp.state));
-        let epns = status.epns.iter().map(|epn| (NodeId::from(EpnId(epn.index)), &epn.state));
+        let flps = status
+            .flps
+            .iter()
+            .map(|flp| (NodeId::from(FlpId(flp.index)), &flp.state));
+        let epns = status
+            .epns
+            .iter()
+            .map(|epn| (NodeId::from(EpnId(epn.index)), &epn.state));
         let icns = self.offices.keys().map(|index| icn(*index));
         let mut left: Vec<NodeId> = icns.collect();
-        let lived = flps.chain(epns).filter(|(_, state)| !matches!(state.as_str(), "gone" | "silent"));
+        let lived = flps
+            .chain(epns)
+            .filter(|(_, state)| !matches!(state.as_str(), "gone" | "silent"));
         left.extend(lived.map(|(node, _)| node));
-        left.into_iter().for_each(|node| self.mark(node, Some("left")));
+        left.into_iter()
+            .for_each(|node| self.mark(node, Some("left")));
     }
 
     /// Happenings from number `first` on, counted from 0 since the start.
@@ -317,7 +326,12 @@ impl Watch {
             return;
         }
         self.past_at_s = now_s;
-        let total = self.status().latency_us.get("total").copied().unwrap_or_default();
+        let total = self
+            .status()
+            .latency_us
+            .get("total")
+            .copied()
+            .unwrap_or_default();
         self.past.push_back(Moment {
             tfs_per_s: self.tfs_per_s(),
             mb_per_s: self.mb_per_s(),
@@ -618,8 +632,11 @@ pub(crate) mod tests {
         status.epns[0].state = "cut".to_owned();
         watch.add(status);
         watch.mark(NodeId::from(FlpId(0)), Some("killed"));
-        let rates: Vec<(f64, f64)> =
-            watch.rows().iter().map(|row| (row.items_per_s, row.mb_per_s)).collect();
+        let rates: Vec<(f64, f64)> = watch
+            .rows()
+            .iter()
+            .map(|row| (row.items_per_s, row.mb_per_s))
+            .collect();
         assert_eq!(rates[1..], [(0.0, 0.0), (0.0, 0.0)]);
         assert!(rates[0].0 > 0.0, "the farm goes on");
     }
@@ -631,7 +648,10 @@ pub(crate) mod tests {
         };
         let mut watch = watch();
         watch.lose("no ICN answers");
-        assert_eq!((watch.lost(), states(&watch)[2].as_str()), (Some("no ICN answers"), "up"));
+        assert_eq!(
+            (watch.lost(), states(&watch)[2].as_str()),
+            (Some("no ICN answers"), "up")
+        );
         let mut status = status_at(4);
         status.phase = "draining".to_owned();
         watch.add(status);

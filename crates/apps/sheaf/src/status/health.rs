@@ -34,7 +34,11 @@ pub(super) fn judge(status: &FarmStatus, icns: &[IcnSeen], flps: Option<u32>) ->
         reasons.extend(of_nodes(status, flps));
     }
     Verdict {
-        health: if reasons.is_empty() { "healthy" } else { "degraded" },
+        health: if reasons.is_empty() {
+            "healthy"
+        } else {
+            "degraded"
+        },
         reasons,
     }
 }
@@ -47,6 +51,14 @@ fn of_nodes(status: &FarmStatus, flps: Option<u32>) -> Vec<String> {
         .filter(|(_, _, state)| AILING.contains(&state.as_str()))
         .map(|(role, index, state)| format!("{role}:{index} is {state}"));
     let mut reasons: Vec<String> = ailing.collect();
+    let off_step = status
+        .flps
+        .iter()
+        .filter(|flp| ["behind", "ahead"].contains(&flp.counter.as_str()));
+    reasons.extend(off_step.map(|flp| {
+        let (index, counter) = (flp.index, &flp.counter);
+        format!("the source of flp:{index} counts {counter}: its STFs are refused (docs/reference/feed.md)")
+    }));
     if let Some(flps) = flps {
         let has_joined = |index: &u32| status.flps.iter().any(|flp| u32::from(flp.index) == *index);
         let absent = (0..flps).filter(|index| !has_joined(index));
@@ -79,14 +91,21 @@ mod tests {
         change(&mut status);
         let verdict = judge(&status, &[icn("leads"), icn("standby")], Some(1));
         assert_eq!(verdict.reasons, expected);
-        let health = if expected.is_empty() { "healthy" } else { "degraded" };
+        let health = if expected.is_empty() {
+            "healthy"
+        } else {
+            "degraded"
+        };
         assert_eq!(verdict.health, health);
     }
 
     #[test]
     fn a_farm_is_healthy_until_something_is_lacking() {
         check(|_| {}, &[]);
-        check(|status| status.phase = "waiting".to_owned(), &["the run waits for its quorum"]);
+        check(
+            |status| status.phase = "waiting".to_owned(),
+            &["the run waits for its quorum"],
+        );
         check(
             |status| status.accounting.balanced = false,
             &["the accounting does not balance: keep all logs, it is a bug"],
@@ -94,6 +113,10 @@ mod tests {
         check(
             |status| status.flps[0].state = "silent".to_owned(),
             &["flp:0 is silent"],
+        );
+        check(
+            |status| status.flps[0].counter = "behind".to_owned(),
+            &["the source of flp:0 counts behind: its STFs are refused (docs/reference/feed.md)"],
         );
         check(|status| status.flps.clear(), &["flp:0 has not joined"]);
         check(

@@ -32,18 +32,37 @@ pub(super) fn text(report: &Report, before: Option<&FarmStatus>) -> String {
         writeln!(text, "        {reason}").expect(WRITTEN);
     }
     if report.icns.len() > 1 {
-        let icns = report.icns.iter().map(|icn| format!("{} {}", icn.address, icn.state));
+        let icns = report
+            .icns
+            .iter()
+            .map(|icn| format!("{} {}", icn.address, icn.state));
         line(&mut text, "icns", icns);
     }
     run(&mut text, status, before);
     text.push('\n');
     if !status.flps.is_empty() {
-        let head = ["node", "state", "made STFs", "sent MB", "held STFs", "held MB", "lag TFs"];
+        let head = [
+            "node",
+            "state",
+            "made STFs",
+            "sent MB",
+            "held STFs",
+            "held MB",
+            "lag TFs",
+        ];
         let rows: Vec<_> = status.flps.iter().map(flp_row).collect();
         table(&mut text, head, &rows);
     }
     if !status.epns.is_empty() {
-        let head = ["node", "state", "TFs", "received MB", "open TFs", "held MB", "p99 ms"];
+        let head = [
+            "node",
+            "state",
+            "TFs",
+            "received MB",
+            "open TFs",
+            "held MB",
+            "p99 ms",
+        ];
         let rows: Vec<_> = status.epns.iter().map(epn_row).collect();
         table(&mut text, head, &rows);
     }
@@ -72,7 +91,10 @@ fn run(text: &mut String, status: &FarmStatus, before: Option<&FarmStatus>) {
     ];
     line(text, "", efforts);
     if dropped > 0 {
-        let reasons = accounting.dropped.iter().map(|(reason, count)| format!("{reason} {count}"));
+        let reasons = accounting
+            .dropped
+            .iter()
+            .map(|(reason, count)| format!("{reason} {count}"));
         line(text, "drops", reasons);
     }
     let rates = before.and_then(|before| rates(before, status));
@@ -184,7 +206,7 @@ mod tests {
     fn report_of(status: FarmStatus) -> Report {
         let icn = "127.0.0.1:7000".to_owned();
         let term = Term(1);
-        report(&Ok(Told { icn, term, status }), Vec::new(), Some(1))
+        report(&Ok(Told { icn, term, status }), &[], Some(1))
     }
 
     #[test]
@@ -211,10 +233,16 @@ mod tests {
     #[test]
     fn large_numbers_and_many_parts_fit_80_columns() {
         let mut status = status_at(3);
-        status.accounting.dropped =
-            ["source-died", "source-late", "shed-overload", "oversize", "run-ended", "operator"]
-                .map(|reason| (reason.to_owned(), 123_456))
-                .into();
+        status.accounting.dropped = [
+            "source-died",
+            "source-late",
+            "shed-overload",
+            "oversize",
+            "run-ended",
+            "operator",
+        ]
+        .map(|reason| (reason.to_owned(), 123_456))
+        .into();
         status.flps[0].made_stfs = 1_000_000_000;
         status.flps[0].sent_bytes = 1_000_000_000_000_000;
         status.flps[0].state = "leaving".to_owned();

@@ -24,8 +24,14 @@ const HTML: &str = "text/html; charset=utf-8";
 const ROUTES: [(&str, &str); 4] = [
     ("/", "this page"),
     ("/metrics", "metrics, as Prometheus text"),
-    ("/healthz", "200 while the event loop turns, else 503 with the reason"),
-    ("/readyz", "200 when joined or leading, else 503 with the phase"),
+    (
+        "/healthz",
+        "200 while the event loop turns, else 503 with the reason",
+    ),
+    (
+        "/readyz",
+        "200 when joined or leading, else 503 with the phase",
+    ),
 ];
 
 /// Lists the metrics of the loop.
@@ -38,12 +44,18 @@ pub(super) fn answer(page: &Page, method: &Method, path: &str) -> Response<Full<
     if !matches!(*method, Method::GET | Method::HEAD) {
         let text = format!("found {method}, expected GET or HEAD\n");
         let mut answer = with(StatusCode::METHOD_NOT_ALLOWED, PLAIN, text);
-        answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        answer
+            .headers_mut()
+            .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return answer;
     }
     match path {
         "/" => with(StatusCode::OK, HTML, html(page)),
-        "/metrics" => with(StatusCode::OK, sheaf_metrics::CONTENT_TYPE, metrics_text(page)),
+        "/metrics" => with(
+            StatusCode::OK,
+            sheaf_metrics::CONTENT_TYPE,
+            metrics_text(page),
+        ),
         "/healthz" => match page.health.trouble() {
             None => with(StatusCode::OK, PLAIN, "ok\n".to_owned()),
             Some(trouble) => with(StatusCode::SERVICE_UNAVAILABLE, PLAIN, trouble + "\n"),
@@ -99,7 +111,10 @@ fn html(page: &Page) -> String {
         ("term", standing.term.0.to_string()),
         ("health", health.unwrap_or_else(|| "ok".to_owned())),
         ("running for", uptime),
-        ("program", format!("sheaf {} ({})", page.build.version, page.build.commit)),
+        (
+            "program",
+            format!("sheaf {} ({})", page.build.version, page.build.commit),
+        ),
     ];
     let mut text = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>sheaf {node}</title>\n\
@@ -117,7 +132,11 @@ fn html(page: &Page) -> String {
     for (role, address) in &page.others {
         let address = escaped(address);
         let scheme = if page.tls.is_some() { "https" } else { "http" };
-        writeln!(text, "<li>{role}: <a href=\"{scheme}://{address}/\">{address}</a></li>").expect(written);
+        writeln!(
+            text,
+            "<li>{role}: <a href=\"{scheme}://{address}/\">{address}</a></li>"
+        )
+        .expect(written);
     }
     text + "</ul>\n</body></html>\n"
 }

@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn page() -> Page {
     Page {
         registry: Arc::default(),
-        health: Arc::new(Health::new("epn:3", Clock::start())),
+        health: Arc::new(Health::new(&"epn:3", Clock::start())),
         build: Build::default(),
         others: vec![("icn", "10.0.0.1:9100".to_owned())],
         tls: None,
@@ -62,21 +62,29 @@ impl Served {
 
     fn refused(&self, reason: &str) -> u64 {
         let labels = [("reason", reason)];
-        self.registry.counter(REFUSED.name, REFUSED.help, &labels).value()
+        self.registry
+            .counter(REFUSED.name, REFUSED.help, &labels)
+            .value()
     }
 
     /// Waits until so many requests were refused: the client may know before they are counted.
     fn await_refused(&self, reason: &str, count: u64) {
         let began = Instant::now();
         while self.refused(reason) < count {
-            assert!(began.elapsed() < PATIENCE, "{reason}: {}", self.refused(reason));
+            assert!(
+                began.elapsed() < PATIENCE,
+                "{reason}: {}",
+                self.refused(reason)
+            );
             std::thread::yield_now();
         }
         assert_eq!(self.refused(reason), count);
     }
 
     fn replaced(&self) -> u64 {
-        self.registry.counter(REPLACED.name, REPLACED.help, &[]).value()
+        self.registry
+            .counter(REPLACED.name, REPLACED.help, &[])
+            .value()
     }
 }
 
@@ -92,7 +100,10 @@ fn half_requests_leave_room_for_a_whole_one() {
             halves.push(client);
         }
         let answer = served.get("/metrics");
-        assert!(answer.starts_with("HTTP/1.1 200"), "round {round}: {answer}");
+        assert!(
+            answer.starts_with("HTTP/1.1 200"),
+            "round {round}: {answer}"
+        );
     }
     // All but those that still have a place have been closed, on a slow machine for their time.
     let oldest = halves.len() - CONNECTIONS_MAX;
@@ -101,7 +112,10 @@ fn half_requests_leave_room_for_a_whole_one() {
         client.set_read_timeout(Some(PATIENCE)).unwrap();
         let error = client.read_to_end(&mut Vec::new()).err();
         let kind = error.map(|error| error.kind());
-        assert!(matches!(kind, None | Some(io::ErrorKind::ConnectionReset)), "{kind:?}");
+        assert!(
+            matches!(kind, None | Some(io::ErrorKind::ConnectionReset)),
+            "{kind:?}"
+        );
     }
 }
 
@@ -109,7 +123,9 @@ fn half_requests_leave_room_for_a_whole_one() {
 fn a_head_above_16_kib_is_refused_and_counted() {
     let served = served();
     let long = "x".repeat(HEAD_BYTES_MAX);
-    let answer = served.ask(&format!("GET / HTTP/1.1\r\nHost: x\r\nX-Long: {long}\r\n\r\n"));
+    let answer = served.ask(&format!(
+        "GET / HTTP/1.1\r\nHost: x\r\nX-Long: {long}\r\n\r\n"
+    ));
     assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
     served.await_refused("large_head", 1);
     assert!(served.get("/").starts_with("HTTP/1.1 200"));
@@ -194,14 +210,15 @@ fn errors_of_accept_are_counted_by_kind_and_end_nothing() {
         let serving = host.run(listener);
         let _ = tokio::time::timeout(Duration::from_secs(60), serving).await;
     });
-    assert!(is_done.try_recv().is_ok(), "it is asked again after each error");
+    assert!(
+        is_done.try_recv().is_ok(),
+        "it is asked again after each error"
+    );
     let counts = host.accept_errors.each_ref().map(|counter| counter.value());
-    assert_eq!(KINDS.into_iter().zip(counts).collect::<Vec<_>>(), [
-        ("files", 2),
-        ("memory", 1),
-        ("aborted", 1),
-        ("other", 1)
-    ]);
+    assert_eq!(
+        KINDS.into_iter().zip(counts).collect::<Vec<_>>(),
+        [("files", 2), ("memory", 1), ("aborted", 1), ("other", 1)]
+    );
 }
 
 /// TLS of a node with a certificate of `authority`.
@@ -213,12 +230,18 @@ fn tls_of(authority: &Authority, node: NodeId) -> Tls {
 
 /// Asks for `/healthz` under TLS. Returns the answer, or what the handshake ended with.
 fn get_sealed(address: SocketAddr, tls: &Tls) -> io::Result<String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     runtime.block_on(async {
         let stream = TcpStream::connect(address).await?;
         let name = "sheaf".try_into().unwrap();
-        let mut stream = TlsConnector::from(tls.client()).connect(name, stream).await?;
-        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await?;
+        let mut stream = TlsConnector::from(tls.client())
+            .connect(name, stream)
+            .await?;
+        stream
+            .write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            .await?;
         let mut answer = String::new();
         // The page ends the connection without a farewell of TLS.
         match stream.read_to_string(&mut answer).await {
@@ -258,7 +281,10 @@ fn health_and_readiness_are_those_of_the_process() {
     let served = served();
     assert!(served.get("/healthz").starts_with("HTTP/1.1 200"));
     let answer = served.get("/readyz");
-    assert!(answer.starts_with("HTTP/1.1 503") && answer.ends_with("\r\n\r\nstarting\n"), "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 503") && answer.ends_with("\r\n\r\nstarting\n"),
+        "{answer}"
+    );
     served.health.stand(Standing {
         phase: "joined",
         is_ready: true,
@@ -266,7 +292,10 @@ fn health_and_readiness_are_those_of_the_process() {
         term: Term(2),
     });
     let answer = served.get("/readyz");
-    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("\r\n\r\njoined\n"), "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 200") && answer.ends_with("\r\n\r\njoined\n"),
+        "{answer}"
+    );
     served.health.sleep_until(Timestamp(u64::MAX));
     assert!(served.get("/healthz").starts_with("HTTP/1.1 200"));
     let answer = served.get("/");
@@ -290,7 +319,7 @@ fn a_loop_that_hangs_makes_the_page_say_so() {
     // The loop was due when the process began; the clock of the page goes on.
     let answer = |path: &str| routes::answer(&page, &hyper::Method::GET, path);
     assert_eq!(answer("/healthz").status(), 200);
-    let late = Health::new("epn:3", Clock::started_before(Duration::from_secs(60)));
+    let late = Health::new(&"epn:3", Clock::started_before(Duration::from_secs(60)));
     late.turn(Timestamp(0));
     let page = Page {
         health: Arc::new(late),

@@ -67,13 +67,17 @@ impl<T: Transport> IcnNode<T> {
     pub(super) fn watchers_have_seen(&mut self, now: Timestamp) -> bool {
         let sessions = &self.sessions;
         self.watchers.retain(|conn, _| sessions.contains_key(conn));
-        let has_seen = |since: &Option<Timestamp>| since.is_some_and(|at| now.since(at) >= SEND_WAIT);
+        let has_seen =
+            |since: &Option<Timestamp>| since.is_some_and(|at| now.since(at) >= SEND_WAIT);
         self.watchers.values().all(has_seen)
     }
 
     /// Sends the status of the farm in as many parts as it takes.
     fn send_status(&mut self, now: Timestamp, conn: ConnId) {
-        let is_over = self.lead.as_ref().is_some_and(|lead| lead.scheduler.is_over());
+        let is_over = self
+            .lead
+            .as_ref()
+            .is_some_and(|lead| lead.scheduler.is_over());
         let seen = self.watchers.entry(conn).or_default();
         *seen = seen.or(is_over.then_some(now));
         let text = serde_json::to_vec(&self.status(now));

@@ -17,7 +17,10 @@ pub(super) fn draw(frame: &mut Frame<'_>, look: &mut Look, watch: &Watch) {
     let rows = look.select(watch.rows());
     let (width, height) = (frame.area().width, frame.area().height);
     let [title, head, accounting, prompt] = [
-        wrapped(Text::from(Line::from(look.title().to_owned()).bold()), width),
+        wrapped(
+            Text::from(Line::from(look.title().to_owned()).bold()),
+            width,
+        ),
         wrapped(head_text(watch), width),
         wrapped(accounting_text(watch, width), width),
         wrapped(Text::from(Line::from(look.prompt()).dim()), width),
@@ -30,7 +33,19 @@ pub(super) fn draw(frame: &mut Frame<'_>, look: &mut Look, watch: &Watch) {
     let past_lines = if has_past { past::LINES } else { 0 };
     let air = u16::from(height >= wanted.saturating_add(past_lines + 4));
     let table_lines = table_lines.min(height.saturating_sub(fixed + past_lines + 4 * air));
-    let [top, state, _, table, _, sum, _, lately, _, happenings, bottom] = Layout::vertical([
+    let [
+        top,
+        state,
+        _,
+        table,
+        _,
+        sum,
+        _,
+        lately,
+        _,
+        happenings,
+        bottom,
+    ] = Layout::vertical([
         Constraint::Length(title.1),
         Constraint::Length(head.1),
         Constraint::Length(air),
@@ -59,7 +74,9 @@ pub(super) fn draw(frame: &mut Frame<'_>, look: &mut Look, watch: &Watch) {
 
 /// Returns a text with its words wrapped, and how many lines it takes.
 fn wrapped(text: Text<'static>, width: u16) -> (Paragraph<'static>, u16) {
-    let lines = text.iter().map(|line| wrapped_lines(&line.to_string(), width));
+    let lines = text
+        .iter()
+        .map(|line| wrapped_lines(&line.to_string(), width));
     let lines = lines_of(lines.sum());
     (Paragraph::new(text).wrap(Wrap { trim: true }), lines)
 }
@@ -146,8 +163,14 @@ fn accounting_text(watch: &Watch, width: u16) -> Text<'static> {
             ledger.backend, ledger.records, ledger.icn, ledger.term
         );
         if !status.refused.is_empty() {
-            let refused = status.refused.iter().map(|(reason, count)| format!("{reason} {count}"));
-            text += &format!(", no EPN could be chosen: {}", refused.collect::<Vec<_>>().join(" "));
+            let refused = status
+                .refused
+                .iter()
+                .map(|(reason, count)| format!("{reason} {count}"));
+            text += &format!(
+                ", no EPN could be chosen: {}",
+                refused.collect::<Vec<_>>().join(" ")
+            );
         }
         lines.push(Line::from(text));
     }

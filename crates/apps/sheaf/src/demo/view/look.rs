@@ -34,7 +34,13 @@ pub(super) enum Sort {
 }
 
 impl Sort {
-    const ALL: [Self; 5] = [Self::Node, Self::State, Self::Rate, Self::Buffered, Self::Latency];
+    const ALL: [Self; 5] = [
+        Self::Node,
+        Self::State,
+        Self::Rate,
+        Self::Buffered,
+        Self::Latency,
+    ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -125,7 +131,9 @@ impl Look {
     /// Returns the line of keys and choices.
     pub(super) fn prompt(&self) -> String {
         match self.asks {
-            Asks::Filter => return format!("filter: {}_  Enter takes it, Esc clears it", self.filter),
+            Asks::Filter => {
+                return format!("filter: {}_  Enter takes it, Esc clears it", self.filter);
+            }
             Asks::Drain(epn) => return format!("drain {epn}? y or n"),
             Asks::Nothing => {}
         }

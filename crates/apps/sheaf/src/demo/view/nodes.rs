@@ -61,7 +61,9 @@ pub(super) fn table(rows: &[Row], look: &Look, width: u16, lines: u16) -> Table<
 fn cells(row: &Row, rows: &[Row]) -> [Cell<'static>; COLUMNS.len()] {
     let quantile = |pick: fn(&Quantiles) -> f64| {
         let found = row.latency_us.as_ref();
-        found.map_or_else(String::new, |found| format!("{} ms", fit(pick(found) / 1000.0, 7)))
+        found.map_or_else(String::new, |found| {
+            format!("{} ms", fit(pick(found) / 1000.0, 7))
+        })
     };
     let count = |count: Option<u64>| count.map_or_else(String::new, |count| fit_count(count, 11));
     [

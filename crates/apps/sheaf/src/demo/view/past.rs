@@ -13,10 +13,15 @@ pub(super) const LINES: u16 = 6;
 /// Narrower screens have none.
 pub(super) const WIDTH_MIN: u16 = 120;
 
+/// Value of a sparkline at one moment.
+type Pick = fn(&Moment) -> f64;
+
 /// Draws the sparklines beside each other.
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, watch: &Watch) {
-    let columns: [Rect; 3] = Layout::horizontal([Constraint::Fill(1); 3]).spacing(2).areas(area);
-    let lines: [(&str, &str, Color, fn(&Moment) -> f64); 3] = [
+    let columns: [Rect; 3] = Layout::horizontal([Constraint::Fill(1); 3])
+        .spacing(2)
+        .areas(area);
+    let lines: [(&str, &str, Color, Pick); 3] = [
         ("TF/s", "", Color::Green, |moment| moment.tfs_per_s),
         ("MB/s", "", Color::Cyan, |moment| moment.mb_per_s),
         ("latency p99", " ms", Color::Yellow, |moment| moment.p99_ms),
@@ -29,7 +34,11 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, watch: &Watch) {
             values.last().copied().unwrap_or_default(),
             values.iter().copied().fold(0.0, f64::max),
         );
-        let title = format!("{name}  now {}{unit}  most {}{unit}", fit(now, 8), fit(most, 8));
+        let title = format!(
+            "{name}  now {}{unit}  most {}{unit}",
+            fit(now, 8),
+            fit(most, 8)
+        );
         let [head, body] =
             Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
         frame.render_widget(Line::from(title).bold(), head);

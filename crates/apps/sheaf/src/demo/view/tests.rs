@@ -41,8 +41,9 @@ fn large() -> Watch {
         status.security = "crc-only".to_owned();
         status.accounting.abandoned = 3;
         status.accounting.reassigned = 1234;
-        status.accounting.dropped =
-            ["source-died", "source-late", "shed-overload"].map(|reason| (reason.to_owned(), 99)).into();
+        status.accounting.dropped = ["source-died", "source-late", "shed-overload"]
+            .map(|reason| (reason.to_owned(), 99))
+            .into();
         status.ledger.backend = "majority".to_owned();
         status.ledger.records = 123_456;
         status.ledger.term = 2;
@@ -67,7 +68,10 @@ fn large() -> Watch {
         }
         watch.add(status);
     }
-    watch.tell(1234.5, "epn:1 killed, 12 TFs reassigned, 3 TFs abandoned, and more of a long line of text");
+    watch.tell(
+        1234.5,
+        "epn:1 killed, 12 TFs reassigned, 3 TFs abandoned, and more of a long line of text",
+    );
     watch
 }
 
@@ -93,7 +97,10 @@ fn a_farm_is_drawn_with_nodes_ledger_and_happenings() {
     assert_eq!(lines[8], law);
     assert_eq!(lines[9], "reassigned 0  abandoned 0  duplicates refused 0");
     assert_eq!(lines[11], "    2.0 s  the run begins");
-    assert_eq!(lines[23], "q quit  p pause  s sort (node)  / filter  ↑↓ choose");
+    assert_eq!(
+        lines[23],
+        "q quit  p pause  s sort (node)  / filter  ↑↓ choose"
+    );
 }
 
 #[test]
@@ -118,9 +125,15 @@ fn at_80_by_24_nothing_is_cut() {
         assert!(has_words(&text, part), "{part}: {lines:#?}");
     }
     for node in ["icn:0", "flp:2", "epn:4"] {
-        assert!(lines.iter().any(|line| line.starts_with(node)), "{node}: {lines:#?}");
+        assert!(
+            lines.iter().any(|line| line.starts_with(node)),
+            "{node}: {lines:#?}"
+        );
     }
-    assert!(text.contains(&status.accounting.announced.to_string()), "{lines:#?}");
+    assert!(
+        text.contains(&status.accounting.announced.to_string()),
+        "{lines:#?}"
+    );
     assert!(!text.contains('…'), "{lines:#?}");
 }
 
@@ -144,7 +157,10 @@ fn at_200_by_50_there_is_the_past_and_every_column() {
     ] {
         assert!(has_words(&text, part), "{part}: {lines:#?}");
     }
-    let sparks = lines.iter().filter(|line| line.contains("████████")).count();
+    let sparks = lines
+        .iter()
+        .filter(|line| line.contains("████████"))
+        .count();
     assert!(sparks >= 4, "{lines:#?}");
     let flp = lines.iter().find(|line| line.starts_with("flp:1")).unwrap();
     assert!(flp.ends_with("1234           5"), "{flp}");
@@ -156,7 +172,10 @@ fn abandoned_tfs_change_the_colour_of_their_line() {
         let mut look = Look::new("title");
         let buffer = buffer(100, 30, &mut look, watch);
         let lines = lines_of(&buffer);
-        let y = lines.iter().position(|line| line.starts_with("reassigned")).unwrap();
+        let y = lines
+            .iter()
+            .position(|line| line.starts_with("reassigned"))
+            .unwrap();
         buffer[(0, u16::try_from(y).unwrap())].fg
     };
     assert_eq!(color_of(&watch()), Color::Reset);
@@ -208,7 +227,12 @@ fn a_farm_that_does_not_answer_is_told_in_place_of_its_state() {
     watch.lose("no ICN answers for 2 s: 127.0.0.1:7000 (connection refused)");
     let lines = drawn(80, 24, &watch);
     assert!(lines[1].starts_with("no ICN answers for 2 s"), "{lines:#?}");
-    assert!(lines.iter().any(|line| line.contains("epn:0     up             0.0      0.0")), "{lines:#?}");
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.contains("epn:0     up             0.0      0.0")),
+        "{lines:#?}"
+    );
 }
 
 fn press(look: &mut Look, keys: &str) -> Vec<Deed> {
@@ -233,13 +257,19 @@ fn keys_filter_sort_pause_and_quit() {
         let lines = lines_of(&buffer(120, 40, look, &watch));
         let is_node = |line: &&String| line.contains(':') && line.contains(" MB");
         let nodes = lines.iter().filter(is_node);
-        nodes.filter_map(|line| line.split(' ').next().map(str::to_owned)).collect()
+        nodes
+            .filter_map(|line| line.split(' ').next().map(str::to_owned))
+            .collect()
     };
     assert_eq!(names(&mut look).len(), 9);
     assert_eq!(press(&mut look, "/flp⏎"), []);
     assert_eq!(names(&mut look), ["flp:0", "flp:1", "flp:2"]);
     assert_eq!(press(&mut look, "/⎋s"), []);
-    assert_eq!(names(&mut look)[0], "epn:2", "that is disabled comes first by state");
+    assert_eq!(
+        names(&mut look)[0],
+        "epn:2",
+        "that is disabled comes first by state"
+    );
     assert!(!look.is_paused());
     assert_eq!(press(&mut look, "p"), []);
     assert!(look.is_paused() && look.prompt().ends_with("PAUSED"));
