@@ -9,7 +9,8 @@ use std::path::Path;
 
 const FLPS: usize = 3;
 
-/// Runs a farm of run 540123 that reads `file` as `payload` and writes its TFs into a folder; returns the bytes of all files there.
+/// Runs a farm of run 540123 that reads `file` as `payload` and writes its TFs into a folder; returns the bytes
+/// of all files there.
 fn through_a_farm(folder: &Path, file: &str, payload: &str, tfs: usize) -> Vec<u8> {
     let (at, out) = (folder.display(), folder.join("out"));
     std::fs::create_dir(&out).unwrap();

@@ -18,8 +18,8 @@ fn main() {
     println!("cargo::rustc-env=SHEAF_COMMIT={}", commit());
 }
 
-/// Returns the commit of the sources, with a mark if they were changed. Where they are no checkout, as in a package, the
-/// environment variable `SHEAF_COMMIT` names it; without either it is `unknown`.
+/// Returns the commit of the sources, with a mark if they were changed. Where they are no checkout, as in a package,
+/// the environment variable `SHEAF_COMMIT` names it; without either it is `unknown`.
 fn commit() -> String {
     let Some(head) = git(&["rev-parse", "--short=12", "HEAD"]) else {
         let given = std::env::var("SHEAF_COMMIT").ok();

@@ -5,14 +5,7 @@ use crate::logging::{self, Usual};
 use crate::{bench, lab, sim};
 use crate::{cert, completions, config, ctl, data, demo, reference, run, status, top};
 use clap::CommandFactory as _;
-use sheaf_node::role::Build;
 use std::process::ExitCode;
-
-/// This program, as its version, its pages and its metrics tell it.
-pub(crate) const BUILD: Build = Build {
-    version: env!("CARGO_PKG_VERSION"),
-    commit: env!("SHEAF_COMMIT"),
-};
 
 /// Load-balanced data distribution for streaming data acquisition.
 ///

@@ -12,8 +12,8 @@ use std::process::ExitCode;
 /// Check a farm file, or print it with all defaults filled in.
 ///
 /// Exit status: 0 if the file is good, 1 if not. Errors go to standard error, one a line, each as
-/// `file:line: key: found …, expected …`; with --json of `check`, to standard output. Warnings of `check` go there as well
-/// and leave the file good: ports that are in use now, no certificate of an operator.
+/// `file:line: key: found …, expected …`; with --json of `check`, to standard output. Warnings of `check` go there as
+/// well and leave the file good: ports that are in use now, no certificate of an operator.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -204,7 +204,8 @@ mod tests {
         |file, out, errors| check(file, &[Role::Flp, Role::Epn], false, out, errors);
     const SHOW: Command = |file, out, errors| show(file, false, out, errors);
 
-    /// Writes `text` to a farm file; `expected` is what the command prints to output and error about file F in folder D.
+    /// Writes `text` to a farm file; `expected` is what the command prints to output and error about file F in
+    /// folder D.
     fn run(command: Command, text: &str, status: ExitCode, expected: [&str; 2]) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("farm.toml");

@@ -18,6 +18,7 @@ mod lab;
 mod logging;
 mod node_name;
 mod old_names;
+mod program;
 mod progress;
 mod reach;
 mod reference;

@@ -13,9 +13,9 @@ mod walk;
 mod write;
 
 pub use equipment::{Equipment, text};
-pub use header::{DataHeader, HeaderError};
+pub use header::{Block, DataHeader, HeaderError};
 pub use payload::{Excerpt, NotPages, PayloadError, TfPayload, pages_of};
-pub use read::{Block, FileTf, FileTfs};
+pub use read::{FileTf, FileTfs};
 pub use walk::tf_places;
 pub(crate) use walk::{Blocks, TfWalk};
 pub use write::{Piece, TfImage, TfName};

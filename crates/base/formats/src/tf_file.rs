@@ -591,7 +591,8 @@ mod tests {
         fn a_tf_survives_its_file_and_damage_is_refused(
             payloads in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..6),
             missing in prop::collection::btree_set(100_u16..200, 0..20),
-            id in any::<u64>(), format in 0..=PayloadFormat::CODE_MAX, at in any::<prop::sample::Index>(), bit in 0_u8..8,
+            id in any::<u64>(), format in 0..=PayloadFormat::CODE_MAX, at in any::<prop::sample::Index>(),
+            bit in 0_u8..8,
         ) {
             let slices: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
             let mut tf = tf(id, &slices);

@@ -27,7 +27,8 @@ pub struct StfFault {
     pub count: usize,
 }
 
-/// Walks `payload` from end to end: of O2 blocks headers and sizes, not what stands in the blocks. An empty one is good, an opaque one is not looked at.
+/// Walks `payload` from end to end: of O2 blocks headers and sizes, not what stands in the
+/// blocks. An empty one is good, an opaque one is not looked at.
 ///
 /// # Errors
 ///

@@ -125,7 +125,7 @@ pub(crate) struct DatagramWalk {
     last: Option<EventTime>,
 }
 
-/// What the headers of a datagram say.
+/// Fields of the headers of a datagram.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DatagramHead {
     pub(crate) offset: usize,

@@ -17,8 +17,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 ///
 /// - names are `[a-z][a-z0-9_]*`; counters end in `_total`, others do not; `_bucket`, `_sum` and
 ///   `_count` are taken by histograms, and so is the label `le`;
-/// - units are base units, `seconds` and `bytes`. A metric with `seconds` in its name is recorded in ns, as all others in
-///   integers, and written in seconds;
+/// - units are base units, `seconds` and `bytes`. A metric with `seconds` in its name is recorded in ns, as all others
+///   in integers, and written in seconds;
 /// - one name has one kind, one help, one scale and one set of label names.
 ///
 /// Label *values* may be any text. They come from closed sets (a node of the farm, a drop reason),

@@ -22,7 +22,7 @@ pub enum Equipments {
     },
 }
 
-/// What payloads are made of.
+/// Content of payloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payloads {
     /// Blocks with their O2 headers: nothing of the file is lost.

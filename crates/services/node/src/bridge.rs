@@ -11,7 +11,7 @@
 use crate::clock::Clock;
 use crate::health::{Health, Standing};
 use crate::http::{self, MetricsError, Page};
-use crate::role::Build;
+use crate::program::Build;
 use crate::security::is_outside;
 use crate::shutdown::Shutdown;
 use crate::usage;

@@ -26,7 +26,7 @@ struct Shortfall {
     remedy: String,
 }
 
-/// What the kernel granted and allows.
+/// Grants and limits of the kernel.
 struct Granted {
     congestion: String,
     /// Largest send and receive buffer that a process may ask for, in bytes; `None` if it is not known.

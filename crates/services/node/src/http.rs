@@ -1,7 +1,7 @@
 //! Page of a process over HTTP: metrics, health, readiness.
 //!
-//! The page is the one door of a process that strangers may stand at, so what it takes is bounded: 16 connections of one
-//! request each, a head of 16 KiB within 5 s, 10 s in all. A further connection takes the place of the oldest that has
+//! The page is open to strangers, so that its use of the machine is bounded: 16 connections of one request
+//! each, a head of 16 KiB within 5 s, 10 s in all. A further connection takes the place of the oldest that has
 //! not sent its request yet. The descriptors of these are part of what the process claims at its start.
 
 mod routes;
@@ -9,7 +9,7 @@ mod routes;
 mod tests;
 
 use crate::health::Health;
-use crate::role::Build;
+use crate::program::Build;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -67,7 +67,8 @@ const REFUSED: Metric = Metric::counter(
 .labels(&["reason"])
 .advice(
     "`slow_head`: no whole head within 5 s. `large_head`: more than 16 KiB. `no_http`: something else speaks to this \
-     port. `tls`: a client without TLS, or without a certificate of the farm. `slow_reader`: the answer was not taken within 10 s",
+     port. `tls`: a client without TLS, or without a certificate of the farm. \
+     `slow_reader`: the answer was not taken within 10 s",
 );
 
 /// Kinds of accept errors.

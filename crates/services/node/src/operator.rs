@@ -60,7 +60,7 @@ pub struct IcnSeen {
     pub address: String,
     /// `leads`, `standby`, or `away`.
     pub state: &'static str,
-    /// What came of it, where it is away.
+    /// Outcome of the last try, where it is away.
     pub why: String,
 }
 
@@ -121,7 +121,7 @@ pub enum OperatorError {
     Status {
         /// Where the leader listens.
         icn: String,
-        /// What is wrong with it.
+        /// Damage found.
         detail: String,
     },
     /// A leader took the order and did not answer.
@@ -237,8 +237,8 @@ impl Operator {
         }
     }
 
-    /// Returns all ICNs as their streams show them, in the order of the farm file. Those that have not answered yet have
-    /// `patience` to do so.
+    /// Returns all ICNs as their streams show them, in the order of the farm file. Those that have not answered yet
+    /// have `patience` to do so.
     pub fn icns(&mut self, patience: Duration) -> Vec<IcnSeen> {
         let began = Instant::now();
         let mut events = Vec::new();

@@ -16,6 +16,7 @@ use crate::flp::{DATA_ADDRESSES_BETWEEN, FlpError, FlpNode, FlpParts};
 use crate::http::MetricsError;
 use crate::icn::{IcnError, IcnNode, IcnParts};
 use crate::ledger::{self, LedgerError};
+pub use crate::program::Build;
 use crate::registry::RegistryError;
 use crate::security::SecurityError;
 use crate::shutdown::Shutdown;
@@ -43,24 +44,6 @@ use tracing::info;
 
 /// Arena of a process that moves no STFs.
 const CONTROL_ARENA_BYTES: u64 = 1 << 20;
-
-/// Program that a process runs, as its page and its metrics tell it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Build {
-    /// Version of the release.
-    pub version: &'static str,
-    /// Commit of the sources; `unknown` where they were no checkout.
-    pub commit: &'static str,
-}
-
-impl Default for Build {
-    fn default() -> Self {
-        Self {
-            version: env!("CARGO_PKG_VERSION"),
-            commit: "unknown",
-        }
-    }
-}
 
 /// Options of a process beside the farm file.
 #[derive(Default)]

@@ -1,6 +1,6 @@
 //! Use of the machine by this process, and its program: the metrics that every program of a Prometheus site has.
 
-use crate::role::Build;
+use crate::program::Build;
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use sheaf_metrics::{Metric, Registry, Row};

@@ -7,7 +7,7 @@ pub(super) use summed::{Counts, Summed};
 
 use super::finding::{Contradiction, Kind};
 use super::rosters::{self, RosterSource, Rosters};
-use super::sinks::Stock;
+use super::stock::Stock;
 use super::tables::{
     Abandoned, Assignment, Decided, Delivery, LifeIndex, Made, Named, Part, Sent, Session, Skipped,
     Tables, Verdict,
@@ -94,7 +94,7 @@ pub struct Evidence {
     pub(super) refused: BTreeMap<String, u64>,
     /// TFs as they stand in files of DataDistribution, by the number of their delivery.
     pub(super) files: BTreeMap<u32, FileEvent>,
-    /// What sinks have written, if it was read.
+    /// Content of the files of sinks, if they were read.
     pub(super) stock: Option<Stock>,
     /// Copies of the verdict log that are damaged, and why, where most of the others are not.
     pub(super) damaged_ledgers: Vec<String>,

@@ -15,6 +15,7 @@ mod finding;
 mod proven;
 mod rosters;
 mod sinks;
+mod stock;
 mod tables;
 mod tf;
 
@@ -23,7 +24,7 @@ pub use evidence::{Evidence, Fate, Lives};
 pub use finding::{Contradiction, Kind};
 pub use proven::{Accounting, Audit, Options, SourceAccounting};
 pub use rosters::RosterSource;
-pub use sinks::Stored;
+pub use stock::Stored;
 
 #[cfg(test)]
 mod tests;

@@ -1,51 +1,16 @@
 //! Comparison of what sinks have written with what EPNs say they delivered.
 //!
-//! A delivery names the digest of every STF, computed from the bytes that the EPN received, and the sink `stf-file` that
-//! of the whole TF as it stands in a file. Who reads the files computes the digests again; here they meet.
+//! A delivery names the digest of every STF, computed from the bytes that the EPN received, and the sink `stf-file`
+//! that of the whole TF as it stands in a file. Who reads the files computes the digests again; here they meet.
 
 use super::auditor::Auditor;
 use super::evidence::{Evidence, life_name, name};
 use super::finding::{Contradiction, Kind};
+use super::stock::{Stock, Stored};
 use super::tables::{Delivery, Named};
 use sheaf_protocol::Role;
 use sheaf_verdict_log::event::{FileEvent, PartEvent};
 use std::collections::BTreeMap;
-
-/// TF in a file of a sink, as its bytes say.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stored {
-    /// A TF file of Sheaf.
-    Tf {
-        /// The TF; of a file whose head is damaged, that of its name.
-        tf: u64,
-        /// The run, as 16 hexadecimal digits.
-        run: String,
-        /// STFs with their digests, computed from the bytes.
-        parts: Vec<PartEvent>,
-        /// FLPs without an STF in it.
-        missing: Vec<u16>,
-    },
-    /// A file of that name that is damaged.
-    DamagedTf {
-        /// The TF, by the name of the file.
-        tf: u64,
-        /// The damage.
-        damage: String,
-    },
-    /// A TF in a file of DataDistribution.
-    Image(FileEvent),
-}
-
-/// What was found in the files of sinks.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Stock {
-    /// Places by TF.
-    tfs: BTreeMap<u64, Vec<(String, Stored)>>,
-    /// Places by size and digest.
-    images: BTreeMap<(u64, u32), Vec<String>>,
-    /// Findings of who read the files.
-    broken: Vec<Contradiction>,
-}
 
 impl Evidence {
     /// Says that the files of all sinks are known: those that are added, and no others.

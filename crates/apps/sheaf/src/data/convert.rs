@@ -46,8 +46,8 @@ pub(crate) struct Args {
     /// With `--to tf`: deal equipment of a file of DataDistribution, or links of raw data, over this many FLPs.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     flps: u16,
-    /// With `--to tf`: make STFs of this from a file of DataDistribution: `blocks`, all that is in it, with its headers;
-    /// `pages`, RDH pages alone.
+    /// With `--to tf`: make STFs of this from a file of DataDistribution: `blocks`, all that is in it, with its
+    /// headers; `pages`, RDH pages alone.
     #[arg(long, value_enum, default_value_t = Payload::Blocks)]
     payload: Payload,
     /// Raw data: cut TFs of this many LHC orbits, 88.9 µs each.

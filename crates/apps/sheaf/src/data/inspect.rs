@@ -120,7 +120,7 @@ fn inspect(path: &Path, format: Option<FileFormat>) -> anyhow::Result<Inspection
     inspection.with_context(cannot)
 }
 
-/// What came of all files.
+/// Outcome of all files.
 #[derive(Clone, Copy, Debug, Default)]
 struct Summary {
     clean: u64,

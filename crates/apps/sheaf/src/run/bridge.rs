@@ -1,8 +1,8 @@
 //! `sheaf run bridge`: programs of other systems at the ends of a farm.
 
 use crate::address;
-use crate::command;
 use crate::fail;
+use crate::program;
 use anyhow::Context as _;
 use serde::Serialize;
 use sheaf_node::bridge::{self, BridgeConfig, BridgeError, BridgeReport, Listening};
@@ -108,7 +108,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         ahead_max: args.ahead,
         message_bytes_max: args.message_bytes_max,
         metrics: args.metrics.clone(),
-        build: command::BUILD,
+        build: program::BUILD,
         insecure: args.insecure,
     };
     let shutdown = Shutdown::on_signals().context("cannot handle signals")?;

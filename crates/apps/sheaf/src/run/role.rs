@@ -5,8 +5,8 @@
 
 use super::cpu_list;
 use crate::address;
-use crate::command;
 use crate::fail;
+use crate::program;
 use anyhow::Context as _;
 use rustix::process::Signal;
 use rustix::time::ClockId;
@@ -184,7 +184,7 @@ fn options(args: &NodeArgs, node: NodeId) -> RoleOptions {
         events: args.events.clone(),
         on_listening: Some(Box::new(tell)),
         on_status: None,
-        build: command::BUILD,
+        build: program::BUILD,
     }
 }
 

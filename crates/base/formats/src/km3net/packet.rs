@@ -59,7 +59,7 @@ const HEADER: usize = 40;
 const TICKS_PER_S: u64 = 62_500_000;
 const TICKS_PER_SLICE: u64 = TICKS_PER_S / 10;
 
-/// What the header of a packet says.
+/// Fields of the header of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PacketHead {
     pub(crate) offset: usize,

@@ -102,7 +102,7 @@ const FRAME: i32 = 101;
 const FRAME_HEADER: usize = HEADER_LEGACY + 4 + 5 * 4 + 4;
 const HIT: usize = 6;
 
-/// What the header of a record says.
+/// Fields of the header of a record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RecordHead {
     pub(crate) offset: usize,

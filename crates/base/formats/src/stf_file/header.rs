@@ -1,9 +1,10 @@
 //! The header in front of every block: O2's `DataHeader`, 96 bytes in version 3.
 
 use super::equipment::Equipment;
-use super::layout::NONE;
+use super::layout::{ANY, FLP, INDEX, META, META_BYTES, NONE};
 use crate::fields::{array, u32_le};
 use crate::view::View;
+use std::ops::Range;
 use thiserror::Error;
 
 /// The first four bytes of any header of O2.
@@ -133,8 +134,8 @@ impl DataHeader {
         Self::read(&mut view, 0, bytes.len())
     }
 
-    /// Reads the header at byte `at` of `view`, of which the bytes up to `end` are looked at, as [`decode`](Self::decode)
-    /// does.
+    /// Reads the header at byte `at` of `view`, of which the bytes up to `end` are looked at, as
+    /// [`decode`](Self::decode) does.
     pub(super) fn read(
         view: &mut impl View,
         at: usize,
@@ -230,4 +231,28 @@ fn field<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], HeaderError
 fn field_within(bytes: &[u8], at: usize, size: usize) -> u32 {
     let has = at + 4 <= size;
     has.then(|| u32_le(bytes, at)).flatten().unwrap_or(0)
+}
+
+/// One block of a TF.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Byte of the input where the block begins.
+    pub offset: usize,
+    /// Header of the block.
+    pub header: DataHeader,
+    /// Place of the payload in the input.
+    pub payload: Range<usize>,
+}
+
+/// Returns the headers of description and index as Sheaf writes them, the second of an empty index.
+pub(super) fn front_headers() -> ([u8; DataHeader::SIZE], [u8; DataHeader::SIZE]) {
+    let header = |description, origin, bytes: usize| {
+        let equipment = Equipment {
+            description,
+            origin,
+            subspec: 0,
+        };
+        DataHeader::new(equipment, bytes as u64).encode()
+    };
+    (header(META, FLP, META_BYTES), header(INDEX, ANY, 0))
 }

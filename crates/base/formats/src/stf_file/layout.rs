@@ -1,7 +1,5 @@
 //! Fixed numbers and names of the file format.
 
-use super::equipment::Equipment;
-use super::header::DataHeader;
 use sheaf_protocol::PayloadFormat;
 
 /// Version of the file format that the description of a TF states.
@@ -35,16 +33,3 @@ pub(super) const FLP: [u8; 4] = *b"FLP\0";
 pub(super) const ANY: [u8; 4] = *b"***\0";
 /// How payloads are serialised: not at all.
 pub(super) const NONE: [u8; 8] = *b"NONE\0\0\0\0";
-
-/// Returns the headers of description and index as Sheaf writes them, the second of an empty index.
-pub(super) fn front_headers() -> ([u8; DataHeader::SIZE], [u8; DataHeader::SIZE]) {
-    let header = |description, origin, bytes: usize| {
-        let equipment = Equipment {
-            description,
-            origin,
-            subspec: 0,
-        };
-        DataHeader::new(equipment, bytes as u64).encode()
-    };
-    (header(META, FLP, META_BYTES), header(INDEX, ANY, 0))
-}

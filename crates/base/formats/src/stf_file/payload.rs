@@ -5,9 +5,10 @@
 //! the same TF again.
 
 use super::equipment::Equipment;
+use super::header::Block;
 use super::header::DataHeader;
 use super::layout::{ENTRY_BYTES, FILE_VERSION, FLP, META_BYTES, PLACE_BYTES, SHARE};
-use super::read::{Block, FileTf, FileTfs};
+use super::read::{FileTf, FileTfs};
 use crate::fault::{Fault, FaultKind, Findings};
 use crate::fields::{array, u32_le};
 use crate::pieces::join;
@@ -180,9 +181,9 @@ pub fn pages_of(blocks: &[Block]) -> Result<Vec<Range<usize>>, NotPages> {
 /// The share of an FLP in one or several TFs of files, as the pieces of a payload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Excerpt {
-    /// What stands in front: description, index, places. Empty if the payload is one whole TF of a file.
+    /// Bytes in front: description, index, places. Empty if the payload is one whole TF of a file.
     pub heads: Vec<u8>,
-    /// What follows: the input, and the place in it.
+    /// Bytes behind: the input, and the place in it.
     pub pieces: Vec<(usize, Range<usize>)>,
     /// Number of blocks of data.
     pub blocks: usize,
@@ -307,7 +308,7 @@ pub(super) fn front<'a>(
         meta = meta.or_else(|| header(&tf.meta));
         index = index.or_else(|| header(tf.index.as_ref()?));
     }
-    let ours = super::layout::front_headers();
+    let ours = super::header::front_headers();
     let has_index = has_index || index.is_some() || !entries.is_empty();
     let meta = meta.unwrap_or(&ours.0);
     let mut index = index.unwrap_or(&ours.1).to_vec();
@@ -369,8 +370,8 @@ fn is_same(a: &Block, b: &Block) -> bool {
     a.header.equipment == b.header.equipment
 }
 
-/// Returns the rows of a share, and where they stand in their TF; `None` if `tf` does not begin with such a list, or one that
-/// contradicts its blocks.
+/// Returns the rows of a share, and where they stand in their TF; `None` if `tf` does not begin with such a list, or
+/// one that contradicts its blocks.
 fn places(tf: &FileTf, payload: &[u8]) -> Option<Vec<Place>> {
     let (first, mut left) = tf.blocks.split_first()?;
     let list = payload.get(first.payload.clone())?;

@@ -1,20 +1,8 @@
 //! TFs of a file in memory, without copying: the parts of each, and its faults.
 
-use super::header::DataHeader;
+use super::header::{Block, DataHeader};
 use super::walk::TfWalk;
 use crate::fault::Findings;
-use std::ops::Range;
-
-/// One block of a TF.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Block {
-    /// Byte of the input where the block begins.
-    pub offset: usize,
-    /// Header of the block.
-    pub header: DataHeader,
-    /// Place of the payload in the input.
-    pub payload: Range<usize>,
-}
 
 /// One TF of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,9 +4,8 @@
 //! out as a whole: part of a TF must not pass for a TF.
 
 use super::equipment::Equipment;
-use super::header::{DataHeader, HeaderError};
+use super::header::{Block, DataHeader, HeaderError};
 use super::layout::{ENTRY_BYTES, FILE_VERSION, INDEX, META, META_BYTES};
-use super::read::Block;
 use crate::fault::{FaultKind, Findings, NoteKind};
 use crate::fields::{array, u32_le};
 use crate::view::View;

@@ -72,7 +72,7 @@ enum Made {
         part: usize,
         blocks: u32,
         range: Range<usize>,
-        /// What the entry of the index has beside.
+        /// Rest of the entry of the index.
         padding: [u8; 4],
     },
 }

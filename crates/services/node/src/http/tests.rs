@@ -169,7 +169,7 @@ async fn pair() -> (TcpStream, Client) {
     (TcpStream::from_std(ours).unwrap(), client)
 }
 
-/// Listener that fails as it is told, and then says that it is asked again.
+/// Listener that fails with the given errors, and then reports the next call.
 struct Failing {
     errors: Vec<i32>,
     done: SyncSender<()>,

@@ -253,7 +253,8 @@ mod tests {
     proptest! {
         #[test]
         fn a_record_survives_the_stream(
-            tf in any::<u64>(), code in 0..=PayloadFormat::CODE_MAX, payload in prop::collection::vec(any::<u8>(), 0..100)
+            tf in any::<u64>(), code in 0..=PayloadFormat::CODE_MAX,
+            payload in prop::collection::vec(any::<u8>(), 0..100)
         ) {
             let format = PayloadFormat::from_code(code).unwrap();
             let bytes = record(tf, format, &payload);

@@ -17,7 +17,7 @@ pub struct StfFileSource {
     pub files: Vec<PathBuf>,
     /// Share of an FLP.
     pub share: StfShare,
-    /// What STFs are made of.
+    /// Content of STFs.
     pub payload: StfPayload,
     /// With `share = "files"`: the TF counter that is TF 0; without it, the lowest of all files.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,7 +35,7 @@ pub enum StfShare {
     Files,
 }
 
-/// What STFs of TF files are made of.
+/// Content of the STFs of TF files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StfPayload {

@@ -11,7 +11,7 @@ use sheaf_protocol::Part;
 use sheaf_verdict_log::event::{FileEvent, PartEvent};
 use std::path::{Path, PathBuf};
 
-/// What was read of sinks.
+/// Counts of files of sinks that were read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Read {
     pub(super) files: u64,

@@ -149,7 +149,7 @@ fn accounting_text(watch: &Watch, width: u16) -> Text<'static> {
     }
     let mut efforts = Line::from(efforts);
     if accounting.abandoned > 0 {
-        // Nobody knows what became of these at their consumer.
+        // Whether their consumer has these is unknown.
         efforts = efforts.style(Style::new().yellow().bold());
     }
     let mut lines = vec![

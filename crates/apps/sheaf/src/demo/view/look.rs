@@ -23,7 +23,7 @@ pub(super) enum Sort {
     /// By role and index.
     #[default]
     Node,
-    /// Those that are not well first.
+    /// Nodes in trouble first.
     State,
     /// The highest rate first.
     Rate,
@@ -74,7 +74,7 @@ pub(super) fn is_well(state: &str) -> bool {
     matches!(state, "up" | "leads" | "standby")
 }
 
-/// What the keys go to.
+/// Target of the keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Asks {
     #[default]

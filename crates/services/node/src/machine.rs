@@ -1,9 +1,9 @@
 //! Whether this machine lets the nodes of a farm file run: certificates, memory, ports. What a node would refuse at its
 //! start is an error here; what may be otherwise by then is a warning.
 
-use super::FarmConfig;
 use crate::budget::Budget;
 use crate::check::{ConfigError, for_index};
+use crate::config::FarmConfig;
 use crate::security::in_the_clear;
 use sheaf_auth::{CertFiles, Credentials, Moment};
 use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
