@@ -1,7 +1,8 @@
-//! Log of the STFs that an FLP refuses: the first one of a kind at once, then their number once a second.
+//! Log of the STFs that an FLP refuses: the first one of a kind at once, then their number once a second; and the fates
+//! of those of each producer.
 
 use sheaf_protocol::Timestamp;
-use sheaf_stf_builder::flp::{Flp, Refused, StfRefusal};
+use sheaf_stf_builder::flp::{Flp, Given, Refused, StfRefusal};
 use std::time::Duration;
 use tracing::{info, warn};
 
@@ -35,6 +36,42 @@ impl Refusals {
         }
         *logged = Some((now, stfs));
         Some(stfs - before)
+    }
+}
+
+/// Fates of the STFs of the producer that a feed serves.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Served {
+    taken: u64,
+    skipped: u64,
+    refused: u64,
+}
+
+impl Served {
+    /// Counts an STF of the producer.
+    pub(crate) fn count(&mut self, given: Given) {
+        match given {
+            Given::Made => self.taken += 1,
+            Given::Skipped => self.skipped += 1,
+            Given::Refused(_) => self.refused += 1,
+        }
+    }
+
+    /// Logs that the producer `peer` has gone, and begins with the next one.
+    pub(crate) fn end(&mut self, peer: &str) {
+        let Self {
+            taken,
+            skipped,
+            refused,
+        } = std::mem::take(self);
+        if skipped + refused == 0 {
+            info!(peer, taken, "A producer has ended");
+        } else {
+            warn!(
+                peer,
+                taken, skipped, refused, "A producer has ended, and not all of its STFs were taken"
+            );
+        }
     }
 }
 

@@ -40,6 +40,8 @@ pub enum Fed {
     Stf(Stf),
     /// As before, of a producer that does not say which TF it is of: the next one. The id in it means nothing.
     Counted(Stf),
+    /// The producer of all STFs since the last one of these has gone: its name.
+    Left(String),
     /// Nothing now.
     Nothing,
     /// Nothing any more. Only the standard input ends; a socket waits for the next producer.
@@ -427,9 +429,14 @@ impl Reading {
                     silent_s, by, stfs, offset, "A silent producer is replaced by one that waited"
                 );
             }
-            Ok(()) => info!(peer, stfs, "A producer has ended"),
+            // The FLP logs it, with what it has taken and refused.
+            Ok(()) => {}
             Err(error) => self.refuse(peer, stfs, offset, &error),
         }
+        if self.hands.stfs.send(Fed::Left(peer.to_owned())).is_err() {
+            return Over::Feed;
+        }
+        (self.hands.wake)();
         next.map_or(Over::Producer, Over::Next)
     }
 
@@ -473,6 +480,7 @@ pub(super) mod tests {
                         .0
                         .recv_timeout(PATIENCE)
                         .expect("the feed wakes its node"),
+                    Fed::Left(_) => {}
                     other => return other,
                 }
             }
@@ -501,6 +509,24 @@ pub(super) mod tests {
     fn await_end(stream: &mut impl Read) {
         let end = stream.read(&mut [0]);
         assert!(matches!(end, Ok(0) | Err(_)), "a feed answers nothing");
+    }
+
+    #[test]
+    fn the_end_of_a_producer_stands_behind_its_stfs() {
+        let (wake, wakes) = wakes();
+        let mut feed = Feed::tcp("127.0.0.1:0", 100, IDLE, wake).unwrap();
+        let mut first = tcp(&feed);
+        let peer = first.local_addr().unwrap().to_string();
+        first.write_all(&record(0, b"a")).unwrap();
+        drop(first);
+        let mut found = Vec::new();
+        while !matches!(found.last(), Some(Fed::Left(_))) {
+            match feed.try_next() {
+                Fed::Nothing => wakes.0.recv_timeout(PATIENCE).unwrap(),
+                fed => found.push(fed),
+            }
+        }
+        assert_eq!(found, [stf(0, b"a"), Fed::Left(peer)]);
     }
 
     #[test]
