@@ -267,7 +267,14 @@ fn a_farm_on_hosts_is_started_stopped_fetched_and_removed() {
     let out = out.to_str().unwrap();
     ok("collect", &["--out", out]);
     let report = stand.file("verify.json");
-    stand.sheaf_ok(&["data", "verify", out, "--json", report.to_str().unwrap()]);
+    stand.sheaf_ok(&[
+        "data",
+        "verify",
+        out,
+        "--allow-abandoned",
+        "--json",
+        report.to_str().unwrap(),
+    ]);
     let report = read_json(&report);
     assert_eq!(report["ok"], true, "{report:#}");
     assert_eq!(report["event_logs"], 5, "{report:#}");

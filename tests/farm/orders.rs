@@ -138,6 +138,13 @@ fn a_weight_is_seen_in_the_status_and_stop_ends_the_run() {
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
     let outcome: Value = serde_json::from_str(&ended.stdout[0]).unwrap();
     assert_eq!(outcome["done"], true, "{outcome:#}");
+    assert_eq!(outcome["over"], true, "{outcome:#}");
+    let accounting = &outcome["accounting"];
+    assert_eq!(accounting["in_flight"], 0, "{outcome:#}");
+    assert_eq!(
+        accounting["announced"], accounting["complete"],
+        "{outcome:#}"
+    );
     for node in nodes.into_iter().chain([icn]) {
         let ended = node.end();
         assert!(ended.status.success(), "{}", ended.stderr);

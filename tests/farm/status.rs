@@ -78,8 +78,13 @@ fn the_exit_status_of_status_is_the_health_of_the_farm() {
         "{report:#}"
     );
 
-    let ended = sheaf(&["ctl", "stop", "--config", config]);
+    let ended = sheaf(&["ctl", "stop", "--config", config, "--allow-abandoned"]);
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    assert!(
+        ended.stdout[0].contains(" is over: announced "),
+        "{:?}",
+        ended.stdout
+    );
     for node in [flp, epn, icn] {
         assert!(node.end().status.success());
     }

@@ -11,7 +11,14 @@ use std::path::Path;
 
 /// Runs `sheaf data verify` on `dir` and gives its exit status and its JSON.
 fn verify(dir: &Path, more: &[&str]) -> (Option<i32>, Value) {
-    let words = ["data", "verify", dir.to_str().unwrap(), "--json", "-"];
+    let words = [
+        "data",
+        "verify",
+        dir.to_str().unwrap(),
+        "--json",
+        "-",
+        "--allow-abandoned",
+    ];
     let ended = sheaf(&[&words, more].concat());
     let text = ended.stdout.join("\n");
     let json = serde_json::from_str(&text);

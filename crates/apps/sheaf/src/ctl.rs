@@ -6,6 +6,7 @@ use crate::status;
 use anyhow::Context as _;
 use serde::Serialize;
 use sheaf_node::operator::{Answer, Operator, OperatorError};
+use sheaf_node::status::{AccountingStatus, FarmStatus};
 use sheaf_protocol::EpnId;
 use sheaf_protocol::control::Order;
 use std::io::Write as _;
@@ -80,13 +81,22 @@ struct SetArgs {
 
 /// End the run: stop the sources at a common timeframe, and drain the farm.
 ///
-/// Returns when the leading ICN has taken the order. Exit status: 0 then, 1 if it refused or no ICN answered, 2 if the
-/// command line or the farm file is wrong.
+/// Returns when the run is over, and prints its closing balance. Exit status: 0 then; 3 if timeframes are abandoned: an
+/// EPN ended before it acknowledged them, and whether their consumer has them is unknown; 1 if the leading ICN refused
+/// the order or no ICN answered; 2 if the command line or the farm file is wrong.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  sheaf ctl stop --config farm.toml")]
+  sheaf ctl stop --config farm.toml
+  sheaf ctl stop --config farm.toml --json | jq .accounting
+  sheaf ctl stop --config farm.toml --no-wait")]
 struct StopArgs {
+    /// Return when the leading ICN has taken the order, without the balance.
+    #[arg(long)]
+    no_wait: bool,
+    /// Exit with status 0 although timeframes are abandoned.
+    #[arg(long, conflicts_with = "no_wait")]
+    allow_abandoned: bool,
     #[command(flatten)]
     reach: Reach,
 }
@@ -118,6 +128,12 @@ struct Outcome {
     /// With `--wait`: whether the EPN has left.
     #[serde(skip_serializing_if = "Option::is_none")]
     left: Option<bool>,
+    /// Whether the run is over, for a stop that waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    over: Option<bool>,
+    /// Closing balance of the run, for a stop that waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    accounting: Option<AccountingStatus>,
     /// Address of the ICN that answered.
     icn: Option<String>,
     /// Term of the ICN that answered.
@@ -184,17 +200,87 @@ fn set(args: &SetArgs) -> anyhow::Result<ExitCode> {
 
 /// `sheaf ctl stop`.
 fn stop(args: &StopArgs) -> anyhow::Result<ExitCode> {
+    let timeout = args.reach.way.timeout;
     let mut outcome = Outcome {
         order: "stop",
+        over: (!args.no_wait).then_some(false),
         ..Outcome::default()
     };
-    outcome.take(
-        args.reach
-            .way
-            .operator()?
-            .order(Order::Stop, args.reach.way.timeout),
+    let mut operator = args.reach.way.operator()?;
+    if !args.no_wait {
+        // An ICN ends only when those that have asked for the status know that the run is over. Whether one answers
+        // comes out with the order.
+        let _ = operator.status(timeout);
+    }
+    let is_taken = outcome.take(operator.order(Order::Stop, timeout));
+    if is_taken && !args.no_wait {
+        match wait_until_over(&mut operator, timeout) {
+            Ok(status) => {
+                outcome.over = Some(true);
+                outcome.detail = closing(&status);
+                outcome.accounting = Some(status.accounting);
+            }
+            Err(error) => {
+                outcome.done = false;
+                outcome.detail =
+                    format!("the farm drains, and its closing balance is unknown: {error}");
+            }
+        }
+    }
+    let code = print(&args.reach, &outcome)?;
+    let abandoned = outcome
+        .accounting
+        .map_or(0, |accounting| accounting.abandoned);
+    if abandoned > 0 && !args.allow_abandoned {
+        return Ok(ExitCode::from(status::DEGRADED));
+    }
+    Ok(code)
+}
+
+/// Queries the status until the run is over, each time for at most `patience`.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a status is an answer to a query: the next one is asked for after a while"
+)]
+fn wait_until_over(
+    operator: &mut Operator,
+    patience: Duration,
+) -> Result<FarmStatus, OperatorError> {
+    loop {
+        let status = operator.status(patience)?.status;
+        if status.phase == "over" {
+            return Ok(status);
+        }
+        std::thread::sleep(QUERY_AGAIN);
+    }
+}
+
+/// Returns the closing balance of a run in words.
+fn closing(status: &FarmStatus) -> String {
+    let accounting = &status.accounting;
+    let dropped: u64 = accounting.dropped.values().sum();
+    let mut text = format!(
+        "run {} is over: announced {} = complete {} + incomplete {} + dropped {dropped}",
+        status.run, accounting.announced, accounting.complete, accounting.incomplete
     );
-    print(&args.reach, &outcome)
+    if dropped > 0 {
+        let reasons = accounting.dropped.iter();
+        let reasons: Vec<String> = reasons
+            .map(|(reason, count)| format!("{reason} {count}"))
+            .collect();
+        text += &format!(" ({})", reasons.join(", "));
+    }
+    if accounting.abandoned > 0 {
+        text += &format!(
+            "\nwarning: {} of the complete and incomplete TFs are abandoned: an EPN ended before it acknowledged them, \
+             and whether their consumer has them is unknown",
+            accounting.abandoned
+        );
+    }
+    if !accounting.balanced {
+        text += "\nwarning: the accounting does not balance: keep all logs, it is a bug";
+    }
+    text
 }
 
 /// Queries the ICN until it does not know the EPN twice in a row. Returns `false` if that takes longer than `until`.
@@ -273,6 +359,30 @@ fn parse_weight(text: &str) -> Result<u32, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_closing_balance_names_every_loss() {
+        let mut status = FarmStatus {
+            run: "00000000000000aa".to_owned(),
+            ..FarmStatus::default()
+        };
+        status.accounting.announced = 10;
+        status.accounting.complete = 10;
+        status.accounting.balanced = true;
+        let expected =
+            "run 00000000000000aa is over: announced 10 = complete 10 + incomplete 0 + dropped 0";
+        assert_eq!(closing(&status), expected);
+        status.accounting.complete = 7;
+        status.accounting.dropped = [("source-died".to_owned(), 3)].into();
+        status.accounting.abandoned = 2;
+        let text = closing(&status);
+        for part in [
+            "complete 7 + incomplete 0 + dropped 3 (source-died 3)",
+            "2 of the complete and incomplete TFs are abandoned",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
 
     #[test]
     fn a_weight_is_read_or_refused() {

@@ -23,7 +23,8 @@ const SCHEMA: u32 = 1;
 /// Reads the event logs (`*.events`) of a run, and its verdict log where there is one, and holds them against each
 /// other: every timeframe (TF) that exists has exactly one verdict, was delivered at most once, by the EPN of its
 /// verdict, with exactly the parts that its roster asks for, each with the digest that its source wrote down. No node
-/// needs to run. Exit status: 0 if nothing contradicts it, 1 if something does, 2 if there is nothing to read.
+/// needs to run. Exit status: 0 if nothing contradicts it, 1 if something does, 2 if there is nothing to read, 3 if
+/// nothing does and TFs are abandoned: an EPN ended before it acknowledged them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -48,6 +49,9 @@ pub(crate) struct Args {
     /// Print all contradictions, not the first alone.
     #[arg(long)]
     all: bool,
+    /// Exit with status 0 although timeframes are abandoned.
+    #[arg(long)]
+    allow_abandoned: bool,
 }
 
 /// Report of `--json`. `docs/reference/verify.md` describes every field.
@@ -126,11 +130,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         ..Report::new(&evidence, found, event_logs, ledgers, args.all)
     };
     tell(args, &report)?;
-    Ok(if report.ok {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(ExitCode::from(report.status(args.allow_abandoned)))
 }
 
 fn read_events(evidence: &mut Evidence, dir: &Path) -> anyhow::Result<u64> {
@@ -163,6 +163,15 @@ fn holds_ledger(path: &Path) -> bool {
 }
 
 impl Report {
+    /// Returns the exit status.
+    fn status(&self, allow_abandoned: bool) -> u8 {
+        match (self.ok, self.abandoned) {
+            (false, _) => 1,
+            (true, 1..) if !allow_abandoned => 3,
+            (true, _) => 0,
+        }
+    }
+
     fn new(evidence: &Evidence, found: Audit, event_logs: u64, ledgers: u64, all: bool) -> Self {
         let (lines, records) = evidence.counts();
         let runs = evidence.runs();
@@ -276,6 +285,14 @@ impl fmt::Display for Report {
             self.undelivered,
             self.unannounced
         )?;
+        if self.abandoned > 0 {
+            writeln!(
+                f,
+                "  warning: {} TFs are abandoned: an EPN ended before it acknowledged them, and whether their consumer \
+                 has them is unknown",
+                self.abandoned
+            )?;
+        }
         for (flp, accounting) in &self.sources {
             writeln!(
                 f,
@@ -350,6 +367,20 @@ fn tell(args: &Args, report: &Report) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn abandoned_tfs_are_part_of_the_exit_status_unless_allowed() {
+        let mut report = Report {
+            ok: true,
+            ..Report::default()
+        };
+        assert_eq!(report.status(false), 0);
+        report.abandoned = 1;
+        assert_eq!((report.status(false), report.status(true)), (3, 0));
+        assert!(report.to_string().contains("warning: 1 TFs are abandoned"));
+        report.ok = false;
+        assert_eq!(report.status(true), 1);
+    }
 
     #[test]
     fn every_documented_field_is_there() {

@@ -369,6 +369,14 @@ impl fmt::Display for Summary {
         for fault in &self.faults {
             writeln!(f, "  {:.1} s: {} {}", fault.at_s, fault.node, fault.kind)?;
         }
+        if self.abandoned > 0 {
+            writeln!(
+                f,
+                "  warning: {} TFs are abandoned: an EPN ended before it acknowledged them, and whether their consumer \
+                 has them is unknown",
+                self.abandoned
+            )?;
+        }
         // They are part of every fault that was asked for; worth a line if something was lost.
         if !self.is_good() || dropped > 0 || self.abandoned > 0 {
             for warning in &self.warnings {
