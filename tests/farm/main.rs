@@ -5,6 +5,7 @@
 
 mod ansible;
 mod bench_transport;
+mod clock;
 mod command_line;
 mod consume;
 mod ends;

@@ -146,6 +146,8 @@ pub enum Control {
     Refused {
         /// Reason, for the log.
         detail: String,
+        /// Lowest incarnation with which it may join, for a node whose clock was set back; 0: none.
+        incarnation_min: u64,
     },
     /// All TFs that are decided and done: holds, slots and tombstones may go.
     Release(Release),

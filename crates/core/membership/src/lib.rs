@@ -107,6 +107,8 @@ struct Known {
 pub struct Members {
     config: LivenessConfig,
     members: BTreeMap<NodeId, Known>,
+    /// Latest life of each node, dead ones included: parts of the farm refuse what an earlier life sends.
+    latest: BTreeMap<NodeId, Incarnation>,
 }
 
 impl Members {
@@ -116,6 +118,7 @@ impl Members {
         Self {
             config,
             members: BTreeMap::new(),
+            latest: BTreeMap::new(),
         }
     }
 
@@ -137,7 +140,8 @@ impl Members {
     ///
     /// # Errors
     ///
-    /// [`JoinError::Earlier`] if a later life of the node has joined before; the caller refuses the node.
+    /// [`JoinError::Earlier`] if a later life of the node has joined before, or is known to have; the caller refuses the
+    /// node.
     pub fn handle_hello(
         &mut self,
         now: Timestamp,
@@ -145,19 +149,21 @@ impl Members {
         incarnation: Incarnation,
     ) -> Result<Vec<MemberEvent>, JoinError> {
         let mut events = Vec::new();
-        if let Some(member) = self.members.get(&node) {
-            if member.incarnation > incarnation {
-                let (found, known) = (incarnation.0, member.incarnation.0);
-                return Err(JoinError::Earlier { node, found, known });
-            }
-            if member.incarnation < incarnation {
-                let change = Change::Dead;
-                events.push(MemberEvent {
-                    node,
-                    incarnation: member.incarnation,
-                    change,
-                });
-            }
+        let latest = self.latest.get(&node).copied();
+        if let Some(known) = latest.filter(|known| *known > incarnation) {
+            let (found, known) = (incarnation.0, known.0);
+            return Err(JoinError::Earlier { node, found, known });
+        }
+        self.note_life(node, incarnation);
+        if let Some(member) = self.members.get(&node)
+            && member.incarnation < incarnation
+        {
+            let change = Change::Dead;
+            events.push(MemberEvent {
+                node,
+                incarnation: member.incarnation,
+                change,
+            });
         }
         let member = Known {
             incarnation,
@@ -190,7 +196,14 @@ impl Members {
             since: now + more,
             hopeless_said: false,
         };
+        self.note_life(node, incarnation);
         self.members.entry(node).or_insert(member);
+    }
+
+    /// Notes that this life of a node existed: earlier ones may not join.
+    pub fn note_life(&mut self, node: NodeId, incarnation: Incarnation) {
+        let latest = self.latest.entry(node).or_insert(incarnation);
+        *latest = incarnation.max(*latest);
     }
 
     /// Notes a message of a node.

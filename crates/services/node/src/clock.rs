@@ -34,14 +34,18 @@ impl Clock {
     }
 }
 
-/// An incarnation for a process that begins now: later processes of a host get higher ones, as long as its wall
-/// clock is not set back.
+/// Returns an incarnation for a process that begins now, `least` or higher: later processes of a host get higher ones, as
+/// long as its wall clock is not set back. Where it was, the ICN refuses the node, and names the least that it takes.
 #[must_use]
-pub fn new_incarnation() -> Incarnation {
+pub fn new_incarnation(least: u64) -> Incarnation {
     let since = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or(Duration::ZERO);
-    Incarnation(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+    Incarnation(
+        u64::try_from(since.as_nanos())
+            .unwrap_or(u64::MAX)
+            .max(least),
+    )
 }
 
 /// Draws a run id that no other run has. Its low half is `number`, or drawn as well if that is 0.
@@ -52,7 +56,7 @@ pub fn new_run(number: u32) -> RunId {
     {
         Ok(8) => u64::from_le_bytes(bytes),
         // A kernel without random bytes: the time in ns still tells runs of one ICN apart.
-        _ => splitmix::mix(new_incarnation().0),
+        _ => splitmix::mix(new_incarnation(0).0),
     };
     RunId(match number {
         0 => drawn.max(1),

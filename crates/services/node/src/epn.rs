@@ -7,7 +7,7 @@ use crate::registry::Discovery;
 use crate::reject::{self, PeerGuard};
 use crate::security;
 use crate::sink::{SinkEvent, SinkHandle};
-use crate::uplink::{Heard, Uplink};
+use crate::uplink::{Heard, JoinRefusal, Uplink};
 use bytes::Bytes;
 use sheaf_metrics::Registry;
 use sheaf_protocol::Tf;
@@ -45,7 +45,7 @@ pub struct EpnParts {
 pub enum EpnError {
     /// The ICN does not want it.
     #[error("the ICN refuses this EPN: {0}")]
-    Refused(String),
+    Refused(JoinRefusal),
     /// Data address that cannot be listened at.
     #[error(transparent)]
     Listen(#[from] ListenError),
@@ -390,8 +390,8 @@ impl<T: Transport> EpnNode<T> {
     ///
     /// [`EpnError`] if the EPN cannot go on.
     pub fn turn(&mut self, now: Timestamp) -> Result<Turn, EpnError> {
-        if let Some(detail) = self.icn_link.take_refusal() {
-            return Err(EpnError::Refused(detail));
+        if let Some(refusal) = self.icn_link.take_refusal() {
+            return Err(EpnError::Refused(refusal));
         }
         if now.since(self.ticked_at) >= TICK {
             self.ticked_at = now;

@@ -2,12 +2,12 @@
 
 use crate::event::{Event, EventLog};
 use crate::icn_link::{IcnLink, LEAVE_ALONE_AFTER};
-use crate::refusals::Refusals;
+use crate::refusals::{Refusals, Served};
 use crate::registry::Discovery;
 use crate::reject::{self, PeerGuard};
 use crate::security;
 use crate::source::{Fed, Feed, Input};
-use crate::uplink::{Heard, Uplink};
+use crate::uplink::{Heard, JoinRefusal, Uplink};
 use sheaf_metrics::Registry;
 use sheaf_protocol::reject::Code;
 use sheaf_protocol::{
@@ -53,7 +53,7 @@ pub struct FlpParts {
 pub enum FlpError {
     /// The ICN does not want it.
     #[error("the ICN refuses this FLP: {0}")]
-    Refused(String),
+    Refused(JoinRefusal),
 }
 
 /// Result of a turn of the loop.
@@ -73,6 +73,8 @@ pub struct FlpNode<T> {
     input: Input,
     /// STF that the source offers before the run has begun.
     offered: Option<Fed>,
+    /// Fates of the STFs of the producer that is served.
+    served: Served,
     refusals: Refusals,
     slots: Box<dyn Slots + Send>,
     icn_link: IcnLink,
@@ -114,6 +116,7 @@ impl<T: Transport> FlpNode<T> {
             brain,
             input,
             offered: None,
+            served: Served::default(),
             refusals: Refusals::default(),
             slots,
             icn_link: IcnLink::new(uplink),
@@ -316,8 +319,8 @@ impl<T: Transport> FlpNode<T> {
     ///
     /// [`FlpError`] if the FLP cannot go on.
     pub fn turn(&mut self, now: Timestamp) -> Result<Turn, FlpError> {
-        if let Some(detail) = self.icn_link.take_refusal() {
-            return Err(FlpError::Refused(detail));
+        if let Some(refusal) = self.icn_link.take_refusal() {
+            return Err(FlpError::Refused(refusal));
         }
         if now.since(self.ticked_at) >= TICK {
             self.ticked_at = now;
@@ -369,7 +372,7 @@ impl<T: Transport> FlpNode<T> {
                 },
                 Input::Fed(feed) => {
                     if self.brain.is_waiting() {
-                        offer(&mut self.brain, feed, &mut self.offered);
+                        offer(&mut self.brain, feed, &mut self.offered, &mut self.served);
                     }
                     if !self.brain.is_running() || !self.brain.has_room(0) {
                         return now + TICK;
@@ -380,6 +383,10 @@ impl<T: Transport> FlpNode<T> {
                             tf: self.brain.next_tf(),
                             ..stf
                         },
+                        Fed::Left(peer) => {
+                            self.served.end(&peer);
+                            continue;
+                        }
                         Fed::Nothing => return now + TICK,
                         Fed::Ended => {
                             info!("The source has ended");
@@ -397,7 +404,9 @@ impl<T: Transport> FlpNode<T> {
                 bytes: stf.bytes(),
                 digest: stf.digest,
             };
-            match self.brain.handle_stf(now, stf) {
+            let given = self.brain.handle_stf(now, stf);
+            self.served.count(given);
+            match given {
                 Given::Made => self.log.add(&made_event),
                 // Its event is that of the report to the ICN.
                 Given::Skipped => {}
@@ -560,7 +569,7 @@ impl<T: Transport> FlpNode<T> {
 }
 
 /// Gives the brain the first STF that `feed` has, before the run has begun, and keeps it until it has.
-fn offer(brain: &mut Flp, feed: &mut Feed, offered: &mut Option<Fed>) {
+fn offer(brain: &mut Flp, feed: &mut Feed, offered: &mut Option<Fed>, served: &mut Served) {
     if !feed.has_ids() {
         return brain.handle_offered(TfId(0));
     }
@@ -568,6 +577,10 @@ fn offer(brain: &mut Flp, feed: &mut Feed, offered: &mut Option<Fed>) {
     match fed {
         Fed::Stf(stf) => brain.handle_offered(stf.tf),
         Fed::Counted(_) => brain.handle_offered(TfId(0)),
+        Fed::Left(peer) => {
+            served.end(peer);
+            *offered = None;
+        }
         Fed::Nothing => *offered = None,
         Fed::Ended => {
             *offered = None;

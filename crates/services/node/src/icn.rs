@@ -24,7 +24,7 @@ use crate::reject::PeerGuard;
 use crate::security;
 use lead::{Context, Lead};
 use peers::Peers;
-use sheaf_membership::LivenessConfig;
+use sheaf_membership::{JoinError, LivenessConfig};
 use sheaf_metrics::Registry;
 use sheaf_placement::policy::{self, UnknownPolicy};
 use sheaf_protocol::control::{Hello, Welcome};
@@ -403,7 +403,7 @@ impl<T: Transport> IcnNode<T> {
     fn handle_hello(&mut self, now: Timestamp, conn: ConnId, envelope: &Envelope, hello: Hello) {
         let (node, incarnation) = (envelope.sender, envelope.incarnation);
         if let Some(detail) = self.objection(node, &hello) {
-            return self.send_refusal(now, conn, detail);
+            return self.send_refusal(now, conn, detail, 0);
         }
         let session = Session { node, incarnation };
         match node.role {
@@ -431,7 +431,7 @@ impl<T: Transport> IcnNode<T> {
                         lead.handle_joining(context, events);
                     });
                 }
-                Err(error) => self.send_refusal(now, conn, error.to_string()),
+                Err(error) => self.refuse_life(now, conn, &error),
             }
         } else {
             self.take_session(conn, session, hello);
@@ -466,9 +466,18 @@ impl<T: Transport> IcnNode<T> {
         self.send(&[conn], &control);
     }
 
-    fn send_refusal(&mut self, now: Timestamp, conn: ConnId, detail: String) {
+    fn refuse_life(&mut self, now: Timestamp, conn: ConnId, error: &JoinError) {
+        let JoinError::Earlier { known, .. } = error;
+        self.send_refusal(now, conn, error.to_string(), known.saturating_add(1));
+    }
+
+    fn send_refusal(&mut self, now: Timestamp, conn: ConnId, detail: String, incarnation_min: u64) {
         self.peer_guard.note(now, conn, Code::RefusedJoin, &detail);
-        self.send(&[conn], &Control::Refused { detail });
+        let refusal = Control::Refused {
+            detail,
+            incarnation_min,
+        };
+        self.send(&[conn], &refusal);
         self.transport.finish(conn);
     }
 

@@ -1,7 +1,7 @@
 //! Link of an FLP or an EPN to the ICNs: found in a registry, followed, and left in order.
 
 use crate::registry::Discovery;
-use crate::uplink::{Heard, Uplink};
+use crate::uplink::{Heard, JoinRefusal, Uplink};
 use sheaf_protocol::{Control, Timestamp};
 use sheaf_transport::{ConnId, Frame, Transport};
 use std::time::Duration;
@@ -14,7 +14,8 @@ pub(crate) struct IcnLink {
     pub(crate) uplink: Uplink,
     discovery: Option<Discovery>,
     leaving_since: Option<Timestamp>,
-    refused: Option<String>,
+    refused: Option<JoinRefusal>,
+    has_joined: bool,
 }
 
 impl IcnLink {
@@ -25,6 +26,7 @@ impl IcnLink {
             discovery: None,
             leaving_since: None,
             refused: None,
+            has_joined: false,
         }
     }
 
@@ -59,16 +61,25 @@ impl IcnLink {
         transport: &mut T,
     ) -> Heard {
         match self.uplink.handle_frame(now, conn, frame, transport) {
-            Heard::Refused(detail) => {
-                self.refused = Some(detail);
+            Heard::Refused(mut refusal) => {
+                // A later life of a node that has been a member is another process, not this one before its clock was
+                // set back.
+                if self.has_joined {
+                    refusal.incarnation_min = 0;
+                }
+                self.refused = Some(refusal);
                 Heard::Nothing
+            }
+            joined @ Heard::Joined { .. } => {
+                self.has_joined = true;
+                joined
             }
             heard => heard,
         }
     }
 
     /// Returns why an ICN refused the node, if one did.
-    pub(crate) fn take_refusal(&mut self) -> Option<String> {
+    pub(crate) fn take_refusal(&mut self) -> Option<JoinRefusal> {
         self.refused.take()
     }
 

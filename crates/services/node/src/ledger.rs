@@ -53,7 +53,7 @@ pub(crate) fn open(
         LedgerBackend::Majority => {
             let icns = u16::try_from(config.icn.addresses.len()).unwrap_or(u16::MAX);
             // Any seed will do, if it is another one for each member.
-            let majority = MajorityConfig::new(icn, icns, new_incarnation().0);
+            let majority = MajorityConfig::new(icn, icns, new_incarnation(0).0);
             let storage = storage(config, icn, waker)?;
             Ok(Box::new(MajorityLedger::new(majority, storage)?))
         }

@@ -204,7 +204,7 @@ impl Operator {
                 .map(stream)
                 .collect::<Result<_, OperatorError>>()?,
             node,
-            incarnation: new_incarnation(),
+            incarnation: new_incarnation(0),
             sequence: 0,
             parts: Vec::new(),
         })
@@ -433,7 +433,7 @@ impl Operator {
                 stream.state = State::Standby;
                 stream.has_failed = false;
             }
-            Control::Refused { detail } | Control::Rejected { detail, .. } => {
+            Control::Refused { detail, .. } | Control::Rejected { detail, .. } => {
                 return Err(OperatorError::Denied { icn, detail });
             }
             Control::Answer { done, detail } if given == Some(conn) => {

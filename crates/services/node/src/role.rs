@@ -60,6 +60,8 @@ pub struct RoleOptions {
     pub on_status: Option<(Duration, StatusSink)>,
     /// Program that runs.
     pub build: Build,
+    /// Lowest incarnation that the process may take: above that of an earlier life that a clock ran ahead of.
+    pub incarnation_min: u64,
 }
 
 /// Takes the address that a process listens at.
@@ -157,6 +159,21 @@ pub enum RoleError {
     Io(#[from] io::Error),
 }
 
+impl RoleError {
+    /// Returns the lowest incarnation with which the same process could join, if its clock was set back since an earlier
+    /// life of the node.
+    #[must_use]
+    pub fn incarnation_min(&self) -> Option<u64> {
+        let refusal = match self {
+            Self::Flp(FlpError::Refused(refusal)) | Self::Epn(EpnError::Refused(refusal)) => {
+                refusal
+            }
+            _ => return None,
+        };
+        (refusal.incarnation_min > 0).then_some(refusal.incarnation_min)
+    }
+}
+
 /// Runs the ICN of a farm until its run is over.
 ///
 /// # Errors
@@ -211,7 +228,7 @@ pub fn run_icn(
         stf_bytes_max: config.icn.scheduler.stf_bytes_max,
         duration: config.run.duration(),
         checkpoint_records: config.icn.ledger.checkpoint_records,
-        incarnation: new_incarnation(),
+        incarnation: new_incarnation(options.incarnation_min),
         log: process.log.take().unwrap_or_else(EventLog::none),
         registry: process.registry.clone(),
     };
@@ -281,7 +298,7 @@ pub fn run_flp(
     };
     let source = Source {
         flp,
-        incarnation: new_incarnation(),
+        incarnation: new_incarnation(options.incarnation_min),
     };
     let hello = Hello {
         data_address: String::new(),
@@ -345,7 +362,7 @@ pub fn run_epn(
     let waker = process.waker.clone();
     let target = Target {
         epn,
-        incarnation: new_incarnation(),
+        incarnation: new_incarnation(options.incarnation_min),
     };
     let mut brain = TfBuilder::new(config.epn.build);
     let opening = sink::Opening {

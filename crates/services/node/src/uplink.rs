@@ -35,6 +35,21 @@ const HELLO_AGAIN: Duration = Duration::from_millis(40);
 /// The same with an ICN that has said that it does not lead: its welcome comes by itself, unless it is lost.
 const HELLO_TO_STANDBY_AGAIN: Duration = Duration::from_millis(400);
 
+/// Refusal of an ICN to take a node in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JoinRefusal {
+    /// Value found and value expected.
+    pub detail: String,
+    /// Lowest incarnation with which the node may join; 0: none.
+    pub incarnation_min: u64,
+}
+
+impl std::fmt::Display for JoinRefusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.detail)
+    }
+}
+
 /// Message received from an ICN.
 #[derive(Debug, PartialEq)]
 pub enum Heard {
@@ -50,7 +65,7 @@ pub enum Heard {
     /// A message of the run.
     Control(Control),
     /// The ICN does not want this node. It must end.
-    Refused(String),
+    Refused(JoinRefusal),
     /// Nothing for the node.
     Nothing,
 }
@@ -482,9 +497,10 @@ impl Uplink {
             Control::Rejected {
                 code: Code::RoleDenied,
                 detail,
-            } if envelope.term >= self.term => {
-                Heard::Refused(format!("{}: {detail}", Code::RoleDenied))
-            }
+            } if envelope.term >= self.term => Heard::Refused(JoinRefusal {
+                detail: format!("{}: {detail}", Code::RoleDenied),
+                incarnation_min: 0,
+            }),
             Control::Rejected { code, detail } => {
                 if let Some(untold) = self.refusals.entry(code).or_default().note(now) {
                     warn!(%code, detail, untold, "An ICN has rejected what this node sent");
@@ -494,7 +510,13 @@ impl Uplink {
                 }
                 Heard::Nothing
             }
-            Control::Refused { detail } if envelope.term >= self.term => Heard::Refused(detail),
+            Control::Refused {
+                detail,
+                incarnation_min,
+            } if envelope.term >= self.term => Heard::Refused(JoinRefusal {
+                detail,
+                incarnation_min,
+            }),
             _ if protect!(TermFence, when envelope.term < self.term) => {
                 self.fenced += 1;
                 let follows = self.term.0;

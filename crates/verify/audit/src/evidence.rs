@@ -498,7 +498,7 @@ impl Evidence {
             } else {
                 Fate::Killed
             };
-            if before.node != node || before.incarnation >= incarnation {
+            if before.node != node || before.incarnation == incarnation {
                 let (text, old) = (&log.name, life_name(before));
                 let text =
                     format!("{text} holds {old} and behind it {name} (incarnation {incarnation})");

@@ -18,9 +18,13 @@ use sheaf_node::shutdown::Shutdown;
 use sheaf_node::status::FarmStatus;
 use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
 use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+
+/// Environment variable with the lowest incarnation that a process may take: set when it replaces itself.
+const INCARNATION_MIN: &str = "SHEAF_INCARNATION_MIN";
 
 /// Options of all roles.
 #[derive(Clone, Debug, clap::Args)]
@@ -120,7 +124,7 @@ pub(crate) fn run_icn(args: &IcnArgs) -> anyhow::Result<ExitCode> {
         let tell = |status: &FarmStatus| print(&Line::Status(Box::new(status.clone())));
         options.on_status = Some((Duration::from_millis(ms), Box::new(tell)));
     }
-    drive(&args.node, node, |shutdown| {
+    drive(&args.node, node, false, |shutdown| {
         role::run_icn(&config, args.index, options, shutdown)
     })
 }
@@ -134,7 +138,9 @@ pub(crate) fn run_flp(args: &FlpArgs) -> anyhow::Result<ExitCode> {
     let flp = FlpId(args.index);
     check_index(flp.into(), config.run.flps, "run.flps")?;
     let options = options(&args.node, flp.into());
-    drive(&args.node, flp.into(), |shutdown| {
+    // What was read from the standard input would be lost.
+    let may_start_again = config.flp.source.kind() != "stdin";
+    drive(&args.node, flp.into(), may_start_again, |shutdown| {
         role::run_flp(&config, flp, options, shutdown)
     })
 }
@@ -150,7 +156,7 @@ pub(crate) fn run_epn(args: &EpnArgs) -> anyhow::Result<ExitCode> {
     }
     let epn = EpnId(args.index);
     let options = options(&args.node, epn.into());
-    drive(&args.node, epn.into(), |shutdown| {
+    drive(&args.node, epn.into(), true, |shutdown| {
         role::run_epn(&config, epn, options, shutdown)
     })
 }
@@ -185,12 +191,17 @@ fn options(args: &NodeArgs, node: NodeId) -> RoleOptions {
         on_listening: Some(Box::new(tell)),
         on_status: None,
         build: program::BUILD,
+        incarnation_min: std::env::var(INCARNATION_MIN)
+            .ok()
+            .and_then(|least| least.parse().ok())
+            .unwrap_or_default(),
     }
 }
 
 fn drive(
     args: &NodeArgs,
     node: NodeId,
+    may_start_again: bool,
     run: impl FnOnce(&Shutdown) -> Result<(), RoleError>,
 ) -> anyhow::Result<ExitCode> {
     if let Some(parent) = args.parent {
@@ -201,7 +212,19 @@ fn drive(
         cpus.stay()?;
     }
     let shutdown = Shutdown::on_signals().context("cannot handle signals")?;
-    let outcome = run(&shutdown).with_context(|| format!("{node} failed"));
+    let outcome = run(&shutdown);
+    if let Err(error) = &outcome
+        && let Some(least) = error.incarnation_min()
+        && may_start_again
+    {
+        tracing::warn!(
+            %error,
+            least,
+            "The clock was set back since an earlier life of this node: starting again with a later incarnation"
+        );
+        return Err(start_again(least));
+    }
+    let outcome = outcome.with_context(|| format!("{node} failed"));
     let reason = match &outcome {
         Err(_) => "failed",
         Ok(()) if shutdown.is_requested() => "shutdown",
@@ -219,6 +242,22 @@ fn drive(
         },
     });
     outcome.map(|()| ExitCode::SUCCESS)
+}
+
+/// Replaces this process by the same program, whose incarnation is `least` or higher. Returns why that cannot be done.
+///
+/// The incarnation is part of everything that a node makes, from its event log to its streams.
+fn start_again(least: u64) -> anyhow::Error {
+    let program = std::env::current_exe();
+    let error = program.map_or_else(
+        |error| error,
+        |program| {
+            let mut command = std::process::Command::new(program);
+            command.args(std::env::args_os().skip(1));
+            command.env(INCARNATION_MIN, least.to_string()).exec()
+        },
+    );
+    anyhow::Error::new(error).context("cannot start the program again")
 }
 
 /// The kernel kills this process when its parent ends, however that ends.

@@ -33,7 +33,10 @@ wire_enum! {
     25 "stored" Stored(tfs: Vec<TfId> = "stored TFs");
     26 "not-stored" NotStored(tfs: Vec<TfId> = "TFs not stored");
     30 "welcome" Welcome(welcome: Welcome);
-    31 "refused" Refused { detail: String = "refusal" };
+    31 "refused" Refused {
+        detail: String = "refusal",
+        incarnation_min: u64 = "lowest incarnation that may join; 0: none",
+    };
     32 "release" Release(release: Release);
     33 "icn-pulse" IcnPulse { elapsed_ns: u64 = "elapsed ns" };
     34 "dismissed" Dismissed;

@@ -153,6 +153,11 @@ impl Scheduler {
         self.is_settling
     }
 
+    /// Returns all lives of FLPs that the log names, those that are gone included.
+    pub fn known_sources(&self) -> impl Iterator<Item = Source> {
+        self.flps.values().map(|node| node.source)
+    }
+
     /// Returns the lives that the log names and that are expected to come back: FLPs of the newest roster, and EPNs
     /// that have TFs to deliver. The caller declares gone or dead those that do not come.
     #[must_use]

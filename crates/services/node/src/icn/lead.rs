@@ -106,6 +106,10 @@ impl Lead {
     /// Lives that the log names are members, though nothing is received from them yet.
     pub(super) fn expect_back(&mut self, now: Timestamp, fair: Timestamp) {
         if self.scheduler.is_settling() {
+            for source in self.scheduler.known_sources() {
+                self.members
+                    .note_life(source.flp.into(), source.incarnation);
+            }
             for (node, incarnation) in self.scheduler.expected() {
                 self.members.expect(fair, node, incarnation, PATIENCE);
                 self.unheard.insert(node);

@@ -74,7 +74,7 @@ impl<T: Transport> IcnNode<T> {
                         lead.handle_joining(context, events);
                     });
                 }
-                Err(error) => self.send_refusal(now, conn, error.to_string()),
+                Err(error) => self.refuse_life(now, conn, &error),
             }
         }
         self.act(now);

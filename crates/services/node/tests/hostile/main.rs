@@ -391,7 +391,7 @@ fn rejection(stream: &mut TcpStream) -> Option<(Code, String)> {
         }
         match Control::decode(&head).unwrap().1 {
             Control::Rejected { code, detail } => return Some((code, detail)),
-            Control::Refused { detail } => return Some((Code::RefusedJoin, detail)),
+            Control::Refused { detail, .. } => return Some((Code::RefusedJoin, detail)),
             _ => {}
         }
     }

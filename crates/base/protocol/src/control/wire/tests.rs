@@ -109,6 +109,7 @@ fn one_of_each() -> Vec<Control> {
         }),
         Control::Refused {
             detail: "flp:3 is not in this farm".to_owned(),
+            incarnation_min: 7,
         },
         Control::Release(Release {
             version: 3,
@@ -212,19 +213,22 @@ fn a_count_beyond_the_bytes_is_refused_before_anything_is_allocated() {
 fn a_text_with_an_escape_sequence_cannot_reach_a_terminal() {
     let control = Control::Refused {
         detail: "a\u{1b}[31mb".to_owned(),
+        incarnation_min: 0,
     };
     let (_, read) = Control::decode(&control.encode(&envelope())).unwrap();
     assert_eq!(
         read,
         Control::Refused {
-            detail: "a [31mb".to_owned()
+            detail: "a [31mb".to_owned(),
+            incarnation_min: 0,
         }
     );
     let mut forged = Control::Refused {
         detail: "aXb".to_owned(),
+        incarnation_min: 0,
     }
     .encode(&envelope());
-    let at = forged.len() - 2;
+    let at = forged.len() - 2 - size_of::<u64>();
     forged[at] = 0x1b;
     assert_eq!(
         Control::decode(&forged),
