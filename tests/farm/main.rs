@@ -30,6 +30,7 @@ mod stf_files;
 mod stored;
 mod systemd;
 mod top;
+mod totals;
 mod tutorials;
 mod unix;
 mod verify;

@@ -5,7 +5,7 @@
 //! clock and the stop are the records that they always are. A reader of the head forgets all records before it.
 
 use crate::codec::{DecodeError, Reader, Writer};
-use crate::id::{FlpId, RosterId, RunId, TfId};
+use crate::id::{EpnId, FlpId, RosterId, RunId, TfId};
 use crate::verdict::DropReason;
 use crate::wire::{Name, Numbers, Wire, wire_struct};
 
@@ -41,6 +41,17 @@ pub struct SummedSource {
     pub built: u64,
 }
 
+/// TFs of one EPN, as far as the log tells of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SummedTarget {
+    /// The EPN, over all its lives.
+    pub epn: EpnId,
+    /// TFs committed to it.
+    pub built: u64,
+    /// Of these, acknowledged: its consumer has them.
+    pub delivered: u64,
+}
+
 impl Checkpoint {
     /// The version of its bytes.
     pub const VERSION: u8 = 1;
@@ -71,6 +82,7 @@ wire_struct! {
         bytes: u64 = "TF bytes",
     }
     SummedSource { flp: FlpId, built: u64 = "built STFs" }
+    SummedTarget { epn: EpnId, built: u64 = "built TFs", delivered: u64 = "delivered TFs" }
 }
 
 /// A checkpoint behind its version; a floor above the frontier is refused.

@@ -23,7 +23,7 @@ mod tf;
 mod verdict;
 mod wire;
 
-pub use checkpoint::{Checkpoint, SummedSource};
+pub use checkpoint::{Checkpoint, SummedSource, SummedTarget};
 pub use codec::DecodeError;
 pub use control::{Control, Envelope};
 pub use data_hello::DataHello;

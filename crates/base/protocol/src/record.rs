@@ -3,7 +3,7 @@
 //! The log is what an ICN that takes over knows of the run: it replays the records, oldest first. A record says
 //! what was decided, never what a node holds; that is asked of the nodes.
 
-use crate::checkpoint::{Checkpoint, CheckpointForm, SummedSource};
+use crate::checkpoint::{Checkpoint, CheckpointForm, SummedSource, SummedTarget};
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::control::Control;
 use crate::id::{Attempt, EpnId, FlpId, RosterId, RunId, Source, Target, TfId};
@@ -85,7 +85,7 @@ pub enum Record {
         epns: Vec<EpnId>,
     },
     /// A checkpoint begins: the first record of an append that sums up all before it in the run. The others are the
-    /// four kinds below, and rosters, settings, the list, the clock and the stop as they are in force.
+    /// five kinds below, and rosters, settings, the list, the clock and the stop as they are in force.
     Checkpoint(Box<Checkpoint>),
     /// Of a checkpoint: TFs above its floor that are decided and done.
     Released {
@@ -96,6 +96,13 @@ pub enum Record {
     Sources {
         /// By FLP.
         sources: Vec<SummedSource>,
+    },
+    /// Of a checkpoint: the accounting of EPNs.
+    Targets {
+        /// Assignments after the first one of a built TF.
+        reassigned: u64,
+        /// By EPN.
+        targets: Vec<SummedTarget>,
     },
     /// Of a checkpoint: a verdict that the books count already, on a TF that is not with its consumer yet.
     Undone {
@@ -115,7 +122,7 @@ pub enum Record {
 
 // The number of each kind in the log, its name and its fields. A number is never given out twice.
 wire_enum! {
-    Record: u8 = "kind of record", "kind of record", "1 to 16";
+    Record: u8 = "kind of record", "kind of record", "1 to 17";
     1 "opened" Opened { run: RunId };
     2 "roster" Roster { id: RosterId, first: TfId, members: Vec<Source> = "roster" };
     3 "verdict" Verdict { tf: TfId, attempt: Attempt, bytes: u64 = "TF bytes", verdict: Verdict };
@@ -132,6 +139,7 @@ wire_enum! {
     14 "undone" Undone { tf: TfId, attempt: Attempt, bytes: u64 = "TF bytes", verdict: Verdict };
     15 "again" Again(record: Restated);
     16 "passed" Passed { first: TfId, end: TfId };
+    17 "targets" Targets { reassigned: u64 = "reassigned TFs", targets: Vec<SummedTarget> = "summed targets" };
 }
 
 wire_enum! {
@@ -324,6 +332,14 @@ mod tests {
                 sources: vec![SummedSource {
                     flp: FlpId(3),
                     built: 4,
+                }],
+            },
+            Record::Targets {
+                reassigned: 2,
+                targets: vec![SummedTarget {
+                    epn: EpnId(3),
+                    built: 4,
+                    delivered: 3,
                 }],
             },
             Record::Undone {

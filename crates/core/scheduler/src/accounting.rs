@@ -1,6 +1,6 @@
 //! Accounting: every announced TF has exactly one fate, per run and per source, at every instant.
 
-use sheaf_protocol::{DropReason, FlpId};
+use sheaf_protocol::{DropReason, EpnId, FlpId};
 use std::collections::BTreeMap;
 
 /// Fates of the TFs of a run. `announced = complete + incomplete + dropped + in flight`, always.
@@ -22,6 +22,17 @@ pub struct Accounting {
     pub bytes: u64,
     /// Accounting of each source.
     pub sources: BTreeMap<FlpId, SourceAccounting>,
+    /// Accounting of each EPN.
+    pub targets: BTreeMap<EpnId, TargetAccounting>,
+}
+
+/// TFs of one EPN, over all its lives. All EPNs: `built = complete + incomplete`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TargetAccounting {
+    /// TFs committed to it.
+    pub built: u64,
+    /// Of these, acknowledged: its consumer has them.
+    pub delivered: u64,
 }
 
 /// Fates of the STFs of one FLP. `announced = built + dropped + unused + in flight`, always.
@@ -58,6 +69,10 @@ impl Accounting {
     #[must_use]
     pub fn balance(&self, in_flight: u64) -> bool {
         self.announced == self.decided() + in_flight
+    }
+
+    pub(crate) fn target(&mut self, epn: EpnId) -> &mut TargetAccounting {
+        self.targets.entry(epn).or_default()
     }
 
     pub(crate) fn source(&mut self, flp: FlpId) -> &mut SourceAccounting {

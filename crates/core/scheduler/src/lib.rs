@@ -8,8 +8,8 @@
 mod accounting;
 mod scheduler;
 
-pub use accounting::{Accounting, SourceAccounting};
+pub use accounting::{Accounting, SourceAccounting, TargetAccounting};
 pub use scheduler::{
-    Action, Incomplete, Mode, Recipient, Record, RunPlan, Scheduler, SchedulerConfig, Stats,
-    Summary, Trace,
+    Action, FormerEpn, Incomplete, Mode, Recipient, Record, RunPlan, Scheduler, SchedulerConfig,
+    Stats, Summary, Trace,
 };

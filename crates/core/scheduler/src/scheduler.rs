@@ -25,6 +25,7 @@ pub use config::{Incomplete, Mode, RunPlan, SchedulerConfig};
 
 use crate::accounting::Accounting;
 use open_tf::{OpenTf, Phase};
+pub use peer::FormerEpn;
 use peer::{EpnNode, EpnSetting, FlpNode};
 use phase::RunPhase;
 use react::List;
@@ -118,6 +119,8 @@ pub struct Scheduler {
     view: LoadView,
     flps: BTreeMap<FlpId, FlpNode>,
     epns: BTreeMap<EpnId, EpnNode>,
+    /// Counts of lives of EPNs that are over.
+    former_epns: BTreeMap<EpnId, FormerEpn>,
     /// Lives of FLPs that are over.
     gone: BTreeSet<Source>,
     /// Pairs that cannot reach each other, each with the end of that assumption.
@@ -199,6 +202,7 @@ impl Scheduler {
             flps: BTreeMap::new(),
             epns: BTreeMap::new(),
             gone: BTreeSet::new(),
+            former_epns: BTreeMap::new(),
             unreachable: BTreeMap::new(),
             rosters: Rosters::default(),
             tfs: BTreeMap::new(),

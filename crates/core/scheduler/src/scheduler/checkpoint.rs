@@ -9,8 +9,8 @@ use super::phase::RunPhase;
 use super::rosters::Rosters;
 use crate::accounting::Accounting;
 use sheaf_protocol::{
-    Attempt, Checkpoint, EpnId, FlpId, RangeSet, Record, RunId, SummedSource, TfId, Timestamp,
-    Verdict, protect,
+    Attempt, Checkpoint, EpnId, FlpId, RangeSet, Record, RunId, SummedSource, SummedTarget, TfId,
+    Timestamp, Verdict, protect,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -118,6 +118,7 @@ impl Summary {
                 if matches!(verdict, Verdict::Dropped { .. }) {
                     self.released.insert(*tf);
                 } else {
+                    self.accounting.reassigned += u64::from(attempt.0.saturating_sub(1));
                     self.set_undone(*tf, *attempt, verdict, *bytes);
                 }
             }
@@ -134,7 +135,10 @@ impl Summary {
                     let done: Vec<TfId> =
                         self.undone.range(*first..*end).map(|(tf, _)| *tf).collect();
                     for tf in done {
-                        self.undone.remove(&tf);
+                        let decided = self.undone.remove(&tf);
+                        if let Some(epn) = decided.and_then(|decided| epn_of(&decided.verdict)) {
+                            self.accounting.target(epn).delivered += 1;
+                        }
                         self.released.insert(tf);
                     }
                 }
@@ -170,6 +174,16 @@ impl Summary {
                 for SummedSource { flp, built } in sources {
                     let accounting = self.accounting.source(*flp);
                     (accounting.announced, accounting.built) = (*built, *built);
+                }
+            }
+            Record::Targets {
+                reassigned,
+                targets,
+            } => {
+                self.accounting.reassigned = *reassigned;
+                for target in targets {
+                    let accounting = self.accounting.target(target.epn);
+                    (accounting.built, accounting.delivered) = (target.built, target.delivered);
                 }
             }
             Record::Undone {
@@ -234,6 +248,9 @@ impl Summary {
                 return;
             }
         };
+        if let Some(epn) = epn_of(verdict) {
+            self.accounting.target(epn).built += 1;
+        }
         let members = self.rosters.of(tf).map(|(_, members)| members);
         for source in members.iter().flat_map(|members| members.iter()) {
             if !missing.contains(&source.flp) {
@@ -295,6 +312,21 @@ impl Summary {
             let sources = sources.to_vec();
             Record::Sources { sources }
         }));
+        let target =
+            |(epn, accounting): (&EpnId, &crate::accounting::TargetAccounting)| SummedTarget {
+                epn: *epn,
+                built: accounting.built,
+                delivered: accounting.delivered,
+            };
+        let targets: Vec<SummedTarget> = self.accounting.targets.iter().map(target).collect();
+        records.extend(
+            targets
+                .chunks(Record::RANGES_MAX)
+                .map(|targets| Record::Targets {
+                    reassigned: self.accounting.reassigned,
+                    targets: targets.to_vec(),
+                }),
+        );
         records.extend(self.undone.iter().map(|(tf, decided)| Record::Undone {
             tf: *tf,
             attempt: decided.attempt,
@@ -336,6 +368,13 @@ impl Summary {
     }
 }
 
+fn epn_of(verdict: &Verdict) -> Option<EpnId> {
+    match verdict {
+        Verdict::Complete { target } | Verdict::Incomplete { target, .. } => Some(target.epn),
+        Verdict::Dropped { .. } => None,
+    }
+}
+
 fn tf_of(record: &Record) -> Option<TfId> {
     match record {
         Record::Verdict { tf, .. } | Record::Abandoned { tf, .. } => Some(*tf),
@@ -350,6 +389,7 @@ fn is_of_checkpoint(record: &Record) -> bool {
         Record::Checkpoint(_)
             | Record::Released { .. }
             | Record::Sources { .. }
+            | Record::Targets { .. }
             | Record::Undone { .. }
             | Record::Again(_)
     )

@@ -91,6 +91,7 @@ impl Scheduler {
             }
         };
         self.accounting.bytes += built.bytes;
+        self.accounting.target(target.epn).built += 1;
         let attempt = built.attempt.min(open.attempt);
         open.phase = Phase::Committed {
             target,
@@ -182,6 +183,7 @@ impl Scheduler {
             };
             self.view.observe(target_id(target.epn), &finished);
         }
+        self.accounting.target(target.epn).delivered += 1;
         self.actions.push_back(Action::Done { tf, target, trace });
         self.finish(tf, Some(target));
     }

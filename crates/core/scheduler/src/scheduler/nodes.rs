@@ -1,7 +1,7 @@
 //! FLPs and EPNs as the scheduler knows them: joining, silence, death, and their messages.
 
 use super::open_tf::{Part, Phase};
-use super::peer::{EpnNode, EpnSetting, FlpNode, target_id};
+use super::peer::{EpnNode, EpnSetting, FlpNode, FormerEpn, target_id};
 use super::phase::RunPhase;
 use super::{Action, Recipient, Scheduler};
 use sheaf_placement::{LoadView, TargetLoad};
@@ -228,6 +228,7 @@ impl Scheduler {
     /// Handles the end of the life of an EPN: TFs that it has not acknowledged are abandoned.
     pub fn handle_epn_dead(&mut self, now: Timestamp, target: Target) {
         let is_durable = self.stores_durably(target);
+        self.note_former(target);
         let stays = self.is_current(target) && self.stays_listed(target.epn);
         if stays {
             self.bury(target);
@@ -258,6 +259,31 @@ impl Scheduler {
             }
         }
         self.advance_run(now);
+    }
+
+    /// Adds the counts of a life that is over to those of former ones.
+    fn note_former(&mut self, target: Target) {
+        let Some(node) = self
+            .epns
+            .get(&target.epn)
+            .filter(|node| node.target == target)
+        else {
+            return;
+        };
+        let weight_milli = self
+            .epn_load(target.epn)
+            .map_or(0, |load| load.weight_milli);
+        let former = self.former_epns.entry(target.epn).or_default();
+        former.received_bytes += node.pulse.received_bytes;
+        former.duplicates_refused += node.pulse.duplicates_refused;
+        former.digest_mismatches += node.pulse.digest_mismatches;
+        former.weight_milli = weight_milli;
+    }
+
+    /// Returns the counts of former lives of an EPN.
+    #[must_use]
+    pub fn former_epn(&self, epn: EpnId) -> FormerEpn {
+        self.former_epns.get(&epn).copied().unwrap_or_default()
     }
 
     pub(super) fn is_current(&self, target: Target) -> bool {

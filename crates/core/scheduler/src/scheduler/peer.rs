@@ -68,6 +68,19 @@ impl FlpNode {
     }
 }
 
+/// Counts of the lives of an EPN that are over, as their last heartbeats told this leader.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FormerEpn {
+    /// Payload bytes received, refused ones included.
+    pub received_bytes: u64,
+    /// STFs refused because they were there already.
+    pub duplicates_refused: u64,
+    /// STFs with a wrong digest.
+    pub digest_mismatches: u64,
+    /// Share of the work of the last one, in thousandths.
+    pub weight_milli: u32,
+}
+
 /// Returns the target by which the load view knows `epn`.
 pub(super) fn target_id(epn: EpnId) -> TargetId {
     TargetId(u32::from(epn.0))

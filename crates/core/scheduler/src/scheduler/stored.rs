@@ -139,6 +139,7 @@ impl Scheduler {
             self.done.insert(tf);
             // How long its EPN was away is no measure of the farm.
             let trace = Trace::default();
+            self.accounting.target(target.epn).delivered += 1;
             self.actions.push_back(Action::Done { tf, target, trace });
         }
         true

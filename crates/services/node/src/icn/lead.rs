@@ -408,6 +408,7 @@ pub(super) fn log_record(log: &mut EventLog, record: &Record) {
         | Record::Set { .. }
         | Record::Released { .. }
         | Record::Sources { .. }
+        | Record::Targets { .. }
         | Record::Listed { .. } => {}
     }
 }

@@ -8,6 +8,7 @@ use sheaf_placement::Refusal;
 use sheaf_protocol::{DropReason, EpnId, FlpId, NodeId, Role, Timestamp};
 use sheaf_scheduler::Accounting;
 use sheaf_transport::Transport;
+use std::collections::BTreeSet;
 
 /// Metrics of a leading ICN.
 const OF_LEAD: &[Row<Lead>] = &[
@@ -189,22 +190,28 @@ impl<T: Transport> IcnNode<T> {
                 .collect(),
             refused: refused.filter(|(_, count)| *count > 0).collect(),
             flps: self
-                .known(Role::Flp)
+                .known(scheduler.accounting().sources.keys(), Role::Flp)
+                .into_iter()
                 .map(|node| flp_status(lead, node))
                 .collect(),
             epns: self
-                .known(Role::Epn)
+                .known(scheduler.accounting().targets.keys(), Role::Epn)
+                .into_iter()
                 .map(|node| epn_status(lead, node))
                 .collect(),
         }
     }
 
-    /// Every node that has ever joined, dead ones too: an operator looks for those first.
-    fn known(&self, role: Role) -> impl Iterator<Item = NodeId> + '_ {
-        self.hellos
-            .keys()
-            .copied()
-            .filter(move |node| node.role == role)
+    /// Returns every node that has joined this ICN, dead ones too, and those `in_log`, which former leaders knew: an
+    /// operator looks for those first.
+    fn known<'a, N: Into<NodeId> + Copy + 'a>(
+        &self,
+        in_log: impl Iterator<Item = &'a N>,
+        role: Role,
+    ) -> BTreeSet<NodeId> {
+        let joined = self.hellos.keys().copied();
+        let joined = joined.filter(move |node| node.role == role);
+        joined.chain(in_log.map(|node| (*node).into())).collect()
     }
 
     /// Brings the metrics of the ICN up to date.
@@ -278,6 +285,9 @@ fn epn_status(lead: &Lead, node: NodeId) -> EpnStatus {
     let epn = EpnId(node.index);
     let pulse = lead.scheduler.epn_pulse(epn).copied().unwrap_or_default();
     let load = lead.scheduler.epn_load(epn);
+    let former = lead.scheduler.former_epn(epn);
+    let targets = &lead.scheduler.accounting().targets;
+    let target = targets.get(&epn).copied().unwrap_or_default();
     let state = state_name(lead, node);
     let is_disabled = load.is_some_and(|load| !load.enabled);
     EpnStatus {
@@ -289,17 +299,17 @@ fn epn_status(lead: &Lead, node: NodeId) -> EpnStatus {
         } else {
             state
         },
-        weight_milli: load.map_or(0, |load| load.weight_milli),
+        weight_milli: load.map_or(former.weight_milli, |load| load.weight_milli),
         incarnation: lead.scheduler.epn_incarnation(epn).map_or(0, |life| life.0),
         open_tfs: pulse.open_tfs,
         open_bytes: pulse.open_bytes,
         sink_bytes: pulse.sink_bytes,
         booked_bytes: load.map_or(0, |load| load.booked_bytes),
         capacity_bytes: load.map_or(0, |load| load.capacity_bytes),
-        delivered_tfs: pulse.delivered_tfs,
-        received_bytes: pulse.received_bytes,
-        duplicates_refused: pulse.duplicates_refused,
-        digest_mismatches: pulse.digest_mismatches,
+        delivered_tfs: target.delivered,
+        received_bytes: former.received_bytes + pulse.received_bytes,
+        duplicates_refused: former.duplicates_refused + pulse.duplicates_refused,
+        digest_mismatches: former.digest_mismatches + pulse.digest_mismatches,
         latency_us: lead.latencies.of_epn(epn),
     }
 }

@@ -139,6 +139,7 @@ impl Evidence {
             | Record::Stopping { .. }
             | Record::Set { .. }
             | Record::Sources { .. }
+            | Record::Targets { .. }
             | Record::Listed { .. } => {}
         }
     }

@@ -40,7 +40,8 @@ fn history(steps: &[HistoryStep]) -> Vec<Record> {
                     },
                 };
                 decided.insert(tf, code < 6);
-                let (attempt, bytes) = (Attempt(1), if code < 6 { 100 + at } else { 0 });
+                let attempt = Attempt(1 + u32::try_from(b % 3).unwrap());
+                let bytes = if code < 6 { 100 + at } else { 0 };
                 records.push(Record::Verdict {
                     tf,
                     attempt,
