@@ -157,6 +157,16 @@ fn a_fault_for_a_node_that_is_not_there_is_refused() {
         &["--icns 2: expected 1 or an odd number from 3 on"],
     );
     check(
+        &[
+            "demo", "--flps", "512", "--epns", "512", "--memory", "65536",
+        ],
+        2,
+        &[
+            "--memory 65536: found 67108864 MiB",
+            "this machine has available",
+        ],
+    );
+    check(
         &["demo", "--rate", "max", "--paced"],
         2,
         &["--paced needs a --rate"],

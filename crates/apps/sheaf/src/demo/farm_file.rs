@@ -65,6 +65,7 @@ pub(crate) fn farm_config(args: &Args, dir: &RunDir) -> anyhow::Result<FarmConfi
     let node_bytes = node_bytes(args);
     config.flp.hold_bytes = node_bytes.max(4 * sizes.stf_bytes_max);
     config.epn.build.capacity_bytes = node_bytes.max(4 * sizes.tf_bytes_max);
+    check_memory(args, &config, sheaf_farm::proc::memory_available_bytes())?;
     config.epn.sink = args.sink.clone();
     config.epn.ack = args.ack;
     if args.ack == Ack::Stored && !matches!(args.sink, Sink::File(_)) {
@@ -282,6 +283,26 @@ fn format_of(path: &Path) -> anyhow::Result<FileFormat> {
     FileFormat::detect(&start)
         .ok_or_else(|| UnknownFormat::of(&start))
         .with_context(|| format!("--source {}", path.display()))
+}
+
+/// Refuses a farm that would not leave the machine any memory: every node allocates its own at the start.
+fn check_memory(args: &Args, config: &FarmConfig, available: Option<u64>) -> anyhow::Result<()> {
+    let flps = u64::from(args.flps).saturating_mul(config.flp.hold_bytes);
+    let epns = u64::from(args.epns).saturating_mul(config.epn.build.capacity_bytes);
+    let needed = flps.saturating_add(epns);
+    let Some(available) = available.filter(|available| needed > *available) else {
+        return Ok(());
+    };
+    let mut flags = format!("--flps {} --epns {}", args.flps, args.epns);
+    if let Some(mib) = args.memory {
+        flags += &format!(" --memory {mib}");
+    }
+    bail!(
+        "{flags}: found {} MiB of payload memory for all nodes, which allocate it at the start, expected at most {} \
+         MiB, which this machine has available",
+        needed >> 20,
+        available >> 20
+    )
 }
 
 /// Returns the requested memory, or half of the machine's, shared out: every node allocates its memory at the start.
