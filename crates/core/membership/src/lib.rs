@@ -140,8 +140,8 @@ impl Members {
     ///
     /// # Errors
     ///
-    /// [`JoinError::Earlier`] if a later life of the node has joined before, or is known to have; the caller refuses the
-    /// node.
+    /// [`JoinError::Earlier`] if a later life of the node has joined before, or is known to have; the caller refuses
+    /// the node.
     pub fn handle_hello(
         &mut self,
         now: Timestamp,

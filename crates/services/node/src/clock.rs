@@ -34,8 +34,8 @@ impl Clock {
     }
 }
 
-/// Returns an incarnation for a process that begins now, `least` or higher: later processes of a host get higher ones, as
-/// long as its wall clock is not set back. Where it was, the ICN refuses the node, and names the least that it takes.
+/// Returns an incarnation for a process that begins now, `least` or higher: later processes of a host get higher ones,
+/// as long as its wall clock is not set back. Where it was, the ICN refuses the node and names the least that may join.
 #[must_use]
 pub fn new_incarnation(least: u64) -> Incarnation {
     let since = SystemTime::now()

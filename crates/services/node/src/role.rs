@@ -160,8 +160,8 @@ pub enum RoleError {
 }
 
 impl RoleError {
-    /// Returns the lowest incarnation with which the same process could join, if its clock was set back since an earlier
-    /// life of the node.
+    /// Returns the lowest incarnation with which the same process could join, if its clock was set back since an
+    /// earlier life of the node.
     #[must_use]
     pub fn incarnation_min(&self) -> Option<u64> {
         let refusal = match self {

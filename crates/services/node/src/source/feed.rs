@@ -6,21 +6,23 @@
 //! for long while another one waits is replaced.
 
 mod patience;
+mod room;
 
 use super::Wake;
 use super::record::{RecordError, read_record};
 use super::stop::{Stop, Stopper, Waited, stop_cord};
 use patience::{Patience, Producer, keep_alive};
-use rustix::event::{EventfdFlags, PollFlags, eventfd};
+pub(super) use room::Room;
+use rustix::event::PollFlags;
 use sheaf_protocol::Stf;
 use sheaf_transport::unix::UnixSocket;
 use std::fs::File;
 use std::io::{self, BufReader};
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -85,48 +87,6 @@ impl Hands {
         let Self { stfs, wake, .. } = self;
         drop(stfs); // First the end, then the wake: the woken thread has to find it.
         wake();
-    }
-}
-
-/// Rings for a thread that has found the queue full and has more to do than to wait for room in it.
-#[derive(Debug)]
-pub(super) struct Room {
-    is_awaited: AtomicBool,
-    waker: OwnedFd,
-}
-
-impl Room {
-    fn new() -> io::Result<Self> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        Ok(Self {
-            is_awaited: AtomicBool::new(false),
-            waker: eventfd(0, flags)?,
-        })
-    }
-
-    /// From now on it rings, once. Who awaits it looks at the queue once more before it waits.
-    pub(super) fn wait_for(&self) {
-        self.is_awaited.store(true, Ordering::SeqCst);
-    }
-
-    /// Not needed, or called already.
-    pub(super) fn clear(&self) {
-        self.is_awaited.store(false, Ordering::SeqCst);
-        // Nothing to read: it has not rung.
-        let _ = rustix::io::read(&self.waker, &mut [0; 8]);
-    }
-
-    fn wake(&self) {
-        if self.is_awaited.swap(false, Ordering::SeqCst) {
-            // It cannot be full: it is cleared before it rings again.
-            let _ = rustix::io::write(&self.waker, &1_u64.to_ne_bytes());
-        }
-    }
-}
-
-impl AsFd for Room {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.waker.as_fd()
     }
 }
 
