@@ -34,4 +34,5 @@ mod totals;
 mod tutorials;
 mod unix;
 mod verify;
+mod wrong_uses;
 mod zmq;

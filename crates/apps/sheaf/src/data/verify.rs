@@ -142,6 +142,14 @@ fn read_events(evidence: &mut Evidence, dir: &Path) -> anyhow::Result<u64> {
 /// Reads the verdict log and says how many directories of it there are.
 fn read_ledgers(evidence: &mut Evidence, args: &Args) -> anyhow::Result<u64> {
     let mut folders = args.ledger.clone();
+    for folder in &folders {
+        std::fs::read_dir(folder).map_err(|error| {
+            fail::bad_use(format!(
+                "cannot read --ledger {}: {error}",
+                folder.display()
+            ))
+        })?;
+    }
     if folders.is_empty() {
         let entries = std::fs::read_dir(&args.dir);
         let entries = entries.with_context(|| format!("cannot read {}", args.dir.display()))?;

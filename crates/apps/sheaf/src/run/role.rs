@@ -118,6 +118,11 @@ pub(crate) fn run_icn(args: &IcnArgs) -> anyhow::Result<ExitCode> {
         role: Role::Icn,
         index: args.index,
     };
+    // One that is given its address need not be in the farm file: others find it in a registry.
+    if args.listen.is_none() {
+        let icns = u32::try_from(config.icn.all_addresses().len()).unwrap_or(u32::MAX);
+        check_index(node, icns, "icn.addresses")?;
+    }
     let mut options = options(&args.node, node);
     options.listen.clone_from(&args.listen);
     if let Some(ms) = args.status_ms {
