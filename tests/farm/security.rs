@@ -85,7 +85,11 @@ fn a_farm_with_certificates_delivers_every_tf() {
     for node in others {
         let ended = node.end();
         assert!(ended.status.success(), "{}", ended.stderr);
-        let level = |line: &str| line.contains(" ERROR ") || line.contains(" WARN ");
+        // Which settings this machine grants is another matter.
+        let level = |line: &str| {
+            let is_of_machine = line.contains("The kernel does not grant ");
+            (line.contains(" ERROR ") || line.contains(" WARN ")) && !is_of_machine
+        };
         assert!(!ended.stderr.lines().any(level), "{}", ended.stderr);
         assert!(
             ended.stderr.contains("identity=sheaf://north/"),

@@ -534,7 +534,7 @@ mod tests {
                 let last = out.lines().last().unwrap();
                 assert_eq!(
                     last,
-                    "files: 2, 1600 bytes: 1 clean, 0 with faults (0), 1 not read"
+                    "files: 2, 1200 bytes: 1 clean, 0 with faults (0), 1 not read"
                 );
             }
         }

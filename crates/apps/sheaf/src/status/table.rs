@@ -128,7 +128,8 @@ fn line(text: &mut String, name: &str, parts: impl IntoIterator<Item = String>) 
     let mut current = format!("{name:8}");
     let mut is_empty = true;
     for part in parts {
-        if !is_empty && current.chars().count() + 2 + part.chars().count() > 80 {
+        // With the comma that may follow.
+        if !is_empty && current.chars().count() + 2 + part.chars().count() + 1 > 80 {
             writeln!(text, "{current},").expect(WRITTEN);
             current = " ".repeat(8);
             is_empty = true;
