@@ -213,7 +213,8 @@ mod tests {
 
     #[test]
     fn the_example_is_the_default() {
-        let path = Path::new("config/example.toml");
+        // The name gives the ledger its folder.
+        let path = Path::new("farm.toml");
         let example = FarmConfig::parse_for(EXAMPLE, path, &[]).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(example, FarmConfig::default());
     }
@@ -221,7 +222,7 @@ mod tests {
     #[test]
     fn the_default_survives_being_written() {
         let text = FarmConfig::default().to_toml().unwrap();
-        let read = FarmConfig::parse_for(&text, Path::new("f"), &[]);
+        let read = FarmConfig::parse_for(&text, Path::new("farm.toml"), &[]);
         assert_eq!(read.unwrap(), FarmConfig::default());
     }
 
@@ -232,6 +233,7 @@ mod tests {
         let mut paths = Vec::new();
         collect("", &defaults, &mut paths);
         let optional = [
+            "run.first_tf",
             "icn.metrics",
             "flp.metrics",
             "epn.metrics",

@@ -22,12 +22,12 @@ const SPOILS: &[(Spoil, Kind, &str)] = &[
                 2,
                 Event::Begin {
                     node: "epn:0".to_owned(),
-                    incarnation: 3,
+                    incarnation: 200,
                 },
             );
         },
         Kind::WrongLog,
-        "epn:0 holds epn:0 (incarnation 200) and behind it epn:0 (incarnation 3)",
+        "epn:0 holds epn:0 (incarnation 200) and behind it epn:0 (incarnation 200)",
     ),
     (
         |run| {
