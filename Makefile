@@ -11,7 +11,7 @@ help:
 
 demo:
 	@scripts/setup.sh demo
-	cargo build --release --locked --bin sheaf --no-default-features --features tui
+	cargo build --release --locked --bin sheaf --no-default-features --features tui,monitor
 	$(TARGET_DIR)/release/sheaf demo $(DEMO_ARGS)
 
 test:

@@ -3,7 +3,7 @@
 #
 #     scripts/setup.sh demo|test|zookeeper
 #
-# Installs Debian packages when it runs as root, and npm packages when there is a package.json. `test` and
+# Installs Debian packages when it runs as root, and builds the pages of web/ where there is Node.js. `test` and
 # `zookeeper` fetch the jars of a ZooKeeper server; `test` builds mdBook. Asks nothing; a second call does
 # nothing.
 set -eu
@@ -12,7 +12,10 @@ cd "$(dirname "$0")/.."
 # command:package, for what tests need beyond Rust, a C compiler and make. One place: add here.
 test_packages='java:default-jre-headless systemd-analyze:systemd strace:strace
     nft:nftables ip:iproute2 tc:iproute2 faketime:faketime
-    ssh:openssh-client sshd:openssh-server ansible-playbook:ansible-core'
+    ssh:openssh-client sshd:openssh-server ansible-playbook:ansible-core promtool:prometheus
+    prometheus-alertmanager:prometheus-alertmanager
+    node:nodejs npm:npm chromium:chromium
+    collectd:collectd-core victoria-metrics:victoria-metrics influxd:influxdb'
 
 # file:package, for what is no command: real ZeroMQ, for C and for Debian's Python.
 test_files='/usr/include/zmq.h:libzmq3-dev /usr/lib/python3/dist-packages/zmq/__init__.py:python3-zmq'
@@ -64,11 +67,11 @@ need_packages() {
         fail "missing:$missing; apt-get could not install them: $reason"
     fi
     rm -f "$log"
-    disable_sshd
+    disable_services
 }
 
-# Tests start their own sshd, on a network of their own. That of the machine, if it comes with the package now, is
-# neither started nor enabled: a run of the tests does not imply that.
+# Tests start their own sshd, on a network of their own, and their own databases of metrics. Services of the machine
+# that come with the packages now are neither started nor enabled: a run of the tests does not imply that.
 hold_services() {
     policy=/usr/sbin/policy-rc.d
     [ ! -e "$policy" ] || return 0
@@ -77,9 +80,19 @@ hold_services() {
     chmod 755 "$policy"
 }
 
-disable_sshd() {
+disable_services() {
+    has systemctl || return 0
     case "$missing" in
-    *openssh-server*) ! has systemctl || systemctl disable ssh.service ssh.socket >/dev/null 2>&1 || true ;;
+    *openssh-server*) systemctl disable ssh.service ssh.socket >/dev/null 2>&1 || true ;;
+    esac
+    case "$missing" in
+    *prometheus*) systemctl disable prometheus.service >/dev/null 2>&1 || true ;;
+    esac
+    case "$missing" in
+    *influxdb*) systemctl disable influxdb.service >/dev/null 2>&1 || true ;;
+    esac
+    case "$missing" in
+    *victoria-metrics*) systemctl disable victoria-metrics.service >/dev/null 2>&1 || true ;;
     esac
 }
 
@@ -147,20 +160,30 @@ need_mdbook() {
         --features search || fail "missing: mdBook $version; cargo could not install it"
 }
 
-need_npm_packages() {
-    [ -f package.json ] || return 0
-    { has node && has npm; } || fail 'missing: Node.js (node and npm)'
-    # npm writes this file last, so it is newer than the lock file exactly if nothing has changed.
-    if [ -n "$(find node_modules/.package-lock.json -newer package-lock.json 2>/dev/null)" ]; then
+# The pages of the collector, which the build embeds. Without them everything else works, so nothing here fails: what is
+# missing is named, and the page of the collector says it as well.
+need_pages() {
+    if ! has node || ! has npm; then
+        echo 'setup: no Node.js (node and npm): the collector is built without its pages'
         return 0
     fi
-    echo 'setup: installing npm packages'
-    npm ci --no-audit --no-fund --silent </dev/null || fail 'missing: npm packages; npm ci failed'
+    # npm writes this file last, so it is newer than the lock file exactly if nothing has changed.
+    if [ -z "$(find web/node_modules/.package-lock.json -newer web/package-lock.json 2>/dev/null)" ]; then
+        echo 'setup: installing npm packages'
+        if ! (cd web && npm ci --no-audit --no-fund --silent </dev/null); then
+            echo 'setup: npm ci failed in web/: the collector is built without its pages'
+            return 0
+        fi
+    fi
+    if ! (cd web && npm run --silent build </dev/null); then
+        echo 'setup: npm run build failed in web/: the collector is built without its pages, or with former ones'
+    fi
 }
 
 case "${1:-}" in
 demo)
     need_tools
+    need_pages
     ;;
 test)
     need_tools
@@ -168,7 +191,7 @@ test)
     need_packages
     need_zookeeper
     need_mdbook
-    need_npm_packages
+    need_pages
     ;;
 zookeeper)
     need_packages

@@ -86,6 +86,13 @@ impl Running {
         line.unwrap_or_else(|error| panic!("{}: no line with {expected:?}: {error}", self.name))
     }
 
+    /// Waits for a line that `is_it` takes, and returns it.
+    #[track_caller]
+    pub(crate) fn await_that(&self, what: &str, is_it: impl Fn(&str) -> bool) -> String {
+        let line = self.stdout.await_line(PATIENCE, is_it);
+        line.unwrap_or_else(|error| panic!("{}: no line with {what}: {error}", self.name))
+    }
+
     pub(crate) fn pid(&self) -> Pid {
         let pid = self.process.pid().cast_signed();
         Pid::from_raw(pid).expect("no process has the id 0")
@@ -138,11 +145,13 @@ impl DemoDir {
         self.folder.path().join("summary.json")
     }
 
-    /// The command line of a demo that leaves its files here. Nodes take little memory, so that they start fast.
+    /// The command line of a demo that leaves its files here. Nodes take little memory, so that they start fast, and
+    /// there is no collector.
     pub(crate) fn words(&self, line: &str) -> Vec<String> {
         let (out, summary) = (self.out(), self.summary_path());
         let fixed = [
             "demo",
+            "--no-monitor",
             "--memory",
             "64",
             "--out",
@@ -264,6 +273,34 @@ pub(crate) fn demo(line: &str) -> Summary {
 pub(crate) fn free_address() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().to_string()
+}
+
+/// Starts a node whose event log is in `folder`.
+pub(crate) fn start(folder: &Path, config: &str, role: &str, index: u16, more: &[&str]) -> Running {
+    let events = folder.join(format!("{role}-{index}.events"));
+    let index = index.to_string();
+    let words = [
+        "run",
+        role,
+        "--config",
+        config,
+        "--index",
+        &index,
+        "--events",
+        events.to_str().unwrap(),
+    ];
+    Running::start(&[&words, more].concat())
+}
+
+/// Starts an ICN whose event log is in `folder`, and that prints its status.
+pub(crate) fn start_icn(folder: &Path, config: &str, more: &[&str]) -> Running {
+    start(
+        folder,
+        config,
+        "icn",
+        0,
+        &[&["--status-ms", "50"], more].concat(),
+    )
 }
 
 /// Writes a file and gives its path.

@@ -1,6 +1,6 @@
 //! Orders of an operator to a running farm: drain an EPN, pause it, set its weight, stop the run.
 
-use crate::harness::{DemoDir, Running, farm_turn, free_address, sheaf, write};
+use crate::harness::{DemoDir, Running, farm_turn, free_address, sheaf, start, start_icn, write};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -203,4 +203,47 @@ fn an_order_that_reaches_nobody_or_names_nothing_is_answered_in_one_line() {
             ended.stderr
         );
     }
+}
+
+/// Found by a trial: the accounting said complete 768, delivered 0, abandoned 768, and every exit status was 0.
+#[test]
+fn a_stop_without_a_consumer_drops_the_tfs_as_undelivered() {
+    let _turn = farm_turn();
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let address = free_address();
+    let text = format!(
+        "[run]\nflps = 1\nepns = 1\n[icn]\naddress = \"{address}\"\n\
+         [flp]\nhold_bytes = 16777216\nrate_hz = 50.0\nstf_bytes_max = 1048576\n\
+         [flp.source]\nkind = \"generator\"\nbytes_mean = 10000\n\
+         [epn.build]\ncapacity_bytes = 16777216\n\
+         [epn.sink]\nkind = \"unix\"\npath = \"{}/tfs.sock\"\n\
+         [icn.scheduler]\nstf_bytes_max = 1048576\ntf_bytes_max = 4194304\ndrain_ms = 500\n",
+        at.display()
+    );
+    let config = write(at, "farm.toml", &text);
+    let icn = start_icn(at, &config, &[]);
+    let nodes = ["flp", "epn"].map(|role| start(at, &config, role, 0, &[]));
+    icn.await_line("\"complete\":1");
+    let ended = sheaf(&["ctl", "stop", "--icn", &address, "--json"]);
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    let outcome: Value = serde_json::from_str(&ended.stdout[0]).unwrap();
+    let accounting = &outcome["accounting"];
+    assert!(accounting["announced"].as_u64().unwrap() > 0, "{outcome:#}");
+    for none in ["complete", "incomplete", "abandoned", "in_flight"] {
+        assert_eq!(accounting[none], 0, "{outcome:#}");
+    }
+    assert_eq!(
+        accounting["dropped"]["undelivered"], accounting["announced"],
+        "{outcome:#}"
+    );
+    for node in nodes.into_iter().chain([icn]) {
+        let ended = node.end();
+        assert!(ended.status.success(), "{}", ended.stderr);
+    }
+    let words = ["data", "verify", at.to_str().unwrap(), "--json", "-"];
+    let report: Value = serde_json::from_str(&sheaf(&words).ok(&words)).unwrap();
+    assert_eq!(report["delivered"], 0, "{report:#}");
+    let dropped = &report["dropped"]["undelivered"];
+    assert_eq!(dropped, &accounting["announced"], "{report:#}");
 }

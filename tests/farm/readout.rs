@@ -1,6 +1,6 @@
 //! Farms that own readouts feed, over Unix sockets, with TF ids of their own.
 
-use crate::harness::{PATIENCE, Running, farm_turn, free_address, sheaf, write};
+use crate::harness::{PATIENCE, Running, farm_turn, free_address, sheaf, start_icn, write};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::io::Write as _;
@@ -169,18 +169,7 @@ impl Farm {
 }
 
 fn icn(config: &str, folder: &Path) -> Running {
-    let events = folder.join("icn-0.events");
-    let events = events.to_str().unwrap();
-    let icn = Running::start(&[
-        "run",
-        "icn",
-        "--config",
-        config,
-        "--status-ms",
-        "50",
-        "--events",
-        events,
-    ]);
+    let icn = start_icn(folder, config, &[]);
     icn.await_line("listening");
     icn
 }

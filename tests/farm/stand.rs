@@ -166,9 +166,12 @@ impl Stand {
             fs::create_dir_all(&folder).unwrap();
             fs::write(folder.join(".sheaf-lab"), "").unwrap();
             let program = folder.join("sheaf");
-            fs::hard_link(PROGRAM, &program)
-                .or_else(|_| fs::copy(PROGRAM, &program).map(drop))
-                .unwrap();
+            // Where no link can be made, a process of its own copies: a descriptor for writing of this one could be
+            // inherited by what other tests start, and the program would be "text file busy".
+            fs::hard_link(PROGRAM, &program).unwrap_or_else(|_| {
+                let copied = Command::new("cp").arg(PROGRAM).arg(&program).status();
+                assert!(copied.unwrap().success(), "cp {}", program.display());
+            });
         }
     }
 

@@ -16,6 +16,7 @@ use sheaf_protocol::{
     Attempt, EpnId, FlpId, Incarnation, PayloadFormat, RunId, Source, TfId, crc32c,
 };
 use sheaf_protocol::{Part, Tf};
+use sheaf_transport::Arena;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -57,6 +58,7 @@ fn producer(kind: Kind, pattern: &str, we_bind: bool) -> Option<(Feed, Receiver<
     let (waker, rings) = sync_channel(1);
     let open = |source: &ZmqSource| {
         let config = FarmConfig::default();
+        let memory = Arena::new(64 << 20, config.transport.arena()).unwrap();
         // A wake that is pending already need not be repeated.
         let wake = Box::new(move || {
             let _ = waker.try_send(());
@@ -65,6 +67,7 @@ fn producer(kind: Kind, pattern: &str, we_bind: bool) -> Option<(Feed, Receiver<
             flp: FlpId(0),
             flps: config.run.flps,
             stf_bytes_max: config.flp.stf_bytes_max,
+            memory: &memory,
             pool: config.transport.lent_arena(),
             wake,
             registry: &Arc::default(),
@@ -137,6 +140,7 @@ fn tf(id: u64, payloads: &[Bytes]) -> Tf<Bytes> {
         run: RunId(7),
         tf: TfId(id),
         attempt: Attempt(1),
+        is_redelivered: false,
         parts: (0..).zip(payloads).map(part).collect(),
         missing: Vec::new(),
     }

@@ -38,6 +38,8 @@ struct Bench {
     not_freed: Vec<u64>,
     /// Delivered to the consumer, and whether it has taken them.
     delivered: BTreeMap<(RunId, TfId), bool>,
+    /// TFs that the builder reports as given back.
+    given_back: BTreeSet<(RunId, TfId)>,
     /// TFs released in this run: decided and done for the ICN, so a commit of one is acknowledged.
     released: RangeSet,
 }
@@ -56,6 +58,7 @@ pub fn builder(bytes: &[u8]) {
         with_consumer: VecDeque::new(),
         not_freed: Vec::new(),
         delivered: BTreeMap::new(),
+        given_back: BTreeSet::new(),
         released: RangeSet::default(),
     };
     let mut ops = Ops::new(bytes);
@@ -110,8 +113,14 @@ impl Bench {
                     self.builder.handle_stream_closed(self.now, source);
                 }
             }
-            7 if ops.once_in(4) => self.builder.handle_source_back(source(ops)),
-            7 => self.builder.handle_source_gone(self.now, source(ops)),
+            7 if ops.once_in(4) => {
+                let (source, roster) = (source(ops), RosterId(ops.below(4).into()));
+                self.builder.handle_source_back(source, roster);
+            }
+            7 => {
+                let (source, roster) = (source(ops), RosterId(ops.below(4).into()));
+                self.builder.handle_source_gone(self.now, source, roster);
+            }
             8 => {
                 let id = RosterId(ops.below(4).into());
                 self.builder.handle_roster(id, &ops.list(5, source));
@@ -127,6 +136,7 @@ impl Bench {
             11 => {
                 let items = ops.list(4, |ops| Commit {
                     tf: tf(ops),
+                    is_redelivered: ops.once_in(2),
                     missing: ops.list(4, flp),
                 });
                 self.builder.handle_commit(&items);
@@ -136,6 +146,9 @@ impl Bench {
             13 => {
                 self.now = self.now + Duration::from_millis(ops.number());
                 self.builder.handle_tick(self.now);
+            }
+            14 if ops.once_in(4) => {
+                self.builder.handle_recall(&ops.list(4, tf));
             }
             14 => self.consumer_takes(),
             _ => {
@@ -214,6 +227,14 @@ impl Bench {
                         assert!(is_done, "TF {tf} is acknowledged too early");
                     }
                 }
+                Action::Send(Control::Undelivered(tfs)) => {
+                    for tf in tfs {
+                        let taken = self.delivered.get(&(RunId(self.run), tf));
+                        assert_ne!(taken, Some(&true), "TF {tf} is delivered and given back");
+                        self.given_back.insert((RunId(self.run), tf));
+                    }
+                }
+                Action::Recall { run, tfs } => self.take_back(run, &tfs),
                 Action::Send(_)
                 | Action::Store(_)
                 | Action::Unstore { .. }
@@ -222,7 +243,26 @@ impl Bench {
         }
     }
 
+    /// Takes TFs back from the queue that the consumer has not taken.
+    fn take_back(&mut self, run: RunId, tfs: &[TfId]) {
+        let is_back = |tf: &Tf<()>| tf.run == run && tfs.contains(&tf.tf);
+        let (back, kept) = std::mem::take(&mut self.with_consumer)
+            .into_iter()
+            .partition(is_back);
+        self.with_consumer = kept;
+        let back: VecDeque<Tf<()>> = back;
+        for tf in back {
+            self.builder.handle_returned(run, tf.tf, tf.bytes());
+        }
+    }
+
     fn check_delivery(&mut self, tf: Tf<()>) {
+        let is_given_back = self.given_back.contains(&(tf.run, tf.tf));
+        assert!(
+            !is_given_back,
+            "TF {} is delivered, and was given back",
+            tf.tf
+        );
         assert_eq!(tf.run, RunId(self.run), "a TF of another run is delivered");
         let earlier = self.delivered.insert((tf.run, tf.tf), false);
         assert_eq!(earlier, None, "TF {} is delivered twice", tf.tf);

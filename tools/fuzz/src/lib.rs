@@ -10,6 +10,7 @@ mod detector;
 #[cfg(feature = "node")]
 mod disk;
 mod ledger;
+mod monitoring;
 mod ops;
 mod scheduler;
 #[cfg(feature = "node")]
@@ -24,6 +25,9 @@ pub use detector::{check_stf, cut, km3net, rdh, stf_file, xtc2};
 #[cfg(feature = "node")]
 pub use disk::{farm_file, feed_record, tf_file};
 pub use ledger::{ledger_files, ledger_message, majority};
+pub use monitoring::{
+    collectd, exposition, intake, line_protocol, opentelemetry, remote_write, statsd,
+};
 pub use scheduler::scheduler;
 pub use stream::stream;
 pub use wire::{control, data_hello, frame, stf_header};
@@ -38,20 +42,27 @@ pub type Target = (&'static str, fn(&[u8]));
 pub const TARGETS: &[Target] = &[
     ("builder", builder),
     ("check_stf", check_stf),
+    ("collectd", collectd),
     ("control", control),
     ("cut", cut),
     ("data_hello", data_hello),
+    ("exposition", exposition),
     #[cfg(feature = "node")]
     ("farm_file", farm_file),
     #[cfg(feature = "node")]
     ("feed_record", feed_record),
     ("frame", frame),
+    ("intake", intake),
     ("km3net", km3net),
     ("ledger_files", ledger_files),
     ("ledger_message", ledger_message),
+    ("line_protocol", line_protocol),
     ("majority", majority),
+    ("opentelemetry", opentelemetry),
     ("rdh", rdh),
+    ("remote_write", remote_write),
     ("scheduler", scheduler),
+    ("statsd", statsd),
     ("stf_file", stf_file),
     ("stf_header", stf_header),
     ("stream", stream),

@@ -9,7 +9,9 @@ use sheaf_protocol::{
     Attempt, Control, DropReason, Envelope, EpnId, FlpId, Incarnation, NodeId, RunId, Source,
     Target, Term, TfId, Timestamp, Verdict,
 };
-use sheaf_scheduler::{Action, Incomplete, Mode, Record, RunPlan, Scheduler, SchedulerConfig};
+use sheaf_scheduler::{
+    Action, Delivery, Incomplete, Mode, Record, RunPlan, Scheduler, SchedulerConfig,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -32,6 +34,11 @@ struct Bench {
     lives: u64,
     verdicts: BTreeMap<TfId, Verdict>,
     abandoned: BTreeSet<TfId>,
+    delivery: Delivery,
+    /// TFs with an amendment.
+    redelivered: BTreeSet<TfId>,
+    /// TFs given back.
+    given_back: u64,
     /// Abandoned, or with their consumer.
     ended: BTreeSet<TfId>,
 }
@@ -80,8 +87,14 @@ impl Bench {
             stf_bytes_max: STF_BYTES_MAX,
             tf_bytes_max: 300,
             queue_tfs_max: 4,
+            delivery: if ops.once_in(2) {
+                Delivery::AtLeastOnce
+            } else {
+                Delivery::AtMostOnce
+            },
             ..SchedulerConfig::default()
         };
+        let delivery = config.delivery;
         let timeframes = ops.once_in(4).then(|| ops.number());
         let plan = RunPlan {
             flps: ops.below(3).into(),
@@ -98,6 +111,9 @@ impl Bench {
             lives: 0,
             verdicts: BTreeMap::new(),
             abandoned: BTreeSet::new(),
+            redelivered: BTreeSet::new(),
+            delivery,
+            given_back: 0,
             ended: BTreeSet::new(),
         }
     }
@@ -167,8 +183,17 @@ impl Bench {
         });
         // The node has refused an FLP that announces larger STFs than the farm takes.
         let stf_bytes_max = ops.number().min(STF_BYTES_MAX);
-        self.scheduler
-            .handle_flp_joined(self.now, Source { flp, incarnation }, stf_bytes_max);
+        let hello = Hello {
+            data_address: String::new(),
+            capacity_bytes: ops.number(),
+            slots: u32::from(ops.below(8)),
+            stf_bytes_max,
+            weight_milli: 1000,
+            is_durable: false,
+            ..Hello::default()
+        };
+        let source = Source { flp, incarnation };
+        self.scheduler.handle_flp_joined(self.now, source, &hello);
         let position = Control::Position(position(ops));
         self.scheduler
             .handle_flp(self.now, Source { flp, incarnation }, position);
@@ -194,6 +219,7 @@ impl Bench {
             stf_bytes_max: 0,
             weight_milli: u32::try_from(ops.number()).unwrap_or(u32::MAX),
             is_durable: false,
+            ..Hello::default()
         };
         self.scheduler
             .handle_epn_joined(self.now, Target { epn, incarnation }, &hello);
@@ -202,8 +228,11 @@ impl Bench {
     fn flp_fares_ill(&mut self, ops: &mut Ops<'_>) {
         let source = self.source(ops);
         match ops.below(3) {
-            0 => self.scheduler.handle_flp_silent(source),
-            1 => self.scheduler.handle_flp_heard(source),
+            0 if ops.once_in(2) => {
+                self.scheduler.handle_flp_expired(self.now, source);
+            }
+            0 => self.scheduler.handle_flp_silent(self.now, source),
+            1 => self.scheduler.handle_flp_heard(self.now, source),
             _ => {
                 self.scheduler.handle_flp_gone(self.now, source);
                 if self.flps.get(&source.flp) == Some(&source.incarnation) {
@@ -235,11 +264,24 @@ impl Bench {
                 Action::Append(Record::Verdict { tf, verdict, .. }) => {
                     self.check_verdict(tf, verdict);
                 }
+                Action::Append(Record::Redelivered { tf, verdict, .. }) => {
+                    assert_eq!(
+                        self.delivery,
+                        Delivery::AtLeastOnce,
+                        "TF {tf} is redelivered"
+                    );
+                    self.check_redelivered(tf, &verdict);
+                }
                 Action::Append(Record::Abandoned { tf, target }) => {
                     self.check_ending(tf, target, "abandoned");
                     self.abandoned.insert(tf);
                 }
+                Action::Append(Record::Undelivered { tf, target }) => {
+                    self.check_ending(tf, target, "given back");
+                    self.given_back += 1;
+                }
                 Action::Append(_) => {}
+                Action::NotRedelivered { .. } => {}
                 Action::Done { tf, target, .. } => self.check_ending(tf, target, "done"),
                 Action::Send(_, control) => check_sayable(&control),
             }
@@ -261,8 +303,33 @@ impl Bench {
         assert_eq!(*winner, target, "TF {tf} is {how} at another EPN");
     }
 
-    fn check_verdict(&mut self, tf: TfId, verdict: Verdict) {
-        if let Verdict::Incomplete { missing, .. } = &verdict {
+    /// An amendment names another life of an EPN than the verdict before, of a TF that has not ended.
+    fn check_redelivered(&mut self, tf: TfId, verdict: &Verdict) {
+        assert!(
+            !self.ended.contains(&tf),
+            "TF {tf} is redelivered and had ended before"
+        );
+        self.check_incomplete(tf, verdict);
+        let at = |verdict: &Verdict| match verdict {
+            Verdict::Complete { target } | Verdict::Incomplete { target, .. } => Some(*target),
+            Verdict::Dropped { .. } => None,
+        };
+        let earlier = self.verdicts.insert(tf, verdict.clone());
+        let earlier = earlier.as_ref().and_then(at);
+        assert!(
+            earlier.is_some(),
+            "TF {tf} is redelivered and was not built"
+        );
+        assert_ne!(
+            earlier,
+            at(verdict),
+            "TF {tf} is redelivered by the same life"
+        );
+        self.redelivered.insert(tf);
+    }
+
+    fn check_incomplete(&self, tf: TfId, verdict: &Verdict) {
+        if let Verdict::Incomplete { missing, .. } = verdict {
             assert!(
                 !missing.is_empty(),
                 "TF {tf} is incomplete and lacks nothing"
@@ -273,6 +340,10 @@ impl Bench {
                 "TF {tf} is incomplete against the rule"
             );
         }
+    }
+
+    fn check_verdict(&mut self, tf: TfId, verdict: Verdict) {
+        self.check_incomplete(tf, &verdict);
         let earlier = self.verdicts.insert(tf, verdict);
         assert_eq!(earlier, None, "TF {tf} has two verdicts");
     }
@@ -293,6 +364,13 @@ impl Bench {
             self.abandoned.len() as u64,
             "{accounting:?}"
         );
+        assert_eq!(
+            accounting.redelivered,
+            self.redelivered.len() as u64,
+            "{accounting:?}"
+        );
+        let given_back = accounting.dropped[DropReason::Undelivered.index()];
+        assert!(given_back >= self.given_back, "{accounting:?}");
         for (flp, source) in &accounting.sources {
             let decided = source.built + source.dropped + source.unused;
             assert!(source.announced >= decided, "{flp}: {source:?}");
@@ -303,7 +381,8 @@ impl Bench {
     fn end(&mut self) {
         self.check();
         self.scheduler.handle_stop(self.now);
-        for _ in 0..4 {
+        // EPNs have 3 s to give TFs back.
+        for _ in 0..40 {
             self.pass(Duration::from_millis(100));
             self.check();
         }
@@ -391,6 +470,11 @@ fn from_epn(ops: &mut Ops<'_>) -> Control {
             tfs: ops.list(5, tf),
             sink_bytes: ops.number(),
         },
+        5 if ops.once_in(2) => Control::Undelivered(ops.list(5, tf)),
+        5 if ops.once_in(2) => Control::Sources(ops.list(4, |ops| Source {
+            flp: flp(ops),
+            incarnation: Incarnation(ops.below(8).into()),
+        })),
         5 => Control::Corrupt {
             tf: tf(ops),
             flp: flp(ops),
@@ -416,5 +500,5 @@ fn flp(ops: &mut Ops<'_>) -> FlpId {
 }
 
 fn reason(ops: &mut Ops<'_>) -> DropReason {
-    DropReason::ALL[usize::from(ops.below(10))]
+    DropReason::ALL[usize::from(ops.below(12))]
 }

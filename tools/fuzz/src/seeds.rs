@@ -2,6 +2,7 @@
 //!
 //! `cargo run -p sheaf-fuzz --example seeds` writes them; a test holds the corpus against them.
 
+mod monitoring;
 mod zeromq;
 
 use crate::tables;
@@ -52,6 +53,7 @@ pub fn all() -> std::io::Result<Vec<Seed>> {
     seeds.extend(ledger());
     seeds.extend(disk()?);
     seeds.extend(zeromq::all());
+    seeds.extend(monitoring::all());
     seeds.extend(files(&folder().join("../.."))?);
     Ok(seeds)
 }
@@ -207,6 +209,7 @@ fn wire() -> Vec<Seed> {
         run: RunId(9),
         source: source(),
         target: target(),
+        nonce: 5,
     }
     .encode();
     seeds.push(framed(WireKind::DataHello, "data-hello", &hello, 0));
@@ -265,6 +268,7 @@ fn disk() -> std::io::Result<Vec<Seed>> {
         run,
         tf,
         attempt: Attempt(2),
+        is_redelivered: false,
         parts,
         missing,
     };

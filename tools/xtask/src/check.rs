@@ -3,9 +3,10 @@
 use crate::background::Job;
 use crate::command::{cargo, host, root, succeed, target_dir, typed};
 use crate::tally::Tally;
-use crate::{book, fuzz, tidy};
+use crate::{book, fuzz, pages, tidy};
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -35,12 +36,16 @@ pub(crate) enum Stage {
     Tidy,
     /// The book of `docs/`, built by mdBook, warnings denied.
     Book,
+    /// Unit tests and build of the pages of `web/`, before what embeds them is built.
+    Pages,
     /// Lints, warnings denied.
     Clippy,
     /// Documentation, warnings denied.
     Doc,
     /// All tests, the examples in the docs, and the benches on tiny input.
     Test,
+    /// Pages of the collector in headless Chromium.
+    Browser,
     /// Simulated farms under faults: past failures, then 20,000 seeds from the commit id, 1,000 of farms with a
     /// ZooKeeper or with disks, and 1,000 of farms whose STFs are fetched.
     Torture,
@@ -53,14 +58,16 @@ pub(crate) enum Stage {
 }
 
 impl Stage {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 13] = [
         Self::Fetch,
         Self::Fmt,
         Self::Tidy,
         Self::Book,
+        Self::Pages,
         Self::Clippy,
         Self::Doc,
         Self::Test,
+        Self::Browser,
         Self::Torture,
         Self::Mutants,
         Self::Fuzz,
@@ -73,6 +80,8 @@ impl Stage {
             Self::Fmt => "fmt",
             Self::Tidy => "tidy",
             Self::Book => "book",
+            Self::Pages => "pages",
+            Self::Browser => "browser",
             Self::Clippy => "clippy",
             Self::Doc => "doc",
             Self::Test => "test",
@@ -113,6 +122,8 @@ impl Stage {
                 Ok(())
             }
             Self::Book => book::build(),
+            Self::Pages => pages::test(),
+            Self::Browser => pages::browse(Path::new(built("sheaf")?.get_program())),
             Self::Clippy => succeed(
                 cargo()
                     .args([
@@ -152,7 +163,11 @@ impl Stage {
                 let swarm = torture(&["--seeds", "20000"]);
                 let outside = torture(&["--kind", "outside", "--seeds", "1000"]);
                 let grants = torture(&["--kind", "grants", "--seeds", "1000"]);
-                swarm.and(outside).and(grants)
+                let redelivery = torture(&["--kind", "redelivery", "--seeds", "1000"]);
+                let narrow = ["runs", "lives", "control-cut", "replays", "starved"]
+                    .map(|kind| torture(&["--kind", kind, "--seeds", "300"]));
+                let narrow = narrow.into_iter().fold(redelivery, Result::and);
+                swarm.and(outside).and(grants).and(narrow)
             }
             Self::Mutants => succeed(built("mutants")?.arg("check")),
             Self::Fuzz if fuzz::has_nightly() => fuzz::run(),
@@ -238,6 +253,9 @@ pub(crate) fn run(stages: &[Stage]) -> Result<bool> {
     }
     print!("\n{}", table(&rows, start.elapsed()));
     if stages.contains(&Stage::Test) {
+        for name in tally.failed_names() {
+            println!("failed: {name}");
+        }
         println!("{tally}");
     }
     Ok(rows.iter().all(|(.., ok)| *ok))
@@ -303,14 +321,14 @@ mod tests {
     fn stages_run_in_order_whatever_the_order_of_their_names() {
         check(
             "",
-            "fetch fmt tidy book clippy doc test torture mutants fuzz faults",
+            "fetch fmt tidy book pages clippy doc test browser torture mutants fuzz faults",
         );
         check("--only mutants torture", "torture mutants");
         check("--only torture", "torture");
         check("--only test fmt", "fmt test");
         check(
             "--skip test doc",
-            "fetch fmt tidy book clippy torture mutants fuzz faults",
+            "fetch fmt tidy book pages clippy browser torture mutants fuzz faults",
         );
         check("--only fmt tidy --skip fmt", "tidy");
     }
@@ -319,7 +337,7 @@ mod tests {
     fn a_stage_that_does_not_exist_is_refused() {
         check(
             "--only lint",
-            r#"stage "lint" does not exist, expected one of: fetch fmt tidy book clippy doc test torture mutants fuzz faults"#,
+            r#"stage "lint" does not exist, expected one of: fetch fmt tidy book pages clippy doc test browser torture mutants fuzz faults"#,
         );
         check(
             "fmt",

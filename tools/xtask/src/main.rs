@@ -9,6 +9,7 @@ mod book;
 mod check;
 mod command;
 mod fuzz;
+mod pages;
 mod structure;
 mod tally;
 mod tidy;

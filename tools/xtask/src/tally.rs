@@ -3,17 +3,23 @@
 use std::fmt;
 
 /// Tests that passed, failed and were ignored, over all test binaries.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     passed: u64,
     failed: u64,
     ignored: u64,
+    names: Vec<String>,
 }
 
 impl Tally {
     /// Adds `line` if it is the closing line of a test binary, such as
-    /// `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.1s`.
+    /// `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.1s`, or names a test
+    /// that failed: `test icn::a_leader_dies ... FAILED`.
     pub(crate) fn read(&mut self, line: &str) {
+        let test = line.strip_prefix("test ");
+        if let Some(name) = test.and_then(|rest| rest.strip_suffix(" ... FAILED")) {
+            self.names.push(name.to_owned());
+        }
         let Some((_, counts)) = line
             .strip_prefix("test result: ")
             .and_then(|rest| rest.split_once(". "))
@@ -32,6 +38,11 @@ impl Tally {
                 _ => {}
             }
         }
+    }
+
+    /// Names of the tests that failed, in the order of their runs.
+    pub(crate) fn failed_names(&self) -> &[String] {
+        &self.names
     }
 
     /// Counts one failure if the run failed and yet none was counted: a test binary was killed, or
@@ -61,6 +72,7 @@ mod tests {
         let output = "\
 running 2 tests
 test a ... ok
+test lab::a_cell ... FAILED
 test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.17s
 test result: FAILED. 40 passed; 1 failed; 3 ignored; 0 measured; 0 filtered out; finished in 9.00s
 a test printed: test result: 7 passed
@@ -68,6 +80,7 @@ a test printed: test result: 7 passed
         let mut tally = Tally::default();
         output.lines().for_each(|line| tally.read(line));
         assert_eq!(tally.to_string(), "42 passed, 1 failed, 3 ignored");
+        assert_eq!(tally.failed_names(), ["lab::a_cell"]);
     }
 
     #[test]

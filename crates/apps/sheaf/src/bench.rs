@@ -1,17 +1,19 @@
 //! `sheaf bench`: the command lines of the benchmarks, and where their reports go.
 
 mod farm;
+mod monitor;
 mod transport;
 
 use crate::fail;
 use anyhow::Context as _;
 use farm::FarmArgs;
+use monitor::{LoadArgs, MonitorArgs};
 use sheaf_bench::Missing;
 use std::path::Path;
 use std::process::ExitCode;
 use transport::TransportArgs;
 
-/// Measure the throughput of a farm, or of the transport, on this machine.
+/// Measure a farm, the transport or the collector on this machine.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -22,6 +24,10 @@ pub(crate) struct Args {
 enum Subject {
     Farm(Box<FarmArgs>),
     Transport(Box<TransportArgs>),
+    Monitor(Box<MonitorArgs>),
+    /// Send points for `monitor`, which starts it.
+    #[command(hide = true)]
+    MonitorLoad(LoadArgs),
     /// Run one side of `transport`, which starts it.
     #[command(hide = true)]
     TransportPeer(PeerArgs),
@@ -49,6 +55,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let outcome = match &args.subject {
         Subject::Farm(args) => farm::run(args),
         Subject::Transport(args) => transport::run(args),
+        Subject::Monitor(args) => monitor::run(args),
+        Subject::MonitorLoad(args) => monitor::load(args),
         Subject::TransportPeer(args) => {
             sheaf_bench::transport::peer::run(&args.common, args.shared_memory, args.unix)
                 .map(|()| ExitCode::SUCCESS)

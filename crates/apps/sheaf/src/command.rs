@@ -1,9 +1,11 @@
 //! All commands of the program: one row a command, from which help, completions and the reference are derived.
 
 use crate::logging::{self, Usual};
+use crate::{agent, cert, completions, config, ctl, data, demo, reference, run, status, top};
+#[cfg(feature = "monitor")]
+use crate::{alarms, monitor, query, samples};
 #[cfg(feature = "lab")]
 use crate::{bench, lab, sim};
-use crate::{cert, completions, config, ctl, data, demo, reference, run, status, top};
 use clap::CommandFactory as _;
 use std::process::ExitCode;
 
@@ -27,6 +29,9 @@ Examples:
   sheaf top --config farm.toml                 the same, live on the terminal
   sheaf ctl drain epn:3 --config farm.toml     take an EPN out of service without loss
   sheaf config check farm.toml                 what is wrong with a farm file
+  sheaf monitor --config farm.toml             collect, store and show what all nodes report
+  sheaf query 'rate(balance_tf_complete_total[10s])'
+  sheaf agent --config farm.toml               send how this machine is
   sheaf data inspect run.raw                   what is in a file of raw data
   sheaf data convert --to stf run.raw run.tf   raw data as a TF file of DataDistribution
   sheaf data consume /run/sheaf/epn-0          read timeframes in the memory of an EPN
@@ -46,6 +51,15 @@ pub(crate) enum Command {
     Status(status::Args),
     Top(top::Args),
     Ctl(ctl::Args),
+    #[cfg(feature = "monitor")]
+    Monitor(monitor::Args),
+    #[cfg(feature = "monitor")]
+    Query(query::Args),
+    #[cfg(feature = "monitor")]
+    Alarms(alarms::Args),
+    #[cfg(feature = "monitor")]
+    Samples(samples::Args),
+    Agent(agent::Args),
     Data(data::Args),
     Config(config::Args),
     Cert(cert::Args),
@@ -68,8 +82,16 @@ impl Command {
             #[cfg(feature = "lab")]
             Self::Sim(_) => Usual::Nothing,
             Self::Run(_) => Usual::Info,
+            #[cfg(feature = "monitor")]
+            Self::Monitor(_) => Usual::Info,
+            Self::Agent(args) => args.usual(),
             _ => Usual::Warn,
         }
+    }
+
+    /// Returns whether its log goes to a file.
+    pub(crate) fn logs_to_file(&self) -> bool {
+        matches!(self, Self::Run(args) if args.logs_to_file())
     }
 
     /// Runs the command.
@@ -84,6 +106,15 @@ impl Command {
             Self::Status(args) => status::run(args),
             Self::Top(args) => top::run(args),
             Self::Ctl(args) => ctl::run(args),
+            #[cfg(feature = "monitor")]
+            Self::Monitor(args) => monitor::run(args),
+            #[cfg(feature = "monitor")]
+            Self::Query(args) => query::run(args),
+            #[cfg(feature = "monitor")]
+            Self::Alarms(args) => alarms::run(args),
+            #[cfg(feature = "monitor")]
+            Self::Samples(args) => samples::run(args),
+            Self::Agent(args) => agent::run(args),
             Self::Data(args) => data::run(args),
             Self::Config(args) => config::run(args),
             Self::Cert(args) => cert::run(args),
@@ -109,12 +140,13 @@ mod tests {
     }
 
     /// Commands without `--json`: their output is JSON already, a screen, or a text for a shell or a file.
-    const WITHOUT_JSON: [&str; 7] = [
+    const WITHOUT_JSON: [&str; 8] = [
         "run icn",
         "run flp",
         "run epn",
         "run bridge o2",
         "top",
+        "monitor",
         "completions",
         "reference",
     ];

@@ -3,6 +3,9 @@
 use crate::json_file::JsonFlag;
 use anyhow::Context as _;
 use serde_json::json;
+#[cfg(feature = "monitor")]
+use sheaf_monitor::config::Problem;
+use sheaf_node::budget::Budget;
 use sheaf_node::config::{ConfigError, FarmConfig, keys};
 use sheaf_protocol::Role;
 use std::io::{self, Write};
@@ -95,6 +98,36 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// Returns everything that is wrong in the table of the collector.
+#[cfg(feature = "monitor")]
+fn of_monitor(config: &FarmConfig, file: &Path) -> Vec<ConfigError> {
+    match crate::monitor::of_farm(config, file) {
+        Ok(config) => {
+            let problems = config.problems().into_iter();
+            let error = |one: Problem| ConfigError::new(one.key, one.found, one.expected);
+            problems.map(error).collect()
+        }
+        Err(error) => vec![ConfigError::new(
+            "monitor",
+            error,
+            "a table as in monitor.md",
+        )],
+    }
+}
+
+/// Returns everything that is wrong in the table of the agent.
+fn of_agent(config: &FarmConfig) -> Vec<ConfigError> {
+    match crate::agent::of_farm(config) {
+        Ok(config) => {
+            let problems = config.problems().into_iter();
+            let error =
+                |one: sheaf_agent::Problem| ConfigError::new(one.key, one.found, one.expected);
+            problems.map(error).collect()
+        }
+        Err(error) => vec![ConfigError::new("agent", error, "a table as in agent.md")],
+    }
+}
+
 fn check(
     file: &Path,
     roles: &[Role],
@@ -102,12 +135,17 @@ fn check(
     out: &mut impl Write,
     errors: &mut impl Write,
 ) -> anyhow::Result<ExitCode> {
-    let (mut wrong, warnings) = match FarmConfig::load_for(file, roles) {
+    let (mut wrong, warnings, budgets) = match FarmConfig::load_for(file, roles) {
         Ok(config) => {
-            let found = config.check_machine(roles);
-            (found.errors, found.warnings)
+            let mut found = config.check_machine(roles);
+            #[cfg(feature = "monitor")]
+            found.errors.extend(of_monitor(&config, file));
+            found.errors.extend(of_agent(&config));
+            let budget = |role: &Role| (*role, config.memory_budget(*role));
+            let budgets: Vec<(Role, Budget)> = roles.iter().map(budget).collect();
+            (found.errors, found.warnings, budgets)
         }
-        Err(found) => (found.0, Vec::new()),
+        Err(found) => (found.0, Vec::new(), Vec::new()),
     };
     for error in &mut wrong {
         error.file.get_or_insert_with(|| file.to_owned());
@@ -119,6 +157,7 @@ fn check(
             "good": is_good,
             "errors": wrong.iter().map(as_json).collect::<Vec<_>>(),
             "warnings": warnings.iter().map(as_json).collect::<Vec<_>>(),
+            "memory": budgets.iter().map(budget_as_json).collect::<serde_json::Map<_, _>>(),
         });
         writeln!(out, "{value}").context("cannot write to standard output")?;
     } else {
@@ -132,6 +171,10 @@ fn check(
         }
         if is_good {
             writeln!(out, "{name}: good").context("cannot write to standard output")?;
+            for (role, budget) in &budgets {
+                writeln!(out, "{name}: memory of one {role}: {budget}")
+                    .context("cannot write to standard output")?;
+            }
         }
     }
     Ok(if is_good {
@@ -139,6 +182,17 @@ fn check(
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// Returns the name of a role, and the parts of its memory budget with their sum.
+fn budget_as_json((role, budget): &(Role, Budget)) -> (String, serde_json::Value) {
+    let sums = [
+        ("budget_bytes", budget.total()),
+        ("start_bytes", budget.at_start),
+    ];
+    let parts = sums.into_iter().chain(budget.parts());
+    let parts = parts.map(|(name, bytes)| (name.to_owned(), bytes.into()));
+    (role.to_string(), serde_json::Value::Object(parts.collect()))
 }
 
 fn as_json(error: &ConfigError) -> serde_json::Value {
@@ -227,7 +281,11 @@ mod tests {
     #[test]
     fn a_good_file_is_good() {
         let text = "[flp.source]\nkind = \"generator\"\n";
-        run(CHECK, text, ExitCode::SUCCESS, ["F: good\n", ""]);
+        let config = FarmConfig::parse_for(text, Path::new("F"), &[]).unwrap();
+        let [flp, epn] = [Role::Flp, Role::Epn].map(|role| config.memory_budget(role));
+        let expected =
+            format!("F: good\nF: memory of one flp: {flp}\nF: memory of one epn: {epn}\n");
+        run(CHECK, text, ExitCode::SUCCESS, [&expected, ""]);
     }
 
     #[test]
@@ -243,7 +301,9 @@ mod tests {
     fn errors_for_machines_are_on_the_standard_output() {
         let check: Command = |file, out, errors| check(file, &[], true, out, errors);
         let value = |good, errors: &str| {
-            format!("{{\"errors\":[{errors}],\"file\":\"F\",\"good\":{good},\"warnings\":[]}}\n")
+            format!(
+                "{{\"errors\":[{errors}],\"file\":\"F\",\"good\":{good},\"memory\":{{}},\"warnings\":[]}}\n"
+            )
         };
         run(check, "", ExitCode::SUCCESS, [&value(true, ""), ""]);
         let error = r#"{"expected":"1 to 65535","found":"0","key":"run.flps","line":1}"#;

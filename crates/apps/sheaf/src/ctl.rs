@@ -1,14 +1,15 @@
 //! `sheaf ctl`: the state of a running farm, and orders to it.
 
+use crate::abandoned;
 use crate::node_name::parse_epn;
 use crate::reach::Reach;
 use crate::status;
 use anyhow::Context as _;
 use serde::Serialize;
-use sheaf_node::operator::{Answer, Operator, OperatorError};
+use sheaf_node::operator::{Answer, Operator, OperatorError, Told};
 use sheaf_node::status::{AccountingStatus, FarmStatus};
-use sheaf_protocol::EpnId;
 use sheaf_protocol::control::Order;
+use sheaf_protocol::{EpnId, Term};
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 /// Pause between two queries whether an EPN has left.
 const QUERY_AGAIN: Duration = Duration::from_millis(100);
 
-/// Control a running farm: query its state, drain EPNs, end the run.
+/// Control a running farm: drain or weigh EPNs, restart the ICN, end the run.
 ///
 /// Each command connects to the ICNs and talks to the one that leads. Exit status: 0 if the leading ICN carried out
 /// the order, 1 if it refused or no ICN answered, 2 if the command line or the farm file is wrong.
@@ -30,6 +31,7 @@ pub(crate) struct Args {
 enum Command {
     Status(status::Args),
     Drain(DrainArgs),
+    Restart(RestartArgs),
     Stop(StopArgs),
     Set(SetArgs),
 }
@@ -79,6 +81,24 @@ struct SetArgs {
     reach: Reach,
 }
 
+/// Restart the ICN that leads: its process begins a new life, and the run goes on.
+///
+/// A lone ICN goes on with its verdict log on disk, and reads its farm file and its program again; nothing is lost. One
+/// of several transfers the leadership first. Returns when an ICN leads in a later term. Exit status: 0 then; 1 if the
+/// leading ICN refused, no ICN answered or none led again; 2 if the command line or the farm file is wrong.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sheaf ctl restart --config farm.toml
+  sheaf ctl restart --config farm.toml --json | jq .term")]
+struct RestartArgs {
+    /// Return when the leading ICN has taken the order.
+    #[arg(long)]
+    no_wait: bool,
+    #[command(flatten)]
+    reach: Reach,
+}
+
 /// End the run: stop the sources at a common timeframe, and drain the farm.
 ///
 /// Returns when the run is over, and prints its closing balance. Exit status: 0 then; 3 if timeframes are abandoned: an
@@ -110,6 +130,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.command {
         Command::Status(args) => status::run(args),
         Command::Drain(args) => drain(args),
+        Command::Restart(args) => restart(args),
         Command::Stop(args) => stop(args),
         Command::Set(args) => set(args),
     }
@@ -118,7 +139,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// Outcome of an order, as `--json` writes it.
 #[derive(Debug, Default, Serialize)]
 struct Outcome {
-    /// `drain`, `set` or `stop`.
+    /// `drain`, `set`, `restart` or `stop`.
     order: &'static str,
     /// Such as `epn:3`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -198,6 +219,65 @@ fn set(args: &SetArgs) -> anyhow::Result<ExitCode> {
     print(&args.reach, &outcome)
 }
 
+/// `sheaf ctl restart`.
+fn restart(args: &RestartArgs) -> anyhow::Result<ExitCode> {
+    let timeout = args.reach.way.timeout;
+    let mut outcome = Outcome {
+        order: "restart",
+        ..Outcome::default()
+    };
+    let mut operator = args.reach.way.operator()?;
+    // The order names the term, so that a later leader does not carry it out again.
+    let before = operator.status(timeout);
+    let term = before.as_ref().map_or(Term(0), |before| before.term);
+    let answer = before.and_then(|_| operator.order(Order::Restart { term }, timeout));
+    let is_taken = outcome.take(answer);
+    if is_taken && !args.no_wait {
+        match wait_until_led(&mut operator, term, timeout) {
+            Ok(after) => {
+                let is_kept = outcome.run.as_ref() == Some(&after.status.run);
+                outcome.done = is_kept;
+                outcome.detail = format!(
+                    "{} leads in term {}, run {} {}",
+                    after.icn,
+                    after.term.0,
+                    after.status.run,
+                    if is_kept { "goes on" } else { "is another one" }
+                );
+                outcome.icn = Some(after.icn);
+                outcome.term = Some(after.term.0);
+                outcome.run = Some(after.status.run);
+            }
+            Err(error) => {
+                outcome.done = false;
+                outcome.detail = format!("the ICN has taken the order, and then: {error}");
+            }
+        }
+    }
+    print(&args.reach, &outcome)
+}
+
+/// Queries the status until an ICN leads in a term after `term`, for at most `patience`.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a status is an answer to a query: the next one is asked for after a while"
+)]
+fn wait_until_led(
+    operator: &mut Operator,
+    term: Term,
+    patience: Duration,
+) -> Result<Told, OperatorError> {
+    let until = Instant::now() + patience;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let told = operator.status(left)?;
+        if told.term > term {
+            return Ok(told);
+        }
+        std::thread::sleep(QUERY_AGAIN);
+    }
+}
+
 /// `sheaf ctl stop`.
 fn stop(args: &StopArgs) -> anyhow::Result<ExitCode> {
     let timeout = args.reach.way.timeout;
@@ -207,12 +287,14 @@ fn stop(args: &StopArgs) -> anyhow::Result<ExitCode> {
         ..Outcome::default()
     };
     let mut operator = args.reach.way.operator()?;
-    if !args.no_wait {
-        // An ICN ends only when those that have asked for the status know that the run is over. Whether one answers
-        // comes out with the order.
-        let _ = operator.status(timeout);
-    }
-    let is_taken = outcome.take(operator.order(Order::Stop, timeout));
+    // An ICN ends only when those that have asked for the status know that the run is over.
+    let watched = if args.no_wait {
+        Ok(())
+    } else {
+        operator.status(timeout).map(|_| ())
+    };
+    let answer = watched.and_then(|()| operator.order(Order::Stop, timeout));
+    let is_taken = outcome.take(answer);
     if is_taken && !args.no_wait {
         match wait_until_over(&mut operator, timeout) {
             Ok(status) => {
@@ -232,7 +314,7 @@ fn stop(args: &StopArgs) -> anyhow::Result<ExitCode> {
         .accounting
         .map_or(0, |accounting| accounting.abandoned);
     if abandoned > 0 && !args.allow_abandoned {
-        return Ok(ExitCode::from(status::DEGRADED));
+        return Ok(ExitCode::from(abandoned::STATUS));
     }
     Ok(code)
 }
@@ -270,15 +352,18 @@ fn closing(status: &FarmStatus) -> String {
             .collect();
         text += &format!(" ({})", reasons.join(", "));
     }
-    if accounting.abandoned > 0 {
+    if accounting.redelivered > 0 {
         text += &format!(
-            "\nwarning: {} of the complete and incomplete TFs are abandoned: an EPN ended before it acknowledged them, \
-             and whether their consumer has them is unknown",
-            accounting.abandoned
+            "\n  redelivered {}: their EPN ended before it acknowledged them, and others delivered them marked",
+            accounting.redelivered
         );
     }
+    if accounting.abandoned > 0 {
+        let warning = abandoned::Warning(accounting.abandoned).to_string();
+        text += &format!("\n{}", warning.trim_end());
+    }
     if !accounting.balanced {
-        text += "\nwarning: the accounting does not balance: keep all logs, it is a bug";
+        text += "\n  warning: the accounting does not balance: keep all logs, it is a bug";
     }
     text
 }
@@ -378,7 +463,7 @@ mod tests {
         let text = closing(&status);
         for part in [
             "complete 7 + incomplete 0 + dropped 3 (source-died 3)",
-            "2 of the complete and incomplete TFs are abandoned",
+            "\n  warning: 2 TFs are abandoned",
         ] {
             assert!(text.contains(part), "{text}");
         }

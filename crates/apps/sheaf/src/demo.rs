@@ -5,6 +5,8 @@
 //! recomputes the accounting from their event logs, and `summary` tells the result.
 
 mod args;
+#[cfg(feature = "monitor")]
+mod collector;
 mod farm_file;
 mod faults;
 mod history;
@@ -53,8 +55,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     json_file::check(args.json.as_deref())?;
     let mut dir = RunDir::make(args.out.as_deref()).map_err(|error| bad_use(&error.into()))?;
     let file = dir.file("farm.toml");
-    let (config, _ensemble) =
-        write_farm_file(args, &dir, &file).map_err(|error| bad_use(&error))?;
+    let (config, beside) = write_farm_file(args, &dir, &file).map_err(|error| bad_use(&error))?;
     let (sender, notices) = sync_channel(NOTICES_MAX);
     quit_on_signals(sender.clone()).context("cannot handle signals")?;
     let mut watch = Watch::default();
@@ -70,10 +71,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let quit = move || drop(sender.send(Notice::Quit));
         let title = title(args, &config);
         let mut screen = Screen::new(&title, !args.no_tui, args.is_json_on_stdout(), quit)?;
+        watch.tell(0.0, memory(args, &config));
+        beside.news.iter().for_each(|news| watch.tell(0.0, news));
         let drain = Duration::from_millis(config.icn.scheduler.drain_ms);
         let run = Run::new(args, &mut farm, &mut watch, &mut screen, drain, ender);
         let outcome = run.run(&notices);
         drop(screen);
+        beside.end();
         outcome.and_then(|record| judge(args, &dir, &farm, &watch, record))
     };
     let summary = match outcome {
@@ -99,21 +103,67 @@ fn bad_use(error: &anyhow::Error) -> anyhow::Error {
     fail::bad_use(fail::message(error))
 }
 
+/// Processes beside the nodes; they end when this is dropped.
+#[derive(Default)]
+struct Beside {
+    _ensemble: Option<Ensemble>,
+    #[cfg(feature = "monitor")]
+    collector: Option<collector::Collector>,
+    /// News about them, for the user.
+    news: Vec<String>,
+}
+
+impl Beside {
+    /// Starts what the farm needs, and puts it into the farm file.
+    fn start(args: &Args, dir: &RunDir, config: &mut FarmConfig) -> anyhow::Result<Self> {
+        #[cfg_attr(not(feature = "monitor"), expect(unused_mut, reason = "no collector"))]
+        let mut beside = Self {
+            _ensemble: icns::start_ensemble(args, config)?,
+            ..Self::default()
+        };
+        #[cfg(feature = "monitor")]
+        if !args.no_monitor {
+            beside.start_collector(dir, config);
+        }
+        Ok(beside)
+    }
+
+    /// A farm runs without its collector, too: the reason why there is none is shown.
+    #[cfg(feature = "monitor")]
+    fn start_collector(&mut self, dir: &RunDir, config: &mut FarmConfig) {
+        match collector::Collector::start(dir) {
+            Ok(collector) => {
+                collector.add_to(&mut config.metrics);
+                self.news
+                    .push(format!("monitoring pages at {}", collector.pages()));
+                self.collector = Some(collector);
+            }
+            Err(error) => self
+                .news
+                .push(format!("the collector does not start: {error:#}")),
+        }
+    }
+
+    /// Ends what takes samples, after all nodes have ended.
+    fn end(self) {
+        #[cfg(feature = "monitor")]
+        if let Some(collector) = self.collector {
+            collector.end();
+        }
+    }
+}
+
 /// Starts what the farm needs beside its nodes, writes the farm file, and reads it back as the nodes will: what they
 /// would refuse is reported here and at once.
-fn write_farm_file(
-    args: &Args,
-    dir: &RunDir,
-    file: &Path,
-) -> anyhow::Result<(FarmConfig, Option<Ensemble>)> {
+fn write_farm_file(args: &Args, dir: &RunDir, file: &Path) -> anyhow::Result<(FarmConfig, Beside)> {
     let mut config = farm_file::farm_config(args, dir)?;
-    let ensemble = icns::start_ensemble(args, &mut config)?;
+    let beside = Beside::start(args, dir, &mut config)?;
     let text = config
         .to_toml()
         .context("cannot write these values as a farm file")?;
     std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
     let config = FarmConfig::load_for(file, &[Role::Icn, Role::Flp, Role::Epn])?;
-    Ok((config, ensemble))
+    Ok((config, beside))
 }
 
 fn title(args: &Args, config: &FarmConfig) -> String {
@@ -134,6 +184,36 @@ fn title(args: &Args, config: &FarmConfig) -> String {
         counted(args.epns.into(), "EPN"),
         config.flp.source.kind()
     )
+}
+
+/// Names the memory that the nodes take at their start, and what they may take.
+fn memory(args: &Args, config: &FarmConfig) -> String {
+    let roles = [
+        (Role::Icn, usize::from(args.icns())),
+        (Role::Flp, usize::from(args.flps)),
+        (Role::Epn, usize::from(args.epns)),
+    ];
+    let (mut at_start, mut most) = (0.0, 0.0);
+    let each = roles.map(|(role, count)| {
+        let budget = config.memory_budget(role);
+        at_start += budget.at_start as f64 / 1e6 * count as f64;
+        most += budget.total() as f64 / 1e6 * count as f64;
+        format!("{:.0} an {}", budget.at_start as f64 / 1e6, name_of(role))
+    });
+    let each = each.join(", ");
+    format!(
+        "the nodes take {at_start:.0} MB of memory at their start ({each}), and {most:.0} at most"
+    )
+}
+
+/// Returns the name of a role in a text.
+fn name_of(role: Role) -> &'static str {
+    match role {
+        Role::Icn => "ICN",
+        Role::Flp => "FLP",
+        Role::Epn => "EPN",
+        Role::Operator => "operator",
+    }
 }
 
 fn counted(count: usize, noun: &str) -> String {

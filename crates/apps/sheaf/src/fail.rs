@@ -1,6 +1,7 @@
 //! How errors end a command: what is printed, and with which exit status.
 
 use sheaf_node::config::ConfigErrors;
+use sheaf_node::icn::IcnError;
 use sheaf_node::role::RoleError;
 use std::fmt;
 use std::io::Write as _;
@@ -10,6 +11,8 @@ use std::process::ExitCode;
 const BAD_USE: u8 = 2;
 /// Failure after the start.
 const FAILED: u8 = 1;
+/// The verdict log is an old copy. A service manager must not start the ICN again: each start takes a term.
+const ROLLED_BACK: u8 = 4;
 
 /// Wrong use of the command.
 #[derive(Debug)]
@@ -51,6 +54,11 @@ fn status(error: &anyhow::Error) -> u8 {
     let is_unsafe = matches!(error.downcast_ref(), Some(RoleError::Security(_)));
     if error.is::<BadUse>() || error.is::<ConfigErrors>() || is_unsafe {
         BAD_USE
+    } else if matches!(
+        error.downcast_ref(),
+        Some(RoleError::Icn(IcnError::RolledBack(_)))
+    ) {
+        ROLLED_BACK
     } else {
         FAILED
     }

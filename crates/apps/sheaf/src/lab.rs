@@ -56,7 +56,7 @@ enum Experiment {
 #[command(after_help = "\
 Examples:
   sheaf lab faults --list                      what there is
-  sheaf lab faults --quick                     eight cells within a minute
+  sheaf lab faults --quick                     nine cells within 90 s
   sheaf lab faults --cell epn-kill --trials 50 one cell, 50 times
   sheaf lab faults --all --json faults.json    the whole matrix")]
 struct FaultsArgs {

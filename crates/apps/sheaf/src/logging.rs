@@ -1,11 +1,15 @@
-//! Where and how much is logged: to the standard error, as text or JSON.
+//! Where and how much is logged: to the standard error or a file, as text or JSON.
 
 use crate::progress;
 use std::ffi::OsString;
-use std::io::{IsTerminal as _, Write as _};
+use std::fs::{File, OpenOptions};
+use std::io::{self, IsTerminal as _, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{Registry, reload};
 
 /// Options of every command.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -23,6 +27,61 @@ pub(crate) struct Args {
     /// Use colours in help, logs and screens; `auto`: on a terminal, unless `NO_COLOR` is set.
     #[arg(long, value_enum, global = true, value_name = "WHEN", default_value_t = Color::Auto)]
     color: Color,
+}
+
+/// Filter of log lines while the process runs.
+struct Level {
+    handle: reload::Handle<Targets, Registry>,
+    /// Setting that counts more than the farm file.
+    fixed_by: Option<&'static str>,
+}
+
+static LEVEL: Mutex<Option<Level>> = Mutex::new(None);
+/// File that log lines go to, with its path; without one, they go to the standard error.
+static FILE: Mutex<Option<(PathBuf, File)>> = Mutex::new(None);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Destination of log lines.
+struct Out;
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut *lock(&FILE) {
+            Some((_, file)) => file.write(bytes),
+            None => io::stderr().write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Appends log lines to the file at `path` from now on.
+pub(crate) fn write_to(path: &Path) -> io::Result<()> {
+    let file = OpenOptions::new().create(true).append(true).open(path)?;
+    *lock(&FILE) = Some((path.to_owned(), file));
+    Ok(())
+}
+
+/// Opens the log file at its path again, which may have been renamed.
+pub(crate) fn reopen() -> io::Result<()> {
+    let path = lock(&FILE).as_ref().map(|(path, _)| path.clone());
+    path.map_or(Ok(()), |path| write_to(&path))
+}
+
+/// Sets the level of the farm file. Returns the setting that counts more, if there is one.
+pub(crate) fn set_level(text: &str) -> Option<&'static str> {
+    let level = lock(&LEVEL);
+    let level = level.as_ref()?;
+    if level.fixed_by.is_none() {
+        // Without a subscriber there is nothing to set.
+        let _ = level.handle.reload(by_module(text));
+    }
+    level.fixed_by
 }
 
 /// Format of log lines.
@@ -83,24 +142,28 @@ pub(crate) enum Usual {
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 impl Args {
-    /// Initialises the log, and turns progress off if it is unwanted.
-    pub(crate) fn begin(self, usual: Usual) {
+    /// Initialises the log, and turns progress off if it is unwanted. Lines of a log that goes to a file have no
+    /// colours, whatever is wanted of the terminal.
+    pub(crate) fn begin(self, usual: Usual, to_file: bool) {
         if self.is_quiet() {
             progress::silence();
         }
-        let filter = match std::env::var("RUST_LOG") {
-            Ok(text) if !text.is_empty() => by_module(&text),
-            _ => by_module(self.level(usual)),
+        let (filter, fixed_by) = match std::env::var("RUST_LOG") {
+            Ok(text) if !text.is_empty() => (by_module(&text), Some("RUST_LOG")),
+            _ if self.verbose + self.quiet > 0 => (by_module(self.level(usual)), Some("-v or -q")),
+            _ => (by_module(self.level(usual)), None),
         };
+        let (filter, handle) = reload::Layer::new(filter);
+        *lock(&LEVEL) = Some(Level { handle, fixed_by });
         #[cfg(feature = "tui")]
         if self.color == Color::Never {
             ratatui::crossterm::style::force_color_output(false);
         }
         let lines = tracing_subscriber::fmt::layer()
-            .with_writer(std::io::stderr)
+            .with_writer(|| Out)
             // The subscriber would print them to the standard error, and panic if that cannot be written to.
             .log_internal_errors(false)
-            .with_ansi(self.color.is_on(std::io::stderr().is_terminal()));
+            .with_ansi(!to_file && self.color.is_on(std::io::stderr().is_terminal()));
         let log = tracing_subscriber::registry().with(filter);
         match self.log_format {
             Format::Text => log.with(lines).init(),

@@ -1,6 +1,10 @@
 //! The binary `sheaf`: a farm on one machine, its roles, and what looks at data and configuration.
 
+mod abandoned;
 mod address;
+mod agent;
+#[cfg(feature = "monitor")]
+mod alarms;
 #[cfg(feature = "lab")]
 mod bench;
 mod cert;
@@ -16,13 +20,20 @@ mod json_file;
 #[cfg(feature = "lab")]
 mod lab;
 mod logging;
+#[cfg(feature = "monitor")]
+mod monitor;
 mod node_name;
 mod old_names;
+mod parent;
 mod program;
 mod progress;
+#[cfg(feature = "monitor")]
+mod query;
 mod reach;
 mod reference;
 mod run;
+#[cfg(feature = "monitor")]
+mod samples;
 #[cfg(feature = "lab")]
 mod sim;
 mod status;
@@ -42,7 +53,8 @@ fn main() -> ExitCode {
         }
         error.exit()
     });
-    cli.logging.begin(cli.command.usual());
+    cli.logging
+        .begin(cli.command.usual(), cli.command.logs_to_file());
     if let Some(renamed) = renamed {
         cli.logging.warn(&renamed.to_string());
     }

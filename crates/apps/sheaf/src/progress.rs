@@ -1,6 +1,8 @@
 //! Progress of a command: lines on the standard error, none with `--quiet`.
 
+#[cfg(feature = "lab")]
 use std::fmt;
+#[cfg(feature = "lab")]
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,16 +15,19 @@ pub(crate) fn silence() {
 }
 
 /// Returns whether progress is shown.
+#[cfg(feature = "lab")]
 pub(crate) fn is_shown() -> bool {
     !IS_QUIET.load(Ordering::Relaxed)
 }
 
 /// Prints a line of progress.
+#[cfg(feature = "lab")]
 pub(crate) fn line(text: impl fmt::Display) {
     part(format_args!("{text}\n"));
 }
 
 /// Prints a part of a line of progress, such as a bar that is drawn again.
+#[cfg(feature = "lab")]
 pub(crate) fn part(text: impl fmt::Display) {
     if is_shown() {
         // Unlike `eprint!` this does not panic if the standard error is closed.

@@ -3,6 +3,7 @@
 //! A page is a row of [`PAGES`]: the whole file, or tables between markers in a file that people write. A test compares
 //! each with the committed file; `sheaf reference --write .` rewrites all of them.
 
+mod backends;
 mod cli;
 mod codes;
 mod config;
@@ -65,6 +66,11 @@ const PAGES: &[Page] = &[
         name: "metrics",
         file: "docs/reference/metrics.md",
         content: Content::Tables(metrics::tables),
+    },
+    Page {
+        name: "backends",
+        file: "docs/how-to/metrics-from-your-program.md",
+        content: Content::Tables(backends::tables),
     },
 ];
 

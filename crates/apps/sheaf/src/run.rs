@@ -21,6 +21,18 @@ enum Process {
     Bridge(bridge::Args),
 }
 
+impl Args {
+    /// Returns whether the log of the process goes to a file.
+    pub(crate) fn logs_to_file(&self) -> bool {
+        match &self.process {
+            Process::Icn(args) => args.node.logs_to_file(),
+            Process::Flp(args) => args.node.logs_to_file(),
+            Process::Epn(args) => args.node.logs_to_file(),
+            Process::Bridge(_) => false,
+        }
+    }
+}
+
 /// Runs the process until its end.
 ///
 /// # Errors

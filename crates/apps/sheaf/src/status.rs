@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 /// Exit status of a farm that works and lacks something.
-pub(crate) const DEGRADED: u8 = 3;
+const DEGRADED: u8 = 3;
 /// Exit status of a farm that does not answer.
 const UNREACHABLE: u8 = 1;
 /// Time for the ICNs that do not lead to answer, after the leader has.

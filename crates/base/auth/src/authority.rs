@@ -143,8 +143,38 @@ impl Authority {
             ..validity
         };
         let identity = Identity::new(&self.farm, node)?;
-        let mut params = params(node.to_string(), &self.farm, validity)?;
-        params.subject_alt_names = vec![SanType::URI(identity.to_string().try_into()?)];
+        let name = SanType::URI(identity.to_string().try_into()?);
+        self.sign(node.to_string(), vec![name], validity)
+    }
+
+    /// Returns a key and a certificate for a server that clients know by `hosts`: names and addresses. It names no
+    /// node, so that nodes refuse its owner.
+    ///
+    /// # Errors
+    ///
+    /// [`IdentityError::Making`] if one of `hosts` is no name, or the library that writes certificates cannot go on.
+    pub fn issue_host(&self, hosts: &[&str], validity: Validity) -> Result<Pem, IdentityError> {
+        let validity = Validity {
+            not_after: validity.not_after.min(self.certificate.validity.not_after),
+            ..validity
+        };
+        let names = hosts.iter().map(|host| match host.parse() {
+            Ok(address) => Ok(SanType::IpAddress(address)),
+            Err(_) => Ok(SanType::DnsName((*host).try_into()?)),
+        });
+        let names: Vec<SanType> = names.collect::<Result<_, IdentityError>>()?;
+        let common = hosts.first().copied().unwrap_or_default().to_owned();
+        self.sign(common, names, validity)
+    }
+
+    fn sign(
+        &self,
+        common: String,
+        names: Vec<SanType>,
+        validity: Validity,
+    ) -> Result<Pem, IdentityError> {
+        let mut params = params(common, &self.farm, validity)?;
+        params.subject_alt_names = names;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         // Every node opens connections, and most take some: one certificate serves both ends.
         params.extended_key_usages = vec![

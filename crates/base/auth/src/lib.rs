@@ -7,7 +7,8 @@
 //!
 //! - [`Identity`] is farm, role and index, as they stand in a certificate;
 //! - [`Authority`] makes certificates, [`Certificate`] is one that was read;
-//! - [`Credentials`] are what a node proves itself with, [`Tls`] what its connections are made from.
+//! - [`Credentials`] are what a node proves itself with, [`Tls`] what its connections are made from;
+//! - [`web`] is TLS with programs that are no nodes.
 
 mod authority;
 mod certificate;
@@ -18,6 +19,7 @@ mod moment;
 mod name;
 mod tls;
 mod verify;
+pub mod web;
 
 pub use authority::{Authority, Pem};
 pub use certificate::Certificate;

@@ -196,6 +196,8 @@ pub struct TfFileContent {
     pub tf: u64,
     /// The assignment under which it was built.
     pub attempt: u32,
+    /// Whether it is marked: an EPN that died may have delivered it before.
+    pub redelivered: bool,
     /// Bytes of all payloads.
     pub payload_bytes: u64,
     /// STFs, by FLP.
@@ -477,6 +479,7 @@ fn tf_file_content(view: &mut impl View) -> (Content, Findings) {
         Ok(tf) => {
             content.run = tf.run.to_string();
             (content.tf, content.attempt) = (tf.tf.0, tf.attempt.0);
+            content.redelivered = tf.is_redelivered;
             content.payload_bytes = tf.bytes();
             content.missing = tf.missing.iter().map(|flp| flp.0).collect();
             let part = |part: &Part<()>| TfPart {

@@ -12,6 +12,8 @@ use thiserror::Error;
 
 const MAGIC: [u8; 4] = *b"SHTF";
 const VERSION: u16 = 1;
+/// Flag of a TF that an EPN which died may have delivered before.
+const REDELIVERED: u16 = 1;
 /// Bytes in front of the table.
 const FIXED: usize = 48;
 /// Bytes of a part in the table.
@@ -113,7 +115,8 @@ pub fn tf_file_head(tf: &Tf<Bytes>) -> Vec<u8> {
     let mut head = Vec::with_capacity(head_u32 as usize);
     head.extend_from_slice(&MAGIC);
     head.extend_from_slice(&VERSION.to_le_bytes());
-    head.extend_from_slice(&[0; 2]);
+    let flags = if tf.is_redelivered { REDELIVERED } else { 0 };
+    head.extend_from_slice(&flags.to_le_bytes());
     head.extend_from_slice(&head_u32.to_le_bytes());
     head.extend_from_slice(&tf.attempt.0.to_le_bytes());
     head.extend_from_slice(&tf.run.0.to_le_bytes());
@@ -259,6 +262,7 @@ fn with_payloads<P>(
         run: head.run,
         tf: head.tf,
         attempt: head.attempt,
+        is_redelivered: head.is_redelivered,
         missing: head.missing,
     })
 }
@@ -299,13 +303,15 @@ fn head_of(bytes: &[u8]) -> Result<(Tf<()>, u64), TfFileError> {
     if found != stated {
         return Err(TfFileError::HeadDigest { found, stated });
     }
-    expect("reserved bytes", fields.u16(6)?.into(), 0)?;
+    let flags = fields.u16(6)?;
+    expect("bits of unknown flags", (flags & !REDELIVERED).into(), 0)?;
     let table_end = FIXED + parts as usize * ENTRY;
     let missing_at = (0..missing as usize).map(|index| table_end + 2 * index);
     let tf = Tf {
         run: RunId(fields.u64(16)?),
         tf: TfId(fields.u64(24)?),
         attempt: Attempt(fields.u32(12)?),
+        is_redelivered: flags & REDELIVERED != 0,
         parts: fields.parts(parts, head_bytes)?,
         missing: missing_at
             .map(|at| fields.u16(at).map(FlpId))
@@ -424,6 +430,7 @@ mod tests {
             run: RunId(0xabc),
             tf: TfId(id),
             attempt: Attempt(2),
+            is_redelivered: false,
             parts: (0..).zip(payloads).map(part).collect(),
             missing: vec![FlpId(9)],
         }
@@ -454,6 +461,7 @@ mod tests {
             run: tf.run,
             tf: tf.tf,
             attempt: tf.attempt,
+            is_redelivered: tf.is_redelivered,
             parts: parts.collect(),
             missing: tf.missing.clone(),
         }
@@ -503,7 +511,7 @@ mod tests {
             "file starts with [58, 48, 54, 46], expected [53, 48, 54, 46] (\"SHTF\")",
         );
         check(|b| b[4] = 2, "TF file has version 2, expected 1");
-        check(|b| b[6] = 1, "reserved bytes is 1, expected 0");
+        check(|b| b[6] = 3, "bits of unknown flags is 2, expected 0");
         check(|b| b[8] = 193, "bytes of the head is 193, expected 192");
         check(
             |b| b[35] = 255,
@@ -536,6 +544,21 @@ mod tests {
         bytes[20] ^= 1;
         let error = read_tf_file(&bytes).unwrap_err();
         assert!(matches!(error, TfFileError::HeadDigest { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_mark_is_one_bit_of_the_head() {
+        let plain = tf(5, &[b"abc"]);
+        let marked = Tf {
+            is_redelivered: true,
+            ..plain.clone()
+        };
+        let (plain, bytes) = (file(&plain), file(&marked));
+        assert_eq!(
+            (plain[6..8].to_vec(), bytes[6..8].to_vec()),
+            (vec![0, 0], vec![1, 0])
+        );
+        assert_eq!(read_tf_file(&bytes).unwrap(), borrowed(&marked));
     }
 
     #[test]

@@ -28,19 +28,30 @@
 //! assert_eq!(latency.snapshot().max(), 2_300_000);
 //! ```
 
+mod backend;
+mod batch;
 mod bucket;
+mod cell;
 mod count;
+mod derive;
+mod event;
 mod histogram;
 mod name;
 mod registry;
+mod reporter;
+mod reporting;
 mod snapshot;
 mod table;
 mod text;
 
-pub use count::{Counter, Gauge};
+pub use backend::{Backend, BackendError, BackendOption, SCHEMES, Scheme, VERBOSITY};
+pub use count::{Counter, Gauge, RealGauge};
+pub use event::{EVENT_FIELDS_MAX, Event};
 pub use histogram::Histogram;
 pub use name::Kind;
 pub use registry::{Registry, Scale};
+pub use reporter::{Reporter, ReporterBuilder, ReporterError, reporter_metrics};
+pub use reporting::{Derived, Policy, PolicyError, Reporting, Verbosity, VerbosityError};
 pub use snapshot::{Snapshot, SparseError};
 pub use table::{Metric, Row};
 pub use text::CONTENT_TYPE;

@@ -14,16 +14,19 @@ pub enum Kind {
     Gauge,
     /// Distribution of values.
     Histogram,
+    /// Single values, each of which is sent.
+    Event,
 }
 
 impl Kind {
-    /// Returns the word of the `# TYPE` line.
+    /// Returns the word of the `# TYPE` line and of the reference page.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Self::Counter => "counter",
             Self::Gauge => "gauge",
             Self::Histogram => "histogram",
+            Self::Event => "event",
         }
     }
 }
@@ -147,7 +150,7 @@ pub(crate) fn is_time(name: &str) -> bool {
     name.split('_').any(|word| word == "seconds")
 }
 
-fn is_word(word: &str) -> bool {
+pub(crate) fn is_word(word: &str) -> bool {
     let mut bytes = word.bytes();
     bytes.next().is_some_and(|first| first.is_ascii_lowercase())
         && bytes.all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')

@@ -108,6 +108,31 @@ impl Snapshot {
         self.max
     }
 
+    /// Returns the lower end of the lowest bucket that holds something; zero if none does.
+    pub(crate) fn min(&self) -> u64 {
+        let first = self.sparse.first();
+        first.map_or(0, |(bucket, _)| range_of(*bucket as usize).0)
+    }
+
+    /// Returns the values counted since `earlier`, a snapshot of the same histogram. Their largest is exact if no
+    /// larger one came before, else the upper end of its bucket.
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        let mut before = earlier.sparse.iter().peekable();
+        let mut left = |bucket: u32| {
+            while before.next_if(|entry| entry.0 < bucket).is_some() {}
+            before
+                .next_if(|entry| entry.0 == bucket)
+                .map_or(0, |entry| entry.1)
+        };
+        let counts = self.sparse.iter();
+        let counts = counts.map(|&(bucket, count)| (bucket, count.saturating_sub(left(bucket))));
+        Self::new(
+            counts.filter(|entry| entry.1 > 0).collect(),
+            self.sum.wrapping_sub(earlier.sum),
+            self.max,
+        )
+    }
+
     /// Returns how many values are at most `2^power - 1`. Exact, because buckets end at powers of two.
     pub(crate) fn count_below_power_of_two(&self, power: u32) -> u64 {
         let end = index_of(1 << power);
@@ -203,6 +228,21 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn values_since_an_earlier_snapshot_are_those_recorded_meanwhile(
+            before in values(), later in values()
+        ) {
+            let all: Vec<u64> = before.iter().chain(&later).copied().collect();
+            let found = of(&all).since(&of(&before));
+            let expected = of(&later);
+            prop_assert_eq!(found.to_sparse(), expected.to_sparse());
+            prop_assert_eq!((found.count(), found.sum()), (expected.count(), expected.sum()));
+            prop_assert!(found.max() >= expected.max());
+            prop_assert!(found.max() - expected.max() <= expected.max() / 64);
+            let min = later.iter().min().copied().unwrap_or_default();
+            prop_assert!(found.min() <= min && min - found.min() <= min / 64);
+        }
+
         #[test]
         fn a_quantile_is_within_a_128th_of_the_value_in_a_sorted_list(
             mut values in values(), quantile in 0.0..=1.0_f64

@@ -137,7 +137,7 @@ impl Registry {
     ///
     /// # Panics
     ///
-    /// If `metric` is a histogram, which has no single value.
+    /// If `metric` is a histogram or event, which has no single value.
     pub fn set(&self, metric: &Metric, labels: &[(&str, &str)], value: u64) {
         let Metric {
             name, kind, help, ..
@@ -150,7 +150,9 @@ impl Registry {
         match kind {
             Kind::Counter => self.counter(name, help, labels).raise_to(value),
             Kind::Gauge => self.gauge(name, help, labels).set_u64(value),
-            Kind::Histogram => panic!("{name} is a histogram, expected a counter or a gauge"),
+            Kind::Histogram | Kind::Event => {
+                panic!("{name} is a {}, expected a counter or a gauge", kind.word())
+            }
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The registry as text, in the Prometheus exposition format.
 
-use crate::name::is_time;
+use crate::name::{Kind, is_time};
 use crate::registry::{Family, Registry, Scale, Series};
+use crate::reporting::Verbosity;
 use crate::snapshot::Snapshot;
 use std::fmt::{self, Write};
 
@@ -16,8 +17,15 @@ impl Registry {
     /// integer below a power of two, so that no count is an estimate. Times are recorded in ns and written in seconds,
     /// digit by digit, so that they are exact as well.
     pub fn encode(&self, text: &mut String) {
-        for (name, family) in self.lock().iter() {
-            write_family(text, name, family).expect("writing to a String does not fail");
+        self.encode_for(Verbosity::Debug, text);
+    }
+
+    /// Appends the metrics up to `verbosity` to `text`.
+    pub(crate) fn encode_for(&self, verbosity: Verbosity, text: &mut String) {
+        for (name, family) in &self.lock().families {
+            if family.kind != Kind::Event && family.verbosity <= verbosity {
+                write_family(text, name, family).expect("writing to a String does not fail");
+            }
         }
     }
 }
@@ -25,8 +33,9 @@ impl Registry {
 fn write_family(text: &mut String, name: &str, family: &Family) -> fmt::Result {
     writeln!(text, "# HELP {name} {}", escaped(&family.help, false))?;
     writeln!(text, "# TYPE {name} {}", family.kind.word())?;
-    for (labels, series) in &family.series {
-        let pairs = labels
+    for entry in family.series.values() {
+        let pairs = entry
+            .labels
             .iter()
             .map(|(label, value)| format!("{label}=\"{}\"", escaped(value, true)));
         let labels = pairs.collect::<Vec<_>>().join(",");
@@ -34,7 +43,7 @@ fn write_family(text: &mut String, name: &str, family: &Family) -> fmt::Result {
             value,
             is_time: is_time(name),
         };
-        match series {
+        match &entry.series {
             Series::Counter(counter) => {
                 let value = number(counter.value().into());
                 writeln!(text, "{name}{} {value}", braced(&labels))?;
@@ -43,9 +52,14 @@ fn write_family(text: &mut String, name: &str, family: &Family) -> fmt::Result {
                 let value = number(gauge.value().into());
                 writeln!(text, "{name}{} {value}", braced(&labels))?;
             }
+            Series::Real(gauge) => {
+                let value = Real(gauge.value());
+                writeln!(text, "{name}{} {value}", braced(&labels))?;
+            }
             Series::Histogram(histogram, scale) => {
                 write_histogram(text, name, &labels, &histogram.snapshot(), *scale)?;
             }
+            Series::Event(_) => {}
         }
     }
     Ok(())
@@ -95,6 +109,19 @@ impl fmt::Display for Number {
         match fraction.trim_end_matches('0') {
             "" => Ok(()),
             digits => write!(f, ".{digits}"),
+        }
+    }
+}
+
+/// Real number as the text has it: the shortest digits that read back as the same number.
+struct Real(f64);
+
+impl fmt::Display for Real {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            f64::INFINITY => f.write_str("+Inf"),
+            f64::NEG_INFINITY => f.write_str("-Inf"),
+            value => write!(f, "{value}"),
         }
     }
 }
@@ -174,6 +201,25 @@ frame_batch_items_sum{flp=\"1\"} 100006
 frame_batch_items_count{flp=\"1\"} 4
 "
         ));
+    }
+
+    #[test]
+    fn real_numbers_read_back_as_they_were() {
+        for (value, expected) in [
+            (1_234_567.8, "1234567.8"),
+            (-0.1, "-0.1"),
+            (3.0, "3"),
+            (f64::NAN, "NaN"),
+            (f64::INFINITY, "+Inf"),
+            (f64::NEG_INFINITY, "-Inf"),
+        ] {
+            let registry = Registry::default();
+            let gauge = registry.real_gauge("a_celsius", "Help.", &[("core", "0")]);
+            gauge.set(value);
+            let expected = format!("\na_celsius{{core=\"0\"}} {expected}\n");
+            let text = text_of(&registry);
+            assert!(text.ends_with(&expected), "{text}");
+        }
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub struct SummedTarget {
 
 impl Checkpoint {
     /// The version of its bytes.
-    pub const VERSION: u8 = 1;
+    pub const VERSION: u8 = 2;
 
     /// TFs with a verdict.
     #[must_use]
@@ -77,12 +77,94 @@ wire_struct! {
         floor: TfId = "floor",
         complete: u64 = "complete TFs",
         incomplete: u64 = "incomplete TFs",
-        dropped: [u64; DropReason::ALL.len()] = "dropped TFs",
+        dropped: Counts = "dropped TFs",
+        abandoned: u64 = "abandoned TFs",
+        bytes: u64 = "TF bytes",
+    }
+    CheckpointOfTen {
+        run: RunId,
+        frontier: TfId = "frontier",
+        last_roster: RosterId = "last roster id",
+        floor: TfId = "floor",
+        complete: u64 = "complete TFs",
+        incomplete: u64 = "incomplete TFs",
+        dropped: [u64; 10] = "dropped TFs",
         abandoned: u64 = "abandoned TFs",
         bytes: u64 = "TF bytes",
     }
     SummedSource { flp: FlpId, built: u64 = "built STFs" }
     SummedTarget { epn: EpnId, built: u64 = "built TFs", delivered: u64 = "delivered TFs" }
+}
+
+/// The head of version 1, which had ten reasons and did not count them.
+#[derive(Clone)]
+struct CheckpointOfTen {
+    run: RunId,
+    frontier: TfId,
+    last_roster: RosterId,
+    floor: TfId,
+    complete: u64,
+    incomplete: u64,
+    dropped: [u64; 10],
+    abandoned: u64,
+    bytes: u64,
+}
+
+impl From<CheckpointOfTen> for Checkpoint {
+    fn from(found: CheckpointOfTen) -> Self {
+        let mut dropped = [0; DropReason::ALL.len()];
+        dropped[..10].copy_from_slice(&found.dropped);
+        Self {
+            run: found.run,
+            frontier: found.frontier,
+            last_roster: found.last_roster,
+            floor: found.floor,
+            complete: found.complete,
+            incomplete: found.incomplete,
+            dropped,
+            abandoned: found.abandoned,
+            bytes: found.bytes,
+        }
+    }
+}
+
+/// Dropped TFs by reason: how many reasons (u8), and a count each. A log that knows fewer reasons is read.
+struct Counts;
+
+impl Wire for Counts {
+    type Value = [u64; DropReason::ALL.len()];
+
+    const BYTES_MIN: usize = 1;
+    const IS_FIXED: bool = false;
+
+    fn write(value: &Self::Value, out: &mut Writer<'_>) {
+        out.u8(u8::try_from(value.len()).expect("few reasons"));
+        value.iter().for_each(|count| out.u64(*count));
+    }
+
+    fn read(input: &mut Reader<'_>, name: Name) -> Result<Self::Value, DecodeError> {
+        let mut counts = [0; DropReason::ALL.len()];
+        let what = "number of drop reasons";
+        let found = input.u8(what)?;
+        let known = counts.get_mut(..usize::from(found));
+        let known = known.ok_or(DecodeError::Invalid {
+            what,
+            found: u64::from(found),
+            expected: "at most 13",
+        })?;
+        for count in known {
+            *count = u64::read(input, name)?;
+        }
+        Ok(counts)
+    }
+
+    fn sample(numbers: &mut Numbers, variant: usize) -> Self::Value {
+        [(); DropReason::ALL.len()].map(|()| u64::sample(numbers, variant))
+    }
+
+    fn layout() -> String {
+        format!("count u8 ({}), count × u64", DropReason::ALL.len())
+    }
 }
 
 /// A checkpoint behind its version; a floor above the frontier is refused.
@@ -100,14 +182,17 @@ impl Wire for CheckpointForm {
 
     fn read(input: &mut Reader<'_>, name: Name) -> Result<Self::Value, DecodeError> {
         let version = input.u8("version of a checkpoint")?;
-        if version != Checkpoint::VERSION {
-            return Err(DecodeError::Invalid {
-                what: "version of a checkpoint",
-                found: u64::from(version),
-                expected: "1",
-            });
-        }
-        let found = Checkpoint::read(input, name)?;
+        let found = match version {
+            1 => CheckpointOfTen::read(input, name)?.into(),
+            Checkpoint::VERSION => Checkpoint::read(input, name)?,
+            _ => {
+                return Err(DecodeError::Invalid {
+                    what: "version of a checkpoint",
+                    found: u64::from(version),
+                    expected: "1 or 2",
+                });
+            }
+        };
         if found.floor > found.frontier {
             return Err(DecodeError::Invalid {
                 what: "floor of a checkpoint",

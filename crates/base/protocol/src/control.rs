@@ -90,8 +90,13 @@ pub enum Control {
     Stored(Vec<TfId>),
     /// Answers [`Recover`](Self::Recover): these TFs are not on the disk of the EPN, under no name.
     NotStored(Vec<TfId>),
+    /// Answers [`Recall`](Self::Recall): TFs that no consumer has been given and that the EPN will never deliver.
+    Undelivered(Vec<TfId>),
     /// Parts of undecided TFs that the EPN has, said when it joins: an ICN that has just taken over goes on there.
     Slots(Vec<SlotHeld>),
+
+    /// FLPs that have a data stream open to the EPN. Replaces the list before it.
+    Sources(Vec<Source>),
 
     // FLP → EPN, on a data stream
     /// STFs that are assigned to the EPN and wait here until it asks for them with [`Grant`](Self::Grant). Replaces
@@ -120,6 +125,14 @@ pub enum Control {
     Ledger(Bytes),
     /// From an operator.
     Order(Order),
+
+    // ICN → any, EPN → FLP on a data stream
+    /// First message on an accepted stream: the hello has to repeat the nonce, which no other stream has. So a record
+    /// of a stream is not taken for the node that it was made of.
+    Challenge {
+        /// Random number.
+        nonce: u64,
+    },
 
     // ICN → any
     /// Answers [`Hello`](Self::Hello): this ICN does not lead. It keeps the stream, and welcomes when it leads.
@@ -155,6 +168,8 @@ pub enum Control {
     IcnPulse {
         /// Time since the first TF of the run was due, in ns; 0 before the run has begun.
         elapsed_ns: u64,
+        /// Longest run delay of the ICN lately, in ns ([`FlpPulse::run_delay_ns`]).
+        run_delay_ns: u64,
     },
     /// The sender of [`Leaving`](Self::Leaving) may go, or the run is over for all.
     Dismissed,
@@ -186,14 +201,21 @@ pub enum Control {
     SourceGone {
         /// The source.
         source: Source,
+        /// The latest roster when it was sent: a later one that names the source revokes it.
+        roster: RosterId,
     },
     /// A source that was said to be gone is back in the same life.
     SourceBack {
         /// The source.
         source: Source,
+        /// The latest roster when it was sent: it revokes no notice that was sent after a later one.
+        roster: RosterId,
     },
     /// Order to deliver these TFs, with exactly the parts that are not missing.
     Commit(Vec<Commit>),
+    /// Give these committed TFs back unless a consumer has them. Repeated until each is acknowledged as delivered, or
+    /// answered by [`Undelivered`](Self::Undelivered).
+    Recall(Vec<TfId>),
     /// FLPs that have no STF of a TF and never will.
     Absent(Vec<Absent>),
     /// Publish these TFs, which a former life of the EPN has stored and which are committed to it. Repeated until
@@ -207,14 +229,16 @@ pub enum Control {
     Assign(Vec<Assign>),
 }
 
-/// Address and resources of a node that joins.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Address and resources of a node that joins, and the newest facts of the verdict log that it knows.
+///
+/// An ICN whose log lacks these facts has an old copy of it: run and term of the envelope, TFs decided, TFs committed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hello {
     /// Where an EPN listens for STFs; empty for an FLP.
     pub data_address: String,
     /// Bytes that an EPN can hold for TFs in building and with its consumer; for an FLP its hold.
     pub capacity_bytes: u64,
-    /// TFs that an EPN builds at the same time; 0 for an FLP.
+    /// TFs that an EPN builds at the same time; STFs that an FLP holds.
     pub slots: u32,
     /// Largest STF that an FLP will announce; 0 for an EPN.
     pub stf_bytes_max: u64,
@@ -222,6 +246,12 @@ pub struct Hello {
     pub weight_milli: u32,
     /// Whether what an EPN reports as built is on its disk: a later life of it can still hand it on.
     pub is_durable: bool,
+    /// TFs of the envelope's run that the sender knows to be decided ([`Release::decided_tfs`]).
+    pub decided_tfs: u64,
+    /// The first TF above all that were committed to the sender in the envelope's run; 0 if none was.
+    pub committed_end: TfId,
+    /// Number of the stream's [`Challenge`](Control::Challenge).
+    pub nonce: u64,
 }
 
 /// One STF that an FLP holds.
@@ -308,6 +338,9 @@ pub struct FlpPulse {
     /// [`digest_of_targets`] of the EPNs that it knows. The ICN says them again as long as that is
     /// another one than its own.
     pub epns_digest: u32,
+    /// Longest time lately, between two pulses, for which the event loop was ready to run and had no processor, in ns.
+    /// The sender may be silent for as long again.
+    pub run_delay_ns: u64,
 }
 
 /// Returns what two nodes compare to know whether they have the same list of EPNs. Give `targets` in ascending order;
@@ -343,6 +376,8 @@ pub struct EpnPulse {
     pub released_version: u64,
     /// The storage behind the EPN takes nothing now: it is full, or fails. The EPN can take no TF.
     pub storage_full: bool,
+    /// Longest run delay of the EPN lately, in ns ([`FlpPulse::run_delay_ns`]).
+    pub run_delay_ns: u64,
 }
 
 /// One TF that an EPN has put together.
@@ -394,6 +429,12 @@ pub enum Order {
     Stop,
     /// Answer with the whole status, by [`Status`](Control::Status); changes nothing.
     Status,
+    /// The process of the ICN that leads in `term` begins its next life, and the run is kept. A leader of a later term
+    /// has nothing to do.
+    Restart {
+        /// Term of the leader.
+        term: Term,
+    },
 }
 
 /// The terms on which a node has joined.
@@ -443,6 +484,9 @@ pub struct EpnAddress {
 pub struct Commit {
     /// The TF.
     pub tf: TfId,
+    /// Whether the TF was committed to another life of an EPN before, which died before it acknowledged. The mark goes
+    /// with the TF to the consumer, which may have it already.
+    pub is_redelivered: bool,
     /// FLPs of the roster without a part in it.
     pub missing: Vec<FlpId>,
 }
@@ -456,6 +500,9 @@ pub struct Recover {
     pub incarnation: Incarnation,
     /// FLPs of the roster without a part in it.
     pub missing: Vec<FlpId>,
+    /// FLPs of the roster with a part in it. The file may have been written with an older roster, and list FLPs as
+    /// missing that are no members any more.
+    pub parts: Vec<FlpId>,
 }
 
 /// The FLPs of a TF's roster that have no STF of it and never will.
@@ -500,6 +547,15 @@ impl Release {
             floor: decided.floor(),
             ranges,
         }
+    }
+
+    /// Returns how many TFs it names as decided.
+    #[must_use]
+    pub fn decided_tfs(&self) -> u64 {
+        let in_ranges = |sum: u64, (first, end): &(TfId, TfId)| {
+            sum.saturating_add(end.0.saturating_sub(first.0))
+        };
+        self.ranges.iter().fold(self.floor.0, in_ranges)
     }
 
     /// Puts all decided TFs into `decided`.

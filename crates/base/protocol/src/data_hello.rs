@@ -12,19 +12,22 @@ pub struct DataHello {
     pub source: Source,
     /// EPN that is addressed. An EPN that has restarted at the same address refuses the stream of its predecessor.
     pub target: Target,
+    /// Number of the stream's [`Challenge`](crate::Control::Challenge).
+    pub nonce: u64,
 }
 
 impl DataHello {
     /// Returns the bytes of the head of a data hello frame.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(28);
+        let mut bytes = Vec::with_capacity(36);
         let mut out = Writer::new(&mut bytes);
         out.u64(self.run.0);
         out.u16(self.source.flp.0);
         out.u16(self.target.epn.0);
         out.u64(self.source.incarnation.0);
         out.u64(self.target.incarnation.0);
+        out.u64(self.nonce);
         bytes
     }
 
@@ -32,7 +35,7 @@ impl DataHello {
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] unless it is exactly 28 bytes.
+    /// [`DecodeError`] unless it is exactly 36 bytes.
     pub fn decode(head: &[u8]) -> Result<Self, DecodeError> {
         let mut input = Reader::new(head);
         let run = RunId(input.u64("run")?);
@@ -46,11 +49,13 @@ impl DataHello {
             epn,
             incarnation: Incarnation(input.u64("EPN incarnation")?),
         };
+        let nonce = input.u64("nonce")?;
         input.end("data hello")?;
         Ok(Self {
             run,
             source,
             target,
+            nonce,
         })
     }
 }
@@ -71,6 +76,7 @@ mod tests {
                 epn: EpnId(4),
                 incarnation: Incarnation(5),
             },
+            nonce: 6,
         };
         let bytes = hello.encode();
         assert_eq!(DataHello::decode(&bytes), Ok(hello));

@@ -84,6 +84,8 @@ protections! {
     Tombstones => NoTombstones,
     /// An EPN accepts an STF that it already holds.
     Deduplication => DuplicateTaken,
+    /// An EPN accepts an STF of another run.
+    RunCheck => OtherRunTaken,
     /// An EPN accepts an STF whose bytes do not match the stated digest.
     DigestCheck => DigestNotChecked,
     /// An EPN keeps parts of sources outside the roster, such as those of a former life.
@@ -128,6 +130,16 @@ protections! {
     DurableRoster => ShapeBeforeDurable,
     /// A second report of a TF gets a second verdict.
     FirstReportWins => LastReportWins,
+    /// The ICN commits any number of TFs to an EPN that acknowledges none.
+    FewCommits => ManyCommits,
+    /// A TF that may have been delivered is delivered again without a mark.
+    RedeliveryMark => RedeliveryNotMarked,
+    /// A marked commit is sent before the amendment of the verdict is durable.
+    DurableAmendment => MarkedBeforeDurable,
+    /// A TF is committed to a second EPN without an amendment of its verdict.
+    RedeliveryRecord => RedeliveryNotRecorded,
+    /// A TF that may have been delivered, and cannot be built again, is dropped.
+    UnknownIsAbandoned => UnknownIsDropped,
     /// A report settles a TF though STFs may still come.
     SettledReport => AnyReportWins,
     /// The ICN counts an incomplete TF as complete.
@@ -152,8 +164,24 @@ protections! {
     Abandonment => NothingAbandoned,
     /// A silent EPN keeps its TFs.
     SilenceDetection => SilenceIgnored,
+    /// A node that waits for a processor is a suspect as soon as any other.
+    RunDelayGranted => RunDelayIgnored,
     /// A release that an EPN missed is not retransmitted.
     ReleaseRetransmit => ReleaseSaidOnce,
+    /// An FLP whose control stream is closed counts as dead though EPNs have its data streams.
+    CutIsNotDeath => CutIsDeath,
+    /// A TF that lacks an STF of an FLP that is cut off is dropped with the first report of it.
+    AbsentAwaited => AbsentNotAwaited,
+    /// An earlier life of a node joins after a later one.
+    EarlierLifeRefused => EarlierLifeJoins,
+    /// A hello that was recorded on another stream is taken for that of its node.
+    FreshHello => ReplayedHelloTaken,
+    /// A stream on which no challenge comes is waited for without end.
+    ChallengeDeadline => ChallengeAwaited,
+    /// Reports about a former life of a node count for its present one.
+    LifeOfMember => AnyLifeIsMember,
+    /// A notice that a source is gone counts although a later roster names the source.
+    LateGone => LateGoneCounts,
     /// STFs of a dead FLP are waited for.
     SourceWriteOff => DeadSourceAwaited,
     /// A member of the majority log accepts entries from the leader of an old term.

@@ -27,7 +27,7 @@ pub enum Record {
         /// The sources, by FLP id.
         members: Vec<Source>,
     },
-    /// The verdict on a TF. There is one a TF.
+    /// The verdict on a TF. There is one a TF, which amendments follow.
     Verdict {
         /// The TF.
         tf: TfId,
@@ -44,6 +44,25 @@ pub enum Record {
         tf: TfId,
         /// The EPN.
         target: Target,
+    },
+    /// An amendment: the EPN of a built TF gave it back, since no consumer took it. The TF is dropped.
+    Undelivered {
+        /// The TF.
+        tf: TfId,
+        /// The EPN.
+        target: Target,
+    },
+    /// An amendment: the EPN of the verdict died before it acknowledged, and another EPN has built the TF from the
+    /// holds of the FLPs. This verdict replaces the former one; the delivery is marked. Delivery at least once only.
+    Redelivered {
+        /// The TF.
+        tf: TfId,
+        /// As in [`Verdict`](Self::Verdict).
+        attempt: Attempt,
+        /// Verdict on the TF: complete or incomplete.
+        verdict: Verdict,
+        /// Payload bytes of the built TF.
+        bytes: u64,
     },
     /// Built TFs that are with their consumers: no node has to be notified of them any more.
     Done {
@@ -85,7 +104,7 @@ pub enum Record {
         epns: Vec<EpnId>,
     },
     /// A checkpoint begins: the first record of an append that sums up all before it in the run. The others are the
-    /// five kinds below, and rosters, settings, the list, the clock and the stop as they are in force.
+    /// seven kinds below, and rosters, settings, the list, the clock and the stop as they are in force.
     Checkpoint(Box<Checkpoint>),
     /// Of a checkpoint: TFs above its floor that are decided and done.
     Released {
@@ -115,14 +134,31 @@ pub enum Record {
         /// Payload bytes of the built TF.
         bytes: u64,
     },
-    /// Of a checkpoint: a [`Verdict`](Self::Verdict) or [`Abandoned`](Self::Abandoned) that it sums up, repeated
+    /// Of a checkpoint: as [`Undone`](Self::Undone), a verdict that is an amendment of kind
+    /// [`Redelivered`](Self::Redelivered).
+    UndoneRedelivered {
+        /// The TF.
+        tf: TfId,
+        /// As in [`Verdict`](Self::Verdict).
+        attempt: Attempt,
+        /// Verdict on the TF.
+        verdict: Verdict,
+        /// Payload bytes of the built TF.
+        bytes: u64,
+    },
+    /// Of a checkpoint: number of TFs with an amendment of kind [`Redelivered`](Self::Redelivered). Left out if 0.
+    RedeliveredTotal {
+        /// TFs.
+        tfs: u64,
+    },
+    /// Of a checkpoint: a [`Verdict`](Self::Verdict) or an amendment of one that it sums up, repeated
     /// because its writer did not know that it is durable, and so may have notified no node.
     Again(Box<Record>),
 }
 
 // The number of each kind in the log, its name and its fields. A number is never given out twice.
 wire_enum! {
-    Record: u8 = "kind of record", "kind of record", "1 to 17";
+    Record: u8 = "kind of record", "kind of record", "1 to 21";
     1 "opened" Opened { run: RunId };
     2 "roster" Roster { id: RosterId, first: TfId, members: Vec<Source> = "roster" };
     3 "verdict" Verdict { tf: TfId, attempt: Attempt, bytes: u64 = "TF bytes", verdict: Verdict };
@@ -140,6 +176,10 @@ wire_enum! {
     15 "again" Again(record: Restated);
     16 "passed" Passed { first: TfId, end: TfId };
     17 "targets" Targets { reassigned: u64 = "reassigned TFs", targets: Vec<SummedTarget> = "summed targets" };
+    18 "undelivered" Undelivered { tf: TfId, target: Target };
+    19 "redelivered" Redelivered { tf: TfId, attempt: Attempt, bytes: u64 = "TF bytes", verdict: Verdict };
+    20 "undone-redelivered" UndoneRedelivered { tf: TfId, attempt: Attempt, bytes: u64 = "TF bytes", verdict: Verdict };
+    21 "redelivered-total" RedeliveredTotal { tfs: u64 = "redelivered TFs" };
 }
 
 wire_enum! {
@@ -158,7 +198,7 @@ impl Wire for Restated {
 
     const BYTES_MIN: usize = 1;
     const IS_FIXED: bool = false;
-    const VARIANTS: usize = 2;
+    const VARIANTS: usize = 4;
 
     fn write(value: &Self::Value, out: &mut Writer<'_>) {
         Record::write(value, out);
@@ -167,11 +207,11 @@ impl Wire for Restated {
     fn read(input: &mut Reader<'_>, name: Name) -> Result<Self::Value, DecodeError> {
         let what = "kind of a restated record";
         match input.peek(what)? {
-            3 | 4 => Record::read(input, name).map(Box::new),
+            3 | 4 | 18 | 19 => Record::read(input, name).map(Box::new),
             found => Err(DecodeError::Invalid {
                 what,
                 found: u64::from(found),
-                expected: "3 (verdict) or 4 (abandoned)",
+                expected: "3 (verdict), 4 (abandoned), 18 (undelivered) or 19 (redelivered)",
             }),
         }
     }
@@ -179,20 +219,26 @@ impl Wire for Restated {
     fn sample(numbers: &mut Numbers, variant: usize) -> Self::Value {
         let tf = TfId::sample(numbers, variant);
         let target = Target::sample(numbers, variant);
-        Box::new(if variant.is_multiple_of(2) {
-            Record::Verdict {
+        Box::new(match variant % 4 {
+            0 => Record::Verdict {
                 tf,
                 attempt: Attempt::sample(numbers, variant),
                 verdict: Verdict::Complete { target },
                 bytes: u64::sample(numbers, variant),
-            }
-        } else {
-            Record::Abandoned { tf, target }
+            },
+            1 => Record::Abandoned { tf, target },
+            2 => Record::Undelivered { tf, target },
+            _ => Record::Redelivered {
+                tf,
+                attempt: Attempt::sample(numbers, variant),
+                verdict: Verdict::Complete { target },
+                bytes: u64::sample(numbers, variant),
+            },
         })
     }
 
     fn layout() -> String {
-        "the record: 3 verdict or 4 abandoned".to_owned()
+        "the record: 3 verdict, 4 abandoned, 18 undelivered or 19 redelivered".to_owned()
     }
 }
 
@@ -295,6 +341,7 @@ mod tests {
                 reason: DropReason::Operator,
             }),
             Record::Abandoned { tf, target },
+            Record::Undelivered { tf, target },
             Record::Done {
                 ranges: vec![(TfId(0), TfId(7))],
             },
@@ -348,6 +395,19 @@ mod tests {
                 verdict: Verdict::Complete { target },
                 bytes: 8,
             },
+            Record::Redelivered {
+                tf,
+                attempt: Attempt(3),
+                verdict: Verdict::Complete { target },
+                bytes: 8,
+            },
+            Record::UndoneRedelivered {
+                tf,
+                attempt: Attempt(3),
+                verdict: Verdict::Complete { target },
+                bytes: 8,
+            },
+            Record::RedeliveredTotal { tfs: 4 },
             Record::Again(Box::new(verdict(Verdict::Complete { target }))),
             Record::Again(Box::new(Record::Abandoned { tf, target })),
         ]
@@ -391,7 +451,7 @@ mod tests {
             let error = Record::decode(bytes).unwrap_err().to_string();
             assert_eq!(error, expected);
         };
-        check(&[11, 2], "version of a checkpoint is 2, expected 1");
+        check(&[11, 3], "version of a checkpoint is 3, expected 1 or 2");
         let mut bytes = Vec::new();
         Record::Checkpoint(Box::default()).encode_into(&mut bytes);
         assert!(Record::is_checkpoint_first(&bytes));
@@ -404,12 +464,41 @@ mod tests {
         // A record of these that holds itself would never end.
         check(
             &[15, 15, 15],
-            "kind of a restated record is 15, expected 3 (verdict) or 4 (abandoned)",
+            "kind of a restated record is 15, expected 3 (verdict), 4 (abandoned), 18 (undelivered) or 19 (redelivered)",
         );
         check(
             &[12, 255, 255, 255, 255],
             "released ranges has 4294967295 entries, at most 8192 are allowed",
         );
+    }
+
+    /// A checkpoint as the first version wrote it, with ten reasons that it did not count.
+    #[test]
+    fn a_checkpoint_of_version_1_is_read() {
+        let mut bytes = vec![11, 1];
+        let numbers = |bytes: &mut Vec<u8>, numbers: &[u64]| {
+            bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+        };
+        numbers(&mut bytes, &[1, 9]);
+        bytes.extend(2_u32.to_le_bytes());
+        numbers(&mut bytes, &[5, 3, 1]);
+        numbers(&mut bytes, &[0, 7, 0, 0, 0, 0, 0, 0, 0, 8]);
+        numbers(&mut bytes, &[1, 77]);
+        let mut dropped = [0; DropReason::ALL.len()];
+        dropped[DropReason::SourceOverrun.index()] = 7;
+        dropped[DropReason::Operator.index()] = 8;
+        let expected = Record::Checkpoint(Box::new(Checkpoint {
+            run: RunId(1),
+            frontier: TfId(9),
+            last_roster: RosterId(2),
+            floor: TfId(5),
+            complete: 3,
+            incomplete: 1,
+            dropped,
+            abandoned: 1,
+            bytes: 77,
+        }));
+        assert_eq!(Record::decode(&bytes), Ok((expected, &[][..])));
     }
 
     /// The bytes of every sample as the first encoder wrote them: a log of an old node is read as long as no line of

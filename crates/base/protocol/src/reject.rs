@@ -130,6 +130,9 @@ codes! {
     BeforeHello = 19, "before-hello", ends "yes", sent "ICN and EPN to the peer that connects",
         "a payload, or a head above 4 KiB, before the hello of the connection was accepted; nothing was allocated for it",
         "look what the peer is: no node sends such";
+    WrongNonce = 20, "wrong-nonce", ends "yes", sent "ICN and EPN to the peer that connects",
+        "a hello without the nonce of its stream, such as one that was recorded on another stream",
+        "look who sends records of the farm's streams ([security.md](../how-to/security.md))";
 }
 
 impl Code {
@@ -165,6 +168,6 @@ mod tests {
             assert_eq!(namesakes.count(), 1);
         }
         assert_eq!(Code::of_number(0), None);
-        assert_eq!(Code::of_number(20), None);
+        assert_eq!(Code::of_number(21), None);
     }
 }

@@ -27,6 +27,8 @@ pub struct Tf<P> {
     pub tf: TfId,
     /// The assignment that it was built for.
     pub attempt: Attempt,
+    /// Whether an EPN that died may have delivered the TF before.
+    pub is_redelivered: bool,
     /// The STFs, by FLP id.
     pub parts: Vec<Part<P>>,
     /// FLPs of the roster without a part, by id; empty for a complete TF.

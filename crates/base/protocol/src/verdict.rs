@@ -4,7 +4,8 @@ use crate::id::{FlpId, Target};
 use std::fmt;
 
 /// The one decision about a TF. Appended once to the verdict log; only [`Complete`](Self::Complete) and
-/// [`Incomplete`](Self::Incomplete) may be amended once, to abandoned, if the EPN died with it.
+/// [`Incomplete`](Self::Incomplete) may be amended once: to abandoned, if the EPN died with it, or to dropped, if the
+/// EPN returned it undelivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// All STFs of the roster are in one TF at this EPN, and it may hand it on.
@@ -49,11 +50,17 @@ pub enum DropReason {
     RunEnded,
     /// An operator dropped it.
     Operator,
+    /// The TF was built and no consumer took it: the EPN gave it back at the end of the run.
+    Undelivered,
+    /// The control path to an FLP of the roster was cut for longer than its hold lasts; the FLP may live.
+    SourceCut,
+    /// A source has several producers, and not all of them gave the STF, or a later one, within its window.
+    SourceDisorder,
 }
 
 impl DropReason {
     /// All reasons, in the order of their wire codes.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 13] = [
         Self::SourceDied,
         Self::SourceOverrun,
         Self::SourceLate,
@@ -64,6 +71,9 @@ impl DropReason {
         Self::Conflict,
         Self::RunEnded,
         Self::Operator,
+        Self::Undelivered,
+        Self::SourceCut,
+        Self::SourceDisorder,
     ];
 
     /// Name in metrics, summaries and logs, such as `"source-died"`.
@@ -80,6 +90,9 @@ impl DropReason {
             Self::Conflict => "conflict",
             Self::RunEnded => "run-ended",
             Self::Operator => "operator",
+            Self::Undelivered => "undelivered",
+            Self::SourceCut => "source-cut",
+            Self::SourceDisorder => "source-disorder",
         }
     }
 

@@ -380,14 +380,14 @@ impl Wire for DropReason {
     const BYTES_MIN: usize = 1;
 
     fn write(value: &Self, out: &mut Writer<'_>) {
-        out.u8(u8::try_from(value.index()).expect("ten reasons"));
+        out.u8(u8::try_from(value.index()).expect("few reasons"));
     }
 
     fn read(input: &mut Reader<'_>, _: Name) -> Result<Self, DecodeError> {
         let what = "drop reason";
         let code = input.u8(what)?;
         let found = u64::from(code);
-        let expected = "0 to 9";
+        let expected = "0 to 12";
         let reason = Self::ALL.get(usize::from(code)).copied();
         reason.ok_or(DecodeError::Invalid {
             what,

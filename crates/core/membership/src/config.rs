@@ -11,6 +11,8 @@ pub struct LivenessConfig {
     pub pulse_ms: u64,
     /// Silence that makes a node suspect, in ms.
     pub suspect_ms: u64,
+    /// How much longer a node may be silent that waits for a processor, by its own report, in ms at most.
+    pub run_delay_max_ms: u64,
     /// How long an FLP whose stream closed may take to come back, in ms. Its TFs wait that long.
     pub flp_grace_ms: u64,
     /// How long an EPN whose stream closed may take to come back, in ms. Its TFs have moved long before.
@@ -24,6 +26,7 @@ impl Default for LivenessConfig {
         Self {
             pulse_ms: 20,
             suspect_ms: 100,
+            run_delay_max_ms: 1000,
             flp_grace_ms: 100,
             epn_grace_ms: 2000,
             cut_ms: 10_000,
@@ -40,6 +43,12 @@ impl LivenessConfig {
 
     pub(crate) fn suspect(&self) -> Duration {
         Duration::from_millis(self.suspect_ms)
+    }
+
+    /// Returns the longest run delay of a node that counts.
+    #[must_use]
+    pub fn run_delay_max(&self) -> Duration {
+        Duration::from_millis(self.run_delay_max_ms)
     }
 
     pub(crate) fn flp_grace(&self) -> Duration {

@@ -121,7 +121,7 @@ impl EmbeddedRegistry {
     }
 
     fn forget(&mut self, event: MemberEvent) {
-        if event.change == Change::Dead {
+        if matches!(event.change, Change::Dead | Change::Expired) {
             self.known.remove(&event.node);
             self.settle();
         }

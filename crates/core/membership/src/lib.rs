@@ -4,10 +4,12 @@
 //! asks for changes. Three states are kept apart, because they have different consequences
 //! (`docs/adr/2026-11-21-silence-is-not-death.md`):
 //!
-//! - **silent**: nothing heard for the suspect time. The node may be paused, or this machine busy. It gets
-//!   nothing new; everything it does still counts.
+//! - **silent**: nothing heard for the suspect time, which is longer for a node that reports that it waits for a
+//!   processor. The node may be paused, or this machine busy. It gets nothing new; everything it does still counts.
 //! - **cut**: its stream has closed. It may come back in the same life.
-//! - **dead**: it stayed cut for its time of grace, or a later life of it has joined. This is for ever.
+//! - **expired**: it stayed cut for its time of grace, and is no member any more. An EPN is as good as dead then; an
+//!   FLP may only be cut off, which its data streams tell.
+//! - **dead**: a later life of it has joined, or it has left. This is for ever.
 //!
 //! A [`Registry`] is where nodes register: `embedded`, the ICN itself; `zookeeper` and, over a model of it in virtual
 //! time, `memory`, both in another crate. All of them pass [`contract`].
@@ -16,11 +18,13 @@ mod config;
 pub mod contract;
 pub mod embedded;
 mod registry;
+mod run_delay;
 
 pub use config::LivenessConfig;
 pub use registry::{Member, MemberError, Registry, RegistryEvent};
+pub use run_delay::{RUN_DELAY_MAX, RunDelays};
 
-use sheaf_protocol::{Incarnation, NodeId, Role, Timestamp};
+use sheaf_protocol::{Incarnation, NodeId, Role, Timestamp, protect};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use thiserror::Error;
@@ -38,7 +42,9 @@ pub enum Change {
     Hopeless,
     /// The stream of the node has closed.
     Cut,
-    /// The life of the node is over.
+    /// The node stayed cut for its time of grace: it is no member any more.
+    Expired,
+    /// The life of the node is over: a later one has joined, or it has left.
     Dead,
 }
 
@@ -99,7 +105,16 @@ struct Known {
     state: MemberState,
     /// Time of the last message of the member; when cut, the time of the cut.
     since: Timestamp,
+    /// Longest time lately for which the member has waited for a processor, by its own report.
+    run_delay: Duration,
     hopeless_said: bool,
+}
+
+impl Known {
+    /// Returns whether `incarnation` is the life that is the member.
+    fn is_life(&self, incarnation: Incarnation) -> bool {
+        protect!(LifeOfMember, requires self.incarnation == incarnation)
+    }
 }
 
 /// All members, by node.
@@ -122,6 +137,15 @@ impl Members {
         }
     }
 
+    /// Takes over the limits of `config`, from now on and for all members. The interval of pulses stays, since nodes
+    /// get it when they join.
+    pub fn reconfigure(&mut self, config: LivenessConfig) {
+        self.config = LivenessConfig {
+            pulse_ms: self.config.pulse_ms,
+            ..config
+        };
+    }
+
     /// Returns the state of the node; `None` if it is no member.
     #[must_use]
     pub fn state(&self, node: NodeId) -> Option<MemberState> {
@@ -131,9 +155,8 @@ impl Members {
     /// Returns whether this life of the node is a member.
     #[must_use]
     pub fn is_member(&self, node: NodeId, incarnation: Incarnation) -> bool {
-        self.members
-            .get(&node)
-            .is_some_and(|member| member.incarnation == incarnation)
+        let member = self.members.get(&node);
+        member.is_some_and(|member| member.is_life(incarnation))
     }
 
     /// Handles the hello of a node. An earlier life of it is dead from now on.
@@ -150,7 +173,8 @@ impl Members {
     ) -> Result<Vec<MemberEvent>, JoinError> {
         let mut events = Vec::new();
         let latest = self.latest.get(&node).copied();
-        if let Some(known) = latest.filter(|known| *known > incarnation) {
+        let later = latest.filter(|known| *known > incarnation);
+        if let Some(known) = protect!(EarlierLifeRefused, later, else None) {
             let (found, known) = (incarnation.0, known.0);
             return Err(JoinError::Earlier { node, found, known });
         }
@@ -169,6 +193,7 @@ impl Members {
             incarnation,
             state: MemberState::Up,
             since: now,
+            run_delay: Duration::ZERO,
             hopeless_said: false,
         };
         self.members.insert(node, member);
@@ -194,6 +219,7 @@ impl Members {
             incarnation,
             state: MemberState::Cut,
             since: now + more,
+            run_delay: Duration::ZERO,
             hopeless_said: false,
         };
         self.note_life(node, incarnation);
@@ -214,7 +240,7 @@ impl Members {
         incarnation: Incarnation,
     ) -> Option<MemberEvent> {
         let member = self.members.get_mut(&node)?;
-        if member.incarnation != incarnation || member.state == MemberState::Cut {
+        if !member.is_life(incarnation) || member.state == MemberState::Cut {
             return None;
         }
         member.since = now;
@@ -228,6 +254,23 @@ impl Members {
         })
     }
 
+    /// Notes how long a node has lately had to wait for a processor: it may be silent for so much longer. Returns how
+    /// much of that counts, at most [`LivenessConfig::run_delay_max_ms`].
+    pub fn handle_run_delay(
+        &mut self,
+        node: NodeId,
+        incarnation: Incarnation,
+        delay: Duration,
+    ) -> Duration {
+        let granted = delay.min(self.config.run_delay_max());
+        if let Some(member) = self.members.get_mut(&node)
+            && member.is_life(incarnation)
+        {
+            member.run_delay = granted;
+        }
+        granted
+    }
+
     /// Handles a closed stream of a node.
     pub fn handle_closed(
         &mut self,
@@ -236,7 +279,7 @@ impl Members {
         incarnation: Incarnation,
     ) -> Option<MemberEvent> {
         let member = self.members.get_mut(&node)?;
-        if member.incarnation != incarnation || member.state == MemberState::Cut {
+        if !member.is_life(incarnation) || member.state == MemberState::Cut {
             return None;
         }
         member.state = MemberState::Cut;
@@ -281,7 +324,7 @@ impl Members {
         for (node, member) in &mut self.members {
             let quiet = now.since(member.since);
             let change = match member.state {
-                MemberState::Up if quiet >= self.config.suspect() => {
+                MemberState::Up if quiet >= self.config.suspect_after(member.run_delay) => {
                     member.state = MemberState::Silent;
                     Change::Silent
                 }
@@ -289,7 +332,7 @@ impl Members {
                     member.hopeless_said = true;
                     Change::Hopeless
                 }
-                MemberState::Cut if quiet >= self.config.grace(node.role) => Change::Dead,
+                MemberState::Cut if quiet >= self.config.grace(node.role) => Change::Expired,
                 _ => continue,
             };
             events.push(MemberEvent {
@@ -298,14 +341,21 @@ impl Members {
                 change,
             });
         }
-        for event in events.iter().filter(|event| event.change == Change::Dead) {
-            self.members.remove(&event.node);
+        for event in &events {
+            if event.change == Change::Expired {
+                self.members.remove(&event.node);
+            }
         }
         events
     }
 }
 
 impl LivenessConfig {
+    /// Returns the silence that makes a suspect of a node that has waited for a processor for `run_delay`.
+    fn suspect_after(&self, run_delay: Duration) -> Duration {
+        self.suspect() + protect!(RunDelayGranted, run_delay, else Duration::ZERO)
+    }
+
     fn grace(&self, role: Role) -> Duration {
         match role {
             Role::Flp => self.flp_grace(),
@@ -345,6 +395,10 @@ mod tests {
                     }
                 },
                 "heard" => members.handle_heard(now, NODE, life).into_iter().collect(),
+                "waited" => {
+                    members.handle_run_delay(NODE, Incarnation(1), Duration::from_millis(life.0));
+                    Vec::new()
+                }
                 "closed" => members.handle_closed(now, NODE, life).into_iter().collect(),
                 "left" => members.handle_left(NODE, life).into_iter().collect(),
                 _ => members.handle_tick(now),
@@ -373,6 +427,22 @@ mod tests {
     }
 
     #[test]
+    fn a_node_that_waits_for_a_processor_may_be_silent_for_longer() {
+        check(
+            "hello 1 @0; waited 230 @0; tick @329; tick @330",
+            "Joined 1, Silent 1",
+        );
+        check(
+            "hello 1 @0; waited 9000 @0; tick @1099; tick @1100",
+            "Joined 1, Silent 1",
+        );
+        check(
+            "hello 1 @0; waited 230 @0; waited 0 @99; tick @100",
+            "Joined 1, Silent 1",
+        );
+    }
+
+    #[test]
     fn silence_alone_never_kills() {
         check(
             "hello 1 @0; tick @100; tick @10000; tick @20000; heard 1 @30000",
@@ -384,7 +454,7 @@ mod tests {
     fn a_cut_node_that_does_not_come_back_is_dead() {
         check(
             "hello 1 @0; closed 1 @10; tick @2009; tick @2010",
-            "Joined 1, Cut 1, Dead 1",
+            "Joined 1, Cut 1, Expired 1",
         );
     }
 

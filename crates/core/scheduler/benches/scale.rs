@@ -178,14 +178,21 @@ impl BenchFarm {
             stf_bytes_max: 0,
             weight_milli: 1000,
             is_durable: false,
+            ..Hello::default()
         };
         for epn in 0..epns {
             farm.scheduler
                 .handle_epn_joined(farm.now, target(epn), &hello);
         }
+        let of_flp = Hello {
+            stf_bytes_max: STF_BYTES,
+            slots: 4096,
+            capacity_bytes: 4096 * STF_BYTES,
+            ..hello.clone()
+        };
         for flp in 0..flps {
             farm.scheduler
-                .handle_flp_joined(farm.now, source(flp), STF_BYTES);
+                .handle_flp_joined(farm.now, source(flp), &of_flp);
             let position = Control::Position(Position::default());
             farm.scheduler.handle_flp(farm.now, source(flp), position);
         }

@@ -16,6 +16,9 @@ pub struct Accounting {
     pub dropped: [u64; DropReason::ALL.len()],
     /// TFs, complete or incomplete, whose EPN died between commit and delivery. Counted there too.
     pub abandoned: u64,
+    /// TFs, complete or incomplete, that were committed to another EPN because the former one died between commit and
+    /// delivery. Counted there too.
+    pub redelivered: u64,
     /// Assignments after the first one of a TF.
     pub reassigned: u64,
     /// Payload bytes of complete and incomplete TFs.

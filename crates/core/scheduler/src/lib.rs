@@ -10,6 +10,6 @@ mod scheduler;
 
 pub use accounting::{Accounting, SourceAccounting, TargetAccounting};
 pub use scheduler::{
-    Action, FormerEpn, Incomplete, Mode, Recipient, Record, RunPlan, Scheduler, SchedulerConfig,
-    Stats, Summary, Trace,
+    Action, Delivery, FormerEpn, Incomplete, Mode, Recipient, Record, RunPlan, Scheduler,
+    SchedulerConfig, Stats, Summary, Trace,
 };

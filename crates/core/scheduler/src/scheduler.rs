@@ -5,8 +5,10 @@
 //! at most one verdict, because only [`decide`](Scheduler) writes one and takes the TF out of the undecided
 //! phases in the same step. See `docs/reference/protocol.md` for the life of a TF.
 
+mod absent;
 mod begin;
 mod checkpoint;
+mod commits;
 mod config;
 mod decide;
 mod nodes;
@@ -16,14 +18,17 @@ mod phase;
 mod place;
 mod react;
 mod recover;
+mod redeliver;
 mod rosters;
 mod run;
+mod run_delay;
 mod stored;
 
 pub use checkpoint::Summary;
-pub use config::{Incomplete, Mode, RunPlan, SchedulerConfig};
+pub use config::{Delivery, Incomplete, Mode, RunPlan, SchedulerConfig};
 
 use crate::accounting::Accounting;
+use commits::Commits;
 use open_tf::{OpenTf, Phase};
 pub use peer::FormerEpn;
 use peer::{EpnNode, EpnSetting, FlpNode};
@@ -33,7 +38,9 @@ use rosters::Rosters;
 use sheaf_placement::{LoadView, Policy, Refusal, UnknownPolicy, policy};
 pub use sheaf_protocol::Record;
 use sheaf_protocol::control::{Assign, Release};
-use sheaf_protocol::{Control, EpnId, FlpId, RangeSet, RunId, Source, Target, TfId, Timestamp};
+use sheaf_protocol::{
+    Control, DropReason, EpnId, FlpId, RangeSet, RunId, Source, Target, TfId, Timestamp,
+};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use stored::Stray;
@@ -85,6 +92,13 @@ pub enum Action {
         /// Durations of its stages.
         trace: Trace,
     },
+    /// A TF whose EPN has died before it acknowledged cannot be built again, and is abandoned.
+    NotRedelivered {
+        /// The TF.
+        tf: TfId,
+        /// Reason, as of a TF that is dropped.
+        reason: DropReason,
+    },
 }
 
 /// Counts that are no fate of a TF.
@@ -98,6 +112,8 @@ pub struct Stats {
     pub announces_repeated: u64,
     /// Commits retransmitted because the EPN had not acknowledged.
     pub commits_repeated: u64,
+    /// Releases retransmitted because a node had not applied them in time.
+    pub releases_repeated: u64,
     /// Moves put off because too many bytes would be retransmitted after mere silence.
     pub moves_put_off: u64,
     /// Messages of kinds that the ICN does not accept, or of unknown nodes.
@@ -123,6 +139,8 @@ pub struct Scheduler {
     former_epns: BTreeMap<EpnId, FormerEpn>,
     /// Lives of FLPs that are over.
     gone: BTreeSet<Source>,
+    /// Lives of FLPs that were waited for in vain: they may go on somewhere.
+    cut_off: BTreeSet<Source>,
     /// Pairs that cannot reach each other, each with the end of that assumption.
     unreachable: BTreeMap<(FlpId, EpnId), Timestamp>,
     rosters: Rosters,
@@ -130,6 +148,10 @@ pub struct Scheduler {
     queue: VecDeque<TfId>,
     /// Committed TFs that wait for the next life of their EPN.
     strays: BTreeMap<TfId, Stray>,
+    /// Commits by life of an EPN.
+    commits: BTreeMap<Target, Commits>,
+    /// When committed TFs were last recalled.
+    recalled_at: Option<Timestamp>,
     /// The first TF of the run.
     first: TfId,
     /// When the quorum was there and a source could begin, while others had not given their first id.
@@ -161,6 +183,10 @@ pub struct Scheduler {
     repeated_at: Timestamp,
     /// Bytes of built TFs, and bytes moved after silence, for the limit on retransmission.
     resent_bytes: u64,
+    /// Longest run delay of this ICN lately.
+    run_delay: Duration,
+    /// Longest run delay of any FLP lately.
+    flp_run_delay: Duration,
     assigns: Vec<Assign>,
     actions: VecDeque<Action>,
     accounting: Accounting,
@@ -202,12 +228,15 @@ impl Scheduler {
             flps: BTreeMap::new(),
             epns: BTreeMap::new(),
             gone: BTreeSet::new(),
+            cut_off: BTreeSet::new(),
             former_epns: BTreeMap::new(),
             unreachable: BTreeMap::new(),
             rosters: Rosters::default(),
             tfs: BTreeMap::new(),
             queue: VecDeque::new(),
             strays: BTreeMap::new(),
+            commits: BTreeMap::new(),
+            recalled_at: None,
             first: TfId(0),
             begin_awaited_since: None,
             frontier: TfId(0),
@@ -226,6 +255,8 @@ impl Scheduler {
             span: (None, None),
             repeated_at: Timestamp(0),
             resent_bytes: 0,
+            run_delay: Duration::ZERO,
+            flp_run_delay: Duration::ZERO,
             assigns: Vec::new(),
             actions: VecDeque::new(),
             accounting: Accounting::default(),
@@ -237,6 +268,20 @@ impl Scheduler {
     #[must_use]
     pub fn run(&self) -> RunId {
         self.run
+    }
+
+    /// Takes over from `config` all that may change while a run goes on: the policy, deadlines, the bound of the queue.
+    /// A deadline that was set already stays.
+    ///
+    /// # Errors
+    ///
+    /// [`UnknownPolicy`] if the configuration names a policy that does not exist; then nothing has changed.
+    pub fn reconfigure(&mut self, config: &SchedulerConfig) -> Result<(), UnknownPolicy> {
+        if (&config.policy, config.seed) != (&self.config.policy, self.config.seed) {
+            self.policy = policy::by_name(&config.policy, config.seed)?;
+        }
+        self.config.follow(config);
+        Ok(())
     }
 
     /// Returns the name of the policy in force.
@@ -267,6 +312,23 @@ impl Scheduler {
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         self.tfs.values().filter(|tf| tf.is_undecided()).count() as u64
+    }
+
+    /// Returns how many TFs are decided. A [`Release`] names at most so many: those that are done as well, which the
+    /// log may learn later than a node.
+    #[must_use]
+    pub fn decided_tfs(&self) -> u64 {
+        let committed = self.tfs.values().filter(|open| !open.is_undecided());
+        self.released.count() + (committed.count() + self.strays.len()) as u64
+    }
+
+    /// Returns whether `tf` has its verdict.
+    #[must_use]
+    pub fn is_decided(&self, tf: TfId) -> bool {
+        let is_committed = |open: &OpenTf| !open.is_undecided();
+        self.released.contains(tf)
+            || self.strays.contains_key(&tf)
+            || self.tfs.get(&tf).is_some_and(is_committed)
     }
 
     /// Returns the number of TFs that wait for room.
@@ -319,6 +381,12 @@ impl Scheduler {
         self.actions.push_back(Action::Send(to, control));
     }
 
+    /// Drops what was to be sent to a life that is over: for the next one it would name TFs that are other ones there.
+    fn drop_sends(&mut self, dead: Recipient) {
+        self.actions
+            .retain(|action| !matches!(action, Action::Send(to, _) if *to == dead));
+    }
+
     /// Extends all deadlines by `late`, for which the ICN itself was kept from working.
     pub fn handle_late(&mut self, late: Duration) {
         for open in self.tfs.values_mut() {
@@ -346,6 +414,8 @@ impl Scheduler {
         if now.since(self.repeated_at) >= self.config.repeat() {
             self.repeated_at = now;
             self.repeat_run_messages(now);
+            self.look_at_absent(now);
+            self.look_at_run_delays();
         }
         self.append_clock(now);
         self.advance_run(now);
@@ -359,7 +429,9 @@ impl Scheduler {
                     && now.since(tf.first_at) >= self.config.unreachable_timeout()
             }
             Phase::Building { deadline, .. } => now >= *deadline,
-            Phase::Committed { said_at, .. } => now.since(*said_at) >= self.config.repeat(),
+            Phase::Committed {
+                target, said_at, ..
+            } => now.since(*said_at) >= self.repeat_to(*target),
         }
     }
 
@@ -371,7 +443,10 @@ impl Scheduler {
             Phase::Gathering => self.assign_or_drop(now, tf),
             Phase::Queued => self.give_up_unreachable(now, tf),
             Phase::Building { target, .. } => {
-                if self.is_available(target) && !self.may_move(open) {
+                if self.is_available(target) && self.is_put_off(target, tf) {
+                    // The EPN has built the TF, and its consumer is slow.
+                    self.restart_deadline(now, tf);
+                } else if self.is_available(target) && !self.may_move(open) {
                     self.repeat_assign_to_epn(now, tf, target);
                 } else {
                     self.move_tf(now, tf, target);

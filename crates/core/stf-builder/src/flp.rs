@@ -129,6 +129,8 @@ pub struct Flp {
     actions: VecDeque<Action>,
     ticked_at: Timestamp,
     ended_said_at: Timestamp,
+    /// How much longer answers of the ICN are awaited.
+    run_delay: Duration,
     stats: Stats,
 }
 
@@ -160,6 +162,7 @@ impl Flp {
             actions: VecDeque::new(),
             ticked_at: Timestamp(0),
             ended_said_at: Timestamp(0),
+            run_delay: Duration::ZERO,
             stats: Stats::default(),
         }
     }
@@ -225,6 +228,8 @@ impl Flp {
                 0
             },
             epns_digest: self.links.digest(),
+            // The process knows it.
+            run_delay_ns: 0,
         }
     }
 
@@ -388,6 +393,17 @@ impl Flp {
         Given::Made
     }
 
+    /// Skips the TFs from the next one up to `end`, which its source has given up for `reason`. Does nothing unless the
+    /// source could give an STF of `end` now.
+    pub fn handle_given_up(&mut self, end: TfId, reason: DropReason) {
+        if self.config.pace != Pace::External || self.refusal_of(end).is_some() {
+            return;
+        }
+        while self.next < end.min(self.end) {
+            self.handle_skipped(self.next, reason);
+        }
+    }
+
     /// Skips `tf`, of which there will be no STF.
     pub fn handle_skipped(&mut self, tf: TfId, reason: DropReason) {
         self.stats.skipped_stfs += 1;
@@ -437,7 +453,7 @@ impl Flp {
             Control::Stop => self.handle_stop(),
             Control::StopAt { next } => self.handle_stop_at(next),
             Control::Dismissed => self.phase = Phase::Dismissed,
-            Control::IcnPulse { elapsed_ns } => self.steer(now, elapsed_ns),
+            Control::IcnPulse { elapsed_ns, .. } => self.steer(now, elapsed_ns),
             _ => self.stats.unexpected_messages += 1,
         }
     }
@@ -491,7 +507,7 @@ impl Flp {
         release.add_to(&mut self.released);
         self.follow_jump();
         let released = &self.released;
-        self.stats.released_stfs += self.hold.release(|tf| released.contains(tf));
+        self.stats.released_stfs += self.hold.release_all(released);
         self.assigned_ahead.retain(|tf, _| !released.contains(*tf));
         self.skips.retain(|tf, _| !released.contains(*tf));
     }
@@ -525,7 +541,9 @@ impl Flp {
                 }
                 self.end_if_reached();
             }
-            _ => self.send_position(),
+            // As for a stop: what comes back into a run that ends makes nothing, and the end waits for it.
+            Phase::Waiting => self.handle_source_ended(),
+            Phase::Ended | Phase::Dismissed => self.send_position(),
         }
     }
 
@@ -540,9 +558,20 @@ impl Flp {
         self.actions.push_back(Action::Send(control));
     }
 
+    /// Notes how long this FLP and the ICN have lately had to wait for a processor: an answer may take so much longer.
+    pub fn handle_run_delay(&mut self, run_delay: Duration) {
+        self.run_delay = run_delay;
+    }
+
+    /// Notes that STFs that waited for room in a stream were not sent, as their TFs are decided.
+    pub fn handle_cancelled(&mut self, stfs: u64, bytes: u64) {
+        self.stats.cancelled_stfs += stfs;
+        self.stats.cancelled_bytes += bytes;
+    }
+
     /// Handles the passing of time: announces without an answer, streams to open again.
     pub fn handle_tick(&mut self, now: Timestamp) {
-        let again = Duration::from_millis(self.config.repeat_ms);
+        let again = Duration::from_millis(self.config.repeat_ms) + self.run_delay;
         for (tf, held) in self.hold.iter_mut() {
             // An assignment shows that a source announced the TF, not that our own announce was received.
             let patience = if held.assigned.is_some() {

@@ -1,6 +1,6 @@
 //! The hold: STFs that an FLP keeps until their TF is decided.
 
-use sheaf_protocol::{Attempt, Stf, Target, TfId, Timestamp};
+use sheaf_protocol::{Attempt, RangeSet, Stf, Target, TfId, Timestamp};
 use std::collections::BTreeMap;
 
 /// Progress of an STF on its way to the EPN that it is assigned to.
@@ -74,18 +74,29 @@ impl Hold {
         self.stfs.iter_mut().map(|(tf, held)| (*tf, held))
     }
 
-    /// Releases every STF for which `is_released` holds, oldest first; returns their number.
-    pub(crate) fn release(&mut self, is_released: impl Fn(TfId) -> bool) -> u64 {
-        let before = self.stfs.len();
-        let bytes = &mut self.bytes;
-        self.stfs.retain(|tf, held| {
-            let released = is_released(*tf);
-            if released {
-                *bytes -= held.stf.bytes();
+    /// Releases the STF of `tf`; `false` if it is not held.
+    pub(crate) fn release(&mut self, tf: TfId) -> bool {
+        let held = self.stfs.remove(&tf);
+        self.bytes -= held.as_ref().map_or(0, |held| held.stf.bytes());
+        held.is_some()
+    }
+
+    /// Releases every STF of `released`; returns their number. Its cost grows with the STFs released and the ranges of
+    /// the set, and not with the STFs that stay.
+    pub(crate) fn release_all(&mut self, released: &RangeSet) -> u64 {
+        let mut count = 0;
+        while let Some(oldest) = self.stfs.first_entry()
+            && *oldest.key() < released.floor()
+        {
+            self.bytes -= oldest.remove().stf.bytes();
+            count += 1;
+        }
+        for (first, end) in released.ranges() {
+            while let Some((&tf, _)) = self.stfs.range(first..end).next() {
+                count += u64::from(self.release(tf));
             }
-            !released
-        });
-        (before - self.stfs.len()) as u64
+        }
+        count
     }
 
     pub(crate) fn clear(&mut self) -> u64 {

@@ -125,6 +125,7 @@ impl Epn {
                 Action::Send(Control::Built(items)) => {
                     let commit = |tf| Commit {
                         tf,
+                        is_redelivered: false,
                         missing: Vec::new(),
                     };
                     let commits: Vec<Commit> = items.iter().map(|item| commit(item.tf)).collect();
@@ -138,6 +139,7 @@ impl Epn {
                 }
                 Action::Send(_)
                 | Action::SendToFlp { .. }
+                | Action::Recall { .. }
                 | Action::Store(_)
                 | Action::Unstore { .. }
                 | Action::Recover { .. } => {}

@@ -2,18 +2,21 @@
 
 mod fetch;
 mod held;
+mod recall;
 mod stored;
 
 use crate::config::BuildConfig;
 use crate::grants::Grants;
 use crate::slot::{Roster, Slot};
 use crate::stats::{RefusedStf, Stats};
-use sheaf_protocol::control::{Absent, Assign, Built, Commit, EpnPulse, Recover, Release};
+use recall::Committed;
+use sheaf_protocol::control::{Absent, Assign, Built, EpnPulse, Recover, Release};
 use sheaf_protocol::{
-    Attempt, Control, FlpId, Part, RangeSet, RosterId, RunId, Source, StfHeader, Tf, TfId,
-    Timestamp, protect,
+    Attempt, Control, Part, RangeSet, RosterId, RunId, Source, StfHeader, Tf, TfId, Timestamp,
+    protect,
 };
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 use std::time::Duration;
 use stored::Storing;
 
@@ -37,6 +40,14 @@ pub enum Action<P> {
     },
     /// Deliver a TF to the consumer, then call [`TfBuilder::handle_delivered`].
     Deliver(Tf<P>),
+    /// Take these committed TFs back from the consumer's queue, then call [`TfBuilder::handle_returned`] for each that
+    /// no consumer has been given.
+    Recall {
+        /// The run.
+        run: RunId,
+        /// The TFs.
+        tfs: Vec<TfId>,
+    },
     /// Write a TF where it survives a crash, under a name that no consumer reads, then call
     /// [`TfBuilder::handle_stored`]. Ack level `stored` only, like the variants below.
     Store(Tf<P>),
@@ -58,6 +69,16 @@ pub enum Action<P> {
     },
 }
 
+/// A life of an FLP that is over.
+#[derive(Clone, Copy, Debug)]
+struct Gone {
+    since: Timestamp,
+    /// The latest roster when the ICN said so.
+    roster: RosterId,
+    /// Whether its streams have had the time of an STF to be emptied and closed.
+    is_overdue: bool,
+}
+
 /// Builder of the TFs of one run at one EPN.
 ///
 /// Events enter by `handle_…(now, …)`; [`poll_action`](Self::poll_action) returns actions until `None`. `P` is the
@@ -72,16 +93,17 @@ pub struct TfBuilder<P> {
     open_bytes: u64,
     /// Bytes with the consumer.
     sink_bytes: u64,
-    /// TFs committed here and not released yet, and whether the consumer has them: tombstones, from which a repeated
-    /// commit is acknowledged.
-    delivered: BTreeMap<TfId, bool>,
+    /// TFs committed here and not released yet: tombstones, from which a repeated commit is acknowledged.
+    committed: BTreeMap<TfId, Committed>,
     /// TFs that are decided and done everywhere: tombstones that keep a late duplicate from opening a slot again.
     released: RangeSet,
     released_version: u64,
     /// Sources whose life is over.
-    gone: BTreeSet<Source>,
+    gone: BTreeMap<Source, Gone>,
     /// Sources with an open data stream, and their number of streams.
     streams: BTreeMap<Source, u32>,
+    /// Whether the list of these is another one than the ICN has.
+    has_new_streams: bool,
     /// STFs that FLPs have offered.
     grants: Grants,
     /// STFs that are granted, with the grant not sent yet.
@@ -92,6 +114,10 @@ pub struct TfBuilder<P> {
     messages: VecDeque<Control>,
     built: Vec<Built>,
     acks: Vec<TfId>,
+    /// Committed TFs that were given back.
+    undelivered: Vec<TfId>,
+    /// TFs to take back from the consumer's queue.
+    recalls: Vec<TfId>,
     stats: Stats,
     /// TFs on the disk or on the way to it, at ack level `stored`.
     storing: Option<Storing<P>>,
@@ -99,6 +125,8 @@ pub struct TfBuilder<P> {
     is_storage_full: bool,
     /// When the slots without an assignment were last reported to the ICN.
     slots_said_at: Timestamp,
+    /// How much longer answers of the ICN are awaited.
+    run_delay: Duration,
 }
 
 impl<P: Clone> TfBuilder<P> {
@@ -112,11 +140,12 @@ impl<P: Clone> TfBuilder<P> {
             slots: BTreeMap::new(),
             open_bytes: 0,
             sink_bytes: 0,
-            delivered: BTreeMap::new(),
+            committed: BTreeMap::new(),
             released: RangeSet::default(),
             released_version: 0,
-            gone: BTreeSet::new(),
+            gone: BTreeMap::new(),
             streams: BTreeMap::new(),
+            has_new_streams: false,
             grants: Grants::default(),
             asked: BTreeMap::new(),
             bad_digests: BTreeMap::new(),
@@ -124,10 +153,13 @@ impl<P: Clone> TfBuilder<P> {
             messages: VecDeque::new(),
             built: Vec::new(),
             acks: Vec::new(),
+            undelivered: Vec::new(),
+            recalls: Vec::new(),
             stats: Stats::default(),
             storing: None,
             is_storage_full: false,
             slots_said_at: Timestamp(0),
+            run_delay: Duration::ZERO,
         }
     }
 
@@ -174,6 +206,8 @@ impl<P: Clone> TfBuilder<P> {
             digest_mismatches: self.stats.refused(RefusedStf::BadDigest),
             released_version: self.released_version,
             storage_full: self.is_storage_full,
+            // The process knows it.
+            run_delay_ns: 0,
         }
     }
 
@@ -195,6 +229,7 @@ impl<P: Clone> TfBuilder<P> {
                 sink_bytes,
                 stats,
                 streams,
+                has_new_streams: true,
                 storing,
                 is_storage_full,
                 ..Self::new(config)
@@ -204,6 +239,7 @@ impl<P: Clone> TfBuilder<P> {
         }
         // The ICN names all sources that are gone again.
         self.gone.clear();
+        self.has_new_streams = true;
         self.send_stored(now);
         if protect!(RosterReset, when is_new_leader) {
             self.released_version = 0;
@@ -272,10 +308,10 @@ impl<P: Clone> TfBuilder<P> {
 
     fn admit(&mut self, header: &StfHeader, found: u32, part: &Part<P>) -> Result<(), RefusedStf> {
         let tf = header.key.tf;
-        if self.run != Some(header.key.run) {
+        if protect!(RunCheck, when self.run != Some(header.key.run)) {
             return Err(RefusedStf::OtherRun);
         }
-        let is_decided = self.released.contains(tf) || self.delivered.contains_key(&tf);
+        let is_decided = self.released.contains(tf) || self.committed.contains_key(&tf);
         if protect!(Tombstones, when is_decided) {
             return Err(RefusedStf::Decided);
         }
@@ -326,7 +362,9 @@ impl<P: Clone> TfBuilder<P> {
 
     /// Notes that a data stream of `source` is open.
     pub fn handle_stream_opened(&mut self, source: Source) {
-        *self.streams.entry(source).or_default() += 1;
+        let count = self.streams.entry(source).or_default();
+        *count += 1;
+        self.has_new_streams |= *count == 1;
         self.gone.remove(&source);
     }
 
@@ -336,6 +374,7 @@ impl<P: Clone> TfBuilder<P> {
             *count -= 1;
             if *count == 0 {
                 self.streams.remove(&source);
+                self.has_new_streams = true;
                 // With its next stream the source offers again.
                 self.grants.keep_only(|_, other| other != source);
                 self.asked.remove(&source);
@@ -347,27 +386,66 @@ impl<P: Clone> TfBuilder<P> {
         }
     }
 
-    /// Handles the ICN's notice that this life of an FLP is over.
-    pub fn handle_source_gone(&mut self, now: Timestamp, source: Source) {
-        self.gone.insert(source);
+    /// Handles the ICN's notice that this life of an FLP is over, sent when `roster` was the latest. Notices may come
+    /// late and out of order, also twice: one that a later roster revoked is ignored.
+    pub fn handle_source_gone(&mut self, now: Timestamp, source: Source, roster: RosterId) {
+        let mut later = self
+            .rosters
+            .range((Bound::Excluded(roster), Bound::Unbounded));
+        let is_revoked = later.any(|(_, members)| members.binary_search(&source).is_ok());
+        if protect!(LateGone, is_revoked, else false) {
+            return;
+        }
+        let gone = self.gone.entry(source).or_insert(Gone {
+            since: now,
+            roster,
+            is_overdue: false,
+        });
+        gone.roster = gone.roster.max(roster);
         if self.is_gone(source) {
             self.report_all_settled(now);
         }
     }
 
-    /// Handles the ICN's notice that a source that was presumed gone is back in the same life.
-    pub fn handle_source_back(&mut self, source: Source) {
-        self.gone.remove(&source);
+    /// Handles the ICN's notice that a source that was presumed gone is back in the same life, sent when `roster` was
+    /// the latest.
+    pub fn handle_source_back(&mut self, source: Source, roster: RosterId) {
+        let gone = self.gone.get(&source);
+        if gone.is_some_and(|gone| gone.roster <= roster) {
+            self.gone.remove(&source);
+        }
     }
 
     /// Returns whether a source is gone: dead, and its last stream closed, since bytes of a dead source may still be on
-    /// the way.
+    /// the way. A machine that loses its power closes no stream: there is a limit.
     fn is_gone(&self, source: Source) -> bool {
-        self.gone.contains(&source) && !self.streams.contains_key(&source)
+        let gone = self.gone.get(&source);
+        gone.is_some_and(|gone| gone.is_overdue || !self.streams.contains_key(&source))
     }
 
-    /// Handles a roster that the ICN names.
+    /// Ends the wait for streams of dead sources that have stayed open for as long as an STF may take.
+    fn tick_gone(&mut self, now: Timestamp) {
+        let limit = self.config.stf_timeout();
+        let mut is_new = false;
+        for gone in self.gone.values_mut().filter(|gone| !gone.is_overdue) {
+            gone.is_overdue = now.since(gone.since) >= limit;
+            is_new |= gone.is_overdue;
+        }
+        if is_new {
+            self.report_all_settled(now);
+        }
+    }
+
+    /// Handles a roster that the ICN names. A member of it that was said to be gone before has come back, whether or
+    /// not that notice has arrived.
     pub fn handle_roster(&mut self, id: RosterId, members: &[Source]) {
+        if protect!(LateGone, !self.gone.is_empty(), else false) {
+            for source in members {
+                if self.gone.get(source).is_some_and(|gone| gone.roster < id) {
+                    self.gone.remove(source);
+                }
+            }
+        }
         let mut members = members.to_vec();
         members.sort_unstable();
         self.rosters.insert(id, members.into());
@@ -382,11 +460,9 @@ impl<P: Clone> TfBuilder<P> {
             if self.released.contains(assign.tf) {
                 continue;
             }
-            let delivered = self.delivered.get(&assign.tf);
-            if let Some(handed_over) = protect!(Tombstones, delivered, else None) {
-                if *handed_over {
-                    self.acks.push(assign.tf);
-                }
+            let committed = self.committed.get(&assign.tf).copied();
+            if let Some(committed) = protect!(Tombstones, committed, else None) {
+                self.answer_again(assign.tf, committed);
                 continue;
             }
             let Some(roster) = self.rosters.get(&assign.roster).cloned() else {
@@ -420,59 +496,6 @@ impl<P: Clone> TfBuilder<P> {
         }
     }
 
-    /// Handles commits of the ICN: delivers the TFs, or acknowledges again those that are delivered already.
-    pub fn handle_commit(&mut self, items: &[Commit]) {
-        for item in items {
-            let tombstone = protect!(Tombstones, self.delivered.get(&item.tf), else None);
-            let delivered = protect!(CommitReacknowledged, tombstone, else None);
-            if self.released.contains(item.tf) {
-                // Done before the present leader took over.
-                self.acks.push(item.tf);
-            } else if let Some(handed_over) = delivered {
-                // A TF on its way to the consumer is acknowledged when it is delivered.
-                if *handed_over {
-                    self.acks.push(item.tf);
-                }
-            } else if !self.commit(item.tf, &item.missing) {
-                self.stats.impossible_commits += 1;
-            }
-        }
-    }
-
-    fn commit(&mut self, tf: TfId, missing: &[FlpId]) -> bool {
-        let (Some(slot), Some(run)) = (self.slots.get(&tf), self.run) else {
-            return false;
-        };
-        let Some(found_missing) = slot.missing() else {
-            return false;
-        };
-        let is_whole = found_missing.iter().all(|flp| missing.contains(flp));
-        if protect!(CommittedContent, when !is_whole) {
-            return false;
-        }
-        let slot = self
-            .slots
-            .remove(&tf)
-            .expect("it was there four lines above");
-        self.open_bytes -= slot.bytes();
-        self.cancel_store(tf);
-        let mut parts = slot.parts;
-        // A part may have come after the report: the TF is as its verdict names it.
-        parts.retain(|part| !missing.contains(&part.source.flp));
-        parts.sort_unstable_by_key(|part| part.source);
-        let built = Tf {
-            run,
-            tf,
-            attempt: slot.attempt,
-            parts,
-            missing: missing.to_vec(),
-        };
-        self.sink_bytes += built.bytes();
-        self.delivered.insert(tf, false);
-        self.deliveries.push_back(built);
-        true
-    }
-
     /// Notes that the consumer has accepted a TF of `run` and of `bytes`, with `missing` FLPs missing. Consumers accept
     /// TFs in any order, and a TF of a former run must not be mistaken for the one of the same id in this run.
     pub fn handle_delivered(&mut self, run: RunId, tf: TfId, bytes: u64, missing: usize) {
@@ -483,9 +506,9 @@ impl<P: Clone> TfBuilder<P> {
         }
         self.stats.delivered_bytes += bytes;
         if self.run == Some(run)
-            && let Some(handed_over) = self.delivered.get_mut(&tf)
+            && let Some(committed) = self.committed.get_mut(&tf)
         {
-            *handed_over = true;
+            *committed = Committed::Delivered;
             self.acks.push(tf);
         }
     }
@@ -513,7 +536,7 @@ impl<P: Clone> TfBuilder<P> {
             self.discard(tf);
         }
         let released = &self.released;
-        self.delivered.retain(|tf, _| !released.contains(*tf));
+        self.committed.retain(|tf, _| !released.contains(*tf));
         self.bad_digests
             .retain(|(tf, _), _| !released.contains(*tf));
         self.grants.keep_only(|tf, _| !released.contains(tf));
@@ -534,9 +557,19 @@ impl<P: Clone> TfBuilder<P> {
         }
     }
 
+    /// Notes how long this EPN and the ICN have lately had to wait for a processor: an answer may take so much longer.
+    pub fn handle_run_delay(&mut self, run_delay: Duration) {
+        self.run_delay = run_delay;
+    }
+
+    /// Returns how long an answer of the ICN is awaited before a report is repeated.
+    fn repeat(&self) -> Duration {
+        self.config.repeat() + self.run_delay
+    }
+
     /// Handles the passing of time: reports stale TFs as they are, and repeats unanswered reports.
     pub fn handle_tick(&mut self, now: Timestamp) {
-        let (stale, repeat) = (self.config.stf_timeout(), self.config.repeat());
+        let (stale, repeat) = (self.config.stf_timeout(), self.repeat());
         let due: Vec<TfId> = self
             .slots
             .iter()
@@ -556,6 +589,7 @@ impl<P: Clone> TfBuilder<P> {
             }
             self.report(now, tf);
         }
+        self.tick_gone(now);
         self.repeat_slots(now);
         self.repeat_stored(now);
         self.tick_grants(now);
@@ -604,7 +638,11 @@ impl<P: Clone> TfBuilder<P> {
         });
         protect!(DeliveryAfterCommit, else {
             let missing = self.slots[&tf].missing().unwrap_or_default();
-            self.commit(tf, &missing)
+            self.commit(&sheaf_protocol::control::Commit {
+                tf,
+                is_redelivered: false,
+                missing,
+            })
         });
     }
 
@@ -613,11 +651,18 @@ impl<P: Clone> TfBuilder<P> {
         if let Some(tf) = self.deliveries.pop_front() {
             return Some(Action::Deliver(tf));
         }
+        if let Some(action) = self.poll_recalls() {
+            return Some(action);
+        }
         if let Some(action) = self.poll_storing() {
             return Some(action);
         }
         if let Some(action) = self.poll_grants() {
             return Some(action);
+        }
+        if self.run.is_some() && std::mem::take(&mut self.has_new_streams) {
+            let sources = self.streams.keys().copied().collect();
+            return Some(Action::Send(Control::Sources(sources)));
         }
         if let Some(message) = self.messages.pop_front() {
             return Some(Action::Send(message));

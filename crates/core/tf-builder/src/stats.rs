@@ -69,6 +69,10 @@ pub struct Stats {
     pub delivered_incomplete: u64,
     /// Payload bytes delivered.
     pub delivered_bytes: u64,
+    /// TFs committed with a mark: an EPN that died may have delivered them before.
+    pub redelivered_tfs: u64,
+    /// Committed TFs given back because no consumer took them.
+    pub returned_tfs: u64,
     /// TFs discarded because they were decided elsewhere or dropped.
     pub discarded_tfs: u64,
     /// Reports repeated for want of an answer of the ICN.

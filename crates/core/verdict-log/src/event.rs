@@ -113,6 +113,8 @@ events! {
         tf: u64;
         /// The assignment built.
         attempt: u32;
+        /// Whether it is marked: an EPN that died may have delivered it before. Left out if not.
+        redelivered: bool, unless "is_false";
         /// The STFs in it.
         parts: Vec<PartEvent>;
         /// FLPs without an STF in it.
@@ -190,13 +192,42 @@ events! {
         /// Reason of the drop.
         reason: Option<String>;
     }
+    /// The EPN of the verdict died before it acknowledged, and another EPN has built the TF; amends the verdict.
+    /// Delivered with a mark.
+    Redelivered = "redelivered" of "ICN" {
+        /// The TF.
+        tf: u64;
+        /// `complete` or `incomplete`.
+        verdict: String;
+        /// The EPN that built it.
+        epn: u16;
+        /// Life of that EPN.
+        incarnation: u64;
+        /// FLPs without an STF in it.
+        missing: Vec<u16>;
+    }
     /// The EPN died before it acknowledged; amends the verdict.
     Abandoned = "abandoned" of "ICN" {
         /// The TF.
         tf: u64;
     }
+    /// No consumer took a committed TF, and its EPN gave it back; of the ICN, amends the verdict to dropped.
+    Undelivered = "undelivered" of "EPN, ICN" {
+        /// The TF.
+        tf: u64;
+    }
     /// Every TF of the run is decided and done.
     Over = "over" of "ICN"
+    /// The event log goes on from an earlier file; first line of each file but the first.
+    Continued = "continued" of "all" {
+        /// Number of the file in its series; the first, which has no such line, is 1.
+        part: u64;
+    }
+    /// The event log goes on in a later file; last line of each file but the last.
+    Rotated = "rotated" of "all" {
+        /// Number of the file that ends here.
+        part: u64;
+    }
     /// The process ends in order; last line of a life that was not cut short.
     End = "end" of "all"
 }
@@ -238,6 +269,14 @@ pub struct MemberEvent {
 )]
 fn is_zero(term: &u64) -> bool {
     *term == 0
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the form that serde asks for"
+)]
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 #[cfg(test)]

@@ -136,6 +136,11 @@ pub trait Ledger {
         false
     }
 
+    /// Returns whether the log outlives this process: another one can go on with the run.
+    fn outlives_process(&self) -> bool {
+        true
+    }
+
     /// Returns whether a takeover would be slow without another checkpoint: one should be appended soon.
     fn wants_checkpoint(&self) -> bool {
         false
@@ -172,6 +177,10 @@ impl<L: Ledger + ?Sized> Ledger for Box<L> {
 
     fn has_others(&self) -> bool {
         (**self).has_others()
+    }
+
+    fn outlives_process(&self) -> bool {
+        (**self).outlives_process()
     }
 
     fn wants_checkpoint(&self) -> bool {

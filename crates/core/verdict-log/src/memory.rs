@@ -56,6 +56,10 @@ impl Ledger for MemoryLedger {
         })
     }
 
+    fn outlives_process(&self) -> bool {
+        false
+    }
+
     fn status(&self) -> LedgerStatus {
         LedgerStatus {
             backend: "memory",
@@ -80,6 +84,7 @@ mod tests {
             Some(Notice::Lead { term: Term(1), .. })
         ));
         assert!(ledger.poll(now).is_none());
+        assert!(!ledger.outlives_process());
         let position = ledger.append(now, vec![Record::Over]);
         assert!(matches!(ledger.poll(now), Some(Notice::Durable(at)) if at == position));
         assert!(ledger.poll(now).is_none());

@@ -8,6 +8,11 @@
 #![expect(unsafe_code, reason = "mapped memory is shared out by hand here")]
 
 mod free_list;
+mod shared;
+
+#[cfg(test)]
+pub(crate) use shared::ALIGNMENT;
+pub use shared::SharedBlocks;
 
 use crate::mapping::Mapping;
 use bytes::{Buf, Bytes};
@@ -83,7 +88,7 @@ pub struct Arena {
 }
 
 /// Callback, from any thread, when room was wanted and a block came back.
-pub(crate) type Freed = dyn Fn() + Send + Sync;
+pub type Freed = dyn Fn() + Send + Sync;
 
 impl Arena {
     /// Maps an arena of at least `bytes`, rounded up to whole huge pages (2 MiB).
@@ -221,6 +226,12 @@ impl Arena {
         }))
     }
 
+    /// Returns whether `bytes` lie in the arena.
+    #[must_use]
+    pub fn holds(&self, bytes: &[u8]) -> bool {
+        self.mapping.place_of(bytes).is_some()
+    }
+
     /// Returns where `bytes` begin, counted from the start of the memory that other processes can map; `None` if they
     /// do not lie in it, or it cannot be mapped.
     pub(crate) fn place_of(&self, bytes: &[u8]) -> Option<u64> {
@@ -233,8 +244,8 @@ impl Arena {
         Some((self.mapping.file()?, self.mapping.len()))
     }
 
-    /// Has `freed` called when a block comes back after [`want`](Self::want).
-    pub(crate) fn notify_when_freed(&self, freed: &Arc<Freed>) {
+    /// Has `freed` called, as long as it lives, when a block comes back after [`want`](Self::want).
+    pub fn notify_when_freed(&self, freed: &Arc<Freed>) {
         let mut listeners = lock(&self.listeners);
         listeners.retain(|listener| listener.strong_count() > 0);
         listeners.push(Arc::downgrade(freed));
@@ -242,7 +253,7 @@ impl Arena {
 
     /// Asks for one call of the listeners. The caller tries to allocate once more afterwards, since the block
     /// may have come back just before.
-    pub(crate) fn want(&self) {
+    pub fn want(&self) {
         self.wanted.store(true, Ordering::SeqCst);
     }
 

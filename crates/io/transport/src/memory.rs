@@ -165,6 +165,11 @@ impl Network {
         world.cut(b, a);
     }
 
+    /// Breaks all connections between two endpoints: both see a reset.
+    pub fn reset(&self, a: &str, b: &str) {
+        self.world().reset(a, b);
+    }
+
     /// Ends a cut, both ways. What vanished does not come back.
     pub fn heal(&self, a: &str, b: &str) {
         let mut world = self.world();

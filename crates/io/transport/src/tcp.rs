@@ -116,14 +116,21 @@ struct WakerState {
 }
 
 impl Waker {
-    /// Ends the present or the next sleep.
+    /// Ends the present or the next sleep. A wake that the poll has not seen yet stands for this one too: only the
+    /// first costs a system call.
     ///
     /// # Errors
     ///
     /// Only if the operating system fails to write to an event descriptor.
     pub fn wake(&self) -> io::Result<()> {
-        self.0.by_user.store(true, Ordering::Release);
-        self.0.waker.wake()
+        if self.0.by_user.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let written = self.0.waker.wake();
+        if written.is_err() {
+            self.0.by_user.store(false, Ordering::Release);
+        }
+        written
     }
 }
 
@@ -440,7 +447,7 @@ impl Tcp {
         let notices = std::mem::replace(&mut self.notices, Events::with_capacity(0));
         for notice in &notices {
             if notice.token() == WAKE {
-                if self.waker.by_user.swap(false, Ordering::Acquire) {
+                if self.waker.by_user.swap(false, Ordering::AcqRel) {
                     events.push(Event::Woken);
                 }
                 continue;

@@ -11,8 +11,8 @@ use std::os::fd::AsFd;
 
 /// Bytes that one read takes for heads and small frames.
 const BUFFER_BYTES: usize = 64 << 10;
-/// A frame up to this size that has come whole is copied out of the buffer; a larger one gets memory of its own, which
-/// its bytes are read into.
+/// A frame up to this size is copied out of the buffer when it has come whole; a larger one gets memory of its own,
+/// which its bytes are read into.
 const COPIED_BYTES_MAX: usize = 16 << 10;
 /// Bytes of a command at most. Larger than any that there is, beside a subscription to a very long topic.
 const COMMAND_BYTES_MAX: u64 = 8 << 10;
@@ -149,7 +149,11 @@ impl Input {
             };
             let needed = self.check(&head, limits)?;
             let unread = self.unread();
-            if needed <= COPIED_BYTES_MAX && unread.len() - size >= needed {
+            if needed <= COPIED_BYTES_MAX {
+                // The rest of a small frame comes with the next buffer, not by a read of its own.
+                if unread.len() - size < needed {
+                    return Ok(None);
+                }
                 let bytes = Bytes::copy_from_slice(&unread[size..size + needed]);
                 self.at += size + needed;
                 return Ok(Some((head.kind, bytes)));
@@ -324,6 +328,26 @@ mod tests {
             ]
         );
         assert_eq!(input.fill(&far).unwrap(), 0);
+    }
+
+    #[test]
+    fn small_frames_cost_one_read_for_a_buffer_of_them() {
+        let frames = 100;
+        let stream = part(false, &[7; 10_000]).repeat(frames);
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&stream).unwrap();
+        std::io::Seek::rewind(&mut file).unwrap();
+        let (mut input, mut reads, mut messages) = (Input::default(), 0, 0);
+        while messages < frames {
+            assert!(input.fill(&file).unwrap() > 0);
+            reads += 1;
+            while input.next(&LIMITS).unwrap().is_some() {
+                messages += 1;
+            }
+        }
+        // What is left of a frame at the end of a buffer is read with the next ones, not for itself.
+        assert!(reads <= 20, "{reads} reads for {} bytes", stream.len());
+        assert!(input.is_between());
     }
 
     #[test]

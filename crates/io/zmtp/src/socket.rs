@@ -308,11 +308,26 @@ impl Socket {
 
     /// Returns the next message and who sent it; peers have their turns. `None` if none has come whole.
     pub fn try_recv(&mut self) -> Option<(PeerId, Message)> {
+        self.try_recv_of(|_| true)
+    }
+
+    /// As [`try_recv`](Self::try_recv), of those peers that `wants` names. The others keep their turns, and what they
+    /// send waits in the kernel.
+    pub fn try_recv_of(&mut self, wants: impl Fn(PeerId) -> bool) -> Option<(PeerId, Message)> {
         if !self.socket_type.receives() {
             return None;
         }
         let now = Instant::now();
-        while let Some(id) = self.turns.pop_front() {
+        let mut passed_over = 0;
+        while passed_over < self.turns.len()
+            && let Some(id) = self.turns.pop_front()
+        {
+            if !wants(PeerId(id)) {
+                self.turns.push_back(id);
+                passed_over += 1;
+                continue;
+            }
+            passed_over = 0;
             if let Some(peer) = self.peers.get_mut(&id) {
                 peer.has_turn = false;
             }
@@ -527,6 +542,12 @@ impl Socket {
             self.events.pop_front();
         }
         self.events.push_back(event);
+    }
+
+    /// Returns the peers whose handshake is done.
+    #[must_use]
+    pub fn ready(&self) -> Vec<PeerId> {
+        self.ready_peers().map(PeerId).collect()
     }
 
     /// Peers whose handshake is done.

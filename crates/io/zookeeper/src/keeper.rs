@@ -24,6 +24,8 @@ pub struct Ticket(pub u64);
 pub enum Kind {
     /// Until it is deleted.
     Persistent,
+    /// Until it is deleted, and open to every user: a folder above that of the farm.
+    Shared,
     /// As long as the session.
     Ephemeral,
     /// As long as the session; ten digits that count up are put behind its name.
@@ -153,8 +155,11 @@ pub enum KeeperError {
     /// The node has children.
     #[error("the node has children")]
     NotEmpty,
-    /// This user lacks the permission.
-    #[error("no permission")]
+    /// This user lacks the permission: a wrong password is one of another user.
+    #[error(
+        "no permission: found a user or password that may not read or write there, expected those that made it \
+         (membership.user, membership.password_file)"
+    )]
     NoAuth,
     /// The connection broke. The request may have been carried out or not, and may still be.
     #[error("the answer is lost")]
@@ -239,14 +244,20 @@ impl<K: Keeper + ?Sized> Keeper for Box<K> {
     }
 }
 
-/// Returns the requests that create `path` and everything above it, as far as that is missing.
+/// Returns the requests that create `path`, a folder in the root of a farm, and everything above it, as far as that is
+/// missing. What is above the root belongs to no farm: others make theirs beside this one.
 pub fn make_path(path: &str) -> Vec<Request> {
+    let root = path.rfind('/').unwrap_or(0);
     let ends = path.char_indices().filter(|(at, c)| *c == '/' && *at > 0);
     let ends = ends.map(|(at, _)| at).chain([path.len()]);
     let create = |end: usize| Request::Create {
         path: path[..end].to_owned(),
         data: Vec::new(),
-        kind: Kind::Persistent,
+        kind: if end < root {
+            Kind::Shared
+        } else {
+            Kind::Persistent
+        },
     };
     ends.filter(|end| *end > 1).map(create).collect()
 }

@@ -101,6 +101,8 @@ pub struct ZooKeeperLedger<K> {
     segments_read: u64,
     /// Segment up to which the removal was refused, and waits for the next checkpoint.
     remove_refused: u64,
+    /// Last segment of a removal without an answer, which may have been carried out.
+    removing: Option<u64>,
     trouble_of_way: Option<String>,
     trouble_of_log: Option<String>,
     /// Whether trouble was reported and its end was not.
@@ -168,6 +170,7 @@ impl<K: Keeper> ZooKeeperLedger<K> {
             checkpoint_open: None,
             segments_read: 0,
             remove_refused: 0,
+            removing: None,
             trouble_of_way: None,
             trouble_of_log: None,
             is_in_trouble: false,
@@ -309,15 +312,7 @@ impl<K: Keeper> ZooKeeperLedger<K> {
             },
             Purpose::ReadClaim | Purpose::Claim => self.handle_claim(now, purpose, answer),
             Purpose::ListLog | Purpose::ReadSegment(_) => self.handle_log(now, purpose, answer),
-            Purpose::Remove(last) => match answer {
-                Ok(_) => self.first_segment = *last + 1,
-                // All of them or none: they are gone by a request whose answer was lost.
-                Err(error) if *error.root() == KeeperError::NoNode => {
-                    self.first_segment = *last + 1;
-                }
-                // The rest is found by the next leader.
-                Err(_) => self.remove_refused = self.keep_from().unwrap_or(0),
-            },
+            Purpose::Remove(last) => self.handle_removed(*last, answer),
             Purpose::Write(_) | Purpose::ReadBack(_) => {}
         }
     }
@@ -640,6 +635,8 @@ impl<K: Keeper> Ledger for ZooKeeperLedger<K> {
             Stage::Leading(writer) => writer.due(self.options.gather, self.options.gather_max),
             _ => None,
         };
+        // Before a retry is due nothing is written, however long records have been gathered.
+        let gathered = gathered.map(|due| self.retry_at.map_or(due, |at| due.max(at)));
         let gathered = gathered.filter(|_| self.is_connected);
         let retry_at = self.retry_at.filter(|_| self.is_connected);
         let own = [retry_at, self.fences_at(), gathered];

@@ -12,6 +12,8 @@ pub mod ledger;
 #[cfg(feature = "client")]
 mod live;
 mod options;
+#[cfg(feature = "client")]
+mod probe;
 pub mod registry;
 pub mod server;
 #[cfg(feature = "client")]

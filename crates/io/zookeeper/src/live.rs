@@ -6,6 +6,7 @@
 use crate::Waker;
 use crate::keeper::{Answer, Keeper, KeeperError, KeeperEvent, Kind, Request, Step, Ticket};
 use crate::options::{OptionsError, ZooKeeperOptions};
+use crate::probe;
 use crate::tunnel::{Failures, Tunnel};
 use sheaf_protocol::Timestamp;
 use std::collections::VecDeque;
@@ -81,7 +82,8 @@ impl Live {
         let tunnel = options
             .tls
             .as_ref()
-            .map(|tls| Tunnel::open(&options.servers, tls, options.session))
+            // The reason is to be known before the client gives up.
+            .map(|tls| Tunnel::open(&options.servers, tls, options.session * 3 / 4))
             .transpose()?;
         let servers = options.servers.join(",");
         let session = Session {
@@ -93,6 +95,8 @@ impl Live {
             },
             failures: tunnel.as_ref().map(Tunnel::failures),
             other_tasks: tunnel.as_ref().map_or(0, Tunnel::tasks),
+            patience: options.session,
+            named: options.servers.clone(),
             servers,
         };
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -204,6 +208,10 @@ struct Session {
     acls: zk::Acls<'static>,
     /// The servers, for people.
     servers: String,
+    /// The same, each.
+    named: Vec<String>,
+    /// Time that a server has to answer.
+    patience: Duration,
     /// The servers in the form of the client, or the ports of the tunnel to them.
     connect_to: String,
     /// Failures of the tunnel, if there is one.
@@ -248,8 +256,7 @@ impl Session {
                     }
                 }
                 Err(error) => {
-                    let failure = self.failures.as_ref().and_then(Failures::last);
-                    let error = failure.unwrap_or_else(|| error.to_string());
+                    let error = self.cause(&error).await;
                     // Once for each reason; the attempts go on.
                     if said != error {
                         let why = format!("no session with {}: {error}", self.servers);
@@ -267,6 +274,15 @@ impl Session {
                 }
             }
         }
+    }
+
+    /// Returns why there is no session. The client says that time is over, whatever answers at the port.
+    async fn cause(&self, error: &zk::Error) -> String {
+        let cause = match &self.failures {
+            Some(failures) => failures.last(),
+            None => probe::cause(&self.named, self.patience).await,
+        };
+        cause.unwrap_or_else(|| error.to_string())
     }
 
     /// A command while there is no session; whether it is the end.
@@ -407,14 +423,14 @@ async fn first(asked: &mut VecDeque<(Ticket, Asked)>) -> (Ticket, Outcome) {
 async fn carry_out(client: zk::Client, acls: zk::Acls<'static>, request: Request) -> Outcome {
     let answer = match request {
         Request::Create { path, data, kind } => {
-            let options = mode(kind).with_acls(acls);
+            let options = mode(kind).with_acls(acls_of(kind, acls));
             let (_, sequence) = client
                 .create(&path, &data, &options)
                 .await
                 .map_err(as_error)?;
             let path = match kind {
                 Kind::EphemeralSequential => format!("{path}{sequence}"),
-                Kind::Persistent | Kind::Ephemeral => path,
+                Kind::Persistent | Kind::Shared | Kind::Ephemeral => path,
             };
             Answer::Created { path }
         }
@@ -467,6 +483,7 @@ async fn carry_out(client: zk::Client, acls: zk::Acls<'static>, request: Request
                         writer.add_check_version(path, version.unwrap_or(-1))
                     }
                     Step::Create { path, data, kind } => {
+                        let acls = acls_of(*kind, acls);
                         writer.add_create(path, data, &mode(*kind).with_acls(acls))
                     }
                     Step::Delete { path, version } => writer.add_delete(path, *version),
@@ -493,9 +510,17 @@ fn data_of(data: Vec<u8>, stat: &zk::Stat) -> Answer {
     }
 }
 
+/// Returns the rights on a node of this kind, where those on the farm's own nodes are `own`.
+fn acls_of(kind: Kind, own: zk::Acls<'static>) -> zk::Acls<'static> {
+    match kind {
+        Kind::Shared => zk::Acls::anyone_all(),
+        Kind::Persistent | Kind::Ephemeral | Kind::EphemeralSequential => own,
+    }
+}
+
 fn mode(kind: Kind) -> zk::CreateMode {
     match kind {
-        Kind::Persistent => zk::CreateMode::Persistent,
+        Kind::Persistent | Kind::Shared => zk::CreateMode::Persistent,
         Kind::Ephemeral => zk::CreateMode::Ephemeral,
         Kind::EphemeralSequential => zk::CreateMode::EphemeralSequential,
     }

@@ -97,10 +97,20 @@ impl TunnelError {
                 }
             }
             Some(rustls::Error::InvalidMessage(_)) => Self::Plain { server },
-            None if source.kind() == io::ErrorKind::UnexpectedEof => Self::Plain { server },
+            // A plain server closes with bytes of the handshake unread, which resets the connection.
+            None if is_early_end(source.kind()) => Self::Plain { server },
             _ => Self::Other { server, source },
         }
     }
+}
+
+/// Returns whether a connection that fails like this in its handshake has ended at the other side.
+pub(crate) fn is_early_end(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind as End;
+    matches!(
+        kind,
+        End::UnexpectedEof | End::ConnectionReset | End::ConnectionAborted | End::BrokenPipe
+    )
 }
 
 /// Returns whether a server that sends this alert does not accept the certificate of its client.

@@ -20,12 +20,16 @@ struct Node {
 
 impl Node {
     fn start(options: &ZooKeeperOptions) -> Self {
+        Self::start_at(options, "/farm")
+    }
+
+    fn start_at(options: &ZooKeeperOptions, root: &str) -> Self {
         let (ring, rung) = sync_channel(1);
         // One ring that waits is enough.
         let waker = Box::new(move || {
             let _ = ring.try_send(());
         });
-        let registry = sheaf_zookeeper::open_registry(options, "/farm", &[], waker).unwrap();
+        let registry = sheaf_zookeeper::open_registry(options, root, &[], waker).unwrap();
         Self { registry, rung }
     }
 
@@ -121,9 +125,27 @@ fn nodes_with_certificates_and_a_password_are_let_in_and_nobody_else() {
             let RegistryEvent::Problem { what } = event else {
                 return false;
             };
-            what == "/farm/nodes cannot be read: no permission"
+            what.contains("/farm/nodes cannot be read: no permission")
+                && what.contains("membership.password_file")
         });
     }
+    // A wrong password is named, and so is a secure port where a plain one is expected.
+    // With its certificate a node is the user of that as well.
+    let mut wrong = ZooKeeperOptions::new(server.addresses(), SESSION);
+    wrong.user = Some(("farm".to_owned(), "wrong".to_owned()));
+    Node::start(&wrong).await_event("problem", |event| {
+        let RegistryEvent::Problem { what } = event else {
+            return false;
+        };
+        what.contains("no permission: found a user or password")
+    });
+    let plain_client = ZooKeeperOptions::new(vec![relay.address()], SESSION);
+    Node::start(&plain_client).await_event("the secure port", |event| {
+        let RegistryEvent::Away { why } = event else {
+            return false;
+        };
+        why.contains("found the secure port of ZooKeeper, expected the plain one")
+    });
     // Without a certificate of the farm there is no session at all, nor with a server that has none, nor at a plain
     // port; the reason says which.
     let (other_ca, other_issuer) = authority();
@@ -156,4 +178,40 @@ fn nodes_with_certificates_and_a_password_are_let_in_and_nobody_else() {
             why.contains(expected) && why.contains(address.as_str())
         });
     }
+}
+
+#[test]
+fn a_nested_root_leaves_what_is_above_it_to_others() {
+    let Some(home) = Home::for_tests() else {
+        return;
+    };
+    let server = Ensemble::start(&home, &ServerOptions::standalone()).unwrap();
+    let joins = |user: &str, root: &str, index: u16| {
+        let mut options = ZooKeeperOptions::new(server.addresses(), SESSION);
+        options.user = Some((user.to_owned(), "secret".to_owned()));
+        let mut node = Node::start_at(&options, root);
+        let member = Member {
+            node: EpnId(index).into(),
+            incarnation: Incarnation(1),
+            address: "a:1".to_owned(),
+        };
+        node.registry.join(Timestamp(0), member.clone());
+        node.await_event("view", |event| {
+            *event == RegistryEvent::View([member.clone()].into())
+        });
+        node
+    };
+    let _first = joins("one", "/site/daq/one", 1);
+    // Another user makes a farm beside the first one, at both levels.
+    let _second = joins("two", "/site/daq/two", 2);
+    let _third = joins("three", "/site/three", 3);
+    // What belongs to a farm is still for its user alone.
+    let mut other = ZooKeeperOptions::new(server.addresses(), SESSION);
+    other.user = Some(("two".to_owned(), "secret".to_owned()));
+    Node::start_at(&other, "/site/daq/one").await_event("problem", |event| {
+        let RegistryEvent::Problem { what } = event else {
+            return false;
+        };
+        what.contains("/site/daq/one/nodes cannot be read: no permission")
+    });
 }

@@ -36,28 +36,39 @@ impl Clock {
 
 /// Returns an incarnation for a process that begins now, `least` or higher: later processes of a host get higher ones,
 /// as long as its wall clock is not set back. Where it was, the ICN refuses the node and names the least that may join.
+/// Two processes of one node may be refused so, with the same number: they draw from the second above it, since two
+/// with one incarnation would be one life to the farm.
 #[must_use]
 pub fn new_incarnation(least: u64) -> Incarnation {
+    let wall = wall_ns();
+    if wall >= least {
+        return Incarnation(wall);
+    }
+    Incarnation(least.saturating_add(random_number() % 1_000_000_000))
+}
+
+/// Returns the time since 1970 in ns by the wall clock.
+fn wall_ns() -> u64 {
     let since = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or(Duration::ZERO);
-    Incarnation(
-        u64::try_from(since.as_nanos())
-            .unwrap_or(u64::MAX)
-            .max(least),
-    )
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Draws a number that no peer can predict.
+pub(crate) fn random_number() -> u64 {
+    let mut bytes = [0; 8];
+    match rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty()) {
+        Ok(8) => u64::from_le_bytes(bytes),
+        // A kernel without random bytes: the time in ns still tells runs of one ICN, and its streams, apart.
+        _ => splitmix::mix(wall_ns()),
+    }
 }
 
 /// Draws a run id that no other run has. Its low half is `number`, or drawn as well if that is 0.
 #[must_use]
 pub fn new_run(number: u32) -> RunId {
-    let mut bytes = [0; 8];
-    let drawn = match rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())
-    {
-        Ok(8) => u64::from_le_bytes(bytes),
-        // A kernel without random bytes: the time in ns still tells runs of one ICN apart.
-        _ => splitmix::mix(new_incarnation(0).0),
-    };
+    let drawn = random_number();
     RunId(match number {
         0 => drawn.max(1),
         number => drawn & !u64::from(u32::MAX) | u64::from(number),
@@ -120,6 +131,15 @@ mod tests {
                 .all(|run| run.0 & u64::from(u32::MAX) == 540_123)
         );
         assert_ne!(new_run(0), new_run(0));
+    }
+
+    #[test]
+    fn two_processes_that_are_told_the_same_least_incarnation_get_two() {
+        let least = wall_ns() + 3_600_000_000_000;
+        let lives = [new_incarnation(least), new_incarnation(least)];
+        assert!(lives.iter().all(|life| life.0 >= least));
+        assert_ne!(lives[0], lives[1]);
+        assert!(new_incarnation(0).0 >= wall_ns() - 3_600_000_000_000);
     }
 
     #[test]

@@ -13,7 +13,9 @@ mod files;
 mod flp;
 mod icn;
 pub mod keys;
+mod log;
 mod membership;
+mod metrics;
 mod read;
 mod renamed;
 mod security;
@@ -35,7 +37,9 @@ pub use crate::zmq::ZmqMethod;
 pub use epn::EpnConfig;
 pub use flp::FlpConfig;
 pub use icn::{IcnConfig, LedgerBackend, LedgerConfig};
+pub use log::{LogConfig, Rotation};
 pub use membership::{MembershipBackend, MembershipConfig, MembershipFileError};
+pub use metrics::MetricsConfig;
 pub use security::{BulkConfig, PageConfig, SecurityConfig};
 pub use transport::TransportConfig;
 
@@ -63,6 +67,16 @@ pub struct FarmConfig {
     pub security: SecurityConfig,
     /// Where they are written down.
     pub membership: MembershipConfig,
+    /// Logs of all nodes.
+    pub log: LogConfig,
+    /// Where the metrics of all nodes are sent.
+    pub metrics: MetricsConfig,
+    /// The collector of monitoring, which has its own types for it; nodes only pass over the table.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub monitor: Option<toml::Table>,
+    /// The agent of monitoring, whose crate reads the table.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<toml::Table>,
 }
 
 /// The `[run]` table of a farm file.
@@ -128,6 +142,7 @@ impl FarmConfig {
     pub fn scheduler(&self) -> SchedulerConfig {
         SchedulerConfig {
             epns_are_durable: self.epn.ack == Ack::Stored,
+            delivery: self.icn.delivery,
             ..self.icn.scheduler.clone()
         }
     }

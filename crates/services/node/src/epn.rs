@@ -1,5 +1,6 @@
 //! The process of an EPN: its brain, its streams, its sink.
 
+use crate::challenge::{Challenges, Nonces};
 use crate::event::{Event, EventLog};
 use crate::flp::Turn;
 use crate::icn_link::{IcnLink, LEAVE_ALONE_AFTER};
@@ -11,6 +12,7 @@ use crate::uplink::{Heard, JoinRefusal, Uplink};
 use bytes::Bytes;
 use sheaf_metrics::Registry;
 use sheaf_protocol::Tf;
+use sheaf_protocol::control::EpnPulse;
 use sheaf_protocol::reject::Code;
 use sheaf_protocol::{
     Control, DataHello, NodeId, Role, RunId, Source, StfHeader, Target, TfId, Timestamp, WireKind,
@@ -18,7 +20,7 @@ use sheaf_protocol::{
 };
 use sheaf_tf_builder::{Action, RefusedStf, TfBuilder};
 use sheaf_transport::{ConnId, Frame, ListenError, Refusal, Transport};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use thiserror::Error;
 use tracing::{debug, error, info, warn};
@@ -36,6 +38,8 @@ pub struct EpnParts {
     pub sink: SinkHandle,
     /// Stream to the ICN.
     pub uplink: Uplink,
+    /// Source of the nonces of its challenges.
+    pub nonces: Nonces,
     /// Event log.
     pub log: EventLog,
 }
@@ -67,6 +71,7 @@ pub struct EpnNode<T> {
     ticked_at: Timestamp,
     is_dismissed: bool,
     peer_guard: PeerGuard,
+    challenges: Challenges,
 }
 
 impl<T: Transport> EpnNode<T> {
@@ -78,6 +83,7 @@ impl<T: Transport> EpnNode<T> {
             brain,
             sink,
             uplink,
+            nonces,
             mut log,
         } = parts;
         let node = format!("{}", target.epn);
@@ -98,6 +104,7 @@ impl<T: Transport> EpnNode<T> {
             ticked_at: Timestamp(0),
             is_dismissed: false,
             peer_guard: PeerGuard::default(),
+            challenges: Challenges::new(nonces),
         }
     }
 
@@ -109,6 +116,11 @@ impl<T: Transport> EpnNode<T> {
     /// The node ends: a registry need not wait for its session.
     pub fn deregister(&mut self, now: Timestamp) {
         self.icn_link.deregister(now);
+    }
+
+    /// Returns the event log.
+    pub fn log(&mut self) -> &mut EventLog {
+        &mut self.log
     }
 
     /// Returns the transport.
@@ -132,13 +144,11 @@ impl<T: Transport> EpnNode<T> {
                     self.icn_link.uplink.refuse(conn);
                     self.peer_guard.named(conn, NodeId::ICN);
                     let transport = &mut self.transport;
-                    return self
-                        .peer_guard
+                    self.peer_guard
                         .reject(now, transport, conn, Code::RoleDenied, &detail);
+                } else {
+                    self.icn_link.uplink.handle_connected(now, conn);
                 }
-                self.icn_link
-                    .uplink
-                    .handle_connected(now, conn, &mut self.transport);
             }
             Net::Received { conn, frame, .. } if self.icn_link.uplink.owns(conn) => {
                 self.handle_heard(now, conn, &frame);
@@ -150,6 +160,8 @@ impl<T: Transport> EpnNode<T> {
                 debug!(peer, "Data stream accepted");
                 self.peer_guard.accepted(conn, &peer);
                 self.streams.insert(conn, None);
+                let challenge = self.challenges.accepted(now, conn);
+                self.challenge(conn, &challenge);
             }
             Net::Received {
                 conn,
@@ -161,6 +173,7 @@ impl<T: Transport> EpnNode<T> {
             }
             Net::Closed { conn, reason } => {
                 self.peer_guard.closed(now, conn, &reason);
+                self.challenges.closed(conn);
                 if let Some(Some(source)) = self.streams.remove(&conn) {
                     debug!(%source.flp, %reason, "Data stream closed");
                     self.brain.handle_stream_closed(now, source);
@@ -192,6 +205,9 @@ impl<T: Transport> EpnNode<T> {
     }
 
     fn handle_heard(&mut self, now: Timestamp, conn: ConnId, frame: &Frame) {
+        if self.peer_guard.is_rejected(conn) {
+            return;
+        }
         let transport = &mut self.transport;
         match self.icn_link.handle_frame(now, conn, frame, transport) {
             Heard::Joined {
@@ -218,10 +234,17 @@ impl<T: Transport> EpnNode<T> {
             Control::Roster { id, members } => self.brain.handle_roster(id, &members),
             Control::Assign(items) => self.brain.handle_assign(now, &items),
             Control::Absent(items) => self.brain.handle_absent(now, &items),
-            Control::SourceGone { source } => self.brain.handle_source_gone(now, source),
-            Control::SourceBack { source } => self.brain.handle_source_back(source),
+            Control::SourceGone { source, roster } => {
+                self.brain.handle_source_gone(now, source, roster);
+            }
+            Control::SourceBack { source, roster } => self.brain.handle_source_back(source, roster),
             Control::Commit(items) => self.brain.handle_commit(&items),
             Control::Recover(items) => self.brain.handle_recover(&items),
+            Control::Recall(tfs) => {
+                for tf in self.brain.handle_recall(&tfs) {
+                    self.log.add(&Event::Undelivered { tf: tf.0 });
+                }
+            }
             Control::Discard(tfs) => self.brain.handle_discard(&tfs),
             Control::Release(release) => self.brain.handle_release(&release),
             Control::Dismissed => self.is_dismissed = true,
@@ -280,6 +303,12 @@ impl<T: Transport> EpnNode<T> {
         }
     }
 
+    fn challenge(&mut self, conn: ConnId, challenge: &Control) {
+        let frame = reject::on_data_stream(self.target.epn.into(), challenge);
+        // A stream that takes nothing is closed by its silence.
+        let _ = self.transport.send(conn, frame);
+    }
+
     fn handle_data_hello(&mut self, now: Timestamp, conn: ConnId, frame: &Frame) {
         let hello = match DataHello::decode(&frame.head) {
             Ok(hello) => hello,
@@ -298,6 +327,9 @@ impl<T: Transport> EpnNode<T> {
                 found.epn, found.incarnation.0, expected.epn, expected.incarnation.0
             );
             return self.reject(now, conn, Code::WrongTarget, &detail);
+        }
+        if let Err(detail) = self.challenges.check(conn, hello.nonce) {
+            return self.reject(now, conn, Code::WrongNonce, &detail);
         }
         match self.streams.get_mut(&conn) {
             Some(known @ None) => {
@@ -374,6 +406,11 @@ impl<T: Transport> EpnNode<T> {
         self.brain.handle_late(late);
     }
 
+    /// Notes that this process had to wait for a processor for `delay`, until just before `now`.
+    pub fn handle_run_delay(&mut self, now: Timestamp, delay: Duration) {
+        self.icn_link.handle_run_delay(now, delay);
+    }
+
     /// The node is asked to go: it finishes what it has and takes nothing new.
     pub fn handle_shutdown(&mut self, now: Timestamp) {
         if self.icn_link.leave(now, &mut self.transport) {
@@ -397,11 +434,22 @@ impl<T: Transport> EpnNode<T> {
             self.ticked_at = now;
             self.icn_link.handle_tick(now, &mut self.transport);
             self.peer_guard.tick(now, &mut self.transport);
+            for (conn, challenge) in self.challenges.due(now) {
+                if !self.peer_guard.is_rejected(conn) {
+                    self.challenge(conn, &challenge);
+                }
+            }
+            self.brain.handle_run_delay(self.icn_link.patience(now));
             self.brain.handle_tick(now);
         }
         self.deliver(now);
         self.act(now);
-        let pulse = || Control::EpnPulse(self.brain.pulse(self.received_bytes));
+        let pulse = |run_delay_ns| {
+            Control::EpnPulse(EpnPulse {
+                run_delay_ns,
+                ..self.brain.pulse(self.received_bytes)
+            })
+        };
         self.icn_link.send_pulse(now, &mut self.transport, pulse);
         // An EPN that is in no run yet has nothing that an ICN could ask for.
         let patience = self
@@ -432,6 +480,7 @@ impl<T: Transport> EpnNode<T> {
                     run,
                     tf,
                     attempt,
+                    is_redelivered,
                     bytes,
                     parts,
                     missing,
@@ -447,12 +496,14 @@ impl<T: Transport> EpnNode<T> {
                     self.log.add(&Event::Delivered {
                         tf: tf.0,
                         attempt,
+                        redelivered: is_redelivered,
                         parts,
                         missing,
                         file,
                     });
                 }
                 SinkEvent::Freed { bytes } => self.brain.handle_sink_freed(bytes),
+                SinkEvent::Returned { run, tf, bytes } => self.handle_returned(run, tf, bytes),
                 SinkEvent::Stored { run, tf } => self.brain.handle_stored(now, run, tf),
                 SinkEvent::Recovered {
                     run,
@@ -479,6 +530,29 @@ impl<T: Transport> EpnNode<T> {
                 }
             }
         }
+    }
+
+    /// Takes committed TFs back, here and from the queue of the sink.
+    fn recall(&mut self, run: RunId, tfs: &[TfId]) {
+        let tfs: BTreeSet<TfId> = tfs.iter().copied().collect();
+        let is_recalled = |tf: &Tf<Bytes>| tf.run == run && tfs.contains(&tf.tf);
+        let waiting = std::mem::take(&mut self.waiting);
+        for tf in waiting {
+            if is_recalled(&tf) {
+                self.handle_returned(run, tf.tf, tf.bytes());
+            } else {
+                self.waiting.push_back(tf);
+            }
+        }
+        self.sink.recall(run, &tfs);
+    }
+
+    /// Handles a TF that was taken back, and that no consumer has.
+    fn handle_returned(&mut self, run: RunId, tf: TfId, bytes: u64) {
+        if self.brain.run() == Some(run) {
+            self.log.add(&Event::Undelivered { tf: tf.0 });
+        }
+        self.brain.handle_returned(run, tf, bytes);
     }
 
     /// A former life of this EPN has built it; this one has made it visible, or cannot.
@@ -518,6 +592,10 @@ impl<T: Transport> EpnNode<T> {
                 Some(Action::SendToFlp { source, control }) => self.send_to_flp(source, &control),
                 Some(Action::Deliver(tf)) => {
                     self.waiting.push_back(tf);
+                    self.deliver(now);
+                }
+                Some(Action::Recall { run, tfs }) => {
+                    self.recall(run, &tfs);
                     self.deliver(now);
                 }
                 Some(Action::Store(tf)) => self.sink.store(tf),

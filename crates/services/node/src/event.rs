@@ -4,13 +4,16 @@
 //! A node writes the lines of one turn of its loop in one `write` before it sends the messages that follow from
 //! them: what a peer knows is in the log, also of a process that was killed.
 
+use crate::config::Rotation;
 use rustix::time::ClockId;
 use serde::Serialize;
 pub use sheaf_verdict_log::event::{Event, FileEvent, MemberEvent, PartEvent};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 /// An event as it stands in a file: with the time at which it was added.
 #[derive(Serialize)]
@@ -34,14 +37,26 @@ pub struct EventLog(Target);
 #[derive(Debug)]
 enum Target {
     Nothing,
-    File {
-        file: File,
-        lines: Vec<u8>,
-    },
+    File(Box<Series>),
     Memory {
         shared: Arc<Mutex<Vec<Event>>>,
         added: Vec<Event>,
     },
+}
+
+/// Files of one event log: the one that is written, and those before it, whose names end with their number.
+#[derive(Debug)]
+struct Series {
+    path: PathBuf,
+    file: File,
+    /// Number of the file, from 1.
+    part: u64,
+    /// Bytes in the file.
+    bytes: u64,
+    begun: Instant,
+    rotation: Rotation,
+    /// Lines that are not written yet.
+    lines: Vec<u8>,
 }
 
 /// Lines that a log which cannot be written keeps for later, in bytes. Beyond it, they are lost and counted.
@@ -54,17 +69,33 @@ impl EventLog {
         Self(Target::Nothing)
     }
 
-    /// Appends to the file at `path`; it is made if it is not there.
+    /// Appends to the file at `path`; it is made if it is not there. Behind a limit of `rotation` it is renamed, and
+    /// the log goes on in a new file of the same path.
     ///
     /// # Errors
     ///
-    /// What opening the file gives.
-    pub fn append_to(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().create(true).append(true).open(path)?;
-        Ok(Self(Target::File {
-            file,
-            lines: Vec::with_capacity(64 << 10),
-        }))
+    /// The error of opening the file.
+    pub fn append_to(path: &Path, rotation: Rotation) -> io::Result<Self> {
+        Ok(Self(Target::File(Box::new(Series::open(path, rotation)?))))
+    }
+
+    /// Changes the limits of a file.
+    pub fn set_rotation(&mut self, rotation: Rotation) {
+        if let Target::File(series) = &mut self.0 {
+            series.rotation = rotation;
+        }
+    }
+
+    /// Opens the path of the log again: the log goes on in another file if that was renamed, or removed.
+    ///
+    /// # Errors
+    ///
+    /// The error of opening or writing. The log goes on in the file that it has.
+    pub fn reopen(&mut self) -> io::Result<()> {
+        match &mut self.0 {
+            Target::File(series) => series.reopen(),
+            Target::Nothing | Target::Memory { .. } => Ok(()),
+        }
     }
 
     /// Appends to `shared`.
@@ -80,13 +111,8 @@ impl EventLog {
     pub fn add(&mut self, event: &Event) {
         match &mut self.0 {
             Target::Nothing => {}
-            Target::File { lines, .. } if lines.len() > KEPT_BYTES_MAX => {}
-            Target::File { lines, .. } => {
-                let at_ns = monotonic_ns();
-                let line = Line { event, at_ns };
-                serde_json::to_writer(&mut *lines, &line).expect("a vector takes every line");
-                lines.push(b'\n');
-            }
+            Target::File(series) if series.lines.len() > KEPT_BYTES_MAX => {}
+            Target::File(series) => series.add(event),
             Target::Memory { added, .. } => added.push(event.clone()),
         }
     }
@@ -107,11 +133,9 @@ impl EventLog {
     pub fn flush(&mut self) -> io::Result<()> {
         match &mut self.0 {
             Target::Nothing => {}
-            Target::File { file, lines } => {
-                while !lines.is_empty() {
-                    let written = file.write(lines)?;
-                    lines.drain(..written);
-                }
+            Target::File(series) => {
+                series.write()?;
+                series.rotate_if_due();
             }
             Target::Memory { shared, added } => {
                 shared
@@ -122,6 +146,112 @@ impl EventLog {
         }
         Ok(())
     }
+}
+
+impl Series {
+    fn open(path: &Path, rotation: Rotation) -> io::Result<Self> {
+        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        let bytes = file.metadata()?.len();
+        let mut series = Self {
+            path: path.to_owned(),
+            file,
+            part: last_part(path) + 1,
+            bytes,
+            begun: Instant::now(),
+            rotation,
+            lines: Vec::with_capacity(64 << 10),
+        };
+        series.add_continued();
+        Ok(series)
+    }
+
+    fn add(&mut self, event: &Event) {
+        let at_ns = monotonic_ns();
+        let line = Line { event, at_ns };
+        serde_json::to_writer(&mut self.lines, &line).expect("a vector takes every line");
+        self.lines.push(b'\n');
+    }
+
+    /// Begins a new file of the series.
+    fn add_continued(&mut self) {
+        if self.bytes == 0 && self.part > 1 {
+            let part = self.part;
+            self.add(&Event::Continued { part });
+        }
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        while !self.lines.is_empty() {
+            let written = self.file.write(&self.lines)?;
+            self.lines.drain(..written);
+            self.bytes += written as u64;
+        }
+        Ok(())
+    }
+
+    fn rotate_if_due(&mut self) {
+        let Rotation { bytes_max, age_max } = self.rotation;
+        let is_large = bytes_max.is_some_and(|limit| self.bytes >= limit);
+        let is_old = age_max.is_some_and(|limit| self.bytes > 0 && self.begun.elapsed() >= limit);
+        if !is_large && !is_old {
+            return;
+        }
+        if let Err(error) = self.rotate() {
+            tracing::error!(%error, "The event log cannot go on in a new file; this one grows");
+            // Another try comes behind the same limit.
+            (self.bytes, self.begun) = (0, Instant::now());
+        }
+    }
+
+    fn rotate(&mut self) -> io::Result<()> {
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        let former = self.path.with_file_name(format!("{name}.{:06}", self.part));
+        let part = self.part;
+        self.add(&Event::Rotated { part });
+        self.write()?;
+        std::fs::rename(&self.path, former)?;
+        let file = self.open_path()?;
+        self.go_on_in(file)
+    }
+
+    fn reopen(&mut self) -> io::Result<()> {
+        let file = self.open_path()?;
+        let (old, new) = (self.file.metadata()?, file.metadata()?);
+        if (old.dev(), old.ino()) == (new.dev(), new.ino()) {
+            return Ok(());
+        }
+        let part = self.part;
+        self.add(&Event::Rotated { part });
+        self.write()?;
+        self.go_on_in(file)
+    }
+
+    fn open_path(&self) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.create(true).append(true).open(&self.path)
+    }
+
+    fn go_on_in(&mut self, file: File) -> io::Result<()> {
+        self.bytes = file.metadata()?.len();
+        (self.file, self.begun) = (file, Instant::now());
+        self.part += 1;
+        self.add_continued();
+        self.write()
+    }
+}
+
+/// Returns the highest number of the files before the one at `path`; 0 if there are none.
+fn last_part(path: &Path) -> u64 {
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    let Ok(entries) = std::fs::read_dir(folder.unwrap_or(Path::new("."))) else {
+        return 0;
+    };
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let numbers = entries.filter_map(|entry| {
+        let found = entry.ok()?.file_name().into_string().ok()?;
+        found.strip_prefix(&*name)?.strip_prefix('.')?.parse().ok()
+    });
+    numbers.max().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -137,7 +267,7 @@ mod tests {
             bytes: 4,
             digest: 5,
         };
-        let mut log = EventLog::append_to(&path).unwrap();
+        let mut log = EventLog::append_to(&path, Rotation::default()).unwrap();
         log.add(&made);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "");
         log.flush().unwrap();
@@ -148,5 +278,84 @@ mod tests {
         let at_ns: u64 = at_ns.trim_end_matches("}\n").parse().unwrap();
         assert!(at_ns > 0 && at_ns <= monotonic_ns(), "{text}");
         assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), made);
+    }
+
+    fn made(tf: u64) -> Event {
+        Event::Made {
+            tf,
+            bytes: 4,
+            digest: 5,
+        }
+    }
+
+    fn read(path: &Path) -> Vec<Event> {
+        let text = std::fs::read_to_string(path).unwrap();
+        let lines = text.lines();
+        lines
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn a_log_goes_on_in_a_new_file_behind_its_limit_and_in_the_next_life() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("flp-0.events");
+        let rotation = Rotation {
+            bytes_max: Some(1),
+            age_max: None,
+        };
+        let mut log = EventLog::append_to(&path, rotation).unwrap();
+        for tf in 1..=2 {
+            log.add(&made(tf));
+            log.flush().unwrap();
+        }
+        drop(log);
+        let mut log = EventLog::append_to(&path, Rotation::default()).unwrap();
+        log.add(&made(3));
+        log.flush().unwrap();
+        let (continued, rotated) = (
+            |part| Event::Continued { part },
+            |part| Event::Rotated { part },
+        );
+        let part = |number: u64| read(&folder.path().join(format!("flp-0.events.{number:06}")));
+        assert_eq!(part(1), [made(1), rotated(1)]);
+        assert_eq!(part(2), [continued(2), made(2), rotated(2)]);
+        assert_eq!(read(&path), [continued(3), made(3)]);
+    }
+
+    #[test]
+    fn a_file_that_is_old_is_closed_and_an_empty_one_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("flp-0.events");
+        let rotation = Rotation {
+            bytes_max: None,
+            age_max: Some(std::time::Duration::ZERO),
+        };
+        let mut log = EventLog::append_to(&path, rotation).unwrap();
+        log.flush().unwrap();
+        assert_eq!(last_part(&path), 0);
+        log.add(&made(1));
+        log.flush().unwrap();
+        assert_eq!(last_part(&path), 1);
+    }
+
+    #[test]
+    fn a_log_that_was_renamed_is_opened_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("flp-0.events");
+        let mut log = EventLog::append_to(&path, Rotation::default()).unwrap();
+        log.add(&made(1));
+        log.reopen().unwrap();
+        log.flush().unwrap();
+        assert_eq!(read(&path), [made(1)], "the file is still the same");
+        let former = folder.path().join("flp-0.events.1");
+        std::fs::rename(&path, &former).unwrap();
+        log.add(&made(2));
+        log.reopen().unwrap();
+        log.add(&made(3));
+        log.flush().unwrap();
+        let rotated = Event::Rotated { part: 1 };
+        assert_eq!(read(&former), [made(1), made(2), rotated]);
+        assert_eq!(read(&path), [Event::Continued { part: 2 }, made(3)]);
     }
 }

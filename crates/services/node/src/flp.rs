@@ -1,6 +1,8 @@
 //! The process of an FLP: its brain, its source, its streams.
 
+use crate::challenge::CHALLENGE_WITHIN;
 use crate::event::{Event, EventLog};
+use crate::held_back::HeldBack;
 use crate::icn_link::{IcnLink, LEAVE_ALONE_AFTER};
 use crate::refusals::{Refusals, Served};
 use crate::registry::Discovery;
@@ -9,15 +11,16 @@ use crate::security;
 use crate::source::{Fed, Feed, Input};
 use crate::uplink::{Heard, JoinRefusal, Uplink};
 use sheaf_metrics::Registry;
+use sheaf_protocol::control::FlpPulse;
 use sheaf_protocol::reject::Code;
 use sheaf_protocol::{
     Control, DataHello, DropReason, NodeId, Role, RunId, Source, Stf, StfHeader, Target, Term,
-    TfId, Timestamp, WireKind,
+    TfId, Timestamp, WireKind, protect,
 };
 use sheaf_stf_builder::flp::{Action, Demand, Flp, Given};
 use sheaf_stf_builder::{Made, Slots};
-use sheaf_transport::{ConnId, Frame, Refusal, SendError, Transport};
-use std::collections::{BTreeMap, VecDeque};
+use sheaf_transport::{ConnId, Frame, Refusal, Transport};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use thiserror::Error;
 use tracing::{debug, error, info, warn};
@@ -83,8 +86,9 @@ pub struct FlpNode<T> {
     targets: BTreeMap<ConnId, Target>,
     /// How often an EPN that this FLP has no stream to was connected to.
     tried: BTreeMap<Target, usize>,
-    /// STFs that a full queue rejected, by stream, in order.
-    held_back: BTreeMap<ConnId, VecDeque<Frame>>,
+    /// Data streams that stand and have no challenge of their EPN yet, and since when.
+    unchallenged: BTreeMap<ConnId, Timestamp>,
+    held_back: HeldBack,
     ticked_at: Timestamp,
     /// The source had no room: it is asked again when something has been released.
     is_starved: bool,
@@ -124,7 +128,8 @@ impl<T: Transport> FlpNode<T> {
             conns: BTreeMap::new(),
             targets: BTreeMap::new(),
             tried: BTreeMap::new(),
-            held_back: BTreeMap::new(),
+            unchallenged: BTreeMap::new(),
+            held_back: HeldBack::default(),
             ticked_at: Timestamp(0),
             is_starved: false,
             term: Term(0),
@@ -142,6 +147,11 @@ impl<T: Transport> FlpNode<T> {
         self.icn_link.deregister(now);
     }
 
+    /// Returns the event log.
+    pub fn log(&mut self) -> &mut EventLog {
+        &mut self.log
+    }
+
     /// Returns the transport.
     pub fn transport(&mut self) -> &mut T {
         &mut self.transport
@@ -157,13 +167,17 @@ impl<T: Transport> FlpNode<T> {
     pub fn handle(&mut self, now: Timestamp, event: sheaf_transport::Event) {
         use sheaf_transport::Event as Net;
         match event {
-            Net::Connected { conn } if self.is_denied(now, conn) => {}
-            Net::Connected { conn } if self.icn_link.uplink.owns(conn) => {
-                self.icn_link
-                    .uplink
-                    .handle_connected(now, conn, &mut self.transport);
+            // The hello waits for the challenge of the other end.
+            Net::Connected { conn } => {
+                if self.is_denied(now, conn) {
+                    return;
+                }
+                if self.targets.contains_key(&conn) {
+                    self.unchallenged.insert(conn, now);
+                } else {
+                    self.icn_link.uplink.handle_connected(now, conn);
+                }
             }
-            Net::Connected { conn } => self.handle_link_opened(conn),
             Net::Received { conn, frame, .. } if self.icn_link.uplink.owns(conn) => {
                 self.handle_heard(now, conn, &frame);
             }
@@ -172,7 +186,8 @@ impl<T: Transport> FlpNode<T> {
             }
             Net::Closed { conn, reason } => {
                 self.peer_guard.closed(now, conn, &reason);
-                self.held_back.remove(&conn);
+                self.held_back.forget(conn);
+                self.unchallenged.remove(&conn);
                 if let Some(target) = self.targets.remove(&conn) {
                     debug!(%target.epn, %reason, "Data stream closed");
                     if self.conns.get(&target) == Some(&conn) {
@@ -230,6 +245,9 @@ impl<T: Transport> FlpNode<T> {
         let Some(target) = self.targets.get(&conn).copied() else {
             return;
         };
+        if self.peer_guard.is_rejected(conn) {
+            return;
+        }
         let transport = &mut self.transport;
         match Control::decode(&frame.head) {
             Ok((_, Control::Rejected { code, detail })) => {
@@ -238,6 +256,7 @@ impl<T: Transport> FlpNode<T> {
                     self.brain.handle_link_refused(target);
                 }
             }
+            Ok((_, Control::Challenge { nonce })) => self.greet(conn, target, nonce),
             Ok((_, control)) if frame.kind == WireKind::Control => {
                 // A stream that was replaced has nothing more to ask for.
                 if self.conns.get(&target) == Some(&conn) {
@@ -258,6 +277,9 @@ impl<T: Transport> FlpNode<T> {
     }
 
     fn handle_heard(&mut self, now: Timestamp, conn: ConnId, frame: &Frame) {
+        if self.peer_guard.is_rejected(conn) {
+            return;
+        }
         let transport = &mut self.transport;
         match self.icn_link.handle_frame(now, conn, frame, transport) {
             Heard::Joined {
@@ -286,20 +308,51 @@ impl<T: Transport> FlpNode<T> {
         }
     }
 
-    fn handle_link_opened(&mut self, conn: ConnId) {
-        let (Some(target), Some(run)) = (self.targets.get(&conn).copied(), self.brain.run()) else {
+    /// Closes data streams on which no challenge came. The brain opens them again, and reports an EPN that is not
+    /// reached.
+    fn give_up_unchallenged(&mut self, now: Timestamp) {
+        let is_late = |since: Timestamp| protect!(ChallengeDeadline, when now.since(since) >= CHALLENGE_WITHIN);
+        let late = self.unchallenged.iter();
+        let late = late.filter(|(_, since)| is_late(**since));
+        let late: Vec<ConnId> = late.map(|(conn, _)| *conn).collect();
+        for conn in late {
+            self.unchallenged.remove(&conn);
+            self.transport.close(conn);
+            if let Some(target) = self.targets.remove(&conn)
+                && self.conns.get(&target) == Some(&conn)
+            {
+                self.conns.remove(&target);
+                self.brain.handle_link_closed(now, target);
+            }
+        }
+    }
+
+    /// Answers the challenge of an EPN. One that comes again is answered already.
+    fn greet(&mut self, conn: ConnId, target: Target, nonce: u64) {
+        let is_present = self.conns.get(&target) == Some(&conn);
+        let Some(run) = self.brain.run() else {
             return;
         };
+        if !is_present || self.brain.is_link_open(target) {
+            return;
+        }
         let hello = DataHello {
             run,
             source: self.source,
             target,
+            nonce,
         };
         let frame = Frame::without_body(WireKind::DataHello, hello.encode().into());
         if self.transport.send(conn, frame).is_ok() {
             self.tried.remove(&target);
+            self.unchallenged.remove(&conn);
             self.brain.handle_link_opened(target);
         }
+    }
+
+    /// Notes that this process had to wait for a processor for `delay`, until just before `now`.
+    pub fn handle_run_delay(&mut self, now: Timestamp, delay: Duration) {
+        self.icn_link.handle_run_delay(now, delay);
     }
 
     /// The node is asked to go: it makes nothing more, and is done when all it made is decided.
@@ -327,12 +380,19 @@ impl<T: Transport> FlpNode<T> {
             self.is_starved = false;
             self.icn_link.handle_tick(now, &mut self.transport);
             self.peer_guard.tick(now, &mut self.transport);
+            self.give_up_unchallenged(now);
+            self.brain.handle_run_delay(self.icn_link.patience(now));
             self.brain.handle_tick(now);
             self.refusals.log(now, &self.brain);
         }
         let source_due = self.make(now);
         self.act();
-        let pulse = || Control::FlpPulse(self.brain.pulse(now));
+        let pulse = |run_delay_ns| {
+            Control::FlpPulse(FlpPulse {
+                run_delay_ns,
+                ..self.brain.pulse(now)
+            })
+        };
         self.icn_link.send_pulse(now, &mut self.transport, pulse);
         if self.brain.is_dismissed() || self.may_leave(now) {
             self.log.end();
@@ -383,6 +443,11 @@ impl<T: Transport> FlpNode<T> {
                             tf: self.brain.next_tf(),
                             ..stf
                         },
+                        Fed::GivenUp(end) => {
+                            let reason = DropReason::SourceDisorder;
+                            self.brain.handle_given_up(end, reason);
+                            continue;
+                        }
                         Fed::Left(peer) => {
                             self.served.end(&peer);
                             continue;
@@ -458,6 +523,7 @@ impl<T: Transport> FlpNode<T> {
                     self.tried.remove(&target);
                     if let Some(conn) = self.conns.remove(&target) {
                         self.targets.remove(&conn);
+                        self.unchallenged.remove(&conn);
                         self.transport.close(conn);
                     }
                 }
@@ -533,38 +599,25 @@ impl<T: Transport> FlpNode<T> {
         }
     }
 
-    /// Behind what was held back before: an EPN gets all in order.
     fn send_to(&mut self, target: Target, frame: Frame) {
         let Some(conn) = self.conns.get(&target).copied() else {
             return;
         };
-        if let Some(waiting) = self.held_back.get_mut(&conn) {
-            waiting.push_back(frame);
-            return;
-        }
-        match self.transport.send(conn, frame) {
-            Err(SendError::Full(frame)) => {
-                self.held_back.entry(conn).or_default().push_back(frame);
-            }
-            Err(SendError::TooLarge(error)) => {
-                warn!(%target.epn, %error, "Not sent");
-            }
-            Ok(()) | Err(SendError::Closed) => {}
+        if let Err(error) = self.held_back.send(&mut self.transport, conn, frame) {
+            warn!(%target.epn, %error, "Not sent");
         }
     }
 
-    /// The queue of a stream has room again. What is held back is bounded by the hold that it is part of.
     fn send_held_back(&mut self, conn: ConnId) {
-        let Some(mut waiting) = self.held_back.remove(&conn) else {
-            return;
+        let is_decided = |tf| !self.brain.holds(tf);
+        let (mut stfs, mut bytes) = (0, 0);
+        let cancel = |stf_bytes| {
+            stfs += 1;
+            bytes += stf_bytes;
         };
-        while let Some(frame) = waiting.pop_front() {
-            if let Err(SendError::Full(frame)) = self.transport.send(conn, frame) {
-                waiting.push_front(frame);
-                self.held_back.insert(conn, waiting);
-                return;
-            }
-        }
+        self.held_back
+            .send_again(&mut self.transport, conn, is_decided, cancel);
+        self.brain.handle_cancelled(stfs, bytes);
     }
 }
 
@@ -581,7 +634,7 @@ fn offer(brain: &mut Flp, feed: &mut Feed, offered: &mut Option<Fed>, served: &m
             served.end(peer);
             *offered = None;
         }
-        Fed::Nothing => *offered = None,
+        Fed::Nothing | Fed::GivenUp(_) => *offered = None,
         Fed::Ended => {
             *offered = None;
             info!("The source has ended");
@@ -599,29 +652,4 @@ fn card_for(addresses: &str, source: Source, target: Target, tried: usize) -> &s
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use sheaf_protocol::{EpnId, FlpId, Incarnation};
-
-    #[test]
-    fn pairs_share_out_the_cards_and_every_card_is_tried() {
-        let card = |flp, epn, tried| {
-            let incarnation = Incarnation(1);
-            let source = Source {
-                flp: FlpId(flp),
-                incarnation,
-            };
-            let target = Target {
-                epn: EpnId(epn),
-                incarnation,
-            };
-            card_for("a:1,b:1,c:1", source, target, tried)
-        };
-        let of_one_flp: Vec<&str> = (0..6).map(|epn| card(2, epn, 0)).collect();
-        assert_eq!(of_one_flp, ["c:1", "a:1", "b:1", "c:1", "a:1", "b:1"]);
-        let of_one_epn: Vec<&str> = (0..3).map(|flp| card(flp, 1, 0)).collect();
-        assert_eq!(of_one_epn, ["b:1", "c:1", "a:1"]);
-        let tried: Vec<&str> = (0..3).map(|tried| card(0, 0, tried)).collect();
-        assert_eq!(tried, ["a:1", "b:1", "c:1"]);
-    }
-}
+mod tests;

@@ -8,6 +8,8 @@ mod routes;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use routes::export_turns;
+
 use crate::health::Health;
 use crate::program::Build;
 use hyper::body::Incoming;

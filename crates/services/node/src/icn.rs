@@ -5,17 +5,25 @@
 //! holds; deposed, it throws the scheduler away with everything that was not durable.
 
 mod gate;
+mod greet;
 mod latency;
 mod lead;
 mod leadership;
+mod node_states;
 mod notices;
 mod objections;
 mod orders;
 mod peers;
+mod reconfigure;
 mod report;
+mod restart;
+mod rolled_back;
 
 pub(crate) use report::metrics;
+pub use restart::IcnEnd;
+pub use rolled_back::{Older, RolledBack};
 
+use crate::challenge::{Challenges, Nonces};
 use crate::clock::FairClock;
 use crate::event::{Event, EventLog};
 use crate::flp::Turn;
@@ -23,17 +31,20 @@ use crate::registry::Discovery;
 use crate::reject::PeerGuard;
 use crate::security;
 use lead::{Context, Lead};
+use node_states::NodeStates;
 use peers::Peers;
-use sheaf_membership::{JoinError, LivenessConfig};
+use restart::Farewell;
+use rolled_back::Followed;
+use sheaf_membership::{LivenessConfig, RunDelays};
 use sheaf_metrics::Registry;
 use sheaf_placement::policy::{self, UnknownPolicy};
-use sheaf_protocol::control::{Hello, Welcome};
+use sheaf_protocol::control::Hello;
 use sheaf_protocol::reject::Code;
 use sheaf_protocol::{
     Control, Envelope, Incarnation, NodeId, Role, RunId, Term, Timestamp, WireKind, protect,
 };
 use sheaf_scheduler::{RunPlan, Scheduler, SchedulerConfig};
-use sheaf_transport::{ConnId, EARLY_HEAD_BYTES_MAX, Frame, ListenError, SendError, Transport};
+use sheaf_transport::{ConnId, Frame, ListenError, SendError, Transport};
 use sheaf_verdict_log::{Ledger, LedgerStatus};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,8 +56,6 @@ use tracing::{debug, error, info, warn};
 const TICK: Duration = Duration::from_millis(5);
 /// How long nodes have to leave after the run is over.
 const CLOSE_WAIT: Duration = Duration::from_secs(2);
-/// How long a leader that is asked to end waits for another to take over.
-const HAND_OVER: Duration = Duration::from_secs(1);
 
 /// Parts that an ICN is made of.
 pub struct IcnParts {
@@ -72,6 +81,8 @@ pub struct IcnParts {
     pub checkpoint_records: u64,
     /// Which life of the ICN this is.
     pub incarnation: Incarnation,
+    /// Source of the nonces of its challenges.
+    pub nonces: Nonces,
     /// Event log.
     pub log: EventLog,
     /// Where its latencies are counted.
@@ -84,6 +95,9 @@ pub enum IcnError {
     /// Address that cannot be listened at.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// The verdict log is an old copy. Put the latest one back, or end the nodes and begin a new run.
+    #[error(transparent)]
+    RolledBack(#[from] RolledBack),
 }
 
 /// One node's stream.
@@ -121,16 +135,26 @@ pub struct IcnNode<T> {
     sessions: BTreeMap<ConnId, Option<Session>>,
     conns: BTreeMap<NodeId, ConnId>,
     hellos: BTreeMap<NodeId, Hello>,
+    /// Run and term that each node was in before its last hello.
+    followed: BTreeMap<NodeId, Followed>,
+    /// The verdict log lacks what a node knows: nothing is decided any more, and the process ends.
+    rolled_back: Option<RolledBack>,
     sequence: u64,
     clock: FairClock,
+    run_delays: RunDelays,
     ticked_at: Timestamp,
     pulsed_at: Timestamp,
-    /// Another ICN led while this one was there.
+    /// An ICN has led while this one was there, itself or another: no run is to be opened.
     has_followed: bool,
-    leaving_since: Option<Timestamp>,
+    /// Set when this process is to end.
+    farewell: Option<Farewell>,
+    keeps_run: bool,
+    refuses_restart: Option<&'static str>,
     is_dismissed: bool,
     refused_messages: u64,
+    node_states: NodeStates,
     peer_guard: PeerGuard,
+    challenges: Challenges,
     /// Operators that have asked for the status, and since when they know that the run is over.
     watchers: BTreeMap<ConnId, Option<Timestamp>>,
 }
@@ -175,15 +199,22 @@ impl<T: Transport> IcnNode<T> {
             sessions: BTreeMap::new(),
             conns: BTreeMap::new(),
             hellos: BTreeMap::new(),
+            followed: BTreeMap::new(),
+            rolled_back: None,
             sequence: 0,
             clock: FairClock::default(),
+            run_delays: RunDelays::default(),
             ticked_at: Timestamp(0),
             pulsed_at: Timestamp(0),
             has_followed: false,
-            leaving_since: None,
+            farewell: None,
+            keeps_run: false,
+            refuses_restart: None,
             is_dismissed: false,
             refused_messages: 0,
+            node_states: NodeStates::default(),
             peer_guard: PeerGuard::default(),
+            challenges: Challenges::new(parts.nonces),
             watchers: BTreeMap::new(),
         })
     }
@@ -200,6 +231,11 @@ impl<T: Transport> IcnNode<T> {
         }
     }
 
+    /// Returns the event log.
+    pub fn log(&mut self) -> &mut EventLog {
+        &mut self.log
+    }
+
     /// Returns the transport.
     pub fn transport(&mut self) -> &mut T {
         &mut self.transport
@@ -209,6 +245,12 @@ impl<T: Transport> IcnNode<T> {
     #[must_use]
     pub fn scheduler(&self) -> Option<&Scheduler> {
         self.lead.as_ref().map(|lead| &lead.scheduler)
+    }
+
+    /// Returns how often this leader has found a node silent.
+    #[must_use]
+    pub fn suspected(&self) -> u64 {
+        self.lead.as_ref().map_or(0, |lead| lead.suspected)
     }
 
     /// Whether it leads, as far as it knows.
@@ -235,11 +277,14 @@ impl<T: Transport> IcnNode<T> {
             Net::Accepted { conn, peer, .. } => {
                 self.peer_guard.accepted(conn, &peer);
                 self.sessions.insert(conn, None);
+                let challenge = self.challenges.accepted(now, conn);
+                self.send(&[conn], &challenge);
             }
             Net::Connected { conn } => self.handle_peer_connected(now, conn),
             Net::Received { conn, frame, .. } => self.handle_frame(now, conn, &frame),
             Net::Closed { conn, reason } => {
                 self.peer_guard.closed(now, conn, &reason);
+                self.challenges.closed(conn);
                 if let Some(icn) = self.peers.set_down(now, conn) {
                     debug!(peer = icn, %reason, "The stream to another ICN has closed");
                     self.ledger.handle_peer(now, icn, false);
@@ -276,43 +321,8 @@ impl<T: Transport> IcnNode<T> {
         }
     }
 
-    fn handle_peer_connected(&mut self, now: Timestamp, conn: ConnId) {
-        let Some(icn) = self.peers.opened(conn) else {
-            return;
-        };
-        let role = Role::Icn;
-        if self.is_denied(now, conn, NodeId { role, index: icn }) {
-            return;
-        }
-        let hello = Hello {
-            data_address: String::new(),
-            capacity_bytes: 0,
-            slots: 0,
-            stf_bytes_max: 0,
-            weight_milli: 0,
-            is_durable: false,
-        };
-        self.send(&[conn], &Control::Hello(hello));
-        let node = NodeId {
-            role: Role::Icn,
-            index: icn,
-        };
-        let incarnation = Incarnation(0);
-        self.sessions
-            .insert(conn, Some(Session { node, incarnation }));
-        self.set_peer_up(now, icn, conn);
-    }
-
-    fn set_peer_up(&mut self, now: Timestamp, icn: u16, conn: ConnId) {
-        if let Some(former) = self.peers.set_up(icn, conn) {
-            self.sessions.insert(former, None);
-            self.transport.close(former);
-        }
-        self.ledger.handle_peer(now, icn, true);
-    }
-
     fn handle_frame(&mut self, now: Timestamp, conn: ConnId, frame: &Frame) {
-        if self.peer_guard.is_rejected(conn) {
+        if self.rolled_back.is_some() || self.peer_guard.is_rejected(conn) {
             return;
         }
         let decoded = (frame.kind == WireKind::Control).then(|| Control::decode(&frame.head));
@@ -331,6 +341,9 @@ impl<T: Transport> IcnNode<T> {
                 return;
             }
             return self.handle_hello(now, conn, &envelope, hello);
+        }
+        if let (Control::Challenge { nonce }, Some(icn)) = (&control, self.peers.opened(conn)) {
+            return self.greet_peer(now, conn, icn, *nonce);
         }
         let Some(Some(session)) = self.sessions.get(&conn).copied() else {
             let detail = format!("{} before hello", control.name());
@@ -365,7 +378,7 @@ impl<T: Transport> IcnNode<T> {
             if let Some(lead) = &mut self.lead {
                 lead.note_fenced(session.node, envelope.term);
             }
-            return;
+            return self.suspect(session.node, envelope.term);
         }
         let is_ours = self.lead.as_ref().is_some_and(|lead| {
             let is_term = protect!(OwnTermOnly, requires envelope.term == lead.term);
@@ -378,6 +391,7 @@ impl<T: Transport> IcnNode<T> {
         self.with_lead(now, |lead, context| {
             lead.handle_heard(context, session);
             if is_ours {
+                let control = lead.note_run_delay(session, control);
                 lead.handle_control(now, session, control);
             }
         });
@@ -400,101 +414,6 @@ impl<T: Transport> IcnNode<T> {
         }
     }
 
-    fn handle_hello(&mut self, now: Timestamp, conn: ConnId, envelope: &Envelope, hello: Hello) {
-        let (node, incarnation) = (envelope.sender, envelope.incarnation);
-        if let Some(detail) = self.objection(node, &hello) {
-            return self.send_refusal(now, conn, detail, 0);
-        }
-        let session = Session { node, incarnation };
-        match node.role {
-            Role::Icn => {
-                self.transport.admit(conn, u32::MAX);
-                self.sessions.insert(conn, Some(session));
-                return self.set_peer_up(now, node.index, conn);
-            }
-            Role::Operator => {
-                // Orders are short, and there may be any number of operators.
-                self.transport.admit(conn, EARLY_HEAD_BYTES_MAX);
-                self.sessions.insert(conn, Some(session));
-                return self.send_leadership(conn);
-            }
-            Role::Flp | Role::Epn => {}
-        }
-        let fair = self.clock.fair(now);
-        if let Some(lead) = &mut self.lead {
-            match lead.members.handle_hello(fair, node, incarnation) {
-                Ok(events) => {
-                    lead.left.remove(&node);
-                    self.take_session(conn, session, hello);
-                    self.send_leadership(conn);
-                    self.with_lead(now, |lead, context| {
-                        lead.handle_joining(context, events);
-                    });
-                }
-                Err(error) => self.refuse_life(now, conn, &error),
-            }
-        } else {
-            self.take_session(conn, session, hello);
-            self.send_leadership(conn);
-        }
-    }
-
-    fn take_session(&mut self, conn: ConnId, session: Session, hello: Hello) {
-        if let Some(earlier) = self.conns.insert(session.node, conn)
-            && earlier != conn
-        {
-            self.sessions.insert(earlier, None);
-            self.transport.close(earlier);
-        }
-        self.transport.admit(conn, u32::MAX);
-        self.peer_guard.named(conn, session.node);
-        self.sessions.insert(conn, Some(session));
-        self.hellos.insert(session.node, hello);
-    }
-
-    /// Answers a hello: the leader takes the node in, a standby keeps its stream.
-    fn send_leadership(&mut self, conn: ConnId) {
-        let control = if self.lead.is_some() {
-            let pulse = self.terms.liveness.pulse().as_nanos();
-            Control::Welcome(Welcome {
-                pulse_ns: u64::try_from(pulse).unwrap_or(u64::MAX),
-                stf_bytes_max: self.terms.stf_bytes_max,
-            })
-        } else {
-            Control::Standby
-        };
-        self.send(&[conn], &control);
-    }
-
-    fn refuse_life(&mut self, now: Timestamp, conn: ConnId, error: &JoinError) {
-        let JoinError::Earlier { known, .. } = error;
-        self.send_refusal(now, conn, error.to_string(), known.saturating_add(1));
-    }
-
-    fn send_refusal(&mut self, now: Timestamp, conn: ConnId, detail: String, incarnation_min: u64) {
-        self.peer_guard.note(now, conn, Code::RefusedJoin, &detail);
-        let refusal = Control::Refused {
-            detail,
-            incarnation_min,
-        };
-        self.send(&[conn], &refusal);
-        self.transport.finish(conn);
-    }
-
-    /// Handles a request that this process ends. A lone ICN ends the run: sources stop, the farm drains, the nodes are
-    /// dismissed. One of several transfers the leadership and ends.
-    pub fn handle_shutdown(&mut self, now: Timestamp) {
-        match &mut self.lead {
-            Some(lead) if !self.ledger.has_others() => lead.scheduler.handle_stop(now),
-            Some(_) => {
-                info!("Asked to end: another ICN takes over");
-                self.ledger.resign(now);
-            }
-            None => {}
-        }
-        self.leaving_since.get_or_insert(now);
-    }
-
     /// Handles a request that the run ends. Only the leader can do it.
     pub fn handle_stop(&mut self, now: Timestamp) {
         if let Some(lead) = &mut self.lead {
@@ -515,30 +434,61 @@ impl<T: Transport> IcnNode<T> {
         }
     }
 
+    /// Notes that this process had to wait for a processor for `delay`, until just before `now`.
+    pub fn handle_run_delay(&mut self, now: Timestamp, delay: Duration) {
+        self.run_delays.add(now, delay);
+    }
+
     /// Does all that is to be done now: looks after deadlines and silence, asks the log, sends what was decided.
-    pub fn turn(&mut self, now: Timestamp) -> Turn {
+    ///
+    /// # Errors
+    ///
+    /// [`IcnError::RolledBack`] if the verdict log lacks what a node knows. Nothing was decided since that was found.
+    pub fn turn(&mut self, now: Timestamp) -> Result<Turn, IcnError> {
         self.consult(now);
+        if let Some(rolled_back) = &self.rolled_back {
+            return Err(rolled_back.clone().into());
+        }
         let paced_at = self.scheduler().and_then(Scheduler::next_pace_at);
         if now.since(self.ticked_at) >= TICK || paced_at.is_some_and(|due| due <= now) {
             self.ticked_at = now;
             self.peer_guard.tick(now, &mut self.transport);
+            self.challenge_again(now);
             self.peers.handle_tick(now, &mut self.transport);
             self.look(now);
-            self.with_lead(now, Lead::handle_tick);
+            let run_delay = self.run_delay(now);
+            if let Some(lead) = &mut self.lead {
+                lead.scheduler.handle_run_delay(run_delay);
+            }
+            if !self.stands_still() {
+                self.with_lead(now, Lead::handle_tick);
+            }
         }
-        self.act(now);
+        if !self.stands_still() {
+            self.act(now);
+        }
         self.consult(now);
+        self.settle_farewell(now);
         self.pulse(now);
         if self.is_done(now) {
             self.log.end();
-            return Turn::Done;
+            return Ok(Turn::Done);
         }
         let tick = self.ticked_at + TICK;
         let due = [
-            self.scheduler().and_then(Scheduler::next_pace_at),
+            self.scheduler()
+                .and_then(Scheduler::next_pace_at)
+                .filter(|_| !self.stands_still()),
             self.ledger.next_due(),
         ];
-        Turn::WaitUntil(due.into_iter().flatten().fold(tick, Timestamp::min))
+        let due = due.into_iter().flatten().fold(tick, Timestamp::min);
+        Ok(Turn::WaitUntil(due))
+    }
+
+    /// Returns how long this process has lately had to wait for a processor, as far as that counts.
+    pub(super) fn run_delay(&self, now: Timestamp) -> Duration {
+        let longest = self.run_delays.longest(now);
+        longest.min(self.terms.liveness.run_delay_max())
     }
 
     /// Nodes whose sessions are over and that are not heard are dead.
@@ -548,10 +498,7 @@ impl<T: Transport> IcnNode<T> {
         };
         discovery.look(now);
         self.with_lead(now, |lead, context| {
-            let over = discovery.over();
-            let dead = over.filter_map(|(node, life)| lead.members.handle_vanished(node, life));
-            let dead = dead.collect();
-            lead.handle_joining(context, dead);
+            lead.handle_vanished(context, discovery.over());
         });
         self.discovery = Some(discovery);
     }
@@ -561,13 +508,19 @@ impl<T: Transport> IcnNode<T> {
             return;
         }
         self.pulsed_at = now;
+        let run_delay = self.run_delay(now);
+        self.run_delays.handle_pulse();
         let Some(lead) = &mut self.lead else {
             return;
         };
         lead.log_notices(now);
         let (elapsed_ns, is_over) = (lead.scheduler.elapsed_ns(now), lead.is_over_for_good());
         let conns: Vec<ConnId> = self.conns.values().copied().collect();
-        self.send(&conns, &Control::IcnPulse { elapsed_ns });
+        let pulse = Control::IcnPulse {
+            elapsed_ns,
+            run_delay_ns: u64::try_from(run_delay.as_nanos()).unwrap_or(u64::MAX),
+        };
+        self.send(&conns, &pulse);
         if is_over {
             let icns = self.peers.conns();
             self.send(&icns, &Control::Dismissed);
@@ -581,19 +534,23 @@ impl<T: Transport> IcnNode<T> {
             let is_close_over = lead
                 .over_since()
                 .is_some_and(|since| all_left || now.since(since) >= CLOSE_WAIT);
-            let has_waited = self.ledger.has_others()
-                && (self.leaving_since).is_some_and(|since| now.since(since) >= HAND_OVER);
+            let has_waited = (self.farewell.as_ref())
+                .is_some_and(|farewell| farewell.is_over(now, self.ledger.has_others()));
             return is_close_over || has_waited;
         }
-        self.is_dismissed || self.leaving_since.is_some()
+        self.is_dismissed || self.farewell.is_some()
     }
 
     /// Carries out what the scheduler wants: records go into the log, and what follows from them waits.
     fn act(&mut self, now: Timestamp) {
-        let Some(lead) = &mut self.lead else {
+        let Some(lead) = self.lead.as_mut().filter(|_| self.rolled_back.is_none()) else {
             return;
         };
         let batch = lead.take_batch(&mut self.log);
+        if !batch.records.is_empty() {
+            self.note_leading();
+        }
+        let Some(lead) = &mut self.lead else { return };
         let ledger = &mut self.ledger;
         let messages = lead.gate.pass(batch, |records| ledger.append(now, records));
         let limit = self.terms.checkpoint_records;

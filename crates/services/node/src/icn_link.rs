@@ -2,6 +2,7 @@
 
 use crate::registry::Discovery;
 use crate::uplink::{Heard, JoinRefusal, Uplink};
+use sheaf_membership::RunDelays;
 use sheaf_protocol::{Control, Timestamp};
 use sheaf_transport::{ConnId, Frame, Transport};
 use std::time::Duration;
@@ -16,6 +17,7 @@ pub(crate) struct IcnLink {
     leaving_since: Option<Timestamp>,
     refused: Option<JoinRefusal>,
     has_joined: bool,
+    run_delays: RunDelays,
 }
 
 impl IcnLink {
@@ -27,6 +29,7 @@ impl IcnLink {
             leaving_since: None,
             refused: None,
             has_joined: false,
+            run_delays: RunDelays::default(),
         }
     }
 
@@ -49,6 +52,7 @@ impl IcnLink {
         {
             self.uplink.set_addresses(discovery.icns(), transport);
         }
+        self.uplink.set_patience(self.patience(now));
         self.uplink.handle_tick(now, transport);
     }
 
@@ -101,15 +105,33 @@ impl IcnLink {
         self.is_leaving()
     }
 
-    /// Sends a pulse if one is due, and with it that the node leaves.
+    /// Notes that this node had to wait for a processor for `delay`, until just before `now`.
+    pub(crate) fn handle_run_delay(&mut self, now: Timestamp, delay: Duration) {
+        if self.uplink.is_joined() {
+            self.run_delays.add(now, delay);
+        } else {
+            // Without an ICN there are no pulses between which run delays add up.
+            self.run_delays = RunDelays::default();
+        }
+    }
+
+    /// Returns how much longer than usual an answer of the ICN may take at `now`: both ends wait for a processor.
+    pub(crate) fn patience(&self, now: Timestamp) -> Duration {
+        self.run_delays.longest(now) + self.uplink.leader_run_delay()
+    }
+
+    /// Sends a pulse if one is due, and with it that the node leaves. The pulse gets the run delay of this node.
     pub(crate) fn send_pulse<T: Transport>(
         &mut self,
         now: Timestamp,
         transport: &mut T,
-        pulse: impl FnOnce() -> Control,
+        pulse: impl FnOnce(u64) -> Control,
     ) {
         if self.uplink.take_pulse(now) {
-            self.uplink.send(transport, &pulse());
+            let delay = self.run_delays.longest(now);
+            self.run_delays.handle_pulse();
+            let delay_ns = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
+            self.uplink.send(transport, &pulse(delay_ns));
             self.send_leaving(transport);
         }
     }
@@ -143,6 +165,7 @@ mod tests {
             stf_bytes_max: 0,
             weight_milli: 1000,
             is_durable: false,
+            ..Hello::default()
         };
         let uplink = Uplink::new(Vec::new(), EpnId(0).into(), Incarnation(1), hello);
         let mut link = IcnLink::new(uplink);

@@ -6,7 +6,8 @@
 //! virtual one. All three read alike.
 
 pub mod bridge;
-mod budget;
+pub mod budget;
+pub mod challenge;
 mod check;
 pub mod clock;
 pub mod config;
@@ -16,6 +17,7 @@ pub mod event;
 pub mod flp;
 mod granted;
 mod health;
+mod held_back;
 mod http;
 pub mod icn;
 mod icn_link;
@@ -29,7 +31,9 @@ mod program;
 mod refusals;
 pub mod registry;
 mod reject;
+mod reporting;
 pub mod role;
+mod run_queue;
 pub mod security;
 pub mod shutdown;
 pub mod sink;

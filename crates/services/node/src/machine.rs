@@ -44,6 +44,12 @@ impl FarmConfig {
         found
     }
 
+    /// Returns the memory budget of the first node of `role`, as it logs it at its start.
+    #[must_use]
+    pub fn memory_budget(&self, role: Role) -> Budget {
+        Budget::of(self, NodeId { role, index: 0 })
+    }
+
     fn check_certificates(&self, role: Role) -> Option<ConfigError> {
         let nodes = self.nodes(role);
         let first = nodes.first().copied()?;
@@ -95,20 +101,12 @@ impl FarmConfig {
     }
 
     fn check_memory(&self, role: Role) -> Option<ConfigError> {
-        let (node, key, arena) = match role {
-            Role::Flp => (
-                NodeId::from(FlpId(0)),
-                "flp.hold_bytes",
-                self.flp.arena_bytes(&self.transport),
-            ),
-            Role::Epn => (
-                NodeId::from(EpnId(0)),
-                "epn.build.capacity_bytes",
-                self.epn.arena_bytes(),
-            ),
+        let key = match role {
+            Role::Flp => "flp.hold_bytes",
+            Role::Epn => "epn.build.capacity_bytes",
             Role::Icn | Role::Operator => return None,
         };
-        let needed = Budget::of(self, node, arena).total();
+        let needed = Budget::of(self, NodeId { role, index: 0 }).total();
         let machine = memory_bytes()?;
         (needed > machine).then(|| {
             ConfigError::new(

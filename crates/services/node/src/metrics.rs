@@ -1,7 +1,8 @@
 //! Metrics of the pure brains and of the transport, a line each. Meaning for operators: `docs/reference/metrics.md`.
 
-use crate::{http, icn, reject, security, sink, usage, zmq};
+use crate::{http, icn, reject, run_queue, security, sink, usage, zmq};
 use bytes::Bytes;
+pub use sheaf_metrics::{BackendOption, SCHEMES, VERBOSITY};
 use sheaf_metrics::{Metric, Registry, Row};
 use sheaf_stf_builder::flp::{Flp, StfRefusal};
 use sheaf_tf_builder::{RefusedStf, TfBuilder};
@@ -72,6 +73,18 @@ const OF_FLP: &[Row<Flp>] = &[
         "STFs sent to a further EPN after a reassignment of their TF.",
         "as `balance_tf_reassigned_total`",
         |flp| flp.stats().reassigned_stfs,
+    ),
+    Row::counter(
+        "acquire_stf_cancelled_total",
+        "STFs that waited for room in a stream and were not sent, because their TF was decided meanwhile.",
+        "an EPN does not read as fast as TFs move away from it: look at that EPN",
+        |flp| flp.stats().cancelled_stfs,
+    ),
+    Row::counter(
+        "acquire_stf_cancelled_bytes_total",
+        "Payload bytes of STFs that were not sent, because their TF was decided meanwhile.",
+        "counted in `acquire_stf_sent_bytes_total` as well",
+        |flp| flp.stats().cancelled_bytes,
     ),
     Row::counter(
         "acquire_stf_released_total",
@@ -152,6 +165,12 @@ const OF_EPN: &[Row<Epn>] = &[
         "Payload bytes of TFs delivered to the consumer.",
         "",
         |epn| epn.stats().delivered_bytes,
+    ),
+    Row::counter(
+        "build_tf_redelivered_total",
+        "TFs committed with a mark: an EPN that died may have delivered them before.",
+        "`icn.delivery = \"at-least-once\"` only. Consumers drop by TF id what they have",
+        |epn| epn.stats().redelivered_tfs,
     ),
     Row::counter(
         "build_tf_discarded_total",
@@ -444,10 +463,12 @@ pub fn groups() -> Vec<Group> {
         group("shm", sink::metrics().collect()),
         group("zmq", zmq::METRICS.to_vec()),
         group("page", http::metrics().collect()),
+        group("reporting", sheaf_metrics::reporter_metrics()),
         group("process", usage::metrics().collect()),
         group(
             "node",
             of_node
+                .chain(of(run_queue::METRICS))
                 .chain(of(OF_TRANSPORT))
                 .chain(of(OF_ARENA))
                 .collect(),

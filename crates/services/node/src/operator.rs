@@ -150,6 +150,8 @@ struct Stream {
     address: String,
     conn: Option<ConnId>,
     state: State,
+    /// Nonce of the ICN's challenge, which the hello repeats.
+    nonce: Option<u64>,
     /// When it is to be asked or tried again.
     ask_at: Instant,
     /// Reason of the last close.
@@ -192,6 +194,7 @@ impl Operator {
                 address: address.to_string(),
                 conn: None,
                 state: State::Down,
+                nonce: None,
                 ask_at,
                 why: "it was not tried".to_owned(),
                 has_failed: false,
@@ -322,6 +325,7 @@ impl Operator {
                 (State::Down, _) => {
                     stream.conn = Some(self.transport.connect(&stream.address)?);
                     stream.state = State::Connecting;
+                    stream.nonce = None;
                     "it does not answer".clone_into(&mut stream.why);
                 }
                 (State::Standby | State::Greeting, Some(conn)) => to_greet.push(conn),
@@ -354,14 +358,14 @@ impl Operator {
         streams.find(|stream| stream.conn == Some(conn))
     }
 
+    /// Says hello, if the challenge of the ICN is here.
     fn greet(&mut self, conn: ConnId) {
+        let Some(nonce) = self.stream_mut(conn).and_then(|stream| stream.nonce) else {
+            return;
+        };
         let hello = Hello {
-            data_address: String::new(),
-            capacity_bytes: 0,
-            slots: 0,
-            stf_bytes_max: 0,
-            weight_milli: 0,
-            is_durable: false,
+            nonce,
+            ..Hello::default()
         };
         self.send(conn, &Control::Hello(hello));
     }
@@ -392,7 +396,6 @@ impl Operator {
             Event::Connected { conn } => {
                 if let Some(stream) = self.stream_mut(conn) {
                     stream.state = State::Greeting;
-                    self.greet(conn);
                 }
             }
             Event::Closed { conn, reason } => {
@@ -425,6 +428,10 @@ impl Operator {
         };
         let icn = stream.address.clone();
         match control {
+            Control::Challenge { nonce } if stream.nonce.replace(nonce).is_none() => {
+                self.greet(conn);
+            }
+            Control::Challenge { .. } => {}
             Control::Welcome(_) => {
                 stream.state = State::Leads(envelope.term, envelope.run);
                 stream.has_failed = false;

@@ -7,13 +7,16 @@ mod driver;
 mod manager;
 mod nodes;
 mod process;
+mod reload;
 
+use crate::challenge::Nonces;
 use crate::clock::{new_incarnation, new_run};
 use crate::config::{FarmConfig, LedgerBackend, MembershipBackend, for_index};
 use crate::epn::{EpnError, EpnNode, EpnParts};
 use crate::event::EventLog;
 use crate::flp::{DATA_ADDRESSES_BETWEEN, FlpError, FlpNode, FlpParts};
 use crate::http::MetricsError;
+pub use crate::icn::IcnEnd;
 use crate::icn::{IcnError, IcnNode, IcnParts};
 use crate::ledger::{self, LedgerError};
 pub use crate::program::Build;
@@ -28,7 +31,10 @@ use crate::uplink::Uplink;
 use driver::Driver;
 use nodes::ReportingIcn;
 use process::{Every, Process, icns_to_begin_with, resolve, resolve_all, wake};
+pub use reload::Reader;
 use sheaf_membership::Member;
+pub use sheaf_metrics::Backend;
+use sheaf_metrics::ReporterError;
 use sheaf_placement::UnknownPolicy;
 use sheaf_protocol::control::Hello;
 use sheaf_protocol::{EpnId, FlpId, NodeId, Role, Source, Target};
@@ -42,14 +48,13 @@ use std::time::Duration;
 use thiserror::Error;
 use tracing::info;
 
-/// Arena of a process that moves no STFs.
-const CONTROL_ARENA_BYTES: u64 = 1 << 20;
-
 /// Options of a process beside the farm file.
 #[derive(Default)]
 pub struct RoleOptions {
     /// Where the metrics are served; overrides the farm file.
     pub metrics: Option<String>,
+    /// Back ends that the metrics are sent to; none for those of the farm file.
+    pub metrics_to: Vec<Backend>,
     /// Where an ICN listens; overrides the farm file.
     pub listen: Option<String>,
     /// Where the event log is appended.
@@ -62,6 +67,10 @@ pub struct RoleOptions {
     pub build: Build,
     /// Lowest incarnation that the process may take: above that of an earlier life that a clock ran ahead of.
     pub incarnation_min: u64,
+    /// Reads the farm file again at SIGHUP; without it the file stays as it was at the start.
+    pub reader: Option<Reader>,
+    /// Whether a lone ICN that is asked to end keeps its run for its next life.
+    pub keep_run: bool,
 }
 
 /// Takes the address that a process listens at.
@@ -114,6 +123,9 @@ pub enum RoleError {
     /// The metrics cannot be served.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
+    /// The metrics cannot be sent.
+    #[error(transparent)]
+    Reporting(#[from] ReporterError),
     /// The source cannot be opened.
     #[error(transparent)]
     Source(#[from] SourceError),
@@ -174,7 +186,7 @@ impl RoleError {
     }
 }
 
-/// Runs the ICN of a farm until its run is over.
+/// Runs the ICN of a farm until its run is over, or goes on without this process. Returns which of them.
 ///
 /// # Errors
 ///
@@ -184,7 +196,7 @@ pub fn run_icn(
     icn: u16,
     mut options: RoleOptions,
     shutdown: &Shutdown,
-) -> Result<(), RoleError> {
+) -> Result<IcnEnd, RoleError> {
     let mut process = Process::start(
         config,
         NodeId {
@@ -193,7 +205,6 @@ pub fn run_icn(
         },
         &options,
         shutdown,
-        CONTROL_ARENA_BYTES,
     )?;
     let addresses = config.icn.all_addresses();
     let own = addresses.get(usize::from(icn));
@@ -206,7 +217,7 @@ pub fn run_icn(
             icns: addresses.len(),
         })?;
     let (_, address) = process.transport().listen(own)?;
-    process.serve_page(config, &options)?;
+    process.publish(config, &options)?;
     info!(address, policy = config.icn.scheduler.policy, "ICN listens");
     if let Some(tell) = options.on_listening.take() {
         tell(&address);
@@ -229,6 +240,7 @@ pub fn run_icn(
         duration: config.run.duration(),
         checkpoint_records: config.icn.ledger.checkpoint_records,
         incarnation: new_incarnation(options.incarnation_min),
+        nonces: Nonces::of_kernel(),
         log: process.log.take().unwrap_or_else(EventLog::none),
         registry: process.registry.clone(),
     };
@@ -247,14 +259,27 @@ pub fn run_icn(
     let report = options.on_status;
     let mut node = IcnNode::new(process.take_transport(), parts)?;
     node.set_security(process.level);
+    if own.ends_with(":0") && !is_found {
+        node.refuse_restart("the ICN listens at a port that the kernel chose (port 0): no node would find its next life");
+    }
     let node = ReportingIcn {
         node,
         report: report.map(|(period, sink)| (Every::new(period), sink)),
         health: process.health.clone(),
+        keep_run: options.keep_run,
+        shutdown: shutdown.clone(),
     };
-    Driver::new(&process, node, discovery, shutdown).run()?;
-    info!("The run is over");
-    Ok(())
+    let end = Driver::new(&mut process, node, discovery, shutdown)
+        .reloading(config, options.reader)
+        .run()?
+        .node
+        .end();
+    match end {
+        IcnEnd::Over => info!("The run is over"),
+        IcnEnd::Left => info!("Ends before the run, which goes on"),
+        IcnEnd::Restart => info!("Starts again; the run goes on"),
+    }
+    Ok(end)
 }
 
 /// Runs one FLP until it is dismissed, or has drained after a shutdown.
@@ -262,18 +287,13 @@ pub fn run_icn(
 /// # Errors
 ///
 /// [`RoleError`] if something it needs cannot be had, or if the ICN refuses it.
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "the three roles are called alike"
-)]
 pub fn run_flp(
     config: &FarmConfig,
     flp: FlpId,
     options: RoleOptions,
     shutdown: &Shutdown,
 ) -> Result<(), RoleError> {
-    let arena_bytes = config.flp.arena_bytes(&config.transport);
-    let mut process = Process::start(config, flp.into(), &options, shutdown, arena_bytes)?;
+    let mut process = Process::start(config, flp.into(), &options, shutdown)?;
     let lent_bytes_max = config.flp.lent_bytes_max(&config.transport);
     let arena = process.arena.clone();
     process.transport().lend(&arena, lent_bytes_max);
@@ -284,6 +304,7 @@ pub fn run_flp(
         flp,
         flps: config.run.flps,
         stf_bytes_max: config.flp.stf_bytes_max,
+        memory: &arena,
         pool: config.transport.lent_arena(),
         wake: waker,
         registry: &registry,
@@ -291,7 +312,7 @@ pub fn run_flp(
         lend: &mut |pool: &Arc<Arena>| process.transport().lend(pool, u64::MAX),
     };
     let input = source::open(&config.flp.source, opening)?;
-    process.serve_page(config, &options)?;
+    process.publish(config, &options)?;
     let stf_bytes_max = match &input {
         Input::Made(source) => source.bytes_max().min(config.flp.stf_bytes_max),
         Input::Fed(_) => config.flp.stf_bytes_max,
@@ -303,10 +324,11 @@ pub fn run_flp(
     let hello = Hello {
         data_address: String::new(),
         capacity_bytes: config.flp.hold_bytes,
-        slots: 0,
+        slots: config.flp.hold_stfs_max,
         stf_bytes_max,
         weight_milli: 1000,
         is_durable: false,
+        ..Hello::default()
     };
     let brain = config.flp.brain(config.icn.scheduler.mode);
     let parts = FlpParts {
@@ -331,7 +353,9 @@ pub fn run_flp(
     };
     let discovery = process.discovery(config, me, &[Role::Icn])?;
     let node = FlpNode::new(process.take_transport(), parts);
-    Driver::new(&process, node, discovery, shutdown).run()?;
+    Driver::new(&mut process, node, discovery, shutdown)
+        .reloading(config, options.reader)
+        .run()?;
     info!(%flp, "FLP ends");
     Ok(())
 }
@@ -347,9 +371,7 @@ pub fn run_epn(
     mut options: RoleOptions,
     shutdown: &Shutdown,
 ) -> Result<(), RoleError> {
-    // Small bodies share blocks, and one that is kept keeps its block: a quarter is to spare.
-    let arena_bytes = config.epn.arena_bytes();
-    let mut process = Process::start(config, epn.into(), &options, shutdown, arena_bytes)?;
+    let mut process = Process::start(config, epn.into(), &options, shutdown)?;
     let own = |text: &str| for_index(text, epn.into());
     let transport = process.transport();
     let (_, address) = transport.listen_bulk(&own(&config.epn.listen))?;
@@ -358,7 +380,7 @@ pub fn run_epn(
         let (_, actual) = transport.listen_bulk(&own(other))?;
         others.push(actual);
     }
-    process.serve_page(config, &options)?;
+    process.publish(config, &options)?;
     let waker = process.waker.clone();
     let target = Target {
         epn,
@@ -393,6 +415,7 @@ pub fn run_epn(
         stf_bytes_max: 0,
         weight_milli: config.epn.weight_milli(),
         is_durable: brain.stores_first(),
+        ..Hello::default()
     };
     info!(%epn, address, ?others, sink = config.epn.sink.kind(), "EPN listens");
     if let Some(tell) = options.on_listening.take() {
@@ -409,6 +432,7 @@ pub fn run_epn(
             hello,
         )
         .noted_in(process.health.clone()),
+        nonces: Nonces::of_kernel(),
         log: process.log.take().unwrap_or_else(EventLog::none),
     };
     let me = Member {
@@ -418,7 +442,9 @@ pub fn run_epn(
     };
     let discovery = process.discovery(config, me, &[Role::Icn])?;
     let node = EpnNode::new(process.take_transport(), parts);
-    Driver::new(&process, node, discovery, shutdown).run()?;
+    Driver::new(&mut process, node, discovery, shutdown)
+        .reloading(config, options.reader)
+        .run()?;
     info!(%epn, "EPN ends");
     Ok(())
 }

@@ -151,7 +151,12 @@ pub(crate) fn in_the_clear(config: &FarmConfig, node: NodeId) -> Vec<(&'static s
     outside(config, node, None, metrics.as_deref())
 }
 
-/// Returns what `node` would do in the clear off loopback.
+/// Returns whether all streams of `node` stay on this machine, as far as the farm file names their ends.
+pub(crate) fn is_local(config: &FarmConfig, node: NodeId, listen: Option<&str>) -> bool {
+    outside(config, node, listen, None).is_empty()
+}
+
+/// Returns the connections of `node` that are not on loopback.
 fn outside(
     config: &FarmConfig,
     node: NodeId,
@@ -247,10 +252,13 @@ pub(crate) fn may_send(role: Role, control: &Control) -> bool {
         | Control::EpnPulse(_)
         | Control::Stored(_)
         | Control::NotStored(_)
-        | Control::Slots(_) => role == Role::Epn,
+        | Control::Undelivered(_)
+        | Control::Slots(_)
+        | Control::Sources(_) => role == Role::Epn,
         Control::Order(_) => role == Role::Operator,
         Control::Ledger(_)
         | Control::Standby
+        | Control::Challenge { .. }
         | Control::Answer { .. }
         | Control::Status { .. }
         | Control::Welcome(_)
@@ -267,6 +275,7 @@ pub(crate) fn may_send(role: Role, control: &Control) -> bool {
         | Control::SourceGone { .. }
         | Control::SourceBack { .. }
         | Control::Commit(_)
+        | Control::Recall(_)
         | Control::Absent(_)
         | Control::Recover(_)
         | Control::Discard(_)

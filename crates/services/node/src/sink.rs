@@ -314,6 +314,8 @@ pub enum SinkEvent {
         tf: TfId,
         /// The assignment that it was built for.
         attempt: Attempt,
+        /// Whether it is marked: an EPN that died may have delivered it before.
+        is_redelivered: bool,
         /// Payload bytes.
         bytes: u64,
         /// The STFs in it. All sinks but `discard` and `shm` compute the digests from the bytes; those two repeat what
@@ -328,6 +330,15 @@ pub enum SinkEvent {
     },
     /// Memory released. Comes after [`Delivered`](Self::Delivered).
     Freed {
+        /// Payload bytes.
+        bytes: u64,
+    },
+    /// Taken back by [`SinkHandle::recall`]: no consumer has the TF, and its memory is released.
+    Returned {
+        /// The run.
+        run: RunId,
+        /// The TF.
+        tf: TfId,
         /// Payload bytes.
         bytes: u64,
     },
@@ -362,12 +373,35 @@ pub enum SinkEvent {
     },
 }
 
+/// Moves the TFs of `run` that are among `tfs` out of a queue.
+fn taken_back(
+    queue: &mut std::collections::VecDeque<Tf<Bytes>>,
+    run: RunId,
+    tfs: &std::collections::BTreeSet<TfId>,
+) -> Vec<Tf<Bytes>> {
+    let (back, kept) = std::mem::take(queue)
+        .into_iter()
+        .partition(|tf: &Tf<Bytes>| tf.run == run && tfs.contains(&tf.tf));
+    *queue = kept;
+    let back: std::collections::VecDeque<Tf<Bytes>> = back;
+    back.into()
+}
+
 impl SinkEvent {
+    fn returned(tf: &Tf<Bytes>) -> Self {
+        Self::Returned {
+            run: tf.run,
+            tf: tf.tf,
+            bytes: tf.bytes(),
+        }
+    }
+
     fn delivered(tf: &Tf<Bytes>, delivery: Delivery) -> Self {
         Self::Delivered {
             run: tf.run,
             tf: tf.tf,
             attempt: tf.attempt,
+            is_redelivered: tf.is_redelivered,
             bytes: tf.bytes(),
             parts: delivery.parts,
             missing: tf.missing.iter().map(|flp| flp.0).collect(),
@@ -437,6 +471,7 @@ mod tests {
             run: RunId(0xabc),
             tf: TfId(id),
             attempt: Attempt(2),
+            is_redelivered: false,
             parts: (0..).zip(payloads).map(part).collect(),
             missing: vec![FlpId(9)],
         }

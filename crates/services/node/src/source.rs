@@ -136,14 +136,24 @@ pub(crate) trait SourceKind {
         false
     }
 
-    /// Returns the bytes that the source takes beside the hold. Recorded files are read as they are needed, and not
-    /// counted.
-    fn bytes_beside(&self, _stf_bytes_max: u64) -> u64 {
+    /// Returns the bytes that the source takes in an FLP beside the memory of the hold.
+    fn bytes_beside(&self, _place: &Place) -> u64 {
         0
     }
 
     /// Opens the source.
     fn open(&self, opening: Opening<'_>) -> Result<Input, SourceError>;
+}
+
+/// Place of an FLP in a farm, as far as the memory of its source depends on it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    /// The FLP.
+    pub(crate) flp: FlpId,
+    /// FLPs of the run.
+    pub(crate) flps: u32,
+    /// Largest STF that the FLP announces, in bytes.
+    pub(crate) stf_bytes_max: u64,
 }
 
 /// Surroundings in which the source of an FLP is opened.
@@ -154,6 +164,8 @@ pub struct Opening<'a> {
     pub flps: u32,
     /// Largest STF that the FLP announces, in bytes.
     pub stf_bytes_max: u64,
+    /// Memory of the node, which payloads are written into.
+    pub memory: &'a Arc<Arena>,
     /// Options of memory that the source takes for payloads.
     pub pool: ArenaOptions,
     /// Called for each STF of a [`Feed`].
@@ -186,8 +198,8 @@ pub enum SourceError {
         /// Error of the operating system.
         source: io::Error,
     },
-    /// The memory of a generator's pool cannot be had.
-    #[error("no memory for the pool of the generator: {0}")]
+    /// The memory of a generator's pool or of recorded files cannot be had.
+    #[error("no memory for the payloads of the source: {0}")]
     Pool(#[from] ArenaError),
     /// The farm file has no place for this FLP.
     #[error(transparent)]
@@ -305,6 +317,7 @@ mod tests {
             flp: FlpId(flp),
             flps: config.run.flps,
             stf_bytes_max: config.flp.stf_bytes_max,
+            memory: &feed::tests::arena(1),
             pool: config.transport.lent_arena(),
             wake: Box::new(|| {}),
             registry: &Arc::default(),
@@ -359,6 +372,54 @@ mod tests {
         assert_eq!(sizes.len(), 1);
         assert!(sizes[0].iter().all(|bytes| *bytes > 0));
         assert_eq!(sizes[0].iter().sum::<usize>(), LINKS_BYTES);
+    }
+
+    /// Every payload lies in memory that the source lends or that it was given, and takes what it says.
+    #[test]
+    fn payloads_of_recorded_files_can_be_lent() {
+        let several = [LINKS, "alice-its-rdh7/rawtf_epn180_l6_1.raw"];
+        for source in [files(&[LINKS], None), files(&several, None)] {
+            let (own, lent) = (
+                feed::tests::arena(8 << 20),
+                std::cell::RefCell::new(Vec::new()),
+            );
+            let opening = Opening {
+                flp: FlpId(0),
+                flps: 1,
+                stf_bytes_max: 64 << 20,
+                memory: &own,
+                pool: sheaf_transport::ArenaOptions::default(),
+                wake: Box::new(|| {}),
+                registry: &Arc::default(),
+                lend: &mut |arena| lent.borrow_mut().push(arena.clone()),
+            };
+            let Input::Made(mut made) = open(&source, opening).unwrap() else {
+                panic!("files are made");
+            };
+            let mut slots = crate::slots::ArenaSlots(own.clone());
+            let lent: Vec<Arc<Arena>> = lent.into_inner();
+            let used: u64 = lent.iter().map(|arena| arena.used_bytes()).sum();
+            let place = Place {
+                flp: FlpId(0),
+                flps: 1,
+                stf_bytes_max: 0,
+            };
+            let stated = source.table().bytes_beside(&place);
+            assert!(
+                (LINKS_BYTES as u64..=stated).contains(&used),
+                "{used} of {stated}"
+            );
+            let mut tf = 0;
+            while let Made::Payload(payload) = made.make(TfId(tf), &mut slots) {
+                let is_held = |arena: &Arc<Arena>| arena.holds(&payload);
+                assert!(
+                    payload.is_empty() || lent.iter().chain([&own]).any(is_held),
+                    "TF {tf} of {source:?}"
+                );
+                tf += 1;
+            }
+            assert!(tf > 0);
+        }
     }
 
     #[test]

@@ -33,6 +33,12 @@ pub struct FarmStatus {
     /// The books.
     #[serde(rename = "books")]
     pub accounting: AccountingStatus,
+    /// Longest time of the last seconds for which the ICN was ready to run and had no processor.
+    #[serde(default)]
+    pub run_delay_s: f64,
+    /// Times that this leader has found a node silent.
+    #[serde(default)]
+    pub suspected: u64,
     /// TFs that wait for room.
     pub queued: u64,
     /// The verdict log, and who leads.
@@ -83,6 +89,9 @@ pub struct AccountingStatus {
     pub in_flight: u64,
     /// Of complete and incomplete: the EPN died before it had acknowledged.
     pub abandoned: u64,
+    /// Of complete and incomplete: built again by another EPN, and delivered with a mark.
+    #[serde(default)]
+    pub redelivered: u64,
     /// Assignments after the first one of a TF.
     pub reassigned: u64,
     /// Payload bytes of built TFs.
@@ -128,6 +137,9 @@ pub struct FlpStatus {
     /// TFs of the run that it has neither announced nor skipped: to come, or made while it was away.
     #[serde(default)]
     pub lag_tfs: u64,
+    /// Longest time of the last seconds for which it was ready to run and had no processor.
+    #[serde(default)]
+    pub run_delay_s: f64,
 }
 
 /// One EPN as its last heartbeat says.
@@ -160,6 +172,9 @@ pub struct EpnStatus {
     pub duplicates_refused: u64,
     /// STFs with a wrong digest.
     pub digest_mismatches: u64,
+    /// Longest time of the last seconds for which it was ready to run and had no processor.
+    #[serde(default)]
+    pub run_delay_s: f64,
     /// First announce to commit of the TFs built here, in µs.
     pub latency_us: Quantiles,
 }

@@ -1,6 +1,8 @@
 //! A node's streams to the ICNs: it says hello to every one, follows the one that leads, and comes back when a
 //! stream breaks.
 //!
+//! An ICN sends a challenge on every stream that it accepts, and the hello repeats the nonce of it.
+//!
 //! A stream stands to each ICN at all times, so that a change of leaders costs no connection. The node follows the
 //! highest term that has welcomed it. What a lower term says is answered with `Fenced` and changes nothing.
 //!
@@ -10,26 +12,24 @@
 //! hangs, it finds both, and nothing is lost.
 
 mod standing;
+mod stream;
 
+use crate::challenge::CHALLENGE_WITHIN;
 use crate::health::{Health, Standing};
 use crate::reject::{self, Told};
+use sheaf_membership::RUN_DELAY_MAX;
 use sheaf_protocol::control::{Hello, Welcome};
 use sheaf_protocol::reject::Code;
 use sheaf_protocol::{
-    Control, Envelope, Incarnation, NodeId, RunId, Term, Timestamp, WireKind, protect,
+    Control, Envelope, Incarnation, NodeId, RunId, Term, TfId, Timestamp, WireKind, protect,
 };
-use sheaf_stf_builder::Backoff;
 use sheaf_transport::{CloseReason, ConnId, Frame, SendError, Transport};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use stream::{Spare, State, Stream};
 use tracing::{info, warn};
 
-/// First pause before a stream is opened again; it doubles up to [`PAUSE_MAX`].
-const PAUSE_FIRST: Duration = Duration::from_millis(10);
-/// Nothing is decided until the nodes are back with an ICN that was started again: 2,000 of them that are refused
-/// twenty times a second each cost its machine little, a second without them costs the farm every TF of it.
-const PAUSE_MAX: Duration = Duration::from_millis(100);
 /// Time that a hello waits for its answer before it is repeated.
 const HELLO_AGAIN: Duration = Duration::from_millis(40);
 /// The same with an ICN that has said that it does not lead: its welcome comes by itself, unless it is lost.
@@ -70,146 +70,10 @@ pub enum Heard {
     Nothing,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum State {
-    Down { retry_at: Timestamp },
-    Connecting(ConnId),
-    Greeting { conn: ConnId, said_at: Timestamp },
-    Standby { conn: ConnId, said_at: Timestamp },
-    Joined(ConnId),
-}
-
 /// Pulses of the leader that a node misses before it looks for another way to it: as many as make a node a suspect.
 const PULSES_MISSED_MAX: u32 = 5;
 /// How long a second stream may be without an answer before another one is tried.
 const SPARE_MAX: Duration = Duration::from_secs(1);
-
-/// A second stream beside one on which nothing comes.
-#[derive(Clone, Copy, Debug)]
-struct Spare {
-    conn: ConnId,
-    since: Timestamp,
-    /// Whether the hello is said: then the ICN takes it for the stream of this node.
-    has_greeted: bool,
-}
-
-/// One stream to one ICN.
-#[derive(Debug)]
-struct Stream {
-    address: String,
-    state: State,
-    pause: Backoff,
-    /// Pauses while the ICN refuses this node, or is none.
-    refused_pause: Backoff,
-    /// Whether the present stream was refused by a message, from either end.
-    is_refused: bool,
-    is_first_failure: bool,
-    /// Whether a registry still says that an ICN is there. Of one that is not, a stream that stands stays.
-    is_named: bool,
-    /// When something came last.
-    heard_at: Timestamp,
-    spare: Option<Spare>,
-    /// No second stream is begun before.
-    spare_at: Timestamp,
-    /// Whether the log says already that a former leader speaks here.
-    is_fenced_said: bool,
-}
-
-impl Stream {
-    fn new(address: String, seed: u64) -> Self {
-        Self {
-            address,
-            state: State::Down {
-                retry_at: Timestamp(0),
-            },
-            pause: Backoff::new(PAUSE_FIRST, PAUSE_MAX, seed),
-            refused_pause: Backoff::after_refusals(seed),
-            is_refused: false,
-            is_first_failure: true,
-            is_named: true,
-            heard_at: Timestamp(0),
-            spare: None,
-            spare_at: Timestamp(0),
-            is_fenced_said: false,
-        }
-    }
-
-    fn conn(&self) -> Option<ConnId> {
-        match self.state {
-            State::Down { .. } => None,
-            State::Connecting(conn)
-            | State::Greeting { conn, .. }
-            | State::Standby { conn, .. }
-            | State::Joined(conn) => Some(conn),
-        }
-    }
-
-    /// Whether `conn` is the stream, or the one beside it.
-    fn has(&self, conn: ConnId) -> bool {
-        self.conn() == Some(conn) || self.spare.is_some_and(|spare| spare.conn == conn)
-    }
-
-    /// Whether a second stream is to be begun.
-    fn wants_spare(&self, now: Timestamp, silence_max: Duration) -> bool {
-        matches!(self.state, State::Joined(_))
-            && self.spare.is_none()
-            && now >= self.spare_at
-            && now.since(self.heard_at) >= silence_max
-    }
-
-    /// Something has come on `conn`. Returns the stream that is of no use any more.
-    fn hear(&mut self, now: Timestamp, conn: ConnId) -> Option<ConnId> {
-        self.heard_at = now;
-        let spare = self.spare?;
-        if spare.conn == conn {
-            self.spare = None;
-            let former = self.conn();
-            self.state = State::Greeting { conn, said_at: now };
-            return former;
-        }
-        // After its hello the ICN closes the former stream by itself.
-        if spare.has_greeted {
-            return None;
-        }
-        self.spare = None;
-        Some(spare.conn)
-    }
-
-    /// The stream is gone. One beside it takes its place; `false` if there is none.
-    fn take_spare(&mut self, now: Timestamp) -> bool {
-        let Some(Spare {
-            conn, has_greeted, ..
-        }) = self.spare.take()
-        else {
-            return false;
-        };
-        self.state = if has_greeted {
-            State::Greeting { conn, said_at: now }
-        } else {
-            State::Connecting(conn)
-        };
-        true
-    }
-
-    fn go_down(&mut self, now: Timestamp, is_refused: bool) {
-        self.is_fenced_said = false;
-        let pause = if is_refused {
-            self.refused_pause.pause()
-        } else {
-            self.pause.pause()
-        };
-        self.state = State::Down {
-            retry_at: now + pause,
-        };
-    }
-
-    /// The ICN has taken the hello.
-    fn is_taken(&mut self) {
-        self.pause.reset();
-        self.refused_pause.reset();
-        self.is_first_failure = true;
-    }
-}
 
 /// Begin of the line about an ICN that refuses this node, or is none.
 fn refusal_text(code: Code) -> &'static str {
@@ -230,6 +94,7 @@ pub struct Uplink {
     streams: Vec<Stream>,
     node: NodeId,
     incarnation: Incarnation,
+    /// Address and resources; and what is known of the verdicts of `run`.
     hello: Hello,
     run: RunId,
     /// The highest term that has welcomed the node.
@@ -238,6 +103,10 @@ pub struct Uplink {
     pulse: Duration,
     pulsed_at: Timestamp,
     fenced: u64,
+    /// Longest time lately for which the leader has waited for a processor.
+    leader_run_delay: Duration,
+    /// How much longer than usual the leader may be silent.
+    patience: Duration,
     /// Refusals in the log, until an ICN takes the node.
     refusals: BTreeMap<Code, Told>,
     /// Where the standing of the node is noted, and the last note.
@@ -267,6 +136,8 @@ impl Uplink {
             pulse: Duration::from_millis(20),
             pulsed_at: Timestamp(0),
             fenced: 0,
+            leader_run_delay: Duration::ZERO,
+            patience: Duration::ZERO,
             refusals: BTreeMap::new(),
             health: None,
         }
@@ -279,7 +150,7 @@ impl Uplink {
     pub fn set_addresses<T: Transport>(&mut self, addresses: &[String], transport: &mut T) {
         self.streams.retain_mut(|stream| {
             stream.is_named = addresses.contains(&stream.address);
-            if let (false, State::Connecting(conn)) = (stream.is_named, &stream.state) {
+            if let (false, State::Connecting { conn, .. }) = (stream.is_named, &stream.state) {
                 transport.close(*conn);
                 return false;
             }
@@ -324,6 +195,16 @@ impl Uplink {
         self.fenced
     }
 
+    /// Returns how long the leader has lately had to wait for a processor, by its pulses.
+    pub(crate) fn leader_run_delay(&self) -> Duration {
+        self.leader_run_delay
+    }
+
+    /// Sets how much longer than usual the leader may be silent before another way to it is looked for.
+    pub(crate) fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
     /// The term of the ICN that is followed; 0 before the first.
     #[must_use]
     pub fn term(&self) -> Term {
@@ -337,12 +218,25 @@ impl Uplink {
             match stream.state {
                 State::Down { retry_at } if retry_at <= now => {
                     match transport.connect(&stream.address) {
-                        Ok(conn) => stream.state = State::Connecting(conn),
+                        Ok(conn) => {
+                            stream.state = State::Connecting {
+                                conn,
+                                stands_since: None,
+                            }
+                        }
                         Err(error) => {
                             warn!(%error, "Cannot begin a connection to the ICN");
                             stream.go_down(now, false);
                         }
                     }
+                }
+                State::Connecting {
+                    conn,
+                    stands_since: Some(since),
+                } if protect!(ChallengeDeadline, when now.since(since) >= CHALLENGE_WITHIN + self.patience) =>
+                {
+                    transport.close(conn);
+                    stream.go_down(now, false);
                 }
                 State::Greeting { conn, said_at } if now.since(said_at) >= HELLO_AGAIN => {
                     to_greet.push(conn);
@@ -364,7 +258,7 @@ impl Uplink {
 
     /// Begins a second stream beside one on which the leader is silent, and gives up one without an answer.
     fn look_for_other_ways<T: Transport>(&mut self, now: Timestamp, transport: &mut T) {
-        let silence_max = self.pulse * PULSES_MISSED_MAX;
+        let silence_max = self.pulse * PULSES_MISSED_MAX + self.patience;
         for stream in &mut self.streams {
             if let Some(spare) = stream.spare
                 && now.since(spare.since) >= SPARE_MAX
@@ -381,7 +275,7 @@ impl Uplink {
                     stream.spare = Some(Spare {
                         conn,
                         since: now,
-                        has_greeted: false,
+                        nonce: None,
                     });
                 }
                 Err(_) => stream.spare_at = now + stream.pause.pause(),
@@ -389,23 +283,38 @@ impl Uplink {
         }
     }
 
-    /// The stream that [`handle_tick`](Self::handle_tick) began stands.
-    pub fn handle_connected<T: Transport>(
+    /// The connection of a stream stands: the challenge of the ICN comes next.
+    pub fn handle_connected(&mut self, now: Timestamp, conn: ConnId) {
+        let stream = self.stream_mut(conn);
+        if let Some(State::Connecting {
+            conn: of_stream,
+            stands_since,
+        }) = stream.map(|stream| &mut stream.state)
+            && *of_stream == conn
+        {
+            *stands_since = Some(now);
+        }
+    }
+
+    /// Answers the challenge of a stream with a hello. One that comes again is answered already: the hello is repeated
+    /// by itself.
+    fn handle_challenge<T: Transport>(
         &mut self,
         now: Timestamp,
-        conn: ConnId,
         transport: &mut T,
+        conn: ConnId,
+        nonce: u64,
     ) {
         let Some(stream) = self.stream_mut(conn) else {
             return;
         };
-        match stream.spare.as_mut().filter(|spare| spare.conn == conn) {
-            Some(spare) => {
-                spare.has_greeted = true;
-                let hello = Control::Hello(self.hello.clone());
-                self.send_on(transport, conn, &hello);
+        if let Some(spare) = stream.spare.as_mut().filter(|spare| spare.conn == conn) {
+            if spare.nonce.replace(nonce).is_none() {
+                self.send_hello_with(transport, conn, nonce);
             }
-            None => self.send_hello(now, transport, conn),
+        } else if matches!(stream.state, State::Connecting { .. }) {
+            stream.nonce = nonce;
+            self.send_hello(now, transport, conn);
         }
     }
 
@@ -455,14 +364,23 @@ impl Uplink {
     }
 
     fn send_hello<T: Transport>(&mut self, now: Timestamp, transport: &mut T, conn: ConnId) {
-        if let Some(stream) = self.stream_mut(conn) {
-            stream.state = match stream.state {
-                State::Standby { .. } => State::Standby { conn, said_at: now },
-                _ => State::Greeting { conn, said_at: now },
-            };
-        }
-        let hello = Control::Hello(self.hello.clone());
-        self.send_on(transport, conn, &hello);
+        let Some(stream) = self.stream_mut(conn) else {
+            return;
+        };
+        stream.state = match stream.state {
+            State::Standby { .. } => State::Standby { conn, said_at: now },
+            _ => State::Greeting { conn, said_at: now },
+        };
+        let nonce = stream.nonce;
+        self.send_hello_with(transport, conn, nonce);
+    }
+
+    fn send_hello_with<T: Transport>(&mut self, transport: &mut T, conn: ConnId, nonce: u64) {
+        let hello = Hello {
+            nonce,
+            ..self.hello.clone()
+        };
+        self.send_on(transport, conn, &Control::Hello(hello));
     }
 
     /// Takes in a frame of one of the streams.
@@ -473,12 +391,18 @@ impl Uplink {
         frame: &Frame,
         transport: &mut T,
     ) -> Heard {
+        let decoded = Control::decode(&frame.head);
+        // It says that a process listens, and nothing of the farm.
+        if let Ok((_, Control::Challenge { nonce })) = decoded {
+            self.handle_challenge(now, transport, conn, nonce);
+            return Heard::Nothing;
+        }
         if let Some(stream) = self.stream_mut(conn)
             && let Some(useless) = stream.hear(now, conn)
         {
             transport.close(useless);
         }
-        let (envelope, control) = match Control::decode(&frame.head) {
+        let (envelope, control) = match decoded {
             Ok(decoded) if frame.kind == WireKind::Control => decoded,
             Ok(_) => return Heard::Nothing,
             Err(error) => {
@@ -548,7 +472,31 @@ impl Uplink {
             {
                 Heard::Nothing
             }
-            control => Heard::Control(control),
+            control => {
+                self.note_verdicts(&control);
+                if let Control::IcnPulse { run_delay_ns, .. } = control {
+                    let delay = Duration::from_nanos(run_delay_ns);
+                    self.leader_run_delay = delay.min(RUN_DELAY_MAX);
+                }
+                Heard::Control(control)
+            }
+        }
+    }
+
+    /// Notes which verdicts the node knows of: hellos say it, so that an ICN with an old copy of its log finds out.
+    fn note_verdicts(&mut self, control: &Control) {
+        let hello = &mut self.hello;
+        let committed = match control {
+            Control::Release(release) => {
+                hello.decided_tfs = hello.decided_tfs.max(release.decided_tfs());
+                return;
+            }
+            Control::Commit(commits) => commits.iter().map(|commit| commit.tf).max(),
+            Control::Recover(recovers) => recovers.iter().map(|recover| recover.tf).max(),
+            _ => return,
+        };
+        if let Some(tf) = committed {
+            hello.committed_end = hello.committed_end.max(tf.next());
         }
     }
 
@@ -572,7 +520,11 @@ impl Uplink {
             }
         }
         self.term = envelope.term;
-        self.run = envelope.run;
+        self.leader_run_delay = Duration::ZERO;
+        if self.run != envelope.run {
+            self.run = envelope.run;
+            (self.hello.decided_tfs, self.hello.committed_end) = (0, TfId(0));
+        }
         self.refusals.clear();
         self.pulse = Duration::from_nanos(welcome.pulse_ns);
         // The leader waits for the first pulse: it says that the node has told all.

@@ -1,12 +1,16 @@
-//! Pages of an ICN, an FLP and an EPN that run: health, readiness, and metrics that `promtool check metrics` takes.
+//! Running ICNs, FLPs and EPNs as others see them: pages with health, readiness, and metrics that
+//! `promtool check metrics` takes; samples that they send to a back end.
 
 use sheaf_node::config::FarmConfig;
 use sheaf_node::role::{Build, RoleOptions, run_epn, run_flp, run_icn};
 use sheaf_node::shutdown::Shutdown;
 use sheaf_protocol::{EpnId, FlpId, Role};
-use std::collections::BTreeMap;
+use sheaf_samples::client::{DROPPED, PROCESS, SENT};
+use sheaf_samples::wire::DATAGRAM_BYTES;
+use sheaf_samples::wire::line_protocol::{Decoder, Series};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
@@ -40,7 +44,7 @@ fn start(role: Role, config: &FarmConfig) -> Node {
             ..RoleOptions::default()
         };
         let ended = match role {
-            Role::Icn => run_icn(&config, 0, options, &stop),
+            Role::Icn => run_icn(&config, 0, options, &stop).map(drop),
             Role::Flp => run_flp(&config, FlpId(0), options, &stop),
             _ => run_epn(&config, EpnId(0), options, &stop),
         };
@@ -141,6 +145,155 @@ fn pages_of_a_farm_tell_health_and_readiness_and_metrics_in_base_units() {
         node.shutdown.request();
         node.thread.join().unwrap();
     }
+}
+
+/// Samples of one process that arrived.
+#[derive(Debug, Default)]
+struct Arrived {
+    samples: u64,
+    /// Highest counts of sent and dropped samples that it has told.
+    sent: f64,
+    dropped: f64,
+    /// Highest value by the name of the metric.
+    highest: BTreeMap<String, f64>,
+    runs: BTreeSet<String>,
+    datagrams: u64,
+}
+
+/// Takes the lines of a datagram apart, by process.
+fn decode(datagram: &[u8], arrived: &mut BTreeMap<String, Arrived>) {
+    assert!(datagram.len() <= DATAGRAM_BYTES, "{} bytes", datagram.len());
+    let mut decoder = Decoder::default();
+    let mut lines = decoder.lines(datagram);
+    let mut process = String::new();
+    while let Some(line) = lines.next_line() {
+        let line = line.unwrap();
+        let series = Series::parse(line.series).unwrap();
+        let tag = |name| series.tag(name).unwrap_or_default().to_owned();
+        assert_eq!(tag("farm"), "north");
+        assert!(!tag("host").is_empty());
+        // A gauge of the ICN names the node that it is about.
+        let about = ["balance_node_", "balance_run_delay_seconds"];
+        if about
+            .iter()
+            .any(|name| series.measurement.starts_with(name))
+        {
+            let node = tag("node");
+            assert!(["flp:0", "epn:0"].contains(&&*node), "{node}");
+        } else {
+            assert_eq!(tag("node"), tag("source"));
+        }
+        process = tag("source").replace(':', "-");
+        assert_eq!(tag("role"), process.split('-').next().unwrap());
+        let of = arrived.entry(process.clone()).or_default();
+        if series.measurement == SENT {
+            assert_eq!(tag(PROCESS), process);
+        }
+        of.runs.insert(tag("run"));
+        for field in line.fields() {
+            of.samples += 1;
+            let value = field.value.number().unwrap();
+            match series.measurement.as_ref() {
+                SENT => of.sent = of.sent.max(value),
+                DROPPED => of.dropped = of.dropped.max(value),
+                _ => {}
+            }
+            let name = series.name(field.name).unwrap().into_owned();
+            let highest = of.highest.entry(name).or_insert(value);
+            *highest = highest.max(value);
+        }
+    }
+    arrived.entry(process).or_default().datagrams += 1;
+}
+
+/// Returns the datagrams that the kernel has dropped in front of the socket with this port (`/proc/net/udp`).
+fn datagrams_lost(port: u16) -> u64 {
+    let table = std::fs::read_to_string("/proc/net/udp").unwrap();
+    let end = format!(":{port:04X}");
+    let row = table.lines().find_map(|line| {
+        let mut columns = line.split_whitespace();
+        columns.nth(1)?.ends_with(&end).then(|| columns.last())?
+    });
+    row.and_then(|drops| drops.parse().ok())
+        .expect("a row of the socket")
+}
+
+#[test]
+fn samples_of_a_farm_arrive_packed_and_their_count_is_what_was_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = farm(folder.path());
+    let collector = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = collector.local_addr().unwrap();
+    config.metrics.backends = vec![format!("influxdb-udp://{address}")];
+    config.metrics.interval_ms = 200;
+    config.metrics.cpu_share_max = 1.0;
+    config.metrics.farm = "north".to_owned();
+    let nodes = [Role::Icn, Role::Flp, Role::Epn].map(|role| start(role, &config));
+    let mut arrived = BTreeMap::new();
+    let mut buffer = vec![0; 1 << 16];
+    collector.set_read_timeout(Some(PATIENCE)).unwrap();
+    let has_built = |arrived: &BTreeMap<String, Arrived>| {
+        let of_epn = arrived.get("epn-0");
+        of_epn.is_some_and(|epn| {
+            let built = epn.highest.get("build_tf_complete_total");
+            epn.runs.len() > 1 && built.is_some_and(|built| *built > 20.0)
+        })
+    };
+    let start = Instant::now();
+    while !has_built(&arrived) {
+        assert!(start.elapsed() < PATIENCE, "{arrived:#?}");
+        let length = collector.recv(&mut buffer).expect("nodes report");
+        decode(&buffer[..length], &mut arrived);
+    }
+    // What comes while the nodes end is received, too: one that is not read in time would be lost.
+    let ending = std::thread::spawn(move || {
+        for node in nodes.into_iter().rev() {
+            node.shutdown.request();
+            node.thread.join().unwrap();
+        }
+    });
+    collector
+        .set_read_timeout(Some(Duration::from_millis(20)))
+        .unwrap();
+    loop {
+        let is_over = ending.is_finished();
+        match collector.recv(&mut buffer) {
+            Ok(length) => decode(&buffer[..length], &mut arrived),
+            Err(_) if is_over => break,
+            Err(_) => {}
+        }
+    }
+    ending.join().unwrap();
+    let lost = datagrams_lost(address.port());
+    assert_eq!(
+        arrived.keys().collect::<Vec<_>>(),
+        ["epn-0", "flp-0", "icn-0"]
+    );
+    for (process, of) in &arrived {
+        // A machine that stops this test for long makes the kernel drop datagrams, and says so.
+        assert!(of.sent >= of.samples as f64, "{process}: {of:#?}");
+        assert!(
+            of.sent == of.samples as f64 || lost > 0,
+            "{process}: {of:#?}"
+        );
+        assert_eq!(of.dropped, 0.0, "{process}");
+        assert!(of.samples > 5 * of.datagrams, "{process} packs: {of:#?}");
+        for name in ["process_cpu_seconds_total", "node_loop_turns_total"] {
+            assert!(of.highest[name] > 0.0, "{process}: {name}");
+        }
+    }
+    for name in ["balance_node_state", "balance_node_up"] {
+        assert_eq!(arrived["icn-0"].highest[name], 1.0, "{name}");
+    }
+    let made = arrived["flp-0"].highest["acquire_stf_made_total"];
+    assert!(made >= arrived["epn-0"].highest["build_tf_complete_total"]);
+    assert_eq!(
+        arrived["icn-0"].highest["balance_tf_complete_total"],
+        arrived["epn-0"].highest["build_tf_complete_total"]
+    );
+    let runs: BTreeSet<_> = arrived.values().flat_map(|of| &of.runs).collect();
+    let runs: Vec<_> = runs.into_iter().filter(|run| !run.is_empty()).collect();
+    assert_eq!(runs.len(), 1, "all nodes tell the same run: {runs:?}");
 }
 
 /// Asks `promtool` where it is installed.

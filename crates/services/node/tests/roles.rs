@@ -4,6 +4,7 @@ use bytes::Bytes;
 use sheaf_auth::{Authority, Credentials, Moment, Tls, Validity};
 use sheaf_membership::LivenessConfig;
 use sheaf_metrics::Registry;
+use sheaf_node::challenge::Nonces;
 use sheaf_node::epn::{EpnNode, EpnParts};
 use sheaf_node::event::EventLog;
 use sheaf_node::icn::{IcnNode, IcnParts};
@@ -58,6 +59,7 @@ fn hello() -> Hello {
         stf_bytes_max: 1 << 10,
         weight_milli: 1000,
         is_durable: false,
+        ..Hello::default()
     }
 }
 
@@ -148,6 +150,7 @@ impl Scene {
             duration: None,
             checkpoint_records: 5000,
             incarnation: LIFE,
+            nonces: Nonces::seeded(1),
             log: EventLog::none(),
             registry: Arc::new(Registry::default()),
         };
@@ -163,6 +166,15 @@ impl Scene {
         Peer::new(tcp(&self.authority, node), &self.address)
     }
 
+    /// Has `peer` say hello as `sender`, when the challenge is there.
+    fn greet(&mut self, peer: &mut Peer, sender: NodeId, hello: Hello) {
+        self.until(&mut [&mut *peer], "the challenge", |peers| {
+            nonce_of(peers[0]).is_some()
+        });
+        let nonce = nonce_of(peer).unwrap();
+        peer.send(sender, &Control::Hello(Hello { nonce, ..hello }));
+    }
+
     /// Lets ICN and peers work until `done`.
     fn until(&mut self, peers: &mut [&mut Peer], what: &str, done: impl Fn(&[&mut Peer]) -> bool) {
         let mut events = Vec::new();
@@ -170,7 +182,7 @@ impl Scene {
             let elapsed = self.begun.elapsed();
             assert!(elapsed < PATIENCE, "{what} has not happened");
             let now = Timestamp(u64::try_from(elapsed.as_nanos()).unwrap());
-            self.icn.turn(now);
+            self.icn.turn(now).unwrap();
             self.icn.transport().poll(&mut events, TICK).unwrap();
             for event in events.drain(..) {
                 self.icn.handle(now, event);
@@ -178,6 +190,13 @@ impl Scene {
             peers.iter_mut().for_each(|peer| peer.poll());
         }
     }
+}
+
+fn nonce_of(peer: &Peer) -> Option<u64> {
+    peer.heard.iter().find_map(|control| match control {
+        Control::Challenge { nonce } => Some(*nonce),
+        _ => None,
+    })
 }
 
 fn is_welcome(peer: &Peer) -> bool {
@@ -190,12 +209,12 @@ fn flp_3_that_says_it_is_flp_5_is_denied_and_the_real_one_stays() {
     let mut scene = Scene::new();
     let (three, five) = (NodeId::from(FlpId(3)), NodeId::from(FlpId(5)));
     let mut real = scene.peer(five);
-    real.send(five, &Control::Hello(hello()));
+    scene.greet(&mut real, five, hello());
     scene.until(&mut [&mut real], "the welcome of the real one", |peers| {
         is_welcome(peers[0])
     });
     let mut liar = scene.peer(three);
-    liar.send(five, &Control::Hello(hello()));
+    scene.greet(&mut liar, five, hello());
     scene.until(&mut [&mut liar], "the rejection", |peers| {
         peers[0].is_rejected("found the certificate of sheaf://north/flp/3, expected that of flp:5")
     });
@@ -205,7 +224,7 @@ fn flp_3_that_says_it_is_flp_5_is_denied_and_the_real_one_stays() {
     assert!(!real.is_closed);
     // With its own name it may come in.
     let mut honest = scene.peer(three);
-    honest.send(three, &Control::Hello(hello()));
+    scene.greet(&mut honest, three, hello());
     scene.until(&mut [&mut honest], "the welcome", |peers| {
         is_welcome(peers[0])
     });
@@ -216,7 +235,7 @@ fn a_node_that_has_joined_may_not_speak_for_another_later() {
     let mut scene = Scene::new();
     let (three, five) = (NodeId::from(FlpId(3)), NodeId::from(FlpId(5)));
     let mut liar = scene.peer(three);
-    liar.send(three, &Control::Hello(hello()));
+    scene.greet(&mut liar, three, hello());
     scene.until(&mut [&mut liar], "the welcome", |peers| {
         is_welcome(peers[0])
     });
@@ -252,7 +271,7 @@ fn an_epn_that_assigns_is_denied() {
         ),
     ] {
         let mut rogue = scene.peer(epn);
-        rogue.send(epn, &Control::Hello(hello()));
+        scene.greet(&mut rogue, epn, hello());
         scene.until(&mut [&mut rogue], "the welcome", |peers| {
             is_welcome(peers[0])
         });
@@ -277,6 +296,7 @@ fn epn(authority: &Authority, icn: &str) -> (EpnNode<Tcp>, String) {
         brain: TfBuilder::<Bytes>::new(BuildConfig::default()),
         sink: SinkHandle::inline(Box::new(Discard), 64),
         uplink: Uplink::new(vec![icn.to_owned()], target.epn.into(), LIFE, hello()),
+        nonces: Nonces::seeded(2),
         log: EventLog::none(),
     };
     (EpnNode::new(transport, parts), address)
@@ -303,6 +323,16 @@ fn drive(
     }
 }
 
+fn challenge_in(event: &Event) -> Option<u64> {
+    let Event::Received { frame, .. } = event else {
+        return None;
+    };
+    match Control::decode(&frame.head).ok()?.1 {
+        Control::Challenge { nonce } => Some(nonce),
+        _ => None,
+    }
+}
+
 #[test]
 fn an_epn_takes_no_stfs_of_flp_5_from_flp_3() {
     let authority = authority();
@@ -311,6 +341,12 @@ fn an_epn_takes_no_stfs_of_flp_5_from_flp_3() {
     let mut three = tcp(&authority, FlpId(3).into());
     for (claim, is_denied) in [(5, true), (3, false)] {
         let conn = three.connect_bulk(&address).unwrap();
+        let mut nonce = None;
+        drive(&mut epn, &mut three, "the challenge", |_, events| {
+            nonce = events.iter().find_map(challenge_in).or(nonce);
+            nonce.is_some()
+        });
+        let nonce = nonce.unwrap();
         let hello = DataHello {
             run: RunId(5),
             source: Source {
@@ -321,6 +357,7 @@ fn an_epn_takes_no_stfs_of_flp_5_from_flp_3() {
                 epn: EpnId(0),
                 incarnation: LIFE,
             },
+            nonce,
         };
         let frame = Frame::without_body(WireKind::DataHello, hello.encode().into());
         three.send(conn, frame).unwrap();

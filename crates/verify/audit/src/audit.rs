@@ -116,6 +116,7 @@ impl Auditor<'_> {
             ("incomplete", audit.incomplete, accounting.incomplete),
             ("in flight", audit.in_flight, accounting.in_flight),
             ("abandoned", audit.abandoned, accounting.abandoned),
+            ("redelivered", audit.redelivered, accounting.redelivered),
         ];
         if audit.abandoned == 0 {
             pairs.push(("bytes", audit.bytes, accounting.bytes));

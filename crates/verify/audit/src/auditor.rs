@@ -4,6 +4,7 @@ use super::evidence::{Counts, Evidence};
 use super::finding::{Contradiction, Kind};
 use super::proven::Audit;
 use super::tables::Verdict;
+use sheaf_protocol::DropReason;
 
 /// An audit on its way.
 pub(super) struct Auditor<'a> {
@@ -24,7 +25,13 @@ impl Auditor<'_> {
         }
     }
 
-    pub(super) fn count_summed(&mut self, tf: u64, verdicts: &[&Verdict], is_abandoned: bool) {
+    pub(super) fn count_summed(
+        &mut self,
+        tf: u64,
+        verdict: Option<&Verdict>,
+        is_abandoned: bool,
+        is_given_back: bool,
+    ) {
         let Some(summed) = self
             .evidence
             .summed
@@ -33,9 +40,12 @@ impl Auditor<'_> {
         else {
             return;
         };
-        if let Some(verdict) = verdicts.first() {
+        if let Some(verdict) = verdict {
             let name = verdict.reason.as_ref().unwrap_or(&verdict.name);
-            self.summed.add(name, 1);
+            // An amendment after the checkpoint is not in its sum.
+            let is_amended = is_given_back && summed.is_done(tf);
+            let amended = DropReason::Undelivered.name();
+            self.summed.add(if is_amended { amended } else { name }, 1);
         }
         self.summed
             .add("abandoned", u64::from(is_abandoned && summed.is_done(tf)));

@@ -1,5 +1,6 @@
 //! Evidence: the lines of the event logs of a farm and its verdict log, gathered by timeframe.
 
+mod files;
 mod records;
 mod summed;
 
@@ -9,15 +10,13 @@ use super::finding::{Contradiction, Kind};
 use super::rosters::{self, RosterSource, Rosters};
 use super::stock::Stock;
 use super::tables::{
-    Abandoned, Assignment, Decided, Delivery, LifeIndex, Made, Named, Part, Sent, Session, Skipped,
-    Tables, Verdict,
+    Amended, Assignment, Decided, Delivery, LifeIndex, Made, Named, Part, Returned, Sent, Session,
+    Skipped, Tables, Verdict,
 };
 use sheaf_protocol::{NodeId, RangeSet, Role, TfId};
 use sheaf_verdict_log::event::{Event, FileEvent, PartEvent};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::{self, BufRead, BufReader};
-use std::path::Path;
+use std::io::{self, BufRead};
 
 /// Fault of a process while it lived, from the least to the most, by which the audit knows what not to expect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -113,61 +112,19 @@ struct Log {
     term: u64,
     run: Option<String>,
     rosters: Rosters,
+    part: FilePart,
+}
+
+/// File of a series.
+#[derive(Default)]
+struct FilePart {
+    /// Number of the file; 0 before the first.
+    number: u64,
+    /// Whether the last line says that the log goes on in a later file.
+    has_ended: bool,
 }
 
 impl Evidence {
-    /// Adds the event log at `path`. It may hold several lives of its node; `fate` is that of the last one, the ones
-    /// before count as killed unless they have a line `end`. `expected` is the node of the log. A node that was killed
-    /// before it wrote anything has none.
-    ///
-    /// # Errors
-    ///
-    /// The error of reading the file. Faults of its lines are findings of the audit instead.
-    pub fn read(&mut self, path: &Path, expected: Option<NodeId>, fate: Fate) -> io::Result<()> {
-        let name = path.display().to_string();
-        match File::open(path) {
-            Ok(file) => self.take_in(
-                BufReader::with_capacity(1 << 20, file),
-                &name,
-                expected,
-                fate,
-            ),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                if fate != Fate::Killed {
-                    let node = expected.map_or(name, |node| node.to_string());
-                    self.find(Kind::MissingLog, format!("{node} has no event log"));
-                }
-                Ok(())
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Adds all event logs in `dir`, that is, its files `*.events`, and returns their number. Their processes were not
-    /// watched: see [`Fate::Unknown`].
-    ///
-    /// # Errors
-    ///
-    /// The error of reading, with the name of the file.
-    pub fn read_dir(&mut self, dir: &Path) -> io::Result<u64> {
-        let mut paths = Vec::new();
-        for entry in std::fs::read_dir(dir)? {
-            let path = entry?.path();
-            if path
-                .extension()
-                .is_some_and(|extension| extension == "events")
-            {
-                paths.push(path);
-            }
-        }
-        paths.sort();
-        for path in &paths {
-            let named = |error| io::Error::other(format!("{}: {error}", path.display()));
-            self.read(path, None, Fate::Unknown).map_err(named)?;
-        }
-        Ok(paths.len() as u64)
-    }
-
     /// Adds the lines of `log`, which findings call `name`. See [`read`](Self::read).
     ///
     /// # Errors
@@ -175,16 +132,21 @@ impl Evidence {
     /// The error of reading.
     pub fn take_in(
         &mut self,
-        mut log: impl BufRead,
+        log: impl BufRead,
         name: &str,
         expected: Option<NodeId>,
         fate: Fate,
     ) -> io::Result<()> {
         let mut state = self.begin_log(name, expected, fate);
+        self.take_in_file(log, &mut state)
+    }
+
+    fn take_in_file(&mut self, mut log: impl BufRead, state: &mut Log) -> io::Result<()> {
         let (mut line, mut number) = (Vec::new(), 0_u64);
         while log.read_until(b'\n', &mut line)? > 0 {
             number += 1;
-            self.take_in_line(&mut state, &line, number);
+            state.part.has_ended = false;
+            self.take_in_line(state, &line, number);
             line.clear();
         }
         Ok(())
@@ -212,6 +174,7 @@ impl Evidence {
             term: 0,
             run: None,
             rosters: Rosters::default(),
+            part: FilePart::default(),
         }
     }
 
@@ -219,7 +182,9 @@ impl Evidence {
     /// verdict log.
     fn forget(&mut self, session: u32, former: &str) {
         self.tables.decided.retain(|row| row.session != session);
+        self.tables.redelivered.retain(|row| row.session != session);
         self.tables.abandoned.retain(|row| row.session != session);
+        self.tables.undelivered.retain(|row| row.session != session);
         self.is_over = false;
         // Others may be of that run, for the audit to find.
         let by = &self.tables.sessions.at(session).by;
@@ -274,6 +239,14 @@ impl Evidence {
 
     fn add(&mut self, log: &mut Log, event: Event) {
         self.lines += 1;
+        match event {
+            Event::Rotated { .. } => {
+                log.part.has_ended = true;
+                return;
+            }
+            Event::Continued { part } => return self.go_on(log, part),
+            _ => {}
+        }
         if let Event::Begin { node, incarnation } = &event {
             return self.begin(log, node, *incarnation);
         }
@@ -286,7 +259,7 @@ impl Evidence {
             return self.add(log, event);
         };
         match event {
-            Event::Begin { .. } => {}
+            Event::Begin { .. } | Event::Continued { .. } | Event::Rotated { .. } => {}
             Event::End => self.lives[life as usize].has_ended = true,
             Event::Run { run } => {
                 let node = self.life(life).node;
@@ -304,6 +277,9 @@ impl Evidence {
             | Event::Sent { .. } => {
                 self.add_of_flp(life, event);
             }
+            Event::Undelivered { tf } if self.life(life).node.role == Role::Epn => {
+                self.tables.returned.push(Returned { tf, life });
+            }
             Event::Delivered { .. } | Event::Recovered { .. } | Event::Fault { .. } => {
                 self.add_of_epn(life, event);
             }
@@ -312,7 +288,9 @@ impl Evidence {
             | Event::Roster { .. }
             | Event::Called { .. }
             | Event::Verdict { .. }
+            | Event::Redelivered { .. }
             | Event::Abandoned { .. }
+            | Event::Undelivered { .. }
             | Event::Passed { .. }
             | Event::Over => self.add_of_icn(log, life, event),
         }
@@ -361,6 +339,7 @@ impl Evidence {
         match event {
             Event::Delivered {
                 tf,
+                redelivered,
                 parts,
                 missing,
                 file,
@@ -371,7 +350,15 @@ impl Evidence {
                     self.files.insert(number, file);
                 }
                 let missing = self.flp_list(missing);
-                self.add_delivery(life, tf, &parts, missing, false);
+                let delivery = Delivery {
+                    tf,
+                    life,
+                    missing,
+                    number: 0,
+                    is_hearsay: false,
+                    is_marked: redelivered,
+                };
+                self.add_delivery(delivery, &parts);
             }
             Event::Recovered {
                 tf,
@@ -384,7 +371,15 @@ impl Evidence {
                 let node = self.life(life).node;
                 let former = self.life_of(node.role, (node.index, incarnation));
                 let missing = self.flp_list(missing);
-                self.add_delivery(former.unwrap_or(life), tf, &parts, missing, true);
+                let delivery = Delivery {
+                    tf,
+                    life: former.unwrap_or(life),
+                    missing,
+                    number: 0,
+                    is_hearsay: true,
+                    is_marked: false,
+                };
+                self.add_delivery(delivery, &parts);
             }
             Event::Fault { .. } => self.consumer_faults += 1,
             _ => {}
@@ -397,23 +392,12 @@ impl Evidence {
         self.tables.flp_lists.place(flps)
     }
 
-    fn add_delivery(
-        &mut self,
-        life: LifeIndex,
-        tf: u64,
-        parts: &[PartEvent],
-        missing: u32,
-        is_hearsay: bool,
-    ) {
+    /// Adds a delivery, and gives it its number.
+    fn add_delivery(&mut self, delivery: Delivery, parts: &[PartEvent]) {
         let tables = &mut self.tables;
         let number = u32::try_from(tables.deliveries.len()).unwrap_or(u32::MAX);
-        tables.deliveries.push(Delivery {
-            tf,
-            life,
-            missing,
-            number,
-            is_hearsay,
-        });
+        let Delivery { tf, life, .. } = delivery;
+        tables.deliveries.push(Delivery { number, ..delivery });
         for part in parts {
             let source = tables.sources.place((part.flp, part.incarnation));
             let (bytes, digest, delivery) = (part.bytes, part.digest, number);
@@ -425,7 +409,7 @@ impl Evidence {
                 delivery,
             });
         }
-        if !is_hearsay {
+        if !delivery.is_hearsay {
             self.count(life, parts.iter().map(|part| part.bytes).sum());
         }
     }
@@ -438,7 +422,11 @@ impl Evidence {
                 log.term = term;
                 log.rosters = Rosters::default();
             }
-            Event::Deposed { .. } => {}
+            Event::Deposed { .. } => {
+                // Lines up to its next term are those that it reads from the verdict log, its own among them.
+                log.term = 0;
+                log.rosters = Rosters::default();
+            }
             Event::Passed { first, end } => self.passed.insert_range(TfId(first), TfId(end)),
             Event::Roster { first, members, .. } => {
                 self.roster_source = self.roster_source.max(RosterSource::IcnLogs);
@@ -466,9 +454,30 @@ impl Evidence {
                 };
                 self.decide(tf, verdict, session, log.rosters.of(tf));
             }
+            Event::Redelivered {
+                tf,
+                verdict: name,
+                epn,
+                incarnation,
+                missing,
+            } => {
+                let session = self.session(life, log.term);
+                let verdict = Verdict {
+                    name,
+                    at: Some((epn, incarnation)),
+                    missing,
+                    reason: None,
+                };
+                let row = self.decided(tf, verdict, session, log.rosters.of(tf));
+                self.tables.redelivered.push(row);
+            }
             Event::Abandoned { tf } => {
                 let session = self.session(life, log.term);
-                self.tables.abandoned.push(Abandoned { tf, session });
+                self.tables.abandoned.push(Amended { tf, session });
+            }
+            Event::Undelivered { tf } => {
+                let session = self.session(life, log.term);
+                self.tables.undelivered.push(Amended { tf, session });
             }
             Event::Over => self.is_over = true,
             _ => {}
@@ -548,17 +557,28 @@ impl Evidence {
         rosters.set(first, place);
     }
 
-    fn decide(&mut self, tf: u64, mut verdict: Verdict, session: u32, roster: Option<u32>) {
+    fn decide(&mut self, tf: u64, verdict: Verdict, session: u32, roster: Option<u32>) {
+        let row = self.decided(tf, verdict, session, roster);
+        self.tables.decided.push(row);
+    }
+
+    fn decided(
+        &mut self,
+        tf: u64,
+        mut verdict: Verdict,
+        session: u32,
+        roster: Option<u32>,
+    ) -> Decided {
         verdict.missing.sort_unstable();
         let unknown = self.tables.rosters.place(None);
         let verdict = self.tables.verdicts.place(verdict);
         let roster = roster.unwrap_or(unknown);
-        self.tables.decided.push(Decided {
+        Decided {
             tf,
             verdict,
             session,
             roster,
-        });
+        }
     }
 
     fn session(&mut self, life: LifeIndex, term: u64) -> u32 {

@@ -47,9 +47,15 @@ pub enum Kind {
     MadeUp,
     /// A TF is abandoned that was not built.
     BadAbandoned,
+    /// A TF is given back that was not built, that its EPN did not give back, or that was delivered.
+    BadUndelivered,
+    /// A TF is redelivered that was not built, or twice at one EPN in one term.
+    BadRedelivered,
+    /// A TF was delivered without the mark by the EPN of an amendment, or with it by that of the first verdict.
+    WrongMark,
     /// One assignment was sent to two EPNs.
     MixedTarget,
-    /// A TF was delivered twice.
+    /// A TF was delivered twice, other than by the EPNs of its verdict and of the amendments of it.
     DeliveredTwice,
     /// A TF was delivered without its verdict, or by another EPN than that of its verdict.
     DeliveredUnbidden,
@@ -79,7 +85,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 28] = [
         Self::GarbledLog,
         Self::MissingLog,
         Self::WrongLog,
@@ -91,6 +97,9 @@ impl Kind {
         Self::BadReason,
         Self::MadeUp,
         Self::BadAbandoned,
+        Self::BadUndelivered,
+        Self::BadRedelivered,
+        Self::WrongMark,
         Self::MixedTarget,
         Self::DeliveredTwice,
         Self::DeliveredUnbidden,
@@ -122,6 +131,9 @@ impl Kind {
             Self::BadReason => "bad-reason",
             Self::MadeUp => "made-up",
             Self::BadAbandoned => "bad-abandoned",
+            Self::BadUndelivered => "bad-undelivered",
+            Self::BadRedelivered => "bad-redelivered",
+            Self::WrongMark => "wrong-mark",
             Self::MixedTarget => "mixed-target",
             Self::DeliveredTwice => "delivered-twice",
             Self::DeliveredUnbidden => "delivered-unbidden",

@@ -10,10 +10,12 @@
 
 mod audit;
 mod auditor;
+mod chain;
 mod evidence;
 mod finding;
 mod proven;
 mod rosters;
+mod series;
 mod sinks;
 mod stock;
 mod tables;
@@ -24,6 +26,7 @@ pub use evidence::{Evidence, Fate, Lives};
 pub use finding::{Contradiction, Kind};
 pub use proven::{Accounting, Audit, Options, SourceAccounting};
 pub use rosters::RosterSource;
+pub use series::files_of;
 pub use stock::Stored;
 
 #[cfg(test)]

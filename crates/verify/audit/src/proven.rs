@@ -18,6 +18,8 @@ pub struct Audit {
     pub dropped: BTreeMap<String, u64>,
     /// Amendments `abandoned`.
     pub abandoned: u64,
+    /// TFs with an amendment `redelivered`: each once, whatever its number of amendments.
+    pub redelivered: u64,
     /// Announced TFs without a verdict, counted one by one.
     pub in_flight: u64,
     /// STFs that a killed FLP made and never announced: no other FLP made that TF, and the ICN did not know.
@@ -28,8 +30,10 @@ pub struct Audit {
     pub undelivered: u64,
     /// Assignments of a TF whose STFs went to more than one EPN.
     pub mixed_target: u64,
-    /// TFs delivered more than once.
+    /// TFs delivered more than once, other than as their amendments say.
     pub delivered_twice: u64,
+    /// TFs delivered more than once, as their amendments say: all but the first of it marked.
+    pub delivered_again: u64,
     /// STFs delivered that differ from those that their FLP made.
     pub digest_mismatch: u64,
     /// Faults that consumers found in TFs.
@@ -103,6 +107,8 @@ pub struct Accounting {
     pub in_flight: u64,
     /// Complete and incomplete TFs whose EPN died before it had acknowledged.
     pub abandoned: u64,
+    /// Complete and incomplete TFs that were built again by another EPN.
+    pub redelivered: u64,
     /// Payload bytes of built TFs.
     pub bytes: u64,
 }

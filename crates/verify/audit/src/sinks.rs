@@ -55,7 +55,8 @@ impl Auditor<'_> {
         let deliveries = Deliveries::of(evidence);
         self.check_stored_tfs(stock, &deliveries);
         self.check_images(stock, &deliveries);
-        for (tf, delivery) in &deliveries.by_tf {
+        let all = deliveries.by_tf.iter();
+        for (tf, delivery) in all.flat_map(|(tf, list)| list.iter().map(move |one| (tf, one))) {
             let image = evidence.files.get(&delivery.number);
             let is_there = match image {
                 Some(file) => stock.images.contains_key(&(file.bytes, file.digest)),
@@ -71,7 +72,11 @@ impl Auditor<'_> {
 
     fn check_stored_tfs(&mut self, stock: &Stock, deliveries: &Deliveries<'_>) {
         for (tf, places) in &stock.tfs {
-            if let [(first, _), (second, _), ..] = places.as_slice() {
+            // One for each EPN that was to deliver it; EPNs that share a directory replace the file.
+            let expected = deliveries.expected(*tf);
+            if let [(first, _), (second, _), ..] = places.as_slice()
+                && places.len() > expected
+            {
                 let text = format!(
                     "TF {tf} stands in {} files: {first}, {second}",
                     places.len()
@@ -85,11 +90,12 @@ impl Auditor<'_> {
                     }
                     Stored::Tf {
                         run,
+                        redelivered,
                         parts,
                         missing,
                         ..
                     } => {
-                        let content = (parts.as_slice(), missing.as_slice());
+                        let content = (*redelivered, parts.as_slice(), missing.as_slice());
                         self.problem_of(*tf, place, run, content, deliveries)
                     }
                     Stored::Image(_) => None,
@@ -107,7 +113,7 @@ impl Auditor<'_> {
         tf: u64,
         place: &str,
         run: &str,
-        (parts, missing): (&[PartEvent], &[u16]),
+        (is_marked, parts, missing): (bool, &[PartEvent], &[u16]),
         deliveries: &Deliveries<'_>,
     ) -> Option<(Kind, String)> {
         let evidence = self.evidence;
@@ -116,7 +122,10 @@ impl Auditor<'_> {
             let text = format!("{place} is of run {run}, expected {}", runs.join(" or "));
             return Some((Kind::SinkForeign, text));
         }
-        let Some(delivery) = deliveries.by_tf.get(&tf) else {
+        let known = deliveries.by_tf.get(&tf).map_or(&[][..], Vec::as_slice);
+        let same_mark = known.iter().find(|found| found.is_marked == is_marked);
+        let of_killed = same_mark.is_none() && deliveries.may_lack(tf);
+        let Some(delivery) = same_mark.or(known.first()).filter(|_| !of_killed) else {
             if !deliveries.may_lack(tf) {
                 let text = format!("{place} has TF {tf}, which no EPN delivered");
                 return Some((Kind::SinkForeign, text));
@@ -203,7 +212,7 @@ fn key(part: &PartEvent) -> PartKey {
 
 /// Deliveries of a run, for look-ups.
 struct Deliveries<'a> {
-    by_tf: BTreeMap<u64, &'a Delivery>,
+    by_tf: BTreeMap<u64, Vec<&'a Delivery>>,
     /// Parts by the number of their delivery.
     parts: BTreeMap<u32, Vec<PartKey>>,
     /// Bytes and digests that FLPs wrote down.
@@ -215,11 +224,13 @@ struct Deliveries<'a> {
 impl<'a> Deliveries<'a> {
     fn of(evidence: &'a Evidence) -> Self {
         let tables = &evidence.tables;
-        let by_tf: BTreeMap<u64, &Delivery> = tables
-            .deliveries
-            .iter()
-            .map(|delivery| (delivery.tf, delivery))
-            .collect();
+        let mut by_tf: BTreeMap<u64, Vec<&Delivery>> = BTreeMap::new();
+        for delivery in &tables.deliveries {
+            let known = by_tf.entry(delivery.tf).or_default();
+            // A later life may repeat the report about a former one.
+            known.retain(|one| one.life != delivery.life);
+            known.push(delivery);
+        }
         let mut parts: BTreeMap<u32, Vec<PartKey>> = BTreeMap::new();
         for part in &tables.parts {
             let source = *tables.sources.at(part.source);
@@ -227,16 +238,21 @@ impl<'a> Deliveries<'a> {
             parts.entry(part.delivery).or_default().push(key);
         }
         let mut lacking = Vec::new();
-        for decided in &tables.decided {
+        for decided in tables.decided.iter().chain(&tables.redelivered) {
             let at = tables.verdicts.at(decided.verdict).at;
             let life = at.and_then(|at| evidence.life_of(Role::Epn, at));
             let was_killed = life.is_some_and(|life| evidence.life(life).was_killed());
-            if was_killed && !by_tf.contains_key(&decided.tf) {
-                lacking.push(decided.tf);
+            let has_said = |life| {
+                let known = by_tf.get(&decided.tf);
+                known.is_some_and(|known| known.iter().any(|one| one.life == life))
+            };
+            if let Some(life) = life.filter(|life| was_killed && !has_said(*life)) {
+                lacking.push((decided.tf, life));
             }
         }
         lacking.sort_unstable();
         lacking.dedup();
+        let lacking: Vec<u64> = lacking.into_iter().map(|(tf, _)| tf).collect();
         let made = tables.made.iter().filter_map(|made| {
             let life = evidence.life(made.life);
             lacking.binary_search(&made.tf).ok()?;
@@ -249,6 +265,13 @@ impl<'a> Deliveries<'a> {
             parts,
             lacking,
         }
+    }
+
+    /// Returns how many files of a TF there may be.
+    fn expected(&self, tf: u64) -> usize {
+        let said = self.by_tf.get(&tf).map_or(0, Vec::len);
+        let unsaid = self.lacking.iter().filter(|lacking| **lacking == tf);
+        (said + unsaid.count()).max(1)
     }
 
     fn may_lack(&self, tf: u64) -> bool {

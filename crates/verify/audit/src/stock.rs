@@ -13,6 +13,8 @@ pub enum Stored {
         tf: u64,
         /// The run, as 16 hexadecimal digits.
         run: String,
+        /// Whether it is marked as redelivered.
+        redelivered: bool,
         /// STFs with their digests, computed from the bytes.
         parts: Vec<PartEvent>,
         /// FLPs without an STF in it.

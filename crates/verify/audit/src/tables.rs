@@ -58,6 +58,8 @@ pub(super) struct Delivery {
     pub(super) number: u32,
     /// Whether a later life reports that this one had done it, which it may repeat.
     pub(super) is_hearsay: bool,
+    /// Whether the consumer was told that it may be a second delivery.
+    pub(super) is_marked: bool,
 }
 
 /// Row of an STF in a delivered TF.
@@ -104,10 +106,17 @@ pub(super) struct Session {
 
 /// Row of an amendment that an ICN wrote.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Abandoned {
+pub(super) struct Amended {
     pub(super) tf: u64,
     /// Place in `sessions`.
     pub(super) session: u32,
+}
+
+/// Row of a TF that an EPN gave back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Returned {
+    pub(super) tf: u64,
+    pub(super) life: LifeIndex,
 }
 
 /// All tables.
@@ -119,7 +128,13 @@ pub(super) struct Tables {
     pub(super) deliveries: Vec<Delivery>,
     pub(super) parts: Vec<Part>,
     pub(super) decided: Vec<Decided>,
-    pub(super) abandoned: Vec<Abandoned>,
+    /// Amendments: verdicts on TFs that were built again.
+    pub(super) redelivered: Vec<Decided>,
+    pub(super) abandoned: Vec<Amended>,
+    /// Amendments to `dropped`, for want of a consumer.
+    pub(super) undelivered: Vec<Amended>,
+    /// TFs that EPNs gave back.
+    pub(super) returned: Vec<Returned>,
     pub(super) called: Vec<u64>,
     pub(super) reasons: List<String>,
     pub(super) assignments: List<Assignment>,
@@ -140,7 +155,10 @@ impl Tables {
         self.deliveries.sort_by_key(|row| row.tf);
         self.parts.sort_by_key(|row| row.tf);
         self.decided.sort_by_key(|row| row.tf);
+        self.redelivered.sort_by_key(|row| row.tf);
         self.abandoned.sort_by_key(|row| row.tf);
+        self.undelivered.sort_by_key(|row| row.tf);
+        self.returned.sort_by_key(|row| row.tf);
         self.called.sort_unstable();
         self.called.dedup();
     }
@@ -153,7 +171,10 @@ impl Tables {
         let mut deliveries = Rest(&self.deliveries, |row: &Delivery| row.tf);
         let mut parts = Rest(&self.parts, |row: &Part| row.tf);
         let mut decided = Rest(&self.decided, |row: &Decided| row.tf);
-        let mut abandoned = Rest(&self.abandoned, |row: &Abandoned| row.tf);
+        let mut redelivered = Rest(&self.redelivered, |row: &Decided| row.tf);
+        let mut abandoned = Rest(&self.abandoned, |row: &Amended| row.tf);
+        let mut undelivered = Rest(&self.undelivered, |row: &Amended| row.tf);
+        let mut returned = Rest(&self.returned, |row: &Returned| row.tf);
         let mut called = Rest(&self.called, |tf: &u64| *tf);
         std::iter::from_fn(move || {
             let firsts = [
@@ -162,7 +183,10 @@ impl Tables {
                 sent.first(),
                 deliveries.first(),
                 decided.first(),
+                redelivered.first(),
                 abandoned.first(),
+                undelivered.first(),
+                returned.first(),
                 called.first(),
             ];
             let tf = firsts.into_iter().flatten().min()?;
@@ -173,7 +197,10 @@ impl Tables {
                 deliveries: deliveries.take(tf),
                 parts: parts.take(tf),
                 decided: decided.take(tf),
+                redelivered: redelivered.take(tf),
                 abandoned: abandoned.take(tf),
+                undelivered: undelivered.take(tf),
+                returned: returned.take(tf),
                 called: !called.take(tf).is_empty(),
             };
             Some((tf, facts))
@@ -190,7 +217,10 @@ pub(super) struct Facts<'a> {
     pub(super) deliveries: &'a [Delivery],
     pub(super) parts: &'a [Part],
     pub(super) decided: &'a [Decided],
-    pub(super) abandoned: &'a [Abandoned],
+    pub(super) redelivered: &'a [Decided],
+    pub(super) abandoned: &'a [Amended],
+    pub(super) undelivered: &'a [Amended],
+    pub(super) returned: &'a [Returned],
     pub(super) called: bool,
 }
 

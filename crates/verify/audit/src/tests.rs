@@ -2,6 +2,7 @@
 
 mod files;
 mod kinds;
+mod redelivered;
 mod run;
 mod sinks;
 mod summed;
@@ -77,6 +78,7 @@ fn delivered(tf: u64, flps: &[u16], missing: &[u16]) -> Event {
     Event::Delivered {
         tf,
         attempt: 1,
+        redelivered: false,
         parts,
         missing: missing.to_vec(),
         file: None,

@@ -1,6 +1,9 @@
 //! Rules for one timeframe.
 
+mod deliveries;
+
 use super::auditor::Auditor;
+use super::chain::Chain;
 use super::evidence::{Evidence, Fate, life_name, name};
 use super::finding::Kind;
 use super::tables::{Decided, Delivery, Facts, LifeIndex, Named, Part, Verdict};
@@ -12,28 +15,34 @@ pub(super) struct Tf<'a> {
     id: u64,
     facts: Facts<'a>,
     evidence: &'a Evidence,
+    chain: Chain<'a>,
 }
 
 impl<'a> Tf<'a> {
     pub(super) fn new(id: u64, facts: Facts<'a>, evidence: &'a Evidence) -> Self {
+        let chain = Chain::of(&facts, &evidence.tables);
         Self {
             id,
             facts,
             evidence,
+            chain,
         }
     }
 
     /// Counts the TF, and finds its contradictions.
     pub(super) fn judge(&self, auditor: &mut Auditor<'_>) {
-        let verdicts = self.verdicts();
+        let verdicts = self.chain.in_force();
         self.count(&verdicts, auditor);
         self.check_targets(auditor);
         self.check_decisions(&verdicts, auditor);
+        self.check_amendments(auditor);
         if self.evidence.has_ledger {
             self.check_ledger(auditor);
-            auditor.count_summed(self.id, &verdicts, !self.facts.abandoned.is_empty());
+            let is_abandoned = !self.facts.abandoned.is_empty();
+            let summed = self.verdict_in_sum();
+            auditor.count_summed(self.id, summed, is_abandoned, self.is_given_back());
         }
-        for verdict in &verdicts {
+        for verdict in self.chain.first.iter().chain(&self.chain.amendments) {
             self.check_verdict(verdict, auditor);
         }
         let built = verdicts
@@ -41,7 +50,7 @@ impl<'a> Tf<'a> {
             .find(|verdict| verdict.name != "dropped")
             .copied();
         self.check_built(built, auditor);
-        self.check_deliveries(verdicts.first().copied(), auditor);
+        self.check_deliveries(auditor);
         self.count_sources(verdicts.first().copied(), auditor);
     }
 
@@ -49,26 +58,16 @@ impl<'a> Tf<'a> {
         auditor.contradict(kind, Some(self.id), text);
     }
 
-    /// Returns the different verdicts, the first one that was written first. There should be one.
-    fn verdicts(&self) -> Vec<&'a Verdict> {
-        let mut places: Vec<u32> = Vec::new();
-        for decided in self.facts.decided {
-            if !places.contains(&decided.verdict) {
-                places.push(decided.verdict);
-            }
-        }
-        let verdicts = &self.evidence.tables.verdicts;
-        places.iter().map(|place| verdicts.at(*place)).collect()
+    /// Returns whether the verdict was amended to dropped, since no consumer took the TF.
+    fn is_given_back(&self) -> bool {
+        !self.facts.undelivered.is_empty()
     }
 
     /// Returns the roster in force when the TF was decided, if a log holds it.
     fn roster(&self) -> Option<&'a Vec<Named>> {
         let rosters = &self.evidence.tables.rosters;
-        let mut known = self
-            .facts
-            .decided
-            .iter()
-            .map(|decided| rosters.at(decided.roster));
+        let rows = self.facts.decided.iter().chain(self.facts.redelivered);
+        let mut known = rows.map(|decided| rosters.at(decided.roster));
         known.find_map(Option::as_ref)
     }
 
@@ -87,15 +86,22 @@ impl<'a> Tf<'a> {
         let facts = &self.facts;
         facts.called
             || !facts.decided.is_empty()
+            || !facts.redelivered.is_empty()
             || self.makers().any(|life| !self.was_killed(life))
     }
 
     fn count(&self, verdicts: &[&Verdict], auditor: &mut Auditor<'_>) {
         let audit = &mut auditor.audit;
         audit.abandoned += u64::from(!self.facts.abandoned.is_empty());
+        audit.redelivered += u64::from(!self.facts.redelivered.is_empty());
         audit.delivered += self.deliveries().len() as u64;
         for verdict in verdicts {
             match verdict.name.as_str() {
+                "complete" | "incomplete" if self.is_given_back() => {
+                    let reason = DropReason::Undelivered.name().to_owned();
+                    *audit.dropped.entry(reason).or_default() += 1;
+                    continue;
+                }
                 "complete" => audit.complete += 1,
                 "incomplete" => audit.incomplete += 1,
                 "dropped" => {
@@ -114,15 +120,20 @@ impl<'a> Tf<'a> {
         } else if self.makers().next().is_some() {
             audit.unannounced += 1;
         }
-        if verdicts.iter().any(|verdict| verdict.name != "dropped") {
+        if verdicts.iter().any(|verdict| verdict.name != "dropped") && !self.is_given_back() {
             audit.bytes += self.built_bytes(verdicts);
         }
     }
 
-    /// Returns the bytes delivered; those that the FLPs made, if the EPN died before it could write that it delivered
-    /// the TF.
+    /// Returns the bytes delivered as the verdict says; those that the FLPs made, if the EPN died before it could write
+    /// that it delivered the TF.
     fn built_bytes(&self, verdicts: &[&Verdict]) -> u64 {
-        if let Some(delivery) = self.facts.deliveries.first() {
+        let is_of_verdict = |delivery: &&Delivery| {
+            let epn = self.evidence.life(delivery.life);
+            let here = Some((epn.node.index, epn.incarnation));
+            verdicts.iter().any(|verdict| verdict.at == here)
+        };
+        if let Some(delivery) = self.facts.deliveries.iter().find(is_of_verdict) {
             return self.parts_of(delivery).map(|part| part.bytes).sum();
         }
         let missing: BTreeSet<u16> = verdicts
@@ -190,16 +201,10 @@ impl<'a> Tf<'a> {
             let text = format!("TF {tf} has no verdict, and the run is over");
             self.contradict(Kind::NoVerdict, text, auditor);
         }
-        if verdicts.len() > 1 {
-            let texts: Vec<String> = verdicts
-                .iter()
-                .map(|verdict| self.describe(verdict))
-                .collect();
-            let text = format!(
-                "TF {tf} has {} verdicts: {}",
-                verdicts.len(),
-                texts.join(", ")
-            );
+        let first = &self.chain.first;
+        if first.len() > 1 {
+            let texts: Vec<String> = first.iter().map(|verdict| self.describe(verdict)).collect();
+            let text = format!("TF {tf} has {} verdicts: {}", first.len(), texts.join(", "));
             self.contradict(Kind::TwoVerdicts, text, auditor);
         }
         // An ICN that takes over writes again the content of the log, once in its term.
@@ -221,10 +226,44 @@ impl<'a> Tf<'a> {
                 self.contradict(Kind::BadAbandoned, text, auditor);
             }
         }
-        if !facts.abandoned.is_empty() && !verdicts.iter().any(|verdict| verdict.name != "dropped")
-        {
+        let is_built = verdicts.iter().any(|verdict| verdict.name != "dropped");
+        if !facts.abandoned.is_empty() && !is_built {
             let text = format!("TF {tf} is abandoned and was not built");
             self.contradict(Kind::BadAbandoned, text, auditor);
+        }
+        if self.is_given_back() {
+            self.check_given_back(verdicts, auditor);
+        }
+    }
+
+    /// Checks that a TF whose verdict was amended to dropped was built, that its EPN gave it back, and that none
+    /// delivered it.
+    fn check_given_back(&self, verdicts: &[&Verdict], auditor: &mut Auditor<'_>) {
+        let (tf, facts) = (self.id, &self.facts);
+        let mut built = verdicts.iter().filter(|verdict| verdict.name != "dropped");
+        let Some(at) = built.find_map(|verdict| verdict.at) else {
+            let text = format!("TF {tf} is given back and was not built");
+            return self.contradict(Kind::BadUndelivered, text, auditor);
+        };
+        if !facts.redelivered.is_empty() {
+            let text = format!("TF {tf} is given back and redelivered");
+            self.contradict(Kind::BadUndelivered, text, auditor);
+        }
+        if !facts.abandoned.is_empty() {
+            let text = format!("TF {tf} is given back and abandoned");
+            self.contradict(Kind::BadUndelivered, text, auditor);
+        }
+        if !facts.deliveries.is_empty() {
+            let text = format!("TF {tf} is given back and was delivered");
+            self.contradict(Kind::BadUndelivered, text, auditor);
+        }
+        // A killed EPN may have died before it wrote the line.
+        let epn = self.evidence.life_of(Role::Epn, at);
+        let is_said = facts.returned.iter().any(|row| Some(row.life) == epn);
+        if let Some(epn) = epn.filter(|epn| !is_said && !self.was_killed(*epn)) {
+            let by = self.life_name(epn);
+            let text = format!("TF {tf} is given back, and {by} does not report that it gave it");
+            self.contradict(Kind::BadUndelivered, text, auditor);
         }
     }
 
@@ -262,9 +301,10 @@ impl<'a> Tf<'a> {
     fn check_ledger(&self, auditor: &mut Auditor<'_>) {
         let tables = &self.evidence.tables;
         let is_of_ledger = |row: &&Decided| tables.sessions.at(row.session).is_ledger;
-        let (tf, rows) = (self.id, self.facts.decided);
-        let in_ledger = rows.iter().any(|row| is_of_ledger(&row));
-        let in_events = rows.iter().find(|row| !is_of_ledger(row));
+        let tf = self.id;
+        let rows = || self.facts.decided.iter().chain(self.facts.redelivered);
+        let in_ledger = rows().any(|row| is_of_ledger(&row));
+        let in_events = rows().find(|row| !is_of_ledger(row));
         let summed = self.evidence.summed.as_ref();
         let is_summed = summed.is_some_and(|summed| summed.has(tf));
         let is_dark = is_summed && !in_ledger && in_events.is_none();
@@ -334,7 +374,8 @@ impl<'a> Tf<'a> {
             .skipped
             .iter()
             .any(|skipped| reasons.at(skipped.reason) == reason);
-        if reason == DropReason::SourceOverrun.name() && !is_said {
+        let is_of_flp = [DropReason::SourceOverrun, DropReason::SourceDisorder];
+        if is_of_flp.iter().any(|one| one.name() == reason) && !is_said {
             let text = format!("TF {tf} is dropped for {reason}, and no FLP reports such a skip");
             self.contradict(Kind::BadReason, text, auditor);
         }
@@ -343,7 +384,9 @@ impl<'a> Tf<'a> {
     /// Checks that a built TF was delivered or abandoned, with the parts that it needs.
     fn check_built(&self, built: Option<&Verdict>, auditor: &mut Auditor<'_>) {
         let (tf, facts) = (self.id, &self.facts);
-        let Some(verdict) = built else { return };
+        let Some(verdict) = built.filter(|_| !self.is_given_back()) else {
+            return;
+        };
         if facts.deliveries.is_empty() && facts.abandoned.is_empty() {
             if self.may_be_on_its_way(verdict) {
                 auditor.audit.undelivered += 1;
@@ -379,12 +422,15 @@ impl<'a> Tf<'a> {
             let text = format!("TF {tf} misses flp:{flp}, which is not in its roster");
             self.contradict(Kind::WrongParts, text, auditor);
         }
-        let expected: BTreeSet<Named> = roster
-            .iter()
-            .filter(|member| !verdict.missing.contains(&member.0))
-            .copied()
-            .collect();
         for delivery in self.facts.deliveries {
+            let bidden = self
+                .verdict_of(delivery)
+                .map_or(verdict, |(bidden, _)| bidden);
+            let expected: BTreeSet<Named> = roster
+                .iter()
+                .filter(|member| !bidden.missing.contains(&member.0))
+                .copied()
+                .collect();
             let found: BTreeSet<Named> = self
                 .parts_of(delivery)
                 .map(|part| self.source(part))
@@ -454,64 +500,6 @@ impl<'a> Tf<'a> {
         found
     }
 
-    fn check_deliveries(&self, verdict: Option<&Verdict>, auditor: &mut Auditor<'_>) {
-        let (tf, deliveries) = (self.id, self.deliveries());
-        if deliveries.len() > 1 {
-            auditor.audit.delivered_twice += 1;
-            let by = deliveries.iter().map(|found| self.life_name(found.life));
-            let by: Vec<String> = by.collect();
-            let text = format!("TF {tf} was delivered by {}", by.join(" and by "));
-            self.contradict(Kind::DeliveredTwice, text, auditor);
-        }
-        for delivery in self.facts.deliveries {
-            self.check_delivery(delivery, verdict, auditor);
-        }
-    }
-
-    fn check_delivery(
-        &self,
-        delivery: &Delivery,
-        verdict: Option<&Verdict>,
-        auditor: &mut Auditor<'_>,
-    ) {
-        let tf = self.id;
-        let epn = self.evidence.life(delivery.life);
-        let here = (epn.node.index, epn.incarnation);
-        let by = life_name(epn);
-        let found = self.evidence.tables.flp_lists.at(delivery.missing);
-        match verdict {
-            None if self.is_known_by_sum() => {}
-            None => {
-                let text = format!("TF {tf} was delivered by {by} without a verdict");
-                self.contradict(Kind::DeliveredUnbidden, text, auditor);
-            }
-            Some(verdict) if verdict.at != Some(here) => {
-                let text = format!(
-                    "TF {tf} was delivered by {by}, its verdict is {} elsewhere",
-                    verdict.name
-                );
-                self.contradict(Kind::DeliveredUnbidden, text, auditor);
-            }
-            Some(verdict) if verdict.missing != *found => {
-                let said = &verdict.missing;
-                let text = format!(
-                    "TF {tf} was delivered by {by} without FLPs {found:?}, its verdict says {said:?}"
-                );
-                self.contradict(Kind::WrongParts, text, auditor);
-            }
-            Some(_) => {}
-        }
-        let mut flps = BTreeSet::new();
-        for part in self.parts_of(delivery) {
-            let source = self.source(part);
-            if !flps.insert(source.0) || found.contains(&source.0) {
-                let text = format!("TF {tf}: flp:{} is twice in the list of parts", source.0);
-                self.contradict(Kind::WrongParts, text, auditor);
-            }
-            self.check_part(part, source, here, &by, auditor);
-        }
-    }
-
     fn check_part(
         &self,
         part: &Part,
@@ -577,6 +565,7 @@ impl<'a> Tf<'a> {
             match verdict {
                 None => accounting.in_flight += 1,
                 Some(verdict) if verdict.name == "dropped" => accounting.dropped += 1,
+                Some(_) if self.is_given_back() => accounting.dropped += 1,
                 Some(_) if is_delivered => accounting.delivered += 1,
                 Some(_) if !is_member => accounting.outside += 1,
                 Some(verdict) if verdict.missing.contains(&source.0) => accounting.missing += 1,

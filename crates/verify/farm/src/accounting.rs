@@ -13,6 +13,7 @@ pub fn accounting_of(status: &AccountingStatus) -> Accounting {
         dropped: status.dropped.clone(),
         in_flight: status.in_flight,
         abandoned: status.abandoned,
+        redelivered: status.redelivered,
         bytes: status.bytes,
     }
 }

@@ -31,6 +31,8 @@ pub enum Who {
     NoNode,
     /// All FLPs and EPNs.
     AllNodes,
+    /// All FLPs, EPNs and ICNs.
+    Everyone,
     /// FLP 0 and EPN 0.
     FirstPair,
 }
@@ -73,6 +75,15 @@ impl Who {
             }
             Self::AllNodes => {
                 epns.append(&mut flps);
+                shuffle(&mut epns, rng);
+            }
+            Self::Everyone => {
+                epns.append(&mut flps);
+                let icns = (0..shape.icns).map(|index| NodeId {
+                    role: Role::Icn,
+                    index,
+                });
+                epns.extend(icns);
                 shuffle(&mut epns, rng);
             }
             Self::FirstPair => return vec![FlpId(0).into(), EpnId(0).into()],
@@ -149,6 +160,8 @@ pub enum Fault {
     LittleMemory,
     /// Busy processes beside, and the lowest priority.
     Starve,
+    /// Each shares so much of one processor, in percent, with a busy process.
+    Share(u64),
     /// SIGKILL of ZooKeeper servers; they are started again.
     KillServers(Servers),
     /// SIGSTOP of ZooKeeper servers, then SIGCONT.
@@ -228,6 +241,10 @@ pub struct Cell {
     pub recover_ms: u64,
     /// From when on that counts.
     pub since: Since,
+    /// Least share of the TFs that are due while the fault lasts that have to be built, in percent; `None`: any.
+    pub rate_percent_min: Option<u64>,
+    /// How often a fault may make nodes suspects; `None`: any number of times.
+    pub suspected_max: Option<u64>,
     /// Reasons for which TFs may be lost.
     pub losses: &'static [&'static str],
     /// Whether nodes may log errors.
@@ -257,6 +274,8 @@ impl Cell {
             detect_ms: None,
             recover_ms: 250,
             since: Since::Fault,
+            rate_percent_min: None,
+            suspected_max: None,
             losses: &[],
             may_log_errors: false,
         }

@@ -12,6 +12,7 @@ use sheaf_testbed::clock::{Interrupted, let_pass, wait_until};
 use sheaf_testbed::machine::{Host, MemoryGroup};
 use sheaf_testbed::peers::{AddressError, Peers};
 use sheaf_testbed::process::{self, Burner, TraceError, Tracer};
+use sheaf_testbed::processor::ProcessorGroup;
 use sheaf_testbed::relay::{Relay, Tamper};
 use sheaf_testbed::rules::{self, Way};
 use sheaf_testbed::tool::ToolError;
@@ -179,6 +180,7 @@ pub(crate) fn inject(
         Fault::FewFiles => few_files(farm, nodes),
         Fault::LittleMemory => little_memory(farm, nodes),
         Fault::Starve => starve(farm, &nodes),
+        Fault::Share(percent) => share(farm, &nodes, percent),
         Fault::KillServers(which) => {
             let members = servers(farm, which);
             if let Some(ensemble) = &mut farm.ensemble {
@@ -474,4 +476,18 @@ fn starve(farm: &mut Farm, nodes: &[NodeId]) -> Result<Remedy, InjectError> {
         }
         Ok(())
     }))
+}
+
+fn share(farm: &mut Farm, nodes: &[NodeId], percent: u64) -> Result<Remedy, InjectError> {
+    let mut groups = Vec::new();
+    for node in nodes {
+        farm.disturb(*node);
+        if let Some(pid) = farm.living(*node).map(|life| life.pid()) {
+            let mut group = ProcessorGroup::of_percent(percent)?;
+            group.add_busy()?;
+            group.add(pid)?;
+            groups.push(group);
+        }
+    }
+    Ok(until_healed(groups))
 }

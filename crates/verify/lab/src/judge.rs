@@ -5,12 +5,13 @@ use crate::cell::{Cell, Since};
 use crate::farm::{Change, Farm, LEADS, Log};
 use crate::report::Row;
 use crate::shape::{Clocks, Consumer};
-use crate::trace::{Outcome, Trace};
+use crate::trace::{Outcome, TfTrace, Trace};
 use sheaf_farm::Life;
 use sheaf_figures::stat;
 use sheaf_node::status::AccountingStatus;
 use sheaf_protocol::{NodeId, Role};
 use sheaf_testbed::IoError;
+use std::ops::Range;
 use std::time::Duration;
 
 /// How long after the last fault has healed TFs may still suffer from it.
@@ -33,6 +34,10 @@ pub(crate) struct Injection {
     pub(crate) at_ns: u64,
     /// When it was undone.
     pub(crate) healed_ns: u64,
+    /// How often the leading ICN has found a node silent meanwhile.
+    pub(crate) suspected: u64,
+    /// TFs that it has reassigned meanwhile.
+    pub(crate) reassigned: u64,
 }
 
 /// Evidence to judge.
@@ -130,6 +135,7 @@ pub(crate) fn row(facts: Facts<'_>) -> Row {
     let (during, after) = waits(cell, injections, trace);
     let (detect_ms_p99, recover_ms_p99) = (stat::p99(&detected), stat::p99(&during));
     let after_ms_p99 = stat::p99(&after);
+    let others = problems.len();
     let over = |found: Option<f64>, bound: u64| found.filter(|found| *found > bound as f64 * slack);
     if let Some(found) = cell.detect_ms.and_then(|bound| over(detect_ms_p99, bound)) {
         problems.push(format!("noticed after {found:.0} ms"));
@@ -141,6 +147,19 @@ pub(crate) fn row(facts: Facts<'_>) -> Row {
     if let Some(found) = over(after_ms_p99, after_bound_ms) {
         problems.push(format!("a TF was open for {found:.0} ms after the fault"));
     }
+    let rate_percent = rate_percent(cell, injections, trace);
+    if let Some((found, least)) = rate_percent.zip(cell.rate_percent_min)
+        && found < least as f64
+    {
+        problems.push(format!("{found:.0} % of the TFs that were due are built"));
+    }
+    let suspected = injections.iter().map(|it| it.suspected).max().unwrap_or(0);
+    if cell.suspected_max.is_some_and(|most| suspected > most) {
+        problems.push(format!(
+            "nodes were found silent {suspected} times in one fault"
+        ));
+    }
+    let late = problems.len() - others;
     problems.extend(accounting.contradictions.iter().cloned());
     if accounting.in_flight > 0 {
         problems.push(format!("{} TFs have no verdict", accounting.in_flight));
@@ -176,10 +195,19 @@ pub(crate) fn row(facts: Facts<'_>) -> Row {
         after_ms_p99,
         after_bound_ms,
         bound_ms: cell.recover_ms,
+        rate_percent,
+        rate_bound_percent: cell.rate_percent_min,
+        suspected,
+        suspected_bound: cell.suspected_max,
+        reassigned: injections.iter().map(|it| it.reassigned).sum(),
         bound_slack: slack,
         ok: is_ok,
         skipped: None,
         problems,
+        late,
+        interference: 0.0,
+        repeated: 0,
+        logs: None,
         seed: 0,
         wall_s: 0.0,
     }
@@ -245,6 +273,23 @@ fn waits(cell: &Cell, injections: &[Injection], trace: &Trace) -> (Vec<f64>, Vec
     (during, after)
 }
 
+/// The least share of the TFs due during a fault that were built during it, in percent, over all faults.
+fn rate_percent(cell: &Cell, injections: &[Injection], trace: &Trace) -> Option<f64> {
+    let built = |range: &Range<u64>| {
+        let is_built = |tf: &&TfTrace| {
+            let is_in_time = tf.verdict_ns.is_some_and(|at| range.contains(&at));
+            is_in_time && tf.outcome == Outcome::Complete
+        };
+        trace.tfs.values().filter(is_built).count()
+    };
+    let percents = injections.iter().map(|injection| {
+        let range = injection.at_ns..injection.healed_ns;
+        let span_s = (range.end - range.start) as f64 / 1e9;
+        100.0 * built(&range) as f64 / (cell.shape.rate_hz * span_s)
+    });
+    percents.min_by(f64::total_cmp)
+}
+
 /// Whether TFs went wrong long after the last fault.
 fn unsettled(injections: &[Injection], trace: &Trace) -> Option<String> {
     let settle_ns = u64::try_from(SETTLE.as_nanos()).unwrap_or(u64::MAX);
@@ -296,6 +341,8 @@ mod tests {
             nodes: vec![node],
             at_ns: 100 * MS,
             healed_ns: 400 * MS,
+            suspected: 0,
+            reassigned: 0,
         };
         let change = Change {
             at_ns: 107 * MS,
@@ -392,6 +439,32 @@ mod tests {
     }
 
     #[test]
+    fn a_farm_that_flaps_or_falls_behind_is_not_ok() {
+        let short = Cell {
+            rate_percent_min: Some(50),
+            suspected_max: Some(2),
+            ..CELL
+        };
+        let mut facts = good();
+        facts.0[0].suspected = 2;
+        let row = judged(&facts, &Recomputed::default(), &short);
+        // 61 heartbeats from 100 to 400 ms, and the one that waited.
+        assert!(row.ok, "{:?}", row.problems);
+        assert_eq!((row.rate_percent, row.suspected), (Some(100.0), 2));
+        facts.0[0].suspected = 3;
+        for tf in facts.2.tfs.range_mut(25..60) {
+            tf.1.verdict_ns = Some(500 * MS);
+        }
+        let row = judged(&facts, &Recomputed::default(), &short);
+        let problems = row.problems.join("; ");
+        assert!(
+            problems.contains("42 % of the TFs that were due are built")
+                && problems.contains("nodes were found silent 3 times in one fault"),
+            "{problems}"
+        );
+    }
+
+    #[test]
     fn a_farm_that_does_not_calm_down_is_not_ok() {
         let mut facts = good();
         facts.2.tfs.get_mut(&390).unwrap().outcome = Outcome::Dropped("source-died".to_owned());
@@ -472,6 +545,8 @@ mod tests {
             nodes: Vec::new(),
             at_ns: 100 * MS,
             healed_ns: 400 * MS,
+            suspected: 0,
+            reassigned: 0,
         };
         let cell = Cell {
             detect_ms: None,

@@ -44,6 +44,16 @@ pub struct Row {
     pub after_bound_ms: u64,
     /// The bound of `recover_ms_p99`.
     pub bound_ms: u64,
+    /// Least share of the TFs due while a fault lasted that were built meanwhile, in percent.
+    pub rate_percent: Option<f64>,
+    /// The bound of that.
+    pub rate_bound_percent: Option<u64>,
+    /// How often nodes were found silent because of one fault, at most.
+    pub suspected: u64,
+    /// The bound of that.
+    pub suspected_bound: Option<u64>,
+    /// TFs that were reassigned while faults lasted.
+    pub reassigned: u64,
     /// Both bounds were taken so many times.
     pub bound_slack: f64,
     /// Whether it held all that was promised.
@@ -52,6 +62,14 @@ pub struct Row {
     pub skipped: Option<String>,
     /// Why it is not ok.
     pub problems: Vec<String>,
+    /// Number of problems that are times above their bound; the others are of what was lost, doubled or contradicted.
+    pub late: usize,
+    /// Share of all processors that others took meanwhile, 0 to 1.
+    pub interference: f64,
+    /// Runs of the cell before this one, whose times were above their bound under interference.
+    pub repeated: u32,
+    /// Folder of the logs, if they are kept.
+    pub logs: Option<String>,
     /// Seed of the run.
     pub seed: u64,
     /// How long it took, in s.
@@ -63,6 +81,12 @@ impl Row {
     #[must_use]
     pub fn has_failed(&self) -> bool {
         !self.ok && self.skipped.is_none()
+    }
+
+    /// Whether nothing but times went wrong, while others took more than `share` of the processors.
+    #[must_use]
+    pub fn is_disturbed(&self, share: f64) -> bool {
+        self.has_failed() && self.problems.len() == self.late && self.interference > share
     }
 }
 
@@ -90,20 +114,55 @@ pub fn table(rows: &[Row]) -> String {
             ms(row.detect_ms_p99),
             ms(row.recover_ms_p99),
             format!("{} ms", row.bound_ms),
-            if row.ok { "yes" } else { "NO" }
+            answer(row)
         );
     }
     for row in rows.iter().filter(|row| row.has_failed()) {
         for problem in &row.problems {
             let _ = writeln!(text, "{}: {problem}", row.cell);
         }
+        if let Some(path) = &row.logs {
+            let _ = writeln!(text, "{}: logs are in {path}", row.cell);
+        }
     }
     text
+}
+
+fn answer(row: &Row) -> String {
+    let ok = if row.ok { "yes" } else { "NO" };
+    match row.repeated {
+        0 => ok.to_owned(),
+        _ => format!("{ok}, run {} (interference before)", row.repeated + 1),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_late_cells_under_interference_are_disturbed() {
+        let late = Row {
+            problems: vec!["noticed after 900 ms".to_owned()],
+            late: 1,
+            interference: 0.4,
+            ..Row::default()
+        };
+        assert!(late.is_disturbed(0.1));
+        let quiet = Row {
+            interference: 0.05,
+            ..late.clone()
+        };
+        assert!(
+            !quiet.is_disturbed(0.1),
+            "a bound is missed on a quiet machine"
+        );
+        let mut lossy = late.clone();
+        lossy.problems.push("2 TFs lost: shed-overload".to_owned());
+        assert!(!lossy.is_disturbed(0.1), "a loss is no matter of time");
+        let good = Row { ok: true, ..late };
+        assert!(!good.is_disturbed(0.1));
+    }
 
     #[test]
     fn the_table_tells_what_failed_and_what_was_skipped() {

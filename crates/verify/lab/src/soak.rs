@@ -42,7 +42,7 @@ const GAIN_FILES_MAX: f64 = 3.0;
 /// How far resident memory may be above the budget that a node prints when it starts.
 const OVER_BUDGET_MAX: f64 = 1.1;
 /// Reasons for which TFs may be lost: FLPs are done things to as well.
-const LOSSES: [&str; 2] = ["source-died", "source-late"];
+const LOSSES: [&str; 3] = ["source-died", "source-late", "source-cut"];
 
 /// Reasons why a soak does not come to its end. What a farm does wrong is a result, not an error.
 #[derive(Debug, Error)]

@@ -78,20 +78,18 @@ impl Trace {
         let mut trace = Self::default();
         for log in logs {
             let what = || IoError::of(format!("read {}", log.path.display()));
-            let file = match File::open(&log.path) {
-                Ok(file) => file,
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(what()(error)),
-            };
             let mut reader = LogReader {
                 node: log.node,
                 was_killed: log.fate == Fate::Killed,
                 incarnation: 0,
                 ahead_ns: ahead_ns(log.node),
             };
-            for line in BufReader::new(file).split(b'\n') {
-                if let Ok(line) = serde_json::from_slice(&line.map_err(what())?) {
-                    reader.take_in(&mut trace, line);
+            for file in sheaf_audit::files_of(&log.path).map_err(what())? {
+                let file = File::open(file).map_err(what())?;
+                for line in BufReader::new(file).split(b'\n') {
+                    if let Ok(line) = serde_json::from_slice(&line.map_err(what())?) {
+                        reader.take_in(&mut trace, line);
+                    }
                 }
             }
         }
@@ -184,7 +182,16 @@ impl LogReader {
                     _ => Outcome::Dropped(line.reason.unwrap_or_default()),
                 };
             }
+            "redelivered" => {
+                tf.outcome = match line.verdict.as_deref() {
+                    Some("complete") => Outcome::Complete,
+                    _ => Outcome::Incomplete,
+                };
+            }
             "abandoned" => tf.is_abandoned = true,
+            "undelivered" if self.node.role == Role::Icn => {
+                tf.outcome = Outcome::Dropped(line.event);
+            }
             "sent" => {
                 let epn = (line.epn.unwrap_or(0), line.incarnation.unwrap_or(0));
                 if tf.sent_to.last() != Some(&epn) {

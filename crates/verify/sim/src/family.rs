@@ -21,11 +21,23 @@ pub enum SeedFamily {
     Paced,
     /// As `EpnFaults`, under any policy and any reaction to failures; no fault hits the last EPN.
     Reactions,
+    /// A lone ICN dies with its log, again and again: frames of former runs arrive late.
+    Runs,
+    /// Two processes have one index; clocks are set back; sessions of former lives run out late.
+    Lives,
+    /// The control streams of FLPs break, and stay broken for a while; their data streams do not.
+    ControlCut,
+    /// Recorded streams of nodes are sent again by a stranger.
+    Replays,
+    /// Every node gets a processor only now and then.
+    Starved,
+    /// EPNs die, or are taken for dead and come back, with TFs that their consumers may have: these are built again.
+    Redelivery,
 }
 
 impl SeedFamily {
     /// All families.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 15] = [
         Self::Swarm,
         Self::Outside,
         Self::Grants,
@@ -35,6 +47,12 @@ impl SeedFamily {
         Self::Everything,
         Self::Paced,
         Self::Reactions,
+        Self::Runs,
+        Self::Lives,
+        Self::ControlCut,
+        Self::Replays,
+        Self::Starved,
+        Self::Redelivery,
     ];
 
     /// Returns the name on the command line.
@@ -50,6 +68,12 @@ impl SeedFamily {
             Self::Everything => "everything",
             Self::Paced => "paced",
             Self::Reactions => "reactions",
+            Self::Runs => "runs",
+            Self::Lives => "lives",
+            Self::ControlCut => "control-cut",
+            Self::Replays => "replays",
+            Self::Starved => "starved",
+            Self::Redelivery => "redelivery",
         }
     }
 
@@ -64,7 +88,13 @@ impl SeedFamily {
     pub fn loses_nothing(self) -> bool {
         matches!(
             self,
-            Self::Calm | Self::EpnFaults | Self::BadNetwork | Self::Reactions
+            Self::Calm
+                | Self::EpnFaults
+                | Self::BadNetwork
+                | Self::Reactions
+                | Self::ControlCut
+                | Self::Replays
+                | Self::Starved
         )
     }
 }

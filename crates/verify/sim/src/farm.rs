@@ -4,10 +4,16 @@
 mod consumer;
 mod forget;
 mod inject;
+mod lives;
 mod make;
 mod outside;
 mod pieces;
+mod planned;
+mod recorder;
+mod refusal;
+mod replay;
 mod seat;
+mod steady;
 mod store;
 
 use crate::invariant::{Invariant, Violation};
@@ -16,7 +22,9 @@ use crate::quiet;
 use crate::trace::{Line, Trace};
 use crate::watch::{Accounting, Found, Watch, found};
 use bytes::Bytes;
-use inject::PlannedStep;
+use lives::Lives;
+use planned::PlannedStep;
+use replay::Stranger;
 use seat::{Node, Seat};
 use sheaf_node::event::Event;
 use sheaf_node::flp::Turn;
@@ -24,7 +32,7 @@ use sheaf_protocol::{EpnId, FlpId, NodeId, Role, Timestamp};
 use sheaf_transport::memory::{Death, EndpointId, Network, Settings, Totals};
 use sheaf_zookeeper::keeper::model::Model;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
 /// How long a farm may take to come to rest after it was asked to stop. It is far beyond all deadlines, so a farm that
@@ -59,7 +67,11 @@ pub struct TortureFarm<'a> {
     endpoints: Vec<usize>,
     steps: BinaryHeap<Reverse<(Timestamp, u64)>>,
     step_of: Vec<Option<PlannedStep>>,
-    lives: u64,
+    lives: Lives,
+    /// Incarnations of clocks that were set back, the lowest of each node.
+    lowest: BTreeMap<NodeId, u64>,
+    strangers: Vec<Stranger>,
+    strangers_made: u64,
     is_calm: bool,
     is_stopping: bool,
     /// Whether an ICN has ended in order: it does so when the run is over.
@@ -97,7 +109,10 @@ impl<'a> TortureFarm<'a> {
             endpoints: Vec::new(),
             steps: BinaryHeap::new(),
             step_of: Vec::new(),
-            lives: 0,
+            lives: Lives::new(options.kind),
+            lowest: BTreeMap::new(),
+            strangers: Vec::new(),
+            strangers_made: 0,
             is_calm: false,
             is_stopping: false,
             is_run_over: false,
@@ -120,6 +135,7 @@ impl<'a> TortureFarm<'a> {
         for node in icns.chain(flps).chain(epns) {
             farm.seats.push(Seat::new(node, options, &farm.network));
         }
+        farm.seats.extend(lives::twins(options, &farm.network));
         for (at, fault) in &options.faults {
             farm.plan(Timestamp(0) + *at, PlannedStep::Inject(fault.clone()));
         }
@@ -174,13 +190,17 @@ impl<'a> TortureFarm<'a> {
         // Any order of starting is right; the seed picks one.
         let count = self.seats.len();
         for turn in 0..count {
-            self.start((turn + self.options.seed as usize) % count)?;
+            let index = (turn + self.options.seed as usize) % count;
+            if !self.seats[index].is_twin {
+                self.start(index)?;
+            }
         }
         let end = Timestamp(0) + self.options.stop_at + REST_WITHIN;
         let mut news = Vec::new();
         loop {
             let now = self.network.now();
             self.take_steps(now)?;
+            self.turn_strangers();
             self.network.news(&mut news);
             let wake = self.turn_all(now, &news)?;
             if self.is_stopping && self.seats.iter().all(|seat| seat.process.is_none()) {
@@ -254,9 +274,15 @@ impl<'a> TortureFarm<'a> {
         for index in 0..self.seats.len() {
             let seat = &mut self.seats[index];
             if seat.process.is_none() || seat.is_frozen {
+                // A process that is stopped is in no run queue.
+                seat.ready_since = None;
                 continue;
             }
-            let due = if seat.has_news { now } else { seat.wake_at }.max(seat.not_before);
+            let ready_at = if seat.has_news { now } else { seat.wake_at };
+            let due = ready_at.max(seat.not_before);
+            if due > now && ready_at <= now {
+                seat.ready_since.get_or_insert(ready_at);
+            }
             if due > now {
                 next = next.min(due);
                 continue;
@@ -269,6 +295,9 @@ impl<'a> TortureFarm<'a> {
                     seat.wake_at = at;
                     next = next.min(at.max(seat.not_before));
                 }
+                Turn::Done if self.seats[index].refused.is_some() => {
+                    self.end_refused(now, index)?;
+                }
                 Turn::Done => self.end_in_order(now, index)?,
             }
             self.die_between_frames(now, index);
@@ -278,8 +307,20 @@ impl<'a> TortureFarm<'a> {
 
     /// Turns one process, and checks everything that can be checked at once.
     fn turn(&mut self, now: Timestamp, index: usize) -> Result<Turn, Found> {
+        let (node, is_twin) = (self.seats[index].node, self.seats[index].is_twin);
+        if is_twin {
+            self.watch.swap_twin(node);
+        }
+        let turn = self.turn_one(now, index);
+        if is_twin {
+            self.watch.swap_twin(node);
+        }
+        turn
+    }
+
+    fn turn_one(&mut self, now: Timestamp, index: usize) -> Result<Turn, Found> {
         let seat = &mut self.seats[index];
-        let turn = seat.turn(now, &mut self.trace)?;
+        let turn = seat.turn(now, self.is_stopping, &mut self.trace)?;
         self.read_logs(now, index)?;
         let seat = &mut self.seats[index];
         seat.check_bounds(self.options)?;
@@ -290,7 +331,7 @@ impl<'a> TortureFarm<'a> {
                     for tf in self.watch.undecided_of(seat.node) {
                         if !flp.brain().holds(sheaf_protocol::TfId(tf)) {
                             let detail = format!(
-                                "{} let its STF of TF {tf} go, which has no verdict",
+                                "{} let its STF of TF {tf} go, which has no verdict, or no consumer",
                                 seat.name
                             );
                             return found(Invariant::Held, tf, detail);
@@ -324,17 +365,22 @@ impl<'a> TortureFarm<'a> {
         let (said, open) = (brain.accounting(), brain.in_flight());
         // A decision that is not durable yet is in no event log. An ICN that was deposed and does not know it knows
         // less than its successor.
-        let counts = [
-            (said.complete, counted.complete),
-            (said.incomplete, counted.incomplete),
-            (said.dropped_total(), counted.dropped),
-            (said.abandoned, counted.abandoned),
-        ];
         let is_current = self.watch.is_latest_leader(seat.node);
         let may_be_ahead = self.options.log != Log::Memory && !is_last;
-        let same = counts
-            .iter()
-            .all(|(said, counted)| said == counted || (may_be_ahead && said > counted));
+        // An amendment that is not durable yet has moved a TF from those built to those dropped.
+        let sums = [
+            (said.decided(), counted.decided),
+            (said.dropped_total(), counted.dropped),
+            (said.abandoned, counted.abandoned),
+            (said.redelivered, counted.redelivered),
+        ];
+        let kinds = [
+            (said.complete, counted.complete),
+            (said.incomplete, counted.incomplete),
+        ];
+        let is_equal = |pairs: &[(u64, u64)]| pairs.iter().all(|(said, counted)| said == counted);
+        let is_ahead = may_be_ahead && sums.iter().all(|(said, counted)| said >= counted);
+        let same = is_ahead || is_equal(&sums) && is_equal(&kinds);
         if (same || !is_current) && said.balance(open) {
             return Ok(());
         }

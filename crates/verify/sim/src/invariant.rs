@@ -6,9 +6,11 @@ use std::fmt;
 /// Promise of the contract, as `docs/explanation/torture.md` lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Invariant {
-    /// A TF has at most one verdict, over the logs of all ICNs, and it never changes but to abandoned.
+    /// A TF has at most one verdict, over the logs of all ICNs, and it never changes but by amendments: to abandoned,
+    /// dropped as undelivered, or built again.
     OneVerdict,
-    /// A TF is delivered at most once, over all lives of all EPNs.
+    /// A TF is delivered at most once, over all lives of all EPNs; where delivery is at least once, once more for each
+    /// amendment, with the mark.
     OneDelivery,
     /// Delivered parts are the STFs of the roster with the digests of their sources.
     TruePieces,
@@ -30,13 +32,17 @@ pub enum Invariant {
     SameTrace,
     /// Nothing is left when the run is over.
     Clean,
+    /// An earlier life of a node does not join after a later one, and only an earlier one is refused.
+    OneLife,
+    /// A farm that is short of processors goes on at half its rate at least, and suspects no node again and again.
+    Steady,
     /// A node must not panic, and none is refused.
     NoPanic,
 }
 
 impl Invariant {
     /// Every invariant, in the order of the contract.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::OneVerdict,
         Self::OneDelivery,
         Self::TruePieces,
@@ -49,6 +55,8 @@ impl Invariant {
         Self::Live,
         Self::SameTrace,
         Self::Clean,
+        Self::OneLife,
+        Self::Steady,
         Self::NoPanic,
     ];
 
@@ -68,6 +76,8 @@ impl Invariant {
             Self::Live => "I10 live",
             Self::SameTrace => "I11 same trace",
             Self::Clean => "I12 clean",
+            Self::OneLife => "I13 one life",
+            Self::Steady => "I14 steady",
             Self::NoPanic => "no panic",
         }
     }

@@ -78,7 +78,8 @@ pub fn run(mutant: Mutant, kind: SeedFamily, seed: u64) -> Result<(), Violation>
     result.map(|_| ())
 }
 
-/// Searches for seeds that notice `mutant`, from 0 to `seeds_max`, until [`RECORDED`] are found.
+/// Searches for seeds that notice `mutant`, and break no promise without it, from 0 to `seeds_max`, until [`RECORDED`]
+/// are found.
 #[must_use]
 pub fn search(mutant: Mutant, kind: SeedFamily, seeds_max: u64) -> Entry {
     let mut entry = Entry {
@@ -89,7 +90,10 @@ pub fn search(mutant: Mutant, kind: SeedFamily, seeds_max: u64) -> Entry {
     while entry.searched < seeds_max && entry.killed_by.len() < RECORDED {
         let seed = entry.searched;
         entry.searched += 1;
-        if let Err(violation) = run(mutant, kind, seed) {
+        // A seed that breaks a promise anyway shows nothing.
+        if let Err(violation) = run(mutant, kind, seed)
+            && run_seed(kind, seed).is_ok()
+        {
             if entry.killed_by.is_empty() {
                 entry.invariant = violation.invariant.name().to_owned();
             }

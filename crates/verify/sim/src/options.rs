@@ -1,11 +1,12 @@
 //! Options of a seed: the shape of a farm, its faults and their times.
 
 mod draw;
+mod narrow;
 
 use crate::family::SeedFamily;
 use sheaf_placement::Reaction;
 use sheaf_protocol::NodeId;
-use sheaf_scheduler::{Incomplete, Mode};
+use sheaf_scheduler::{Delivery, Incomplete, Mode};
 use sheaf_stf_builder::flp::{Push, WhenFull};
 use sheaf_transport::memory::Faults;
 use sheaf_verdict_log::storage::DiskFaults;
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 /// Version of the options, which counts up whenever the same seed comes to stand for another farm: a recorded seed is
 /// valid only with the version that it was recorded with.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// Fault of a farm.
 #[derive(Clone, Debug, PartialEq)]
@@ -110,6 +111,36 @@ pub enum Fault {
         /// The node.
         node: NodeId,
     },
+    /// Killed, and started again by a clock that was set back: with an earlier incarnation.
+    ClockBack {
+        /// The node.
+        node: NodeId,
+        /// When it is started again.
+        back_after: Duration,
+    },
+    /// A second process with the same index runs for a while.
+    Twin {
+        /// The node.
+        node: NodeId,
+        /// Whether the second process has the later incarnation.
+        is_later: bool,
+        /// How long the second process runs.
+        length: Duration,
+    },
+    /// The control streams of a node break, and new ones do not come about for a while. Its data streams stay.
+    ControlCut {
+        /// The node.
+        node: NodeId,
+        /// Length of the cut.
+        length: Duration,
+    },
+    /// A stranger sends what a node has received on one of its streams, in the order of the record.
+    Replay {
+        /// The node that receives it again.
+        node: NodeId,
+        /// Which of its streams, counted from the latest; modulo their number.
+        stream: usize,
+    },
     /// The network is much worse for a while.
     Storm {
         /// Faults of the network.
@@ -168,6 +199,8 @@ pub struct Options {
     pub session: Duration,
     /// Time at which EPNs report a TF as built.
     pub ack: Ack,
+    /// How often a TF may be delivered whose EPN dies before it acknowledges.
+    pub delivery: Delivery,
     /// FLPs, from index 0.
     pub flps: u16,
     /// EPNs, from index 0.

@@ -8,6 +8,7 @@ use sheaf_protocol::{RunId, TfId};
 pub(crate) struct Taken {
     pub(crate) run: RunId,
     pub(crate) tf: TfId,
+    pub(crate) is_redelivered: bool,
     pub(crate) parts: Vec<PartEvent>,
     pub(crate) missing: Vec<u16>,
 }

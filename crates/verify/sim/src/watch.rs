@@ -5,22 +5,22 @@
 //! injected. Only bounds (I9) are read from the nodes.
 
 mod accounting;
+mod deliveries;
 mod end;
 mod injected;
+mod lives;
 mod parts;
 
 pub use accounting::Accounting;
 pub(crate) use injected::Injected;
 
 use crate::invariant::Invariant;
-use crate::options::{Ack, Options};
-use crate::taken::Taken;
+use crate::options::{Ack, Log, Options};
 use crate::trace::Hash;
 use accounting::{LoggedVerdict, RunBook, TfBook};
-use parts::{check_parts, check_roster};
 use sheaf_node::event::{Event, MemberEvent, PartEvent};
 use sheaf_protocol::{NodeId, Role, RunId, Timestamp};
-use sheaf_scheduler::Incomplete;
+use sheaf_scheduler::{Delivery, Incomplete};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Violation, before its time is known.
@@ -54,12 +54,18 @@ struct Life {
     is_over: bool,
     /// TFs called for before the run was durable.
     called: Vec<u64>,
+    /// The latest life of the node that had joined when this one began.
+    joined_before: u64,
 }
 
 /// Everything that is known of a farm from outside.
 pub(crate) struct Watch<'a> {
     options: &'a Options,
     lives: BTreeMap<NodeId, Life>,
+    /// Lives of second processes of a node.
+    twins: BTreeMap<NodeId, Life>,
+    /// The latest life of each node that has joined.
+    joined: BTreeMap<NodeId, u64>,
     runs: Vec<RunBook>,
     /// Terms, and their leaders.
     leaders: Vec<(u64, NodeId)>,
@@ -76,6 +82,8 @@ impl<'a> Watch<'a> {
         Self {
             options,
             lives: BTreeMap::new(),
+            twins: BTreeMap::new(),
+            joined: BTreeMap::new(),
             runs: Vec::new(),
             leaders: Vec::new(),
             called_in_vain: BTreeSet::new(),
@@ -103,6 +111,7 @@ impl<'a> Watch<'a> {
                     run: None,
                     is_over: false,
                     called: Vec::new(),
+                    joined_before: self.joined_before(node),
                 };
                 if let Some(former) = self.lives.insert(node, life) {
                     self.called_in_vain.extend(former.called);
@@ -121,7 +130,7 @@ impl<'a> Watch<'a> {
                 for tf in std::mem::take(&mut life.called) {
                     self.runs[index].tf(tf)?.call(now);
                 }
-                Ok(())
+                self.check_joined(node)
             }
             Event::Made { tf, bytes, digest } => self.handle_made(now, node, *tf, *bytes, *digest),
             Event::Skipped { tf, reason } => {
@@ -162,8 +171,26 @@ impl<'a> Watch<'a> {
                 };
                 self.handle_verdict(now, node, *tf, &fate)
             }
-            Event::Abandoned { tf } => self.handle_abandoned(node, *tf),
-            Event::Delivered { tf, .. } => self.handle_delivered(node, *tf),
+            Event::Redelivered {
+                tf,
+                verdict,
+                epn,
+                incarnation,
+                missing,
+            } => {
+                let fate = LoggedVerdict {
+                    verdict: verdict.clone(),
+                    at: Some((*epn, *incarnation)),
+                    missing: missing.clone(),
+                    reason: None,
+                };
+                self.handle_redelivered(now, node, *tf, &fate)
+            }
+            Event::Abandoned { tf } => self.handle_abandoned(now, node, *tf),
+            Event::Undelivered { tf } => self.handle_undelivered(node, *tf),
+            Event::Delivered {
+                tf, redelivered, ..
+            } => self.handle_delivered(node, *tf, *redelivered),
             Event::Fault { tf, detail } => found(
                 Invariant::TruePieces,
                 *tf,
@@ -193,7 +220,7 @@ impl<'a> Watch<'a> {
                 self.hash.add(*tf);
                 Ok(())
             }
-            Event::End => Ok(()),
+            Event::End | Event::Continued { .. } | Event::Rotated { .. } => Ok(()),
         }
     }
 
@@ -213,6 +240,10 @@ impl<'a> Watch<'a> {
 
     fn handle_leads(&mut self, node: NodeId, term: u64) -> Result<(), Found> {
         self.hash.add(term);
+        if self.options.log == Log::Memory {
+            // Every life of its ICN begins another run, in the first term.
+            self.leaders.clear();
+        }
         if let Some((_, other)) = self.leaders.iter().find(|(known, _)| *known == term) {
             return found(
                 Invariant::Fenced,
@@ -354,7 +385,7 @@ impl<'a> Watch<'a> {
         if book.named_at.is_none() && is_called {
             book.call(now);
         }
-        if let Some(known) = &book.fate {
+        if let Some(known) = &book.first {
             if known == fate {
                 return Ok(());
             }
@@ -363,6 +394,11 @@ impl<'a> Watch<'a> {
                 tf,
                 format!("TF {tf} has the verdicts {known} and {fate}"),
             );
+        }
+        if !book.amendments.is_empty() {
+            // The log has it behind a checkpoint that has the amendment.
+            book.first = Some(fate.clone());
+            return Ok(());
         }
         let Some(named_at) = book.named_at else {
             return found(
@@ -393,9 +429,13 @@ impl<'a> Watch<'a> {
             );
             return found(Invariant::Live, tf, detail);
         }
-        book.fate = Some(fate.clone());
+        book.first = Some(fate.clone());
+        if fate.verdict == "complete" && named_at >= settled_at {
+            self.check_all_take_part(node, tf)?;
+        }
         if let Some(reason) = &fate.reason {
             self.check_reason(now, node, tf, reason)?;
+            self.check_died(node, tf, reason)?;
         }
         let run = self.lives[&node].run.expect("tf_of found it");
         self.runs[run].count(fate);
@@ -420,14 +460,20 @@ impl<'a> Watch<'a> {
         let corrupted = self.injected.corrupted(tf);
         let stores = self.options.ack == Ack::Stored;
         let is_storage_full = self.injected.was_storage_full;
+        let members = self.runs[run].roster_of(tf).unwrap_or_default();
+        let mut flps = members.iter().map(|member| member.flp);
+        let may_seem_dead = flps.any(|flp| self.injected.may_seem_dead(flp));
         let book = self.runs[run].tf(tf)?;
         let is_true = match reason {
-            "source-died" | "source-late" => self.injected.may_lose_stfs(),
-            "source-overrun" => book.skipped.iter().any(|(_, why)| why == reason),
+            "source-late" | "source-cut" => self.injected.may_lose_stfs(),
+            "source-died" => may_seem_dead,
+            "source-overrun" | "source-disorder" => {
+                book.skipped.iter().any(|(_, why)| why == reason)
+            }
             "corrupt-at-source" => corrupted >= 2,
             "shed-overload" => undecided >= queue_max,
             "shed-storage-full" => stores && is_storage_full,
-            "run-ended" => is_stopping,
+            "run-ended" | "undelivered" => is_stopping,
             _ => false,
         };
         if is_true {
@@ -440,140 +486,55 @@ impl<'a> Watch<'a> {
         )
     }
 
-    fn handle_abandoned(&mut self, node: NodeId, tf: u64) -> Result<(), Found> {
-        self.hash.add(tf ^ 0xaba0);
-        let has_hit_epns = self.injected.has_hit(Role::Epn);
-        let stores = self.options.ack == Ack::Stored;
-        let (_, book) = self.tf_of(node, tf)?;
-        let Some(fate) = book.fate.clone() else {
-            return found(
-                Invariant::OneVerdict,
-                tf,
-                format!("TF {tf} is abandoned without a verdict"),
-            );
-        };
-        if fate.verdict == "dropped" {
-            return found(
-                Invariant::OneVerdict,
-                tf,
-                format!("TF {tf} is {fate}, and abandoned"),
-            );
-        }
-        if stores {
-            return found(
-                Invariant::TrueReason,
-                tf,
-                format!("TF {tf} is abandoned, and was on the disk of its EPN"),
-            );
-        }
-        if !has_hit_epns {
-            return found(
-                Invariant::TrueReason,
-                tf,
-                format!("TF {tf} is abandoned, and no fault hit an EPN"),
-            );
-        }
-        if !book.is_abandoned {
-            book.is_abandoned = true;
-            let run = self.lives[&node].run.expect("tf_of found it");
-            self.runs[run].accounting.abandoned += 1;
-        }
-        Ok(())
-    }
-
-    /// Handles a line about a delivery: the consumer must know of it.
-    fn handle_delivered(&mut self, node: NodeId, tf: u64) -> Result<(), Found> {
-        self.hash.add(tf ^ 0xde11);
+    /// Handles a line about a TF that no consumer took: of an EPN that it gave it back, of an ICN that the verdict is
+    /// amended.
+    fn handle_undelivered(&mut self, node: NodeId, tf: u64) -> Result<(), Found> {
+        self.hash.add(tf ^ 0x0bac);
         let (incarnation, book) = self.tf_of(node, tf)?;
-        if book.consumed_at != Some((node.index, incarnation)) {
-            return found(
-                Invariant::OneDelivery,
-                tf,
-                format!("{node} writes that TF {tf} is delivered, its consumer does not have it"),
-            );
-        }
-        Ok(())
-    }
-
-    /// Handles a line about a recovered TF of a former life.
-    fn handle_recovered(&mut self, node: NodeId, tf: u64, life: u64) -> Result<(), Found> {
-        self.hash.add(tf ^ 0x4ec0);
-        let (_, book) = self.tf_of(node, tf)?;
-        let is_committed = book
-            .fate
-            .as_ref()
-            .is_some_and(|fate| fate.at == Some((node.index, life)));
-        let is_visible = book.consumed_at.is_some_and(|(epn, _)| epn == node.index);
-        if is_committed && is_visible {
-            let run = self.lives[&node].run.expect("tf_of found it");
-            self.runs[run].accounting.recovered += 1;
+        if node.role == Role::Epn {
+            book.given_back_by.insert((node.index, incarnation));
             return Ok(());
         }
-        let detail = format!(
-            "{node} writes that it published TF {tf} for its life {life}; visible at {:?}, fate {:?}",
-            book.consumed_at, book.fate
-        );
-        found(Invariant::OneDelivery, tf, detail)
-    }
-
-    /// Handles a delivery to the consumer of `node`.
-    pub(crate) fn handle_taken(&mut self, node: NodeId, taken: &Taken) -> Result<(), Found> {
-        let tf = taken.tf.0;
-        self.hash.add(tf ^ 0xc0de);
-        let Some(life) = self.lives.get(&node).cloned() else {
+        let Some(fate) = book.fate().cloned().filter(|fate| fate.at.is_some()) else {
             return found(
-                Invariant::VerdictFirst,
+                Invariant::OneVerdict,
                 tf,
-                format!("{node} delivers TF {tf} before it lives"),
+                format!("TF {tf} is given back, and was not built"),
             );
         };
-        let run = self.run_index(taken.run);
-        let book = self.runs[run].tf(tf)?;
-        let at = (node.index, life.incarnation);
-        if let Some(earlier) = book.consumed_at {
-            let detail = format!(
-                "TF {tf} is delivered by epn:{} in life {} and by epn:{} in life {}",
-                earlier.0, earlier.1, at.0, at.1
-            );
-            return found(Invariant::OneDelivery, tf, detail);
-        }
-        let Some(fate) = &book.fate else {
+        if book.is_abandoned || !book.consumed.is_empty() || !book.amendments.is_empty() {
             return found(
-                Invariant::VerdictFirst,
+                Invariant::OneVerdict,
                 tf,
-                format!("{node} delivers TF {tf}, which has no verdict"),
+                format!("TF {tf} is {fate}, and given back"),
             );
-        };
-        // A TF that a former life has stored, a later one publishes.
-        let may_recover = self.options.ack == Ack::Stored;
-        let is_own = |by: (u16, u64)| by == at || (may_recover && by.0 == at.0 && by.1 < at.1);
-        if !fate.at.is_some_and(is_own) {
+        }
+        if fate.at.is_some_and(|at| !book.given_back_by.contains(&at)) {
             return found(
-                Invariant::VerdictFirst,
+                Invariant::TrueReason,
                 tf,
-                format!("{node} in life {} delivers TF {tf}, which is {fate}", at.1),
+                format!("TF {tf} is {fate}, and that EPN did not give it back"),
             );
         }
-        if fate.missing != taken.missing {
-            let detail = format!(
-                "TF {tf} is delivered without {:?}, its verdict is {fate}",
-                taken.missing
-            );
-            return found(Invariant::TruePieces, tf, detail);
+        if !book.is_given_back {
+            book.is_given_back = true;
+            let run = self.lives[&node].run.expect("tf_of found it");
+            self.runs[run].accounting.give_back(&fate);
         }
-        check_parts(tf, taken, &book.made)?;
-        book.consumed_at = Some(at);
-        check_roster(tf, taken, self.runs[run].roster_of(tf))
+        Ok(())
     }
 
-    /// Returns the STFs of this life of an FLP whose TF has no verdict: it must hold them.
+    /// Returns the STFs of this life of an FLP that it must hold: of TFs without a verdict, and, where TFs are
+    /// delivered at least once, of those that no consumer has.
     pub(crate) fn undecided_of(&self, node: NodeId) -> impl Iterator<Item = u64> + '_ {
         let life = self.lives.get(&node);
         let run = life.and_then(|life| Some((life.incarnation, &self.runs[life.run?])));
         run.into_iter().flat_map(move |(incarnation, run)| {
             let is_own =
                 move |part: &PartEvent| part.flp == node.index && part.incarnation == incarnation;
-            run.undecided_tfs()
+            let is_delivered_again =
+                self.options.delivery == Delivery::AtLeastOnce && self.options.ack == Ack::Built;
+            run.unfinished_tfs(is_delivered_again)
                 .filter(move |(_, book)| book.made.iter().any(is_own))
                 .map(|(tf, _)| tf)
         })

@@ -124,3 +124,33 @@ fn stfs_that_are_offered_and_fetched_break_no_promise() {
     };
     assert!(said(": Offer(") && said(": Grant("), "nothing was fetched");
 }
+
+#[test]
+fn frames_of_former_runs_change_no_later_run() {
+    let report = check_seeds(SeedFamily::Runs, 60);
+    assert!(report.message_faults > 0, "frames must be late");
+}
+
+#[test]
+fn a_node_has_one_life_at_a_time() {
+    let report = check_seeds(SeedFamily::Lives, 120);
+    assert!(report.state_faults > 0, "the schedule must inject faults");
+}
+
+#[test]
+fn an_flp_whose_control_path_is_cut_loses_no_tf() {
+    let report = check_seeds(SeedFamily::ControlCut, 100);
+    assert_eq!(report.accounting.complete, report.timeframes);
+}
+
+#[test]
+fn recorded_streams_that_are_sent_again_cost_no_living_node_its_stream() {
+    let report = check_seeds(SeedFamily::Replays, 60);
+    assert_eq!(report.accounting.complete, report.timeframes);
+}
+
+#[test]
+fn processors_that_are_late_cost_no_tf() {
+    let report = check_seeds(SeedFamily::Starved, 60);
+    assert_eq!(report.accounting.complete, report.timeframes);
+}

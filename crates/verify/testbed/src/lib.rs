@@ -20,11 +20,14 @@ pub mod net;
 // What disturbs it.
 pub mod peers;
 pub mod process;
+pub mod processor;
 pub mod relay;
 pub mod rules;
 // What is under it.
 pub mod clock;
+mod hierarchy;
 pub mod input;
+pub mod interference;
 mod io_error;
 pub mod names;
 pub mod tool;

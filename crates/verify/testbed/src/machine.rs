@@ -5,6 +5,7 @@
 //! nothing, so [`clean`] looks for names of processes that do not live any more; every experiment begins with that.
 
 use crate::IoError;
+use crate::hierarchy;
 use crate::names::{NAME, unique};
 use crate::tool::{self, ToolError};
 use std::fs;
@@ -364,9 +365,12 @@ pub fn clean() -> Vec<String> {
                 removed.push(name);
             }
         }
-        for name in entries(tool::MEMORY_GROUPS) {
-            if fs::remove_dir(Path::new(tool::MEMORY_GROUPS).join(&name)).is_ok() {
-                removed.push(name);
+        let [old, new] = hierarchy::folders();
+        for groups in [tool::MEMORY_GROUPS, old, new] {
+            for name in entries(groups) {
+                if fs::remove_dir(Path::new(groups).join(&name)).is_ok() {
+                    removed.push(name);
+                }
             }
         }
     }

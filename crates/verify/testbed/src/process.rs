@@ -126,7 +126,17 @@ impl Burner {
         (0..2 * cores).map(|_| Self::start()).collect()
     }
 
-    fn start() -> Result<Self, IoError> {
+    /// Returns the id of the process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Starts one.
+    ///
+    /// # Errors
+    ///
+    /// Refusal of the operating system.
+    pub(crate) fn start() -> Result<Self, IoError> {
         let script = format!("while kill -0 {}; do :; done", std::process::id());
         let mut command = tool::command("sh");
         command.args(["-c", &script]).stderr(Stdio::null());

@@ -221,7 +221,12 @@ impl Shared {
                 }
                 Err(_) => break,
             };
+            // These may have come behind an order to freeze that the read did not know of.
+            self.await_thaw();
             let order = self.tamper();
+            if order.0 == Tamper::Close {
+                break;
+            }
             if order != last {
                 rng = Xoshiro256PlusPlus::seed_from_u64(order.1 ^ number);
             }
@@ -325,6 +330,25 @@ mod tests {
         far.set_read_timeout(None).unwrap();
         far.read_to_end(&mut found).unwrap();
         assert_eq!(found, b"late");
+    }
+
+    #[test]
+    fn what_comes_behind_the_order_to_freeze_never_passes_if_the_relay_is_closed() {
+        let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let relay = Relay::to(&server.local_addr().unwrap().to_string()).unwrap();
+        let mut client = TcpStream::connect(relay.address()).unwrap();
+        let (mut far, _) = server.accept().unwrap();
+        client.write_all(b"1").unwrap();
+        let mut one = [0];
+        far.read_exact(&mut one).unwrap();
+        // The relay waits in its next read, most likely.
+        relay.set(Tamper::Freeze, 0);
+        client.write_all(b"2").unwrap();
+        relay.set(Tamper::Close, 0);
+        let mut rest = Vec::new();
+        // The end may be a reset as well.
+        let _ = far.read_to_end(&mut rest);
+        assert_eq!(rest, b"");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Tools of the system: whether they are there, and running them.
 
 use crate::IoError;
+use crate::hierarchy;
 use sheaf_zookeeper::server::Home;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -55,6 +56,8 @@ pub enum Need {
     ZooKeeper,
     /// A cgroup hierarchy of version 1 with the memory controller.
     MemoryGroup,
+    /// Root, and the cpu controller of cgroups.
+    ProcessorGroup,
 }
 
 impl Need {
@@ -93,6 +96,7 @@ impl Need {
                     .exists();
                 lacks.then(|| format!("needs a memory controller in {MEMORY_GROUPS}"))
             }),
+            Self::ProcessorGroup => root().or_else(hierarchy::missing),
         }
     }
 }

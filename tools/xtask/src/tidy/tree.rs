@@ -98,7 +98,8 @@ fn is_text(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
     [
-        "rs", "toml", "md", "sh", "py", "js", "css", "html", "c", "h", "yml", "yaml", "service",
+        "rs", "toml", "md", "sh", "py", "js", "mjs", "ts", "tsx", "css", "html", "c", "h", "yml",
+        "yaml", "service",
     ]
     .contains(&extension)
         || name == "Makefile"

@@ -60,6 +60,23 @@ pub(crate) struct Dependency {
     name: String,
     kind: Option<String>,
     rename: Option<String>,
+    #[serde(default)]
+    optional: bool,
+}
+
+impl Dependency {
+    /// Whether it is built whatever the features are, and not for the tests of its package alone.
+    fn is_built(&self) -> bool {
+        !self.optional && self.kind.as_deref() != Some("dev")
+    }
+}
+
+impl Package {
+    /// Whether the package always uses the package `name`, whatever its features.
+    pub(crate) fn needs(&self, name: &str) -> bool {
+        let mut dependencies = self.dependencies.iter();
+        dependencies.any(|dependency| dependency.name == name && dependency.is_built())
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]

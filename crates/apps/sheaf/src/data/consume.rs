@@ -68,6 +68,7 @@ struct Summary {
     version: &'static str,
     tfs: u64,
     incomplete: u64,
+    redelivered: u64,
     bytes: u64,
     damaged: u64,
     seconds: f64,
@@ -79,6 +80,7 @@ struct Line<'a> {
     run: String,
     tf: u64,
     attempt: u32,
+    redelivered: bool,
     bytes: u64,
     parts: Vec<PartLine>,
     missing: Vec<u16>,
@@ -105,6 +107,7 @@ impl<'a> Line<'a> {
             run: tf.run.to_string(),
             tf: tf.tf.0,
             attempt: tf.attempt.0,
+            redelivered: tf.is_redelivered,
             bytes: tf.bytes(),
             parts: parts.collect(),
             missing: tf.missing.iter().map(|flp| flp.0).collect(),
@@ -211,6 +214,7 @@ impl Session<'_> {
         summary.tfs += 1;
         summary.bytes += tf.bytes();
         summary.incomplete += u64::from(!tf.missing.is_empty());
+        summary.redelivered += u64::from(tf.is_redelivered);
         summary.damaged += u64::from(!found.is_empty());
         for fault in &found {
             self.say(&format!("TF {}: {fault}", tf.tf.0));
@@ -256,8 +260,8 @@ impl Session<'_> {
         }
         let summary = &self.summary;
         self.say(&format!(
-            "{} TFs ({} incomplete), {} bytes, {} damaged",
-            summary.tfs, summary.incomplete, summary.bytes, summary.damaged
+            "{} TFs ({} incomplete, {} redelivered), {} bytes, {} damaged",
+            summary.tfs, summary.incomplete, summary.redelivered, summary.bytes, summary.damaged
         ));
         if let Some(path) = &self.args.json {
             let text = serde_json::to_string_pretty(summary);

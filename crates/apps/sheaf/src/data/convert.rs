@@ -193,6 +193,7 @@ fn owned(tf: &Tf<&[u8]>, input: &Bytes) -> Tf<Bytes> {
         run: tf.run,
         tf: tf.tf,
         attempt: tf.attempt,
+        is_redelivered: tf.is_redelivered,
         parts: tf.parts.iter().map(part).collect(),
         missing: tf.missing.clone(),
     }
@@ -217,6 +218,7 @@ fn tf_of(run: u64, tf: u64, parts: Vec<Part<Bytes>>) -> Tf<Bytes> {
         run: RunId(run),
         tf: TfId(tf),
         attempt: Attempt(1),
+        is_redelivered: false,
         parts,
         missing: Vec::new(),
     }

@@ -327,6 +327,7 @@ fn rows(content: &Content) -> Vec<(&'static str, String)> {
             ("run", c.run.clone()),
             ("tf", c.tf.to_string()),
             ("attempt", c.attempt.to_string()),
+            ("redelivered", c.redelivered.to_string()),
             ("payload_bytes", c.payload_bytes.to_string()),
             (
                 "parts",
@@ -557,6 +558,7 @@ mod tests {
             run: sheaf_protocol::RunId(0xabc),
             tf: sheaf_protocol::TfId(7),
             attempt: sheaf_protocol::Attempt(1),
+            is_redelivered: false,
             parts: vec![part],
             missing: vec![sheaf_protocol::FlpId(9)],
         };

@@ -2,7 +2,7 @@
 
 mod sinks;
 
-use crate::fail;
+use crate::{abandoned, fail};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use sheaf_audit::{
@@ -80,9 +80,11 @@ pub(crate) struct Report {
     in_flight: u64,
     unannounced: u64,
     abandoned: u64,
+    redelivered: u64,
     delivered: u64,
     undelivered: u64,
     delivered_twice: u64,
+    delivered_again: u64,
     mixed_target: u64,
     digest_mismatch: u64,
     consumer_faults: u64,
@@ -175,7 +177,7 @@ impl Report {
     fn status(&self, allow_abandoned: bool) -> u8 {
         match (self.ok, self.abandoned) {
             (false, _) => 1,
-            (true, 1..) if !allow_abandoned => 3,
+            (true, 1..) if !allow_abandoned => abandoned::STATUS,
             (true, _) => 0,
         }
     }
@@ -209,9 +211,11 @@ impl Report {
             in_flight: found.in_flight,
             unannounced: found.unannounced,
             abandoned: found.abandoned,
+            redelivered: found.redelivered,
             delivered: found.delivered,
             undelivered: found.undelivered,
             delivered_twice: found.delivered_twice,
+            delivered_again: found.delivered_again,
             mixed_target: found.mixed_target,
             digest_mismatch: found.digest_mismatch,
             consumer_faults: found.consumer_faults,
@@ -293,14 +297,14 @@ impl fmt::Display for Report {
             self.undelivered,
             self.unannounced
         )?;
-        if self.abandoned > 0 {
+        if self.redelivered > 0 {
             writeln!(
                 f,
-                "  warning: {} TFs are abandoned: an EPN ended before it acknowledged them, and whether their consumer \
-                 has them is unknown",
-                self.abandoned
+                "  redelivered {}, of which consumers got {} twice or more, marked but for one delivery at most",
+                self.redelivered, self.delivered_again
             )?;
         }
+        write!(f, "{}", abandoned::Warning(self.abandoned))?;
         for (flp, accounting) in &self.sources {
             writeln!(
                 f,

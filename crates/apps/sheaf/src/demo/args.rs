@@ -3,6 +3,7 @@
 use super::faults::{self, Moment, Span};
 use crate::duration;
 use sheaf_node::config::{Ack, BulkConfig, SourceConfig};
+use sheaf_node::role::Backend;
 use sheaf_placement::{Reaction, policy};
 use sheaf_scheduler::Incomplete;
 use sheaf_stf_builder::SizeModel;
@@ -166,6 +167,13 @@ pub(crate) struct Args {
     /// Serve the metrics of the ICN at this address.
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<String>,
+    /// Send the metrics of all nodes to this back end; once for each back end.
+    #[arg(long, value_name = "URI")]
+    pub(crate) metrics_to: Vec<Backend>,
+    /// Start no collector. Else one (`sheaf monitor`) takes the metrics of all nodes, and the demo tells the address
+    /// of its pages.
+    #[arg(long)]
+    pub(crate) no_monitor: bool,
 }
 
 /// Electors of the leading ICN, and place of the verdicts.

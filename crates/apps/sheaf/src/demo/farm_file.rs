@@ -9,6 +9,7 @@ use sheaf_node::config::{
     Ack, FarmConfig, Km3netSource, ReplaySource, ShmSink, SourceConfig, StfFileSource, UnixSink,
     Xtc2Source,
 };
+use sheaf_node::role::Backend;
 use sheaf_protocol::{NodeId, Role};
 use sheaf_scheduler::Mode;
 use sheaf_stf_builder::{GeneratorConfig, SizeModel};
@@ -44,6 +45,7 @@ pub(crate) fn farm_config(args: &Args, dir: &RunDir) -> anyhow::Result<FarmConfi
     config.run.timeframes = args.timeframes.unwrap_or(0);
     config.run.duration_s = args.duration.map_or(0.0, |duration| duration.as_secs_f64());
     config.icn.metrics.clone_from(&args.metrics);
+    config.metrics.backends = args.metrics_to.iter().map(Backend::uri).collect();
     super::icns::add(args, dir, &mut config)?;
     let scheduler = &mut config.icn.scheduler;
     scheduler.policy.clone_from(&args.policy);

@@ -408,8 +408,10 @@ impl<'a, 'dir> Run<'a, 'dir> {
     /// there is none.
     fn icn_for(&mut self, kind: FaultKind) -> Option<NodeId> {
         let first_of = |icns: &mut Vec<NodeId>| (!icns.is_empty()).then(|| icns.remove(0));
+        let is_dying = |icn: &NodeId| self.farm.is_dying(*icn);
         match kind {
             FaultKind::Resume => first_of(&mut self.hanging),
+            FaultKind::Start if self.dead.first().is_some_and(is_dying) => None,
             FaultKind::Start => first_of(&mut self.dead),
             FaultKind::Kill => {
                 let leader = self.watch.leader()?;

@@ -4,6 +4,7 @@ use super::args::Args;
 use super::faults::FaultKind;
 use super::history::{History, Leader};
 use super::watch::Watch;
+use crate::abandoned;
 use serde::{Deserialize, Serialize};
 use sheaf_audit::{Audit, Evidence};
 use sheaf_farm::Supervisor;
@@ -37,6 +38,9 @@ pub(crate) struct Summary {
     pub(crate) complete: u64,
     /// Of complete and incomplete: the EPN died before it had acknowledged.
     pub(crate) abandoned: u64,
+    /// Of complete and incomplete: built again by another EPN, and delivered with a mark.
+    #[serde(default)]
+    pub(crate) redelivered: u64,
     /// TFs built with parts missing.
     pub(crate) incomplete: u64,
     /// Incomplete TFs by the FLP that is missing.
@@ -211,6 +215,7 @@ impl Summary {
             announced: audit.announced,
             complete: audit.complete,
             abandoned: audit.abandoned,
+            redelivered: audit.redelivered,
             incomplete: audit.incomplete,
             missing: audit.missing,
             dropped: audit.dropped,
@@ -336,6 +341,9 @@ impl fmt::Display for Summary {
             self.reassigned,
             self.duplicates_refused
         )?;
+        if self.redelivered > 0 {
+            writeln!(f, "  redelivered {}", self.redelivered)?;
+        }
         let cpu = self
             .cpu_s_per_gb
             .map_or("-".to_owned(), |cpu| format!("{cpu:.2}"));
@@ -369,14 +377,7 @@ impl fmt::Display for Summary {
         for fault in &self.faults {
             writeln!(f, "  {:.1} s: {} {}", fault.at_s, fault.node, fault.kind)?;
         }
-        if self.abandoned > 0 {
-            writeln!(
-                f,
-                "  warning: {} TFs are abandoned: an EPN ended before it acknowledged them, and whether their consumer \
-                 has them is unknown",
-                self.abandoned
-            )?;
-        }
+        write!(f, "{}", abandoned::Warning(self.abandoned))?;
         // They are part of every fault that was asked for; worth a line if something was lost.
         if !self.is_good() || dropped > 0 || self.abandoned > 0 {
             for warning in &self.warnings {

@@ -1,13 +1,14 @@
 //! Tables of metrics, one a role.
 
 use super::marked::{Table, markdown};
+use sheaf_metrics::Metric;
 
 /// Returns a table for each group of metrics.
 pub(super) fn tables() -> Vec<Table> {
     let head = ["metric", "kind", "labels", "what it is", "when it moves"];
     let groups = sheaf_node::metrics::groups().into_iter();
-    let table = |group: sheaf_node::metrics::Group| {
-        let rows = group.metrics.into_iter().map(|metric| {
+    let table = |(name, metrics): (&'static str, Vec<Metric>)| {
+        let rows = metrics.into_iter().map(|metric| {
             let labels: Vec<String> = metric.labels.iter().map(|l| format!("`{l}`")).collect();
             [
                 format!("`{}`", metric.name),
@@ -18,10 +19,11 @@ pub(super) fn tables() -> Vec<Table> {
             ]
         });
         let text = markdown(head, rows);
-        Table {
-            name: group.name,
-            text,
-        }
+        Table { name, text }
     };
+    let groups = groups.map(|group| (group.name, group.metrics));
+    #[cfg(feature = "monitor")]
+    let groups = groups.chain([("collector", sheaf_monitor::metrics().collect())]);
+    let groups = groups.chain([("agent", sheaf_agent::metrics().collect())]);
     groups.map(table).collect()
 }

@@ -6,14 +6,14 @@
 use super::cpu_list;
 use crate::address;
 use crate::fail;
+use crate::logging;
 use crate::program;
 use anyhow::Context as _;
-use rustix::process::Signal;
 use rustix::time::ClockId;
 use sheaf_farm::proc;
-use sheaf_node::config::FarmConfig;
+use sheaf_node::config::{FarmConfig, LedgerBackend};
 use sheaf_node::output::{Exit, Line};
-use sheaf_node::role::{self, RoleError, RoleOptions};
+use sheaf_node::role::{self, Backend, IcnEnd, Reader, RoleError, RoleOptions};
 use sheaf_node::shutdown::Shutdown;
 use sheaf_node::status::FarmStatus;
 use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
@@ -35,9 +35,15 @@ pub(crate) struct NodeArgs {
     /// Serve metrics at this address, in place of that of the farm file.
     #[arg(long, value_name = "ADDR", value_parser = address::parse)]
     metrics: Option<String>,
+    /// Send metrics to this back end, in place of those of the farm file; once for each back end.
+    #[arg(long, value_name = "URI")]
+    metrics_to: Vec<Backend>,
     /// Append events of this node to this file, one JSON object a line (docs/reference/events.md).
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
+    /// Append log lines to this file in place of the standard error, without colours; SIGHUP opens it again.
+    #[arg(long, value_name = "FILE")]
+    log_file: Option<PathBuf>,
     /// Pin all threads to these CPUs, such as 2 or 0-3,8; without it, the kernel schedules them.
     #[arg(long, value_name = "LIST", value_parser = cpu_list::parse)]
     cpus: Option<cpu_list::CpuList>,
@@ -46,18 +52,27 @@ pub(crate) struct NodeArgs {
     parent: Option<i32>,
 }
 
+impl NodeArgs {
+    /// Returns whether the log goes to a file.
+    pub(super) fn logs_to_file(&self) -> bool {
+        self.log_file.is_some()
+    }
+}
+
 /// Run an ICN: assign timeframes to EPNs, and keep the accounting.
 ///
-/// Prints its address, and the status of the farm with --status-ms, as JSON lines. SIGTERM or SIGINT: the sources stop,
-/// the farm drains, all nodes end. A second signal ends the process at once.
+/// Prints its address, and the status of the farm with --status-ms, as JSON lines. SIGTERM or SIGINT to a lone ICN: the
+/// sources stop, the farm drains, all nodes end; with --keep-run, SIGTERM ends this process only. One of several ends
+/// alone, and another takes over. A second signal ends the process at once.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   sheaf run icn --config farm.toml
+  sheaf run icn --config farm.toml --keep-run      SIGTERM keeps the run; `sheaf ctl stop` ends it
   sheaf run icn --config farm.toml --status-ms 1000 --metrics 127.0.0.1:9100")]
 pub(crate) struct IcnArgs {
     #[command(flatten)]
-    node: NodeArgs,
+    pub(super) node: NodeArgs,
     /// Run the ICN with this index, from 0.
     #[arg(long, value_name = "N", default_value_t = 0)]
     index: u16,
@@ -67,6 +82,9 @@ pub(crate) struct IcnArgs {
     /// Print the status of the farm at this interval, in ms (docs/reference/status.md).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     status_ms: Option<u64>,
+    /// Keep the run when SIGTERM ends this process: the next one goes on with it. Needs a verdict log on disk.
+    #[arg(long)]
+    keep_run: bool,
 }
 
 /// Run one FLP: make an STF of every timeframe, and send it to the assigned EPN.
@@ -79,7 +97,7 @@ Examples:
   sheaf run flp --config farm.toml --index 0 --icn 10.0.0.1:7000")]
 pub(crate) struct FlpArgs {
     #[command(flatten)]
-    node: NodeArgs,
+    pub(super) node: NodeArgs,
     /// Run the FLP with this index, from 0.
     #[arg(long, value_name = "N")]
     index: u16,
@@ -99,7 +117,7 @@ Examples:
   sheaf run epn --config farm.toml --index 0 --listen 10.0.0.7:7100")]
 pub(crate) struct EpnArgs {
     #[command(flatten)]
-    node: NodeArgs,
+    pub(super) node: NodeArgs,
     /// Run the EPN with this index, from 0.
     #[arg(long, value_name = "N")]
     index: u16,
@@ -111,9 +129,26 @@ pub(crate) struct EpnArgs {
     listen: Option<String>,
 }
 
+/// Puts what the command line says into a farm file.
+type Adapt = Box<dyn Fn(&mut FarmConfig)>;
+
+fn as_it_is() -> Adapt {
+    Box::new(|_| {})
+}
+
+/// Connects to `icns` in place of those of the farm file, if there are any.
+fn connect_to(icns: &[String]) -> Adapt {
+    let icns = icns.to_vec();
+    Box::new(move |config| {
+        if !icns.is_empty() {
+            config.icn.addresses.clone_from(&icns);
+        }
+    })
+}
+
 /// Runs the ICN.
 pub(crate) fn run_icn(args: &IcnArgs) -> anyhow::Result<ExitCode> {
-    let config = load(&args.node, Role::Icn)?;
+    let config = load(&args.node, Role::Icn, &as_it_is())?;
     let node = NodeId {
         role: Role::Icn,
         index: args.index,
@@ -123,7 +158,14 @@ pub(crate) fn run_icn(args: &IcnArgs) -> anyhow::Result<ExitCode> {
         let icns = u32::try_from(config.icn.all_addresses().len()).unwrap_or(u32::MAX);
         check_index(node, icns, "icn.addresses")?;
     }
+    if args.keep_run && config.icn.ledger.backend == LedgerBackend::Memory {
+        return Err(fail::bad_use(
+            "--keep-run: found icn.ledger.backend = \"memory\", which ends with the process; expected `file`",
+        ));
+    }
     let mut options = options(&args.node, node);
+    options.keep_run = args.keep_run;
+    options.reader = Some(reader(&args.node, Role::Icn, as_it_is()));
     options.listen.clone_from(&args.listen);
     if let Some(ms) = args.status_ms {
         let tell = |status: &FarmStatus| print(&Line::Status(Box::new(status.clone())));
@@ -136,38 +178,77 @@ pub(crate) fn run_icn(args: &IcnArgs) -> anyhow::Result<ExitCode> {
 
 /// Runs one FLP.
 pub(crate) fn run_flp(args: &FlpArgs) -> anyhow::Result<ExitCode> {
-    let mut config = load(&args.node, Role::Flp)?;
-    if !args.icn.is_empty() {
-        config.icn.addresses.clone_from(&args.icn);
-    }
+    let config = load(&args.node, Role::Flp, &connect_to(&args.icn))?;
     let flp = FlpId(args.index);
     check_index(flp.into(), config.run.flps, "run.flps")?;
-    let options = options(&args.node, flp.into());
+    let mut options = options(&args.node, flp.into());
+    options.reader = Some(reader(&args.node, Role::Flp, connect_to(&args.icn)));
     // What was read from the standard input would be lost.
     let may_start_again = config.flp.source.kind() != "stdin";
     drive(&args.node, flp.into(), may_start_again, |shutdown| {
-        role::run_flp(&config, flp, options, shutdown)
+        role::run_flp(&config, flp, options, shutdown).map(|()| IcnEnd::Over)
     })
 }
 
 /// Runs one EPN.
 pub(crate) fn run_epn(args: &EpnArgs) -> anyhow::Result<ExitCode> {
-    let mut config = load(&args.node, Role::Epn)?;
-    if !args.icn.is_empty() {
-        config.icn.addresses.clone_from(&args.icn);
-    }
-    if let Some(listen) = &args.listen {
-        config.epn.listen.clone_from(listen);
-    }
+    let adapt = || -> Adapt {
+        let (connect, listen) = (connect_to(&args.icn), args.listen.clone());
+        Box::new(move |config| {
+            connect(config);
+            if let Some(listen) = &listen {
+                config.epn.listen.clone_from(listen);
+            }
+        })
+    };
+    let config = load(&args.node, Role::Epn, &adapt())?;
     let epn = EpnId(args.index);
-    let options = options(&args.node, epn.into());
+    let mut options = options(&args.node, epn.into());
+    options.reader = Some(reader(&args.node, Role::Epn, adapt()));
     drive(&args.node, epn.into(), true, |shutdown| {
-        role::run_epn(&config, epn, options, shutdown)
+        role::run_epn(&config, epn, options, shutdown).map(|()| IcnEnd::Over)
     })
 }
 
-fn load(args: &NodeArgs, role: Role) -> anyhow::Result<FarmConfig> {
-    Ok(FarmConfig::load_for(&args.config, &[role])?)
+/// Reads the farm file, with what the command line overrides in it. From here on the log is as both say.
+fn load(args: &NodeArgs, role: Role, adapt: &Adapt) -> anyhow::Result<FarmConfig> {
+    if let Some(file) = &args.log_file {
+        logging::write_to(file)
+            .map_err(|error| fail::bad_use(format!("--log-file {}: {error}", file.display())))?;
+    }
+    let mut config = FarmConfig::load_for(&args.config, &[role])?;
+    adapt(&mut config);
+    logging::set_level(&config.log.level);
+    Ok(config)
+}
+
+/// Returns the way to the same configuration for SIGHUP. An invalid file is refused with all its errors.
+fn reader(args: &NodeArgs, role: Role, adapt: Adapt) -> Reader {
+    let args = args.clone();
+    let mut level = None;
+    Box::new(move || {
+        if let Err(error) = logging::reopen() {
+            tracing::error!(%error, "The log file cannot be opened again; the log goes on in the file that it has");
+        }
+        match FarmConfig::load_for(&args.config, &[role]) {
+            Ok(mut config) => {
+                adapt(&mut config);
+                if let Some(why) = logging::set_level(&config.log.level)
+                    && level
+                        .as_ref()
+                        .is_some_and(|before| *before != config.log.level)
+                {
+                    tracing::warn!("log.level has no effect: {why}");
+                }
+                level = Some(config.log.level.clone());
+                Some(config)
+            }
+            Err(error) => {
+                tracing::error!(%error, "The farm file is refused; the configuration before stays in force");
+                None
+            }
+        }
+    })
 }
 
 /// The data are dealt out over `count` FLPs: one more would repeat those of another. More EPNs than a run needs
@@ -191,6 +272,7 @@ fn options(args: &NodeArgs, node: NodeId) -> RoleOptions {
     };
     RoleOptions {
         metrics: args.metrics.clone(),
+        metrics_to: args.metrics_to.clone(),
         listen: None,
         events: args.events.clone(),
         on_listening: Some(Box::new(tell)),
@@ -200,6 +282,8 @@ fn options(args: &NodeArgs, node: NodeId) -> RoleOptions {
             .ok()
             .and_then(|least| least.parse().ok())
             .unwrap_or_default(),
+        reader: None,
+        keep_run: false,
     }
 }
 
@@ -207,16 +291,16 @@ fn drive(
     args: &NodeArgs,
     node: NodeId,
     may_start_again: bool,
-    run: impl FnOnce(&Shutdown) -> Result<(), RoleError>,
+    run: impl FnOnce(&Shutdown) -> Result<IcnEnd, RoleError>,
 ) -> anyhow::Result<ExitCode> {
     if let Some(parent) = args.parent {
-        end_with(parent)?;
+        crate::parent::end_with(parent)?;
     }
     // Before there are threads, and before memory is touched: it then lies near these CPUs.
     if let Some(cpus) = &args.cpus {
         cpus.stay()?;
     }
-    let shutdown = Shutdown::on_signals().context("cannot handle signals")?;
+    let shutdown = Shutdown::on_signals_of_node().context("cannot handle signals")?;
     let outcome = run(&shutdown);
     if let Err(error) = &outcome
         && let Some(least) = error.incarnation_min()
@@ -229,11 +313,14 @@ fn drive(
         );
         return Err(start_again(least));
     }
+    if matches!(outcome, Ok(IcnEnd::Restart)) {
+        return Err(start_again(0));
+    }
     let outcome = outcome.with_context(|| format!("{node} failed"));
     let reason = match &outcome {
         Err(_) => "failed",
-        Ok(()) if shutdown.is_requested() => "shutdown",
-        Ok(()) => "dismissed",
+        Ok(_) if shutdown.is_requested() => "shutdown",
+        Ok(_) => "dismissed",
     };
     let cpu = rustix::time::clock_gettime(ClockId::ProcessCPUTime);
     let used = proc::usage(std::process::id()).unwrap_or_default();
@@ -246,7 +333,7 @@ fn drive(
             error: outcome.as_ref().err().map(fail::message),
         },
     });
-    outcome.map(|()| ExitCode::SUCCESS)
+    outcome.map(|_| ExitCode::SUCCESS)
 }
 
 /// Replaces this process by the same program, whose incarnation is `least` or higher. Returns why that cannot be done.
@@ -257,7 +344,7 @@ fn start_again(least: u64) -> anyhow::Error {
     let error = program.map_or_else(
         |error| error,
         |program| {
-            let mut command = std::process::Command::new(program);
+            let mut command = std::process::Command::new(without_mark(program));
             command.args(std::env::args_os().skip(1));
             command.env(INCARNATION_MIN, least.to_string()).exec()
         },
@@ -265,14 +352,13 @@ fn start_again(least: u64) -> anyhow::Error {
     anyhow::Error::new(error).context("cannot start the program again")
 }
 
-/// The kernel kills this process when its parent ends, however that ends.
-fn end_with(parent: i32) -> anyhow::Result<()> {
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
-        .context("cannot ask for a signal at the end of the parent")?;
-    // It may have ended before the signal was asked for.
-    let found = rustix::process::getppid().map(rustix::process::Pid::as_raw_pid);
-    anyhow::ensure!(found == Some(parent), "the parent {parent} has ended");
-    Ok(())
+/// Returns the path of the program without the mark that the kernel adds when another file has taken its place, as an
+/// update does.
+fn without_mark(program: PathBuf) -> PathBuf {
+    let found = program
+        .to_str()
+        .and_then(|path| path.strip_suffix(" (deleted)"));
+    found.map(PathBuf::from).unwrap_or(program)
 }
 
 /// Prints one line for the parent process. A closed output does not stop the node.
@@ -288,6 +374,13 @@ fn print(line: &Line) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_updated_program_is_found_at_its_path() {
+        for found in ["/usr/bin/sheaf", "/usr/bin/sheaf (deleted)"] {
+            assert_eq!(without_mark(found.into()), PathBuf::from("/usr/bin/sheaf"));
+        }
+    }
 
     #[test]
     fn an_index_beyond_the_farm_is_refused() {

@@ -51,7 +51,7 @@ pub(crate) struct Args {
     #[arg(long, requires = "one")]
     trace: bool,
     /// Draw from this family: swarm, outside, grants, calm, epn-faults, bad-network, everything, paced,
-    /// reactions.
+    /// reactions, runs, lives, control-cut, replays, starved, redelivery.
     #[arg(long, value_parser = kind, default_value = "swarm")]
     kind: SeedFamily,
     /// Use this many threads; without it, one for each processor.
@@ -314,6 +314,8 @@ fn table(report: &Report, wall: Duration) -> String {
     row("  incomplete", accounting.incomplete.to_string());
     row("  dropped", accounting.dropped.to_string());
     row("  abandoned", accounting.abandoned.to_string());
+    row("  redelivered", accounting.redelivered.to_string());
+    row("  twice, marked", accounting.delivered_again.to_string());
     row("moved", accounting.reassigned.to_string());
     row("simulated hours", format!("{hours:.2}"));
     row("seconds", format!("{wall_s:.1}"));
@@ -375,6 +377,8 @@ fn to_json(config: &Config, report: &Report, wall: Duration) -> serde_json::Valu
         "incomplete": accounting.incomplete,
         "dropped": accounting.dropped,
         "abandoned": accounting.abandoned,
+        "redelivered": accounting.redelivered,
+        "delivered_again": accounting.delivered_again,
         "reassigned": accounting.reassigned,
         "reasons": accounting.reasons,
         "simulated_hours": report.simulated.as_secs_f64() / 3600.0,

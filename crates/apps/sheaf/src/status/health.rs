@@ -6,6 +6,9 @@ use sheaf_node::status::FarmStatus;
 /// States of nodes that lack something. All others are as they should be, or as an operator wanted them.
 const AILING: [&str; 3] = ["silent", "cut", "gone"];
 
+/// Run delay from which on a node counts as short of processor time, in seconds: as long as nodes may be silent.
+const RUN_DELAY_LONG_S: f64 = 0.1;
+
 /// Health and the reasons for it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
@@ -51,6 +54,7 @@ fn of_nodes(status: &FarmStatus, flps: Option<u32>) -> Vec<String> {
         .filter(|(_, _, state)| AILING.contains(&state.as_str()))
         .map(|(role, index, state)| format!("{role}:{index} is {state}"));
     let mut reasons: Vec<String> = ailing.collect();
+    reasons.extend(of_processors(status));
     let off_step = status
         .flps
         .iter()
@@ -69,6 +73,21 @@ fn of_nodes(status: &FarmStatus, flps: Option<u32>) -> Vec<String> {
         reasons.push("no EPN takes TFs".to_owned());
     }
     reasons
+}
+
+/// Returns the nodes that wait for a processor.
+fn of_processors(status: &FarmStatus) -> impl Iterator<Item = String> {
+    let icn = ("icn", status.ledger.icn, status.run_delay_s);
+    let flps = status.flps.iter();
+    let flps = flps.map(|flp| ("flp", flp.index, flp.run_delay_s));
+    let epns = status.epns.iter();
+    let epns = epns.map(|epn| ("epn", epn.index, epn.run_delay_s));
+    let nodes = std::iter::once(icn).chain(flps).chain(epns);
+    let waiting = nodes.filter(|(_, _, run_delay_s)| *run_delay_s >= RUN_DELAY_LONG_S);
+    waiting.map(|(role, index, run_delay_s)| {
+        let ms = run_delay_s * 1000.0;
+        format!("{role}:{index} waits for the processor, for up to {ms:.0} ms")
+    })
 }
 
 #[cfg(test)]
@@ -117,6 +136,14 @@ mod tests {
         check(
             |status| status.flps[0].counter = "behind".to_owned(),
             &["the source of flp:0 counts behind: its STFs are refused (docs/reference/feed.md)"],
+        );
+        check(|status| status.flps[0].run_delay_s = 0.099, &[]);
+        check(
+            |status| (status.run_delay_s, status.epns[0].run_delay_s) = (0.25, 0.1),
+            &[
+                "icn:0 waits for the processor, for up to 250 ms",
+                "epn:0 waits for the processor, for up to 100 ms",
+            ],
         );
         check(|status| status.flps.clear(), &["flp:0 has not joined"]);
         check(

@@ -84,11 +84,14 @@ fn run(text: &mut String, status: &FarmStatus, before: Option<&FarmStatus>) {
         line(text, "TFs", [sum]);
         line(text, "", [rest]);
     }
-    let efforts = [
+    let mut efforts = vec![
         format!("reassigned {}", accounting.reassigned),
         format!("abandoned {}", accounting.abandoned),
         format!("waiting for room {}", status.queued),
     ];
+    if accounting.redelivered > 0 {
+        efforts.push(format!("redelivered {}", accounting.redelivered));
+    }
     line(text, "", efforts);
     if dropped > 0 {
         let reasons = accounting

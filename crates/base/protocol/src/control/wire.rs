@@ -32,13 +32,15 @@ wire_enum! {
     24 "slots" Slots(slots: Vec<SlotHeld> = "held slots");
     25 "stored" Stored(tfs: Vec<TfId> = "stored TFs");
     26 "not-stored" NotStored(tfs: Vec<TfId> = "TFs not stored");
+    27 "undelivered" Undelivered(tfs: Vec<TfId> = "undelivered TFs");
+    28 "sources" Sources(sources: Vec<Source> = "sources with a stream");
     30 "welcome" Welcome(welcome: Welcome);
     31 "refused" Refused {
         detail: String = "refusal",
         incarnation_min: u64 = "lowest incarnation that may join; 0: none",
     };
     32 "release" Release(release: Release);
-    33 "icn-pulse" IcnPulse { elapsed_ns: u64 = "elapsed ns" };
+    33 "icn-pulse" IcnPulse { elapsed_ns: u64 = "elapsed ns", run_delay_ns: u64 = "run delay" };
     34 "dismissed" Dismissed;
     41 "pace" Pace(tfs: Vec<TfId> = "paced TFs");
     42 "stop" Stop;
@@ -47,17 +49,20 @@ wire_enum! {
     // 40 was a start without the first TF of the run.
     45 "start" Start(start: Start);
     50 "roster" Roster { id: RosterId, members: Vec<Source> = "roster" };
-    51 "source-gone" SourceGone { source: Source };
     52 "commit" Commit(tfs: Vec<Commit> = "committed TFs");
     53 "absent" Absent(tfs: Vec<Absent> = "absent FLPs");
-    54 "source-back" SourceBack { source: Source };
+    // 51 and 54 were the notices of a source without the roster that orders them.
     55 "recover" Recover(tfs: Vec<Recover> = "TFs to recover");
     56 "discard" Discard(tfs: Vec<TfId> = "discarded TFs");
+    57 "recall" Recall(tfs: Vec<TfId> = "recalled TFs");
+    58 "source-gone" SourceGone { source: Source, roster: RosterId };
+    59 "source-back" SourceBack { source: Source, roster: RosterId };
     60 "assign" Assign(tfs: Vec<Assign> = "assignments");
     70 "standby" Standby;
     71 "fenced" Fenced;
     72 "ledger" Ledger(message: Bytes = "message of the verdict log");
     73 "rejected" Rejected { code: Code, detail: String = "rejection" };
+    74 "challenge" Challenge { nonce: u64 = "nonce" };
     80 "order" Order(order: Order);
     81 "answer" Answer { done: bool = "done", detail: String = "answer" };
     82 "status" Status { left: u32 = "parts left", part: Bytes = "status of the farm" };
@@ -67,7 +72,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    Order: u8 = "order", "order", "0 (report), 1 (drain), 2 (set), 3 (stop) or 4 (status)";
+    Order: u8 = "order", "order", "0 (report), 1 (drain), 2 (set), 3 (stop), 4 (status) or 5 (restart)";
     0 "report" Report reserved EpnId;
     1 "drain" Drain { epn: EpnId };
     2 "set" Set {
@@ -77,6 +82,7 @@ wire_enum! {
     };
     3 "stop" Stop reserved EpnId;
     4 "status" Status reserved EpnId;
+    5 "restart" Restart { term: Term };
 }
 
 wire_enum! {
@@ -110,6 +116,9 @@ wire_struct! {
         slots: u32 = "slots",
         weight_milli: u32 = "weight",
         is_durable: bool = "durable",
+        decided_tfs: u64 = "decided TFs",
+        committed_end: TfId,
+        nonce: u64 = "nonce",
         data_address: String = "data address",
     }
     Announced { tf: TfId, bytes: u64 = "STF bytes" }
@@ -124,6 +133,7 @@ wire_struct! {
         started: bool = "started",
         elapsed_ns: u64 = "elapsed ns",
         epns_digest: u32 = "digest of EPNs",
+        run_delay_ns: u64 = "run delay",
     }
     Position { first: TfId, counter: Counter, refused_stfs: u64 = "refused STFs" }
     EpnPulse {
@@ -136,6 +146,7 @@ wire_struct! {
         digest_mismatches: u64 = "digest mismatches",
         released_version: u64 = "released version",
         storage_full: bool = "storage full",
+        run_delay_ns: u64 = "run delay",
     }
     Built {
         tf: TfId,
@@ -150,8 +161,13 @@ wire_struct! {
     Release { version: u64 = "release version", floor: TfId, ranges: Vec<(TfId, TfId)> = "released ranges" }
     Start { first: TfId, end: TfId, elapsed_ns: u64 = "elapsed ns", origin: TfId }
     EpnAddress { target: Target, address: String = "EPN address" }
-    Commit { tf: TfId, missing: Vec<FlpId> = "missing FLPs" }
-    Recover { tf: TfId, incarnation: Incarnation, missing: Vec<FlpId> = "missing FLPs" }
+    Commit { tf: TfId, is_redelivered: bool = "redelivered", missing: Vec<FlpId> = "missing FLPs" }
+    Recover {
+        tf: TfId,
+        incarnation: Incarnation,
+        missing: Vec<FlpId> = "missing FLPs",
+        parts: Vec<FlpId> = "FLPs with a part",
+    }
     Absent { tf: TfId, flps: Vec<FlpId> = "missing FLPs" }
     Assign { tf: TfId, attempt: Attempt, target: Target, roster: RosterId }
 }

@@ -9,8 +9,8 @@ use super::phase::RunPhase;
 use super::rosters::Rosters;
 use crate::accounting::Accounting;
 use sheaf_protocol::{
-    Attempt, Checkpoint, EpnId, FlpId, RangeSet, Record, RunId, SummedSource, SummedTarget, TfId,
-    Timestamp, Verdict, protect,
+    Attempt, Checkpoint, DropReason, EpnId, FlpId, RangeSet, Record, RunId, SummedSource,
+    SummedTarget, TfId, Timestamp, Verdict, protect,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,7 +21,32 @@ pub(super) struct Decided {
     pub(super) attempt: Attempt,
     pub(super) verdict: Verdict,
     /// Payload bytes.
-    bytes: u64,
+    pub(super) bytes: u64,
+    /// Whether it is an amendment: the delivery is marked.
+    pub(super) is_redelivered: bool,
+}
+
+impl Decided {
+    /// Returns the record of a checkpoint.
+    fn record(&self, tf: TfId) -> Record {
+        let (attempt, bytes) = (self.attempt, self.bytes);
+        let verdict = self.verdict.clone();
+        if self.is_redelivered {
+            Record::UndoneRedelivered {
+                tf,
+                attempt,
+                verdict,
+                bytes,
+            }
+        } else {
+            Record::Undone {
+                tf,
+                attempt,
+                verdict,
+                bytes,
+            }
+        }
+    }
 }
 
 /// Content of a verdict log about the last run in it.
@@ -86,7 +111,12 @@ impl Summary {
     /// Takes the next record, as [`take`](Self::take) does, for a leader that takes over.
     pub fn replay(&mut self, record: &Record) {
         protect!(LogReplay, else match record {
-            Record::Verdict { .. } | Record::Undone { .. } | Record::Released { .. } => return,
+            Record::Verdict { .. }
+            | Record::Undelivered { .. }
+            | Record::Redelivered { .. }
+            | Record::Undone { .. }
+            | Record::UndoneRedelivered { .. }
+            | Record::Released { .. } => return,
             Record::Checkpoint(head) => return self.take(&Record::Opened { run: head.run }),
             _ => {}
         });
@@ -119,14 +149,21 @@ impl Summary {
                     self.released.insert(*tf);
                 } else {
                     self.accounting.reassigned += u64::from(attempt.0.saturating_sub(1));
-                    self.set_undone(*tf, *attempt, verdict, *bytes);
+                    self.set_undone(*tf, *attempt, verdict, *bytes, false);
                 }
             }
+            Record::Redelivered {
+                tf,
+                attempt,
+                verdict,
+                bytes,
+            } => self.take_redelivered(*tf, *attempt, verdict, *bytes),
             Record::Abandoned { tf, .. } => {
                 self.accounting.abandoned += 1;
                 self.undone.remove(tf);
                 self.released.insert(*tf);
             }
+            Record::Undelivered { tf, .. } => self.take_undelivered(*tf),
             Record::Done { ranges } => {
                 for (first, end) in ranges {
                     if first >= end {
@@ -191,12 +228,69 @@ impl Summary {
                 attempt,
                 verdict,
                 bytes,
-            } => self.set_undone(*tf, *attempt, verdict, *bytes),
+            } => self.set_undone(*tf, *attempt, verdict, *bytes, false),
+            Record::UndoneRedelivered {
+                tf,
+                attempt,
+                verdict,
+                bytes,
+            } => self.set_undone(*tf, *attempt, verdict, *bytes, true),
+            Record::RedeliveredTotal { tfs } => self.accounting.redelivered = *tfs,
             // The accounting in the head includes it.
             Record::Again(_) => {}
         }
         if is_of_checkpoint(record) {
             self.since = 0;
+        }
+    }
+
+    /// Takes the amendment of a verdict: the TF was built, and is dropped.
+    fn take_undelivered(&mut self, tf: TfId) {
+        self.released.insert(tf);
+        if let Some(decided) = self.undone.remove(&tf) {
+            self.accounting.dropped[DropReason::Undelivered.index()] += 1;
+            self.uncount_built(tf, &decided);
+        }
+    }
+
+    /// Takes the amendment of a verdict: the TF was built, and was built again elsewhere.
+    fn take_redelivered(&mut self, tf: TfId, attempt: Attempt, verdict: &Verdict, bytes: u64) {
+        let Some(former) = self.undone.remove(&tf) else {
+            return;
+        };
+        self.uncount_built(tf, &former);
+        self.count_built(tf, verdict, bytes);
+        self.accounting.redelivered += u64::from(!former.is_redelivered);
+        self.accounting.reassigned += u64::from(attempt.0.saturating_sub(former.attempt.0));
+        self.set_undone(tf, attempt, verdict, bytes, true);
+    }
+
+    /// Takes a verdict on a built TF out of the accounting.
+    fn uncount_built(&mut self, tf: TfId, decided: &Decided) {
+        let missing = match &decided.verdict {
+            Verdict::Complete { .. } => {
+                self.accounting.complete = self.accounting.complete.saturating_sub(1);
+                &[][..]
+            }
+            Verdict::Incomplete { missing, .. } => {
+                self.accounting.incomplete = self.accounting.incomplete.saturating_sub(1);
+                missing
+            }
+            Verdict::Dropped { .. } => return,
+        };
+        self.accounting.bytes = self.accounting.bytes.saturating_sub(decided.bytes);
+        if let Some(epn) = epn_of(&decided.verdict) {
+            let built = &mut self.accounting.target(epn).built;
+            *built = built.saturating_sub(1);
+        }
+        // As with any dropped TF, the log does not hold which FLPs had announced it.
+        let members = self.rosters.of(tf).map(|(_, members)| members);
+        for source in members.iter().flat_map(|members| members.iter()) {
+            if !missing.contains(&source.flp) {
+                let accounting = self.accounting.source(source.flp);
+                accounting.announced = accounting.announced.saturating_sub(1);
+                accounting.built = accounting.built.saturating_sub(1);
+            }
         }
     }
 
@@ -219,12 +313,19 @@ impl Summary {
         self.rosters.skip_names(head.last_roster);
     }
 
-    fn set_undone(&mut self, tf: TfId, attempt: Attempt, verdict: &Verdict, bytes: u64) {
-        let verdict = verdict.clone();
+    fn set_undone(
+        &mut self,
+        tf: TfId,
+        attempt: Attempt,
+        verdict: &Verdict,
+        bytes: u64,
+        is_redelivered: bool,
+    ) {
         let decided = Decided {
             attempt,
-            verdict,
+            verdict: verdict.clone(),
             bytes,
+            is_redelivered,
         };
         self.undone.insert(tf, decided);
     }
@@ -232,6 +333,10 @@ impl Summary {
     fn count(&mut self, tf: TfId, verdict: &Verdict, bytes: u64) {
         self.frontier = self.frontier.max(tf.next());
         self.accounting.announced += 1;
+        self.count_built(tf, verdict, bytes);
+    }
+
+    fn count_built(&mut self, tf: TfId, verdict: &Verdict, bytes: u64) {
         self.accounting.bytes += bytes;
         let missing = match verdict {
             Verdict::Complete { .. } => {
@@ -327,12 +432,11 @@ impl Summary {
                     targets: targets.to_vec(),
                 }),
         );
-        records.extend(self.undone.iter().map(|(tf, decided)| Record::Undone {
-            tf: *tf,
-            attempt: decided.attempt,
-            verdict: decided.verdict.clone(),
-            bytes: decided.bytes,
-        }));
+        records.extend(self.undone.iter().map(|(tf, decided)| decided.record(*tf)));
+        if self.accounting.redelivered > 0 {
+            let tfs = self.accounting.redelivered;
+            records.push(Record::RedeliveredTotal { tfs });
+        }
         records.extend(self.settings.iter().map(|(epn, setting)| Record::Set {
             epn: *epn,
             weight_milli: setting.weight_milli,
@@ -361,10 +465,23 @@ impl Summary {
         records
     }
 
-    /// Returns whether a checkpoint would pass over the TF of a verdict or an amendment.
+    /// Returns whether a checkpoint would pass over a verdict or an amendment.
     fn is_recorded_nowhere_else(&self, record: &Record) -> bool {
-        matches!(record, Record::Verdict { .. } | Record::Abandoned { .. })
-            && tf_of(record).is_some_and(|tf| !self.undone.contains_key(&tf))
+        let Some(tf) = tf_of(record) else {
+            return false;
+        };
+        let Some(decided) = self.undone.get(&tf) else {
+            return true;
+        };
+        match record {
+            Record::Verdict { verdict, .. } => {
+                decided.is_redelivered || decided.verdict != *verdict
+            }
+            Record::Redelivered { verdict, .. } => {
+                !decided.is_redelivered || decided.verdict != *verdict
+            }
+            _ => true,
+        }
     }
 }
 
@@ -377,7 +494,10 @@ fn epn_of(verdict: &Verdict) -> Option<EpnId> {
 
 fn tf_of(record: &Record) -> Option<TfId> {
     match record {
-        Record::Verdict { tf, .. } | Record::Abandoned { tf, .. } => Some(*tf),
+        Record::Verdict { tf, .. }
+        | Record::Redelivered { tf, .. }
+        | Record::Abandoned { tf, .. }
+        | Record::Undelivered { tf, .. } => Some(*tf),
         _ => None,
     }
 }
@@ -391,6 +511,8 @@ fn is_of_checkpoint(record: &Record) -> bool {
             | Record::Sources { .. }
             | Record::Targets { .. }
             | Record::Undone { .. }
+            | Record::UndoneRedelivered { .. }
+            | Record::RedeliveredTotal { .. }
             | Record::Again(_)
     )
 }

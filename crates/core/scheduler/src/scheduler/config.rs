@@ -27,6 +27,17 @@ pub enum Incomplete {
     Allow,
 }
 
+/// How often a built TF may be delivered, when its EPN dies before it acknowledges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Delivery {
+    /// At most once: the TF is abandoned.
+    #[default]
+    AtMostOnce,
+    /// At least once, as long as the FLPs hold its STFs: another EPN builds and delivers the TF, with a mark.
+    AtLeastOnce,
+}
+
 /// The `[icn.scheduler]` table of a farm file.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
@@ -53,6 +64,8 @@ pub struct SchedulerConfig {
     pub tf_deadline_ms: u64,
     /// How long a TF may wait for an EPN that all its FLPs reach, in ms.
     pub unreachable_timeout_ms: u64,
+    /// How long TFs wait for an FLP whose control stream is closed while EPNs have data streams of it, in ms.
+    pub source_cut_ms: u64,
     /// How long an answer is awaited before a message is retransmitted, in ms.
     pub repeat_ms: u64,
     /// How long the farm has for its last TFs after the sources have stopped, in ms.
@@ -63,10 +76,16 @@ pub struct SchedulerConfig {
     pub tf_bytes_max: u64,
     /// TFs that wait for room. One more is shed.
     pub queue_tfs_max: u32,
+    /// TFs committed to one EPN that it has not acknowledged, at most: so many may be abandoned when it dies. Others
+    /// wait undecided.
+    pub commits_max: u32,
     /// Whether EPNs that are known from the verdict log only have their reported TFs on disk: ack level `stored` of the
     /// `[epn]` table.
     #[serde(skip)]
     pub epns_are_durable: bool,
+    /// How often a TF may be delivered: `icn.delivery` of the farm file.
+    #[serde(skip)]
+    pub delivery: Delivery,
 }
 
 impl Default for SchedulerConfig {
@@ -83,17 +102,34 @@ impl Default for SchedulerConfig {
             announce_deadline_ms: 50,
             tf_deadline_ms: 400,
             unreachable_timeout_ms: 2000,
+            source_cut_ms: 5000,
             repeat_ms: 100,
             drain_ms: 5000,
             stf_bytes_max: 64 << 20,
             tf_bytes_max: 64 << 20,
             queue_tfs_max: 4096,
+            commits_max: 16,
             epns_are_durable: false,
+            delivery: Delivery::AtMostOnce,
         }
     }
 }
 
 impl SchedulerConfig {
+    /// Takes over from `other` all that may change while a run goes on: the policy, deadlines, the bound of the queue.
+    pub fn follow(&mut self, other: &Self) {
+        self.policy.clone_from(&other.policy);
+        self.seed = other.seed;
+        self.reset_ms = other.reset_ms;
+        self.announce_deadline_ms = other.announce_deadline_ms;
+        self.tf_deadline_ms = other.tf_deadline_ms;
+        self.unreachable_timeout_ms = other.unreachable_timeout_ms;
+        self.source_cut_ms = other.source_cut_ms;
+        self.repeat_ms = other.repeat_ms;
+        self.drain_ms = other.drain_ms;
+        self.queue_tfs_max = other.queue_tfs_max;
+    }
+
     pub(crate) fn announce_deadline(&self) -> Duration {
         Duration::from_millis(self.announce_deadline_ms)
     }
@@ -104,6 +140,10 @@ impl SchedulerConfig {
 
     pub(crate) fn unreachable_timeout(&self) -> Duration {
         Duration::from_millis(self.unreachable_timeout_ms)
+    }
+
+    pub(crate) fn source_cut(&self) -> Duration {
+        Duration::from_millis(self.source_cut_ms)
     }
 
     pub(crate) fn repeat(&self) -> Duration {

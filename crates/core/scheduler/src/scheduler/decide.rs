@@ -38,7 +38,13 @@ impl Scheduler {
         // finish.
         let is_present = built.attempt == open.attempt
             && matches!(open.phase, Phase::Building { target: at, .. } if at == target);
-        if is_settled || is_present {
+        // Parts of an FLP that is cut off may come yet, and the EPN repeats its report.
+        let is_awaited = |flp: &FlpId| {
+            let mut members = open.members.iter();
+            members.any(|member| member.flp == *flp && self.is_awaited(now, *member))
+        };
+        let waits = !is_settled && missing.iter().any(is_awaited);
+        if is_settled || is_present && !protect!(AbsentAwaited, when waits) {
             let built = Built {
                 missing,
                 ..built.clone()
@@ -60,16 +66,27 @@ impl Scheduler {
         }
         let reason = built.missing.iter().find_map(|flp| {
             let member = open.members.iter().find(|member| member.flp == *flp)?;
-            let died = self.gone.contains(member).then_some(DropReason::SourceDied);
-            open.reason_of(*flp).or(died)
+            let is_lost = self.gone.contains(member) || self.is_given_up(*member);
+            let lost = is_lost.then(|| self.gone_reason(*member));
+            open.reason_of(*flp).or(lost)
         });
+        if reason.is_none() && open.former.is_some() {
+            // The FLPs hold the STFs and are late with them: no TF is abandoned for that.
+            return self.move_tf(now, built.tf, target);
+        }
         self.drop_tf(built.tf, reason.unwrap_or(DropReason::SourceLate));
     }
 
     fn commit(&mut self, now: Timestamp, target: Target, built: &Built) {
         let tf = built.tf;
+        if protect!(FewCommits, when !self.may_commit(target)) {
+            return self.put_off(target, built);
+        }
+        self.note_commit(target);
         // The EPN must know the roster that the commit means.
         self.send_assigns();
+        let missing = built.missing.clone();
+        let is_amendment = self.uncount_former(tf, &missing);
         let open = self
             .tfs
             .get_mut(&tf)
@@ -77,9 +94,9 @@ impl Scheduler {
         if open.phase == Phase::Queued {
             self.queue.retain(|queued| *queued != tf);
         }
-        let missing = built.missing.clone();
         let ago = |age_ns: u64| Timestamp(now.0.saturating_sub(age_ns));
         open.bytes_at = (ago(built.first_byte_age_ns), ago(built.last_byte_age_ns));
+        open.committed_bytes = built.bytes;
         let verdict = if missing.is_empty() {
             self.accounting.complete += 1;
             Verdict::Complete { target }
@@ -98,7 +115,10 @@ impl Scheduler {
             missing: missing.clone(),
             said_at: now,
         };
-        for (source, part) in open.members.iter().zip(&open.parts) {
+        let is_marked = open.is_redelivered;
+        // Of an amendment the STFs are counted already.
+        let parts = open.members.iter().zip(&open.parts);
+        for (source, part) in parts.filter(|_| !is_amendment) {
             let is_missing = missing.contains(&source.flp);
             let accounting = self.accounting.sources.entry(source.flp).or_default();
             match part {
@@ -112,19 +132,38 @@ impl Scheduler {
                 Part::Unknown(_) | Part::Skipped(_) => {}
             }
         }
-        let record = Record::Verdict {
+        let bytes = built.bytes;
+        if is_amendment {
+            self.append_amendment(Record::Redelivered {
+                tf,
+                attempt,
+                verdict,
+                bytes,
+            });
+        } else {
+            self.append(Record::Verdict {
+                tf,
+                attempt,
+                verdict,
+                bytes,
+            });
+        }
+        let commit = Commit {
             tf,
-            attempt,
-            verdict,
-            bytes: built.bytes,
+            is_redelivered: is_marked,
+            missing,
         };
-        self.actions.push_back(Action::Append(record));
-        self.send_commit(target, tf, missing);
+        self.send_commit(target, commit);
     }
 
-    fn send_commit(&mut self, target: Target, tf: TfId, missing: Vec<FlpId>) {
+    fn send_commit(&mut self, target: Target, commit: Commit) {
+        let is_redelivered = protect!(RedeliveryMark, when commit.is_redelivered);
+        let commit = Commit {
+            is_redelivered,
+            ..commit
+        };
         // One message a TF: the driver packs what one flush yields into few writes.
-        let commit = Control::Commit(vec![Commit { tf, missing }]);
+        let commit = Control::Commit(vec![commit]);
         let recipient = protect!(SingleCommit, Recipient::Epn(target.epn), else Recipient::AllEpns);
         self.send(recipient, commit);
     }
@@ -143,6 +182,7 @@ impl Scheduler {
         };
         *said_at = now;
         let (target, missing) = (*target, missing.clone());
+        let is_redelivered = open.is_redelivered;
         let assign = Assign {
             tf,
             attempt: open.attempt,
@@ -153,7 +193,12 @@ impl Scheduler {
             // Without the roster of the TF the EPN cannot tell whether it has what the commit names.
             self.repeat_roster(target, assign);
             self.stats.commits_repeated += 1;
-            self.send_commit(target, tf, missing);
+            let commit = Commit {
+                tf,
+                is_redelivered,
+                missing,
+            };
+            self.send_commit(target, commit);
         }
     }
 
@@ -165,6 +210,9 @@ impl Scheduler {
         let Some(open) = self.tfs.get(&tf) else {
             return;
         };
+        if open.former.is_some() {
+            return self.finish_delivered(tf, target);
+        }
         if !matches!(&open.phase, Phase::Committed { target: at, .. } if *at == target) {
             return;
         }
@@ -186,6 +234,8 @@ impl Scheduler {
         self.accounting.target(target.epn).delivered += 1;
         self.actions.push_back(Action::Done { tf, target, trace });
         self.finish(tf, Some(target));
+        self.note_acknowledged(target);
+        self.commit_next(now, target);
     }
 
     /// Abandons a committed TF of a dead EPN: whether its consumer has it is unknown, and it is not built again.
@@ -196,11 +246,15 @@ impl Scheduler {
         self.finish(tf, None);
     }
 
+    /// Drops an undecided TF. One that may have been delivered before is abandoned.
     pub(super) fn drop_tf(&mut self, tf: TfId, reason: DropReason) {
+        if self.abandon_unbuilt(tf, reason) {
+            return;
+        }
         let Some(open) = self.tfs.get(&tf) else {
             return;
         };
-        debug_assert!(open.is_undecided(), "a TF has one verdict");
+        debug_assert!(open.is_unbuilt(), "a TF has one verdict");
         for (source, part) in open.members.iter().zip(&open.parts) {
             if matches!(part, Part::Announced(_)) {
                 self.accounting
@@ -232,6 +286,10 @@ impl Scheduler {
             self.queue.retain(|queued| *queued != tf);
         }
         self.assigns.retain(|assign| assign.tf != tf);
+        self.forget_put_off(tf);
+        if let Some(target) = open.winner() {
+            self.note_commit_end(target);
+        }
         protect!(DecidedRemembered, self.released.insert(tf), else false);
         self.released_version += 1;
         if winner.is_some() {

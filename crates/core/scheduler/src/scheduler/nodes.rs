@@ -1,8 +1,10 @@
 //! FLPs and EPNs as the scheduler knows them: joining, silence, death, and their messages.
 
+use super::absent::Hold;
 use super::open_tf::{Part, Phase};
 use super::peer::{EpnNode, EpnSetting, FlpNode, FormerEpn, target_id};
 use super::phase::RunPhase;
+use super::run_delay::Releasing;
 use super::{Action, Recipient, Scheduler};
 use sheaf_placement::{LoadView, TargetLoad};
 use sheaf_protocol::control::{Absent, Announced, EpnAddress, EpnPulse, FlpPulse, Hello, Skipped};
@@ -17,34 +19,47 @@ use std::time::Duration;
 const UNREACHABLE_FOR: Duration = Duration::from_secs(1);
 
 impl Scheduler {
-    /// Handles an FLP that has joined, for the first time or again, whose STFs have at most `stf_bytes_max` bytes. The
-    /// caller has declared an earlier life of it gone.
-    pub fn handle_flp_joined(&mut self, now: Timestamp, source: Source, stf_bytes_max: u64) {
+    /// Handles an FLP that has joined, for the first time or again. An earlier life of it is over.
+    pub fn handle_flp_joined(&mut self, now: Timestamp, source: Source, hello: &Hello) {
+        let former = self.flps.get(&source.flp).map(|node| node.source);
+        if let Some(former) = former.filter(|former| *former != source) {
+            // TFs may have waited for the former life: its control path was cut.
+            self.handle_flp_gone(now, former);
+        }
         let is_back = self.gone.remove(&source);
+        self.cut_off.remove(&source);
+        let stf_bytes_max = hello.stf_bytes_max;
+        let mut was_left_behind = false;
         if is_back {
-            self.send(Recipient::AllEpns, Control::SourceBack { source });
+            let roster = self.rosters.last_name();
+            self.send(Recipient::AllEpns, Control::SourceBack { source, roster });
         }
         let known = self
             .flps
             .get_mut(&source.flp)
             .filter(|node| node.source == source);
         if let Some(node) = known {
-            node.is_heard = true;
+            was_left_behind = node.end_absence(now);
+            node.releasing = Releasing::default();
             node.gone_at = None;
             node.stf_bytes_max = stf_bytes_max;
+            node.hold = Hold::of(hello);
         } else {
             self.flps.insert(
                 source.flp,
                 FlpNode {
                     source,
                     stf_bytes_max,
-                    is_heard: true,
+                    hold: Hold::of(hello),
+                    absence: None,
+                    back_at: None,
                     gone_at: None,
                     is_leaving: false,
                     holds_nothing: false,
                     stopped: None,
                     ended: None,
                     pulse: FlpPulse::default(),
+                    releasing: Releasing::default(),
                     first: None,
                     position: None,
                 },
@@ -58,7 +73,9 @@ impl Scheduler {
             self.begin_if_quorum(now);
         } else if self.is_settling && !is_back {
             // A new FLP begins behind the TFs that the others have made, which they are about to report.
-        } else if self.wants_sources() && (self.flps[&source.flp].first.is_none() || is_back) {
+        } else if self.wants_sources()
+            && (self.flps[&source.flp].first.is_none() || is_back || was_left_behind)
+        {
             self.change_roster();
             self.start_flp(now, source.flp, self.frontier);
         }
@@ -73,13 +90,15 @@ impl Scheduler {
             return;
         }
         let has_ended = node.ended.is_some();
+        self.drop_sends(Recipient::Flp(source.flp));
         if let Some(node) = self.flps.get_mut(&source.flp) {
             node.gone_at = Some(now);
         }
         if self.phase != RunPhase::Waiting && !has_ended {
             self.change_roster();
         }
-        self.send(Recipient::AllEpns, Control::SourceGone { source });
+        let roster = self.rosters.last_name();
+        self.send(Recipient::AllEpns, Control::SourceGone { source, roster });
         let open: Vec<TfId> = self.tfs.keys().copied().collect();
         for tf in protect!(SourceWriteOff, open, else Vec::new()) {
             self.write_off(now, tf, source);
@@ -88,7 +107,7 @@ impl Scheduler {
     }
 
     /// Writes off the STF of a member that is gone, unless an EPN may have it already.
-    fn write_off(&mut self, now: Timestamp, tf: TfId, source: Source) {
+    pub(super) fn write_off(&mut self, now: Timestamp, tf: TfId, source: Source) {
         let Some(open) = self.tfs.get(&tf) else {
             return;
         };
@@ -102,18 +121,8 @@ impl Scheduler {
             Part::Skipped(_) => false,
         };
         if lost {
-            self.skip(now, tf, source, DropReason::SourceDied);
+            self.skip(now, tf, source, self.gone_reason(source));
         }
-    }
-
-    /// Handles an FLP that has been silent for the suspect time.
-    pub fn handle_flp_silent(&mut self, source: Source) {
-        self.set_flp_heard(source, false);
-    }
-
-    /// Handles a silent FLP that sends again.
-    pub fn handle_flp_heard(&mut self, source: Source) {
-        self.set_flp_heard(source, true);
     }
 
     /// Returns the largest STF that may come from an FLP.
@@ -121,14 +130,6 @@ impl Scheduler {
         self.flps
             .get(&flp)
             .map_or(self.config.stf_bytes_max, |node| node.stf_bytes_max)
-    }
-
-    fn set_flp_heard(&mut self, source: Source, is_heard: bool) {
-        if let Some(node) = self.flps.get_mut(&source.flp)
-            && node.source == source
-        {
-            node.is_heard = is_heard;
-        }
     }
 
     /// Handles an EPN that has joined, for the first time or again. The caller has declared an earlier life of it dead.
@@ -142,6 +143,7 @@ impl Scheduler {
             self.view.set_available(id, true);
             if let Some(node) = self.epns.get_mut(&target.epn) {
                 node.rosters_said.clear();
+                node.releasing = Releasing::default();
                 node.is_cut = false;
             }
         } else {
@@ -162,9 +164,11 @@ impl Scheduler {
                     address: hello.data_address.clone(),
                     is_leaving: false,
                     is_durable: hello.is_durable,
+                    sources: BTreeSet::new(),
                     is_cut: false,
                     is_dead: false,
                     pulse: EpnPulse::default(),
+                    releasing: Releasing::default(),
                     losing: Vec::new(),
                     rosters_said: BTreeSet::new(),
                 },
@@ -172,10 +176,13 @@ impl Scheduler {
             self.send(Recipient::AllFlps, Control::Epns(self.epn_addresses()));
         }
         let gone: Vec<Source> = self.gone.iter().copied().collect();
+        let roster = self.rosters.last_name();
         for source in gone {
-            self.send(Recipient::Epn(target.epn), Control::SourceGone { source });
+            let gone = Control::SourceGone { source, roster };
+            self.send(Recipient::Epn(target.epn), gone);
         }
-        self.handle_epn_returned(target);
+        self.handle_epn_returned(now, target);
+        self.resume_commits(target);
         self.repeat_all_for(now, target);
         self.begin_if_quorum(now);
         self.place_queued(now);
@@ -189,6 +196,7 @@ impl Scheduler {
             return;
         }
         self.view.set_available(target_id(target.epn), false);
+        self.forget_reports(target);
         self.move_all_from(now, target);
     }
 
@@ -225,8 +233,11 @@ impl Scheduler {
         }
     }
 
-    /// Handles the end of the life of an EPN: TFs that it has not acknowledged are abandoned.
+    /// Handles the end of the life of an EPN: TFs that it has not acknowledged are abandoned, or built again.
     pub fn handle_epn_dead(&mut self, now: Timestamp, target: Target) {
+        if self.is_current(target) {
+            self.drop_sends(Recipient::Epn(target.epn));
+        }
         let is_durable = self.stores_durably(target);
         self.note_former(target);
         let stays = self.is_current(target) && self.stays_listed(target.epn);
@@ -251,8 +262,9 @@ impl Scheduler {
             .map(|(tf, _)| *tf)
             .collect();
         for tf in protect!(Abandonment, committed, else Vec::new()) {
-            self.leave_committed(tf, target, is_durable);
+            self.leave_committed(now, tf, target, is_durable);
         }
+        self.forget_commits(target);
         if !stays {
             for tf in self.tfs.values_mut() {
                 tf.bookings.retain(|booking| booking.target != target);
@@ -325,7 +337,7 @@ impl Scheduler {
             Control::Ended { next } => self.set_ended(now, source, next),
             Control::FlpPulse(pulse) => {
                 self.take_time_of(now, &pulse);
-                self.handle_flp_pulse(source, pulse);
+                self.handle_flp_pulse(now, source, pulse);
             }
             Control::Position(position) => self.handle_position(now, source, position),
             Control::Unreachable { target }
@@ -356,7 +368,7 @@ impl Scheduler {
                 self.accounting.source(source.flp).outside += 1;
                 continue;
             };
-            if !open.is_undecided() && matches!(open.parts[index], Part::Unknown(_)) {
+            if !open.is_unbuilt() && matches!(open.parts[index], Part::Unknown(_)) {
                 self.accounting.source(source.flp).outside += 1;
                 continue;
             }
@@ -364,18 +376,19 @@ impl Scheduler {
                 self.skip(now, item.tf, source, DropReason::Oversize);
                 continue;
             }
+            let is_undecided = open.is_undecided();
             match open.parts[index] {
                 Part::Announced(_) => {
                     self.stats.announces_repeated += 1;
                     self.repeat_assign(item.tf, source.flp);
                     continue;
                 }
-                Part::Skipped(_) if !open.is_undecided() => continue,
-                Part::Skipped(_) => self.accounting.source(source.flp).skipped -= 1,
-                Part::Unknown(_) => {}
+                Part::Skipped(_) if !open.is_unbuilt() => continue,
+                Part::Skipped(_) if is_undecided => self.accounting.source(source.flp).skipped -= 1,
+                Part::Unknown(_) | Part::Skipped(_) => {}
             }
             open.parts[index] = Part::Announced(item.bytes);
-            self.accounting.source(source.flp).announced += 1;
+            self.accounting.source(source.flp).announced += u64::from(is_undecided);
             self.handle_part_heard(now, item.tf);
         }
     }
@@ -396,16 +409,17 @@ impl Scheduler {
         let Some(index) = open.member_index(source) else {
             return;
         };
-        if !open.is_undecided() || matches!(open.parts[index], Part::Skipped(_)) {
+        if !open.is_unbuilt() || matches!(open.parts[index], Part::Skipped(_)) {
             return;
         }
-        if matches!(open.parts[index], Part::Announced(_)) {
+        let is_undecided = open.is_undecided();
+        if is_undecided && matches!(open.parts[index], Part::Announced(_)) {
             let accounting = self.accounting.source(source.flp);
             accounting.announced -= 1;
             accounting.outside += 1;
         }
         open.parts[index] = Part::Skipped(reason);
-        self.accounting.source(source.flp).skipped += 1;
+        self.accounting.source(source.flp).skipped += u64::from(is_undecided);
         if let Phase::Building { target, .. } = open.phase {
             let absent = Absent {
                 tf,
@@ -416,16 +430,20 @@ impl Scheduler {
         self.handle_part_heard(now, tf);
     }
 
-    fn handle_flp_pulse(&mut self, source: Source, pulse: FlpPulse) {
+    fn handle_flp_pulse(&mut self, now: Timestamp, source: Source, pulse: FlpPulse) {
+        let patience = self.repeat_after(pulse.run_delay_ns);
         let Some(node) = self.flps.get_mut(&source.flp) else {
             return;
         };
         node.pulse = pulse;
         node.holds_nothing = node.ended.is_some() && pulse.held_stfs == 0;
+        let (applied, said) = (pulse.released_version, self.released_said);
+        let has_missed = node.releasing.is_missed(now, applied, said, patience);
         if node.is_leaving && node.holds_nothing {
             self.send(Recipient::Flp(source.flp), Control::Dismissed);
         }
-        if pulse.released_version < self.released_said {
+        if has_missed {
+            self.stats.releases_repeated += 1;
             self.send(Recipient::Flp(source.flp), Control::Release(self.release()));
         }
     }
@@ -456,8 +474,10 @@ impl Scheduler {
                 }
             }
             Control::Stored(tfs) => self.handle_stored(target, &tfs),
+            Control::Undelivered(tfs) => self.handle_undelivered(now, target, &tfs),
             Control::NotStored(tfs) => self.handle_not_stored(now, target, &tfs),
             Control::EpnPulse(pulse) => self.handle_epn_pulse(now, target, pulse),
+            Control::Sources(sources) => self.handle_sources(now, target, &sources),
             Control::Slots(items) => self.handle_slots(now, target, &items),
             Control::Leaving => {
                 if let Some(node) = self.epns.get_mut(&target.epn) {
@@ -560,11 +580,13 @@ impl Scheduler {
             load.map(|load| (load.free_slots(), load.free_bytes(), load.is_online()))
         };
         let before = room(&self.view);
+        let patience = self.repeat_after(pulse.run_delay_ns);
         let Some(node) = self.epns.get_mut(&target.epn) else {
             return;
         };
         node.pulse = pulse;
-        let applied = pulse.released_version;
+        let (applied, said) = (pulse.released_version, self.released_said);
+        let has_missed = node.releasing.is_missed(now, applied, said, patience);
         for (_, bytes) in node
             .losing
             .extract_if(.., |(version, _)| *version <= applied)
@@ -573,7 +595,8 @@ impl Scheduler {
         }
         self.view.set_held(id, pulse.sink_bytes);
         self.set_stuck(now, target, pulse.storage_full);
-        if protect!(ReleaseRetransmit, when applied < self.released_said) {
+        if protect!(ReleaseRetransmit, when has_missed) {
+            self.stats.releases_repeated += 1;
             let release = self.release_for(target);
             self.send(Recipient::Epn(target.epn), Control::Release(release));
         }

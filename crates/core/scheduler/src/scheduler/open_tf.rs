@@ -33,6 +33,16 @@ pub(super) enum Phase {
     },
 }
 
+/// Verdict of a TF that is built again.
+#[derive(Clone, Debug)]
+pub(super) struct Former {
+    /// The life of the EPN, which is over as far as this leader knows.
+    pub(super) target: Target,
+    pub(super) missing: Vec<FlpId>,
+    /// Parts as they were counted with the verdict.
+    pub(super) parts: Vec<Part>,
+}
+
 /// Room that was reserved for a TF at one EPN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Booking {
@@ -58,6 +68,12 @@ pub(super) struct OpenTf {
     pub(super) assigned_at: Timestamp,
     /// First and last byte at the EPN that built the TF.
     pub(super) bytes_at: (Timestamp, Timestamp),
+    /// Payload bytes of the TF as it was committed.
+    pub(super) committed_bytes: u64,
+    /// Verdict in force while the TF is built again: the EPN that it names has died.
+    pub(super) former: Option<Former>,
+    /// Whether the verdict in the log is an amendment: the delivery is marked.
+    pub(super) is_redelivered: bool,
     /// All parts before this one are announced: a part once announced stays so, and 250 announces do not look at 250
     /// parts each.
     heard_before: Cell<usize>,
@@ -81,6 +97,9 @@ impl OpenTf {
             first_at: now,
             assigned_at: now,
             bytes_at: (now, now),
+            committed_bytes: 0,
+            former: None,
+            is_redelivered: false,
             heard_before: Cell::new(0),
         }
     }
@@ -95,7 +114,13 @@ impl OpenTf {
         self.parts.remove(index)
     }
 
+    /// Returns whether the TF has no verdict.
     pub(super) fn is_undecided(&self) -> bool {
+        self.is_unbuilt() && self.former.is_none()
+    }
+
+    /// Returns whether no EPN has built the TF, or the one that has is dead and the TF is built again.
+    pub(super) fn is_unbuilt(&self) -> bool {
         !matches!(self.phase, Phase::Committed { .. })
     }
 
@@ -124,7 +149,10 @@ impl OpenTf {
             Part::Unknown(bytes) | Part::Announced(bytes) => *bytes,
             Part::Skipped(_) => 0,
         };
-        self.parts.iter().map(bytes).sum()
+        let announced = self.parts.iter().map(bytes).sum();
+        // A leader that took over knows what was built, and not what was announced.
+        let built = self.former.as_ref().map_or(0, |_| self.committed_bytes);
+        built.max(announced)
     }
 
     /// Returns the FLPs that will never have an STF of this TF.

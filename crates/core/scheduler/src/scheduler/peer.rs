@@ -1,5 +1,7 @@
 //! One FLP or one EPN as the scheduler knows it, and the operator's setting of an EPN.
 
+use super::absent::{Absence, Hold};
+use super::run_delay::Releasing;
 use sheaf_placement::TargetId;
 use sheaf_protocol::control::{EpnPulse, FlpPulse, Position};
 use sheaf_protocol::{EpnId, RosterId, Source, Target, TfId, Timestamp};
@@ -11,8 +13,12 @@ pub(super) struct FlpNode {
     pub(super) source: Source,
     /// Largest STF that the FLP announces.
     pub(super) stf_bytes_max: u64,
-    /// Whether the node answers, as far as the membership knows.
-    pub(super) is_heard: bool,
+    /// STFs that it can hold.
+    pub(super) hold: Hold,
+    /// State while it is not heard.
+    pub(super) absence: Option<Absence>,
+    /// When it was heard again after an absence.
+    pub(super) back_at: Option<Timestamp>,
     /// Time at which this life was declared over.
     pub(super) gone_at: Option<Timestamp>,
     /// Whether the node wants to leave.
@@ -24,10 +30,22 @@ pub(super) struct FlpNode {
     /// The first TF that the FLP will not make.
     pub(super) ended: Option<TfId>,
     pub(super) pulse: FlpPulse,
+    pub(super) releasing: Releasing,
     /// First TF that the ICN asked for.
     pub(super) first: Option<TfId>,
     /// Where the source stands against the run, as far as the FLP knows.
     pub(super) position: Option<Position>,
+}
+
+impl FlpNode {
+    /// Notes that it is heard again; returns whether new TFs were made without it.
+    pub(super) fn end_absence(&mut self, now: Timestamp) -> bool {
+        let Some(absence) = self.absence.take() else {
+            return false;
+        };
+        self.back_at = Some(now);
+        absence.is_left_behind
+    }
 }
 
 /// One life of an EPN.
@@ -38,11 +56,14 @@ pub(super) struct EpnNode {
     pub(super) is_leaving: bool,
     /// Reports TFs only once they are on its disk (ack level `stored`).
     pub(super) is_durable: bool,
+    /// FLPs that have a data stream open to it.
+    pub(super) sources: BTreeSet<Source>,
     /// Stream closed, as opposed to silence.
     pub(super) is_cut: bool,
     /// Life over, but still in the list of EPNs.
     pub(super) is_dead: bool,
     pub(super) pulse: EpnPulse,
+    pub(super) releasing: Releasing,
     /// Bookings of TFs decided elsewhere: released when the EPN has applied that release.
     pub(super) losing: Vec<(u64, u64)>,
     /// Rosters sent to the EPN. TFs are not assigned in order, so the newest does not stand for all.
@@ -51,17 +72,25 @@ pub(super) struct EpnNode {
 
 impl FlpNode {
     /// Returns a life that is known from the log only.
-    pub(super) fn expected(source: Source, stf_bytes_max: u64, first: TfId) -> Self {
+    pub(super) fn expected(
+        now: Timestamp,
+        source: Source,
+        stf_bytes_max: u64,
+        first: TfId,
+    ) -> Self {
         Self {
             source,
             stf_bytes_max,
-            is_heard: false,
+            hold: Hold::default(),
+            absence: Some(Absence::new(now)),
+            back_at: None,
             gone_at: None,
             is_leaving: false,
             holds_nothing: false,
             stopped: None,
             ended: None,
             pulse: FlpPulse::default(),
+            releasing: Releasing::default(),
             first: Some(first),
             position: None,
         }

@@ -88,7 +88,10 @@ impl Scheduler {
         for member in members.iter() {
             parts.push(if self.gone.contains(member) {
                 self.accounting.source(member.flp).skipped += 1;
-                Part::Skipped(DropReason::SourceDied)
+                Part::Skipped(self.gone_reason(*member))
+            } else if self.is_given_up(*member) {
+                self.accounting.source(member.flp).skipped += 1;
+                Part::Skipped(DropReason::SourceCut)
             } else {
                 Part::Unknown(self.stf_bytes_max_of(member.flp))
             });
@@ -216,7 +219,8 @@ impl Scheduler {
                 Placed::Yes
             }
             // A part that is not announced may turn out smaller than it could be.
-            Err(Refusal::TooLarge { .. }) if self.tfs[&tf].all_heard() => {
+            // One that was built before has fitted somewhere, and waits for such an EPN.
+            Err(Refusal::TooLarge { .. }) if self.is_oversize(tf) => {
                 self.drop_tf(tf, DropReason::Oversize);
                 Placed::Dropped
             }
@@ -224,11 +228,16 @@ impl Scheduler {
         }
     }
 
+    fn is_oversize(&self, tf: TfId) -> bool {
+        let open = &self.tfs[&tf];
+        open.all_heard() && open.is_undecided()
+    }
+
     /// Returns whether a TF waits for FLPs while others may wait for room only. With a hold that is full of older TFs
     /// an FLP makes none before those are done, and they are never done if such TFs have all the room. The oldest TF
     /// without a verdict waits for no other.
     fn is_early(&self, tf: TfId, open: &OpenTf) -> bool {
-        let oldest = || self.tfs.iter().find(|(_, open)| open.is_undecided());
+        let oldest = || self.tfs.iter().find(|(_, open)| open.is_unbuilt());
         !open.all_heard() && oldest().is_some_and(|(oldest, _)| *oldest != tf)
     }
 
@@ -276,22 +285,31 @@ impl Scheduler {
         let Some(open) = self.tfs.get_mut(&tf) else {
             return;
         };
+        let is_undecided = open.is_undecided();
         for (part, member) in open.parts.iter_mut().zip(open.members.iter()) {
             if matches!(part, Part::Skipped(_)) || !self.gone.contains(member) {
                 continue;
             }
-            let accounting = self.accounting.source(member.flp);
-            if matches!(part, Part::Announced(_)) {
-                accounting.announced -= 1;
-                accounting.outside += 1;
+            let reason = if self.cut_off.contains(member) {
+                DropReason::SourceCut
+            } else {
+                DropReason::SourceDied
+            };
+            if is_undecided {
+                let accounting = self.accounting.source(member.flp);
+                if matches!(part, Part::Announced(_)) {
+                    accounting.announced -= 1;
+                    accounting.outside += 1;
+                }
+                accounting.skipped += 1;
             }
-            accounting.skipped += 1;
-            *part = Part::Skipped(DropReason::SourceDied);
+            *part = Part::Skipped(reason);
         }
     }
 
     fn put(&mut self, now: Timestamp, tf: TfId, target: Target, bytes: u64) {
         let id = target_id(target.epn);
+        let deadline = now + self.deadline_of(target);
         let open = self
             .tfs
             .get_mut(&tf)
@@ -315,10 +333,7 @@ impl Scheduler {
         self.view.book(id, bytes);
         open.attempt.0 += 1;
         open.assigned_at = now;
-        open.phase = Phase::Building {
-            target,
-            deadline: now + self.config.tf_deadline(),
-        };
+        open.phase = Phase::Building { target, deadline };
         if open.attempt.0 > 1 {
             self.accounting.reassigned += 1;
         }
@@ -354,12 +369,16 @@ impl Scheduler {
     }
 
     /// Restarts the deadline when the last part becomes known only now: the EPN has its whole time from here on.
-    fn restart_deadline(&mut self, now: Timestamp, tf: TfId) {
-        let after = self.config.tf_deadline();
-        if let Some(open) = self.tfs.get_mut(&tf)
-            && let Phase::Building { deadline, .. } = &mut open.phase
-        {
-            *deadline = now + after;
+    pub(super) fn restart_deadline(&mut self, now: Timestamp, tf: TfId) {
+        let Some(open) = self.tfs.get(&tf) else {
+            return;
+        };
+        let Phase::Building { target, .. } = open.phase else {
+            return;
+        };
+        let deadline = now + self.deadline_of(target);
+        if let Some(open) = self.tfs.get_mut(&tf) {
+            open.phase = Phase::Building { target, deadline };
         }
     }
 
@@ -393,6 +412,7 @@ impl Scheduler {
         // By whether it is early. A size that was refused though the TF could go anywhere is refused for every larger
         // one, too: a full farm of 2,000 EPNs is looked through once an event, not once a TF.
         let mut refused = [Refused::default(); 2];
+        let mut is_full = None;
         while at < self.queue.len().min(LOOKED_AT_MAX) {
             let tf = self.queue[at];
             let open = self.tfs.get(&tf);
@@ -408,6 +428,10 @@ impl Scheduler {
             } else if self.try_place(now, tf) == Placed::NoRoom {
                 refused[usize::from(is_early)].add(bytes);
                 at += 1;
+                // Behind the TFs that were assigned before, no TF has a booking to fall back on.
+                if goes_anywhere && *is_full.get_or_insert_with(|| self.is_full()) {
+                    break;
+                }
             } else if self.queue.get(at) == Some(&tf) {
                 // Placed or dropped; dropping may have shortened the queue already.
                 self.queue.remove(at);
@@ -415,12 +439,24 @@ impl Scheduler {
         }
     }
 
+    /// Returns whether no EPN has room for a TF of any size.
+    fn is_full(&self) -> bool {
+        let smallest = Job {
+            id: 0,
+            bytes: 0,
+            avoid: &[],
+            is_early: false,
+        };
+        let targets = self.view.targets();
+        !targets.iter().any(|target| target.fits(&smallest))
+    }
+
     /// Returns whether a late TF is the EPN's fault: everything is announced, and all FLPs that announced are well.
     pub(super) fn may_move(&self, open: &OpenTf) -> bool {
         let is_well = |source: &Source| {
             self.flps
                 .get(&source.flp)
-                .is_some_and(|n| n.source == *source && n.is_heard)
+                .is_some_and(|n| n.source == *source && n.absence.is_none())
                 && !self.gone.contains(source)
         };
         open.all_heard()
@@ -440,18 +476,17 @@ impl Scheduler {
             .epns
             .get(&from.epn)
             .is_none_or(|node| node.target != from || node.is_cut);
-        let open = self
-            .tfs
-            .get_mut(&tf)
-            .expect("callers hold its id from the table");
-        let bytes = open.bytes_expected();
+        let bytes = self.tfs[&tf].bytes_expected();
         let may_resend = self.accounting.bytes / RESEND_DIVISOR + RESEND_BYTES_FREE;
         if !is_cut && self.resent_bytes + bytes > may_resend {
             self.stats.moves_put_off += 1;
-            open.phase = Phase::Building {
-                target: from,
-                deadline: now + self.config.tf_deadline(),
-            };
+            let deadline = now + self.deadline_of(from);
+            if let Some(open) = self.tfs.get_mut(&tf) {
+                open.phase = Phase::Building {
+                    target: from,
+                    deadline,
+                };
+            }
             return;
         }
         match self.try_place(now, tf) {
@@ -486,10 +521,7 @@ impl Scheduler {
 
     /// Retransmits the assignment of a TF that is late by no fault of its EPN, which may have missed it.
     pub(super) fn repeat_assign_to_epn(&mut self, now: Timestamp, tf: TfId, target: Target) {
-        let deadline = now + self.config.tf_deadline();
-        if let Some(open) = self.tfs.get_mut(&tf) {
-            open.phase = Phase::Building { target, deadline };
-        }
+        self.restart_deadline(now, tf);
         if let Some(node) = self.epns.get_mut(&target.epn) {
             node.rosters_said.clear();
         }
@@ -514,6 +546,10 @@ impl Scheduler {
         let Some(open) = self.tfs.get(&tf) else {
             return;
         };
+        if open.former.is_some() {
+            // Its FLPs hold it until then.
+            return;
+        }
         let parts = open.members.iter().zip(&open.parts);
         let needed: Vec<Source> = parts
             .filter(|(_, part)| !matches!(part, Part::Skipped(_)))

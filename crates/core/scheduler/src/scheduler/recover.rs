@@ -109,7 +109,7 @@ impl Scheduler {
             }
         }
         for (source, first) in first_of {
-            let mut node = FlpNode::expected(source, self.config.stf_bytes_max, first);
+            let mut node = FlpNode::expected(now, source, self.config.stf_bytes_max, first);
             if !newest.contains(&source) {
                 // The source died, or ended and holds undecided STFs: the run is not over before it had its time.
                 node.gone_at = Some(now);
@@ -139,6 +139,9 @@ impl Scheduler {
         let parts = members.iter().map(part).collect();
         let mut open = OpenTf::new(now, roster, members, parts);
         open.attempt = decided.attempt;
+        open.committed_bytes = decided.bytes;
+        open.is_redelivered = decided.is_redelivered;
+        self.note_commit(target);
         open.phase = Phase::Committed {
             target,
             missing,
@@ -216,7 +219,7 @@ impl Scheduler {
             }
             let open = self.tfs.get_mut(&item.tf).expect("opened just now");
             let is_booked = open.bookings.iter().any(|booking| booking.target == target);
-            if is_booked || !open.is_undecided() {
+            if is_booked || !open.is_unbuilt() {
                 continue;
             }
             // The EPN may report the TF, and its room is taken, whichever EPN builds it in the end.
@@ -245,7 +248,7 @@ impl Scheduler {
 
     /// Adopts a TF at the EPN that has it.
     fn adopt(&mut self, now: Timestamp, tf: TfId, target: Target) {
-        let deadline = now + self.config.tf_deadline();
+        let deadline = now + self.deadline_of(target);
         let Some(open) = self.tfs.get_mut(&tf) else {
             return;
         };

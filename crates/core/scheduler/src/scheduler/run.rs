@@ -131,7 +131,8 @@ impl Scheduler {
             // An FLP that comes while a new leader settles begins behind all TFs that are known then: it has no earlier
             // one.
             let begins_later = self.is_settling && node.first.is_none();
-            !self.gone.contains(source) && node.ended.is_none() && !begins_later
+            let is_left_behind = node.absence.is_some_and(|it| it.is_left_behind);
+            !self.gone.contains(source) && node.ended.is_none() && !begins_later && !is_left_behind
         };
         let sources = self.flps.values().map(|node| node.source);
         let members: Vec<Source> = sources.filter(is_member).collect();
@@ -291,7 +292,7 @@ impl Scheduler {
             RunPhase::Draining { since } => {
                 let is_late = now.since(since) >= self.config.drain();
                 if is_late {
-                    self.close_undecided();
+                    self.close(now, since + self.config.drain());
                     self.abandon_strays();
                 }
                 if self.tfs.is_empty()
@@ -343,16 +344,6 @@ impl Scheduler {
         self.span.1.get_or_insert(now);
         self.phase = RunPhase::Draining { since: now };
         self.advance_run(now);
-    }
-
-    fn close_undecided(&mut self) {
-        let open: Vec<TfId> = self.tfs.keys().copied().collect();
-        for tf in open {
-            match self.tfs[&tf].phase {
-                Phase::Committed { target, .. } => self.abandon(tf, target),
-                _ => self.drop_tf(tf, DropReason::RunEnded),
-            }
-        }
     }
 
     fn set_over(&mut self) {

@@ -19,6 +19,8 @@ pub(super) struct Stray {
     /// The life that the verdict names.
     target: Target,
     missing: Vec<FlpId>,
+    /// FLPs of the roster with a part in it.
+    parts: Vec<FlpId>,
 }
 
 impl Scheduler {
@@ -36,22 +38,36 @@ impl Scheduler {
     }
 
     /// Handles the end of a life of an EPN that has not acknowledged `tf`.
-    pub(super) fn leave_committed(&mut self, tf: TfId, target: Target, is_durable: bool) {
+    pub(super) fn leave_committed(
+        &mut self,
+        now: Timestamp,
+        tf: TfId,
+        target: Target,
+        is_durable: bool,
+    ) {
         if !is_durable {
-            self.abandon(tf, target);
-            return;
+            return self.leave_unknown(now, tf, target);
         }
-        let Some(Phase::Committed { missing, .. }) = self.tfs.get(&tf).map(|open| &open.phase)
-        else {
+        let Some(open) = self.tfs.get(&tf) else {
+            return;
+        };
+        let Phase::Committed { missing, .. } = &open.phase else {
             return;
         };
         let missing = missing.clone();
+        let members = open.members.iter().map(|member| member.flp);
+        let parts = members.filter(|flp| !missing.contains(flp)).collect();
         self.finish(tf, None);
-        self.strays.insert(tf, Stray { target, missing });
+        let stray = Stray {
+            target,
+            missing,
+            parts,
+        };
+        self.strays.insert(tf, stray);
     }
 
     /// Handles an EPN that has joined: the TFs of its former lives are published by it, or are lost with their disk.
-    pub(super) fn handle_epn_returned(&mut self, target: Target) {
+    pub(super) fn handle_epn_returned(&mut self, now: Timestamp, target: Target) {
         let former = |at: &Target| at.epn == target.epn && *at != target;
         // Of lives that this ICN knows from the log only.
         let committed: Vec<(TfId, Target)> = self
@@ -64,7 +80,7 @@ impl Scheduler {
             .collect();
         let is_durable = self.stores_durably(target);
         for (tf, at) in committed {
-            self.leave_committed(tf, at, is_durable);
+            self.leave_committed(now, tf, at, is_durable);
         }
         if !is_durable {
             let lost: Vec<TfId> = self.strays_of(target.epn).map(|(tf, _)| tf).collect();
@@ -85,6 +101,7 @@ impl Scheduler {
                 tf,
                 incarnation: stray.target.incarnation,
                 missing: stray.missing.clone(),
+                parts: stray.parts.clone(),
             })
             .collect();
         for items in items.chunks(Control::ENTRIES_MAX / 16) {

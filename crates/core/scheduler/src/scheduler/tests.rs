@@ -2,11 +2,14 @@
 //!
 //! After every event the laws of `laws.rs` are checked, whatever the test is about.
 
+mod absent;
+mod committing;
 mod failing;
 mod laws;
 mod placing;
 mod reacting;
 mod recovering;
+mod redelivering;
 mod run_of_a_farm;
 mod stored;
 
@@ -118,6 +121,19 @@ fn target_of(word: &str) -> Target {
     }
 }
 
+/// Returns the hello of an FLP that can hold 8 STFs.
+fn flp_hello(stf_bytes_max: u64) -> Hello {
+    Hello {
+        data_address: String::new(),
+        capacity_bytes: 1000,
+        slots: 8,
+        stf_bytes_max,
+        weight_milli: 1000,
+        is_durable: false,
+        ..Hello::default()
+    }
+}
+
 fn reason(name: &str) -> DropReason {
     let found = DropReason::ALL
         .into_iter()
@@ -162,6 +178,10 @@ impl Bench {
                 self.now = self.now + Duration::from_millis(number(words[1]));
                 self.scheduler.handle_tick(self.now);
             }
+            "waits" => {
+                let delay = Duration::from_millis(number(words[1]));
+                self.scheduler.handle_run_delay(delay);
+            }
             "late" => self
                 .scheduler
                 .handle_late(Duration::from_millis(number(words[1]))),
@@ -181,7 +201,7 @@ impl Bench {
                     .get(1)
                     .filter(|word| **word != "mute")
                     .map_or(STF_BYTES_MAX, |word| number(word));
-                scheduler.handle_flp_joined(now, source, bytes_max);
+                scheduler.handle_flp_joined(now, source, &flp_hello(bytes_max));
                 // A source that begins with any TF, unless its position comes later.
                 if words.contains(&"mute") {
                     return;
@@ -189,8 +209,12 @@ impl Bench {
                 Control::Position(Position::default())
             }
             "gone" => return scheduler.handle_flp_gone(now, source),
-            "silent" => return scheduler.handle_flp_silent(source),
-            "heard" => return scheduler.handle_flp_heard(source),
+            "silent" => return scheduler.handle_flp_silent(now, source),
+            "expired" => {
+                scheduler.handle_flp_expired(now, source);
+                return;
+            }
+            "heard" => return scheduler.handle_flp_heard(now, source),
             "has" | "have" => {
                 let bytes = bytes(3);
                 let items = tfs(words[1]).into_iter();
@@ -223,6 +247,11 @@ impl Bench {
                 elapsed_ns: words.get(2).map_or(0, |word| number(word)),
                 ..FlpPulse::default()
             }),
+            "waits" => Control::FlpPulse(FlpPulse {
+                started: true,
+                run_delay_ns: 1_000_000 * number::<u64>(words[1]),
+                ..FlpPulse::default()
+            }),
             "unreachable" => Control::Unreachable {
                 target: target_of(words[1]),
             },
@@ -245,6 +274,7 @@ impl Bench {
                     stf_bytes_max: 0,
                     weight_milli: 1000,
                     is_durable: words.contains(&"keeping"),
+                    ..Hello::default()
                 };
                 // A new stream, perhaps a new process: it may have forgotten earlier messages.
                 self.told.remove(&target.epn);
@@ -260,8 +290,17 @@ impl Bench {
                 let items = tfs(words[1]).into_iter();
                 Control::Slots(items.map(|tf| SlotHeld { tf, bytes }).collect())
             }
+            "streams" => {
+                let sources = words[1..].iter().map(|word| source_of(word));
+                Control::Sources(sources.collect())
+            }
             "stored" => Control::Stored(tfs(words[1])),
+            "returns" => Control::Undelivered(tfs(words[1])),
             "lacks" => Control::NotStored(tfs(words[1])),
+            "waits" => Control::EpnPulse(EpnPulse {
+                run_delay_ns: 1_000_000 * number::<u64>(words[1]),
+                ..EpnPulse::default()
+            }),
             "full" => Control::EpnPulse(EpnPulse {
                 storage_full: true,
                 ..EpnPulse::default()
@@ -303,6 +342,9 @@ impl Bench {
             match action {
                 Action::Append(record) => self.append(&record),
                 Action::Send(to, control) => self.hear(to, &control),
+                Action::NotRedelivered { tf, reason } => {
+                    self.words.push(format!("{tf} lost {reason}"));
+                }
                 Action::Done { tf, target, .. } => {
                     assert_eq!(
                         self.verdicts.get(&tf),
@@ -335,6 +377,18 @@ impl Bench {
                     Verdict::Dropped { reason } => format!("{tf} dropped {reason}"),
                 }
             }
+            Record::Redelivered { tf, verdict, .. } => {
+                let (target, missing) = match verdict {
+                    Verdict::Complete { target } => (*target, &[][..]),
+                    Verdict::Incomplete { target, missing } => (*target, &missing[..]),
+                    Verdict::Dropped { .. } => panic!("TF {tf} is amended to {verdict:?}"),
+                };
+                let former = self.verdicts.insert(*tf, Some(target)).flatten();
+                assert!(former.is_some(), "TF {tf} was not built before");
+                assert_ne!(former, Some(target), "TF {tf} is built again there");
+                assert!(!self.abandoned.contains(tf), "TF {tf} has ended before");
+                format!("{tf} again{}", without(missing))
+            }
             Record::Abandoned { tf, target } => {
                 assert_eq!(
                     self.verdicts.get(tf),
@@ -343,6 +397,15 @@ impl Bench {
                 );
                 assert!(self.abandoned.insert(*tf), "TF {tf} is abandoned twice");
                 format!("{tf} abandoned")
+            }
+            Record::Undelivered { tf, target } => {
+                assert_eq!(
+                    self.verdicts.get(tf),
+                    Some(&Some(*target)),
+                    "TF {tf} was not built there"
+                );
+                assert!(self.abandoned.insert(*tf), "TF {tf} has ended before");
+                format!("{tf} undelivered")
             }
             _ => return,
         };
@@ -408,7 +471,10 @@ impl Bench {
             Control::Commit(items) => each(
                 items
                     .iter()
-                    .map(|c| format!("commit {} {whom}{}", c.tf, without(&c.missing)))
+                    .map(|c| {
+                        let mark = if c.is_redelivered { " marked" } else { "" };
+                        format!("commit {} {whom}{mark}{}", c.tf, without(&c.missing))
+                    })
                     .collect(),
             ),
             Control::Recover(items) => each(
@@ -417,6 +483,12 @@ impl Bench {
                     .map(|c| format!("recover {}.{} {whom}", c.tf, c.incarnation.0))
                     .collect(),
             ),
+            Control::Recall(tfs) => {
+                format!(
+                    "recall {} {whom}",
+                    each(tfs.iter().map(TfId::to_string).collect())
+                )
+            }
             Control::Discard(tfs) => {
                 format!(
                     "discard {} {whom}",
@@ -429,8 +501,8 @@ impl Bench {
                     .map(|a| format!("{whom}: {}{}", a.tf, without(&a.flps)))
                     .collect(),
             ),
-            Control::SourceGone { source } => format!("{whom}: {} gone", source.flp),
-            Control::SourceBack { source } => format!("{whom}: {} back", source.flp),
+            Control::SourceGone { source, .. } => format!("{whom}: {} gone", source.flp),
+            Control::SourceBack { source, .. } => format!("{whom}: {} back", source.flp),
             Control::Start(start) => format!("start {whom} at {}", start.first),
             Control::StopAt { next } => format!("{whom} stop at {next}"),
             Control::Pace(tfs) => {

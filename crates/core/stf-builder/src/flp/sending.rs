@@ -60,7 +60,7 @@ impl Flp {
             header,
             stf: held.stf.clone(),
         });
-        protect!(HoldUntilRelease, else self.hold.release(|other| other == tf));
+        protect!(HoldUntilRelease, else self.hold.release(tf));
     }
 
     /// Puts gathered offers into messages.
@@ -101,6 +101,12 @@ impl Flp {
             self.actions
                 .push_back(Action::SendToEpn { target, control });
         }
+    }
+
+    /// Returns whether the data stream to `target` is open.
+    #[must_use]
+    pub fn is_link_open(&self, target: Target) -> bool {
+        self.links.is_open(target)
     }
 
     /// Handles an opened data stream to `target`: everything assigned to it is sent, also STFs that an earlier stream

@@ -19,6 +19,10 @@ pub struct Stats {
     pub sent_bytes: u64,
     /// STFs retransmitted to another EPN.
     pub reassigned_stfs: u64,
+    /// STFs that waited for room in a stream and were not sent, because their TF was decided meanwhile.
+    pub cancelled_stfs: u64,
+    /// Payload bytes of these STFs. They count as sent as well.
+    pub cancelled_bytes: u64,
     /// STFs released because their TF is decided.
     pub released_stfs: u64,
     /// STFs released because their run ended without a decision.

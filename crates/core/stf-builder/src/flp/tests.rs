@@ -125,6 +125,10 @@ impl Bench {
                 self.flp.handle_stf(now, stf(tf(words[0]), bytes));
                 return;
             }
+            "give-up" => {
+                let reason = DropReason::SourceDisorder;
+                return self.flp.handle_given_up(tf(words[0]), reason);
+            }
             "offer" => return self.flp.handle_offered(tf(words[0])),
             "source-ends" => return self.flp.handle_source_ended(),
             "grant" => {

@@ -39,7 +39,7 @@ impl<P: Clone> TfBuilder<P> {
     fn is_wanted(&self, tf: TfId, source: Source) -> bool {
         let slot = self.slots.get(&tf);
         let is_here = slot.is_some_and(|slot| slot.part(source).is_some());
-        !is_here && !self.released.contains(tf) && !self.delivered.contains_key(&tf)
+        !is_here && !self.released.contains(tf) && !self.committed.contains_key(&tf)
     }
 
     /// Expires grants that are not answered.

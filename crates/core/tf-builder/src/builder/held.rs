@@ -16,7 +16,7 @@ impl<P: Clone> TfBuilder<P> {
     /// Reports again the slots that no assignment of this ICN has named for a while: the ICN may not know of them. The
     /// sources may be dead, and the first report lost. An assignment or a release answers it.
     pub(super) fn repeat_slots(&mut self, now: Timestamp) {
-        let repeat = self.config.repeat();
+        let repeat = self.repeat();
         if now.since(self.slots_said_at) < repeat {
             return;
         }

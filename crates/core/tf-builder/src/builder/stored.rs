@@ -7,7 +7,7 @@
 
 use super::{Action, TfBuilder};
 use crate::slot::{Slot, Stored};
-use sheaf_protocol::control::Recover;
+use sheaf_protocol::control::{Commit, Recover};
 use sheaf_protocol::{Control, FlpId, RunId, Tf, TfId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -50,6 +50,7 @@ impl<P: Clone> Storing<P> {
             run,
             tf,
             attempt: slot.attempt,
+            is_redelivered: false,
             parts,
             missing: missing.to_vec(),
         });
@@ -143,14 +144,27 @@ impl<P: Clone> TfBuilder<P> {
 
     /// Returns whether this very life stored the TF: cut off for long, it was presumed dead. Then this is a commit.
     fn has_itself(&mut self, item: &Recover) -> bool {
-        if let Some(is_handed_over) = self.delivered.get(&item.tf) {
-            if *is_handed_over {
-                self.acks.push(item.tf);
-            }
+        if let Some(committed) = self.committed.get(&item.tf).copied() {
+            self.answer_again(item.tf, committed);
             return true;
         }
-        let slot = self.slots.get(&item.tf);
-        slot.is_some_and(|slot| slot.stored != Stored::No) && self.commit(item.tf, &item.missing)
+        let Some(slot) = self.slots.get(&item.tf) else {
+            return false;
+        };
+        if slot.stored == Stored::No {
+            return false;
+        }
+        // Farms that store TFs deliver none again.
+        let commit = Commit {
+            tf: item.tf,
+            is_redelivered: false,
+            missing: item.missing.clone(),
+        };
+        if slot.roster.is_some() {
+            return self.commit(&commit);
+        }
+        // A new leader has not named its roster; the parts of the verdict are named here.
+        has_the_parts_of(slot, item) && self.deliver(&commit)
     }
 
     /// Handles the end of an [`Action::Recover`]; `found` is false if the TF is not on the disk.
@@ -206,7 +220,7 @@ impl<P: Clone> TfBuilder<P> {
     }
 
     pub(super) fn repeat_stored(&mut self, now: Timestamp) {
-        let repeat = self.config.repeat();
+        let repeat = self.repeat();
         let is_due = self
             .storing
             .as_ref()
@@ -269,6 +283,19 @@ impl<P: Clone> TfBuilder<P> {
         }
         storing.orders.pop_front()
     }
+}
+
+/// Returns whether a slot has one part for each FLP that the verdict has, and no other but of FLPs that it lacks.
+fn has_the_parts_of<P>(slot: &Slot<P>, item: &Recover) -> bool {
+    let (of_verdict, others): (Vec<FlpId>, Vec<FlpId>) = slot
+        .parts
+        .iter()
+        .map(|part| part.source.flp)
+        .partition(|flp| item.parts.contains(flp));
+    let found: BTreeSet<FlpId> = of_verdict.iter().copied().collect();
+    found.len() == of_verdict.len()
+        && item.parts.iter().all(|flp| found.contains(flp))
+        && others.iter().all(|flp| item.missing.contains(flp))
 }
 
 #[cfg(test)]

@@ -2,7 +2,9 @@
 
 use super::*;
 use proptest::prelude::*;
-use sheaf_protocol::{Attempt, EpnId, Incarnation, PayloadFormat, StfKey, Target};
+use sheaf_protocol::control::Commit;
+use sheaf_protocol::{Attempt, EpnId, FlpId, Incarnation, PayloadFormat, StfKey, Target};
+use std::collections::BTreeSet;
 
 pub(super) const RUN: RunId = RunId(9);
 
@@ -74,6 +76,7 @@ impl Bench {
         let missing = missing.iter().copied().map(FlpId).collect();
         self.builder.handle_commit(&[Commit {
             tf: TfId(tf),
+            is_redelivered: false,
             missing,
         }]);
     }
@@ -117,10 +120,16 @@ impl Bench {
                 Action::Send(Control::Stored(tfs)) => {
                     words.extend(tfs.iter().map(|tf| format!("stored {tf}")));
                 }
+                Action::Recall { tfs, .. } => words.push(format!("recall {:?}", ids(&tfs))),
+                Action::Send(Control::Undelivered(tfs)) => {
+                    words.extend(tfs.iter().map(|tf| format!("undelivered {tf}")));
+                }
                 Action::Send(Control::Slots(items)) => {
                     let tfs = items.iter().map(|item| format!(" {}", item.tf));
                     words.push(format!("slots{}", tfs.collect::<String>()));
                 }
+                // Every builder names its streams when it joins; a test of its own reads the list.
+                Action::Send(Control::Sources(_)) => {}
                 Action::Send(Control::NotStored(tfs)) => {
                     words.extend(tfs.iter().map(|tf| format!("not stored {tf}")));
                 }
@@ -271,6 +280,20 @@ fn a_stale_tf_is_reported_as_it_is_and_again_until_there_is_an_answer() {
 }
 
 #[test]
+fn an_answer_to_a_report_is_awaited_longer_by_the_run_delay() {
+    let mut bench = bench();
+    bench.builder.handle_run_delay(Duration::from_millis(250));
+    bench.assign(5, 1);
+    bench.stf(5, 1).unwrap();
+    bench.pass_ms(2000);
+    assert_eq!(bench.said(), "built 5 without [0, 2]");
+    bench.pass_ms(349);
+    assert_eq!(bench.said(), "");
+    bench.pass_ms(1);
+    assert_eq!(bench.said(), "built 5 without [0, 2]");
+}
+
+#[test]
 fn a_part_that_comes_after_the_verdict_is_left_out() {
     let mut bench = bench();
     bench.assign(5, 1);
@@ -302,10 +325,96 @@ fn a_dead_source_is_waited_for_until_its_stream_is_empty() {
     bench.assign(5, 1);
     bench.stf(5, 0).unwrap();
     bench.stf(5, 1).unwrap();
-    bench.builder.handle_source_gone(bench.now, source(2));
+    bench
+        .builder
+        .handle_source_gone(bench.now, source(2), RosterId(1));
     assert_eq!(bench.said(), "");
     bench.builder.handle_stream_closed(bench.now, source(2));
     assert_eq!(bench.said(), "built 5 without [2]");
+}
+
+/// Found by the torture test (`--kind grants --one 4700000230`): the notice of the end overtook, or outlived, the one
+/// of the return.
+#[test]
+fn a_source_that_a_later_roster_names_is_not_gone_whatever_notice_comes_late_or_not_at_all() {
+    let later = |bench: &mut Bench| {
+        let members = [0, 1, 2].map(source);
+        bench.builder.handle_roster(RosterId(3), &members);
+    };
+    // The notice of the return is lost.
+    let mut bench = bench();
+    bench
+        .builder
+        .handle_source_gone(bench.now, source(2), RosterId(2));
+    later(&mut bench);
+    bench.assign(5, 1);
+    bench.stf(5, 0).unwrap();
+    bench.stf(5, 1).unwrap();
+    assert_eq!(bench.said(), "");
+    // That of the end comes once more.
+    bench
+        .builder
+        .handle_source_gone(bench.now, source(2), RosterId(2));
+    assert_eq!(bench.said(), "");
+    // A second end is no late notice of the first, and its return none of the first return.
+    bench
+        .builder
+        .handle_source_gone(bench.now, source(2), RosterId(4));
+    assert_eq!(bench.said(), "built 5 without [2]");
+    bench.builder.handle_source_back(source(2), RosterId(3));
+    bench.assign(6, 1);
+    bench.stf(6, 0).unwrap();
+    bench.stf(6, 1).unwrap();
+    assert_eq!(bench.said(), "built 6 without [2]");
+    bench.builder.handle_source_back(source(2), RosterId(5));
+    bench.assign(7, 1);
+    bench.stf(7, 0).unwrap();
+    bench.stf(7, 1).unwrap();
+    assert_eq!(bench.said(), "");
+}
+
+/// Found by the torture test (`--kind grants --one 45`): a machine that loses its power closes no stream.
+#[test]
+fn a_dead_source_whose_stream_stays_open_is_waited_for_once_and_not_for_every_tf() {
+    let mut bench = bench();
+    bench.builder.handle_stream_opened(source(2));
+    bench
+        .builder
+        .handle_source_gone(bench.now, source(2), RosterId(1));
+    let limit = u64::try_from(bench.builder.config.stf_timeout().as_millis()).unwrap();
+    bench.pass_ms(limit - 1);
+    bench.assign(5, 1);
+    bench.stf(5, 0).unwrap();
+    bench.stf(5, 1).unwrap();
+    assert_eq!(bench.said(), "");
+    bench.pass_ms(1);
+    assert_eq!(bench.said(), "built 5 without [2]");
+}
+
+#[test]
+fn the_icn_learns_which_sources_have_data_streams() {
+    let mut bench = bench();
+    let sources = |bench: &mut Bench| {
+        let mut lists = Vec::new();
+        while let Some(action) = bench.builder.poll_action() {
+            if let Action::Send(Control::Sources(sources)) = action {
+                lists.push(sources.iter().map(|it| it.flp.0).collect::<Vec<_>>());
+            }
+        }
+        lists
+    };
+    assert_eq!(sources(&mut bench), [Vec::<u16>::new()]);
+    bench.builder.handle_stream_opened(source(1));
+    bench.builder.handle_stream_opened(source(1));
+    bench.builder.handle_stream_opened(source(2));
+    assert_eq!(sources(&mut bench), [[1, 2]]);
+    bench.builder.handle_stream_closed(bench.now, source(1));
+    assert_eq!(sources(&mut bench), Vec::<Vec<u16>>::new());
+    bench.builder.handle_stream_closed(bench.now, source(1));
+    assert_eq!(sources(&mut bench), [[2]]);
+    // The next leader knows nothing yet.
+    bench.builder.handle_joined(bench.now, RUN, true);
+    assert_eq!(sources(&mut bench), [[2]]);
 }
 
 #[test]
@@ -438,6 +547,60 @@ fn a_tf_that_was_committed_and_not_asked_for_gives_its_bytes_back_with_its_run()
         .builder
         .handle_joined(bench.now, RunId(RUN.0 + 1), false);
     assert_eq!((bench.said().as_str(), bench.builder.sink_bytes()), ("", 0));
+}
+
+/// Takes the next TF for the consumer, and keeps it waiting.
+fn waiting(bench: &mut Bench, tf: u64) -> Tf<u64> {
+    bench.assign(tf, 1);
+    for flp in 0..3 {
+        bench.stf(tf, flp).unwrap();
+    }
+    bench.commit(tf, &[]);
+    match bench.builder.poll_action() {
+        Some(Action::Deliver(tf)) => tf,
+        other => panic!("expected a delivery, found {other:?}"),
+    }
+}
+
+#[test]
+fn a_recalled_tf_that_no_consumer_has_is_given_back_and_never_delivered() {
+    let mut bench = bench();
+    let tf = waiting(&mut bench, 5);
+    bench.builder.handle_recall(&[TfId(5)]);
+    assert_eq!(bench.said(), "recall [5], built 5 without []");
+    bench.builder.handle_returned(RUN, TfId(5), tf.bytes());
+    assert_eq!(bench.said(), "undelivered 5");
+    assert_eq!(bench.builder.sink_bytes(), 0);
+    bench.commit(5, &[]);
+    assert_eq!(bench.said(), "undelivered 5");
+    bench.assign(5, 2);
+    assert_eq!(bench.said(), "undelivered 5");
+    assert_eq!(bench.stf(5, 0), Err(RefusedStf::Decided));
+}
+
+#[test]
+fn a_recalled_tf_that_the_consumer_has_is_acknowledged() {
+    let mut bench = bench();
+    waiting(&mut bench, 5);
+    bench.said();
+    bench.builder.handle_delivered(RUN, TfId(5), 30, 0);
+    bench.builder.handle_recall(&[TfId(5)]);
+    assert_eq!(bench.said(), "ack 5, ack 5");
+}
+
+#[test]
+fn a_recall_that_overtakes_its_commit_gives_the_tf_back() {
+    let mut bench = bench();
+    bench.assign(5, 1);
+    for flp in 0..3 {
+        bench.stf(5, flp).unwrap();
+    }
+    assert_eq!(bench.said(), "built 5 without []");
+    assert_eq!(bench.builder.handle_recall(&[TfId(5)]), [TfId(5)]);
+    assert_eq!(bench.said(), "undelivered 5");
+    assert_eq!(bench.builder.open_bytes(), 0);
+    bench.commit(5, &[]);
+    assert_eq!(bench.said(), "undelivered 5");
 }
 
 proptest! {

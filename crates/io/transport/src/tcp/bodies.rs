@@ -1,27 +1,20 @@
 //! Places for bodies that come in.
 
 use super::input::{Region, SMALL_MAX};
-use crate::arena::{Arena, Block};
+use crate::arena::{Arena, Block, SharedBlocks};
 use bytes::{Bytes, BytesMut};
 use std::sync::Arc;
 
-/// A shared block. Eight of the largest bodies that share, so that little is left over at its end.
-const SHARED_BYTES: usize = 1 << 20;
-
 /// Bytes of the chunks that heads share. Small, because a head that is kept keeps its chunk.
 const HEADS_BYTES: usize = 16 << 10;
-
-/// Parts of a shared block begin at multiples of this, a cache line.
-const ALIGNMENT: usize = 64;
 
 /// Cuts the places of bodies out of an arena.
 #[derive(Debug)]
 pub(crate) struct Bodies {
     arena: Arc<Arena>,
     heap_bytes_max: u64,
-    /// Rest of the block that small bodies share now.
-    shared: Option<Block>,
-    shared_bytes: usize,
+    /// Places of small bodies.
+    shared: SharedBlocks,
     heap_fallbacks: u64,
     /// Rest of the chunk that heads share now.
     heads: BytesMut,
@@ -31,14 +24,10 @@ pub(crate) struct Bodies {
 
 impl Bodies {
     pub(crate) fn new(arena: Arc<Arena>, heap_bytes_max: u64) -> Self {
-        // In a small arena the shared block must leave room for others.
-        let eighth = usize::try_from(arena.capacity_bytes() / 8).unwrap_or(usize::MAX);
-        let shared_bytes = SHARED_BYTES.min(eighth);
         Self {
+            shared: SharedBlocks::new(&arena),
             arena,
             heap_bytes_max,
-            shared: None,
-            shared_bytes,
             heap_fallbacks: 0,
             heads: BytesMut::new(),
             takes_digests: true,
@@ -60,9 +49,7 @@ impl Bodies {
 
     /// Returns a place for a body of `bytes`, or `None` if there is no room now.
     pub(crate) fn take(&mut self, bytes: usize) -> Option<Block> {
-        if (1..=SMALL_MAX.min(self.shared_bytes)).contains(&bytes)
-            && let Some(block) = self.take_shared(bytes)
-        {
+        if let Some(block) = self.shared.take(&self.arena, bytes, SMALL_MAX) {
             return Some(block);
         }
         let block = self.arena.allocate_or_heap(bytes, self.heap_bytes_max)?;
@@ -78,34 +65,12 @@ impl Bodies {
     /// Memory for small bodies to be read into, or `None` if there is no room for it now. It is to be
     /// [released](Self::give_region).
     pub(crate) fn take_region(&mut self) -> Option<Region> {
-        // What a short rest is left for, another read would cost.
-        let least = self.shared_bytes / 16;
-        let mut block = match self.shared.take().filter(|block| block.len() > least) {
-            Some(block) => block,
-            None => self.arena.allocate(self.shared_bytes)?.into_parts(),
-        };
-        align(&mut block);
-        Some(Region::new(block))
+        self.shared.take_rest(&self.arena).map(Region::new)
     }
 
     /// Reclaims what is left of a region.
     pub(crate) fn give_region(&mut self, region: Region) {
-        // If a body had no room in it, another block has been begun.
-        self.shared.get_or_insert(region.into_block());
-    }
-
-    fn take_shared(&mut self, bytes: usize) -> Option<Block> {
-        let fits = |block: &Block| block.len() >= bytes;
-        if !self.shared.as_ref().is_some_and(fits) {
-            // Release the old block first: held here, it would not come back with its last body.
-            self.shared = None;
-            let block = self.arena.allocate(self.shared_bytes);
-            self.shared = block.map(Block::into_parts);
-        }
-        let shared = self.shared.as_mut()?;
-        let block = shared.split_to(bytes);
-        align(shared);
-        Some(block)
+        self.shared.give_rest(region.into_block());
     }
 
     /// Asks the arena to say when a block comes back; [`take`](Self::take) is tried once more afterwards.
@@ -114,15 +79,10 @@ impl Bodies {
     }
 }
 
-/// Lets the rest of a shared block begin at a cache line.
-fn align(block: &mut Block) {
-    let ahead = block.as_ref().as_ptr().align_offset(ALIGNMENT);
-    block.advance(ahead.min(block.len()));
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arena::ALIGNMENT;
     use crate::arena::ArenaOptions;
 
     fn bodies(bytes: usize) -> Bodies {

@@ -638,7 +638,7 @@ impl World {
             .ok_or(KeeperError::NoNode)?;
         let path = match kind {
             Kind::EphemeralSequential => format!("{path}{:010}", above.sequence),
-            Kind::Persistent | Kind::Ephemeral => path.to_owned(),
+            Kind::Persistent | Kind::Shared | Kind::Ephemeral => path.to_owned(),
         };
         above.sequence += 1;
         if self.nodes.contains_key(&path) {
@@ -646,7 +646,10 @@ impl World {
         }
         let node = Node {
             data: data.to_vec(),
-            owner: if kind == Kind::Persistent { 0 } else { session },
+            owner: match kind {
+                Kind::Persistent | Kind::Shared => 0,
+                Kind::Ephemeral | Kind::EphemeralSequential => session,
+            },
             ..Node::default()
         };
         self.nodes.insert(path.clone(), node);

@@ -330,7 +330,7 @@ impl<K: Keeper> ZooKeeperLedger<K> {
         self.first_segment = first;
         self.opened = log.opened;
         self.checkpoints = reading.from.into_iter().collect();
-        (self.checkpoint_open, self.remove_refused) = (None, 0);
+        (self.checkpoint_open, self.remove_refused, self.removing) = (None, 0, None);
         self.segments_read = reading.segments.len() as u64;
         self.is_list_dirty = true;
         self.heal_log();

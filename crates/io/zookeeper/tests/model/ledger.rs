@@ -168,6 +168,12 @@ impl Farm {
                 Notice::Send { .. } => panic!("nothing is sent to other ICNs"),
             }
         }
+        let due = self.icns[icn].ledger.next_due();
+        assert!(
+            due.is_none_or(|due| due > self.now),
+            "an ICN that was polled at {:?} is due at {due:?}: it would never wait",
+            self.now
+        );
     }
 
     fn run(&mut self, ms: u64) {
@@ -486,6 +492,33 @@ fn the_segments_of_runs_before_the_last_are_removed() {
     farm.start(0);
     farm.run(100);
     assert_eq!(farm.log.len(), 200);
+}
+
+#[test]
+fn a_removal_whose_answer_was_lost_leaves_no_gap() {
+    for seed in 0..100 {
+        let mut farm = Farm::new(seed, 1);
+        farm.run(100);
+        for round in 0..60 {
+            farm.append_checkpoint(0, false);
+            farm.append(0);
+            farm.run(1 + round % 3);
+            if round % 4 == 3 {
+                farm.model.set_up(farm.now, false);
+                farm.run(1);
+                farm.model.set_up(farm.now, true);
+                farm.run(4);
+            }
+        }
+        farm.run(200);
+        let names = farm.model.list(farm.now, "/farm/run/log");
+        let numbers: Vec<u64> = names
+            .iter()
+            .map(|name| name[4..].parse().unwrap())
+            .collect();
+        let is_next = |pair: &[u64]| pair[1] == pair[0] + 1;
+        assert!(numbers.windows(2).all(is_next), "seed {seed}: {numbers:?}");
+    }
 }
 
 /// Runs cuts, pauses, ends of sessions and of servers in any order, then a calm.

@@ -21,7 +21,8 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    pub(crate) fn new(
+    /// Returns an error about `key`, without its file and line.
+    pub fn new(
         key: impl Into<String>,
         found: impl fmt::Display,
         expected: impl Into<String>,

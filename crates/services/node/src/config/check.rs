@@ -8,7 +8,7 @@ use crate::check::{Check, ConfigError, for_index};
 use crate::sink::Ack;
 use sheaf_placement::{Reaction, policy};
 use sheaf_protocol::EpnId;
-use sheaf_scheduler::{Incomplete, Mode};
+use sheaf_scheduler::{Delivery, Incomplete, Mode};
 
 /// Linux has no longer names of congestion control (`TCP_CA_NAME_MAX`, 16 with the final zero).
 const CONGESTION_BYTES_MAX: usize = 15;
@@ -28,6 +28,8 @@ impl FarmConfig {
         self.check_transport(&mut check);
         self.check_security(&mut check);
         self.check_membership(&mut check);
+        self.log.check(&mut check);
+        self.metrics.check(&mut check);
         check.errors
     }
 
@@ -305,6 +307,15 @@ impl FarmConfig {
                     "\"built\" for epn.sink.kind = \"{}\": only the file sink stores",
                     epn.sink.kind()
                 ),
+            );
+            check.both(
+                self.icn.delivery == Delivery::AtMostOnce,
+                "icn.delivery",
+                "epn.ack",
+                "\"at-least-once\"",
+                "\"at-most-once\" with epn.ack = \"stored\": the next life of an EPN publishes its TFs, and none is built \
+                 again"
+                    .to_owned(),
             );
         }
     }

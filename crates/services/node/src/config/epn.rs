@@ -50,7 +50,8 @@ impl Default for EpnConfig {
 }
 
 impl EpnConfig {
-    /// Bytes of the arena: what is built, and a fourth of it for what is with the consumer or cannot be filled.
+    /// Bytes of the arena: what is built, and a fourth of it for what is with the consumer or cannot be filled: small
+    /// bodies share blocks, and one that is kept keeps its block.
     #[must_use]
     pub fn arena_bytes(&self) -> u64 {
         self.build.capacity_bytes.saturating_mul(5) / 4

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use sheaf_membership::LivenessConfig;
-use sheaf_scheduler::SchedulerConfig;
+use sheaf_scheduler::{Delivery, SchedulerConfig};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +17,8 @@ pub struct IcnConfig {
     /// Where it serves metrics; without it, nowhere.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<String>,
+    /// How often a TF may be delivered whose EPN dies before it acknowledges.
+    pub delivery: Delivery,
     /// Where verdicts are kept.
     pub ledger: LedgerConfig,
     /// How TFs are placed.
@@ -31,6 +33,7 @@ impl Default for IcnConfig {
             address: "127.0.0.1:7000".to_owned(),
             addresses: Vec::new(),
             metrics: None,
+            delivery: Delivery::default(),
             ledger: LedgerConfig::default(),
             scheduler: SchedulerConfig::default(),
             liveness: LivenessConfig::default(),

@@ -38,6 +38,8 @@ pub struct Key {
     pub about: &'static [&'static str],
     /// Value that the example shows, in TOML, of a key without a default.
     pub sample: Option<&'static str>,
+    /// Nodes that take another value at SIGHUP: `the ICN` or `all nodes`; `None` if the key needs a restart.
+    pub live: Option<&'static str>,
     range: Option<Range>,
     number: Option<fn(&FarmConfig) -> Number>,
 }
@@ -117,7 +119,7 @@ impl fmt::Display for Number {
 }
 
 /// Defines [`TABLES`]: a block a table, and in it a row a key: description, name, unit; then, where there is one, the
-/// `sample` of a key without a default, and the range.
+/// `sample` of a key without a default, the range, and who takes another value while it runs.
 macro_rules! keys {
     ($(
         $(#[doc = $about:literal])+
@@ -127,7 +129,8 @@ macro_rules! keys {
                 $key:ident: $unit:literal
                     $(, sample $sample:literal)?
                     $(, whole($($whole:expr),+))?
-                    $(, real($($real:expr),+))?;
+                    $(, real($($real:expr),+))?
+                    $(, live $live:literal)?;
             )+
         }
     )+) => {
@@ -141,6 +144,7 @@ macro_rules! keys {
                     unit: $unit,
                     about: &[$($doc),+],
                     sample: keys!(@option $($sample)?),
+                    live: keys!(@option $($live)?),
                     range: keys!(@option $(Range::whole($($whole),+))? $(Range::real($($real),+))?),
                     number: keys!(@number $table $key $(($($whole),+))? $(($($real),+))?),
                 }),+],
@@ -162,7 +166,11 @@ impl Key {
     /// Returns the description in one line.
     #[must_use]
     pub fn description(&self) -> String {
-        in_one_line(self.about)
+        let about = in_one_line(self.about);
+        match self.live {
+            Some(who) => format!("{about} Can change at run time: SIGHUP to {who}."),
+            None => about,
+        }
     }
 
     /// Returns the range as error messages say it; `None` if any value of the type will do.

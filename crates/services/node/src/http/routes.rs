@@ -1,12 +1,13 @@
 //! Answers of the page, route by route.
 
 use super::Page;
+use crate::health::Health;
 use crate::usage;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Response, StatusCode};
-use sheaf_metrics::{Metric, Row};
+use sheaf_metrics::{Metric, Registry, Row};
 use std::fmt::Write as _;
 
 /// Turns of the event loop, as it stands in [`Health`](crate::health::Health).
@@ -86,9 +87,14 @@ fn with(status: StatusCode, kind: &'static str, body: String) -> Response<Full<B
     answer
 }
 
+/// Brings the turns of the event loop up to date.
+pub(crate) fn export_turns(registry: &Registry, health: &Health) {
+    registry.export(TURNS, &health.turns());
+}
+
 /// Returns all metrics; those of the process are of this moment.
 fn metrics_text(page: &Page) -> String {
-    page.registry.export(TURNS, &page.health.turns());
+    export_turns(&page.registry, &page.health);
     usage::export(&page.registry);
     let mut text = String::new();
     page.registry.encode(&mut text);

@@ -151,6 +151,9 @@ impl Gate {
 
 fn follows(control: &Control) -> Follows {
     match control {
+        Control::Commit(items) if items.iter().any(|item| item.is_redelivered) => {
+            protect!(DurableAmendment, Follows::Verdicts, else Follows::Nothing)
+        }
         Control::Commit(_) => protect!(DurableCommit, Follows::Verdicts, else Follows::Nothing),
         Control::Release(_) => protect!(DurableRelease, Follows::Verdicts, else Follows::Nothing),
         Control::Recover(_) | Control::Discard(_) | Control::Dismissed => Follows::Verdicts,

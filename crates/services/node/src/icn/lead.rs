@@ -3,13 +3,15 @@
 use super::gate::{Batch, Gate};
 use super::latency::Latencies;
 use super::notices::{Awaited, Loss, Notices};
+use super::rolled_back::Origin;
 use super::{Session, Terms};
 use crate::event::{Event, EventLog, MemberEvent};
 use sheaf_membership::{Change, MemberEvent as Joining, Members};
 use sheaf_placement::policy::UnknownPolicy;
 use sheaf_protocol::control::Hello;
 use sheaf_protocol::{
-    Control, EpnId, FlpId, NodeId, Record, Role, Source, Target, Term, Timestamp, Verdict,
+    Control, DropReason, EpnId, FlpId, Incarnation, NodeId, Record, Role, Source, Target, Term,
+    Timestamp, Verdict,
 };
 use sheaf_scheduler::{Action, Recipient, Scheduler, Summary};
 use sheaf_transport::ConnId;
@@ -52,10 +54,14 @@ pub(super) struct Lead {
     hopeless: Vec<NodeId>,
     /// Nodes that have yet to report their state.
     unheard: BTreeSet<NodeId>,
+    /// Nodes found silent in this term, each as often as it was.
+    pub(super) suspected: u64,
     began_at: Timestamp,
     /// Since when the log says that the run is over.
     over_since: Option<Timestamp>,
     is_fenced_said: bool,
+    /// State of the log when the leader began.
+    pub(super) origin: Origin,
     /// Nodes that ended in order and have not joined again.
     pub(super) left: BTreeSet<NodeId>,
     /// Answers to operators, each behind what it speaks of.
@@ -83,6 +89,7 @@ impl Lead {
             summary.clone(),
         )?;
         let is_over = scheduler.is_over();
+        let origin = Origin::new(summary.run().is_some(), scheduler.decided_tfs());
         Ok(Self {
             term,
             scheduler,
@@ -95,9 +102,11 @@ impl Lead {
             awaited: Awaited::default(),
             hopeless: Vec::new(),
             unheard: BTreeSet::new(),
+            suspected: 0,
             began_at: now,
             over_since: is_over.then_some(now),
             is_fenced_said: false,
+            origin,
             left: BTreeSet::new(),
             answers: VecDeque::new(),
         })
@@ -160,6 +169,21 @@ impl Lead {
         }
     }
 
+    /// Takes from a pulse how long the node has lately had to wait for a processor, and returns the pulse with as much
+    /// of it as counts.
+    pub(super) fn note_run_delay(&mut self, session: Session, mut control: Control) -> Control {
+        let Session { node, incarnation } = session;
+        let reported = match &mut control {
+            Control::FlpPulse(pulse) => &mut pulse.run_delay_ns,
+            Control::EpnPulse(pulse) => &mut pulse.run_delay_ns,
+            _ => return control,
+        };
+        let delay = Duration::from_nanos(*reported);
+        let granted = self.members.handle_run_delay(node, incarnation, delay);
+        *reported = u64::try_from(granted.as_nanos()).unwrap_or(u64::MAX);
+        control
+    }
+
     /// A message of this term and run.
     pub(super) fn handle_control(&mut self, now: Timestamp, session: Session, control: Control) {
         let tells_all = matches!(control, Control::FlpPulse(_) | Control::EpnPulse(_));
@@ -178,6 +202,21 @@ impl Lead {
     pub(super) fn handle_joining(&mut self, context: Context<'_>, events: Vec<Joining>) {
         for event in events {
             self.apply(context, event);
+        }
+    }
+
+    /// Lives whose sessions in a registry are over. The streams of those that are dead are closed: one that lives,
+    /// paused for longer than its session, says hello again.
+    pub(super) fn handle_vanished(
+        &mut self,
+        context: Context<'_>,
+        over: impl Iterator<Item = (NodeId, Incarnation)>,
+    ) {
+        for (node, life) in over {
+            if let Some(event) = self.members.handle_vanished(node, life) {
+                self.hopeless.push(event.node);
+                self.apply(context, event);
+            }
         }
     }
 
@@ -203,12 +242,17 @@ impl Lead {
         let session = Session { node, incarnation };
         match change {
             Change::Joined => info!(%node, "Joined"),
-            Change::Silent => warn!(%node, "Silent; it gets nothing new"),
+            Change::Silent => {
+                self.suspected += 1;
+                warn!(%node, "Silent; it gets nothing new");
+            }
             Change::Heard => info!(%node, "Heard again"),
             Change::Cut if self.over_since.is_some() => {}
             Change::Cut => warn!(%node, "Its stream has closed"),
-            Change::Dead => {
-                info!(%node, "Its life is over");
+            Change::Dead | Change::Expired => {
+                if change == Change::Dead || node.role == Role::Epn {
+                    info!(%node, "Its life is over");
+                }
                 self.unheard.remove(&node);
                 match node.role {
                     Role::Flp => self.gate.forget(Recipient::Flp(FlpId(node.index))),
@@ -233,13 +277,17 @@ impl Lead {
         match change {
             Change::Joined => {
                 if let Some(hello) = hellos.get(&source.flp.into()) {
-                    let bytes_max = hello.stf_bytes_max;
-                    self.scheduler.handle_flp_joined(now, source, bytes_max);
+                    self.scheduler.handle_flp_joined(now, source, hello);
                 }
             }
-            Change::Silent | Change::Cut => self.scheduler.handle_flp_silent(source),
-            Change::Heard => self.scheduler.handle_flp_heard(source),
+            Change::Silent | Change::Cut => self.scheduler.handle_flp_silent(now, source),
+            Change::Heard => self.scheduler.handle_flp_heard(now, source),
             Change::Dead => self.scheduler.handle_flp_gone(now, source),
+            Change::Expired if self.scheduler.handle_flp_expired(now, source) => {
+                let flp = source.flp;
+                warn!(%flp, "Its control stream is closed and its data streams are open; its TFs wait for it");
+            }
+            Change::Expired => info!(flp = %source.flp, "Its life is over"),
             Change::Hopeless => {}
         }
     }
@@ -255,7 +303,7 @@ impl Lead {
             Change::Silent => self.scheduler.handle_epn_silent(now, target),
             Change::Heard => self.scheduler.handle_epn_heard(now, target),
             Change::Cut => self.scheduler.handle_epn_cut(now, target),
-            Change::Dead => self.scheduler.handle_epn_dead(now, target),
+            Change::Dead | Change::Expired => self.scheduler.handle_epn_dead(now, target),
             Change::Hopeless => {}
         }
     }
@@ -276,6 +324,9 @@ impl Lead {
                     batch.record(record);
                 }
                 Action::Done { target, trace, .. } => self.latencies.record(target, &trace),
+                Action::NotRedelivered { tf, reason } => {
+                    self.notices.add(Loss::NotRedelivered(reason), tf);
+                }
                 Action::Send(to, control) => {
                     if let Control::Pace(tfs) = &control {
                         tfs.iter()
@@ -316,8 +367,13 @@ impl Lead {
                     Verdict::Incomplete { .. } => self.notices.add(Loss::Incomplete, *tf),
                     Verdict::Dropped { reason } => self.notices.add(Loss::Dropped(*reason), *tf),
                 },
+                Record::Redelivered { tf, .. } => self.notices.add(Loss::Redelivered, *tf),
                 Record::Abandoned { tf, target } => {
                     self.notices.add(Loss::Abandoned(*target), *tf);
+                }
+                Record::Undelivered { tf, .. } => {
+                    self.notices
+                        .add(Loss::Dropped(DropReason::Undelivered), *tf);
                 }
                 Record::Over => {
                     self.over_since.get_or_insert(now);
@@ -384,8 +440,14 @@ pub(super) fn log_record(log: &mut EventLog, record: &Record) {
         Record::Verdict { tf, verdict, .. } | Record::Undone { tf, verdict, .. } => {
             log.add(&verdict_event(tf.0, verdict));
         }
+        Record::Redelivered { tf, verdict, .. } | Record::UndoneRedelivered { tf, verdict, .. } => {
+            redelivered_event(tf.0, verdict)
+                .iter()
+                .for_each(|event| log.add(event));
+        }
         Record::Again(record) => log_record(log, record),
         Record::Abandoned { tf, .. } => log.add(&Event::Abandoned { tf: tf.0 }),
+        Record::Undelivered { tf, .. } => log.add(&Event::Undelivered { tf: tf.0 }),
         Record::Roster { id, first, members } => {
             let member = |source: &Source| MemberEvent {
                 flp: source.flp.0,
@@ -409,6 +471,7 @@ pub(super) fn log_record(log: &mut EventLog, record: &Record) {
         | Record::Released { .. }
         | Record::Sources { .. }
         | Record::Targets { .. }
+        | Record::RedeliveredTotal { .. }
         | Record::Listed { .. } => {}
     }
 }
@@ -425,6 +488,22 @@ pub(super) fn target_of(session: Session) -> Target {
         epn: EpnId(session.node.index),
         incarnation: session.incarnation,
     }
+}
+
+/// Returns the event of an amended verdict; `None` for one that no leader appends.
+fn redelivered_event(tf: u64, verdict: &Verdict) -> Option<Event> {
+    let (name, target, missing) = match verdict {
+        Verdict::Complete { target } => ("complete", target, &[][..]),
+        Verdict::Incomplete { target, missing } => ("incomplete", target, &missing[..]),
+        Verdict::Dropped { .. } => return None,
+    };
+    Some(Event::Redelivered {
+        tf,
+        verdict: name.to_owned(),
+        epn: target.epn.0,
+        incarnation: target.incarnation.0,
+        missing: missing.iter().map(|flp| flp.0).collect(),
+    })
 }
 
 fn verdict_event(tf: u64, verdict: &Verdict) -> Event {

@@ -15,6 +15,10 @@ impl<T: Transport> IcnNode<T> {
             match notice {
                 Notice::Lead { term, replay } => self.begin_to_lead(now, term, replay),
                 Notice::Durable(position) => {
+                    self.confirm_suspicion(position);
+                    if self.rolled_back.is_some() {
+                        continue;
+                    }
                     let Some(lead) = &mut self.lead else {
                         continue;
                     };
@@ -45,10 +49,11 @@ impl<T: Transport> IcnNode<T> {
     }
 
     fn begin_to_lead(&mut self, now: Timestamp, term: Term, replay: Replay) {
-        self.log.add(&Event::Leads { term: term.0 });
         let log = &mut self.log;
         let records = replay.inspect(|record| lead::log_record(log, record));
         let lead = Lead::begin(&self.terms, now, term, records, !self.has_followed);
+        // A second term of this process must not open the run of its first one again.
+        self.has_followed = true;
         let mut lead = match lead {
             Ok(lead) => lead,
             // The name was looked up when the process began.
@@ -64,15 +69,15 @@ impl<T: Transport> IcnNode<T> {
             .filter_map(|conn| Some((*conn, (*self.sessions.get(conn)?)?)))
             .collect();
         self.lead = Some(Box::new(lead));
-        for (conn, Session { node, incarnation }) in sessions {
+        for (conn, session) in sessions {
             let Some(lead) = &mut self.lead else { return };
+            let Session { node, incarnation } = session;
             match lead.members.handle_hello(fair, node, incarnation) {
                 Ok(events) => {
                     lead.await_word_of(node);
-                    self.send_leadership(conn);
-                    self.with_lead(now, |lead, context| {
-                        lead.handle_joining(context, events);
-                    });
+                    if !self.welcome(now, conn, session, events) {
+                        return;
+                    }
                 }
                 Err(error) => self.refuse_life(now, conn, &error),
             }
@@ -89,7 +94,8 @@ impl<T: Transport> IcnNode<T> {
         let Some(lead) = self.lead.take() else {
             return;
         };
-        self.has_followed = true;
+        // Nodes may well know more than a leader of the past.
+        self.rolled_back = None;
         warn!(
             term = lead.term.0,
             higher = term.0,

@@ -17,6 +17,10 @@ pub(super) enum Loss {
     Dropped(DropReason),
     Incomplete,
     Abandoned(Target),
+    /// Built by another EPN after the death of the first.
+    Redelivered,
+    /// Abandoned, since it cannot be built again.
+    NotRedelivered(DropReason),
 }
 
 #[derive(Debug, Default)]
@@ -51,6 +55,16 @@ impl Notices {
                     Loss::Incomplete => warn!(tfs, last_tf_id, "TFs are incomplete"),
                     Loss::Abandoned(target) => {
                         warn!(tfs, last_tf_id, epn = %target.epn, "TFs are abandoned: not acknowledged");
+                    }
+                    Loss::Redelivered => {
+                        warn!(
+                            tfs,
+                            last_tf_id,
+                            "TFs are built again and delivered marked: their EPN died before it acknowledged"
+                        );
+                    }
+                    Loss::NotRedelivered(reason) => {
+                        warn!(tfs, last_tf_id, %reason, "TFs cannot be built again from the holds");
                     }
                 }
             }

@@ -1,4 +1,4 @@
-//! Orders of an operator in a running run: `sheaf ctl drain`, `sheaf ctl set`, `sheaf ctl stop`, and questions.
+//! Orders of an operator in a running run: `sheaf ctl drain`, `set`, `restart`, `stop`, and questions.
 
 use super::IcnNode;
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tracing::info;
 
 /// Time for a status to leave this process.
-const SEND_WAIT: Duration = Duration::from_millis(50);
+pub(super) const SEND_WAIT: Duration = Duration::from_millis(50);
 /// Bytes of a part of a status: below the longest blob of the protocol.
 const STATUS_PART_BYTES: usize = 256 << 10;
 
@@ -18,6 +18,12 @@ impl<T: Transport> IcnNode<T> {
         let Control::Order(order) = control else {
             return;
         };
+        if let Order::Restart { term } = *order
+            && self.lead.is_some()
+        {
+            let outcome = self.handle_restart(now, term);
+            return self.answer(now, conn, *order, outcome);
+        }
         let Some(lead) = &mut self.lead else {
             return self.send(&[conn], &Control::Standby);
         };
@@ -42,11 +48,22 @@ impl<T: Transport> IcnNode<T> {
                 lead.scheduler.handle_stop(now);
                 Ok("the sources stop, the farm drains".to_owned())
             }
-            Order::Status => Err("answered by its own message".to_owned()),
+            Order::Status | Order::Restart { .. } => Err("answered above".to_owned()),
         };
         if let (Order::Drain { epn }, Ok(_)) = (order, &outcome) {
             self.ask_to_leave(*epn);
         }
+        self.answer(now, conn, *order, outcome);
+    }
+
+    /// Answers an order, when what it has changed is durable.
+    fn answer(
+        &mut self,
+        now: Timestamp,
+        conn: ConnId,
+        order: Order,
+        outcome: Result<String, String>,
+    ) {
         let (done, detail) = match outcome {
             Ok(detail) => (true, detail),
             Err(detail) => (false, detail),

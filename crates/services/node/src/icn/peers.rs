@@ -3,7 +3,8 @@
 //! One stream a pair: the ICN with the higher index opens it and says hello. What is lost with a stream the log
 //! repeats by itself.
 
-use sheaf_protocol::Timestamp;
+use crate::challenge::CHALLENGE_WITHIN;
+use sheaf_protocol::{Timestamp, protect};
 use sheaf_stf_builder::Backoff;
 use sheaf_transport::{ConnId, Transport};
 use std::time::Duration;
@@ -19,6 +20,8 @@ struct Peer {
     /// Where this ICN has to connect to; `None` if the peer comes by itself.
     address: Option<String>,
     conn: Option<ConnId>,
+    /// Since when the stream stands, if this ICN has opened it.
+    stands_since: Option<Timestamp>,
     /// Established stream of an authenticated peer.
     is_up: bool,
     retry_at: Timestamp,
@@ -37,6 +40,7 @@ impl Peers {
             icn,
             address: (icn < me).then(|| address.clone()),
             conn: None,
+            stands_since: None,
             is_up: false,
             retry_at: Timestamp(0),
             pause: Backoff::new(PAUSE_FIRST, PAUSE_MAX, u64::from(me) << 16 | u64::from(icn)),
@@ -68,12 +72,28 @@ impl Peers {
         up.filter_map(|peer| peer.conn).collect()
     }
 
-    /// Opens streams that are down and whose pause is over.
+    /// The connection of a stream that this ICN has opened stands: the challenge of the peer comes next.
+    pub(super) fn handle_connected(&mut self, now: Timestamp, conn: ConnId) {
+        let mut peers = self.0.iter_mut();
+        if let Some(peer) = peers.find(|peer| peer.conn == Some(conn)) {
+            peer.stands_since = Some(now);
+        }
+    }
+
+    /// Opens streams that are down and whose pause is over, and gives up those on which no challenge came.
     pub(super) fn handle_tick<T: Transport>(&mut self, now: Timestamp, transport: &mut T) {
         for peer in &mut self.0 {
             let Some(address) = &peer.address else {
                 continue;
             };
+            if let (Some(conn), Some(since), false) = (peer.conn, peer.stands_since, peer.is_up)
+                && protect!(ChallengeDeadline, when now.since(since) >= CHALLENGE_WITHIN)
+            {
+                transport.close(conn);
+                peer.conn = None;
+                peer.stands_since = None;
+                peer.retry_at = now + peer.pause.pause();
+            }
             if peer.conn.is_some() || now < peer.retry_at {
                 continue;
             }
@@ -99,8 +119,49 @@ impl Peers {
     pub(super) fn set_down(&mut self, now: Timestamp, conn: ConnId) -> Option<u16> {
         let peer = self.0.iter_mut().find(|peer| peer.conn == Some(conn))?;
         peer.conn = None;
+        peer.stands_since = None;
         peer.is_up = false;
         peer.retry_at = now + peer.pause.pause();
         Some(peer.icn)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sheaf_transport::Event;
+    use sheaf_transport::memory::{Faults, Network};
+
+    #[test]
+    fn a_stream_on_which_no_challenge_comes_is_given_up_and_opened_again() {
+        let network = Network::new(1, Faults::default());
+        let (mut me, mut other) = (network.endpoint("icn1"), network.endpoint("icn0"));
+        other.listen("icn0:1").expect("the address is free");
+        let mut peers = Peers::new(1, &["icn0:1".to_owned(), "icn1:1".to_owned()]);
+        let (mut accepted, mut closed) = (0, 0);
+        let mut pass = |until_ms: u64| {
+            while network.now() < Timestamp(until_ms * 1_000_000) {
+                let now = network.now() + Duration::from_millis(5);
+                network.advance_to(now);
+                peers.handle_tick(now, &mut me);
+                let mut events = Vec::new();
+                me.poll(&mut events, None).expect("memory does not fail");
+                for event in events.drain(..) {
+                    if let Event::Connected { conn } = event {
+                        peers.handle_connected(now, conn);
+                    }
+                }
+                // The other ICN has died without a word: its machine accepts streams, and nothing answers.
+                other.poll(&mut events, None).expect("memory does not fail");
+                let count =
+                    |is: fn(&Event) -> bool| events.iter().filter(|event| is(event)).count();
+                accepted += count(|event| matches!(event, Event::Accepted { .. }));
+                closed += count(|event| matches!(event, Event::Closed { .. }));
+            }
+            (accepted, closed)
+        };
+        assert_eq!(pass(1000), (1, 0), "a challenge may take a second");
+        assert_eq!(pass(1300), (2, 1), "another stream takes its place");
+        assert_eq!(pass(3900), (4, 3), "and each is given up like the first");
     }
 }

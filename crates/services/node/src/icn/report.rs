@@ -2,13 +2,16 @@
 
 use super::IcnNode;
 use super::lead::Lead;
+use super::node_states::NodeState;
 use crate::status::{AccountingStatus, EpnStatus, FarmStatus, FlpStatus, LedgerStatus};
+use sheaf_membership::MemberState;
 use sheaf_metrics::{Metric, Registry, Row};
 use sheaf_placement::Refusal;
 use sheaf_protocol::{DropReason, EpnId, FlpId, NodeId, Role, Timestamp};
 use sheaf_scheduler::Accounting;
 use sheaf_transport::Transport;
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// Metrics of a leading ICN.
 const OF_LEAD: &[Row<Lead>] = &[
@@ -51,6 +54,13 @@ const OF_LEAD: &[Row<Lead>] = &[
         |lead| lead.scheduler.accounting().abandoned,
     ),
     Row::counter(
+        "balance_tf_redelivered_total",
+        "TFs built again because their EPN died before it acknowledged, and delivered with a mark.",
+        "counted in complete or incomplete as well; `icn.delivery = \"at-least-once\"` only. An EPN died: find out why. \
+         Consumers may have these TFs twice",
+        |lead| lead.scheduler.accounting().redelivered,
+    ),
+    Row::counter(
         "balance_tf_reassigned_total",
         "Assignments of TFs after their first one.",
         "healthy: 0. Steady growth: an EPN is too slow for `tf_deadline_ms`, or a path is broken",
@@ -89,6 +99,19 @@ const OF_LEAD: &[Row<Lead>] = &[
         "after 100 ms without an acknowledgement. A consumer is slow, or an EPN hangs",
         |lead| lead.scheduler.stats().commits_repeated,
     ),
+    Row::counter(
+        "balance_nodes_suspected_total",
+        "Times that a node was found silent.",
+        "healthy: 0. Steady growth: a node hangs again and again, or is short of processor time \
+         (`balance_run_delay_seconds`)",
+        |lead| lead.suspected,
+    ),
+    Row::counter(
+        "balance_releases_repeated_total",
+        "Releases retransmitted to nodes that had not applied them in time.",
+        "one for each node that joins. Steady growth: a node does not read its control stream",
+        |lead| lead.scheduler.stats().releases_repeated,
+    ),
     Row::gauge(
         "balance_pace_late_seconds_max",
         "Longest delay of a heartbeat behind its deadline, in seconds.",
@@ -108,6 +131,15 @@ const OF_LEAD: &[Row<Lead>] = &[
         |lead| lead.scheduler.queued() as u64,
     ),
 ];
+const RUN_DELAY: Metric = Metric::gauge(
+    "balance_run_delay_seconds",
+    "Longest time lately for which a node has waited for a processor, by its pulses, in seconds.",
+)
+.labels(&["node"])
+.advice(
+    "as `node_run_delay_seconds`, for every node in one place. So much longer a node may be silent before it counts \
+     as such",
+);
 const MESSAGES_REFUSED: Metric = Metric::counter(
     "node_messages_refused_total",
     "Messages to the ICN refused because of their run or their sender.",
@@ -123,7 +155,13 @@ const SOURCE_STFS: Metric = Metric::gauge("balance_source_stfs", "STFs of an FLP
 /// Lists the metrics of an ICN.
 pub(crate) fn metrics() -> impl Iterator<Item = Metric> {
     let rows = OF_LEAD.iter().map(|row| row.metric);
-    rows.chain([MESSAGES_REFUSED, SOURCE_STFS, super::latency::LATENCY])
+    rows.chain([
+        MESSAGES_REFUSED,
+        RUN_DELAY,
+        SOURCE_STFS,
+        super::latency::LATENCY,
+    ])
+    .chain(super::node_states::metrics())
 }
 
 impl<T: Transport> IcnNode<T> {
@@ -180,7 +218,9 @@ impl<T: Transport> IcnNode<T> {
                 .map(|flp| flp.0)
                 .collect(),
             security: self.terms.level.to_owned(),
+            run_delay_s: self.run_delay(now).as_secs_f64(),
             accounting: accounting_status(scheduler.accounting(), scheduler.in_flight()),
+            suspected: lead.suspected,
             queued: scheduler.queued() as u64,
             ledger,
             latency_us: lead
@@ -214,13 +254,35 @@ impl<T: Transport> IcnNode<T> {
         joined.chain(in_log.map(|node| (*node).into())).collect()
     }
 
+    /// Returns the states of all nodes that are known.
+    fn states(&self, lead: &Lead) -> Vec<NodeState> {
+        let accounting = lead.scheduler.accounting();
+        let flps = self.known(accounting.sources.keys(), Role::Flp).into_iter();
+        let epns = self.known(accounting.targets.keys(), Role::Epn).into_iter();
+        let state = |node, name| NodeState {
+            node,
+            name,
+            is_up: lead.members.state(node) == Some(MemberState::Up),
+        };
+        let flps = flps.map(|node| state(node, flp_state(lead, node)));
+        flps.chain(epns.map(|node| state(node, epn_state(lead, node))))
+            .collect()
+    }
+
     /// Brings the metrics of the ICN up to date.
-    pub fn export(&self, registry: &Registry) {
+    pub fn export(&mut self, registry: &Registry) {
+        let states = self.lead.as_ref().map(|lead| self.states(lead));
+        let icn = self.terms.me.index;
+        self.node_states
+            .export(registry, icn, states.unwrap_or_default());
         let Some(lead) = &self.lead else {
             return;
         };
         registry.export(OF_LEAD, lead);
         registry.set(&MESSAGES_REFUSED, &[], self.refused_messages);
+        for (node, run_delay_ns) in lead.scheduler.run_delays() {
+            registry.set(&RUN_DELAY, &[("node", &*node.to_string())], run_delay_ns);
+        }
         let accounting = lead.scheduler.accounting();
         for (flp, source) in &accounting.sources {
             // Gauges: an announced STF is counted elsewhere when its FLP dies before any EPN has it.
@@ -248,19 +310,35 @@ fn state_name(lead: &Lead, node: NodeId) -> String {
     state.to_owned()
 }
 
+fn flp_state(lead: &Lead, node: NodeId) -> String {
+    let state = state_name(lead, node);
+    if state == "up" && lead.scheduler.flp_has_ended(FlpId(node.index)) {
+        return "ended".to_owned();
+    }
+    state
+}
+
+fn epn_state(lead: &Lead, node: NodeId) -> String {
+    let state = state_name(lead, node);
+    let load = lead.scheduler.epn_load(EpnId(node.index));
+    if state != "up" {
+        state
+    } else if lead.scheduler.is_leaving(node) {
+        "leaving".to_owned()
+    } else if load.is_some_and(|load| !load.enabled) {
+        "disabled".to_owned()
+    } else {
+        state
+    }
+}
+
 fn flp_status(lead: &Lead, node: NodeId) -> FlpStatus {
     let flp = FlpId(node.index);
     let pulse = lead.scheduler.flp_pulse(flp).copied().unwrap_or_default();
     let position = lead.scheduler.flp_position(flp);
-    let state = state_name(lead, node);
-    let has_ended = lead.scheduler.flp_has_ended(flp);
     FlpStatus {
         index: node.index,
-        state: if state == "up" && has_ended {
-            "ended".to_owned()
-        } else {
-            state
-        },
+        state: flp_state(lead, node),
         incarnation: lead.scheduler.flp_incarnation(flp).map_or(0, |life| life.0),
         held_stfs: pulse.held_stfs,
         held_bytes: pulse.held_bytes,
@@ -270,6 +348,7 @@ fn flp_status(lead: &Lead, node: NodeId) -> FlpStatus {
             .map_or("unknown", |position| position.counter.name())
             .to_owned(),
         refused_stfs: position.map_or(0, |position| position.refused_stfs),
+        run_delay_s: Duration::from_nanos(pulse.run_delay_ns).as_secs_f64(),
         lag_tfs: lag_tfs(lead.scheduler.accounting(), flp),
     }
 }
@@ -288,17 +367,9 @@ fn epn_status(lead: &Lead, node: NodeId) -> EpnStatus {
     let former = lead.scheduler.former_epn(epn);
     let targets = &lead.scheduler.accounting().targets;
     let target = targets.get(&epn).copied().unwrap_or_default();
-    let state = state_name(lead, node);
-    let is_disabled = load.is_some_and(|load| !load.enabled);
     EpnStatus {
         index: node.index,
-        state: if state == "up" && lead.scheduler.is_leaving(node) {
-            "leaving".to_owned()
-        } else if state == "up" && is_disabled {
-            "disabled".to_owned()
-        } else {
-            state
-        },
+        state: epn_state(lead, node),
         weight_milli: load.map_or(former.weight_milli, |load| load.weight_milli),
         incarnation: lead.scheduler.epn_incarnation(epn).map_or(0, |life| life.0),
         open_tfs: pulse.open_tfs,
@@ -310,6 +381,7 @@ fn epn_status(lead: &Lead, node: NodeId) -> EpnStatus {
         received_bytes: former.received_bytes + pulse.received_bytes,
         duplicates_refused: former.duplicates_refused + pulse.duplicates_refused,
         digest_mismatches: former.digest_mismatches + pulse.digest_mismatches,
+        run_delay_s: Duration::from_nanos(pulse.run_delay_ns).as_secs_f64(),
         latency_us: lead.latencies.of_epn(epn),
     }
 }
@@ -326,6 +398,7 @@ fn accounting_status(accounting: &Accounting, in_flight: u64) -> AccountingStatu
         dropped: dropped.filter(|(_, count)| *count > 0).collect(),
         in_flight,
         abandoned: accounting.abandoned,
+        redelivered: accounting.redelivered,
         reassigned: accounting.reassigned,
         bytes: accounting.bytes,
         balanced: accounting.balance(in_flight),

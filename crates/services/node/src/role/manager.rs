@@ -20,9 +20,10 @@ pub(super) struct Manager {
 }
 
 impl Manager {
-    /// Reads from the environment of the process what its manager expects.
-    pub(super) fn of_environment() -> Self {
-        Self::new(sd_notify::watchdog_enabled())
+    /// Reads from the environment of the process what its manager expects; `None` without one.
+    pub(super) fn of_environment() -> Option<Self> {
+        std::env::var_os("NOTIFY_SOCKET")?;
+        Some(Self::new(sd_notify::watchdog_enabled()))
     }
 
     fn new(watchdog: Option<Duration>) -> Self {

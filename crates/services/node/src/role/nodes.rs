@@ -3,18 +3,21 @@
 use super::driver::Node;
 use super::process::Every;
 use super::{RoleError, StatusSink};
+use crate::config::FarmConfig;
 use crate::epn::EpnNode;
+use crate::event::EventLog;
 use crate::flp::{FlpNode, Turn};
 use crate::health::{Health, Standing};
 use crate::icn::IcnNode;
 use crate::metrics;
 use crate::registry::Discovery;
+use crate::shutdown::Shutdown;
 use sheaf_metrics::Registry;
 use sheaf_protocol::{RunId, Term, Timestamp};
 use sheaf_transport::{Event, Refusal, Tcp};
 use std::sync::Arc;
 use std::time::Duration;
-use tracing::info;
+use tracing::error;
 
 impl Node for FlpNode<Tcp> {
     fn turn(&mut self, now: Timestamp) -> Result<Turn, RoleError> {
@@ -41,11 +44,19 @@ impl Node for FlpNode<Tcp> {
         self.deregister(now);
     }
 
+    fn log(&mut self) -> &mut EventLog {
+        self.log()
+    }
+
     fn handle_shutdown(&mut self, now: Timestamp) {
         self.handle_shutdown(now);
     }
 
-    fn export(&self, registry: &Registry) {
+    fn handle_run_delay(&mut self, now: Timestamp, delay: Duration) {
+        self.handle_run_delay(now, delay);
+    }
+
+    fn export(&mut self, registry: &Registry) {
         metrics::export_flp(registry, self.brain());
         self.export_rejected(registry);
     }
@@ -76,6 +87,10 @@ impl Node for EpnNode<Tcp> {
         self.deregister(now);
     }
 
+    fn log(&mut self) -> &mut EventLog {
+        self.log()
+    }
+
     fn handle_shutdown(&mut self, now: Timestamp) {
         self.handle_shutdown(now);
     }
@@ -84,7 +99,11 @@ impl Node for EpnNode<Tcp> {
         self.handle_late(late);
     }
 
-    fn export(&self, registry: &Registry) {
+    fn handle_run_delay(&mut self, now: Timestamp, delay: Duration) {
+        self.handle_run_delay(now, delay);
+    }
+
+    fn export(&mut self, registry: &Registry) {
         metrics::export_epn(registry, self.brain());
         self.export_rejected(registry);
     }
@@ -97,6 +116,9 @@ pub(super) struct ReportingIcn {
     pub(super) report: Option<(Every, StatusSink)>,
     /// Where the standing of the ICN is noted.
     pub(super) health: Arc<Health>,
+    /// Whether the run outlives this process, unless that is interrupted.
+    pub(super) keep_run: bool,
+    pub(super) shutdown: Shutdown,
 }
 
 impl ReportingIcn {
@@ -113,7 +135,7 @@ impl ReportingIcn {
 
 impl Node for ReportingIcn {
     fn turn(&mut self, now: Timestamp) -> Result<Turn, RoleError> {
-        Ok(self.node.turn(now))
+        Ok(self.node.turn(now)?)
     }
 
     fn handle(&mut self, now: Timestamp, event: Event) {
@@ -136,8 +158,21 @@ impl Node for ReportingIcn {
         self.node.deregister(now);
     }
 
+    fn log(&mut self) -> &mut EventLog {
+        self.node.log()
+    }
+
+    fn reconfigure(&mut self, config: &FarmConfig) {
+        let outcome = (self.node).reconfigure(&config.scheduler(), config.icn.liveness);
+        if let Err(error) = outcome {
+            error!(%error, "The configuration before stays in force");
+        }
+    }
+
     fn handle_shutdown(&mut self, now: Timestamp) {
-        info!("Asked to end: the sources stop, the farm drains");
+        if self.keep_run && !self.shutdown.is_interrupt() {
+            self.node.keep_run();
+        }
         self.node.handle_shutdown(now);
     }
 
@@ -149,7 +184,11 @@ impl Node for ReportingIcn {
         self.node.handle_wake(now);
     }
 
-    fn export(&self, registry: &Registry) {
+    fn handle_run_delay(&mut self, now: Timestamp, delay: Duration) {
+        self.node.handle_run_delay(now, delay);
+    }
+
+    fn export(&mut self, registry: &Registry) {
         self.health.stand(self.standing());
         self.node.export(registry);
         self.node.export_rejected(registry);

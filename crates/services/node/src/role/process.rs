@@ -1,13 +1,14 @@
 //! Parts of a process that every role needs: transport, memory, metrics, logs.
 
 use super::{RoleError, RoleOptions};
-use crate::budget::{Budget, HEAP_BYTES_MAX};
+use crate::budget::Budget;
 use crate::clock::Clock;
 use crate::config::{FarmConfig, MembershipBackend};
 use crate::event::EventLog;
 use crate::health::Health;
-use crate::http::{self, MetricsError, Page};
+use crate::http::{self, Page};
 use crate::registry::{self, Discovery};
+use crate::reporting::Reporting;
 use crate::shutdown::Shutdown;
 use crate::{granted, reject, security, usage};
 use sheaf_auth::Tls;
@@ -35,6 +36,7 @@ pub(super) struct Process {
     pub(super) level: &'static str,
     pub(super) health: Arc<Health>,
     page_tls: Option<Tls>,
+    reporting: Option<Reporting>,
 }
 
 impl Process {
@@ -43,12 +45,13 @@ impl Process {
         node: NodeId,
         options: &RoleOptions,
         shutdown: &Shutdown,
-        arena_bytes: u64,
     ) -> Result<Self, RoleError> {
         let log = match &options.events {
-            Some(path) => EventLog::append_to(path).map_err(|source| RoleError::Events {
-                path: path.clone(),
-                source,
+            Some(path) => EventLog::append_to(path, config.log.rotation()).map_err(|source| {
+                RoleError::Events {
+                    path: path.clone(),
+                    source,
+                }
             })?,
             None => EventLog::none(),
         };
@@ -60,8 +63,10 @@ impl Process {
             metrics.map(String::as_str),
         )?;
         let level = security::level(&security);
+        let is_local = security::is_local(config, node, options.listen.as_deref());
         let page_tls = security::of_page(config, &security);
-        let bytes = usize::try_from(arena_bytes).unwrap_or(usize::MAX);
+        let budget = Budget::of(config, node);
+        let bytes = usize::try_from(budget.arena).unwrap_or(usize::MAX);
         let options = match node.role {
             Role::Flp => config.transport.lent_arena(),
             // Its consumers look at it.
@@ -75,7 +80,7 @@ impl Process {
         };
         let tcp = TcpConfig {
             limits,
-            heap_bytes_max: HEAP_BYTES_MAX,
+            heap_bytes_max: budget.heap,
             ..config.transport.tcp()
         };
         let connections_max =
@@ -89,12 +94,15 @@ impl Process {
         let waker = transport.waker();
         let of_shutdown = waker.clone();
         shutdown.set_waker(move || wake(&of_shutdown));
-        let budget = Budget::of(config, node, arena_bytes);
         info!(
             budget_bytes = budget.total(),
+            start_bytes = budget.at_start,
             arena_bytes = budget.arena,
-            heap_bytes_max = budget.heap,
+            heap_bytes = budget.heap,
             source_bytes = budget.source,
+            heads_bytes = budget.heads,
+            connections_bytes = budget.connections,
+            ledger_bytes = budget.ledger,
             program_bytes = budget.program,
             queue_bytes_max_each = queue_bytes_max,
             connections_max,
@@ -109,7 +117,7 @@ impl Process {
             receive_buffer_bytes = sockets.receive_buffer_bytes,
             "Sockets"
         );
-        granted::warn_of_shortfalls(&config.transport, sockets, &arena, level == "loopback");
+        granted::warn_of_shortfalls(&config.transport, sockets, &arena, is_local);
         let clock = Clock::start();
         let health = Arc::new(Health::new(&node, clock));
         Ok(Self {
@@ -123,6 +131,7 @@ impl Process {
             level,
             health,
             page_tls,
+            reporting: None,
         })
     }
 
@@ -148,16 +157,23 @@ impl Process {
         Ok(registry.map(|registry| Discovery::new(registry, self.clock.now(), me)))
     }
 
-    /// Serves the page of the process, if the farm file or the options say where.
-    pub(super) fn serve_page(
-        &self,
+    /// Serves the page of the process, and reports its metrics, if the farm file or the options say where.
+    pub(super) fn publish(
+        &mut self,
         config: &FarmConfig,
         options: &RoleOptions,
-    ) -> Result<(), MetricsError> {
+    ) -> Result<(), RoleError> {
+        usage::export_build(&self.registry, options.build);
+        self.reporting = Some(Reporting::start(
+            config,
+            self.node,
+            &options.metrics_to,
+            &self.registry,
+            &self.health,
+        )?);
         let Some(address) = page_address(config, self.node.role, options) else {
             return Ok(());
         };
-        usage::export_build(&self.registry, options.build);
         let page = Page {
             registry: self.registry.clone(),
             health: self.health.clone(),
@@ -167,6 +183,23 @@ impl Process {
         };
         http::serve(address, page)?;
         Ok(())
+    }
+}
+
+impl Process {
+    /// Follows the run that the node stands in, where its metrics are reported.
+    pub(super) fn follow_run(&mut self) {
+        let run = self.health.standing().run;
+        if let Some(reporting) = &mut self.reporting {
+            reporting.stand_in(run);
+        }
+    }
+
+    /// Follows `config` in the keys of metrics that may change while the node runs.
+    pub(super) fn reconfigure(&self, config: &FarmConfig) {
+        if let Some(reporting) = &self.reporting {
+            reporting.reconfigure(config);
+        }
     }
 }
 

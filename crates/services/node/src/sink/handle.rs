@@ -9,7 +9,7 @@ use bytes::Bytes;
 use sheaf_protocol::Tf;
 use sheaf_protocol::control::Recover;
 use sheaf_protocol::{RunId, TfId};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// Sink of an EPN: a queue in, events out.
 pub struct SinkHandle {
@@ -112,6 +112,12 @@ impl SinkHandle {
     /// Returns the next event, if there is one now.
     pub fn poll(&mut self) -> Option<SinkEvent> {
         self.queue.poll()
+    }
+
+    /// Takes back TFs of `run` that no consumer has been given, and that no consumer gets any more.
+    /// [`SinkEvent::Returned`] follows for each of them.
+    pub fn recall(&mut self, run: RunId, tfs: &BTreeSet<TfId>) {
+        self.queue.recall(run, tfs);
     }
 
     /// Delivers what is in the queue, as far as the consumer takes it without being waited for, and ends. A consumer

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use sheaf_protocol::Tf;
 use sheaf_protocol::control::Recover;
 use sheaf_protocol::{RunId, TfId};
+use std::collections::BTreeSet;
 
 /// Order about a TF that is stored before it is committed.
 #[derive(Debug)]
@@ -28,6 +29,9 @@ pub(super) trait Queue: Send {
 
     /// Returns the next event, if there is one now.
     fn poll(&mut self) -> Option<SinkEvent>;
+
+    /// Takes back TFs of `run` that no consumer has been given; [`SinkEvent::Returned`] follows for each of them.
+    fn recall(&mut self, _run: RunId, _tfs: &BTreeSet<TfId>) {}
 
     /// Delivers what is in the queue, as far as consumers take it without delay, and ends.
     fn finish(&mut self) {}

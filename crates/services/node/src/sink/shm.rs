@@ -14,7 +14,7 @@ pub use table::ShmSink;
 
 use super::queue::Queue;
 use super::worker::Failures;
-use super::{DeliverError, Delivery, Memory, Opening, SinkError, SinkEvent, stated};
+use super::{DeliverError, Delivery, Memory, Opening, SinkError, SinkEvent, stated, taken_back};
 use crate::check::path_for;
 use crate::source::Wake;
 use bytes::Bytes;
@@ -22,10 +22,10 @@ use counters::Counters;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use sheaf_formats::tf_file::tf_file_head;
-use sheaf_protocol::Tf;
+use sheaf_protocol::{RunId, Tf, TfId};
 use sheaf_transport::handover::{Gave, Left, Lender};
 use sheaf_transport::unix::UnixSocket;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
@@ -54,6 +54,8 @@ struct State {
     untaken: usize,
     events: VecDeque<SinkEvent>,
     is_ending: bool,
+    /// TFs to be given back that no consumer has been offered.
+    recalled: Option<(RunId, BTreeSet<TfId>)>,
 }
 
 /// The node's side.
@@ -137,6 +139,11 @@ impl Queue for ShmWorker {
 
     fn poll(&mut self) -> Option<SinkEvent> {
         lock(&self.state).events.pop_front()
+    }
+
+    fn recall(&mut self, run: RunId, tfs: &BTreeSet<TfId>) {
+        lock(&self.state).recalled = Some((run, tfs.clone()));
+        self.wake();
     }
 
     fn finish(&mut self) {
@@ -258,11 +265,17 @@ impl Hands {
     fn is_asked_to_end(&mut self) -> bool {
         let mut rings = [0; 64];
         while matches!((&self.rung).read(&mut rings), Ok(1..)) {}
-        let (tfs, is_ending) = {
+        let (tfs, is_ending, recalled) = {
             let mut state = lock(&self.state);
-            (std::mem::take(&mut state.queue), state.is_ending)
+            let recalled = state.recalled.take();
+            (std::mem::take(&mut state.queue), state.is_ending, recalled)
         };
         self.queue.extend(tfs);
+        if let Some((run, tfs)) = recalled {
+            let back = taken_back(&mut self.queue, run, &tfs);
+            let events = back.iter().map(SinkEvent::returned).collect();
+            self.notify(events, back.len());
+        }
         is_ending
     }
 

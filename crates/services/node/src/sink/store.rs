@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use tracing::{info, warn};
 
 /// Content of a TF in a file: sources of its parts, and missing FLPs.
-type Shape = (Vec<Source>, Vec<FlpId>);
+type Shape = (Vec<Source>, Vec<FlpId>, bool);
 
 /// A TF that was published for a former life of the EPN.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -298,7 +298,8 @@ impl TfStore {
         self.recover_without(run, item, &path)
     }
 
-    /// The verdict leaves out parts that the file has: they came between report and crash.
+    /// Publishes the parts that the verdict has, of a file with others: they came between report and crash, or the file
+    /// was written with an older roster.
     fn recover_without(
         &mut self,
         run: RunId,
@@ -311,14 +312,15 @@ impl TfStore {
         let Ok(file) = read_tf_file(&bytes) else {
             return Ok(None);
         };
-        if !file.missing.iter().all(|flp| item.missing.contains(flp)) {
+        let has = |flp: &FlpId| file.parts.iter().any(|part| part.source.flp == *flp);
+        if !item.parts.iter().all(has) {
             warn!(
                 tf_id = item.tf.0,
                 "A stored TF lacks parts that its verdict has"
             );
             return Ok(None);
         }
-        let keeps = |part: &&Part<&[u8]>| !item.missing.contains(&part.source.flp);
+        let keeps = |part: &&Part<&[u8]>| item.parts.contains(&part.source.flp);
         let parts = file.parts.iter().filter(keeps).map(|part| Part {
             source: part.source,
             format: part.format,
@@ -330,6 +332,7 @@ impl TfStore {
             run,
             tf: item.tf,
             attempt: file.attempt,
+            is_redelivered: file.is_redelivered,
             parts: parts.collect(),
             missing: item.missing.clone(),
         };
@@ -381,7 +384,7 @@ fn part_event(part: &Part<&[u8]>) -> PartEvent {
 
 fn shape(tf: &Tf<Bytes>) -> Shape {
     let sources = tf.parts.iter().map(|part| part.source).collect();
-    (sources, tf.missing.clone())
+    (sources, tf.missing.clone(), tf.is_redelivered)
 }
 
 fn parse_hex(text: &str) -> Option<u64> {

@@ -1,12 +1,12 @@
 //! The thread of a sink, and the queue between it and the node.
 
 use super::queue::Queue;
-use super::{DeliverError, Delivery, Patience, Sink, SinkEvent};
+use super::{DeliverError, Delivery, Patience, Sink, SinkEvent, taken_back};
 use crate::source::Wake;
 use crate::source::stop::{Stopper, stop_cord};
 use bytes::Bytes;
-use sheaf_protocol::Tf;
-use std::collections::VecDeque;
+use sheaf_protocol::{RunId, Tf, TfId};
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -32,9 +32,21 @@ struct State {
     queue: VecDeque<Tf<Bytes>>,
     /// Whether the thread has a TF that is neither in the queue nor delivered.
     is_busy: bool,
+    /// Whether the thread sleeps until something is offered.
+    is_asleep: bool,
     /// At most two for each TF that was taken, and one failure.
     events: VecDeque<SinkEvent>,
     is_ending: bool,
+    /// TFs to be given back when the try under way has failed for want of a consumer.
+    recalled: BTreeSet<(RunId, TfId)>,
+}
+
+impl State {
+    fn take_next(&mut self) -> Option<Tf<Bytes>> {
+        let tf = self.queue.pop_front();
+        self.is_busy |= tf.is_some();
+        tf
+    }
 }
 
 impl Shared {
@@ -85,13 +97,25 @@ impl Queue for Worker {
             return Err(tf);
         }
         state.queue.push_back(tf);
+        let is_asleep = std::mem::take(&mut state.is_asleep);
         drop(state);
-        self.shared.offered.notify_one();
+        // A ring costs a system call, also if it is not heard.
+        if is_asleep {
+            self.shared.offered.notify_one();
+        }
         Ok(())
     }
 
     fn poll(&mut self) -> Option<SinkEvent> {
         self.shared.lock().events.pop_front()
+    }
+
+    fn recall(&mut self, run: RunId, tfs: &BTreeSet<TfId>) {
+        let mut state = self.shared.lock();
+        for tf in taken_back(&mut state.queue, run, tfs) {
+            state.events.push_back(SinkEvent::returned(&tf));
+        }
+        state.recalled = tfs.iter().map(|tf| (run, *tf)).collect();
     }
 
     fn finish(&mut self) {
@@ -115,6 +139,16 @@ impl Drop for Worker {
     }
 }
 
+/// End of the work on one TF.
+enum Outcome {
+    /// Delivered; and whether a try had failed before.
+    Delivered(Delivery, bool),
+    /// Taken back: no consumer has the TF.
+    Recalled,
+    /// The node ends.
+    Ending,
+}
+
 /// The thread's side.
 struct Hands {
     shared: Arc<Shared>,
@@ -127,8 +161,13 @@ impl Hands {
     /// Returns the number of TFs that were not delivered in the end.
     fn run(mut self) -> u64 {
         while let Some(tf) = self.next() {
-            let Some((delivery, has_failed)) = self.deliver(&tf) else {
-                return 1 + self.shared.lock().queue.drain(..).count() as u64;
+            let (delivery, has_failed) = match self.deliver(&tf) {
+                Outcome::Delivered(delivery, has_failed) => (delivery, has_failed),
+                Outcome::Recalled => {
+                    self.notify([SinkEvent::returned(&tf)].into_iter());
+                    continue;
+                }
+                Outcome::Ending => return 1 + self.shared.lock().queue.drain(..).count() as u64,
             };
             let delivered = SinkEvent::delivered(&tf, delivery);
             let bytes = tf.bytes();
@@ -143,9 +182,15 @@ impl Hands {
     /// The next TF; `None` when there is none and none will come.
     fn next(&mut self) -> Option<Tf<Bytes>> {
         let shared = self.shared.clone();
+        if let Some(tf) = shared.lock().take_next() {
+            return Some(tf);
+        }
         loop {
             let again = self.sink.idle();
-            let is_idle = |state: &mut State| state.queue.is_empty() && !state.is_ending;
+            let is_idle = |state: &mut State| {
+                state.is_asleep = state.queue.is_empty() && !state.is_ending;
+                state.is_asleep
+            };
             let state = shared.lock();
             let mut state = match again {
                 None => shared.offered.wait_while(state, is_idle),
@@ -155,8 +200,8 @@ impl Hands {
                 },
             }
             .unwrap_or_else(PoisonError::into_inner);
-            if let Some(tf) = state.queue.pop_front() {
-                state.is_busy = true;
+            state.is_asleep = false;
+            if let Some(tf) = state.take_next() {
                 return Some(tf);
             }
             if state.is_ending {
@@ -165,18 +210,22 @@ impl Hands {
         }
     }
 
-    /// Delivers `tf`, however often that has to be tried, and returns whether it failed before; `None` if the node
-    /// ends first.
-    fn deliver(&mut self, tf: &Tf<Bytes>) -> Option<(Delivery, bool)> {
+    /// Delivers `tf`, however often that has to be tried, unless it is recalled or the node ends first.
+    fn deliver(&mut self, tf: &Tf<Bytes>) -> Outcome {
         let mut failures = Failures::default();
         loop {
             let failed = match self.sink.deliver(tf, &self.patience) {
-                Ok(delivery) => return Some((delivery, failures.tries > 0)),
+                Ok(delivery) => return Outcome::Delivered(delivery, failures.tries > 0),
                 Err(error) => error,
             };
             if self.patience.is_ending() {
                 warn!(tf_id = tf.tf.0, error = %failed, "A TF is not delivered, and the node ends");
-                return None;
+                return Outcome::Ending;
+            }
+            // Of an error in the middle it is not known what the consumer has.
+            let is_certain = !matches!(failed, DeliverError::Consumer { .. });
+            if is_certain && self.shared.lock().recalled.contains(&(tf.run, tf.tf)) {
+                return Outcome::Recalled;
             }
             if let Some(error) = failures.add(&failed) {
                 self.notify_failed(SinkEvent::Failed {
@@ -243,7 +292,6 @@ mod tests {
     use super::super::tests::{Wakes, delivered, tf, wakes};
     use super::super::{SinkHandle, recomputed};
     use super::*;
-    use sheaf_protocol::TfId;
     use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
     /// Does with each TF what the test tells it: delivers it, or fails.
@@ -361,6 +409,32 @@ mod tests {
         let mut rest = std::iter::from_fn(|| test.sink.poll());
         assert!(rest.all(|event| !matches!(event, SinkEvent::Delivered { .. })));
         assert!(test.sink.offer(tf(9, &[])).is_err());
+    }
+
+    #[test]
+    fn tfs_that_no_consumer_has_are_given_back_and_a_failing_one_after_its_try() {
+        let mut test = told(8);
+        for id in 0..3 {
+            test.sink.offer(tf(id, &[b"x"])).unwrap();
+        }
+        assert_eq!(test.begun.recv().unwrap(), TfId(0));
+        let run = tf(0, &[]).run;
+        // TF 7 is not here, and TF 1 is of another run for this order.
+        let other = sheaf_protocol::RunId(run.0 + 1);
+        test.sink.recall(other, &BTreeSet::from([TfId(1)]));
+        test.sink
+            .recall(run, &BTreeSet::from([TfId(0), TfId(2), TfId(7)]));
+        let returned = |id| SinkEvent::Returned {
+            run,
+            tf: TfId(id),
+            bytes: 1,
+        };
+        assert_eq!(test.sink.poll(), Some(returned(2)));
+        assert_eq!(test.sink.poll(), None);
+        test.answers.send(false).unwrap();
+        assert_eq!(test.wakes.next(&mut test.sink), returned(0));
+        test.answers.send(true).unwrap();
+        assert_eq!(test.wakes.next(&mut test.sink), delivered(&tf(1, &[b"x"])));
     }
 
     #[test]

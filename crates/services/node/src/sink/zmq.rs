@@ -27,6 +27,8 @@ use tracing::{info, warn};
 const CONSUMER_WAIT: Duration = Duration::from_secs(1);
 /// Period at which connections are served while there is no TF.
 const IDLE_EVERY: Duration = Duration::from_millis(20);
+/// Longest time without a look at the connections while there are TFs.
+const BUSY_EVERY: Duration = Duration::from_millis(1);
 /// How long consumers have to take what is in the kernel when the node ends.
 const LAST_WAIT: Duration = Duration::from_secs(1);
 
@@ -39,6 +41,8 @@ pub struct Outlet {
     pattern: ZmqOutlet,
     /// TFs of a PUB without a subscriber.
     unheard: u64,
+    /// Last look at the connections.
+    tended: Option<Instant>,
     registry: Arc<Registry>,
 }
 
@@ -87,6 +91,7 @@ impl Outlet {
             layout: config.framing,
             pattern: config.pattern,
             unheard: 0,
+            tended: None,
             registry: registry.clone(),
         })
     }
@@ -141,7 +146,10 @@ impl Outlet {
 
     /// Waits for a consumer of a PUSH.
     fn await_consumer(&mut self, patience: &Patience) -> Result<(), DeliverError> {
-        self.tend().map_err(|error| self.failed(error))?;
+        let is_due = self.tended.is_none_or(|at| at.elapsed() >= BUSY_EVERY);
+        if is_due || self.pattern == ZmqOutlet::Pub {
+            self.tend().map_err(|error| self.failed(error))?;
+        }
         while self.pattern == ZmqOutlet::Push && self.link.socket.peers() == 0 {
             let is_near = self
                 .wait(patience, false)
@@ -181,6 +189,7 @@ impl Outlet {
     }
 
     fn tend(&mut self) -> io::Result<()> {
+        self.tended = Some(Instant::now());
         self.link.socket.drive()?;
         self.link.look();
         Ok(())

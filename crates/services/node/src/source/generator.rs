@@ -1,6 +1,6 @@
 //! Bytes without structure, made in a pool of their own.
 
-use super::{Input, Opening, SourceError, SourceKind};
+use super::{Input, Opening, Place, SourceError, SourceKind};
 use crate::check::Check;
 use crate::slots::ArenaSlots;
 use sheaf_stf_builder::{Generator, GeneratorConfig, GeneratorError, SizeModel};
@@ -25,7 +25,7 @@ impl SourceKind for GeneratorConfig {
         true
     }
 
-    fn bytes_beside(&self, _stf_bytes_max: u64) -> u64 {
+    fn bytes_beside(&self, _place: &Place) -> u64 {
         self.pool_bytes
     }
 

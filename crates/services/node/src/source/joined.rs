@@ -1,5 +1,6 @@
 //! Several files as the source of one FLP.
 
+use bytes::Bytes;
 use sheaf_protocol::{PayloadFormat, TfId};
 use sheaf_stf_builder::{HeapSlots, Made, Slots, StfSource};
 
@@ -31,13 +32,16 @@ impl StfSource for Joined {
             return only.make(tf, slots);
         }
         let mut parts = Vec::with_capacity(self.sources.len());
-        let mut is_end = true;
-        for source in &mut self.sources {
+        let (mut is_end, mut with_data) = (true, None);
+        for (index, source) in self.sources.iter_mut().enumerate() {
             // Pieces are gathered on the heap and copied once more: several files an FLP are for recorded data.
             match source.make(tf, &mut HeapSlots) {
                 Made::Payload(part) => {
                     is_end = false;
-                    parts.push(part);
+                    if !part.is_empty() {
+                        with_data = Some(index);
+                        parts.push(part);
+                    }
                 }
                 Made::NoRoom => return Made::NoRoom,
                 Made::End => {}
@@ -46,9 +50,14 @@ impl StfSource for Joined {
         if is_end {
             return Made::End;
         }
-        parts.retain(|part| !part.is_empty());
         if parts.len() <= 1 {
-            return Made::Payload(parts.pop().unwrap_or_default());
+            // Made again where payloads belong; a slice of the file costs no copy.
+            drop(parts);
+            let only = with_data.and_then(|index| self.sources.get_mut(index));
+            return only.map_or_else(
+                || Made::Payload(Bytes::new()),
+                |source| source.make(tf, slots),
+            );
         }
         let bytes = parts.iter().map(bytes::Bytes::len).sum();
         Made::from_slot(slots.fill(bytes, &mut |payload| {
@@ -65,7 +74,6 @@ impl StfSource for Joined {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bytes::Bytes;
     use sheaf_stf_builder::source::contract;
 
     /// Makes the given payloads, then ends.

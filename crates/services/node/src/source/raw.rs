@@ -1,11 +1,10 @@
 //! Recorded pages once, cut by orbit.
 
 use super::deal::Dealt;
-use super::files::open_each;
+use super::files::{bytes_dealt, open_each};
 use super::joined::Joined;
-use super::{Input, Opening, SourceError, SourceKind, origin};
+use super::{Input, Opening, Place, SourceError, SourceKind, origin};
 use serde::{Deserialize, Serialize};
-use sheaf_protocol::FlpId;
 use sheaf_stf_builder::{CutConfig, RawFile, StfSource};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -40,13 +39,18 @@ impl SourceKind for FileSource {
         Some(&self.files)
     }
 
-    fn open(&self, opening: Opening<'_>) -> Result<Input, SourceError> {
-        let source = open(self, opening.flp, opening.flps)?;
+    fn bytes_beside(&self, place: &Place) -> u64 {
+        bytes_dealt(&self.files, place)
+    }
+
+    fn open(&self, mut opening: Opening<'_>) -> Result<Input, SourceError> {
+        let source = open(self, &mut opening)?;
         Ok(Input::Made(Box::new(source)))
     }
 }
 
-fn open(source: &FileSource, flp: FlpId, flps: u32) -> Result<Joined, SourceError> {
+fn open(source: &FileSource, opening: &mut Opening<'_>) -> Result<Joined, SourceError> {
+    let (flp, flps) = (opening.flp, opening.flps);
     let dealt = Dealt::new(source.files.len(), flp, flps)?;
     let first_orbit = match source.first_orbit {
         None if source.files.len() > 1 => origin::first_orbit(&source.files)?,
@@ -56,7 +60,7 @@ fn open(source: &FileSource, flp: FlpId, flps: u32) -> Result<Joined, SourceErro
         orbits_per_tf: source.orbits_per_tf,
         first_orbit,
     };
-    open_each(&source.files, &dealt, flp, |input| {
+    open_each(&source.files, &dealt, opening, |input| {
         let (file, findings) = RawFile::new(input, &config, dealt.share);
         if file.hbfs_before_first() > 0 {
             info!(

@@ -1,7 +1,7 @@
 //! One STF as a producer delivers it to an FLP: a head of 24 bytes, then the payload.
 
-use bytes::Bytes;
 use sheaf_protocol::{PayloadFormat, Stf, TfId};
+use sheaf_transport::Block;
 use std::io::{self, Read};
 use thiserror::Error;
 
@@ -123,10 +123,12 @@ impl RecordHeader {
     }
 }
 
-/// Reads the next record, of at most `bytes_max` payload bytes; `None` if the stream ends in front of it.
+/// Reads the next record, of at most `bytes_max` payload bytes, into memory that `take` gives; `None` if the stream
+/// ends in front of it, or if there is no memory for it.
 pub(super) fn read_record(
     reader: &mut impl Read,
     bytes_max: u64,
+    take: &mut dyn FnMut(usize) -> Option<Block>,
 ) -> Result<Option<Stf>, RecordError> {
     let mut head = [0; RecordHeader::SIZE];
     match read_full(reader, &mut head)? {
@@ -145,16 +147,14 @@ pub(super) fn read_record(
     let Ok(payload_bytes) = usize::try_from(header.payload_bytes) else {
         return Err(too_large);
     };
-    let mut payload = vec![0; payload_bytes];
-    let got = read_full(reader, &mut payload)?;
+    let Some(mut payload) = take(payload_bytes) else {
+        return Ok(None);
+    };
+    let got = read_full(reader, payload.as_mut())?;
     if got < payload_bytes {
         return Err(truncated("payload", got, payload_bytes));
     }
-    Ok(Some(Stf::new(
-        header.tf,
-        header.format,
-        Bytes::from(payload),
-    )))
+    Ok(Some(Stf::new(header.tf, header.format, payload.freeze())))
 }
 
 fn truncated(part: &'static str, got: usize, needed: usize) -> RecordError {
@@ -181,8 +181,14 @@ fn read_full(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::feed::tests::arena;
     use super::*;
     use proptest::prelude::*;
+
+    fn read_one(reader: &mut impl Read, bytes_max: u64) -> Result<Option<Stf>, RecordError> {
+        let arena = arena(1);
+        read_record(reader, bytes_max, &mut |bytes| arena.allocate(bytes))
+    }
 
     fn record(tf: u64, format: PayloadFormat, payload: &[u8]) -> Vec<u8> {
         let header = RecordHeader {
@@ -198,7 +204,7 @@ mod tests {
         let mut reader = input;
         let mut read = 0;
         let error = loop {
-            match read_record(&mut reader, 100) {
+            match read_one(&mut reader, 100) {
                 Ok(Some(_)) => read += 1,
                 Ok(None) => break String::new(),
                 Err(error) => break error.to_string(),
@@ -258,7 +264,7 @@ mod tests {
         ) {
             let format = PayloadFormat::from_code(code).unwrap();
             let bytes = record(tf, format, &payload);
-            let stf = read_record(&mut bytes.as_slice(), 100).unwrap().unwrap();
+            let stf = read_one(&mut bytes.as_slice(), 100).unwrap().unwrap();
             prop_assert_eq!(stf, Stf::new(TfId(tf), format, payload.into()));
         }
 
@@ -269,7 +275,7 @@ mod tests {
             let magic: &[u8] = if head { b"STFF\x01\x00\x00\x00" } else { b"" };
             let input = [magic, &bytes].concat();
             let mut reader = input.as_slice();
-            while let Ok(Some(stf)) = read_record(&mut reader, 150) {
+            while let Ok(Some(stf)) = read_one(&mut reader, 150) {
                 prop_assert!(stf.bytes() <= 150);
             }
         }

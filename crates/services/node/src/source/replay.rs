@@ -1,8 +1,8 @@
 //! Recorded pages as an endless stream.
 
 use super::deal::share;
-use super::files::{log_findings, names, read};
-use super::{Input, Opening, SourceError, SourceKind};
+use super::files::{bytes_read, log_findings, names, read};
+use super::{Input, Opening, Place, SourceError, SourceKind};
 use serde::{Deserialize, Serialize};
 use sheaf_protocol::FlpId;
 use sheaf_stf_builder::{Replay, ReplayConfig, Template};
@@ -35,6 +35,11 @@ impl Default for ReplaySource {
 impl SourceKind for ReplaySource {
     fn files(&self) -> Option<&[PathBuf]> {
         Some(&self.files)
+    }
+
+    /// The recorded pages, and the image that STFs are made of.
+    fn bytes_beside(&self, _place: &Place) -> u64 {
+        bytes_read(self.files.iter()).saturating_mul(2)
     }
 
     fn open(&self, opening: Opening<'_>) -> Result<Input, SourceError> {

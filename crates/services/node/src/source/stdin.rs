@@ -15,7 +15,7 @@ impl SourceKind for StdinSource {
     }
 
     fn open(&self, opening: Opening<'_>) -> Result<Input, SourceError> {
-        Feed::stdin(opening.stf_bytes_max, opening.wake)
+        Feed::stdin(opening.stf_bytes_max, opening.memory, opening.wake)
             .map(Input::Fed)
             .map_err(|source| SourceError::listen("the standard input", source))
     }

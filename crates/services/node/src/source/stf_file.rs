@@ -1,10 +1,9 @@
 //! TF files of DataDistribution once.
 
 use super::deal::{Dealt, share};
-use super::files::{log_findings, names, no_data, read};
-use super::{Input, Opening, SourceError, SourceKind, origin};
+use super::files::{FileMemory, bytes_dealt, bytes_read, log_findings, names, no_data};
+use super::{Input, Opening, Place, SourceError, SourceKind, origin};
 use serde::{Deserialize, Serialize};
-use sheaf_protocol::FlpId;
 use sheaf_stf_builder::stf_file::{Equipments, Payloads, StfFile};
 use std::path::PathBuf;
 use tracing::warn;
@@ -64,13 +63,21 @@ impl SourceKind for StfFileSource {
         self.share == StfShare::Files
     }
 
-    fn open(&self, opening: Opening<'_>) -> Result<Input, SourceError> {
-        let source = open(self, opening.flp, opening.flps)?;
+    fn bytes_beside(&self, place: &Place) -> u64 {
+        match self.share {
+            StfShare::Equipment => bytes_read(self.files.iter()),
+            StfShare::Files => bytes_dealt(&self.files, place),
+        }
+    }
+
+    fn open(&self, mut opening: Opening<'_>) -> Result<Input, SourceError> {
+        let source = open(self, &mut opening)?;
         Ok(Input::Made(Box::new(source)))
     }
 }
 
-fn open(source: &StfFileSource, flp: FlpId, flps: u32) -> Result<StfFile, SourceError> {
+fn open(source: &StfFileSource, opening: &mut Opening<'_>) -> Result<StfFile, SourceError> {
+    let (flp, flps) = (opening.flp, opening.flps);
     let (mine, equipments): (Vec<&PathBuf>, _) = match source.share {
         StfShare::Equipment => {
             let equipments = Equipments::Dealt(share(flp, flps)?);
@@ -86,7 +93,8 @@ fn open(source: &StfFileSource, flp: FlpId, flps: u32) -> Result<StfFile, Source
             (mine.collect(), Equipments::All { first_counter })
         }
     };
-    let inputs = mine.iter().map(|file| read(file));
+    let memory = FileMemory::new(mine.iter().copied(), opening)?;
+    let inputs = mine.iter().map(|file| memory.read(file));
     let inputs = inputs.collect::<Result<_, _>>()?;
     let (stfs, findings) = StfFile::new(inputs, equipments, source.payload.into());
     for (file, findings) in mine.iter().zip(&findings) {

@@ -48,8 +48,14 @@ impl SourceKind for TcpSource {
     fn open(&self, opening: Opening<'_>) -> Result<Input, SourceError> {
         let address = for_index(&self.listen, opening.flp.into());
         let idle_timeout = Duration::from_millis(self.idle_timeout_ms);
-        Feed::tcp(&address, opening.stf_bytes_max, idle_timeout, opening.wake)
-            .map(Input::Fed)
-            .map_err(|source| SourceError::listen(address, source))
+        Feed::tcp(
+            &address,
+            opening.stf_bytes_max,
+            idle_timeout,
+            opening.memory,
+            opening.wake,
+        )
+        .map(Input::Fed)
+        .map_err(|source| SourceError::listen(address, source))
     }
 }

@@ -43,8 +43,14 @@ impl SourceKind for UnixSource {
     fn open(&self, opening: Opening<'_>) -> Result<Input, SourceError> {
         let path = path_for(&self.path, opening.flp.into());
         let idle_timeout = Duration::from_millis(self.idle_timeout_ms);
-        Feed::unix(&path, opening.stf_bytes_max, idle_timeout, opening.wake)
-            .map(Input::Fed)
-            .map_err(|source| SourceError::listen(path.display(), source))
+        Feed::unix(
+            &path,
+            opening.stf_bytes_max,
+            idle_timeout,
+            opening.memory,
+            opening.wake,
+        )
+        .map(Input::Fed)
+        .map_err(|source| SourceError::listen(path.display(), source))
     }
 }

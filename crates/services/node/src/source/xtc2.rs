@@ -1,11 +1,10 @@
 //! Recorded LCLS-II datagrams once, cut by event time.
 
 use super::deal::Dealt;
-use super::files::open_each;
+use super::files::{bytes_dealt, open_each};
 use super::joined::Joined;
-use super::{Input, Opening, SourceError, SourceKind, origin};
+use super::{Input, Opening, Place, SourceError, SourceKind, origin};
 use serde::{Deserialize, Serialize};
-use sheaf_protocol::FlpId;
 use sheaf_stf_builder::StfSource;
 use sheaf_stf_builder::xtc2::{Xtc2Config, Xtc2File};
 use std::num::NonZeroU64;
@@ -44,13 +43,18 @@ impl SourceKind for Xtc2Source {
         true
     }
 
-    fn open(&self, opening: Opening<'_>) -> Result<Input, SourceError> {
-        let source = open(self, opening.flp, opening.flps)?;
+    fn bytes_beside(&self, place: &Place) -> u64 {
+        bytes_dealt(&self.files, place)
+    }
+
+    fn open(&self, mut opening: Opening<'_>) -> Result<Input, SourceError> {
+        let source = open(self, &mut opening)?;
         Ok(Input::Made(Box::new(source)))
     }
 }
 
-fn open(source: &Xtc2Source, flp: FlpId, flps: u32) -> Result<Joined, SourceError> {
+fn open(source: &Xtc2Source, opening: &mut Opening<'_>) -> Result<Joined, SourceError> {
+    let (flp, flps) = (opening.flp, opening.flps);
     let dealt = Dealt::one_file_a_flp("xtc2", source.files.len(), flp, flps)?;
     let first_ns = match source.first_ns {
         None if source.files.len() > 1 => origin::first_ns(&source.files)?,
@@ -60,7 +64,7 @@ fn open(source: &Xtc2Source, flp: FlpId, flps: u32) -> Result<Joined, SourceErro
         window_ns: source.window_ns,
         first_ns,
     };
-    open_each(&source.files, &dealt, flp, |input| {
+    open_each(&source.files, &dealt, opening, |input| {
         let (file, findings) = Xtc2File::new(input, &config);
         (
             (file.tfs_with_data() > 0).then(|| Box::new(file) as Box<dyn StfSource>),

@@ -1,5 +1,6 @@
 use super::*;
 use sheaf_protocol::FlpId;
+use sheaf_protocol::control::{Commit, Recover, Release};
 use sheaf_transport::Event;
 use sheaf_transport::memory::{Faults, Memory, Network};
 
@@ -32,6 +33,7 @@ impl Scene {
             stf_bytes_max: 1,
             weight_milli: 1000,
             is_durable: false,
+            ..Hello::default()
         };
         let addresses = vec!["icn:1".to_owned()];
         let mut scene = Self {
@@ -61,7 +63,11 @@ impl Scene {
             self.icn.poll(&mut events, None).unwrap();
             for event in std::mem::take(&mut events) {
                 match event {
-                    Event::Accepted { conn, .. } => self.streams.push(conn),
+                    Event::Accepted { conn, .. } => {
+                        self.streams.push(conn);
+                        let challenge = super::tests::challenge(conn);
+                        self.icn.send(conn, challenge).unwrap();
+                    }
                     Event::Closed { conn, .. } => self.streams.retain(|stream| *stream != conn),
                     Event::Received { frame, .. } => {
                         self.heard.push(Control::decode(&frame.head).unwrap().1);
@@ -80,7 +86,6 @@ impl Scene {
     fn take_in(&mut self, event: Event) -> Option<Joined> {
         let (now, node) = (self.now, &mut self.node);
         match event {
-            Event::Connected { conn } => self.uplink.handle_connected(now, conn, node),
             Event::Closed { conn, reason } => self.uplink.handle_closed(now, conn, &reason),
             Event::Received { conn, frame, .. } => {
                 let heard = self.uplink.handle_frame(now, conn, &frame, node);
@@ -93,8 +98,13 @@ impl Scene {
 
     /// The ICN says `control` on one of its streams, as of `term`.
     fn says(&mut self, stream: ConnId, term: u64, control: &Control) -> Vec<Joined> {
+        self.says_in(RUN, stream, term, control)
+    }
+
+    /// As [`says`](Self::says), in another run.
+    fn says_in(&mut self, run: RunId, stream: ConnId, term: u64, control: &Control) -> Vec<Joined> {
         let envelope = Envelope {
-            run: RUN,
+            run,
             sender: NodeId::ICN,
             incarnation: Incarnation(1),
             term: Term(term),
@@ -103,6 +113,17 @@ impl Scene {
         let frame = Frame::without_body(WireKind::Control, control.encode(&envelope).into());
         self.icn.send(stream, frame).unwrap();
         self.pass(5 * MS)
+    }
+
+    /// Returns the decided TFs and the end of the committed ones of the next hello. A silent ICN gets one.
+    fn next_hello(&mut self) -> (u64, u64) {
+        self.heard.clear();
+        self.pass(110 * MS);
+        let hello = self.heard.iter().find_map(|control| match control {
+            Control::Hello(hello) => Some((hello.decided_tfs, hello.committed_end.0)),
+            _ => None,
+        });
+        hello.expect("a silent ICN gets a second stream")
     }
 
     fn hellos(&self) -> usize {
@@ -126,7 +147,10 @@ fn welcome() -> Control {
     })
 }
 
-const PULSE: Control = Control::IcnPulse { elapsed_ns: 1 };
+const PULSE: Control = Control::IcnPulse {
+    elapsed_ns: 1,
+    run_delay_ns: 0,
+};
 
 #[test]
 fn a_leader_that_is_heard_keeps_its_stream() {
@@ -213,4 +237,83 @@ fn a_former_leader_is_told_so_each_time_and_changes_nothing() {
         scene.uplink.streams[0].is_fenced_said,
         "the log says so once"
     );
+}
+
+fn commits(tfs: &[u64]) -> Control {
+    let commit = |tf: &u64| Commit {
+        tf: TfId(*tf),
+        is_redelivered: false,
+        missing: Vec::new(),
+    };
+    Control::Commit(tfs.iter().map(commit).collect())
+}
+
+fn recovers(tf: u64) -> Control {
+    Control::Recover(vec![Recover {
+        tf: TfId(tf),
+        incarnation: Incarnation(4),
+        missing: Vec::new(),
+        parts: Vec::new(),
+    }])
+}
+
+#[test]
+fn hellos_tell_the_verdicts_that_the_node_knows_of() {
+    let mut scene = Scene::joined();
+    assert_eq!(scene.next_hello(), (0, 0), "nothing is known");
+
+    // Verdicts come in any order, and some of them again.
+    let release = |floor: u64, ranges: &[(u64, u64)]| {
+        let ranges = ranges.iter().map(|(first, end)| (TfId(*first), TfId(*end)));
+        Control::Release(Release {
+            version: 1,
+            floor: TfId(floor),
+            ranges: ranges.collect(),
+        })
+    };
+    let cases = [
+        (commits(&[3, 8, 5]), (0, 9)),
+        (commits(&[6]), (0, 9)),
+        (recovers(11), (0, 12)),
+        (release(4, &[(6, 9)]), (7, 12)),
+        (release(3, &[]), (7, 12)),
+    ];
+    for (control, expected) in cases {
+        let stream = *scene.streams.last().unwrap();
+        scene.says(stream, 3, &welcome());
+        scene.says(stream, 3, &control);
+        assert_eq!(scene.next_hello(), expected, "{control:?}");
+    }
+}
+
+#[test]
+fn what_a_former_leader_or_another_run_decides_is_no_verdict_of_the_run() {
+    let mut scene = Scene::joined();
+    let stream = scene.streams[0];
+    scene.says(stream, 2, &commits(&[20]));
+    scene.says_in(RunId(8), stream, 3, &commits(&[30]));
+    scene.says(stream, 3, &commits(&[4]));
+    assert_eq!(scene.next_hello(), (0, 5));
+    // A new run has its own TFs.
+    let stream = *scene.streams.last().unwrap();
+    assert_eq!(scene.says_in(RunId(8), stream, 4, &welcome()), [Joined]);
+    assert_eq!(scene.next_hello(), (0, 0));
+}
+
+#[test]
+fn a_leader_that_waits_for_a_processor_may_be_silent_for_longer() {
+    let mut scene = Scene::joined();
+    let stream = scene.streams[0];
+    let pulse = Control::IcnPulse {
+        elapsed_ns: 1,
+        run_delay_ns: 300_000_000,
+    };
+    scene.says(stream, 3, &pulse);
+    let delay = scene.uplink.leader_run_delay();
+    assert_eq!(delay, 300 * MS);
+    scene.uplink.set_patience(delay);
+    scene.pass(380 * MS);
+    assert_eq!(scene.streams.len(), 1);
+    scene.pass(40 * MS);
+    assert_eq!(scene.streams.len(), 2, "100 ms and 300 ms are over");
 }

@@ -6,6 +6,19 @@ use sheaf_protocol::PrefixError;
 use sheaf_transport::memory::{Faults, Memory, Network};
 use sheaf_transport::{Event, ListenerId, TlsFailure};
 
+/// The challenge of an ICN on a stream that it has accepted.
+pub(super) fn challenge(conn: ConnId) -> Frame {
+    let envelope = Envelope {
+        run: RunId(0),
+        sender: NodeId::ICN,
+        incarnation: Incarnation(1),
+        term: Term(0),
+        sequence: 0,
+    };
+    let challenge = Control::Challenge { nonce: conn.0 };
+    Frame::without_body(WireKind::Control, challenge.encode(&envelope).into())
+}
+
 struct Pair {
     network: Network,
     uplink: Uplink,
@@ -13,11 +26,18 @@ struct Pair {
     icn: Memory,
     _listener: ListenerId,
     address: String,
+    /// The ICN accepts streams and sends nothing on them.
+    is_icn_silent: bool,
 }
 
 impl Pair {
     /// A node whose stream to its one ICN stands.
     fn new() -> Self {
+        Self::with(false)
+    }
+
+    /// A node half a second after its start.
+    fn with(is_icn_silent: bool) -> Self {
         let network = Network::new(1, Faults::default());
         let (node, mut icn) = (network.endpoint("epn"), network.endpoint("icn"));
         let (listener, address) = icn.listen("icn:1").expect("the address is free");
@@ -28,6 +48,7 @@ impl Pair {
             stf_bytes_max: 0,
             weight_milli: 1000,
             is_durable: false,
+            ..Hello::default()
         };
         let id = EpnId(0).into();
         let uplink = Uplink::new(vec![address.clone()], id, Incarnation(1), hello);
@@ -38,6 +59,7 @@ impl Pair {
             icn,
             _listener: listener,
             address,
+            is_icn_silent,
         };
         pair.pass();
         pair
@@ -57,8 +79,9 @@ impl Pair {
                 .expect("memory does not fail");
             for event in events {
                 match event {
-                    Event::Connected { conn } => {
-                        self.uplink.handle_connected(now, conn, &mut self.node);
+                    Event::Connected { conn } => self.uplink.handle_connected(now, conn),
+                    Event::Received { conn, frame, .. } => {
+                        self.uplink.handle_frame(now, conn, &frame, &mut self.node);
                     }
                     Event::Closed { conn, reason } => {
                         self.uplink.handle_closed(now, conn, &reason);
@@ -70,10 +93,15 @@ impl Pair {
             self.icn
                 .poll(&mut events, None)
                 .expect("memory does not fail");
-            closed += events
-                .iter()
-                .filter(|event| matches!(event, Event::Closed { .. }))
-                .count();
+            for event in events {
+                match event {
+                    Event::Accepted { conn, .. } if !self.is_icn_silent => {
+                        self.icn.send(conn, challenge(conn)).unwrap();
+                    }
+                    Event::Closed { .. } => closed += 1,
+                    _ => {}
+                }
+            }
         }
         closed
     }
@@ -93,6 +121,25 @@ fn a_stream_that_stands_outlives_a_list_that_lacks_its_icn() {
     let again = [pair.address.clone()];
     pair.uplink.set_addresses(&again, &mut pair.node);
     assert_eq!((pair.pass(), pair.conn()), (0, Some(conn)));
+}
+
+#[test]
+fn a_stream_on_which_no_challenge_comes_is_closed_and_opened_again() {
+    let mut pair = Pair::with(true);
+    let first = pair.conn().expect("the node has connected");
+    assert_eq!(pair.pass(), 0, "a challenge may take a second");
+    assert_eq!(pair.conn(), Some(first));
+    assert_eq!(pair.pass(), 1);
+    let second = pair.conn().expect("the node has connected again");
+    assert_ne!(first, second);
+    pair.is_icn_silent = false;
+    pair.pass();
+    assert_eq!(pair.pass(), 1, "the second one had no challenge either");
+    let third = pair.conn();
+    assert_eq!(
+        (pair.pass() + pair.pass() + pair.pass(), pair.conn()),
+        (0, third)
+    );
 }
 
 /// Streams that the node begins in a minute of virtual time, when each ends like this right after it stands.

@@ -2,10 +2,10 @@
 
 use super::super::finding::Kind;
 use super::super::rosters::{RosterSource, Rosters};
-use super::super::tables::{Abandoned, Session, Verdict};
+use super::super::tables::{Amended, Session, Verdict};
 use super::summed::Counts;
 use super::{Evidence, Summed};
-use sheaf_protocol::{self as frame, Checkpoint, Record};
+use sheaf_protocol::{self as frame, Checkpoint, DropReason, Record, TfId};
 use sheaf_verdict_files::{ReadError, read_dir, read_newest};
 use std::path::Path;
 
@@ -100,15 +100,33 @@ impl Evidence {
                 let roster = log.rosters.of(tf.0);
                 self.decide(tf.0, verdict_of(verdict), log.session, roster);
             }
+            Record::Redelivered { tf, verdict, .. } => {
+                if let Some(name) = self.built_name(tf.0, log.session) {
+                    log.counts.remove(&name);
+                    log.counts.add_verdict(verdict);
+                }
+                self.amend(log, *tf, verdict);
+            }
             Record::Abandoned { tf, .. } => {
                 log.counts.add("abandoned", 1);
                 let session = log.session;
-                self.tables.abandoned.push(Abandoned { tf: tf.0, session });
+                self.tables.abandoned.push(Amended { tf: tf.0, session });
+            }
+            Record::Undelivered { tf, .. } => {
+                if let Some(name) = self.built_name(tf.0, log.session) {
+                    log.counts.remove(&name);
+                    log.counts.add(DropReason::Undelivered.name(), 1);
+                }
+                let session = log.session;
+                self.tables.undelivered.push(Amended { tf: tf.0, session });
             }
             Record::Over => self.is_over = true,
             Record::Checkpoint(head) => self.add_checkpoint(log, head),
             // All records behind it stand in front of a later checkpoint, too.
-            Record::Released { .. } | Record::Undone { .. } | Record::Again(_)
+            Record::Released { .. }
+            | Record::Undone { .. }
+            | Record::UndoneRedelivered { .. }
+            | Record::Again(_)
                 if !log.begins_at_checkpoint => {}
             Record::Released { ranges } => {
                 if let Some(summed) = &mut self.summed {
@@ -117,19 +135,30 @@ impl Evidence {
             }
             Record::Undone { tf, verdict, .. } => {
                 if let Some(summed) = &mut self.summed {
-                    summed.add_undone(*tf);
+                    summed.add_undone(*tf, false);
                 }
                 let roster = log.rosters.of(tf.0);
                 self.decide(tf.0, verdict_of(verdict), log.session, roster);
+            }
+            Record::UndoneRedelivered { tf, verdict, .. } => {
+                if let Some(summed) = &mut self.summed {
+                    summed.add_undone(*tf, true);
+                }
+                self.amend(log, *tf, verdict);
             }
             Record::Again(record) => match &**record {
                 Record::Verdict { tf, verdict, .. } => {
                     let roster = log.rosters.of(tf.0);
                     self.decide(tf.0, verdict_of(verdict), log.session, roster);
                 }
+                Record::Redelivered { tf, verdict, .. } => self.amend(log, *tf, verdict),
                 Record::Abandoned { tf, .. } => {
                     let session = log.session;
-                    self.tables.abandoned.push(Abandoned { tf: tf.0, session });
+                    self.tables.abandoned.push(Amended { tf: tf.0, session });
+                }
+                Record::Undelivered { tf, .. } => {
+                    let session = log.session;
+                    self.tables.undelivered.push(Amended { tf: tf.0, session });
                 }
                 _ => {}
             },
@@ -140,8 +169,25 @@ impl Evidence {
             | Record::Set { .. }
             | Record::Sources { .. }
             | Record::Targets { .. }
+            | Record::RedeliveredTotal { .. }
             | Record::Listed { .. } => {}
         }
+    }
+
+    /// Adds a verdict that amends a former one: the TF was built again.
+    fn amend(&mut self, log: &LedgerLog<'_>, tf: TfId, verdict: &frame::Verdict) {
+        let roster = log.rosters.of(tf.0);
+        let row = self.decided(tf.0, verdict_of(verdict), log.session, roster);
+        self.tables.redelivered.push(row);
+    }
+
+    /// Returns the name of the verdict that `session` holds on a built TF.
+    fn built_name(&self, tf: u64, session: u32) -> Option<String> {
+        let amended = self.tables.redelivered.iter().rev();
+        let mut rows = amended.chain(self.tables.decided.iter().rev());
+        let row = rows.find(|row| row.tf == tf && row.session == session)?;
+        let name = &self.tables.verdicts.at(row.verdict).name;
+        (name != "dropped").then(|| name.clone())
     }
 
     /// Adds a checkpoint: the first record of a log whose begin was removed, or one that has to agree with all before

@@ -11,6 +11,8 @@ pub(crate) struct Summed {
     released: RangeSet,
     /// TFs decided and not done then; their verdicts stand in the checkpoint.
     undone: BTreeSet<TfId>,
+    /// Of these: TFs whose verdict in the checkpoint is an amendment.
+    amended: BTreeSet<TfId>,
 }
 
 impl Summed {
@@ -19,6 +21,7 @@ impl Summed {
             head: head.clone(),
             released: RangeSet::below(head.floor),
             undone: BTreeSet::new(),
+            amended: BTreeSet::new(),
         }
     }
 
@@ -28,8 +31,16 @@ impl Summed {
         }
     }
 
-    pub(super) fn add_undone(&mut self, tf: TfId) {
+    pub(super) fn add_undone(&mut self, tf: TfId, is_amendment: bool) {
         self.undone.insert(tf);
+        if is_amendment {
+            self.amended.insert(tf);
+        }
+    }
+
+    /// Returns whether the verdict of `tf` in the checkpoint is an amendment.
+    pub(crate) fn has_amended(&self, tf: u64) -> bool {
+        self.amended.contains(&TfId(tf))
     }
 
     /// Returns whether it counts the verdict on `tf`.
@@ -72,6 +83,16 @@ impl Counts {
     pub(crate) fn add(&mut self, name: &str, times: u64) {
         if times > 0 {
             *self.0.entry(name.to_owned()).or_default() += times;
+        }
+    }
+
+    /// Takes one off, for a verdict that was amended.
+    pub(super) fn remove(&mut self, name: &str) {
+        if let Some(count) = self.0.get_mut(name) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.0.remove(name);
+            }
         }
     }
 

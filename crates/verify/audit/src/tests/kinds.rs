@@ -230,10 +230,36 @@ const SPOILS: &[(Spoil, Kind, &str)] = &[
     ),
 ];
 
+/// Faults around a TF that was given back.
+const GIVEN_BACK: &[(Spoil, &str)] = &[
+    (
+        |run| {
+            run.log(EPN0)
+                .retain(|line| *line != Event::Undelivered { tf: 7 });
+        },
+        "TF 7 is given back, and epn:0 (incarnation 200) does not report that it gave it",
+    ),
+    (
+        |run| run.log(EPN0).insert(3, delivered(7, &[0], &[])),
+        "TF 7 is given back and was delivered",
+    ),
+    (
+        |run| run.log(ICN1).insert(13, Event::Undelivered { tf: 4 }),
+        "TF 4 is given back and was not built",
+    ),
+    (
+        |run| run.log(ICN1).insert(13, Event::Abandoned { tf: 7 }),
+        "TF 7 is given back and abandoned",
+    ),
+];
+
 #[test]
 fn each_kind_of_contradiction_is_found_where_it_was_put() {
-    // Some kinds need a witness of the processes, a second log, or files: they have tests of their own.
+    // Some kinds need a witness of the processes, a second log, files, or a TF that was built again: they have tests of
+    // their own.
     let mut kinds = BTreeSet::from([
+        Kind::BadRedelivered,
+        Kind::WrongMark,
         Kind::MissingLog,
         Kind::Ledger,
         Kind::SinkMissing,
@@ -251,6 +277,16 @@ fn each_kind_of_contradiction_is_found_where_it_was_put() {
         assert!(is_listed, "{kind}: {expected:?} is not in {found:#?}");
         kinds.insert(*kind);
     }
+    for (spoil, expected) in GIVEN_BACK {
+        let mut run = Run::good();
+        spoil(&mut run);
+        let found = run.audit(false).contradictions;
+        let is_listed = found
+            .iter()
+            .any(|found| found.kind == Kind::BadUndelivered && found.text == *expected);
+        assert!(is_listed, "{expected:?} is not in {found:#?}");
+        kinds.insert(Kind::BadUndelivered);
+    }
     let all: BTreeSet<Kind> = Kind::ALL.into();
     assert_eq!(kinds, all, "every kind has a row");
 }
@@ -267,7 +303,8 @@ fn a_run_with_everything_that_may_happen_has_no_contradiction() {
             found.dropped_total(),
             found.in_flight,
         );
-        assert_eq!(figures, (7, 5, 1, 1, 0));
+        assert_eq!(figures, (8, 5, 1, 2, 0));
+        assert_eq!(found.dropped["undelivered"], 1);
         assert_eq!(
             (found.delivered, found.abandoned, found.undelivered),
             (5, 1, 0)
@@ -285,6 +322,30 @@ fn a_run_with_everything_that_may_happen_has_no_contradiction() {
             (1, 1, 0)
         );
     }
+}
+
+#[test]
+fn an_icn_that_leads_again_reads_its_own_verdicts_from_the_log() {
+    // icn:0 is deposed instead of killed, and leads again when icn:1 has decided everything.
+    let mut run = Run::good();
+    let decided = |log: &[Event]| -> Vec<Event> {
+        let is_read = |line: &&Event| recorded(line).is_some();
+        log.iter().filter(is_read).cloned().collect()
+    };
+    let all = [decided(run.log(ICN0)), decided(run.log(ICN1))].concat();
+    let log = run.log(ICN0);
+    log.push(Event::Deposed {
+        term: 1,
+        why: "test".to_owned(),
+    });
+    log.extend(all);
+    log.push(Event::Leads { term: 3 });
+    let found = run.audit(false);
+    assert!(found.is_balanced(), "{:#?}", found.contradictions);
+    // A second decision in one term stays a contradiction.
+    run.log(ICN0).extend([complete(6, 0), complete(6, 0)]);
+    let found = run.audit(false).contradictions;
+    assert_eq!(found[0].kind, Kind::TwoVerdicts, "{found:#?}");
 }
 
 #[test]
@@ -359,7 +420,7 @@ fn the_verdict_log_alone_knows_the_verdicts() {
     run.logs.retain(|node, _| node.role != Role::Icn);
     let found = run.audit(true);
     assert!(found.is_balanced(), "{:#?}", found.contradictions);
-    assert_eq!((found.announced, found.is_over), (7, true));
+    assert_eq!((found.announced, found.is_over), (8, true));
 }
 
 #[test]

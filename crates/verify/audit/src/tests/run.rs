@@ -97,6 +97,8 @@ fn decisions() -> (Vec<Event>, Vec<Event>) {
         Event::Abandoned { tf: 5 },
         roster(6, &[0]),
         complete(6, 0),
+        complete(7, 0),
+        Event::Undelivered { tf: 7 },
     ];
     (first, second)
 }
@@ -150,6 +152,10 @@ pub(super) fn recorded(event: &Event) -> Option<Record> {
             tf: TfId(*tf),
             target: target(1),
         },
+        Event::Undelivered { tf } => Record::Undelivered {
+            tf: TfId(*tf),
+            target: target(0),
+        },
         _ => return None,
     })
 }
@@ -178,6 +184,8 @@ impl Run {
             sent(5, 2, 1, 1),
             made(0, 6),
             sent(6, 2, 1, 0),
+            made(0, 7),
+            sent(7, 2, 1, 0),
             Event::End,
         ];
         let flp1 = [
@@ -204,6 +212,7 @@ impl Run {
             delivered(2, both, &[]),
             delivered(3, &[0], &[1]),
             delivered(6, &[0], &[]),
+            Event::Undelivered { tf: 7 },
             Event::End,
         ];
         let epn1 = [begin(EPN1), run(), delivered(1, both, &[])];

@@ -16,6 +16,7 @@ fn files() -> Files {
         let stored = Stored::Tf {
             tf: id,
             run: RUN.to_string(),
+            redelivered: false,
             parts: flps.iter().map(|flp| part(*flp)).collect(),
             missing: missing.to_vec(),
         };
@@ -143,6 +144,7 @@ fn a_killed_epn_may_have_written_what_it_did_not_report() {
         Stored::Tf {
             tf: 5,
             run,
+            redelivered: false,
             parts,
             missing,
         }

@@ -15,7 +15,7 @@ pub(crate) use disturb::DisturbError;
 use disturb::Disturber;
 use rustix::process::Signal;
 use sheaf_figures::stat;
-use sheaf_node::config::{DiscardSink, FarmConfig, SinkConfig, SourceConfig};
+use sheaf_node::config::{DiscardSink, FarmConfig, LedgerBackend, SinkConfig, SourceConfig};
 use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
 use sheaf_scheduler::Mode;
 use sheaf_sim::scenario::{Scenario, SizeModel};
@@ -255,6 +255,8 @@ fn config(trial: &Trial, seed: u64) -> Result<FarmConfig, LiveError> {
     config.run.flps = scenario.flps;
     config.run.epns = scenario.epns;
     config.run.timeframes = scenario.timeframes();
+    // The disk of this machine is no part of what is measured: a sync of it can take many seconds beside a build.
+    config.icn.ledger.backend = LedgerBackend::Memory;
     let scheduler = &mut config.icn.scheduler;
     scheduler.mode = Mode::Paced;
     scheduler.paced_rate_hz = scenario.rate_hz;

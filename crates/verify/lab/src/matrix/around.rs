@@ -361,6 +361,24 @@ pub(super) const CELLS: &[Cell] = &[
         )
     },
     Cell {
+        needs: &[Need::ProcessorGroup],
+        // Longer than a run delay is remembered.
+        hold_ms: (5000, 6000),
+        recover_ms: 2500,
+        rate_percent_min: Some(50),
+        // Before it has told that it waits.
+        suspected_max: Some(1),
+        trials: 3,
+        is_quick: true,
+        ..Cell::new(
+            "tenth",
+            "F35",
+            "every node shares 10 % of a processor with a busy process",
+            Fault::Share(10),
+            Who::Everyone,
+        )
+    },
+    Cell {
         shape: LAN,
         needs: NET,
         since: Since::Heal,

@@ -1,6 +1,6 @@
 //! Faults of processes: kill, stop, request to end.
 
-use super::{FILED, NET, SOURCE_GONE, THREE};
+use super::{FILED, NET, SOURCE_DEAD, SOURCE_GONE, THREE};
 use crate::cell::{Cell, Fault, Since, Who};
 use crate::shape::{Consumer, Ground, Shape};
 use sheaf_testbed::rules::Way;
@@ -73,7 +73,7 @@ pub(super) const CELLS: &[Cell] = &[
         detect_ms: Some(20),
         recover_ms: 300,
         is_quick: true,
-        losses: SOURCE_GONE,
+        losses: SOURCE_DEAD,
         ..Cell::new(
             "flp-kill",
             "F2",

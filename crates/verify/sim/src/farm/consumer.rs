@@ -62,6 +62,7 @@ impl Sink for Consumer {
         state.taken.push(Taken {
             run: tf.run,
             tf: tf.tf,
+            is_redelivered: tf.is_redelivered,
             parts: parts.clone(),
             missing: tf.missing.iter().map(|flp| flp.0).collect(),
         });

@@ -1,5 +1,6 @@
 //! Injection of faults into a farm, and their end.
 
+use super::planned::PlannedStep;
 use super::store::StoreDisk;
 use super::{Node, TortureFarm};
 use crate::options::Fault;
@@ -16,24 +17,6 @@ const STOP_AGAIN: Duration = Duration::from_millis(200);
 
 /// Interval in which the rest of the nodes of a finished run is asked to leave.
 const SEND_HOME_AGAIN: Duration = Duration::from_secs(2);
-
-/// Planned action.
-#[derive(Clone, Debug)]
-pub(super) enum PlannedStep {
-    Inject(Fault),
-    Thaw(usize, u64),
-    Heal(NodeId, NodeId),
-    Start(usize),
-    Quicken(usize),
-    SinkUp(usize),
-    DiskWorks(usize),
-    RegistryBack,
-    RegistryHeals(usize),
-    StormEnds,
-    Calm,
-    Settled,
-    Stop,
-}
 
 impl TortureFarm<'_> {
     pub(super) fn take_steps(&mut self, now: Timestamp) -> Result<(), Found> {
@@ -68,6 +51,9 @@ impl TortureFarm<'_> {
                 let _ = index; // No node joins a run that is over.
             }
             PlannedStep::Start(index) => self.start(index)?,
+            PlannedStep::StartAs(..) if self.is_stopping => {}
+            PlannedStep::StartAs(index, life) => self.replace(index, life)?,
+            PlannedStep::EndTwin(index) => self.kill(now, index, Death::Seen, None),
             PlannedStep::Quicken(index) => self.quicken(index),
             PlannedStep::SinkUp(index) => self.seats[index].set_down(false),
             PlannedStep::DiskWorks(index) => {
@@ -81,7 +67,10 @@ impl TortureFarm<'_> {
                     self.network.set_faults(self.options.network);
                 }
             }
-            PlannedStep::Calm => self.calm(now)?,
+            PlannedStep::Calm => {
+                self.check_steady(now)?;
+                self.calm(now)?;
+            }
             PlannedStep::Settled => self.check_settled()?,
             PlannedStep::Stop => self.stop(now),
         }
@@ -186,6 +175,16 @@ impl TortureFarm<'_> {
                 self.kill(now, index, Death::Silent, *back_after);
                 self.seats[index].disk.fail_power();
             }
+            Fault::ClockBack { node, back_after } => {
+                self.inject_clock_back(now, *node, *back_after);
+            }
+            Fault::Twin {
+                node,
+                is_later,
+                length,
+            } => self.inject_twin(now, *node, *is_later, *length),
+            Fault::ControlCut { node, length } => self.inject_control_cut(now, *node, *length),
+            Fault::Replay { node, stream } => self.inject_replay(*node, *stream),
             Fault::Storm { network, length } => {
                 self.storms += 1;
                 self.network.set_faults(*network);
@@ -194,7 +193,13 @@ impl TortureFarm<'_> {
         }
     }
 
-    fn kill(&mut self, now: Timestamp, index: usize, death: Death, back_after: Option<Duration>) {
+    pub(super) fn kill(
+        &mut self,
+        now: Timestamp,
+        index: usize,
+        death: Death,
+        back_after: Option<Duration>,
+    ) {
         let seat = &mut self.seats[index];
         if seat.process.is_none() {
             return;
@@ -268,6 +273,7 @@ impl TortureFarm<'_> {
                 Some(
                     PlannedStep::Thaw(..)
                     | PlannedStep::Inject(_)
+                    | PlannedStep::StartAs(..)
                     | PlannedStep::Quicken(_)
                     | PlannedStep::SinkUp(_)
                     | PlannedStep::RegistryBack
@@ -279,6 +285,7 @@ impl TortureFarm<'_> {
             *step = None;
         }
         self.give_registry_back(now, true);
+        self.end_twins(now);
         for index in 0..self.seats.len() {
             self.thaw(now, index);
             self.quicken(index);
@@ -290,7 +297,8 @@ impl TortureFarm<'_> {
                 self.kill(now, index, death, None);
             }
             self.network.power_up(&self.seats[index].name);
-            if self.seats[index].process.is_none() && !self.is_stopping {
+            let is_wanted = !self.is_stopping && !self.seats[index].is_twin;
+            if self.seats[index].process.is_none() && is_wanted {
                 self.start(index)?;
             }
         }

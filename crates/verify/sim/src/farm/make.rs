@@ -1,9 +1,9 @@
 //! Starts of processes: the shipped nodes with the options of the seed.
 
 use super::TortureFarm;
-use super::inject::PlannedStep;
 use super::pieces::Pieces;
-use super::seat::Node;
+use super::planned::PlannedStep;
+use super::seat::{COMMITS_MAX, Node};
 use super::store;
 use crate::invariant::Invariant;
 use crate::options::{Ack, Log, Options};
@@ -12,6 +12,7 @@ use crate::watch::{Found, found};
 use bytes::Bytes;
 use sheaf_membership::LivenessConfig;
 use sheaf_metrics::Registry;
+use sheaf_node::challenge::Nonces;
 use sheaf_node::epn::{EpnNode, EpnParts};
 use sheaf_node::event::EventLog;
 use sheaf_node::flp::{FlpNode, FlpParts};
@@ -42,13 +43,9 @@ const RESTART_AFTER: Duration = Duration::from_millis(50);
 const QUEUE_TFS: u32 = 64;
 
 impl TortureFarm<'_> {
-    /// Starts the process of a seat, unless it lives.
-    pub(super) fn start(&mut self, index: usize) -> Result<(), Found> {
-        if self.seats[index].process.is_some() {
-            return Ok(());
-        }
-        self.lives += 1;
-        let (life, now) = (self.lives, self.network.now());
+    /// Starts the process of a seat, which does not live, with an incarnation.
+    pub(super) fn start_as(&mut self, index: usize, life: u64) -> Result<(), Found> {
+        let now = self.network.now();
         let seat = &self.seats[index];
         let (id, incarnation) = (seat.node, Incarnation(life));
         let log = EventLog::to_memory(seat.log.clone());
@@ -73,6 +70,7 @@ impl TortureFarm<'_> {
             ))),
             _ => Node::Epn(Box::new(self.epn(
                 transport,
+                index,
                 EpnId(id.index),
                 incarnation,
                 log,
@@ -120,10 +118,12 @@ impl TortureFarm<'_> {
             incomplete: options.incomplete,
             tf_bytes_max: u64::from(options.flps) * (options.stf_bytes_max() + 1),
             queue_tfs_max: options.queue_tfs_max,
+            commits_max: COMMITS_MAX,
             tf_deadline_ms: options.tf_deadline_ms,
             unreachable_timeout_ms: options.stf_timeout_ms,
             stf_bytes_max: options.stf_bytes_max(),
             epns_are_durable: options.ack == Ack::Stored,
+            delivery: options.delivery,
             ..SchedulerConfig::default()
         };
         let plan = RunPlan {
@@ -158,6 +158,14 @@ impl TortureFarm<'_> {
             duration: None,
             checkpoint_records: options.checkpoint_records,
             incarnation,
+            nonces: nonces(
+                options,
+                NodeId {
+                    role: Role::Icn,
+                    index: icn,
+                },
+                incarnation,
+            ),
             log,
             registry: Arc::new(Registry::default()),
         };
@@ -180,7 +188,7 @@ impl TortureFarm<'_> {
             Ok::<Box<dyn Ledger>, StorageError>(match options.log {
                 Log::Memory | Log::File | Log::ZooKeeper => Box::new(FileLedger::open(storage)?),
                 Log::Majority => {
-                    let (icn, seed) = (seat.node.index, options.seed ^ self.lives);
+                    let (icn, seed) = (seat.node.index, options.seed ^ self.lives.count());
                     let config = MajorityConfig::new(icn, options.log.icns(), seed);
                     Box::new(MajorityLedger::new(config, storage)?)
                 }
@@ -223,10 +231,11 @@ impl TortureFarm<'_> {
         let hello = Hello {
             data_address: String::new(),
             capacity_bytes: options.hold_bytes(),
-            slots: 0,
+            slots: options.hold_stfs,
             stf_bytes_max: options.stf_bytes_max(),
             weight_milli: 1000,
             is_durable: false,
+            ..Hello::default()
         };
         let pieces = Pieces::new(self.pool.clone(), source, options.stf_bytes);
         let parts = FlpParts {
@@ -243,6 +252,7 @@ impl TortureFarm<'_> {
     fn epn(
         &self,
         mut transport: Memory,
+        index: usize,
         epn: EpnId,
         incarnation: Incarnation,
         log: EventLog,
@@ -264,10 +274,11 @@ impl TortureFarm<'_> {
             stf_bytes_max: 0,
             weight_milli: 1000,
             is_durable: options.ack == Ack::Stored,
+            ..Hello::default()
         };
         let target = Target { epn, incarnation };
         let mut brain = TfBuilder::<Bytes>::new(config);
-        let seat = &self.seats[self.seat_of(epn.into())];
+        let seat = &self.seats[index];
         let sink = match &seat.store {
             Some(disk) => {
                 let store = TfStore::open_on(Box::new(disk.clone()), store::ROOT.into(), target);
@@ -285,10 +296,17 @@ impl TortureFarm<'_> {
             brain,
             sink,
             uplink: uplink(options, epn.into(), incarnation, hello),
+            nonces: nonces(options, epn.into(), incarnation),
             log,
         };
         Ok(EpnNode::new(transport, parts))
     }
+}
+
+/// Returns the nonces of one life of a node: no other life has the same.
+fn nonces(options: &Options, node: NodeId, incarnation: Incarnation) -> Nonces {
+    let place = (u64::from(node.index) << 8) | node.role as u64;
+    Nonces::seeded(mix(options.seed ^ mix(place) ^ (incarnation.0 << 24)))
 }
 
 fn uplink(options: &Options, node: NodeId, incarnation: Incarnation, hello: Hello) -> Uplink {
@@ -304,12 +322,12 @@ fn icn_addresses(options: &Options) -> Vec<String> {
     (0..options.log.icns()).map(icn_address).collect()
 }
 
-fn icn_address(icn: u16) -> String {
-    format!("icn-{icn}")
+pub(super) fn icn_address(icn: u16) -> String {
+    format!("icn-{icn}:1")
 }
 
-fn epn_address(epn: EpnId, incarnation: Incarnation) -> String {
-    format!("epn-{}-{}", epn.0, incarnation.0)
+pub(super) fn epn_address(epn: EpnId, incarnation: Incarnation) -> String {
+    format!("epn-{}-{}:1", epn.0, incarnation.0)
 }
 
 fn listen(transport: &mut Memory, address: &str) -> Result<(), Found> {

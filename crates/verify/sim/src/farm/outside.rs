@@ -1,7 +1,7 @@
 //! ZooKeeper of a farm that has one, as each node of the farm reaches it.
 
 use super::seat::Node;
-use super::{TortureFarm, inject::PlannedStep};
+use super::{TortureFarm, planned::PlannedStep};
 use crate::options::{Log, Options};
 use sheaf_membership::Member;
 use sheaf_node::registry::Discovery;

@@ -4,16 +4,20 @@ use bytes::Bytes;
 use sheaf_protocol::splitmix::mix;
 use sheaf_protocol::{PayloadFormat, Source, TfId};
 use sheaf_stf_builder::{Made, Slots, StfSource};
+use std::collections::BTreeSet;
 
 /// Bytes that payloads are slices of.
 const POOL_BYTES: u64 = 16 << 10;
 
-/// Payloads of one life of one FLP.
+/// Payloads of one life of one FLP; those of one TF differ from run to run.
 #[derive(Clone, Debug)]
 pub(crate) struct Pieces {
     pool: Bytes,
     salt: u64,
     bytes_mean: u64,
+    /// Runs before the present one, and the TFs made in this.
+    runs: u64,
+    made: BTreeSet<u64>,
 }
 
 /// Returns the bytes that all payloads of a farm are slices of.
@@ -29,6 +33,8 @@ impl Pieces {
             pool,
             salt,
             bytes_mean,
+            runs: 0,
+            made: BTreeSet::new(),
         }
     }
 }
@@ -43,7 +49,12 @@ impl StfSource for Pieces {
     }
 
     fn make(&mut self, tf: TfId, _: &mut dyn Slots) -> Made {
-        let chance = mix(self.salt ^ tf.0);
+        if !self.made.insert(tf.0) {
+            // No FLP makes a TF twice in a run.
+            self.runs += 1;
+            self.made = BTreeSet::from([tf.0]);
+        }
+        let chance = mix(self.salt ^ tf.0 ^ (self.runs << 40));
         let bytes = (chance >> 32) % (2 * self.bytes_mean + 1);
         let first = (chance & 0xffff_ffff) % (POOL_BYTES - bytes);
         Made::Payload(self.pool.slice(first as usize..(first + bytes) as usize))

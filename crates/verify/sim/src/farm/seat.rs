@@ -2,7 +2,8 @@
 
 use super::consumer::Consumer;
 use super::forget::Forgetting;
-use super::store::StoreDisk;
+use super::recorder::Recorder;
+use super::{refusal, store::StoreDisk};
 use crate::family::SeedFamily;
 use crate::invariant::Invariant;
 use crate::options::{Ack, Log, Options};
@@ -16,11 +17,15 @@ use sheaf_node::flp::{FlpNode, Turn};
 use sheaf_node::icn::IcnNode;
 use sheaf_protocol::splitmix::mix;
 use sheaf_protocol::{Control, NodeId, Role, Term, Timestamp, WireKind};
+use sheaf_scheduler::Scheduler;
 use sheaf_transport::memory::{Death, EndpointId, Memory, Network};
 use sheaf_transport::{Event as Net, Transport};
 use sheaf_verdict_log::storage::SimDisk;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+/// Commits to one EPN that it has not acknowledged, at most: few, so that the bound is met often.
+pub(super) const COMMITS_MAX: u32 = 2;
 
 pub(super) enum Node {
     Icn(Box<IcnNode<Memory>>),
@@ -29,6 +34,14 @@ pub(super) enum Node {
 }
 
 impl Node {
+    fn handle_run_delay(&mut self, here: Timestamp, delay: Duration) {
+        match self {
+            Self::Icn(icn) => icn.handle_run_delay(here, delay),
+            Self::Flp(flp) => flp.handle_run_delay(here, delay),
+            Self::Epn(epn) => epn.handle_run_delay(here, delay),
+        }
+    }
+
     fn handle(&mut self, here: Timestamp, event: Net) {
         match self {
             Self::Icn(icn) => icn.handle(here, event),
@@ -80,6 +93,8 @@ pub(super) struct Seat {
     /// Time before which a slow node is not turned.
     pub(super) not_before: Timestamp,
     pub(super) turn_every: Duration,
+    /// Since when a slow node has had something to do.
+    pub(super) ready_since: Option<Timestamp>,
     /// Lead of its clock over the time of the farm.
     pub(super) clock_ahead: Duration,
     pub(super) fair: FairClock,
@@ -88,6 +103,18 @@ pub(super) struct Seat {
     /// The last life that came to its end in order.
     pub(super) left_in_order: Option<u64>,
     pub(super) is_leaving: bool,
+    /// Whether it is the seat of a second process of its node.
+    pub(super) is_twin: bool,
+    /// Whether an ICN may refuse its process.
+    pub(super) may_be_refused: bool,
+    /// The lowest incarnation of the next life, if the process was refused; 0: it has none.
+    pub(super) refused: Option<u64>,
+    /// Processes that began in this seat.
+    lives_begun: u64,
+    /// Whether nothing may close a stream of a later process.
+    keeps_streams: bool,
+    /// Frames that the process has received, if a stranger is to send it again.
+    pub(super) recorder: Option<Recorder>,
     pub(super) held_stfs: usize,
     pub(super) consumer: Consumer,
     /// State of send and forget, if the farm plays it.
@@ -126,11 +153,18 @@ impl Seat {
             wake_at: Timestamp(0),
             not_before: Timestamp(0),
             turn_every: Duration::ZERO,
+            ready_since: None,
             clock_ahead: Duration::from_nanos(ahead),
             fair: FairClock::default(),
             dying: None,
             left_in_order: None,
             is_leaving: false,
+            is_twin: false,
+            may_be_refused: options.kind == SeedFamily::Lives,
+            refused: None,
+            lives_begun: 0,
+            keeps_streams: node.role == Role::Flp && refusal::keeps_streams(options),
+            recorder: (options.kind == SeedFamily::Replays).then(Recorder::default),
             held_stfs: 0,
             consumer: Consumer::default(),
             forgetting: (options.sends_and_forgets && node.role == Role::Flp)
@@ -150,12 +184,14 @@ impl Seat {
     /// Begins a process in this seat.
     pub(super) fn begin(&mut self, now: Timestamp, process: Node, life: u64, endpoint: EndpointId) {
         self.process = Some(process);
+        self.lives_begun += 1;
         self.life = life;
         self.endpoint = Some(endpoint);
         self.is_frozen = false;
         self.has_news = false;
         self.wake_at = now;
         self.not_before = now;
+        self.ready_since = None;
         self.fair = FairClock::default();
         self.dying = None;
         self.is_leaving = false;
@@ -191,7 +227,14 @@ impl Seat {
     }
 
     /// Turns the process as the driver of the shipped binary does: poll, handle, turn.
-    pub(super) fn turn(&mut self, now: Timestamp, trace: &mut Trace) -> Result<Turn, Found> {
+    ///
+    /// `is_quiet`: streams may close, as the run is about to end.
+    pub(super) fn turn(
+        &mut self,
+        now: Timestamp,
+        is_quiet: bool,
+        trace: &mut Trace,
+    ) -> Result<Turn, Found> {
         let here = self.here(now);
         self.not_before = now + self.turn_every;
         let Some(process) = &mut self.process else {
@@ -216,8 +259,20 @@ impl Seat {
                 }
             }
         }
+        let ready_since = self.ready_since.take();
+        let delay = ready_since.map_or(Duration::ZERO, |since| now.since(since));
+        process.handle_run_delay(here, delay);
         for event in arrived.drain(..) {
             trace.add(|| arrived_line(now, &self.name, &event));
+            if let Some(recorder) = &mut self.recorder {
+                recorder.note(&event);
+            }
+            let keeps = self.recorder.is_some() || self.keeps_streams && self.lives_begun > 1;
+            let recorder = self.recorder.as_ref();
+            if keeps && !is_quiet && is_evicted(process, recorder, &event) {
+                let detail = format!("{} lives and loses a stream", self.name);
+                return found(Invariant::OneLife, None, detail);
+            }
             let is_stale = self.has_terms && is_stale(&mut self.welcomed_by, &event);
             let event = match &mut self.forgetting {
                 Some(forgetting) => forgetting.replace(event),
@@ -235,13 +290,20 @@ impl Seat {
         }
         self.arrived = arrived;
         let turn = match process {
-            Node::Icn(icn) => Ok(icn.turn(here)),
-            Node::Flp(flp) => flp.turn(here).map_err(|error| error.to_string()),
-            Node::Epn(epn) => epn.turn(here).map_err(|error| error.to_string()),
+            Node::Icn(icn) => icn.turn(here).map_err(|error| (None, error.to_string())),
+            Node::Flp(flp) => {
+                let told = |error| (Some(refusal::flp_refusal(&error)), error.to_string());
+                flp.turn(here).map_err(told)
+            }
+            Node::Epn(epn) => {
+                let told = |error| (refusal::epn_refusal(&error), error.to_string());
+                epn.turn(here).map_err(told)
+            }
         };
         let turn = match turn {
             Ok(turn) => turn,
-            Err(error) => {
+            Err((refusal, _)) if self.note_refusal(refusal) => return Ok(Turn::Done),
+            Err((_, error)) => {
                 return found(
                     Invariant::NoPanic,
                     None,
@@ -302,6 +364,11 @@ impl Seat {
                 }
             }
             Some(Node::Icn(icn)) => {
+                // The next life of an EPN that stores publishes what is committed to it.
+                let commits = icn.scheduler().map_or(0, Scheduler::commits_open);
+                if commits > COMMITS_MAX as usize && options.ack == Ack::Built {
+                    return over("commits to one EPN", commits as u64, COMMITS_MAX.into());
+                }
                 // An EPN that is back keeps its TFs, whatever was assigned elsewhere meanwhile: they are booked on top.
                 let times = if options.kind == SeedFamily::Calm {
                     1
@@ -309,7 +376,13 @@ impl Seat {
                     3
                 };
                 let slots_max = times * u64::from(options.slots);
-                let bytes_max = times * options.capacity_bytes();
+                // A new leader books a TF that an EPN holds at its largest size, until its FLPs have announced it.
+                let has_adopted = icn
+                    .scheduler()
+                    .is_some_and(|brain| brain.stats().adopted > 0);
+                let tf_bytes_max = u64::from(options.flps) * options.stf_bytes_max();
+                let unknown_max = u64::from(options.slots) * tf_bytes_max * u64::from(has_adopted);
+                let bytes_max = times * options.capacity_bytes() + unknown_max;
                 for target in icn
                     .scheduler()
                     .iter()
@@ -389,4 +462,13 @@ fn tfs_in(control: &Control) -> Vec<u64> {
         Control::Assign(items) => items.iter().map(|item| item.tf.0).collect(),
         _ => Vec::new(),
     }
+}
+
+/// Returns whether a living FLP or EPN has lost a stream to a node.
+fn is_evicted(process: &Node, recorder: Option<&Recorder>, event: &Net) -> bool {
+    let Net::Closed { conn, .. } = event else {
+        return false;
+    };
+    let is_strange = recorder.is_some_and(|recorder| recorder.is_strange(*conn));
+    !matches!(process, Node::Icn(_)) && !is_strange
 }

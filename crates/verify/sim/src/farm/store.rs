@@ -157,6 +157,7 @@ impl State {
         let taken = Taken {
             run: tf.run,
             tf: tf.tf,
+            is_redelivered: tf.is_redelivered,
             parts: parts.collect(),
             missing: tf.missing.iter().map(|flp| flp.0).collect(),
         };

@@ -1,11 +1,11 @@
 //! Draws the options of a seed.
 
-use super::{Ack, Fault, Log, Options};
+use super::{Ack, Fault, Log, Options, narrow};
 use crate::dice::Dice;
 use crate::family::SeedFamily;
 use sheaf_placement::{Reaction, policy};
 use sheaf_protocol::{EpnId, FlpId, NodeId, Role};
-use sheaf_scheduler::{Incomplete, Mode};
+use sheaf_scheduler::{Delivery, Incomplete, Mode};
 use sheaf_stf_builder::flp::{Push, WhenFull};
 use sheaf_transport::memory::Faults;
 use sheaf_verdict_log::storage::DiskFaults;
@@ -82,6 +82,12 @@ pub(super) fn options(family: SeedFamily, seed: u64) -> Options {
     // Faults outside come from dice of their own; the rest of the farm is that of the same seed of the swarm.
     let kind = match family {
         SeedFamily::Outside | SeedFamily::Grants => SeedFamily::Swarm,
+        SeedFamily::Runs
+        | SeedFamily::Lives
+        | SeedFamily::ControlCut
+        | SeedFamily::Replays
+        | SeedFamily::Starved
+        | SeedFamily::Redelivery => SeedFamily::Calm,
         other => other,
     };
     let mut dice = Dice::new(seed ^ 0x5eed_0000);
@@ -103,6 +109,7 @@ pub(super) fn options(family: SeedFamily, seed: u64) -> Options {
         checkpoint_records: checkpoint_records(seed),
         session: Duration::ZERO,
         ack: Ack::Built,
+        delivery: Delivery::AtMostOnce,
         flps: dice.range(1, 4) as u16,
         epns: dice.range(2, 6) as u16,
         policy: dice.pick(&["round-robin", "random", "least-loaded", "modulo", "fixed"]),
@@ -158,7 +165,7 @@ pub(super) fn options(family: SeedFamily, seed: u64) -> Options {
     let is_bad = match kind {
         SeedFamily::Swarm | SeedFamily::Outside | SeedFamily::Grants => dice.chance(75),
         SeedFamily::BadNetwork | SeedFamily::Everything | SeedFamily::Paced => true,
-        SeedFamily::Calm | SeedFamily::EpnFaults | SeedFamily::Reactions => false,
+        _ => false,
     };
     if is_bad {
         options.network = bad_network(kind, &mut dice, delay_max);
@@ -170,7 +177,9 @@ pub(super) fn options(family: SeedFamily, seed: u64) -> Options {
         draw_grants(&mut options, &mut Dice::new(seed ^ 0x5eed_0006));
     }
     draw_faults(&mut options, &mut dice);
+    draw_delivery(&mut options, &mut Dice::new(seed ^ 0x5eed_000a));
     options.kind = family;
+    narrow::draw(&mut options, &mut Dice::new(seed ^ 0x5eed_0008));
     options
 }
 
@@ -179,6 +188,13 @@ pub(super) fn options(family: SeedFamily, seed: u64) -> Options {
 fn checkpoint_records(seed: u64) -> u64 {
     let mut dice = Dice::new(seed ^ 0xc4ec_0000);
     dice.pick(&[1, 3, 10, 10, 40, 200, 5000])
+}
+
+/// Draws how often a TF may be delivered. With ack level `stored` it is at most once.
+fn draw_delivery(options: &mut Options, dice: &mut Dice) {
+    if options.ack == Ack::Built && dice.chance(40) {
+        options.delivery = Delivery::AtLeastOnce;
+    }
 }
 
 /// Draws which STFs are offered, and how many an EPN fetches at once.
@@ -229,7 +245,14 @@ fn bad_network(kind: SeedFamily, dice: &mut Dice, delay_max: Duration) -> Faults
 /// Draws the sorts that a seed may have, each as often as it is in the list.
 fn sorts(kind: SeedFamily, log: Log, dice: &mut Dice) -> Vec<Sort> {
     match kind {
-        SeedFamily::Calm | SeedFamily::BadNetwork => Vec::new(),
+        SeedFamily::Calm
+        | SeedFamily::BadNetwork
+        | SeedFamily::Runs
+        | SeedFamily::Lives
+        | SeedFamily::ControlCut
+        | SeedFamily::Replays
+        | SeedFamily::Starved
+        | SeedFamily::Redelivery => Vec::new(),
         SeedFamily::EpnFaults | SeedFamily::Reactions => vec![
             Sort::Crash,
             Sort::CrashSilent,

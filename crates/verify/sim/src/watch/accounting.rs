@@ -4,7 +4,7 @@ use super::{Found, found};
 use crate::invariant::Invariant;
 use sheaf_node::event::{MemberEvent, PartEvent};
 use sheaf_protocol::{NodeId, RunId, Timestamp};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// TF ids are dense; a node that names one far beyond has a broken id.
@@ -23,6 +23,10 @@ pub struct Accounting {
     pub dropped: u64,
     /// Built TFs whose EPN died before it acknowledged.
     pub abandoned: u64,
+    /// Built TFs that were committed to another EPN after the death of the first.
+    pub redelivered: u64,
+    /// Deliveries after the first one of a TF, each with the mark or by the EPN that was to deliver without.
+    pub delivered_again: u64,
     /// Built TFs that a later life of their EPN published.
     pub recovered: u64,
     /// Assignments after the first one of a TF.
@@ -32,6 +36,30 @@ pub struct Accounting {
 }
 
 impl Accounting {
+    /// Counts an amendment: the TF of a verdict was given back, and is dropped.
+    pub(super) fn give_back(&mut self, fate: &LoggedVerdict) {
+        if fate.verdict == "complete" {
+            self.complete -= 1;
+        } else {
+            self.incomplete -= 1;
+        }
+        self.dropped += 1;
+        *self.reasons.entry("undelivered".to_owned()).or_default() += 1;
+    }
+
+    /// Counts an amendment: the TF of a verdict was built again.
+    pub(super) fn change(&mut self, former: &LoggedVerdict, fate: &LoggedVerdict) {
+        let counter = |fate: &LoggedVerdict| fate.verdict == "complete";
+        for (is_complete, up) in [(counter(former), false), (counter(fate), true)] {
+            let count = if is_complete {
+                &mut self.complete
+            } else {
+                &mut self.incomplete
+            };
+            *count = if up { *count + 1 } else { *count - 1 };
+        }
+    }
+
     /// Adds the accounting of another farm.
     pub fn add(&mut self, other: &Self) {
         self.decided += other.decided;
@@ -39,6 +67,8 @@ impl Accounting {
         self.incomplete += other.incomplete;
         self.dropped += other.dropped;
         self.abandoned += other.abandoned;
+        self.redelivered += other.redelivered;
+        self.delivered_again += other.delivered_again;
         self.recovered += other.recovered;
         self.reassigned += other.reassigned;
         for (reason, count) in &other.reasons {
@@ -79,13 +109,42 @@ pub(super) struct TfBook {
     pub(super) made: Vec<PartEvent>,
     pub(super) skipped: Vec<(u16, String)>,
     pub(super) attempts: Vec<((u64, u32), (u16, u64))>,
-    pub(super) fate: Option<LoggedVerdict>,
+    /// Verdict that is no amendment.
+    pub(super) first: Option<LoggedVerdict>,
+    /// Amendments, each of which names another life of an EPN.
+    pub(super) amendments: Vec<LoggedVerdict>,
     pub(super) is_abandoned: bool,
-    /// The EPN, and its life, whose consumer has the TF.
-    pub(super) consumed_at: Option<(u16, u64)>,
+    pub(super) is_given_back: bool,
+    /// Lives of EPNs that gave the TF back.
+    pub(super) given_back_by: BTreeSet<(u16, u64)>,
+    /// The EPNs, in their lives, whose consumers have the TF, and whether they were told of the mark.
+    pub(super) consumed: Vec<((u16, u64), bool)>,
 }
 
 impl TfBook {
+    /// Returns the verdict in force.
+    pub(super) fn fate(&self) -> Option<&LoggedVerdict> {
+        self.amendments.last().or(self.first.as_ref())
+    }
+
+    /// Returns the verdict that names a life of an EPN, and whether it is an amendment.
+    pub(super) fn fate_at(
+        &self,
+        is_own: impl Fn((u16, u64)) -> bool,
+    ) -> Option<(&LoggedVerdict, bool)> {
+        let is_there = |fate: &&LoggedVerdict| fate.at.is_some_and(&is_own);
+        let amendment = self.amendments.iter().find(is_there);
+        let amendment = amendment.map(|fate| (fate, true));
+        amendment.or_else(|| Some((self.first.as_ref().filter(is_there)?, false)))
+    }
+
+    /// Returns whether a TF was built, and no consumer has it.
+    pub(super) fn is_owed_to_consumer(&self) -> bool {
+        let is_built = self.fate().is_some_and(|fate| fate.at.is_some());
+        let is_settled = self.is_abandoned || self.is_given_back;
+        is_built && !is_settled && self.consumed.is_empty()
+    }
+
     /// Notes that the heartbeat calls for the TF.
     pub(super) fn call(&mut self, now: Timestamp) {
         self.named_at.get_or_insert(now);
@@ -125,6 +184,11 @@ impl RunBook {
             first,
             format!("roster {id} is {said:?} for {node}, and was {known:?} before"),
         )
+    }
+
+    /// Returns the STFs of `tf` that were made.
+    pub(super) fn made_of(&self, tf: u64) -> &[PartEvent] {
+        self.tfs.get(tf as usize).map_or(&[], |book| &book.made)
     }
 
     /// Returns the members whose STFs make `tf` whole, by the log.
@@ -167,7 +231,14 @@ impl RunBook {
     /// Returns the TFs that were named and have no verdict.
     pub(super) fn undecided_tfs(&self) -> impl Iterator<Item = (u64, &TfBook)> {
         let named = (0..).zip(&self.tfs).skip(self.floor);
-        named.filter(|(_, book)| book.fate.is_none() && book.named_at.is_some())
+        named.filter(|(_, book)| book.fate().is_none() && book.named_at.is_some())
+    }
+
+    /// Returns the TFs that have no verdict; `with_owed`: and those that were built, and that no consumer has.
+    pub(super) fn unfinished_tfs(&self, with_owed: bool) -> impl Iterator<Item = (u64, &TfBook)> {
+        let owed = self.tfs().filter(move |_| with_owed);
+        let owed = owed.filter(|(_, book)| book.is_owed_to_consumer());
+        self.undecided_tfs().chain(owed)
     }
 
     pub(super) fn undecided(&self) -> u64 {
@@ -188,7 +259,7 @@ impl RunBook {
         while self
             .tfs
             .get(self.floor)
-            .is_some_and(|book| book.fate.is_some())
+            .is_some_and(|book| book.fate().is_some())
         {
             self.floor += 1;
         }

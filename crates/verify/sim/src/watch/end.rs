@@ -1,6 +1,6 @@
 //! Checks after the faults have ended, and after the run is over.
 
-use super::accounting::TfBook;
+use super::accounting::{RunBook, TfBook};
 use super::{Found, Watch, found};
 use crate::invariant::Invariant;
 use crate::options::Log;
@@ -16,7 +16,14 @@ impl Watch<'_> {
         if self.options.sends_and_forgets {
             return Ok(());
         }
-        for run in &self.runs {
+        if self.accounting().decided == 0 {
+            let detail = format!(
+                "no TF has a verdict, {:?} after the faults have ended",
+                self.options.settle
+            );
+            return found(Invariant::Live, None, detail);
+        }
+        for run in self.lasting_runs() {
             for (tf, book) in run.undecided_tfs() {
                 let is_known = self.is_owed(book)
                     || book.made.iter().any(|part| {
@@ -48,14 +55,13 @@ impl Watch<'_> {
         if self.options.sends_and_forgets {
             return Ok(());
         }
-        for run in &self.runs {
+        for run in self.lasting_runs() {
             for (tf, book) in run.tfs() {
-                let Some(fate) = &book.fate else { continue };
+                let Some(fate) = book.fate() else { continue };
                 if book.named_at.is_none_or(|at| at > until) {
                     continue;
                 }
-                let is_built = fate.verdict != "dropped";
-                if is_built && !book.is_abandoned && book.consumed_at.is_none() {
+                if book.is_owed_to_consumer() {
                     let detail = format!("TF {tf} is {fate}, and no EPN has delivered it since");
                     return found(Invariant::Live, tf, detail);
                 }
@@ -75,7 +81,7 @@ impl Watch<'_> {
 
     /// Checks, when the run is over, that nothing is open.
     pub(crate) fn check_end(&self, was_alive: impl Fn(NodeId, u64) -> bool) -> Result<(), Found> {
-        for run in &self.runs {
+        for run in self.lasting_runs() {
             for (tf, book) in run.tfs() {
                 let is_known = self.is_owed(book)
                     || book.made.iter().any(|part| {
@@ -87,7 +93,7 @@ impl Watch<'_> {
                             part.incarnation,
                         )
                     });
-                match &book.fate {
+                match book.fate() {
                     None if is_known => {
                         return found(
                             Invariant::Clean,
@@ -96,20 +102,27 @@ impl Watch<'_> {
                         );
                     }
                     None => {}
-                    Some(fate) => {
-                        let is_built = fate.verdict != "dropped";
-                        if is_built && !book.is_abandoned && book.consumed_at.is_none() {
-                            return found(
-                                Invariant::Clean,
-                                tf,
-                                format!("TF {tf} is {fate}, and no EPN delivered it"),
-                            );
-                        }
+                    Some(fate) if book.is_owed_to_consumer() => {
+                        return found(
+                            Invariant::Clean,
+                            tf,
+                            format!("TF {tf} is {fate}, and no EPN delivered it"),
+                        );
                     }
+                    Some(_) => {}
                 }
             }
         }
         Ok(())
+    }
+
+    /// Returns the runs that are remembered: those before the latest are gone with the memory of their ICN.
+    fn lasting_runs(&self) -> &[RunBook] {
+        let first = match self.options.log {
+            Log::Memory => self.runs.len().saturating_sub(1),
+            _ => 0,
+        };
+        &self.runs[first..]
     }
 
     /// Returns whether the ICN that called for a TF must remember it: its successor may not know of the call.

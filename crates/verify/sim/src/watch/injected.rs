@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 pub(crate) struct Injected {
     /// Nodes that were killed, stopped, slowed or cut off.
     nodes: Vec<NodeId>,
+    /// Nodes of these that were hit by more than a cut between an FLP and an ICN.
+    harmed: Vec<NodeId>,
     /// Whether frames may be lost or streams break.
     is_network_bad: bool,
     /// Damaged STFs, by TF and FLP.
@@ -34,6 +36,7 @@ impl Injected {
 
     pub(crate) fn add(&mut self, fault: &Fault) {
         self.was_storage_full |= matches!(fault, Fault::SinkDown { .. });
+        let known = self.nodes.len();
         match fault {
             Fault::Crash { node, .. }
             | Fault::Pause { node, .. }
@@ -43,7 +46,12 @@ impl Injected {
             | Fault::Disk { node, .. }
             | Fault::RegistryCut { node, .. }
             | Fault::SessionExpired { node }
-            | Fault::PowerFailure { node, .. } => self.nodes.push(*node),
+            | Fault::PowerFailure { node, .. }
+            | Fault::ClockBack { node, .. }
+            | Fault::Twin { node, .. }
+            | Fault::ControlCut { node, .. } => self.nodes.push(*node),
+            // A record that is sent again must change nothing.
+            Fault::Replay { .. } => {}
             // Without it no ICN leads, and a node that starts meanwhile finds none.
             Fault::RegistryAway { .. } => {
                 let roles = [Role::Icn, Role::Flp, Role::Epn];
@@ -56,6 +64,14 @@ impl Injected {
             }
             Fault::Cut { a, b, .. } => self.nodes.extend([*a, *b]),
             Fault::Storm { .. } => self.is_network_bad = true,
+        }
+        let is_control_cut = match fault {
+            Fault::ControlCut { .. } => true,
+            Fault::Cut { a, b, .. } => a.role != Role::Epn && b.role != Role::Epn,
+            _ => false,
+        };
+        if !is_control_cut {
+            self.harmed.extend_from_slice(&self.nodes[known..]);
         }
     }
 
@@ -85,6 +101,13 @@ impl Injected {
     /// Returns whether an STF may be lost with its FLP, or come too late.
     pub(crate) fn may_lose_stfs(&self) -> bool {
         self.is_network_bad || self.has_hit(Role::Flp) || self.has_hit(Role::Icn)
+    }
+
+    /// Returns whether an ICN may take this FLP for dead: not if its control path alone was cut.
+    pub(crate) fn may_seem_dead(&self, flp: u16) -> bool {
+        let icn = |node: &NodeId| node.role == Role::Icn;
+        let it = |node: &NodeId| node.role == Role::Flp && node.index == flp;
+        self.is_network_bad || self.harmed.iter().any(|node| icn(node) || it(node))
     }
 
     pub(crate) fn has_hit(&self, role: Role) -> bool {

@@ -257,10 +257,13 @@ mod tests {
         let other = folder.path().join("other");
         std::fs::create_dir_all(&other).unwrap();
         let sleeper = crate::tool::find("tail").unwrap();
+        let sleeper = sleeper.to_str().unwrap();
         let mut children: Vec<_> = [folder.path(), &other]
             .map(|at| {
                 let program = at.join("sheaf");
-                std::fs::copy(&sleeper, &program).unwrap();
+                // By a process of its own: a descriptor for writing of this one is inherited for a moment by what other
+                // tests start, and a program that is open for writing does not start ("text file busy").
+                crate::tool::run("cp", [sleeper, program.to_str().unwrap()]).unwrap();
                 let mut command = std::process::Command::new(&program);
                 command.args(["-f", "/dev/null"]).spawn().unwrap()
             })

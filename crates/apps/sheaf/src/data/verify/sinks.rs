@@ -150,6 +150,7 @@ fn read_tf_file(path: &Path, tf: Option<u64>) -> anyhow::Result<Stored> {
     Ok(Stored::Tf {
         tf: stated,
         run: found.run.to_string(),
+        redelivered: found.is_redelivered,
         parts: found.parts.iter().map(part).collect(),
         missing: found.missing.iter().map(|flp| flp.0).collect(),
     })

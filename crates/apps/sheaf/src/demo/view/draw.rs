@@ -8,9 +8,17 @@ use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Color, Style, Stylize as _};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Paragraph, Wrap};
+use sheaf_node::status::FarmStatus;
 
 /// Lines for what has happened, if there is room.
 const HAPPENINGS: u16 = 8;
+/// Stages of a TF, as the status names them.
+const STAGES: [&str; 4] = [
+    "announce_to_assign",
+    "assign_to_first_byte",
+    "first_to_last_byte",
+    "last_byte_to_commit",
+];
 
 /// Draws the farm as `watch` knows it and as `look` wants it.
 pub(super) fn draw(frame: &mut Frame<'_>, look: &mut Look, watch: &Watch) {
@@ -21,7 +29,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, look: &mut Look, watch: &Watch) {
             Text::from(Line::from(look.title().to_owned()).bold()),
             width,
         ),
-        wrapped(head_text(watch), width),
+        wrapped(head_text(watch, width), width),
         wrapped(accounting_text(watch, width), width),
         wrapped(Text::from(Line::from(look.prompt()).dim()), width),
     ];
@@ -30,7 +38,9 @@ pub(super) fn draw(frame: &mut Frame<'_>, look: &mut Look, watch: &Watch) {
     // Where there is little room, the air goes first, then the last minutes, the happenings, and the last nodes.
     let wanted = fixed + table_lines + HAPPENINGS;
     let has_past = width >= past::WIDTH_MIN && height >= wanted + past::LINES;
-    let past_lines = if has_past { past::LINES } else { 0 };
+    // With room to spare the sparklines grow.
+    let spare = height.saturating_sub(wanted.saturating_add(past::LINES + 4));
+    let past_lines = u16::from(has_past) * (past::LINES + spare.min(past::LINES_MORE));
     let air = u16::from(height >= wanted.saturating_add(past_lines + 4));
     let table_lines = table_lines.min(height.saturating_sub(fixed + past_lines + 4 * air));
     let [
@@ -98,31 +108,59 @@ fn lines_of(count: usize) -> u16 {
 }
 
 /// The state of the farm, or why it is not known.
-fn head_text(watch: &Watch) -> Text<'static> {
+fn head_text(watch: &Watch, width: u16) -> Text<'static> {
     if let Some(lost) = watch.lost() {
-        return Text::from(Line::from(lost.to_owned()).red().bold());
+        let line = Line::from(lost.to_owned()).bold();
+        // An end in order is no trouble.
+        return Text::from(if watch.has_ended() { line } else { line.red() });
     }
     let status = watch.status();
     if !watch.has_status() {
         return Text::from("starting");
     }
     let total = status.latency_us.get("total").copied().unwrap_or_default();
-    let mut text = format!(
-        "{:.1} s  {}  {}  {} TF/s  {} MB/s  latency p50 {} p99 {}  waiting for room {}{}",
-        status.duration_s,
-        status.phase,
-        status.policy,
-        nodes::fit(watch.tfs_per_s(), 8),
-        nodes::fit(watch.mb_per_s(), 8),
-        ms(total.p50),
-        ms(total.p99),
-        status.queued,
-        watch.security(),
-    );
-    if let Some(offices) = watch.offices() {
-        text = format!("{offices}  {text}");
+    let mut groups: Vec<String> = watch.offices().into_iter().collect();
+    groups.extend([
+        format!("{:.1} s", status.duration_s),
+        status.phase.clone(),
+        status.policy.clone(),
+        format!("{} TF/s", nodes::fit(watch.tfs_per_s(), 8)),
+        format!("{} MB/s", nodes::fit(watch.mb_per_s(), 8)),
+        format!("latency p50 {}", ms(total.p50)),
+        format!("p99 {}", ms(total.p99)),
+        format!("waiting for room {}", status.queued),
+    ]);
+    let security = watch.security().trim();
+    groups.extend((!security.is_empty()).then(|| security.to_owned()));
+    let lines = joined(groups, width).into_iter();
+    lines.map(|line| Line::styled(line, Color::Cyan)).collect()
+}
+
+/// Joins `groups` to lines of at most `width` characters; a value stays with its name and its unit.
+fn joined(groups: Vec<String>, width: u16) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for group in groups {
+        match lines.last_mut() {
+            Some(line)
+                if line.chars().count() + 2 + group.chars().count() <= usize::from(width) =>
+            {
+                *line += "  ";
+                *line += &group;
+            }
+            _ => lines.push(group),
+        }
     }
-    Text::from(Line::styled(text, Color::Cyan))
+    lines
+}
+
+/// Returns how long each stage of a TF takes, in lines of at most `width` characters.
+fn stages(status: &FarmStatus, width: u16) -> Vec<String> {
+    let stages = STAGES.iter().filter_map(|stage| {
+        let found = status.latency_us.get(*stage)?;
+        let (p50, p99) = (ms(found.p50), ms(found.p99));
+        Some(format!("{} p50 {p50} p99 {p99}", stage.replace('_', " ")))
+    });
+    joined(stages.collect(), width)
 }
 
 fn ms(us: f64) -> String {
@@ -144,6 +182,9 @@ fn accounting_text(watch: &Watch, width: u16) -> Text<'static> {
         accounting.abandoned,
         watch.duplicates_refused()
     );
+    if accounting.redelivered > 0 {
+        efforts += &format!("  redelivered {}", accounting.redelivered);
+    }
     for (reason, count) in &accounting.dropped {
         efforts += &format!("  {reason} {count}");
     }
@@ -173,6 +214,9 @@ fn accounting_text(watch: &Watch, width: u16) -> Text<'static> {
             );
         }
         lines.push(Line::from(text));
+    }
+    if width >= past::WIDTH_MIN {
+        lines.extend(stages(&status, width).into_iter().map(Line::from));
     }
     if let Some(trouble) = &ledger.trouble {
         lines.push(Line::from(format!("verdict log: {trouble}")).red());

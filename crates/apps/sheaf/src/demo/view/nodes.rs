@@ -10,7 +10,7 @@ use sheaf_node::status::Quantiles;
 use sheaf_protocol::Role;
 
 /// Columns of the table and their widths, the most important first.
-const COLUMNS: [(&str, u16); 11] = [
+const COLUMNS: [(&str, u16); 15] = [
     ("node", 9),
     ("state", 9),
     ("(S)TF/s", 8),
@@ -21,16 +21,21 @@ const COLUMNS: [(&str, u16); 11] = [
     ("  share", 26),
     ("longest", 10),
     ("(S)TFs held", 11),
-    ("lag TFs", 11),
+    ("lag TFs", 9),
+    ("  counter", 11),
+    ("refused", 9),
+    ("in sink", 10),
+    ("weight", 6),
 ];
 /// The column of bars.
 const BAR: usize = 7;
 /// Columns of numbers stand to the right.
-const NUMBERS: [usize; 8] = [2, 3, 4, 5, 6, 8, 9, 10];
+const NUMBERS: [usize; 11] = [2, 3, 4, 5, 6, 8, 9, 10, 12, 13, 14];
 
 /// Makes the table of `rows`, which are as the look selects them.
 pub(super) fn table(rows: &[Row], look: &Look, width: u16, lines: u16) -> Table<'static> {
     let shown = columns(width);
+    let bar_width = bar_width(width);
     let titles = COLUMNS.iter().enumerate().map(|(index, (name, _))| {
         if NUMBERS.contains(&index) {
             right((*name).to_owned())
@@ -42,7 +47,7 @@ pub(super) fn table(rows: &[Row], look: &Look, width: u16, lines: u16) -> Table<
     let more =
         (hidden > 0).then(|| TableRow::new(["…".to_owned(), format!("{hidden} more")]).dim());
     let lines = seen.into_iter().map(|row| {
-        let cells = cells(row, rows);
+        let cells = cells(row, rows, bar_width);
         let line = TableRow::new(cells.into_iter().take(shown));
         if look.chosen() == Some(row.node) {
             line.add_modifier(Modifier::REVERSED)
@@ -50,34 +55,38 @@ pub(super) fn table(rows: &[Row], look: &Look, width: u16, lines: u16) -> Table<
             line
         }
     });
-    let widths = COLUMNS.iter().take(shown);
-    Table::new(
-        lines.chain(more),
-        widths.map(|(_, width)| Constraint::Length(*width)),
-    )
-    .header(TableRow::new(titles.take(shown)).dim())
+    let widths = (0..shown).map(|index| match index {
+        BAR => bar_width,
+        _ => COLUMNS[index].1,
+    });
+    Table::new(lines.chain(more), widths.map(Constraint::Length))
+        .header(TableRow::new(titles.take(shown)).dim())
 }
 
-fn cells(row: &Row, rows: &[Row]) -> [Cell<'static>; COLUMNS.len()] {
+fn cells(row: &Row, rows: &[Row], bar_width: u16) -> [Cell<'static>; COLUMNS.len()] {
     let quantile = |pick: fn(&Quantiles) -> f64| {
         let found = row.latency_us.as_ref();
         found.map_or_else(String::new, |found| {
             format!("{} ms", fit(pick(found) / 1000.0, 7))
         })
     };
-    let count = |count: Option<u64>| count.map_or_else(String::new, |count| fit_count(count, 11));
+    let count = |count: Option<u64>| count.map_or_else(String::new, |count| fit_count(count, 9));
     [
         Cell::new(row.node.to_string()),
         Cell::new(row.state.clone()).style(state_style(&row.state)),
         right(fit(row.items_per_s, 8)),
         right(fit(row.mb_per_s, 8)),
-        right(format!("{} MB", fit(row.buffered_bytes as f64 / 1e6, 7))),
+        right(megabytes(row.buffered_bytes)),
         right(quantile(|found| found.p50)),
         right(quantile(|found| found.p99)),
-        Cell::new(bar(row.mb_per_s, busiest(rows, row.node.role))).style(Color::Cyan),
+        Cell::new(bar(row.mb_per_s, busiest(rows, row.node.role), bar_width)).style(Color::Cyan),
         right(quantile(|found| found.max)),
         right(count(row.held_items)),
         right(count(row.lag_tfs)),
+        counter(&row.counter),
+        right(count(row.refused_stfs)),
+        right(row.sink_bytes.map_or_else(String::new, megabytes)),
+        right(row.weight.map_or_else(String::new, |weight| fit(weight, 6))),
     ]
 }
 
@@ -113,12 +122,22 @@ fn busiest(rows: &[Row], role: Role) -> f64 {
     same.map(|row| row.mb_per_s).fold(0.0, f64::max)
 }
 
-/// A bar of at most the width of its column, to half a character.
-pub(super) fn bar(value: f64, full: f64) -> String {
+/// Returns the width of the column of bars: with all other columns on the screen it takes what they leave.
+fn bar_width(width: u16) -> u16 {
+    let usual = COLUMNS[BAR].1;
+    if columns(width) < COLUMNS.len() {
+        return usual;
+    }
+    let all: u16 = COLUMNS.iter().map(|(_, column)| column + 1).sum();
+    usual + width.saturating_sub(all - 1)
+}
+
+/// A bar of at most `width` characters with its indent, to half a character.
+pub(super) fn bar(value: f64, full: f64, width: u16) -> String {
     if full <= 0.0 {
         return String::new();
     }
-    let (indent, widest) = ("  ", COLUMNS[BAR].1 - 2);
+    let (indent, widest) = ("  ", width.saturating_sub(2));
     let halves = (value / full * f64::from(widest) * 2.0).round() as usize;
     indent.to_owned() + &"━".repeat(halves / 2) + ["", "╸"][halves % 2]
 }
@@ -136,6 +155,19 @@ pub(super) fn fit(value: f64, width: usize) -> String {
         value /= 1000.0;
     }
     "∞".to_owned()
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{} MB", fit(bytes as f64 / 1e6, 7))
+}
+
+/// The counter of a source; one that is not in step with the run needs a look.
+fn counter(text: &str) -> Cell<'static> {
+    let style = match text {
+        "behind" | "ahead" => Style::new().yellow(),
+        _ => Style::new(),
+    };
+    Cell::new(format!("  {text}")).style(style)
 }
 
 fn fit_count(count: u64, width: usize) -> String {

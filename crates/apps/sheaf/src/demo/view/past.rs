@@ -10,6 +10,8 @@ use ratatui::widgets::Sparkline;
 
 /// Lines of the sparklines with their titles.
 pub(super) const LINES: u16 = 6;
+/// Further lines of them where there is room.
+pub(super) const LINES_MORE: u16 = 8;
 /// Narrower screens have none.
 pub(super) const WIDTH_MIN: u16 = 120;
 
@@ -26,6 +28,11 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, watch: &Watch) {
         ("MB/s", "", Color::Cyan, |moment| moment.mb_per_s),
         ("latency p99", " ms", Color::Yellow, |moment| moment.p99_ms),
     ];
+    let when = if watch.lost().is_some() {
+        "last"
+    } else {
+        "now"
+    };
     for ((name, unit, color, pick), area) in lines.into_iter().zip(columns) {
         let values: Vec<f64> = watch.past().map(pick).collect();
         let widest = usize::from(area.width);
@@ -35,7 +42,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, watch: &Watch) {
             values.iter().copied().fold(0.0, f64::max),
         );
         let title = format!(
-            "{name}  now {}{unit}  most {}{unit}",
+            "{name}  {when} {}{unit}  most {}{unit}",
             fit(now, 8),
             fit(most, 8)
         );

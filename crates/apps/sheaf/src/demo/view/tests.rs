@@ -10,6 +10,7 @@ use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::style::Color;
+use sheaf_node::status::Quantiles;
 use sheaf_protocol::EpnId;
 
 fn buffer(width: u16, height: u16, look: &mut Look, watch: &Watch) -> Buffer {
@@ -44,6 +45,12 @@ fn large() -> Watch {
         status.accounting.dropped = ["source-died", "source-late", "shed-overload"]
             .map(|reason| (reason.to_owned(), 99))
             .into();
+        let assigned = Quantiles {
+            p50: 100.0,
+            p99: 300.0,
+            max: 900.0,
+        };
+        status.latency_us = [("announce_to_assign".to_owned(), assigned)].into();
         status.ledger.backend = "majority".to_owned();
         status.ledger.records = 123_456;
         status.ledger.term = 2;
@@ -51,6 +58,7 @@ fn large() -> Watch {
             .map(|index| {
                 let mut flp = status.flps[0].clone();
                 (flp.index, flp.held_stfs, flp.lag_tfs) = (index, 1234, 5);
+                (flp.counter, flp.refused_stfs) = ("behind".to_owned(), 7);
                 flp
             })
             .collect();
@@ -59,6 +67,7 @@ fn large() -> Watch {
                 let mut epn = status.epns[0].clone();
                 epn.index = index;
                 epn.open_tfs = 17;
+                epn.weight_milli = 1500;
                 epn.open_bytes = 123_456_000_000;
                 epn
             })
@@ -152,7 +161,8 @@ fn at_200_by_50_there_is_the_past_and_every_column() {
         "TF/s now 100.0 most 100.0",
         "MB/s now 100.0 most 100.0",
         "latency p99 now 0.0 ms most 0.0 ms",
-        "longest (S)TFs held lag TFs",
+        "longest (S)TFs held lag TFs counter refused in sink weight",
+        "announce to assign p50 0.1 ms p99 0.3 ms",
         "verdict log majority with 123456 records, icn:0 leads in term 2",
     ] {
         assert!(has_words(&text, part), "{part}: {lines:#?}");
@@ -162,8 +172,18 @@ fn at_200_by_50_there_is_the_past_and_every_column() {
         .filter(|line| line.contains("████████"))
         .count();
     assert!(sparks >= 4, "{lines:#?}");
-    let flp = lines.iter().find(|line| line.starts_with("flp:1")).unwrap();
-    assert!(flp.ends_with("1234           5"), "{flp}");
+    assert!(sparks <= 14, "{lines:#?}");
+    let row = |node: &str| lines.iter().find(|line| line.starts_with(node)).unwrap();
+    let flp = row("flp:1");
+    assert!(
+        flp.ends_with("1234         5   behind            7"),
+        "{flp}"
+    );
+    let epn = row("epn:1");
+    assert!(epn.ends_with("0     0.5 MB    1.5"), "{epn}");
+    // The bars take what the other columns leave.
+    let bar = "━".repeat(24 + 30);
+    assert!(flp.contains(&bar), "{flp}");
 }
 
 #[test]
@@ -188,8 +208,8 @@ fn a_small_terminal_shows_what_matters_whole() {
     let expected = [
         "what this is; q ends it",
         "3.0 s  running  round-robin  100.0 TF/s",
-        "100.0 MB/s  latency p50 0.0 ms p99 0.0",
-        "ms  waiting for room 0",
+        "100.0 MB/s  latency p50 0.0 ms",
+        "p99 0.0 ms  waiting for room 0",
         "node      state      (S)TF/s     MB/s",
         "icn:0     up           100.0      0.0",
         "flp:0     up           100.0    100.0",
@@ -225,6 +245,8 @@ fn a_low_terminal_shows_the_nodes_that_are_not_well() {
 fn a_farm_that_does_not_answer_is_told_in_place_of_its_state() {
     let mut watch = watch();
     watch.lose("no ICN answers for 2 s: 127.0.0.1:7000 (connection refused)");
+    let past = drawn(200, 50, &watch).join("\n");
+    assert!(has_words(&past, "TF/s last 100.0"), "{past}");
     let lines = drawn(80, 24, &watch);
     assert!(lines[1].starts_with("no ICN answers for 2 s"), "{lines:#?}");
     assert!(
@@ -233,6 +255,20 @@ fn a_farm_that_does_not_answer_is_told_in_place_of_its_state() {
             .any(|line| line.contains("epn:0     up             0.0      0.0")),
         "{lines:#?}"
     );
+}
+
+#[test]
+fn only_a_farm_that_is_lost_is_told_in_red() {
+    let color_in = |phase: &str| {
+        let mut watch = watch();
+        let mut status = status_at(4);
+        status.phase = phase.to_owned();
+        watch.add(status);
+        watch.lose("no ICN answers for 2 s");
+        buffer(80, 24, &mut Look::new("title"), &watch)[(0, 1)].fg
+    };
+    assert_eq!(color_in("running"), Color::Red);
+    assert_eq!(color_in("draining"), Color::Reset);
 }
 
 fn press(look: &mut Look, keys: &str) -> Vec<Deed> {
@@ -297,9 +333,9 @@ fn an_epn_is_drained_when_it_is_chosen_and_confirmed() {
 
 #[test]
 fn a_bar_is_as_long_as_its_share_of_the_longest() {
-    assert_eq!(bar(0.0, 0.0), "");
-    assert_eq!(bar(1.0, 4.0), "  ━━━━━━");
-    assert_eq!(bar(1.0, 48.0), "  ╸");
+    assert_eq!(bar(0.0, 0.0, 26), "");
+    assert_eq!(bar(1.0, 4.0, 26), "  ━━━━━━");
+    assert_eq!(bar(1.0, 48.0, 26), "  ╸");
 }
 
 #[test]

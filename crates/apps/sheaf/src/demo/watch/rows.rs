@@ -23,6 +23,14 @@ pub(crate) struct Row {
     pub(crate) held_items: Option<u64>,
     /// TFs of the run that an FLP has neither announced nor skipped.
     pub(crate) lag_tfs: Option<u64>,
+    /// Counter of TF ids of a source: `in-step`, `behind`, `ahead` or `unknown`; empty for other nodes.
+    pub(crate) counter: String,
+    /// STFs of its source that an FLP refused; STFs that an EPN refused because they were there already.
+    pub(crate) refused_stfs: Option<u64>,
+    /// Bytes with the consumer.
+    pub(crate) sink_bytes: Option<u64>,
+    /// Share of the work relative to other EPNs.
+    pub(crate) weight: Option<f64>,
 }
 
 impl Watch {
@@ -70,6 +78,10 @@ impl Watch {
             buffered_bytes: 0,
             held_items: None,
             lag_tfs: None,
+            counter: String::new(),
+            refused_stfs: None,
+            sink_bytes: None,
+            weight: None,
         }
     }
 
@@ -86,6 +98,10 @@ impl Watch {
             buffered_bytes: held(&state, now.held_bytes),
             held_items: Some(held(&state, now.held_stfs)),
             lag_tfs: Some(now.lag_tfs),
+            counter: now.counter,
+            refused_stfs: Some(now.refused_stfs),
+            sink_bytes: None,
+            weight: None,
             state,
         })
     }
@@ -104,6 +120,10 @@ impl Watch {
             buffered_bytes: held(&state, now.open_bytes + now.sink_bytes),
             held_items: Some(held(&state, now.open_tfs)),
             lag_tfs: None,
+            counter: String::new(),
+            refused_stfs: Some(self.duplicates_refused_by(index)),
+            sink_bytes: Some(held(&state, now.sink_bytes)),
+            weight: Some(f64::from(now.weight_milli) / 1000.0),
             state,
         })
     }

@@ -34,7 +34,11 @@ fn one_of_each() -> Vec<Control> {
             stf_bytes_max: 3,
             weight_milli: 1000,
             is_durable: true,
+            decided_tfs: 4,
+            committed_end: TfId(5),
+            nonce: 6,
         }),
+        Control::Challenge { nonce: 1 << 63 },
         Control::Stored(vec![tf]),
         Control::NotStored(vec![tf, TfId(12)]),
         Control::Discard(vec![tf]),
@@ -45,6 +49,7 @@ fn one_of_each() -> Vec<Control> {
             tf,
             incarnation: Incarnation(3),
             missing: vec![FlpId(1)],
+            parts: vec![FlpId(0)],
         }]),
         Control::Rejected {
             code: Code::TooBig,
@@ -64,6 +69,7 @@ fn one_of_each() -> Vec<Control> {
         }),
         Control::Order(Order::Stop),
         Control::Order(Order::Status),
+        Control::Order(Order::Restart { term: Term(7) }),
         Control::Status {
             left: 2,
             part: b"{}".to_vec().into(),
@@ -116,7 +122,10 @@ fn one_of_each() -> Vec<Control> {
             floor: tf,
             ranges: vec![(TfId(20), TfId(25))],
         }),
-        Control::IcnPulse { elapsed_ns: 5 },
+        Control::IcnPulse {
+            elapsed_ns: 5,
+            run_delay_ns: 6,
+        },
         Control::Dismissed,
         Control::Start(Start {
             first: tf,
@@ -140,10 +149,17 @@ fn one_of_each() -> Vec<Control> {
             id: RosterId(1),
             members: vec![source],
         },
-        Control::SourceGone { source },
-        Control::SourceBack { source },
+        Control::SourceGone {
+            source,
+            roster: RosterId(1),
+        },
+        Control::SourceBack {
+            source,
+            roster: RosterId(1),
+        },
         Control::Commit(vec![Commit {
             tf,
+            is_redelivered: true,
             missing: vec![FlpId(1)],
         }]),
         Control::Absent(vec![Absent {

@@ -12,7 +12,7 @@ const NOW: Timestamp = Timestamp(5_000_000_000);
 type HistoryStep = (u8, u64, u64, u64);
 
 fn steps() -> impl Strategy<Value = Vec<HistoryStep>> {
-    prop::collection::vec((0_u8..14, 0_u64..40, 0_u64..6, 0_u64..6), 0..200)
+    prop::collection::vec((0_u8..15, 0_u64..40, 0_u64..6, 0_u64..6), 0..200)
 }
 
 /// Returns the records of a history that a leader could write, without checkpoints.
@@ -72,6 +72,19 @@ fn history(steps: &[HistoryStep]) -> Vec<Record> {
                     members: (0..=a).map(member).collect(),
                 });
             }
+            14 if decided.get(&tf) == Some(&true) => records.push(Record::Redelivered {
+                tf,
+                attempt: Attempt(2 + u32::try_from(b % 3).unwrap()),
+                verdict: if at % 2 == 0 {
+                    Verdict::Complete { target }
+                } else {
+                    Verdict::Incomplete {
+                        target,
+                        missing: vec![FlpId(u16::try_from(b).unwrap())],
+                    }
+                },
+                bytes: 300 + at,
+            }),
             11 => records.push(Record::Set {
                 epn: target.epn,
                 weight_milli: 1000 + u32::try_from(b).unwrap(),
@@ -118,8 +131,8 @@ fn state_of(leader: &mut Scheduler) -> String {
         .map(|(tf, open)| {
             let (phase, attempt) = (&open.phase, open.attempt);
             format!(
-                "{tf:?} {attempt:?} {phase:?} {:?} {:?}",
-                open.roster, open.members
+                "{tf:?} {attempt:?} {phase:?} {:?} {:?} {} {}",
+                open.roster, open.members, open.is_redelivered, open.committed_bytes
             )
         })
         .collect();

@@ -112,6 +112,30 @@ fn a_late_tf_moves_and_without_another_epn_its_holder_is_asked_again() {
 }
 
 #[test]
+fn a_tf_and_a_commit_are_late_later_by_the_run_delays_on_their_way() {
+    let mut bench = farm(1, 2);
+    bench.check(
+        "epn 0 waits 300; flp 0 waits 200; waits 50; wait 100 =>
+         flp 0 has 0    => assign 0#1>0
+         wait 949       =>
+         wait 1         => assign 0#2>1
+         epn 0 built 0  => 0 complete, commit 0 epn:0
+         wait 449       =>
+         wait 1         => commit 0 epn:0",
+    );
+    let delays: Vec<_> = bench.scheduler.run_delays().collect();
+    let of = |node: sheaf_protocol::NodeId, ms: u64| (node, ms * 1_000_000);
+    assert_eq!(
+        delays,
+        [
+            of(FlpId(0).into(), 200),
+            of(EpnId(0).into(), 300),
+            of(EpnId(1).into(), 0)
+        ]
+    );
+}
+
+#[test]
 fn a_late_tf_stays_while_an_flp_that_has_a_part_of_it_is_not_well() {
     let mut bench = farm(2, 2);
     bench.check(
@@ -248,10 +272,10 @@ fn with_incomplete_tfs_allowed_the_others_are_built_without_the_dead_flp() {
         "flp 0 has 0; flp 1 has 0       =>
          flp 2 gone                     => epns: flp:2 gone, epn:0: 0 without 2, assign 0#1>0
          epn 0 built 0 without 2        => 0 incomplete without 2, commit 0 epn:0 without 2
-         flp 0 has 1; flp 1 has 1       => assign 1#1>0
-         epn 0 built 1                  => 1 complete, commit 1 epn:0",
+         flp 0 has 1; flp 1 has 1       => assign 1#1>0",
     );
     assert_eq!(bench.booked(0), (40, 2));
+    bench.check("epn 0 acks 0; epn 0 built 1    => 1 complete, commit 1 epn:0");
 }
 
 #[test]

@@ -13,6 +13,10 @@ pub(super) fn check(scheduler: &Scheduler) {
         accounting.abandoned <= accounting.complete + accounting.incomplete,
         "{accounting:?}"
     );
+    assert!(
+        accounting.redelivered <= accounting.complete + accounting.incomplete,
+        "{accounting:?}"
+    );
     for (flp, source) in &accounting.sources {
         let fates = source.built + source.dropped + source.unused;
         assert_eq!(
@@ -250,6 +254,7 @@ impl Storm {
             scheduler.accounting.abandoned,
             self.bench.abandoned.len() as u64
         );
+        self.bench.check_summary();
     }
 
     fn calm_until_over(&mut self) {
@@ -271,6 +276,7 @@ proptest! {
     fn whatever_happens_books_and_bookings_add_up_and_calm_settles_everything(
         is_paced in any::<bool>(),
         allows in any::<bool>(),
+        again in any::<bool>(),
         reaction in prop::sample::select(&Reaction::ALL[..]),
         policy in prop::sample::select(policy::NAMES),
         steps in prop::collection::vec((0..40_u8, 0..NODES, 0..16_u64), 0..150),
@@ -278,6 +284,9 @@ proptest! {
         let mode = if is_paced { Mode::Paced } else { Mode::DataDriven };
         let incomplete = if allows { Incomplete::Allow } else { Incomplete::Never };
         let mut storm = Storm::new(mode, incomplete, reaction, policy);
+        if again {
+            storm.bench.scheduler.config.delivery = Delivery::AtLeastOnce;
+        }
         for (what, index, near) in steps {
             storm.step(what, index, near);
         }

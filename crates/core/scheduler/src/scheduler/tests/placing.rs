@@ -220,6 +220,8 @@ fn the_release_names_a_floor_and_what_is_decided_above_it() {
             0 complete, commit 0 epn:0, 1 complete, commit 1 epn:0, 4 complete, commit 4 epn:0
          epn 0 acks 0-1  => flps: release v3 2 3..4, epns: release v3 2 3..4
          flp 0 pulse 3   =>
+         flp 0 pulse 2   =>
+         wait 100        => commit 4 epn:0
          flp 0 pulse 2   => flp:0: release v3 2 3..4
          epn 0 pulse 1   => epn:0: release v3 2 3..4
          epn 0 acks 4    => flps: release v4 2 3..5, epns: release v4 2 3..5

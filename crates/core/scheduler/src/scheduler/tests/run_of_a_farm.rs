@@ -123,9 +123,10 @@ fn the_start_is_retransmitted_to_flps_that_missed_it() {
 fn an_flp_that_joins_late_begins_at_the_frontier_and_in_step() {
     let mut bench = farm(1, 1);
     bench.after("flp 0 has 0-6; wait 30");
+    let hello = flp_hello(10);
     bench
         .scheduler
-        .handle_flp_joined(bench.now, source_of("1"), 10);
+        .handle_flp_joined(bench.now, source_of("1"), &hello);
     let position = Control::Position(Position::default());
     bench
         .scheduler
@@ -152,8 +153,9 @@ fn to_stop_all_pause_and_then_go_on_to_the_furthest() {
          flp 0 has 1        =>
          flps ended 2       =>
          epn 0 built 0      => 0 complete, commit 0 epn:0
-         epn 0 built 1      => 1 complete, commit 1 epn:0
-         epn 0 acks 0-1     =>",
+         epn 0 built 1      =>
+         epn 0 acks 0       => 1 complete, commit 1 epn:0
+         epn 0 acks 1       =>",
     );
     assert_eq!(
         bench.after("flps pulse; wait 1"),
@@ -184,7 +186,9 @@ fn what_is_not_decided_when_the_drain_ends_is_closed() {
          flp 0 stopped 3 => flps stop at 3
          flp 0 ended 3   =>
          wait 4999       => commit 1 epn:0
-         wait 1          => 0 dropped run-ended, 1 abandoned, 2 dropped run-ended, flps: dismissed, epns: dismissed",
+         wait 1          => 0 dropped run-ended, 2 dropped run-ended, recall 1 epn:0
+         wait 2999       => commit 1 epn:0, recall 1 epn:0
+         wait 1          => 1 abandoned, flps: dismissed, epns: dismissed",
     );
     assert_eq!(bench.scheduler.in_flight(), 0);
 }
@@ -246,9 +250,9 @@ fn when_all_sources_have_ended_the_run_drains_and_is_over() {
          flp 1 ended 1                => assign 1#1>0
          flp 0 has 2                  => assign 2#1>0
          flp 0 ended 3                =>
-         epn 0 built 0; epn 0 built 1; epn 0 built 2 => \
-            0 complete, commit 0 epn:0, 1 complete, commit 1 epn:0, 2 complete, commit 2 epn:0
-         epn 0 acks 0-2               =>
+         epn 0 built 0; epn 0 built 1; epn 0 built 2 => 0 complete, commit 0 epn:0
+         epn 0 acks 0                 => 1 complete, commit 1 epn:0, 2 complete, commit 2 epn:0
+         epn 0 acks 1-2               =>
          flps pulse; wait 1           => flps: dismissed, epns: dismissed",
     );
     assert_eq!(bench.scheduler.accounting().complete, 3);
@@ -278,7 +282,7 @@ fn sources_that_end_one_by_one_below_open_tfs_leave_rosters_that_hold_together()
     );
     assert_eq!(
         bench
-            .after("epn 0 built 0; epn 0 built 5")
+            .after("epn 0 built 0; epn 0 acks 0; epn 0 built 5")
             .matches("complete")
             .count(),
         2
@@ -323,7 +327,9 @@ fn a_leaving_epn_stays_until_it_has_heard_of_a_tf_decided_elsewhere() {
 #[test]
 fn books_of_sources_tell_what_became_of_every_stf() {
     let mut bench = farm_with(2, 1, |config| config.incomplete = Incomplete::Allow);
-    bench.after("flps have 0-2; epn 0 built 0; epn 0 built 1 without 1; epn 0 corrupt 2 0");
+    bench.after(
+        "flps have 0-2; epn 0 built 0; epn 0 acks 0; epn 0 built 1 without 1; epn 0 corrupt 2 0",
+    );
     let sources = &bench.scheduler.accounting().sources;
     let fates = |flp: u16| {
         let s = sources[&FlpId(flp)];

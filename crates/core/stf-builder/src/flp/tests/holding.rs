@@ -95,6 +95,17 @@ fn an_announce_without_an_answer_is_retransmitted() {
 }
 
 #[test]
+fn an_answer_is_awaited_longer_by_the_run_delay() {
+    let mut bench = running(|_| {});
+    bench.flp.handle_run_delay(Duration::from_millis(250));
+    bench.check(
+        "stf 0             => announce 0
+         wait 349          =>
+         wait 1            => announce 0",
+    );
+}
+
+#[test]
 fn a_skip_is_retransmitted_until_the_fate_of_its_tf_is_known() {
     let mut bench = running(|config| config.pace = Pace::External);
     bench.check(

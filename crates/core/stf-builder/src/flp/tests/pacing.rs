@@ -112,6 +112,20 @@ fn what_a_source_leaves_out_is_skipped_and_what_comes_twice_is_refused() {
 }
 
 #[test]
+fn tfs_that_a_source_gives_up_are_skipped_by_its_reason() {
+    let mut bench = running(|config| config.pace = Pace::External);
+    bench.check(
+        "give-up 2; stf 3   => announce 3, skip 0 source-disorder 1 source-disorder 2 source-overrun
+         give-up 3          =>
+         give-up 4          =>
+         give-up 65541      =>
+         give-up 18446744073709551615 =>
+         stf 4              => announce 4",
+    );
+    assert_eq!(bench.flp.refused_stfs(), 0);
+}
+
+#[test]
 fn an_external_source_begins_with_the_first_tf_of_the_run() {
     let mut bench = joined(|config| config.pace = Pace::External);
     bench.check(
@@ -239,6 +253,11 @@ fn when_the_source_is_over_all_made_is_announced_before_the_end() {
 #[test]
 fn a_run_that_stops_before_it_began_for_an_flp_can_do_without_it() {
     joined(|_| {}).check("stop => ended 0");
+    // It comes back into a run that ends.
+    joined(|_| {}).check(
+        "stop-at 0  => ended 0
+         stop-at 0  => ended 0",
+    );
 }
 
 #[test]

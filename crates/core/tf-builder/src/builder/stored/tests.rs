@@ -29,6 +29,7 @@ impl Bench {
             tf: TfId(tf),
             incarnation: Incarnation(1),
             missing: Vec::new(),
+            parts: Vec::new(),
         }]);
     }
 
@@ -182,4 +183,31 @@ fn an_epn_that_was_only_presumed_dead_delivers_its_own_tfs() {
     assert_eq!(bench.said(), "ack 5");
     bench.recover(6);
     assert_eq!(bench.said(), "recover 6");
+}
+
+#[test]
+fn an_epn_that_was_presumed_dead_by_a_new_leader_delivers_what_the_verdict_names() {
+    // The parts of the verdict, its missing FLPs, and what the EPN does before the new leader has named a roster.
+    let cases: [(&[u16], &[u16], &str); 4] = [
+        (&[0, 1, 2], &[], "deliver 5 without [], ack 5"),
+        (&[0, 2], &[1], "deliver 5 without [1], ack 5"),
+        (&[0, 1, 2, 3], &[], "recover 5"),
+        (&[0, 1], &[], "recover 5"),
+    ];
+    for (parts, missing, expected) in cases {
+        let mut bench = bench(&[]);
+        bench.build(5);
+        bench.stored(5);
+        bench.said();
+        bench.builder.handle_joined(bench.now, RUN, true);
+        bench.said();
+        let flps = |flps: &[u16]| flps.iter().copied().map(FlpId).collect();
+        bench.builder.handle_recover(&[Recover {
+            tf: TfId(5),
+            incarnation: Incarnation(1),
+            missing: flps(missing),
+            parts: flps(parts),
+        }]);
+        assert_eq!(bench.said(), expected, "{parts:?} {missing:?}");
+    }
 }

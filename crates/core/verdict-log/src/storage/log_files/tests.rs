@@ -472,6 +472,34 @@ fn a_crash_on_a_disk_that_fails_now_and_then_leaves_nothing_that_looks_like_a_lo
     }
 }
 
+/// A removal of a segment that did not become durable, and a power failure while the one before it is written again.
+#[test]
+fn a_removed_segment_that_comes_back_is_not_taken_for_the_next_one() {
+    let mut lives = 0;
+    for seed in 0..4000 {
+        let disk = SimDisk::new(seed);
+        let (mut files, _) = open(&disk);
+        let mut begin = VecDeque::from([save(1, None), append(1, 1, 9)]);
+        files.write(&mut begin).expect("the disk works");
+        disk.set_faults(DiskFaults {
+            error_once_in: 3,
+            ..DiskFaults::default()
+        });
+        disk.die_at(seed % 50);
+        let mut ops: VecDeque<Op> = (2..6).map(|index| append(index, 1, 200)).collect();
+        while files.write(&mut ops).is_err() && !disk.is_dead() {}
+        drop(files);
+        lives += u32::from(disk.is_dead());
+        disk.fail_power();
+        disk.set_faults(DiskFaults::default());
+        disk.start_process();
+        if let Err(error) = LogFiles::open(disk.clone()) {
+            panic!("seed {seed}: {error}");
+        }
+    }
+    assert!(lives > 1000, "only {lives} deaths");
+}
+
 /// Runs lives that end one after the other on a disk that fails now and then, and at last loses the power. A life
 /// answers for all that it has read at its start.
 #[test]

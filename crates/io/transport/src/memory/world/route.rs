@@ -8,6 +8,29 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 impl World {
+    /// Breaks all connections between two endpoints.
+    pub(crate) fn reset(&mut self, a: &str, b: &str) {
+        let (Some(a), Some(b)) = (self.find(a), self.find(b)) else {
+            return;
+        };
+        for link in 0..self.links.len() {
+            let ends = [0, 1].map(|side| self.links[link][side].endpoint);
+            if ends != [a, b] && ends != [b, a] {
+                continue;
+            }
+            for side in [0, 1] {
+                let at = At { link, side };
+                let end = self.end(at);
+                if let Some(conn) = end.conn.filter(|_| end.open) {
+                    let endpoint = end.endpoint;
+                    self.totals.resets += 1;
+                    let closed = self.closed(at, conn, CloseReason::Reset);
+                    self.add_event(endpoint, closed);
+                }
+            }
+        }
+    }
+
     /// Moves what is due to where it is going.
     pub(crate) fn deliver(&mut self) {
         while let Some(entry) = self.under_way.first_entry()

@@ -97,6 +97,23 @@ fn deadlines_leave_time_for_those_before() {
 }
 
 #[test]
+fn what_is_stored_is_not_delivered_again() {
+    let sink = "[epn.sink]\nkind = \"file\"\ndirectory = \"/tmp\"\n";
+    let again =
+        |ack| format!("[icn]\ndelivery = \"at-least-once\"\n[epn]\nack = \"{ack}\"\n{sink}");
+    check(&again("built"), "");
+    check(
+        &again("stored"),
+        "f:2: icn.delivery: found \"at-least-once\", expected \"at-most-once\" with epn.ack = \"stored\": the next life \
+         of an EPN publishes its TFs, and none is built again",
+    );
+    check(
+        "[icn]\ndelivery = \"exactly-once\"\n",
+        "f:2: icn.delivery: found \"exactly-once\", expected one of at-most-once, at-least-once",
+    );
+}
+
+#[test]
 fn rates_and_weights_are_numbers_above_zero() {
     check(
         "[flp]\nrate_hz = -100.0\n[epn]\nweight = 0\nqueue_tfs = 0\n",

@@ -38,6 +38,10 @@ keys! {
         addresses: "";
         /// Where the ICN serves metrics (Prometheus text), as HOST:PORT.
         metrics: "", sample r#""127.0.0.1:9100""#;
+        /// Delivery of a TF whose EPN dies before it acknowledges: at-most-once (the TF is abandoned) or at-least-once
+        /// (another EPN builds it from the holds and delivers it marked as redelivered; consumers drop by TF id what
+        /// they have). See docs/explanation/reliability.md.
+        delivery: "";
     }
 
     /// The verdict log.
@@ -57,16 +61,16 @@ keys! {
     table [icn.scheduler] {
         /// Policy that chooses the EPN: fixed, fixed:TARGET, random, round-robin, modulo, first-fit, least-loaded,
         /// power-of-two, weighted, earliest-finish, calendar or maglev; see docs/explanation/policies.md.
-        policy: "";
+        policy: "", live "the ICN";
         /// Seed of the policy's randomness.
-        seed: "";
+        seed: "", live "the ICN";
         /// How the list of EPNs that the policy chooses from follows their deaths: whitelist (it is who is there),
         /// blacklist (fixed when the run begins, the dead are skipped), reinitialise (fixed, on a death rebuilt
         /// without the dead, who never come back) or none (the dead stay in it). Nothing is lost under any of them,
         /// only delayed.
         reaction: "";
         /// How long nothing is placed after a death under the reaction reinitialise, in ms.
-        reset_ms: "ms";
+        reset_ms: "ms", live "the ICN";
         /// Trigger of a TF: data-driven (the FLPs' announces) or paced (the ICN's heartbeat).
         mode: "";
         /// Rate of the heartbeat in paced mode, in Hz.
@@ -77,21 +81,26 @@ keys! {
         /// Fewest STFs of an incomplete TF.
         quorum_stfs_min: "STFs";
         /// How long a TF waits for announces after the first one, in ms; then it is assigned with what is there.
-        announce_deadline_ms: "ms", whole(1, MAX, " ms");
+        announce_deadline_ms: "ms", whole(1, MAX, " ms"), live "the ICN";
         /// How long an EPN has for a TF whose STFs are all announced, in ms; then the TF moves to another.
-        tf_deadline_ms: "ms";
+        tf_deadline_ms: "ms", live "the ICN";
         /// How long a TF may wait for an EPN that all its FLPs reach, in ms.
-        unreachable_timeout_ms: "ms";
+        unreachable_timeout_ms: "ms", live "the ICN";
+        /// How long TFs wait for an FLP whose control stream is closed while EPNs have data streams of it, in ms.
+        /// They wait less if they fill a hold before.
+        source_cut_ms: "ms", whole(1, MAX, " ms"), live "the ICN";
         /// How long an answer is awaited before a message is repeated, in ms.
-        repeat_ms: "ms", whole(1, MAX, " ms");
+        repeat_ms: "ms", whole(1, MAX, " ms"), live "the ICN";
         /// How long the farm has for its last TFs after the sources have stopped, in ms.
-        drain_ms: "ms", whole(1, MAX, " ms");
+        drain_ms: "ms", whole(1, MAX, " ms"), live "the ICN";
         /// Largest STF that the farm takes, in bytes.
         stf_bytes_max: "bytes", whole(1, STF_BYTES_MAX, " bytes, the largest body of a frame");
         /// Bytes reserved for a TF in paced mode, before its announces are in.
         tf_bytes_max: "bytes";
         /// TFs that wait for room. When one more comes it is shed.
-        queue_tfs_max: "TFs", whole(1, MAX, " TF");
+        queue_tfs_max: "TFs", whole(1, MAX, " TF"), live "the ICN";
+        /// TFs committed to one EPN that it has not acknowledged, at most: so many may be abandoned when it dies.
+        commits_max: "TFs", whole(1, MAX, " TF");
     }
 
     /// How long silence may last.
@@ -99,13 +108,15 @@ keys! {
         /// How often every node says that it is alive, in ms.
         pulse_ms: "ms", whole(1, MAX, " ms");
         /// Silence that makes a node suspect, in ms: it gets nothing new, its undecided TFs move.
-        suspect_ms: "ms";
+        suspect_ms: "ms", live "the ICN";
+        /// How much longer a node may be silent that waits for a processor, as its kernel counts it, in ms at most.
+        run_delay_max_ms: "ms", whole(0, 1000, " ms"), live "the ICN";
         /// How long an FLP whose stream closed may take to come back, in ms. Its TFs wait that long.
-        flp_grace_ms: "ms", whole(1, MAX, " ms");
+        flp_grace_ms: "ms", whole(1, MAX, " ms"), live "the ICN";
         /// How long an EPN whose stream closed may take to come back, in ms. Its TFs have moved long before.
-        epn_grace_ms: "ms";
+        epn_grace_ms: "ms", live "the ICN";
         /// Silence after which the ICN closes the stream from its side, in ms.
-        cut_ms: "ms";
+        cut_ms: "ms", live "the ICN";
     }
 
     /// All FLPs: make STFs and hold them until they are not needed any more.
@@ -250,5 +261,34 @@ keys! {
         certificate: "", sample r#""/etc/sheaf/epn-{epn}.pem""#;
         /// Private key of the node, mode 0600.
         key: "", sample r#""/etc/sheaf/epn-{epn}.key""#;
+    }
+
+    /// Logs of all nodes.
+    table [log] {
+        /// Level of log lines: off, error, warn, info, debug or trace; or levels by module, such as
+        /// info,sheaf_node=debug. -v and -q of the command line, and RUST_LOG, count more.
+        level: "", live "all nodes";
+        /// Bytes after which an event log (--events) goes on in a new file. 0: no limit.
+        events_bytes_max: "bytes", live "all nodes";
+        /// Age in seconds after which an event log goes on in a new file. 0: no limit.
+        events_age_s: "s", whole(0, 31_536_000, " s, a year"), live "all nodes";
+    }
+
+    /// Metrics of all nodes, sent to back ends beside the page that each node may serve
+    /// (docs/how-to/metrics-from-your-program.md).
+    table [metrics] {
+        /// Back ends as URIs, such as "influxdb-udp://127.0.0.1:8089". --metrics-to of a node takes their place.
+        backends: "";
+        /// Time between two samples. They are taken at multiples of it, so that sums over nodes line up.
+        interval_ms: "ms", whole(10, 3_600_000, " ms, an hour");
+        /// Metrics that are sent to back ends whose URI has no verbosity: prod, info or debug.
+        verbosity: "", live "all nodes";
+        /// Verbosity of metrics by name, PATTERN=VERBOSITY each, such as "^transport_=debug". The first pattern that
+        /// matches counts.
+        policy: "", live "all nodes";
+        /// Name of the farm, the label farm of all that is sent. Empty: no such label.
+        farm: "";
+        /// Share of a core that sampling and sending take at most. Beyond it samples become rarer.
+        cpu_share_max: "", real(0.0001, 1.0, "a share from 0.0001 to 1");
     }
 }

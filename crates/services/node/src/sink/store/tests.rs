@@ -35,6 +35,7 @@ fn recover(store: &mut TfStore, id: u64, of: u64) -> Result<Option<Recovered>, D
         tf: TfId(id),
         incarnation: Incarnation(of),
         missing: a_tf(id).missing,
+        parts: a_tf(id).parts.iter().map(|part| part.source.flp).collect(),
     };
     store.recover(RUN, &item)
 }
@@ -223,6 +224,7 @@ fn a_commit_that_leaves_out_a_part_that_was_stored_publishes_without_it() {
         tf: TfId(6),
         incarnation: Incarnation(1),
         missing: vec![FlpId(0)],
+        parts: vec![FlpId(1)],
     };
     let found = next.recover(RUN, &item).unwrap().unwrap();
     assert_eq!((found.missing, found.parts.len()), (vec![0], 1));
@@ -230,6 +232,22 @@ fn a_commit_that_leaves_out_a_part_that_was_stored_publishes_without_it() {
         check_visible(&disk),
         ["tf-000000000005.tf", "tf-000000000006.tf"]
     );
+}
+
+/// Found by the torture test (`--kind outside --one 94665550556`, at 160a81a).
+#[test]
+fn a_tf_stored_with_an_older_roster_is_published_as_its_verdict_says() {
+    let disk = Model::new("/d");
+    let stored = Tf {
+        missing: vec![FlpId(7)],
+        ..a_tf(5)
+    };
+    open(&disk, 1).unwrap().store(&stored).unwrap();
+    let found = recover(&mut open(&disk, 2).unwrap(), 5, 1)
+        .unwrap()
+        .unwrap();
+    assert_eq!((found.missing, found.parts.len()), (vec![9], 2));
+    assert_eq!(check_visible(&disk), ["tf-000000000005.tf"]);
 }
 
 #[test]

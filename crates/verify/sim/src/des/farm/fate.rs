@@ -108,6 +108,12 @@ impl Fates {
                     Verdict::Dropped { reason } => self.dropped[reason.index()] += 1,
                 }
             }
+            Record::Undelivered { tf, .. } => {
+                if !self.incomplete.remove(tf) {
+                    self.complete -= 1;
+                }
+                self.dropped[DropReason::Undelivered.index()] += 1;
+            }
             Record::Abandoned { tf, .. } => {
                 self.abandoned += 1;
                 self.abandoned_incomplete += u64::from(self.incomplete.contains(tf));

@@ -118,13 +118,15 @@ impl DesFarm {
                 match change {
                     Change::Joined => {
                         if let Some(hello) = self.hellos.get(&node) {
-                            let bytes_max = hello.stf_bytes_max;
-                            self.scheduler.handle_flp_joined(now, source, bytes_max);
+                            self.scheduler.handle_flp_joined(now, source, hello);
                         }
                     }
-                    Change::Silent | Change::Cut => self.scheduler.handle_flp_silent(source),
-                    Change::Heard => self.scheduler.handle_flp_heard(source),
+                    Change::Silent | Change::Cut => self.scheduler.handle_flp_silent(now, source),
+                    Change::Heard => self.scheduler.handle_flp_heard(now, source),
                     Change::Dead => self.scheduler.handle_flp_gone(now, source),
+                    Change::Expired => {
+                        self.scheduler.handle_flp_expired(now, source);
+                    }
                     Change::Hopeless => self.close_from_icn(node, incarnation),
                 }
             }
@@ -139,7 +141,7 @@ impl DesFarm {
                     Change::Silent => self.scheduler.handle_epn_silent(now, target),
                     Change::Heard => self.scheduler.handle_epn_heard(now, target),
                     Change::Cut => self.scheduler.handle_epn_cut(now, target),
-                    Change::Dead => self.scheduler.handle_epn_dead(now, target),
+                    Change::Dead | Change::Expired => self.scheduler.handle_epn_dead(now, target),
                     Change::Hopeless => self.close_from_icn(node, incarnation),
                 }
             }
@@ -188,6 +190,7 @@ impl DesFarm {
                     self.fates.record(now, &record);
                 }
                 Action::Done { trace, .. } => self.run.latencies_ns.push(trace.total_ns),
+                Action::NotRedelivered { .. } => {}
                 Action::Send(to, control) => self.send(to, control),
             }
         }

@@ -146,6 +146,7 @@ impl DesFarm {
             stf_bytes_max: self.sizes.bytes_max(flp),
             weight_milli: 1000,
             is_durable: false,
+            ..Hello::default()
         };
         let node = &mut self.flps[flp as usize];
         node.condition = Condition::Up;
@@ -163,6 +164,7 @@ impl DesFarm {
             stf_bytes_max: 0,
             weight_milli: ((weight * 1000.0) as u32).max(1),
             is_durable: false,
+            ..Hello::default()
         };
         let node = &mut self.epns[epn as usize];
         node.condition = Condition::Up;
@@ -207,9 +209,12 @@ impl DesFarm {
             Control::Roster { id, members } => brain.handle_roster(id, &members),
             Control::Assign(items) => brain.handle_assign(now, &items),
             Control::Absent(items) => brain.handle_absent(now, &items),
-            Control::SourceGone { source } => brain.handle_source_gone(now, source),
-            Control::SourceBack { source } => brain.handle_source_back(source),
+            Control::SourceGone { source, roster } => brain.handle_source_gone(now, source, roster),
+            Control::SourceBack { source, roster } => brain.handle_source_back(source, roster),
             Control::Commit(items) => brain.handle_commit(&items),
+            Control::Recall(tfs) => {
+                brain.handle_recall(&tfs);
+            }
             Control::Release(release) => brain.handle_release(&release),
             Control::Dismissed => return self.send_home(epn),
             _ => {}
@@ -342,8 +347,9 @@ impl DesFarm {
                         .handle_delivered(tf.run, tf.tf, bytes, tf.missing.len());
                     self.process(epn);
                 }
-                // No TF is stored: the ack level of simulated farms is `built`.
+                // A consumer takes every TF at once, and no TF is stored: the ack level of simulated farms is `built`.
                 EpnAction::SendToFlp { .. }
+                | EpnAction::Recall { .. }
                 | EpnAction::Store(_)
                 | EpnAction::Unstore { .. }
                 | EpnAction::Recover { .. } => {}

@@ -1,0 +1,135 @@
+//! Committed TFs: with the consumer, on the way to it, or given back because no consumer took them.
+
+use super::{Action, TfBuilder};
+use crate::slot::Slot;
+use sheaf_protocol::control::Commit;
+use sheaf_protocol::{Control, RunId, Tf, TfId, protect};
+
+/// State of a committed TF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Committed {
+    /// On the way to the consumer.
+    Waiting,
+    /// The consumer has the TF.
+    Delivered,
+    /// No consumer has the TF, and none will get it from this EPN.
+    GivenBack,
+}
+
+impl<P: Clone> TfBuilder<P> {
+    /// Handles commits of the ICN: delivers the TFs, or acknowledges again those that are delivered already.
+    pub fn handle_commit(&mut self, items: &[Commit]) {
+        for item in items {
+            let known = self.committed.get(&item.tf).copied();
+            let tombstone = protect!(Tombstones, known, else None);
+            let committed = protect!(CommitReacknowledged, tombstone, else None);
+            if self.released.contains(item.tf) {
+                // Done before the present leader took over.
+                self.acks.push(item.tf);
+            } else if let Some(committed) = committed {
+                self.answer_again(item.tf, committed);
+            } else if !self.commit(item) {
+                self.stats.impossible_commits += 1;
+            }
+        }
+    }
+
+    pub(super) fn commit(&mut self, item: &Commit) -> bool {
+        let missing = &item.missing;
+        let Some(found_missing) = self.slots.get(&item.tf).and_then(Slot::missing) else {
+            return false;
+        };
+        let is_whole = found_missing.iter().all(|flp| missing.contains(flp));
+        if protect!(CommittedContent, when !is_whole) {
+            return false;
+        }
+        self.deliver(item)
+    }
+
+    /// Hands the slot of a TF to the consumer, without what its verdict lacks; `false` if there is none.
+    pub(super) fn deliver(&mut self, item: &Commit) -> bool {
+        let (tf, missing) = (item.tf, &item.missing);
+        let Some(run) = self.run else {
+            return false;
+        };
+        let Some(slot) = self.slots.remove(&tf) else {
+            return false;
+        };
+        self.open_bytes -= slot.bytes();
+        self.cancel_store(tf);
+        let mut parts = slot.parts;
+        // A part may have come after the report: the TF is as its verdict names it.
+        parts.retain(|part| !missing.contains(&part.source.flp));
+        parts.sort_unstable_by_key(|part| part.source);
+        let built = Tf {
+            run,
+            tf,
+            attempt: slot.attempt,
+            is_redelivered: item.is_redelivered,
+            parts,
+            missing: missing.clone(),
+        };
+        self.stats.redelivered_tfs += u64::from(item.is_redelivered);
+        self.sink_bytes += built.bytes();
+        self.committed.insert(tf, Committed::Waiting);
+        self.deliveries.push_back(built);
+        true
+    }
+
+    /// Answers a repeated message about a committed TF. A TF on the way to the consumer is acknowledged when it is
+    /// delivered.
+    pub(super) fn answer_again(&mut self, tf: TfId, committed: Committed) {
+        match committed {
+            Committed::Waiting => {}
+            Committed::Delivered => self.acks.push(tf),
+            Committed::GivenBack => self.undelivered.push(tf),
+        }
+    }
+
+    /// Handles the ICN's order to give committed TFs back unless a consumer has them. A TF whose commit has not come is
+    /// given back as well: it will not be delivered when the commit comes late. Returns these.
+    pub fn handle_recall(&mut self, tfs: &[TfId]) -> Vec<TfId> {
+        let mut given_back = Vec::new();
+        for tf in tfs {
+            match self.committed.get(tf).copied() {
+                _ if self.released.contains(*tf) => self.acks.push(*tf),
+                Some(Committed::Waiting) => self.recalls.push(*tf),
+                Some(committed) => self.answer_again(*tf, committed),
+                // What is on the disk is published by the next life of the EPN.
+                None if self.stores_first() => {}
+                None => {
+                    self.discard(*tf);
+                    self.committed.insert(*tf, Committed::GivenBack);
+                    self.undelivered.push(*tf);
+                    given_back.push(*tf);
+                }
+            }
+        }
+        given_back
+    }
+
+    /// Notes that a TF of `run` and of `bytes` was taken back from the consumer's queue, and that no consumer has it.
+    pub fn handle_returned(&mut self, run: RunId, tf: TfId, bytes: u64) {
+        self.sink_bytes = self.sink_bytes.saturating_sub(bytes);
+        if self.run == Some(run)
+            && let Some(committed) = self.committed.get_mut(&tf)
+        {
+            *committed = Committed::GivenBack;
+            self.stats.returned_tfs += 1;
+            self.undelivered.push(tf);
+        }
+    }
+
+    pub(super) fn poll_recalls(&mut self) -> Option<Action<P>> {
+        if let (false, Some(run)) = (self.recalls.is_empty(), self.run) {
+            let tfs = std::mem::take(&mut self.recalls);
+            return Some(Action::Recall { run, tfs });
+        }
+        if self.undelivered.is_empty() {
+            return None;
+        }
+        let count = self.undelivered.len().min(Control::ENTRIES_MAX);
+        let tfs = self.undelivered.drain(..count).collect();
+        Some(Action::Send(Control::Undelivered(tfs)))
+    }
+}

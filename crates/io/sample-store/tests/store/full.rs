@@ -1,0 +1,160 @@
+//! Disks that are full.
+
+use super::{BEGIN_MS, config, intern, open, samples};
+use sheaf_sample_store::{Config, Disk, SeriesId, Space, Store as _, StoreError};
+use sheaf_samples::Sample;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A disk with as much room as the test says.
+struct Room(Arc<AtomicU64>);
+
+impl Space for Room {
+    fn free_bytes(&self, _: &Path) -> std::io::Result<u64> {
+        Ok(self.0.load(Relaxed))
+    }
+}
+
+/// Bits that no codec makes smaller.
+fn noise(at: u64) -> u64 {
+    let mixed = (at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed ^ (mixed >> 27)
+}
+
+fn batch(id: SeriesId, from: i64, count: i64) -> Vec<(SeriesId, Sample)> {
+    let of = |at: i64| Sample {
+        at_ms: BEGIN_MS + at * 1000,
+        value: f64::from_bits(noise(at.cast_unsigned())),
+    };
+    (from..from + count).map(|at| (id, of(at))).collect()
+}
+
+fn is_full<T>(result: &Result<T, StoreError>) -> bool {
+    matches!(result, Err(StoreError::Full { .. }))
+}
+
+#[test]
+fn a_full_disk_refuses_and_goes_on_when_there_is_room() {
+    let dir = tempfile::tempdir().unwrap();
+    let free = Arc::new(AtomicU64::new(1000));
+    let config = Config {
+        reserve_bytes: 500,
+        flush_age_ms: 1000,
+        ..config()
+    };
+    let store = Disk::open_with(dir.path(), config, Box::new(Room(Arc::clone(&free)))).unwrap();
+    let id = intern(&store, 0);
+    store.append(&batch(id, 0, 100)).unwrap();
+    store.commit().unwrap();
+    store.append(&batch(id, 100, 100)).unwrap();
+    free.store(499, Relaxed);
+    let refused = store.commit();
+    assert!(is_full(&refused), "{refused:?}");
+    assert!(is_full(&store.append(&batch(id, 200, 100))));
+    assert_eq!(samples(&store, 0, i64::MIN, i64::MAX).len(), 200);
+    // What waits is sealed and stays in memory.
+    store.maintain(BEGIN_MS + 200_000).unwrap();
+    store.maintain(BEGIN_MS + 5_000_000).unwrap();
+    assert!(is_full(&store.maintain(BEGIN_MS + 5_001_000)));
+    assert_eq!(samples(&store, 0, i64::MIN, i64::MAX).len(), 200);
+    free.store(500, Relaxed);
+    store.commit().unwrap();
+    store.append(&batch(id, 200, 100)).unwrap();
+    store.commit().unwrap();
+    store.maintain(BEGIN_MS + 5_002_000).unwrap();
+    assert_eq!(store.stats().unflushed_bytes, 0);
+    assert_eq!(samples(&store, 0, i64::MIN, i64::MAX).len(), 300);
+}
+
+/// A file system in memory, of 4 MiB; nothing is left of it afterwards.
+struct Tmpfs(tempfile::TempDir);
+
+impl Tmpfs {
+    fn mount() -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=4m", "sheaf-sample-store"]);
+        let mounted = mount.arg(dir.path()).output();
+        mounted
+            .is_ok_and(|output| output.status.success())
+            .then_some(Self(dir))
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg(self.0.path()).status();
+        assert!(unmounted.is_ok_and(|status| status.success()), "umount");
+    }
+}
+
+#[test]
+fn a_real_full_disk_loses_nothing_that_was_committed() {
+    let Some(disk) = Tmpfs::mount() else {
+        println!("skipped: a_real_full_disk_loses_nothing_that_was_committed (no right to mount)");
+        return;
+    };
+    let dir = disk.0.path().join("store");
+    let ballast = disk.0.path().join("ballast");
+    std::fs::write(&ballast, vec![1; 1 << 20]).unwrap();
+    let store = open(&dir, &config());
+    let id = intern(&store, 0);
+    let (mut appended, mut committed) = (0, 0);
+    let refused = loop {
+        store.append(&batch(id, appended, 5000)).unwrap();
+        appended += 5000;
+        match store.commit() {
+            Ok(()) => committed = appended,
+            Err(error) => break error,
+        }
+        assert!(appended < 1_000_000, "4 MiB are never full");
+    };
+    assert!(matches!(refused, StoreError::Full { .. }), "{refused}");
+    assert!(committed > 50_000, "{committed} samples fit");
+    assert!(is_full(&store.append(&batch(id, appended, 1))));
+    assert!(is_full(&store.commit()), "there is still no room");
+    let count = |store: &Disk| i64::try_from(samples(store, 0, i64::MIN, i64::MAX).len()).unwrap();
+    assert_eq!(count(&store), appended);
+    // A process that dies now has lost what was refused, and that alone. A drop writes nothing.
+    drop(store);
+    let copied = tempfile::tempdir().unwrap();
+    let copy = copied.path().join("store");
+    let copying = Command::new("cp").arg("-r").args([&dir, &copy]).status();
+    assert!(copying.unwrap().success());
+    let store = open(&copy, &config());
+    assert_eq!(count(&store), committed);
+    assert!(store.fsck(false).unwrap().is_clean());
+    drop(store);
+}
+
+#[test]
+fn a_real_full_disk_is_used_again_when_there_is_room() {
+    let Some(disk) = Tmpfs::mount() else {
+        println!("skipped: a_real_full_disk_is_used_again_when_there_is_room (no right to mount)");
+        return;
+    };
+    let dir = disk.0.path().join("store");
+    let ballast = disk.0.path().join("ballast");
+    std::fs::write(&ballast, vec![1; 3 << 20]).unwrap();
+    let store = open(&dir, &config());
+    let id = intern(&store, 0);
+    let mut appended = 0;
+    while {
+        store.append(&batch(id, appended, 5000)).unwrap();
+        appended += 5000;
+        store.commit().is_ok()
+    } {
+        assert!(appended < 1_000_000, "1 MiB is never full");
+    }
+    std::fs::remove_file(&ballast).unwrap();
+    store.commit().unwrap();
+    store.append(&batch(id, appended, 100)).unwrap();
+    store.commit().unwrap();
+    drop(store);
+    let store = open(&dir, &config());
+    let found = samples(&store, 0, i64::MIN, i64::MAX).len();
+    assert_eq!(i64::try_from(found).unwrap(), appended + 100);
+}

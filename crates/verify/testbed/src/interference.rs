@@ -1,0 +1,104 @@
+//! Share of the processors that others took while something was timed.
+//!
+//! A bound on a time says something about a farm only if the farm had the processors. The kernel counts what the whole
+//! machine did and what this process and its ended children did; the rest, and what the hypervisor took (steal), is
+//! interference. See proc(5), `/proc/stat` and `/proc/self/stat`.
+
+use crate::IoError;
+use std::fs;
+use std::time::Instant;
+
+/// Ticks a second of both files: `USER_HZ`, 100 on every architecture that Linux runs on today.
+const TICKS_PER_S: f64 = 100.0;
+
+/// Counters at the begin of a measurement.
+#[derive(Debug)]
+pub struct Interference {
+    since: Instant,
+    cpus: f64,
+    machine: u64,
+    own: u64,
+}
+
+impl Interference {
+    /// Begins a measurement.
+    ///
+    /// # Errors
+    ///
+    /// If `/proc` cannot be read or is not as proc(5) says.
+    pub fn begin() -> Result<Self, IoError> {
+        let (machine, own) = now()?;
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        Ok(Self {
+            since: Instant::now(),
+            cpus: cpus as f64,
+            machine,
+            own,
+        })
+    }
+
+    /// Share of all processors, 0 to 1, that others took since the begin. Children count as own once they were awaited,
+    /// so this is asked after they have ended.
+    ///
+    /// # Errors
+    ///
+    /// As of [`begin`](Self::begin).
+    pub fn share(&self) -> Result<f64, IoError> {
+        let (machine, own) = now()?;
+        let foreign = (machine - self.machine).saturating_sub(own - self.own);
+        let all = self.since.elapsed().as_secs_f64() * self.cpus * TICKS_PER_S;
+        Ok((foreign as f64 / all.max(1.0)).min(1.0))
+    }
+}
+
+/// Busy ticks of the machine, steal included, and of this process with its awaited children.
+fn now() -> Result<(u64, u64), IoError> {
+    let read = |path: &'static str, ticks: fn(&str) -> Option<u64>| {
+        let damaged = || std::io::Error::other("not as proc(5) says");
+        fs::read_to_string(path)
+            .and_then(|text| ticks(&text).ok_or_else(damaged))
+            .map_err(IoError::of(format!("read {path}")))
+    };
+    Ok((read("/proc/stat", busy)?, read("/proc/self/stat", own)?))
+}
+
+/// User, nice, system, irq, softirq and steal.
+fn busy(stat: &str) -> Option<u64> {
+    sum(
+        stat.lines().next()?.strip_prefix("cpu ")?,
+        &[0, 1, 2, 5, 6, 7],
+    )
+}
+
+/// Fields `utime`, `stime`, `cutime` and `cstime`, counted from behind the name, which may hold anything.
+fn own(stat: &str) -> Option<u64> {
+    sum(stat.rsplit_once(')')?.1, &[11, 12, 13, 14])
+}
+
+fn sum(fields: &str, places: &[usize]) -> Option<u64> {
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    places
+        .iter()
+        .map(|&place| fields.get(place)?.parse::<u64>().ok())
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_those_of_proc() {
+        let stat = "cpu  1 2 4 1000 1000 8 16 32 0 0\ncpu0 1";
+        assert_eq!(busy(stat), Some(63));
+        let own_stat = "7 (a) b) S 1 2 3 4 5 6 7 8 9 10 100 200 400 800 20 0";
+        assert_eq!(own(own_stat), Some(1500));
+        assert_eq!((busy("intr 5"), own("7 (a")), (None, None));
+    }
+
+    #[test]
+    fn shares_lie_between_nothing_and_everything() {
+        let share = Interference::begin().unwrap().share().unwrap();
+        assert!((0.0..=1.0).contains(&share), "{share}");
+    }
+}
