@@ -16,12 +16,21 @@ export interface Source {
   cut_offs: number;
   seen_ms: number;
   clock_offset_ms: number | null;
+  /** URL of the collector side by side that has it; absent for this one. */
+  collector?: string;
 }
 
 /** `GET /api/sources` */
 export interface Sources {
   sources_total: number;
   sources: Source[];
+  /** A sentence for each collector side by side that does not answer. */
+  missing?: string[];
+}
+
+/** Key of a row: a source that went to another collector has one at each. */
+export function keyOf(one: Source): string {
+  return `${one.collector ?? ""} ${one.source}`;
 }
 
 /** A source with what it does now. */
@@ -50,11 +59,11 @@ export class Rates {
 
   /** Takes an answer that came at `at_ms`. */
   update(at_ms: number, sources: Source[]): Row[] {
-    this.past.push({ at_ms, of: new Map(sources.map((one) => [one.source, one])) });
+    this.past.push({ at_ms, of: new Map(sources.map((one) => [keyOf(one), one])) });
     while (this.past.length > 2 && at_ms - (this.past[1]?.at_ms ?? at_ms) >= OVER_MS) this.past.shift();
     const first = this.past[0];
     return sources.map((one) => {
-      const before = first && first.at_ms < at_ms ? first.of.get(one.source) : undefined;
+      const before = first && first.at_ms < at_ms ? first.of.get(keyOf(one)) : undefined;
       const seconds = first ? (at_ms - first.at_ms) / 1000 : 0;
       // A collector that was started again counts from zero.
       const growth = (now: number, then: number) => (now < then ? now : now - then) / seconds;

@@ -5,7 +5,7 @@ import { json } from "../api";
 import { clock, count, duration, short } from "../format";
 import { usePolled } from "../hooks";
 import { Figure, Nothing, Panel } from "../parts/panel";
-import { Rates, sorted, sum, type Column, type Row, type Sources as Answer } from "../sources";
+import { keyOf, Rates, sorted, sum, type Column, type Row, type Sources as Answer } from "../sources";
 
 /** Rows drawn at most; the filter reaches the others. */
 const ROWS_MAX = 500;
@@ -46,15 +46,15 @@ const COLUMNS: [Column, string][] = [
 export function Sources() {
   const rates = useMemo(() => new Rates(), []);
   const answer = usePolled(async () => {
-    const { sources, sources_total } = await json<Answer>("/api/sources");
-    return { rows: rates.update(Date.now(), sources), total: sources_total };
+    const { sources, sources_total, missing } = await json<Answer>("/api/sources");
+    return { rows: rates.update(Date.now(), sources), total: sources_total, missing: missing ?? [] };
   }, 1000);
   const stats = usePolled(() => json<Stats>("/api/stats"), 1000).value;
   const [[column, isTurned], setOrder] = useState<[Column | null, boolean]>([null, false]);
   const [filter, setFilter] = useState("");
   if (!answer.value)
     return <Nothing title={answer.failure ? `No sources: ${answer.failure.message}` : "Waiting for sources"} />;
-  const { rows, total } = answer.value;
+  const { rows, total, missing } = answer.value;
   const add = (of: (row: Row) => number | null) => rows.reduce((all, row) => all + (of(row) ?? 0), 0);
   const found = rows.filter(({ source }) => source.toLowerCase().includes(filter.toLowerCase()));
   const shown = (
@@ -134,6 +134,11 @@ export function Sources() {
             ✕ {answer.failure.message}
           </p>
         )}
+        {missing.map((text) => (
+          <p class="wrong" role="alert" key={text}>
+            ✕ {text}
+          </p>
+        ))}
         {rows.length === 0 ? (
           <Nothing title="Nothing has been received">
             <p>
@@ -165,7 +170,7 @@ export function Sources() {
               </thead>
               <tbody>
                 {shown.map((row) => (
-                  <One key={row.source} row={row} />
+                  <One key={keyOf(row)} row={row} />
                 ))}
               </tbody>
             </table>
@@ -188,6 +193,7 @@ function One({ row }: { row: Row }) {
       <td>
         {row.trouble > 0 && <span class="warn">▲ </span>}
         {row.source}
+        {row.collector && <span class="dim"> at {row.collector}</span>}
         {row.cut_offs > 0 && <span class="bad"> ✕ cut off {count(row.cut_offs)} times</span>}
       </td>
       <td class="number">{short(row.rate)}</td>

@@ -388,6 +388,19 @@ test("sources have rates over three seconds, also after a restart", () => {
   assert.ok((rates.update(10_000, [source("a", 5)])[0]?.rate ?? -1) >= 0);
 });
 
+test("a source that went to another collector has rates at each", () => {
+  const rates = new Rates();
+  const at = (here: number, there: number) => [
+    source("a", here),
+    source("a", there, { collector: "http://b:9470" }),
+  ];
+  rates.update(1000, at(0, 0));
+  assert.deepEqual(
+    rates.update(2000, at(5, 700)).map((row) => row.rate),
+    [5, 700],
+  );
+});
+
 test("sources are sorted by a column and turned round", () => {
   const rows = new Rates().update(1000, [
     source("n10", 1, { lost: 1 }),

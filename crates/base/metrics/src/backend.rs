@@ -22,6 +22,7 @@ use http::{Http, Request};
 use messages::{Message, Messages};
 use sheaf_samples::wire::line_protocol::Precision;
 use sheaf_samples::wire::{DATAGRAM_BYTES, otlp, remote_write};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -323,6 +324,36 @@ pub enum BackendError {
     },
 }
 
+/// Checks the lists of URIs of a configuration, each with its key and whether samples have to be sent to what it names.
+/// No back end may stand there twice. `fail` gets key, found and expected of each mistake.
+pub fn check_uris(lists: &[(&str, &[String], bool)], mut fail: impl FnMut(&str, String, &str)) {
+    let mut names = BTreeSet::new();
+    for (key, uris, has_to_send) in lists {
+        for (at, uri) in uris.iter().enumerate() {
+            let key = format!("{key}[{at}]");
+            match uri.parse::<Backend>() {
+                Ok(backend) => {
+                    let name = backend.name();
+                    if *has_to_send && !backend.is_sent_to() {
+                        let expected = "a back end that samples are sent to";
+                        fail(&key, format!("\"{uri}\""), expected);
+                    }
+                    let found = format!("\"{name}\" twice");
+                    if !names.insert(name) {
+                        fail(&key, found, "each back end once");
+                    }
+                }
+                Err(error) => {
+                    let message = error.to_string();
+                    let expected = message.split_once("expected ");
+                    let expected = expected.map_or("a back end", |(_, expected)| expected);
+                    fail(&key, format!("\"{uri}\""), expected);
+                }
+            }
+        }
+    }
+}
+
 /// Lists the schemes.
 fn names() -> String {
     let names = SCHEMES.iter().map(|scheme| scheme.name);
@@ -383,6 +414,12 @@ impl Backend {
     #[must_use]
     pub fn verbosity(&self) -> Option<Verbosity> {
         self.verbosity
+    }
+
+    /// Returns whether samples are sent to the back end; others are read, or do nothing.
+    #[must_use]
+    pub fn is_sent_to(&self) -> bool {
+        !matches!(self.plan, Plan::Page(_) | Plan::Nothing)
     }
 
     /// Opens the back end. Connections are made later, by its thread.

@@ -44,7 +44,7 @@ mod snapshot;
 mod table;
 mod text;
 
-pub use backend::{Backend, BackendError, BackendOption, SCHEMES, Scheme, VERBOSITY};
+pub use backend::{Backend, BackendError, BackendOption, SCHEMES, Scheme, VERBOSITY, check_uris};
 pub use count::{Counter, Gauge, RealGauge};
 pub use event::{EVENT_FIELDS_MAX, Event};
 pub use histogram::Histogram;

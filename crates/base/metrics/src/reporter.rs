@@ -5,6 +5,7 @@
 //! that is slow or dead loses its own samples alone, and counts them.
 
 mod budget;
+mod group;
 mod lane;
 mod own;
 mod queue;
@@ -19,6 +20,7 @@ use crate::batch::Tags;
 use crate::registry::Registry;
 use crate::reporting::Verbosity;
 use budget::Budget;
+use group::{Choose, Group};
 use lane::{Lane, Shared};
 use own::Own;
 use sampler::{BeforeSample, Control, Known, Sampler};
@@ -31,11 +33,15 @@ use thiserror::Error;
 
 /// Time for back ends to take what is left when a reporter ends.
 const END_WITHIN: Duration = Duration::from_secs(2);
+/// Time after which a collector that took nothing is tried again, unless said otherwise.
+const COLLECTOR_PAUSE: Duration = Duration::from_secs(10);
 
 /// How a process reports, before it begins to.
 pub struct ReporterBuilder {
     registry: Arc<Registry>,
     backends: Vec<Backend>,
+    collectors: Option<(Vec<Backend>, Choose)>,
+    collector_pause: Duration,
     interval: Duration,
     flush_within: Duration,
     verbosity: Verbosity,
@@ -72,6 +78,7 @@ pub struct Reporter {
     registry: Arc<Registry>,
     control: Arc<Control>,
     lanes: Vec<Arc<Shared>>,
+    group: Option<Arc<Group>>,
     threads: Vec<JoinHandle<()>>,
     /// Closed when they are dropped.
     pages: Vec<Page>,
@@ -87,6 +94,9 @@ pub enum ReporterError {
     /// A back end that stands there twice.
     #[error("found the back end {0} twice, expected each once")]
     Twice(String),
+    /// A back end among collectors that nothing is sent to.
+    #[error("found {0} among collectors, expected back ends that samples are sent to")]
+    NoCollector(String),
     /// A file that a back end needs cannot be read, or an address cannot be had.
     #[error("cannot open the back end {backend}: {source}")]
     Open {
@@ -105,6 +115,31 @@ impl ReporterBuilder {
     #[must_use]
     pub fn backend(mut self, backend: Backend) -> Self {
         self.backends.push(backend);
+        self
+    }
+
+    /// Adds collectors of which one gets each sample: the one that `choose` names, from 0 on, of those that take samples
+    /// now (`true`). A collector that an attempt fails at is left alone for [`collector_pause`](Self::collector_pause),
+    /// and what it did not take goes to the next.
+    ///
+    /// Over HTTP and TCP an attempt says whether the collector is there. Over UDP only a machine does that nothing
+    /// listens at; one that is gone is not noticed.
+    #[must_use]
+    pub fn collectors(
+        mut self,
+        collectors: impl IntoIterator<Item = Backend>,
+        choose: impl FnMut(&[bool]) -> usize + Send + 'static,
+    ) -> Self {
+        let collectors: Vec<Backend> = collectors.into_iter().collect();
+        self.collectors =
+            (!collectors.is_empty()).then(|| (collectors, Box::new(choose) as Choose));
+        self
+    }
+
+    /// Sets the time after which a collector that took nothing is tried again; 10 s unless said otherwise.
+    #[must_use]
+    pub fn collector_pause(mut self, time: Duration) -> Self {
+        self.collector_pause = time;
         self
     }
 
@@ -168,54 +203,68 @@ impl ReporterBuilder {
     /// # Errors
     ///
     /// [`ReporterError`]. A back end that is away is no error: it is tried again, and what it misses is counted.
-    pub fn start(self) -> Result<Reporter, ReporterError> {
+    pub fn start(mut self) -> Result<Reporter, ReporterError> {
+        let (collectors, choose) = self.collectors.take().unzip();
+        let collectors = collectors.unwrap_or_default();
         let Self {
             registry, backends, ..
-        } = self;
-        let names: Vec<String> = backends.iter().map(Backend::name).collect();
+        } = &self;
+        if let Some(page) = collectors.iter().find(|backend| !backend.is_sent_to()) {
+            return Err(ReporterError::NoCollector(page.name()));
+        }
+        let names: Vec<String> = backends
+            .iter()
+            .chain(&collectors)
+            .map(Backend::name)
+            .collect();
         if let Some(at) = (1..names.len()).find(|at| names[..*at].contains(&names[*at])) {
             return Err(ReporterError::Twice(names[at].clone()));
         }
         if !registry.claim() {
             return Err(ReporterError::Second);
         }
-        let control = Arc::new(Control::new(self.tags));
+        let control = Arc::new(Control::new(self.tags.clone()));
         let mut reporter = Reporter {
             registry: registry.clone(),
             control: control.clone(),
             lanes: Vec::new(),
+            group: None,
             threads: Vec::new(),
             pages: Vec::new(),
             sampler: None,
         };
         registry.ring().open();
-        for backend in &backends {
-            let verbosity = backend.verbosity().unwrap_or(self.verbosity);
-            let failed = |source| ReporterError::Open {
-                backend: backend.name(),
-                source,
-            };
-            let (encoder, carrier) = match backend.open().map_err(failed)? {
-                Opened::Lane(encoder, carrier) => (encoder, carrier),
-                Opened::Page(address) => {
-                    let page = Page::serve(&address, registry.clone(), verbosity);
-                    reporter.pages.push(page.map_err(failed)?);
-                    continue;
-                }
-                Opened::Nothing => continue,
-            };
-            let [sent, dropped] = own::account(&registry, &backend.name());
-            let verbosity = (verbosity, backend.verbosity().is_some());
-            let shared = Arc::new(Shared::new(backend.name(), verbosity, sent, dropped));
-            let lane = Lane::new(shared.clone(), encoder, carrier, self.process.clone());
+        let mut lanes = Vec::new();
+        for backend in backends {
+            if let Some((shared, lane)) = self.open(backend, &mut reporter.pages)? {
+                lanes.push(shared.clone());
+                reporter.lanes.push(shared);
+                reporter.threads.push(spawn("metrics-send", || lane.run())?);
+            }
+        }
+        let mut of_group = Vec::new();
+        for backend in &collectors {
+            of_group.extend(self.open(backend, &mut reporter.pages)?);
+        }
+        reporter.group = choose.map(|choose| {
+            let shared = of_group.iter().map(|(shared, _)| shared.clone()).collect();
+            let changes = own::changes(registry);
+            Arc::new(Group::new(shared, choose, self.collector_pause, changes))
+        });
+        for (at, (shared, mut lane)) in of_group.into_iter().enumerate() {
+            if let Some(group) = &reporter.group {
+                lane.join(group.clone(), at);
+            }
             reporter.lanes.push(shared);
             reporter.threads.push(spawn("metrics-send", || lane.run())?);
         }
         let sampler = Sampler {
-            own: Own::new(&registry, self.interval),
-            registry,
+            own: Own::new(registry, self.interval),
+            registry: registry.clone(),
             control,
-            lanes: reporter.lanes.clone(),
+            lanes,
+            group: reporter.group.clone(),
+            all: reporter.lanes.clone(),
             before: self.before,
             interval: self.interval,
             flush_within: self.flush_within,
@@ -225,6 +274,33 @@ impl ReporterBuilder {
         };
         reporter.sampler = Some(spawn("metrics-sample", || sampler.run())?);
         Ok(reporter)
+    }
+
+    /// Opens a back end: its lane, or its page. None for one that nothing is done for.
+    fn open(
+        &self,
+        backend: &Backend,
+        pages: &mut Vec<Page>,
+    ) -> Result<Option<(Arc<Shared>, Lane)>, ReporterError> {
+        let verbosity = backend.verbosity().unwrap_or(self.verbosity);
+        let failed = |source| ReporterError::Open {
+            backend: backend.name(),
+            source,
+        };
+        let (encoder, carrier) = match backend.open().map_err(failed)? {
+            Opened::Lane(encoder, carrier) => (encoder, carrier),
+            Opened::Page(address) => {
+                let page = Page::serve(&address, self.registry.clone(), verbosity);
+                pages.push(page.map_err(failed)?);
+                return Ok(None);
+            }
+            Opened::Nothing => return Ok(None),
+        };
+        let [sent, dropped] = own::account(&self.registry, &backend.name());
+        let verbosity = (verbosity, backend.verbosity().is_some());
+        let shared = Arc::new(Shared::new(backend.name(), verbosity, sent, dropped));
+        let lane = Lane::new(shared.clone(), encoder, carrier, self.process.clone());
+        Ok(Some((shared, lane)))
     }
 }
 
@@ -240,6 +316,8 @@ impl Reporter {
         ReporterBuilder {
             registry,
             backends: Vec::new(),
+            collectors: None,
+            collector_pause: COLLECTOR_PAUSE,
             interval: Duration::from_secs(1),
             flush_within: Duration::from_millis(100),
             verbosity: Verbosity::default(),
@@ -286,9 +364,20 @@ impl Drop for Reporter {
             let _ = sampler.join();
         }
         let deadline = Instant::now() + END_WITHIN;
-        self.lanes
-            .iter()
-            .for_each(|lane| lane.queue.close(deadline));
+        // Of several collectors the one of now ends first: what it does not take goes to the others.
+        let spare = self
+            .group
+            .as_ref()
+            .map_or(Vec::new(), |group| group.spare());
+        let is_spare = |lane: &Arc<Shared>| spare.iter().any(|one| Arc::ptr_eq(one, lane));
+        let first: Vec<_> = self.lanes.iter().filter(|lane| !is_spare(lane)).collect();
+        first.iter().for_each(|lane| lane.queue.close(deadline));
+        if !spare.is_empty() {
+            first.iter().for_each(|lane| {
+                lane.queue.await_end(deadline);
+            });
+            spare.iter().for_each(|lane| lane.queue.close(deadline));
+        }
         for (lane, thread) in self.lanes.iter().zip(self.threads.drain(..)) {
             // One that hangs in the kernel is left behind: the process ends without it.
             if lane.queue.await_end(deadline) {

@@ -33,6 +33,10 @@ use sheaf_samples::{Labels, Sample};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+/// Time by which another collector has heard a source later than this one, from which on the source is that one's, in
+/// ms: more than samples are on their way, and than reports are apart.
+const GONE_MS: i64 = 3_000;
+
 /// Bounds and times of alarms.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -325,6 +329,21 @@ impl Alarms {
                 Verdict::Clear(seconds)
             },
         );
+    }
+
+    /// Takes in that another collector has heard `source` at `seen_ms`. One that is heard there and no longer here is
+    /// watched there: it is forgotten here.
+    pub fn handle_source_elsewhere(&mut self, now_ms: i64, source: &str, seen_ms: i64) {
+        let has_gone = |here_ms: i64| seen_ms.saturating_sub(here_ms) >= GONE_MS;
+        if self.sources.seen_ms(source).is_some_and(has_gone) {
+            self.forget_source(now_ms, source);
+        }
+    }
+
+    /// Sources that were heard since `from_ms`, and when last.
+    pub fn sources_heard(&self, from_ms: i64) -> impl Iterator<Item = (&str, i64)> {
+        let all = self.sources.heard();
+        all.filter(move |(_, seen_ms)| *seen_ms >= from_ms)
     }
 
     /// Forgets a source that was taken out of service; its alarms resolve.

@@ -206,6 +206,17 @@ impl Sources {
         })
     }
 
+    /// Time at which `source` was heard last.
+    pub(crate) fn seen_ms(&self, source: &str) -> Option<i64> {
+        self.sources.get(source).map(|known| known.seen_ms)
+    }
+
+    /// All sources, and when each was heard last.
+    pub(crate) fn heard(&self) -> impl Iterator<Item = (&str, i64)> {
+        let all = self.sources.iter();
+        all.map(|(name, known)| (name.as_str(), known.seen_ms))
+    }
+
     pub(crate) fn forget(&mut self, source: &str) {
         self.sources.remove(source);
     }

@@ -15,9 +15,11 @@ mod measure;
 pub mod policy;
 mod reaction;
 mod refusal;
+mod spread;
 
 pub use load::{Job, LoadView, TargetId, TargetLoad};
 pub use measure::{Finished, Measured};
 pub use policy::{Policy, UnknownPolicy};
 pub use reaction::{Reaction, UnknownReaction};
 pub use refusal::Refusal;
+pub use spread::Spread;

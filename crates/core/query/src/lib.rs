@@ -27,8 +27,10 @@
 
 mod error;
 mod eval;
+pub mod exchange;
 mod json;
 mod memory;
+mod merge;
 mod number;
 mod options;
 mod parse;
@@ -45,6 +47,7 @@ pub use error::{Error, Position};
 pub use eval::functions::reference;
 pub use json::{failure, success};
 pub use memory::Memory;
+pub use merge::merge;
 pub use options::Options;
 pub use parse::matchers;
 pub use query::{Query, Range};

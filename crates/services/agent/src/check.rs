@@ -2,7 +2,7 @@
 
 use crate::config::AgentConfig;
 use crate::sensor::SENSORS;
-use sheaf_metrics::Backend;
+use sheaf_metrics::check_uris;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -14,27 +14,13 @@ impl AgentConfig {
     #[must_use]
     pub fn problems(&self) -> Vec<Problem> {
         let mut found = Vec::new();
-        let mut names = BTreeSet::new();
-        for (at, uri) in self.to.iter().enumerate() {
-            let key = format!("to[{at}]");
-            match uri.parse::<Backend>() {
-                Ok(backend) if !names.insert(backend.name()) => {
-                    found.push(Problem::new(
-                        &key,
-                        format!("{uri:?} twice"),
-                        "each back end once",
-                    ));
-                }
-                Ok(_) => {}
-                Err(error) => {
-                    let text = error.to_string();
-                    let expected = text
-                        .split_once("expected ")
-                        .map_or("a back end", |(_, rest)| rest);
-                    found.push(Problem::new(&key, format!("{uri:?}"), expected));
-                }
-            }
-        }
+        let lists = [
+            ("to", &self.to[..], false),
+            ("collectors", &self.collectors[..], true),
+        ];
+        check_uris(&lists, |key, text, expected| {
+            found.push(Problem::new(key, text, expected));
+        });
         let known: Vec<&str> = SENSORS.iter().map(|kind| kind.name).collect();
         for (at, name) in self.sensors.iter().enumerate() {
             if !known.contains(&name.as_str()) {

@@ -11,6 +11,9 @@ use std::time::Duration;
 pub struct AgentConfig {
     /// Back ends, as URIs.
     pub to: Vec<String>,
+    /// Collectors side by side, as URIs: the agent sends to one of them, chosen by the policy `maglev`, and to another
+    /// one while that does not take anything. The same list at all agents.
+    pub collectors: Vec<String>,
     /// Time between two readings, in ms.
     pub interval_ms: u64,
     /// Names of the sensors; empty for all.
@@ -50,6 +53,7 @@ impl Default for AgentConfig {
     fn default() -> Self {
         Self {
             to: vec!["influxdb-udp://127.0.0.1:8089".to_owned()],
+            collectors: Vec::new(),
             interval_ms: 1000,
             sensors: Vec::new(),
             cpu_share_max: 0.01,

@@ -5,6 +5,7 @@ use crate::check::Problem;
 use crate::config::AgentConfig;
 use rustix::system::uname;
 use sheaf_metrics::{Backend, Registry, Reporter, ReporterError};
+use sheaf_placement::Spread;
 use std::sync::Arc;
 use thiserror::Error;
 use tracing::info;
@@ -56,7 +57,7 @@ pub fn start(config: &AgentConfig, registry: Arc<Registry>) -> Result<Running, A
     if !problems.is_empty() {
         return Err(AgentError::Config(problems));
     }
-    if config.to.is_empty() {
+    if config.to.is_empty() && config.collectors.is_empty() {
         return Err(AgentError::NoBackend);
     }
     let host = match config.host.as_str() {
@@ -78,6 +79,17 @@ pub fn start(config: &AgentConfig, registry: Arc<Registry>) -> Result<Running, A
         let backend: Backend = uri.parse().expect("problems() parsed it");
         info!(%backend, interval_ms = config.interval_ms, "Sends what the sensors say");
         builder = builder.backend(backend);
+    }
+    if !config.collectors.is_empty() {
+        info!(collectors = ?config.collectors, "Sends what the sensors say to one of several collectors");
+        let backends = config.collectors.iter().map(|uri| uri.parse());
+        let backends: Vec<Backend> = backends
+            .map(|backend| backend.expect("problems() parsed it"))
+            .collect();
+        let names: Vec<String> = backends.iter().map(Backend::name).collect();
+        let source = format!("agent/{host}");
+        let mut spread = Spread::new(&source, names.iter().map(String::as_str));
+        builder = builder.collectors(backends, move |is_up| spread.choose(is_up));
     }
     let reporter = builder.before_sample(move |_| agent.read()).start()?;
     Ok(Running { sensors, reporter })

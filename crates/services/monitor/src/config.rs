@@ -2,10 +2,12 @@
 
 mod forward;
 mod inlets;
+mod peers;
 mod security;
 
 pub use forward::{ForwardConfig, ForwardKind};
 pub use inlets::{CollectdConfig, ScrapeConfig};
+pub use peers::PeerConfig;
 pub use security::SecurityConfig;
 pub(crate) use security::is_set;
 
@@ -53,6 +55,8 @@ pub struct MonitorConfig {
     pub scrape: Vec<ScrapeConfig>,
     /// Engines that get what the collector takes.
     pub forward: Vec<ForwardConfig>,
+    /// Collectors side by side, whose sources answer to questions here as well.
+    pub peer: Vec<PeerConfig>,
     /// URL of an engine that answers the queries of the Prometheus API; empty: the own store does.
     pub query_from: String,
     /// Rights of clients, and what travels in the clear.
@@ -106,6 +110,7 @@ impl Default for MonitorConfig {
             collectd: CollectdConfig::default(),
             scrape: Vec::new(),
             forward: Vec::new(),
+            peer: Vec::new(),
             query_from: String::new(),
             security: SecurityConfig::default(),
             intake: IntakeConfig::default(),
@@ -184,6 +189,13 @@ impl MonitorConfig {
             forward.check(&self.data, &self.security, &mut found);
             if !names.insert(&forward.name) {
                 found.push(of("forward.name", &forward.name, "a name of its own"));
+            }
+        }
+        let mut urls = BTreeSet::new();
+        for peer in &self.peer {
+            peer.check(&self.security, &mut found);
+            if !urls.insert(&peer.url) {
+                found.push(of("peer.url", &peer.url, "each collector once"));
             }
         }
         if !self.query_from.is_empty() {
@@ -265,5 +277,23 @@ mod tests {
             ..MonitorConfig::default()
         };
         assert!(open.problems().is_empty());
+        let peer = |url: &str| PeerConfig {
+            url: url.to_owned(),
+            ..PeerConfig::default()
+        };
+        let beside = MonitorConfig {
+            peer: [
+                "http://127.0.0.1:1",
+                "http://10.0.0.1:1",
+                "x",
+                "http://127.0.0.1:1",
+            ]
+            .map(peer)
+            .to_vec(),
+            ..MonitorConfig::default()
+        };
+        let found = beside.problems();
+        let keys: Vec<&str> = found.iter().map(|problem| &*problem.key).collect();
+        assert_eq!(keys, ["monitor.peer.url"; 3], "{found:#?}");
     }
 }

@@ -8,12 +8,14 @@ mod live;
 mod pages;
 mod params;
 mod pass;
+mod peer;
 mod rules;
 mod serve;
 mod state;
 mod store;
 mod write;
 
+use crate::peers;
 use crate::scrape::{self, Target};
 use crate::shared::Shared;
 use crate::{streams, wall};
@@ -53,10 +55,12 @@ fn router(shared: Arc<Shared>) -> Router {
             get(ask::exemplars).post(ask::exemplars),
         )
         .route("/api/v1/status/buildinfo", get(ask::build_info))
+        .route(peers::ROUTE, post(peer::question))
         .route("/api/v1/rules", get(rules::rules))
         .route("/api/v1/alerts", get(rules::alerts))
         .route("/api/alarms", get(alarms::alarms))
         .route("/api/alarms/history", get(alarms::history))
+        .route("/api/alarms/sources", get(peer::sources))
         .route(
             "/api/silences",
             get(alarms::silences).post(alarms::create_silence),
@@ -103,6 +107,7 @@ pub(crate) async fn serve(
     }
     let ticking = tokio::spawn(tick(shared.clone()));
     scrape::start(&shared, targets);
+    peers::watch(&shared);
     match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => {
             serve::serve(shared.clone(), listener, router(shared.clone()), places).await;

@@ -22,6 +22,7 @@ mod http;
 mod keep;
 mod kernel;
 mod metrics;
+mod peers;
 mod problem;
 mod queue;
 mod run;

@@ -128,6 +128,7 @@ pub fn all() -> impl Iterator<Item = Metric> {
         .chain(crate::alarms::metrics())
         .chain(crate::security::metrics())
         .chain(crate::forward::metrics())
+        .chain(crate::peers::metrics())
 }
 
 /// Totals of each shard: accounting and datagrams that the kernel dropped.

@@ -8,6 +8,7 @@ use crate::forward::Forwards;
 use crate::http;
 use crate::keep::{Keeper, Kept};
 use crate::metrics::Counts;
+use crate::peers::Peers;
 use crate::queue::Queue;
 use crate::scrape;
 use crate::security::Guard;
@@ -150,6 +151,7 @@ pub fn start_with(
         .enable_all()
         .build()
         .map_err(MonitorError::Thread)?;
+    let peers = Peers::open(&config.peer, &registry, runtime.handle().clone())?;
     let kept = Arc::new(open(config)?);
     let samples_max = config.queue_samples_max as usize;
     let begin = Begin::new(&config.alarms, &config.data, samples_max, doors.len() + 1)
@@ -193,7 +195,7 @@ pub fn start_with(
     let keeper = spawn("keep", move || keeper.run())?;
     let desk = begin.desk();
     let alarms = begin
-        .start(kept.store.clone(), registry, farm)
+        .start(kept.store.clone(), peers.clone(), registry, farm)
         .map_err(MonitorError::Thread)?;
     let mut shards = shards.into_iter();
     let of_http = shards.next().expect("one more than there are receivers");
@@ -211,6 +213,7 @@ pub fn start_with(
         shard: Mutex::new(of_http),
         desk,
         guard,
+        peers,
         stop: stop.clone(),
     });
     bringers.push(spawn("http", move || {

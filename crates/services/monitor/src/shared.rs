@@ -4,6 +4,7 @@ use crate::alarms::Desk;
 use crate::config::MonitorConfig;
 use crate::keep::Kept;
 use crate::metrics::Counts;
+use crate::peers::{Joint, Peers};
 use crate::queue::Queue;
 use crate::security::Guard;
 use crate::shard::Shard;
@@ -21,10 +22,16 @@ pub(crate) struct Shared {
     pub(crate) shard: Mutex<Shard>,
     pub(crate) desk: Arc<Desk>,
     pub(crate) guard: Arc<Guard>,
+    pub(crate) peers: Peers,
     pub(crate) stop: Stop,
 }
 
 impl Shared {
+    /// Source of the samples of this collector and of those side by side, for one question.
+    pub(crate) fn source(&self) -> Joint {
+        self.peers.beside(self.kept.store.clone())
+    }
+
     /// The shard of requests and streams; held while bytes are decoded, never across a wait.
     pub(crate) fn shard(&self) -> MutexGuard<'_, Shard> {
         self.shard.lock().unwrap_or_else(PoisonError::into_inner)

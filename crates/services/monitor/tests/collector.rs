@@ -12,6 +12,8 @@ mod engines;
 mod peers;
 #[path = "collector/senders.rs"]
 mod senders;
+#[path = "collector/side_by_side.rs"]
+mod side_by_side;
 
 use sheaf_metrics::Registry;
 use sheaf_monitor::{Monitor, MonitorConfig, start};

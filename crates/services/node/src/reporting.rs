@@ -6,6 +6,7 @@ use crate::health::Health;
 use crate::{http, usage};
 use rustix::system::uname;
 use sheaf_metrics::{Backend, Registry, Reporter, ReporterError};
+use sheaf_placement::Spread;
 use sheaf_protocol::{NodeId, RunId};
 use std::sync::Arc;
 use tracing::info;
@@ -35,16 +36,16 @@ impl Reporting {
     ) -> Result<Self, ReporterError> {
         let config = &config.metrics;
         registry.set_policy(config.policy());
-        let backends = match backends {
-            [] => config.backends(),
-            named => named.to_vec(),
+        let (backends, collectors) = match backends {
+            [] => (config.backends(), config.collectors()),
+            named => (named.to_vec(), Vec::new()),
         };
         let mut reporting = Self {
             registry: registry.clone(),
             reporter: None,
             run: RunId(0),
         };
-        if backends.is_empty() {
+        if backends.is_empty() && collectors.is_empty() {
             return Ok(reporting);
         }
         let system = uname();
@@ -68,6 +69,13 @@ impl Reporting {
         for backend in backends {
             info!(%backend, interval_ms = config.interval_ms, "Reports metrics");
             builder = builder.backend(backend);
+        }
+        let names: Vec<String> = collectors.iter().map(Backend::name).collect();
+        if !names.is_empty() {
+            info!(collectors = ?names, "Reports metrics to one of several collectors");
+            let source = format!("{}/{node}", config.farm);
+            let mut spread = Spread::new(&source, names.iter().map(String::as_str));
+            builder = builder.collectors(collectors, move |is_up| spread.choose(is_up));
         }
         reporting.reporter = Some(builder.start()?);
         Ok(reporting)

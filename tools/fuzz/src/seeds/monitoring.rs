@@ -38,6 +38,7 @@ pub(super) fn all() -> Vec<Seed> {
         seed("line_protocol", "lines", LINES),
         seed("remote_write", "request", plain),
         seed("remote_write", "message", message),
+        seed("remote_write", "zeros", zeros()),
         seed("exposition", "openmetrics", TEXT),
         seed("opentelemetry", "gauge-and-sum", otlp),
         seed("opentelemetry", "histograms", histograms()),
@@ -67,6 +68,15 @@ fn write_request() -> (Vec<u8>, Vec<u8>) {
     let body = remote_write::encode([(&labels, &samples[..])], &[metadata]);
     let message = remote_write::decompress(&body, 1 << 16).expect("written here");
     (body, message)
+}
+
+/// A message of remote write with 0 and -0.
+fn zeros() -> Vec<u8> {
+    let (labels, [mut first, mut second]) = series();
+    (first.value, second.value) = (0.0, -0.0);
+    let samples = [first, second];
+    let body = remote_write::encode([(&labels, &samples[..])], &[]);
+    remote_write::decompress(&body, 1 << 16).expect("written here")
 }
 
 /// A packet of collectd, plain and with a signature.

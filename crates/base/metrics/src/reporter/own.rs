@@ -31,6 +31,11 @@ const INTERVAL: Metric = Metric::gauge(
     "Time between two samples of the metrics of this process, in seconds.",
 )
 .advice("longer than configured: reporting would take more than its share of a core");
+const CHANGES: Metric = Metric::counter(
+    "monitor_client_collector_changes_total",
+    "Times that samples went on to another one of several collectors.",
+)
+.advice("growing: a collector goes away and comes back, or none is reached; the log names them");
 const CPU: Metric = Metric::counter(
     "monitor_client_cpu_seconds_total",
     "Processor time that reporting metrics took, in seconds.",
@@ -45,6 +50,7 @@ pub fn reporter_metrics() -> Vec<Metric> {
         SUPPRESSED,
         EVENTS_DROPPED,
         INTERVAL,
+        CHANGES,
         CPU,
     ]
 }
@@ -85,6 +91,11 @@ impl Own {
     pub(super) fn events_dropped(&self, total: u64) {
         self.events_dropped.raise_to(total);
     }
+}
+
+/// Returns the counter of changes of the collector.
+pub(super) fn changes(registry: &Registry) -> Arc<Counter> {
+    registry.counter(CHANGES.name, CHANGES.help, &[])
 }
 
 /// Returns the counters of samples sent to the back end `name`, and dropped before.

@@ -27,9 +27,13 @@ impl Queue {
     /// Samples that wait at most: minutes of a busy process, and some MiB.
     const SAMPLES_MAX: usize = 1 << 16;
 
-    /// Adds `batch`. Returns the samples, as a back end of `verbosity` counts them, that were dropped for it.
+    /// Adds `batch`. Returns the samples, as a back end of `verbosity` counts them, that were dropped for it: older
+    /// ones, or its own once the thread of the back end has ended.
     pub(crate) fn push(&self, batch: Arc<Batch>, verbosity: Verbosity) -> usize {
         let mut state = self.lock();
+        if state.is_done {
+            return batch.samples(verbosity);
+        }
         let mut dropped = 0;
         let samples = |batch: &Batch| batch.samples(Verbosity::Debug);
         state.samples += samples(&batch);
@@ -45,11 +49,20 @@ impl Queue {
         dropped
     }
 
-    /// Waits for a batch; none when the queue is closed and empty, or its deadline is over.
+    /// Takes out all batches without waiting.
+    pub(crate) fn take_all(&self) -> VecDeque<Arc<Batch>> {
+        let mut state = self.lock();
+        state.samples = 0;
+        std::mem::take(&mut state.batches)
+    }
+
+    /// Waits for a batch; none when the queue is closed and empty, or its deadline is over. The thread of the back end
+    /// has ended then, and nothing more is taken.
     pub(crate) fn pop(&self) -> Option<Arc<Batch>> {
         let mut state = self.lock();
         loop {
             if is_over(state.deadline) {
+                self.finish(state);
                 return None;
             }
             if let Some(batch) = state.batches.pop_front() {
@@ -57,6 +70,7 @@ impl Queue {
                 return Some(batch);
             }
             if state.deadline.is_some() {
+                self.finish(state);
                 return None;
             }
             state = self
@@ -90,9 +104,9 @@ impl Queue {
         }
     }
 
-    /// Notes that the thread of the back end has ended.
-    pub(crate) fn finish(&self) {
-        self.lock().is_done = true;
+    fn finish(&self, mut state: MutexGuard<'_, State>) {
+        state.is_done = true;
+        drop(state);
         self.changed.notify_all();
     }
 
@@ -168,9 +182,12 @@ mod tests {
         assert!(!queue.await_end(Instant::now() + Duration::from_millis(2)));
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| queue.await_end(Instant::now() + Duration::from_secs(600)));
-            queue.finish();
+            queue.close(Instant::now());
+            assert!(queue.pop().is_none());
             assert!(waits.join().unwrap());
         });
+        let dropped = queue.push(batch(3), Verbosity::Info);
+        assert_eq!(dropped, 3, "the thread has ended");
     }
 
     #[test]

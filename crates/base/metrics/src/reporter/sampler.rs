@@ -2,6 +2,7 @@
 //! batches to the lanes.
 
 use super::budget::Budget;
+use super::group::Group;
 use super::lane::Shared;
 use super::own::Own;
 use crate::batch::{Batch, Identity, Tags};
@@ -91,7 +92,12 @@ impl Control {
 pub(super) struct Sampler {
     pub(super) registry: Arc<Registry>,
     pub(super) control: Arc<Control>,
+    /// Lanes that get every batch.
     pub(super) lanes: Vec<Arc<Shared>>,
+    /// Lanes of which one gets each batch.
+    pub(super) group: Option<Arc<Group>>,
+    /// All of these.
+    pub(super) all: Vec<Arc<Shared>>,
     pub(super) before: Vec<BeforeSample>,
     pub(super) interval: Duration,
     pub(super) flush_within: Duration,
@@ -289,7 +295,7 @@ impl Sampler {
             cpu.tv_sec.unsigned_abs(),
             u32::try_from(cpu.tv_nsec).unwrap_or_default(),
         );
-        own + self.lanes.iter().map(|lane| lane.cpu()).sum::<Duration>()
+        own + self.all.iter().map(|lane| lane.cpu()).sum::<Duration>()
     }
 
     fn refresh(&mut self) {
@@ -341,6 +347,9 @@ impl Sampler {
         if !batch.is_empty() {
             let batch = Arc::new(batch);
             self.lanes.iter().for_each(|lane| lane.push(&batch));
+            if let Some(group) = &self.group {
+                group.push(&batch);
+            }
         }
     }
 }

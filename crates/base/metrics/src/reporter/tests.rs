@@ -7,6 +7,7 @@ use sheaf_samples::client::{DROPPED, PROCESS, SENT};
 use sheaf_samples::wire::DATAGRAM_BYTES;
 use sheaf_samples::wire::line_protocol::{Decoder, Series};
 use std::collections::BTreeMap;
+use std::io::{BufRead as _, Read as _, Write as _};
 use std::net::{TcpListener, UdpSocket};
 
 /// Time for what has to happen.
@@ -298,4 +299,67 @@ fn a_registry_has_one_reporter_at_a_time() {
     assert!(third.is_ok());
     let twice = quick(&Arc::default(), none()).backend(none()).start();
     assert!(matches!(twice, Err(ReporterError::Twice(name)) if name == "none://"));
+}
+
+/// Collector over HTTP that takes every request; returns its bodies.
+fn http_collector(requests: usize) -> (String, JoinHandle<Vec<String>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let uri = format!("influxdb-http://{}?db=x", listener.local_addr().unwrap());
+    let serve = move || {
+        let (stream, _) = listener.accept().unwrap();
+        let mut reader = std::io::BufReader::new(stream);
+        let mut bodies = Vec::new();
+        while bodies.len() < requests {
+            let mut length = 0;
+            loop {
+                let mut line = String::new();
+                assert!(reader.read_line(&mut line).unwrap() > 0, "a whole request");
+                let line = line.trim_end().to_ascii_lowercase();
+                if let Some(text) = line.strip_prefix("content-length:") {
+                    length = text.trim().parse().unwrap();
+                }
+                if line.is_empty() {
+                    break;
+                }
+            }
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body).unwrap();
+            bodies.push(String::from_utf8(body).unwrap());
+            let answer = b"HTTP/1.1 204 No Content\r\n\r\n";
+            reader.get_mut().write_all(answer).unwrap();
+        }
+        bodies
+    };
+    (uri, std::thread::spawn(serve))
+}
+
+#[test]
+fn the_last_sample_goes_to_another_collector_if_that_of_now_is_away() {
+    let registry = registry();
+    registry.counter("frames_total", "Frames.", &[]).add(5);
+    // Nothing listens there.
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap();
+    let away = format!("influxdb-http://{}?db=x", gone.local_addr().unwrap());
+    drop(gone);
+    let (there, bodies) = http_collector(1);
+    let backends = [&away, &there].map(|uri| uri.parse::<Backend>().unwrap());
+    let first_up = |is_up: &[bool]| is_up.iter().position(|is_up| *is_up).unwrap_or(0);
+    let reporter = Reporter::builder(registry.clone())
+        .collectors(backends, first_up)
+        .interval(Duration::from_secs(3600))
+        .start()
+        .unwrap();
+    drop(reporter);
+    let bodies = bodies.join().unwrap();
+    assert!(bodies[0].contains("frames_total value=5i"), "{bodies:?}");
+    assert!(
+        bodies[0].contains(&there[..there.find('?').unwrap()]),
+        "{bodies:?}"
+    );
+    let mut page = String::new();
+    registry.encode(&mut page);
+    assert!(
+        page.contains("\nmonitor_client_collector_changes_total 1\n"),
+        "{page}"
+    );
 }

@@ -10,6 +10,7 @@ use super::settings::AlarmsSettings;
 use super::sources::Reports;
 use super::tap::{Tap, Wanted};
 use super::turn::{Turn, Work};
+use crate::peers::Peers;
 use crate::problem::Problem;
 use crate::wall;
 use sheaf_alarms::Alarms;
@@ -101,6 +102,7 @@ impl Begin {
     pub(crate) fn start(
         self,
         store: Arc<dyn Store>,
+        peers: Peers,
         registry: Arc<Registry>,
         farm: Option<Box<dyn FarmOrders>>,
     ) -> io::Result<Running> {
@@ -111,6 +113,7 @@ impl Begin {
         let progress = Arc::new(Progress::default());
         let (saved, writing) = (self.saved, progress.clone());
         let patience = Duration::from_millis(self.settings.timeout_ms);
+        let over_peers = self.settings.over_peers;
         let settings = Arc::new(Mutex::new(self.settings));
         let is_evaluating = Arc::new(AtomicBool::new(false));
         let mut others = Vec::new();
@@ -133,6 +136,7 @@ impl Begin {
         let rules = Rules {
             desk: self.desk.clone(),
             store: store.clone(),
+            peers: over_peers.then_some(peers),
             generation: self.generation.clone(),
             is_busy: is_evaluating.clone(),
         };

@@ -1,14 +1,15 @@
 //! Late rules: their queries over the store, in a thread of their own.
 
 use super::desk::Desk;
+use crate::peers::Peers;
 use crate::wall;
-use sheaf_alarms::{Evaluation, Recorded, evaluate};
+use sheaf_alarms::{Evaluated, Evaluation, Recorded, evaluate};
 use sheaf_query::Options;
 use sheaf_sample_store::Store;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
-use tracing::warn;
+use tracing::{debug, warn};
 
 /// Queries that are due together.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub(super) struct Round {
 pub(super) struct Rules {
     pub(super) desk: Arc<Desk>,
     pub(super) store: Arc<dyn Store>,
+    /// Collectors whose samples the rules see as well, if they are to.
+    pub(super) peers: Option<Peers>,
     /// Number of the set of rules that is in force.
     pub(super) generation: Arc<AtomicU64>,
     /// Set while a round is under way.
@@ -34,7 +37,7 @@ impl Rules {
         let options = Options::default();
         while let Ok(round) = rounds.recv() {
             for evaluation in &round.evaluations {
-                let result = evaluate(&*self.store, evaluation, &options);
+                let result = self.evaluate(evaluation, &options);
                 let mut alarms = self.desk.alarms();
                 if self.generation.load(Ordering::Relaxed) != round.generation {
                     // Other rules have numbers of their own.
@@ -48,6 +51,21 @@ impl Rules {
             self.is_busy.store(false, Ordering::Release);
             self.desk.inbox.ring();
         }
+    }
+
+    fn evaluate(&self, evaluation: &Evaluation, options: &Options) -> Result<Evaluated, String> {
+        let Some(peers) = &self.peers else {
+            return evaluate(&*self.store, evaluation, options);
+        };
+        let source = peers.beside(self.store.clone());
+        let result = evaluate(&source, evaluation, options);
+        for missing in source.warnings() {
+            debug!(
+                missing,
+                "A rule was evaluated without samples of a collector"
+            );
+        }
+        result
     }
 
     /// Appends what recording rules made. At once and not by the queue: later rules of the group read it.

@@ -14,6 +14,9 @@ pub struct AlarmsSettings {
     pub rules: Vec<PathBuf>,
     /// Whether the rules for a Sheaf farm that come with this program are in force as well.
     pub sheaf_rules: bool,
+    /// Whether late rules see the samples of collectors side by side as well (`monitor.peer`): at one of them, or each
+    /// of them notifies.
+    pub over_peers: bool,
     /// File of routes and receivers, in the format of Alertmanager; empty: every alert is a line of the log.
     pub routes: PathBuf,
     /// Address of the page of alarms, for links in notifications; empty: none.
@@ -62,6 +65,7 @@ impl Default for AlarmsSettings {
         Self {
             rules: Vec::new(),
             sheaf_rules: true,
+            over_peers: false,
             routes: PathBuf::new(),
             page: String::new(),
             ca: PathBuf::from("/etc/ssl/certs/ca-certificates.crt"),

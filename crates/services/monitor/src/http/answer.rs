@@ -69,6 +69,14 @@ pub(super) fn json(status: StatusCode, body: String) -> Response {
 
 /// Answer of the Prometheus API with `data`.
 pub(super) fn data(data: impl Serialize) -> Response {
-    let body = serde_json::json!({ "status": "success", "data": data });
+    data_with(data, &[])
+}
+
+/// Answer of the Prometheus API with `data` and what it lacks.
+pub(super) fn data_with(data: impl Serialize, warnings: &[String]) -> Response {
+    let mut body = serde_json::json!({ "status": "success", "data": data });
+    if !warnings.is_empty() {
+        body["warnings"] = serde_json::json!(warnings);
+    }
     json(StatusCode::OK, body.to_string())
 }

@@ -1,6 +1,6 @@
 //! The query API of Prometheus: what Grafana, `promtool` and the pages ask.
 
-use super::answer::{Refused, data, json};
+use super::answer::{Refused, data, data_with, json};
 use super::params::Params;
 use crate::shared::Shared;
 use crate::wall;
@@ -45,8 +45,10 @@ pub(super) async fn query(
     apart(move || {
         let options = Options::default();
         let query = Query::parse(&text, &options).map_err(|error| Refused::query(&error))?;
-        let answer = query.instant(&*shared.kept.store, at_ms, &options);
-        let answer = answer.map_err(|error| Refused::query(&error))?;
+        let source = shared.source();
+        let answer = query.instant(&source, at_ms, &options);
+        let mut answer = answer.map_err(|error| Refused::query(&error))?;
+        answer.warnings.extend(source.warnings());
         Ok(json(StatusCode::OK, success(&answer)))
     })
     .await
@@ -70,8 +72,10 @@ pub(super) async fn query_range(
     apart(move || {
         let options = Options::default();
         let query = Query::parse(&text, &options).map_err(|error| Refused::query(&error))?;
-        let answer = query.range(&*shared.kept.store, range, &options);
-        let answer = answer.map_err(|error| Refused::query(&error))?;
+        let source = shared.source();
+        let answer = query.range(&source, range, &options);
+        let mut answer = answer.map_err(|error| Refused::query(&error))?;
+        answer.warnings.extend(source.warnings());
         Ok(json(StatusCode::OK, success(&answer)))
     })
     .await
@@ -129,10 +133,10 @@ pub(super) async fn series(
         return Err(Refused::bad("no match[] parameter provided"));
     }
     apart(move || {
-        let source: &dyn Source = &*shared.kept.store;
+        let source = shared.source();
         let found = about.each(|selector| source.series(selector, about.from_ms, about.to_ms))?;
         let found: Vec<BTreeMap<&str, &str>> = found.iter().map(|one| map_of(one)).collect();
-        Ok(data(found))
+        Ok(data_with(found, &source.warnings()))
     })
     .await
 }
@@ -149,9 +153,9 @@ pub(super) async fn labels(
 ) -> Result<Response, Refused> {
     let about = About::read(query.as_deref(), &form)?;
     apart(move || {
-        let source: &dyn Source = &*shared.kept.store;
+        let source = shared.source();
         let ask = |selector: &[Matcher]| source.label_names(selector, about.from_ms, about.to_ms);
-        Ok(data(about.each(ask)?))
+        Ok(data_with(about.each(ask)?, &source.warnings()))
     })
     .await
 }
@@ -167,10 +171,10 @@ pub(super) async fn label_values(
         return Err(Refused::bad(format!("invalid label name: {name:?}")));
     }
     apart(move || {
-        let source: &dyn Source = &*shared.kept.store;
+        let source = shared.source();
         let ask =
             |selector: &[Matcher]| source.label_values(&name, selector, about.from_ms, about.to_ms);
-        Ok(data(about.each(ask)?))
+        Ok(data_with(about.each(ask)?, &source.warnings()))
     })
     .await
 }

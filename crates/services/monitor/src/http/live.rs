@@ -152,7 +152,7 @@ impl Live {
 
 fn values(shared: &Shared, query: &Query, at_ms: i64) -> Result<Vec<(Arc<Labels>, f64)>, String> {
     let answer = query
-        .instant(&*shared.kept.store, at_ms, &Options::default())
+        .instant(&shared.source(), at_ms, &Options::default())
         .map_err(|error| error.to_string())?;
     let mut values: Vec<(Arc<Labels>, f64)> = match answer.value {
         Value::Scalar(sample) => vec![(Arc::default(), sample.value)],

@@ -1,9 +1,10 @@
 //! State of the collector: sources, figures, health.
 
 use super::answer::{Refused, json};
+use super::params::Params;
 use crate::shared::Shared;
 use crate::sources::SHOWN_MAX;
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
@@ -11,9 +12,19 @@ use std::sync::atomic::Ordering;
 
 type Asked = State<Arc<Shared>>;
 
-/// `/api/sources`
-pub(super) async fn sources(State(shared): Asked) -> Result<Response, Refused> {
-    let rows = tokio::task::spawn_blocking(move || shared.board.sources()).await;
+/// `/api/sources`; with `own=1` without those of collectors side by side.
+pub(super) async fn sources(
+    State(shared): Asked,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Refused> {
+    let is_own = Params::new(query.as_deref(), b"").get("own") == Some("1");
+    let board = shared.board.clone();
+    let own = tokio::task::spawn_blocking(move || board.sources());
+    let (others, missing) = match is_own {
+        true => (Vec::new(), Vec::new()),
+        false => shared.peers.sources().await,
+    };
+    let rows = own.await;
     let rows = rows.map_err(|error| {
         Refused::of(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -21,8 +32,14 @@ pub(super) async fn sources(State(shared): Asked) -> Result<Response, Refused> {
             error.to_string(),
         )
     })?;
-    let shown = &rows[..rows.len().min(SHOWN_MAX)];
-    let body = serde_json::json!({ "sources_total": rows.len(), "sources": shown });
+    let total = rows.len() + others.len();
+    let rows = rows.into_iter().map(|row| serde_json::json!(row));
+    // Each part has those with most trouble first.
+    let shown: Vec<_> = rows.take(SHOWN_MAX).chain(others).take(SHOWN_MAX).collect();
+    let mut body = serde_json::json!({ "sources_total": total, "sources": shown });
+    if !missing.is_empty() {
+        body["missing"] = serde_json::json!(missing);
+    }
     Ok(json(StatusCode::OK, body.to_string()))
 }
 

@@ -2,7 +2,7 @@
 
 use crate::check::Check;
 use serde::{Deserialize, Serialize};
-use sheaf_metrics::{Backend, Policy, PolicyError, Verbosity};
+use sheaf_metrics::{Backend, Policy, PolicyError, Verbosity, check_uris};
 use std::time::Duration;
 
 /// The `[metrics]` table of a farm file.
@@ -11,6 +11,9 @@ use std::time::Duration;
 pub struct MetricsConfig {
     /// Back ends that all nodes send their metrics to, as URIs; none for pages alone.
     pub backends: Vec<String>,
+    /// Collectors side by side, as URIs: each node sends to one of them, chosen by the policy `maglev`, and to another
+    /// one while that does not take anything. The same list at all nodes.
+    pub collectors: Vec<String>,
     /// Time between two samples, in ms.
     pub interval_ms: u64,
     /// Verbosity of back ends whose URI does not state one.
@@ -27,6 +30,7 @@ impl Default for MetricsConfig {
     fn default() -> Self {
         Self {
             backends: Vec::new(),
+            collectors: Vec::new(),
             interval_ms: 1000,
             verbosity: Verbosity::default().name().to_owned(),
             policy: Vec::new(),
@@ -49,6 +53,12 @@ impl MetricsConfig {
         uris.filter_map(|uri| uri.parse().ok()).collect()
     }
 
+    /// Returns the collectors. Those that [`check`](Self::check) refuses are left out.
+    pub(crate) fn collectors(&self) -> Vec<Backend> {
+        let uris = self.collectors.iter();
+        uris.filter_map(|uri| uri.parse().ok()).collect()
+    }
+
     /// Returns the verbosity of back ends.
     pub(crate) fn verbosity(&self) -> Verbosity {
         self.verbosity.parse().unwrap_or_default()
@@ -61,30 +71,13 @@ impl MetricsConfig {
     }
 
     pub(super) fn check(&self, check: &mut Check) {
-        for (at, uri) in self.backends.iter().enumerate() {
-            let key = format!("metrics.backends[{at}]");
-            match uri.parse::<Backend>() {
-                Ok(backend) => {
-                    let name = backend.name();
-                    let before = self.backends[..at].iter().flat_map(|uri| uri.parse());
-                    let is_new = !before
-                        .map(|before: Backend| before.name())
-                        .any(|other| other == name);
-                    check.that(
-                        is_new,
-                        &key,
-                        format!("\"{name}\" twice"),
-                        "each back end once",
-                    );
-                }
-                Err(error) => {
-                    let message = error.to_string();
-                    let expected = message.split_once("expected ");
-                    let expected = expected.map_or("a back end", |(_, expected)| expected);
-                    check.fail(&key, format!("\"{uri}\""), expected);
-                }
-            }
-        }
+        let lists = [
+            ("metrics.backends", &self.backends[..], false),
+            ("metrics.collectors", &self.collectors[..], true),
+        ];
+        check_uris(&lists, |key, found, expected| {
+            check.fail(key, found, expected)
+        });
         check.that(
             self.verbosity.parse::<Verbosity>().is_ok(),
             "metrics.verbosity",
@@ -153,6 +146,7 @@ mod tests {
                 "stdout://?verbosity=prod",
                 "influxdb-udp://h",
             ]),
+            collectors: texts(&["influxdb-tcp://a:1", "stdout://", "none://"]),
             verbosity: "loud".to_owned(),
             policy: texts(&["^a", "b(=prod", "=prod", "c=loud"]),
             ..MetricsConfig::default()
@@ -162,6 +156,8 @@ mod tests {
             ("metrics.backends[1]", "one of influxdb-udp"),
             ("metrics.backends[2]", "each back end once"),
             ("metrics.backends[3]", "HOST:PORT"),
+            ("metrics.collectors[1]", "each back end once"),
+            ("metrics.collectors[2]", "samples are sent to"),
             ("metrics.verbosity", "prod, info or debug"),
             ("metrics.policy[0]", "PATTERN=prod"),
             ("metrics.policy[1]", "a regular expression: unclosed group"),

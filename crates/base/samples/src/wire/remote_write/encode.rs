@@ -37,8 +37,9 @@ struct Label {
 
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 struct WireSample {
-    #[prost(double, tag = "1")]
-    value: f64,
+    // `None` is left out, which a receiver reads as 0. Of a plain field prost leaves out -0 as well.
+    #[prost(double, optional, tag = "1")]
+    value: Option<f64>,
     #[prost(int64, tag = "2")]
     timestamp: i64,
 }
@@ -78,7 +79,7 @@ pub fn encode<'a>(
         samples: samples
             .iter()
             .map(|sample| WireSample {
-                value: sample.value,
+                value: (sample.value.to_bits() != 0).then_some(sample.value),
                 timestamp: sample.at_ms,
             })
             .collect(),
