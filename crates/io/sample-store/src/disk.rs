@@ -10,7 +10,7 @@ use crate::tables::{OpenError, Tables};
 use sheaf_samples::{Labels, Sample};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 mod upkeep;
 
@@ -22,7 +22,7 @@ use upkeep::Upkeep;
 /// fields.
 pub struct Disk {
     pub(crate) config: Config,
-    space: Box<dyn Space>,
+    space: Arc<dyn Space>,
     pub(crate) upkeep: Mutex<Upkeep>,
     pub(crate) log: Mutex<Log>,
     pub(crate) head: RwLock<Head>,
@@ -42,19 +42,25 @@ impl Disk {
         Self::open_with(dir, config, Box::new(FileSystem))
     }
 
-    /// Opens the store in `dir` with another answer to how much room is left.
+    /// Opens the store in `dir` on a disk that answers otherwise.
     ///
     /// # Errors
     ///
     /// As of [`open`](Self::open).
     pub fn open_with(dir: &Path, config: Config, space: Box<dyn Space>) -> Result<Self, OpenError> {
-        let tables = Tables::open(dir, &config)?;
+        let space: Arc<dyn Space> = Arc::from(space);
+        let tables = Tables::open(dir, &config, space.clone())?;
         let mut head = Head::new(read_borders(&tables)?);
         let through = read_series(&tables, &mut head)?;
         let at_least = through.iter().max().map_or(0, |group| group + 1);
-        let (log, replayed) = Log::open(&dir.join("log"), at_least, |number, group| {
-            replay(&mut head, &through, config.series_max, number, group);
-        })?;
+        let (log, replayed) = Log::open(
+            &dir.join("log"),
+            space.clone(),
+            at_least,
+            |number, group| {
+                replay(&mut head, &through, config.series_max, number, group);
+            },
+        )?;
         head.next_group = log.next();
         Ok(Self {
             config,

@@ -9,6 +9,7 @@ use crate::layers::Layers;
 use crate::level::{Kind, fold, merge};
 use crate::seal::{due, record, seal};
 use crate::store::StoreError;
+use sheaf_protect::protect;
 use std::sync::Arc;
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::Relaxed;
@@ -187,7 +188,8 @@ impl Disk {
         drop(head);
         let mut log = self.lock_log();
         log.rotate(LOG_FILE_MIN);
-        log.drop_below(unsealed_from)
+        let dropped_below = protect!(LogUntilSealed, unsealed_from, else log.next());
+        log.drop_below(dropped_below)
     }
 
     /// Series before what refers to them, seals after what they speak of: a crash in between repeats, and loses
@@ -197,6 +199,9 @@ impl Disk {
         pending: &Pending,
         series: &[(u32, Arc<sheaf_samples::Labels>)],
     ) -> Result<(), StoreError> {
+        protect!(SealsLast, else self.tables.put_seals(
+            pending.seals.iter().map(|(&id, seal)| (id, seal.encode()))
+        )?);
         self.tables
             .put_series(series.iter().map(|(id, labels)| (*id, labels.as_bytes())))?;
         for kind in Kind::ALL {
@@ -327,7 +332,8 @@ impl Disk {
     /// Samples and minutes go only after the level above them was derived.
     fn may_drop(&self, kind: Kind, end_ms: i64) -> bool {
         let borders = self.read().borders;
-        coarser(kind).is_none_or(|to| borders.derived_to(to) >= end_ms)
+        let is_derived = |to| borders.derived_to(to) >= end_ms;
+        protect!(DerivedBeforeDropped, requires coarser(kind).is_none_or(is_derived))
     }
 
     fn drop_one(&self, kind: Kind, number: i64) -> Result<(), StoreError> {
