@@ -25,7 +25,7 @@ const TESTS: [&str; 7] = [
 ];
 
 /// Seeds of the collector of monitoring: about 40 s of one core.
-const MONITOR_SEEDS: &str = "400";
+const MONITOR_SEEDS: &str = "300";
 
 /// One step of the check. They run in the order of [`Stage::ALL`]: cheap ones first, and what only
 /// reads the sources before what builds them.

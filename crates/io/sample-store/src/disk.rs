@@ -2,11 +2,12 @@
 
 use crate::config::Config;
 use crate::head::{Borders, Head, Seal, Stuck};
+use crate::layers::read_chunk;
 use crate::level::Kind;
 use crate::log::{Group, Log, io};
 use crate::space::{FileSystem, Space};
 use crate::store::{Appended, SeriesId, Stats, Store, StoreError};
-use crate::tables::{OpenError, Tables};
+use crate::tables::{OpenError, Tables, WRITING};
 use sheaf_samples::{Labels, Sample};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -52,6 +53,9 @@ impl Disk {
         let tables = Tables::open(dir, &config, space.clone())?;
         let mut head = Head::new(read_borders(&tables)?);
         let through = read_series(&tables, &mut head)?;
+        if tables.mark(WRITING)? == Some(1) {
+            adopt_chunks(&tables, &mut head)?;
+        }
         let at_least = through.iter().max().map_or(0, |group| group + 1);
         let (log, replayed) = Log::open(
             &dir.join("log"),
@@ -130,6 +134,34 @@ fn read_series(tables: &Tables, head: &mut Head) -> Result<Vec<u64>, StoreError>
         }
     })?;
     Ok(through)
+}
+
+/// Takes chunks that a death left without their seals for sealed: the log repeats their samples as late ones, which
+/// are merged with them. Sealed as new they would overlap them.
+fn adopt_chunks(tables: &Tables, head: &mut Head) -> Result<(), StoreError> {
+    for id in 0..head.index.len() {
+        let sealed_to_ms = head.of(id).sealed_to_ms;
+        for number in tables.partitions(Kind::Raw).into_iter().rev() {
+            let last_ms = (number + 1) * Kind::Raw.partition_ms() - 1;
+            if last_ms < sealed_to_ms {
+                break;
+            }
+            let Some((start_ms, frame)) = tables.before(Kind::Raw, id, last_ms)? else {
+                continue;
+            };
+            let mut samples = Vec::new();
+            // A damaged chunk is found by a check; no seal spoke of it.
+            let _ = read_chunk(id, start_ms, frame.as_ref(), i64::MIN, i64::MAX, &mut samples);
+            if let Some(last) = samples.last() {
+                let series = head.of_mut(id);
+                series.sealed_to_ms = series.sealed_to_ms.max(last.at_ms);
+                series.last_ms = series.last_ms.max(last.at_ms);
+                head.newest_ms = head.newest_ms.max(last.at_ms);
+            }
+            break;
+        }
+    }
+    Ok(())
 }
 
 fn replay(head: &mut Head, through: &[u64], series_max: u32, number: u64, group: Group) {

@@ -185,6 +185,14 @@ impl Log {
                 each(number, group);
                 end = after;
             }
+            if Some(first) == newest && end > 0 {
+                // A process that died may have written its last group and not synced it, or its sync may have failed:
+                // then Linux calls the pages clean. What queries show from now on has to stay, so it is written again.
+                let file = OpenOptions::new().write(true).open(&path);
+                let file = file.map_err(io("open", &path))?;
+                rewrite(&*space, &file, &path, &bytes[..end])
+                    .map_err(|error| full_or(error, &path))?;
+            }
             *length = bytes.len() as u64;
             if end < bytes.len() && Some(first) == newest {
                 // A group that was being written when the machine or the process died.
@@ -371,6 +379,18 @@ fn join(mut first: Group, mut second: Group) -> Group {
 
 fn path(dir: &Path, first: u64) -> PathBuf {
     dir.join(format!("{first:016x}.log"))
+}
+
+/// Writes and syncs the first bytes of a file of the log, which are there already.
+fn rewrite(space: &dyn Space, file: &File, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let write = Step::LogWrite {
+        file: path,
+        length: 0,
+    };
+    space.before(write)?;
+    file.write_all_at(bytes, 0)?;
+    space.before(Step::LogSync(path))?;
+    file.sync_data()
 }
 
 /// Asks the disk for a step.

@@ -40,6 +40,9 @@ pub enum OpenError {
     Store(#[from] StoreError),
 }
 
+/// Mark that is 1 while chunks may be in tables of which no seal speaks.
+pub(crate) const WRITING: &str = "writing";
+
 /// Key of a record: series number and first time, so that records of a series stand in the order of their times.
 pub(crate) type Key = [u8; 12];
 

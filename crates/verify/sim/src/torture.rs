@@ -247,6 +247,20 @@ mod tests {
     }
 
     #[test]
+    fn the_collector_of_monitoring_keeps_its_promises() {
+        let config = Config {
+            kind: SeedFamily::Monitor,
+            first: 0,
+            amount: Amount::Seeds(20),
+            threads: 1,
+            until_first: false,
+        };
+        let report = run(&config, &mut |_| ControlFlow::Continue(()));
+        assert_eq!(report.failures, []);
+        assert!(report.samples["stored"] > 0 && report.faults() > 0);
+    }
+
+    #[test]
     fn who_wants_no_more_gets_the_report_so_far() {
         let config = Config {
             kind: SeedFamily::Calm,

@@ -8,7 +8,8 @@ use crate::head::{Head, Pending};
 use crate::layers::Layers;
 use crate::level::{Kind, fold, merge};
 use crate::seal::{due, record, seal};
-use crate::store::StoreError;
+use crate::store::{Store as _, StoreError};
+use crate::tables::WRITING;
 use sheaf_protect::protect;
 use std::sync::Arc;
 use std::sync::MutexGuard;
@@ -158,11 +159,16 @@ impl Disk {
     /// Writes what waits to tables, and drops the part of the log that is in tables then.
     pub(crate) fn write_tables(&self) -> Result<(), StoreError> {
         self.check_space()?;
-        let (pending, series, unsealed_from) = {
-            let mut head = self.write();
+        {
+            let head = self.read();
             if head.pending.is_empty() && head.written_series == head.index.len() {
                 return Ok(());
             }
+        }
+        // A death between chunks and seals repeats the chunks from the log, which has to have all their samples.
+        self.commit()?;
+        let (pending, series, unsealed_from) = {
+            let mut head = self.write();
             let mut pending = std::mem::take(&mut head.pending);
             let borders = head.borders;
             pending.rows.retain(|&(kind, _, start_ms), _| {
@@ -202,6 +208,7 @@ impl Disk {
         protect!(SealsLast, else self.tables.put_seals(
             pending.seals.iter().map(|(&id, seal)| (id, seal.encode()))
         )?);
+        self.tables.put_mark(WRITING, 1)?;
         self.tables
             .put_series(series.iter().map(|(id, labels)| (*id, labels.as_bytes())))?;
         for kind in Kind::ALL {
@@ -212,7 +219,8 @@ impl Disk {
         }
         let seals = pending.seals.iter();
         self.tables
-            .put_seals(seals.map(|(&id, seal)| (id, seal.encode())))
+            .put_seals(seals.map(|(&id, seal)| (id, seal.encode())))?;
+        self.tables.put_mark(WRITING, 0)
     }
 
     /// Time that retention goes by: of a clock that jumps ahead, only as much as samples confirm.

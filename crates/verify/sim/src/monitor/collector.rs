@@ -164,6 +164,11 @@ impl Collector {
         kept
     }
 
+    /// Until then the thread of the keeper waits for the disk.
+    pub(super) fn busy_until_ms(&self) -> i64 {
+        self.keeper_busy_until_ms
+    }
+
     /// Ends as a process that is asked to: all that it took is committed.
     pub(super) fn end(&mut self, now_ms: i64, wall_ms: i64, disk: &SimDisk) -> Vec<Kept> {
         self.keeper_busy_until_ms = 0;

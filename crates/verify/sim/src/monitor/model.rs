@@ -126,12 +126,16 @@ impl Model {
     }
 
     /// The collector dies: what only its memory had is lost.
-    pub(super) fn die(&mut self, operators: Operators) {
+    pub(super) fn die(&mut self) {
         for passing in std::mem::take(&mut self.queue) {
             self.books.end(passing.client, "lost in memory");
         }
         self.intake.die();
-        self.operators = OperatorsModel::new(operators);
         self.store.clock_ms = None;
+    }
+
+    /// It begins another life, with these operators.
+    pub(super) fn start(&mut self, operators: Operators) {
+        self.operators = OperatorsModel::new(operators);
     }
 }

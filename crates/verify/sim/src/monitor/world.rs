@@ -233,6 +233,7 @@ impl<'a> World<'a> {
         if self.life > 0 && self.start_at > 0 && self.dice.chance(10) {
             self.disk.lock().dies_after = Some(self.dice.range(0, 2));
         }
+        let refusing = self.disk.lock().syncs_refused;
         let (options, now_ms) = (self.options, self.now_ms);
         let started = Collector::start(&self.dir, &self.disk, options, &self.operators, now_ms);
         let is_dead = {
@@ -248,6 +249,10 @@ impl<'a> World<'a> {
                 self.lose_power()?;
                 self.start_at = 0;
                 return self.start();
+            }
+            Err(_) if self.disk.lock().syncs_refused < refusing => {
+                self.say("farm", || "the disk lets no store open".to_owned());
+                return Ok(());
             }
             Err(error) => {
                 return broken(Invariant::Durable, format!("the store does not open: {error}"));
@@ -265,6 +270,7 @@ impl<'a> World<'a> {
             check::content(&collector.store, &self.model.store)?;
         }
         self.collector = Some(collector);
+        self.model.start(self.operators);
         self.well_since_ms = self.now_ms;
         Ok(())
     }
@@ -297,7 +303,7 @@ impl<'a> World<'a> {
         if is_cut {
             self.lose_power()?;
         }
-        self.model.die(self.operators);
+        self.model.die();
         self.waiting.clear();
         self.kernel_drops = 0;
         self.death = None;
@@ -569,13 +575,13 @@ impl<'a> World<'a> {
         let Some(collector) = &mut self.collector else {
             return Ok(());
         };
+        let is_refusing = self.disk.lock().syncs_refused > 0;
         let kept = collector.keep(now_ms, wall_ms, &self.disk);
+        let busy_until_ms = collector.busy_until_ms();
         self.follow(&kept)?;
-        if self.full_until > self.turn || self.slow_until > self.turn || self.death.is_some() {
-            self.well_since_ms = now_ms;
-        }
-        if self.disk.lock().syncs_refused > 0 {
-            self.well_since_ms = now_ms;
+        let is_slow = self.slow_until > self.turn || busy_until_ms > now_ms;
+        if is_refusing || is_slow || self.full_until > self.turn || self.death.is_some() {
+            self.well_since_ms = now_ms.max(busy_until_ms);
         }
         let most_ms = i64::try_from(self.options.commit_ms).expect("short") + 4 * TURN_MS;
         if let Some((since_ms, _)) = self.waiting.front()

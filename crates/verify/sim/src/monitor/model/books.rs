@@ -20,10 +20,6 @@ impl ClientBooks {
         }
     }
 
-    pub(in crate::monitor) fn of(&self, reason: &str) -> u64 {
-        self.0.get(reason).copied().unwrap_or(0)
-    }
-
     pub(in crate::monitor) fn sum(&self) -> u64 {
         self.0.values().sum()
     }
