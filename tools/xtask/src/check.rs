@@ -170,7 +170,9 @@ impl Stage {
                 let monitor = torture(&["--kind", "monitor", "--seeds", MONITOR_SEEDS]);
                 let narrow = ["runs", "lives", "control-cut", "replays", "starved"]
                     .map(|kind| torture(&["--kind", kind, "--seeds", "300"]));
-                let narrow = narrow.into_iter().fold(redelivery.and(monitor), Result::and);
+                let narrow = narrow
+                    .into_iter()
+                    .fold(redelivery.and(monitor), Result::and);
                 swarm.and(outside).and(grants).and(narrow)
             }
             Self::Mutants => succeed(built("mutants")?.arg("check")),

@@ -34,9 +34,9 @@ pub use id::{
 pub use prefix::{Limits, Prefix, PrefixError, WireKind};
 pub use range_set::RangeSet;
 pub use record::Record;
+pub use sheaf_protect as mutant;
+pub use sheaf_protect::protect;
 pub use stf::{PayloadFormat, Stf, StfHeader, StfHeaderError, StfKey};
 pub use tf::{Part, Tf};
 pub use verdict::{DropReason, Verdict};
-pub use sheaf_protect as mutant;
-pub use sheaf_protect::protect;
 pub use wire::Layout;

@@ -91,6 +91,25 @@ impl Disk {
         self.log.lock().expect("no panic while it is held")
     }
 
+    /// Makes everything appended so far durable, into the reserve of the disk as well.
+    pub(crate) fn commit_group(&self) -> Result<(), StoreError> {
+        let mut log = self.lock_log();
+        let mut group = std::mem::take(&mut self.write().group);
+        let committed = log.commit(&mut group);
+        let mut head = self.write();
+        head.next_group = log.next();
+        head.stuck = match &committed {
+            Ok(()) => None,
+            Err(StoreError::Full { .. }) => Some(Stuck::Full),
+            Err(_) => Some(Stuck::Failed),
+        };
+        if head.group.ids.capacity() == 0 && head.group.series.is_empty() {
+            // Empty, with room for as many samples as before.
+            head.group = group;
+        }
+        committed
+    }
+
     /// Fails if less room is left than the reserve.
     pub(crate) fn check_space(&self) -> Result<(), StoreError> {
         let dir = self.tables.dir();
@@ -151,7 +170,14 @@ fn adopt_chunks(tables: &Tables, head: &mut Head) -> Result<(), StoreError> {
             };
             let mut samples = Vec::new();
             // A damaged chunk is found by a check; no seal spoke of it.
-            let _ = read_chunk(id, start_ms, frame.as_ref(), i64::MIN, i64::MAX, &mut samples);
+            let _ = read_chunk(
+                id,
+                start_ms,
+                frame.as_ref(),
+                i64::MIN,
+                i64::MAX,
+                &mut samples,
+            );
             if let Some(last) = samples.last() {
                 let series = head.of_mut(id);
                 series.sealed_to_ms = series.sealed_to_ms.max(last.at_ms);
@@ -175,7 +201,11 @@ fn replay(head: &mut Head, through: &[u64], series_max: u32, number: u64, group:
         }
     }
     let rows = group.ids.iter().zip(group.times).zip(group.values);
-    for ((&id, at_ms), value) in rows.filter(|((id, _), _)| **id < series_max) {
+    // Buckets of what was dropped have all its samples.
+    let kept_from_ms = head.borders.dropped_to(Kind::Raw);
+    let is_kept =
+        |((id, at_ms), _): &((&u32, i64), f64)| **id < series_max && *at_ms >= kept_from_ms;
+    for ((&id, at_ms), value) in rows.filter(is_kept) {
         head.add_lost_series(id);
         let at = usize::try_from(id).expect("32 bits fit");
         if through.get(at).is_none_or(|&through| through < number) {
@@ -233,25 +263,11 @@ impl Store for Disk {
     }
 
     fn commit(&self) -> Result<(), StoreError> {
-        let mut log = self.lock_log();
         if let Err(error) = self.check_space() {
             self.write().stuck = Some(Stuck::Full);
             return Err(error);
         }
-        let mut group = std::mem::take(&mut self.write().group);
-        let committed = log.commit(&mut group);
-        let mut head = self.write();
-        head.next_group = log.next();
-        head.stuck = match &committed {
-            Ok(()) => None,
-            Err(StoreError::Full { .. }) => Some(Stuck::Full),
-            Err(_) => Some(Stuck::Failed),
-        };
-        if head.group.ids.capacity() == 0 && head.group.series.is_empty() {
-            // Empty, with room for as many samples as before.
-            head.group = group;
-        }
-        committed
+        self.commit_group()
     }
 
     fn maintain(&self, now_ms: i64) -> Result<(), StoreError> {

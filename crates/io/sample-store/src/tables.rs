@@ -500,11 +500,15 @@ mod tests {
     fn other_versions_and_foreign_folders_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("format"), "sheaf-sample-store 99\n").unwrap();
-        let error = Tables::open(dir.path(), &Config::default(), disk()).err().unwrap();
+        let error = Tables::open(dir.path(), &Config::default(), disk())
+            .err()
+            .unwrap();
         assert!(matches!(error, OpenError::Version { .. }), "{error}");
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("letter.txt"), "dear").unwrap();
-        let error = Tables::open(dir.path(), &Config::default(), disk()).err().unwrap();
+        let error = Tables::open(dir.path(), &Config::default(), disk())
+            .err()
+            .unwrap();
         assert!(matches!(error, OpenError::Foreign(_)), "{error}");
     }
 
@@ -512,7 +516,9 @@ mod tests {
     fn a_second_process_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let _first = Tables::open(dir.path(), &Config::default(), disk()).unwrap();
-        let error = Tables::open(dir.path(), &Config::default(), disk()).err().unwrap();
+        let error = Tables::open(dir.path(), &Config::default(), disk())
+            .err()
+            .unwrap();
         assert!(matches!(error, OpenError::Locked(_)), "{error}");
     }
 }

@@ -136,8 +136,7 @@ impl Shard {
         }
         let intake = self.core.intake();
         let drops = intake.kernel_drops();
-        self.counts
-            .note_intake(self.number, &intake.total(), drops);
+        self.counts.note_intake(self.number, &intake.total(), drops);
         self.reports.publish(self.number, now_ms, intake);
         if self.board.is_wanted() {
             self.board.publish(self.number, Snapshot::of(intake));

@@ -8,7 +8,7 @@ use crate::head::{Head, Pending};
 use crate::layers::Layers;
 use crate::level::{Kind, fold, merge};
 use crate::seal::{due, record, seal};
-use crate::store::{Store as _, StoreError};
+use crate::store::StoreError;
 use crate::tables::WRITING;
 use sheaf_protect::protect;
 use std::sync::Arc;
@@ -159,6 +159,11 @@ impl Disk {
     /// Writes what waits to tables, and drops the part of the log that is in tables then.
     pub(crate) fn write_tables(&self) -> Result<(), StoreError> {
         self.check_space()?;
+        self.write_tables_now()
+    }
+
+    /// As [`write_tables`](Self::write_tables), into the reserve of the disk as well.
+    fn write_tables_now(&self) -> Result<(), StoreError> {
         {
             let head = self.read();
             if head.pending.is_empty() && head.written_series == head.index.len() {
@@ -166,7 +171,7 @@ impl Disk {
             }
         }
         // A death between chunks and seals repeats the chunks from the log, which has to have all their samples.
-        self.commit()?;
+        self.commit_group()?;
         let (pending, series, unsealed_from) = {
             let mut head = self.write();
             let mut pending = std::mem::take(&mut head.pending);
@@ -344,8 +349,32 @@ impl Disk {
         protect!(DerivedBeforeDropped, requires coarser(kind).is_none_or(is_derived))
     }
 
+    /// Seals samples before `end_ms`, which are about to go: their buckets can be computed now, and not later. Returns
+    /// whether there were some.
+    fn seal_before(&self, end_ms: i64) -> Result<bool, StoreError> {
+        let mut is_any = false;
+        for id in 0..self.read().index.len() {
+            let mut head = self.write();
+            let samples = &head.of(id).samples;
+            let count = samples.partition_point(|one| one.at_ms < end_ms);
+            if count > 0 {
+                seal(&mut head, &self.tables, id, count)?;
+                self.count_sealed(count);
+                is_any = true;
+            }
+        }
+        Ok(is_any)
+    }
+
     fn drop_one(&self, kind: Kind, number: i64) -> Result<(), StoreError> {
         let end_ms = (number + 1) * kind.partition_ms();
+        if kind == Kind::Raw {
+            let is_sealed = self.seal_before(end_ms)?;
+            let waits = |head: &Head| head.pending.partitions(kind).any(|one| one <= number);
+            if is_sealed || waits(&self.read()) {
+                self.write_tables_now()?;
+            }
+        }
         self.tables
             .put_mark(&format!("dropped.{}", kind.name()), end_ms)?;
         let mut head = self.write();

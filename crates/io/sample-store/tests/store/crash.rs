@@ -279,7 +279,15 @@ fn what_a_killed_process_wrote_is_synced_before_it_is_shown() {
     let disk = Notes::default();
     let store = Disk::open_with(dir.path(), config(), Box::new(disk.clone())).unwrap();
     let id = intern(&store, 1);
-    store.append(&[(id, Sample { at_ms: BEGIN_MS, value: 1.0 })]).unwrap();
+    store
+        .append(&[(
+            id,
+            Sample {
+                at_ms: BEGIN_MS,
+                value: 1.0,
+            },
+        )])
+        .unwrap();
     disk.0.lock().unwrap().0 = true;
     store.commit().unwrap_err();
     drop(store);

@@ -29,9 +29,12 @@ fn select(store: &Disk, bucket_ms: Option<i64>) -> Result<Vec<sheaf_query::Serie
         to_ms: i64::MAX / 4,
         bucket_ms,
     };
-    store
-        .select(&selection)
-        .map_err(|error| (Invariant::OnlySent, format!("the store does not answer: {error}")))
+    store.select(&selection).map_err(|error| {
+        (
+            Invariant::OnlySent,
+            format!("the store does not answer: {error}"),
+        )
+    })
 }
 
 /// Names by labels, of every series that the model knows.
@@ -97,8 +100,7 @@ fn level(store: &Disk, model: &StoreModel, level_ms: i64) -> Result<(), Broken> 
     let names = names(model);
     let mut found: BTreeMap<OutName, Vec<Bucket>> = BTreeMap::new();
     for series in select(store, Some(level_ms))? {
-        let (Some(name), Data::Buckets { buckets, .. }) =
-            (names.get(&*series.labels), series.data)
+        let (Some(name), Data::Buckets { buckets, .. }) = (names.get(&*series.labels), series.data)
         else {
             return broken(Invariant::Levels, format!("{}: no buckets", series.labels));
         };
@@ -174,8 +176,9 @@ pub(super) fn accounting(collector: &Collector, model: &Model) -> Result<(), Bro
             );
         };
         let refused = stats.refused.iter();
-        let refused: BTreeMap<&str, u64> =
-            refused.map(|(reason, count)| (reason.name(), *count)).collect();
+        let refused: BTreeMap<&str, u64> = refused
+            .map(|(reason, count)| (reason.name(), *count))
+            .collect();
         let of = Invariant::Accounting;
         equal(of, &format!("{name} taken"), &stats.taken, &counts.taken)?;
         equal(of, &format!("{name} bad"), &stats.bad_total(), &counts.bad)?;
@@ -196,7 +199,12 @@ pub(super) fn accounting(collector: &Collector, model: &Model) -> Result<(), Bro
         );
     }
     let of = Invariant::Accounting;
-    equal(of, "samples", &intake.total().samples, &model.intake.samples)?;
+    equal(
+        of,
+        "samples",
+        &intake.total().samples,
+        &model.intake.samples,
+    )?;
     let stats = collector.shard.pipeline().stats();
     if !stats.is_balanced() {
         return broken(of, format!("operators do not add up: {stats:?}"));

@@ -286,7 +286,9 @@ fn remote(items: &[Item]) -> Vec<u8> {
         })
         .collect();
     remote_write::encode(
-        series.iter().map(|(labels, samples)| (labels, &samples[..])),
+        series
+            .iter()
+            .map(|(labels, samples)| (labels, &samples[..])),
         &[],
     )
 }

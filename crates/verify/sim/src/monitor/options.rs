@@ -257,13 +257,7 @@ impl MonitorOptions {
     fn draw_faults(&mut self, dice: &mut Dice) {
         // Each seed enables some kinds and weighs them.
         let weights: Vec<u64> = (0..11)
-            .map(|_| {
-                if dice.chance(60) {
-                    dice.range(1, 5)
-                } else {
-                    0
-                }
-            })
+            .map(|_| if dice.chance(60) { dice.range(1, 5) } else { 0 })
             .collect();
         let total: u64 = weights.iter().sum();
         let count = if total == 0 { 0 } else { dice.range(0, 14) };

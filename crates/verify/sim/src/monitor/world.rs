@@ -34,6 +34,8 @@ enum Journey {
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     samples: u64,
+    /// Whether a line is whole: bad lines alone belong to the address of their sender, and the client has lost them.
+    has_sample: bool,
     has_count: bool,
     journey: Journey,
 }
@@ -127,8 +129,7 @@ impl<'a> World<'a> {
 
     fn say(&mut self, node: &str, text: impl FnOnce() -> String) {
         let at = self.now();
-        self.trace
-            .add(|| Line::new(at, node, Vec::new(), text()));
+        self.trace.add(|| Line::new(at, node, Vec::new(), text()));
     }
 
     /// Lets everything happen.
@@ -255,7 +256,10 @@ impl<'a> World<'a> {
                 return Ok(());
             }
             Err(error) => {
-                return broken(Invariant::Durable, format!("the store does not open: {error}"));
+                return broken(
+                    Invariant::Durable,
+                    format!("the store does not open: {error}"),
+                );
             }
         };
         self.life += 1;
@@ -286,13 +290,19 @@ impl<'a> World<'a> {
             return Ok(());
         };
         self.say("farm", || {
-            format!("the collector dies{}", if is_cut { ", the power is gone" } else { "" })
+            format!(
+                "the collector dies{}",
+                if is_cut { ", the power is gone" } else { "" }
+            )
         });
         self.state_faults += 1;
         self.audit(&collector)?;
         for (parcel, _) in &collector.kernel {
             let count = parcel.items.len() as u64;
-            self.model.books.of(parcel.client).add("lost in the kernel", count);
+            self.model
+                .books
+                .of(parcel.client)
+                .add("lost in the kernel", count);
         }
         drop(collector);
         {
@@ -317,7 +327,10 @@ impl<'a> World<'a> {
         if dropped != self.kernel_drops {
             return broken(
                 Invariant::Accounting,
-                format!("kernel drops: found {dropped}, expected {}", self.kernel_drops),
+                format!(
+                    "kernel drops: found {dropped}, expected {}",
+                    self.kernel_drops
+                ),
             );
         }
         self.loss(collector)
@@ -342,13 +355,13 @@ impl<'a> World<'a> {
         for (sent, number) in self.sent.iter().zip(0..) {
             let taken = |one: &Sent| one.journey == Journey::Taken(self.life);
             let counts = |one: &Sent| one.has_count && taken(one);
-            let (Some(first), Some(last)) = (
-                sent.iter().position(counts),
-                sent.iter().rposition(counts),
-            ) else {
+            let (Some(first), Some(last)) =
+                (sent.iter().position(counts), sent.iter().rposition(counts))
+            else {
                 continue;
             };
-            let between = sent[first + 1..=last].iter().filter(|one| !taken(one));
+            let is_lost = |one: &&Sent| !taken(one) || !one.has_sample;
+            let between = sent[first + 1..=last].iter().filter(is_lost);
             let lost: u64 = between.map(|one| one.samples).sum();
             let name = source(number);
             let mut sources = collector.shard.intake().sources();
@@ -412,6 +425,7 @@ impl<'a> World<'a> {
         let count = parcel.items.len() as u64;
         self.sent[at].push(Sent {
             samples: count,
+            has_sample: parcel.items.iter().any(|item| *item != Item::Bad),
             has_count: parcel.items.last().is_some_and(is_count),
             journey: Journey::Away,
         });
@@ -419,7 +433,10 @@ impl<'a> World<'a> {
         self.clients[at].copies += count * copies;
         if is_lost {
             self.message_faults += 1;
-            self.model.books.of(parcel.client).add("lost in the network", count);
+            self.model
+                .books
+                .of(parcel.client)
+                .add("lost in the network", count);
             return;
         }
         self.message_faults += copies - 1;
@@ -533,7 +550,10 @@ impl<'a> World<'a> {
         };
         let client = parcel.client;
         self.say("collector", || {
-            format!("takes {} bytes of c{client}: {expected:?}", parcel.bytes.len())
+            format!(
+                "takes {} bytes of c{client}: {expected:?}",
+                parcel.bytes.len()
+            )
         });
         let found = super::model::Expected {
             taken: outcome.taken,
@@ -589,7 +609,9 @@ impl<'a> World<'a> {
         {
             return broken(
                 Invariant::InTime,
-                format!("a sample taken at {since_ms} ms has no commit, expected within {most_ms} ms"),
+                format!(
+                    "a sample taken at {since_ms} ms has no commit, expected within {most_ms} ms"
+                ),
             );
         }
         Ok(())
@@ -620,7 +642,11 @@ impl<'a> World<'a> {
                 Kept::Committed => {
                     self.model.store.commit();
                     let committed = self.pushed - self.model.queue.len() as u64;
-                    while self.waiting.pop_front_if(|one| one.1 <= committed).is_some() {}
+                    while self
+                        .waiting
+                        .pop_front_if(|one| one.1 <= committed)
+                        .is_some()
+                    {}
                 }
                 Kept::Maintained(at_ms) => self.model.store.clock_ms = Some(at_ms),
                 Kept::DroppedDay(day_ms) => {
@@ -692,7 +718,10 @@ impl<'a> World<'a> {
             world.model.reload(wall_ms, operators);
         })?;
         match refused {
-            Some(error) => broken(Invariant::Accounting, format!("a reload is refused: {error}")),
+            Some(error) => broken(
+                Invariant::Accounting,
+                format!("a reload is refused: {error}"),
+            ),
             None => Ok(()),
         }
     }

@@ -159,11 +159,7 @@ impl IntakeModel {
     }
 
     fn link(&mut self, parcel: &Parcel, name: &str) -> &mut Link {
-        let key = (
-            parcel.peer.address,
-            parcel.peer.stream,
-            name.to_owned(),
-        );
+        let key = (parcel.peer.address, parcel.peer.stream, name.to_owned());
         self.links.entry(key).or_default()
     }
 
@@ -221,7 +217,10 @@ impl IntakeModel {
 
 /// Takes one new series out of the budget of `source`.
 fn open(source: &mut Source, now_ms: i64, config: &IntakeConfig) -> Option<Reason> {
-    if source.cut_until_ms.is_some_and(|until_ms| now_ms < until_ms) {
+    if source
+        .cut_until_ms
+        .is_some_and(|until_ms| now_ms < until_ms)
+    {
         return Some(Reason::CutOff);
     }
     let elapsed_ms = (now_ms - source.refilled_ms).max(0).unsigned_abs();
