@@ -34,8 +34,8 @@ pub enum Step<'a> {
 
 /// Answers of a disk; another implementation stands in for one that fills up, is slow, or loses power.
 pub trait Space: Send + Sync {
-    /// Called before each step. An error is the answer of the disk, and the step does not happen; of `LogSync` it is the
-    /// answer to the sync of bytes that were written.
+    /// Called before each step. An error is the answer of the disk, and the step does not happen; of `LogSync` it is
+    /// the answer to the sync of bytes that were written.
     ///
     /// # Errors
     ///

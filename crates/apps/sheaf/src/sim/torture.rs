@@ -34,7 +34,7 @@ Examples:
   sheaf sim torture                            20,000 seeds, from the commit id
   sheaf sim torture --faults 1e9               until so many faults have happened
   sheaf sim torture --one 1357 --trace         what happens in one seed, line by line
-  sheaf sim torture --kind monitor --seeds 400 the collector of monitoring and its store")]
+  sheaf sim torture --kind monitor --seeds 300 the collector of monitoring and its store")]
 pub(crate) struct Args {
     /// Run this many seeds.
     #[arg(long, value_parser = number, conflicts_with = "faults")]

@@ -69,7 +69,7 @@ fn a_full_disk_refuses_and_goes_on_when_there_is_room() {
     assert_eq!(samples(&store, 0, i64::MIN, i64::MAX).len(), 300);
 }
 
-/// What memory had of a day when that was dropped was sealed afterwards, and its buckets computed again from that
+/// Samples that memory had of a day when that was dropped were sealed afterwards, and buckets computed again from them
 /// alone. Found by `sheaf sim torture --kind monitor --one 1088`.
 #[test]
 fn buckets_keep_the_samples_that_memory_had_of_a_dropped_day() {

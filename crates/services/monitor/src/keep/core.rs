@@ -18,7 +18,7 @@ pub trait Clock {
     fn wall_ms(&self) -> i64;
 }
 
-/// What a keeper reports.
+/// Report of a keeper.
 #[derive(Debug)]
 pub enum KeepEvent<'a> {
     /// Fates of the samples of a batch.

@@ -111,7 +111,7 @@ impl ShardCore {
     /// Takes the page of a target; series of it that a later page may end are added to `seen`.
     #[expect(
         clippy::too_many_arguments,
-        reason = "what a scrape is, and who hears of it"
+        reason = "what a scrape is, and who reads along"
     )]
     pub fn take_scrape(
         &mut self,

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the keeper reported, without borrows.
+/// Report of the keeper, without borrows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kept {
     Appended(Appended),
@@ -30,7 +30,7 @@ struct TurnClock<'a> {
     now_ms: i64,
     wall_ms: i64,
     disk: &'a SimDisk,
-    /// What upkeep read last.
+    /// Time that upkeep read last.
     read_ms: Cell<i64>,
 }
 

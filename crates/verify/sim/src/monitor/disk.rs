@@ -1,8 +1,8 @@
 //! The disk of the collector: real files in a folder, and the answers, delays and losses of a simulated disk.
 //!
-//! A step of the log or the tables is asked for before it happens ([`Space`]), so the disk can refuse it, take its time,
-//! or be the last thing that the collector does. What was written to the log and not synced survives the death of the
-//! process and not that of the machine. Tables are durable when their step is done: that is the promise of fjall.
+//! A step of the log or the tables is asked for before it happens ([`Space`]), so the disk can refuse it, take its
+//! time, or be the last thing that the collector does. What was written to the log and not synced survives the death
+//! of the process and not that of the machine. Tables are durable when their step is done, as fjall promises.
 
 use crate::dice::Dice;
 use sheaf_sample_store::{Space, Step};

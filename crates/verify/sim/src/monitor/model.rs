@@ -1,4 +1,4 @@
-//! What has to become of every sample, computed from what clients sent and the network delivered.
+//! Expected fate of every sample, computed from what clients sent and the network delivered.
 //!
 //! The model is a second, plain answer to the questions that the collector answers: it never looks into the collector,
 //! and the collector's accounting and the answers of its store are compared with it.
@@ -134,7 +134,7 @@ impl Model {
         self.store.clock_ms = None;
     }
 
-    /// It begins another life, with these operators.
+    /// The collector begins another life, with these operators.
     pub(super) fn start(&mut self, operators: Operators) {
         self.operators = OperatorsModel::new(operators);
     }

@@ -25,7 +25,7 @@ pub enum Way {
 /// One client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientOptions {
-    /// Its way.
+    /// Way to the collector.
     pub way: Way,
     /// Turns between two flushes.
     pub every: u64,

@@ -1,13 +1,16 @@
 //! One seed: clients, network and collector, turn by turn.
 
+mod inject;
+mod judge;
+
 use super::check::{self, Broken, broken};
 use super::client::{Client, Item, Parcel};
 use super::collector::{Collector, Kept};
 use super::disk::SimDisk;
 use super::model::Model;
 use super::model::store::DAY_MS;
-use super::names::{Metric, source};
-use super::options::{BEGIN_MS, Death, Fault, MonitorOptions, Operators, TURN_MS, Way};
+use super::names::Metric;
+use super::options::{BEGIN_MS, Death, MonitorOptions, Operators, TURN_MS, Way};
 use crate::dice::Dice;
 use crate::invariant::Invariant;
 use crate::trace::{Hash, Line, Trace};
@@ -321,76 +324,6 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    fn audit(&mut self, collector: &Collector) -> Result<(), Broken> {
-        check::accounting(collector, &self.model)?;
-        let dropped = collector.shard.intake().kernel_drops();
-        if dropped != self.kernel_drops {
-            return broken(
-                Invariant::Accounting,
-                format!(
-                    "kernel drops: found {dropped}, expected {}",
-                    self.kernel_drops
-                ),
-            );
-        }
-        self.loss(collector)
-    }
-
-    /// Where nothing overtakes or repeats, the loss that a source has is what the network lost between two counts.
-    fn loss(&self, collector: &Collector) -> Result<(), Broken> {
-        let network = &self.options.network;
-        let disturbs = |fault: &(u64, Fault)| {
-            matches!(
-                fault.1,
-                Fault::CollectorClock(_)
-                    | Fault::ClientClock(..)
-                    | Fault::Restart(_)
-                    | Fault::Explode(..)
-                    | Fault::Gap(_)
-            )
-        };
-        if network.twice + network.late > 0 || self.options.faults.iter().any(disturbs) {
-            return Ok(());
-        }
-        for (sent, number) in self.sent.iter().zip(0..) {
-            let taken = |one: &Sent| one.journey == Journey::Taken(self.life);
-            let counts = |one: &Sent| one.has_count && taken(one);
-            let (Some(first), Some(last)) =
-                (sent.iter().position(counts), sent.iter().rposition(counts))
-            else {
-                continue;
-            };
-            let is_lost = |one: &&Sent| !taken(one) || !one.has_sample;
-            let between = sent[first + 1..=last].iter().filter(is_lost);
-            let lost: u64 = between.map(|one| one.samples).sum();
-            let name = source(number);
-            let mut sources = collector.shard.intake().sources();
-            let found = sources.find(|one| one.0 == name);
-            let found = found.map_or(0, |(_, stats)| stats.loss.lost());
-            if found != lost {
-                return broken(
-                    Invariant::LossBySource,
-                    format!("{name}: found {found}, expected {lost}, which the network lost"),
-                );
-            }
-        }
-        Ok(())
-    }
-
-    /// Compares everything that can be seen from outside.
-    fn look(&mut self) -> Result<(), Broken> {
-        let Some(collector) = self.collector.take() else {
-            return Ok(());
-        };
-        let looked = check::content(&collector.store, &self.model.store)
-            .and_then(|()| self.audit(&collector));
-        let accepted = collector.accepted();
-        self.collector = Some(collector);
-        self.hash.add(accepted);
-        self.hash.add(self.model.intake.samples);
-        looked
-    }
-
     /// Clients flush.
     fn send(&mut self) {
         let wall_ms = self.wall_ms();
@@ -656,103 +589,6 @@ impl<'a> World<'a> {
                     self.model.store.maybe_dropped_to_ms = self.model.store.oldest_day_end_ms();
                 }
             }
-        }
-        Ok(())
-    }
-
-    fn inject(&mut self, fault: Fault) -> Result<(), Broken> {
-        self.say("farm", || format!("{fault:?}"));
-        self.state_faults += 1;
-        match fault {
-            Fault::Die(death) if death.after_steps == 0 => {
-                self.state_faults -= 1;
-                self.die(death.is_cut, death.down)?;
-            }
-            Fault::Die(death) => {
-                if self.collector.is_some() {
-                    self.death = Some(death);
-                    self.disk.lock().dies_after = Some(death.after_steps);
-                }
-            }
-            Fault::Full(turns) => self.full_until = self.turn + 1 + turns,
-            Fault::Slow(step_ms, turns) => {
-                self.slow_until = self.turn + 1 + turns;
-                self.disk.lock().step_ms = step_ms;
-            }
-            Fault::RefuseSyncs(count) => self.disk.lock().syncs_refused = count,
-            Fault::CollectorClock(step_ms) => self.ahead_ms += step_ms,
-            Fault::ClientClock(client, step_ms) => {
-                self.clients[usize::from(client)].ahead_ms += step_ms;
-            }
-            Fault::Restart(client) => self.clients[usize::from(client)].restart(),
-            Fault::Explode(client, series, flushes) => {
-                self.clients[usize::from(client)].exploding = (series, flushes);
-            }
-            Fault::BadLines(client, count) => {
-                self.clients[usize::from(client)].bad_lines += count;
-            }
-            Fault::Reload(operators) => self.reload(operators)?,
-            Fault::Gap(length_ms) => {
-                self.now_ms += length_ms;
-                self.well_since_ms = self.now_ms;
-            }
-        }
-        Ok(())
-    }
-
-    fn reload(&mut self, operators: Operators) -> Result<(), Broken> {
-        self.operators = operators;
-        let wall_ms = self.collector_ms();
-        if self.collector.is_none() {
-            return Ok(());
-        }
-        let mut refused = None;
-        self.following(|world| {
-            if let Some(collector) = &mut world.collector {
-                let config = operators.config();
-                let done = collector
-                    .shard
-                    .reconfigure(wall_ms, &config, &mut collector.ears);
-                refused = done.err();
-            }
-            world.model.reload(wall_ms, operators);
-        })?;
-        match refused {
-            Some(error) => broken(
-                Invariant::Accounting,
-                format!("a reload is refused: {error}"),
-            ),
-            None => Ok(()),
-        }
-    }
-
-    /// Sent = stored + suppressed + refused + late + lost, for every client.
-    fn sum(&mut self) -> Result<(), Broken> {
-        for client in &self.clients {
-            let books = &self.model.books.clients[usize::from(client.number)];
-            if books.sum() != client.copies {
-                return broken(
-                    Invariant::SampleSum,
-                    format!(
-                        "c{} ({}) sent {}, the fates add up to {}: {books:?}",
-                        client.number,
-                        client.address(),
-                        client.copies,
-                        books.sum()
-                    ),
-                );
-            }
-            for (reason, count) in &books.0 {
-                self.hash.add(reason.len() as u64);
-                self.hash.add(*count);
-            }
-        }
-        let results = &self.model.books.results;
-        if results.sum() != self.model.books.made {
-            return broken(
-                Invariant::SampleSum,
-                format!("{} results of windows: {results:?}", self.model.books.made),
-            );
         }
         Ok(())
     }

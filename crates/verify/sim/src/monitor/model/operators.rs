@@ -1,4 +1,4 @@
-//! What the operators suppress, discard, rename and aggregate.
+//! Expected work of the operators: samples suppressed, discarded, renamed and aggregated.
 
 use super::super::names::{Metric, OutName, SeriesName};
 use super::super::options::{AHEAD_MS, Operators, WindowOptions};

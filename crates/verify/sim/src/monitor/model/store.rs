@@ -1,4 +1,4 @@
-//! What a store takes, and what it has to have after a death.
+//! Expected content of a store, and of what survives a death.
 
 use super::super::names::OutName;
 use super::Passing;
@@ -115,7 +115,7 @@ impl StoreModel {
     ///
     /// # Errors
     ///
-    /// What is lost, or from nowhere.
+    /// A sample that is lost, or from nowhere.
     pub(in crate::monitor) fn adopt(
         &mut self,
         found: &Found,
