@@ -24,6 +24,9 @@ const TESTS: [&str; 7] = [
     "sheaf-sim/mutants,sheaf-verdict-log/mutants",
 ];
 
+/// Seeds of the collector of monitoring: about 40 s of one core.
+const MONITOR_SEEDS: &str = "300";
+
 /// One step of the check. They run in the order of [`Stage::ALL`]: cheap ones first, and what only
 /// reads the sources before what builds them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +50,7 @@ pub(crate) enum Stage {
     /// Pages of the collector in headless Chromium.
     Browser,
     /// Simulated farms under faults: past failures, then 20,000 seeds from the commit id, 1,000 of farms with a
-    /// ZooKeeper or with disks, and 1,000 of farms whose STFs are fetched.
+    /// ZooKeeper or with disks, and 1,000 of farms whose STFs are fetched; then the collector of monitoring.
     Torture,
     /// Every protection taken out once, with the feature `mutants`: the simulator must notice.
     Mutants,
@@ -164,9 +167,12 @@ impl Stage {
                 let outside = torture(&["--kind", "outside", "--seeds", "1000"]);
                 let grants = torture(&["--kind", "grants", "--seeds", "1000"]);
                 let redelivery = torture(&["--kind", "redelivery", "--seeds", "1000"]);
+                let monitor = torture(&["--kind", "monitor", "--seeds", MONITOR_SEEDS]);
                 let narrow = ["runs", "lives", "control-cut", "replays", "starved"]
                     .map(|kind| torture(&["--kind", kind, "--seeds", "300"]));
-                let narrow = narrow.into_iter().fold(redelivery, Result::and);
+                let narrow = narrow
+                    .into_iter()
+                    .fold(redelivery.and(monitor), Result::and);
                 swarm.and(outside).and(grants).and(narrow)
             }
             Self::Mutants => succeed(built("mutants")?.arg("check")),

@@ -12,7 +12,6 @@ pub mod control;
 mod data_hello;
 mod digest;
 mod id;
-pub mod mutant;
 mod prefix;
 mod range_set;
 mod record;
@@ -35,6 +34,8 @@ pub use id::{
 pub use prefix::{Limits, Prefix, PrefixError, WireKind};
 pub use range_set::RangeSet;
 pub use record::Record;
+pub use sheaf_protect as mutant;
+pub use sheaf_protect::protect;
 pub use stf::{PayloadFormat, Stf, StfHeader, StfHeaderError, StfKey};
 pub use tf::{Part, Tf};
 pub use verdict::{DropReason, Verdict};

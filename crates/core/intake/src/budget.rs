@@ -2,6 +2,7 @@
 
 use crate::config::IntakeConfig;
 use crate::reason::Reason;
+use sheaf_protect::protect;
 
 /// Budget of new series, and the cut-off of a source that used it up.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +42,8 @@ impl Budget {
         let burst = u64::from(config.new_series_burst) * 1000;
         self.left = self.left.saturating_add(refill).min(burst);
         self.refilled_ms = now_ms;
-        let reason = if self.held >= config.series_per_source_max {
+        let has_all = self.held >= config.series_per_source_max;
+        let reason = if protect!(SeriesBound, when has_all) {
             Reason::SeriesLimit
         } else if self.left < 1000 {
             Reason::SeriesRate

@@ -10,6 +10,7 @@ use crate::peer::Peer;
 use crate::sources::SourceRef;
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
+use sheaf_protect::protect;
 use sheaf_samples::Sample;
 use std::collections::BTreeMap;
 
@@ -25,7 +26,8 @@ impl Report {
     ///
     /// Only time tells a report that was overtaken from a restart: both have a smaller value.
     fn growth(&mut self, sample: Sample) -> Option<u64> {
-        if sample.at_ms < self.at_ms || (sample.at_ms == self.at_ms && sample.value <= self.value) {
+        let is_equal = sample.at_ms == self.at_ms && sample.value <= self.value;
+        if protect!(ReportOrder, when sample.at_ms < self.at_ms || is_equal) {
             return None;
         }
         let growth = if sample.value >= self.value {
@@ -101,7 +103,7 @@ impl Links {
         let Some(report) = self.counters.get_mut(&slot) else {
             self.counters.insert(slot, Report::of(sample));
             // What came before the first report belongs to the base, unless another client of the link reports.
-            if !link.reports {
+            if protect!(LossBase, when !link.reports) {
                 link.arrived = 0;
                 link.reports = true;
             }

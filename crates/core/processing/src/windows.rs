@@ -15,6 +15,7 @@ use crate::stats::Fate;
 use indexmap::IndexMap;
 use panes::Panes;
 use rustc_hash::FxBuildHasher;
+use sheaf_protect::protect;
 use sheaf_samples::{Labels, Sample, is_stale};
 use std::sync::Arc;
 
@@ -178,7 +179,7 @@ impl Windows {
             .expect("a chain leads here");
         let end_ms = group.panes.end_of(sample.at_ms, self.step_ms);
         let is_partly_late = match self.watermark_ms {
-            Some(closed_ms) if end_ms <= closed_ms => {
+            Some(closed_ms) if protect!(ClosedWindow, when end_ms <= closed_ms) => {
                 if end_ms.saturating_add(self.length_ms - self.step_ms) <= closed_ms {
                     return (Fate::Late, false);
                 }

@@ -2,15 +2,16 @@
 
 use crate::config::Config;
 use crate::head::{Borders, Head, Seal, Stuck};
+use crate::layers::read_chunk;
 use crate::level::Kind;
 use crate::log::{Group, Log, io};
 use crate::space::{FileSystem, Space};
 use crate::store::{Appended, SeriesId, Stats, Store, StoreError};
-use crate::tables::{OpenError, Tables};
+use crate::tables::{OpenError, Tables, WRITING};
 use sheaf_samples::{Labels, Sample};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 mod upkeep;
 
@@ -22,7 +23,7 @@ use upkeep::Upkeep;
 /// fields.
 pub struct Disk {
     pub(crate) config: Config,
-    space: Box<dyn Space>,
+    space: Arc<dyn Space>,
     pub(crate) upkeep: Mutex<Upkeep>,
     pub(crate) log: Mutex<Log>,
     pub(crate) head: RwLock<Head>,
@@ -42,19 +43,28 @@ impl Disk {
         Self::open_with(dir, config, Box::new(FileSystem))
     }
 
-    /// Opens the store in `dir` with another answer to how much room is left.
+    /// Opens the store in `dir` on a disk that answers otherwise.
     ///
     /// # Errors
     ///
     /// As of [`open`](Self::open).
     pub fn open_with(dir: &Path, config: Config, space: Box<dyn Space>) -> Result<Self, OpenError> {
-        let tables = Tables::open(dir, &config)?;
+        let space: Arc<dyn Space> = Arc::from(space);
+        let tables = Tables::open(dir, &config, space.clone())?;
         let mut head = Head::new(read_borders(&tables)?);
         let through = read_series(&tables, &mut head)?;
+        if tables.mark(WRITING)? == Some(1) {
+            adopt_chunks(&tables, &mut head)?;
+        }
         let at_least = through.iter().max().map_or(0, |group| group + 1);
-        let (log, replayed) = Log::open(&dir.join("log"), at_least, |number, group| {
-            replay(&mut head, &through, config.series_max, number, group);
-        })?;
+        let (log, replayed) = Log::open(
+            &dir.join("log"),
+            space.clone(),
+            at_least,
+            |number, group| {
+                replay(&mut head, &through, config.series_max, number, group);
+            },
+        )?;
         head.next_group = log.next();
         Ok(Self {
             config,
@@ -79,6 +89,25 @@ impl Disk {
 
     pub(crate) fn lock_log(&self) -> MutexGuard<'_, Log> {
         self.log.lock().expect("no panic while it is held")
+    }
+
+    /// Makes everything appended so far durable, into the reserve of the disk as well.
+    pub(crate) fn commit_group(&self) -> Result<(), StoreError> {
+        let mut log = self.lock_log();
+        let mut group = std::mem::take(&mut self.write().group);
+        let committed = log.commit(&mut group);
+        let mut head = self.write();
+        head.next_group = log.next();
+        head.stuck = match &committed {
+            Ok(()) => None,
+            Err(StoreError::Full { .. }) => Some(Stuck::Full),
+            Err(_) => Some(Stuck::Failed),
+        };
+        if head.group.ids.capacity() == 0 && head.group.series.is_empty() {
+            // Empty, with room for as many samples as before.
+            head.group = group;
+        }
+        committed
     }
 
     /// Fails if less room is left than the reserve.
@@ -126,6 +155,41 @@ fn read_series(tables: &Tables, head: &mut Head) -> Result<Vec<u64>, StoreError>
     Ok(through)
 }
 
+/// Takes chunks that a death left without their seals for sealed: the log repeats their samples as late ones, which
+/// are merged with them. Sealed as new they would overlap them.
+fn adopt_chunks(tables: &Tables, head: &mut Head) -> Result<(), StoreError> {
+    for id in 0..head.index.len() {
+        let sealed_to_ms = head.of(id).sealed_to_ms;
+        for number in tables.partitions(Kind::Raw).into_iter().rev() {
+            let last_ms = (number + 1) * Kind::Raw.partition_ms() - 1;
+            if last_ms < sealed_to_ms {
+                break;
+            }
+            let Some((start_ms, frame)) = tables.before(Kind::Raw, id, last_ms)? else {
+                continue;
+            };
+            let mut samples = Vec::new();
+            // A damaged chunk is found by a check; no seal spoke of it.
+            let _ = read_chunk(
+                id,
+                start_ms,
+                frame.as_ref(),
+                i64::MIN,
+                i64::MAX,
+                &mut samples,
+            );
+            if let Some(last) = samples.last() {
+                let series = head.of_mut(id);
+                series.sealed_to_ms = series.sealed_to_ms.max(last.at_ms);
+                series.last_ms = series.last_ms.max(last.at_ms);
+                head.newest_ms = head.newest_ms.max(last.at_ms);
+            }
+            break;
+        }
+    }
+    Ok(())
+}
+
 fn replay(head: &mut Head, through: &[u64], series_max: u32, number: u64, group: Group) {
     for (id, labels) in group.series {
         // A gap is a group that was damaged.
@@ -137,7 +201,11 @@ fn replay(head: &mut Head, through: &[u64], series_max: u32, number: u64, group:
         }
     }
     let rows = group.ids.iter().zip(group.times).zip(group.values);
-    for ((&id, at_ms), value) in rows.filter(|((id, _), _)| **id < series_max) {
+    // Buckets of what was dropped have all its samples.
+    let kept_from_ms = head.borders.dropped_to(Kind::Raw);
+    let is_kept =
+        |((id, at_ms), _): &((&u32, i64), f64)| **id < series_max && *at_ms >= kept_from_ms;
+    for ((&id, at_ms), value) in rows.filter(is_kept) {
         head.add_lost_series(id);
         let at = usize::try_from(id).expect("32 bits fit");
         if through.get(at).is_none_or(|&through| through < number) {
@@ -195,25 +263,11 @@ impl Store for Disk {
     }
 
     fn commit(&self) -> Result<(), StoreError> {
-        let mut log = self.lock_log();
         if let Err(error) = self.check_space() {
             self.write().stuck = Some(Stuck::Full);
             return Err(error);
         }
-        let mut group = std::mem::take(&mut self.write().group);
-        let committed = log.commit(&mut group);
-        let mut head = self.write();
-        head.next_group = log.next();
-        head.stuck = match &committed {
-            Ok(()) => None,
-            Err(StoreError::Full { .. }) => Some(Stuck::Full),
-            Err(_) => Some(Stuck::Failed),
-        };
-        if head.group.ids.capacity() == 0 && head.group.series.is_empty() {
-            // Empty, with room for as many samples as before.
-            head.group = group;
-        }
-        committed
+        self.commit_group()
     }
 
     fn maintain(&self, now_ms: i64) -> Result<(), StoreError> {

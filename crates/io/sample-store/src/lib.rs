@@ -45,6 +45,6 @@ pub use export::ExportError;
 pub use fsck::FsckReport;
 pub use level::Kind;
 pub use memory::Memory;
-pub use space::{FileSystem, Space};
+pub use space::{FileSystem, Space, Step};
 pub use store::{Appended, SeriesId, Stats, Store, StoreError};
 pub use tables::OpenError;

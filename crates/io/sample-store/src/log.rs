@@ -12,13 +12,16 @@ use crate::column::{
     PASSING, put_values, put_varint, put_whole, take_bytes, take_values, take_varint, take_whole,
 };
 use crate::record::{Damage, FORMAT, checksum};
+use crate::space::{Space, Step};
 use crate::store::StoreError;
+use sheaf_protect::protect;
 use sheaf_samples::Labels;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const MARK: &[u8; 4] = b"SHFG";
 const HEAD_BYTES: usize = 12;
@@ -130,9 +133,9 @@ fn next_group(bytes: &[u8], mut at: usize) -> Option<(usize, usize, u64, Group)>
 }
 
 /// The head log of a store.
-#[derive(Debug)]
 pub(crate) struct Log {
     dir: PathBuf,
+    space: Arc<dyn Space>,
     /// Files by the number of the first group that they may hold, and their lengths; the last one is written to.
     files: BTreeMap<u64, u64>,
     file: File,
@@ -155,6 +158,7 @@ impl Log {
     /// new file. `at_least` is a lower bound of the next number.
     pub(crate) fn open(
         dir: &Path,
+        space: Arc<dyn Space>,
         at_least: u64,
         mut each: impl FnMut(u64, Group),
     ) -> Result<(Self, Replayed), StoreError> {
@@ -181,9 +185,22 @@ impl Log {
                 each(number, group);
                 end = after;
             }
+            if Some(first) == newest && end > 0 {
+                // A process that died may have written its last group and not synced it, or its sync may have failed:
+                // then Linux calls the pages clean. What queries show from now on has to stay, so it is written again.
+                let file = OpenOptions::new().write(true).open(&path);
+                let file = file.map_err(io("open", &path))?;
+                rewrite(&*space, &file, &path, &bytes[..end])
+                    .map_err(|error| full_or(error, &path))?;
+            }
             *length = bytes.len() as u64;
             if end < bytes.len() && Some(first) == newest {
                 // A group that was being written when the machine or the process died.
+                let cut = Step::LogCut {
+                    file: &path,
+                    length: end as u64,
+                };
+                ask(&*space, cut, &path)?;
                 let file = OpenOptions::new().write(true).open(&path);
                 let file = file.map_err(io("open", &path))?;
                 file.set_len(end as u64).map_err(io("cut", &path))?;
@@ -199,10 +216,11 @@ impl Log {
             // A file of which nothing could be read keeps its name.
             next = next.max(first + 1);
         }
-        let file = begin(dir, next)?;
+        let file = begin(dir, next, &*space)?;
         files.entry(next).or_insert(0);
         let log = Self {
             dir: dir.to_owned(),
+            space,
             files,
             file,
             next,
@@ -246,6 +264,7 @@ impl Log {
             }
             Err(error) => {
                 self.retry = Some(std::mem::take(group));
+                protect!(RefusedGroupWaits, else self.retry = None);
                 Err(error)
             }
         }
@@ -255,15 +274,16 @@ impl Log {
         let (&first, &length) = self.files.last_key_value().expect("one file at least");
         encode(self.next, group, &mut self.bytes);
         let path = path(&self.dir, first);
-        let written = self
-            .file
-            .write_all_at(&self.bytes, length)
-            .and_then(|()| self.file.sync_data());
+        let (file, space) = (&path, &self.space);
+        let written = space
+            .before(Step::LogWrite { file, length })
+            .and_then(|()| self.file.write_all_at(&self.bytes, length))
+            .and_then(|()| protect!(CommitSync, self.sync(file), else Ok(())));
         if let Err(error) = written {
             // Half a group would be cut at the next start; cut it now, so that the next commit stands in its place.
-            let cut = self
-                .file
-                .set_len(length)
+            let cut = space
+                .before(Step::LogCut { file, length })
+                .and_then(|()| self.file.set_len(length))
                 .and_then(|()| self.file.sync_all());
             cut.map_err(io("cut", &path))?;
             return Err(full_or(error, &path));
@@ -275,6 +295,11 @@ impl Log {
         Ok(())
     }
 
+    fn sync(&self, path: &Path) -> std::io::Result<()> {
+        self.space.before(Step::LogSync(path))?;
+        self.file.sync_data()
+    }
+
     /// Goes on in a new file if the last one has `bytes` or more, so that the last one can be removed in time.
     pub(crate) fn rotate(&mut self, bytes: u64) {
         let (&first, &length) = self.files.last_key_value().expect("one file at least");
@@ -282,7 +307,7 @@ impl Log {
             return;
         }
         // Groups are durable whether or not there is room for a new file.
-        if let Ok(file) = begin(&self.dir, self.next) {
+        if let Ok(file) = begin(&self.dir, self.next, &*self.space) {
             self.file = file;
             self.files.insert(self.next, 0);
         }
@@ -299,6 +324,7 @@ impl Log {
                 return Ok(());
             }
             let path = path(&self.dir, first);
+            ask(&*self.space, Step::LogRemove(&path), &path)?;
             std::fs::remove_file(&path).map_err(io("remove", &path))?;
             self.files.remove(&first);
         }
@@ -355,8 +381,26 @@ fn path(dir: &Path, first: u64) -> PathBuf {
     dir.join(format!("{first:016x}.log"))
 }
 
-fn begin(dir: &Path, first: u64) -> Result<File, StoreError> {
+/// Writes and syncs the first bytes of a file of the log, which are there already.
+fn rewrite(space: &dyn Space, file: &File, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let write = Step::LogWrite {
+        file: path,
+        length: 0,
+    };
+    space.before(write)?;
+    file.write_all_at(bytes, 0)?;
+    space.before(Step::LogSync(path))?;
+    file.sync_data()
+}
+
+/// Asks the disk for a step.
+pub(crate) fn ask(space: &dyn Space, step: Step<'_>, path: &Path) -> Result<(), StoreError> {
+    space.before(step).map_err(|error| full_or(error, path))
+}
+
+fn begin(dir: &Path, first: u64, space: &dyn Space) -> Result<File, StoreError> {
     let path = path(dir, first);
+    ask(space, Step::LogBegin(&path), &path)?;
     let file = OpenOptions::new()
         .write(true)
         .create(true)
@@ -397,6 +441,11 @@ pub(crate) fn io(what: &'static str, path: &Path) -> impl Fn(std::io::Error) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::space::FileSystem;
+
+    fn disk() -> Arc<dyn Space> {
+        Arc::new(FileSystem)
+    }
 
     fn group(from: u32) -> Group {
         let ids: Vec<u32> = (from..from + 100).map(|id| id * 7 % 50).collect();
@@ -411,12 +460,12 @@ mod tests {
     fn read(dir: &Path) -> (Vec<(u64, Group)>, Replayed, u64) {
         let mut groups = Vec::new();
         let (log, replayed) =
-            Log::open(dir, 0, |number, group| groups.push((number, group))).unwrap();
+            Log::open(dir, disk(), 0, |number, group| groups.push((number, group))).unwrap();
         (groups, replayed, log.next())
     }
 
     fn written(dir: &Path) -> Vec<(u64, Group)> {
-        let (mut log, _) = Log::open(dir, 0, |_, _| unreachable!("empty")).unwrap();
+        let (mut log, _) = Log::open(dir, disk(), 0, |_, _| unreachable!("empty")).unwrap();
         for from in 0..5 {
             log.commit(&mut group(from)).unwrap();
         }
@@ -480,7 +529,7 @@ mod tests {
     fn files_below_a_group_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         written(dir.path());
-        let (mut log, _) = Log::open(dir.path(), 0, |_, _| {}).unwrap();
+        let (mut log, _) = Log::open(dir.path(), disk(), 0, |_, _| {}).unwrap();
         log.drop_below(5).unwrap();
         assert!(the_file(dir.path()).exists(), "group 5 is in it");
         log.drop_below(6).unwrap();

@@ -12,6 +12,7 @@ use crate::level::{self, Kind, fold, replace};
 use crate::record::frame;
 use crate::store::StoreError;
 use crate::tables::{Tables, key};
+use sheaf_protect::protect;
 use sheaf_samples::{Bucket, Sample};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -70,7 +71,8 @@ pub(crate) fn seal(
     insert_late(head, tables, id, late)?;
     insert_chunks(head, id, fresh);
     for kind in [Kind::TenSeconds, Kind::Minute, Kind::Hour] {
-        refresh(head, tables, kind, id, &samples, sealed_to_ms)?;
+        let summed = protect!(BucketsRefreshed, &samples[..], else fresh);
+        refresh(head, tables, kind, id, summed, sealed_to_ms)?;
     }
     head.remove_sealed(id, count);
     Ok(())
@@ -108,7 +110,7 @@ fn insert_late(
         let count = rest.partition_point(|one| one.at_ms < end_ms);
         let (now, later) = rest.split_at(count);
         let mut samples = Vec::new();
-        if let Some((start_ms, frame)) = covering {
+        if let Some((start_ms, frame)) = protect!(LateMerged, covering, else None) {
             read_chunk(
                 id,
                 start_ms,

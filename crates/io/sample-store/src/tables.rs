@@ -7,15 +7,16 @@
 
 use crate::config::Config;
 use crate::level::Kind;
-use crate::log::{full_or, io, sync_dir};
+use crate::log::{ask, full_or, io, sync_dir};
 use crate::record::{Damage, FORMAT, frame, payload};
+use crate::space::{Space, Step};
 use crate::store::StoreError;
 use fjall::{Database, Guard, Keyspace, KeyspaceCreateOptions, KvSeparationOptions, Slice};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::sync::RwLock;
+use std::sync::{Arc, RwLock};
 
 /// Reason why a store does not open.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +39,9 @@ pub enum OpenError {
     #[error(transparent)]
     Store(#[from] StoreError),
 }
+
+/// Mark that is 1 while chunks may be in tables of which no seal speaks.
+pub(crate) const WRITING: &str = "writing";
 
 /// Key of a record: series number and first time, so that records of a series stand in the order of their times.
 pub(crate) type Key = [u8; 12];
@@ -63,6 +67,7 @@ pub(crate) type Row = (i64, Slice);
 /// The tables of one store.
 pub(crate) struct Tables {
     dir: PathBuf,
+    space: Arc<dyn Space>,
     database: Database,
     series: Keyspace,
     seals: Keyspace,
@@ -77,7 +82,11 @@ pub(crate) fn format_text() -> String {
 
 impl Tables {
     /// Opens the tables in `dir`, which is made if it is not there.
-    pub(crate) fn open(dir: &Path, config: &Config) -> Result<Self, OpenError> {
+    pub(crate) fn open(
+        dir: &Path,
+        config: &Config,
+        space: Arc<dyn Space>,
+    ) -> Result<Self, OpenError> {
         check_format(dir)?;
         let folder = dir.join("tables");
         ensure_journal(&folder)?;
@@ -96,6 +105,7 @@ impl Tables {
         let marks = keyspace("marks").map_err(StoreError::from)?;
         let tables = Self {
             dir: dir.to_owned(),
+            space,
             series,
             seals,
             marks,
@@ -154,6 +164,10 @@ impl Tables {
     /// Removes a partition with all its content. Queries that read it go on.
     pub(crate) fn drop_partition(&self, kind: Kind, number: i64) -> Result<(), StoreError> {
         let mut partitions = self.partitions.write().expect("no panic while it is held");
+        if partitions.contains_key(&(kind, number)) {
+            let name = format!("{}.{number}", kind.name());
+            ask(&*self.space, Step::TableRemove(&name), &self.dir)?;
+        }
         if let Some(keyspace) = partitions.remove(&(kind, number)) {
             self.database.delete_keyspace(keyspace)?;
         }
@@ -176,7 +190,7 @@ impl Tables {
             let rows = rows
                 .iter()
                 .map(|(series, start_ms, frame)| (key(*series, *start_ms), frame.as_ref()));
-            ingest(&keyspace, rows)?;
+            self.ingest(&keyspace, rows)?;
         }
         Ok(())
     }
@@ -236,7 +250,7 @@ impl Tables {
         &self,
         rows: impl Iterator<Item = (u32, B)>,
     ) -> Result<(), StoreError> {
-        put_numbered(&self.series, rows)
+        self.put_numbered(&self.series, rows)
     }
 
     /// Writes how far series are sealed, ascending.
@@ -244,7 +258,7 @@ impl Tables {
         &self,
         rows: impl Iterator<Item = (u32, B)>,
     ) -> Result<(), StoreError> {
-        put_numbered(&self.seals, rows)
+        self.put_numbered(&self.seals, rows)
     }
 
     /// Gives each record of a series to `each`: number, and payload or damage.
@@ -266,7 +280,7 @@ impl Tables {
     /// Writes a mark.
     pub(crate) fn put_mark(&self, name: &str, value: i64) -> Result<(), StoreError> {
         let record = frame(name.as_bytes(), &value.to_le_bytes());
-        ingest(&self.marks, std::iter::once((name, &record[..])))
+        self.ingest(&self.marks, std::iter::once((name, &record[..])))
     }
 
     /// Reads a mark.
@@ -283,6 +297,35 @@ impl Tables {
             Ok(bytes) => Ok(Some(i64::from_le_bytes(bytes))),
             Err(damage) => Err(damaged("marks", name, damage)),
         }
+    }
+
+    fn put_numbered<B: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        rows: impl Iterator<Item = (u32, B)>,
+    ) -> Result<(), StoreError> {
+        let rows = rows.map(|(number, payload)| {
+            let key = number.to_be_bytes();
+            (key, frame(&key, payload.as_ref()))
+        });
+        self.ingest(keyspace, rows)
+    }
+
+    fn ingest<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        rows: impl Iterator<Item = (K, V)>,
+    ) -> Result<(), StoreError> {
+        let mut rows = rows.peekable();
+        if rows.peek().is_none() {
+            return Ok(());
+        }
+        ask(&*self.space, Step::Tables(keyspace.name()), &self.dir)?;
+        let mut ingestion = keyspace.start_ingestion()?;
+        for (key, value) in rows {
+            ingestion.write(key.as_ref(), value.as_ref())?;
+        }
+        Ok(ingestion.finish()?)
     }
 
     /// Bytes of all tables.
@@ -302,17 +345,6 @@ impl Tables {
         }
         Ok(())
     }
-}
-
-fn put_numbered<B: AsRef<[u8]>>(
-    keyspace: &Keyspace,
-    rows: impl Iterator<Item = (u32, B)>,
-) -> Result<(), StoreError> {
-    let rows = rows.map(|(number, payload)| {
-        let key = number.to_be_bytes();
-        (key, frame(&key, payload.as_ref()))
-    });
-    ingest(keyspace, rows)
 }
 
 fn each_numbered(
@@ -342,21 +374,6 @@ pub(crate) fn damaged(table: &str, key: &str, damage: Damage) -> StoreError {
         place: format!("record {key} of {table}"),
         what: damage.0.to_owned(),
     }
-}
-
-fn ingest<K: AsRef<[u8]>, V: AsRef<[u8]>>(
-    keyspace: &Keyspace,
-    rows: impl Iterator<Item = (K, V)>,
-) -> Result<(), StoreError> {
-    let mut rows = rows.peekable();
-    if rows.peek().is_none() {
-        return Ok(());
-    }
-    let mut ingestion = keyspace.start_ingestion()?;
-    for (key, value) in rows {
-        ingestion.write(key.as_ref(), value.as_ref())?;
-    }
-    Ok(ingestion.finish()?)
 }
 
 /// Puts an empty journal where a copy of the tables came without one: fjall 3.1 finds its numbers of versions only if
@@ -410,6 +427,11 @@ fn check_format(dir: &Path) -> Result<(), OpenError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::space::FileSystem;
+
+    fn disk() -> Arc<dyn Space> {
+        Arc::new(FileSystem)
+    }
 
     #[test]
     fn keys_sort_as_series_and_times_do() {
@@ -431,7 +453,7 @@ mod tests {
             row.map(|(start, record)| (start, record.to_vec()))
         };
         {
-            let tables = Tables::open(dir.path(), &config).unwrap();
+            let tables = Tables::open(dir.path(), &config, disk()).unwrap();
             let big = vec![7_u8; 2000];
             let rows = [(1, 1000, vec![1]), (1, 5000, big), (2, 1000, vec![3])];
             tables.put(Kind::Raw, rows.into_iter()).unwrap();
@@ -440,7 +462,7 @@ mod tests {
             tables.put_mark("one", 5).unwrap();
             assert_eq!(read(&tables, 1001), Some((1000, vec![9])));
         }
-        let tables = Tables::open(dir.path(), &config).unwrap();
+        let tables = Tables::open(dir.path(), &config, disk()).unwrap();
         assert_eq!(read(&tables, 999), None);
         assert_eq!(read(&tables, 4999), Some((1000, vec![9])));
         assert_eq!(read(&tables, 6000), Some((5000, vec![7; 2000])));
@@ -450,7 +472,7 @@ mod tests {
         tables.drop_partition(Kind::Raw, 0).unwrap();
         assert_eq!(read(&tables, 6000), None);
         drop(tables);
-        let tables = Tables::open(dir.path(), &config).unwrap();
+        let tables = Tables::open(dir.path(), &config, disk()).unwrap();
         assert!(tables.partitions(Kind::Raw).is_empty());
     }
 
@@ -463,11 +485,11 @@ mod tests {
             tables.put(Kind::Minute, rows.into_iter()).unwrap();
         };
         {
-            let tables = Tables::open(dir.path(), &config).unwrap();
+            let tables = Tables::open(dir.path(), &config, disk()).unwrap();
             (0..20).for_each(|value| put(&tables, value));
         }
         std::fs::remove_file(dir.path().join("tables/0.jnl")).unwrap();
-        let tables = Tables::open(dir.path(), &config).unwrap();
+        let tables = Tables::open(dir.path(), &config, disk()).unwrap();
         put(&tables, 77);
         tables.compact().unwrap();
         let found = tables.get(Kind::Minute, 1, 1000).unwrap();
@@ -478,19 +500,25 @@ mod tests {
     fn other_versions_and_foreign_folders_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("format"), "sheaf-sample-store 99\n").unwrap();
-        let error = Tables::open(dir.path(), &Config::default()).err().unwrap();
+        let error = Tables::open(dir.path(), &Config::default(), disk())
+            .err()
+            .unwrap();
         assert!(matches!(error, OpenError::Version { .. }), "{error}");
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("letter.txt"), "dear").unwrap();
-        let error = Tables::open(dir.path(), &Config::default()).err().unwrap();
+        let error = Tables::open(dir.path(), &Config::default(), disk())
+            .err()
+            .unwrap();
         assert!(matches!(error, OpenError::Foreign(_)), "{error}");
     }
 
     #[test]
     fn a_second_process_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        let _first = Tables::open(dir.path(), &Config::default()).unwrap();
-        let error = Tables::open(dir.path(), &Config::default()).err().unwrap();
+        let _first = Tables::open(dir.path(), &Config::default(), disk()).unwrap();
+        let error = Tables::open(dir.path(), &Config::default(), disk())
+            .err()
+            .unwrap();
         assert!(matches!(error, OpenError::Locked(_)), "{error}");
     }
 }

@@ -1,17 +1,19 @@
 //! The thread that appends, commits and maintains the store.
 
+mod core;
+
+pub use self::core::{Clock, KeepEvent, KeeperCore};
+
 use crate::forward::Forwards;
 use crate::metrics::Counts;
-use crate::queue::{Queue, Samples};
+use crate::queue::Queue;
 use crate::wall;
-use sheaf_sample_store::{Disk, Store, StoreError};
+use sheaf_sample_store::{Disk, Store};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 
-/// Period of the work that no commit needs: sealing, levels, retention.
-const MAINTAIN_EVERY: Duration = Duration::from_millis(500);
 /// How often the same is said in the log.
 const TELL_EVERY: Duration = Duration::from_secs(10);
 
@@ -36,99 +38,60 @@ pub(crate) struct Keeper {
     pub(crate) drops_oldest: bool,
 }
 
+/// The clocks of this machine.
+struct Clocks(Instant);
+
+impl Clock for Clocks {
+    fn now(&self) -> Duration {
+        self.0.elapsed()
+    }
+
+    fn wall_ms(&self) -> i64 {
+        wall::now_ms()
+    }
+}
+
 impl Keeper {
     /// Works until the queue is closed and empty, and commits what is there.
     pub(crate) fn run(self) {
+        let clocks = Clocks(Instant::now());
+        let store = self.kept.store.clone();
+        let disk = self.kept.disk.clone();
+        let now = clocks.now();
+        let mut core = KeeperCore::new(store, disk, self.commit_every, self.drops_oldest, now);
         let mut told = Told::default();
-        let mut commit_at = Instant::now() + self.commit_every;
-        let mut maintain_at = Instant::now();
-        while let Some(batches) = self.queue.take(commit_at) {
+        let mut tell = |event: KeepEvent<'_>| self.note(&event, &mut told);
+        while let Some(batches) = self.queue.take(clocks.0 + core.commit_at()) {
             for batch in &batches {
                 self.forwards.give(batch);
-                self.append(batch, &mut told);
+                core.append(&clocks, batch, &mut tell);
             }
-            let now = Instant::now();
-            if now >= commit_at {
-                self.commit(&mut told);
-                commit_at = Instant::now() + self.commit_every;
-            }
-            if now >= maintain_at {
-                self.maintain(&mut told);
-                maintain_at = Instant::now() + MAINTAIN_EVERY;
-            }
+            core.turn(&clocks, &mut tell);
+            self.kept.is_full.store(core.is_full(), Ordering::Relaxed);
         }
-        self.maintain(&mut told);
-        self.commit(&mut told);
+        core.end(&clocks, &mut tell);
         self.forwards.end();
     }
 
-    /// Appends a batch; what the store refuses is counted by reason.
-    fn append(&self, batch: &Samples, told: &mut Told) {
-        let store = &self.kept.store;
-        let mut outcome = store.append(batch);
-        if matches!(
-            outcome,
-            Err(StoreError::Busy { .. } | StoreError::Uncommitted)
-        ) {
-            self.maintain(told);
-            self.commit(told);
-            outcome = store.append(batch);
-        }
-        match outcome {
-            Ok(appended) => self.counts.add_appended(&appended),
-            Err(error) => {
-                let reason = match error {
-                    StoreError::Full { .. } => "full",
-                    StoreError::Busy { .. } => "busy",
-                    _ => "failed",
-                };
-                self.counts.add_refused(reason, batch.len() as u64);
-                self.note(&error, told);
+    /// Counts, and says what a person should know.
+    fn note(&self, event: &KeepEvent<'_>, told: &mut Told) {
+        match event {
+            KeepEvent::Appended(appended) => self.counts.add_appended(appended),
+            KeepEvent::Refused(reason, samples) => self.counts.add_refused(reason, *samples),
+            KeepEvent::Committed(took) => self.counts.note_commit(*took),
+            KeepEvent::Kept(stats) => self.counts.note_store(stats),
+            KeepEvent::TakesAgain => info!("The store takes samples again"),
+            KeepEvent::DroppedDay(day_ms) => warn!(
+                day_ms,
+                "The disk is full: samples of the oldest day are dropped"
+            ),
+            KeepEvent::NotDropped(error) => {
+                error!(%error, "The oldest samples cannot be dropped");
             }
-        }
-    }
-
-    fn commit(&self, told: &mut Told) {
-        let begin = Instant::now();
-        match self.kept.store.commit() {
-            Ok(()) => {
-                self.counts.note_commit(begin.elapsed());
-                if self.kept.is_full.swap(false, Ordering::Relaxed) {
-                    info!("The store takes samples again");
-                }
+            KeepEvent::Failed(error) if told.is_due() => {
+                error!(%error, "The store does not take samples; what it holds can be read");
             }
-            Err(error) => self.note(&error, told),
-        }
-    }
-
-    fn maintain(&self, told: &mut Told) {
-        if let Err(error) = self.kept.store.maintain(wall::now_ms()) {
-            self.note(&error, told);
-        }
-        self.counts.note_store(&self.kept.store.stats());
-    }
-
-    /// Acts on what the store cannot do.
-    fn note(&self, error: &StoreError, told: &mut Told) {
-        let is_full = matches!(error, StoreError::Full { .. });
-        if is_full && self.drops_oldest {
-            match self.kept.disk.as_ref().map(|disk| disk.free_oldest_raw()) {
-                Some(Ok(Some(day_ms))) => {
-                    warn!(
-                        day_ms,
-                        "The disk is full: samples of the oldest day are dropped"
-                    );
-                    return;
-                }
-                Some(Ok(None)) | None => {}
-                Some(Err(error)) => error!(%error, "The oldest samples cannot be dropped"),
-            }
-        }
-        if is_full {
-            self.kept.is_full.store(true, Ordering::Relaxed);
-        }
-        if told.is_due() {
-            error!(%error, "The store does not take samples; what it holds can be read");
+            KeepEvent::Failed(_) => {}
         }
     }
 }

@@ -36,6 +36,13 @@ mod stop;
 mod streams;
 mod wall;
 
+/// Parts of the collector without threads, sockets and clocks, as its threads and the fault simulator drive them.
+pub mod cores {
+    pub use crate::keep::{Clock, KeepEvent, KeeperCore};
+    pub use crate::queue::{Queue, Samples};
+    pub use crate::shard::{Listener, ShardCore};
+}
+
 pub use alarms::{AlarmsHandle, AlarmsSettings, FarmOrders, MailSettings, MailTls};
 pub use config::MonitorConfig;
 pub use error::MonitorError;

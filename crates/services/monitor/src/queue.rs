@@ -1,5 +1,6 @@
 //! Queue between the shards and the store.
 
+use sheaf_protect::protect;
 use sheaf_sample_store::SeriesId;
 use sheaf_samples::Sample;
 use std::collections::VecDeque;
@@ -7,12 +8,12 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Samples of one handover.
-pub(crate) type Samples = Vec<(SeriesId, Sample)>;
+pub type Samples = Vec<(SeriesId, Sample)>;
 
 /// Bounded queue of samples. Full, it blocks: a thread stops receiving, so that datagrams wait in the kernel, and a
 /// request is not read. Nothing that was taken is dropped here.
 #[derive(Debug)]
-pub(crate) struct Queue {
+pub struct Queue {
     state: Mutex<State>,
     /// Rings when there is something, or nothing will come.
     filled: Condvar,
@@ -29,7 +30,9 @@ struct State {
 }
 
 impl Queue {
-    pub(crate) fn new(samples_max: usize) -> Self {
+    /// Returns an empty queue that has room for about `samples_max` samples.
+    #[must_use]
+    pub fn new(samples_max: usize) -> Self {
         Self {
             state: Mutex::default(),
             filled: Condvar::new(),
@@ -44,7 +47,7 @@ impl Queue {
     }
 
     /// Adds a batch; always, so that a caller looks for room before it reads what would become one.
-    pub(crate) fn push(&self, batch: Samples) {
+    pub fn push(&self, batch: Samples) {
         if batch.is_empty() {
             return;
         }
@@ -55,12 +58,14 @@ impl Queue {
         self.filled.notify_one();
     }
 
-    pub(crate) fn has_room(&self) -> bool {
-        self.lock().samples < self.samples_max
+    /// Returns whether a batch more may come.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        protect!(QueueBound, requires self.lock().samples < self.samples_max)
     }
 
     /// Waits for room, for at most `patience`; returns whether there is some.
-    pub(crate) fn wait_for_room(&self, patience: Duration) -> bool {
+    pub fn wait_for_room(&self, patience: Duration) -> bool {
         let is_full = |state: &mut State| state.samples >= self.samples_max;
         let waited = self.room.wait_timeout_while(self.lock(), patience, is_full);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -68,7 +73,7 @@ impl Queue {
     }
 
     /// Takes everything that is there; waits until `until` for something. `None`: the queue is closed and empty.
-    pub(crate) fn take(&self, until: Instant) -> Option<VecDeque<Samples>> {
+    pub fn take(&self, until: Instant) -> Option<VecDeque<Samples>> {
         let is_idle = |state: &mut State| state.batches.is_empty() && !state.is_closed;
         let patience = until.saturating_duration_since(Instant::now());
         let waited = self
@@ -86,12 +91,13 @@ impl Queue {
     }
 
     /// Samples that wait.
-    pub(crate) fn samples(&self) -> usize {
+    #[must_use]
+    pub fn samples(&self) -> usize {
         self.lock().samples
     }
 
     /// Ends the queue: what is in it is still taken.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         self.lock().is_closed = true;
         self.filled.notify_all();
     }

@@ -1,6 +1,6 @@
 //! Runs seeds and prints their outcomes: `torture KIND FIRST COUNT`.
-use sheaf_sim::torture::{Amount, Config, replay, run};
-use sheaf_sim::{Options, SeedFamily};
+use sheaf_sim::SeedFamily;
+use sheaf_sim::torture::{Amount, Config, describe, replay, run};
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
@@ -10,7 +10,7 @@ fn main() {
     let began = std::time::Instant::now();
     if count == 0 {
         let (result, trace) = replay(kind, first);
-        println!("{:#?}", Options::draw(kind, first));
+        println!("{}", describe(kind, first));
         let all = args.get(4).is_some_and(|tf| tf == "all");
         let tf = if all {
             None

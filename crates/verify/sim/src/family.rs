@@ -33,11 +33,13 @@ pub enum SeedFamily {
     Starved,
     /// EPNs die, or are taken for dead and come back, with TFs that their consumers may have: these are built again.
     Redelivery,
+    /// No farm: the collector of monitoring and its store.
+    Monitor,
 }
 
 impl SeedFamily {
     /// All families.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Swarm,
         Self::Outside,
         Self::Grants,
@@ -53,6 +55,7 @@ impl SeedFamily {
         Self::Replays,
         Self::Starved,
         Self::Redelivery,
+        Self::Monitor,
     ];
 
     /// Returns the name on the command line.
@@ -74,6 +77,7 @@ impl SeedFamily {
             Self::Replays => "replays",
             Self::Starved => "starved",
             Self::Redelivery => "redelivery",
+            Self::Monitor => "monitor",
         }
     }
 

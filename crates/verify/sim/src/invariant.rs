@@ -38,11 +38,29 @@ pub enum Invariant {
     Steady,
     /// A node must not panic, and none is refused.
     NoPanic,
+    /// Of every client of monitoring, samples sent = stored + suppressed + refused + late + lost.
+    SampleSum,
+    /// A collector counts every sample once, by source and reason.
+    Accounting,
+    /// Samples that a commit made durable survive.
+    Durable,
+    /// A store has nothing that was not sent, and of two values of one time the later.
+    OnlySent,
+    /// Buckets of every level agree with the samples.
+    Levels,
+    /// The loss of a source is what the network lost.
+    LossBySource,
+    /// A store that opens has no damage.
+    Fsck,
+    /// Queues of a collector stay within their bounds.
+    SourceBounds,
+    /// A sample that was taken is durable soon, if the disk is well.
+    InTime,
 }
 
 impl Invariant {
     /// Every invariant, in the order of the contract.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 24] = [
         Self::OneVerdict,
         Self::OneDelivery,
         Self::TruePieces,
@@ -58,6 +76,15 @@ impl Invariant {
         Self::OneLife,
         Self::Steady,
         Self::NoPanic,
+        Self::SampleSum,
+        Self::Accounting,
+        Self::Durable,
+        Self::OnlySent,
+        Self::Levels,
+        Self::LossBySource,
+        Self::Fsck,
+        Self::SourceBounds,
+        Self::InTime,
     ];
 
     /// Returns the name in reports, such as `"I1 one verdict"`.
@@ -79,6 +106,15 @@ impl Invariant {
             Self::OneLife => "I13 one life",
             Self::Steady => "I14 steady",
             Self::NoPanic => "no panic",
+            Self::SampleSum => "M1 sum of samples",
+            Self::Accounting => "M2 accounting by source",
+            Self::Durable => "M3 durable",
+            Self::OnlySent => "M4 only what was sent",
+            Self::Levels => "M5 levels",
+            Self::LossBySource => "M6 loss by source",
+            Self::Fsck => "M7 no damage",
+            Self::SourceBounds => "M8 bounds of monitoring",
+            Self::InTime => "M9 in time",
         }
     }
 }

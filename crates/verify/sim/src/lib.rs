@@ -2,7 +2,7 @@
 //!
 //! The nodes are the shipped ones ([`sheaf_node`]); only sockets, clocks and consumers are replaced. A seed stands
 //! for a farm and everything that happens to it ([`Options`]): a safety phase with faults, then a liveness phase in
-//! which all faults have ended. [`TortureFarm::run`] lets it happen and holds the twelve invariants of the contract
+//! which all faults have ended. [`TortureFarm::run`] lets it happen and holds the invariants of the contract
 //! ([`Invariant`]) against it at every step, from what the nodes write into their event logs, what the ledger
 //! takes, and what consumers get. [`torture`] runs seeds by the thousand, [`kills`] measures what the death
 //! of an EPN costs. `docs/explanation/torture.md` tells how to read a failure and how to add a fault.
@@ -12,6 +12,7 @@ mod family;
 mod farm;
 mod invariant;
 pub mod kills;
+pub mod monitor;
 mod options;
 mod quiet;
 mod taken;

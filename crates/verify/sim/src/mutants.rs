@@ -38,8 +38,10 @@ pub struct Entry {
     /// The invariant that the first of them breaks.
     pub invariant: String,
     /// Test that notices it, if not the swarm.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub elsewhere: String,
     /// Reason why no test has to notice it: another protection covers for it.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub redundant: String,
 }
 

@@ -6,6 +6,7 @@
 use crate::family::SeedFamily;
 use crate::farm::{Outcome, TortureFarm};
 use crate::invariant::{Invariant, Violation};
+use crate::monitor::{self, MonitorOptions};
 use crate::options::Options;
 use crate::trace::Trace;
 use crate::watch::Accounting;
@@ -71,6 +72,8 @@ pub struct Report {
     pub simulated: Duration,
     /// Accounting of all farms together.
     pub accounting: Accounting,
+    /// Samples of monitoring by fate, of all collectors together.
+    pub samples: BTreeMap<&'static str, u64>,
     /// Seeds that were run twice.
     pub twice: u64,
     /// Seeds that violate an invariant.
@@ -98,6 +101,9 @@ impl Report {
                 self.timeframes += outcome.accounting.decided;
                 self.simulated += outcome.simulated;
                 self.accounting.add(&outcome.accounting);
+                for (reason, count) in outcome.samples {
+                    *self.samples.entry(reason).or_default() += count;
+                }
                 self.trace_hash = splitmix::mix(self.trace_hash ^ outcome.trace_hash);
             }
             Err(violation) => {
@@ -124,11 +130,26 @@ impl Report {
 ///
 /// The first [`Violation`].
 pub fn run_seed(kind: SeedFamily, seed: u64) -> Result<Outcome, Violation> {
+    if kind == SeedFamily::Monitor {
+        return monitor::run(&MonitorOptions::draw(seed), Trace::default()).0;
+    }
     TortureFarm::new(&Options::draw(kind, seed)).run()
+}
+
+/// Describes what a seed stands for.
+#[must_use]
+pub fn describe(kind: SeedFamily, seed: u64) -> String {
+    match kind {
+        SeedFamily::Monitor => format!("{:#?}", MonitorOptions::draw(seed)),
+        _ => format!("{:#?}", Options::draw(kind, seed)),
+    }
 }
 
 /// Runs one seed, and returns everything that happened in it.
 pub fn replay(kind: SeedFamily, seed: u64) -> (Result<Outcome, Violation>, Trace) {
+    if kind == SeedFamily::Monitor {
+        return monitor::run(&MonitorOptions::draw(seed), Trace::kept());
+    }
     TortureFarm::with_trace(&Options::draw(kind, seed), Trace::kept()).run_traced()
 }
 
@@ -223,6 +244,20 @@ mod tests {
             assert_eq!(one, three);
             assert!(one.seeds > 0);
         }
+    }
+
+    #[test]
+    fn the_collector_of_monitoring_keeps_its_promises() {
+        let config = Config {
+            kind: SeedFamily::Monitor,
+            first: 0,
+            amount: Amount::Seeds(20),
+            threads: 1,
+            until_first: false,
+        };
+        let report = run(&config, &mut |_| ControlFlow::Continue(()));
+        assert_eq!(report.failures, []);
+        assert!(report.samples["stored"] > 0 && report.faults() > 0);
     }
 
     #[test]

@@ -13,7 +13,8 @@ use std::collections::BTreeSet;
 const CORE: &str = "crates/core";
 
 /// Pure crates of other layers, each with a copy of the bans.
-const COPIES: [&str; 3] = [
+const COPIES: [&str; 4] = [
+    "crates/base/protect",
     "crates/base/protocol",
     "crates/base/formats",
     "crates/base/samples",

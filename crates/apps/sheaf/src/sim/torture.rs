@@ -4,8 +4,10 @@ use crate::{fail, json_file, progress};
 use anyhow::Context as _;
 use serde_json::json;
 use sheaf_node::shutdown::Shutdown;
-use sheaf_sim::torture::{Amount, Config, Failure, Report, replay, run as run_seeds, run_seed};
-use sheaf_sim::{OPTIONS_VERSION, Options, SeedFamily};
+use sheaf_sim::torture::{
+    Amount, Config, Failure, Report, describe, replay, run as run_seeds, run_seed,
+};
+use sheaf_sim::{OPTIONS_VERSION, SeedFamily};
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
 use std::ops::ControlFlow;
@@ -24,13 +26,15 @@ const FAILURES_SHOWN: usize = 3;
 ///
 /// Each seed draws a farm and what happens to it: crashes, pauses, cuts, a network that loses, doubles and reorders.
 /// Then the faults end, and everything must be decided in time. A seed that breaks an invariant is printed with all
-/// that was drawn from it, and the status is 1. Ctrl-C ends it with the report so far.
+/// that was drawn from it, and the status is 1. Ctrl-C ends it with the report so far. The family `monitor` has no
+/// farm: clients, a network, and the collector of monitoring with its store on a disk that fails.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   sheaf sim torture                            20,000 seeds, from the commit id
   sheaf sim torture --faults 1e9               until so many faults have happened
-  sheaf sim torture --one 1357 --trace         what happens in one seed, line by line")]
+  sheaf sim torture --one 1357 --trace         what happens in one seed, line by line
+  sheaf sim torture --kind monitor --seeds 300 the collector of monitoring and its store")]
 pub(crate) struct Args {
     /// Run this many seeds.
     #[arg(long, value_parser = number, conflicts_with = "faults")]
@@ -51,7 +55,7 @@ pub(crate) struct Args {
     #[arg(long, requires = "one")]
     trace: bool,
     /// Draw from this family: swarm, outside, grants, calm, epn-faults, bad-network, everything, paced,
-    /// reactions, runs, lives, control-cut, replays, starved, redelivery.
+    /// reactions, runs, lives, control-cut, replays, starved, redelivery, monitor.
     #[arg(long, value_parser = kind, default_value = "swarm")]
     kind: SeedFamily,
     /// Use this many threads; without it, one for each processor.
@@ -137,7 +141,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let text = format!("{:#}\n", to_json(&config, &report, wall));
         json_file::write(path, &text)?;
     }
-    let mut text = table(&report, wall);
+    let mut text = table(args.kind, &report, wall);
     for failure in report.failures.iter().take(FAILURES_SHOWN) {
         text += &told(args.kind, failure);
     }
@@ -190,7 +194,7 @@ fn run_past(path: &std::path::Path) -> anyhow::Result<ExitCode> {
 fn run_one(args: &Args, seed: u64) -> anyhow::Result<ExitCode> {
     let (result, trace) = replay(args.kind, seed);
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{:#?}", Options::draw(args.kind, seed))?;
+    writeln!(out, "{}", describe(args.kind, seed))?;
     if args.trace {
         for line in trace.lines() {
             writeln!(out, "{line}")?;
@@ -298,25 +302,33 @@ fn duration_text(seconds: f64) -> String {
     }
 }
 
-fn table(report: &Report, wall: Duration) -> String {
+fn table(kind: SeedFamily, report: &Report, wall: Duration) -> String {
     let (accounting, wall_s) = (&report.accounting, wall.as_secs_f64());
     let hours = report.simulated.as_secs_f64() / 3600.0;
     let mut text = String::new();
     let mut row = |name: &str, value: String| {
-        let _ = writeln!(text, "{name:<16}{value:>16}");
+        let _ = writeln!(text, "{name:<20}{value:>12}");
     };
     row("seeds", report.seeds.to_string());
     row("run twice", report.twice.to_string());
     row("state faults", report.state_faults.to_string());
     row("message faults", report.message_faults.to_string());
-    row("timeframes", report.timeframes.to_string());
-    row("  complete", accounting.complete.to_string());
-    row("  incomplete", accounting.incomplete.to_string());
-    row("  dropped", accounting.dropped.to_string());
-    row("  abandoned", accounting.abandoned.to_string());
-    row("  redelivered", accounting.redelivered.to_string());
-    row("  twice, marked", accounting.delivered_again.to_string());
-    row("moved", accounting.reassigned.to_string());
+    if kind == SeedFamily::Monitor {
+        let sent: u64 = report.samples.values().sum();
+        row("samples sent", sent.to_string());
+        for (fate, count) in &report.samples {
+            row(&format!("  {fate}"), count.to_string());
+        }
+    } else {
+        row("timeframes", report.timeframes.to_string());
+        row("  complete", accounting.complete.to_string());
+        row("  incomplete", accounting.incomplete.to_string());
+        row("  dropped", accounting.dropped.to_string());
+        row("  abandoned", accounting.abandoned.to_string());
+        row("  redelivered", accounting.redelivered.to_string());
+        row("  twice, marked", accounting.delivered_again.to_string());
+        row("moved", accounting.reassigned.to_string());
+    }
     row("simulated hours", format!("{hours:.2}"));
     row("seconds", format!("{wall_s:.1}"));
     row(
@@ -333,8 +345,8 @@ fn told(kind: SeedFamily, failure: &Failure) -> String {
     let Failure { seed, violation } = failure;
     let (_, trace) = replay(kind, *seed);
     let mut text = format!(
-        "\nseed {seed} breaks a promise: {violation}\n{:#?}\n",
-        Options::draw(kind, *seed)
+        "\nseed {seed} breaks a promise: {violation}\n{}\n",
+        describe(kind, *seed)
     );
     for line in trace.last_of(violation.tf, LINES_SHOWN) {
         let _ = writeln!(text, "{line}");
@@ -381,6 +393,7 @@ fn to_json(config: &Config, report: &Report, wall: Duration) -> serde_json::Valu
         "delivered_again": accounting.delivered_again,
         "reassigned": accounting.reassigned,
         "reasons": accounting.reasons,
+        "samples": report.samples,
         "simulated_hours": report.simulated.as_secs_f64() / 3600.0,
         "seeds_per_s": report.seeds as f64 / wall.as_secs_f64(),
         "wall_s": wall.as_secs_f64(),

@@ -9,6 +9,7 @@ use crate::series::{Key, Kind, SeriesTable, Slot};
 use crate::source::SourceStats;
 use crate::sources::{SourceRef, Sources};
 use crate::{Batch, IntakeConfig, Outcome, Reason, SeriesHandle};
+use sheaf_protect::protect;
 use sheaf_samples::wire::Code;
 use sheaf_samples::wire::line_protocol::Series;
 use sheaf_samples::{Labels, Sample, client};
@@ -139,7 +140,7 @@ impl Tables {
     /// Reason why a time is refused.
     #[inline]
     fn too_far(&self, now_ms: i64, at_ms: Option<i64>) -> Option<Reason> {
-        let ahead_ms = at_ms?.saturating_sub(now_ms);
+        let ahead_ms = protect!(TimeBound, at_ms?.saturating_sub(now_ms), else 0);
         if ahead_ms > i64::from(self.config.future_max_s) * 1000 {
             Some(Reason::TooNew)
         } else if ahead_ms < -i64::from(self.config.past_max_s) * 1000 {
@@ -405,7 +406,7 @@ impl Tables {
                 source.stats.add_refused(reason);
                 source.stats.seen_ms = visit.now_ms;
                 visit.first.get_or_insert(at);
-                self.arrived(visit, at, 1);
+                self.arrived(visit, at, protect!(RefusedArrived, 1, else 0));
             }
             None => self.unnamed.add_refused(reason),
         }

@@ -3,6 +3,7 @@
 use super::{Draft, Flow, Operator, Registration, Work};
 use crate::keys::Key;
 use crate::stats::Fate;
+use sheaf_protect::protect;
 use sheaf_samples::{LabelsError, Sample, is_stale};
 
 /// Default of `refresh_ms`, that of the monitoring library of ALICE.
@@ -83,7 +84,9 @@ impl Suppression {
         }
         // A clock that stepped back by more than the refresh begins again, or the series would be silent for that time.
         let age_ms = sample.at_ms.saturating_sub(last.at_ms);
-        let is_due = age_ms >= self.operator.refresh_ms || age_ms <= -self.operator.refresh_ms;
+        let refresh_ms = self.operator.refresh_ms;
+        let is_due =
+            protect!(SuppressionRefresh, when age_ms >= refresh_ms || age_ms <= -refresh_ms);
         if !is_due && self.is_same(last.value, sample.value) {
             return Err(Fate::Suppressed);
         }
@@ -104,7 +107,7 @@ impl Suppression {
     }
 
     pub(super) fn resume(&mut self, old: &Self) {
-        self.last = old.last;
+        self.last = protect!(StateThroughReload, old.last, else None);
     }
 }
 

@@ -9,6 +9,8 @@ use crate::layers::Layers;
 use crate::level::{Kind, fold, merge};
 use crate::seal::{due, record, seal};
 use crate::store::StoreError;
+use crate::tables::WRITING;
+use sheaf_protect::protect;
 use std::sync::Arc;
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::Relaxed;
@@ -157,11 +159,21 @@ impl Disk {
     /// Writes what waits to tables, and drops the part of the log that is in tables then.
     pub(crate) fn write_tables(&self) -> Result<(), StoreError> {
         self.check_space()?;
-        let (pending, series, unsealed_from) = {
-            let mut head = self.write();
+        self.write_tables_now()
+    }
+
+    /// As [`write_tables`](Self::write_tables), into the reserve of the disk as well.
+    fn write_tables_now(&self) -> Result<(), StoreError> {
+        {
+            let head = self.read();
             if head.pending.is_empty() && head.written_series == head.index.len() {
                 return Ok(());
             }
+        }
+        // A death between chunks and seals repeats the chunks from the log, which has to have all their samples.
+        self.commit_group()?;
+        let (pending, series, unsealed_from) = {
+            let mut head = self.write();
             let mut pending = std::mem::take(&mut head.pending);
             let borders = head.borders;
             pending.rows.retain(|&(kind, _, start_ms), _| {
@@ -187,7 +199,8 @@ impl Disk {
         drop(head);
         let mut log = self.lock_log();
         log.rotate(LOG_FILE_MIN);
-        log.drop_below(unsealed_from)
+        let dropped_below = protect!(LogUntilSealed, unsealed_from, else log.next());
+        log.drop_below(dropped_below)
     }
 
     /// Series before what refers to them, seals after what they speak of: a crash in between repeats, and loses
@@ -197,6 +210,10 @@ impl Disk {
         pending: &Pending,
         series: &[(u32, Arc<sheaf_samples::Labels>)],
     ) -> Result<(), StoreError> {
+        protect!(SealsLast, else self.tables.put_seals(
+            pending.seals.iter().map(|(&id, seal)| (id, seal.encode()))
+        )?);
+        self.tables.put_mark(WRITING, 1)?;
         self.tables
             .put_series(series.iter().map(|(id, labels)| (*id, labels.as_bytes())))?;
         for kind in Kind::ALL {
@@ -207,7 +224,8 @@ impl Disk {
         }
         let seals = pending.seals.iter();
         self.tables
-            .put_seals(seals.map(|(&id, seal)| (id, seal.encode())))
+            .put_seals(seals.map(|(&id, seal)| (id, seal.encode())))?;
+        self.tables.put_mark(WRITING, 0)
     }
 
     /// Time that retention goes by: of a clock that jumps ahead, only as much as samples confirm.
@@ -327,11 +345,36 @@ impl Disk {
     /// Samples and minutes go only after the level above them was derived.
     fn may_drop(&self, kind: Kind, end_ms: i64) -> bool {
         let borders = self.read().borders;
-        coarser(kind).is_none_or(|to| borders.derived_to(to) >= end_ms)
+        let is_derived = |to| borders.derived_to(to) >= end_ms;
+        protect!(DerivedBeforeDropped, requires coarser(kind).is_none_or(is_derived))
+    }
+
+    /// Seals samples before `end_ms`, which are about to go: their buckets can be computed now, and not later. Returns
+    /// whether there were some.
+    fn seal_before(&self, end_ms: i64) -> Result<bool, StoreError> {
+        let mut is_any = false;
+        for id in 0..self.read().index.len() {
+            let mut head = self.write();
+            let samples = &head.of(id).samples;
+            let count = samples.partition_point(|one| one.at_ms < end_ms);
+            if count > 0 {
+                seal(&mut head, &self.tables, id, count)?;
+                self.count_sealed(count);
+                is_any = true;
+            }
+        }
+        Ok(is_any)
     }
 
     fn drop_one(&self, kind: Kind, number: i64) -> Result<(), StoreError> {
         let end_ms = (number + 1) * kind.partition_ms();
+        if kind == Kind::Raw {
+            let is_sealed = self.seal_before(end_ms)?;
+            let waits = |head: &Head| head.pending.partitions(kind).any(|one| one <= number);
+            if is_sealed || waits(&self.read()) {
+                self.write_tables_now()?;
+            }
+        }
         self.tables
             .put_mark(&format!("dropped.{}", kind.name()), end_ms)?;
         let mut head = self.write();

@@ -3,12 +3,14 @@
 use super::{BEGIN_MS, config, intern, open, samples};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use sheaf_sample_store::{Config, SeriesId, Store as _};
+use sheaf_sample_store::{Config, Disk, SeriesId, Space, Step, Store as _};
 use sheaf_samples::Sample;
 use std::fs::OpenOptions;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 const SERIES: u32 = 20;
 /// The folder that a child works in.
@@ -172,4 +174,128 @@ fn newest_log(dir: &Path) -> std::path::PathBuf {
     let entries = std::fs::read_dir(dir.join("log")).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
     paths.max().expect("a store has a log")
+}
+
+/// A disk whose process dies before the step of a number, counted down; no step happens from then on.
+struct Dies(Arc<AtomicI64>);
+
+impl Space for Dies {
+    fn before(&self, _: Step<'_>) -> std::io::Result<()> {
+        match self.0.fetch_sub(1, Relaxed) {
+            ..=0 => Err(std::io::Error::other("dead")),
+            _ => Ok(()),
+        }
+    }
+
+    fn free_bytes(&self, _: &Path) -> std::io::Result<u64> {
+        Ok(u64::MAX)
+    }
+}
+
+/// Chunks that a death left without seals overlapped those that the next life made, as soon as a late sample moved the
+/// begin of a chunk. Found by `sheaf sim torture --kind monitor --one 55`.
+#[test]
+fn a_death_in_any_step_of_upkeep_leaves_no_damage() {
+    let config = Config {
+        seal_samples: 4,
+        flush_bytes: 1,
+        ..config()
+    };
+    let at_ms = |round: i64| BEGIN_MS + round * 1000;
+    let one = |round: i64| Sample {
+        at_ms: at_ms(round),
+        value: value(1, round),
+    };
+    for steps in 1..30 {
+        let dir = tempfile::tempdir().unwrap();
+        let left = Arc::new(AtomicI64::new(i64::MAX));
+        let disk = Box::new(Dies(left.clone()));
+        let store = Disk::open_with(dir.path(), config.clone(), disk).unwrap();
+        let id = intern(&store, 1);
+        let mut committed = 0;
+        for round in 0..200 {
+            if round == 40 {
+                left.store(steps, Relaxed);
+            }
+            if store.append(&[(id, one(round))]).is_err() {
+                break;
+            }
+            if store.commit().is_ok() && left.load(Relaxed) >= 0 {
+                committed = round + 1;
+            }
+            let _ = store.maintain(at_ms(round));
+        }
+        assert!((40..200).contains(&committed), "{steps} steps: {committed}");
+        drop(store);
+        let store = open(dir.path(), &config);
+        let found = samples(&store, 1, i64::MIN, i64::MAX).len();
+        assert!(i64::try_from(found).unwrap() >= committed, "{steps} steps");
+        // Before each sample one that comes late, so that every begin of a chunk moves.
+        for round in 30..committed {
+            let late = Sample {
+                at_ms: at_ms(round) - 500,
+                value: 0.5,
+            };
+            assert_eq!(store.append(&[(id, late)]).unwrap().accepted, 1);
+        }
+        store.commit().unwrap();
+        store.flush().unwrap();
+        let report = store.fsck(false).unwrap();
+        assert!(report.is_clean(), "{steps} steps: {report:?}");
+        let all = samples(&store, 1, i64::MIN, i64::MAX).len();
+        assert_eq!(i64::try_from(all - found).unwrap(), committed - 30);
+    }
+}
+
+/// A disk that refuses every sync and cut, if so asked, and notes what it is asked for.
+#[derive(Clone, Default)]
+struct Notes(Arc<Mutex<(bool, Vec<String>)>>);
+
+impl Space for Notes {
+    fn before(&self, step: Step<'_>) -> std::io::Result<()> {
+        let mut notes = self.0.lock().unwrap();
+        let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
+        match step {
+            Step::LogSync(_) | Step::LogCut { .. } if notes.0 => {
+                return Err(std::io::Error::other("dead"));
+            }
+            Step::LogSync(file) => notes.1.push(format!("sync {}", name(file))),
+            Step::LogBegin(file) => notes.1.push(format!("begin {}", name(file))),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn free_bytes(&self, _: &Path) -> std::io::Result<u64> {
+        Ok(u64::MAX)
+    }
+}
+
+/// Groups that a killed process had written and not synced were shown by the next one, and gone with the power after
+/// that; with them went the labels of series whose samples were committed. Found by `sheaf sim torture --kind monitor --one 8`.
+#[test]
+fn what_a_killed_process_wrote_is_synced_before_it_is_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = Notes::default();
+    let store = Disk::open_with(dir.path(), config(), Box::new(disk.clone())).unwrap();
+    let id = intern(&store, 1);
+    store
+        .append(&[(
+            id,
+            Sample {
+                at_ms: BEGIN_MS,
+                value: 1.0,
+            },
+        )])
+        .unwrap();
+    disk.0.lock().unwrap().0 = true;
+    store.commit().unwrap_err();
+    drop(store);
+    *disk.0.lock().unwrap() = (false, Vec::new());
+    let store = Disk::open_with(dir.path(), config(), Box::new(disk.clone())).unwrap();
+    assert_eq!(samples(&store, 1, i64::MIN, i64::MAX).len(), 1);
+    let notes = disk.0.lock().unwrap().1.clone();
+    let (synced, begun) = (&notes[0], &notes[1]);
+    assert!(synced.starts_with("sync "), "{notes:?}");
+    assert!(begun.starts_with("begin "), "{notes:?}");
 }

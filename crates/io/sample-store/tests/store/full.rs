@@ -1,6 +1,6 @@
 //! Disks that are full.
 
-use super::{BEGIN_MS, config, intern, open, samples};
+use super::{BEGIN_MS, buckets, config, intern, open, samples};
 use sheaf_sample_store::{Config, Disk, SeriesId, Space, Store as _, StoreError};
 use sheaf_samples::Sample;
 use std::path::Path;
@@ -67,6 +67,42 @@ fn a_full_disk_refuses_and_goes_on_when_there_is_room() {
     store.maintain(BEGIN_MS + 5_002_000).unwrap();
     assert_eq!(store.stats().unflushed_bytes, 0);
     assert_eq!(samples(&store, 0, i64::MIN, i64::MAX).len(), 300);
+}
+
+/// Samples that memory had of a day when that was dropped were sealed afterwards, and buckets computed again from them
+/// alone. Found by `sheaf sim torture --kind monitor --one 1088`.
+#[test]
+fn buckets_keep_the_samples_that_memory_had_of_a_dropped_day() {
+    const DAY_MS: i64 = 86_400_000;
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path(), &config());
+    let (old, new) = (intern(&store, 0), intern(&store, 1));
+    store.append(&batch(old, 0, 5)).unwrap();
+    store.append(&batch(new, 2 * 86_400, 1)).unwrap();
+    for call in 0..100 {
+        store.commit().unwrap();
+        store.maintain(BEGIN_MS + 2 * DAY_MS + call * 500).unwrap();
+    }
+    // Late for the day and not for its series.
+    let late = Sample {
+        at_ms: BEGIN_MS + 3500,
+        value: 1.0,
+    };
+    assert_eq!(store.append(&[(old, late)]).unwrap().accepted, 1);
+    let count = |store: &Disk| {
+        let found = buckets(store, 0, BEGIN_MS, BEGIN_MS + 9_999, 10_000);
+        found.iter().map(|one| one.count).sum::<u64>()
+    };
+    assert_eq!(count(&store), 6);
+    assert_eq!(store.free_oldest_raw().unwrap(), Some(BEGIN_MS));
+    assert_eq!(count(&store), 6);
+    store.flush().unwrap();
+    assert_eq!(count(&store), 6);
+    drop(store);
+    let store = open(dir.path(), &config());
+    store.flush().unwrap();
+    assert_eq!(count(&store), 6);
+    assert!(store.fsck(false).unwrap().is_clean());
 }
 
 /// A file system in memory, of 4 MiB; nothing is left of it afterwards.

@@ -87,7 +87,8 @@ pub(super) fn options(family: SeedFamily, seed: u64) -> Options {
         | SeedFamily::ControlCut
         | SeedFamily::Replays
         | SeedFamily::Starved
-        | SeedFamily::Redelivery => SeedFamily::Calm,
+        | SeedFamily::Redelivery
+        | SeedFamily::Monitor => SeedFamily::Calm,
         other => other,
     };
     let mut dice = Dice::new(seed ^ 0x5eed_0000);
@@ -252,7 +253,8 @@ fn sorts(kind: SeedFamily, log: Log, dice: &mut Dice) -> Vec<Sort> {
         | SeedFamily::ControlCut
         | SeedFamily::Replays
         | SeedFamily::Starved
-        | SeedFamily::Redelivery => Vec::new(),
+        | SeedFamily::Redelivery
+        | SeedFamily::Monitor => Vec::new(),
         SeedFamily::EpnFaults | SeedFamily::Reactions => vec![
             Sort::Crash,
             Sort::CrashSilent,

@@ -1,10 +1,10 @@
-//! Protections of the protocol, and the mutants that lack one of them.
+//! Protections of the data, and the mutants that lack one of them.
 //!
-//! A condition that protects the data names its protection with [`protect!`](crate::protect). In a shipped build
+//! A condition that protects the data names its protection with [`protect!`]. In a shipped build
 //! the macro is the condition and nothing else. With the feature `mutants`, a thread can take one protection out of the
 //! farm that it simulates, which shows whether the fault simulator notices (`docs/explanation/mutants.md`).
 
-/// One protection of the protocol, at the place where it stands.
+/// One protection of the data, at the place where it stands.
 ///
 /// | form | shipped build | protection taken out |
 /// | --- | --- | --- |
@@ -13,7 +13,7 @@
 /// | `protect!(Name, value, else other)` | `value` | `other` |
 /// | `protect!(Name, else statement)` | nothing | `statement` |
 ///
-/// Only a build with the feature `mutants` looks the name up, in the table of `sheaf_protocol::mutant`.
+/// Only a build with the feature `mutants` looks the name up, in the table of this crate.
 #[cfg(not(feature = "mutants"))]
 #[macro_export]
 macro_rules! protect {
@@ -29,24 +29,24 @@ macro_rules! protect {
     };
 }
 
-/// One protection of the protocol, in force unless this thread has taken it out. The forms are those of the shipped
+/// One protection of the data, in force unless this thread has taken it out. The forms are those of the shipped
 /// build.
 #[cfg(feature = "mutants")]
 #[macro_export]
 macro_rules! protect {
     ($name:ident, when $condition:expr) => {
-        $condition && !$crate::mutant::is_out($crate::mutant::protection::$name)
+        $condition && !$crate::is_out($crate::protection::$name)
     };
     ($name:ident, requires $condition:expr) => {
-        $condition || $crate::mutant::is_out($crate::mutant::protection::$name)
+        $condition || $crate::is_out($crate::protection::$name)
     };
     ($name:ident, else $statement:expr) => {
-        if $crate::mutant::is_out($crate::mutant::protection::$name) {
+        if $crate::is_out($crate::protection::$name) {
             $statement;
         }
     };
     ($name:ident, $value:expr, else $other:expr) => {
-        if $crate::mutant::is_out($crate::mutant::protection::$name) {
+        if $crate::is_out($crate::protection::$name) {
             $other
         } else {
             $value
@@ -206,6 +206,38 @@ protections! {
     SyncBeforeDurable => LedgerNoSync,
     /// The log goes on after an error of the disk's sync as if the sync had succeeded.
     SyncErrorsFatal => LedgerSyncErrorIgnored,
+    /// A client's count that was overtaken on its way counts as a restart.
+    ReportOrder => OvertakenReportCounts,
+    /// Samples that arrived before the first count of their link count as arrived since.
+    LossBase => ArrivedBeforeBaseCounts,
+    /// Samples that a bound refuses do not count as arrived.
+    RefusedArrived => RefusedIsLost,
+    /// A source may open any number of series.
+    SeriesBound => ExplosionTaken,
+    /// Samples of any time are taken.
+    TimeBound => AnyTimeTaken,
+    /// A value that does not change is suppressed for ever.
+    SuppressionRefresh => NoRefresh,
+    /// An operator that a reload does not change begins again.
+    StateThroughReload => StateForgotten,
+    /// A sample is added to a window that has closed.
+    ClosedWindow => LateAggregated,
+    /// Datagrams are received while the queue to the store is full.
+    QueueBound => QueueUnbounded,
+    /// The log of a store is not synced before a commit returns.
+    CommitSync => CommitNotSynced,
+    /// A group that a full disk refused is forgotten.
+    RefusedGroupWaits => RefusedGroupForgotten,
+    /// A file of the log is removed while memory alone has samples of it.
+    LogUntilSealed => LogDroppedEarly,
+    /// Seals are written before the chunks that they speak of.
+    SealsLast => SealsFirst,
+    /// Late samples get a chunk of their own, which overlaps others.
+    LateMerged => LateApart,
+    /// Buckets are not computed again when late samples are sealed.
+    BucketsRefreshed => BucketsStale,
+    /// Samples go before the buckets above them were derived.
+    DerivedBeforeDropped => DroppedUnderived,
 }
 
 #[cfg(feature = "mutants")]
