@@ -1,11 +1,10 @@
 #!/bin/sh
 # Brings this machine to where `make demo` or `make test` works, or says in one line what is missing.
 #
-#     scripts/setup.sh demo|test|zookeeper
+#     scripts/setup.sh demo|test|zookeeper|kafka
 #
 # Installs Debian packages when it runs as root, and builds the pages of web/ where there is Node.js. `test` and
-# `zookeeper` fetch the jars of a ZooKeeper server; `test` builds mdBook. Asks nothing; a second call does
-# nothing.
+# `zookeeper` fetch the jars of a ZooKeeper server, `test` and `kafka` those of a broker of Kafka; `test` builds mdBook. Asks nothing; a second call does nothing.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -121,6 +120,23 @@ need_zookeeper() {
     fi
 }
 
+# The jars of a broker of Kafka for the tests of the collector. A machine without Maven Central has the tests without
+# them: they say so and are skipped.
+need_kafka() {
+    list=crates/services/monitor/tests/collector/kafka.sha256
+    jars=${XDG_CACHE_HOME:-$HOME/.cache}/sheaf/kafka-4.1.2
+    central=${SHEAF_MAVEN_URL:-https://repo1.maven.org/maven2}
+    [ -z "${SHEAF_KAFKA_HOME:-}" ] || return 0
+    cmp -s "$list" "$jars/jars.sha256" && return 0
+    echo "setup: fetching Kafka 4.1.2 into $jars"
+    mkdir -p "$jars" || fail "cannot make $jars"
+    if fetch_jars; then
+        cp "$list" "$jars/jars.sha256"
+    else
+        echo "setup: no jars of Kafka from $central: the tests that need a broker are skipped"
+    fi
+}
+
 # Every jar of $list that is not there yet, under a temporary name until its sum is known to be right.
 fetch_jars() {
     grep -v '^#' "$list" | while read -r sum path; do
@@ -190,6 +206,7 @@ test)
     need_test_tools
     need_packages
     need_zookeeper
+    need_kafka
     need_mdbook
     need_pages
     ;;
@@ -197,8 +214,12 @@ zookeeper)
     need_packages
     need_zookeeper
     ;;
+kafka)
+    need_packages
+    need_kafka
+    ;;
 *)
-    echo 'usage: scripts/setup.sh demo|test|zookeeper' >&2
+    echo 'usage: scripts/setup.sh demo|test|zookeeper|kafka' >&2
     exit 2
     ;;
 esac

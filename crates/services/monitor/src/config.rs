@@ -4,7 +4,7 @@ mod forward;
 mod inlets;
 mod security;
 
-pub use forward::{ForwardConfig, ForwardKind};
+pub use forward::{ForwardConfig, ForwardKind, Mechanism};
 pub use inlets::{CollectdConfig, ScrapeConfig};
 pub use security::SecurityConfig;
 pub(crate) use security::is_set;

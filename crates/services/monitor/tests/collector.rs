@@ -8,6 +8,8 @@ mod alarms;
 mod client;
 #[path = "collector/engines.rs"]
 mod engines;
+#[path = "collector/kafka.rs"]
+mod kafka;
 #[path = "collector/peers.rs"]
 mod peers;
 #[path = "collector/senders.rs"]
