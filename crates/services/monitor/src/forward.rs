@@ -6,6 +6,7 @@
 
 mod body;
 mod engine;
+mod given;
 mod kafka;
 mod records;
 mod spool;
@@ -14,7 +15,8 @@ use crate::config::{ForwardConfig, MonitorConfig};
 use crate::error::MonitorError;
 use crate::queue::Samples;
 use crate::stop::Stop;
-use engine::{Engine, Given};
+use engine::Engine;
+use given::Given;
 use sheaf_metrics::{Counter, Gauge, Metric, Registry};
 use sheaf_processing::{Destinations, OutputHandle};
 use sheaf_sample_store::SeriesId;

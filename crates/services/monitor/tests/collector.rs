@@ -14,6 +14,8 @@ mod kafka;
 mod peers;
 #[path = "collector/senders.rs"]
 mod senders;
+#[path = "collector/spark.rs"]
+mod spark;
 
 use sheaf_metrics::Registry;
 use sheaf_monitor::{Monitor, MonitorConfig, start};

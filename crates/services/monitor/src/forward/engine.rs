@@ -1,6 +1,7 @@
-//! What a forwarder sends to: one request at a time, and what became of it.
+//! Engines that forwarders send to: which one answers how, one request at a time.
 
 use super::body;
+use super::given::Given;
 use super::kafka::Producer;
 use super::spool::Waiting;
 use crate::client::{Client, ClientError, Place};
@@ -23,13 +24,6 @@ pub(super) enum Engine {
     },
     /// A cluster of Kafka.
     Kafka(Box<Producer>),
-}
-
-/// End of an attempt that is not repeated: the samples that the engine refuses for ever, and why. It has all others.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Given {
-    pub(super) refused: u64,
-    pub(super) reason: String,
 }
 
 impl Engine {

@@ -1,10 +1,10 @@
-//! Producer of a topic of Kafka: gives it the records of a request, in their order, until all in-sync replicas have them.
+//! Producer of a topic of Kafka: gives the records of a request, in their order, until all replicas in sync have them.
 //!
 //! A request is acknowledged when every record of it is, so it may go out again after some of its records are there;
 //! those that brokers have acknowledged stay out of the next attempt of this process. Brokers are asked once for each
 //! batch: the pauses between attempts are those of the forwarder.
 
-use super::engine::Given;
+use super::given::Given;
 use super::records::{self, Record};
 use super::spool::Waiting;
 use crate::client::{ClientError, read_token};
@@ -26,8 +26,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const BATCH_BYTES_MAX: usize = 512 << 10;
 /// Bytes that batches are not made smaller than before one is sent.
 const BATCH_BYTES_LEAST: usize = 4 << 10;
-/// Age at which connections are made anew, so that partitions that were added are used and none is idle for so long that
-/// a broker closes it (`connections.max.idle.ms`).
+/// Age at which connections are made again, so that partitions that were added are used, and none is idle until a
+/// broker closes it (`connections.max.idle.ms`).
 const SESSION: Duration = Duration::from_secs(300);
 
 /// Producer of one topic.
@@ -40,7 +40,7 @@ pub(super) struct Producer {
     /// File of the password.
     password: PathBuf,
     session: Option<Session>,
-    /// What has become of the records of the request at a place of the spool.
+    /// Place of a request in the spool, and the fate of its records so far.
     progress: ((u64, u64), Progress),
 }
 
@@ -51,7 +51,7 @@ struct Session {
     begun: Instant,
 }
 
-/// What has become of the records of a request.
+/// Fate of the records of a request.
 #[derive(Default)]
 struct Progress {
     /// Records that need no other attempt.
@@ -59,7 +59,7 @@ struct Progress {
     refused: BTreeMap<usize, String>,
 }
 
-/// What has become of the records of one partition.
+/// Fate of the records of one partition in an attempt.
 #[derive(Default)]
 struct Share {
     taken: Vec<usize>,
@@ -260,7 +260,7 @@ fn now() -> DateTime<Utc> {
     at.unwrap_or_default()
 }
 
-/// What is done about a batch that a broker did not take.
+/// Consequence for a batch that a broker did not take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     /// All records wait: the broker may take them later, or after an operator has done something.

@@ -1,7 +1,7 @@
 //! Records of Kafka: which samples make one, how they wait in a spool, in which partition and batch they go.
 //!
 //! A record is one sample. Its key is the series in PromQL's notation, so that a series stays in one partition, in
-//! order; its value is a JSON object with the fields `name`, `labels`, `time_ms` and `value`. The format is described in
+//! order; its value is a JSON object with the fields `name`, `labels`, `time_ms` and `value`. The format is in
 //! `docs/reference/monitoring-protocols.md`, section "Kafka".
 
 use sheaf_samples::{Labels, NAME, Sample, is_stale};

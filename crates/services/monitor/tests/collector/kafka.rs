@@ -174,7 +174,7 @@ impl Broker {
     }
 }
 
-/// What a consumer has read.
+/// Records that a consumer has read.
 #[derive(Debug, Default)]
 struct Seen {
     /// Different times of each series, in the order in which they came first.
