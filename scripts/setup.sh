@@ -1,11 +1,11 @@
 #!/bin/sh
 # Brings this machine to where `make demo` or `make test` works, or says in one line what is missing.
 #
-#     scripts/setup.sh demo|test|zookeeper
+#     scripts/setup.sh demo|test|zookeeper|kafka|spark
 #
 # Installs Debian packages when it runs as root, and builds the pages of web/ where there is Node.js. `test` and
-# `zookeeper` fetch the jars of a ZooKeeper server; `test` builds mdBook. Asks nothing; a second call does
-# nothing.
+# `zookeeper` fetch the jars of a ZooKeeper server, `test` and `kafka` those of a broker of Kafka, `test` and `spark`
+# PySpark; `test` builds mdBook. Asks nothing; a second call does nothing.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -121,6 +121,42 @@ need_zookeeper() {
     fi
 }
 
+# The jars of a broker of Kafka for the tests of the collector. A machine without Maven Central has the tests without
+# them: they say so and are skipped.
+need_kafka() {
+    list=crates/services/monitor/tests/collector/kafka.sha256
+    jars=${XDG_CACHE_HOME:-$HOME/.cache}/sheaf/kafka-4.1.2
+    central=${SHEAF_MAVEN_URL:-https://repo1.maven.org/maven2}
+    [ -z "${SHEAF_KAFKA_HOME:-}" ] || return 0
+    cmp -s "$list" "$jars/jars.sha256" && return 0
+    echo "setup: fetching Kafka 4.1.2 into $jars"
+    mkdir -p "$jars" || fail "cannot make $jars"
+    if fetch_jars; then
+        cp "$list" "$jars/jars.sha256"
+    else
+        echo "setup: no jars of Kafka from $central: the tests that need a broker are skipped"
+    fi
+}
+
+# PySpark and its connector to Kafka for the test of examples/spark: 440 MB once, about a minute. As for Kafka, the test
+# is skipped where they cannot be had.
+need_spark() {
+    list=examples/spark/jars.sha256
+    jars=${XDG_CACHE_HOME:-$HOME/.cache}/sheaf/spark-4.0.0
+    central=${SHEAF_MAVEN_URL:-https://repo1.maven.org/maven2}
+    wanted=examples/spark/requirements.txt
+    cmp -s "$list" "$jars/jars.sha256" && cmp -s "$wanted" "$jars/requirements.txt" && return 0
+    echo "setup: fetching PySpark 4.0.0 into $jars"
+    mkdir -p "$jars" || fail "cannot make $jars"
+    if has python3 && fetch_jars && python3 -m venv "$jars/venv" >/dev/null 2>&1 \
+        && "$jars/venv/bin/pip" install -q --no-cache-dir --require-hashes -r "$wanted" >/dev/null 2>&1; then
+        cp "$list" "$jars/jars.sha256"
+        cp "$wanted" "$jars/requirements.txt"
+    else
+        echo 'setup: no PySpark: the test of examples/spark is skipped'
+    fi
+}
+
 # Every jar of $list that is not there yet, under a temporary name until its sum is known to be right.
 fetch_jars() {
     grep -v '^#' "$list" | while read -r sum path; do
@@ -190,6 +226,8 @@ test)
     need_test_tools
     need_packages
     need_zookeeper
+    need_kafka
+    need_spark
     need_mdbook
     need_pages
     ;;
@@ -197,8 +235,16 @@ zookeeper)
     need_packages
     need_zookeeper
     ;;
+kafka)
+    need_packages
+    need_kafka
+    ;;
+spark)
+    need_packages
+    need_spark
+    ;;
 *)
-    echo 'usage: scripts/setup.sh demo|test|zookeeper' >&2
+    echo 'usage: scripts/setup.sh demo|test|zookeeper|kafka|spark' >&2
     exit 2
     ;;
 esac

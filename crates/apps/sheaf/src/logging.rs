@@ -202,6 +202,10 @@ impl Args {
     }
 }
 
+/// Library whose failures the forwarder that uses it tells by itself, with what to do. Its lines come at `debug`, or if
+/// it is named.
+const TOLD_TWICE: &str = "rskafka";
+
 /// Parses a list such as `info,sheaf_node=debug`.
 ///
 /// A part that is neither a level nor a module is named on the standard error and left out: a mistake in a variable
@@ -231,7 +235,15 @@ fn by_module(text: &str) -> Targets {
     if parts.is_empty() {
         return errors_only();
     }
-    parts.join(",").parse().unwrap_or_else(|_| errors_only())
+    let read = |parts: &[&str]| parts.join(",").parse().unwrap_or_else(|_| errors_only());
+    let filter: Targets = read(&parts);
+    let is_named = parts.iter().any(|part| part.starts_with(TOLD_TWICE));
+    if is_named || filter.would_enable(TOLD_TWICE, &tracing::Level::DEBUG) {
+        return filter;
+    }
+    let off = format!("{TOLD_TWICE}=off");
+    parts.push(&off);
+    read(&parts)
 }
 
 #[cfg(test)]
@@ -247,6 +259,25 @@ mod tests {
         assert!(filter.would_enable("sheaf_node::control", &Level::DEBUG));
         assert!(!filter.would_enable("sheaf_node", &Level::TRACE));
         assert!(!filter.would_enable("sheaf_transport::shared", &Level::ERROR));
+    }
+
+    #[test]
+    fn a_library_whose_failures_are_told_by_ours_is_silent_unless_asked() {
+        for (text, is_on) in [
+            ("info", false),
+            ("error", false),
+            ("sheaf_monitor=debug", false),
+            ("debug", true),
+            ("warn,rskafka=error", true),
+        ] {
+            let filter = by_module(text);
+            assert_eq!(
+                filter.would_enable("rskafka", &Level::ERROR),
+                is_on,
+                "{text}"
+            );
+        }
+        assert!(by_module("info").would_enable("sheaf_monitor", &Level::INFO));
     }
 
     #[test]

@@ -117,19 +117,25 @@ impl Place {
         let Some(path) = &self.token_file else {
             return Ok(None);
         };
-        let failed = |source| ClientError::Token {
-            path: path.clone(),
-            source,
-        };
-        let text = std::fs::read_to_string(path).map_err(failed)?;
-        let token = text.lines().next().unwrap_or_default().trim();
-        if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-            let kind = std::io::ErrorKind::InvalidData;
-            let text = "found no token, expected one line of visible characters";
-            return Err(failed(std::io::Error::new(kind, text)));
-        }
+        let token = read_token(path)?;
         Ok(Some(format!("{} {token}", self.token_word)))
     }
+}
+
+/// Returns the first line of the file of a token.
+pub(crate) fn read_token(path: &Path) -> Result<String, ClientError> {
+    let failed = |source| ClientError::Token {
+        path: path.to_owned(),
+        source,
+    };
+    let text = std::fs::read_to_string(path).map_err(failed)?;
+    let token = text.lines().next().unwrap_or_default().trim();
+    if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        let kind = std::io::ErrorKind::InvalidData;
+        let text = "found no token, expected one line of visible characters";
+        return Err(failed(std::io::Error::new(kind, text)));
+    }
+    Ok(token.to_owned())
 }
 
 /// Splits a URL of HTTP; returns whether it is one of TLS.

@@ -5,7 +5,7 @@ mod inlets;
 mod peers;
 mod security;
 
-pub use forward::{ForwardConfig, ForwardKind};
+pub use forward::{ForwardConfig, ForwardKind, Mechanism};
 pub use inlets::{CollectdConfig, ScrapeConfig};
 pub use peers::PeerConfig;
 pub use security::SecurityConfig;

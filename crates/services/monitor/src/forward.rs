@@ -5,15 +5,18 @@
 //! is sent again, so an engine gets every sample at least once.
 
 mod body;
+mod engine;
+mod given;
+mod kafka;
+mod records;
 mod spool;
 
-use crate::client::{Client, ClientError, Place};
-use crate::config::{ForwardConfig, ForwardKind, MonitorConfig};
+use crate::config::{ForwardConfig, MonitorConfig};
 use crate::error::MonitorError;
 use crate::queue::Samples;
 use crate::stop::Stop;
-use hyper::body::Bytes;
-use hyper::{Method, StatusCode};
+use engine::Engine;
+use given::Given;
 use sheaf_metrics::{Counter, Gauge, Metric, Registry};
 use sheaf_processing::{Destinations, OutputHandle};
 use sheaf_sample_store::SeriesId;
@@ -32,10 +35,6 @@ const BATCHES_MAX: usize = 64;
 const GATHER: Duration = Duration::from_millis(100);
 /// First pause after an attempt that failed.
 const RETRY: Duration = Duration::from_millis(100);
-/// Time of an attempt.
-const ANSWER_WITHIN: Duration = Duration::from_secs(30);
-/// Bytes of an answer, which is read for the log.
-const ANSWER_BYTES_MAX: usize = 64 << 10;
 /// Time of an attempt once the collector stops.
 const LAST_WAIT: Duration = Duration::from_secs(2);
 /// Longest wait of a sender, after which it looks whether it should stop.
@@ -164,17 +163,11 @@ impl Forwards {
         let mut opened = Vec::new();
         let names = Arc::new(Names::default());
         for forward in &config.forward {
-            let url = body::url(forward.kind, &forward.url);
-            let word = match forward.kind {
-                ForwardKind::Influxdb => "Token",
-                _ => "Bearer",
-            };
             let failed = |error: &dyn std::fmt::Display| MonitorError::Ask {
-                url: forward.url.clone(),
+                url: forward.place(),
                 reason: error.to_string(),
             };
-            let place = Place::new(&url, &forward.ca, &forward.token_file, word);
-            let place = place.map_err(|error| failed(&error))?;
+            let engine = Engine::new(forward).map_err(|error| failed(&error))?;
             let folder = forward.folder(&config.data);
             let spool = Spool::open(&folder, u64::from(forward.spool_mib) << 20);
             let spool = spool.map_err(|error| failed(&error))?;
@@ -185,10 +178,10 @@ impl Forwards {
                 spool,
                 counts: Counts::new(registry, &forward.name),
             });
-            opened.push((lane, place));
+            opened.push((lane, engine));
         }
         let mut all = Self::default();
-        for (lane, place) in opened {
+        for (lane, engine) in opened {
             let (sender, receiver) = sync_channel(BATCHES_MAX);
             let name = &lane.config.name;
             let spawn = |role: &str, work: Box<dyn FnOnce() + Send>| {
@@ -199,7 +192,7 @@ impl Forwards {
             let work = move || spooled.keep(&receiver, &of_series);
             all.threads.push(spawn("spool", Box::new(work))?);
             let (sent, stop) = (lane.clone(), stop.clone());
-            let work = move || sent.send(place, &stop);
+            let work = move || sent.send(engine, &stop);
             all.threads.push(spawn("forward", Box::new(work))?);
             all.lanes.push(sender);
         }
@@ -335,7 +328,7 @@ impl Lane {
     }
 
     /// Sends what is spooled until the collector stops.
-    fn send(&self, place: Place, stop: &Stop) {
+    fn send(&self, mut engine: Engine, stop: &Stop) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();
@@ -343,7 +336,6 @@ impl Lane {
             Ok(runtime) => runtime,
             Err(error) => return error!(forward = self.config.name, %error, "Nothing is forwarded"),
         };
-        let mut client = Client::new(place);
         let mut pause = RETRY;
         let mut was_away = false;
         loop {
@@ -360,29 +352,28 @@ impl Lane {
                 }
                 continue;
             };
-            let body = Bytes::from(waiting.body.clone());
             let attempt = async {
                 tokio::select! {
-                    sent = self.attempt(&mut client, body) => sent,
-                    () = last_moment(stop) => Err(Attempt::Later("the collector ends".to_owned())),
+                    sent = engine.attempt(&waiting) => sent,
+                    () = last_moment(stop) => Err("the collector ends".to_owned()),
                 }
             };
             match runtime.block_on(attempt) {
-                Ok(()) => {
-                    self.counts.sent.add(waiting.samples);
+                Ok(Given { refused, reason }) => {
+                    self.counts.sent.add(waiting.samples - refused);
+                    if refused > 0 {
+                        self.counts.refused.add(refused);
+                        let samples = refused;
+                        warn!(
+                            forward = self.config.name,
+                            samples, reason, "The engine refuses samples"
+                        );
+                    }
                     if std::mem::take(&mut was_away) {
                         info!(forward = self.config.name, "The engine takes samples again");
                     }
                 }
-                Err(Attempt::Refused(reason)) => {
-                    self.counts.refused.add(waiting.samples);
-                    let samples = waiting.samples;
-                    warn!(
-                        forward = self.config.name,
-                        samples, reason, "The engine refuses samples"
-                    );
-                }
-                Err(Attempt::Later(reason)) => {
+                Err(reason) => {
                     self.counts.failed.increment();
                     if !std::mem::replace(&mut was_away, true) {
                         warn!(
@@ -410,38 +401,6 @@ impl Lane {
         }
     }
 
-    async fn attempt(&self, client: &mut Client, body: Bytes) -> Result<(), Attempt> {
-        let headers = body::headers(self.config.kind);
-        let asked = client.ask(Method::POST, headers, body, ANSWER_BYTES_MAX, ANSWER_WITHIN);
-        let answer = asked
-            .await
-            .map_err(|error: ClientError| Attempt::Later(error.to_string()))?;
-        if answer.status.is_success() {
-            return Ok(());
-        }
-        let text = String::from_utf8_lossy(&answer.body);
-        let text = format!(
-            "status {}: {}",
-            answer.status,
-            text.lines().next().unwrap_or_default()
-        );
-        // Rights and addresses are mended by an operator; a body that is wrong stays so.
-        let is_passing = answer.status.is_server_error()
-            || [
-                StatusCode::UNAUTHORIZED,
-                StatusCode::FORBIDDEN,
-                StatusCode::NOT_FOUND,
-                StatusCode::REQUEST_TIMEOUT,
-                StatusCode::TOO_MANY_REQUESTS,
-            ]
-            .contains(&answer.status);
-        Err(if is_passing {
-            Attempt::Later(text)
-        } else {
-            Attempt::Refused(text)
-        })
-    }
-
     /// Goes on behind a segment that cannot be read.
     fn pass_over(&self, error: &io::Error) {
         let lost = self.spool.drop_oldest();
@@ -454,12 +413,4 @@ impl Lane {
 async fn last_moment(stop: &Stop) {
     stop.wait().await;
     tokio::time::sleep(LAST_WAIT).await;
-}
-
-/// Attempt that failed.
-enum Attempt {
-    /// Worth another one.
-    Later(String),
-    /// The engine does not want the request.
-    Refused(String),
 }

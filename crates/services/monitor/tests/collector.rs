@@ -8,12 +8,16 @@ mod alarms;
 mod client;
 #[path = "collector/engines.rs"]
 mod engines;
+#[path = "collector/kafka.rs"]
+mod kafka;
 #[path = "collector/peers.rs"]
 mod peers;
 #[path = "collector/senders.rs"]
 mod senders;
 #[path = "collector/side_by_side.rs"]
 mod side_by_side;
+#[path = "collector/spark.rs"]
+mod spark;
 
 use sheaf_metrics::Registry;
 use sheaf_monitor::{Monitor, MonitorConfig, start};

@@ -8,7 +8,7 @@ use super::workspace::Workspace;
 const PAGE: &str = "ARCHITECTURE.md";
 
 /// Folders whose paths are checked wherever the page names them.
-const FOLDERS: [&str; 9] = [
+const FOLDERS: [&str; 10] = [
     "crates/",
     "tools/",
     "docs/",
@@ -18,6 +18,7 @@ const FOLDERS: [&str; 9] = [
     "testdata/",
     "experiments/",
     "deploy/",
+    "examples/",
 ];
 
 pub(crate) fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {

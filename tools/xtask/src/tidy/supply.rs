@@ -16,7 +16,7 @@ const PACKAGES_MAX: usize = 470;
 
 /// Names that are there in more than one version. Each costs build time, and one version is the older one; lower it
 /// when one goes, raise it knowingly.
-const DUPLICATES_MAX: usize = 24;
+const DUPLICATES_MAX: usize = 29;
 
 /// The part of `deny.toml` that is checked here.
 #[derive(Debug, Deserialize)]
@@ -364,7 +364,7 @@ allow-registry = [\"https://index\"]
         );
         let found: Vec<String> = found.iter().map(ToString::to_string).collect();
         assert!(
-            found[0].starts_with("Cargo.lock: holds 25 packages in several versions"),
+            found[0].starts_with("Cargo.lock: holds 30 packages in several versions"),
             "{found:?}"
         );
     }

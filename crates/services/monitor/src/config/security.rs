@@ -121,11 +121,7 @@ impl SecurityConfig {
             ));
             return;
         };
-        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
-        let is_here = host == "localhost"
-            || host
-                .parse::<IpAddr>()
-                .is_ok_and(|ip| ip.to_canonical().is_loopback());
+        let is_here = is_here(uri.host().unwrap_or_default());
         if is_tls && !is_set(ca) {
             found.push(Problem::of(
                 key,
@@ -138,6 +134,36 @@ impl SecurityConfig {
                 &url,
                 "https and the key ca, or monitor.security.insecure = true: every host on the way could read and \
                  change what is sent",
+            ));
+        }
+    }
+
+    /// Adds what makes no sense of an address of a broker of Kafka.
+    pub(super) fn check_broker(
+        &self,
+        key: &str,
+        text: &str,
+        is_tls: bool,
+        found: &mut Vec<Problem>,
+    ) {
+        let parts = text.rsplit_once(':').filter(|(host, port)| {
+            let is_one = !host.is_empty() && !host.contains(['/', '@', ' ', ',']);
+            is_one && port.parse::<u16>().is_ok_and(|port| port > 0)
+        });
+        let Some((host, _)) = parts else {
+            let expected = "a host and a port such as 127.0.0.1:9092";
+            return found.push(Problem::of(key, &text, expected));
+        };
+        if is_tls && host.contains(':') {
+            // The library takes what is in front of the first colon as the name in the certificate.
+            let expected = "a name or an IPv4 address, since ca makes this TLS";
+            found.push(Problem::of(key, &text, expected));
+        } else if !is_tls && !is_here(host) && !self.insecure {
+            found.push(Problem::of(
+                key,
+                &text,
+                "the key ca, which makes this TLS, or monitor.security.insecure = true: every host on the way could \
+                 read and change what is sent",
             ));
         }
     }
@@ -157,6 +183,13 @@ impl SecurityConfig {
     fn is_open_to_others(&self, address: SocketAddr) -> bool {
         !self.insecure && !address.ip().to_canonical().is_loopback()
     }
+}
+
+/// Returns whether a host of a URL is this machine, as far as its name says.
+fn is_here(host: &str) -> bool {
+    let host = host.trim_matches(['[', ']']);
+    let ip = host.parse::<IpAddr>();
+    host == "localhost" || ip.is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
 /// Returns whether a path is given.

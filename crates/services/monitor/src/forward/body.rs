@@ -1,5 +1,6 @@
 //! Bodies of requests to engines.
 
+use super::records;
 use crate::config::ForwardKind;
 use sheaf_samples::wire::line_protocol::{self, Precision};
 use sheaf_samples::wire::{Kind, otlp, remote_write};
@@ -16,6 +17,8 @@ pub(super) fn headers(kind: ForwardKind) -> &'static [(&'static str, &'static st
         ],
         ForwardKind::Influxdb => &[("content-type", "text/plain; charset=utf-8")],
         ForwardKind::Otlp => &[("content-type", "application/x-protobuf")],
+        // A protocol of its own.
+        ForwardKind::Kafka => &[],
     }
 }
 
@@ -56,6 +59,13 @@ pub(super) fn encode(kind: ForwardKind, samples: &[(&Labels, Sample)]) -> (Vec<u
                 (*labels, kind, &samples[..])
             });
             (otlp::encode(&[], series), 0)
+        }
+        ForwardKind::Kafka => {
+            let mut body = Vec::new();
+            for (labels, samples) in series {
+                records::write(&mut body, labels, &samples);
+            }
+            (body, 0)
         }
         ForwardKind::Influxdb => {
             let (mut body, mut unfit) = (Vec::new(), 0);

@@ -27,6 +27,13 @@ pub(crate) struct Waiting {
     end: u64,
 }
 
+impl Waiting {
+    /// Returns what no other request of this spool has: segment and end.
+    pub(crate) fn place(&self) -> (u64, u64) {
+        (self.segment, self.end)
+    }
+}
+
 /// Figures of a spool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Filling {

@@ -1,6 +1,7 @@
-//! Engines past the collector: VictoriaMetrics, Prometheus and InfluxDB, killed for 5 s and started again.
+//! Engines past the collector: VictoriaMetrics, Prometheus, InfluxDB and Kafka, killed for 5 s and started again.
 //!
-//! The outage is shorter than the 30 s of an exercise in the field: what a spool does is the same.
+//! The outage is shorter than the 30 s of an exercise in the field: what a spool does is the same. `SHEAF_OUTAGE_S=30`
+//! in the environment makes it as long.
 
 use super::peers::{Peer, await_listening, free, pause};
 use super::senders::await_value;
@@ -11,12 +12,16 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Time for which an engine is away.
-const OUTAGE: Duration = Duration::from_secs(5);
 /// Samples of a test, a quarter of them in each of its parts.
-const SAMPLES: i64 = 2_000;
+pub(super) const SAMPLES: i64 = 2_000;
 
-fn forward(kind: ForwardKind, url: String) -> ForwardConfig {
+/// Returns for how long an engine is away.
+fn outage() -> Duration {
+    let text = std::env::var("SHEAF_OUTAGE_S").unwrap_or_else(|_| "5".to_owned());
+    Duration::from_secs(text.parse().expect("SHEAF_OUTAGE_S is a number of seconds"))
+}
+
+pub(super) fn forward(kind: ForwardKind, url: String) -> ForwardConfig {
     ForwardConfig {
         name: "engine".to_owned(),
         kind,
@@ -26,7 +31,7 @@ fn forward(kind: ForwardKind, url: String) -> ForwardConfig {
     }
 }
 
-fn now_ms() -> i64 {
+pub(super) fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     i64::try_from(since.as_millis()).unwrap()
 }
@@ -42,7 +47,7 @@ fn write(monitor: &Monitor, begin_ms: i64, from: i64, to: i64) {
 }
 
 /// Kills an engine, writes meanwhile, restarts the collector, and counts what the engine has in the end.
-fn check(
+pub(super) fn check(
     engine: impl Fn(&Path) -> Option<Peer>,
     address: SocketAddr,
     forward: ForwardConfig,
@@ -70,7 +75,7 @@ fn check(
     monitor.end();
     let monitor = begin(&config);
     write(&monitor, begin_ms, 2 * quarter, 3 * quarter);
-    while away.elapsed() < OUTAGE {
+    while away.elapsed() < outage() {
         pause();
     }
     let metrics = ask(monitor.http(), "GET", "/metrics", "", b"").1;
@@ -93,7 +98,7 @@ fn check(
 }
 
 #[track_caller]
-fn await_count(count: impl Fn() -> i64, expected: i64) {
+pub(super) fn await_count(count: impl Fn() -> i64, expected: i64) {
     let begun = Instant::now();
     loop {
         let found = count();
