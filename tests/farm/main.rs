@@ -16,6 +16,7 @@ mod hosts;
 mod icns;
 mod inspect;
 mod lab;
+mod lab_monitor;
 mod lab_run;
 mod memory;
 mod monitored;

@@ -2,6 +2,7 @@
 
 mod experiment;
 mod hosts;
+mod monitor;
 mod net;
 
 use crate::duration;
@@ -32,6 +33,7 @@ enum Experiment {
     Report(experiment::ReportArgs),
     Compare(experiment::CompareArgs),
     Calibrate(experiment::CalibrateArgs),
+    Monitor(Box<monitor::MonitorArgs>),
     /// Run one process of a legacy run; `sheaf lab run` starts it.
     #[command(hide = true)]
     LegacyNode {
@@ -157,6 +159,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Experiment::Report(args) => experiment::report(args),
         Experiment::Compare(args) => experiment::compare(args),
         Experiment::Calibrate(args) => experiment::calibrate(args),
+        Experiment::Monitor(args) => monitor::run(args),
         Experiment::LegacyNode { config } => run_legacy_node(config),
         Experiment::Attend { words } => {
             Ok(ExitCode::from(sheaf_testbed::hosts::attend::attend(words)?))

@@ -6,7 +6,7 @@
 mod options;
 mod plain;
 mod report;
-mod run;
+pub(crate) mod run;
 mod table;
 mod window;
 

@@ -1,13 +1,15 @@
 //! Benchmarks: what this machine moves, measured beside plain TCP.
 //!
 //! [`farm`] measures a whole farm and, in turn with it, a plain pair of TCP sockets; [`transport`] measures the
-//! transport alone beside plain TCP and other libraries; [`monitor`] measures the collector beside other servers. All
+//! transport alone beside plain TCP and other libraries; [`monitor`] measures the collector beside other servers, and
+//! [`paper`] asks again what the monitoring paper asked. All
 //! keep their processes on CPUs (`cpus`), drop runs in which the machine was busy with others, and open their reports
 //! with the same facts (`report`).
 
 mod cpus;
 pub mod farm;
 pub mod monitor;
+pub mod paper;
 mod report;
 pub mod transport;
 

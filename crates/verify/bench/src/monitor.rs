@@ -4,11 +4,11 @@
 //! points are counted from the server's side after it has settled; CPU time is that of the server alone. `--json` has
 //! a row for each measurement, with `null` where a row does not measure something.
 
-mod load;
+pub(crate) mod load;
 mod options;
-mod probe;
-mod row;
-mod server;
+pub(crate) mod probe;
+pub(crate) mod row;
+pub(crate) mod server;
 
 pub use load::{LoadOptions, Shape, Target, generate};
 pub use options::Options;
@@ -24,7 +24,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Points of a request over HTTP.
-const REQUEST_POINTS: u32 = 5000;
+pub(crate) const REQUEST_POINTS: u32 = 5000;
 /// Series and time of the history whose bytes and queries are measured.
 const HISTORY: (u32, u32) = (1000, 3600);
 
@@ -136,13 +136,20 @@ pub fn servers() -> Vec<&'static str> {
     Kind::ALL.map(Kind::name).to_vec()
 }
 
-/// Runs the generator and returns what it sent.
-fn load(options: &Options, load: &LoadOptions) -> anyhow::Result<load::Sent> {
+/// Returns the command of the generator.
+pub(crate) fn generator(options: &Options, load: &LoadOptions) -> Command {
     let mut command = Command::new(&options.program);
     command
         .args(["bench", "monitor-load"])
         .args(load.arguments());
-    let output = command.output().context("cannot start the generator")?;
+    command
+}
+
+/// Runs the generator and returns what it sent.
+pub(crate) fn load(options: &Options, load: &LoadOptions) -> anyhow::Result<load::Sent> {
+    let output = generator(options, load)
+        .output()
+        .context("cannot start the generator")?;
     let text = String::from_utf8_lossy(&output.stdout);
     serde_json::from_str(text.trim())
         .with_context(|| format!("the generator: {}", String::from_utf8_lossy(&output.stderr)))
@@ -188,7 +195,7 @@ fn udp(kind: Kind, options: &Options, points: u32, rate: u64) -> anyhow::Result<
 }
 
 /// Writes every series once, over HTTP, so that none is lost.
-fn warm(server: &Server, options: &Options) -> anyhow::Result<()> {
+pub(crate) fn warm(server: &Server, options: &Options) -> anyhow::Result<()> {
     let once = LoadOptions {
         to: server.http()?,
         series: options.series,
@@ -273,7 +280,7 @@ fn latency(kind: Kind, options: &Options) -> anyhow::Result<Row> {
 }
 
 /// Bytes of all files below `folder`, as the disk holds them.
-fn bytes_below(folder: &Path) -> u64 {
+pub(crate) fn bytes_below(folder: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt as _;
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries

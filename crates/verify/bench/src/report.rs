@@ -1,7 +1,7 @@
 //! Common part of the reports of all benchmarks.
 
 use crate::cpus::Cpus;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sheaf_farm::proc::Machine;
 use std::fmt;
 
@@ -14,12 +14,12 @@ pub(crate) const BUSY_RATIO_MAX: f64 = 1.1;
 pub(crate) const PAIRS_TRUSTED_MIN: usize = 7;
 
 /// First fields of a report: which program measured where, and for how long.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Head {
     /// Version of the schema.
     pub(crate) schema: u32,
     /// Version of Sheaf.
-    pub(crate) version: &'static str,
+    pub(crate) version: String,
     /// The command line.
     pub(crate) command: Vec<String>,
     pub(crate) machine: Machine,
@@ -36,7 +36,7 @@ impl Head {
     pub(crate) fn new(cpus: &Cpus, seconds: f64, warm_up_seconds: f64) -> Self {
         Self {
             schema: SCHEMA,
-            version: env!("CARGO_PKG_VERSION"),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
             command: std::env::args().collect(),
             machine: Machine::this(),
             pinned: cpus.pair(),

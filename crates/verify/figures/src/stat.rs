@@ -2,7 +2,7 @@
 
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The smallest value that at least 99 of 100 do not exceed; the largest one when they are fewer than 100.
 /// `None` of nothing.
@@ -95,7 +95,7 @@ pub fn slope(points: &[(f64, f64)]) -> f64 {
 }
 
 /// Median and range of some values.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// The middle value, or the mean of the two in the middle; `null` of nothing.
     pub median: Option<f64>,

@@ -99,7 +99,7 @@ impl FarmBench<'_> {
 }
 
 /// A farm as the farm file has it by default, in which nothing but the machine limits what moves.
-fn farm_config(options: &Options, shape: Shape, stf_bytes: u64) -> FarmConfig {
+pub(crate) fn farm_config(options: &Options, shape: Shape, stf_bytes: u64) -> FarmConfig {
     let mut config = FarmConfig::default();
     config.run.flps = shape.flps.into();
     config.run.epns = shape.epns.into();

@@ -3,23 +3,25 @@
 //! Names and labels of all series are written once; a point copies them and appends a value out of a table and the
 //! time. Datagrams leave in batches by one system call; requests of HTTP leave on several connections.
 
+mod source;
+
 use anyhow::{Context as _, bail};
-use rand::{RngExt as _, SeedableRng as _};
-use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
 use serde::{Deserialize, Serialize};
 use sheaf_samples::wire::remote_write;
-use sheaf_samples::{Labels, Sample};
+use source::Source;
+pub(crate) use source::values_of;
 use std::io::{BufRead as _, BufReader, IoSlice, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::str::FromStr;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// Datagrams of one system call.
 const BATCH: usize = 16;
-/// Values that a point takes one of.
-const TABLE: usize = 4096;
-const SEED: u64 = 0x5EAF;
+/// Longest time after which points that are late have the time at which they were due. Shorter than a window of
+/// averages waits for them.
+pub(crate) const LAG_MAX: Duration = Duration::from_millis(400);
 
 /// Where points go, such as `udp:127.0.0.1:8089`, `lines:127.0.0.1:9470/write` or `remote:127.0.0.1:9090/api/v1/write`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +61,7 @@ pub struct LoadOptions {
     pub points_max: u64,
     /// Time at most, in s.
     pub seconds: f64,
-    /// Connections of HTTP.
+    /// Connections of HTTP, or sockets of datagrams; each has series of its own.
     pub connections: u32,
     /// Points begin so long ago, and each round of all series is a second later; 0: points have the time of now.
     pub history_s: u32,
@@ -74,6 +76,8 @@ pub struct Sent {
     pub points: u64,
     /// Time from the first to the last.
     pub seconds: f64,
+    /// Longest time that datagrams left after they were due, in s.
+    pub behind_s: f64,
 }
 
 impl FromStr for Target {
@@ -180,186 +184,54 @@ impl LoadOptions {
 /// If the server cannot be reached, or refuses a request for good.
 pub fn generate(options: &LoadOptions) -> anyhow::Result<Sent> {
     let begun = Instant::now();
+    let behind = AtomicU64::new(0);
     let points = match &options.to {
-        Target::Udp(address) => datagrams(options, *address)?,
-        _ => requests(options)?,
+        Target::Udp(address) => on_each(options, |at, count, points_max| {
+            datagrams(options, *address, [at, count], points_max, &behind)
+        })?,
+        _ => on_each(options, |at, count, points_max| {
+            connection(options, at, count, points_max)
+        })?,
     };
     Ok(Sent {
         points,
         seconds: begun.elapsed().as_secs_f64(),
+        behind_s: Duration::from_nanos(behind.into_inner()).as_secs_f64(),
     })
 }
 
-/// Makes the points of every `step`-th series from `first` on, round after round.
-struct Source {
-    prefixes: Vec<Vec<u8>>,
-    labels: Vec<Labels>,
-    values: Vec<[String; TABLE]>,
-    walks: Vec<i64>,
-    rng: Xoshiro256PlusPlus,
-    shape: Shape,
-    at: usize,
-    turn: usize,
-    round: i64,
-    history_ms: Option<i64>,
-    now_ns: i64,
-}
-
-impl Source {
-    fn new(options: &LoadOptions, first: u32, step: u32) -> Self {
-        let mut rng = Xoshiro256PlusPlus::seed_from_u64(SEED + u64::from(first));
-        let numbers = || (first..options.series).step_by(step as usize);
-        let name = |number: u32| {
-            (
-                format!("m{}", number % options.names),
-                format!("h{}", number / options.names),
-            )
-        };
-        let prefix = |number| {
-            let (name, host) = name(number);
-            format!("{name},host={host} value=").into_bytes()
-        };
-        let labels = |number| {
-            let (name, host) = name(number);
-            Labels::new([("__name__", name), ("host", host)]).expect("two short labels")
-        };
-        let mut table = |make: &dyn Fn(&mut Xoshiro256PlusPlus) -> String| {
-            std::array::from_fn(|_| make(&mut rng))
-        };
-        let values = vec![
-            table(&|rng| format!("{:.5}", rng.random::<f64>() * 100.0)),
-            table(&|rng| rng.random_range(1..=100).to_string()),
-            table(&|rng| rng.random_range(0..=1).to_string()),
-        ];
-        let is_remote = matches!(options.to, Target::Remote(..));
-        Self {
-            prefixes: numbers().map(prefix).collect(),
-            labels: if is_remote {
-                numbers().map(labels).collect()
-            } else {
-                Vec::new()
-            },
-            values,
-            walks: vec![5000; numbers().count()],
-            rng,
-            shape: options.shape,
-            at: 0,
-            turn: 0,
-            round: 0,
-            history_ms: (options.history_s > 0)
-                .then(|| now_ns() / 1_000_000 - i64::from(options.history_s) * 1000),
-            now_ns: now_ns(),
-        }
-    }
-
-    /// Takes the time of the next points.
-    fn look(&mut self) {
-        self.now_ns = now_ns();
-    }
-
-    /// Returns the place of the next series, its value and its time in ms.
-    fn step(&mut self) -> (usize, String, i64) {
-        let at = self.at;
-        let value = match self.shape {
-            Shape::Mix => {
-                self.turn += 1;
-                self.values[at % 3][(self.turn * 7) % TABLE].clone()
-            }
-            Shape::Walk => {
-                self.walks[at] += self.rng.random_range(-5..=5);
-                format!("{:.2}", self.walks[at] as f64 / 100.0)
-            }
-        };
-        let at_ms = match self.history_ms {
-            Some(begin) => begin + self.round * 1000 + self.rng.random_range(0..=1),
-            None => self.now_ns / 1_000_000,
-        };
-        self.at += 1;
-        if self.at == self.prefixes.len() {
-            self.at = 0;
-            self.round += 1;
-        }
-        (at, value, at_ms)
-    }
-
-    /// Appends a line.
-    fn line(&mut self, out: &mut Vec<u8>) {
-        if self.history_ms.is_none() && self.shape == Shape::Mix {
-            // The path of a load: nothing is allocated.
-            let at = self.at;
-            self.turn += 1;
-            out.extend_from_slice(&self.prefixes[at]);
-            out.extend_from_slice(self.values[at % 3][(self.turn * 7) % TABLE].as_bytes());
-            out.push(b' ');
-            push_number(out, self.now_ns);
-            out.push(b'\n');
-            self.at = (at + 1) % self.prefixes.len();
-            return;
-        }
-        let (at, value, at_ms) = self.step();
-        out.extend_from_slice(&self.prefixes[at]);
-        out.extend_from_slice(value.as_bytes());
-        out.push(b' ');
-        push_number(out, at_ms * 1_000_000);
-        out.push(b'\n');
-    }
-
-    /// Returns a request of remote write with `points`.
-    fn remote(&mut self, points: usize) -> Vec<u8> {
-        let points: Vec<(usize, [Sample; 1])> = (0..points)
-            .map(|_| {
-                let (at, value, at_ms) = self.step();
-                let value = value.parse().expect("a value of the table is a number");
-                (at, [Sample { at_ms, value }])
-            })
-            .collect();
-        let series = points
-            .iter()
-            .map(|(at, samples)| (&self.labels[*at], &samples[..]));
-        remote_write::encode(series, &[])
-    }
-}
-
-fn push_number(out: &mut Vec<u8>, number: i64) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    let mut left = number.unsigned_abs();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (left % 10) as u8;
-        left /= 10;
-        if left == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
-}
-
-fn now_ns() -> i64 {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
-}
-
-/// Sends datagrams in batches, each at its time.
-fn datagrams(options: &LoadOptions, to: SocketAddr) -> anyhow::Result<u64> {
+/// Sends the datagrams of one of `count` sockets in batches, each at its time. `behind` is the longest time that one
+/// was late, in ns.
+fn datagrams(
+    options: &LoadOptions,
+    to: SocketAddr,
+    [at, count]: [u32; 2],
+    points_max: u64,
+    behind: &AtomicU64,
+) -> anyhow::Result<u64> {
     let socket = UdpSocket::bind(("127.0.0.1", 0)).context("cannot open a socket")?;
     socket
         .connect(to)
         .with_context(|| format!("cannot reach {to}"))?;
-    let mut source = Source::new(options, 0, 1);
+    let mut source = Source::new(options, at, count);
+    let points_per_s = options.points_per_s as f64 / f64::from(count);
     let batch_points = u64::from(options.points) * BATCH as u64;
     let begun = Instant::now();
     let end = begun + Duration::from_secs_f64(options.seconds);
     let mut buffers: Vec<Vec<u8>> = vec![Vec::new(); BATCH];
     let mut sent = 0;
-    while Instant::now() < end && (options.points_max == 0 || sent < options.points_max) {
+    while Instant::now() < end && (points_max == 0 || sent < points_max) {
+        let mut lag = Duration::ZERO;
         if options.points_per_s > 0 {
-            let due = begun + Duration::from_secs_f64(sent as f64 / options.points_per_s as f64);
+            let due = begun + Duration::from_secs_f64(sent as f64 / points_per_s);
             wait_until(due);
+            lag = due.elapsed();
+            let lag_ns = u64::try_from(lag.as_nanos()).unwrap_or(u64::MAX);
+            behind.fetch_max(lag_ns, Ordering::Relaxed);
         }
-        source.look();
+        // Points have the time at which they were due, so that those of a series are apart after a stall, too. One
+        // that lasts is that of a load which is too much.
+        source.look(if lag <= LAG_MAX { lag } else { Duration::ZERO });
         for buffer in &mut buffers {
             buffer.clear();
             for _ in 0..options.points {
@@ -410,8 +282,12 @@ fn send(socket: &UdpSocket, buffers: &[Vec<u8>]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sends requests on all connections at once.
-fn requests(options: &LoadOptions) -> anyhow::Result<u64> {
+/// Sends on all connections at once, each by `send` with its number, the number of all, and its share of the points.
+fn on_each(
+    options: &LoadOptions,
+    send: impl Fn(u32, u32, u64) -> anyhow::Result<u64> + Sync,
+) -> anyhow::Result<u64> {
+    let send = &send;
     let connections = options.connections.clamp(1, options.series);
     let share = |at: u32| {
         // Every connection has series of its own, and so keeps their order.
@@ -420,7 +296,7 @@ fn requests(options: &LoadOptions) -> anyhow::Result<u64> {
     };
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..connections)
-            .map(|at| scope.spawn(move || connection(options, at, connections, share(at))))
+            .map(|at| scope.spawn(move || send(at, connections, share(at))))
             .collect();
         let joined = threads
             .into_iter()
@@ -465,7 +341,7 @@ fn connection(
             points_max - sent
         };
         let points = u64::from(options.points).min(left);
-        source.look();
+        source.look(Duration::ZERO);
         body.clear();
         if is_remote {
             body = source.remote(usize::try_from(points).unwrap_or(usize::MAX));
@@ -528,6 +404,7 @@ fn answer(answers: &mut BufReader<TcpStream>) -> anyhow::Result<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
     #[test]
     fn targets_are_read_as_they_are_written() {
@@ -580,22 +457,67 @@ mod tests {
     }
 
     #[test]
-    fn a_history_has_one_point_a_second_of_each_series() {
+    fn sockets_share_series_and_points() {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        server
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .unwrap();
         let options = LoadOptions {
-            series: 2,
-            history_s: 10,
-            shape: Shape::Walk,
+            to: Target::Udp(server.local_addr().unwrap()),
+            series: 4,
+            points: 2,
+            points_max: 64,
+            connections: 2,
+            seconds: 60.0,
             ..LoadOptions::default()
         };
-        let mut source = Source::new(&options, 0, 1);
-        let mut out = Vec::new();
-        (0..4).for_each(|_| source.line(&mut out));
-        let text = String::from_utf8(out).unwrap();
-        let times: Vec<i64> = text
-            .lines()
-            .map(|line| line.rsplit(' ').next().unwrap().parse().unwrap())
-            .collect();
-        let apart_ms = (times[2] - times[0]) / 1_000_000;
-        assert!((999..=1001).contains(&apart_ms), "{text}");
+        assert_eq!(generate(&options).unwrap().points, 64);
+        let mut by_sender: BTreeMap<SocketAddr, Vec<String>> = BTreeMap::new();
+        let mut buffer = [0; 2000];
+        for _ in 0..2 * BATCH {
+            let (length, from) = server.recv_from(&mut buffer).unwrap();
+            let text = std::str::from_utf8(&buffer[..length]).unwrap();
+            let names = text.lines().map(|line| line.split(',').next().unwrap());
+            let names = names.map(str::to_owned);
+            by_sender.entry(from).or_default().extend(names);
+        }
+        let mut names: Vec<Vec<String>> = by_sender.into_values().collect();
+        for of_one in &mut names {
+            assert_eq!(of_one.len(), 32);
+            of_one.sort_unstable();
+            of_one.dedup();
+        }
+        names.sort_unstable();
+        assert_eq!(names, [["m0", "m2"], ["m1", "m3"]]);
+    }
+
+    #[test]
+    fn what_is_sent_can_be_computed_again() {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        server
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .unwrap();
+        let options = LoadOptions {
+            to: Target::Udp(server.local_addr().unwrap()),
+            series: 7,
+            points_max: 32,
+            seconds: 60.0,
+            ..LoadOptions::default()
+        };
+        let sent = generate(&options).unwrap().points;
+        let mut found: BTreeMap<(String, String), Vec<f64>> = BTreeMap::new();
+        let mut buffer = [0; 2000];
+        for _ in 0..sent {
+            let length = server.recv(&mut buffer).unwrap();
+            let text = std::str::from_utf8(&buffer[..length]).unwrap();
+            let (series, rest) = text.split_once(" value=").unwrap();
+            let (name, host) = series.split_once(",host=").unwrap();
+            let value = rest.split(' ').next().unwrap().parse().unwrap();
+            found
+                .entry((name.to_owned(), host.to_owned()))
+                .or_default()
+                .push(value);
+        }
+        assert_eq!(found, values_of(&options, sent));
     }
 }

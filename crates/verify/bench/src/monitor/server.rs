@@ -9,6 +9,7 @@ use serde_json::Value;
 use sheaf_farm::Process;
 use sheaf_farm::proc::Usage;
 use sheaf_figures::stat;
+use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
@@ -20,6 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const RULE: &str = "groups:\n- name: bench\n  rules:\n  - alert: Probe\n    expr: probe > 1000000\n    online: true\n";
 /// Farm file of Sheaf, with these rules.
 const FARM_FILE: &str = "farm.toml";
+/// Time without more points after which none come any more: longer than a server takes to count them.
+const SETTLED: Duration = Duration::from_millis(1500);
 /// Times that each query is asked.
 const QUERIES: usize = 10;
 
@@ -77,6 +80,24 @@ impl Kind {
     }
 }
 
+/// Work of a server beyond taking points; all empty for none.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Setup {
+    /// Added to the farm file of Sheaf.
+    pub(crate) farm: String,
+    /// Rules of relabelling of VictoriaMetrics, as YAML.
+    pub(crate) relabel: String,
+    /// Threads of Sheaf that receive datagrams, in place of those of the options.
+    pub(crate) receivers: Option<u32>,
+}
+
+/// A series of an answer, with its samples: times in s, and values.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Series {
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) samples: Vec<(f64, f64)>,
+}
+
 /// A server that runs. Killed when dropped.
 pub(crate) struct Server {
     kind: Kind,
@@ -89,17 +110,30 @@ pub(crate) struct Server {
 impl Server {
     /// Starts a server with its data in `folder`, and waits until it answers.
     pub(crate) fn start(kind: Kind, folder: &Path, options: &Options) -> anyhow::Result<Self> {
+        Self::start_with(kind, folder, options, &Setup::default())
+    }
+
+    /// As [`start`](Self::start), set up as `setup` says.
+    pub(crate) fn start_with(
+        kind: Kind,
+        folder: &Path,
+        options: &Options,
+        setup: &Setup,
+    ) -> anyhow::Result<Self> {
         let data = folder.join("data");
         std::fs::create_dir(&data)?;
         let [http, udp] = free_ports()?;
         std::fs::write(folder.join("rules.yml"), RULE)?;
         std::fs::write(
             folder.join(FARM_FILE),
-            "[monitor.alarms]\nrules = [\"rules.yml\"]\n",
+            format!("[monitor.alarms]\nrules = [\"rules.yml\"]\n{}", setup.farm),
         )?;
         let mut command = match kind {
-            Kind::Sheaf => sheaf(options, &data, http, udp),
-            Kind::VictoriaMetrics => victoria_metrics(&data, http, udp),
+            Kind::Sheaf => {
+                let receivers = setup.receivers.unwrap_or(options.receivers);
+                sheaf(&options.program, receivers, &data, http, udp)
+            }
+            Kind::VictoriaMetrics => victoria_metrics(folder, &data, http, udp, &setup.relabel)?,
             Kind::InfluxDb => influxdb(folder, &data, http, udp)?,
             Kind::Prometheus => prometheus(folder, &data, http)?,
         };
@@ -252,6 +286,26 @@ impl Server {
         }
     }
 
+    /// Returns whether its points are counted by a query that costs it time.
+    pub(crate) fn counts_by_query(&self) -> bool {
+        self.kind == Kind::InfluxDb
+    }
+
+    /// Waits until `points` are stored, or no more are added, and returns their number.
+    pub(crate) fn points_within(&self, points: u64) -> anyhow::Result<u64> {
+        let (begun, mut changed, mut last) = (Instant::now(), Instant::now(), self.points()?);
+        // Metrics of a server are brought up to date once a second or so.
+        while last < points && changed.elapsed() < SETTLED && begun.elapsed() < PATIENCE {
+            let step = if self.counts_by_query() { 300 } else { 50 };
+            pause(Duration::from_millis(step));
+            let now = self.points()?;
+            if now != last {
+                (changed, last) = (Instant::now(), now);
+            }
+        }
+        Ok(last)
+    }
+
     /// Waits until a query finds `count` series.
     pub(crate) fn await_series(&mut self, count: u64, patience: Duration) -> anyhow::Result<()> {
         await_true(patience, || {
@@ -277,6 +331,29 @@ impl Server {
         let answer: Value = serde_json::from_str(&text)?;
         let value = answer["data"]["result"][0]["value"][1].as_str();
         Ok(value.and_then(|value| value.parse().ok()))
+    }
+
+    /// Returns the value of an instant query at a time, in s since 1970.
+    pub(crate) fn value_at(&self, expr: &str, at_s: f64) -> anyhow::Result<Option<f64>> {
+        let text = self.get(&format!(
+            "/api/v1/query?time={at_s:.3}&query={}",
+            escaped(expr)
+        ))?;
+        let answer: Value = serde_json::from_str(&text)?;
+        let value = answer["data"]["result"][0]["value"][1].as_str();
+        Ok(value.and_then(|value| value.parse().ok()))
+    }
+
+    /// Returns the samples of a range selector up to a time, in s since 1970.
+    pub(crate) fn samples(&self, selector: &str, at_s: f64) -> anyhow::Result<Vec<Series>> {
+        let text = self.get(&format!(
+            "/api/v1/query?time={at_s:.3}&query={}",
+            escaped(selector)
+        ))?;
+        let answer: Value = serde_json::from_str(&text)?;
+        let result = answer["data"]["result"].as_array();
+        let result = result.with_context(|| format!("{selector} answers {text}"))?;
+        Ok(result.iter().map(series).collect())
     }
 
     /// Returns whether the alert of [`RULE`] fires.
@@ -326,8 +403,14 @@ impl Server {
     }
 }
 
-fn sheaf(options: &Options, data: &Path, http: SocketAddr, udp: SocketAddr) -> Command {
-    let mut command = Command::new(&options.program);
+fn sheaf(
+    program: &Path,
+    receivers: u32,
+    data: &Path,
+    http: SocketAddr,
+    udp: SocketAddr,
+) -> Command {
+    let mut command = Command::new(program);
     command.args([
         "monitor",
         "--http",
@@ -336,12 +419,18 @@ fn sheaf(options: &Options, data: &Path, http: SocketAddr, udp: SocketAddr) -> C
         &udp.to_string(),
     ]);
     command.arg("--data").arg(data);
-    command.args(["--receivers", &options.receivers.to_string()]);
+    command.args(["--receivers", &receivers.to_string()]);
     command.args(["--config", FARM_FILE]);
     command
 }
 
-fn victoria_metrics(data: &Path, http: SocketAddr, udp: SocketAddr) -> Command {
+fn victoria_metrics(
+    folder: &Path,
+    data: &Path,
+    http: SocketAddr,
+    udp: SocketAddr,
+    relabel: &str,
+) -> anyhow::Result<Command> {
     let mut command = Command::new("victoria-metrics");
     command.arg(format!("-storageDataPath={}", data.display()));
     command.arg(format!("-httpListenAddr={http}"));
@@ -351,7 +440,12 @@ fn victoria_metrics(data: &Path, http: SocketAddr, udp: SocketAddr) -> Command {
         "-search.latencyOffset=0s",
         "-search.disableCache",
     ]);
-    command
+    if !relabel.is_empty() {
+        let path = folder.join("relabel.yml");
+        std::fs::write(&path, relabel)?;
+        command.arg(format!("-relabelConfig={}", path.display()));
+    }
+    Ok(command)
 }
 
 fn influxdb(
@@ -364,7 +458,8 @@ fn influxdb(
     let data = data.display();
     let text = format!(
         "reporting-disabled = true\nbind-address = \"{rpc}\"\n[meta]\ndir = \"{data}/meta\"\n\
-         [data]\ndir = \"{data}/data\"\nwal-dir = \"{data}/wal\"\nmax-series-per-database = 0\nquery-log-enabled = false\n\
+         [data]\ndir = \"{data}/data\"\nwal-dir = \"{data}/wal\"\nmax-series-per-database = 0\n\
+         query-log-enabled = false\n\
          [monitor]\nstore-enabled = false\n[http]\nbind-address = \"{http}\"\nlog-enabled = false\n\
          [[udp]]\nenabled = true\nbind-address = \"{udp}\"\ndatabase = \"bench\"\nbatch-timeout = \"100ms\"\n\
          read-buffer = 4194304\n"
@@ -385,6 +480,22 @@ fn prometheus(folder: &Path, data: &Path, http: SocketAddr) -> anyhow::Result<Co
     command.arg(format!("--web.listen-address={http}"));
     command.arg("--web.enable-remote-write-receiver");
     Ok(command)
+}
+
+/// Reads a series of the answer to a range selector.
+fn series(answer: &Value) -> Series {
+    let labels = answer["metric"].as_object();
+    let labels = labels.into_iter().flatten();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let samples = answer["values"].as_array().into_iter().flatten();
+    Series {
+        labels: labels
+            .map(|(name, value)| (name.clone(), text(value)))
+            .collect(),
+        samples: samples
+            .filter_map(|sample| Some((sample[0].as_f64()?, sample[1].as_str()?.parse().ok()?)))
+            .collect(),
+    }
 }
 
 /// Returns addresses whose ports are free, for TCP and for UDP.
