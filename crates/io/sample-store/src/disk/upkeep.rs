@@ -353,7 +353,9 @@ impl Disk {
     /// whether there were some.
     fn seal_before(&self, end_ms: i64) -> Result<bool, StoreError> {
         let mut is_any = false;
-        for id in 0..self.read().index.len() {
+        // Not in the head of the loop, which would hold the lock.
+        let total = self.read().index.len();
+        for id in 0..total {
             let mut head = self.write();
             let samples = &head.of(id).samples;
             let count = samples.partition_point(|one| one.at_ms < end_ms);
@@ -371,7 +373,8 @@ impl Disk {
         if kind == Kind::Raw {
             let is_sealed = self.seal_before(end_ms)?;
             let waits = |head: &Head| head.pending.partitions(kind).any(|one| one <= number);
-            if is_sealed || waits(&self.read()) {
+            let is_waiting = is_sealed || waits(&self.read());
+            if is_waiting {
                 self.write_tables_now()?;
             }
         }

@@ -81,7 +81,7 @@ fn buckets_keep_the_samples_that_memory_had_of_a_dropped_day() {
     store.append(&batch(new, 2 * 86_400, 1)).unwrap();
     for call in 0..100 {
         store.commit().unwrap();
-        store.maintain(BEGIN_MS + 2 * DAY_MS + call * 500).unwrap();
+        store.maintain(BEGIN_MS + 2 * DAY_MS + call * 5000).unwrap();
     }
     // Late for the day and not for its series.
     let late = Sample {
