@@ -93,8 +93,8 @@ fn every_part_of_the_monitoring_experiments_works_on_small_input() {
         }
     }
     let checks = report["checks"].as_array().unwrap();
-    // Four scenarios, the sources, the agent, two of the correlation.
-    assert_eq!(checks.len(), 8, "{report:#}");
+    // Four scenarios, the sources, the agent, the correlation.
+    assert_eq!(checks.len(), 7, "{report:#}");
     assert_eq!(report["is_quick"], true);
 
     sheaf(&["lab", "monitor", "--read", &json, "--page", &again]).ok(&["--read"]);

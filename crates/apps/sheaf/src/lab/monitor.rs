@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Measure what the monitoring paper and MELK measured: Sheaf beside peers and published figures.
+/// Measure again what the monitoring paper and MELK measured, beside peers.
 ///
 /// Parts: `scenarios` (pass-through, edit, suppress, average over 1 s), `sources` (600 kHz from 100,000), `storage`
 /// (by streams), `latency` (to a query, an alarm, a frame), `melk` (cost and losses of the agent beside a busy farm,

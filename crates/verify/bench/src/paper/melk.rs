@@ -3,7 +3,7 @@
 mod warm_farm;
 
 use super::Options;
-use super::heat::{Cause, Queries, RELATED_MAX, intervals_lost, temperature_c};
+use super::heat::{Cause, Queries, intervals_lost, temperature_c};
 use super::rates::now_s;
 use super::report::{Check, Figures, Row};
 use crate::monitor::load::Target;
@@ -26,9 +26,9 @@ const NODE: &str = "melk-node";
 const INTERVAL_S: f64 = 1.0;
 /// One turn of holding up: shorter than the silence after which a node is suspect.
 const CYCLE: Duration = Duration::from_millis(50);
-/// A correlation above this shows nothing; that of unrelated dips has to be further off by the margin.
-const SHOWN_MAX: f64 = -0.4;
-const MARGIN: f64 = 0.3;
+/// Least difference between the correlation of dips that follow the temperature and that of others. On a machine that
+/// is busy with others both move, and their difference stays.
+const MARGIN: f64 = 0.25;
 
 /// Measures the agent and the correlations.
 pub(crate) fn melk(
@@ -269,25 +269,20 @@ fn correlations(
         rows.push(row);
     }
     let (related, other) = (medians[0], medians[1]);
-    let holds = |is_so: bool, found: String| if is_so { Vec::new() } else { vec![found] };
-    checks.push(Check {
-        what: format!("correlation: dips that follow the temperature have {SHOWN_MAX} or less"),
-        problems: holds(related <= SHOWN_MAX, format!("found {related:.2}")),
-    });
+    let mut problems = Vec::new();
+    // NaN, as of a farm that stood still, is no difference.
+    let is_apart = other - related >= MARGIN;
+    if !is_apart {
+        problems.push(format!("found {related:.2} beside {other:.2}"));
+    }
     checks.push(Check {
         what: format!(
-            "correlation: as deep dips of another cause are further off by {MARGIN} at least"
+            "correlation: dips that follow the temperature are below as deep dips of another cause by {MARGIN}"
         ),
-        problems: holds(
-            other >= related + MARGIN,
-            format!("found {other:.2} beside {related:.2}"),
-        ),
+        problems,
     });
     Ok(rows)
 }
-
-// A correlation that is aimed at shows something.
-const _: () = assert!(RELATED_MAX <= SHOWN_MAX);
 
 impl Options {
     /// Returns the time between two samples of the farm and of the temperature, in ms.

@@ -102,10 +102,10 @@ fn check_all(options: &Options, able: &[(Scenario, Setup)]) -> Vec<anyhow::Resul
             .iter()
             .map(|(scenario, setup)| scope.spawn(move || check(options, *scenario, setup)))
             .collect();
-        let joined = threads.into_iter().map(|thread| thread.join());
-        joined
-            .map(|outcome| outcome.expect("its panic was printed"))
-            .collect()
+        let joined = threads
+            .into_iter()
+            .map(|thread| thread.join().expect("its panic was printed"));
+        joined.collect()
     })
 }
 
