@@ -310,7 +310,10 @@ impl Disk {
             let done_ms = head.borders.derived_to(coarser(from)?);
             let end_ms = |number: i64| (number + 1) * from.partition_ms();
             let is_next = |&number: &i64| end_ms(number) > done_ms;
-            let oldest = self.tables.partitions(from).into_iter().find(is_next);
+            // Those that wait for their tables too: the border never comes back to a partition.
+            let mut partitions = self.tables.partitions(from);
+            partitions.extend(head.pending.partitions(from));
+            let oldest = partitions.into_iter().find(is_next);
             if let Some(partition) = oldest
                 && end_ms(partition).saturating_add(settle_ms) <= now_ms
             {
@@ -378,8 +381,10 @@ impl Disk {
                 self.write_tables_now()?;
             }
         }
+        // An older partition may have come after one that is dropped already.
+        let dropped_to_ms = end_ms.max(self.read().borders.dropped_to(kind));
         self.tables
-            .put_mark(&format!("dropped.{}", kind.name()), end_ms)?;
+            .put_mark(&format!("dropped.{}", kind.name()), dropped_to_ms)?;
         let mut head = self.write();
         head.borders.set_dropped_to(kind, end_ms);
         head.refreshed.set_dropped_to(kind, end_ms);

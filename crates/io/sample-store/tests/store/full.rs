@@ -105,6 +105,54 @@ fn buckets_keep_the_samples_that_memory_had_of_a_dropped_day() {
     assert!(store.fsck(false).unwrap().is_clean());
 }
 
+/// A day whose chunks waited for their tables was passed over when the day after it was derived, and dropping it
+/// afterwards moved the border of what is dropped back. Found by `sheaf sim torture --kind monitor`, seeds 1048 and
+/// 1088.
+#[test]
+fn a_day_that_comes_to_the_tables_after_its_successor_is_derived_and_stays_dropped() {
+    const DAY_MS: i64 = 86_400_000;
+    let dir = tempfile::tempdir().unwrap();
+    let config = Config {
+        flush_age_ms: i64::MAX,
+        ..config()
+    };
+    let store = open(dir.path(), &config);
+    let [first, second, last] = [0, 1, 2].map(|number| intern(&store, number));
+    store.append(&batch(second, 86_400, 5)).unwrap();
+    store.flush().unwrap();
+    store.append(&batch(first, 0, 5)).unwrap();
+    store.append(&batch(last, 3 * 86_400, 1)).unwrap();
+    store.commit().unwrap();
+    // Sealed, and too early for a level.
+    for _ in 0..40 {
+        store.maintain(BEGIN_MS + DAY_MS).unwrap();
+    }
+    for _ in 0..40 {
+        store.maintain(BEGIN_MS + 3 * DAY_MS).unwrap();
+    }
+    let count = |store: &Disk, number: u32, from_ms: i64| {
+        let found = buckets(store, number, from_ms, from_ms + 9_999, 10_000);
+        found.iter().map(|one| one.count).sum::<u64>()
+    };
+    let check = |store: &Disk| {
+        assert_eq!(count(store, 0, BEGIN_MS), 5);
+        assert_eq!(count(store, 1, BEGIN_MS + DAY_MS), 5);
+    };
+    check(&store);
+    let dropped: Vec<i64> = std::iter::from_fn(|| store.free_oldest_raw().unwrap()).collect();
+    assert!(
+        dropped.contains(&BEGIN_MS) && dropped.contains(&(BEGIN_MS + DAY_MS)),
+        "{dropped:?}"
+    );
+    check(&store);
+    drop(store);
+    let store = open(dir.path(), &config);
+    check(&store);
+    // Late, and of a day that was dropped.
+    let appended = store.append(&batch(second, 86_410, 1)).unwrap();
+    assert_eq!(appended.expired, 1, "{appended:?}");
+}
+
 /// A file system in memory, of 4 MiB; nothing is left of it afterwards.
 struct Tmpfs(tempfile::TempDir);
 

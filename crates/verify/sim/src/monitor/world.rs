@@ -583,7 +583,8 @@ impl<'a> World<'a> {
                 }
                 Kept::Maintained(at_ms) => self.model.store.clock_ms = Some(at_ms),
                 Kept::DroppedDay(day_ms) => {
-                    self.model.store.dropped_to_ms = day_ms + DAY_MS;
+                    let store = &mut self.model.store;
+                    store.dropped_to_ms = store.dropped_to_ms.max(day_ms + DAY_MS);
                 }
                 Kept::NotDropped => {
                     self.model.store.maybe_dropped_to_ms = self.model.store.oldest_day_end_ms();
