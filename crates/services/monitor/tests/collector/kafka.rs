@@ -2,7 +2,7 @@
 //!
 //! The broker is the one of Apache, a single node of KRaft, and what it has is read by Kafka's own console consumer.
 
-use super::engines::{SAMPLES, await_count, check, forward};
+use super::engines::{SAMPLES, await_count, check, forward, now_ms};
 use super::peers::{Peer, await_listening, free, pause};
 use super::{PATIENCE, ask, begin, config};
 use sheaf_auth::{Authority, Validity};
@@ -466,6 +466,8 @@ pub(super) fn produce(
         let partition = client.partition_client(topic, 0, UnknownTopicHandling::Retry);
         let partition = partition.await.unwrap();
         let size = |one: &(Option<String>, String)| one.1.len() + 100;
+        // A broker deletes by the time of records, half a minute after its start.
+        let timestamp = DateTime::from_timestamp_millis(now_ms()).unwrap();
         let mut batch = Vec::new();
         let mut bytes = 0;
         for (index, one) in records.iter().enumerate() {
@@ -474,7 +476,7 @@ pub(super) fn produce(
                 key: one.0.clone().map(String::into_bytes),
                 value: Some(one.1.clone().into_bytes()),
                 headers: BTreeMap::new(),
-                timestamp: DateTime::from_timestamp_millis(1_764_000_000_000).unwrap(),
+                timestamp,
             });
             if bytes > 512 << 10 || index + 1 == records.len() {
                 let full = std::mem::take(&mut batch);

@@ -74,7 +74,7 @@ fn start(python: &Path, jars: &str, args: &[&str], folder: &Path) -> Job {
 }
 
 /// Waits for the first result: Spark takes half a minute to start where other tests run beside it.
-fn await_first(http: SocketAddr, log: &Path) {
+fn await_first(http: SocketAddr, job: &mut Job, log: &Path) {
     let begun = Instant::now();
     let path = "/api/v1/query?query=last_over_time(temperature_window_avg[5m])";
     while get(http, path)["data"]["result"]
@@ -83,6 +83,8 @@ fn await_first(http: SocketAddr, log: &Path) {
         .is_empty()
     {
         let log = || std::fs::read_to_string(log).unwrap_or_default();
+        let end = job.0.try_wait().unwrap();
+        assert!(end.is_none(), "the job has ended: {}", log());
         assert!(begun.elapsed() < START, "no result: {}", log());
         pause();
     }
@@ -115,7 +117,7 @@ fn spark_aggregates_the_topic_and_writes_it_back() {
         "--from",
         "earliest",
     ];
-    let _job = start(&python, &jars, &args, folder.path());
+    let mut job = start(&python, &jars, &args, folder.path());
     let write = |lines: &str| {
         let (status, body) = ask(http, "POST", "/write?precision=ms", "", lines.as_bytes());
         assert_eq!(status, 204, "{body}");
@@ -148,7 +150,7 @@ fn spark_aggregates_the_topic_and_writes_it_back() {
     write(&format!(
         "temperature,detector=TPC,host=h0 value=1 {later}\n"
     ));
-    await_first(http, &folder.path().join("spark.log"));
+    await_first(http, &mut job, &folder.path().join("spark.log"));
     for (detector, base) in [("TPC", 100.0), ("ITS", 200.0)] {
         let of = |function: &str, field: &str| {
             format!(
