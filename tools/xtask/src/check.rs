@@ -24,8 +24,9 @@ const TESTS: [&str; 7] = [
     "sheaf-sim/mutants,sheaf-verdict-log/mutants",
 ];
 
-/// Seeds of the collector of monitoring, from 0 on: about 40 s of one core. The family is young, and sweeps by hand still
-/// find a violation in some hundred seeds; with other seeds for each commit CI would fail on what the commit did not do.
+/// Seeds of the collector of monitoring, from 0 on: about 40 s of one core. The family is young, and sweeps by hand
+/// still find a violation in some hundred seeds; with other seeds for each commit CI would fail on what the commit did
+/// not do.
 const MONITOR_SEEDS: &str = "300";
 
 /// One step of the check. They run in the order of [`Stage::ALL`]: cheap ones first, and what only

@@ -10,6 +10,7 @@ mod lane;
 mod own;
 mod queue;
 mod sampler;
+mod shared;
 #[cfg(test)]
 mod tests;
 
@@ -21,9 +22,10 @@ use crate::registry::Registry;
 use crate::reporting::Verbosity;
 use budget::Budget;
 use group::{Choose, Group};
-use lane::{Lane, Shared};
+use lane::Lane;
 use own::Own;
 use sampler::{BeforeSample, Control, Known, Sampler};
+use shared::Shared;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -118,9 +120,9 @@ impl ReporterBuilder {
         self
     }
 
-    /// Adds collectors of which one gets each sample: the one that `choose` names, from 0 on, of those that take samples
-    /// now (`true`). A collector that an attempt fails at is left alone for [`collector_pause`](Self::collector_pause),
-    /// and what it did not take goes to the next.
+    /// Adds collectors of which one gets each sample: the one that `choose` names, from 0 on, of those that take
+    /// samples now (`true`). A collector that an attempt fails at is left alone for
+    /// [`collector_pause`](Self::collector_pause), and what it did not take goes to the next.
     ///
     /// Over HTTP and TCP an attempt says whether the collector is there. Over UDP only a machine does that nothing
     /// listens at; one that is gone is not noticed.

@@ -1,8 +1,8 @@
 //! Choice of the one of several places, known by their names, that a source stays with: a collector of metrics.
 //!
-//! Every source chooses for itself, with the policy `maglev` over the names, so that no two have to talk: the sources are
-//! spread evenly, a source keeps its place from one life to the next, and a place that is added or taken out moves as
-//! few sources as can be. While a place is away its sources are spread over the others.
+//! Every source chooses for itself, with the policy `maglev` over the names, so that no two have to talk: the sources
+//! are spread evenly, a source keeps its place from one life to the next, and a place that is added or taken out
+//! moves as few sources as can be. While a place is away its sources are spread over the others.
 
 use crate::load::{Job, LoadView, TargetId, TargetLoad};
 use crate::policy::Policy as _;

@@ -107,7 +107,11 @@ pub(crate) async fn serve(
     }
     let ticking = tokio::spawn(tick(shared.clone()));
     scrape::start(&shared, targets);
-    peers::watch(&shared);
+    let silent_ms = shared.config.alarms.limits.sources.silent_ms;
+    let desk = shared.desk.clone();
+    peers::watch(&shared.peers, silent_ms, &shared.stop, move |heard| {
+        peer::take(&desk, heard);
+    });
     match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => {
             serve::serve(shared.clone(), listener, router(shared.clone()), places).await;

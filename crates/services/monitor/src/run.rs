@@ -194,8 +194,10 @@ pub fn start_with(
     };
     let keeper = spawn("keep", move || keeper.run())?;
     let desk = begin.desk();
+    let (beside, store) = (peers.clone(), kept.store.clone());
+    let wider = Box::new(move || Box::new(beside.beside(store.clone())) as Box<dyn Source>);
     let alarms = begin
-        .start(kept.store.clone(), peers.clone(), registry, farm)
+        .start(kept.store.clone(), wider, registry, farm)
         .map_err(MonitorError::Thread)?;
     let mut shards = shards.into_iter();
     let of_http = shards.next().expect("one more than there are receivers");

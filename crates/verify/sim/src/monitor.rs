@@ -2,9 +2,9 @@
 //!
 //! Clients with wrong clocks send counted samples over a network that loses, repeats, delays and cuts datagrams, to
 //! the parts that the threads of a collector drive ([`sheaf_monitor::cores`]); their store is the shipped one, in
-//! files on a disk that can be full, slow, and without power ([`MonitorOptions`]). Beside it runs a model that knows only what
-//! clients sent and the network delivered. What the collector says of every source, what its store answers after every
-//! death, and the sum *sent = stored + suppressed + refused + late + lost* have to agree with it.
+//! files on a disk that can be full, slow, and without power ([`MonitorOptions`]). Beside it runs a model that knows
+//! only what clients sent and the network delivered. What the collector says of every source, what its store answers
+//! after every death, and the sum *sent = stored + suppressed + refused + late + lost* have to agree with it.
 
 mod check;
 mod client;

@@ -4,7 +4,7 @@
 //! Each has a lane with an account of its own, so that what it lost is a number there. A batch that one collector has
 //! not taken is sent to the next as a whole: parts of it may be stored twice, with the same times and values.
 
-use super::lane::Shared;
+use super::shared::Shared;
 use crate::batch::Batch;
 use crate::count::Counter;
 use std::fmt;

@@ -2,16 +2,13 @@
 //! payload of every flush.
 
 use super::group::Group;
-use super::queue::Queue;
+use super::shared::Shared;
 use crate::backend::{Carrier, CarryError, Encoder};
 use crate::batch::{Batch, Identity, Tags};
-use crate::count::Counter;
 use crate::derive::{Number, VALUE};
-use crate::reporting::Verbosity;
 use rustix::time::{ClockId, clock_gettime};
 use sheaf_samples::client::{BACKEND, DROPPED, PROCESS, SENT};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 use tracing::{info, warn};
 
@@ -21,58 +18,6 @@ const PAUSE: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// Samples that the account of a flush consists of.
 const ACCOUNT: usize = 2;
-
-/// State that a lane shares with the thread that samples.
-#[derive(Debug)]
-pub(super) struct Shared {
-    /// URI without options.
-    pub(super) name: String,
-    pub(super) queue: Queue,
-    verbosity: AtomicU8,
-    /// Whether the URI states the verbosity.
-    pub(super) is_stated: bool,
-    pub(super) sent: Arc<Counter>,
-    pub(super) dropped: Arc<Counter>,
-    /// Processor time of the lane so far, in ns.
-    cpu_ns: AtomicU64,
-}
-
-impl Shared {
-    pub(super) fn new(
-        name: String,
-        (verbosity, is_stated): (Verbosity, bool),
-        sent: Arc<Counter>,
-        dropped: Arc<Counter>,
-    ) -> Self {
-        Self {
-            name,
-            queue: Queue::default(),
-            verbosity: AtomicU8::new(verbosity as u8),
-            is_stated,
-            sent,
-            dropped,
-            cpu_ns: AtomicU64::new(0),
-        }
-    }
-
-    pub(super) fn verbosity(&self) -> Verbosity {
-        Verbosity::ALL[usize::from(self.verbosity.load(Ordering::Relaxed))]
-    }
-
-    pub(super) fn set_verbosity(&self, verbosity: Verbosity) {
-        self.verbosity.store(verbosity as u8, Ordering::Relaxed);
-    }
-
-    pub(super) fn cpu(&self) -> Duration {
-        Duration::from_nanos(self.cpu_ns.load(Ordering::Relaxed))
-    }
-
-    /// Hands a batch to the lane.
-    pub(super) fn push(&self, batch: &Arc<Batch>) {
-        let dropped = self.queue.push(batch.clone(), self.verbosity());
-        self.dropped.add(dropped as u64);
-    }
-}
 
 /// Lane, as its thread has it.
 pub(super) struct Lane {
@@ -122,7 +67,7 @@ impl Lane {
             }
             let cpu = clock_gettime(ClockId::ThreadCPUTime);
             let ns = cpu.tv_sec.unsigned_abs() * 1_000_000_000 + cpu.tv_nsec.unsigned_abs();
-            self.shared.cpu_ns.store(ns, Ordering::Relaxed);
+            self.shared.note_cpu(ns);
         }
     }
 
@@ -254,7 +199,9 @@ impl Delivery {
 mod tests {
     use super::*;
     use crate::backend::{Format, Packed};
+    use crate::count::Counter;
     use crate::registry::Registry;
+    use crate::reporting::Verbosity;
     use sheaf_samples::wire::line_protocol::{Decoder, Precision, Series};
     use std::collections::VecDeque;
     use std::sync::Mutex;

@@ -3,8 +3,8 @@
 
 use super::budget::Budget;
 use super::group::Group;
-use super::lane::Shared;
 use super::own::Own;
+use super::shared::Shared;
 use crate::batch::{Batch, Identity, Tags};
 use crate::derive::{Field, Number, Reading, State};
 use crate::event::{Record, now_ms};

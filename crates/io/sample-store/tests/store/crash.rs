@@ -272,7 +272,8 @@ impl Space for Notes {
 }
 
 /// Groups that a killed process had written and not synced were shown by the next one, and gone with the power after
-/// that; with them went the labels of series whose samples were committed. Found by `sheaf sim torture --kind monitor --one 8`.
+/// that; with them went the labels of series whose samples were committed. Found by
+/// `sheaf sim torture --kind monitor --one 8`.
 #[test]
 fn what_a_killed_process_wrote_is_synced_before_it_is_shown() {
     let dir = tempfile::tempdir().unwrap();

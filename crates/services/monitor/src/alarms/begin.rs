@@ -4,13 +4,12 @@ use super::deliver::{Dispatch, WORKERS, Worker};
 use super::desk::Desk;
 use super::inbox::Inbox;
 use super::orders::{self, FarmOrders};
-use super::rules::Rules;
+use super::rules::{Rules, Wider};
 use super::saved::{self, Progress, Saved, Saver};
 use super::settings::AlarmsSettings;
 use super::sources::Reports;
 use super::tap::{Tap, Wanted};
 use super::turn::{Turn, Work};
-use crate::peers::Peers;
 use crate::problem::Problem;
 use crate::wall;
 use sheaf_alarms::Alarms;
@@ -94,7 +93,7 @@ impl Begin {
         self.desk.clone()
     }
 
-    /// Starts the threads.
+    /// Starts the threads. `wider` makes the source of late rules that see more than `store`.
     ///
     /// # Errors
     ///
@@ -102,7 +101,7 @@ impl Begin {
     pub(crate) fn start(
         self,
         store: Arc<dyn Store>,
-        peers: Peers,
+        wider: Wider,
         registry: Arc<Registry>,
         farm: Option<Box<dyn FarmOrders>>,
     ) -> io::Result<Running> {
@@ -136,7 +135,7 @@ impl Begin {
         let rules = Rules {
             desk: self.desk.clone(),
             store: store.clone(),
-            peers: over_peers.then_some(peers),
+            wider: over_peers.then_some(wider),
             generation: self.generation.clone(),
             is_busy: is_evaluating.clone(),
         };

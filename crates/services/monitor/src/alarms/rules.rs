@@ -1,15 +1,14 @@
 //! Late rules: their queries over the store, in a thread of their own.
 
 use super::desk::Desk;
-use crate::peers::Peers;
 use crate::wall;
 use sheaf_alarms::{Evaluated, Evaluation, Recorded, evaluate};
-use sheaf_query::Options;
+use sheaf_query::{Options, Source};
 use sheaf_sample_store::Store;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
-use tracing::{debug, warn};
+use tracing::warn;
 
 /// Queries that are due together.
 #[derive(Debug)]
@@ -19,12 +18,15 @@ pub(super) struct Round {
     pub(super) evaluations: Vec<Evaluation>,
 }
 
+/// Maker of a source for one evaluation.
+pub(crate) type Wider = Box<dyn Fn() -> Box<dyn Source> + Send>;
+
 /// Driver of late rules.
 pub(super) struct Rules {
     pub(super) desk: Arc<Desk>,
     pub(super) store: Arc<dyn Store>,
-    /// Collectors whose samples the rules see as well, if they are to.
-    pub(super) peers: Option<Peers>,
+    /// Source of the samples of all collectors side by side, if the rules are to see them.
+    pub(super) wider: Option<Wider>,
     /// Number of the set of rules that is in force.
     pub(super) generation: Arc<AtomicU64>,
     /// Set while a round is under way.
@@ -54,18 +56,10 @@ impl Rules {
     }
 
     fn evaluate(&self, evaluation: &Evaluation, options: &Options) -> Result<Evaluated, String> {
-        let Some(peers) = &self.peers else {
-            return evaluate(&*self.store, evaluation, options);
-        };
-        let source = peers.beside(self.store.clone());
-        let result = evaluate(&source, evaluation, options);
-        for missing in source.warnings() {
-            debug!(
-                missing,
-                "A rule was evaluated without samples of a collector"
-            );
+        match &self.wider {
+            Some(wider) => evaluate(&*wider(), evaluation, options),
+            None => evaluate(&*self.store, evaluation, options),
         }
-        result
     }
 
     /// Appends what recording rules made. At once and not by the queue: later rules of the group read it.

@@ -1,7 +1,9 @@
-//! What collectors side by side ask each other. Answers are of the own store alone, so no question goes round.
+//! Questions that collectors side by side ask each other. Answers are of the own store alone, so no question goes
+//! round.
 
 use super::answer::{Refused, json};
 use super::params::Params;
+use crate::alarms::Desk;
 use crate::peers::{CONTENT_TYPE, Heard};
 use crate::shared::Shared;
 use crate::wall;
@@ -15,6 +17,16 @@ use std::sync::Arc;
 const WITHIN_MS: i64 = 10_000;
 
 type Asked = State<Arc<Shared>>;
+
+/// Lets the alarms know which sources another collector has received from, in times of the own clock.
+pub(super) fn take(desk: &Desk, heard: &Heard) {
+    let now_ms = wall::now_ms();
+    let mut alarms = desk.alarms();
+    for (source, seen_ms) in &heard.sources {
+        let age_ms = heard.now_ms.saturating_sub(*seen_ms).max(0);
+        alarms.handle_source_elsewhere(now_ms, source, now_ms.saturating_sub(age_ms));
+    }
+}
 
 /// Answers a question for samples or names.
 pub(super) async fn question(State(shared): Asked, message: Bytes) -> Result<Response, Refused> {

@@ -1,9 +1,8 @@
 //! Sources that went to another collector: their silence here is no alarm here.
 
-use super::{Peer, PeerError, body, place};
+use super::{Peer, PeerError, Peers, body, place};
 use crate::client::Client;
-use crate::shared::Shared;
-use crate::wall;
+use crate::stop::Stop;
 use hyper::Method;
 use hyper::body::Bytes;
 use serde::{Deserialize, Serialize};
@@ -12,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::MissedTickBehavior;
 
-/// Route of the sources that a collector hears.
+/// Route of the sources that a collector receives from.
 pub(crate) const ROUTE: &str = "/api/alarms/sources";
 /// Longest answer: a million sources.
 const ANSWER_BYTES_MAX: usize = 128 << 20;
@@ -30,17 +29,22 @@ pub(crate) struct Heard {
     pub(crate) sources: BTreeMap<String, i64>,
 }
 
-/// Asks every peer for its sources until the collector stops.
-pub(crate) fn watch(shared: &Arc<Shared>) {
-    let silent_ms = shared.config.alarms.limits.sources.silent_ms;
+/// Asks every peer for its sources until the collector stops, often enough for a silence of `silent_ms`; `take` gets
+/// the answers.
+pub(crate) fn watch(
+    peers: &Peers,
+    silent_ms: i64,
+    stop: &Stop,
+    take: impl Fn(&Heard) + Clone + Send + 'static,
+) {
     let silent = Duration::from_millis(u64::try_from(silent_ms).unwrap_or(0));
     let every = (silent / PER_SILENCE).clamp(Duration::from_millis(50), EVERY);
-    for peer in &shared.peers.peers {
-        tokio::spawn(watch_one(shared.clone(), peer.clone(), every));
+    for peer in &peers.peers {
+        tokio::spawn(watch_one(peer.clone(), every, stop.clone(), take.clone()));
     }
 }
 
-async fn watch_one(shared: Arc<Shared>, peer: Arc<Peer>, every: Duration) {
+async fn watch_one(peer: Arc<Peer>, every: Duration, stop: Stop, take: impl Fn(&Heard)) {
     let path = format!("{ROUTE}?within_ms={}", 2 * every.as_millis());
     // The files were read at the start, and a token may have been changed since.
     let mut client = None;
@@ -48,12 +52,12 @@ async fn watch_one(shared: Arc<Shared>, peer: Arc<Peer>, every: Duration) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            () = shared.stop.wait() => return,
+            () = stop.wait() => return,
             _ = ticks.tick() => {}
         }
         let heard = ask(&mut client, &peer, &path, every).await;
         if let Ok(heard) = &heard {
-            take(&shared, heard);
+            take(heard);
         }
         peer.note(heard.as_ref().err());
     }
@@ -73,14 +77,4 @@ async fn ask(
     let asked = known.ask(Method::GET, &[], Bytes::new(), ANSWER_BYTES_MAX, within);
     let answer = body(asked.await?)?;
     Ok(serde_json::from_slice(&answer)?)
-}
-
-/// Lets the alarms know which sources are heard elsewhere, in times of the own clock.
-fn take(shared: &Shared, heard: &Heard) {
-    let now_ms = wall::now_ms();
-    let mut alarms = shared.desk.alarms();
-    for (source, seen_ms) in &heard.sources {
-        let age_ms = heard.now_ms.saturating_sub(*seen_ms).max(0);
-        alarms.handle_source_elsewhere(now_ms, source, now_ms.saturating_sub(age_ms));
-    }
 }
