@@ -11,6 +11,8 @@ use sheaf_protocol::{Timestamp, splitmix};
 
 /// Entries of the table: with ten places the shares are even within some per mille.
 const ENTRIES: usize = 4_093;
+/// Hashes that are tried for a source whose place is away.
+const TRIES_MAX: u32 = 64;
 
 /// Choice of one source.
 ///
@@ -65,12 +67,25 @@ impl Spread {
     /// If there are no places, or `is_up` is not as long as their list.
     pub fn choose(&mut self, is_up: &[bool]) -> usize {
         assert_eq!(is_up.len(), self.targets.len(), "one flag a place");
-        let is_any_up = is_up.contains(&true);
-        for (target, is_up) in self.targets.iter().zip(is_up) {
-            self.view.set_available(*target, *is_up || !is_any_up);
+        let home = self.place(self.source);
+        if is_up[home] || !is_up.contains(&true) {
+            return home;
         }
+        // By further hashes, so that the sources of a place spread evenly over all others.
+        let mut hash = self.source;
+        let mut others = (0..TRIES_MAX).map(|_| {
+            hash = splitmix::hash(hash);
+            self.place(hash)
+        });
+        let up = others.find(|place| is_up[*place]);
+        let first = is_up.iter().position(|is_up| *is_up);
+        up.or(first).unwrap_or(home)
+    }
+
+    /// Returns the place of a number, whether it takes anything or not.
+    fn place(&mut self, number: u64) -> usize {
         let job = Job {
-            id: self.source,
+            id: number,
             bytes: 0,
             avoid: &[],
             is_early: false,

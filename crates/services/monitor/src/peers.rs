@@ -96,7 +96,10 @@ enum PeerError {
 }
 
 /// Questions that are under way.
-pub(crate) struct Asked(Vec<(Arc<Peer>, JoinHandle<Result<Found, PeerError>>)>);
+pub(crate) struct Asked(Vec<(Arc<Peer>, Answering)>);
+
+/// Question to one peer.
+type Answering = JoinHandle<Result<Found, PeerError>>;
 
 /// Answers of the peers.
 #[derive(Default)]

@@ -76,7 +76,7 @@ impl MetricsConfig {
             ("metrics.collectors", &self.collectors[..], true),
         ];
         check_uris(&lists, |key, found, expected| {
-            check.fail(key, found, expected)
+            check.fail(key, found, expected);
         });
         check.that(
             self.verbosity.parse::<Verbosity>().is_ok(),
