@@ -55,11 +55,11 @@ impl OperatorsModel {
     ) -> Result<Passing, &'static str> {
         let mut name = OutName::Same(series);
         match series.metric {
-            Metric::State if self.operators.refresh_ms > 0 => {
-                if !self.changes(series, at_ms, value) {
-                    self.suppressed += 1;
-                    return Err("suppressed");
-                }
+            Metric::State
+                if self.operators.refresh_ms > 0 && !self.changes(series, at_ms, value) =>
+            {
+                self.suppressed += 1;
+                return Err("suppressed");
             }
             Metric::Noise if self.operators.discards => {
                 self.discarded += 1;
