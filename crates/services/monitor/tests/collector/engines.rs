@@ -192,7 +192,15 @@ fn prometheus_gets_everything_over_an_outage() {
             "--web.enable-remote-write-receiver",
             &listen,
         ];
-        Peer::start("prometheus", &args, folder)
+        let peer = Peer::start("prometheus", &args, folder)?;
+        await_listening(address);
+        // It listens while it still reads its log, and answers 503.
+        let begun = Instant::now();
+        while ask(address, "GET", "/-/ready", "", b"").0 != 200 {
+            assert!(begun.elapsed() < PATIENCE, "Prometheus is not ready");
+            pause();
+        }
+        Some(peer)
     };
     let url = format!("http://{address}/api/v1/write");
     let forward = forward(ForwardKind::RemoteWrite, url);
