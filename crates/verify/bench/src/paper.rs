@@ -3,7 +3,7 @@
 //! The Modular Stack paper measured Flume, Spark and InfluxDB, and the founding report MELK. `rates` has the scenarios,
 //! the sources and the streams, `latency` and `melk` the rest; `scenario` and `heat` say what each is and how its
 //! result is checked, `published` what they are held against, and `page` writes the results page. Servers, generator
-//! and probes are those of the benchmark of the collector ([`monitor`](crate::monitor)), which keeps this here.
+//! and probes are those of the benchmark of the collector ([`crate::monitor`]), which keeps this here.
 
 mod heat;
 mod latency;
