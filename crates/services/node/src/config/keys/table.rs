@@ -279,6 +279,9 @@ keys! {
     table [metrics] {
         /// Back ends as URIs, such as "influxdb-udp://127.0.0.1:8089". --metrics-to of a node takes their place.
         backends: "";
+        /// Collectors side by side as URIs: each node sends to one of them, by the policy maglev, and to another one
+        /// while that takes nothing. The same list at all nodes (docs/how-to/monitor.md).
+        collectors: "";
         /// Time between two samples. They are taken at multiples of it, so that sums over nodes line up.
         interval_ms: "ms", whole(10, 3_600_000, " ms, an hour");
         /// Metrics that are sent to back ends whose URI has no verbosity: prod, info or debug.
