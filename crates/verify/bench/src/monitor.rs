@@ -56,19 +56,34 @@ pub fn measure(options: &Options, tell: &mut dyn FnMut(&str)) -> anyhow::Result<
             }
             tell(&format!("{}: {}", kind.name(), step.name()));
             let rows = step.run(kind, options);
-            match rows.with_context(|| format!("{}: {}", kind.name(), step.name())) {
-                Ok(rows) => report.rows.extend(rows),
-                Err(error) if kind == Kind::Sheaf => return Err(error),
-                // A peer that fails costs its own rows.
-                Err(error) => {
-                    let text = format!("failed: {error:#}");
-                    tell(&text);
-                    report.skipped.push(text);
-                }
-            }
+            let rows = rows.with_context(|| format!("{}: {}", kind.name(), step.name()));
+            let Report {
+                rows: all, skipped, ..
+            } = &mut report;
+            take_rows(kind, rows, all, skipped, tell)?;
         }
     }
     Ok(report)
+}
+
+/// Adds the rows of a measurement of `kind`. A peer that fails costs its own rows, and Sheaf the run.
+pub(crate) fn take_rows<T>(
+    kind: Kind,
+    rows: anyhow::Result<Vec<T>>,
+    all: &mut Vec<T>,
+    skipped: &mut Vec<String>,
+    tell: &mut dyn FnMut(&str),
+) -> anyhow::Result<()> {
+    match rows {
+        Ok(rows) => all.extend(rows),
+        Err(error) if kind == Kind::Sheaf => return Err(error),
+        Err(error) => {
+            let text = format!("failed: {error:#}");
+            tell(&text);
+            skipped.push(text);
+        }
+    }
+    Ok(())
 }
 
 /// One part of what is measured of a server.

@@ -20,8 +20,8 @@ pub use report::{Check, Report, Row};
 pub use scenario::Scenario;
 
 use crate::cpus::Cpus;
-use crate::monitor;
 use crate::monitor::server::{Kind, pause};
+use crate::monitor::{self, take_rows};
 use crate::report::Head;
 use anyhow::Context as _;
 use peer_harness::machine_busy_s;
@@ -147,16 +147,10 @@ pub fn measure(options: &Options, tell: &mut dyn FnMut(&str)) -> anyhow::Result<
             let what = format!("{}: {}", part.name(), kind.name());
             tell(&what);
             let rows = part.run(options, kind, tell, &mut report.checks);
-            match rows.context(what) {
-                Ok(rows) => report.rows.extend(rows),
-                Err(error) if kind == Kind::Sheaf => return Err(error),
-                // A peer that fails costs its own rows.
-                Err(error) => {
-                    let text = format!("failed: {error:#}");
-                    tell(&text);
-                    report.skipped.push(text);
-                }
-            }
+            let Report {
+                rows: all, skipped, ..
+            } = &mut report;
+            take_rows(kind, rows.context(what), all, skipped, tell)?;
         }
     }
     Ok(report)

@@ -8,7 +8,7 @@ use axum::body::Bytes;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use sheaf_query::{Options, Query, Range, Source, SourceError, success};
+use sheaf_query::{Answer, Error, Options, Query, Range, Source, SourceError, success};
 use sheaf_samples::{Labels, Matcher};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const NAMES_BACK_MS: i64 = 36 * 3_600_000;
 type Asked = State<Arc<Shared>>;
 
 /// Runs `work` where it may take its time.
-async fn apart<T: Send + 'static>(
+pub(super) async fn apart<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Refused> + Send + 'static,
 ) -> Result<T, Refused> {
     tokio::task::spawn_blocking(work)
@@ -33,6 +33,24 @@ async fn apart<T: Send + 'static>(
         })
 }
 
+/// Evaluates an expression over the samples of all collectors.
+async fn answer(
+    shared: Arc<Shared>,
+    text: String,
+    evaluate: impl FnOnce(&Query, &dyn Source, &Options) -> Result<Answer, Error> + Send + 'static,
+) -> Result<Response, Refused> {
+    apart(move || {
+        let options = Options::default();
+        let query = Query::parse(&text, &options).map_err(|error| Refused::query(&error))?;
+        let source = shared.source();
+        let answer = evaluate(&query, &source, &options);
+        let mut answer = answer.map_err(|error| Refused::query(&error))?;
+        answer.warnings.extend(source.warnings());
+        Ok(json(StatusCode::OK, success(&answer)))
+    })
+    .await
+}
+
 /// `/api/v1/query`
 pub(super) async fn query(
     State(shared): Asked,
@@ -42,14 +60,8 @@ pub(super) async fn query(
     let params = Params::new(query.as_deref(), &form);
     let text = params.need("query")?.to_owned();
     let at_ms = params.time_ms("time", wall::now_ms())?;
-    apart(move || {
-        let options = Options::default();
-        let query = Query::parse(&text, &options).map_err(|error| Refused::query(&error))?;
-        let source = shared.source();
-        let answer = query.instant(&source, at_ms, &options);
-        let mut answer = answer.map_err(|error| Refused::query(&error))?;
-        answer.warnings.extend(source.warnings());
-        Ok(json(StatusCode::OK, success(&answer)))
+    answer(shared, text, move |query, source, options| {
+        query.instant(source, at_ms, options)
     })
     .await
 }
@@ -69,14 +81,8 @@ pub(super) async fn query_range(
         to_ms: params.time_ms("end", 0)?,
         step_ms: params.span_ms("step")?,
     };
-    apart(move || {
-        let options = Options::default();
-        let query = Query::parse(&text, &options).map_err(|error| Refused::query(&error))?;
-        let source = shared.source();
-        let answer = query.range(&source, range, &options);
-        let mut answer = answer.map_err(|error| Refused::query(&error))?;
-        answer.warnings.extend(source.warnings());
-        Ok(json(StatusCode::OK, success(&answer)))
+    answer(shared, text, move |query, source, options| {
+        query.range(source, range, options)
     })
     .await
 }

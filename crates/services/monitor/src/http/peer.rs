@@ -2,6 +2,7 @@
 //! round.
 
 use super::answer::{Refused, json};
+use super::ask::apart;
 use super::params::Params;
 use crate::alarms::Desk;
 use crate::peers::{CONTENT_TYPE, Heard};
@@ -30,12 +31,12 @@ pub(super) fn take(desk: &Desk, heard: &Heard) {
 
 /// Answers a question for samples or names.
 pub(super) async fn question(State(shared): Asked, message: Bytes) -> Result<Response, Refused> {
-    let work = move || sheaf_query::exchange::answer(&*shared.kept.store, &message);
-    let failed = |text: String| Refused::of(StatusCode::INTERNAL_SERVER_ERROR, "internal", text);
-    let answer = tokio::task::spawn_blocking(work).await;
-    let answer = answer.map_err(|error| failed(error.to_string()))?;
-    let answer = answer.map_err(|error| Refused::bad(error.to_string()))?;
-    let bytes = answer.map_err(|error| Refused::query(&error.into()))?;
+    let bytes = apart(move || {
+        let answer = sheaf_query::exchange::answer(&*shared.kept.store, &message);
+        let answer = answer.map_err(|error| Refused::bad(error.to_string()))?;
+        answer.map_err(|error| Refused::query(&error.into()))
+    });
+    let bytes = bytes.await?;
     Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], bytes).into_response())
 }
 

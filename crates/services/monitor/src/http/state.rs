@@ -1,6 +1,7 @@
 //! State of the collector: sources, figures, health.
 
 use super::answer::{Refused, json};
+use super::ask::apart;
 use super::params::Params;
 use crate::shared::Shared;
 use crate::sources::SHOWN_MAX;
@@ -19,19 +20,15 @@ pub(super) async fn sources(
 ) -> Result<Response, Refused> {
     let is_own = Params::new(query.as_deref(), b"").get("own") == Some("1");
     let board = shared.board.clone();
-    let own = tokio::task::spawn_blocking(move || board.sources());
-    let (others, missing) = match is_own {
-        true => (Vec::new(), Vec::new()),
-        false => shared.peers.sources().await,
+    let own = apart(move || Ok(board.sources()));
+    let others = async {
+        match is_own {
+            true => (Vec::new(), Vec::new()),
+            false => shared.peers.sources().await,
+        }
     };
-    let rows = own.await;
-    let rows = rows.map_err(|error| {
-        Refused::of(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "internal",
-            error.to_string(),
-        )
-    })?;
+    let (rows, (others, missing)) = tokio::join!(own, others);
+    let rows = rows?;
     let total = rows.len() + others.len();
     let rows = rows.into_iter().map(|row| serde_json::json!(row));
     // Each part has those with most trouble first.

@@ -1,6 +1,7 @@
 //! Work on the store of a running collector that an operator asks for: a check, a copy.
 
 use super::answer::{Refused, data};
+use super::ask::apart;
 use super::params::Params;
 use crate::shared::Shared;
 use axum::extract::{RawQuery, State};
@@ -81,12 +82,13 @@ async fn on_disk<T: Send + 'static>(
             "the store is in memory, expected one in a folder (monitor.data)",
         ));
     };
-    let failed = |text: String| Refused::of(StatusCode::INTERNAL_SERVER_ERROR, "internal", text);
-    match tokio::task::spawn_blocking(move || work(&disk)).await {
-        Ok(Ok(done)) => Ok(done),
-        Ok(Err(error)) => Err(failed(error.to_string())),
-        Err(error) => Err(failed(error.to_string())),
-    }
+    apart(move || {
+        work(&disk).map_err(|error| {
+            let status = StatusCode::INTERNAL_SERVER_ERROR;
+            Refused::of(status, "internal", error.to_string())
+        })
+    })
+    .await
 }
 
 #[cfg(test)]
