@@ -390,10 +390,7 @@ test("sources have rates over three seconds, also after a restart", () => {
 
 test("a source that went to another collector has rates at each", () => {
   const rates = new Rates();
-  const at = (here: number, there: number) => [
-    source("a", here),
-    source("a", there, { collector: "http://b:9470" }),
-  ];
+  const at = (here: number, there: number) => [source("a", here), source("a", there, { collector: "http://b:9470" })];
   rates.update(1000, at(0, 0));
   assert.deepEqual(
     rates.update(2000, at(5, 700)).map((row) => row.rate),
