@@ -163,6 +163,7 @@ impl Scheduler {
                     target,
                     address: hello.data_address.clone(),
                     is_leaving: false,
+                    has_reported: false,
                     is_durable: hello.is_durable,
                     sources: BTreeSet::new(),
                     is_cut: false,
@@ -585,6 +586,7 @@ impl Scheduler {
             return;
         };
         node.pulse = pulse;
+        node.has_reported = true;
         let (applied, said) = (pulse.released_version, self.released_said);
         let has_missed = node.releasing.is_missed(now, applied, said, patience);
         for (_, bytes) in node

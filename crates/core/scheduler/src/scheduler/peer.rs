@@ -54,6 +54,8 @@ pub(super) struct EpnNode {
     pub(super) target: Target,
     pub(super) address: String,
     pub(super) is_leaving: bool,
+    /// Has sent a pulse, which follows the report of the TFs that it holds.
+    pub(super) has_reported: bool,
     /// Reports TFs only once they are on its disk (ack level `stored`).
     pub(super) is_durable: bool,
     /// FLPs that have a data stream open to it.

@@ -379,8 +379,10 @@ impl Scheduler {
         self.send(Recipient::AllEpns, Control::Dismissed);
     }
 
-    /// Dismisses EPNs that want to leave when they hold nothing of the run.
+    /// Dismisses EPNs that want to leave when they hold nothing of the run. One that has joined this leader just now is
+    /// known to hold nothing only after its report: it may hold TFs that a former leader has assigned to it.
     fn dismiss_leaving(&mut self) {
+        let has_reported = |epn: &EpnId| self.epns.get(epn).is_none_or(|node| node.has_reported);
         let holds = |epn: EpnId| {
             let booked = self
                 .view
@@ -393,7 +395,9 @@ impl Scheduler {
                 )
         };
         let leaving = self.leaving.iter().copied();
-        let free: Vec<EpnId> = leaving.filter(|epn| !holds(*epn)).collect();
+        let free: Vec<EpnId> = leaving
+            .filter(|epn| has_reported(epn) && !holds(*epn))
+            .collect();
         for epn in free {
             self.send(Recipient::Epn(epn), Control::Dismissed);
         }

@@ -74,7 +74,7 @@ fn under_none_a_committed_tf_of_the_dead_is_abandoned_and_who_leaves_is_gone() {
     bench.check(
         "flp 0 has 0; epn 0 built 0  => assign 0#1>0, 0 complete, commit 0 epn:0
          epn 0 dead                  => 0 abandoned
-         epn 1 leaves; epn 1 dead    => epn:1: dismissed",
+         epn 1 pulse; epn 1 leaves; epn 1 dead => epn:1: dismissed",
     );
     assert_eq!(bench.booked(0), (0, 0));
     assert_eq!(bench.scheduler.view().len(), 1);

@@ -67,6 +67,19 @@ fn nothing_is_placed_before_the_nodes_have_spoken_and_what_is_half_built_stays_w
 }
 
 #[test]
+fn a_leaving_epn_stays_until_it_has_reported_what_it_holds() {
+    let mut bench = farm(1, 2);
+    bench.after("flp 0 has 0");
+    bench.take_over();
+    bench.check(
+        "flp 0 joins; epn 0 joins; epn 0 leaves; wait 1 =>
+         epn 0 has 0; epn 0 pulse; wait 1 => assign 0#1>0
+         epn 0 built 0#0 => 0 complete, commit 0 epn:0
+         epn 0 acks 0 => epn:0: dismissed",
+    );
+}
+
+#[test]
 fn a_second_epn_that_has_parts_may_still_win() {
     let mut bench = farm(1, 2);
     bench.after("flp 0 has 0");

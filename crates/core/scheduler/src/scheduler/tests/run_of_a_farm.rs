@@ -292,6 +292,7 @@ fn sources_that_end_one_by_one_below_open_tfs_leave_rosters_that_hold_together()
 #[test]
 fn a_leaving_epn_gets_nothing_new_and_goes_when_it_is_empty() {
     let mut bench = farm(1, 2);
+    bench.after("epn 0 pulse; epn 1 pulse");
     bench.check(
         "flp 0 has 0      => assign 0#1>0
          epn 0 leaves     =>
