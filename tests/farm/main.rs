@@ -34,6 +34,7 @@ mod start_order;
 mod status;
 mod stf_files;
 mod stored;
+mod streams;
 mod systemd;
 mod top;
 mod totals;

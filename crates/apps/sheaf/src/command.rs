@@ -1,7 +1,9 @@
 //! All commands of the program: one row a command, from which help, completions and the reference are derived.
 
 use crate::logging::{self, Usual};
-use crate::{agent, cert, completions, config, ctl, data, demo, reference, run, status, top};
+use crate::{
+    agent, cert, completions, config, ctl, data, demo, files, reference, run, status, top,
+};
 #[cfg(feature = "monitor")]
 use crate::{alarms, monitor, query, samples};
 #[cfg(feature = "lab")]
@@ -35,7 +37,8 @@ Examples:
   sheaf data inspect run.raw                   what is in a file of raw data
   sheaf data convert --to stf run.raw run.tf   raw data as a TF file of DataDistribution
   sheaf data consume /run/sheaf/epn-0          read timeframes in the memory of an EPN
-  sheaf data verify run1                       check a run again from the logs of its nodes")]
+  sheaf data verify run1                       check a run again from the logs of its nodes
+  sheaf files list /data                       files of streams, their sizes and checksums")]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) logging: logging::Args,
@@ -61,6 +64,7 @@ pub(crate) enum Command {
     Samples(samples::Args),
     Agent(agent::Args),
     Data(data::Args),
+    Files(files::Args),
     Config(config::Args),
     Cert(cert::Args),
     #[cfg(feature = "lab")]
@@ -116,6 +120,7 @@ impl Command {
             Self::Samples(args) => samples::run(args),
             Self::Agent(args) => agent::run(args),
             Self::Data(args) => data::run(args),
+            Self::Files(args) => files::run(args),
             Self::Config(args) => config::run(args),
             Self::Cert(args) => cert::run(args),
             #[cfg(feature = "lab")]

@@ -16,6 +16,7 @@ mod data;
 mod demo;
 mod duration;
 mod fail;
+mod files;
 mod json_file;
 #[cfg(feature = "lab")]
 mod lab;

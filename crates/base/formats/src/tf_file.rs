@@ -3,6 +3,10 @@
 //! Layout: `docs/reference/tf-file.md`. The head has a CRC-32C of its own, every payload the one that its FLP took: so
 //! every byte of the file is covered.
 
+mod next;
+
+pub use next::{NextTf, next_tf};
+
 use crate::view::{View, digest_of};
 use bytes::Bytes;
 use sheaf_protocol::{
@@ -415,7 +419,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// A TF of opaque payloads, of FLP 0 and so on, without FLP 9.
-    fn tf(id: u64, payloads: &[&[u8]]) -> Tf<Bytes> {
+    pub(super) fn tf(id: u64, payloads: &[&[u8]]) -> Tf<Bytes> {
         let part = |(flp, payload): (u16, &&[u8])| Part {
             source: Source {
                 flp: FlpId(flp),

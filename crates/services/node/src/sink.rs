@@ -16,6 +16,7 @@ mod shm;
 mod stf_files;
 mod store;
 mod store_worker;
+mod streams;
 mod unix;
 mod vectored;
 mod verify;
@@ -30,6 +31,7 @@ pub use patience::Patience;
 pub use shm::ShmSink;
 pub use stf_files::{StfFileSink, StfFiles};
 pub use store::{Recovered, TfStore};
+pub use streams::StreamsSink;
 pub use unix::{Consumer, UnixSink};
 pub use verify::{Verify, VerifySink};
 pub use zmq::{Outlet, ZmqLayout, ZmqOutlet, ZmqSink};
@@ -61,6 +63,8 @@ kinds! {
         File(FileSink) = "file" at "directory", "writes one file a TF" see "docs/reference/tf-file.md";
         StfFile(StfFileSink) = "stf-file" at "directory", "writes files of many TFs as DataDistribution does"
             see "docs/reference/stf-file.md";
+        Streams(StreamsSink) = "streams" at "directory", "writes files of many TFs by stream and block, with several threads"
+            see "docs/how-to/write.md";
         Unix(UnixSink) = "unix" at "path", "writes whole TFs to the consumer process at a Unix socket"
             see "docs/reference/tf-file.md";
         Shm(ShmSink) = "shm" at "path", "lends TFs to consumer processes, which read them in the memory of the EPN"
@@ -284,6 +288,9 @@ pub enum SinkError {
     /// There is no socket for its consumers.
     #[error("cannot hand TFs on by ZeroMQ: {0}")]
     Zmq(#[from] ZmqError),
+    /// The files of streams cannot be had.
+    #[error("{0}")]
+    Streams(String),
     /// There is no thread for it.
     #[error("cannot start the thread of the sink: {0}")]
     Thread(io::Error),

@@ -37,7 +37,7 @@ const WORDS: [&str; 6] = [
 const MODULES: [&str; 4] = ["net", "fs", "thread", "env"];
 
 /// Dependencies of pure crates, beside each other.
-const DEPENDENCIES: [&str; 16] = [
+const DEPENDENCIES: [&str; 18] = [
     "bytes",
     "crc-fast",
     // Tables in the order of insertion, for hot paths: the same from run to run with a hasher without random keys.
@@ -53,8 +53,10 @@ const DEPENDENCIES: [&str; 16] = [
     "saphyr-parser",
     "serde",
     "serde_json",
+    "simd-adler32",
     "snap",
     "thiserror",
+    "xxhash-rust",
 ];
 
 pub(crate) fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {

@@ -302,7 +302,10 @@ mod tests {
         assert_eq!(key("flp.when_full").names(), ["block", "drop-newest"]);
         assert_eq!(key("icn.scheduler.incomplete").names(), ["never", "allow"]);
         assert_eq!(key("run.flps").names(), Vec::<String>::new());
-        assert_eq!(key("epn.sink.kind").names().len(), 7);
+        assert_eq!(
+            key("epn.sink.kind").names().len(),
+            crate::sink::SinkConfig::KINDS.len()
+        );
     }
 
     #[test]

@@ -1,0 +1,160 @@
+//! `sheaf files check`: files read again and compared with their catalogue.
+
+use anyhow::Context as _;
+use serde_json::json;
+use sheaf_formats::tf_file::{NextTf, next_tf};
+use sheaf_stream_files::{Catalogue, FileRow, FileState};
+use sheaf_write::{Kinds, Summing, Sums};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Bytes that are read at once.
+const READ_BYTES: usize = 1 << 20;
+
+/// Read closed files again, and compare bytes, records and checksums with the catalogue.
+///
+/// Files that a running writer has open are left out. Exit status: 0 if nothing is wrong, 1 if a file is damaged, gone,
+/// or without a row.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Check the files in these folders.
+    #[arg(required = true, value_name = "DIR")]
+    folders: Vec<PathBuf>,
+    /// Print the report as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Outcome of all files.
+#[derive(Debug, Default)]
+struct Report {
+    files: u64,
+    records: u64,
+    bytes: u64,
+    open: u64,
+    faults: Vec<String>,
+}
+
+/// Checks all folders.
+///
+/// # Errors
+///
+/// A folder without a catalogue, or standard output that cannot be written to.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut report = Report::default();
+    for (folder, catalogue) in super::catalogues(&args.folders)? {
+        check_folder(&folder, &catalogue, &mut report)?;
+    }
+    let text = if args.json {
+        let object = json!({
+            "files": report.files,
+            "records": report.records,
+            "bytes": report.bytes,
+            "open": report.open,
+            "faults": report.faults,
+        });
+        format!("{object}\n")
+    } else {
+        let lines: String = report.faults.iter().map(|it| format!("{it}\n")).collect();
+        format!(
+            "{lines}{} files, {} records, {} bytes checked; {} open; {} faults\n",
+            report.files,
+            report.records,
+            report.bytes,
+            report.open,
+            report.faults.len()
+        )
+    };
+    io::stdout()
+        .write_all(text.as_bytes())
+        .context("cannot write to standard output")?;
+    Ok(ExitCode::from(u8::from(!report.faults.is_empty())))
+}
+
+fn check_folder(folder: &Path, catalogue: &Catalogue, report: &mut Report) -> anyhow::Result<()> {
+    let mut known = BTreeSet::new();
+    for row in catalogue.rows(None)? {
+        known.insert(row.file.clone());
+        if row.state == FileState::Open {
+            report.open += 1;
+            continue;
+        }
+        match check_file(folder, &row) {
+            Ok(()) => {
+                report.files += 1;
+                report.records += row.records;
+                report.bytes += row.sums.bytes;
+            }
+            Err(fault) => {
+                let path = folder.join(&row.file);
+                report.faults.push(format!("{}: {fault}", path.display()));
+            }
+        }
+    }
+    let cannot = || format!("cannot read {}", folder.display());
+    for entry in std::fs::read_dir(folder).with_context(cannot)? {
+        let entry = entry.with_context(cannot)?;
+        let name = entry.file_name();
+        let is_stray = name
+            .to_str()
+            .is_some_and(|name| name.ends_with(".tf") && !known.contains(name));
+        // A file that was closed after the rows were read has one now.
+        if is_stray && catalogue.get(&name.to_string_lossy())?.is_none() {
+            let path = entry.path();
+            report.faults.push(format!(
+                "{}: the catalogue does not have it",
+                path.display()
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Compares a file with its row.
+fn check_file(folder: &Path, row: &FileRow) -> Result<(), String> {
+    let said = |error: io::Error| error.to_string();
+    let file = File::open(folder.join(&row.file)).map_err(said)?;
+    let mut reader = Summed {
+        inner: BufReader::with_capacity(READ_BYTES, file),
+        summing: Summing::new(Kinds {
+            crc32c: row.sums.crc32c.is_some(),
+            xxh3: row.sums.xxh3.is_some(),
+        }),
+    };
+    let mut records = 0;
+    let broken = loop {
+        match next_tf(&mut reader).map_err(said)? {
+            NextTf::Whole(..) => records += 1,
+            NextTf::Broken(error) => break Some(error),
+            NextTf::End => break None,
+        }
+    };
+    io::copy(&mut reader, &mut io::sink()).map_err(said)?;
+    let found: Sums = reader.summing.sums();
+    let sums = row.sums.compare(&found).map_err(|error| error.to_string());
+    match broken {
+        Some(error) => Err(format!("record {records}: {error}")),
+        None if records != row.records => Err(format!(
+            "{records} records, expected {} by the catalogue",
+            row.records
+        )),
+        None => sums,
+    }
+}
+
+/// Reader that sums what is read.
+struct Summed {
+    inner: BufReader<File>,
+    summing: Summing,
+}
+
+impl Read for Summed {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(bytes)?;
+        self.summing.update(&bytes[..count]);
+        Ok(count)
+    }
+}

@@ -1,0 +1,165 @@
+//! `sheaf files read`: the TFs of a file.
+
+use crate::fail;
+use anyhow::Context as _;
+use bytes::Bytes;
+use serde_json::json;
+use sheaf_formats::tf_file::{NextTf, next_tf, tf_file_head};
+use sheaf_protocol::Tf;
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Bytes that are read at once.
+const READ_BYTES: usize = 1 << 20;
+
+/// Print the TFs of files, or give them back one file each.
+///
+/// Every byte is checked. Exit status: 0 if all files are whole, 1 if one is damaged or cut; what stands in front of
+/// the damage is given.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Read these files; those that are still being written as well.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Only this TF, or those from the first to before the last.
+    #[arg(long, value_name = "ID[..ID]", value_parser = range_of)]
+    tf: Option<(u64, u64)>,
+    /// Only STFs of these FLPs.
+    #[arg(long, value_name = "INDEX", value_delimiter = ',')]
+    flp: Vec<u16>,
+    /// Write each TF as a file of its own into this folder, which must be there.
+    #[arg(long, value_name = "DIR")]
+    to: Option<PathBuf>,
+    /// Print one JSON object for each TF, one a line.
+    #[arg(long)]
+    json: bool,
+}
+
+fn range_of(text: &str) -> Result<(u64, u64), String> {
+    let number = |text: &str| {
+        let parsed = text.parse::<u64>();
+        parsed.map_err(|_| format!("found `{text}`, expected a number or FIRST..END"))
+    };
+    match text.split_once("..") {
+        Some((first, end)) => Ok((number(first)?, number(end)?)),
+        None => number(text).map(|tf| (tf, tf.saturating_add(1))),
+    }
+}
+
+/// Reads all files.
+///
+/// # Errors
+///
+/// A file that cannot be read, or a result that cannot be written.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if let Some(folder) = args.to.as_deref().filter(|folder| !folder.is_dir()) {
+        return Err(fail::bad_use(format!(
+            "found --to {}, expected a folder that is there",
+            folder.display()
+        )));
+    }
+    let mut out = BufWriter::new(io::stdout().lock());
+    let mut is_whole = true;
+    for path in &args.files {
+        match read(args, path, &mut out) {
+            Ok(whole) => is_whole &= whole,
+            Err(error) if is_broken_pipe(&error) => return Ok(ExitCode::SUCCESS),
+            Err(error) => return Err(error),
+        }
+    }
+    match out.flush() {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        flushed => flushed.context("cannot write to standard output")?,
+    }
+    Ok(ExitCode::from(u8::from(!is_whole)))
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let source = error.downcast_ref::<io::Error>();
+    source.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// Reads one file. Returns whether it is whole.
+fn read(args: &Args, path: &Path, out: &mut impl Write) -> anyhow::Result<bool> {
+    let cannot = || format!("cannot read {}", path.display());
+    let file = File::open(path).with_context(cannot)?;
+    let mut reader = BufReader::with_capacity(READ_BYTES, file);
+    let mut offset = 0;
+    loop {
+        match next_tf(&mut reader).with_context(cannot)? {
+            NextTf::End => return Ok(true),
+            NextTf::Broken(error) => {
+                out.flush()?;
+                // Where errors cannot be printed, the exit status still shows them.
+                let _ = writeln!(
+                    io::stderr(),
+                    "sheaf: {}: at byte {offset}: {error}",
+                    path.display()
+                );
+                return Ok(false);
+            }
+            NextTf::Whole(tf, bytes) => {
+                if let Some(tf) = selected(args, tf) {
+                    print(args, &tf, offset, out)?;
+                }
+                offset += bytes;
+            }
+        }
+    }
+}
+
+/// Returns what is wanted of a TF.
+fn selected(args: &Args, mut tf: Tf<Bytes>) -> Option<Tf<Bytes>> {
+    let is_in = |(first, end): (u64, u64)| (first..end).contains(&tf.tf.0);
+    if !args.tf.is_none_or(is_in) {
+        return None;
+    }
+    if !args.flp.is_empty() {
+        tf.parts
+            .retain(|part| args.flp.contains(&part.source.flp.0));
+        tf.missing.retain(|flp| args.flp.contains(&flp.0));
+    }
+    Some(tf)
+}
+
+fn print(args: &Args, tf: &Tf<Bytes>, offset: u64, out: &mut impl Write) -> anyhow::Result<()> {
+    let flps: Vec<u16> = tf.parts.iter().map(|part| part.source.flp.0).collect();
+    let missing: Vec<u16> = tf.missing.iter().map(|flp| flp.0).collect();
+    let line = if args.json {
+        let object = json!({
+            "run": tf.run.to_string(),
+            "tf": tf.tf.0,
+            "offset": offset,
+            "bytes": tf.bytes(),
+            "flps": flps,
+            "missing": missing,
+            "redelivered": tf.is_redelivered,
+        });
+        object.to_string()
+    } else {
+        format!(
+            "run {}  TF {:>12}  at {offset:>14}  {:>12} bytes of {} FLPs, {} missing",
+            tf.run,
+            tf.tf.0,
+            tf.bytes(),
+            flps.len(),
+            missing.len()
+        )
+    };
+    writeln!(out, "{line}")?;
+    let Some(folder) = &args.to else {
+        return Ok(());
+    };
+    let path = folder.join(format!("tf-{:012}.tf", tf.tf.0));
+    let write = || {
+        let mut file = BufWriter::new(File::create_new(&path)?);
+        file.write_all(&tf_file_head(tf))?;
+        tf.parts
+            .iter()
+            .try_for_each(|part| file.write_all(&part.payload))?;
+        file.flush()
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}

@@ -1,0 +1,26 @@
+//! The brain of a writer: which file a record goes to, at which offset, and which worker writes it.
+//!
+//! A [`Writer`] takes records of streams and gives [`Action`]s to the driver that has the disks and the threads: open a
+//! file, write a record at an offset, close a file. A file has the records of one stream in one block of the run; it is
+//! cut in segments, each written by one worker. An [`Assignment`] says how the workers are chosen: one for a whole file
+//! by what they have to do, or one for each segment, whichever is free.
+//!
+//! Checksums of segments are combined at the close ([`Sums`]), so a file is byte for byte, and sum for sum, what one
+//! worker would have written. The crate is pure: no clock, no file, no thread.
+//!
+//! The problem is that of ATLAS' data loggers ("Storage balancing", 2017; `docs/explanation/writing.md`).
+
+mod assign;
+mod checksum;
+mod id;
+mod template;
+mod writer;
+
+pub use assign::{Assignment, Unit, UnknownAssignment, assignments};
+pub use checksum::{Kinds, Summing, Sums, SumsError, combine_adler32};
+pub use id::{FileId, Place, StreamId};
+pub use template::{FileName, Template, TemplateError, check_word};
+pub use writer::{
+    Action, Checkpoint, ClosedFile, Counts, Limits, OpenedFile, Refused, Segment, StreamConfig,
+    SyncEvery, Writer, WriterConfig, WriterError,
+};

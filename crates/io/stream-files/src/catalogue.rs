@@ -1,0 +1,501 @@
+//! Catalogue of the files of a writer: an SQLite database that other programs read while it is written.
+//!
+//! A file has a row from before its first byte. While it is open the row has the beginning of the file that was durable
+//! at the last sync, with its checksums, so that a restart need not read it again. Layout:
+//! `docs/reference/stream-files.md`.
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row, params};
+use sheaf_write::{FileName, Sums};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use thiserror::Error;
+
+/// Version of the tables, in SQLite's `user_version`.
+const VERSION: i32 = 1;
+/// Mark of our databases, in SQLite's `application_id`: "SHWR".
+const APPLICATION: i32 = 0x5348_5752;
+/// How long a writer waits for another process that holds the database.
+const BUSY: Duration = Duration::from_secs(5);
+
+const TABLES: &str = "
+CREATE TABLE files (
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    project TEXT NOT NULL,
+    run INTEGER NOT NULL,
+    stream TEXT NOT NULL,
+    block INTEGER NOT NULL,
+    node TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('open', 'closed', 'recovered')),
+    opened_ns INTEGER NOT NULL,
+    closed_ns INTEGER,
+    records INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    adler32 INTEGER NOT NULL,
+    crc32c INTEGER,
+    xxh3 INTEGER
+) STRICT;
+CREATE INDEX files_state ON files (state) WHERE state = 'open';
+CREATE INDEX files_place ON files (run, stream, block);
+";
+
+/// Name of the database in a folder.
+const FILE: &str = "catalogue.sqlite";
+
+/// State of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileState {
+    /// Being written; its name ends in `.part`.
+    Open,
+    /// Whole.
+    Closed,
+    /// Left by a crash, and cut behind its last whole record.
+    Recovered,
+}
+
+impl FileState {
+    const ALL: [Self; 3] = [Self::Open, Self::Closed, Self::Recovered];
+
+    /// Name in the catalogue and in listings.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Closed => "closed",
+            Self::Recovered => "recovered",
+        }
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.name() == name)
+    }
+}
+
+/// Row of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileRow {
+    /// Name of the file once it is closed.
+    pub file: String,
+    /// Values of the name.
+    pub name: FileName,
+    /// State.
+    pub state: FileState,
+    /// When it was opened, in ns since 1970.
+    pub opened_ns: i64,
+    /// When it was closed, in ns since 1970.
+    pub closed_ns: Option<i64>,
+    /// Records: all of a closed file, of an open one those at the last sync.
+    pub records: u64,
+    /// Bytes and checksums of these records.
+    pub sums: Sums,
+}
+
+/// Why the catalogue cannot be used.
+#[derive(Debug, Error)]
+pub enum CatalogueError {
+    /// The database is of another program or of another version.
+    #[error("{} is a database of {found}, expected a catalogue of version {VERSION}", path.display())]
+    Foreign {
+        /// The database.
+        path: PathBuf,
+        /// Marks found.
+        found: String,
+    },
+    /// SQLite fails: the disk, a damaged file, or a lock that another process keeps.
+    #[error("the catalogue {}: {source}", path.display())]
+    Sqlite {
+        /// The database.
+        path: PathBuf,
+        /// Error of SQLite.
+        source: rusqlite::Error,
+    },
+}
+
+/// Catalogue of the files in one folder.
+pub struct Catalogue {
+    path: PathBuf,
+    connection: Connection,
+}
+
+impl fmt::Debug for Catalogue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Catalogue").field(&self.path).finish()
+    }
+}
+
+/// SQLite has signed integers of 64 bits: larger numbers keep their bits.
+fn signed(value: u64) -> i64 {
+    value.cast_signed()
+}
+
+impl Catalogue {
+    /// Opens the catalogue of `folder`, and makes it if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`CatalogueError`] if it is of another version or cannot be written.
+    pub fn open(folder: &Path) -> Result<Self, CatalogueError> {
+        let path = folder.join(FILE);
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_CREATE
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let catalogue = Self::connect(path, flags)?;
+        let (version, application) = catalogue.marks()?;
+        let tables = catalogue.run(|connection| {
+            connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| {
+                row.get::<_, i64>(0)
+            })
+        })?;
+        let is_new = tables == 0 && version == 0;
+        if !is_new {
+            catalogue.check_marks(version, application)?;
+        }
+        catalogue.run(|connection| {
+            // Readers do not wait for the writer, nor it for them; a commit is on the disk when it returns.
+            connection.pragma_update(None, "journal_mode", "WAL")?;
+            connection.pragma_update(None, "synchronous", "FULL")
+        })?;
+        if is_new {
+            catalogue.run(|connection| {
+                connection.execute_batch(&format!(
+                    "BEGIN; {TABLES} PRAGMA user_version = {VERSION}; \
+                     PRAGMA application_id = {APPLICATION}; COMMIT;"
+                ))
+            })?;
+        }
+        Ok(catalogue)
+    }
+
+    /// Opens the catalogue of `folder` for reading, while a writer may have it.
+    ///
+    /// # Errors
+    ///
+    /// [`CatalogueError`] if there is none, or it is of another version.
+    pub fn read(folder: &Path) -> Result<Self, CatalogueError> {
+        let path = folder.join(FILE);
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let catalogue = Self::connect(path, flags)?;
+        let (version, application) = catalogue.marks()?;
+        catalogue.check_marks(version, application)?;
+        Ok(catalogue)
+    }
+
+    fn connect(path: PathBuf, flags: OpenFlags) -> Result<Self, CatalogueError> {
+        let opened = Connection::open_with_flags(&path, flags);
+        let opened = opened.and_then(|connection| {
+            connection.busy_timeout(BUSY)?;
+            Ok(connection)
+        });
+        match opened {
+            Ok(connection) => Ok(Self { path, connection }),
+            Err(source) => Err(CatalogueError::Sqlite { path, source }),
+        }
+    }
+
+    fn marks(&self) -> Result<(i32, i32), CatalogueError> {
+        self.run(|connection| {
+            let mark = |name| connection.pragma_query_value(None, name, |row| row.get(0));
+            Ok((mark("user_version")?, mark("application_id")?))
+        })
+    }
+
+    fn check_marks(&self, version: i32, application: i32) -> Result<(), CatalogueError> {
+        if (version, application) == (VERSION, APPLICATION) {
+            return Ok(());
+        }
+        Err(CatalogueError::Foreign {
+            path: self.path.clone(),
+            found: if application == APPLICATION {
+                format!("version {version}")
+            } else {
+                format!("application id {application:#x}")
+            },
+        })
+    }
+
+    fn run<T>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, CatalogueError> {
+        work(&self.connection).map_err(|source| CatalogueError::Sqlite {
+            path: self.path.clone(),
+            source,
+        })
+    }
+
+    /// Returns whether `folder` has a catalogue.
+    #[must_use]
+    pub fn is_in(folder: &Path) -> bool {
+        folder.join(FILE).is_file()
+    }
+
+    /// Path of the database.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Notes a file that is about to be written.
+    ///
+    /// # Errors
+    ///
+    /// [`CatalogueError::Sqlite`], as all that follow; nothing is changed then.
+    pub fn add(&self, row: &FileRow) -> Result<(), CatalogueError> {
+        self.run(|connection| {
+            let mut statement = connection.prepare(
+                "INSERT INTO files (name, project, run, stream, block, node, seq, state, opened_ns, closed_ns, \
+                 records, bytes, adler32, crc32c, xxh3) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
+            )?;
+            statement.execute(params![
+                row.file,
+                row.name.project,
+                signed(row.name.run),
+                row.name.stream,
+                signed(row.name.block),
+                row.name.node,
+                signed(row.name.seq),
+                row.state.name(),
+                row.opened_ns,
+                row.closed_ns,
+                signed(row.records),
+                signed(row.sums.bytes),
+                row.sums.adler32,
+                row.sums.crc32c,
+                row.sums.xxh3.map(signed),
+            ])?;
+            Ok(())
+        })
+    }
+
+    /// Notes the beginning of an open file that is durable.
+    ///
+    /// # Errors
+    ///
+    /// As for [`add`](Self::add).
+    pub fn set_checkpoint(
+        &self,
+        file: &str,
+        records: u64,
+        sums: &Sums,
+    ) -> Result<(), CatalogueError> {
+        self.run(|connection| {
+            let mut statement = connection.prepare(
+                "UPDATE files SET records = ?2, bytes = ?3, adler32 = ?4, crc32c = ?5, xxh3 = ?6 \
+                 WHERE name = ?1 AND state = 'open'",
+            )?;
+            statement.execute(params![
+                file,
+                signed(records),
+                signed(sums.bytes),
+                sums.adler32,
+                sums.crc32c,
+                sums.xxh3.map(signed),
+            ])?;
+            Ok(())
+        })
+    }
+
+    /// Notes a file that has its final name.
+    ///
+    /// # Errors
+    ///
+    /// As for [`add`](Self::add).
+    pub fn close(
+        &self,
+        file: &str,
+        state: FileState,
+        closed_ns: i64,
+        records: u64,
+        sums: &Sums,
+    ) -> Result<(), CatalogueError> {
+        self.run(|connection| {
+            let mut statement = connection.prepare(
+                "UPDATE files SET state = ?2, closed_ns = ?3, records = ?4, bytes = ?5, adler32 = ?6, \
+                 crc32c = ?7, xxh3 = ?8 WHERE name = ?1",
+            )?;
+            statement.execute(params![
+                file,
+                state.name(),
+                closed_ns,
+                signed(records),
+                signed(sums.bytes),
+                sums.adler32,
+                sums.crc32c,
+                sums.xxh3.map(signed),
+            ])?;
+            Ok(())
+        })
+    }
+
+    /// Removes the row of a file without records.
+    ///
+    /// # Errors
+    ///
+    /// As for [`add`](Self::add).
+    pub fn remove(&self, file: &str) -> Result<(), CatalogueError> {
+        self.run(|connection| {
+            connection.execute("DELETE FROM files WHERE name = ?1", [file])?;
+            Ok(())
+        })
+    }
+
+    /// Returns the row of a file.
+    ///
+    /// # Errors
+    ///
+    /// As for [`add`](Self::add).
+    pub fn get(&self, file: &str) -> Result<Option<FileRow>, CatalogueError> {
+        self.run(|connection| {
+            let mut statement = connection.prepare("SELECT * FROM files WHERE name = ?1")?;
+            statement.query_row([file], row_of).optional()
+        })
+    }
+
+    /// Returns the rows with this state, or all, in the order in which the files were opened.
+    ///
+    /// # Errors
+    ///
+    /// As for [`add`](Self::add).
+    pub fn rows(&self, state: Option<FileState>) -> Result<Vec<FileRow>, CatalogueError> {
+        self.run(|connection| {
+            let wanted = state.map(FileState::name);
+            let mut statement = connection
+                .prepare("SELECT * FROM files WHERE ?1 IS NULL OR state = ?1 ORDER BY id")?;
+            let rows = statement.query_map([wanted], row_of)?;
+            rows.collect()
+        })
+    }
+}
+
+fn row_of(row: &Row<'_>) -> rusqlite::Result<FileRow> {
+    let unsigned = |name: &str| row.get::<_, i64>(name).map(i64::cast_unsigned);
+    let state: String = row.get("state")?;
+    let state = FileState::named(&state).ok_or(rusqlite::Error::InvalidQuery)?;
+    Ok(FileRow {
+        file: row.get("name")?,
+        name: FileName {
+            project: row.get("project")?,
+            run: unsigned("run")?,
+            stream: row.get("stream")?,
+            block: unsigned("block")?,
+            node: row.get("node")?,
+            seq: unsigned("seq")?,
+        },
+        state,
+        opened_ns: row.get("opened_ns")?,
+        closed_ns: row.get("closed_ns")?,
+        records: unsigned("records")?,
+        sums: Sums {
+            bytes: unsigned("bytes")?,
+            adler32: row.get("adler32")?,
+            crc32c: row.get("crc32c")?,
+            xxh3: row.get::<_, Option<i64>>("xxh3")?.map(i64::cast_unsigned),
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(seq: u64) -> FileRow {
+        FileRow {
+            file: format!("test.{seq}.tf"),
+            name: FileName {
+                project: "test".to_owned(),
+                run: u64::MAX - 1,
+                stream: "main".to_owned(),
+                block: 3,
+                node: "epn-0".to_owned(),
+                seq,
+            },
+            state: FileState::Open,
+            opened_ns: 5,
+            closed_ns: None,
+            records: 0,
+            sums: Sums {
+                bytes: 0,
+                adler32: 1,
+                crc32c: Some(u32::MAX),
+                xxh3: Some(u64::MAX),
+            },
+        }
+    }
+
+    #[test]
+    fn rows_are_read_as_they_were_written_while_the_writer_is_there() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let writer = Catalogue::open(folder.path()).expect("made");
+        writer.add(&row(0)).expect("added");
+        writer.add(&row(1)).expect("added");
+        let sums = Sums {
+            bytes: 77,
+            adler32: 9,
+            ..row(0).sums
+        };
+        writer.set_checkpoint("test.0.tf", 7, &sums).expect("noted");
+        let closed = FileState::Closed;
+        writer
+            .close("test.1.tf", closed, 8, 2, &sums)
+            .expect("closed");
+        let reader = Catalogue::read(folder.path()).expect("readable");
+        let open = FileRow {
+            records: 7,
+            sums,
+            ..row(0)
+        };
+        let all = [
+            open.clone(),
+            FileRow {
+                state: closed,
+                closed_ns: Some(8),
+                records: 2,
+                sums,
+                ..row(1)
+            },
+        ];
+        assert_eq!(reader.rows(None).expect("rows"), all);
+        assert_eq!(reader.rows(Some(FileState::Open)).expect("rows"), [open]);
+        assert_eq!(reader.get("test.1.tf").expect("row"), Some(all[1].clone()));
+        assert!(writer.add(&row(1)).is_err(), "the name is taken");
+        // Opened again, it has the same rows.
+        drop((reader, writer));
+        let again = Catalogue::open(folder.path()).expect("opened");
+        assert_eq!(again.rows(None).expect("rows"), all);
+    }
+
+    #[test]
+    fn databases_of_others_are_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let none = Catalogue::read(folder.path()).expect_err("there is none");
+        assert!(none.to_string().contains("catalogue.sqlite"), "{none}");
+        let other = Connection::open(folder.path().join(FILE)).expect("SQLite makes it");
+        other
+            .execute_batch("CREATE TABLE mine (x); PRAGMA user_version = 7;")
+            .expect("a table");
+        let refused = Catalogue::open(folder.path()).expect_err("of another program");
+        assert!(
+            refused
+                .to_string()
+                .contains("application id 0x0, expected a catalogue of version 1"),
+            "{refused}"
+        );
+        let folder = tempfile::tempdir().expect("a folder");
+        drop(Catalogue::open(folder.path()).expect("made"));
+        let later = Connection::open(folder.path().join(FILE)).expect("opens");
+        later
+            .execute_batch("PRAGMA user_version = 2;")
+            .expect("set");
+        let refused = Catalogue::open(folder.path()).expect_err("of a later version");
+        assert!(refused.to_string().contains("version 2"), "{refused}");
+        std::fs::write(
+            folder.path().join(FILE),
+            "no database at all, but of some length",
+        )
+        .expect("written");
+        assert!(Catalogue::open(folder.path()).is_err());
+    }
+}

@@ -1,0 +1,399 @@
+//! A thread that writes what is assigned to it.
+//!
+//! A worker takes all orders that wait as one batch. What fails is tried again until it works or the engine gives up,
+//! and nothing is reported before it is written.
+
+use crate::buffer::Buffer;
+use crate::catalogue::{Catalogue, CatalogueError, FileRow, FileState};
+use crate::durability::{Durability, wall_ns};
+use crate::file::{IoMode, StreamFile, sync_folder};
+use sheaf_write::{Checkpoint, ClosedFile, FileId, Kinds, Segment, Summing, Sums};
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// First pause before a write is tried again; it doubles up to the last.
+const PAUSE_FIRST: Duration = Duration::from_millis(100);
+const PAUSE_LAST: Duration = Duration::from_secs(1);
+/// Bytes of a batch: what is in it is reported at its end.
+const BATCH_BYTES: usize = 16 << 20;
+/// Spare buffers of a worker.
+const SPARES_MAX: usize = 4;
+
+/// Record as it goes through an engine.
+pub trait Record: Send + 'static {
+    /// Returns the bytes of the record, piece by piece.
+    fn slices(&self) -> Vec<&[u8]>;
+
+    /// Does what is to be done with the bytes before they are written, in the thread of the worker, once.
+    fn prepare(&mut self) {}
+
+    /// Returns the number of bytes.
+    fn bytes(&self) -> u64 {
+        self.slices().iter().map(|slice| slice.len() as u64).sum()
+    }
+}
+
+/// Order to a worker.
+#[derive(Debug)]
+pub(crate) enum Command<R> {
+    Write {
+        file: Arc<StreamFile>,
+        segment: Segment,
+        offset: u64,
+        record: R,
+    },
+    Sync {
+        file: Arc<StreamFile>,
+        checkpoint: Checkpoint,
+    },
+    Close {
+        file: Arc<StreamFile>,
+        closed: ClosedFile,
+    },
+    /// The file is closed: what the worker keeps of it goes.
+    Forget(FileId),
+}
+
+/// Report of a worker.
+#[derive(Debug)]
+pub(crate) enum Report<R> {
+    Written {
+        segment: Segment,
+        sums: Sums,
+        records: Vec<R>,
+    },
+    Synced(FileId),
+    Closed(FileId),
+    /// An order fails; it is tried again.
+    Trouble(String),
+    /// The order that failed has worked.
+    Healed,
+}
+
+/// State that the workers of an engine share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) catalogue: Mutex<Catalogue>,
+    pub(crate) durability: Durability,
+    pub(crate) kinds: Kinds,
+    /// Set when the engine waits no longer for what fails.
+    pub(crate) gives_up: AtomicBool,
+}
+
+impl Shared {
+    fn with_catalogue<T>(
+        &self,
+        work: impl FnOnce(&Catalogue) -> Result<T, CatalogueError>,
+    ) -> io::Result<T> {
+        let catalogue = self
+            .catalogue
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        work(&catalogue).map_err(io::Error::other)
+    }
+}
+
+/// Segment under way at its worker.
+#[derive(Debug)]
+struct Writing<R> {
+    file: Arc<StreamFile>,
+    segment: Segment,
+    summing: Summing,
+    /// Place of the next byte in the file.
+    position: u64,
+    buffer: Option<Buffer>,
+    /// Records whose bytes are in the buffer or written, and not reported.
+    records: Vec<R>,
+}
+
+/// The thread's side.
+pub(crate) struct Worker<R> {
+    pub(crate) commands: Receiver<Command<R>>,
+    pub(crate) reports: SyncSender<Report<R>>,
+    pub(crate) wake: Arc<dyn Fn() + Send + Sync>,
+    pub(crate) shared: Arc<Shared>,
+    writing: BTreeMap<FileId, Writing<R>>,
+    spares: Vec<Buffer>,
+}
+
+/// The engine has given up: nothing is written any more.
+struct GivenUp;
+
+impl<R: Record> Worker<R> {
+    pub(crate) fn new(
+        commands: Receiver<Command<R>>,
+        reports: SyncSender<Report<R>>,
+        wake: Arc<dyn Fn() + Send + Sync>,
+        shared: Arc<Shared>,
+    ) -> Self {
+        Self {
+            commands,
+            reports,
+            wake,
+            shared,
+            writing: BTreeMap::new(),
+            spares: Vec::new(),
+        }
+    }
+
+    /// Works until the engine drops its end.
+    pub(crate) fn run(mut self) {
+        let mut batch = VecDeque::new();
+        while let Ok(first) = self.commands.recv() {
+            batch.push_back(first);
+            let mut bytes = 0;
+            while let Some(command) = batch.pop_front() {
+                if let Command::Write { record, .. } = &command {
+                    bytes += record.bytes() as usize;
+                }
+                if self.carry_out(command).is_err() {
+                    return;
+                }
+                if bytes >= BATCH_BYTES {
+                    break;
+                }
+                match self.commands.try_recv() {
+                    Ok(next) => batch.push_back(next),
+                    Err(TryRecvError::Empty | TryRecvError::Disconnected) => {}
+                }
+            }
+            let all: Vec<FileId> = self.writing.keys().copied().collect();
+            for file in all {
+                if self.flush(file).is_err() {
+                    return;
+                }
+            }
+            (self.wake)();
+        }
+    }
+
+    fn carry_out(&mut self, command: Command<R>) -> Result<(), GivenUp> {
+        match command {
+            Command::Write {
+                file,
+                segment,
+                offset,
+                record,
+            } => self.write(file, segment, offset, record),
+            Command::Sync { file, checkpoint } => {
+                self.flush(checkpoint.file)?;
+                self.persist(|shared| {
+                    file.sync()?;
+                    shared.with_catalogue(|catalogue| {
+                        let sums = &checkpoint.sums;
+                        catalogue.set_checkpoint(&file.name(), checkpoint.records, sums)
+                    })
+                })?;
+                self.report(Report::Synced(checkpoint.file))
+            }
+            Command::Close { file, closed } => {
+                self.flush(closed.file)?;
+                self.writing.remove(&closed.file);
+                self.close(&file, &closed)?;
+                self.report(Report::Closed(closed.file))
+            }
+            Command::Forget(file) => {
+                self.flush(file)?;
+                self.writing.remove(&file);
+                Ok(())
+            }
+        }
+    }
+
+    /// Write → sync → rename → sync of the folder → catalogue: a file with its final name is whole.
+    fn close(&mut self, file: &StreamFile, closed: &ClosedFile) -> Result<(), GivenUp> {
+        let mut is_renamed = false;
+        self.persist(|shared| {
+            let is_durable = shared.durability != Durability::None;
+            if !is_renamed {
+                if is_durable {
+                    file.sync()?;
+                }
+                file.rename()?;
+                is_renamed = true;
+            }
+            if is_durable {
+                sync_folder(file.folder())?;
+            }
+            shared.with_catalogue(|catalogue| {
+                catalogue.close(
+                    &file.name(),
+                    FileState::Closed,
+                    wall_ns(),
+                    closed.records,
+                    &closed.sums,
+                )
+            })
+        })
+    }
+
+    fn write(
+        &mut self,
+        file: Arc<StreamFile>,
+        segment: Segment,
+        offset: u64,
+        mut record: R,
+    ) -> Result<(), GivenUp> {
+        if !file.is_made() {
+            self.persist(|shared| {
+                let is_taken = |name: &str| {
+                    let row = shared.with_catalogue(|catalogue| catalogue.get(name))?;
+                    Ok(row.is_some())
+                };
+                file.make(is_taken, || {
+                    let row = row_of(&file, shared.kinds);
+                    shared.with_catalogue(|catalogue| catalogue.add(&row))
+                })
+            })?;
+        }
+        record.prepare();
+        let is_next = self
+            .writing
+            .get(&segment.file)
+            .is_some_and(|writing| writing.segment != segment);
+        if is_next {
+            self.flush(segment.file)?;
+            self.writing.remove(&segment.file);
+        }
+        let kinds = self.shared.kinds;
+        self.writing.entry(segment.file).or_insert_with(|| Writing {
+            file,
+            segment,
+            summing: Summing::new(kinds),
+            position: offset,
+            buffer: None,
+            records: Vec::new(),
+        });
+        self.append(segment.file, record)
+    }
+
+    /// Appends a record to the segment of `id`: into a buffer for direct writes, or at once.
+    fn append(&mut self, id: FileId, record: R) -> Result<(), GivenUp> {
+        let mut writing = self.writing.remove(&id).expect("the segment is under way");
+        let slices = record.slices();
+        for slice in &slices {
+            writing.summing.update(slice);
+        }
+        match writing.file.mode() {
+            IoMode::Buffered => {
+                let (file, position) = (Arc::clone(&writing.file), writing.position);
+                self.persist(|_| file.write_slices(&slices, position))?;
+                writing.position += record.bytes();
+            }
+            IoMode::Direct => {
+                for slice in &slices {
+                    let mut rest = *slice;
+                    while !rest.is_empty() {
+                        let position = writing.position;
+                        let spares = &mut self.spares;
+                        let buffer = writing.buffer.get_or_insert_with(|| {
+                            let mut buffer = spares.pop().unwrap_or_else(Buffer::new);
+                            buffer.begin(position);
+                            buffer
+                        });
+                        rest = buffer.fill(rest);
+                        writing.position = buffer.end();
+                        if buffer.is_full() {
+                            let file = Arc::clone(&writing.file);
+                            let full = writing.buffer.take().expect("it was filled");
+                            self.persist(|_| file.write_buffer(&full))?;
+                            self.spare(full);
+                        }
+                    }
+                }
+            }
+        }
+        drop(slices);
+        writing.records.push(record);
+        self.writing.insert(id, writing);
+        Ok(())
+    }
+
+    /// Writes what is in the buffer of a file, and reports its records.
+    fn flush(&mut self, id: FileId) -> Result<(), GivenUp> {
+        let Some(writing) = self.writing.get_mut(&id) else {
+            return Ok(());
+        };
+        let file = Arc::clone(&writing.file);
+        if let Some(buffer) = writing.buffer.take() {
+            if !buffer.is_empty() {
+                self.persist(|_| file.write_buffer(&buffer))?;
+            }
+            self.spare(buffer);
+        }
+        let Some(writing) = self.writing.get_mut(&id) else {
+            return Ok(());
+        };
+        if writing.records.is_empty() {
+            return Ok(());
+        }
+        let records = std::mem::take(&mut writing.records);
+        let (segment, sums) = (writing.segment, writing.summing.sums());
+        if self.shared.durability == Durability::Record {
+            self.persist(|_| file.sync())?;
+        }
+        self.report(Report::Written {
+            segment,
+            sums,
+            records,
+        })
+    }
+
+    fn spare(&mut self, buffer: Buffer) {
+        if self.spares.len() < SPARES_MAX {
+            self.spares.push(buffer);
+        }
+    }
+
+    fn report(&self, report: Report<R>) -> Result<(), GivenUp> {
+        self.reports.send(report).map_err(|_| GivenUp)?;
+        (self.wake)();
+        Ok(())
+    }
+
+    /// Does `work` until it succeeds, with pauses. The first failure is reported, and the end of it.
+    fn persist(&self, mut work: impl FnMut(&Shared) -> io::Result<()>) -> Result<(), GivenUp> {
+        let mut pause = PAUSE_FIRST;
+        let mut has_failed = false;
+        loop {
+            match work(&self.shared) {
+                Ok(()) if has_failed => return self.report(Report::Healed),
+                Ok(()) => return Ok(()),
+                Err(error) => {
+                    if !std::mem::replace(&mut has_failed, true) {
+                        self.report(Report::Trouble(error.to_string()))?;
+                    }
+                    if self.shared.gives_up.load(Ordering::Relaxed) {
+                        return Err(GivenUp);
+                    }
+                    pause_for(pause);
+                    pause = (pause * 2).min(PAUSE_LAST);
+                }
+            }
+        }
+    }
+}
+
+/// Waits before something that failed is tried again.
+fn pause_for(pause: Duration) {
+    // A channel without a sender at work: a wait with an end.
+    let (_sender, receiver) = std::sync::mpsc::sync_channel::<()>(1);
+    let waited: Result<(), RecvTimeoutError> = receiver.recv_timeout(pause);
+    debug_assert!(waited.is_err());
+}
+
+fn row_of(file: &StreamFile, kinds: Kinds) -> FileRow {
+    FileRow {
+        file: file.name(),
+        name: file.values(),
+        state: FileState::Open,
+        opened_ns: wall_ns(),
+        closed_ns: None,
+        records: 0,
+        sums: Sums::empty(kinds),
+    }
+}

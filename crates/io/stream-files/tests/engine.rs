@@ -1,0 +1,389 @@
+//! Engines on real files: records, workers, crashes, and what a folder has afterwards.
+
+use proptest::prelude::*;
+use sheaf_protocol::Timestamp;
+use sheaf_stream_files::{
+    Catalogue, Durability, Engine, EngineConfig, EngineError, EngineEvent, FileState, Found,
+    IoMode, Record,
+};
+use sheaf_write::{
+    Assignment, Kinds, Limits, Place, StreamConfig, StreamId, Summing, SyncEvery, Template,
+    WriterConfig, assignments,
+};
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Bytes in front of the content of a record: its length and its number.
+const HEAD: usize = 12;
+
+/// Record in a format of the tests: length, number, content, and a byte that closes it.
+#[derive(Debug)]
+struct Numbered {
+    stream: u16,
+    number: u64,
+    bytes: Vec<u8>,
+}
+
+impl Numbered {
+    fn new(stream: u16, number: u64, content: usize) -> Self {
+        let length = u32::try_from(content).expect("a small record");
+        let mut bytes = length.to_le_bytes().to_vec();
+        bytes.extend(number.to_le_bytes());
+        bytes.extend((0..content).map(|at| (number as usize * 31 + at) as u8));
+        bytes.push(0xee);
+        Self {
+            stream,
+            number,
+            bytes,
+        }
+    }
+}
+
+impl Record for Numbered {
+    fn slices(&self) -> Vec<&[u8]> {
+        let (head, content) = self.bytes.split_at(HEAD);
+        vec![head, content]
+    }
+}
+
+/// Reads a record of the tests.
+fn walk(reader: &mut dyn Read) -> io::Result<Option<u64>> {
+    let mut head = Vec::new();
+    if reader.take(HEAD as u64).read_to_end(&mut head)? < HEAD {
+        return Ok(None);
+    }
+    let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
+    let mut content = Vec::new();
+    let found = reader
+        .take(u64::from(length) + 1)
+        .read_to_end(&mut content)?;
+    let is_whole = found as u64 == u64::from(length) + 1 && content.last() == Some(&0xee);
+    Ok(is_whole.then_some((HEAD + found) as u64))
+}
+
+/// Numbers of the records in bytes.
+fn numbers(mut bytes: &[u8]) -> Vec<u64> {
+    let mut numbers = Vec::new();
+    while !bytes.is_empty() {
+        let head = bytes[..HEAD].to_vec();
+        let length = walk(&mut bytes).expect("memory").expect("a whole record");
+        assert!(length > HEAD as u64);
+        numbers.push(u64::from_le_bytes(
+            head[4..].try_into().expect("eight bytes"),
+        ));
+    }
+    numbers
+}
+
+fn config(folder: &Path, assignment: &str, mode: Option<IoMode>) -> EngineConfig {
+    let limits = Limits {
+        bytes: u64::MAX,
+        records: u64::MAX,
+        age: Duration::MAX,
+    };
+    let streams = ["main", "calib"].map(|name| StreamConfig {
+        name: name.to_owned(),
+        limits,
+    });
+    EngineConfig {
+        folder: folder.to_owned(),
+        writer: WriterConfig {
+            project: "test".to_owned(),
+            node: "w-0".to_owned(),
+            template: Template::parse(Template::DEFAULT).expect("the default is good"),
+            workers: 3,
+            assignment: Assignment::named(assignment).expect(assignment),
+            segment_bytes: 10_000,
+            record_bytes_max: u64::MAX,
+            kinds: Kinds {
+                crc32c: true,
+                xxh3: false,
+            },
+            sync_every: None,
+            streams: streams.to_vec(),
+            seed: 1,
+        },
+        durability: Durability::Close,
+        mode,
+        queue_bytes: 1 << 20,
+        queue_records: 100,
+    }
+}
+
+/// Engine with what it has acknowledged.
+struct Bench {
+    engine: Engine<Numbered>,
+    wakes: Receiver<()>,
+    acknowledged: BTreeMap<u16, Vec<u64>>,
+}
+
+impl Bench {
+    fn open(config: EngineConfig) -> Result<(Self, Vec<Found>), EngineError> {
+        let (sender, wakes) = sync_channel(1);
+        let wake: Arc<dyn Fn() + Send + Sync> = Arc::new(move || {
+            let _ = sender.try_send(()); // A wake that is pending already need not be repeated.
+        });
+        let (engine, found) = Engine::open(config, &walk, &wake)?;
+        let bench = Self {
+            engine,
+            wakes,
+            acknowledged: BTreeMap::new(),
+        };
+        Ok((bench, found))
+    }
+
+    fn append(&mut self, block: u64, record: Numbered) {
+        while !self.engine.has_room(record.bytes()) {
+            self.wait();
+        }
+        let place = Place {
+            run: 7,
+            stream: StreamId(record.stream),
+            block,
+        };
+        self.engine
+            .append(Timestamp(0), place, record)
+            .expect("a record that fits");
+    }
+
+    fn wait(&mut self) {
+        self.wakes.recv_timeout(PATIENCE).expect("workers report");
+        self.take(Timestamp(0));
+    }
+
+    fn take(&mut self, now: Timestamp) {
+        self.engine.turn(now);
+        while let Some(event) = self.engine.poll() {
+            match event {
+                EngineEvent::Written(record) => {
+                    let of_stream = self.acknowledged.entry(record.stream).or_default();
+                    of_stream.push(record.number);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn await_all(&mut self) {
+        while self.engine.held() != (0, 0) {
+            self.wait();
+        }
+    }
+
+    fn finish(&mut self) {
+        assert!(
+            self.engine.finish(|| Timestamp(0), PATIENCE),
+            "all is closed"
+        );
+        self.take(Timestamp(0));
+    }
+}
+
+/// Records of the closed files of a folder, by stream; each file is compared with its row.
+fn contents(folder: &Path) -> BTreeMap<String, Vec<u64>> {
+    let catalogue = Catalogue::read(folder).expect("a catalogue");
+    let mut found: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    for row in catalogue.rows(None).expect("rows") {
+        assert_ne!(row.state, FileState::Open, "{row:?}");
+        let bytes = std::fs::read(folder.join(&row.file)).expect("the file is there");
+        let mut summing = Summing::new(Kinds {
+            crc32c: row.sums.crc32c.is_some(),
+            xxh3: false,
+        });
+        summing.update(&bytes);
+        assert_eq!(row.sums.compare(&summing.sums()), Ok(()), "{row:?}");
+        let numbers = numbers(&bytes);
+        assert_eq!(numbers.len() as u64, row.records, "{row:?}");
+        found.entry(row.name.stream).or_default().extend(numbers);
+    }
+    found
+}
+
+#[test]
+fn records_stand_in_their_files_in_order_whoever_writes_them() {
+    for assignment in assignments() {
+        for mode in [IoMode::Direct, IoMode::Buffered] {
+            let folder = tempfile::tempdir().expect("a folder");
+            let config = config(folder.path(), assignment.name, Some(mode));
+            let (mut bench, found) = Bench::open(config).expect("opens");
+            assert_eq!(found, []);
+            let mut expected: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+            for number in 0..400_u64 {
+                let stream = u16::from(number % 5 == 0);
+                let name = ["main", "calib"][usize::from(stream)];
+                expected.entry(name.to_owned()).or_default().push(number);
+                let content = (number as usize * 7919) % 9000;
+                bench.append(number / 150, Numbered::new(stream, number, content));
+            }
+            bench.finish();
+            assert_eq!(bench.engine.held(), (0, 0));
+            assert_eq!(
+                contents(folder.path()),
+                expected,
+                "{} {mode:?}",
+                assignment.name
+            );
+            // In the order of each file; a file may be ahead of that of the block before it.
+            for (stream, acknowledged) in &bench.acknowledged {
+                let name = ["main", "calib"][usize::from(*stream)];
+                let mut by_block = acknowledged.clone();
+                by_block.sort_by_key(|number| number / 150);
+                assert_eq!(by_block, expected[name]);
+            }
+        }
+    }
+}
+
+#[test]
+fn two_writers_do_not_share_a_folder() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_bench, _) = Bench::open(config(folder.path(), "striped", None)).expect("opens");
+    let refused = Bench::open(config(folder.path(), "striped", None))
+        .err()
+        .expect("refused");
+    assert!(
+        refused.to_string().starts_with("another writer has "),
+        "{refused}"
+    );
+    let gone = Bench::open(config(Path::new("/no/such/folder"), "striped", None))
+        .err()
+        .expect("refused");
+    assert!(
+        gone.to_string()
+            .starts_with("cannot use the directory /no/such/folder"),
+        "{gone}"
+    );
+}
+
+#[test]
+fn names_that_are_taken_are_not_used_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for life in 0..3 {
+        let (mut bench, _) = Bench::open(config(folder.path(), "open-rate", None)).expect("opens");
+        bench.append(0, Numbered::new(0, life, 10));
+        bench.finish();
+    }
+    assert_eq!(contents(folder.path())["main"], [0, 1, 2]);
+}
+
+/// Copies a folder as a crash leaves it: all that was written, and nothing of what would have come.
+fn copied(folder: &Path, to: &Path) {
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().expect("a name");
+        std::fs::copy(&path, to.join(name)).expect("copied");
+    }
+}
+
+#[test]
+fn a_crash_loses_nothing_that_was_acknowledged_and_reads_only_what_was_not_synced() {
+    for assignment in ["open-rate", "striped"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut config = config(folder.path(), assignment, None);
+        config.durability = Durability::Every;
+        config.writer.sync_every = Some(SyncEvery {
+            bytes: 50_000,
+            time: Duration::MAX,
+        });
+        let (mut bench, _) = Bench::open(config.clone()).expect("opens");
+        for number in 0..200 {
+            bench.append(0, Numbered::new(0, number, 2000));
+        }
+        bench.await_all();
+        // The last sync, if one is under way.
+        let crashed = tempfile::tempdir().expect("a folder");
+        copied(folder.path(), crashed.path());
+        // Half a record behind them, as a write that the crash has cut.
+        let part = std::fs::read_dir(crashed.path())
+            .expect("a folder")
+            .filter_map(Result::ok)
+            .map(|entry| entry.path())
+            .find(|path| path.extension().is_some_and(|end| end == "part"))
+            .expect("an open file");
+        let mut bytes = std::fs::read(&part).expect("read");
+        let whole = bytes.len() as u64;
+        bytes.extend(&Numbered::new(0, 200, 2000).bytes[..1500]);
+        std::fs::write(&part, bytes).expect("written");
+        let config = EngineConfig {
+            folder: crashed.path().to_owned(),
+            ..config
+        };
+        let (mut next, found) = Bench::open(config).expect("opens");
+        let [one] = found.as_slice() else {
+            panic!("{found:?}")
+        };
+        assert_eq!(
+            (one.records, one.bytes, one.cut_bytes, one.is_adopted),
+            (200, whole, 1500, false)
+        );
+        assert!(one.read_bytes < whole, "{one:?}");
+        next.append(0, Numbered::new(0, 200, 2000));
+        next.finish();
+        drop(next);
+        let expected: Vec<u64> = (0..=200).collect();
+        assert_eq!(contents(crashed.path())["main"], expected);
+        bench.finish();
+    }
+}
+
+#[test]
+fn files_without_a_row_are_adopted_and_others_are_left_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let record = Numbered::new(0, 5, 100).bytes;
+    std::fs::write(path("test.00000007.main.b00000.w-0.0000.tf.part"), &record).expect("written");
+    std::fs::write(path("test.00000007.main.b00001.w-0.0000.tf.part"), b"none").expect("written");
+    std::fs::write(path("of-another-program.part"), b"x").expect("written");
+    let (bench, found) = Bench::open(config(folder.path(), "striped", None)).expect("opens");
+    drop(bench);
+    let told: Vec<(u64, bool)> = found.iter().map(|it| (it.records, it.is_adopted)).collect();
+    assert_eq!(told, [(1, true), (0, true)]);
+    assert_eq!(contents(folder.path())["main"], [5]);
+    assert!(path("of-another-program.part").exists());
+    assert!(!path("test.00000007.main.b00001.w-0.0000.tf.part").exists());
+}
+
+#[test]
+fn a_name_that_something_else_has_is_passed_over() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut bench, _) = Bench::open(config(folder.path(), "open-rate", None)).expect("opens");
+    let taken = "test.00000007.main.b00000.w-0.0000.tf.part";
+    std::fs::create_dir(folder.path().join(taken)).expect("made");
+    bench.append(0, Numbered::new(0, 1, 100));
+    bench.finish();
+    assert_eq!(contents(folder.path())["main"], [1]);
+    assert!(folder.path().join(taken).is_dir());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// A file cut at any byte gives the records in front of it, and its checksums are those of its bytes.
+    #[test]
+    fn a_file_cut_anywhere_is_closed_behind_its_last_whole_record(
+        records in 1_u64..20,
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut bytes = Vec::new();
+        let mut ends = vec![0];
+        for number in 0..records {
+            bytes.extend(Numbered::new(0, number, 97 * number as usize).bytes);
+            ends.push(bytes.len());
+        }
+        let cut = cut.index(bytes.len() + 1);
+        let name = "test.00000007.main.b00000.w-0.0000.tf.part";
+        std::fs::write(folder.path().join(name), &bytes[..cut]).expect("written");
+        let (bench, found) = Bench::open(config(folder.path(), "striped", None)).expect("opens");
+        drop(bench);
+        let whole = ends.iter().filter(|end| **end > 0 && **end <= cut).count() as u64;
+        prop_assert_eq!(found[0].records, whole);
+        let kept = contents(folder.path()).remove("main").unwrap_or_default();
+        prop_assert_eq!(kept, (0..whole).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,125 @@
+//! TFs of a farm in files of streams: nothing is lost when an EPN is killed, and every file is as its catalogue says.
+
+use crate::harness::{DemoDir, Running, farm_turn, sheaf};
+use serde_json::Value;
+use std::path::Path;
+
+/// Runs a demo with the sink "streams" in `files`; returns its directory.
+fn demo_into(files: &Path, line: &str) -> DemoDir {
+    let dir = DemoDir::new();
+    std::fs::create_dir(files).unwrap();
+    let line = format!("{line} --sink streams:{}", files.display());
+    let ended = Running::start(&dir.words(&line)).end();
+    assert!(ended.status.success(), "{}", ended.stderr);
+    dir.summary().assert_sound();
+    dir
+}
+
+/// Runs `sheaf` with `words`, and returns each line of its output as JSON.
+fn json_of(words: &[&str]) -> Vec<Value> {
+    let ended = sheaf(words);
+    assert!(
+        ended.status.success(),
+        "{:?} {}",
+        ended.stdout,
+        ended.stderr
+    );
+    let lines = ended.stdout.iter();
+    lines
+        .map(|line| serde_json::from_str(line).expect("a line of JSON"))
+        .collect()
+}
+
+#[test]
+fn files_of_streams_have_every_delivered_tf_once_though_an_epn_is_killed() {
+    let _turn = farm_turn();
+    let folder = tempfile::tempdir().unwrap();
+    let files = folder.path().join("files");
+    let kill = "--kill epn:1@600ms --start epn:1@1s";
+    let dir = demo_into(
+        &files,
+        &format!("--rate 200 --orbits-per-tf 8 --epns 3 --duration 2s {kill}"),
+    );
+    let (files, out) = (files.to_str().unwrap(), dir.out());
+    // The killed one has closed its files in its next life.
+    let rows = json_of(&["files", "list", files, "--json"]);
+    let of_state = |state: &str| rows.iter().filter(|row| row["state"] == state).count();
+    assert_eq!(
+        (of_state("open"), of_state("recovered")),
+        (0, 1),
+        "{rows:#?}"
+    );
+    let records: u64 = rows.iter().filter_map(|row| row["records"].as_u64()).sum();
+    let summary = dir.summary();
+    let complete = summary.count("complete");
+    let abandoned = summary.count("abandoned");
+    assert!(
+        (complete - abandoned..=complete).contains(&records),
+        "{records} records, {complete} complete, {abandoned} abandoned"
+    );
+    let report = &json_of(&["files", "check", files, "--json"])[0];
+    assert_eq!(report["faults"], Value::Array(Vec::new()), "{report:#}");
+    assert_eq!(report["records"], records);
+    // The logs of the nodes and the bytes in the files agree.
+    let verified = sheaf(&["data", "verify", out.to_str().unwrap(), "--sink", files]);
+    assert!(
+        matches!(verified.status.code(), Some(0 | 3)),
+        "{:#?}",
+        verified.stdout
+    );
+    // A byte that changes is found by all three.
+    let row = rows.iter().max_by_key(|row| row["bytes"].as_u64()).unwrap();
+    let text = |key: &str| row[key].as_str().unwrap();
+    let path = Path::new(text("directory")).join(text("file"));
+    let mut bytes = std::fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let path = path.to_str().unwrap();
+    for words in [
+        &["files", "check", files][..],
+        &["files", "read", path],
+        &["data", "verify", out.to_str().unwrap(), "--sink", files],
+    ] {
+        let ended = sheaf(words);
+        assert_eq!(
+            ended.status.code(),
+            Some(1),
+            "{words:?}: {:?}",
+            ended.stdout
+        );
+    }
+}
+
+#[test]
+fn tfs_are_given_back_by_id_and_by_flp() {
+    let _turn = farm_turn();
+    let folder = tempfile::tempdir().unwrap();
+    let files = folder.path().join("files");
+    let line = "--rate 200 --orbits-per-tf 8 --flps 2 --epns 1 --duration 1s";
+    demo_into(&files, line);
+    let rows = json_of(&["files", "list", files.to_str().unwrap(), "--json"]);
+    let text = |key: &str| rows[0][key].as_str().unwrap();
+    let path = Path::new(text("directory")).join(text("file"));
+    let to = folder.path().join("to");
+    std::fs::create_dir(&to).unwrap();
+    let tfs = json_of(&[
+        "files",
+        "read",
+        path.to_str().unwrap(),
+        "--tf",
+        "10..13",
+        "--flp",
+        "1",
+        "--to",
+        to.to_str().unwrap(),
+        "--json",
+    ]);
+    let mut found: Vec<u64> = tfs.iter().map(|tf| tf["tf"].as_u64().unwrap()).collect();
+    found.sort_unstable();
+    assert_eq!(found, [10, 11, 12]);
+    assert!(tfs.iter().all(|tf| tf["flps"] == serde_json::json!([1])));
+    let one = to.join("tf-000000000011.tf");
+    let ended = sheaf(&["data", "inspect", one.to_str().unwrap()]);
+    assert!(ended.status.success(), "{}", ended.stderr);
+}
