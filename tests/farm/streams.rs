@@ -3,6 +3,7 @@
 use crate::harness::{DemoDir, Running, farm_turn, sheaf};
 use serde_json::Value;
 use std::path::Path;
+use std::process::Command;
 
 /// Runs a demo with the sink "streams" in `files`; returns its directory.
 fn demo_into(files: &Path, line: &str) -> DemoDir {
@@ -60,6 +61,7 @@ fn files_of_streams_have_every_delivered_tf_once_though_an_epn_is_killed() {
     let report = &json_of(&["files", "check", files, "--json"])[0];
     assert_eq!(report["faults"], Value::Array(Vec::new()), "{report:#}");
     assert_eq!(report["records"], records);
+    assert_eq!(tfs_by_python(files), Some(records));
     // The logs of the nodes and the bytes in the files agree.
     let verified = sheaf(&["data", "verify", out.to_str().unwrap(), "--sink", files]);
     assert!(
@@ -89,6 +91,31 @@ fn files_of_streams_have_every_delivered_tf_once_though_an_epn_is_killed() {
             ended.stdout
         );
     }
+    assert_eq!(tfs_by_python(files), None);
+}
+
+/// Reads all folders of EPNs by the example in Python, which knows nothing of ours; `None` if it refuses a file.
+fn tfs_by_python(files: &str) -> Option<u64> {
+    let example = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../../examples/files/read_tfs.py"
+    );
+    let mut sum = 0;
+    for folder in std::fs::read_dir(files).unwrap() {
+        let read = Command::new("python3")
+            .arg(example)
+            .arg(folder.unwrap().path())
+            .output()
+            .expect("this test needs python3");
+        if !read.status.success() {
+            return None;
+        }
+        let text = String::from_utf8(read.stdout).unwrap();
+        let last = text.lines().last();
+        let tfs = last.and_then(|line| line.strip_suffix(" TFs")).unwrap();
+        sum += tfs.parse::<u64>().unwrap();
+    }
+    Some(sum)
 }
 
 #[test]

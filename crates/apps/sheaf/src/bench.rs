@@ -3,6 +3,7 @@
 mod farm;
 mod monitor;
 mod transport;
+mod write;
 
 use crate::fail;
 use anyhow::Context as _;
@@ -12,8 +13,9 @@ use sheaf_bench::Missing;
 use std::path::Path;
 use std::process::ExitCode;
 use transport::TransportArgs;
+use write::{WriteArgs, WriteLoadArgs};
 
-/// Measure a farm, the transport or the collector on this machine.
+/// Measure a farm, the transport, the collector or the writer on this machine.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -25,6 +27,10 @@ enum Subject {
     Farm(Box<FarmArgs>),
     Transport(Box<TransportArgs>),
     Monitor(Box<MonitorArgs>),
+    Write(WriteArgs),
+    /// Write one load for `write`, which starts it.
+    #[command(hide = true)]
+    WriteLoad(WriteLoadArgs),
     /// Send points for `monitor`, which starts it.
     #[command(hide = true)]
     MonitorLoad(LoadArgs),
@@ -56,6 +62,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Subject::Farm(args) => farm::run(args),
         Subject::Transport(args) => transport::run(args),
         Subject::Monitor(args) => monitor::run(args),
+        Subject::Write(args) => write::run(args),
+        Subject::WriteLoad(args) => write::load(args),
         Subject::MonitorLoad(args) => monitor::load(args),
         Subject::TransportPeer(args) => {
             sheaf_bench::transport::peer::run(&args.common, args.shared_memory, args.unix)

@@ -3,6 +3,7 @@
 mod kills;
 mod run;
 mod torture;
+mod write;
 
 use std::process::ExitCode;
 
@@ -18,6 +19,7 @@ enum Subject {
     Run(run::Args),
     Torture(torture::Args),
     Kills(kills::Args),
+    Write(write::Args),
 }
 
 /// Simulates what is asked for.
@@ -30,5 +32,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Subject::Run(args) => run::run(args),
         Subject::Torture(args) => torture::run(args),
         Subject::Kills(args) => kills::run(args),
+        Subject::Write(args) => write::run(args),
     }
 }

@@ -413,6 +413,12 @@ impl<P> Writer<P> {
             .fold((0, 0), |sum, each| (sum.0 + each.0, sum.1 + each.1))
     }
 
+    /// Returns the stream of a file that is not closed yet.
+    #[must_use]
+    pub fn stream_of(&self, file: FileId) -> Option<StreamId> {
+        self.files.get(&file).map(|open| open.place.stream)
+    }
+
     /// Returns the number of files that are not closed yet.
     #[must_use]
     pub fn open_files(&self) -> usize {

@@ -14,7 +14,7 @@ use sheaf_write::{
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{File, TryLockError};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -42,6 +42,8 @@ pub struct EngineConfig {
     pub queue_bytes: u64,
     /// Records that may be with the workers at once.
     pub queue_records: u32,
+    /// Rate of each worker in bytes a second, for experiments that emulate slow ones; `None`: as fast as it can.
+    pub worker_bytes_per_s: Option<u64>,
 }
 
 /// Why an engine cannot begin.
@@ -90,8 +92,9 @@ pub enum EngineEvent<R> {
 #[derive(Debug)]
 struct OpenFile<R> {
     file: Arc<StreamFile>,
-    /// Records that are not acknowledged, in the order of the file: each once its worker has given it back.
-    waiting: VecDeque<Option<R>>,
+    /// Records that are not acknowledged, in the order of the file: when each was taken, and itself once its worker has
+    /// given it back.
+    waiting: VecDeque<(Timestamp, Option<R>)>,
     /// Number of the first of them, counted over the file.
     first: u64,
     /// Numbers of the records of each segment that its worker has not given back, in their order.
@@ -122,6 +125,8 @@ pub struct Engine<R: Record> {
     /// Bytes and records that are not acknowledged.
     held_bytes: u64,
     held_records: u64,
+    /// Bytes that each worker has given back.
+    worker_bytes: Vec<u64>,
     _lock: File,
 }
 
@@ -175,6 +180,7 @@ impl<R: Record> Engine<R> {
             catalogue: Mutex::new(catalogue),
             durability: config.durability,
             kinds: writer.config().kinds,
+            worker_bytes_per_s: config.worker_bytes_per_s,
             gives_up: AtomicBool::new(false),
         });
         // No channel is ever full: records are bounded, and a record has a few orders at most.
@@ -192,6 +198,7 @@ impl<R: Record> Engine<R> {
             queue_records: config.queue_records.max(1).into(),
             held_bytes: 0,
             held_records: 0,
+            worker_bytes: vec![0; writer.config().workers as usize],
             _lock: lock,
             writer,
         };
@@ -238,14 +245,14 @@ impl<R: Record> Engine<R> {
         self.writer.handle_record(now, place, bytes, record)?;
         self.held_bytes += bytes;
         self.held_records += 1;
-        self.act();
+        self.act(now);
         Ok(())
     }
 
     /// Ends the files of a block.
-    pub fn end_block(&mut self, run: u64, block: u64) {
+    pub fn end_block(&mut self, now: Timestamp, run: u64, block: u64) {
         self.writer.handle_block_ended(run, block);
-        self.act();
+        self.act(now);
     }
 
     /// Does all that is due: takes the reports of workers, ends and syncs files.
@@ -254,7 +261,7 @@ impl<R: Record> Engine<R> {
             self.handle(now, report);
         }
         self.writer.handle_tick(now);
-        self.act();
+        self.act(now);
     }
 
     /// Returns the next event.
@@ -274,6 +281,25 @@ impl<R: Record> Engine<R> {
         (self.held_records, self.held_bytes)
     }
 
+    /// Returns the bytes that each worker has written.
+    #[must_use]
+    pub fn worker_bytes(&self) -> &[u64] {
+        &self.worker_bytes
+    }
+
+    /// Returns when the oldest record was taken that is not acknowledged.
+    #[must_use]
+    pub fn oldest(&self) -> Option<Timestamp> {
+        let firsts = self.files.values().filter_map(|open| open.waiting.front());
+        firsts.map(|(taken_at, _)| *taken_at).min()
+    }
+
+    /// Returns the folder of the files.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Returns the number of files that are not closed.
     #[must_use]
     pub fn open_files(&self) -> usize {
@@ -284,12 +310,11 @@ impl<R: Record> Engine<R> {
     pub fn finish(&mut self, clock: impl Fn() -> Timestamp, patience: Duration) -> bool {
         let due = Instant::now() + patience;
         self.writer.handle_finish();
-        self.act();
+        self.act(clock());
         while self.writer.open_files() > 0 && Instant::now() < due {
             if let Ok(report) = self.reports.recv_timeout(FINISH_STEP) {
                 self.handle(clock(), report);
             }
-            self.act();
         }
         self.writer.open_files() == 0
     }
@@ -312,7 +337,7 @@ impl<R: Record> Engine<R> {
             Report::Trouble(detail) => self.events.push_back(EngineEvent::Trouble(detail)),
             Report::Healed => self.events.push_back(EngineEvent::Healed),
         }
-        self.act();
+        self.act(now);
     }
 
     /// Takes records back from their worker, and acknowledges those in front of the first that is not written.
@@ -324,15 +349,16 @@ impl<R: Record> Engine<R> {
         };
         let numbers = open.of_segment.entry(segment.index).or_default();
         for record in records {
+            self.worker_bytes[segment.worker.0 as usize] += record.bytes();
             let number = numbers.pop_front().expect("every record has a number");
             let at = usize::try_from(number - open.first).expect("it waits");
-            open.waiting[at] = Some(record);
+            open.waiting[at].1 = Some(record);
         }
         if numbers.is_empty() {
             open.of_segment.remove(&segment.index);
         }
         while let Some(first) = open.waiting.front_mut()
-            && let Some(record) = first.take()
+            && let Some(record) = first.1.take()
         {
             open.waiting.pop_front();
             open.first += 1;
@@ -343,7 +369,7 @@ impl<R: Record> Engine<R> {
     }
 
     /// Gives the orders of the brain to the workers.
-    fn act(&mut self) {
+    fn act(&mut self, now: Timestamp) {
         while let Some(action) = self.writer.poll_action() {
             match action {
                 Action::Open(opened) => {
@@ -368,7 +394,7 @@ impl<R: Record> Engine<R> {
                 } => {
                     let open = self.files.get_mut(&segment.file).expect("it was opened");
                     let number = open.first + open.waiting.len() as u64;
-                    open.waiting.push_back(None);
+                    open.waiting.push_back((now, None));
                     open.workers.insert(segment.worker);
                     let numbers = open.of_segment.entry(segment.index).or_default();
                     numbers.push_back(number);

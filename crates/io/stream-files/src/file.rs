@@ -1,16 +1,21 @@
 //! A file under way: `NAME.part` until it is closed.
 
 use crate::buffer::{BLOCK, Buffer};
-use rustix::fs::{OFlags, RenameFlags, renameat_with};
+use rustix::fs::{FallocateFlags, OFlags, RenameFlags, fallocate, renameat_with};
 use sheaf_write::{FileName, Template};
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// End of the name of a file that is not closed.
 pub(crate) const PART: &str = ".part";
+
+/// Least and most space that is set aside at once.
+const ALLOCATE_MIN: u64 = 4 << 20;
+const ALLOCATE_MAX: u64 = 256 << 20;
 
 /// Way in which bytes get to a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +84,8 @@ pub(crate) struct StreamFile {
     handles: OnceLock<Handles>,
     /// Held while the file is made, since any of its workers may be the first.
     making: Mutex<()>,
+    /// Bytes from the beginning that the disk has set aside; all once it cannot.
+    allocated: AtomicU64,
 }
 
 impl StreamFile {
@@ -90,6 +97,7 @@ impl StreamFile {
             name: Mutex::new(name),
             handles: OnceLock::new(),
             making: Mutex::new(()),
+            allocated: AtomicU64::new(0),
         }
     }
 
@@ -171,8 +179,29 @@ impl StreamFile {
         self.handles.get().ok_or_else(missing)
     }
 
+    /// Sets space aside up to `end` and beyond, the more the longer the file is. Direct writes into space that a file
+    /// has go on side by side; those that make it longer wait for each other.
+    fn allocate(&self, end: u64) -> io::Result<()> {
+        if end <= self.allocated.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let file = &self.handles()?.plain;
+        let _alone = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let from = self.allocated.load(Ordering::Relaxed);
+        if end <= from {
+            return Ok(());
+        }
+        let more = from.clamp(ALLOCATE_MIN, ALLOCATE_MAX).max(end - from);
+        let allocated = fallocate(file, FallocateFlags::empty(), from, more);
+        // A file system that cannot, or has not so much: the writes themselves will show what they can do.
+        let until = allocated.map_or(u64::MAX, |()| from + more);
+        self.allocated.store(until, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// Writes the bytes of a buffer: whole blocks past the cache, the others through it. No block is written both ways.
     pub(crate) fn write_buffer(&self, buffer: &Buffer) -> io::Result<()> {
+        self.allocate(buffer.end())?;
         let handles = self.handles()?;
         for (at, piece, is_whole) in buffer.pieces() {
             let direct = handles.direct.as_ref().filter(|_| is_whole);
@@ -196,6 +225,14 @@ impl StreamFile {
         self.handles()?.plain.sync_data()
     }
 
+    /// Cuts the file behind its last byte: space that was set aside goes back.
+    pub(crate) fn cut(&self, bytes: u64) -> io::Result<()> {
+        if self.allocated.load(Ordering::Relaxed) > 0 {
+            self.handles()?.plain.set_len(bytes)?;
+        }
+        Ok(())
+    }
+
     /// Gives the file its final name, which no other file has.
     pub(crate) fn rename(&self) -> io::Result<()> {
         rename_new(&self.part(), &self.folder.join(self.name()))
@@ -217,6 +254,16 @@ pub(crate) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Returns the bytes that the disk of `folder` has free for this process.
+///
+/// # Errors
+///
+/// Error of the operating system.
+pub fn free_bytes(folder: &Path) -> io::Result<u64> {
+    let disk = rustix::fs::statvfs(folder)?;
+    Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
 /// Makes names in `folder` survive a cut of power.

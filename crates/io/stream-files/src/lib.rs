@@ -19,6 +19,6 @@ mod worker;
 pub use catalogue::{Catalogue, CatalogueError, FileRow, FileState};
 pub use durability::Durability;
 pub use engine::{Engine, EngineConfig, EngineError, EngineEvent};
-pub use file::{IoMode, probe};
+pub use file::{IoMode, free_bytes, probe};
 pub use recovery::{Found, RecoverError, Walk, recover};
 pub use worker::Record;

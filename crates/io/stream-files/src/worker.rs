@@ -13,13 +13,17 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// First pause before a write is tried again; it doubles up to the last.
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_LAST: Duration = Duration::from_secs(1);
 /// Bytes of a batch: what is in it is reported at its end.
 const BATCH_BYTES: usize = 16 << 20;
+/// Bytes that are summed and copied together.
+const PIECE_BYTES: usize = 32 << 10;
+/// Time that a worker of an emulated rate may be behind and make up for.
+const BURST: Duration = Duration::from_millis(100);
 /// Spare buffers of a worker.
 const SPARES_MAX: usize = 4;
 
@@ -80,6 +84,8 @@ pub(crate) struct Shared {
     pub(crate) catalogue: Mutex<Catalogue>,
     pub(crate) durability: Durability,
     pub(crate) kinds: Kinds,
+    /// Rate of a worker, if it is emulated.
+    pub(crate) worker_bytes_per_s: Option<u64>,
     /// Set when the engine waits no longer for what fails.
     pub(crate) gives_up: AtomicBool,
 }
@@ -118,6 +124,8 @@ pub(crate) struct Worker<R> {
     pub(crate) shared: Arc<Shared>,
     writing: BTreeMap<FileId, Writing<R>>,
     spares: Vec<Buffer>,
+    /// When a worker of an emulated rate may go on.
+    paced_until: Option<Instant>,
 }
 
 /// The engine has given up: nothing is written any more.
@@ -137,6 +145,7 @@ impl<R: Record> Worker<R> {
             shared,
             writing: BTreeMap::new(),
             spares: Vec::new(),
+            paced_until: None,
         }
     }
 
@@ -210,6 +219,7 @@ impl<R: Record> Worker<R> {
         self.persist(|shared| {
             let is_durable = shared.durability != Durability::None;
             if !is_renamed {
+                file.cut(closed.sums.bytes)?;
                 if is_durable {
                     file.sync()?;
                 }
@@ -250,6 +260,7 @@ impl<R: Record> Worker<R> {
                 })
             })?;
         }
+        self.pace(record.bytes());
         record.prepare();
         let is_next = self
             .writing
@@ -271,22 +282,38 @@ impl<R: Record> Worker<R> {
         self.append(segment.file, record)
     }
 
+    /// Waits as long as a worker of the emulated rate would work on `bytes`.
+    fn pace(&mut self, bytes: u64) {
+        let Some(rate) = self.shared.worker_bytes_per_s else {
+            return;
+        };
+        let now = Instant::now();
+        // What it was late by is made up for, as far as a bucket of tokens would: writing takes time as well.
+        let earliest = now.checked_sub(BURST).unwrap_or(now);
+        let from = self.paced_until.map_or(now, |until| until.max(earliest));
+        let until = from + Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
+        self.paced_until = Some(until);
+        pause_for(until.saturating_duration_since(now));
+    }
+
     /// Appends a record to the segment of `id`: into a buffer for direct writes, or at once.
     fn append(&mut self, id: FileId, record: R) -> Result<(), GivenUp> {
         let mut writing = self.writing.remove(&id).expect("the segment is under way");
         let slices = record.slices();
-        for slice in &slices {
-            writing.summing.update(slice);
-        }
         match writing.file.mode() {
             IoMode::Buffered => {
+                for slice in &slices {
+                    writing.summing.update(slice);
+                }
                 let (file, position) = (Arc::clone(&writing.file), writing.position);
                 self.persist(|_| file.write_slices(&slices, position))?;
                 writing.position += record.bytes();
             }
             IoMode::Direct => {
-                for slice in &slices {
-                    let mut rest = *slice;
+                // Summed and copied piece by piece: the copy finds the bytes in the cache.
+                for piece in slices.iter().flat_map(|slice| slice.chunks(PIECE_BYTES)) {
+                    writing.summing.update(piece);
+                    let mut rest = piece;
                     while !rest.is_empty() {
                         let position = writing.position;
                         let spares = &mut self.spares;

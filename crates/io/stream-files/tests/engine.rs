@@ -1,7 +1,7 @@
 //! Engines on real files: records, workers, crashes, and what a folder has afterwards.
 
 use proptest::prelude::*;
-use sheaf_protocol::Timestamp;
+use sheaf_protocol::{Timestamp, splitmix};
 use sheaf_stream_files::{
     Catalogue, Durability, Engine, EngineConfig, EngineError, EngineEvent, FileState, Found,
     IoMode, Record,
@@ -11,8 +11,9 @@ use sheaf_write::{
     WriterConfig, assignments,
 };
 use std::collections::BTreeMap;
-use std::io::{self, Read};
+use std::io::{self, BufRead as _, Read, Write as _};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
@@ -112,6 +113,7 @@ fn config(folder: &Path, assignment: &str, mode: Option<IoMode>) -> EngineConfig
         mode,
         queue_bytes: 1 << 20,
         queue_records: 100,
+        worker_bytes_per_s: None,
     }
 }
 
@@ -306,7 +308,11 @@ fn a_crash_loses_nothing_that_was_acknowledged_and_reads_only_what_was_not_synce
             .find(|path| path.extension().is_some_and(|end| end == "part"))
             .expect("an open file");
         let mut bytes = std::fs::read(&part).expect("read");
-        let whole = bytes.len() as u64;
+        let whole: u64 = (0..200)
+            .map(|number| Numbered::new(0, number, 2000).bytes())
+            .sum();
+        // In place of the space that was set aside.
+        bytes.truncate(usize::try_from(whole).expect("a small file"));
         bytes.extend(&Numbered::new(0, 200, 2000).bytes[..1500]);
         std::fs::write(&part, bytes).expect("written");
         let config = EngineConfig {
@@ -358,6 +364,134 @@ fn a_name_that_something_else_has_is_passed_over() {
     bench.finish();
     assert_eq!(contents(folder.path())["main"], [1]);
     assert!(folder.path().join(taken).is_dir());
+}
+
+/// Folder of the child that is killed, and the first number of its records, by the parent's word.
+const CHILD: &str = "SHEAF_WRITE_CHILD";
+/// Kills of the test below: some in CI, 500 by hand.
+const KILLS: &str = "SHEAF_KILLS";
+
+/// Kills after which the folder is a new one: all of it is read after each.
+const KILLS_OF_A_FOLDER: u64 = 20;
+
+fn config_of_child(folder: &Path) -> EngineConfig {
+    let mut config = config(folder, "striped", None);
+    config.durability = Durability::Every;
+    config.writer.segment_bytes = 100_000;
+    config.writer.sync_every = Some(SyncEvery {
+        bytes: 200_000,
+        time: Duration::from_millis(20),
+    });
+    config
+}
+
+/// Process of the test below: writes records without end and prints the number of each that is acknowledged.
+#[test]
+#[ignore = "a part of the test of kills, which starts it"]
+fn a_writer_without_end() {
+    let Ok(words) = std::env::var(CHILD) else {
+        return;
+    };
+    let (folder, first) = words.split_once('|').expect("FOLDER|FIRST");
+    let first: u64 = first.parse().expect("a number");
+    let (mut bench, _) = Bench::open(config_of_child(Path::new(folder))).expect("opens");
+    let start = std::time::Instant::now();
+    let mut told = 0;
+    for number in first.. {
+        let content = (number as usize * 7919) % 20_000;
+        bench.append(number / 500, Numbered::new(0, number, content));
+        bench.take(Timestamp(0) + start.elapsed());
+        let acknowledged = bench.acknowledged.entry(0).or_default();
+        let lines: String = acknowledged
+            .iter()
+            .map(|number| format!("{number}\n"))
+            .collect();
+        told += acknowledged.len();
+        acknowledged.clear();
+        // The parent is gone: so is the reason to go on.
+        if io::stdout().write_all(lines.as_bytes()).is_err() || told > 10_000_000 {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_killed_writer_loses_nothing_that_it_acknowledged_and_writes_nothing_twice() {
+    let kills: u64 = std::env::var(KILLS).map_or(12, |kills| kills.parse().expect("a number"));
+    let mut folder = tempfile::tempdir().expect("a folder");
+    let program = std::env::current_exe().expect("this test");
+    let mut acknowledged = std::collections::BTreeSet::new();
+    let (mut first, mut recovered) = (0, 0);
+    for kill in 0..kills {
+        if kill > 0 && kill % KILLS_OF_A_FOLDER == 0 {
+            folder = tempfile::tempdir().expect("a folder");
+            acknowledged.clear();
+            first = 0;
+        }
+        let mut child = Command::new(&program)
+            .args([
+                "--exact",
+                "a_writer_without_end",
+                "--nocapture",
+                "--include-ignored",
+            ])
+            .env(CHILD, format!("{}|{first}", folder.path().display()))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("this test starts itself");
+        let mut lines = io::BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        // A seeded number of records, then it dies in whatever it does.
+        let records = splitmix::hash(kill) % 900;
+        let mut last = None;
+        for line in lines.by_ref().map_while(Result::ok) {
+            // Lines of the test's own frame are no numbers.
+            let Ok(number) = line.trim().parse::<u64>() else {
+                continue;
+            };
+            assert!(
+                acknowledged.insert(number),
+                "{number} is acknowledged twice"
+            );
+            last = Some(number);
+            if number >= first + records {
+                break;
+            }
+        }
+        child.kill().expect("it is killed");
+        child.wait().expect("it has ended");
+        for number in lines
+            .map_while(Result::ok)
+            .filter_map(|line| line.parse().ok())
+        {
+            assert!(
+                acknowledged.insert(number),
+                "{number} is acknowledged twice"
+            );
+            last = Some(number);
+        }
+        let (bench, found) = Bench::open(config_of_child(folder.path())).expect("opens");
+        drop(bench);
+        recovered += found.len();
+        let numbers = contents(folder.path()).remove("main").unwrap_or_default();
+        let mut sorted = numbers.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        assert_eq!(
+            sorted.len(),
+            numbers.len(),
+            "kill {kill}: a record is there twice"
+        );
+        let lost: Vec<u64> = acknowledged
+            .iter()
+            .filter(|number| sorted.binary_search(number).is_err())
+            .copied()
+            .collect();
+        assert_eq!(lost, [], "kill {kill}");
+        // Numbers that were on their way may be there as well.
+        first = last.unwrap_or(first) + 1000;
+    }
+    assert!(recovered > 0, "no kill has met an open file");
 }
 
 proptest! {

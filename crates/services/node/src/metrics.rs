@@ -456,11 +456,13 @@ pub struct Group {
 pub fn groups() -> Vec<Group> {
     let group = |name, metrics| Group { name, metrics };
     let of_node = [security::LEVEL, reject::REJECTED].into_iter();
+    let [streams, shm] = sink::metrics().map(|(kind, metrics)| group(kind, metrics));
     vec![
         group("icn", icn::metrics().collect()),
         group("flp", of(OF_FLP).collect()),
         group("epn", of(OF_EPN).collect()),
-        group("shm", sink::metrics().collect()),
+        streams,
+        shm,
         group("zmq", zmq::METRICS.to_vec()),
         group("page", http::metrics().collect()),
         group("reporting", sheaf_metrics::reporter_metrics()),

@@ -296,9 +296,12 @@ pub enum SinkError {
     Thread(io::Error),
 }
 
-/// Lists the metrics of sinks that have some.
-pub(crate) fn metrics() -> impl Iterator<Item = sheaf_metrics::Metric> {
-    shm::METRICS.into_iter()
+/// Lists the metrics of sinks that have some, by the kind of sink.
+pub(crate) fn metrics() -> [(&'static str, Vec<sheaf_metrics::Metric>); 2] {
+    [
+        ("streams", streams::METRICS.to_vec()),
+        ("shm", shm::METRICS.to_vec()),
+    ]
 }
 
 /// Opens the sink that `config` describes.

@@ -1,8 +1,8 @@
 //! Benchmarks: what this machine moves, measured beside plain TCP.
 //!
 //! [`farm`] measures a whole farm and, in turn with it, a plain pair of TCP sockets; [`transport`] measures the
-//! transport alone beside plain TCP and other libraries; [`monitor`] measures the collector beside other servers, and
-//! [`paper`] asks again what the monitoring paper asked. All
+//! transport alone beside plain TCP and other libraries; [`monitor`] measures the collector beside other servers,
+//! [`paper`] asks again what the monitoring paper asked, and [`write`] measures the writer beside `fio`. All
 //! keep their processes on CPUs (`cpus`), drop runs in which the machine was busy with others, and open their reports
 //! with the same facts (`report`).
 
@@ -12,6 +12,7 @@ pub mod monitor;
 pub mod paper;
 mod report;
 pub mod transport;
+pub mod write;
 
 /// Error of a benchmark that lacks a program to measure or to compare with. Nothing was started.
 #[derive(Debug, thiserror::Error)]

@@ -28,6 +28,7 @@ pub mod summary;
 #[cfg(feature = "mutants")]
 pub mod mutants;
 pub mod torture;
+pub mod writers;
 
 pub use family::SeedFamily;
 pub use farm::{Outcome, TortureFarm};

@@ -90,6 +90,10 @@ fn read(args: &Args, path: &Path, out: &mut impl Write) -> anyhow::Result<bool> 
     loop {
         match next_tf(&mut reader).with_context(cannot)? {
             NextTf::End => return Ok(true),
+            // Of a file that is being written the end is on its way, or space that was set aside.
+            NextTf::Broken(_) if path.extension().is_some_and(|end| end == "part") => {
+                return Ok(true);
+            }
             NextTf::Broken(error) => {
                 out.flush()?;
                 // Where errors cannot be printed, the exit status still shows them.

@@ -1,11 +1,14 @@
 //! Files of streams: the TFs of an EPN go to files by stream and block, written by several threads.
 
+mod counters;
+mod record;
 mod select;
 mod thread;
 
 use super::handle::SinkHandle;
 use super::{Opening, SinkError, SinkKind};
 use crate::check::{Check, ConfigError, check_directory, path_for};
+pub(super) use counters::METRICS;
 use select::{Selection, StreamTable};
 use serde::{Deserialize, Serialize};
 use sheaf_formats::tf_file::{NextTf, next_tf};
@@ -245,6 +248,7 @@ impl SinkKind for StreamsSink {
             },
             queue_bytes: self.queue_mib * MIB,
             queue_records: 8192,
+            worker_bytes_per_s: None,
         };
         let table = StreamTable::new(&self.streams);
         let thread = StreamThread::spawn(config, table, self.block_tfs, opening)?;

@@ -1,16 +1,18 @@
 //! The thread between an EPN and the engine that writes its files.
 
+use super::counters::Counters;
+use super::record::{Shared, TfRecord};
 use super::select::StreamTable;
 use super::walk;
 use crate::clock::Clock;
 use crate::sink::queue::Queue;
-use crate::sink::{Delivery, Opening, SinkError, SinkEvent, recomputed, taken_back};
+use crate::sink::{Opening, SinkError, SinkEvent, recomputed, taken_back};
 use crate::source::Wake;
 use bytes::Bytes;
 use sheaf_formats::stf_file::TfName;
 use sheaf_formats::tf_file::tf_file_head;
-use sheaf_protocol::{RunId, Tf, TfId};
-use sheaf_stream_files::{Engine, EngineConfig, EngineError, EngineEvent, Found, Record};
+use sheaf_protocol::{RunId, Tf, TfId, Timestamp};
+use sheaf_stream_files::{Engine, EngineConfig, EngineError, EngineEvent, Found};
 use sheaf_write::{Place, StreamId};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -20,37 +22,10 @@ use tracing::{info, warn};
 
 /// Longest time without a look at the age of files and at their syncs.
 const TICK: Duration = Duration::from_millis(50);
+/// Period at which metrics are brought up to date.
+const COUNT_EVERY: Duration = Duration::from_millis(250);
 /// How long files may take to be closed when the node ends.
 const FINISH: Duration = Duration::from_secs(20);
-
-/// A TF that streams have parts of. It is delivered when the last record that holds it is written.
-struct Shared {
-    tf: Tf<Bytes>,
-    /// Observations about its bytes, made by the first worker that has a part.
-    delivery: OnceLock<Delivery>,
-}
-
-/// Part of a TF that one stream gets.
-struct TfRecord {
-    head: Vec<u8>,
-    part: Tf<Bytes>,
-    whole: Arc<Shared>,
-}
-
-impl Record for TfRecord {
-    fn slices(&self) -> Vec<&[u8]> {
-        let payloads = self.part.parts.iter().map(|part| part.payload.as_ref());
-        std::iter::once(self.head.as_slice())
-            .chain(payloads)
-            .collect()
-    }
-
-    fn prepare(&mut self) {
-        self.whole
-            .delivery
-            .get_or_init(|| recomputed(&self.whole.tf));
-    }
-}
 
 #[derive(Default)]
 struct State {
@@ -98,6 +73,8 @@ impl StreamThread {
             })
         };
         let folder = config.folder.clone();
+        let streams = &config.writer.streams;
+        let streams = streams.iter().map(|stream| stream.name.clone()).collect();
         let opened = Engine::open(config, &walk, &ring);
         let (engine, found) = opened.map_err(|error| match error {
             EngineError::Folder { folder, source } => SinkError::Directory {
@@ -121,6 +98,8 @@ impl StreamThread {
             clock: Clock::start(),
             has_trouble: false,
             newest: TfId(0),
+            counters: Counters::new(opening.registry, streams),
+            counted_at: None,
         };
         let thread = std::thread::Builder::new()
             .name("sink".to_owned())
@@ -207,6 +186,8 @@ struct Hands {
     has_trouble: bool,
     /// The last TF that was taken.
     newest: TfId,
+    counters: Counters,
+    counted_at: Option<Timestamp>,
 }
 
 impl Hands {
@@ -227,8 +208,16 @@ impl Hands {
                 is_over(&state)
             };
             self.take();
-            self.engine.turn(self.clock.now());
+            let now = self.clock.now();
+            self.engine.turn(now);
             self.report();
+            if self
+                .counted_at
+                .is_none_or(|at| now.since(at) >= COUNT_EVERY)
+            {
+                self.counted_at = Some(now);
+                self.counters.export(now, &self.engine);
+            }
             if is_over {
                 break;
             }
@@ -237,6 +226,7 @@ impl Hands {
         let patience = if self.has_trouble { TICK } else { FINISH };
         let is_closed = self.engine.finish(move || clock.now(), patience);
         self.report();
+        self.counters.export(self.clock.now(), &self.engine);
         let (records, _) = self.engine.held();
         let tfs = self.desk.lock().queue.drain(..).count();
         if !is_closed || records > 0 || tfs > 0 {
@@ -305,6 +295,7 @@ impl Hands {
                 }
                 EngineEvent::Trouble(error) => {
                     self.has_trouble = true;
+                    self.counters.failures += 1;
                     self.desk.lock().events.push_back(SinkEvent::Failed {
                         tf: self.newest,
                         error,
