@@ -1,7 +1,8 @@
 //! TFs of a farm in files of streams: nothing is lost when an EPN is killed, and every file is as its catalogue says.
 
-use crate::harness::{DemoDir, Running, farm_turn, sheaf};
+use crate::harness::{DemoDir, Running, farm_turn, sheaf, start, write};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
@@ -149,4 +150,60 @@ fn tfs_are_given_back_by_id_and_by_flp() {
     let one = to.join("tf-000000000011.tf");
     let ended = sheaf(&["data", "inspect", one.to_str().unwrap()]);
     assert!(ended.status.success(), "{}", ended.stderr);
+}
+
+#[test]
+fn parts_of_tfs_go_to_streams_by_flp_and_every_so_many() {
+    let _turn = farm_turn();
+    let folder = tempfile::tempdir().unwrap();
+    let (at, files) = (folder.path(), folder.path().join("files"));
+    std::fs::create_dir(&files).unwrap();
+    let place = at.display();
+    let text = format!(
+        "[run]\nflps = 2\nepns = 1\ntimeframes = 40\n\
+         [icn]\naddress = \"unix:{place}/icn.sock\"\n\
+         [flp]\nhold_bytes = 16777216\nrate_hz = 200.0\nstf_bytes_max = 1048576\n\
+         [flp.source]\nkind = \"generator\"\nbytes_mean = 20000\n\
+         [epn]\nlisten = \"unix:{place}/epn.sock\"\n\
+         [epn.build]\ncapacity_bytes = 16777216\n\
+         [icn.scheduler]\nstf_bytes_max = 1048576\ntf_bytes_max = 4194304\n\
+         [epn.sink]\nkind = \"streams\"\ndirectory = {files:?}\nblock_tfs = 16\nchecksums = [\"crc32c\"]\n\
+         [[epn.sink.stream]]\nname = \"first\"\nflps = [0]\n\
+         [[epn.sink.stream]]\nname = \"second\"\nflps = [1]\n\
+         [[epn.sink.stream]]\nname = \"tenth\"\nevery = 10\n"
+    );
+    let config = write(at, "farm.toml", &text);
+    let icn = start(at, &config, "icn", 0, &[]);
+    let epn = start(at, &config, "epn", 0, &[]);
+    let flps = [0, 1].map(|flp| start(at, &config, "flp", flp, &[]));
+    for node in [icn, epn].into_iter().chain(flps) {
+        let ended = node.end();
+        assert!(ended.status.success(), "{}", ended.stderr);
+    }
+    let files = files.to_str().unwrap();
+    // Records by block: TFs 0 to 15, 16 to 31, 32 to 39.
+    let records = |stream: &str| -> Vec<u64> {
+        let mut blocks = BTreeMap::new();
+        for row in json_of(&["files", "list", files, "--stream", stream, "--json"]) {
+            assert!(row["crc32c"].is_string(), "{row:#}");
+            let number = |key: &str| row[key].as_u64().unwrap();
+            *blocks.entry(number("block")).or_default() += number("records");
+        }
+        blocks.into_values().collect()
+    };
+    assert_eq!(records("first"), [16, 16, 8]);
+    assert_eq!(records("second"), [16, 16, 8]);
+    // TFs 0 and 10, 20 and 30.
+    assert_eq!(records("tenth"), [2, 2]);
+    let checked = sheaf(&["files", "check", files]);
+    assert!(checked.status.success(), "{:?}", checked.stdout);
+    // Together the streams have every STF of every TF that was delivered, and none is there twice.
+    let place = at.to_str().unwrap();
+    let verified = sheaf(&["data", "verify", place, "--sink", files]);
+    assert!(
+        matches!(verified.status.code(), Some(0 | 3)),
+        "{:#?} {}",
+        verified.stdout,
+        verified.stderr
+    );
 }

@@ -416,7 +416,8 @@ mod tests {
             ),
             (
                 "--sink file:",
-                "expected one of discard, verify, file:DIRECTORY, stf-file:DIRECTORY, unix:PATH, shm:PATH",
+                "expected one of discard, verify, file:DIRECTORY, stf-file:DIRECTORY, \
+                 streams:DIRECTORY, unix:PATH, shm:PATH",
             ),
             ("--incomplete maybe", "expected never or allow"),
             ("--kill epn:2", "expected NODE@TIME, such as epn:2@3s"),

@@ -14,9 +14,10 @@ use std::process::ExitCode;
 /// Bytes that are read at once.
 const READ_BYTES: usize = 1 << 20;
 
-/// Read closed files again, and compare bytes, records and checksums with the catalogue.
+/// Read closed files again and compare them with the catalogue.
 ///
-/// Files that a running writer has open are left out. Exit status: 0 if nothing is wrong, 1 if a file is damaged, gone,
+/// Bytes, records and checksums are compared. Files that a running writer has open are left out. Exit status: 0 if
+/// nothing is wrong, 1 if a file is damaged, gone,
 /// or without a row.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

@@ -10,8 +10,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Compare assignments of files to writing threads, with the product's brain and threads of a stated rate.
+/// Compare assignments of files to writing threads in virtual time.
 ///
+/// The brain is that of the product, the threads write at a stated rate.
 /// The mixes are those of ATLAS' data loggers in 2015 and 2016, whose minor streams are not published and are equal
 /// here, and a flat one. A trace is a file of lines `SECONDS,STREAM,BYTES`, in the order of time, as a log of a run
 /// gives them. Each figure is the mean of several seeds, with the least and the most of them.

@@ -1,20 +1,17 @@
 //! Files that the sinks of a run have written, as evidence: every digest is computed from their bytes.
 
+mod streams;
+
 use crate::data::file_view::FileView;
 use anyhow::Context as _;
 use sheaf_audit::{Evidence, Kind, Stored};
 use sheaf_formats::inspect::FileFormat;
 use sheaf_formats::stf_file::tf_places;
-use sheaf_formats::tf_file::{NextTf, check_tf_file, next_tf};
+use sheaf_formats::tf_file::check_tf_file;
 use sheaf_formats::{Findings, View as _, digest_of};
 use sheaf_protocol::{Part, Tf};
 use sheaf_verdict_log::event::{FileEvent, PartEvent};
-use std::fs::File;
-use std::io::BufReader;
 use std::path::{Path, PathBuf};
-
-/// Bytes that are read at once.
-const READ_BYTES: usize = 1 << 20;
 
 /// Counts of files of sinks that were read.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,8 +31,13 @@ pub(super) fn read(evidence: &mut Evidence, directories: &[PathBuf]) -> anyhow::
     evidence.begin_sinks();
     for directory in directories {
         for folder in folders_of(evidence, directory)? {
-            for file in files_of(&folder)? {
-                read_file(evidence, &file, &mut read)?;
+            for path in sorted(&folder)? {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                if path.is_dir() && name.starts_with("epn-") {
+                    streams::read(evidence, &path, &mut read)?;
+                } else {
+                    read_file(evidence, &path, &mut read)?;
+                }
             }
         }
     }
@@ -61,20 +63,6 @@ fn folders_of(evidence: &Evidence, directory: &Path) -> anyhow::Result<Vec<PathB
     Ok(of_runs.into_iter().filter(is_mine).collect())
 }
 
-/// The files in a folder, and in the folders of EPNs in it, which the sink "streams" makes.
-fn files_of(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for path in sorted(folder)? {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if path.is_dir() && name.starts_with("epn-") {
-            files.extend(sorted(&path)?);
-        } else {
-            files.push(path);
-        }
-    }
-    Ok(files)
-}
-
 fn sorted(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let cannot = || format!("cannot read {}", directory.display());
     let entries = std::fs::read_dir(directory).with_context(cannot)?;
@@ -89,13 +77,6 @@ fn sorted(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
 fn read_file(evidence: &mut Evidence, path: &Path, read: &mut Read) -> anyhow::Result<()> {
     let place = path.display().to_string();
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    // What the sink "streams" has beside its files.
-    if name.starts_with("catalogue.sqlite") || name == ".sheaf-writer.lock" {
-        return Ok(());
-    }
-    if name.ends_with(".tf.part") {
-        return read_series(evidence, path, true, read);
-    }
     if name.ends_with(".part") || name.ends_with(".stored") {
         return Ok(());
     }
@@ -118,7 +99,6 @@ fn read_file(evidence: &mut Evidence, path: &Path, read: &mut Read) -> anyhow::R
     read.bytes += path.metadata().map_or(0, |file| file.len());
     match (FileFormat::detect(&start), tf_of_name) {
         (Some(FileFormat::StfFile), _) => read_stf_file(evidence, path, &place, read),
-        (Some(FileFormat::TfFile), None) => read_series(evidence, path, false, read),
         (Some(FileFormat::TfFile), tf) => {
             read.tfs += 1;
             let stored = read_tf_file(path, tf)?;
@@ -140,40 +120,6 @@ fn read_file(evidence: &mut Evidence, path: &Path, read: &mut Read) -> anyhow::R
                 evidence.add_bad_file(Kind::SinkForeign, text);
             }
             Ok(())
-        }
-    }
-}
-
-/// A file of many TFs, of the sink "streams". Of one that is still open, every TF counts as soon as it is whole, and what
-/// follows is on its way.
-fn read_series(
-    evidence: &mut Evidence,
-    path: &Path,
-    is_open: bool,
-    read: &mut Read,
-) -> anyhow::Result<()> {
-    let place = || path.display().to_string();
-    let file = File::open(path).with_context(place)?;
-    if is_open {
-        read.files += 1;
-        read.bytes += file.metadata().with_context(place)?.len();
-    }
-    let mut reader = BufReader::with_capacity(READ_BYTES, file);
-    let mut offset = 0;
-    loop {
-        match next_tf(&mut reader).with_context(place)? {
-            NextTf::End => return Ok(()),
-            NextTf::Broken(_) if is_open => return Ok(()),
-            NextTf::Broken(error) => {
-                let text = format!("{}, byte {offset}: {error}", place());
-                evidence.add_bad_file(Kind::SinkDamaged, text);
-                return Ok(());
-            }
-            NextTf::Whole(tf, bytes) => {
-                read.tfs += 1;
-                evidence.add_stored(format!("{}, byte {offset}", place()), stored_of(&tf));
-                offset += bytes;
-            }
         }
     }
 }
