@@ -2,7 +2,7 @@
 //!
 //! [`farm`] measures a whole farm and, in turn with it, a plain pair of TCP sockets; [`transport`] measures the
 //! transport alone beside plain TCP and other libraries; [`monitor`] measures the collector beside other servers,
-//! [`paper`] asks again what the monitoring paper asked, and [`write`] measures the writer beside `fio`. All
+//! [`paper`] asks again what the monitoring paper asked, and [`mod@write`] measures the writer beside `fio`. All
 //! keep their processes on CPUs (`cpus`), drop runs in which the machine was busy with others, and open their reports
 //! with the same facts (`report`).
 
