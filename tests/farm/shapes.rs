@@ -134,7 +134,7 @@ fn metrics_of_the_icn_are_served() {
     dir.summary().assert_sound();
 }
 
-fn get(address: &str) -> String {
+pub(crate) fn get(address: &str) -> String {
     use std::io::{Read as _, Write as _};
     let mut stream = std::net::TcpStream::connect(address).unwrap();
     stream

@@ -268,7 +268,8 @@ fn a_disk_that_is_full_for_a_while_costs_nothing() {
     assert_eq!(visible(&[&disk]).len(), 40);
 }
 
-struct Unmount<'a>(&'a Path);
+/// Mount of a test, gone at its end.
+pub(crate) struct Unmount<'a>(pub(crate) &'a Path);
 
 impl Drop for Unmount<'_> {
     fn drop(&mut self) {

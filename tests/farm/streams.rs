@@ -1,10 +1,12 @@
 //! TFs of a farm in files of streams: nothing is lost when an EPN is killed, and every file is as its catalogue says.
 
-use crate::harness::{DemoDir, Running, farm_turn, sheaf, start, write};
+use crate::harness::{DemoDir, Running, farm_turn, free_address, sheaf, start, start_icn, write};
+use crate::shapes::get;
+use crate::stored::Unmount;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// Runs a demo with the sink "streams" in `files`; returns its directory.
 fn demo_into(files: &Path, line: &str) -> DemoDir {
@@ -205,5 +207,83 @@ fn parts_of_tfs_go_to_streams_by_flp_and_every_so_many() {
         "{:#?} {}",
         verified.stdout,
         verified.stderr
+    );
+}
+
+#[test]
+fn files_of_streams_wait_for_a_full_disk_and_go_on_when_there_is_room() {
+    // The first one fills it; the second one stops before.
+    for (free_min_mib, ballast, told) in [
+        (0, 3_300_000, "No space left"),
+        (1, 2_000_000, "free_min_mib keeps 1048576"),
+    ] {
+        wait_for_room(free_min_mib, ballast, told);
+    }
+}
+
+fn wait_for_room(free_min_mib: u64, ballast_bytes: usize, told: &str) {
+    // A file system of a few MiB needs the right to mount one.
+    let folder = tempfile::tempdir().unwrap();
+    let (at, disk) = (folder.path(), folder.path().join("disk"));
+    std::fs::create_dir(&disk).unwrap();
+    let mount = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=4m", "sheaf-test"])
+        .arg(&disk)
+        .stderr(Stdio::null())
+        .status();
+    if !mount.is_ok_and(|status| status.success()) {
+        println!("skipped: this user may not mount a file system");
+        return;
+    }
+    let _unmount = Unmount(&disk);
+    let _turn = farm_turn();
+    let (place, metrics) = (at.display(), free_address());
+    let text = format!(
+        "[run]\nflps = 1\nepns = 1\ntimeframes = 60\n\
+         [icn]\naddress = \"unix:{place}/icn.sock\"\n\
+         [flp]\nhold_bytes = 67108864\nrate_hz = 20.0\nstf_bytes_max = 1048576\n\
+         [flp.source]\nkind = \"generator\"\nbytes_mean = 40000\n\
+         [epn]\nlisten = \"unix:{place}/epn.sock\"\n\
+         [epn.build]\ncapacity_bytes = 16777216\n\
+         [icn.scheduler]\nstf_bytes_max = 1048576\ntf_bytes_max = 4194304\n\
+         [epn.sink]\nkind = \"streams\"\ndirectory = {disk:?}\nfree_min_mib = {free_min_mib}\n"
+    );
+    let config = write(at, "farm.toml", &text);
+    // Room for the catalogue and for some of the TFs, which have 2.4 MB.
+    let ballast = disk.join("ballast");
+    std::fs::write(&ballast, vec![0; ballast_bytes]).unwrap();
+    let icn = start_icn(at, &config, &[]);
+    let epn = start(at, &config, "epn", 0, &["--metrics", &metrics]);
+    epn.await_line("listening");
+    let flp = start(at, &config, "flp", 0, &[]);
+    let has_failed = || {
+        let page = get(&metrics);
+        let line = page
+            .lines()
+            .find(|line| line.starts_with("build_storage_full "));
+        line.is_some_and(|line| line.ends_with(" 1"))
+    };
+    // Looked at with every status of the ICN, until the EPN can store nothing.
+    loop {
+        icn.await_line("\"books\"");
+        if has_failed() {
+            break;
+        }
+    }
+    std::fs::remove_file(&ballast).unwrap();
+    for (name, node) in [("icn", icn), ("flp", flp), ("epn", epn)] {
+        let ended = node.end();
+        assert!(ended.status.success(), "{name}: {}", ended.stderr);
+        if name == "epn" {
+            assert!(ended.stderr.contains(told), "{}", ended.stderr);
+            assert!(ended.stderr.contains("takes TFs again"), "{}", ended.stderr);
+        }
+    }
+    let files = disk.to_str().unwrap();
+    let report = &json_of(&["files", "check", files, "--json"])[0];
+    assert_eq!(
+        (&report["records"], &report["faults"]),
+        (&60.into(), &Value::Array(Vec::new())),
+        "{report:#}"
     );
 }

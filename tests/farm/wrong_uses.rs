@@ -46,12 +46,12 @@ const CASES: &[(&str, i32, &str)] = &[
     (
         "demo --sink nowhere",
         2,
-        "found `nowhere`, expected one of discard, verify, file:DIRECTORY, stf-file:DIRECTORY, unix",
+        "found `nowhere`, expected one of discard, verify, file:DIRECTORY, stf-file:DIRECTORY, streams:DIRECTORY, unix",
     ),
     (
         "demo --sink file:",
         2,
-        "found `file:`, expected one of discard, verify, file:DIRECTORY, stf-file:DIRECTORY, unix:P",
+        "found `file:`, expected one of discard, verify, file:DIRECTORY, stf-file:DIRECTORY, streams:DIRECTORY, unix:P",
     ),
     (
         "demo --source /nonexistent.raw",

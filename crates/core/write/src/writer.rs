@@ -436,12 +436,12 @@ impl<P> Writer<P> {
         self.end_files_if(|open| {
             let is_past_block =
                 open.stream == place.stream && open.block + BLOCKS_OPEN <= place.block;
-            open.run < place.run || (open.run == place.run && is_past_block)
+            // Numbers of runs need not grow.
+            open.run != place.run || is_past_block
         });
         self.seqs.retain(|known, _| {
-            known.stream != place.stream
-                || known.run > place.run
-                || (known.run == place.run && known.block + BLOCKS_REMEMBERED > place.block)
+            let is_near = known.block + BLOCKS_REMEMBERED > place.block;
+            known.stream != place.stream || (known.run == place.run && is_near)
         });
         let seq = self.seqs.entry(place).or_default();
         let name = FileName {

@@ -15,7 +15,7 @@ pub(crate) const PART: &str = ".part";
 
 /// Least and most space that is set aside at once.
 const ALLOCATE_MIN: u64 = 4 << 20;
-const ALLOCATE_MAX: u64 = 256 << 20;
+const ALLOCATE_MAX: u64 = 64 << 20;
 
 /// Way in which bytes get to a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -209,10 +209,10 @@ fn a_block_ends_when_the_one_after_the_next_begins_and_a_late_record_gets_a_furt
         bench.files()[1],
         "test.00000001.main.b00001.epn-0.0001.tf: e"
     );
-    // A new run ends all files of the former one.
+    // A new run, whatever its number, ends all files of the former one.
     bench.record(
         Place {
-            run: 2,
+            run: 0,
             ..place(1, 0)
         },
         b"f",

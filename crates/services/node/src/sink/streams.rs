@@ -56,6 +56,8 @@ pub struct StreamsSink {
     pub io: StreamsIo,
     /// MiB that may be with the threads at once.
     pub queue_mib: u64,
+    /// MiB of the disk that stay free: with less, no TF is taken. 0: the disk may be filled.
+    pub free_min_mib: u64,
     /// Checksums of files beside Adler-32: "crc32c", "xxh3" (not with "striped").
     pub checksums: Vec<Checksum>,
     /// Streams; none: one that is called "main" with all TFs.
@@ -80,6 +82,7 @@ impl Default for StreamsSink {
             sync_ms: 1000,
             io: StreamsIo::Auto,
             queue_mib: 256,
+            free_min_mib: 256,
             checksums: Vec::new(),
             streams: Vec::new(),
         }
@@ -203,6 +206,7 @@ impl SinkKind for StreamsSink {
             ("epn.sink.sync_mib", self.sync_mib, 1, 1 << 20),
             ("epn.sink.sync_ms", self.sync_ms, 1, 1 << 32),
             ("epn.sink.queue_mib", self.queue_mib, 1, 1 << 20),
+            ("epn.sink.free_min_mib", self.free_min_mib, 0, 1 << 30),
         ] {
             check.that(
                 (least..=most).contains(&found),
@@ -216,6 +220,11 @@ impl SinkKind for StreamsSink {
 
     fn check_files(&self, node: NodeId) -> Option<ConfigError> {
         check_directory("epn.sink.directory", &path_for(&self.directory, node))
+    }
+
+    fn descriptors_max(&self) -> usize {
+        // Two blocks of each stream, each file by two descriptors; the catalogue, the lock and the folder.
+        4 * self.streams.len().max(1) + 16
     }
 
     fn open(&self, opening: Opening) -> Result<SinkHandle, SinkError> {
@@ -251,7 +260,12 @@ impl SinkKind for StreamsSink {
             worker_bytes_per_s: None,
         };
         let table = StreamTable::new(&self.streams);
-        let thread = StreamThread::spawn(config, table, self.block_tfs, opening)?;
+        let thread = StreamThread::spawn(
+            config,
+            table,
+            (self.block_tfs, self.free_min_mib.saturating_mul(MIB)),
+            opening,
+        )?;
         Ok(SinkHandle::new(thread))
     }
 }
@@ -267,4 +281,53 @@ fn walk(reader: &mut dyn Read) -> io::Result<Option<u64>> {
         NextTf::Whole(_, bytes) => Some(bytes),
         NextTf::Broken(_) | NextTf::End => None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::SinkConfig;
+    use super::*;
+
+    /// Compares the errors of a table, one a line, or none.
+    #[track_caller]
+    fn check(keys: &str, expected: &[&str]) {
+        let text = format!("kind = \"streams\"\ndirectory = \"/data\"\n{keys}");
+        let config: SinkConfig = toml::from_str(&text).expect("a table");
+        let mut check = Check::default();
+        config.table().check(&mut check);
+        let found: Vec<String> = check.errors.iter().map(ToString::to_string).collect();
+        assert_eq!(found.len(), expected.len(), "{keys}: {found:#?}");
+        for (found, expected) in found.iter().zip(expected) {
+            assert!(found.contains(expected), "{keys}: {found}");
+        }
+    }
+
+    #[test]
+    fn the_defaults_are_good_and_make_a_writer() {
+        check("", &[]);
+        let sink = StreamsSink::default();
+        let writer = sink.writer(EpnId(3)).expect("a writer");
+        assert_eq!((writer.node.as_str(), writer.streams.len()), ("epn-3", 1));
+    }
+
+    #[test]
+    fn tables_that_cannot_work_are_refused_before_anything_is_written() {
+        check("template = \"{run}.{stream}.tf\"", &["lacks {block}"]);
+        check("project = \"a.b\"", &["found project `a.b`"]);
+        check(
+            "assignment = \"fair\"",
+            &["one of round-robin, random, window"],
+        );
+        check(
+            "checksums = [\"xxh3\"]",
+            &["XXH3 of segments cannot be combined"],
+        );
+        check("checksums = [\"xxh3\"]\nassignment = \"open-rate\"", &[]);
+        check("workers = 0\nqueue_mib = 0", &["1 to 256", "1 to 1048576"]);
+        check(
+            "[[stream]]\nname = \"a\"\n[[stream]]\nname = \"a\"\nevery = 0",
+            &["a name for each stream", "every = 1 or more"],
+        );
+        check("[[stream]]\nname = \"a/b\"", &["found stream `a/b`"]);
+    }
 }

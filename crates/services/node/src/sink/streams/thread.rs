@@ -12,7 +12,7 @@ use bytes::Bytes;
 use sheaf_formats::stf_file::TfName;
 use sheaf_formats::tf_file::tf_file_head;
 use sheaf_protocol::{RunId, Tf, TfId, Timestamp};
-use sheaf_stream_files::{Engine, EngineConfig, EngineError, EngineEvent, Found};
+use sheaf_stream_files::{Engine, EngineConfig, EngineError, EngineEvent, Found, free_bytes};
 use sheaf_write::{Place, StreamId};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -24,6 +24,8 @@ use tracing::{info, warn};
 const TICK: Duration = Duration::from_millis(50);
 /// Period at which metrics are brought up to date.
 const COUNT_EVERY: Duration = Duration::from_millis(250);
+/// Time between two looks at the free space.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How long files may take to be closed when the node ends.
 const FINISH: Duration = Duration::from_secs(20);
 
@@ -61,7 +63,7 @@ impl StreamThread {
     pub(super) fn spawn(
         config: EngineConfig,
         table: StreamTable,
-        block_tfs: u64,
+        (block_tfs, free_min_bytes): (u64, u64),
         opening: Opening,
     ) -> Result<Self, SinkError> {
         let desk = Arc::new(Desk::default());
@@ -100,6 +102,9 @@ impl StreamThread {
             newest: TfId(0),
             counters: Counters::new(opening.registry, streams),
             counted_at: None,
+            free_min_bytes,
+            is_low: false,
+            looked_at: None,
         };
         let thread = std::thread::Builder::new()
             .name("sink".to_owned())
@@ -188,6 +193,11 @@ struct Hands {
     newest: TfId,
     counters: Counters,
     counted_at: Option<Timestamp>,
+    /// Bytes of the disk that have to be free for a TF to be taken.
+    free_min_bytes: u64,
+    /// Whether the disk has less.
+    is_low: bool,
+    looked_at: Option<Timestamp>,
 }
 
 impl Hands {
@@ -195,11 +205,12 @@ impl Hands {
         loop {
             let is_over = {
                 let state = self.desk.lock();
-                let (has_room, has_trouble) = (self.engine.has_room(0), self.has_trouble);
+                let is_stopped = self.has_trouble || self.is_low;
                 let is_over =
-                    |state: &State| state.is_ending && (state.queue.is_empty() || has_trouble);
+                    |state: &State| state.is_ending && (state.queue.is_empty() || is_stopped);
+                let has_room = |tf: &Tf<Bytes>| !self.is_low && self.engine.has_room(tf.bytes());
                 let has_nothing = |state: &mut State| {
-                    let has_work = !state.queue.is_empty() && has_room;
+                    let has_work = state.queue.front().is_some_and(has_room);
                     !state.is_rung && !has_work && !is_over(state)
                 };
                 let waited = self.desk.bell.wait_timeout_while(state, TICK, has_nothing);
@@ -207,8 +218,9 @@ impl Hands {
                 state.is_rung = false;
                 is_over(&state)
             };
-            self.take();
             let now = self.clock.now();
+            self.look_at_space(now);
+            self.take();
             self.engine.turn(now);
             self.report();
             if self
@@ -239,6 +251,41 @@ impl Hands {
         }
     }
 
+    /// Stops taking TFs while the disk has less free than it should keep, and says so.
+    fn look_at_space(&mut self, now: Timestamp) {
+        let is_due = self.looked_at.is_none_or(|at| now.since(at) >= LOOK_EVERY);
+        if self.free_min_bytes == 0 || !is_due {
+            return;
+        }
+        self.looked_at = Some(now);
+        // A folder that cannot be asked cannot be written either, and the workers report that.
+        let Ok(free) = free_bytes(self.engine.folder()) else {
+            return;
+        };
+        let is_low = free < self.free_min_bytes;
+        if is_low == self.is_low {
+            return;
+        }
+        self.is_low = is_low;
+        let event = if is_low {
+            SinkEvent::Failed {
+                tf: self.newest,
+                error: format!(
+                    "{} has {free} bytes free, free_min_mib keeps {}",
+                    self.engine.folder().display(),
+                    self.free_min_bytes
+                ),
+                is_storage: true,
+            }
+        } else if self.has_trouble {
+            return;
+        } else {
+            SinkEvent::Resumed
+        };
+        self.desk.lock().events.push_back(event);
+        (self.wake)();
+    }
+
     /// Takes TFs from the queue while there is room for them.
     fn take(&mut self) {
         loop {
@@ -246,7 +293,7 @@ impl Hands {
             let Some(bytes) = state.queue.front().map(Tf::bytes) else {
                 return;
             };
-            if !self.engine.has_room(bytes) {
+            if self.is_low || !self.engine.has_room(bytes) {
                 return;
             }
             let tf = state.queue.pop_front().expect("it was looked at");
@@ -304,7 +351,9 @@ impl Hands {
                 }
                 EngineEvent::Healed => {
                     self.has_trouble = false;
-                    self.desk.lock().events.push_back(SinkEvent::Resumed);
+                    if !self.is_low {
+                        self.desk.lock().events.push_back(SinkEvent::Resumed);
+                    }
                 }
             }
         }

@@ -22,14 +22,15 @@ struct Joined {
     tf: Tf<()>,
 }
 
-/// Reads all files of one EPN. A TF that two streams have counts once, with the STFs of both; one that a stream has
-/// twice is there twice.
+/// Reads all files of one EPN, and takes the TFs of the runs that the logs name. A TF that two streams have counts
+/// once, with the STFs of both; one that a stream has twice is there twice.
 pub(super) fn read(evidence: &mut Evidence, folder: &Path, read: &mut Read) -> anyhow::Result<()> {
     let rows = Catalogue::read(folder)?.rows(None)?;
     let streams: BTreeMap<&str, &str> = rows
         .iter()
         .map(|row| (row.file.as_str(), row.name.stream.as_str()))
         .collect();
+    let runs = evidence.runs();
     let mut joined: BTreeMap<(RunId, TfId), Vec<Joined>> = BTreeMap::new();
     for path in sorted(folder)? {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -44,12 +45,15 @@ pub(super) fn read(evidence: &mut Evidence, folder: &Path, read: &mut Read) -> a
             continue;
         };
         read_series(evidence, &path, closed.is_some(), read, |place, tf| {
-            add(
-                joined.entry((tf.run, tf.tf)).or_default(),
-                stream,
-                place,
-                tf,
-            );
+            // A folder keeps the files of all runs.
+            if runs.is_empty() || runs.contains(&tf.run.to_string()) {
+                add(
+                    joined.entry((tf.run, tf.tf)).or_default(),
+                    stream,
+                    place,
+                    tf,
+                );
+            }
         })?;
     }
     for one in joined.into_values().flatten() {
