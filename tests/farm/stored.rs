@@ -218,16 +218,10 @@ fn a_disk_that_is_full_for_a_while_costs_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let disk = folder.path().join("disk");
     std::fs::create_dir(&disk).unwrap();
-    let mount = Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=2m", "sheaf-test"])
-        .arg(&disk)
-        .stderr(Stdio::null())
-        .status();
-    if !mount.is_ok_and(|status| status.success()) {
+    let Some(_mount) = Mount::tmpfs(&disk, "2m") else {
         println!("skipped: this user may not mount a file system");
         return;
-    }
-    let _unmount = Unmount(&disk);
+    };
     let _turn = farm_turn();
     let icn = crate::harness::free_address();
     let text = format!(
@@ -268,10 +262,24 @@ fn a_disk_that_is_full_for_a_while_costs_nothing() {
     assert_eq!(visible(&[&disk]).len(), 40);
 }
 
-/// Mount of a test, gone at its end.
-pub(crate) struct Unmount<'a>(pub(crate) &'a Path);
+/// File system of a test, gone at its end.
+pub(crate) struct Mount<'a>(&'a Path);
 
-impl Drop for Unmount<'_> {
+impl<'a> Mount<'a> {
+    /// Mounts a file system in memory of `size`; `None` if this user may not.
+    pub(crate) fn tmpfs(at: &'a Path, size: &str) -> Option<Self> {
+        let status = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "sheaf-test"])
+            .arg(at)
+            .stderr(Stdio::null())
+            .status();
+        status
+            .is_ok_and(|status| status.success())
+            .then_some(Self(at))
+    }
+}
+
+impl Drop for Mount<'_> {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(self.0).status();
     }

@@ -2,11 +2,11 @@
 
 use crate::harness::{DemoDir, Running, farm_turn, free_address, sheaf, start, start_icn, write};
 use crate::shapes::get;
-use crate::stored::Unmount;
+use crate::stored::Mount;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// Runs a demo with the sink "streams" in `files`; returns its directory.
 fn demo_into(files: &Path, line: &str) -> DemoDir {
@@ -226,16 +226,10 @@ fn wait_for_room(free_min_mib: u64, ballast_bytes: usize, told: &str) {
     let folder = tempfile::tempdir().unwrap();
     let (at, disk) = (folder.path(), folder.path().join("disk"));
     std::fs::create_dir(&disk).unwrap();
-    let mount = Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=4m", "sheaf-test"])
-        .arg(&disk)
-        .stderr(Stdio::null())
-        .status();
-    if !mount.is_ok_and(|status| status.success()) {
+    let Some(_mount) = Mount::tmpfs(&disk, "4m") else {
         println!("skipped: this user may not mount a file system");
         return;
-    }
-    let _unmount = Unmount(&disk);
+    };
     let _turn = farm_turn();
     let (place, metrics) = (at.display(), free_address());
     let text = format!(

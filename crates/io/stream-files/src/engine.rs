@@ -249,12 +249,6 @@ impl<R: Record> Engine<R> {
         Ok(())
     }
 
-    /// Ends the files of a block.
-    pub fn end_block(&mut self, now: Timestamp, run: u64, block: u64) {
-        self.writer.handle_block_ended(run, block);
-        self.act(now);
-    }
-
     /// Does all that is due: takes the reports of workers, ends and syncs files.
     pub fn turn(&mut self, now: Timestamp) {
         while let Ok(report) = self.reports.try_recv() {

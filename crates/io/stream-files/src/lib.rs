@@ -20,5 +20,5 @@ pub use catalogue::{Catalogue, CatalogueError, FileRow, FileState};
 pub use durability::Durability;
 pub use engine::{Engine, EngineConfig, EngineError, EngineEvent};
 pub use file::{IoMode, free_bytes, probe};
-pub use recovery::{Found, RecoverError, Walk, recover};
+pub use recovery::{Found, RecoverError, SummingReader, Walk, recover};
 pub use worker::Record;

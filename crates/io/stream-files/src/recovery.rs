@@ -185,13 +185,10 @@ fn walk_file(path: &Path, row: &FileRow, walk: &Walk<'_>) -> io::Result<Walked> 
         (row.records, row.sums)
     };
     file.seek(SeekFrom::Start(known.bytes))?;
-    let mut reader = SummingReader {
-        inner: BufReader::with_capacity(READ_BYTES, file),
-        summing: Summing::new(kinds),
-    };
-    let mut whole = reader.summing.sums();
+    let mut reader = SummingReader::new(file, kinds);
+    let mut whole = reader.sums();
     while let Some(bytes) = walk(&mut reader)? {
-        let sums = reader.summing.sums();
+        let sums = reader.sums();
         if sums.bytes != whole.bytes + bytes {
             return Err(io::Error::other("a record was not read whole"));
         }
@@ -202,7 +199,7 @@ fn walk_file(path: &Path, row: &FileRow, walk: &Walk<'_>) -> io::Result<Walked> 
         records,
         sums: known.then(whole),
         file_bytes,
-        read_bytes: reader.summing.sums().bytes,
+        read_bytes: reader.sums().bytes,
     })
 }
 
@@ -215,10 +212,28 @@ fn cut(path: &Path, tail: &Walked) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Reader that sums what is read.
-struct SummingReader {
+/// Reader that takes the checksums of what is read.
+#[derive(Debug)]
+pub struct SummingReader {
     inner: BufReader<File>,
     summing: Summing,
+}
+
+impl SummingReader {
+    /// Reads `file` from where it stands.
+    #[must_use]
+    pub fn new(file: File, kinds: Kinds) -> Self {
+        Self {
+            inner: BufReader::with_capacity(READ_BYTES, file),
+            summing: Summing::new(kinds),
+        }
+    }
+
+    /// Returns the checksums of all bytes that were read.
+    #[must_use]
+    pub fn sums(&self) -> Sums {
+        self.summing.sums()
+    }
 }
 
 impl Read for SummingReader {

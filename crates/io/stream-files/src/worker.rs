@@ -8,10 +8,10 @@ use crate::catalogue::{Catalogue, CatalogueError, FileRow, FileState};
 use crate::durability::{Durability, wall_ns};
 use crate::file::{IoMode, StreamFile, sync_folder};
 use sheaf_write::{Checkpoint, ClosedFile, FileId, Kinds, Segment, Summing, Sums};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError};
+use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -151,23 +151,18 @@ impl<R: Record> Worker<R> {
 
     /// Works until the engine drops its end.
     pub(crate) fn run(mut self) {
-        let mut batch = VecDeque::new();
         while let Ok(first) = self.commands.recv() {
-            batch.push_back(first);
+            let mut next = Some(first);
             let mut bytes = 0;
-            while let Some(command) = batch.pop_front() {
+            while let Some(command) = next.take() {
                 if let Command::Write { record, .. } = &command {
                     bytes += record.bytes() as usize;
                 }
                 if self.carry_out(command).is_err() {
                     return;
                 }
-                if bytes >= BATCH_BYTES {
-                    break;
-                }
-                match self.commands.try_recv() {
-                    Ok(next) => batch.push_back(next),
-                    Err(TryRecvError::Empty | TryRecvError::Disconnected) => {}
+                if bytes < BATCH_BYTES {
+                    next = self.commands.try_recv().ok();
                 }
             }
             let all: Vec<FileId> = self.writing.keys().copied().collect();
@@ -293,7 +288,7 @@ impl<R: Record> Worker<R> {
         let from = self.paced_until.map_or(now, |until| until.max(earliest));
         let until = from + Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
         self.paced_until = Some(until);
-        pause_for(until.saturating_duration_since(now));
+        std::thread::park_timeout(until.saturating_duration_since(now));
     }
 
     /// Appends a record to the segment of `id`: into a buffer for direct writes, or at once.
@@ -397,20 +392,12 @@ impl<R: Record> Worker<R> {
                     if self.shared.gives_up.load(Ordering::Relaxed) {
                         return Err(GivenUp);
                     }
-                    pause_for(pause);
+                    std::thread::park_timeout(pause);
                     pause = (pause * 2).min(PAUSE_LAST);
                 }
             }
         }
     }
-}
-
-/// Waits before something that failed is tried again.
-fn pause_for(pause: Duration) {
-    // A channel without a sender at work: a wait with an end.
-    let (_sender, receiver) = std::sync::mpsc::sync_channel::<()>(1);
-    let waited: Result<(), RecvTimeoutError> = receiver.recv_timeout(pause);
-    debug_assert!(waited.is_err());
 }
 
 fn row_of(file: &StreamFile, kinds: Kinds) -> FileRow {

@@ -3,16 +3,13 @@
 use anyhow::Context as _;
 use serde_json::json;
 use sheaf_formats::tf_file::{NextTf, next_tf};
-use sheaf_stream_files::{Catalogue, FileRow, FileState};
-use sheaf_write::{Kinds, Summing, Sums};
+use sheaf_stream_files::{Catalogue, FileRow, FileState, SummingReader};
+use sheaf_write::Kinds;
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, BufReader, Read, Write as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-/// Bytes that are read at once.
-const READ_BYTES: usize = 1 << 20;
 
 /// Read closed files again and compare them with the catalogue.
 ///
@@ -118,13 +115,11 @@ fn check_folder(folder: &Path, catalogue: &Catalogue, report: &mut Report) -> an
 fn check_file(folder: &Path, row: &FileRow) -> Result<(), String> {
     let said = |error: io::Error| error.to_string();
     let file = File::open(folder.join(&row.file)).map_err(said)?;
-    let mut reader = Summed {
-        inner: BufReader::with_capacity(READ_BYTES, file),
-        summing: Summing::new(Kinds {
-            crc32c: row.sums.crc32c.is_some(),
-            xxh3: row.sums.xxh3.is_some(),
-        }),
+    let kinds = Kinds {
+        crc32c: row.sums.crc32c.is_some(),
+        xxh3: row.sums.xxh3.is_some(),
     };
+    let mut reader = SummingReader::new(file, kinds);
     let mut records = 0;
     let broken = loop {
         match next_tf(&mut reader).map_err(said)? {
@@ -134,8 +129,10 @@ fn check_file(folder: &Path, row: &FileRow) -> Result<(), String> {
         }
     };
     io::copy(&mut reader, &mut io::sink()).map_err(said)?;
-    let found: Sums = reader.summing.sums();
-    let sums = row.sums.compare(&found).map_err(|error| error.to_string());
+    let sums = row
+        .sums
+        .compare(&reader.sums())
+        .map_err(|error| error.to_string());
     match broken {
         Some(error) => Err(format!("record {records}: {error}")),
         None if records != row.records => Err(format!(
@@ -143,19 +140,5 @@ fn check_file(folder: &Path, row: &FileRow) -> Result<(), String> {
             row.records
         )),
         None => sums,
-    }
-}
-
-/// Reader that sums what is read.
-struct Summed {
-    inner: BufReader<File>,
-    summing: Summing,
-}
-
-impl Read for Summed {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let count = self.inner.read(bytes)?;
-        self.summing.update(&bytes[..count]);
-        Ok(count)
     }
 }

@@ -257,28 +257,46 @@ fn table(args: &Args, rows: &[Row]) -> String {
         "THREADS",
         "ASSIGNMENT",
         "MB/s",
-        "least–most",
+        "least to most",
         "FILE BOUND",
         "LOSS %",
         "FULLEST",
         "PUBLISHED"
     );
     for row in rows {
-        let (mean, least, most) = row.rates();
-        let choice = row.choice.name();
-        let published = published(&args.mix, &choice);
+        let [
+            workers,
+            choice,
+            mean,
+            range,
+            bound,
+            loss,
+            fullest,
+            published,
+        ] = cells(args, row);
         let _ = writeln!(
             text,
-            "{:>7}  {choice:<18} {mean:>9.0} {:>15} {:>11.0} {:>8.1} {:>8.2} {:>9}",
-            row.workers,
-            format!("{least:.0}–{most:.0}"),
-            row.bound(),
-            row.loss_percent(),
-            fullest(row),
-            published.map_or("–".to_owned(), |mb_s| mb_s.to_string())
+            "{workers:>7}  {choice:<18} {mean:>9} {range:>15} {bound:>11} {loss:>8} {fullest:>8} {published:>9}"
         );
     }
     text
+}
+
+/// Columns of a row, for the terminal and for the page.
+fn cells(args: &Args, row: &Row) -> [String; 8] {
+    let (mean, least, most) = row.rates();
+    let choice = row.choice.name();
+    let published = published(&args.mix, &choice);
+    [
+        row.workers.to_string(),
+        choice,
+        format!("{mean:.0}"),
+        format!("{least:.0} to {most:.0}"),
+        format!("{:.0}", row.bound()),
+        format!("{:.1}", row.loss_percent()),
+        format!("{:.2}", fullest(row)),
+        published.map_or("–".to_owned(), |mb_s| mb_s.to_string()),
+    ]
 }
 
 /// Mean share of the fullest worker.
@@ -333,18 +351,7 @@ fn page(args: &Args, rows: &[Row]) -> String {
     text += "| threads | assignment | MB/s | least to most | bound of whole files | loss % | fullest | published |\n";
     text += "| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n";
     for row in rows {
-        let (mean, least, most) = row.rates();
-        let choice = row.choice.name();
-        let published = published(&args.mix, &choice);
-        let _ = writeln!(
-            text,
-            "| {} | {choice} | {mean:.0} | {least:.0} to {most:.0} | {:.0} | {:.1} | {:.2} | {} |",
-            row.workers,
-            row.bound(),
-            row.loss_percent(),
-            fullest(row),
-            published.map_or("–".to_owned(), |mb_s| mb_s.to_string())
-        );
+        let _ = writeln!(text, "| {} |", cells(args, row).join(" | "));
     }
     text
 }

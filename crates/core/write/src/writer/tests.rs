@@ -273,12 +273,12 @@ fn what_is_taken_is_written_or_in_flight() {
         too_large.0.to_string(),
         "record of 1001 bytes, expected at most 1000"
     );
-    let nobody = bench
+    let unknown = bench
         .writer
         .handle_record(at(0), place(2, 0), 1, vec![0])
         .expect_err("no such stream");
     assert_eq!(
-        nobody.0.to_string(),
+        unknown.0.to_string(),
         "record of stream 2, expected one of the 2 that are configured"
     );
     bench.finish();
