@@ -1,13 +1,13 @@
-//! `sheaf samples`: checks, exports and copies the store of a collector that does not run.
+//! `sheaf samples`: checks, exports, copies and compacts the store of a collector that does not run.
 
 use crate::fail;
 use anyhow::Context as _;
 use serde_json::json;
-use sheaf_sample_store::{Config, Disk, FsckReport};
+use sheaf_sample_store::{Config, Disk, FsckReport, Store as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Check, export or copy the samples that a collector has stored.
+/// Check, export, copy or compact the samples that a collector has stored.
 ///
 /// For a collector that is not running; a running one does the same by `POST /api/store/check` and
 /// `POST /api/store/snapshot`.
@@ -16,7 +16,8 @@ use std::process::ExitCode;
 Examples:
   sheaf samples check --data /var/lib/sheaf/monitor
   sheaf samples export --data /var/lib/sheaf/monitor --day 2026-11-25 --to day.parquet
-  sheaf samples snapshot --data /var/lib/sheaf/monitor --to /backup/samples")]
+  sheaf samples snapshot --data /var/lib/sheaf/monitor --to /backup/samples
+  sheaf samples compact --data /var/lib/sheaf/monitor")]
 pub(crate) struct Args {
     #[command(subcommand)]
     action: Action,
@@ -52,6 +53,17 @@ enum Action {
         #[arg(long, value_name = "FILE")]
         to: PathBuf,
         /// Print the number of samples as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write what waits in the log to tables, and merge tables.
+    ///
+    /// A running collector does both little by little; afterwards the folder has the bytes that its content needs.
+    Compact {
+        /// Compact the store in this folder.
+        #[arg(long, value_name = "DIR")]
+        data: PathBuf,
+        /// Print the bytes of its tables as JSON.
         #[arg(long)]
         json: bool,
     },
@@ -93,6 +105,19 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 println!("{}", json!({"file": to, "samples": count}));
             } else {
                 println!("{count} samples of {day} in {}", to.display());
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Action::Compact { data, json } => {
+            let store = open(data)?;
+            let before = store.stats().table_bytes;
+            store.flush()?;
+            store.compact()?;
+            let after = store.stats().table_bytes;
+            if *json {
+                println!("{}", json!({"table_bytes": after, "before_bytes": before}));
+            } else {
+                println!("tables take {after} bytes, before {before}");
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -188,7 +213,6 @@ fn text(report: &FsckReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sheaf_sample_store::Store as _;
     use sheaf_samples::{Labels, Sample};
 
     #[test]
@@ -213,6 +237,11 @@ mod tests {
         open(&data).unwrap().snapshot(&copy).unwrap();
         let file = dir.path().join("day.parquet");
         assert_eq!(open(&copy).unwrap().export_day(day_ms, &file).unwrap(), 100);
+        let compacted = Action::Compact {
+            data: copy.clone(),
+            json: true,
+        };
+        run(&Args { action: compacted }).unwrap();
         let report = open(&copy).unwrap().fsck(false).unwrap();
         assert!(text(&report).ends_with("ok"), "{}", text(&report));
         assert_eq!(report_json(&report)["samples"], 100);

@@ -43,14 +43,23 @@ impl Bucket {
     /// Adds `sample`, which lies in the interval. Order does not matter, but for equal times: the latest added is the
     /// last.
     pub fn add(&mut self, sample: Sample) {
-        self.merge(&Self::of(self.start_ms, sample));
+        self.count += 1;
+        self.sum += sample.value;
+        // `f64::min` and `max` pass over a NaN.
+        self.min = self.min.min(sample.value);
+        self.max = self.max.max(sample.value);
+        if sample.at_ms >= self.last.at_ms {
+            self.last = sample;
+        }
+        if sample.at_ms == self.start_ms {
+            self.at_start = Some(sample.value);
+        }
     }
 
     /// Adds the samples of `other`, a part of the same interval.
     pub fn merge(&mut self, other: &Self) {
         self.count += other.count;
         self.sum += other.sum;
-        // `f64::min` and `max` pass over a NaN.
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
         if other.last.at_ms >= self.last.at_ms {

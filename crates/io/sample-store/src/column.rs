@@ -1,9 +1,11 @@
 //! How are many whole numbers, or many values, written in few bytes?
 //!
-//! A column is a tag and what the tag says: a first number and a step (regular times, constants), differences in as few
-//! bits as the largest needs (short columns), pco's bytes (long ones), or the numbers as they are. Values that are
-//! decimals are written as whole numbers and a power of ten, and by how many units in the last place each of them is
-//! off: most are not, and sums of decimals by a few. How many rows there are stands elsewhere.
+//! A column is a tag and what the tag says: a first number and a step (regular times, constants), the differences to
+//! such numbers (times that are nearly regular), rows in as few bits as the largest needs (short columns, and those of
+//! small numbers), pco's bytes (long ones), or the numbers as they are. Values that are decimals are written as whole
+//! numbers and a power of ten, and by how many units in the last place each of them is off: most are not, and sums of
+//! decimals by a few; where values are near others that the reader has, as differences to those. How many rows there
+//! are stands elsewhere.
 
 use crate::record::Damage;
 use pco::{ChunkConfig, DeltaSpec, ModeSpec};
@@ -13,6 +15,8 @@ const PACKED: u8 = 1;
 const PLAIN: u8 = 2;
 const BITS: u8 = 3;
 const DECIMAL: u8 = 4;
+const GRID: u8 = 5;
+const NEAR: u8 = 6;
 
 /// Level of pco for tables, which are written once and kept for years; above it columns do not get smaller.
 pub(crate) const KEPT: usize = 8;
@@ -99,10 +103,43 @@ pub(crate) fn put_whole(out: &mut Vec<u8>, numbers: &[i64], level: usize) {
         put_signed(out, step);
         return;
     }
+    let mut small = Vec::new();
+    put_bits(&mut small, numbers);
     if numbers.len() <= BITS_ROWS_MAX {
-        put_bits(out, numbers);
+        out.append(&mut small);
         return;
     }
+    if let Some(mut grid) = on_grid(numbers)
+        && grid.len() < small.len()
+    {
+        small = std::mem::take(&mut grid);
+    }
+    let mut packed = Vec::new();
+    put_pco(&mut packed, numbers, level);
+    let is_small = small.len() <= packed.len();
+    out.append(if is_small { &mut small } else { &mut packed });
+}
+
+/// The column of numbers that are nearly regular: a first number, a step, and how far each is off in few bits.
+fn on_grid(numbers: &[i64]) -> Option<Vec<u8>> {
+    let (first, last) = (*numbers.first()?, *numbers.last()?);
+    let steps = i64::try_from(numbers.len()).ok()? - 1;
+    let length = last.checked_sub(first)?;
+    let step = length.checked_add(steps / 2)?.checked_div(steps)?;
+    let off = |(at, &number): (i64, &i64)| number.wrapping_sub(grid(first, step, at));
+    let off: Vec<i64> = (0..).zip(numbers).map(off).collect();
+    let mut out = vec![GRID];
+    put_signed(&mut out, first);
+    put_signed(&mut out, step);
+    put_bits(&mut out, &off);
+    Some(out)
+}
+
+fn grid(first: i64, step: i64, at: i64) -> i64 {
+    first.wrapping_add(step.wrapping_mul(at))
+}
+
+fn put_pco(out: &mut Vec<u8>, numbers: &[i64], level: usize) {
     let delta = if is_drifting(numbers) {
         DeltaSpec::TryConsecutive(1)
     } else {
@@ -179,38 +216,46 @@ fn take_bits(rest: &mut &[u8], count: usize) -> Result<Vec<i64>, Damage> {
     let base = take_signed(rest)?;
     let head = take_byte(rest)?;
     let (is_stepped, width) = (head & 0x80 != 0, u32::from(head & 0x7f));
-    if width > 64 || count > BITS_ROWS_MAX {
-        return Err(Damage("a column of bits is wider or longer than it can be"));
+    if width > 64 {
+        return Err(Damage("a column of bits is wider than it can be"));
     }
     let rows = if is_stepped {
         count.saturating_sub(1)
     } else {
         count
     };
-    let length = (rows * usize::try_from(width).expect("64 at most")).div_ceil(8);
-    let mut bytes = take_bytes(rest, length)?.iter();
-    let mask = u64::MAX.checked_shr(64 - width).unwrap_or(0);
-    let (mut waiting, mut bits, mut last) = (0_u128, 0, base);
+    let width = usize::try_from(width).expect("64 at most");
+    let length = rows
+        .checked_mul(width)
+        .ok_or(Damage("a column is longer than it can be"))?;
+    let bytes = take_bytes(rest, length.div_ceil(8))?;
     let mut numbers = Vec::with_capacity(count);
-    if is_stepped && count > 0 {
-        numbers.push(base);
-    }
-    for _ in 0..rows {
-        while bits < width {
-            waiting |= u128::from(*bytes.next().unwrap_or(&0)) << bits;
-            bits += 8;
-        }
-        let row = u64::try_from(waiting & u128::from(mask)).expect("masked to 64 bits");
-        waiting >>= width;
-        bits -= width;
-        if is_stepped {
-            last = last.wrapping_add(unfold_sign(row));
-            numbers.push(last);
-        } else {
-            numbers.push(base.wrapping_add(row.cast_signed()));
-        }
+    if is_stepped {
+        let mut last = base;
+        numbers.extend((count > 0).then_some(base));
+        numbers.extend((0..rows).map(|at| {
+            last = last.wrapping_add(unfold_sign(row_of(bytes, at, width)));
+            last
+        }));
+    } else {
+        let above = |at| base.wrapping_add(row_of(bytes, at, width).cast_signed());
+        numbers.extend((0..rows).map(above));
     }
     Ok(numbers)
+}
+
+/// Reads row `at` of rows of `width` bits.
+fn row_of(bytes: &[u8], at: usize, width: usize) -> u64 {
+    let bit = at * width;
+    let rest = bytes.get(bit / 8..).unwrap_or_default();
+    let mut word = [0; 16];
+    match rest.first_chunk() {
+        Some(whole) => word = *whole,
+        None => word[..rest.len()].copy_from_slice(rest),
+    }
+    let shifted = u128::from_le_bytes(word) >> (bit % 8);
+    let mask = u128::from(u64::MAX) >> (64 - width);
+    u64::try_from(shifted & mask).expect("masked to 64 bits at most")
 }
 
 /// Appends values, bit by bit as they are, NaNs included.
@@ -230,6 +275,43 @@ pub(crate) fn put_values(out: &mut Vec<u8>, values: &[f64], level: usize) {
     }
     let config = ChunkConfig::default().with_compression_level(level);
     put_packed(out, values, &config, f64::to_le_bytes);
+}
+
+/// Appends values that are near those of `base`, which the reader has.
+pub(crate) fn put_near(out: &mut Vec<u8>, values: &[f64], base: &[f64], level: usize) {
+    let mut plain = Vec::new();
+    put_values(&mut plain, values, level);
+    if plain.first() == Some(&DECIMAL)
+        && let Some(mut near) = nearby(values, base, level)
+        && near.len() < plain.len()
+    {
+        out.append(&mut near);
+    } else {
+        out.append(&mut plain);
+    }
+}
+
+fn nearby(values: &[f64], base: &[f64], level: usize) -> Option<Vec<u8>> {
+    let (tens, wholes, off) = decimals(values)?;
+    let power = *TENS.get(usize::from(tens))?;
+    let pairs = wholes.iter().zip(base);
+    let apart = pairs.map(|(whole, base)| Some(whole - nearest(*base, power)?));
+    let apart = apart.collect::<Option<Vec<i64>>>()?;
+    let mut out = vec![NEAR, tens];
+    put_whole(&mut out, &apart, level);
+    put_whole(&mut out, &off, level);
+    Some(out)
+}
+
+/// The whole number that `value`, times a power of ten, is nearest to; none beyond 2^53.
+fn nearest(value: f64, power: f64) -> Option<i64> {
+    let scaled = (value * power).round();
+    if scaled.is_nan() || scaled.abs() > 9_007_199_254_740_992.0 {
+        return None;
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "whole and below 2^53")]
+    let whole = scaled as i64;
+    Some(whole)
 }
 
 /// The whole numbers that `values` are, divided by a power of ten, and by how many units in the last place they are
@@ -255,13 +337,8 @@ fn decimals(values: &[f64]) -> Option<(u8, Vec<i64>, Vec<i64>)> {
 }
 
 fn decimal(value: f64, power: f64) -> Option<(i64, i64)> {
-    let scaled = (value * power).round();
     // Beyond 2^53 not every whole number is a value.
-    if scaled.is_nan() || scaled.abs() > 9_007_199_254_740_992.0 {
-        return None;
-    }
-    #[expect(clippy::cast_possible_truncation, reason = "whole and below 2^53")]
-    let whole = scaled as i64;
+    let whole = nearest(value, power)?;
     let near = whole_over(whole, power).to_bits().cast_signed();
     let units = value.to_bits().cast_signed().wrapping_sub(near);
     (units.unsigned_abs() <= OFF_MAX.unsigned_abs()).then_some((whole, units))
@@ -307,28 +384,53 @@ pub(crate) fn take_whole(rest: &mut &[u8], count: usize) -> Result<Vec<i64>, Dam
     if tag == BITS {
         return take_bits(rest, count);
     }
+    if tag == GRID {
+        let (first, step) = (take_signed(rest)?, take_signed(rest)?);
+        if take_byte(rest)? != BITS {
+            return Err(Damage("a column has an unknown tag"));
+        }
+        let mut numbers = take_bits(rest, count)?;
+        for (at, number) in (0..).zip(&mut numbers) {
+            *number = number.wrapping_add(grid(first, step, at));
+        }
+        return Ok(numbers);
+    }
     take_packed(rest, tag, count, i64::from_le_bytes)
 }
 
 /// Takes `count` values off the front of `rest`.
 pub(crate) fn take_values(rest: &mut &[u8], count: usize) -> Result<Vec<f64>, Damage> {
+    take_near(rest, count, &[])
+}
+
+/// Takes `count` values off the front of `rest` that [`put_near`] wrote with the same `base`.
+pub(crate) fn take_near(rest: &mut &[u8], count: usize, base: &[f64]) -> Result<Vec<f64>, Damage> {
     let tag = take_byte(rest)?;
     if tag == STEP {
         let bytes = take_bytes(rest, 8)?;
         let value = f64::from_le_bytes(bytes.try_into().expect("8 bytes were taken"));
         return Ok(vec![value; count]);
     }
-    if tag == DECIMAL {
-        let power = TENS.get(usize::from(take_byte(rest)?));
-        let power = *power.ok_or(Damage("a power of ten is too large"))?;
-        let (wholes, off) = (take_whole(rest, count)?, take_whole(rest, count)?);
-        let value = |(whole, off): (&i64, &i64)| {
-            let near = whole_over(*whole, power).to_bits().cast_signed();
-            f64::from_bits(near.wrapping_add(*off).cast_unsigned())
-        };
-        return Ok(wholes.iter().zip(&off).map(value).collect());
+    if tag != DECIMAL && tag != NEAR {
+        return take_packed(rest, tag, count, f64::from_le_bytes);
     }
-    take_packed(rest, tag, count, f64::from_le_bytes)
+    let power = TENS.get(usize::from(take_byte(rest)?));
+    let power = *power.ok_or(Damage("a power of ten is too large"))?;
+    let (mut wholes, off) = (take_whole(rest, count)?, take_whole(rest, count)?);
+    if tag == NEAR {
+        if base.len() != count {
+            return Err(Damage("values are near others that are not there"));
+        }
+        for (whole, base) in wholes.iter_mut().zip(base) {
+            let nearest = nearest(*base, power).ok_or(Damage("values are near one too large"))?;
+            *whole = whole.wrapping_add(nearest);
+        }
+    }
+    let value = |(whole, off): (&i64, &i64)| {
+        let near = whole_over(*whole, power).to_bits().cast_signed();
+        f64::from_bits(near.wrapping_add(*off).cast_unsigned())
+    };
+    Ok(wholes.iter().zip(&off).map(value).collect())
 }
 
 fn take_packed<T: pco::data_types::Number + Default>(
@@ -403,6 +505,39 @@ mod tests {
                 check_whole(&numbers);
             }
         }
+    }
+
+    #[test]
+    fn times_that_are_nearly_regular_take_as_many_bits_as_they_are_off() {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(7);
+        let at = |second: i64, off: i64| 1_790_000_000_000 + second * 1000 + off;
+        let times: Vec<i64> = (0..1024)
+            .map(|second| at(second, random.random_range(0..=1)))
+            .collect();
+        assert!(check_whole(&times) < 1024 / 8 + 24);
+        let times: Vec<i64> = (0..300)
+            .map(|second| at(second, random.random_range(-9..=9)))
+            .collect();
+        assert!(check_whole(&times) < 300 * 6 / 8 + 24);
+    }
+
+    #[test]
+    fn values_near_others_take_less() {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(8);
+        let base: Vec<f64> = (0..200).map(|_| random.random::<f64>() * 1e4).collect();
+        let near = |base: &f64| (base * 100.0 + 3.0).round() / 100.0;
+        let values: Vec<f64> = base.iter().map(near).collect();
+        let mut bytes = Vec::new();
+        put_near(&mut bytes, &values, &base, KEPT);
+        assert!(bytes.len() < 100, "{} bytes", bytes.len());
+        let mut rest = &bytes[..];
+        assert_eq!(take_near(&mut rest, 200, &base), Ok(values.clone()));
+        assert!(rest.is_empty());
+        assert!(take_near(&mut &bytes[..], 200, &base[1..]).is_err());
+        let endless = vec![f64::INFINITY; 200];
+        let mut bytes = Vec::new();
+        put_near(&mut bytes, &values, &endless, KEPT);
+        assert_eq!(take_near(&mut &bytes[..], 200, &endless), Ok(values));
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! in the order of their times, a bucket of 1 h its minutes merged in order; so a bucket can be recomputed bit by bit.
 
 use crate::column::{
-    KEPT, put_values, put_varint, put_whole, take_bytes, take_values, take_varint, take_whole,
+    KEPT, put_near, put_values, put_varint, put_whole, take_bytes, take_near, take_values,
+    take_varint, take_whole,
 };
 use crate::record::Damage;
 use sheaf_samples::{Bucket, Sample};
@@ -93,12 +94,28 @@ impl Kind {
 /// Appends the buckets of `samples`, which are sorted by time, to `out`, whose last bucket may be continued.
 pub(crate) fn fold(level_ms: i64, samples: &[Sample], out: &mut Vec<Bucket>) {
     for &sample in samples.iter().filter(|sample| Bucket::takes(**sample)) {
-        let start_ms = Bucket::start(sample.at_ms, level_ms);
         match out.last_mut() {
-            Some(last) if last.start_ms == start_ms => last.add(sample),
-            _ => out.push(Bucket::of(start_ms, sample)),
+            Some(last) if is_within(sample.at_ms, last.start_ms, level_ms) => last.add(sample),
+            _ => out.push(Bucket::of(Bucket::start(sample.at_ms, level_ms), sample)),
         }
     }
+}
+
+/// Returns the starts of the intervals of `level_ms` that `samples`, sorted by time, lie in.
+pub(crate) fn windows(level_ms: i64, samples: &[Sample]) -> Vec<i64> {
+    let mut windows: Vec<i64> = Vec::new();
+    for sample in samples {
+        let last = windows.last();
+        if last.is_none_or(|&last| !is_within(sample.at_ms, last, level_ms)) {
+            windows.push(Bucket::start(sample.at_ms, level_ms));
+        }
+    }
+    windows
+}
+
+/// Whether a time lies in the interval at `start_ms`; without the division that finding the interval takes.
+fn is_within(at_ms: i64, start_ms: i64, level_ms: i64) -> bool {
+    at_ms >= start_ms && at_ms - start_ms < level_ms
 }
 
 /// Returns the buckets of `level_ms` that `finer`, sorted by start, make.
@@ -130,8 +147,9 @@ pub(crate) fn replace(old: Vec<Bucket>, windows: &[i64], new: &[Bucket]) -> Vec<
 
 /// Returns the payload of a record of `buckets`, sorted, all of one span.
 ///
-/// Payload: number of buckets; columns of starts, counts, and last times after their starts; values of sum, min, max
-/// and last; one bit a bucket that says whether there is a value at its start, and those values.
+/// Payload: number of buckets; columns of starts, counts, and last times after their starts; values of sum; those of min,
+/// max and last, near the mean; one bit a bucket that says whether there is a value at its start, and those values, near
+/// the mean as well.
 pub(crate) fn encode(buckets: &[Bucket]) -> Vec<u8> {
     let whole = |of: &dyn Fn(&Bucket) -> i64| buckets.iter().map(of).collect::<Vec<i64>>();
     let values = |of: &dyn Fn(&Bucket) -> f64| buckets.iter().map(of).collect::<Vec<f64>>();
@@ -142,17 +160,28 @@ pub(crate) fn encode(buckets: &[Bucket]) -> Vec<u8> {
     let after = whole(&|one| one.last.at_ms - one.start_ms);
     put_whole(&mut out, &after, KEPT);
     put_values(&mut out, &values(&|one| one.sum), KEPT);
-    put_values(&mut out, &values(&|one| one.min), KEPT);
-    put_values(&mut out, &values(&|one| one.max), KEPT);
-    put_values(&mut out, &values(&|one| one.last.value), KEPT);
+    let means = values(&|one| mean(one.sum, one.count));
+    put_near(&mut out, &values(&|one| one.min), &means, KEPT);
+    put_near(&mut out, &values(&|one| one.max), &means, KEPT);
+    put_near(&mut out, &values(&|one| one.last.value), &means, KEPT);
     let mut bits = vec![0_u8; buckets.len().div_ceil(8)];
     for (index, _) in at_starts(buckets) {
         bits[index / 8] |= 1 << (index % 8);
     }
     out.extend_from_slice(&bits);
     let at_start: Vec<f64> = at_starts(buckets).map(|pair| pair.1).collect();
-    put_values(&mut out, &at_start, KEPT);
+    let means: Vec<f64> = at_starts(buckets).map(|pair| means[pair.0]).collect();
+    put_near(&mut out, &at_start, &means, KEPT);
     out
+}
+
+/// Value that those of a bucket are near.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a count of samples, and a guess"
+)]
+fn mean(sum: f64, count: u64) -> f64 {
+    sum / count as f64
 }
 
 fn at_starts(buckets: &[Bucket]) -> impl Iterator<Item = (usize, f64)> {
@@ -172,13 +201,18 @@ pub(crate) fn decode(kind: Kind, payload: &[u8]) -> Result<Vec<Bucket>, Damage> 
     let counts = take_whole(rest, count)?;
     let after = take_whole(rest, count)?;
     let sum = take_values(rest, count)?;
-    let min = take_values(rest, count)?;
-    let max = take_values(rest, count)?;
-    let last = take_values(rest, count)?;
+    let pairs = sum.iter().zip(&counts);
+    let means: Vec<f64> = pairs
+        .map(|(sum, count)| mean(*sum, count.cast_unsigned()))
+        .collect();
+    let min = take_near(rest, count, &means)?;
+    let max = take_near(rest, count, &means)?;
+    let last = take_near(rest, count, &means)?;
     let bits = take_bytes(rest, count.div_ceil(8))?;
     let is_set = |index: usize| bits[index / 8] >> (index % 8) & 1 == 1;
-    let at_start_count = (0..count).filter(|&index| is_set(index)).count();
-    let mut at_start = take_values(rest, at_start_count)?.into_iter();
+    let means_set = (0..count).filter(|&index| is_set(index));
+    let means_set: Vec<f64> = means_set.map(|index| means[index]).collect();
+    let mut at_start = take_near(rest, means_set.len(), &means_set)?.into_iter();
     let is_sorted = starts.windows(2).all(|pair| pair[0] < pair[1]);
     let is_aligned = starts
         .iter()

@@ -6,7 +6,7 @@
 use crate::disk::Disk;
 use crate::head::{Borders, Head, Pending};
 use crate::layers::Layers;
-use crate::level::{Kind, fold, merge, replace};
+use crate::level::{Kind, fold, merge, replace, windows};
 use crate::seal::overlay;
 use crate::store::StoreError;
 use sheaf_query::{Data, Selection, Series, Source, SourceError};
@@ -176,8 +176,7 @@ impl Capture {
         let end = series.samples.partition_point(|one| one.at_ms <= last_ms);
         let begin = series.samples.partition_point(|one| one.at_ms < from_ms);
         let samples = &series.samples[begin.min(end)..end];
-        let windows = samples.iter().map(|one| Bucket::start(one.at_ms, level_ms));
-        let windows: Vec<i64> = windows.collect::<BTreeSet<_>>().into_iter().collect();
+        let windows = windows(level_ms, samples);
         let known = windows.partition_point(|&start_ms| start_ms <= series.sealed_to_ms);
         let mut fresh = Vec::new();
         for &start_ms in &windows[..known] {

@@ -156,13 +156,8 @@ fn refresh(
 ) -> Result<(), StoreError> {
     let border_ms = head.refreshed.derived_to(kind);
     let level_ms = kind.level_ms();
-    let mut windows: Vec<i64> = Vec::new();
-    for sample in samples {
-        let start_ms = Bucket::start(sample.at_ms, level_ms);
-        if start_ms < border_ms && windows.last() != Some(&start_ms) {
-            windows.push(start_ms);
-        }
-    }
+    let mut windows = level::windows(level_ms, samples);
+    windows.retain(|&start_ms| start_ms < border_ms);
     if windows.is_empty() {
         return Ok(());
     }

@@ -25,6 +25,8 @@ use std::time::{Duration, Instant};
 
 /// Points of a request over HTTP.
 pub(crate) const REQUEST_POINTS: u32 = 5000;
+/// Time that each server gets after the load of a history for its work in the background.
+const UPKEEP: Duration = Duration::from_secs(5);
 /// Series and time of the history whose bytes and queries are measured.
 const HISTORY: (u32, u32) = (1000, 3600);
 
@@ -254,7 +256,7 @@ fn new_series(kind: Kind, options: &Options) -> anyhow::Result<Row> {
     Ok(row)
 }
 
-/// An hour of samples, one a second: bytes a point on disk, and queries over it.
+/// An hour of samples, one a second: bytes a point on disk at rest, and queries over it.
 fn history(kind: Kind, options: &Options, shape: Shape) -> anyhow::Result<Row> {
     let folder = options.folder()?;
     let (series, seconds) = HISTORY;
@@ -274,11 +276,30 @@ fn history(kind: Kind, options: &Options, shape: Shape) -> anyhow::Result<Row> {
     let mut row = Row::new(kind.name(), shape.protocol(), series);
     under_load(&mut server, options, &what, &mut row)?;
     if shape == Shape::Mix {
+        // An hour in a second or two: what a server does in the background, it has done when it is asked.
+        std::thread::sleep(UPKEEP);
         row.query_ms = server.query_times()?;
     }
+    server.merge()?;
     server.end()?;
-    row.bytes_per_point = Some(bytes_below(folder.path()) as f64 / points as f64);
+    if kind == Kind::Sheaf {
+        compact(options, &folder.path().join("data"))?;
+    }
+    let bytes = bytes_of_points(&folder.path().join("data"))?;
+    row.bytes_per_point = Some(bytes as f64 / points as f64);
     Ok(row)
+}
+
+/// Merges the tables of a collector that has ended, as it does little by little while it runs.
+fn compact(options: &Options, data: &Path) -> anyhow::Result<()> {
+    let mut command = Command::new(&options.program);
+    let output = command
+        .args(["samples", "compact", "--data"])
+        .arg(data)
+        .output()?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    anyhow::ensure!(output.status.success(), "sheaf samples compact: {text}");
+    Ok(())
 }
 
 fn latency(kind: Kind, options: &Options) -> anyhow::Result<Row> {
@@ -292,6 +313,22 @@ fn latency(kind: Kind, options: &Options) -> anyhow::Result<Row> {
         row.display_ms = probe::display(&mut server, options.probes)?;
     }
     Ok(row)
+}
+
+/// Bytes of points and of what finds them, in the data folder of a server: without caches, and without the state of
+/// alarms, which are not about points.
+fn bytes_of_points(data: &Path) -> anyhow::Result<u64> {
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(data)? {
+        let entry = entry?;
+        if !["alarms", "cache"]
+            .iter()
+            .any(|name| entry.file_name() == *name)
+        {
+            bytes += bytes_below(&entry.path());
+        }
+    }
+    Ok(bytes)
 }
 
 /// Bytes of all files below `folder`, as the disk holds them.

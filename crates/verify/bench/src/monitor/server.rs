@@ -17,6 +17,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Longest time for a server to begin or end.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Period of questions whether a server still merges.
+const MERGE_STEP: Duration = Duration::from_millis(200);
 /// Rules of Sheaf: one alert, of the series whose latencies are measured.
 const RULE: &str = "groups:\n- name: bench\n  rules:\n  - alert: Probe\n    expr: probe > 1000000\n    online: true\n";
 /// Farm file of Sheaf, with these rules.
@@ -205,6 +207,27 @@ impl Server {
 
     pub(crate) fn usage(&self) -> anyhow::Result<Usage> {
         self.process.usage().context("the server has ended")
+    }
+
+    /// Lets the server merge what it has written, where it has an order for that.
+    pub(crate) fn merge(&self) -> anyhow::Result<()> {
+        if self.kind != Kind::VictoriaMetrics {
+            return Ok(());
+        }
+        self.get("/internal/force_flush")?;
+        self.get("/internal/force_merge")?;
+        let end = Instant::now() + PATIENCE;
+        loop {
+            pause(MERGE_STEP);
+            let text = self.get("/metrics")?;
+            let is_merging = text
+                .lines()
+                .any(|line| line.starts_with("vm_active_force_merges") && !line.ends_with(" 0"));
+            if !is_merging {
+                return Ok(());
+            }
+            ensure!(Instant::now() < end, "the server merges without end");
+        }
     }
 
     /// Ends the server in order.
