@@ -318,6 +318,8 @@ fn latency(kind: Kind, options: &Options) -> anyhow::Result<Row> {
 /// Bytes of points and of what finds them, in the data folder of a server: without caches, and without the state of
 /// alarms, which are not about points.
 fn bytes_of_points(data: &Path) -> anyhow::Result<u64> {
+    // Blocks of a file are counted when the kernel has written it.
+    rustix::fs::sync();
     let mut bytes = 0;
     for entry in std::fs::read_dir(data)? {
         let entry = entry?;

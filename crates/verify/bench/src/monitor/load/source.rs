@@ -39,6 +39,15 @@ fn name_of(number: u32, names: u32) -> (String, String) {
     )
 }
 
+/// Draws a value of the mix: a fraction, a whole number, or on and off.
+fn mixed(kind: usize, rng: &mut Xoshiro256PlusPlus) -> String {
+    match kind {
+        0 => format!("{:.5}", rng.random::<f64>() * 100.0),
+        1 => rng.random_range(1..=100).to_string(),
+        _ => rng.random_range(0..=1).to_string(),
+    }
+}
+
 /// Makes the points of every `step`-th series from `first` on, round after round.
 pub(crate) struct Source {
     prefixes: Vec<Vec<u8>>,
@@ -67,14 +76,8 @@ impl Source {
             let (name, host) = name(number);
             Labels::new([("__name__", name), ("host", host)]).expect("two short labels")
         };
-        let mut table = |make: &dyn Fn(&mut Xoshiro256PlusPlus) -> String| {
-            std::array::from_fn(|_| make(&mut rng))
-        };
-        let values = vec![
-            table(&|rng| format!("{:.5}", rng.random::<f64>() * 100.0)),
-            table(&|rng| rng.random_range(1..=100).to_string()),
-            table(&|rng| rng.random_range(0..=1).to_string()),
-        ];
+        let values = (0..3).map(|kind| std::array::from_fn(|_| mixed(kind, &mut rng)));
+        let values = values.collect();
         let is_remote = matches!(options.to, Target::Remote(..));
         Self {
             prefixes: numbers().map(prefix).collect(),
@@ -105,6 +108,8 @@ impl Source {
     fn step(&mut self) -> (usize, String, i64) {
         let at = self.at;
         let value = match self.shape {
+            // What is kept must not repeat: a server that finds the period of a table keeps next to nothing.
+            Shape::Mix if self.history_ms.is_some() => mixed(at % 3, &mut self.rng),
             Shape::Mix => {
                 self.turn += 1;
                 self.values[at % 3][(self.turn * 7) % TABLE].clone()
