@@ -15,7 +15,8 @@ test_packages='java:default-jre-headless systemd-analyze:systemd strace:strace
     ssh:openssh-client sshd:openssh-server ansible-playbook:ansible-core promtool:prometheus
     prometheus-alertmanager:prometheus-alertmanager
     node:nodejs npm:npm chromium:chromium
-    collectd:collectd-core victoria-metrics:victoria-metrics influxd:influxdb'
+    collectd:collectd-core victoria-metrics:victoria-metrics influxd:influxdb
+    nginx:nginx-light xrootd:xrootd-server xrdcp:xrootd-client'
 
 # file:package, for what is no command: real ZeroMQ, for C and for Debian's Python.
 test_files='/usr/include/zmq.h:libzmq3-dev /usr/lib/python3/dist-packages/zmq/__init__.py:python3-zmq'

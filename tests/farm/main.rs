@@ -28,6 +28,7 @@ mod restart;
 mod rolled_back;
 mod security;
 mod shapes;
+mod shipped;
 mod simulator;
 mod stand;
 mod start_order;

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Runs a demo with the sink "streams" in `files`; returns its directory.
-fn demo_into(files: &Path, line: &str) -> DemoDir {
+pub(crate) fn demo_into(files: &Path, line: &str) -> DemoDir {
     let dir = DemoDir::new();
     std::fs::create_dir(files).unwrap();
     let line = format!("{line} --sink streams:{}", files.display());
@@ -20,7 +20,7 @@ fn demo_into(files: &Path, line: &str) -> DemoDir {
 }
 
 /// Runs `sheaf` with `words`, and returns each line of its output as JSON.
-fn json_of(words: &[&str]) -> Vec<Value> {
+pub(crate) fn json_of(words: &[&str]) -> Vec<Value> {
     let ended = sheaf(words);
     assert!(
         ended.status.success(),

@@ -26,6 +26,8 @@ const TESTS: [&str; 7] = [
 
 /// Seeds of the collector of monitoring: about 40 s of one core.
 const MONITOR_SEEDS: &str = "300";
+/// Seeds of writers of files: lives and deaths on a simulated disk, more than 10,000 deaths.
+const WRITER_SEEDS: &str = "5000";
 
 /// One step of the check. They run in the order of [`Stage::ALL`]: cheap ones first, and what only
 /// reads the sources before what builds them.
@@ -50,7 +52,7 @@ pub(crate) enum Stage {
     /// Pages of the collector in headless Chromium.
     Browser,
     /// Simulated farms under faults: past failures, then 20,000 seeds from the commit id, 1,000 of farms with a
-    /// ZooKeeper or with disks, and 1,000 of farms whose STFs are fetched; then the collector of monitoring.
+    /// ZooKeeper or with disks, and 1,000 of farms whose STFs are fetched; then the collector of monitoring, and writers of files.
     Torture,
     /// Every protection taken out once, with the feature `mutants`: the simulator must notice.
     Mutants,
@@ -168,11 +170,12 @@ impl Stage {
                 let grants = torture(&["--kind", "grants", "--seeds", "1000"]);
                 let redelivery = torture(&["--kind", "redelivery", "--seeds", "1000"]);
                 let monitor = torture(&["--kind", "monitor", "--seeds", MONITOR_SEEDS]);
+                let writers = torture(&["--kind", "writers", "--seeds", WRITER_SEEDS]);
                 let narrow = ["runs", "lives", "control-cut", "replays", "starved"]
                     .map(|kind| torture(&["--kind", kind, "--seeds", "300"]));
                 let narrow = narrow
                     .into_iter()
-                    .fold(redelivery.and(monitor), Result::and);
+                    .fold(redelivery.and(monitor).and(writers), Result::and);
                 swarm.and(outside).and(grants).and(narrow)
             }
             Self::Mutants => succeed(built("mutants")?.arg("check")),

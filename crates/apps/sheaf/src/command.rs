@@ -2,7 +2,7 @@
 
 use crate::logging::{self, Usual};
 use crate::{
-    agent, cert, completions, config, ctl, data, demo, files, reference, run, status, top,
+    agent, cert, completions, config, ctl, data, demo, files, reference, run, ship, status, top,
 };
 #[cfg(feature = "monitor")]
 use crate::{alarms, monitor, query, samples};
@@ -38,7 +38,8 @@ Examples:
   sheaf data convert --to stf run.raw run.tf   raw data as a TF file of DataDistribution
   sheaf data consume /run/sheaf/epn-0          read timeframes in the memory of an EPN
   sheaf data verify run1                       check a run again from the logs of its nodes
-  sheaf files list /data                       files of streams, their sizes and checksums")]
+  sheaf files list /data                       files of streams, their sizes and checksums
+  sheaf ship /data --to /mnt/store             those files to permanent storage")]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) logging: logging::Args,
@@ -65,6 +66,7 @@ pub(crate) enum Command {
     Agent(agent::Args),
     Data(data::Args),
     Files(files::Args),
+    Ship(ship::Args),
     Config(config::Args),
     Cert(cert::Args),
     #[cfg(feature = "lab")]
@@ -89,6 +91,7 @@ impl Command {
             #[cfg(feature = "monitor")]
             Self::Monitor(_) => Usual::Info,
             Self::Agent(args) => args.usual(),
+            Self::Ship(args) => args.usual(),
             _ => Usual::Warn,
         }
     }
@@ -121,6 +124,7 @@ impl Command {
             Self::Agent(args) => agent::run(args),
             Self::Data(args) => data::run(args),
             Self::Files(args) => files::run(args),
+            Self::Ship(args) => ship::run(args),
             Self::Config(args) => config::run(args),
             Self::Cert(args) => cert::run(args),
             #[cfg(feature = "lab")]

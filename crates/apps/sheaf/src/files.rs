@@ -46,7 +46,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// # Errors
 ///
 /// A folder without a catalogue in it or below it, or one that cannot be read.
-fn catalogues(folders: &[PathBuf]) -> anyhow::Result<Vec<(PathBuf, Catalogue)>> {
+pub(crate) fn catalogues(folders: &[PathBuf]) -> anyhow::Result<Vec<(PathBuf, Catalogue)>> {
     let mut found = Vec::new();
     for folder in folders {
         let mut below = if Catalogue::is_in(folder) {

@@ -35,6 +35,7 @@ mod reference;
 mod run;
 #[cfg(feature = "monitor")]
 mod samples;
+mod ship;
 #[cfg(feature = "lab")]
 mod sim;
 mod status;

@@ -238,6 +238,20 @@ protections! {
     BucketsRefreshed => BucketsStale,
     /// Samples go before the buckets above them were derived.
     DerivedBeforeDropped => DroppedUnderived,
+    /// A checkpoint is noted of a file that was not synced.
+    CheckpointSynced => CheckpointNotSynced,
+    /// A file gets its final name before it is synced.
+    SyncedBeforeNamed => NamedBeforeSynced,
+    /// The folder is not synced before a file counts as closed.
+    NameSynced => NameNotSynced,
+    /// The folder is not synced with the first sync of a file.
+    PartNamed => PartNotNamed,
+    /// A record is acknowledged before it is synced, where that was promised.
+    RecordSynced => RecordNotSynced,
+    /// After a failed sync the next one is believed.
+    WrittenAgain => FailedSyncForgotten,
+    /// What a crash has left behind the last whole record of a file stays there.
+    TailCut => TailKept,
 }
 
 #[cfg(feature = "mutants")]

@@ -12,6 +12,7 @@ mod replay;
 
 pub mod km3net;
 pub mod stf_file;
+pub mod tf_file;
 pub mod xtc2;
 
 mod backoff;

@@ -4,6 +4,7 @@
 //! at the last sync, with its checksums, so that a restart need not read it again. Layout:
 //! `docs/reference/stream-files.md`.
 
+use crate::ship_state::{self, ShipState};
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row, params};
 use sheaf_write::{FileName, Sums};
 use std::fmt;
@@ -11,8 +12,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use thiserror::Error;
 
-/// Version of the tables, in SQLite's `user_version`.
-const VERSION: i32 = 1;
+/// Version of the tables, in SQLite's `user_version`. Version 1 had no shipments; a writer adds them.
+const VERSION: i32 = 2;
+const VERSION_WITHOUT_SHIPMENTS: i32 = 1;
 /// Mark of our databases, in SQLite's `application_id`: "SHWR".
 const APPLICATION: i32 = 0x5348_5752;
 /// How long a writer waits for another process that holds the database.
@@ -125,6 +127,28 @@ impl fmt::Debug for Catalogue {
     }
 }
 
+/// Lock that keeps writers of a catalogue waiting while it lives, as a program does that forgets a transaction. For
+/// experiments.
+#[derive(Debug)]
+pub struct CatalogueLock {
+    _catalogue: Catalogue,
+}
+
+impl CatalogueLock {
+    /// Takes the lock of the catalogue of `folder`.
+    ///
+    /// # Errors
+    ///
+    /// [`CatalogueError`] if there is no catalogue, or another program keeps it locked for long.
+    pub fn take(folder: &Path) -> Result<Self, CatalogueError> {
+        let catalogue = Catalogue::open_existing(folder)?;
+        catalogue.run(|connection| connection.execute_batch("BEGIN IMMEDIATE"))?;
+        Ok(Self {
+            _catalogue: catalogue,
+        })
+    }
+}
+
 /// SQLite has signed integers of 64 bits: larger numbers keep their bits.
 fn signed(value: u64) -> i64 {
     value.cast_signed()
@@ -158,14 +182,45 @@ impl Catalogue {
             connection.pragma_update(None, "synchronous", "FULL")
         })?;
         if is_new {
+            catalogue.make_tables()?;
+        } else if version == VERSION_WITHOUT_SHIPMENTS {
             catalogue.run(|connection| {
                 connection.execute_batch(&format!(
-                    "BEGIN; {TABLES} PRAGMA user_version = {VERSION}; \
-                     PRAGMA application_id = {APPLICATION}; COMMIT;"
+                    "BEGIN; {} PRAGMA user_version = {VERSION}; COMMIT;",
+                    ship_state::TABLE
                 ))
             })?;
         }
         Ok(catalogue)
+    }
+
+    /// Opens the catalogue of `folder` as a program beside its writer; there must be one.
+    pub(crate) fn open_existing(folder: &Path) -> Result<Self, CatalogueError> {
+        // Not made where there is none, which a mistyped folder has.
+        drop(Self::read(folder)?);
+        Self::open(folder)
+    }
+
+    /// Opens a new catalogue in memory, for simulations.
+    ///
+    /// # Errors
+    ///
+    /// [`CatalogueError`] if SQLite fails.
+    pub fn in_memory() -> Result<Self, CatalogueError> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let catalogue = Self::connect(PathBuf::from(":memory:"), flags)?;
+        catalogue.make_tables()?;
+        Ok(catalogue)
+    }
+
+    fn make_tables(&self) -> Result<(), CatalogueError> {
+        self.run(|connection| {
+            connection.execute_batch(&format!(
+                "BEGIN; {TABLES} {} PRAGMA user_version = {VERSION}; \
+                 PRAGMA application_id = {APPLICATION}; COMMIT;",
+                ship_state::TABLE
+            ))
+        })
     }
 
     /// Opens the catalogue of `folder` for reading, while a writer may have it.
@@ -202,7 +257,8 @@ impl Catalogue {
     }
 
     fn check_marks(&self, version: i32, application: i32) -> Result<(), CatalogueError> {
-        if (version, application) == (VERSION, APPLICATION) {
+        let is_known = [VERSION, VERSION_WITHOUT_SHIPMENTS].contains(&version);
+        if is_known && application == APPLICATION {
             return Ok(());
         }
         Err(CatalogueError::Foreign {
@@ -215,7 +271,7 @@ impl Catalogue {
         })
     }
 
-    fn run<T>(
+    pub(crate) fn run<T>(
         &self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, CatalogueError> {
@@ -243,30 +299,21 @@ impl Catalogue {
     ///
     /// [`CatalogueError::Sqlite`], as all that follow; nothing is changed then.
     pub fn add(&self, row: &FileRow) -> Result<(), CatalogueError> {
+        self.run(|connection| insert(connection, row))
+    }
+
+    /// Notes many files in one commit: all of them, or none.
+    ///
+    /// # Errors
+    ///
+    /// As for [`add`](Self::add).
+    pub fn add_all(&self, rows: impl Iterator<Item = FileRow>) -> Result<(), CatalogueError> {
         self.run(|connection| {
-            let mut statement = connection.prepare(
-                "INSERT INTO files (name, project, run, stream, block, node, seq, state, opened_ns, closed_ns, \
-                 records, bytes, adler32, crc32c, xxh3) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
-            )?;
-            statement.execute(params![
-                row.file,
-                row.name.project,
-                signed(row.name.run),
-                row.name.stream,
-                signed(row.name.block),
-                row.name.node,
-                signed(row.name.seq),
-                row.state.name(),
-                row.opened_ns,
-                row.closed_ns,
-                signed(row.records),
-                signed(row.sums.bytes),
-                row.sums.adler32,
-                row.sums.crc32c,
-                row.sums.xxh3.map(signed),
-            ])?;
-            Ok(())
+            let transaction = connection.unchecked_transaction()?;
+            for row in rows {
+                insert(&transaction, &row)?;
+            }
+            transaction.commit()
         })
     }
 
@@ -360,39 +407,125 @@ impl Catalogue {
     ///
     /// As for [`add`](Self::add).
     pub fn rows(&self, state: Option<FileState>) -> Result<Vec<FileRow>, CatalogueError> {
+        let wanted = Wanted {
+            state,
+            ..Wanted::default()
+        };
+        let mut rows = Vec::new();
+        self.each(&wanted, |row, _| rows.push(row))?;
+        Ok(rows)
+    }
+
+    /// Gives each row that is wanted to `take`, in the order in which the files were opened, with the state of the
+    /// shipment that is least far, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// As for [`add`](Self::add).
+    pub fn each(
+        &self,
+        wanted: &Wanted,
+        mut take: impl FnMut(FileRow, Option<ShipState>),
+    ) -> Result<(), CatalogueError> {
         self.run(|connection| {
-            let wanted = state.map(FileState::name);
-            let mut statement = connection
-                .prepare("SELECT * FROM files WHERE ?1 IS NULL OR state = ?1 ORDER BY id")?;
-            let rows = statement.query_map([wanted], row_of)?;
-            rows.collect()
+            let has_shipments: bool = connection.query_row(
+                "SELECT count(*) FROM sqlite_schema WHERE name = 'shipments'",
+                [],
+                |row| row.get(0),
+            )?;
+            let is_shipping = has_shipments
+                && connection.query_row("SELECT EXISTS (SELECT 1 FROM shipments)", [], |row| {
+                    row.get(0)
+                })?;
+            let shipped = match is_shipping {
+                true => ship_state::LEAST_FAR,
+                false => "NULL",
+            };
+            let mut statement = connection.prepare(&format!(
+                "SELECT *, {shipped} AS shipped FROM files \
+                 WHERE (?1 IS NULL OR state = ?1) AND (?2 IS NULL OR run = ?2) \
+                 AND (?3 IS NULL OR stream = ?3) ORDER BY id"
+            ))?;
+            let params = params![
+                wanted.state.map(FileState::name),
+                wanted.run.map(signed),
+                wanted.stream
+            ];
+            let mut rows = statement.query(params)?;
+            while let Some(row) = rows.next()? {
+                let shipped = match row.get::<_, Option<i64>>("shipped")? {
+                    Some(at) => ShipState::ALL.get(at.unsigned_abs() as usize).copied(),
+                    None => None,
+                };
+                take(row_of(row)?, shipped);
+            }
+            Ok(())
         })
     }
 }
 
-fn row_of(row: &Row<'_>) -> rusqlite::Result<FileRow> {
-    let unsigned = |name: &str| row.get::<_, i64>(name).map(i64::cast_unsigned);
-    let state: String = row.get("state")?;
-    let state = FileState::named(&state).ok_or(rusqlite::Error::InvalidQuery)?;
+/// Rows that are wanted of a catalogue; all without any condition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Those in this state.
+    pub state: Option<FileState>,
+    /// Those of this run.
+    pub run: Option<u64>,
+    /// Those of this stream.
+    pub stream: Option<String>,
+}
+
+fn insert(connection: &Connection, row: &FileRow) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare(
+
+        "INSERT INTO files (name, project, run, stream, block, node, seq, state, opened_ns, closed_ns, \
+         records, bytes, adler32, crc32c, xxh3) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
+    )?;
+    statement.execute(params![
+        row.file,
+        row.name.project,
+        signed(row.name.run),
+        row.name.stream,
+        signed(row.name.block),
+        row.name.node,
+        signed(row.name.seq),
+        row.state.name(),
+        row.opened_ns,
+        row.closed_ns,
+        signed(row.records),
+        signed(row.sums.bytes),
+        row.sums.adler32,
+        row.sums.crc32c,
+        row.sums.xxh3.map(signed),
+    ])?;
+    Ok(())
+}
+
+pub(crate) fn row_of(row: &Row<'_>) -> rusqlite::Result<FileRow> {
+    // By their places: a search for each name would take most of the time of a long list.
+    let unsigned = |at: usize| row.get::<_, i64>(at).map(i64::cast_unsigned);
+    let state = FileState::named(row.get_ref(8)?.as_str()?);
+    let state = state.ok_or(rusqlite::Error::InvalidQuery)?;
     Ok(FileRow {
-        file: row.get("name")?,
+        file: row.get(1)?,
         name: FileName {
-            project: row.get("project")?,
-            run: unsigned("run")?,
-            stream: row.get("stream")?,
-            block: unsigned("block")?,
-            node: row.get("node")?,
-            seq: unsigned("seq")?,
+            project: row.get(2)?,
+            run: unsigned(3)?,
+            stream: row.get(4)?,
+            block: unsigned(5)?,
+            node: row.get(6)?,
+            seq: unsigned(7)?,
         },
         state,
-        opened_ns: row.get("opened_ns")?,
-        closed_ns: row.get("closed_ns")?,
-        records: unsigned("records")?,
+        opened_ns: row.get(9)?,
+        closed_ns: row.get(10)?,
+        records: unsigned(11)?,
         sums: Sums {
-            bytes: unsigned("bytes")?,
-            adler32: row.get("adler32")?,
-            crc32c: row.get("crc32c")?,
-            xxh3: row.get::<_, Option<i64>>("xxh3")?.map(i64::cast_unsigned),
+            bytes: unsigned(12)?,
+            adler32: row.get(13)?,
+            crc32c: row.get(14)?,
+            xxh3: row.get::<_, Option<i64>>(15)?.map(i64::cast_unsigned),
         },
     })
 }
@@ -487,10 +620,10 @@ mod tests {
         drop(Catalogue::open(folder.path()).expect("made"));
         let later = Connection::open(folder.path().join(FILE)).expect("opens");
         later
-            .execute_batch("PRAGMA user_version = 2;")
+            .execute_batch("PRAGMA user_version = 3;")
             .expect("set");
         let refused = Catalogue::open(folder.path()).expect_err("of a later version");
-        assert!(refused.to_string().contains("version 2"), "{refused}");
+        assert!(refused.to_string().contains("version 3"), "{refused}");
         std::fs::write(
             folder.path().join(FILE),
             "no database at all, but of some length",

@@ -15,6 +15,27 @@ pub enum Durability {
     Record,
 }
 
+impl Durability {
+    const ALL: [Self; 4] = [Self::None, Self::Close, Self::Every, Self::Record];
+
+    /// Name in reports and farm files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Close => "close",
+            Self::Every => "every",
+            Self::Record => "record",
+        }
+    }
+
+    /// Finds the durability of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.name() == name)
+    }
+}
+
 /// Returns the time of the wall clock, in ns since 1970, for people: nothing depends on it.
 pub(crate) fn wall_ns() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);

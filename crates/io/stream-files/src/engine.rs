@@ -2,7 +2,9 @@
 
 use crate::catalogue::{Catalogue, CatalogueError};
 use crate::durability::Durability;
-use crate::file::{IoMode, StreamFile, probe};
+use crate::file::StreamFile;
+use crate::folder::Folder;
+use crate::local::{IoMode, LocalFolder, probe};
 use crate::recovery::{Found, RecoverError, Walk, recover};
 use crate::worker::{Command, Record, Report, Shared, Worker};
 use sheaf_placement::TargetId;
@@ -17,7 +19,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thiserror::Error;
@@ -104,16 +106,23 @@ struct OpenFile<R> {
 }
 
 /// A worker, as the engine sees it.
-#[derive(Debug)]
 struct Hand<R> {
     commands: Option<SyncSender<Command<R>>>,
-    thread: Option<JoinHandle<()>>,
+    runner: Option<Runner<R>>,
+}
+
+/// Who does what a worker is ordered.
+enum Runner<R> {
+    Thread(JoinHandle<()>),
+    /// The caller, by [`Engine::step`].
+    Caller(Worker<R>),
 }
 
 /// Engine of a writer: a brain, and workers that do what it says.
 pub struct Engine<R: Record> {
     writer: Writer<R>,
     folder: PathBuf,
+    stored: Arc<dyn Folder>,
     mode: IoMode,
     files: BTreeMap<FileId, OpenFile<R>>,
     hands: Vec<Hand<R>>,
@@ -127,7 +136,7 @@ pub struct Engine<R: Record> {
     held_records: u64,
     /// Bytes that each worker has given back.
     worker_bytes: Vec<u64>,
-    _lock: File,
+    _lock: Option<File>,
 }
 
 impl<R: Record> std::fmt::Debug for Engine<R> {
@@ -137,6 +146,18 @@ impl<R: Record> std::fmt::Debug for Engine<R> {
             .finish_non_exhaustive()
     }
 }
+
+/// Place that an engine writes to.
+struct Ground {
+    stored: Arc<dyn Folder>,
+    mode: IoMode,
+    catalogue: Arc<Mutex<Catalogue>>,
+    /// Keeps other writers off, on a disk of the machine.
+    lock: Option<File>,
+}
+
+/// A worker, and the way to it.
+type Ordered<R> = (Worker<R>, SyncSender<Command<R>>);
 
 impl<R: Record> Engine<R> {
     /// Opens an engine on a folder, which no other writer has, and closes what a crash has left there. `walk` finds
@@ -156,7 +177,7 @@ impl<R: Record> Engine<R> {
             folder: folder.clone(),
             source,
         };
-        let writer = Writer::new(config.writer)?;
+        let writer = Writer::new(config.writer.clone())?;
         let lock = File::options()
             .write(true)
             .create(true)
@@ -173,22 +194,102 @@ impl<R: Record> Engine<R> {
             Some(mode) => mode,
             None => probe(&folder).map_err(failed)?,
         };
-        let catalogue = Catalogue::open(&folder)?;
+        let catalogue = Arc::new(Mutex::new(Catalogue::open(&folder)?));
+        let ground = Ground {
+            stored: Arc::new(LocalFolder(folder)),
+            mode,
+            catalogue,
+            lock: Some(lock),
+        };
+        let (mut engine, workers, found) = Self::begin(config, writer, ground, walk, wake)?;
+        for ((worker, commands), number) in workers.into_iter().zip(0..) {
+            let thread = std::thread::Builder::new()
+                .name(format!("write-{number}"))
+                .spawn(move || worker.run())
+                .map_err(EngineError::Thread)?;
+            engine.hands.push(Hand {
+                commands: Some(commands),
+                runner: Some(Runner::Thread(thread)),
+            });
+        }
+        Ok((engine, found))
+    }
+
+    /// Opens an engine without threads, on any folder and catalogue: its workers do something when
+    /// [`step`](Self::step) is called, so a run of it can be repeated. For simulations.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError`] of the configuration or the recovery.
+    pub fn simulated(
+        config: EngineConfig,
+        folder: Arc<dyn Folder>,
+        catalogue: Arc<Mutex<Catalogue>>,
+        walk: &Walk<'_>,
+    ) -> Result<(Self, Vec<Found>), EngineError> {
+        let writer = Writer::new(config.writer.clone())?;
+        let ground = Ground {
+            stored: folder,
+            mode: config.mode.unwrap_or(IoMode::Direct),
+            catalogue,
+            lock: None,
+        };
+        let wake: Arc<dyn Fn() + Send + Sync> = Arc::new(|| {});
+        let (mut engine, workers, found) = Self::begin(config, writer, ground, walk, &wake)?;
+        let hands = workers.into_iter().map(|(worker, commands)| Hand {
+            commands: Some(commands),
+            runner: Some(Runner::Caller(worker)),
+        });
+        engine.hands.extend(hands);
+        Ok((engine, found))
+    }
+
+    /// Recovers the folder, and makes the engine and its workers.
+    fn begin(
+        config: EngineConfig,
+        writer: Writer<R>,
+        ground: Ground,
+        walk: &Walk<'_>,
+        wake: &Arc<dyn Fn() + Send + Sync>,
+    ) -> Result<(Self, Vec<Ordered<R>>, Vec<Found>), EngineError> {
+        let Ground {
+            stored,
+            mode,
+            catalogue,
+            lock,
+        } = ground;
         let brain = writer.config();
-        let found = recover(&folder, &catalogue, &brain.template, brain.kinds, walk)?;
+        let found = {
+            let catalogue = catalogue.lock().unwrap_or_else(PoisonError::into_inner);
+            recover(&*stored, &catalogue, &brain.template, brain.kinds, walk)?
+        };
+        let workers = brain.workers;
         let shared = Arc::new(Shared {
-            catalogue: Mutex::new(catalogue),
+            folder: Arc::clone(&stored),
+            catalogue,
             durability: config.durability,
-            kinds: writer.config().kinds,
+            kinds: brain.kinds,
             worker_bytes_per_s: config.worker_bytes_per_s,
             gives_up: AtomicBool::new(false),
         });
         // No channel is ever full: records are bounded, and a record has a few orders at most.
         let bound = 8 * config.queue_records.max(1) as usize + 1024;
         let (sender, reports) = sync_channel(bound);
-        let mut engine = Self {
+        let ordered = |_| {
+            let (commands, orders) = sync_channel(bound);
+            let worker = Worker::new(
+                orders,
+                sender.clone(),
+                Arc::clone(wake),
+                Arc::clone(&shared),
+            );
+            (worker, commands)
+        };
+        let ordered = (0..workers).map(ordered).collect();
+        let engine = Self {
             hands: Vec::new(),
-            folder,
+            folder: config.folder,
+            stored,
             mode,
             files: BTreeMap::new(),
             reports,
@@ -198,28 +299,21 @@ impl<R: Record> Engine<R> {
             queue_records: config.queue_records.max(1).into(),
             held_bytes: 0,
             held_records: 0,
-            worker_bytes: vec![0; writer.config().workers as usize],
+            worker_bytes: vec![0; workers as usize],
             _lock: lock,
             writer,
         };
-        for worker in 0..engine.writer.config().workers {
-            let (commands, orders) = sync_channel(bound);
-            let hands = Worker::new(
-                orders,
-                sender.clone(),
-                Arc::clone(wake),
-                Arc::clone(&engine.shared),
-            );
-            let thread = std::thread::Builder::new()
-                .name(format!("write-{worker}"))
-                .spawn(move || hands.run())
-                .map_err(EngineError::Thread)?;
-            engine.hands.push(Hand {
-                commands: Some(commands),
-                thread: Some(thread),
-            });
+        Ok((engine, ordered, found))
+    }
+
+    /// Lets a worker without a thread carry out at most `orders_max` of the orders that wait for it. Returns whether it
+    /// may go on: not after it has given up.
+    pub fn step(&mut self, worker: u32, orders_max: usize) -> bool {
+        let hand = self.hands.get_mut(worker as usize);
+        match hand.and_then(|hand| hand.runner.as_mut()) {
+            Some(Runner::Caller(worker)) => worker.step(orders_max).is_ok(),
+            Some(Runner::Thread(_)) | None => true,
         }
-        Ok((engine, found))
     }
 
     /// Way in which the engine writes.
@@ -269,6 +363,12 @@ impl<R: Record> Engine<R> {
         self.writer.counts(stream)
     }
 
+    /// Counts the records and bytes of a stream whose write has not returned.
+    #[must_use]
+    pub fn in_flight(&self, stream: StreamId) -> (u64, u64) {
+        self.writer.in_flight(stream)
+    }
+
     /// Returns records and bytes that are taken and not acknowledged.
     #[must_use]
     pub fn held(&self) -> (u64, u64) {
@@ -300,11 +400,16 @@ impl<R: Record> Engine<R> {
         self.writer.open_files()
     }
 
+    /// Ends all files: each is closed when all that it has is written.
+    pub fn end_files(&mut self, now: Timestamp) {
+        self.writer.handle_finish();
+        self.act(now);
+    }
+
     /// Ends and closes all files, for at most `patience`. Returns whether all are closed; the next life closes others.
     pub fn finish(&mut self, clock: impl Fn() -> Timestamp, patience: Duration) -> bool {
         let due = Instant::now() + patience;
-        self.writer.handle_finish();
-        self.act(clock());
+        self.end_files(clock());
         while self.writer.open_files() > 0 && Instant::now() < due {
             if let Ok(report) = self.reports.recv_timeout(FINISH_STEP) {
                 self.handle(clock(), report);
@@ -369,7 +474,7 @@ impl<R: Record> Engine<R> {
                 Action::Open(opened) => {
                     let template = self.writer.config().template.clone();
                     let file =
-                        StreamFile::new(self.folder.clone(), self.mode, template, opened.name);
+                        StreamFile::new(Arc::clone(&self.stored), self.mode, template, opened.name);
                     self.files.insert(
                         opened.file,
                         OpenFile {
@@ -428,15 +533,15 @@ impl<R: Record> Drop for Engine<R> {
             hand.commands = None;
         }
         // Reports that are not taken must not keep a worker.
-        while self.hands.iter().any(|hand| {
-            hand.thread
-                .as_ref()
-                .is_some_and(|thread| !thread.is_finished())
-        }) {
+        let is_running = |hand: &Hand<R>| match &hand.runner {
+            Some(Runner::Thread(thread)) => !thread.is_finished(),
+            Some(Runner::Caller(_)) | None => false,
+        };
+        while self.hands.iter().any(is_running) {
             let _ = self.reports.recv_timeout(FINISH_STEP);
         }
         for hand in &mut self.hands {
-            if let Some(thread) = hand.thread.take() {
+            if let Some(Runner::Thread(thread)) = hand.runner.take() {
                 // A panic there has been reported by its own thread.
                 drop(thread.join());
             }

@@ -6,11 +6,12 @@
 
 use crate::catalogue::{Catalogue, CatalogueError, FileRow, FileState};
 use crate::durability::wall_ns;
-use crate::file::{PART, rename_new, sync_folder};
-use sheaf_write::{Kinds, Summing, Sums, Template};
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufReader, Read, Seek as _, SeekFrom};
-use std::path::{Path, PathBuf};
+use crate::file::PART;
+use crate::folder::{Folder, StoredFile, rewrite};
+use sheaf_protect::protect;
+use sheaf_write::{FileName, Kinds, Summing, Sums, Template};
+use std::fs::File;
+use std::io::{self, BufReader, Read};
 use thiserror::Error;
 
 /// Bytes that are read at once.
@@ -44,13 +45,16 @@ pub struct Found {
 #[derive(Debug, Error)]
 pub enum RecoverError {
     /// A file cannot be read, cut or renamed.
-    #[error("cannot recover {}: {source}", path.display())]
+    #[error("cannot recover {file}: {source}")]
     File {
         /// The file.
-        path: PathBuf,
+        file: String,
         /// Error of the operating system.
         source: io::Error,
     },
+    /// The folder cannot be listed, or no commit to the catalogue is possible.
+    #[error("cannot recover the folder: {0}")]
+    Folder(io::Error),
     /// The catalogue cannot be used.
     #[error(transparent)]
     Catalogue(#[from] CatalogueError),
@@ -62,117 +66,132 @@ pub enum RecoverError {
 /// # Errors
 ///
 /// [`RecoverError`]. What was closed before stays closed; a second call goes on.
-pub fn recover(
-    folder: &Path,
+pub(crate) fn recover(
+    folder: &dyn Folder,
     catalogue: &Catalogue,
     template: &Template,
     kinds: Kinds,
     walk: &Walk<'_>,
 ) -> Result<Vec<Found>, RecoverError> {
-    let mut found = Vec::new();
+    let mut recovery = Recovery {
+        folder,
+        catalogue,
+        walk,
+        found: Vec::new(),
+    };
     for row in catalogue.rows(Some(FileState::Open))? {
-        found.extend(recover_file(folder, catalogue, row, false, walk)?);
+        recovery.handle_file(row, false)?;
     }
-    for (file, name) in strays(folder, template)? {
-        if catalogue.get(&file)?.is_some() {
-            continue;
-        }
-        let row = FileRow {
-            file,
-            name,
-            state: FileState::Open,
-            opened_ns: wall_ns(),
-            closed_ns: None,
-            records: 0,
-            sums: Sums::empty(kinds),
+    for (file, name) in strays(folder, template).map_err(RecoverError::Folder)? {
+        let sums = Sums::empty(kinds);
+        let row = match catalogue.get(&file)? {
+            // A cut of power has taken back a renaming that was not synced.
+            Some(row) if !folder.exists(&file).map_err(RecoverError::Folder)? => FileRow {
+                records: 0,
+                sums,
+                ..row
+            },
+            Some(_) => continue,
+            None => {
+                let row = FileRow {
+                    file,
+                    name,
+                    state: FileState::Open,
+                    opened_ns: wall_ns(),
+                    closed_ns: None,
+                    records: 0,
+                    sums,
+                };
+                folder.before_commit().map_err(RecoverError::Folder)?;
+                catalogue.add(&row)?;
+                row
+            }
         };
-        catalogue.add(&row)?;
-        found.extend(recover_file(folder, catalogue, row, true, walk)?);
+        recovery.handle_file(row, true)?;
     }
-    Ok(found)
+    Ok(recovery.found)
 }
 
 /// Lists files with `.part` in `folder` whose names are of `template`, by their final names.
-fn strays(
-    folder: &Path,
-    template: &Template,
-) -> Result<Vec<(String, sheaf_write::FileName)>, RecoverError> {
-    let failed = |source| RecoverError::File {
-        path: folder.to_owned(),
-        source,
-    };
-    let mut strays = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(failed)? {
-        let name = entry.map_err(failed)?.file_name();
-        let file = name.to_str().and_then(|name| name.strip_suffix(PART));
-        let values = file.and_then(|file| Some((file.to_owned(), template.read(file)?)));
-        strays.extend(values);
-    }
+fn strays(folder: &dyn Folder, template: &Template) -> io::Result<Vec<(String, FileName)>> {
+    let names = folder.names()?.into_iter();
+    let mut strays: Vec<(String, FileName)> = names
+        .filter_map(|name| {
+            let file = name.strip_suffix(PART)?;
+            Some((file.to_owned(), template.read(file)?))
+        })
+        .collect();
     strays.sort();
     Ok(strays)
 }
 
-fn recover_file(
-    folder: &Path,
-    catalogue: &Catalogue,
-    row: FileRow,
-    is_adopted: bool,
-    walk: &Walk<'_>,
-) -> Result<Option<Found>, RecoverError> {
-    let (name, part) = (folder.join(&row.file), folder.join(row.file.clone() + PART));
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |source| RecoverError::File { path, source }
-    };
-    let is_part = part.try_exists().map_err(failed(&part))?;
-    // A crash after the renaming leaves the final name and an open row.
-    let path = if is_part { &part } else { &name };
-    if !is_part && !name.try_exists().map_err(failed(&name))? {
-        // The row was there before the file.
-        catalogue.remove(&row.file)?;
-        return Ok(None);
-    }
-    let tail = walk_file(path, &row, walk).map_err(failed(path))?;
-    if tail.records == 0 {
-        std::fs::remove_file(path).map_err(failed(path))?;
-        sync_folder(folder).map_err(failed(folder))?;
-        catalogue.remove(&row.file)?;
-    } else {
-        cut(path, &tail).map_err(failed(path))?;
-        if is_part {
-            rename_new(&part, &name).map_err(failed(&name))?;
+/// Recovery under way.
+struct Recovery<'a> {
+    folder: &'a dyn Folder,
+    catalogue: &'a Catalogue,
+    walk: &'a Walk<'a>,
+    found: Vec<Found>,
+}
+
+impl Recovery<'_> {
+    fn handle_file(&mut self, row: FileRow, is_adopted: bool) -> Result<(), RecoverError> {
+        let (folder, catalogue) = (self.folder, self.catalogue);
+        let part = row.file.clone() + PART;
+        let failed = |source| RecoverError::File {
+            file: row.file.clone(),
+            source,
+        };
+        let is_part = folder.exists(&part).map_err(failed)?;
+        // A crash after the renaming leaves the final name and an open row.
+        let name = if is_part { &part } else { &row.file };
+        if !is_part && !folder.exists(&row.file).map_err(failed)? {
+            // The row was there before the file.
+            folder.before_commit().map_err(failed)?;
+            catalogue.remove(&row.file)?;
+            return Ok(());
         }
-        sync_folder(folder).map_err(failed(folder))?;
-        catalogue.close(
-            &row.file,
-            FileState::Recovered,
-            wall_ns(),
-            tail.records,
-            &tail.sums,
-        )?;
+        let file = folder.open(name).map_err(failed)?;
+        let tail = walk_file(&*file, &row, self.walk).map_err(failed)?;
+        if tail.records == 0 {
+            folder.remove(name).map_err(failed)?;
+            folder.sync().map_err(failed)?;
+            folder.before_commit().map_err(failed)?;
+            catalogue.remove(&row.file)?;
+        } else {
+            cut(&*file, &tail).map_err(failed)?;
+            if is_part {
+                folder.rename_new(&part, &row.file).map_err(failed)?;
+            }
+            folder.sync().map_err(failed)?;
+            folder.before_commit().map_err(failed)?;
+            let state = FileState::Recovered;
+            catalogue.close(&row.file, state, wall_ns(), tail.records, &tail.sums)?;
+        }
+        self.found.push(Found {
+            file: row.file,
+            records: tail.records,
+            bytes: tail.sums.bytes,
+            cut_bytes: tail.file_bytes - tail.sums.bytes,
+            read_bytes: tail.read_bytes,
+            is_adopted,
+        });
+        Ok(())
     }
-    Ok(Some(Found {
-        file: row.file,
-        records: tail.records,
-        bytes: tail.sums.bytes,
-        cut_bytes: tail.file_bytes - tail.sums.bytes,
-        read_bytes: tail.read_bytes,
-        is_adopted,
-    }))
 }
 
 /// Whole records of a file.
 struct Walked {
     records: u64,
     sums: Sums,
+    /// Bytes that were durable by the catalogue.
+    known_bytes: u64,
     file_bytes: u64,
     read_bytes: u64,
 }
 
 /// Finds the whole records of a file: those of its row, and what follows them.
-fn walk_file(path: &Path, row: &FileRow, walk: &Walk<'_>) -> io::Result<Walked> {
-    let mut file = File::open(path)?;
-    let file_bytes = file.metadata()?.len();
+fn walk_file(file: &dyn StoredFile, row: &FileRow, walk: &Walk<'_>) -> io::Result<Walked> {
+    let file_bytes = file.bytes()?;
     // A disk that has lost what it said was durable: all of the file is looked at.
     let is_short = file_bytes < row.sums.bytes;
     let kinds = Kinds {
@@ -184,8 +203,8 @@ fn walk_file(path: &Path, row: &FileRow, walk: &Walk<'_>) -> io::Result<Walked> 
     } else {
         (row.records, row.sums)
     };
-    file.seek(SeekFrom::Start(known.bytes))?;
-    let mut reader = SummingReader::new(file, kinds);
+    let at = known.bytes;
+    let mut reader = SummingReader::new(FileReader { file, at }, kinds);
     let mut whole = reader.sums();
     while let Some(bytes) = walk(&mut reader)? {
         let sums = reader.sums();
@@ -198,31 +217,50 @@ fn walk_file(path: &Path, row: &FileRow, walk: &Walk<'_>) -> io::Result<Walked> 
     Ok(Walked {
         records,
         sums: known.then(whole),
+        known_bytes: known.bytes,
         file_bytes,
         read_bytes: reader.sums().bytes,
     })
 }
 
-/// Cuts a file behind its whole records, durably.
-fn cut(path: &Path, tail: &Walked) -> io::Result<()> {
-    let file = OpenOptions::new().write(true).open(path)?;
-    if tail.file_bytes != tail.sums.bytes {
-        file.set_len(tail.sums.bytes)?;
+/// Cuts a file behind its whole records, durably. A sync may have failed before, which no one knows any more: so all
+/// that was not known to be durable is written again.
+fn cut(file: &dyn StoredFile, tail: &Walked) -> io::Result<()> {
+    if protect!(TailCut, when tail.file_bytes != tail.sums.bytes) {
+        file.cut(tail.sums.bytes)?;
     }
-    file.sync_all()
+    let unsynced = tail.known_bytes..tail.sums.bytes;
+    if protect!(WrittenAgain, when !unsynced.is_empty()) {
+        rewrite(file, unsynced)?;
+    }
+    file.sync()
+}
+
+/// Reader of a file from a place on.
+struct FileReader<'a> {
+    file: &'a dyn StoredFile,
+    at: u64,
+}
+
+impl Read for FileReader<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read_at(bytes, self.at)?;
+        self.at += count as u64;
+        Ok(count)
+    }
 }
 
 /// Reader that takes the checksums of what is read.
 #[derive(Debug)]
-pub struct SummingReader {
-    inner: BufReader<File>,
+pub struct SummingReader<R = File> {
+    inner: BufReader<R>,
     summing: Summing,
 }
 
-impl SummingReader {
+impl<R: Read> SummingReader<R> {
     /// Reads `file` from where it stands.
     #[must_use]
-    pub fn new(file: File, kinds: Kinds) -> Self {
+    pub fn new(file: R, kinds: Kinds) -> Self {
         Self {
             inner: BufReader::with_capacity(READ_BYTES, file),
             summing: Summing::new(kinds),
@@ -236,7 +274,7 @@ impl SummingReader {
     }
 }
 
-impl Read for SummingReader {
+impl<R: Read> Read for SummingReader<R> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(bytes)?;
         self.summing.update(&bytes[..count]);

@@ -6,7 +6,10 @@
 use crate::buffer::Buffer;
 use crate::catalogue::{Catalogue, CatalogueError, FileRow, FileState};
 use crate::durability::{Durability, wall_ns};
-use crate::file::{IoMode, StreamFile, sync_folder};
+use crate::file::StreamFile;
+use crate::folder::Folder;
+use crate::local::IoMode;
+use sheaf_protect::protect;
 use sheaf_write::{Checkpoint, ClosedFile, FileId, Kinds, Segment, Summing, Sums};
 use std::collections::BTreeMap;
 use std::io;
@@ -81,7 +84,8 @@ pub(crate) enum Report<R> {
 /// State that the workers of an engine share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) catalogue: Mutex<Catalogue>,
+    pub(crate) folder: Arc<dyn Folder>,
+    pub(crate) catalogue: Arc<Mutex<Catalogue>>,
     pub(crate) durability: Durability,
     pub(crate) kinds: Kinds,
     /// Rate of a worker, if it is emulated.
@@ -95,6 +99,7 @@ impl Shared {
         &self,
         work: impl FnOnce(&Catalogue) -> Result<T, CatalogueError>,
     ) -> io::Result<T> {
+        self.folder.before_commit()?;
         let catalogue = self
             .catalogue
             .lock()
@@ -114,6 +119,8 @@ struct Writing<R> {
     buffer: Option<Buffer>,
     /// Records whose bytes are in the buffer or written, and not reported.
     records: Vec<R>,
+    /// Place of the first byte of these records, and the syncs that had failed before it was written.
+    unreported: (u64, u64),
 }
 
 /// The thread's side.
@@ -129,7 +136,8 @@ pub(crate) struct Worker<R> {
 }
 
 /// The engine has given up: nothing is written any more.
-struct GivenUp;
+#[derive(Debug)]
+pub(crate) struct GivenUp;
 
 impl<R: Record> Worker<R> {
     pub(crate) fn new(
@@ -152,27 +160,40 @@ impl<R: Record> Worker<R> {
     /// Works until the engine drops its end.
     pub(crate) fn run(mut self) {
         while let Ok(first) = self.commands.recv() {
-            let mut next = Some(first);
-            let mut bytes = 0;
-            while let Some(command) = next.take() {
-                if let Command::Write { record, .. } = &command {
-                    bytes += record.bytes() as usize;
-                }
-                if self.carry_out(command).is_err() {
-                    return;
-                }
-                if bytes < BATCH_BYTES {
-                    next = self.commands.try_recv().ok();
-                }
-            }
-            let all: Vec<FileId> = self.writing.keys().copied().collect();
-            for file in all {
-                if self.flush(file).is_err() {
-                    return;
-                }
+            if self.carry_out_all(first, usize::MAX).is_err() {
+                return;
             }
             (self.wake)();
         }
+    }
+
+    /// Carries out at most `orders_max` of the orders that wait, as one batch. Returns whether there were any.
+    pub(crate) fn step(&mut self, orders_max: usize) -> Result<bool, GivenUp> {
+        let Ok(first) = self.commands.try_recv() else {
+            return Ok(false);
+        };
+        self.carry_out_all(first, orders_max)?;
+        Ok(true)
+    }
+
+    fn carry_out_all(&mut self, first: Command<R>, orders_max: usize) -> Result<(), GivenUp> {
+        let mut next = Some(first);
+        let (mut orders, mut bytes) = (0, 0);
+        while let Some(command) = next.take() {
+            if let Command::Write { record, .. } = &command {
+                bytes += record.bytes() as usize;
+            }
+            orders += 1;
+            self.carry_out(command)?;
+            if bytes < BATCH_BYTES && orders < orders_max {
+                next = self.commands.try_recv().ok();
+            }
+        }
+        let all: Vec<FileId> = self.writing.keys().copied().collect();
+        for file in all {
+            self.flush(file)?;
+        }
+        Ok(())
     }
 
     fn carry_out(&mut self, command: Command<R>) -> Result<(), GivenUp> {
@@ -186,7 +207,7 @@ impl<R: Record> Worker<R> {
             Command::Sync { file, checkpoint } => {
                 self.flush(checkpoint.file)?;
                 self.persist(|shared| {
-                    file.sync()?;
+                    protect!(CheckpointSynced, file.sync_prefix(checkpoint.sums.bytes)?, else ());
                     shared.with_catalogue(|catalogue| {
                         let sums = &checkpoint.sums;
                         catalogue.set_checkpoint(&file.name(), checkpoint.records, sums)
@@ -215,14 +236,14 @@ impl<R: Record> Worker<R> {
             let is_durable = shared.durability != Durability::None;
             if !is_renamed {
                 file.cut(closed.sums.bytes)?;
-                if is_durable {
-                    file.sync()?;
+                if protect!(SyncedBeforeNamed, when is_durable) {
+                    file.sync_prefix(closed.sums.bytes)?;
                 }
                 file.rename()?;
                 is_renamed = true;
             }
-            if is_durable {
-                sync_folder(file.folder())?;
+            if protect!(NameSynced, when is_durable) {
+                shared.folder.sync()?;
             }
             shared.with_catalogue(|catalogue| {
                 catalogue.close(
@@ -273,6 +294,7 @@ impl<R: Record> Worker<R> {
             position: offset,
             buffer: None,
             records: Vec::new(),
+            unreported: (offset, 0),
         });
         self.append(segment.file, record)
     }
@@ -294,6 +316,9 @@ impl<R: Record> Worker<R> {
     /// Appends a record to the segment of `id`: into a buffer for direct writes, or at once.
     fn append(&mut self, id: FileId, record: R) -> Result<(), GivenUp> {
         let mut writing = self.writing.remove(&id).expect("the segment is under way");
+        if writing.records.is_empty() && self.shared.durability == Durability::Record {
+            writing.unreported = (writing.position, writing.file.sync_failures());
+        }
         let slices = record.slices();
         match writing.file.mode() {
             IoMode::Buffered => {
@@ -355,8 +380,9 @@ impl<R: Record> Worker<R> {
         }
         let records = std::mem::take(&mut writing.records);
         let (segment, sums) = (writing.segment, writing.summing.sums());
-        if self.shared.durability == Durability::Record {
-            self.persist(|_| file.sync())?;
+        if protect!(RecordSynced, when self.shared.durability == Durability::Record) {
+            let ((from, failures), to) = (writing.unreported, writing.position);
+            self.persist(|_| file.sync_range(from..to, failures))?;
         }
         self.report(Report::Written {
             segment,
@@ -392,7 +418,9 @@ impl<R: Record> Worker<R> {
                     if self.shared.gives_up.load(Ordering::Relaxed) {
                         return Err(GivenUp);
                     }
-                    std::thread::park_timeout(pause);
+                    if !self.shared.folder.pause(pause) {
+                        return Err(GivenUp);
+                    }
                     pause = (pause * 2).min(PAUSE_LAST);
                 }
             }

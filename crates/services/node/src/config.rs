@@ -26,12 +26,13 @@ pub use crate::check::{
 };
 pub use crate::kinds::Kind;
 pub use crate::sink::{
-    Ack, DiscardSink, FileSink, ShmSink, SinkConfig, SinkWordsError, StfFileSink, UnixSink,
-    VerifySink, ZmqLayout, ZmqOutlet, ZmqSink,
+    Ack, DiscardSink, FileSink, ShmSink, SinkConfig, SinkWordsError, StfFileSink,
+    StreamsDurability, StreamsSink, UnixSink, VerifySink, ZmqLayout, ZmqOutlet, ZmqSink,
 };
 pub use crate::source::{
     FileSource, Km3netSource, ReplaySource, SourceConfig, StdinSource, StfFileSource, StfFormat,
-    StfPayload, StfShare, TcpSource, UnixSource, Xtc2Source, ZmqFraming, ZmqIntake, ZmqSource,
+    StfPayload, StfShare, TcpSource, TfFileSource, UnixSource, Xtc2Source, ZmqFraming, ZmqIntake,
+    ZmqSource,
 };
 pub use crate::zmq::ZmqMethod;
 pub use epn::EpnConfig;

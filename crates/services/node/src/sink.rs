@@ -31,7 +31,7 @@ pub use patience::Patience;
 pub use shm::ShmSink;
 pub use stf_files::{StfFileSink, StfFiles};
 pub use store::{Recovered, TfStore};
-pub use streams::StreamsSink;
+pub use streams::{StreamsDurability, StreamsSink};
 pub use unix::{Consumer, UnixSink};
 pub use verify::{Verify, VerifySink};
 pub use zmq::{Outlet, ZmqLayout, ZmqOutlet, ZmqSink};

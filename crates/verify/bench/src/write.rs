@@ -4,6 +4,10 @@
 //! a disk that changes its mind changes it for both. Rows with an emulated rate of the workers show what an assignment
 //! is worth on a machine whose disk and processors are not those of the paper.
 
+mod folder;
+
+pub use folder::FolderTimes;
+
 use crate::Missing;
 use crate::cpus::Cpus;
 use crate::report::{Head, to_json};
@@ -19,7 +23,8 @@ use sheaf_stream_files::{
     Catalogue, Durability, Engine, EngineConfig, EngineEvent, IoMode, Record,
 };
 use sheaf_write::{
-    Assignment, Kinds, Limits, Place, StreamConfig, StreamId, Template, Unit, WriterConfig,
+    Assignment, Kinds, Limits, Place, StreamConfig, StreamId, SyncEvery, Template, Unit,
+    WriterConfig,
 };
 use std::fmt;
 use std::io::{self, Read};
@@ -82,6 +87,8 @@ pub struct Load {
     pub worker_bytes_per_s: Option<u64>,
     /// Whether writes go past the page cache.
     pub is_direct: bool,
+    /// Name of the durability.
+    pub durability: String,
     /// Seed.
     pub seed: u64,
 }
@@ -112,6 +119,8 @@ pub struct Row {
     pub streams: u16,
     /// Way to the disk.
     pub io: &'static str,
+    /// Durability.
+    pub durability: &'static str,
     /// Rate of an emulated worker in MB/s.
     pub emulated_mb_per_s: Option<f64>,
     /// Rate, median of the rounds.
@@ -145,6 +154,8 @@ pub struct Report {
     pub record_bytes: u64,
     /// A row for each assignment and number of workers.
     pub rows: Vec<Row>,
+    /// Times of a folder with many files.
+    pub folder: FolderTimes,
     /// Names of what was not measured, with the reason.
     pub skipped: Vec<String>,
 }
@@ -162,10 +173,11 @@ impl fmt::Display for Report {
         writeln!(f, "{}", self.head)?;
         writeln!(
             f,
-            "{:<18} {:>7} {:>9} {:>9} {:>15} {:>7} {:>8} {:>9} {:>7}",
+            "{:<18} {:>7} {:>9} {:>7} {:>9} {:>15} {:>7} {:>8} {:>9} {:>7}",
             "ASSIGNMENT",
             "THREADS",
             "IO",
+            "DURABLE",
             "MB/s",
             "least–most",
             "÷ fio",
@@ -182,9 +194,10 @@ impl fmt::Display for Report {
                 .map_or(row.io.to_owned(), |rate| format!("{rate:.0} MB/s"));
             writeln!(
                 f,
-                "{:<18} {:>7} {io:>9} {:>9.0} {:>15} {:>7} {:>8.3} {:>9} {:>7}",
+                "{:<18} {:>7} {io:>9} {:>7} {:>9.0} {:>15} {:>7} {:>8.3} {:>9} {:>7}",
                 row.policy,
                 row.workers,
+                row.durability,
                 row.mb_per_s,
                 format!("{:.0}–{:.0}", row.mb_per_s_range[0], row.mb_per_s_range[1]),
                 optional(row.ratio_to_fio, 2),
@@ -193,6 +206,7 @@ impl fmt::Display for Report {
                 optional(row.loss_percent, 1),
             )?;
         }
+        write!(f, "{}", self.folder)?;
         for skipped in &self.skipped {
             writeln!(f, "skipped: {skipped}")?;
         }
@@ -206,6 +220,20 @@ struct Case {
     workers: u32,
     emulated_mb_s: Option<f64>,
     is_direct: bool,
+    durability: Durability,
+}
+
+impl Case {
+    /// A case at the speed of the machine, past the page cache, synced at the close.
+    fn new(policy: &'static str, workers: u32) -> Self {
+        Self {
+            policy,
+            workers,
+            emulated_mb_s: None,
+            is_direct: true,
+            durability: Durability::Close,
+        }
+    }
 }
 
 /// Measures all rows; `progress` gets a line for each run.
@@ -250,6 +278,8 @@ pub fn measure(options: &Options, progress: &mut impl FnMut(String)) -> anyhow::
             done.push(one);
         }
     }
+    progress("a folder with many files".to_owned());
+    let times = folder::measure(&options.program, folder.path())?;
     let rows = cases.iter().zip(&done);
     let rows = rows.map(|(case, done)| row(options, case, done, &fio));
     let seconds = done.iter().flatten().map(|one| one.seconds).sum::<f64>();
@@ -260,6 +290,7 @@ pub fn measure(options: &Options, progress: &mut impl FnMut(String)) -> anyhow::
         hot_share: options.hot_share,
         record_bytes: options.record_bytes,
         rows: rows.collect(),
+        folder: times,
         skipped,
     })
 }
@@ -268,27 +299,25 @@ fn cases(options: &Options) -> Vec<Case> {
     let mut cases = Vec::new();
     for &workers in &options.workers {
         for policy in ["striped", "open-rate"] {
-            cases.push(Case {
-                policy,
-                workers,
-                emulated_mb_s: None,
-                is_direct: true,
-            });
+            cases.push(Case::new(policy, workers));
         }
     }
+    let most = options.workers.last().copied().unwrap_or(1);
     cases.push(Case {
-        policy: "striped",
-        workers: options.workers.last().copied().unwrap_or(1),
-        emulated_mb_s: None,
         is_direct: false,
+        ..Case::new("striped", most)
     });
+    for durability in [Durability::None, Durability::Every, Durability::Record] {
+        cases.push(Case {
+            durability,
+            ..Case::new("striped", most)
+        });
+    }
     if options.emulated_mb_s.is_some() {
         for policy in ["striped", "open-rate", "window-and-stream", "round-robin"] {
             cases.push(Case {
-                policy,
-                workers: 4,
                 emulated_mb_s: options.emulated_mb_s,
-                is_direct: true,
+                ..Case::new(policy, 4)
             });
         }
     }
@@ -319,6 +348,7 @@ fn row(options: &Options, case: &Case, done: &[Done], fio: &[f64]) -> Row {
         workers: case.workers,
         streams: options.streams,
         io: if case.is_direct { "direct" } else { "buffered" },
+        durability: case.durability.name(),
         emulated_mb_per_s: case.emulated_mb_s,
         mb_per_s,
         mb_per_s_range: [
@@ -388,6 +418,7 @@ fn run_case(options: &Options, case: &Case, folder: &Path, round: u32) -> anyhow
         }),
         worker_bytes_per_s: emulated.map(|mb_s| (mb_s * 1e6) as u64),
         is_direct: case.is_direct,
+        durability: case.durability.name().to_owned(),
         seed: options.seed.wrapping_add(round.into()),
     };
     let words = serde_json::to_string(&load).context("a load has a JSON form")?;
@@ -519,6 +550,8 @@ fn stream_of(load: &Load, lot: f64) -> StreamId {
 
 fn config(load: &Load) -> anyhow::Result<EngineConfig> {
     let assignment = Assignment::named(&load.policy)?;
+    let durability = Durability::named(&load.durability)
+        .with_context(|| format!("found durability {}", load.durability))?;
     let limits = Limits {
         bytes: u64::MAX,
         records: u64::MAX,
@@ -550,11 +583,14 @@ fn config(load: &Load) -> anyhow::Result<EngineConfig> {
             segment_bytes,
             record_bytes_max: u64::MAX,
             kinds: Kinds::default(),
-            sync_every: None,
+            sync_every: (durability == Durability::Every).then_some(SyncEvery {
+                bytes: 64 << 20,
+                time: Duration::from_secs(1),
+            }),
             streams: streams.collect(),
             seed: load.seed,
         },
-        durability: Durability::Close,
+        durability,
         mode: Some(if load.is_direct {
             IoMode::Direct
         } else {

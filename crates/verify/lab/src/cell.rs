@@ -150,6 +150,8 @@ pub enum Fault {
     WallClock(i32),
     /// The disk of EPN 0 is full.
     DiskFull,
+    /// Another program keeps the catalogue of the files of streams locked.
+    LockCatalogue,
     /// System calls go wrong as `strace -e inject=…` says.
     SystemCalls(&'static str),
     /// SIGKILL at one of the next system calls of this kind.

@@ -519,6 +519,11 @@ impl Farm {
         Ok(())
     }
 
+    /// Path of that folder.
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// The folder of its files.
     pub(crate) fn folder(&mut self) -> &mut Folder {
         &mut self.folder
@@ -567,7 +572,9 @@ fn make_disks(shape: &Shape, folder: &Path) -> Result<Option<Disk>, FarmError> {
             .map_err(FarmError::io(format!("make {}", path.display())))?;
     }
     match shape.consumer {
-        Consumer::SmallDisk(bytes) => Ok(Some(Disk::mount(&folder.join("epn-0"), bytes)?)),
+        Consumer::SmallDisk(bytes) | Consumer::StreamsOnSmallDisk(bytes) => {
+            Ok(Some(Disk::mount(&folder.join("epn-0"), bytes)?))
+        }
         _ => Ok(None),
     }
 }

@@ -2,11 +2,13 @@
 
 use crate::cell::{Fault, Servers, shuffle};
 use crate::farm::{Farm, FarmError};
+use crate::written;
 use rand::RngExt as _;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::process::Signal;
 use sheaf_audit::Fate;
 use sheaf_protocol::{NodeId, Role};
+use sheaf_stream_files::{CatalogueError, CatalogueLock};
 use sheaf_testbed::IoError;
 use sheaf_testbed::clock::{Interrupted, let_pass, wait_until};
 use sheaf_testbed::machine::{Host, MemoryGroup};
@@ -35,6 +37,9 @@ pub enum InjectError {
     /// A process is not traced.
     #[error(transparent)]
     Trace(#[from] TraceError),
+    /// The catalogue of an EPN cannot be locked.
+    #[error(transparent)]
+    Catalogue(#[from] CatalogueError),
     /// A node listens nowhere that peers could connect to.
     #[error(transparent)]
     Address(#[from] AddressError),
@@ -160,6 +165,13 @@ pub(crate) fn inject(
                 Some(disk) => Ok(disk.free()?),
                 None => Ok(()),
             }))
+        }
+        Fault::LockCatalogue => {
+            let epns = nodes.iter().filter(|node| node.role == Role::Epn);
+            let folders = epns.map(|epn| written::folder_of(farm.path(), epn.index));
+            let locks = folders.map(|folder| CatalogueLock::take(&folder));
+            let locks = locks.collect::<Result<Vec<_>, _>>()?;
+            Ok(until_healed(locks))
         }
         Fault::SystemCalls(what) => {
             let tracers = tracers(farm, &nodes, &format!("inject={what}"))?;

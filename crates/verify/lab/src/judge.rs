@@ -6,6 +6,7 @@ use crate::farm::{Change, Farm, LEADS, Log};
 use crate::report::Row;
 use crate::shape::{Clocks, Consumer};
 use crate::trace::{Outcome, TfTrace, Trace};
+use crate::written;
 use sheaf_farm::Life;
 use sheaf_figures::stat;
 use sheaf_node::status::AccountingStatus;
@@ -75,6 +76,10 @@ pub(crate) fn judge(
     let mut problems = farm.problems.clone();
     if !cell.may_log_errors {
         problems.extend(farm.lives.iter().filter_map(error_line));
+    }
+    if cell.shape.consumer.has_streams() {
+        let trace = Trace::read(&farm.logs(), ahead_ns(cell.shape.clocks))?;
+        problems.extend(written::problems(farm.path(), cell.shape.epns, &trace));
     }
     let changes = farm.watch().changes();
     let status = farm.last_accounting();

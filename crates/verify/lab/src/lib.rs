@@ -33,5 +33,6 @@ mod inject;
 mod judge;
 mod place;
 mod trace;
+mod written;
 
 pub use error::LabError;

@@ -3,6 +3,7 @@
 mod around;
 mod network;
 mod nodes;
+mod writing;
 
 use crate::cell::Cell;
 use crate::shape::{Ground, Shape};
@@ -26,7 +27,7 @@ const SOURCE_GONE: &[&str] = &["source-died", "source-late", "source-cut"];
 
 /// All cells.
 pub fn cells() -> impl Iterator<Item = &'static Cell> {
-    [nodes::CELLS, network::CELLS, around::CELLS]
+    [nodes::CELLS, network::CELLS, around::CELLS, writing::CELLS]
         .into_iter()
         .flatten()
 }
@@ -38,11 +39,11 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn names_are_unique_and_nine_cells_are_quick() {
+    fn names_are_unique_and_ten_cells_are_quick() {
         let names: BTreeSet<&str> = cells().map(|cell| cell.name).collect();
         assert_eq!(names.len(), cells().count());
         let quick = cells().filter(|cell| cell.is_quick);
-        assert_eq!(quick.count(), 9);
+        assert_eq!(quick.count(), 10);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use sheaf_node::config::{
     Ack, FarmConfig, FileSink, LedgerBackend, MembershipBackend, SinkConfig, SourceConfig,
-    VerifySink,
+    StreamsDurability, StreamsSink, VerifySink,
 };
 use sheaf_scheduler::Mode;
 use sheaf_stf_builder::GeneratorConfig;
@@ -35,6 +35,17 @@ pub enum Consumer {
     Stored,
     /// Write a file a TF; EPN 0 has a disk of this many bytes of its own.
     SmallDisk(u64),
+    /// Write files of streams, synced every 100 ms.
+    Streams,
+    /// As before; EPN 0 has a disk of this many bytes of its own.
+    StreamsOnSmallDisk(u64),
+}
+
+impl Consumer {
+    /// Whether TFs go to files of streams.
+    pub(crate) fn has_streams(self) -> bool {
+        matches!(self, Self::Streams | Self::StreamsOnSmallDisk(_))
+    }
 }
 
 /// How some nodes see time.
@@ -166,6 +177,18 @@ impl Shape {
                 SinkConfig::File(FileSink {
                     directory: folder.join("epn-{epn}"),
                     fsync: matches!(self.consumer, Consumer::SyncedFiles | Consumer::Stored),
+                })
+            }
+            Consumer::Streams | Consumer::StreamsOnSmallDisk(_) => {
+                SinkConfig::Streams(StreamsSink {
+                    directory: folder.join("epn-{epn}"),
+                    durability: StreamsDurability::Every,
+                    sync_ms: 100,
+                    // Several files a second are closed.
+                    block_tfs: 50,
+                    queue_mib: 16,
+                    free_min_mib: 0,
+                    ..StreamsSink::default()
                 })
             }
         };

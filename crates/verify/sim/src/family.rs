@@ -35,11 +35,13 @@ pub enum SeedFamily {
     Redelivery,
     /// No farm: the collector of monitoring and its store.
     Monitor,
+    /// No farm: an engine that writes streams to files.
+    Writers,
 }
 
 impl SeedFamily {
     /// All families.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Swarm,
         Self::Outside,
         Self::Grants,
@@ -56,6 +58,7 @@ impl SeedFamily {
         Self::Starved,
         Self::Redelivery,
         Self::Monitor,
+        Self::Writers,
     ];
 
     /// Returns the name on the command line.
@@ -78,6 +81,7 @@ impl SeedFamily {
             Self::Starved => "starved",
             Self::Redelivery => "redelivery",
             Self::Monitor => "monitor",
+            Self::Writers => "writers",
         }
     }
 

@@ -48,8 +48,8 @@ const BOOKS_EVERY: u64 = 32;
 pub struct Outcome {
     /// The recomputed accounting.
     pub accounting: Accounting,
-    /// Samples of monitoring by fate, copies of the network included.
-    pub samples: BTreeMap<&'static str, u64>,
+    /// Samples of monitoring by fate, copies of the network included; or records of a writer.
+    pub fates: BTreeMap<&'static str, u64>,
     /// Faults of nodes, disks, clocks and links that happened.
     pub state_faults: u64,
     /// Frames lost, doubled, overtaken, damaged or reset.
@@ -181,7 +181,7 @@ impl<'a> TortureFarm<'a> {
         self.watch.hash.add(totals.sent ^ (totals.delivered << 32));
         Outcome {
             accounting: self.watch.accounting(),
-            samples: BTreeMap::new(),
+            fates: BTreeMap::new(),
             state_faults: self.state_faults,
             message_faults: message_faults(&totals),
             simulated: self.network.now().since(Timestamp(0)),

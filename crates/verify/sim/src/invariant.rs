@@ -56,11 +56,22 @@ pub enum Invariant {
     SourceBounds,
     /// A sample that was taken is durable soon, if the disk is well.
     InTime,
+    /// A record that a writer has taken is in at most one file, of its stream and block, and once; files hold nothing
+    /// else.
+    WrittenOnce,
+    /// A record that was acknowledged survives what its durability says.
+    WrittenKept,
+    /// After a start each file is whole, and has the records and checksums of its row in the catalogue.
+    WholeFiles,
+    /// Records taken by a writer = written + in flight, by stream.
+    WriterBooks,
+    /// A writer writes and closes all that it has, if the disk is well, and starts again after every death.
+    WritesInTime,
 }
 
 impl Invariant {
     /// Every invariant, in the order of the contract.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 29] = [
         Self::OneVerdict,
         Self::OneDelivery,
         Self::TruePieces,
@@ -85,6 +96,11 @@ impl Invariant {
         Self::Fsck,
         Self::SourceBounds,
         Self::InTime,
+        Self::WrittenOnce,
+        Self::WrittenKept,
+        Self::WholeFiles,
+        Self::WriterBooks,
+        Self::WritesInTime,
     ];
 
     /// Returns the name in reports, such as `"I1 one verdict"`.
@@ -115,6 +131,11 @@ impl Invariant {
             Self::Fsck => "M7 no damage",
             Self::SourceBounds => "M8 bounds of monitoring",
             Self::InTime => "M9 in time",
+            Self::WrittenOnce => "W1 written once",
+            Self::WrittenKept => "W2 written is kept",
+            Self::WholeFiles => "W3 whole files",
+            Self::WriterBooks => "W4 books of a writer",
+            Self::WritesInTime => "W5 writes in time",
         }
     }
 }

@@ -29,6 +29,7 @@ pub mod summary;
 pub mod mutants;
 pub mod torture;
 pub mod writers;
+pub mod writing;
 
 pub use family::SeedFamily;
 pub use farm::{Outcome, TortureFarm};

@@ -67,7 +67,7 @@ fn outcome(world: &World<'_>) -> Outcome {
     }
     Outcome {
         accounting: crate::watch::Accounting::default(),
-        samples,
+        fates: samples,
         state_faults: world.state_faults,
         message_faults: world.message_faults,
         simulated: Duration::from_nanos(world.now().0),

@@ -10,6 +10,7 @@ use crate::monitor::{self, MonitorOptions};
 use crate::options::Options;
 use crate::trace::Trace;
 use crate::watch::Accounting;
+use crate::writing::{self, WritingOptions};
 use sheaf_protocol::{Timestamp, splitmix};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -72,8 +73,8 @@ pub struct Report {
     pub simulated: Duration,
     /// Accounting of all farms together.
     pub accounting: Accounting,
-    /// Samples of monitoring by fate, of all collectors together.
-    pub samples: BTreeMap<&'static str, u64>,
+    /// Samples of all collectors, or records of all writers, by fate.
+    pub fates: BTreeMap<&'static str, u64>,
     /// Seeds that were run twice.
     pub twice: u64,
     /// Seeds that violate an invariant.
@@ -101,8 +102,8 @@ impl Report {
                 self.timeframes += outcome.accounting.decided;
                 self.simulated += outcome.simulated;
                 self.accounting.add(&outcome.accounting);
-                for (reason, count) in outcome.samples {
-                    *self.samples.entry(reason).or_default() += count;
+                for (fate, count) in outcome.fates {
+                    *self.fates.entry(fate).or_default() += count;
                 }
                 self.trace_hash = splitmix::mix(self.trace_hash ^ outcome.trace_hash);
             }
@@ -130,10 +131,11 @@ impl Report {
 ///
 /// The first [`Violation`].
 pub fn run_seed(kind: SeedFamily, seed: u64) -> Result<Outcome, Violation> {
-    if kind == SeedFamily::Monitor {
-        return monitor::run(&MonitorOptions::draw(seed), Trace::default()).0;
+    match kind {
+        SeedFamily::Monitor => monitor::run(&MonitorOptions::draw(seed), Trace::default()).0,
+        SeedFamily::Writers => writing::run(&WritingOptions::draw(seed), Trace::default()).0,
+        _ => TortureFarm::new(&Options::draw(kind, seed)).run(),
     }
-    TortureFarm::new(&Options::draw(kind, seed)).run()
 }
 
 /// Describes what a seed stands for.
@@ -141,16 +143,18 @@ pub fn run_seed(kind: SeedFamily, seed: u64) -> Result<Outcome, Violation> {
 pub fn describe(kind: SeedFamily, seed: u64) -> String {
     match kind {
         SeedFamily::Monitor => format!("{:#?}", MonitorOptions::draw(seed)),
+        SeedFamily::Writers => format!("{:#?}", WritingOptions::draw(seed)),
         _ => format!("{:#?}", Options::draw(kind, seed)),
     }
 }
 
 /// Runs one seed, and returns everything that happened in it.
 pub fn replay(kind: SeedFamily, seed: u64) -> (Result<Outcome, Violation>, Trace) {
-    if kind == SeedFamily::Monitor {
-        return monitor::run(&MonitorOptions::draw(seed), Trace::kept());
+    match kind {
+        SeedFamily::Monitor => monitor::run(&MonitorOptions::draw(seed), Trace::kept()),
+        SeedFamily::Writers => writing::run(&WritingOptions::draw(seed), Trace::kept()),
+        _ => TortureFarm::with_trace(&Options::draw(kind, seed), Trace::kept()).run_traced(),
     }
-    TortureFarm::with_trace(&Options::draw(kind, seed), Trace::kept()).run_traced()
 }
 
 /// Runs one seed twice: both must leave the same trace.
@@ -257,7 +261,7 @@ mod tests {
         };
         let report = run(&config, &mut |_| ControlFlow::Continue(()));
         assert_eq!(report.failures, []);
-        assert!(report.samples["stored"] > 0 && report.faults() > 0);
+        assert!(report.fates["stored"] > 0 && report.faults() > 0);
     }
 
     #[test]

@@ -6,8 +6,8 @@ use sheaf_auth::{Authority, CertFiles, Validity};
 use sheaf_farm::RunDir;
 use sheaf_formats::inspect::{FileFormat, UnknownFormat};
 use sheaf_node::config::{
-    Ack, FarmConfig, Km3netSource, ReplaySource, ShmSink, SourceConfig, StfFileSource, UnixSink,
-    Xtc2Source,
+    Ack, FarmConfig, Km3netSource, ReplaySource, ShmSink, SourceConfig, StfFileSource,
+    TfFileSource, UnixSink, Xtc2Source,
 };
 use sheaf_node::role::Backend;
 use sheaf_protocol::{NodeId, Role};
@@ -230,8 +230,11 @@ fn of_files(
         .map(|path| format_of(path))
         .collect::<anyhow::Result<Vec<_>>>()?;
     formats.dedup();
-    // Links of pages and equipment of TFs are dealt out over the FLPs; of the other formats an FLP takes whole files.
-    let is_dealt = matches!(formats.as_slice(), [FileFormat::Rdh | FileFormat::StfFile]);
+    // Links of pages, equipment and parts of TFs are dealt out over the FLPs; of the other formats an FLP takes whole files.
+    let is_dealt = matches!(
+        formats.as_slice(),
+        [FileFormat::Rdh | FileFormat::StfFile | FileFormat::TfFile]
+    );
     if !is_dealt && files.len() < usize::from(args.flps) {
         bail!(
             "--source has {}, expected at least one for each of {} FLPs (--flps)",
@@ -254,11 +257,7 @@ fn of_files(
             files,
             ..StfFileSource::default()
         })),
-        [FileFormat::TfFile] => {
-            bail!(
-                "--source has TF files of Sheaf (tf-file), expected another format, such as stf-file: sheaf data convert"
-            )
-        }
+        [FileFormat::TfFile] => Ok(SourceConfig::TfFile(TfFileSource { files })),
         several => {
             let names: Vec<&str> = several.iter().map(|format| format.name()).collect();
             bail!(

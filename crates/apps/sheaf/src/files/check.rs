@@ -1,9 +1,10 @@
 //! `sheaf files check`: files read again and compared with their catalogue.
 
+use crate::progress::Bar;
 use anyhow::Context as _;
 use serde_json::json;
 use sheaf_formats::tf_file::{NextTf, next_tf};
-use sheaf_stream_files::{Catalogue, FileRow, FileState, SummingReader};
+use sheaf_stream_files::{Catalogue, FileRow, FileState, ShipState, SummingReader, Wanted};
 use sheaf_write::Kinds;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -13,9 +14,8 @@ use std::process::ExitCode;
 
 /// Read closed files again and compare them with the catalogue.
 ///
-/// Bytes, records and checksums are compared. Files that a running writer has open are left out. Exit status: 0 if
-/// nothing is wrong, 1 if a file is damaged, gone,
-/// or without a row.
+/// Bytes, records and checksums are compared. Files that a running writer has open are left out, and those that are
+/// shipped and deleted here. Exit status: 0 if nothing is wrong, 1 if a file is damaged, gone, or without a row.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Check the files in these folders.
@@ -33,6 +33,7 @@ struct Report {
     records: u64,
     bytes: u64,
     open: u64,
+    deleted: u64,
     faults: Vec<String>,
 }
 
@@ -43,26 +44,30 @@ struct Report {
 /// A folder without a catalogue, or standard output that cannot be written to.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut report = Report::default();
+    let mut bar = Bar::new("checked");
     for (folder, catalogue) in super::catalogues(&args.folders)? {
-        check_folder(&folder, &catalogue, &mut report)?;
+        check_folder(&folder, &catalogue, &mut report, &mut bar)?;
     }
+    bar.end();
     let text = if args.json {
         let object = json!({
             "files": report.files,
             "records": report.records,
             "bytes": report.bytes,
             "open": report.open,
+            "deleted": report.deleted,
             "faults": report.faults,
         });
         format!("{object}\n")
     } else {
         let lines: String = report.faults.iter().map(|it| format!("{it}\n")).collect();
         format!(
-            "{lines}{} files, {} records, {} bytes checked; {} open; {} faults\n",
+            "{lines}{} files, {} records, {} bytes checked; {} open; {} shipped and deleted; {} faults\n",
             report.files,
             report.records,
             report.bytes,
             report.open,
+            report.deleted,
             report.faults.len()
         )
     };
@@ -72,10 +77,24 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!report.faults.is_empty())))
 }
 
-fn check_folder(folder: &Path, catalogue: &Catalogue, report: &mut Report) -> anyhow::Result<()> {
+fn check_folder(
+    folder: &Path,
+    catalogue: &Catalogue,
+    report: &mut Report,
+    bar: &mut Bar,
+) -> anyhow::Result<()> {
     let mut known = BTreeSet::new();
-    for row in catalogue.rows(None)? {
+    let mut rows = Vec::new();
+    catalogue.each(&Wanted::default(), |row, shipped| rows.push((row, shipped)))?;
+    let all = rows.len() as u64;
+    for ((row, shipped), done) in rows.into_iter().zip(0..) {
+        bar.tell(done, all, report.bytes);
         known.insert(row.file.clone());
+        let goes = [Some(ShipState::Deletable), Some(ShipState::Deleted)];
+        if goes.contains(&shipped) {
+            report.deleted += 1;
+            continue;
+        }
         if row.state == FileState::Open {
             report.open += 1;
             continue;

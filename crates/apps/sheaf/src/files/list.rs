@@ -2,15 +2,16 @@
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
-use sheaf_stream_files::{FileRow, FileState};
-use std::io::Write as _;
-use std::path::PathBuf;
+use sheaf_stream_files::{Catalogue, FileRow, FileState, ShipState, Wanted};
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// List files with their sizes, rates and checksums; a writer may be running.
 ///
 /// Of an open file records, bytes and checksum are those at its last sync, and `age` is the time since it was opened.
+/// `shipped` is how far `sheaf ship` is with it, of several destinations the one that is least far.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// List the files in these folders.
@@ -57,50 +58,71 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let now_ns = now.map_or(0, |since| {
         i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
     });
-    let mut text = String::new();
-    let (mut files, mut bytes, mut records) = (0_u64, 0_u64, 0_u64);
-    for (folder, catalogue) in super::catalogues(&args.folders)? {
-        for row in catalogue.rows(args.state.map(FileState::from))? {
-            let is_wanted = args.run.is_none_or(|run| run == row.name.run)
-                && args
-                    .stream
-                    .as_ref()
-                    .is_none_or(|name| *name == row.name.stream);
-            if !is_wanted {
-                continue;
-            }
-            files += 1;
-            bytes += row.sums.bytes;
-            records += row.records;
-            if args.json {
-                text += &format!("{}\n", json_of(&folder, &row));
-            } else {
-                if files == 1 {
-                    text += &header();
-                }
-                text += &line_of(&row, now_ns);
-            }
-        }
-    }
-    if !args.json {
-        text += &format!("{files} files, {records} records, {bytes} bytes\n");
-    }
-    let printed = std::io::stdout().write_all(text.as_bytes());
-    match printed {
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
-        printed => printed.context("cannot write to standard output")?,
+    let wanted = Wanted {
+        state: args.state.map(FileState::from),
+        run: args.run,
+        stream: args.stream.clone(),
+    };
+    let mut out = BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
+    let catalogues = super::catalogues(&args.folders)?;
+    let printed = print(args, &catalogues, &wanted, now_ns, &mut out);
+    match printed.and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+        printed => printed.context("cannot list the files")?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// Prints all rows that are wanted, and their sums.
+fn print(
+    args: &Args,
+    catalogues: &[(PathBuf, Catalogue)],
+    wanted: &Wanted,
+    now_ns: i64,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let (mut files, mut bytes, mut records) = (0_u64, 0_u64, 0_u64);
+    for (folder, catalogue) in catalogues {
+        let mut printed = Ok(());
+        let each = catalogue.each(wanted, |row, shipped| {
+            if printed.is_err() {
+                return;
+            }
+            files += 1;
+            bytes += row.sums.bytes;
+            records += row.records;
+            printed = if args.json {
+                writeln!(out, "{}", json_of(folder, &row, shipped))
+            } else {
+                let head = match files {
+                    1 => out.write_all(header().as_bytes()),
+                    _ => Ok(()),
+                };
+                head.and_then(|()| print_line(out, &row, shipped, now_ns))
+            };
+        });
+        printed?;
+        each.map_err(io::Error::other)?;
+    }
+    match args.json {
+        true => Ok(()),
+        false => writeln!(out, "{files} files, {records} records, {bytes} bytes"),
+    }
+}
+
 fn header() -> String {
     format!(
-        "{:<9} {:>10} {:>14} {:>8} {:>9} {:>8}  FILE\n",
-        "STATE", "RECORDS", "BYTES", "AGE s", "MB/s", "ADLER32"
+        "{:<9} {:>9} {:>10} {:>14} {:>8} {:>9} {:>8}  FILE\n",
+        "STATE", "SHIPPED", "RECORDS", "BYTES", "AGE s", "MB/s", "ADLER32"
     )
 }
 
-fn line_of(row: &FileRow, now_ns: i64) -> String {
+fn print_line(
+    out: &mut impl Write,
+    row: &FileRow,
+    shipped: Option<ShipState>,
+    now_ns: i64,
+) -> io::Result<()> {
     let open_ns = row.closed_ns.unwrap_or(now_ns) - row.opened_ns;
     let open_s = open_ns.max(0) as f64 / 1e9;
     let rate = if open_s > 0.0 {
@@ -109,9 +131,11 @@ fn line_of(row: &FileRow, now_ns: i64) -> String {
         0.0
     };
     let age_s = (now_ns - row.opened_ns).max(0) as f64 / 1e9;
-    format!(
-        "{:<9} {:>10} {:>14} {age_s:>8.0} {rate:>9.1} {:08x}  {}\n",
+    writeln!(
+        out,
+        "{:<9} {:>9} {:>10} {:>14} {age_s:>8.0} {rate:>9.1} {:08x}  {}",
         row.state.name(),
+        shipped.map_or("-", ShipState::name),
         row.records,
         row.sums.bytes,
         row.sums.adler32,
@@ -120,11 +144,12 @@ fn line_of(row: &FileRow, now_ns: i64) -> String {
 }
 
 /// Returns a row as JSON.
-fn json_of(folder: &std::path::Path, row: &FileRow) -> Value {
+fn json_of(folder: &Path, row: &FileRow, shipped: Option<ShipState>) -> Value {
     json!({
         "directory": folder,
         "file": row.file,
         "state": row.state.name(),
+        "shipped": shipped.map(ShipState::name),
         "run": row.name.run,
         "stream": row.name.stream,
         "block": row.name.block,

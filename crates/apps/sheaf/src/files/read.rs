@@ -130,6 +130,8 @@ fn selected(args: &Args, mut tf: Tf<Bytes>) -> Option<Tf<Bytes>> {
 
 fn print(args: &Args, tf: &Tf<Bytes>, offset: u64, out: &mut impl Write) -> anyhow::Result<()> {
     let flps: Vec<u16> = tf.parts.iter().map(|part| part.source.flp.0).collect();
+    let digests = tf.parts.iter().map(|part| format!("{:08x}", part.digest));
+    let digests: Vec<String> = digests.collect();
     let missing: Vec<u16> = tf.missing.iter().map(|flp| flp.0).collect();
     let line = if args.json {
         let object = json!({
@@ -138,6 +140,7 @@ fn print(args: &Args, tf: &Tf<Bytes>, offset: u64, out: &mut impl Write) -> anyh
             "offset": offset,
             "bytes": tf.bytes(),
             "flps": flps,
+            "crc32c": digests,
             "missing": missing,
             "redelivered": tf.is_redelivered,
         });

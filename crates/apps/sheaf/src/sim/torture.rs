@@ -26,15 +26,17 @@ const FAILURES_SHOWN: usize = 3;
 ///
 /// Each seed draws a farm and what happens to it: crashes, pauses, cuts, a network that loses, doubles and reorders.
 /// Then the faults end, and everything must be decided in time. A seed that breaks an invariant is printed with all
-/// that was drawn from it, and the status is 1. Ctrl-C ends it with the report so far. The family `monitor` has no
-/// farm: clients, a network, and the collector of monitoring with its store on a disk that fails.
+/// that was drawn from it, and the status is 1. Ctrl-C ends it with the report so far. Two families have no farm:
+/// `monitor`, with clients, a network, and the collector of monitoring with its store on a disk that fails; and
+/// `writers`, with an engine that writes files on such a disk.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   sheaf sim torture                            20,000 seeds, from the commit id
   sheaf sim torture --faults 1e9               until so many faults have happened
   sheaf sim torture --one 1357 --trace         what happens in one seed, line by line
-  sheaf sim torture --kind monitor --seeds 300 the collector of monitoring and its store")]
+  sheaf sim torture --kind monitor --seeds 300 the collector of monitoring and its store
+  sheaf sim torture --kind writers             writers of files, killed and without power")]
 pub(crate) struct Args {
     /// Run this many seeds.
     #[arg(long, value_parser = number, conflicts_with = "faults")]
@@ -55,7 +57,7 @@ pub(crate) struct Args {
     #[arg(long, requires = "one")]
     trace: bool,
     /// Draw from this family: swarm, outside, grants, calm, epn-faults, bad-network, everything, paced,
-    /// reactions, runs, lives, control-cut, replays, starved, redelivery, monitor.
+    /// reactions, runs, lives, control-cut, replays, starved, redelivery, monitor, writers.
     #[arg(long, value_parser = kind, default_value = "swarm")]
     kind: SeedFamily,
     /// Use this many threads; without it, one for each processor.
@@ -314,10 +316,14 @@ fn table(kind: SeedFamily, report: &Report, wall: Duration) -> String {
     row("state faults", report.state_faults.to_string());
     row("message faults", report.message_faults.to_string());
     if kind == SeedFamily::Monitor {
-        let sent: u64 = report.samples.values().sum();
+        let sent: u64 = report.fates.values().sum();
         row("samples sent", sent.to_string());
-        for (fate, count) in &report.samples {
+        for (fate, count) in &report.fates {
             row(&format!("  {fate}"), count.to_string());
+        }
+    } else if kind == SeedFamily::Writers {
+        for (fate, count) in &report.fates {
+            row(&format!("records {fate}"), count.to_string());
         }
     } else {
         row("timeframes", report.timeframes.to_string());
@@ -393,7 +399,7 @@ fn to_json(config: &Config, report: &Report, wall: Duration) -> serde_json::Valu
         "delivered_again": accounting.delivered_again,
         "reassigned": accounting.reassigned,
         "reasons": accounting.reasons,
-        "samples": report.samples,
+        "fates": report.fates,
         "simulated_hours": report.simulated.as_secs_f64() / 3600.0,
         "seeds_per_s": report.seeds as f64 / wall.as_secs_f64(),
         "wall_s": wall.as_secs_f64(),

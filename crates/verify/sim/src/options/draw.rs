@@ -88,7 +88,8 @@ pub(super) fn options(family: SeedFamily, seed: u64) -> Options {
         | SeedFamily::Replays
         | SeedFamily::Starved
         | SeedFamily::Redelivery
-        | SeedFamily::Monitor => SeedFamily::Calm,
+        | SeedFamily::Monitor
+        | SeedFamily::Writers => SeedFamily::Calm,
         other => other,
     };
     let mut dice = Dice::new(seed ^ 0x5eed_0000);
@@ -254,7 +255,8 @@ fn sorts(kind: SeedFamily, log: Log, dice: &mut Dice) -> Vec<Sort> {
         | SeedFamily::Replays
         | SeedFamily::Starved
         | SeedFamily::Redelivery
-        | SeedFamily::Monitor => Vec::new(),
+        | SeedFamily::Monitor
+        | SeedFamily::Writers => Vec::new(),
         SeedFamily::EpnFaults | SeedFamily::Reactions => vec![
             Sort::Crash,
             Sort::CrashSilent,

@@ -35,7 +35,7 @@ pub(super) fn read(evidence: &mut Evidence, folder: &Path, read: &mut Read) -> a
     for path in sorted(folder)? {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         // What the sink has beside its files.
-        if name.starts_with("catalogue.sqlite") || name == ".sheaf-writer.lock" {
+        if name.starts_with("catalogue.sqlite") || name.starts_with(".sheaf-") {
             continue;
         }
         let closed = name.strip_suffix(".part");

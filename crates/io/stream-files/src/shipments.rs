@@ -1,0 +1,285 @@
+//! Files on their way to permanent storage, in the catalogue of their writer.
+//!
+//! A program that ships files has a table of its own in the database: the writer never changes it, and the shipper never
+//! changes that of the files. Every change is on the disk when a call returns, so a program that dies goes on where it
+//! was.
+
+use crate::catalogue::{Catalogue, CatalogueError, FileRow, row_of};
+use crate::ship_state::ShipState;
+use rusqlite::{OptionalExtension as _, Row, params, params_from_iter};
+use std::path::Path;
+
+/// A file that is to be shipped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shipment {
+    /// Number of the file in the catalogue.
+    pub id: i64,
+    /// The file.
+    pub row: FileRow,
+    /// Attempts so far.
+    pub attempts: u32,
+}
+
+/// Files and bytes in one state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShipTotal {
+    /// The state.
+    pub state: ShipState,
+    /// Files.
+    pub files: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+}
+
+/// Shipments of one folder.
+#[derive(Debug)]
+pub struct Shipments {
+    catalogue: Catalogue,
+}
+
+impl Shipments {
+    /// Opens the shipments of a folder, which has a catalogue; a writer may have it at the same time.
+    ///
+    /// # Errors
+    ///
+    /// [`CatalogueError`] if there is no catalogue, or one of another version.
+    pub fn open(folder: &Path) -> Result<Self, CatalogueError> {
+        let catalogue = Catalogue::open_existing(folder)?;
+        Ok(Self { catalogue })
+    }
+
+    /// Adds all files that are closed and not yet known for `destination`. Returns how many.
+    ///
+    /// # Errors
+    ///
+    /// [`CatalogueError`] if the catalogue cannot be written.
+    pub fn enqueue(&self, destination: &str, now_ns: i64) -> Result<usize, CatalogueError> {
+        self.catalogue.run(|connection| {
+            let mut statement = connection.prepare(
+                "INSERT INTO shipments \
+                 SELECT id, ?1, 'queued', 0, 0, ?2, NULL FROM files \
+                 WHERE state IN ('closed', 'recovered') AND NOT EXISTS \
+                 (SELECT 1 FROM shipments WHERE file = files.id AND destination = ?1) \
+                 AND NOT EXISTS (SELECT 1 FROM shipments WHERE file = files.id AND state IN ('deletable', 'deleted'))",
+            )?;
+            statement.execute(params![destination, now_ns])
+        })
+    }
+
+    /// Notes that a file is not tried again before `next_ns`, although no attempt was made.
+    ///
+    /// # Errors
+    ///
+    /// As for [`enqueue`](Self::enqueue).
+    pub fn wait_until(
+        &self,
+        id: i64,
+        destination: &str,
+        next_ns: i64,
+    ) -> Result<(), CatalogueError> {
+        self.catalogue.run(|connection| {
+            connection.execute(
+                "UPDATE shipments SET next_ns = ?3 WHERE file = ?1 AND destination = ?2",
+                params![id, destination, next_ns],
+            )?;
+            Ok(())
+        })
+    }
+
+    /// Puts files back that a former life was copying to `destination`, as after an attempt. Returns how many.
+    ///
+    /// # Errors
+    ///
+    /// As for [`enqueue`](Self::enqueue).
+    pub fn requeue(&self, destination: &str) -> Result<usize, CatalogueError> {
+        self.catalogue.run(|connection| {
+            connection.execute(
+                "UPDATE shipments SET state = 'queued', attempts = attempts + 1 \
+                 WHERE destination = ?1 AND state = 'copying'",
+                [destination],
+            )
+        })
+    }
+
+    /// Takes the oldest file that waits for `destination` and is due, and notes that it is being copied.
+    ///
+    /// # Errors
+    ///
+    /// As for [`enqueue`](Self::enqueue).
+    pub fn take(&self, destination: &str, now_ns: i64) -> Result<Option<Shipment>, CatalogueError> {
+        let found = self.catalogue.run(|connection| {
+            let mut statement = connection.prepare(
+                "SELECT files.*, attempts FROM shipments JOIN files ON files.id = file \
+                 WHERE destination = ?1 AND shipments.state = 'queued' AND next_ns <= ?2 \
+                 ORDER BY next_ns, file LIMIT 1",
+            )?;
+            statement
+                .query_row(params![destination, now_ns], shipment_of)
+                .optional()
+        })?;
+        if let Some(shipment) = &found {
+            self.set(shipment.id, destination, ShipState::Copying, now_ns, None)?;
+        }
+        Ok(found)
+    }
+
+    /// Notes the state of a file on its way to `destination`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`enqueue`](Self::enqueue).
+    pub fn set(
+        &self,
+        id: i64,
+        destination: &str,
+        state: ShipState,
+        now_ns: i64,
+        error: Option<&str>,
+    ) -> Result<(), CatalogueError> {
+        self.catalogue.run(|connection| {
+            let mut statement = connection.prepare(
+                "UPDATE shipments SET state = ?3, changed_ns = ?4, error = ?5 WHERE file = ?1 AND destination = ?2",
+            )?;
+            statement.execute(params![id, destination, state.name(), now_ns, error])?;
+            Ok(())
+        })
+    }
+
+    /// Notes that an attempt has failed, and when the next one is due.
+    ///
+    /// # Errors
+    ///
+    /// As for [`enqueue`](Self::enqueue).
+    pub fn retry(
+        &self,
+        id: i64,
+        destination: &str,
+        (now_ns, next_ns): (i64, i64),
+        error: &str,
+    ) -> Result<(), CatalogueError> {
+        self.catalogue.run(|connection| {
+            let mut statement = connection.prepare(
+                "UPDATE shipments SET state = 'queued', attempts = attempts + 1, next_ns = ?4, changed_ns = ?3, \
+                 error = ?5 WHERE file = ?1 AND destination = ?2",
+            )?;
+            statement.execute(params![id, destination, now_ns, next_ns, error])?;
+            Ok(())
+        })
+    }
+
+    /// Returns files that all of `destinations` have, the oldest first, at most `limit`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`enqueue`](Self::enqueue).
+    pub fn shipped(
+        &self,
+        destinations: &[String],
+        limit: u32,
+    ) -> Result<Vec<Shipment>, CatalogueError> {
+        let places = vec!["?"; destinations.len()].join(", ");
+        let wanted = destinations.len();
+        self.catalogue.run(|connection| {
+            let mut statement = connection.prepare(&format!(
+                "SELECT files.*, 0 AS attempts FROM files WHERE \
+                 (SELECT count(*) FROM shipments WHERE file = files.id AND state = 'verified' \
+                  AND destination IN ({places})) = {wanted} ORDER BY id LIMIT {limit}"
+            ))?;
+            let rows = statement.query_map(params_from_iter(destinations), shipment_of)?;
+            rows.collect()
+        })
+    }
+
+    /// Notes of a file that it goes from this disk, or that it is gone.
+    ///
+    /// # Errors
+    ///
+    /// As for [`enqueue`](Self::enqueue).
+    pub fn set_all(&self, id: i64, state: ShipState, now_ns: i64) -> Result<(), CatalogueError> {
+        self.catalogue.run(|connection| {
+            let mut statement = connection
+                .prepare("UPDATE shipments SET state = ?2, changed_ns = ?3 WHERE file = ?1")?;
+            statement.execute(params![id, state.name(), now_ns])?;
+            Ok(())
+        })
+    }
+
+    /// Returns the files that a former life was deleting.
+    ///
+    /// # Errors
+    ///
+    /// As for [`enqueue`](Self::enqueue).
+    pub fn deletable(&self) -> Result<Vec<Shipment>, CatalogueError> {
+        self.catalogue.run(|connection| {
+            let mut statement = connection.prepare(
+                "SELECT files.*, 0 AS attempts FROM files WHERE id IN \
+                 (SELECT file FROM shipments WHERE state = 'deletable')",
+            )?;
+            let rows = statement.query_map([], shipment_of)?;
+            rows.collect()
+        })
+    }
+
+    /// Returns files and bytes by state for `destination`, states without files left out.
+    ///
+    /// # Errors
+    ///
+    /// As for [`enqueue`](Self::enqueue).
+    pub fn totals(&self, destination: &str) -> Result<Vec<ShipTotal>, CatalogueError> {
+        self.catalogue.run(|connection| {
+            let mut statement = connection.prepare(
+                "SELECT shipments.state, count(*), sum(bytes) FROM shipments JOIN files ON files.id = file \
+                 WHERE destination = ?1 GROUP BY shipments.state",
+            )?;
+            let total = |row: &Row<'_>| {
+                let state: String = row.get(0)?;
+                Ok(ShipTotal {
+                    state: ShipState::named(&state).ok_or(rusqlite::Error::InvalidQuery)?,
+                    files: row.get::<_, i64>(1)?.cast_unsigned(),
+                    bytes: row.get::<_, i64>(2)?.cast_unsigned(),
+                })
+            };
+            let rows = statement.query_map([destination], total)?;
+            let mut totals: Vec<ShipTotal> = rows.collect::<Result<_, _>>()?;
+            totals.sort_by_key(|total| total.state);
+            Ok(totals)
+        })
+    }
+
+    /// Returns all destinations that files were or are shipped to.
+    ///
+    /// # Errors
+    ///
+    /// As for [`enqueue`](Self::enqueue).
+    pub fn destinations(&self) -> Result<Vec<String>, CatalogueError> {
+        self.catalogue.run(|connection| {
+            let mut statement = connection
+                .prepare("SELECT DISTINCT destination FROM shipments ORDER BY destination")?;
+            let rows = statement.query_map([], |row| row.get(0))?;
+            rows.collect()
+        })
+    }
+
+    /// Returns when the next file for `destination` is due, in ns since 1970; none if nothing waits.
+    ///
+    /// # Errors
+    ///
+    /// As for [`enqueue`](Self::enqueue).
+    pub fn next_due_ns(&self, destination: &str) -> Result<Option<i64>, CatalogueError> {
+        self.catalogue.run(|connection| {
+            connection.query_row(
+                "SELECT min(next_ns) FROM shipments WHERE destination = ?1 AND state = 'queued'",
+                [destination],
+                |row| row.get(0),
+            )
+        })
+    }
+}
+
+fn shipment_of(row: &Row<'_>) -> rusqlite::Result<Shipment> {
+    Ok(Shipment {
+        id: row.get("id")?,
+        attempts: row.get("attempts")?,
+        row: row_of(row)?,
+    })
+}

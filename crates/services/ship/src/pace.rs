@@ -1,0 +1,110 @@
+//! A limit of the bandwidth that all copies share, and a reader that keeps it.
+
+use sheaf_write::{Kinds, Summing, Sums};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Time that copies may be behind their rate and make up for.
+const BURST: Duration = Duration::from_millis(250);
+/// Longest pause without a look at whether all shall end.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Bandwidth of all copies together, and whether they go on.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    bytes_per_s: Option<u64>,
+    until: Mutex<Option<Instant>>,
+    copied: AtomicU64,
+    ends: AtomicBool,
+}
+
+impl Pace {
+    pub(crate) fn new(bytes_per_s: Option<u64>) -> Self {
+        Self {
+            bytes_per_s,
+            ..Self::default()
+        }
+    }
+
+    /// Ends all copies at their next piece.
+    pub(crate) fn end(&self) {
+        self.ends.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_ending(&self) -> bool {
+        self.ends.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of all copies so far.
+    pub(crate) fn copied(&self) -> u64 {
+        self.copied.load(Ordering::Relaxed)
+    }
+
+    /// Waits until `bytes` more are within the rate.
+    ///
+    /// # Errors
+    ///
+    /// [`Interrupted`](io::ErrorKind::Interrupted) is taken for a signal by readers, so it is another one, if all shall
+    /// end.
+    fn take(&self, bytes: u64) -> io::Result<()> {
+        self.copied.fetch_add(bytes, Ordering::Relaxed);
+        let due = self.bytes_per_s.map(|rate| {
+            let now = Instant::now();
+            let mut until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
+            let earliest = now.checked_sub(BURST).unwrap_or(now);
+            let from = until.map_or(now, |until| until.max(earliest));
+            let due = from + Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
+            *until = Some(due);
+            due
+        });
+        loop {
+            if self.is_ending() {
+                return Err(io::Error::other("the shipper ends"));
+            }
+            let left = due.map(|due| due.saturating_duration_since(Instant::now()));
+            match left {
+                Some(left) if !left.is_zero() => std::thread::park_timeout(left.min(LOOK)),
+                Some(_) | None => return Ok(()),
+            }
+        }
+    }
+}
+
+/// Reader of a file at the common pace, which sums what it reads.
+#[derive(Debug)]
+pub(crate) struct PacedFile<'a> {
+    file: File,
+    pace: &'a Pace,
+    summing: Summing,
+}
+
+impl<'a> PacedFile<'a> {
+    pub(crate) fn open(path: &Path, pace: &'a Pace) -> io::Result<Self> {
+        Ok(Self {
+            file: File::open(path)?,
+            pace,
+            summing: Summing::new(Kinds {
+                crc32c: false,
+                xxh3: false,
+            }),
+        })
+    }
+
+    /// Returns length and checksum of all that was read.
+    pub(crate) fn sums(&self) -> Sums {
+        self.summing.sums()
+    }
+}
+
+impl Read for PacedFile<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read(bytes)?;
+        self.pace.take(count as u64)?;
+        self.summing.update(&bytes[..count]);
+        Ok(count)
+    }
+}

@@ -1,0 +1,90 @@
+//! Files of streams that a farm has left, held against what its nodes logged.
+
+use crate::trace::{Outcome, Trace};
+use sheaf_formats::tf_file::{NextTf, next_tf};
+use sheaf_stream_files::{Catalogue, FileRow, FileState, SummingReader};
+use sheaf_write::Kinds;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// TFs that a problem names.
+const NAMED_MAX: usize = 5;
+
+/// Folder with the files of an EPN, in the folder of its farm.
+pub(crate) fn folder_of(farm: &Path, epn: u16) -> PathBuf {
+    farm.join(format!("epn-{epn}")).join(format!("epn-{epn}"))
+}
+
+/// Returns what is wrong with the files of `epns` EPNs: files that are open or not as their catalogue says, TFs that
+/// are there twice, TFs that were delivered and are not there, and TFs that no verdict gave to an EPN.
+pub(crate) fn problems(farm: &Path, epns: u16, trace: &Trace) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut found: BTreeMap<u64, u32> = BTreeMap::new();
+    for epn in 0..epns {
+        let folder = folder_of(farm, epn);
+        let rows = Catalogue::read(&folder).and_then(|catalogue| catalogue.rows(None));
+        match rows {
+            Err(error) => problems.push(error.to_string()),
+            Ok(rows) => {
+                for row in rows {
+                    let read = read(&folder, &row, &mut found);
+                    problems.extend(read.err().map(|error| format!("{}: {error}", row.file)));
+                }
+            }
+        }
+    }
+    let mut tell = |what: &str, tfs: Vec<u64>| {
+        if !tfs.is_empty() {
+            let some = &tfs[..tfs.len().min(NAMED_MAX)];
+            problems.push(format!("{} TFs {what}, such as {some:?}", tfs.len()));
+        }
+    };
+    let twice = found.iter().filter(|(_, count)| **count > 1);
+    tell("are in files twice", twice.map(|(tf, _)| *tf).collect());
+    let delivered = trace.tfs.iter().filter(|(_, tf)| tf.delivered_ns.is_some());
+    let absent = delivered.filter(|(tf, _)| !found.contains_key(tf));
+    tell(
+        "were delivered and are in no file",
+        absent.map(|(tf, _)| *tf).collect(),
+    );
+    let is_built = |tf: &u64| {
+        let outcome = trace.tfs.get(tf).map(|tf| &tf.outcome);
+        matches!(outcome, Some(Outcome::Complete | Outcome::Incomplete))
+    };
+    let strange = found.keys().filter(|tf| !is_built(tf));
+    tell(
+        "are in files and were not built",
+        strange.copied().collect(),
+    );
+    problems
+}
+
+/// Counts the TFs of a file, which has to be as its row says.
+fn read(folder: &Path, row: &FileRow, found: &mut BTreeMap<u64, u32>) -> Result<(), String> {
+    if row.state == FileState::Open {
+        return Err("is still open".to_owned());
+    }
+    let file = File::open(folder.join(&row.file)).map_err(|error| error.to_string())?;
+    let kinds = Kinds {
+        crc32c: row.sums.crc32c.is_some(),
+        xxh3: row.sums.xxh3.is_some(),
+    };
+    let mut reader = SummingReader::new(file, kinds);
+    let mut records = 0;
+    loop {
+        match next_tf(&mut reader).map_err(|error| error.to_string())? {
+            NextTf::End => break,
+            NextTf::Broken(error) => return Err(error.to_string()),
+            NextTf::Whole(tf, _) => {
+                *found.entry(tf.tf.0).or_default() += 1;
+                records += 1;
+            }
+        }
+    }
+    if records != row.records {
+        return Err(format!("{records} TFs, {} by the catalogue", row.records));
+    }
+    let same = row.sums.compare(&reader.sums());
+    same.map_err(|error| error.to_string())
+}

@@ -1,0 +1,336 @@
+//! Files of a farm: shipped to permanent storage of every kind that is here, and replayed into another farm.
+
+use crate::harness::{PROGRAM, Running, farm_turn, free_address, sheaf, write};
+use crate::streams::{demo_into, json_of};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longest time for a server to begin.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Whether `program` is there. Continuous integration must have it: `scripts/setup.sh` installs it.
+fn has(program: &str, package: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = |folder: PathBuf| folder.join(program).is_file();
+    let has = std::env::split_paths(&path).any(is_there)
+        || Path::new("/usr/sbin").join(program).is_file();
+    assert!(
+        has || std::env::var_os("CI").is_none(),
+        "{program} is not installed (Debian package {package})"
+    );
+    if !has {
+        println!("skipped: needs {program} (Debian package {package})");
+    }
+    has
+}
+
+/// A server of others; killed when dropped.
+struct Server(Child);
+
+impl Server {
+    fn start(command: &mut Command, address: &str) -> Self {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it is installed");
+        let due = Instant::now() + PATIENCE;
+        while TcpStream::connect(address).is_err() {
+            let ended = child.try_wait().expect("a child of ours");
+            assert_eq!(ended, None, "{command:?}");
+            assert!(
+                Instant::now() < due,
+                "{command:?} does not listen at {address}"
+            );
+            std::thread::yield_now();
+        }
+        Self(child)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Files of a folder and the folders in it that end in `.tf`, with their bytes.
+fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            found.extend(contents(&path));
+        } else if path.extension().is_some_and(|end| end == "tf") {
+            let name = path.file_name().expect("a name").to_string_lossy();
+            found.insert(name.into_owned(), std::fs::read(&path).expect("readable"));
+        }
+    }
+    found
+}
+
+/// Ships `files` to `address`, and compares what is in `store` then.
+#[track_caller]
+fn ship_to(files: &Path, address: &str, store: &Path, more: &[&str]) {
+    let expected = contents(files);
+    assert!(expected.len() >= 3, "{:?}", expected.keys());
+    let words = [
+        "ship",
+        files.to_str().unwrap(),
+        "--to",
+        address,
+        "--once",
+        "--json",
+    ];
+    let words = [&words[..], more].concat();
+    let report = &json_of(&words)[0];
+    let verified = &report["destinations"][0]["states"]["verified"]["files"];
+    assert_eq!(*verified, expected.len(), "{report:#}");
+    assert_eq!(report["failed_attempts"], 0, "{report:#}");
+    let found = contents(store);
+    assert!(found == expected, "{:?}", found.keys());
+    // Again: nothing is left to do.
+    let report = &json_of(&words)[0];
+    assert_eq!(report["copied_bytes"], 0, "{report:#}");
+}
+
+const FARM: &str = "--rate 100 --orbits-per-tf 8 --flps 2 --epns 3 --duration 1s";
+
+#[test]
+fn files_are_shipped_to_a_folder_and_deleted_and_nothing_misses_them() {
+    let _turn = farm_turn();
+    let folder = tempfile::tempdir().unwrap();
+    let (files, store) = (folder.path().join("files"), folder.path().join("store"));
+    demo_into(&files, FARM);
+    std::fs::create_dir(&store).unwrap();
+    let text = |path: &Path| path.to_str().unwrap().to_owned();
+    let (files_text, store_text) = (text(&files), text(&store));
+    ship_to(&files, &store_text, &store, &[]);
+    let expected = contents(&files);
+    let deleted = sheaf(&[
+        "ship",
+        &files_text,
+        "--to",
+        &store_text,
+        "--once",
+        "--delete",
+    ]);
+    assert!(deleted.status.success(), "{}", deleted.stderr);
+    assert!(
+        deleted.stdout.iter().any(|line| line.contains("deleted")),
+        "{:?}",
+        deleted.stdout
+    );
+    assert_eq!(contents(&files), BTreeMap::new());
+    assert!(contents(&store) == expected);
+    let rows = json_of(&["files", "list", &files_text, "--json"]);
+    assert!(
+        rows.iter().all(|row| row["shipped"] == "deleted"),
+        "{rows:#?}"
+    );
+    let report = &json_of(&["files", "check", &files_text, "--json"])[0];
+    assert_eq!(report["deleted"], expected.len());
+    assert_eq!(report["faults"], json!([]));
+    let status = &json_of(&["ship", &files_text, "--status", "--json"])[0];
+    assert_eq!(
+        status["destinations"][0]["states"]["deleted"]["files"],
+        expected.len()
+    );
+    // Wrong uses are refused before anything happens.
+    for (words, told) in [
+        (
+            &["ship", &files_text, "--to", "ftp://host/x"][..],
+            "expected one of: https://",
+        ),
+        (
+            &["ship", &files_text, "--to", "/no/such/folder"],
+            "/no/such/folder is not there",
+        ),
+        (
+            &["ship", &store_text, "--to", &store_text],
+            "found no catalogue in",
+        ),
+        (
+            &["ship", &files_text, "--to", "https://host/x"],
+            "needs --ca FILE",
+        ),
+    ] {
+        let ended = sheaf(words);
+        assert_eq!(ended.status.code(), Some(2), "{words:?}");
+        assert!(ended.stderr.contains(told), "{words:?}: {}", ended.stderr);
+    }
+}
+
+#[test]
+fn files_are_shipped_to_nginx_by_put() {
+    if !has("nginx", "nginx-light") {
+        return;
+    }
+    let _turn = farm_turn();
+    let folder = tempfile::tempdir().unwrap();
+    let (at, files, store) = (
+        folder.path(),
+        folder.path().join("files"),
+        folder.path().join("store"),
+    );
+    demo_into(&files, FARM);
+    std::fs::create_dir(&store).unwrap();
+    let (address, place) = (free_address(), at.display());
+    let user = match rustix::process::getuid().is_root() {
+        true => "user root;",
+        false => "",
+    };
+    let text = format!(
+        "{user} daemon off; master_process off; pid {place}/nginx.pid; error_log stderr;\n\
+         events {{ }}\n\
+         http {{ access_log off; client_body_temp_path {place}/body; proxy_temp_path {place}/proxy;\n\
+         fastcgi_temp_path {place}/f; uwsgi_temp_path {place}/u; scgi_temp_path {place}/s;\n\
+         server {{ listen {address}; client_max_body_size 0;\n\
+         location /raw/ {{ alias {place}/store/; dav_methods PUT DELETE; }} }} }}\n"
+    );
+    let config = write(at, "nginx.conf", &text);
+    let mut nginx = Command::new("nginx");
+    nginx.env("PATH", "/usr/sbin:/usr/bin:/bin");
+    let _server = Server::start(nginx.args(["-e", "stderr", "-c", &config]), &address);
+    ship_to(
+        &files,
+        &format!("http://{address}/raw"),
+        &store,
+        &["--parallel", "3"],
+    );
+    // What the server refuses is named, and kept here.
+    let refused = format!("http://{address}/other");
+    let words = [
+        "ship",
+        files.to_str().unwrap(),
+        "--to",
+        &refused,
+        "--retry-max",
+        "10ms",
+    ];
+    let shipper = Running::start(&words);
+    shipper.await_that("a refusal", |line| {
+        line.contains("status 405") || line.contains("status 404")
+    });
+    shipper.signal(rustix::process::Signal::TERM);
+    assert!(shipper.end().status.success());
+}
+
+#[test]
+fn files_are_shipped_to_xrootd() {
+    if !has("xrootd", "xrootd-server") || !has("xrdcp", "xrootd-client") {
+        return;
+    }
+    let _turn = farm_turn();
+    let folder = tempfile::tempdir().unwrap();
+    let (at, files, store) = (
+        folder.path(),
+        folder.path().join("files"),
+        folder.path().join("store"),
+    );
+    demo_into(&files, FARM);
+    std::fs::create_dir_all(store.join("raw")).unwrap();
+    let (address, place) = (free_address(), at.display());
+    let port = address.rsplit(':').next().unwrap();
+    let text = format!(
+        "all.role server\nxrd.port {port}\nall.export /raw\noss.localroot {place}/store\n\
+         all.adminpath {place}/admin\nall.pidpath {place}/admin\nxrootd.chksum max 2 adler32\n"
+    );
+    let config = write(at, "xrootd.cfg", &text);
+    let mut xrootd = Command::new("xrootd");
+    xrootd
+        .current_dir(at)
+        .args(["-c", &config, "-l", &format!("{place}/xrootd.log")]);
+    if rustix::process::getuid().is_root() {
+        // It refuses to run as root, and its user has to get at the files.
+        use std::os::unix::fs::PermissionsExt as _;
+        for path in [at.to_owned(), store.clone(), store.join("raw")] {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
+        }
+        xrootd.args(["-R", "xrootd"]);
+    }
+    let _server = Server::start(&mut xrootd, &address);
+    ship_to(&files, &format!("root://{address}//raw"), &store, &[]);
+}
+
+/// Parts of all TFs in the order of their ids: bytes and digests.
+fn parts_of(files: &Path) -> Vec<(u64, Value)> {
+    let folder = files.to_str().unwrap();
+    let mut tfs = BTreeMap::new();
+    for row in json_of(&["files", "list", folder, "--json"]) {
+        let text = |key: &str| row[key].as_str().unwrap();
+        let path = Path::new(text("directory")).join(text("file"));
+        for tf in json_of(&["files", "read", path.to_str().unwrap(), "--json"]) {
+            let id = tf["tf"].as_u64().unwrap();
+            tfs.insert(id, (tf["bytes"].as_u64().unwrap(), tf["crc32c"].clone()));
+        }
+    }
+    tfs.into_values().collect()
+}
+
+#[test]
+fn files_of_a_farm_are_replayed_into_another_one_byte_for_byte() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (folder.path().join("first"), folder.path().join("second"));
+    let _turn = farm_turn();
+    demo_into(&first, FARM);
+    let expected = parts_of(&first);
+    assert!(expected.len() > 50, "{}", expected.len());
+    let paths = contents_paths(&first).join(" --source ");
+    let line = format!("--source {paths} --flps 2 --epns 2 --duration 60s --rate 200");
+    let dir = demo_into(&second, &line);
+    assert_eq!(dir.summary().count("complete"), expected.len() as u64);
+    assert_eq!(parts_of(&second), expected);
+}
+
+fn contents_paths(folder: &Path) -> Vec<String> {
+    let rows = json_of(&["files", "list", folder.to_str().unwrap(), "--json"]);
+    let path = |row: &Value| {
+        let text = |key: &str| row[key].as_str().expect("a text");
+        Path::new(text("directory"))
+            .join(text("file"))
+            .display()
+            .to_string()
+    };
+    rows.iter().map(path).collect()
+}
+
+/// A program that is not there must not be asked for.
+#[test]
+fn destinations_whose_program_is_not_installed_are_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = folder.path().join("files");
+    let turn = farm_turn();
+    demo_into(&files, FARM);
+    drop(turn);
+    for (address, told) in [
+        (
+            "root://host//raw",
+            "needs the program xrdcp, which is not installed",
+        ),
+        (
+            "gfal+davs://host/raw",
+            "needs the program gfal-copy, which is not installed",
+        ),
+        (
+            "gsiftp://host/raw",
+            "needs the program globus-url-copy, which is not installed",
+        ),
+    ] {
+        let output = Command::new(PROGRAM)
+            .args(["ship", files.to_str().unwrap(), "--to", address])
+            .env("PATH", folder.path())
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{address}: {stderr}");
+        assert!(stderr.contains(told), "{address}: {stderr}");
+    }
+}
