@@ -1,9 +1,10 @@
 //! Files of a farm: shipped to permanent storage of every kind that is here, and replayed into another farm.
 
-use crate::harness::{PROGRAM, Running, farm_turn, free_address, sheaf, write};
+use crate::harness::{PROGRAM, farm_turn, free_address, sheaf, write};
 use crate::streams::{demo_into, json_of};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -207,20 +208,22 @@ fn files_are_shipped_to_nginx_by_put() {
     );
     // What the server refuses is named, and kept here.
     let refused = format!("http://{address}/other");
-    let words = [
-        "ship",
-        files.to_str().unwrap(),
-        "--to",
-        &refused,
-        "--retry-max",
-        "10ms",
-    ];
-    let shipper = Running::start(&words);
-    shipper.await_that("a refusal", |line| {
-        line.contains("status 405") || line.contains("status 404")
-    });
-    shipper.signal(rustix::process::Signal::TERM);
-    assert!(shipper.end().status.success());
+    let mut shipper = Command::new(PROGRAM)
+        .args(["ship", files.to_str().unwrap(), "--to", &refused])
+        .args(["--retry-max", "10ms"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(shipper.stderr.take().unwrap()).lines();
+    let mut lines = lines.map_while(Result::ok);
+    let is_refusal = |line: &String| line.contains("PUT: status 4");
+    assert!(lines.any(|line| is_refusal(&line)));
+    let pid = rustix::process::Pid::from_child(&shipper);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    // Until its end, so that its log does not wait for a reader.
+    assert!(lines.last().is_some_and(|line| line.contains("PUT: status 4")));
+    assert!(shipper.wait().unwrap().success());
+    assert!(contents(&files).len() >= 3);
 }
 
 #[test]
