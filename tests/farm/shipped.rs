@@ -221,7 +221,7 @@ fn files_are_shipped_to_nginx_by_put() {
     let pid = rustix::process::Pid::from_child(&shipper);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     // Until its end, so that its log does not wait for a reader.
-    assert!(lines.last().is_some_and(|line| line.contains("PUT: status 4")));
+    lines.for_each(drop);
     assert!(shipper.wait().unwrap().success());
     assert!(contents(&files).len() >= 3);
 }

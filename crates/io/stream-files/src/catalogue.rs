@@ -17,8 +17,10 @@ const VERSION: i32 = 2;
 const VERSION_WITHOUT_SHIPMENTS: i32 = 1;
 /// Mark of our databases, in SQLite's `application_id`: "SHWR".
 const APPLICATION: i32 = 0x5348_5752;
-/// How long a writer waits for another process that holds the database.
+/// How long programs wait for another that holds the database.
 const BUSY: Duration = Duration::from_secs(5);
+/// How long a writer of files does: then it tells that it cannot write, and tries again.
+const WRITER_BUSY: Duration = Duration::from_millis(100);
 
 const TABLES: &str = "
 CREATE TABLE files (
@@ -191,6 +193,13 @@ impl Catalogue {
                 ))
             })?;
         }
+        Ok(catalogue)
+    }
+
+    /// Opens the catalogue of `folder` as its writer, which has no time to wait for others.
+    pub(crate) fn open_as_writer(folder: &Path) -> Result<Self, CatalogueError> {
+        let catalogue = Self::open(folder)?;
+        catalogue.run(|connection| connection.busy_timeout(WRITER_BUSY))?;
         Ok(catalogue)
     }
 

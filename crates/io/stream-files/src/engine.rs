@@ -194,7 +194,7 @@ impl<R: Record> Engine<R> {
             Some(mode) => mode,
             None => probe(&folder).map_err(failed)?,
         };
-        let catalogue = Arc::new(Mutex::new(Catalogue::open(&folder)?));
+        let catalogue = Arc::new(Mutex::new(Catalogue::open_as_writer(&folder)?));
         let ground = Ground {
             stored: Arc::new(LocalFolder(folder)),
             mode,
