@@ -25,10 +25,10 @@ const THERE: [ShipState; 3] = [
 
 /// Ship closed files to permanent storage, verify them there, and delete them when the disk needs the room.
 ///
-/// Takes the files that the catalogues of the folders say are closed, the oldest first; a writer may be running. A file
+/// Takes the files that are closed by the catalogues of the folders, the oldest first; a writer may be running. A file
 /// counts as shipped when its checksum at the destination is that of the catalogue. What fails is tried again, with
-/// pauses up to a minute or as --retry-max says. What is done stands in the catalogue: the next start goes on where this
-/// one ended, however it ended. Exit status: 0; 1 if a file is damaged, or could not be shipped before the end.
+/// pauses up to a minute or as --retry-max says. What is done stands in the catalogue: the next start goes on where
+/// this one ended, however it ended. Exit status: 0; 1 if a file is damaged, or could not be shipped before the end.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = after_help())]
 pub(crate) struct Args {

@@ -250,7 +250,7 @@ protections! {
     RecordSynced => RecordNotSynced,
     /// After a failed sync the next one is believed.
     WrittenAgain => FailedSyncForgotten,
-    /// What a crash has left behind the last whole record of a file stays there.
+    /// Bytes that a crash has left behind the last whole record of a file stay there.
     TailCut => TailKept,
 }
 

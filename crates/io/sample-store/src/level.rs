@@ -147,9 +147,9 @@ pub(crate) fn replace(old: Vec<Bucket>, windows: &[i64], new: &[Bucket]) -> Vec<
 
 /// Returns the payload of a record of `buckets`, sorted, all of one span.
 ///
-/// Payload: number of buckets; columns of starts, counts, and last times after their starts; values of sum; those of min,
-/// max and last, near the mean; one bit a bucket that says whether there is a value at its start, and those values, near
-/// the mean as well.
+/// Payload: number of buckets; columns of starts, counts, and last times after their starts; values of sum; those of
+/// min, max and last, near the mean; one bit a bucket that says whether there is a value at its start, and those
+/// values, near the mean as well.
 pub(crate) fn encode(buckets: &[Bucket]) -> Vec<u8> {
     let whole = |of: &dyn Fn(&Bucket) -> i64| buckets.iter().map(of).collect::<Vec<i64>>();
     let values = |of: &dyn Fn(&Bucket) -> f64| buckets.iter().map(of).collect::<Vec<f64>>();

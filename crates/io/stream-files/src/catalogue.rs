@@ -476,11 +476,11 @@ impl Catalogue {
 /// Rows that are wanted of a catalogue; all without any condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// Those in this state.
+    /// State of the files; `None`: any.
     pub state: Option<FileState>,
-    /// Those of this run.
+    /// Run; `None`: any.
     pub run: Option<u64>,
-    /// Those of this stream.
+    /// Stream; `None`: any.
     pub stream: Option<String>,
 }
 

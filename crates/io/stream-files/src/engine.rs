@@ -111,7 +111,7 @@ struct Hand<R> {
     runner: Option<Runner<R>>,
 }
 
-/// Who does what a worker is ordered.
+/// Runner of the orders of a worker.
 enum Runner<R> {
     Thread(JoinHandle<()>),
     /// The caller, by [`Engine::step`].
@@ -155,6 +155,9 @@ struct Ground {
     /// Keeps other writers off, on a disk of the machine.
     lock: Option<File>,
 }
+
+/// An engine without hands, the workers that are to be its hands, and what a crash has left.
+type Begun<R> = (Engine<R>, Vec<Ordered<R>>, Vec<Found>);
 
 /// A worker, and the way to it.
 type Ordered<R> = (Worker<R>, SyncSender<Command<R>>);
@@ -251,7 +254,7 @@ impl<R: Record> Engine<R> {
         ground: Ground,
         walk: &Walk<'_>,
         wake: &Arc<dyn Fn() + Send + Sync>,
-    ) -> Result<(Self, Vec<Ordered<R>>, Vec<Found>), EngineError> {
+    ) -> Result<Begun<R>, EngineError> {
         let Ground {
             stored,
             mode,

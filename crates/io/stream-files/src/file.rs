@@ -35,7 +35,7 @@ pub(crate) struct StreamFile {
     synced: Mutex<Synced>,
 }
 
-/// What of a file survives a cut of power.
+/// Parts of a file that survive a cut of power.
 #[derive(Debug, Default)]
 struct Synced {
     /// Bytes from the beginning.

@@ -12,7 +12,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// What a destination has of a file.
+/// Length and checksum of a file at its destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stored {
     pub(crate) bytes: u64,
@@ -42,7 +42,7 @@ pub(crate) trait Mover: fmt::Debug + Send + Sync {
     fn stored(&self, name: &str, pace: &Pace) -> Result<Option<Stored>, MoveError>;
 }
 
-/// What a destination may need beside its address.
+/// Credentials that a destination may need beside its address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// File with a token, sent as `Authorization: Bearer`; read again for each file.
@@ -81,7 +81,7 @@ pub enum DestinationError {
     Access {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Fault of the file.
         error: String,
     },
     /// An encrypted address without a certificate to check it by.
@@ -92,15 +92,18 @@ pub enum DestinationError {
     },
 }
 
+/// A mover, or why there can be none.
+type Made = Result<Box<dyn Mover>, DestinationError>;
+
 /// Way to a destination, by the beginning of its address.
 pub struct Scheme {
     /// Beginning of the address, such as `https://`; empty for a folder.
     pub prefix: &'static str,
     /// An address.
     pub example: &'static str,
-    /// What is done, in a sentence.
+    /// Description of the way, in a sentence.
     pub doc: &'static str,
-    make: fn(&Scheme, &str, &Access) -> Result<Box<dyn Mover>, DestinationError>,
+    make: fn(&Scheme, &str, &Access) -> Made,
 }
 
 impl fmt::Debug for Scheme {

@@ -42,8 +42,8 @@ pub(crate) struct Candidate {
 }
 
 impl DeleteRule {
-    /// Returns the files to delete, of `candidates` from the oldest on, while less than [`free_below`](Self::free_below)
-    /// is free.
+    /// Returns the files to delete, of `candidates` from the oldest on, while less than
+    /// [`free_below`](Self::free_below) is free.
     pub(crate) fn choose(&self, candidates: &[Candidate], free: u64, now_ns: i64) -> Vec<i64> {
         let age_min_ns = i64::try_from(self.age_min.as_nanos()).unwrap_or(i64::MAX);
         let mut free = free;

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use thiserror::Error;
@@ -218,11 +218,13 @@ impl Shipper {
         stop: &dyn Fn() -> bool,
         mut tell: impl FnMut(&Progress),
     ) -> Result<Progress, ShipError> {
-        let (tasks, orders) = channel::<Task>();
-        let (sender, endings) = channel();
+        // Never full: no more files are on their way than there are threads.
+        let parallel = self.config.parallel.max(1) as usize;
+        let (tasks, orders) = sync_channel::<Task>(parallel);
+        let (sender, endings) = sync_channel(parallel);
         let orders = Arc::new(Mutex::new(orders));
         let mut threads = Vec::new();
-        for number in 0..self.config.parallel.max(1) {
+        for number in 0..parallel {
             let (orders, sender) = (Arc::clone(&orders), sender.clone());
             let (destinations, pace) = (Arc::clone(&self.destinations), Arc::clone(&self.pace));
             let thread = std::thread::Builder::new()
@@ -248,7 +250,7 @@ impl Shipper {
     fn coordinate(
         &mut self,
         stop: &dyn Fn() -> bool,
-        tasks: &Sender<Task>,
+        tasks: &SyncSender<Task>,
         endings: &Receiver<(Task, Ending)>,
         tell: &mut impl FnMut(&Progress),
     ) -> Result<(), ShipError> {
@@ -480,7 +482,7 @@ fn open_place(folder: &Path) -> Result<Place, ShipError> {
 /// Work of a thread: copies what it is given until there is nothing more.
 fn copy_all(
     orders: &Mutex<Receiver<Task>>,
-    endings: &Sender<(Task, Ending)>,
+    endings: &SyncSender<(Task, Ending)>,
     destinations: &[Destination],
     pace: &Pace,
 ) {

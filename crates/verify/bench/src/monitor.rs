@@ -277,7 +277,7 @@ fn history(kind: Kind, options: &Options, shape: Shape) -> anyhow::Result<Row> {
     under_load(&mut server, options, &what, &mut row)?;
     if shape == Shape::Mix {
         // An hour in a second or two: what a server does in the background, it has done when it is asked.
-        std::thread::sleep(UPKEEP);
+        server::pause(UPKEEP);
         row.query_ms = server.query_times()?;
     }
     server.merge()?;

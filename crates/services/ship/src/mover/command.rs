@@ -1,7 +1,7 @@
 //! Programs of others that copy: xrdcp, gfal-copy, globus-url-copy.
 
 use super::folder::copy_all;
-use super::{DestinationError, MoveError, Mover, Stored};
+use super::{DestinationError, Made, MoveError, Mover, Stored};
 use crate::pace::{Pace, PacedFile};
 use std::io;
 use std::path::Path;
@@ -28,11 +28,11 @@ pub(super) struct Command {
 }
 
 impl Command {
-    pub(super) fn xrootd(address: &str) -> Result<Box<dyn Mover>, DestinationError> {
+    pub(super) fn xrootd(address: &str) -> Made {
         Self::make(Kind::Xrootd, address, address, &["xrdcp", "xrdfs"])
     }
 
-    pub(super) fn gfal(address: &str) -> Result<Box<dyn Mover>, DestinationError> {
+    pub(super) fn gfal(address: &str) -> Made {
         let url = address.strip_prefix("gfal+").unwrap_or(address);
         Self::make(
             Kind::Gfal,
@@ -42,16 +42,11 @@ impl Command {
         )
     }
 
-    pub(super) fn globus(address: &str) -> Result<Box<dyn Mover>, DestinationError> {
+    pub(super) fn globus(address: &str) -> Made {
         Self::make(Kind::Globus, address, address, &["globus-url-copy"])
     }
 
-    fn make(
-        kind: Kind,
-        destination: &str,
-        url: &str,
-        programs: &[&'static str],
-    ) -> Result<Box<dyn Mover>, DestinationError> {
+    fn make(kind: Kind, destination: &str, url: &str, programs: &[&'static str]) -> Made {
         for program in programs {
             if !is_installed(program) {
                 return Err(DestinationError::Program {

@@ -1,6 +1,6 @@
 //! A folder, as of another disk or a file system of many machines.
 
-use super::{DestinationError, MoveError, Mover, Stored};
+use super::{DestinationError, Made, MoveError, Mover, Stored};
 use crate::pace::{Pace, PacedFile};
 use rustix::fs::{Advice, fadvise};
 use std::fs::File;
@@ -14,7 +14,7 @@ const PIECE: usize = 1 << 20;
 pub(super) struct Folder(PathBuf);
 
 impl Folder {
-    pub(super) fn make(address: &str) -> Result<Box<dyn Mover>, DestinationError> {
+    pub(super) fn make(address: &str) -> Made {
         let path = PathBuf::from(address);
         let probe = path.join(format!(".sheaf-ship-{}", std::process::id()));
         let tried = File::create(&probe).and_then(|_| std::fs::remove_file(&probe));

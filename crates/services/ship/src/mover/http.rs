@@ -1,7 +1,7 @@
 //! A server that takes files by PUT, as WebDAV does.
 
 use super::folder::copy_all;
-use super::{Access, DestinationError, MoveError, Mover, Stored};
+use super::{Access, DestinationError, Made, MoveError, Mover, Stored};
 use crate::pace::{Pace, PacedFile};
 use rustls::crypto::ring;
 use sheaf_write::{Kinds, Summing};
@@ -39,7 +39,7 @@ impl Write for SummingSink {
 }
 
 impl Http {
-    pub(super) fn make(address: &str, access: &Access) -> Result<Box<dyn Mover>, DestinationError> {
+    pub(super) fn make(address: &str, access: &Access) -> Made {
         let config = Agent::config_builder()
             .timeout_connect(Some(CONNECT))
             .timeout_recv_response(Some(ANSWER))

@@ -20,13 +20,13 @@ pub struct DeathOptions {
 pub enum DiskFault {
     /// No room for so many writes.
     Full(u64),
-    /// So many writes fail, each after a part of its bytes.
+    /// Number of writes that fail, each after a part of its bytes.
     WritesFail(u64),
-    /// So many syncs fail, and the kernel forgets what they could not write.
+    /// Number of syncs that fail; the kernel forgets what they could not write.
     SyncsFail(u64),
-    /// So many syncs of the folder fail.
+    /// Number of syncs of the folder that fail.
     FolderSyncsFail(u64),
-    /// So many commits of the catalogue are refused, as by a lock that another process keeps.
+    /// Number of commits of the catalogue that are refused, as by a lock that another process keeps.
     CommitsRefused(u64),
 }
 
