@@ -1,8 +1,8 @@
 //! Files on their way to permanent storage, in the catalogue of their writer.
 //!
 //! A program that ships files has a table of its own in the database: the writer never changes it, and the shipper
-//! never changes that of the files. Every change is on the disk when a call returns, so a program that dies goes on where it
-//! was.
+//! never changes that of the files. Every change is on the disk when a call returns, so a program that dies goes on
+//! where it was.
 
 use crate::catalogue::{Catalogue, CatalogueError, FileRow, row_of};
 use crate::ship_state::ShipState;

@@ -230,7 +230,7 @@ fn of_files(
         .map(|path| format_of(path))
         .collect::<anyhow::Result<Vec<_>>>()?;
     formats.dedup();
-    // Links of pages, equipment and parts of TFs are dealt out over the FLPs; of other formats an FLP takes whole files.
+    // Links of pages, equipment and parts of TFs are dealt out over the FLPs; of others an FLP takes whole files.
     let is_dealt = matches!(
         formats.as_slice(),
         [FileFormat::Rdh | FileFormat::StfFile | FileFormat::TfFile]
