@@ -59,7 +59,7 @@ fn the_list_names_every_cell_and_needs_nothing() {
     let ended = sheaf(&["lab", "faults", "--list"]);
     assert!(ended.status.success(), "{}", ended.stderr);
     let quick = ended.stdout.iter().filter(|line| line.contains(" quick "));
-    assert_eq!(quick.count(), 9, "{:#?}", ended.stdout);
+    assert_eq!(quick.count(), 10, "{:#?}", ended.stdout);
 }
 
 #[test]
