@@ -610,6 +610,25 @@ mod tests {
     }
 
     #[test]
+    fn a_catalogue_of_version_1_is_read_and_brought_up_to_date_by_a_writer() {
+        let folder = tempfile::tempdir().expect("a folder");
+        drop(Catalogue::open(folder.path()).expect("made"));
+        let old = Connection::open(folder.path().join(FILE)).expect("opens");
+        old.execute_batch("DROP TABLE shipments; PRAGMA user_version = 1;")
+            .expect("as version 1 made it");
+        let reader = Catalogue::read(folder.path()).expect("readable");
+        assert_eq!(reader.rows(None).expect("rows"), []);
+        let writer = Catalogue::open(folder.path()).expect("opens");
+        assert_eq!(writer.marks().expect("marks"), (VERSION, APPLICATION));
+        writer.add(&row(0)).expect("added");
+        let mut found = Vec::new();
+        let wanted = Wanted::default();
+        let each = reader.each(&wanted, |row, shipped| found.push((row, shipped)));
+        each.expect("rows");
+        assert_eq!(found, [(row(0), None)]);
+    }
+
+    #[test]
     fn databases_of_others_are_refused() {
         let folder = tempfile::tempdir().expect("a folder");
         let none = Catalogue::read(folder.path()).expect_err("there is none");
@@ -622,7 +641,7 @@ mod tests {
         assert!(
             refused
                 .to_string()
-                .contains("application id 0x0, expected a catalogue of version 1"),
+                .contains("application id 0x0, expected a catalogue of version 2"),
             "{refused}"
         );
         let folder = tempfile::tempdir().expect("a folder");

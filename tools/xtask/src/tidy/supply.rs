@@ -374,7 +374,7 @@ allow-registry = [\"https://index\"]
         let many = vec![package("a", Some("MIT"), "registry+https://index"); PACKAGES_MAX + 1];
         expect(
             many,
-            &["Cargo.lock: holds 479 packages, at most 478 are wanted"],
+            &["Cargo.lock: holds 480 packages, at most 479 are wanted"],
         );
     }
 
