@@ -23,7 +23,7 @@ const THERE: [ShipState; 3] = [
     ShipState::Deleted,
 ];
 
-/// Ship closed files to permanent storage, verify them there, and delete them when the disk needs the room.
+/// Ship closed files to permanent storage, verify them, and free the disk.
 ///
 /// Takes the files that are closed by the catalogues of the folders, the oldest first; a writer may be running. A file
 /// counts as shipped when its checksum at the destination is that of the catalogue. What fails is tried again, with
