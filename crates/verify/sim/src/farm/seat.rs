@@ -375,7 +375,12 @@ impl Seat {
                 } else {
                     3
                 };
-                let slots_max = times * u64::from(options.slots);
+                // It reports all that it holds, which is bounded above, beside what was assigned to it before that.
+                let slots_max = if options.kind == SeedFamily::Calm {
+                    u64::from(options.slots)
+                } else {
+                    5 * u64::from(options.slots)
+                };
                 // A new leader books a TF that an EPN holds at its largest size, until its FLPs have announced it.
                 let has_adopted = icn
                     .scheduler()
