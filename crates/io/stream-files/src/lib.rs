@@ -3,7 +3,7 @@
 //! An [`Engine`] drives the brain of `sheaf-write` with threads, files and a clock: records go in, each comes back when
 //! it is written. A file has the name `NAME.part` until it is closed: written, synced, renamed, its folder synced, and
 //! its row in the [`Catalogue`] committed, in this order, so a file with its final name is whole, whatever happens.
-//! [`recover`] brings a folder that a crash has left into that state.
+//! [`Engine::open`] brings a folder that a crash has left into that state.
 //!
 //! Records are acknowledged in the order of their file: the beginning of a file up to the last one that was
 //! acknowledged has no gap, also if several workers write it.
